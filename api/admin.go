@@ -1,0 +1,65 @@
+package api
+
+// Bodies of the verbs about users, tokens, workspaces, recipes and support.
+
+// UserWorkspaceBody sets the caller's preferred workspace. It has no envelope.
+type UserWorkspaceBody struct {
+	Preferred *string `json:"preferred"`
+}
+
+// WorkspaceBody creates, changes or deletes a workspace.
+type WorkspaceBody struct {
+	Envelope
+	WorkspaceName string         `json:"workspace_name"`
+	Config        map[string]any `json:"config"`
+}
+
+// WorkspaceUsersBody adds users to workspaces or removes them.
+type WorkspaceUsersBody struct {
+	Envelope
+	WorkspaceNames []string `json:"workspace_names"`
+	UserIDs        []string `json:"user_ids"`
+}
+
+// ConfigBody replaces the server's configuration.
+type ConfigBody struct {
+	Envelope
+	Config map[string]any `json:"config"`
+}
+
+// RecipeListBody selects recipes.
+type RecipeListBody struct {
+	Envelope
+	PinnedOnly    bool    `json:"pinned_only"`
+	MyRecipesOnly bool    `json:"my_recipes_only"`
+	RecipeType    *string `json:"recipe_type"` // cluster, job, pool, volume
+}
+
+// RecipeBody names a recipe and what to change about it.
+type RecipeBody struct {
+	Envelope
+	RecipeName  string  `json:"recipe_name"`
+	Description *string `json:"description"`
+	Content     *string `json:"content"`
+	Pinned      *bool   `json:"pinned"`
+}
+
+// RecipeCreateBody stores a recipe.
+type RecipeCreateBody struct {
+	Envelope
+	Name        string  `json:"name"`
+	Content     string  `json:"content"`
+	RecipeType  string  `json:"recipe_type"`
+	Description *string `json:"description"`
+	OwnerName   *string `json:"owner_name"`
+}
+
+// DebugDumpBody says what a support archive is about.
+type DebugDumpBody struct {
+	Envelope
+	RequestIDs    []string       `json:"request_ids"`
+	ClusterNames  []string       `json:"cluster_names"`
+	ManagedJobIDs []int          `json:"managed_job_ids"`
+	RecentMinutes *int           `json:"recent_minutes"`
+	ClientInfo    map[string]any `json:"client_info"`
+}

@@ -1,0 +1,238 @@
+package api
+
+// Bodies and results of the cluster verbs.
+
+// LaunchBody asks for a cluster and a job on it. Task is the multi-document
+// YAML of the Dag.
+type LaunchBody struct {
+	Envelope
+	Task                string         `json:"task"`
+	ClusterName         string         `json:"cluster_name"`
+	RetryUntilUp        bool           `json:"retry_until_up"`
+	Dryrun              bool           `json:"dryrun"`
+	Backend             *string        `json:"backend,omitempty"`
+	OptimizeTarget      int            `json:"optimize_target"` // 0 cost, 1 time
+	NoSetup             bool           `json:"no_setup"`
+	CloneDiskFrom       *string        `json:"clone_disk_from,omitempty"`
+	Fast                bool           `json:"fast"`
+	QuietOptimizer      bool           `json:"quiet_optimizer"`
+	IncludeCredentials  bool           `json:"include_credentials"`
+	Down                bool           `json:"down"`
+	IdleMinutesAutostop *int           `json:"idle_minutes_to_autostop,omitempty"`
+	ExtraLaunchContext  map[string]any `json:"extra_launch_context,omitempty"`
+	PlanOptions
+}
+
+// ExecBody asks for a job on a cluster that is up.
+type ExecBody struct {
+	Envelope
+	Task        string  `json:"task"`
+	ClusterName string  `json:"cluster_name"`
+	Dryrun      bool    `json:"dryrun"`
+	Down        bool    `json:"down"`
+	Backend     *string `json:"backend,omitempty"`
+}
+
+// LaunchResult is the result of launch and exec.
+type LaunchResult struct {
+	JobID  *int    `json:"job_id"`
+	Handle *Handle `json:"handle"`
+	Plan   *Plan   `json:"plan,omitempty"` // of a dry run that asked for it
+}
+
+// RequestOptions travel with validate and optimize for admin policies.
+type RequestOptions struct {
+	ClusterName         *string `json:"cluster_name"`
+	IdleMinutesAutostop *int    `json:"idle_minutes_to_autostop"`
+	Down                bool    `json:"down"`
+	Dryrun              bool    `json:"dryrun"`
+}
+
+// DagBody is the body of /validate and /optimize.
+type DagBody struct {
+	Envelope
+	Dag            string          `json:"dag"`
+	RequestOptions *RequestOptions `json:"request_options"`
+	Minimize       int             `json:"minimize,omitempty"`
+	PlanOptions
+}
+
+// RefreshMode says whether status asks the provider.
+type RefreshMode string
+
+const (
+	RefreshNone  RefreshMode = "NONE"
+	RefreshAuto  RefreshMode = "AUTO"
+	RefreshForce RefreshMode = "FORCE"
+)
+
+// StatusBody selects clusters; names may be globs.
+type StatusBody struct {
+	Envelope
+	ClusterNames       []string    `json:"cluster_names"`
+	Refresh            RefreshMode `json:"refresh"`
+	AllUsers           *bool       `json:"all_users,omitempty"`           // default true
+	IncludeCredentials *bool       `json:"include_credentials,omitempty"` // default true
+	SummaryResponse    bool        `json:"summary_response"`
+	IncludeHandle      *bool       `json:"include_handle,omitempty"` // default true
+}
+
+// StartBody restarts a stopped cluster.
+type StartBody struct {
+	Envelope
+	ClusterName         string   `json:"cluster_name"`
+	IdleMinutesAutostop *int     `json:"idle_minutes_to_autostop,omitempty"`
+	WaitFor             *WaitFor `json:"wait_for,omitempty"`
+	RetryUntilUp        bool     `json:"retry_until_up"`
+	Down                bool     `json:"down"`
+	Force               bool     `json:"force"`
+}
+
+// StopBody is the body of /stop and /down.
+type StopBody struct {
+	Envelope
+	ClusterName     string `json:"cluster_name"`
+	Purge           bool   `json:"purge"`
+	Graceful        bool   `json:"graceful"`
+	GracefulTimeout *int   `json:"graceful_timeout,omitempty"` // seconds
+}
+
+// AutostopBody sets or (IdleMinutes < 0) cancels autostop.
+type AutostopBody struct {
+	Envelope
+	ClusterName string   `json:"cluster_name"`
+	IdleMinutes int      `json:"idle_minutes"`
+	WaitFor     *WaitFor `json:"wait_for,omitempty"`
+	Down        bool     `json:"down"`
+	Hook        *string  `json:"hook,omitempty"`
+	HookTimeout *int     `json:"hook_timeout,omitempty"`
+}
+
+// QueueBody lists the jobs of one cluster.
+type QueueBody struct {
+	Envelope
+	ClusterName  string `json:"cluster_name"`
+	SkipFinished bool   `json:"skip_finished"`
+	AllUsers     bool   `json:"all_users"`
+}
+
+// JobStatusBody asks for states; no ids means the latest job.
+type JobStatusBody struct {
+	Envelope
+	ClusterName string `json:"cluster_name"`
+	JobIDs      []int  `json:"job_ids"`
+}
+
+// CancelBody cancels jobs on a cluster.
+type CancelBody struct {
+	Envelope
+	ClusterName string `json:"cluster_name"`
+	JobIDs      []int  `json:"job_ids"`
+	All         bool   `json:"all"`
+	AllUsers    bool   `json:"all_users"`
+	TryIfInit   bool   `json:"try_cancel_if_cluster_is_init"`
+}
+
+// LogsBody follows or prints one job's log.
+type LogsBody struct {
+	Envelope
+	ClusterName string `json:"cluster_name"`
+	JobID       *int   `json:"job_id"`           // nil: the latest
+	Follow      *bool  `json:"follow,omitempty"` // default true
+	Tail        int    `json:"tail"`             // 0: all
+}
+
+// DownloadLogsBody gathers job logs on the server for /download.
+type DownloadLogsBody struct {
+	Envelope
+	ClusterName string   `json:"cluster_name"`
+	JobIDs      []string `json:"job_ids"`
+	LocalDir    string   `json:"local_dir,omitempty"`
+}
+
+// CheckBody checks which infrastructure is enabled.
+type CheckBody struct {
+	Envelope
+	Clouds    []string `json:"clouds"`
+	Verbose   bool     `json:"verbose"`
+	Workspace *string  `json:"workspace,omitempty"`
+}
+
+// APICancelBody cancels requests; nil ids means all active ones.
+type APICancelBody struct {
+	Envelope
+	RequestIDs []string `json:"request_ids"`
+	UserID     *string  `json:"user_id"`
+}
+
+// Handle describes a cluster's nodes to clients (the object form).
+type Handle struct {
+	ClusterName        string          `json:"cluster_name"`
+	ClusterNameOnCloud string          `json:"cluster_name_on_cloud,omitempty"`
+	ClusterYAML        *string         `json:"cluster_yaml,omitempty"`
+	LaunchedNodes      int             `json:"launched_nodes,omitempty"`
+	LaunchedResources  map[string]any  `json:"launched_resources,omitempty"`
+	StableIPs          [][2]string     `json:"stable_internal_external_ips,omitempty"` // head first
+	StableSSHPorts     []int           `json:"stable_ssh_ports,omitempty"`
+	DockerUser         *string         `json:"docker_user,omitempty"`
+	IsGRPCEnabled      bool            `json:"is_grpc_enabled"`
+	SSHUser            *string         `json:"ssh_user,omitempty"`
+	RuntimeMetadata    map[string]bool `json:"provision_runtime_metadata,omitempty"`
+}
+
+// StatusRecord is one cluster in the answer of status.
+type StatusRecord struct {
+	Name            string            `json:"name"`
+	LaunchedAt      int64             `json:"launched_at"` // Unix seconds
+	Status          ClusterStatus     `json:"status"`
+	Autostop        int               `json:"autostop"` // minutes, -1 none
+	ToDown          bool              `json:"to_down"`
+	ClusterHash     string            `json:"cluster_hash"`
+	ClusterEverUp   bool              `json:"cluster_ever_up"`
+	UserHash        string            `json:"user_hash"`
+	UserName        string            `json:"user_name"`
+	Workspace       string            `json:"workspace"`
+	Nodes           int               `json:"nodes"`
+	LastUse         string            `json:"last_use"`
+	StatusUpdatedAt int64             `json:"status_updated_at"`
+	Labels          map[string]string `json:"labels"`
+
+	Handle             *Handle        `json:"handle,omitempty"`
+	Owner              []string       `json:"owner,omitempty"`
+	Metadata           map[string]any `json:"metadata,omitempty"`
+	ConfigHash         string         `json:"config_hash,omitempty"`
+	LastCreationYAML   string         `json:"last_creation_yaml,omitempty"`
+	LastCreationCmd    string         `json:"last_creation_command,omitempty"`
+	IsManaged          bool           `json:"is_managed"`
+	LastEvent          string         `json:"last_event,omitempty"`
+	LaunchStatusReason string         `json:"launch_status_reason,omitempty"`
+	ResourcesStr       string         `json:"resources_str"`
+	ResourcesStrFull   string         `json:"resources_str_full"`
+	Credentials        map[string]any `json:"credentials,omitempty"`
+	Cloud              string         `json:"cloud,omitempty"` // display name: "Local", "AWS"
+	Region             string         `json:"region,omitempty"`
+	Zone               string         `json:"zone,omitempty"`
+	Infra              string         `json:"infra,omitempty"` // as the INFRA column shows it
+	CPUs               string         `json:"cpus,omitempty"`
+	Memory             string         `json:"memory,omitempty"`
+	Accelerators       string         `json:"accelerators,omitempty"`
+	ClusterNameOnCloud string         `json:"cluster_name_on_cloud,omitempty"`
+	NodeNames          []string       `json:"node_names,omitempty"`
+}
+
+// JobRecord is one job in a cluster's queue.
+type JobRecord struct {
+	JobID       int            `json:"job_id"`
+	JobName     string         `json:"job_name"`
+	Username    string         `json:"username"`
+	UserHash    string         `json:"user_hash"`
+	SubmittedAt float64        `json:"submitted_at"`
+	StartAt     *float64       `json:"start_at"`
+	EndAt       *float64       `json:"end_at"`
+	Resources   string         `json:"resources"`
+	Status      JobStatus      `json:"status"`
+	LogPath     string         `json:"log_path"`
+	Metadata    map[string]any `json:"metadata"`
+	ExitCodes   []int          `json:"exit_codes,omitempty"` // in rank order
+	Reason      string         `json:"reason,omitempty"`     // why it waits or failed
+}

@@ -1,0 +1,197 @@
+package api
+
+import "strings"
+
+// ManagedStatus is the state of one task of a managed job.
+type ManagedStatus string
+
+// The states in the order in which they compare.
+const (
+	ManagedPending         ManagedStatus = "PENDING"
+	ManagedStarting        ManagedStatus = "STARTING"
+	ManagedRunning         ManagedStatus = "RUNNING"
+	ManagedWindingDown     ManagedStatus = "WINDING_DOWN"
+	ManagedRecovering      ManagedStatus = "RECOVERING"
+	ManagedCancelling      ManagedStatus = "CANCELLING"
+	ManagedSucceeded       ManagedStatus = "SUCCEEDED"
+	ManagedCancelled       ManagedStatus = "CANCELLED"
+	ManagedFailed          ManagedStatus = "FAILED"
+	ManagedFailedSetup     ManagedStatus = "FAILED_SETUP"
+	ManagedFailedPrechecks ManagedStatus = "FAILED_PRECHECKS"
+	ManagedFailedResource  ManagedStatus = "FAILED_NO_RESOURCE"
+	ManagedFailedControl   ManagedStatus = "FAILED_CONTROLLER"
+)
+
+// ManagedStatuses is every state, in order.
+var ManagedStatuses = []ManagedStatus{
+	ManagedPending, ManagedStarting, ManagedRunning, ManagedWindingDown, ManagedRecovering, ManagedCancelling,
+	ManagedSucceeded, ManagedCancelled, ManagedFailed, ManagedFailedSetup, ManagedFailedPrechecks, ManagedFailedResource, ManagedFailedControl,
+}
+
+// Terminal reports whether the state can no longer change.
+func (s ManagedStatus) Terminal() bool {
+	return s == ManagedSucceeded || s == ManagedCancelled || s.Failed()
+}
+
+// Failed reports whether the task ended badly without being cancelled.
+func (s ManagedStatus) Failed() bool { return strings.HasPrefix(string(s), string(ManagedFailed)) }
+
+// ExitCode is what following a managed job in this state ends with.
+func (s ManagedStatus) ExitCode() int {
+	switch {
+	case s == ManagedSucceeded:
+		return ExitJobSucceeded
+	case s == ManagedCancelled:
+		return ExitJobCancelled
+	case s.Failed():
+		return ExitJobFailed
+	}
+	return ExitJobNotFinished
+}
+
+// ScheduleState is what the controller of a managed job does with it.
+type ScheduleState string
+
+const (
+	ScheduleWaiting      ScheduleState = "WAITING"       // for its first launch
+	ScheduleLaunching    ScheduleState = "LAUNCHING"     // holds one of the launches that may run at once
+	ScheduleAlive        ScheduleState = "ALIVE"         // runs, or is being ended
+	ScheduleAliveBackoff ScheduleState = "ALIVE_BACKOFF" // pauses before it is launched again
+	ScheduleAliveWaiting ScheduleState = "ALIVE_WAITING" // for a later launch
+	ScheduleDone         ScheduleState = "DONE"
+)
+
+// Bodies of the managed job and pool verbs (prefix /jobs).
+
+// JobsLaunchBody starts a managed job, or jobs on a pool.
+type JobsLaunchBody struct {
+	Envelope
+	Task    string  `json:"task"`
+	Name    *string `json:"name"`
+	Pool    *string `json:"pool"`
+	NumJobs *int    `json:"num_jobs"`
+}
+
+// JobsQueueBody lists managed jobs, filtered and paged by the server.
+type JobsQueueBody struct {
+	Envelope
+	Refresh        bool     `json:"refresh"`
+	SkipFinished   bool     `json:"skip_finished"`
+	AllUsers       bool     `json:"all_users"`
+	JobIDs         []int    `json:"job_ids"`
+	UserMatch      *string  `json:"user_match"`
+	WorkspaceMatch *string  `json:"workspace_match"`
+	NameMatch      *string  `json:"name_match"`
+	PoolMatch      *string  `json:"pool_match"`
+	Page           *int     `json:"page"` // from 1
+	Limit          *int     `json:"limit"`
+	Statuses       []string `json:"statuses"`
+	Fields         []string `json:"fields"`
+	SortBy         *string  `json:"sort_by"`
+	SortOrder      *string  `json:"sort_order"` // asc, desc
+}
+
+// JobsQueueResult is one page of managed jobs.
+type JobsQueueResult struct {
+	Jobs          []map[string]any `json:"jobs"`
+	Total         int              `json:"total"`
+	TotalNoFilter int              `json:"total_no_filter"`
+	StatusCounts  map[string]int   `json:"status_counts"`
+}
+
+// JobsCancelBody ends managed jobs.
+type JobsCancelBody struct {
+	Envelope
+	Name            *string `json:"name"`
+	JobIDs          []int   `json:"job_ids"`
+	All             bool    `json:"all"`
+	AllUsers        bool    `json:"all_users"`
+	Pool            *string `json:"pool"`
+	Graceful        bool    `json:"graceful"`
+	GracefulTimeout *int    `json:"graceful_timeout"` // seconds
+}
+
+// JobsLogsBody follows or prints a managed job's log or its controller's.
+type JobsLogsBody struct {
+	Envelope
+	Name       *string      `json:"name"`
+	JobID      *int         `json:"job_id"`           // nil: the latest
+	Follow     *bool        `json:"follow,omitempty"` // default true
+	Controller bool         `json:"controller"`
+	Refresh    bool         `json:"refresh"`
+	Tail       *int         `json:"tail"`
+	TailOffset *int         `json:"tail_offset"`
+	Task       *IntOrString `json:"task"` // index or name
+}
+
+// JobsWaitBody waits for a managed job to end.
+type JobsWaitBody struct {
+	Envelope
+	Name         *string      `json:"name"`
+	JobID        *int         `json:"job_id"`
+	Timeout      *float64     `json:"timeout"`       // seconds
+	PollInterval *float64     `json:"poll_interval"` // seconds
+	Task         *IntOrString `json:"task"`
+}
+
+// JobsDownloadLogsBody gathers a managed job's logs on the server.
+type JobsDownloadLogsBody struct {
+	Envelope
+	Name       *string `json:"name"`
+	JobID      *int    `json:"job_id"`
+	Refresh    bool    `json:"refresh"`
+	Controller bool    `json:"controller"`
+	LocalDir   string  `json:"local_dir"`
+}
+
+// JobsEventsBody lists what happened to a managed job, newest first.
+type JobsEventsBody struct {
+	Envelope
+	JobID                int  `json:"job_id"`
+	TaskID               *int `json:"task_id"`
+	Limit                *int `json:"limit"` // default 10
+	IncludeClusterEvents bool `json:"include_cluster_events"`
+}
+
+// PoolApplyBody makes or resizes a pool.
+type PoolApplyBody struct {
+	Envelope
+	Task     *string `json:"task"`
+	Workers  *int    `json:"workers"`
+	PoolName string  `json:"pool_name"`
+	Mode     string  `json:"mode"` // rolling, blue_green
+}
+
+// PoolDownBody ends pools.
+type PoolDownBody struct {
+	Envelope
+	PoolNames Strings `json:"pool_names"`
+	All       bool    `json:"all"`
+	Purge     bool    `json:"purge"`
+}
+
+// PoolStatusBody selects pools; nil names means all.
+type PoolStatusBody struct {
+	Envelope
+	PoolNames Strings `json:"pool_names"`
+}
+
+// PoolLogsBody follows the log of a pool's controller or of one worker.
+type PoolLogsBody struct {
+	Envelope
+	PoolName string `json:"pool_name"`
+	Target   string `json:"target"` // controller, load_balancer, replica
+	WorkerID *int   `json:"worker_id"`
+	Follow   *bool  `json:"follow,omitempty"` // default true
+	Tail     *int   `json:"tail"`
+}
+
+// PoolSyncLogsBody gathers a pool's logs on the server.
+type PoolSyncLogsBody struct {
+	Envelope
+	PoolName  string  `json:"pool_name"`
+	LocalDir  string  `json:"local_dir"`
+	Targets   Strings `json:"targets"`
+	WorkerIDs []int   `json:"worker_ids"`
+	Tail      *int    `json:"tail"`
+}

@@ -1,0 +1,55 @@
+package api
+
+// Bodies of the storage and volume verbs.
+
+// StorageDeleteBody removes a bucket.
+type StorageDeleteBody struct {
+	Envelope
+	Name string `json:"name"`
+}
+
+// VolumesListBody is what GET /volumes asks.
+type VolumesListBody struct {
+	Envelope
+	Refresh bool `json:"refresh"`
+}
+
+// VolumeApplyBody makes a volume or adopts one.
+type VolumeApplyBody struct {
+	Envelope
+	Name         string            `json:"name"`
+	VolumeType   string            `json:"volume_type"` // k8s-pvc, k8s-hostpath, runpod-network-volume
+	Cloud        string            `json:"cloud"`
+	Region       *string           `json:"region"`
+	Zone         *string           `json:"zone"`
+	Size         *IntOrString      `json:"size"` // GB
+	Config       map[string]any    `json:"config"`
+	Labels       map[string]string `json:"labels"`
+	UseExisting  *bool             `json:"use_existing"`
+	CreationYAML *string           `json:"creation_yaml"`
+}
+
+// VolumesDeleteBody removes volumes.
+type VolumesDeleteBody struct {
+	Envelope
+	Names []string `json:"names"`
+	Purge bool     `json:"purge"`
+}
+
+// VolumeValidateBody is a volume as its YAML says it.
+type VolumeValidateBody struct {
+	Envelope
+	Name        *string           `json:"name"`
+	VolumeType  *string           `json:"volume_type"`
+	Infra       *string           `json:"infra"`
+	Size        *IntOrString      `json:"size"`
+	Labels      map[string]string `json:"labels"`
+	Config      map[string]any    `json:"config"`
+	UseExisting *bool             `json:"use_existing"`
+}
+
+// DownloadBody asks for a zip of folders that a download of logs named.
+type DownloadBody struct {
+	Envelope
+	FolderPaths []string `json:"folder_paths"`
+}

@@ -1,0 +1,46 @@
+// Command sky is the command line, the API server ("sky api start") and the
+// node agent ("sky agent") in one file.
+package main
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/skypilot-go/sky/internal/cli"
+	"github.com/skypilot-go/sky/internal/daemon"
+	"github.com/skypilot-go/sky/internal/remote/nodeagent"
+)
+
+func main() {
+	os.Exit(cli.Main(cli.Program{
+		Args:   os.Args[1:],
+		Stdin:  os.Stdin,
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+		Serve:  serve,
+		Agent:  nodeagent.Main,
+	}))
+}
+
+// serverGC is how much garbage, in percent of what lives, the API server lets
+// pile up: it mostly holds many small things for long, and memory is what
+// limits how many.
+const serverGC = 40
+
+func serve(ctx context.Context, o cli.ServeOptions) error {
+	debug.SetGCPercent(serverGC)
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if v := os.Getenv("SKYPILOT_DEBUG"); v == "1" || v == "true" {
+		level = slog.LevelDebug
+	}
+	return daemon.Run(ctx, daemon.Options{
+		Home: home, Host: o.Host, Port: o.Port, Ready: o.Ready,
+		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
+	})
+}

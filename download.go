@@ -1,0 +1,108 @@
+package sky
+
+import (
+	"archive/zip"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// headerHomePath tells what "~" is on the server, in answers of /download.
+const headerHomePath = "X-Home-Path"
+
+// Download copies log folders of the server, as DownloadLogs and its siblings
+// name them, below home/sky_logs. The result maps each folder to its copy.
+func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[string]string, error) {
+	local := map[string]string{}
+	for _, d := range dirs {
+		local[d] = localLogDir(d, home)
+	}
+	if len(dirs) == 0 {
+		return local, nil
+	}
+	res, err := c.call(ctx, http.MethodPost, "/download", nil, api.DownloadBody{Envelope: c.envelope(), FolderPaths: dirs}, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	tmp, err := os.CreateTemp("", "sky-download-*.zip")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(tmp.Name())
+	defer tmp.Close()
+	size, err := io.Copy(tmp, res.Body)
+	if err != nil {
+		return nil, fmt.Errorf("downloading logs: %w", err)
+	}
+	archive, err := zip.NewReader(tmp, size)
+	if err != nil {
+		return nil, fmt.Errorf("downloading logs: the API server sent no zip file: %w", err)
+	}
+	serverHome := res.Header.Get(headerHomePath)
+	for _, f := range archive.File {
+		if err := unpack(f, serverHome, local); err != nil {
+			return nil, err
+		}
+	}
+	return local, nil
+}
+
+// localLogDir maps a folder below ".../sky_logs/" on the server to this machine.
+func localLogDir(remote, home string) string {
+	rest := path.Base(remote)
+	if _, after, ok := strings.Cut(remote, "/sky_logs/"); ok {
+		rest = after
+	}
+	return filepath.Join(home, "sky_logs", filepath.FromSlash(path.Clean("/"+rest)))
+}
+
+// unpack writes one entry. Entries outside the folders that were asked for, and
+// anything but plain files and folders, are refused or left out.
+func unpack(f *zip.File, serverHome string, local map[string]string) error {
+	name := path.Clean("/" + f.Name)
+	for remote, dir := range local {
+		for _, root := range [...]string{remote, strings.Replace(remote, "~", serverHome, 1)} {
+			rest, ok := strings.CutPrefix(name, strings.TrimRight(path.Clean(root), "/"))
+			if !ok || rest != "" && rest[0] != '/' {
+				continue
+			}
+			to := filepath.Join(dir, filepath.FromSlash(rest))
+			switch {
+			case f.FileInfo().IsDir():
+				return os.MkdirAll(to, 0o755)
+			case !f.Mode().IsRegular():
+				return nil
+			}
+			return unpackFile(f, to)
+		}
+	}
+	return fmt.Errorf("downloading logs: the API server sent %q, which was not asked for", f.Name)
+}
+
+func unpackFile(f *zip.File, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	in, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(out, in); err != nil {
+		out.Close()
+		return fmt.Errorf("writing %s: %w", to, err)
+	}
+	return out.Close()
+}

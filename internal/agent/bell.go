@@ -1,0 +1,30 @@
+package agent
+
+import "sync"
+
+// bell wakes everybody who waits, however many there are, without a goroutine
+// or a queue for each.
+type bell struct {
+	mu sync.Mutex
+	c  chan struct{}
+}
+
+// wait returns a channel that is closed by the next ring. To miss nothing, call
+// it before looking at what the bell announces.
+func (b *bell) wait() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c == nil {
+		b.c = make(chan struct{})
+	}
+	return b.c
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.c != nil {
+		close(b.c)
+		b.c = nil
+	}
+}

@@ -1,0 +1,377 @@
+//go:build unix
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/proc"
+)
+
+// leftoverGrace is what a finished rank's background processes get to end.
+const leftoverGrace = 5 * time.Second
+
+// defaultGrace is what processes get between TERM and KILL when they are ended.
+const defaultGrace = 10 * time.Second
+
+// ranks supervises the ranks that run on this node, for whichever head asks.
+type ranks struct {
+	ctx   context.Context // of the agent: supervision ends with it, processes do not
+	home  string
+	dir   string // one folder for each rank
+	lib   string // the scripts
+	shell string
+	log   *slog.Logger
+	watch *watcher
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	live map[string]*liveRank
+}
+
+// liveRank is a rank that somebody waits for.
+type liveRank struct {
+	starting sync.Mutex    // held while it is being started
+	done     chan struct{} // closed when its whole tree is gone; nil: not supervised
+	status   rankStatus    // valid once done is closed
+}
+
+func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watcher) (*ranks, error) {
+	r := &ranks{ctx: ctx, home: home, dir: filepath.Join(dir, "ranks"), lib: filepath.Join(dir, "lib"), log: log, watch: w, live: map[string]*liveRank{}}
+	for _, d := range []string{r.dir, r.lib} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range []string{"wrapper.sh", "prologue.sh", "bashrc.sh"} {
+		data, err := scripts.ReadFile("scripts/" + name)
+		if err != nil {
+			return nil, err
+		}
+		if err := writeFile(filepath.Join(r.lib, name), data); err != nil {
+			return nil, err
+		}
+	}
+	shell, err := exec.LookPath("bash")
+	if err != nil {
+		shell = "/bin/bash"
+	}
+	r.shell = shell
+	return r, nil
+}
+
+// writeFile replaces a file as a whole: running scripts keep the old one.
+func writeFile(path string, data []byte) error {
+	tmp := path + ".tmp"
+	if err := os.WriteFile(tmp, data, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// keyPattern keeps keys usable as file names and in an environment.
+var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,150}$`)
+
+func (r *ranks) folder(key string) (rankDir, error) {
+	if !keyPattern.MatchString(key) {
+		return "", errors.New("invalid rank key")
+	}
+	return rankDir(filepath.Join(r.dir, key)), nil
+}
+
+// output is where the output of a rank goes that does not say where.
+func (r *ranks) output(key string) (string, error) {
+	d, err := r.folder(key)
+	if err != nil {
+		return "", err
+	}
+	return d.file("output"), nil
+}
+
+func (r *ranks) entry(key string) *liveRank {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	l := r.live[key]
+	if l == nil {
+		l = &liveRank{}
+		r.live[key] = l
+	}
+	return l
+}
+
+// prepare checks that the rank can be started here and writes its files.
+func (r *ranks) prepare(s *rankSpec) error {
+	d, err := r.folder(s.Key)
+	if err != nil {
+		return err
+	}
+	return d.prepare(s.Script)
+}
+
+// start starts the rank unless it has been started before, in this or an
+// earlier life of the agent; then it is supervised again. An error means that
+// nothing was decided and the call may be repeated.
+func (r *ranks) start(s *rankSpec) (rankStatus, error) {
+	d, err := r.folder(s.Key)
+	if err != nil {
+		return rankStatus{}, err
+	}
+	l := r.entry(s.Key)
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	if l.done != nil {
+		return r.current(d, l), nil
+	}
+	st := d.status()
+	switch {
+	case st.State != rankAbsent:
+		r.supervise(d, l, st.PID, nil)
+		return st, nil
+	case s.Known:
+		return rankStatus{State: rankLost, Code: codeLost, Reason: "the node has lost track of it"}, nil
+	}
+	if err := d.prepare(s.Script); err != nil {
+		return rankStatus{}, err
+	}
+	if s.Output == "" {
+		s.Output = d.file("output")
+	}
+	cmd, err := d.launch(s, r.home, r.shell, r.lib)
+	if err != nil {
+		if noSpace(err) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EMFILE) {
+			return rankStatus{}, err
+		}
+		if err2 := d.record(codeNoExec); err2 != nil {
+			return rankStatus{}, err2
+		}
+		return rankStatus{State: rankExited, Code: codeNoExec, Reason: err.Error()}, nil
+	}
+	r.supervise(d, l, cmd.Process.Pid, cmd)
+	return rankStatus{State: rankRunning, PID: cmd.Process.Pid}, nil
+}
+
+// current is the status of a supervised rank: it runs until its tree is gone.
+func (r *ranks) current(d rankDir, l *liveRank) rankStatus {
+	select {
+	case <-l.done:
+		return l.status
+	default:
+	}
+	st := d.status()
+	if st.over() {
+		st = rankStatus{State: rankRunning, PID: st.PID}
+	}
+	return st
+}
+
+// supervise waits for the rank in the background: until its process has exited
+// and all it left behind is gone. cmd is nil for a rank of an earlier agent.
+func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
+	l.done = make(chan struct{})
+	r.wg.Go(func() {
+		st, err := r.outlast(d, pid, cmd)
+		if err != nil {
+			return // the agent ends; the rank goes on
+		}
+		l.status = st
+		close(l.done)
+		r.watch.wake(d.file("output"))
+	})
+}
+
+func (r *ranks) outlast(d rankDir, pid int, cmd *exec.Cmd) (rankStatus, error) {
+	if cmd != nil {
+		if start, err := proc.StartTime(pid); err == nil {
+			_ = proc.Wait(r.ctx, pid, start) // what follows looks for itself
+		}
+		if r.ctx.Err() != nil {
+			return rankStatus{}, r.ctx.Err()
+		}
+		// It is a zombie now: its number is not used again before we reap it.
+		if err := d.endTree(r.ctx, pid, true, leftoverGrace); err != nil {
+			return rankStatus{}, err
+		}
+		_ = cmd.Wait()
+		if _, ok := d.number("exit"); !ok {
+			if noted, _ := d.number("pid"); noted == pid {
+				if err := d.record(exitCode(cmd.ProcessState)); err != nil {
+					r.log.Warn("exit code not written", "rank", d.key(), "err", err)
+					st := rankStatus{State: rankExited, PID: pid, Code: exitCode(cmd.ProcessState)}
+					if ended := d.status(); ended.State == rankExited {
+						st.Code = ended.Code
+					}
+					return st, nil
+				}
+			}
+		}
+	}
+	// Of an earlier agent, or such a one's start came first.
+	if noted, ok := d.number("pid"); ok && d.alive(noted) {
+		if start, err := proc.StartTime(noted); err == nil && d.alive(noted) {
+			_ = proc.Wait(r.ctx, noted, start)
+		}
+		if r.ctx.Err() != nil {
+			return rankStatus{}, r.ctx.Err()
+		}
+		cmd = nil
+	}
+	if cmd == nil {
+		if err := d.endTree(r.ctx, 0, false, leftoverGrace); err != nil {
+			return rankStatus{}, err
+		}
+	}
+	st := d.status()
+	if st.State == rankAbsent { // never noted its number: it did not run the script
+		st = rankStatus{State: rankLost, PID: pid, Code: codeLost, Reason: "its process ended before it began"}
+	}
+	return st, nil
+}
+
+func exitCode(ps *os.ProcessState) int {
+	if ws, ok := ps.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
+		return 128 + int(ws.Signal())
+	}
+	return ps.ExitCode()
+}
+
+// wait returns when the rank and all its processes are gone, or the status it
+// has when the context ends (then with the context's error).
+func (r *ranks) wait(ctx context.Context, key string) (rankStatus, error) {
+	d, err := r.folder(key)
+	if err != nil {
+		return rankStatus{}, err
+	}
+	l := r.entry(key)
+	l.starting.Lock()
+	if l.done == nil {
+		st := d.status()
+		if st.State == rankAbsent {
+			l.starting.Unlock()
+			return st, nil
+		}
+		r.supervise(d, l, st.PID, nil)
+	}
+	done := l.done
+	l.starting.Unlock()
+	select {
+	case <-done:
+		return l.status, nil
+	case <-ctx.Done():
+		return r.current(d, l), ctx.Err()
+	case <-r.ctx.Done():
+		return r.current(d, l), r.ctx.Err()
+	}
+}
+
+// end ends the rank and returns when its processes are gone. A rank that had
+// already exited keeps its code.
+func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankStatus, error) {
+	d, err := r.folder(key)
+	if err != nil {
+		return rankStatus{}, err
+	}
+	l := r.entry(key)
+	l.starting.Lock()
+	st := d.status()
+	if l.done != nil {
+		select {
+		case <-l.done:
+			l.starting.Unlock()
+			return l.status, nil
+		default:
+		}
+	}
+	if st.State == rankAbsent && l.done == nil {
+		// An agent that died while it started the rank may have left a process
+		// that has not yet come so far as to create this file.
+		f, err := os.OpenFile(d.file("pid"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			l.starting.Unlock()
+			f.Close()
+			return st, nil
+		}
+		st = d.status()
+	}
+	if !st.over() {
+		if err := os.WriteFile(d.file("ended"), nil, 0o600); err != nil && !noSpace(err) {
+			l.starting.Unlock()
+			return rankStatus{}, err
+		}
+	}
+	if l.done == nil {
+		r.supervise(d, l, st.PID, nil)
+	}
+	l.starting.Unlock()
+	owned := proc.Alive(st.PID, "") && d.alive(st.PID)
+	if err := d.endTree(ctx, st.PID, owned, grace); err != nil {
+		return rankStatus{}, err
+	}
+	return r.wait(ctx, key)
+}
+
+// forget removes what is kept of a rank whose processes are gone.
+func (r *ranks) forget(key string) error {
+	d, err := r.folder(key)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	delete(r.live, key)
+	r.mu.Unlock()
+	proc.RemoveCgroup(d.cgroup())
+	return os.RemoveAll(string(d))
+}
+
+// running reports whether the rank's output may still grow.
+func (r *ranks) running(key string) bool {
+	d, err := r.folder(key)
+	if err != nil {
+		return false
+	}
+	r.mu.Lock()
+	l := r.live[key]
+	r.mu.Unlock()
+	if l != nil {
+		l.starting.Lock()
+		done := l.done
+		l.starting.Unlock()
+		if done != nil {
+			select {
+			case <-done:
+				return false
+			default:
+				return true
+			}
+		}
+	}
+	return d.status().State == rankRunning
+}
+
+// endAll ends and forgets all ranks on this node.
+func (r *ranks) endAll(ctx context.Context, grace time.Duration) error {
+	names, err := os.ReadDir(r.dir)
+	if err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	errs := make([]error, len(names))
+	for i, e := range names {
+		wg.Go(func() {
+			if _, errs[i] = r.end(ctx, e.Name(), grace); errs[i] == nil {
+				errs[i] = r.forget(e.Name())
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

@@ -1,0 +1,152 @@
+package auth
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// Options say which logins are on. The zero value is a server without any.
+type Options struct {
+	DefaultRole     string // of users seen for the first time
+	ServiceAccounts bool   // tokens are looked at
+	Basic           bool   // passwords
+	Initial         string // NAME:HASH of the first administrator
+	Proxy           Proxy
+	OAuth2          *url.URL // of the OAuth2 proxy; nil: none
+}
+
+// Locks reports whether anybody is asked who they are.
+func (o Options) Locks() bool {
+	return o.ServiceAccounts || o.Basic || o.OAuth2 != nil || o.Proxy.Enabled && o.Proxy.Explicit
+}
+
+// Proxy says how a proxy in front of the server tells who logged in there.
+type Proxy struct {
+	Enabled  bool
+	Explicit bool   // somebody switched it on: then a login is demanded
+	Header   string // that carries the identity
+	JWT      bool   // the header holds a JWT, whose signature the proxy has checked
+	Claim    string // of the JWT
+	// Trusted are addresses that the header is believed from.
+	Trusted []netip.Prefix
+}
+
+func (p Proxy) trusts(peer netip.Addr) bool {
+	for _, t := range p.Trusted {
+		if t.Contains(peer) {
+			return true
+		}
+	}
+	return false
+}
+
+// serverFile is the part of ~/.sky/.server.yaml that is about logins.
+type serverFile struct {
+	Auth struct {
+		ExternalProxy struct {
+			Enabled          *bool    `yaml:"enabled"`
+			HeaderName       string   `yaml:"header_name"`
+			HeaderFormat     string   `yaml:"header_format"`
+			JWTIdentityClaim string   `yaml:"jwt_identity_claim"`
+			TrustedProxies   []string `yaml:"trusted_proxies"`
+		} `yaml:"external_proxy"`
+	} `yaml:"auth"`
+}
+
+// Load reads the options from the environment and from ~/.sky/.server.yaml. A
+// setting that cannot be understood is an error: a server must not start with
+// fewer locks than were meant.
+func Load(home string, getenv func(string) string) (Options, error) {
+	o := Options{DefaultRole: "admin", Initial: getenv("SKYPILOT_INITIAL_BASIC_AUTH")}
+	var errs []error
+	on := func(name string) bool {
+		v := strings.TrimSpace(getenv(name))
+		if v == "" {
+			return false
+		}
+		b, err := strconv.ParseBool(strings.ToLower(v))
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the variable %s is %q, not true or false", name, v))
+		}
+		return b
+	}
+	o.ServiceAccounts = on("ENABLE_SERVICE_ACCOUNTS")
+	o.Basic = on("ENABLE_BASIC_AUTH") && !on("SKYPILOT_DISABLE_BASIC_AUTH_MIDDLEWARE")
+	if on("SKYPILOT_AUTH_OAUTH2_PROXY_ENABLED") {
+		base := getenv("SKYPILOT_AUTH_OAUTH2_PROXY_BASE_URL")
+		u, err := url.Parse(strings.TrimRight(base, "/"))
+		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+			errs = append(errs, errors.New("SKYPILOT_AUTH_OAUTH2_PROXY_BASE_URL must be the URL of the OAuth2 proxy, such as http://127.0.0.1:4180"))
+		}
+		o.OAuth2 = u
+	}
+	errs = append(errs, o.loadProxy(filepath.Join(home, ".sky", ".server.yaml"), getenv))
+	return o, errors.Join(errs...)
+}
+
+func (o *Options) loadProxy(file string, getenv func(string) string) error {
+	var f serverFile
+	text, err := os.ReadFile(file)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("reading the logins' settings: %w", err)
+	}
+	if err := yaml.Unmarshal(text, &f); err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	x := f.Auth.ExternalProxy
+	o.Proxy = Proxy{Enabled: !o.Basic && o.OAuth2 == nil, Header: "X-Auth-Request-Email", Claim: "sub"}
+	if x.Enabled != nil {
+		o.Proxy.Enabled, o.Proxy.Explicit = *x.Enabled, *x.Enabled
+	}
+	for _, name := range []string{x.HeaderName, getenv("SKYPILOT_AUTH_USER_HEADER")} {
+		if name != "" {
+			o.Proxy.Header = name
+		}
+	}
+	if x.JWTIdentityClaim != "" {
+		o.Proxy.Claim = x.JWTIdentityClaim
+	}
+	switch x.HeaderFormat {
+	case "", "plaintext":
+	case "jwt":
+		o.Proxy.JWT = true
+	default:
+		return fmt.Errorf("%s: auth.external_proxy.header_format is %q; it can be plaintext or jwt", file, x.HeaderFormat)
+	}
+	trusted := x.TrustedProxies
+	if list := getenv("SKY_TRUSTED_PROXIES"); list != "" {
+		trusted = strings.Split(list, ",")
+	}
+	if trusted == nil { // a proxy on this machine
+		trusted = []string{"127.0.0.0/8", "::1"}
+	}
+	o.Proxy.Trusted, err = prefixes(trusted)
+	return err
+}
+
+// prefixes reads addresses and networks.
+func prefixes(list []string) ([]netip.Prefix, error) {
+	var out []netip.Prefix
+	for _, s := range list {
+		s = strings.TrimSpace(s)
+		p, err := netip.ParsePrefix(s)
+		if err != nil {
+			a, err := netip.ParseAddr(s)
+			if err != nil {
+				return nil, fmt.Errorf("%q is no address or network of a trusted proxy; write 10.0.0.7 or 10.0.0.0/24", s)
+			}
+			p = netip.PrefixFrom(a.Unmap(), a.Unmap().BitLen())
+		}
+		out = append(out, p.Masked())
+	}
+	return out, nil
+}

@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cli/localserver"
+)
+
+func (a *app) apiCommand() *cobra.Command {
+	return a.build(command{
+		name: "api", short: "Start, stop and look at the API server and its requests.",
+		group: []*cobra.Command{
+			a.apiStartCommand(), a.apiStopCommand(), a.apiLogsCommand(), a.apiCancelCommand(), a.apiStatusCommand(),
+			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(),
+		},
+	})
+}
+
+func (a *app) apiStartCommand() *cobra.Command {
+	o := ServeOptions{Host: "127.0.0.1"}
+	var foreground bool
+	return a.build(command{
+		name: "start", short: "Start the API server on this machine.", noConfig: true,
+		long:    "Does nothing when it already runs. Other commands start it when they need it.",
+		example: "sky api start\nsky api start --foreground",
+		flags: func(f flags) {
+			f.on(&o.Deploy, "deploy", "", "Serve a team: listen on all addresses of this machine.")
+			f.choice(&o.Host, "host", "", "Address to listen on.", "0.0.0.0", "localhost", "127.0.0.1")
+			f.on(&foreground, "foreground", "", "Stay in the foreground; end with Ctrl-C.")
+			f.on(&o.EnableBasicAuth, "enable-basic-auth", "", "Ask users for a name and password.")
+		},
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.apiStart(ctx, o, foreground) },
+	})
+}
+
+func (a *app) apiStart(ctx context.Context, o ServeOptions, foreground bool) error {
+	if o.Deploy {
+		o.Host = "0.0.0.0"
+	}
+	c, local, err := a.localOnly()
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		endpoint, from, _ := a.endpoint()
+		return fmt.Errorf("a local API server makes no sense while the endpoint is set to %s (by %s). Unset %s, or remove api_server.endpoint from the configuration, and try again",
+			endpoint, from, "SKYPILOT_API_SERVER_ENDPOINT")
+	}
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(local.Endpoint, "http://"))
+	if err != nil {
+		return err
+	}
+	if o.Port, err = strconv.Atoi(port); err != nil {
+		return fmt.Errorf("SKY_API_PORT %q is no port", port)
+	}
+	if foreground {
+		if a.p.Serve == nil {
+			return errors.New("this build of sky has no API server")
+		}
+		return a.p.Serve(ctx, o)
+	}
+	if o.Deploy {
+		local.Command = append(local.Command, "--deploy")
+	}
+	local.Command = append(local.Command, "--host", o.Host)
+	if o.EnableBasicAuth {
+		local.Command = append(local.Command, "--enable-basic-auth")
+	}
+	spin := a.t.Spin("[bold cyan]Starting the API server[/]")
+	h, started, err := local.Ensure(ctx)
+	spin.Stop()
+	if err != nil {
+		return err
+	}
+	if !started {
+		a.t.Println("API server is already running:")
+		a.warnOtherBuild(h)
+	}
+	a.t.Printf("├── SkyPilot API server and dashboard: %s\n└── View API server logs at: %s\n", c.Endpoint(), "~/.sky/api_server/server.log")
+	return nil
+}
+
+// localOnly makes a client of the local server; nil when the endpoint is another.
+func (a *app) localOnly() (*sky.Client, *localserver.Local, error) {
+	c, err := a.open()
+	if err != nil || !c.Local() {
+		return nil, nil, err
+	}
+	l, err := a.local(c)
+	return c, l, err
+}
+
+func (a *app) apiStopCommand() *cobra.Command {
+	return a.build(command{
+		name: "stop", short: "Stop the API server on this machine.", noConfig: true,
+		long: "Clusters and their jobs go on. Requests in progress are taken up again at the next start.",
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, local, err := a.localOnly()
+			if err != nil {
+				return err
+			}
+			if c == nil {
+				endpoint, _, _ := a.endpoint()
+				return fmt.Errorf("the API server at %s was not started on this machine, so it cannot be stopped from here", endpoint)
+			}
+			spin := a.t.Spin("[bold cyan]Stopping the API server[/]")
+			stopped, err := local.Stop(ctx)
+			spin.Stop()
+			if err != nil {
+				return err
+			}
+			if !stopped {
+				a.t.Println("SkyPilot API server is not running.")
+				return nil
+			}
+			a.t.Println("SkyPilot API server stopped.")
+			return nil
+		},
+	})
+}
+
+// apiInfo is the shape of api info -o json.
+type apiInfo struct {
+	Client struct {
+		Version string `json:"version"`
+		Commit  string `json:"commit"`
+		BuildID string `json:"build_id"`
+	} `json:"client"`
+	Server struct {
+		URL        string `json:"url"`
+		Status     string `json:"status"`
+		Version    string `json:"version"`
+		Commit     string `json:"commit"`
+		APIVersion string `json:"api_version"`
+		BuildID    string `json:"build_id,omitempty"`
+		InstanceID string `json:"instance_id,omitempty"`
+		PID        int    `json:"pid,omitempty"`
+		StartedAt  int64  `json:"started_at,omitempty"`
+	} `json:"server"`
+	User *api.User `json:"user"`
+}

@@ -1,0 +1,116 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/table"
+)
+
+func (a *app) catalogCommand() *cobra.Command {
+	return a.build(command{
+		name: "catalog", short: "Price lists: how old they are, fetch them again, rebuild them.",
+		group: []*cobra.Command{a.catalogStatusCommand(), a.catalogRefreshCommand(), a.catalogFetchCommand()},
+	})
+}
+
+func (a *app) catalogStatusCommand() *cobra.Command {
+	return a.build(command{
+		name: "status", short: "Show where each cloud's prices come from and how old they are.",
+		example: "sky catalog status\nsky catalog status -o json",
+		flags:   func(f flags) { f.out(a) },
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.CatalogStatus(ctx)
+			if err != nil {
+				return err
+			}
+			lists, err := wait(ctx, a, req)
+			if err != nil {
+				return err
+			}
+			if done, err := a.emit(lists); done {
+				return err
+			}
+			a.t.Print(catalogText(lists))
+			return nil
+		},
+	})
+}
+
+func (a *app) catalogRefreshCommand() *cobra.Command {
+	return a.build(command{
+		name: "refresh", args: "[CLOUDS]...", short: "Fetch price lists again, except those you have edited.", max: -1,
+		example: "sky catalog refresh\nsky catalog refresh aws gcp",
+		flags:   func(f flags) { f.out(a) },
+		run: func(ctx context.Context, _ *cobra.Command, clouds []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.RefreshCatalog(ctx, clouds)
+			if err != nil {
+				return err
+			}
+			lists, err := wait(ctx, a, req)
+			if err != nil {
+				return err
+			}
+			_, err = a.emit(lists)
+			return err
+		},
+	})
+}
+
+// catalogText is the table of price lists.
+func catalogText(lists []api.CatalogStatus) string {
+	t := table.New("CLOUD", "OFFERS", "AGE", "REFRESHED", "NOTES")
+	for _, l := range lists {
+		age, period, offers := "-", "never", "-"
+		if l.FetchedAt > 0 {
+			age, offers = ageText(time.Duration(l.AgeSeconds)*time.Second), fmt.Sprint(l.Offers)
+		}
+		if l.PeriodSeconds > 0 {
+			period = "every " + ageText(time.Duration(l.PeriodSeconds)*time.Second)
+		}
+		var notes []string
+		if l.FetchedAt == 0 {
+			notes = append(notes, "not fetched yet")
+		}
+		if l.Edited {
+			notes = append(notes, "edited by you: never overwritten")
+		}
+		if l.Overdue {
+			notes = append(notes, "overdue")
+		}
+		if l.Malformed > 0 {
+			notes = append(notes, fmt.Sprintf("%d rows skipped", l.Malformed))
+		}
+		if l.Problem != "" {
+			notes = append(notes, l.Problem)
+		}
+		t.Add(l.Cloud, offers, age, period, strings.Join(notes, "; "))
+	}
+	return t.String()
+}
+
+// ageText is a time span in its two largest units.
+func ageText(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return strings.TrimSuffix(fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60), "0m")
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}

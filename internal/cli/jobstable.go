@@ -1,0 +1,210 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/cli/format"
+	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/table"
+)
+
+// jobsView says which columns of managed jobs are shown.
+type jobsView struct{ verbose, allUsers, workspaces bool }
+
+// jobColumn is a column of the table of managed jobs. all is the cell of the row
+// that stands for a job of several tasks.
+type jobColumn struct {
+	title string
+	shown bool
+	cell  func(j sky.ManagedJob) string
+	all   func(tasks []sky.ManagedJob) string
+}
+
+func jobColumns(t *term.Term, v jobsView, now time.Time) []jobColumn {
+	blank := func([]sky.ManagedJob) string { return "" }
+	dash := func([]sky.ManagedJob) string { return "-" }
+	first := func(cell func(sky.ManagedJob) string) func([]sky.ManagedJob) string {
+		return func(tasks []sky.ManagedJob) string { return cell(tasks[0]) }
+	}
+	user := func(j sky.ManagedJob) string { return format.OrDash(j.UserName) }
+	hash := func(j sky.ManagedJob) string { return format.OrDash(j.UserHash) }
+	submitted := func(j sky.ManagedJob) string { return format.Ago(value(j.SubmittedAt), now) }
+	pool := func(j sky.ManagedJob) string { return poolCell(j) }
+	total := func(j sky.ManagedJob) string { return totalDuration(j, j, now) }
+	return []jobColumn{
+		{"ID", true, func(j sky.ManagedJob) string { return number(j.JobID) }, first(func(j sky.ManagedJob) string { return number(j.JobID) })},
+		{"TASK", true, taskCell, blank},
+		{"WORKSPACE", v.workspaces || v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.Workspace) }, blank},
+		{"NAME", true, nameCell, first(func(j sky.ManagedJob) string { return format.OrDash(j.JobName) })},
+		{"USER", v.allUsers, user, first(user)},
+		{"USER_ID", v.allUsers && v.verbose, hash, first(hash)},
+		{"REQUESTED", true, func(j sky.ManagedJob) string { return format.OrDash(j.Resources) }, dash},
+		{"SUBMITTED", true, submitted, first(submitted)},
+		{"TOT. DURATION", true, total, func(tasks []sky.ManagedJob) string { return totalDuration(tasks[0], tasks[len(tasks)-1], now) }},
+		{"JOB DURATION", true, func(j sky.ManagedJob) string { return format.Seconds(value(j.JobDuration)) }, func(tasks []sky.ManagedJob) string {
+			sum := 0.0
+			for _, j := range tasks {
+				sum += value(j.JobDuration)
+			}
+			return format.Seconds(sum)
+		}},
+		{"#RECOVERIES", true, func(j sky.ManagedJob) string { return strconv.Itoa(j.RecoveryCount) }, func(tasks []sky.ManagedJob) string {
+			sum := 0
+			for _, j := range tasks {
+				sum += j.RecoveryCount
+			}
+			return strconv.Itoa(sum)
+		}},
+		{"STATUS", true, func(j sky.ManagedJob) string { return managedStatusCell(t, j.Status) }, func(tasks []sky.ManagedJob) string { return wholeStatus(t, tasks) }},
+		{"PROGRESS", true, func(j sky.ManagedJob) string { return progressCell(j.BatchTotal, j.BatchDone, j.Status) }, dash},
+		{"POOL", true, pool, first(pool)},
+		{"WORKER_CLUSTER", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(text(j.CurrentCluster)) }, dash},
+		{"WORKER_JOB_ID", v.verbose, func(j sky.ManagedJob) string { return number(j.JobIDOnPool) }, dash},
+		{"STARTED", v.verbose, func(j sky.ManagedJob) string { return format.Ago(value(j.StartAt), now) }, dash},
+		{"INFRA", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.Infra) }, dash},
+		{"RESOURCES", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.ClusterResources) }, dash},
+		{"SCHED. STATE", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.ScheduleState) }, dash},
+		{"DETAILS", v.verbose, detailsCell, dash},
+		{"GIT_COMMIT", v.verbose, func(j sky.ManagedJob) string { s, _ := j.Metadata["git_commit"].(string); return format.OrDash(s) }, dash},
+	}
+}
+
+// managedJobsTable lists managed jobs. A job of several tasks has a row of its
+// own, then one per task, then a blank one.
+func managedJobsTable(t *term.Term, jobs []sky.ManagedJob, v jobsView, now time.Time) *table.Table {
+	columns := slices.DeleteFunc(jobColumns(t, v, now), func(c jobColumn) bool { return !c.shown })
+	tab := table.New()
+	for _, c := range columns {
+		tab.Header = append(tab.Header, c.title)
+	}
+	for tasks := range byJob(jobs) {
+		if len(tasks) > 1 {
+			row := make([]string, len(columns))
+			for i, c := range columns {
+				row[i] = c.all(tasks)
+			}
+			tab.Add(row...)
+		}
+		for _, j := range tasks {
+			row := make([]string, len(columns))
+			for i, c := range columns {
+				row[i] = c.cell(j)
+			}
+			if len(tasks) > 1 {
+				row[0] = " ↳"
+			}
+			tab.Add(row...)
+		}
+		if len(tasks) > 1 {
+			tab.Add(make([]string, len(columns))...)
+		}
+	}
+	return tab
+}
+
+// byJob yields the tasks of each job together, in the order of the list.
+func byJob(jobs []sky.ManagedJob) func(func([]sky.ManagedJob) bool) {
+	return func(yield func([]sky.ManagedJob) bool) {
+		for len(jobs) > 0 {
+			n := 1
+			for n < len(jobs) && jobs[0].JobID != nil && jobs[n].JobID != nil && *jobs[n].JobID == *jobs[0].JobID {
+				n++
+			}
+			if !yield(jobs[:n]) {
+				return
+			}
+			jobs = jobs[n:]
+		}
+	}
+}
+
+func number(n *int) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.Itoa(*n)
+}
+
+func taskCell(j sky.ManagedJob) string {
+	if j.TaskID == nil {
+		return "-"
+	}
+	s := strconv.Itoa(*j.TaskID)
+	if j.PrimaryInGroup != nil && *j.PrimaryInGroup {
+		s += " [P]"
+	}
+	return s
+}
+
+func nameCell(j sky.ManagedJob) string {
+	if j.TaskName != "" {
+		return j.TaskName
+	}
+	return format.OrDash(j.JobName)
+}
+
+func totalDuration(first, last sky.ManagedJob, now time.Time) string {
+	start, end := value(first.SubmittedAt), value(last.EndAt)
+	if start <= 0 {
+		return "-"
+	}
+	if end <= 0 {
+		end = float64(now.Unix())
+	}
+	return format.Elapsed(start, end)
+}
+
+func poolCell(j sky.ManagedJob) string {
+	pool := text(j.Pool)
+	if pool == "" {
+		return "-"
+	}
+	if i := strings.LastIndexByte(text(j.CurrentCluster), '-'); i >= 0 {
+		if worker := text(j.CurrentCluster)[i+1:]; worker != "" && strings.Trim(worker, "0123456789") == "" {
+			return fmt.Sprintf("%s (worker=%s)", pool, worker)
+		}
+	}
+	return pool
+}
+
+func detailsCell(j sky.ManagedJob) string {
+	var parts []string
+	if d := text(j.Details); d != "" {
+		parts = append(parts, d)
+	}
+	if f := text(j.FailureReason); f != "" {
+		parts = append(parts, "Failure: "+f)
+	}
+	return format.OrDash(strings.Join(parts, "; "))
+}
+
+// wholeStatus is the state of a job of several tasks: that of the task that
+// runs, or the worst one.
+func wholeStatus(t *term.Term, tasks []sky.ManagedJob) string {
+	for i, j := range tasks {
+		if !finished(j.Status) {
+			return managedStatusCell(t, j.Status) + fmt.Sprintf(" (task: %d)", i)
+		}
+		if j.Status != "SUCCEEDED" {
+			return managedStatusCell(t, j.Status)
+		}
+	}
+	return managedStatusCell(t, "SUCCEEDED")
+}
+
+func managedStatusCell(t *term.Term, s string) string {
+	switch {
+	case s == "RUNNING" || s == "SUCCEEDED":
+		return t.Style(term.Green, s)
+	case strings.HasPrefix(s, "FAILED"):
+		return t.Style(term.Red, s)
+	case s == "RECOVERING" || s == "CANCELLING" || s == "CANCELLED":
+		return t.Style(term.Yellow, s)
+	}
+	return t.Style(term.Blue, s)
+}

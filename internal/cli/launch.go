@@ -1,0 +1,353 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/task"
+)
+
+// launchOptions are the flags of sky launch beyond the task's.
+type launchOptions struct {
+	cluster, waitFor, clone            string
+	minutes                            *int
+	dryrun, detach, async, down, retry bool
+	yes, noSetup, fast, docker         bool
+	plan                               planFlags
+}
+
+func (a *app) launchCommand() *cobra.Command {
+	var o launchOptions
+	var t taskFlags
+	return a.build(command{
+		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
+		long: "ENTRYPOINT is a task file (YAML), a shell command, or recipes:NAME. The cheapest place that fits is\n" +
+			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
+			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
+		example: "sky launch -c dev task.yaml\nsky launch -c dev --gpus A100:8 --use-spot task.yaml\nsky launch --infra aws/us-east-1 -- nvidia-smi\n" +
+			"sky launch --dryrun --gpus H100\nsky launch --dryrun --assume-enabled all -o json --gpus A100:8",
+		flags: func(f flags) {
+			f.text(&o.cluster, "cluster", "c", "Name of the cluster; without it a name is made up.")
+			f.on(&o.dryrun, "dryrun", "", "Show the plan and rent nothing.")
+			f.switchable(&o.detach, "detach-run", "d", "Return once the job is submitted; do not follow its output.")
+			f.task(&t)
+			f.named(&t)
+			f.resources(&t)
+			f.prio(&t)
+			f.number(&o.minutes, "idle-minutes-to-autostop", "i", "Stop the cluster after this many minutes without work.")
+			f.waitFor(&o.waitFor)
+			f.on(&o.down, "down", "", "Give the cluster back when all jobs have ended, or with -i after that many idle minutes.")
+			f.on(&o.retry, "retry-until-up", "r", "Try again until there is capacity.")
+			f.yes(&o.yes)
+			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
+			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster.")
+			f.StringVar(&o.clone, "clone", "", "")
+			f.on(&o.fast, "fast", "", "If the cluster is up, skip provisioning and setup.")
+			f.on(&o.docker, "docker", "", "")
+			f.hide("clone", "docker")
+			f.text(&a.workspace, "workspace", "w", "Workspace to launch in.")
+			f.async(&o.async)
+			f.git(&t)
+			f.plan(&o.plan)
+			f.out(a)
+		},
+		run: func(ctx context.Context, _ *cobra.Command, words []string) error {
+			if err := o.checkPlan(a); err != nil {
+				return err
+			}
+			return a.inFormat(a.launch(ctx, words, &t, o))
+		},
+	})
+}
+
+func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launchOptions) error {
+	if o.docker {
+		a.t.Warn("WARNING: --docker is deprecated. To run locally, use: sky launch --infra local")
+	}
+	if o.clone != "" {
+		return errors.New("--clone-disk-from is not available; start from an image with --image-id instead")
+	}
+	dag, err := a.load(ctx, words, t, o.yes)
+	if err != nil {
+		return err
+	}
+	one, err := single(dag, "YAML specifies a DAG which is only supported by `sky jobs launch`. `sky launch` supports a single task only.")
+	if err != nil {
+		return err
+	}
+	a.noticeIgnored(one)
+	if err := o.autostop(one); err != nil {
+		return err
+	}
+	if err := a.checkClusterName(ctx, "-c", o.cluster, "sky launch -c <cluster-name> ", o.yes); err != nil {
+		return err
+	}
+	if kind := controllerOf(o.cluster); kind != "" {
+		return usagef("Cluster %s is reserved for %s controller. Launching tasks on it is not allowed.", o.cluster, controllerTitle(kind))
+	}
+	c, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if o.cluster == "" {
+		o.cluster = task.GeneratedClusterName(c.User().Name)
+	}
+	return a.launchDag(ctx, c, dag, o)
+}
+
+func controllerTitle(kind string) string {
+	if kind == "jobs" {
+		return "managed jobs"
+	}
+	return "sky serve"
+}
+
+// launchDag validates, asks, launches and follows.
+func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o launchOptions) error {
+	options := &api.RequestOptions{ClusterName: &o.cluster, IdleMinutesAutostop: o.minutes, Down: o.down, Dryrun: o.dryrun}
+	dag, err := a.judged(ctx, c, policy.Launch, dag, options)
+	if err != nil {
+		return err
+	}
+	text, err := dag.YAML()
+	if err != nil {
+		return err
+	}
+	body := api.DagBody{Dag: string(text), RequestOptions: options}
+	if err := c.Validate(ctx, body); err != nil {
+		return err
+	}
+	asked := false
+	if !o.yes && !o.dryrun {
+		if asked, err = a.mayLaunch(ctx, c, body, o.cluster); err != nil {
+			return err
+		}
+	} else if a.output == "table" && !o.dryrun {
+		a.t.Println("Running on cluster: " + o.cluster)
+	}
+	blob, err := a.upload(ctx, c, dag)
+	if err != nil {
+		return err
+	}
+	if blob != nil {
+		if text, err = dag.YAML(); err != nil {
+			return err
+		}
+	}
+	launch := api.LaunchBody{
+		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
+		NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
+	}
+	launch.FileMountsBlobID = blob
+	if launch.PlanOptions, err = o.plan.options(a); err != nil {
+		return err
+	}
+	if o.dryrun && a.output != "table" {
+		return a.printPlan(ctx, c, launch)
+	}
+	req, err := c.Launch(ctx, launch)
+	res, err := finish(ctx, a, o.async, "launch", req, err)
+	if err != nil || o.async || o.dryrun {
+		return err
+	}
+	return a.afterLaunch(ctx, c, o, res)
+}
+
+// mayLaunch asks before something is rented or a cluster of somebody else is
+// used. asked tells whether the plan was shown.
+func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, name string) (asked bool, err error) {
+	records, err := a.listClusters(ctx, c, []string{name}, false, true)
+	if err != nil {
+		return false, err
+	}
+	me := c.User()
+	if a.health != nil && a.health.User != nil {
+		me = *a.health.User
+	}
+	if len(records) == 0 {
+		req, err := c.Optimize(ctx, body)
+		if err != nil {
+			return false, err
+		}
+		if _, err := wait(ctx, a, req); err != nil {
+			return false, err
+		}
+	}
+	question := launchQuestion(name, records, me)
+	if question == "" {
+		a.t.Println("Running on cluster: " + name)
+		return false, nil
+	}
+	return len(records) == 0, a.t.Confirm(ctx, question, true)
+}
+
+// launchQuestion is what to ask before launching on a cluster; "" is nothing.
+func launchQuestion(name string, records []api.StatusRecord, me api.User) string {
+	if len(records) == 0 {
+		return fmt.Sprintf("Launching a new cluster '%s'. Proceed?", name)
+	}
+	r, owner := records[0], ""
+	if r.UserHash != "" && me.ID != "" && r.UserHash != me.ID {
+		owner = fmt.Sprintf(" created by another user '%s'", r.UserName)
+		if r.UserName == me.Name {
+			owner = fmt.Sprintf("%s (hash: %s)", owner, r.UserHash)
+		}
+	}
+	switch {
+	case r.Status == api.ClusterStopped:
+		return fmt.Sprintf("Restarting the stopped cluster '%s'%s. Proceed?", name, owner)
+	case owner != "":
+		return fmt.Sprintf("Cluster '%s' was%s. Reusing the cluster. Proceed?", name, owner)
+	}
+	return ""
+}
+
+// afterLaunch follows the job and says what can be done next.
+func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, res api.LaunchResult) error {
+	reach := "sky ssh " + o.cluster
+	if records, err := a.listClusters(ctx, c, []string{o.cluster}, false, true); err == nil {
+		a.updateSSH(records, false)
+		if len(records) > 0 {
+			if text, _ := sshEntry(records[0], a.home); text != "" {
+				reach = "ssh " + o.cluster
+			}
+		}
+	}
+	var outcome error
+	if res.JobID != nil && !o.detach {
+		outcome = a.tailJob(ctx, c, o.cluster, []int{*res.JobID}, true, 0)
+		if ctx.Err() != nil {
+			return outcome
+		}
+	}
+	dashboard := ""
+	if !c.Local() {
+		dashboard = c.Endpoint() + "/dashboard/clusters/" + o.cluster
+	}
+	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, dashboard))
+	return outcome
+}
+
+// hintColumn is where commands stand in hints.
+const hintColumn = 32
+
+// launchHints is the block after a launch.
+func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string) string {
+	var b strings.Builder
+	b.WriteString("\n📋 Useful Commands\n")
+	tree := func(items [][2]string) {
+		for i, it := range items {
+			branch := "├── "
+			if i == len(items)-1 {
+				branch = "└── "
+			}
+			b.WriteString(branch + it[0])
+			for n := len([]rune(branch)) + len(it[0]); n < hintColumn; n += 8 - n%8 {
+				b.WriteByte('\t')
+			}
+			b.WriteString(t.Style(term.Bold, it[1]) + "\n")
+		}
+	}
+	if job != nil {
+		fmt.Fprintf(&b, "Job ID: %d\n", *job)
+		tree([][2]string{
+			{"To cancel the job:", fmt.Sprintf("sky cancel %s %d", cluster, *job)},
+			{"To stream job logs:", fmt.Sprintf("sky logs %s %d", cluster, *job)},
+			{"To view job queue:", "sky queue " + cluster},
+		})
+	}
+	b.WriteString("Cluster name: " + cluster + "\n")
+	var items [][2]string
+	if dashboard != "" {
+		items = append(items, [2]string{"View on dashboard:", dashboard})
+	}
+	tree(append(items, [][2]string{
+		{"To log into the head VM:", reach},
+		{"To submit a job:", "sky exec " + cluster + " yaml_file"},
+		{"To stop the cluster:", "sky stop " + cluster},
+		{"To teardown the cluster:", "sky down " + cluster},
+	}...))
+	return b.String()
+}
+
+// single is the only task of a Dag; with several the text tells what to do.
+func single(dag *task.Dag, several string) (*task.Task, error) {
+	if len(dag.Tasks) != 1 || dag.Execution == task.Parallel {
+		return nil, usagef("%s", several)
+	}
+	return dag.Tasks[0], nil
+}
+
+func (a *app) noticeIgnored(t *task.Task) {
+	switch {
+	case t.Pool != nil:
+		a.t.Warn("The pool section has no effect with `sky launch`. To make a pool, use: sky jobs pool apply")
+	case t.Service != nil:
+		a.t.Warn("The service section has no effect with `sky launch`. To start a service, use: sky serve up")
+	}
+}
+
+// autostop puts -i, --down and --wait-for into the task.
+func (o *launchOptions) autostop(t *task.Task) error {
+	if o.minutes == nil && !o.down && o.waitFor == "" {
+		return nil
+	}
+	if o.minutes != nil && *o.minutes < 0 {
+		for i := range t.Resources {
+			t.Resources[i].Autostop = &task.Autostop{Enabled: false}
+		}
+		return nil
+	}
+	for i := range t.Resources {
+		var s task.Autostop
+		if old := t.Resources[i].Autostop; old != nil {
+			s = *old
+		}
+		switch {
+		case o.minutes != nil:
+			s.Enabled, s.IdleMinutes, s.Down = true, max(1, *o.minutes), o.down
+		case o.down:
+			s = task.Autostop{Enabled: true, Down: true, WaitFor: s.WaitFor}
+		case !s.Enabled:
+			return usagef("--wait-for has an effect only with -i/--idle-minutes-to-autostop or --down.")
+		}
+		if o.waitFor != "" {
+			s.WaitFor = o.waitFor
+		}
+		t.Resources[i].Autostop = &s
+	}
+	return nil
+}
+
+// checkClusterName asks about a name that looks like a file, which is most
+// often a slip: "sky launch -c task.yaml".
+func (a *app) checkClusterName(ctx context.Context, flag, name, meant string, yes bool) error {
+	if name == "" {
+		return nil
+	}
+	_, err := os.Stat(name)
+	if err != nil && !strings.HasSuffix(name, ".yaml") && !strings.HasSuffix(name, ".yml") && !strings.HasSuffix(name, ".json") {
+		return nil
+	}
+	if info, statErr := os.Stat(name); statErr == nil && info.IsDir() {
+		return nil // folders are often named like clusters
+	}
+	text := fmt.Sprintf("Cluster name '%s' looks like a file path. Did you mean: %s%s", name, meant, name)
+	if flag == "-n" {
+		text = strings.Replace(text, "Cluster", "Job", 1)
+	}
+	if yes {
+		a.t.Warn("%s", text)
+		return nil
+	}
+	return a.t.Confirm(ctx, text+"\nProceed anyway?", false)
+}

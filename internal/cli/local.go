@@ -1,0 +1,62 @@
+package cli
+
+import (
+	"context"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) localCommand() *cobra.Command {
+	var async bool
+	gpus, name := true, "skypilot"
+	var port *int
+	up := a.build(command{
+		name: "up", short: "Make a Kubernetes cluster on this machine.", max: 0,
+		flags: func(f flags) {
+			f.async(&async)
+			f.number(&port, "port-start", "", "First of 100 ports to use; a multiple of 100.")
+			f.text(&name, "name", "", "Name of the cluster.")
+			f.switchable(&gpus, "gpus", "", "Let the cluster use this machine's GPUs. [default: yes]")
+		},
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			if port != nil && (*port <= 0 || *port%100 != 0) {
+				return usagef("Invalid value for '--port-start': %d is not a multiple of 100.", *port)
+			}
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.LocalUp(ctx, gpus, name, port)
+			_, err = finish(ctx, a, async, "local_up", req, err)
+			return err
+		},
+	})
+	down := a.build(command{
+		name: "down", short: "Remove the Kubernetes cluster that `sky local up` made.", max: 0,
+		flags: func(f flags) {
+			f.async(&async)
+			f.text(&name, "name", "", "Name of the cluster.")
+		},
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.LocalDown(ctx, name)
+			_, err = finish(ctx, a, async, "local_down", req, err)
+			return err
+		},
+	})
+	return a.build(command{name: "local", hidden: true, short: "A Kubernetes cluster on this machine.", group: []*cobra.Command{up, down}})
+}
+
+func (a *app) statusKubernetesCommand() *cobra.Command {
+	var verbose bool
+	return a.build(command{
+		name: "status-kubernetes", hidden: true, short: "Show what sky runs in the current Kubernetes context.", max: 0,
+		flags: func(f flags) { f.on(&verbose, "verbose", "v", "Show unmanaged clusters too.") },
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			return a.statusKubernetes(ctx, verbose)
+		},
+	})
+}

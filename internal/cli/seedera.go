@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// seedEraCommands are commands of earlier versions. Those with a successor run
+// it and say its name; the others say what to type today.
+func (a *app) seedEraCommands() []*cobra.Command {
+	return []*cobra.Command{
+		a.spotCommand(),
+		a.build(command{name: "bench", hidden: true, short: "Removed.", group: []*cobra.Command{
+			a.removed("launch", "one `sky launch -c NAME --gpus …` per candidate"), a.removed("ls", "`sky status` and `sky cost-report`"),
+			a.removed("show", "`sky queue CLUSTER` and `sky cost-report`"), a.removed("down", "`sky down CLUSTERS`"), a.removed("delete", "`sky down CLUSTERS`"),
+		}}),
+		a.removed("gpunode", "`sky launch -c NAME --gpus K80:1`, then `sky ssh NAME`"),
+		a.removed("cpunode", "`sky launch -c NAME`, then `sky ssh NAME`"),
+		a.removed("tpunode", "`sky launch -c NAME --gpus tpu-v2-8`, then `sky ssh NAME`"),
+		a.build(command{name: "admin", hidden: true, short: "Removed.", group: []*cobra.Command{
+			a.removed("deploy", "`sky ssh up`, with the machines in ~/.sky/ssh_node_pools.yaml"),
+		}}),
+	}
+}
+
+// removed is a command that only says what to use instead.
+func (a *app) removed(name, instead string) *cobra.Command {
+	cmd := a.build(command{
+		name: name, args: "[ARGS]...", hidden: true, short: "Removed; use " + instead + ".", max: -1, noConfig: true,
+		run: func(_ context.Context, cmd *cobra.Command, args []string) error {
+			if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
+				return cmd.Help()
+			}
+			return fmt.Errorf("`%s` is a command of an earlier version. Use %s", cmd.CommandPath(), instead)
+		},
+	})
+	cmd.DisableFlagParsing = true
+	return cmd
+}
+
+// spotCommand is "sky jobs" under its earlier name.
+func (a *app) spotCommand() *cobra.Command {
+	old := func(c *cobra.Command, modern string) *cobra.Command {
+		run := c.RunE
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			a.t.Warn("`%s` is deprecated; use `%s`.", cmd.CommandPath(), modern)
+			return run(cmd, args)
+		}
+		return c
+	}
+	var o jobsLaunchOptions
+	var t taskFlags
+	launch := a.jobsLaunchSpec("launch", &o, &t)
+	modernFlags := launch.flags
+	var retry bool
+	launch.flags = func(f flags) {
+		modernFlags(f)
+		f.StringVar(&o.recovery, "spot-recovery", "", "")
+		f.switchable(&retry, "retry-until-up", "r", "")
+		f.hide("spot-recovery", "retry-until-up")
+	}
+	modernRun := launch.run
+	launch.run = func(ctx context.Context, cmd *cobra.Command, words []string) error {
+		if t.useSpot == nil {
+			t.useSpot = new(true)
+		}
+		return modernRun(ctx, cmd, words)
+	}
+	queue := a.jobsQueueCommand()
+	queue.Aliases = []string{"status"}
+	return a.build(command{name: "spot", hidden: true, short: "Deprecated: use `sky jobs`.", group: []*cobra.Command{
+		old(a.build(launch), "sky jobs launch"), old(queue, "sky jobs queue"), old(a.jobsCancelCommand(), "sky jobs cancel"),
+		old(a.jobsLogsCommand(), "sky jobs logs"), old(a.dashboardPage(command{name: "dashboard", short: "Open the dashboard."}, "/dashboard/jobs"), "sky dashboard"),
+	}})
+}
+
+// oldFlag is an option of earlier versions and what it is called today.
+type oldFlag struct{ name, short, today string }
+
+// oldFlags accepts options of earlier versions. They are hidden, and say so when
+// used.
+func (a *app) oldFlags(cmd *cobra.Command, list ...oldFlag) *cobra.Command {
+	for _, f := range list {
+		cmd.Flags().BoolP(f.name, f.short, false, "")
+		cmd.Flags().Lookup(f.name).Hidden = true
+	}
+	run := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, f := range list {
+			if !cmd.Flags().Changed(f.name) {
+				continue
+			}
+			a.t.Warn("--%s is deprecated; use --%s.", f.name, f.today)
+			if err := cmd.Flags().Set(f.today, "true"); err != nil {
+				return err
+			}
+		}
+		return run(cmd, args)
+	}
+	return cmd
+}

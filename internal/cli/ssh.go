@@ -1,0 +1,133 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/cli/shell"
+)
+
+func (a *app) sshCommand() *cobra.Command {
+	var node int
+	var tty bool
+	cmd := a.build(command{
+		name: "ssh", args: "CLUSTER [-- COMMAND...]", short: "Open a shell on a cluster, or manage SSH node pools.", min: 1, max: -1,
+		long:     "Without COMMAND a login shell is opened. The exit code is that of the shell or COMMAND.",
+		example:  "sky ssh dev\nsky ssh dev --node 1\nsky ssh dev -- nvidia-smi\necho hello | sky ssh dev -- cat",
+		complete: a.completer(sky.CompleteClusters),
+		flags: func(f flags) {
+			f.IntVar(&node, "node", 0, "Number of the node; 0 is the head.")
+			f.on(&tty, "tty", "", "Give COMMAND a terminal, too.")
+		},
+		group: []*cobra.Command{a.sshPoolsCommand(true), a.sshPoolsCommand(false)},
+		run: func(ctx context.Context, cmd *cobra.Command, args []string) error {
+			if node < 0 {
+				return usagef("Invalid value for '--node': %d is negative.", node)
+			}
+			if cmd.ArgsLenAtDash() == 0 {
+				return usagef("Missing argument 'CLUSTER'.")
+			}
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			command := strings.Join(args[1:], " ")
+			return a.shell(ctx, c, sky.ShellOptions{
+				Cluster: args[0], Node: node, Command: command,
+				TTY: (command == "" || tty) && a.t.InTTY && a.t.OutTTY, Term: a.env("TERM"),
+			})
+		},
+	})
+	cmd.Annotations["open"] = "yes"
+	return cmd
+}
+
+// shell connects this terminal with a shell on a node.
+func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions) error {
+	o.Cols, o.Rows = a.t.Size()
+	conn, err := c.Shell(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	s := shell.Session{Conn: conn, Stdin: a.t.In, Stdout: a.t.Out, Stderr: a.t.Err, Size: a.t.Size}
+	if o.TTY {
+		restore, err := a.t.Raw()
+		if err != nil {
+			return err
+		}
+		defer restore()
+		s.Resized = shell.Resizes(ctx)
+	}
+	code, err := s.Run(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the connection to cluster '%s' broke: %w", o.Cluster, err)
+	case code != 0:
+		return exitError(code)
+	}
+	return nil
+}
+
+// sshPoolsCommand is ssh up or ssh down.
+func (a *app) sshPoolsCommand(up bool) *cobra.Command {
+	var infra, file string
+	var async bool
+	c := command{name: "down", short: "Take sky off the machines of SSH node pools.", noConfig: true, max: 0}
+	if up {
+		c.name, c.short = "up", "Make SSH node pools usable."
+		c.long = "Pools are described in ~/.sky/ssh_node_pools.yaml, or in the file that -f names."
+	}
+	c.flags = func(f flags) {
+		f.text(&infra, "infra", "", "Name of the pool; without it, all pools.")
+		if up {
+			f.text(&file, "file", "f", "File that describes the pools.")
+		}
+		f.switchable(&async, "async", "", "")
+		f.hide("async")
+	}
+	c.run = func(ctx context.Context, _ *cobra.Command, _ []string) error {
+		client, err := a.connect(ctx)
+		if err != nil {
+			return err
+		}
+		if file != "" {
+			pools, err := readPools(expandHome(file, a.home))
+			if err != nil {
+				return err
+			}
+			if err := client.SetSSHPools(ctx, pools); err != nil {
+				return err
+			}
+		}
+		req, err := client.SSHPools(ctx, strings.TrimPrefix(infra, "ssh/"), up)
+		if err != nil {
+			return err
+		}
+		if async {
+			a.t.Println("Request submitted with ID: " + req.ID())
+			return nil
+		}
+		_, err = wait(ctx, a, req)
+		return err
+	}
+	return a.build(c)
+}
+
+func readPools(path string) (map[string]any, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("reading the node pools: %w", err)
+	}
+	var pools map[string]any
+	if err := yaml.Unmarshal(data, &pools); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return pools, nil
+}

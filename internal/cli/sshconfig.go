@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// Entries of ~/.ssh/config for clusters are files of their own below
+// ~/.sky/generated/ssh, included by one line, so that "ssh CLUSTER" works.
+const sshInclude = "Include ~/.sky/generated/ssh/*"
+
+// updateSSH writes the entries of clusters that can be reached by ssh and
+// removes those of the others; with complete also those of clusters that are not
+// listed. Failing to is worth a warning only.
+func (a *app) updateSSH(records []api.StatusRecord, complete bool) {
+	dir := filepath.Join(a.home, ".sky", "generated", "ssh")
+	listed := map[string]bool{}
+	var problems []error
+	for _, r := range records {
+		listed[r.Name] = true
+		text, key := sshEntry(r, a.home)
+		if text == "" {
+			problems = append(problems, removeFile(filepath.Join(dir, r.Name)))
+			continue
+		}
+		problems = append(problems, a.writeSSH(dir, r.Name, text, key))
+	}
+	if complete {
+		old, _ := os.ReadDir(dir)
+		for _, f := range old {
+			if !listed[f.Name()] {
+				problems = append(problems, removeFile(filepath.Join(dir, f.Name())))
+			}
+		}
+	}
+	if err := errors.Join(problems...); err != nil {
+		a.t.Warn("The ssh configuration could not be updated: %v", err)
+	}
+}
+
+// serverEntry begins the entries that a server on this machine writes itself,
+// and removes when their clusters go.
+const serverEntry = "# Written by sky for cluster "
+
+func removeFile(path string) error {
+	if b, err := os.ReadFile(path); err == nil && strings.HasPrefix(string(b), serverEntry) {
+		return nil
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (a *app) writeSSH(dir, name, text, key string) error {
+	keys := filepath.Join(a.home, ".sky", "generated", "ssh-keys")
+	for _, d := range [...]string{dir, keys} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			return err
+		}
+	}
+	if key != "" {
+		if err := os.WriteFile(filepath.Join(keys, name+".key"), []byte(key), 0o600); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		return err
+	}
+	return includeSSH(filepath.Join(a.home, ".ssh", "config"))
+}
+
+// includeSSH puts the include line at the top of the user's ssh configuration.
+func includeSSH(path string) error {
+	old, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for line := range strings.Lines(string(old)) {
+		if strings.TrimSpace(line) == sshInclude {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	text := "# Added by sky so that \"ssh CLUSTER\" works\n" + sshInclude + "\n"
+	if len(old) > 0 {
+		text += "\n" + string(old)
+	}
+	tmp := path + ".sky"
+	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, path)
+}
+
+// sshEntry is the text of a cluster's entry and its private key; empty when the
+// cluster cannot be reached by ssh.
+func sshEntry(r api.StatusRecord, home string) (text, key string) {
+	h := r.Handle
+	if h == nil || len(h.StableIPs) == 0 || len(r.Credentials) == 0 {
+		return "", ""
+	}
+	cred := func(k string) string { s, _ := r.Credentials[k].(string); return s }
+	keyFile := cred("ssh_private_key")
+	if key = cred("ssh_private_key_content"); key != "" {
+		keyFile = filepath.Join(home, ".sky", "generated", "ssh-keys", r.Name+".key")
+	}
+	user := cred("ssh_user")
+	if d := cred("docker_user"); d != "" {
+		user = d
+	}
+	var b strings.Builder
+	for i, ips := range h.StableIPs {
+		name, port := r.Name, 22
+		if i > 0 {
+			name = fmt.Sprintf("%s-worker%d", r.Name, i)
+		}
+		if i < len(h.StableSSHPorts) {
+			port = h.StableSSHPorts[i]
+		}
+		fmt.Fprintf(&b, "Host %s\n  HostName %s\n  User %s\n  IdentityFile %q\n  IdentitiesOnly yes\n  ForwardAgent yes\n  Port %d\n", name, ips[1], user, keyFile, port)
+		if p := cred("ssh_proxy_command"); p != "" {
+			fmt.Fprintf(&b, "  ProxyCommand %s\n", p)
+		}
+		b.WriteString("  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  GlobalKnownHostsFile /dev/null\n  LogLevel ERROR\n\n")
+	}
+	return b.String(), key
+}

@@ -1,0 +1,155 @@
+package cli
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/cli/format"
+	"github.com/skypilot-go/sky/internal/table"
+)
+
+func (a *app) storageCommand() *cobra.Command {
+	return a.build(command{
+		name: "storage", short: "List and delete buckets.",
+		group: []*cobra.Command{a.storageListCommand(), a.storageDeleteCommand()},
+	})
+}
+
+func (a *app) storageListCommand() *cobra.Command {
+	var verbose bool
+	return a.oldFlags(a.build(command{
+		name: "ls", short: "List buckets.", max: 0,
+		flags: func(f flags) {
+			f.on(&verbose, "verbose", "v", "Show whole commands.")
+			f.out(a)
+		},
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.StorageList(ctx)
+			if err != nil {
+				return err
+			}
+			list, err := wait(ctx, a, req)
+			if err != nil {
+				return err
+			}
+			if done, err := a.emit(nonNil(list)); done {
+				return err
+			}
+			if len(list) == 0 {
+				a.t.Println("No existing storage.")
+				return nil
+			}
+			a.t.Print(storageTable(list, verbose, a.now()).String())
+			return nil
+		},
+	}), oldFlag{"all", "a", "verbose"})
+}
+
+func storageTable(list []sky.Storage, verbose bool, now time.Time) *table.Table {
+	tab := table.New("NAME", "UPDATED", "STORE", "COMMAND", "STATUS")
+	for _, s := range list {
+		cmd := s.LastUse
+		if !verbose {
+			cmd = format.Truncate(cmd, 25)
+		}
+		tab.Add(s.Name, format.Ago(float64(s.LaunchedAt), now), format.OrDash(strings.Join(s.Store, ", ")), format.OrDash(cmd), s.Status)
+	}
+	return tab
+}
+
+func (a *app) storageDeleteCommand() *cobra.Command {
+	var all, yes, async bool
+	return a.build(command{
+		name: "delete", args: "[NAMES]...", short: "Delete buckets with all their files.", max: -1,
+		complete: a.completer(sky.CompleteStorages),
+		flags: func(f flags) {
+			f.on(&all, "all", "a", "All buckets.")
+			f.yes(&yes)
+			f.async(&async)
+		},
+		run: func(ctx context.Context, _ *cobra.Command, names []string) error {
+			if err := allOrNames(all, names); err != nil {
+				return err
+			}
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			req, err := c.StorageList(ctx)
+			list, err := quiet(ctx, req, err)
+			if err != nil {
+				return err
+			}
+			var have []string
+			for _, s := range list {
+				have = append(have, s.Name)
+			}
+			picked, err := a.pick(ctx, "storage", have, names, all, yes)
+			if err != nil || len(picked) == 0 {
+				return err
+			}
+			for _, name := range picked {
+				req, err := c.StorageDelete(ctx, name)
+				if _, err = finish(ctx, a, async, "storage_delete", req, err); err != nil {
+					if !perCluster(err) {
+						return err
+					}
+					a.t.Warn("Error deleting storage %s: %s", name, errorText(err))
+					continue
+				}
+				if !async {
+					a.t.Println("Deleted storage " + name + ".")
+				}
+			}
+			return nil
+		},
+	})
+}
+
+// allOrNames refuses a selection of nothing, and one of everything and more.
+func allOrNames(all bool, names []string) error {
+	if all == (len(names) > 0) {
+		return usagef("Either --all or a name must be specified.")
+	}
+	return nil
+}
+
+// pick chooses storages or volumes to delete, by name, pattern or all, and asks.
+func (a *app) pick(ctx context.Context, noun string, have, names []string, all, yes bool) ([]string, error) {
+	picked := have
+	if !all {
+		picked = nil
+		for _, n := range names {
+			before := len(picked)
+			for _, h := range have {
+				if matches(n, h) && !slices.Contains(picked, h) {
+					picked = append(picked, h)
+				}
+			}
+			if len(picked) == before && !slices.ContainsFunc(picked, func(p string) bool { return matches(n, p) }) {
+				a.t.Println(strings.ToUpper(noun[:1]) + noun[1:] + " " + n + " not found.")
+			}
+		}
+	}
+	if len(picked) == 0 {
+		if noun == "storage" {
+			a.t.Println("No storage(s) to delete.")
+		} else {
+			a.t.Println("No " + noun + "s to delete.")
+		}
+		return nil, nil
+	}
+	if yes {
+		return picked, nil
+	}
+	return picked, a.t.Confirm(ctx, "Deleting "+countedNames(noun, picked)+". Proceed?", true)
+}

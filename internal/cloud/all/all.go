@@ -1,0 +1,27 @@
+// Package all lists the clouds built into sky.
+package all
+
+import (
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/docker"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+)
+
+// Options is what providers need to know of the installation.
+type Options struct {
+	LocalRoot string          // where the nodes of the local provider live
+	Pools     sshpool.Options // where the pools of the user's own machines are described
+	Docker    *docker.Engine  // the container engine of this machine
+}
+
+// Providers returns the clouds in the order that "sky check" shows.
+func Providers(o Options) *cloud.Registry {
+	return cloud.NewRegistry(
+		local.New(local.Options{Root: o.LocalRoot}),
+		fluffycloud.New(fluffycloud.Options{}),
+		sshpool.New(o.Pools),
+		docker.New(o.Docker),
+	)
+}

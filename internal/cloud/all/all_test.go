@@ -1,0 +1,92 @@
+package all
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+// TestACloudIsOneFolderAndOneLine holds what docs/adding-a-cloud.md promises,
+// by its example: outside FluffyCloud's own folders only this package imports
+// it, and on one line it makes it. The words of the task language are not part
+// of that: it knows clouds that no provider serves.
+func TestACloudIsOneFolderAndOneLine(t *testing.T) {
+	const name = "fluffycloud"
+	own := []string{"internal/cloud/" + name, "cmd/" + name}
+	words := []string{"task/infra.go", "internal/config/keys.go"}
+	var touched []string
+	calls := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if base := d.Name(); slices.Contains(own, rel) || base == "testdata" || base == "node_modules" || len(base) > 2 && strings.HasPrefix(base, ".") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(rel, ".go") || strings.HasSuffix(rel, "_test.go") || slices.Contains(words, rel) {
+			return nil
+		}
+		f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
+		if err != nil {
+			return err
+		}
+		uses := false
+		ast.Inspect(f, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.BasicLit:
+				text, _ := strconv.Unquote(n.Value)
+				uses = uses || strings.Contains(strings.ToLower(text), name)
+			case *ast.CallExpr:
+				if sel, ok := n.Fun.(*ast.SelectorExpr); ok {
+					if pkg, ok := sel.X.(*ast.Ident); ok && pkg.Name == name {
+						calls++
+					}
+				}
+			}
+			return true
+		})
+		if uses {
+			touched = append(touched, rel)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"internal/cloud/all/all.go"}; !slices.Equal(touched, want) || calls != 1 {
+		t.Errorf("%s is known to %v and made on %d lines; want %v and one", name, touched, calls, want)
+	}
+}
+
+func TestProvidersDoNothingUntilTheyAreAsked(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("FLUFFYCLOUD_ENDPOINT", "")
+	t.Setenv("FLUFFYCLOUD_TOKEN", "")
+	seen := map[string]bool{}
+	for _, p := range Providers(Options{LocalRoot: filepath.Join(t.TempDir(), "none")}).All() {
+		if seen[p.Name()] {
+			t.Errorf("two providers are called %s", p.Name())
+		}
+		seen[p.Name()] = true
+		_ = p.Features()
+	}
+	if !seen["local"] || !seen["fluffycloud"] {
+		t.Errorf("there are %v", seen)
+	}
+}

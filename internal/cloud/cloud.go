@@ -1,0 +1,218 @@
+// Package cloud is the seam between sky and the machines it rents.
+//
+// A [Provider] only translates: requests into API calls, refusals into this
+// package's errors. Choosing a place, retrying and cleaning up happen once, in
+// package provision; reaching the machines is package remote's business.
+package cloud
+
+import (
+	"context"
+	"time"
+)
+
+// Place is somewhere machines can be rented. Empty parts mean "any" in a
+// request and "not applicable" in a fact.
+type Place struct {
+	Cloud  string `json:"cloud"` // a provider's Name
+	Region string `json:"region,omitempty"`
+	Zone   string `json:"zone,omitempty"`
+}
+
+func (p Place) String() string {
+	s := p.Cloud
+	if p.Region != "" {
+		s += "/" + p.Region
+	}
+	if p.Zone != "" {
+		s += "/" + p.Zone
+	}
+	return s
+}
+
+// Offer is something that can be rented: so many of which machine, where, for
+// how much.
+type Offer struct {
+	Place
+	InstanceType string             `json:"instance_type"`
+	CPUs         float64            `json:"cpus"`
+	MemoryGiB    float64            `json:"memory_gib"`
+	Accelerators map[string]float64 `json:"accelerators,omitempty"`
+	Spot         bool               `json:"use_spot"`
+	HourlyPrice  float64            `json:"hourly_price"` // $ per node
+}
+
+// ClusterID names a cluster to a provider. Everything a provider creates
+// carries these as tags.
+type ClusterID struct {
+	Installation string // which sky installation owns it
+	Name         string // the name on the cloud, unique in the installation
+	Hash         string // one incarnation of the name
+}
+
+// LaunchSpec asks for a cluster.
+type LaunchSpec struct {
+	ID            ClusterID
+	Offer         Offer
+	Nodes         int
+	Token         string // idempotency token of this attempt
+	DiskGB        int
+	Labels        map[string]string
+	Ports         []string
+	ImageID       string
+	DiskTier      string
+	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
+}
+
+// NodeState is what a provider knows of a machine.
+type NodeState string
+
+const (
+	NodePending  NodeState = "pending"  // being created or started
+	NodeRunning  NodeState = "running"  // exists and is on; says nothing of what runs on it
+	NodeStopping NodeState = "stopping" //
+	NodeStopped  NodeState = "stopped"  // off, disk kept
+	NodeGone     NodeState = "gone"     // terminated or preempted; listed only as proof
+)
+
+// Node is one machine of a cluster.
+type Node struct {
+	ID         string    `json:"id"`
+	Cluster    string    `json:"cluster"`      // ClusterID.Name
+	Hash       string    `json:"cluster_hash"` // ClusterID.Hash
+	Rank       int       `json:"rank"`         // stable order, 0 is the head
+	State      NodeState `json:"state"`
+	Place      Place     `json:"place"`
+	InternalIP string    `json:"internal_ip"`
+	ExternalIP string    `json:"external_ip"`
+	Reach      Reach     `json:"reach"`
+	Created    time.Time `json:"created"`
+	Reason     string    `json:"reason,omitempty"` // why it is gone or stopped, in the cloud's words
+}
+
+// Reach is how package remote gets to a node.
+type Reach struct {
+	Method string `json:"method"`         // "local", "ssh", "docker", "kubernetes"
+	Home   string `json:"home,omitempty"` // the node's home folder; "": the home of the user it is reached as
+	Host   string `json:"host,omitempty"`
+	Port   int    `json:"port,omitempty"`
+	User   string `json:"user,omitempty"`
+	// HostKey is the host's public key as in authorized_keys, when the cloud
+	// tells it: no other may be trusted then.
+	HostKey string `json:"host_key,omitempty"`
+	// HostAlias is the name under which a host key is kept that was learnt on
+	// first contact; "": the key is this node's and forgotten with it.
+	HostAlias string `json:"host_alias,omitempty"`
+	// IdentityFile is a private key file of the user's; "": the key whose public
+	// half is LaunchSpec.AuthorizedKey.
+	IdentityFile string `json:"identity_file,omitempty"`
+	// OwnKeys says that the user's own ways to log in may be tried too: a
+	// running ssh-agent, the keys in ~/.ssh, a password on file.
+	OwnKeys      bool   `json:"own_keys,omitempty"`
+	ProxyJump    string `json:"proxy_jump,omitempty"`    // [user@]host[:port], several with commas
+	ProxyCommand string `json:"proxy_command,omitempty"` // as in ssh_config
+	// Machine says how the agent itself can switch the node off: "folder",
+	// "container"; "": it cannot.
+	Machine string `json:"machine,omitempty"`
+	Agent   string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
+}
+
+// Provider rents machines on one cloud. Its methods may be called concurrently,
+// and asking for what already holds is success.
+type Provider interface {
+	// Name is what users write after "infra:", such as "aws".
+	Name() string
+	// DisplayName is how tables show it, such as "AWS".
+	DisplayName() string
+	// Features says what the cloud cannot do, without any I/O.
+	Features() Features
+	// Check tries the local credentials; a refusal is an [*AuthError].
+	Check(ctx context.Context) (Identity, error)
+	// Offers lists what can be rented, when the provider knows that better
+	// than a price catalog does; nil means the catalog is right.
+	Offers(ctx context.Context) ([]Offer, error)
+	// Prepare makes what a cluster needs besides machines: network, firewall,
+	// key, role. Idempotent.
+	Prepare(ctx context.Context, spec LaunchSpec) error
+	// Launch makes spec.ID have spec.Nodes running nodes, all in
+	// spec.Offer.Place: stopped ones are resumed first, the rest is created.
+	// Safe to call again after a crash at any point. On an error some nodes
+	// may exist; the caller terminates.
+	Launch(ctx context.Context, spec LaunchSpec) ([]Node, error)
+	// Nodes lists what exists now, in rank order; an unknown cluster has none.
+	// A zero Name lists everything the installation ever created.
+	Nodes(ctx context.Context, id ClusterID) ([]Node, error)
+	// Terminate removes the nodes, waits until they stop billing, and removes
+	// what Prepare made.
+	Terminate(ctx context.Context, id ClusterID) error
+}
+
+// Stopper is a provider whose machines can be off and keep their disks.
+type Stopper interface {
+	Stop(ctx context.Context, id ClusterID) error
+}
+
+// Identity is whose account the credentials are, strictest name first.
+type Identity []string
+
+// Features lists what a cloud lacks: the reason, by feature. An absent entry
+// means it can.
+type Features struct {
+	Lacks         map[Feature]string
+	MaxNameLength int // of a cluster's name on this cloud; 0: unlimited
+}
+
+// Feature is something a task may need of a cloud.
+type Feature string
+
+const (
+	FeatureStop      Feature = "stop"
+	FeatureMultiNode Feature = "multi-node"
+	FeatureSpot      Feature = "spot_instance"
+	FeatureImage     Feature = "image_id"
+	FeatureDocker    Feature = "docker_image"
+	FeatureDiskTier  Feature = "custom_disk_tier"
+	FeatureNetTier   Feature = "custom_network_tier"
+	FeaturePorts     Feature = "open_ports"
+	FeatureStorage   Feature = "storage_mounting"
+	FeatureAutostop  Feature = "autostop"
+	FeatureAutodown  Feature = "autodown"
+	FeatureLocalDisk Feature = "local_disk"
+	FeatureCloneDisk Feature = "clone_disk_from_cluster"
+)
+
+// As finds the optional interface T on a provider, looking through wrappers
+// that have an Unwrap method.
+func As[T any](p Provider) (T, bool) {
+	for p != nil {
+		if t, ok := p.(T); ok {
+			return t, true
+		}
+		u, ok := p.(interface{ Unwrap() Provider })
+		if !ok {
+			break
+		}
+		p = u.Unwrap()
+	}
+	var zero T
+	return zero, false
+}
+
+// Registry is the set of providers a program has, in the order "sky check"
+// shows them.
+type Registry struct{ providers []Provider }
+
+// NewRegistry returns a registry of the given providers.
+func NewRegistry(p ...Provider) *Registry { return &Registry{providers: p} }
+
+// All returns the providers in order.
+func (r *Registry) All() []Provider { return r.providers }
+
+// Get returns the provider of that name.
+func (r *Registry) Get(name string) (Provider, bool) {
+	for _, p := range r.providers {
+		if p.Name() == name {
+			return p, true
+		}
+	}
+	return nil, false
+}

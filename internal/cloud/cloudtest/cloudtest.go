@@ -1,0 +1,159 @@
+// Package cloudtest is the contract of package cloud as tests: what everything
+// above relies on, asked of a provider as its callers would.
+//
+// A provider runs them against its real backend where one can run, else against
+// a fake that behaves:
+//
+//	func TestConformance(t *testing.T) {
+//		cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
+//			fake := startFake(t)
+//			return cloudtest.Harness{
+//				Provider: lambda.New(lambda.Options{URL: fake.URL}),
+//				Spec:     smallest,
+//				Fill:     fake.SellOut,
+//			}
+//		})
+//	}
+//
+// Some behaviours need the cloud to do something: to fill up, to lose an
+// answer. The hooks of the [Harness] make it. A behaviour whose hook is missing,
+// or whose feature the provider says it lacks, is skipped and says so.
+package cloudtest
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Harness is a provider over a cloud of its own, and what can be made to happen
+// there. A nil hook means that it cannot.
+type Harness struct {
+	Provider cloud.Provider
+	// Spec is the smallest launch: its Offer, DiskGB, AuthorizedKey and so on.
+	// ID, Nodes and Token are the suite's.
+	Spec cloud.LaunchSpec
+	// Spot is an offer of a spot machine.
+	Spot *cloud.Offer
+	// Elsewhere is an offer like Spec's in another zone or region.
+	Elsewhere *cloud.Offer
+	// Another makes a provider over the same cloud, as a restarted server has.
+	Another func(t testing.TB) cloud.Provider
+	// OneInstallation says why a cloud of this kind only ever has one.
+	OneInstallation string
+	// Many is how many clusters are listed at once; 0: 300.
+	Many int
+
+	Restore     func(t testing.TB)                                  // ends what Throttle, Refuse, Forbid, Cut, Hang, Lie and so on began
+	Fill        func(t testing.TB, offer cloud.Offer, left int)     // only so many more of the offer are to be had
+	Quota       func(t testing.TB, offer cloud.Offer, left int)     // the account may have only so many more
+	Throttle    func(t testing.TB)                                  // every call is one too many
+	Refuse      func(t testing.TB)                                  // the credentials are no longer good
+	Forbid      func(t testing.TB)                                  // the credentials may look and not touch
+	Cut         func(t testing.TB)                                  // the cloud cannot be reached
+	Hang        func(t testing.TB)                                  // no call is answered
+	Slow        func(t testing.TB, boot time.Duration)              // machines take that long to boot
+	LoseAnswers func(t testing.TB, to Effect, times int)            // calls have their effect, the answers are lost
+	HideNew     func(t testing.TB, lists int)                       // new machines are missing in their first lists
+	Lie         func(t testing.TB, n cloud.Node, state string)      // the cloud says a word nobody knows
+	Kill        func(t testing.TB, n cloud.Node)                    // the machine is destroyed
+	Halt        func(t testing.TB, n cloud.Node)                    // the machine switches itself off
+	Preempt     func(t testing.TB, n cloud.Node, in time.Duration)  // the spot machine is taken back
+	Skew        func(t testing.TB, by time.Duration)                // the cloud's clock goes wrong
+	Seed        func(t testing.TB, id cloud.ClusterID)              // a machine of that cluster, without launching
+	Write       func(t testing.TB, n cloud.Node, name, data string) // a file onto the machine's disk
+	Read        func(t testing.TB, n cloud.Node, name string) string
+	Login       func(t testing.TB, n cloud.Node) error    // a command runs on the machine
+	Billed      func(t testing.TB, n cloud.Node) bool     // the machine costs money now
+	Inventory   func(t testing.TB) []string               // all machines and other things that exist, in the cloud's own view
+	OpenPorts   func(t testing.TB, n cloud.Node) []string // that the world may reach, sorted
+}
+
+// Effect is what a call does.
+type Effect string
+
+const (
+	Creating    Effect = "creating"
+	Starting    Effect = "starting"
+	Stopping    Effect = "stopping"
+	Terminating Effect = "terminating"
+)
+
+// Behaviour is one thing a provider does.
+type Behaviour struct {
+	Name  string
+	needs []string // hooks by field name, features by their name
+	check func(s *suite)
+}
+
+// Behaviours is the whole contract.
+func Behaviours() []Behaviour {
+	var all []Behaviour
+	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, troubles, cancellations, names, powers} {
+		all = append(all, part...)
+	}
+	return all
+}
+
+// Inapplicable says why a harness cannot show the behaviour; "" if it can.
+func (b Behaviour) Inapplicable(h Harness) string {
+	var missing []string
+	for _, need := range b.needs {
+		switch need {
+		case "installations":
+			if h.OneInstallation != "" {
+				missing = append(missing, "there is one installation: "+h.OneInstallation)
+			}
+		case string(cloud.FeatureStop), string(cloud.FeatureMultiNode), string(cloud.FeatureSpot), string(cloud.FeaturePorts):
+			if why, lacks := h.Provider.Features().Lacks[cloud.Feature(need)]; lacks {
+				missing = append(missing, "the provider lacks "+need+": "+why)
+			}
+		default:
+			if reflect.ValueOf(h).FieldByName(need).IsNil() {
+				missing = append(missing, "the harness has no "+need)
+			}
+		}
+	}
+	return strings.Join(missing, "; ")
+}
+
+// Check asks a provider for the behaviour.
+func (b Behaviour) Check(t testing.TB, h Harness) { b.check(newSuite(t, h)) }
+
+// Run asks for every behaviour, each of a harness of its own.
+func Run(t *testing.T, harness func(testing.TB) Harness) {
+	run(t, harness, func(t *testing.T, f func(testing.TB)) { f(t) })
+}
+
+// RunVirtual is Run in virtual time: the harness must do no real I/O, and
+// waiting for it takes no time.
+func RunVirtual(t *testing.T, harness func(testing.TB) Harness) {
+	run(t, harness, func(t *testing.T, f func(testing.TB)) {
+		synctest.Test(t, func(t *testing.T) { f(t) })
+	})
+}
+
+func run(t *testing.T, harness func(testing.TB) Harness, around func(*testing.T, func(testing.TB))) {
+	shown, skipped := 0, 0
+	for _, b := range Behaviours() {
+		t.Run(strings.ReplaceAll(b.Name, " ", "_"), func(t *testing.T) {
+			why := ""
+			around(t, func(t testing.TB) {
+				h := harness(t)
+				if why = b.Inapplicable(h); why == "" {
+					b.Check(t, h)
+				}
+			})
+			if why != "" {
+				skipped++
+				t.Skip("not applicable: " + why)
+			}
+			shown++
+		})
+	}
+	t.Logf("%d behaviours shown, %d not applicable", shown, skipped)
+}

@@ -1,0 +1,64 @@
+package cloud
+
+import "fmt"
+
+// The errors of providers. A type exists because a caller branches on it: it
+// says how much of the map a refusal closes. Err keeps the cloud's own words.
+
+// CapacityError means the place is full at the moment.
+type CapacityError struct {
+	Place Place
+	Err   error
+}
+
+// QuotaError means the account may not have more of this there.
+type QuotaError struct {
+	Place Place
+	Err   error
+}
+
+// AuthError means the credentials are missing, wrong or refused. Fix is the
+// command or step that mends it.
+type AuthError struct {
+	Cloud string
+	Fix   string
+	Err   error
+}
+
+// PermissionError means the credentials are good and may not do this.
+type PermissionError struct {
+	Place Place
+	Err   error
+}
+
+// InvalidError means the request can never work as it is.
+type InvalidError struct {
+	Place Place
+	Err   error
+}
+
+// ThrottledError means the cloud asked us to slow down.
+type ThrottledError struct{ Err error }
+
+// UnreachableError means we could not tell: no answer, or a broken one.
+type UnreachableError struct{ Err error }
+
+func (e *CapacityError) Error() string { return fmt.Sprintf("no capacity in %v: %v", e.Place, e.Err) }
+func (e *QuotaError) Error() string    { return fmt.Sprintf("quota reached in %v: %v", e.Place, e.Err) }
+func (e *AuthError) Error() string {
+	return fmt.Sprintf("%s refused the credentials: %v", e.Cloud, e.Err)
+}
+func (e *PermissionError) Error() string {
+	return fmt.Sprintf("not permitted in %v: %v", e.Place, e.Err)
+}
+func (e *InvalidError) Error() string     { return fmt.Sprintf("%v cannot do this: %v", e.Place, e.Err) }
+func (e *ThrottledError) Error() string   { return fmt.Sprintf("throttled: %v", e.Err) }
+func (e *UnreachableError) Error() string { return fmt.Sprintf("unreachable: %v", e.Err) }
+
+func (e *CapacityError) Unwrap() error    { return e.Err }
+func (e *QuotaError) Unwrap() error       { return e.Err }
+func (e *AuthError) Unwrap() error        { return e.Err }
+func (e *PermissionError) Unwrap() error  { return e.Err }
+func (e *InvalidError) Unwrap() error     { return e.Err }
+func (e *ThrottledError) Unwrap() error   { return e.Err }
+func (e *UnreachableError) Unwrap() error { return e.Err }

@@ -1,0 +1,208 @@
+package fluffyapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Client speaks the API over HTTP.
+type Client struct {
+	endpoint string
+	token    string
+	http     *http.Client
+}
+
+var _ API = (*Client)(nil)
+
+// callTimeout bounds one call, besides the caller's context.
+const callTimeout = 30 * time.Second
+
+// maxAnswer is more than the longest page.
+const maxAnswer = 16 << 20
+
+// NewClient returns a client of the endpoint, such as "http://127.0.0.1:7070".
+// It does no I/O.
+func NewClient(endpoint, token string) *Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	return &Client{
+		endpoint: strings.TrimRight(endpoint, "/"),
+		token:    token,
+		http: &http.Client{
+			Transport: transport,
+			// A redirect would carry the token to somebody else.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}
+}
+
+// Close drops the connections that are kept.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+func (c *Client) Account(ctx context.Context) (Account, error) {
+	return do[Account](ctx, c, http.MethodGet, "/v1/account", nil)
+}
+
+func (c *Client) Offers(ctx context.Context, q Query) (Page[Offer], error) {
+	return do[Page[Offer]](ctx, c, http.MethodGet, "/v1/offers?"+q.Encode(), nil)
+}
+
+// Availability is the answer to how many more there could be.
+type Availability struct {
+	Available int `json:"available"`
+}
+
+func (c *Client) Available(ctx context.Context, zone, instanceType string, spot bool) (int, error) {
+	q := url.Values{"zone": {zone}, "type": {instanceType}, "spot": {strconv.FormatBool(spot)}}
+	a, err := do[Availability](ctx, c, http.MethodGet, "/v1/availability?"+q.Encode(), nil)
+	return a.Available, err
+}
+
+func (c *Client) Quotas(ctx context.Context, region string) ([]Quota, error) {
+	p, err := do[Page[Quota]](ctx, c, http.MethodGet, "/v1/quotas?region="+url.QueryEscape(region), nil)
+	return p.Items, err
+}
+
+func (c *Client) Create(ctx context.Context, in Create) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodPost, "/v1/instances", in)
+}
+
+func (c *Client) Instance(ctx context.Context, id string) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodGet, instancePath(id), nil)
+}
+
+func (c *Client) Instances(ctx context.Context, q Query) (Page[Instance], error) {
+	return do[Page[Instance]](ctx, c, http.MethodGet, "/v1/instances?"+q.Encode(), nil)
+}
+
+func (c *Client) Start(ctx context.Context, id string, s Start) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodPost, instancePath(id)+"/start", s)
+}
+
+func (c *Client) Stop(ctx context.Context, id string) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodPost, instancePath(id)+"/stop", struct{}{})
+}
+
+func (c *Client) Terminate(ctx context.Context, id string) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodDelete, instancePath(id), nil)
+}
+
+func (c *Client) PutFirewall(ctx context.Context, f Firewall) error {
+	_, err := do[Firewall](ctx, c, http.MethodPut, "/v1/firewalls/"+url.PathEscape(f.Name), f)
+	return err
+}
+
+func (c *Client) Firewalls(ctx context.Context, q Query) (Page[Firewall], error) {
+	return do[Page[Firewall]](ctx, c, http.MethodGet, "/v1/firewalls?"+q.Encode(), nil)
+}
+
+func (c *Client) DeleteFirewall(ctx context.Context, name string) error {
+	_, err := do[struct{}](ctx, c, http.MethodDelete, "/v1/firewalls/"+url.PathEscape(name), nil)
+	return err
+}
+
+func instancePath(id string) string { return "/v1/instances/" + url.PathEscape(id) }
+
+// Encode writes the query as URL parameters; a tag is "tag=key=value".
+func (q Query) Encode() string {
+	v := url.Values{}
+	for key, value := range q.Tags {
+		v.Add("tag", key+"="+value)
+	}
+	if q.Limit > 0 {
+		v.Set("limit", strconv.Itoa(q.Limit))
+	}
+	if q.Page != "" {
+		v.Set("page", q.Page)
+	}
+	return v.Encode()
+}
+
+// DecodeQuery reads what Encode wrote. The key of a tag holds no "=".
+func DecodeQuery(v url.Values) (Query, error) {
+	q := Query{Page: v.Get("page")}
+	if s := v.Get("limit"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 {
+			return q, Errorf(Invalid, "limit %q is not a positive number", s)
+		}
+		q.Limit = n
+	}
+	for _, tag := range v["tag"] {
+		key, value, ok := strings.Cut(tag, "=")
+		if !ok {
+			return q, Errorf(Invalid, "tag %q is not key=value", tag)
+		}
+		if q.Tags == nil {
+			q.Tags = map[string]string{}
+		}
+		q.Tags[key] = value
+	}
+	return q, nil
+}
+
+func do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+	var zero, out T
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	var reader io.Reader
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			return zero, err
+		}
+		reader = bytes.NewReader(b)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.endpoint+path, reader)
+	if err != nil {
+		return zero, Errorf(Invalid, "%q is not the address of an endpoint", c.endpoint)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.token)
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error // holds the whole URL, which helps nobody
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return zero, &NoAnswerError{fmt.Errorf("%s %s: %w", method, c.endpoint, err)}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return zero, &NoAnswerError{err}
+	}
+	if resp.StatusCode/100 != 2 {
+		return zero, refusal(resp.StatusCode, data)
+	}
+	if err := json.Unmarshal(data, &out); err != nil {
+		return zero, &NoAnswerError{fmt.Errorf("the answer is not what the API promises: %w", err)}
+	}
+	return out, nil
+}
+
+// refusal reads an error answer. What is not FluffyCloud's own (a proxy's, say)
+// proves nothing about the effect.
+func refusal(status int, data []byte) error {
+	var e struct {
+		Error *Error `json:"error"`
+	}
+	if json.Unmarshal(data, &e) == nil && e.Error != nil && e.Error.Code != "" && e.Error.Code != Internal {
+		return e.Error
+	}
+	if e.Error != nil {
+		return &NoAnswerError{e.Error}
+	}
+	return &NoAnswerError{fmt.Errorf("status %d", status)}
+}

@@ -1,0 +1,206 @@
+// Package model is a whole cloud as a pure data structure: regions, zones,
+// capacity, quotas, prices, instances that boot and halt in their own time, spot
+// instances that are taken back, and a ledger of what was billed.
+//
+// Nothing runs in it. What happens by itself (a boot ends, a price changes) is
+// an event in a queue, and every call first lets happen what is due by the
+// clock. So the model costs nothing while nobody asks, works under virtual time,
+// and with the same seed and the same calls is always the same.
+//
+// An [Account] is the customer's face, [fluffyapi.API]; faults ([Fault]) happen
+// between the two. The methods of [Cloud] are the operator's face.
+package model
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+)
+
+// Cloud is one cloud. Its methods may be called concurrently.
+type Cloud struct {
+	cfg Config
+
+	mu    sync.Mutex
+	s     state
+	src   *rand.PCG
+	rng   *rand.Rand
+	names map[string]string              // account/name → id, unless terminated
+	byTag map[string]map[string]struct{} // account, key and value → ids
+	used  map[string]int                 // zone/type → instances that hold capacity
+	quota map[string]int                 // account/region/family → units in use
+	rate  map[string]*bucket             // by account
+	gates struct {
+		faults []*Fault
+		change chan struct{}
+	} // see faults.go
+}
+
+// state is what survives: everything else follows from it.
+type state struct {
+	Now       time.Time                     `json:"now"` // up to here everything due has happened
+	Seq       uint64                        `json:"seq"`
+	Random    []byte                        `json:"random"`
+	Skew      time.Duration                 `json:"skew"` // of the times the cloud tells
+	Instances map[string]*instance          `json:"instances"`
+	Tokens    map[string]string             `json:"tokens"` // account/token → id
+	Firewalls map[string]fluffyapi.Firewall `json:"firewalls"`
+	Capacity  map[string]int                `json:"capacity"` // zone/type; absent: the default
+	Prices    map[string]float64            `json:"prices"`   // zone/type/market; absent: by the type
+	Limits    map[string]int                `json:"limits"`   // account/region/family; absent: none
+	Queue     queue                         `json:"queue"`
+	Ledger    []Bill                        `json:"ledger"` // closed bills
+	History   []Change                      `json:"history,omitempty"`
+}
+
+// instance is a machine with what its owner does not see.
+type instance struct {
+	fluffyapi.Instance
+	Seq      uint64            `json:"seq"`
+	Account  string            `json:"account"`
+	Token    string            `json:"token"`
+	Request  string            `json:"request"` // the request that made it, to tell another one with its token
+	SSHKey   string            `json:"ssh_key"`
+	BootAt   time.Time         `json:"boot_at"` // not before
+	Epoch    int               `json:"epoch"`   // counts changes of state; events of earlier ones are void
+	Open     *Bill             `json:"open,omitempty"`
+	Disk     map[string]string `json:"disk,omitempty"`
+	HideFrom int               `json:"-"` // lists that will not show it yet
+}
+
+// New returns an empty cloud.
+func New(cfg Config) (*Cloud, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Linger == 0 {
+		cfg.Linger = time.Hour
+	}
+	if cfg.PageSize == 0 {
+		cfg.PageSize = 100
+	}
+	c := &Cloud{cfg: cfg, src: rand.NewPCG(cfg.Seed, 0x666c75666679)}
+	c.rng = rand.New(c.src)
+	c.s = state{
+		Now: cfg.Now(), Instances: map[string]*instance{}, Tokens: map[string]string{}, Firewalls: map[string]fluffyapi.Firewall{},
+		Capacity: map[string]int{}, Prices: map[string]float64{}, Limits: map[string]int{},
+	}
+	c.gates.change = make(chan struct{})
+	c.index()
+	return c, nil
+}
+
+// Restore returns the cloud that a snapshot was taken of. What was due in the
+// meantime happens now.
+func Restore(cfg Config, snapshot []byte) (*Cloud, error) {
+	c, err := New(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(snapshot, &c.s); err != nil {
+		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
+	}
+	if err := c.src.UnmarshalBinary(c.s.Random); err != nil {
+		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
+	}
+	c.index()
+	return c, nil
+}
+
+// Snapshot is everything needed to go on later.
+func (c *Cloud) Snapshot() ([]byte, error) {
+	c.lock()
+	defer c.mu.Unlock()
+	return c.snapshot()
+}
+
+func (c *Cloud) snapshot() ([]byte, error) {
+	random, err := c.src.MarshalBinary()
+	if err != nil {
+		return nil, err
+	}
+	c.s.Random = random
+	return json.Marshal(&c.s)
+}
+
+// commit keeps what has changed.
+func (c *Cloud) commit() error {
+	if c.cfg.Commit == nil {
+		return nil
+	}
+	b, err := c.snapshot()
+	if err == nil {
+		err = c.cfg.Commit(b)
+	}
+	if err != nil {
+		return fluffyapi.Errorf(fluffyapi.Internal, "keeping the change: %v", err)
+	}
+	return nil
+}
+
+// lock takes the cloud and lets happen what is due.
+func (c *Cloud) lock() {
+	c.mu.Lock()
+	c.advance(c.cfg.Now())
+}
+
+// index rebuilds what follows from the state.
+func (c *Cloud) index() {
+	c.names, c.byTag = map[string]string{}, map[string]map[string]struct{}{}
+	c.used, c.quota, c.rate = map[string]int{}, map[string]int{}, map[string]*bucket{}
+	for _, i := range c.s.Instances {
+		c.addToIndex(i)
+		if holdsCapacity(i.State) {
+			c.hold(i, 1)
+		}
+	}
+}
+
+func (c *Cloud) addToIndex(i *instance) {
+	if i.State != fluffyapi.Terminated {
+		c.names[i.Account+"/"+i.Name] = i.ID
+	}
+	for k, v := range i.Tags {
+		key := tagKey(i.Account, k, v)
+		if c.byTag[key] == nil {
+			c.byTag[key] = map[string]struct{}{}
+		}
+		c.byTag[key][i.ID] = struct{}{}
+	}
+}
+
+func (c *Cloud) dropFromIndex(i *instance) {
+	for k, v := range i.Tags {
+		key := tagKey(i.Account, k, v)
+		delete(c.byTag[key], i.ID)
+		if len(c.byTag[key]) == 0 {
+			delete(c.byTag, key)
+		}
+	}
+}
+
+func tagKey(account, key, value string) string { return account + "\x00" + key + "\x00" + value }
+
+// inOrder lists the instances as they were created. What depends on an order
+// must not depend on a map's.
+func (c *Cloud) inOrder() []*instance {
+	return slices.SortedFunc(maps.Values(c.s.Instances), func(a, b *instance) int { return cmp.Compare(a.Seq, b.Seq) })
+}
+
+// draw picks a duration.
+func (c *Cloud) draw(d Delay) time.Duration {
+	if d.Max <= d.Min {
+		return d.Min
+	}
+	return d.Min + time.Duration(c.rng.Int64N(int64(d.Max-d.Min)))
+}

@@ -1,0 +1,53 @@
+package fluffycloud
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+)
+
+// translate says in sky's words why a call about a place failed.
+func translate(ctx context.Context, at cloud.Place, err error) error {
+	var silent *fluffyapi.NoAnswerError
+	if errors.As(err, &silent) {
+		if ctx.Err() != nil {
+			return fmt.Errorf("asking FluffyCloud: %w", ctx.Err())
+		}
+		return &cloud.UnreachableError{Err: err}
+	}
+	switch codeOf(err) {
+	case fluffyapi.Unauthorized:
+		return &cloud.AuthError{Cloud: Name, Fix: fix, Err: err}
+	case fluffyapi.Forbidden:
+		return &cloud.PermissionError{Place: cloud.Place{Cloud: Name}, Err: err} // the account's role is the same everywhere
+	case fluffyapi.NoCapacity:
+		return &cloud.CapacityError{Place: at, Err: err}
+	case fluffyapi.QuotaExceeded:
+		return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: err}
+	case fluffyapi.Invalid:
+		return &cloud.InvalidError{Place: at, Err: err}
+	case fluffyapi.Throttled:
+		return &cloud.ThrottledError{Err: err}
+	}
+	return fmt.Errorf("FluffyCloud refused: %w", err)
+}
+
+// codeOf is the cloud's own word for a refusal; "" for other errors.
+func codeOf(err error) fluffyapi.Code {
+	var e *fluffyapi.Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+func availability(free, nodes int, at cloud.Place, now time.Time) cloud.Availability {
+	if free >= nodes {
+		return cloud.Availability{Verdict: cloud.AvailableNow, At: now}
+	}
+	return cloud.Availability{Verdict: cloud.AvailableNone, Reason: fmt.Sprintf("%v has room for %d of %d", at, free, nodes), At: now}
+}

@@ -1,0 +1,63 @@
+package cloud
+
+import (
+	"context"
+	"time"
+)
+
+// Rarer powers of providers, found with [As].
+
+// PortOpener is a provider that can open ports of clusters that run.
+type PortOpener interface {
+	// OpenPorts lets the world reach the ports ("8080", "8000-8010") of the
+	// cluster's nodes, besides those that are open already.
+	OpenPorts(ctx context.Context, id ClusterID, ports []string) error
+}
+
+// AvailabilityProber is a provider that can tell without renting whether an
+// offer could be had. The answer is a hint: it may be wrong a moment later.
+type AvailabilityProber interface {
+	Available(ctx context.Context, offer Offer, nodes int) (Availability, error)
+}
+
+// Availability is what a cloud says about the chance of a launch.
+type Availability struct {
+	Verdict AvailabilityVerdict `json:"verdict"`
+	Reason  string              `json:"reason,omitempty"`
+	At      time.Time           `json:"at"` // when we asked, by our clock
+}
+
+// AvailabilityVerdict is "available", "none" or "unknown".
+type AvailabilityVerdict string
+
+const (
+	AvailableNow        AvailabilityVerdict = "available"
+	AvailableNone       AvailabilityVerdict = "none"
+	AvailabilityUnknown AvailabilityVerdict = "unknown"
+)
+
+// SpotNotices is a provider that tells ahead which spot nodes will be taken
+// back.
+type SpotNotices interface {
+	SpotNotices(ctx context.Context, id ClusterID) ([]SpotNotice, error)
+}
+
+// SpotNotice says that a node will end.
+type SpotNotice struct {
+	NodeID string    `json:"node_id"`
+	Rank   int       `json:"rank"`
+	At     time.Time `json:"at"` // by the cloud's clock
+}
+
+// QuotaReader is a provider that knows how much the account may have.
+type QuotaReader interface {
+	Quotas(ctx context.Context, region string) ([]Quota, error)
+}
+
+// Quota is one limit of an account.
+type Quota struct {
+	Place Place  `json:"place"`
+	Name  string `json:"name"`  // in the cloud's words
+	Limit int    `json:"limit"` // -1: none
+	Used  int    `json:"used"`
+}

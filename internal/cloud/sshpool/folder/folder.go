@@ -1,0 +1,15 @@
+// Package folder is a node that is a folder on a machine which is not rented but
+// somebody's own: how it looks on disk, and how it is given back. Its agent and
+// the provider that looks at it from outside share it.
+package folder
+
+// What is in a node's folder. Who holds the record holds the machine; while the
+// node is being given back the record has its other name.
+const (
+	Record  = "node.json"
+	Leaving = "leaving.json"
+	Home    = "home" // the node's home folder
+)
+
+// Node is the folder Dir; its processes have Mark=Dir in their environment.
+type Node struct{ Dir, Mark string }

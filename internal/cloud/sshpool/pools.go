@@ -1,0 +1,221 @@
+package sshpool
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/task"
+)
+
+// pool is a set of machines under one name; to planning it is a region.
+type pool struct {
+	name  string
+	hosts []*host
+}
+
+// regionPrefix is what the task language puts before a pool's name to make it a
+// region: infra: ssh/lab is region ssh-lab.
+const regionPrefix = "ssh-"
+
+func region(pool string) string { return regionPrefix + pool }
+
+// host is one machine.
+type host struct {
+	pool     string
+	name     string // as the user wrote it
+	reach    cloud.Reach
+	internal string      // its address for the other hosts; "": the one its sshd is reached at
+	Password task.Secret // exported so that printing a host redacts it
+}
+
+func (h *host) id() string { return h.pool + "-" + h.name }
+
+// entry is what may be said about a host, or about all hosts of a pool.
+type entry struct {
+	IP           string `yaml:"ip"`
+	User         string `yaml:"user"`
+	Port         int    `yaml:"port"`
+	IdentityFile string `yaml:"identity_file"`
+	Password     string `yaml:"password"`
+	UseSSHConfig bool   `yaml:"use_ssh_config"`
+	ProxyJump    string `yaml:"proxy_jump"`
+	ProxyCommand string `yaml:"proxy_command"`
+	InternalIP   string `yaml:"internal_ip"`
+}
+
+// hostEntry is a host: a name alone, or more.
+type hostEntry struct{ entry }
+
+func (h *hostEntry) UnmarshalYAML(unmarshal func(any) error) error {
+	if unmarshal(&h.IP) == nil {
+		h.UseSSHConfig = true // a name may be one of ~/.ssh/config
+		return nil
+	}
+	return unmarshal(&h.entry)
+}
+
+type poolEntry struct {
+	Hosts        []hostEntry `yaml:"hosts"`
+	User         string      `yaml:"user"`
+	Port         int         `yaml:"port"`
+	IdentityFile string      `yaml:"identity_file"`
+	Password     string      `yaml:"password"`
+	ProxyJump    string      `yaml:"proxy_jump"`
+	ProxyCommand string      `yaml:"proxy_command"`
+}
+
+// errNoPools means that there is no file, or nothing in it.
+var errNoPools = errors.New("there are no machines of one's own")
+
+// load reads the pools' file. Errors say where they are.
+func load(file, home string) ([]*pool, error) {
+	b, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errNoPools
+	}
+	if err != nil {
+		return nil, err
+	}
+	var raw map[string]poolEntry
+	if err := yaml.UnmarshalWithOptions(b, &raw, yaml.DisallowUnknownField()); err != nil {
+		return nil, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	}
+	var pools []*pool
+	for name, e := range raw {
+		p := &pool{name: name}
+		seen := map[string]bool{}
+		for i, he := range e.Hosts {
+			h, err := newHost(name, e, he.entry, home)
+			if err != nil {
+				return nil, fmt.Errorf("%s: host %d of pool %s: %w", file, i+1, name, err)
+			}
+			if seen[h.name] {
+				return nil, fmt.Errorf("%s: pool %s has the host %s twice", file, name, h.name)
+			}
+			seen[h.name] = true
+			p.hosts = append(p.hosts, h)
+		}
+		if err := validName(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", file, err)
+		}
+		pools = append(pools, p)
+	}
+	slices.SortFunc(pools, func(a, b *pool) int { return strings.Compare(a.name, b.name) })
+	if !slices.ContainsFunc(pools, func(p *pool) bool { return len(p.hosts) > 0 }) {
+		return nil, errNoPools
+	}
+	return pools, nil
+}
+
+// newHost merges what the host says with what its pool says.
+func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
+	if e.IP == "" {
+		return nil, errors.New("it has no ip")
+	}
+	t := sshconn.Target{Host: e.IP, User: or(e.User, p.User), Port: e.Port}
+	if t.Port == 0 {
+		t.Port = p.Port
+	}
+	if t.Port < 0 || t.Port > 65535 {
+		return nil, fmt.Errorf("%d is no port", t.Port)
+	}
+	if key := or(e.IdentityFile, p.IdentityFile); key != "" {
+		if rest, ok := strings.CutPrefix(key, "~/"); ok {
+			key = filepath.Join(home, rest)
+		}
+		t.Identities = []string{key}
+	}
+	jump := or(e.ProxyJump, p.ProxyJump)
+	t.ProxyCommand = or(e.ProxyCommand, p.ProxyCommand)
+	if e.UseSSHConfig {
+		var err error
+		if t, err = sshconn.Configured(t, home); err != nil {
+			return nil, err
+		}
+		if jump == "" {
+			jump = joinJumps(t.Jump)
+		}
+	}
+	h := &host{pool: name, name: e.IP, internal: e.InternalIP, Password: task.NewSecret(or(e.Password, p.Password))}
+	if h.internal != "" && net.ParseIP(h.internal) == nil {
+		return nil, fmt.Errorf("internal_ip: %q is no address", h.internal)
+	}
+	h.reach = cloud.Reach{
+		Method: "ssh", Host: t.Host, Port: t.Port, User: t.User, OwnKeys: true, Machine: "folder",
+		ProxyJump: jump, ProxyCommand: t.ProxyCommand,
+	}
+	if h.reach.Port == 0 {
+		h.reach.Port = 22
+	}
+	if h.reach.User == "" {
+		h.reach.User = loginName()
+	}
+	// The machines stay: what is learnt about them is kept under their address.
+	h.reach.HostAlias = h.reach.Host
+	if h.reach.Port != 22 {
+		h.reach.HostAlias = fmt.Sprintf("[%s]:%d", h.reach.Host, h.reach.Port)
+	}
+	if len(t.Identities) > 0 {
+		h.reach.IdentityFile = t.Identities[0]
+		if rest, ok := strings.CutPrefix(h.reach.IdentityFile, "~/"); ok {
+			h.reach.IdentityFile = filepath.Join(home, rest)
+		}
+	}
+	_, err := sshconn.FromReach(h.reach)
+	return h, err
+}
+
+func joinJumps(jumps []sshconn.Target) string {
+	var out []string
+	for _, j := range jumps {
+		s := j.Addr()
+		if j.User != "" {
+			s = j.User + "@" + s
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, ",")
+}
+
+func loginName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return or(os.Getenv("USER"), "root")
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// Passwords finds the password on file for a machine of a pool.
+func Passwords(file, home string) func(sshconn.Target) string {
+	return func(t sshconn.Target) string {
+		pools, err := load(file, home)
+		if err != nil {
+			return ""
+		}
+		for _, p := range pools {
+			for _, h := range p.hosts {
+				if h.reach.Host == t.Host && h.reach.Port == t.Port && h.reach.User == t.User {
+					return h.Password.Reveal()
+				}
+			}
+		}
+		return ""
+	}
+}

@@ -1,0 +1,217 @@
+// Package cluster looks after clusters that exist: what state they are in,
+// their jobs and logs, stopping them, giving them back, and their autostop.
+// Bringing them up is package execution's business.
+//
+// The record of a cluster is changed only under its lock, except for what its
+// agents tell (which compare-and-set protects).
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/remote"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Deps are what a Manager works with.
+type Deps struct {
+	Store     *state.Store
+	Providers *cloud.Registry
+	Provision *provision.Engine
+	Remote    *remote.Connector
+	Log       *slog.Logger
+	ServerID  string
+	// CancelRequests ends other requests in flight for a cluster (cooperatively)
+	// and returns when they have ended. nil: nothing to cancel.
+	CancelRequests func(ctx context.Context, cluster, except string) error
+}
+
+// Manager looks after all clusters of an installation.
+type Manager struct {
+	Deps
+	locks   *locks
+	watcher *watcher
+}
+
+// New returns a manager; Watch makes it follow the agents.
+func New(d Deps) *Manager {
+	m := &Manager{Deps: d, locks: newLocks(d.Store, d.ServerID)}
+	m.watcher = newWatcher(m)
+	return m
+}
+
+// Call is one request for a cluster: who asks, under which request id, and
+// where to tell about progress.
+type Call struct {
+	RequestID string
+	User      state.User
+	Attempt   int // > 1: resumed after a crash
+	Command   string
+	Out       Output
+	// Config is what holds for this request: the server's configuration with the
+	// client's laid over it. Nil: defaults.
+	Config *config.Config
+	// Load and Save keep what the request must remember if the server dies.
+	Load func() []byte
+	Save func(ctx context.Context, b []byte) error
+}
+
+// Output is where a request's progress goes.
+type Output interface {
+	io.Writer
+	Spin(text string)
+	StopSpin()
+}
+
+// Get returns a cluster's record; a name that is not taken is an *api.Error
+// with names that are close.
+func (m *Manager) Get(ctx context.Context, name string) (*state.Cluster, error) {
+	c, err := m.Store.Clusters().Get(ctx, name)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, m.notFound(ctx, name)
+	}
+	return c, err
+}
+
+func (m *Manager) notFound(ctx context.Context, name string) error {
+	e := &api.Error{
+		Type:    api.ErrClusterDoesNotExist,
+		Message: fmt.Sprintf("Cluster %q does not exist.", name),
+		Hint:    "List clusters with: sky status",
+		Err:     state.ErrNotFound,
+	}
+	if all, err := m.Store.Clusters().List(ctx, state.ClusterFilter{}); err == nil {
+		for _, c := range all {
+			if strings.EqualFold(c.Name, name) || strings.HasPrefix(c.Name, name) || strings.HasPrefix(name, c.Name) {
+				e.Message += fmt.Sprintf(" Did you mean %q?", c.Name)
+				break
+			}
+		}
+	}
+	return e
+}
+
+// Up returns a cluster that can take work; doing names what for. The state on
+// record may be stale, so anything but UP is looked at before it is refused.
+func (m *Manager) Up(ctx context.Context, name, doing string) (*state.Cluster, error) {
+	c, err := m.Get(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
+		return c, nil
+	}
+	if fresh, err := m.Refresh(ctx, name); err == nil && fresh != nil {
+		c = fresh
+	}
+	if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
+		return c, nil
+	}
+	return nil, NotUp(c, doing)
+}
+
+// NotUp is the error of doing something that needs an UP cluster.
+func NotUp(c *state.Cluster, doing string) error {
+	hint := "Bring it up with: sky start " + c.Name
+	if c.Status == api.ClusterInit {
+		hint = fmt.Sprintf("Wait for its launch to end (sky api status), or bring it up with: sky start %s", c.Name)
+	}
+	return &api.Error{
+		Type:       api.ErrClusterNotUp,
+		Message:    fmt.Sprintf("%s needs cluster %q to be UP, but it is %s. %s", doing, c.Name, c.Status, hint),
+		Attributes: map[string]any{"cluster_status": string(c.Status)},
+		Hint:       hint,
+	}
+}
+
+// ask puts a question to the head agent of a cluster that can take work. An
+// agent that does not answer may have died: it is looked after and asked once
+// more, so the question must be safe to repeat.
+func (m *Manager) ask(ctx context.Context, name, doing string, question func(*state.Cluster, *agentclient.Client) error) error {
+	c, err := m.Up(ctx, name, doing)
+	if err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		client, err := m.Remote.Head(c)
+		if err != nil {
+			return err
+		}
+		err = question(c, client)
+		if err == nil || ctx.Err() != nil || answered(err) {
+			return err
+		}
+		if try == 2 {
+			return unreachable(c, doing, err)
+		}
+		fresh, rerr := m.Refresh(ctx, name)
+		switch {
+		case rerr == nil && fresh == nil, errors.Is(rerr, state.ErrNotFound):
+			return m.notFound(ctx, name)
+		case rerr == nil && fresh.Status != api.ClusterUp && fresh.Status != api.ClusterAutostopping:
+			return NotUp(fresh, doing)
+		case rerr == nil:
+			c = fresh
+		}
+	}
+}
+
+// answered tells an agent's refusal, or an error of ours, from silence.
+func answered(err error) bool {
+	var refused *agentapi.Error
+	var ours *api.Error
+	return errors.As(err, &refused) || errors.As(err, &ours)
+}
+
+// unreachable explains a failed call to a cluster's agent.
+func unreachable(c *state.Cluster, doing string, err error) error {
+	return &api.Error{
+		Type:    api.ErrRuntime,
+		Message: fmt.Sprintf("%s failed: the agent of cluster %q does not answer: %v", doing, c.Name, err),
+		Hint:    fmt.Sprintf("See what became of it with: sky status --refresh %s", c.Name),
+		Err:     err,
+	}
+}
+
+// match tells whether a name is selected by any of the globs; no globs select
+// all.
+func match(globs []string, name string) bool {
+	for _, g := range globs {
+		if ok, err := path.Match(g, name); err == nil && ok || g == name {
+			return true
+		}
+	}
+	return len(globs) == 0
+}
+
+// event notes something in the cluster's history; failing to is logged only.
+func (m *Manager) event(ctx context.Context, c *state.Cluster, kind string, from api.ClusterStatus, reason string) {
+	err := m.Store.Clusters().AddEvent(ctx, state.ClusterEvent{
+		ClusterHash: c.Hash, ClusterName: c.Name, Type: kind, Reason: reason,
+		Starting: from, Ending: c.Status, At: now(),
+	})
+	if err != nil {
+		m.Log.WarnContext(ctx, "cluster event not stored", "cluster", c.Name, "err", err)
+	}
+}
+
+// provider is the cloud a cluster lives on.
+func (m *Manager) provider(c *state.Cluster) (cloud.Provider, error) {
+	p, ok := m.Providers.Get(c.Offer.Cloud)
+	if !ok {
+		return nil, fmt.Errorf("cluster %q is on %q, which this version of sky does not know", c.Name, c.Offer.Cloud)
+	}
+	return p, nil
+}

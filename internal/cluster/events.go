@@ -1,0 +1,97 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// Events lists what happened to a cluster, oldest first: texts, or with
+// timestamps records.
+func (m *Manager) Events(ctx context.Context, body api.ClusterEventsBody) (any, error) {
+	var name, hash string
+	switch {
+	case body.ClusterHash != nil && *body.ClusterHash != "":
+		hash = *body.ClusterHash
+	case body.ClusterName != nil && *body.ClusterName != "":
+		name = *body.ClusterName
+	default:
+		return nil, &api.Error{Type: api.ErrValue, Message: "Events belong to a cluster: give its name or hash."}
+	}
+	var types []string
+	if body.EventType != "" {
+		types = strings.Split(body.EventType, ",")
+	}
+	limit := 0
+	if body.Limit != nil {
+		limit = *body.Limit
+	}
+	events, err := m.Store.Clusters().Events(ctx, name, hash, types, limit)
+	if err != nil {
+		return nil, err
+	}
+	type record struct {
+		Reason string `json:"reason"`
+		At     int64  `json:"transitioned_at"`
+	}
+	records, texts := []record{}, []string{}
+	for _, e := range events {
+		records = append(records, record{e.Reason, e.At.Unix()})
+		texts = append(texts, e.Reason)
+	}
+	if body.IncludeTimestamps {
+		return records, nil
+	}
+	return texts, nil
+}
+
+// Endpoints tells where a cluster's ports can be reached.
+func (m *Manager) Endpoints(ctx context.Context, body api.EndpointsBody) (map[string]string, error) {
+	c, err := m.Up(ctx, body.Cluster, "Asking for endpoints")
+	if err != nil {
+		return nil, err
+	}
+	ports := expandPorts(c.Ports)
+	if body.Port != nil {
+		want := body.Port.String()
+		if len(ports) > 0 && !contains(ports, want) {
+			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Port %s of cluster %q is not open; open are: %s.", want, c.Name, strings.Join(c.Ports, ", "))}
+		}
+		ports = []string{want}
+	}
+	out := map[string]string{}
+	for _, p := range ports {
+		if len(c.Nodes) > 0 {
+			out[p] = orElse(c.Nodes[0].ExternalIP, c.Nodes[0].InternalIP) + ":" + p
+		}
+	}
+	return out, nil
+}
+
+// maxPorts bounds how many ports of ranges are listed one by one.
+const maxPorts = 1000
+
+func expandPorts(ranges []string) []string {
+	var out []string
+	for _, r := range ranges {
+		var from, to int
+		if n, _ := fmt.Sscanf(r, "%d-%d", &from, &to); n == 1 {
+			to = from
+		}
+		for p := from; p <= to && len(out) < maxPorts; p++ {
+			out = append(out, fmt.Sprint(p))
+		}
+	}
+	return out
+}
+
+func contains(list []string, s string) bool {
+	for _, v := range list {
+		if v == s {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,250 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// goodbyeTimeout bounds asking an agent to end its jobs before its machine
+// goes; hooks have time of their own.
+const (
+	goodbyeTimeout = 30 * time.Second
+	hookTimeout    = time.Hour
+	takeDown       = 15 * time.Minute // one Terminate or Stop of a provider
+)
+
+// Stop switches a cluster's machines off and keeps their disks.
+func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error {
+	c, err := m.Get(ctx, body.ClusterName)
+	if err != nil {
+		return err
+	}
+	if err := unmanaged(c); err != nil {
+		return err
+	}
+	p, err := m.provider(c)
+	if err != nil {
+		return err
+	}
+	stopper, ok := cloud.As[cloud.Stopper](p)
+	if reason, lacks := p.Features().Lacks[cloud.FeatureStop]; lacks || !ok {
+		return &api.Error{
+			Type:    api.ErrNotSupported,
+			Message: fmt.Sprintf("Cluster %q cannot be stopped on %s: %s", c.Name, p.DisplayName(), orElse(reason, "its machines cannot be off and keep their disks")),
+			Hint:    "To give it back for good: sky down " + c.Name,
+		}
+	}
+	ctx, unlock, err := m.seize(ctx, call, c.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if c, err = m.Get(ctx, c.Name); err != nil {
+		return err
+	}
+	if c.Status != api.ClusterStopped {
+		call.Out.Spin("Stopping cluster " + c.Name)
+		m.goodbye(ctx, c, "stop", body)
+	}
+	sctx, cancel := context.WithTimeout(ctx, takeDown)
+	defer cancel()
+	if err := stopper.Stop(sctx, m.Provision.ClusterID(c)); err != nil && !body.Purge {
+		return fmt.Errorf("stopping cluster %s: %w", c.Name, err)
+	}
+	from := c.Status
+	c, err = m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Status, c.StatusUpdatedAt = api.ClusterStopped, now()
+		c.LastUse = orElse(call.Command, c.LastUse)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	m.event(ctx, c, "STATUS_CHANGE", from, "stopped by "+call.User.Name)
+	m.usage(ctx, c)
+	m.Remote.Forget(c.Hash)
+	m.watcher.wake()
+	return nil
+}
+
+// Down gives a cluster's machines back and removes the record.
+func (m *Manager) Down(ctx context.Context, call Call, body api.StopBody) error {
+	c, err := m.Get(ctx, body.ClusterName)
+	if err != nil {
+		if call.Attempt > 1 && errors.Is(err, state.ErrNotFound) {
+			return nil // the attempt before the crash got that far
+		}
+		return err
+	}
+	if err := unmanaged(c); err != nil && !body.Purge {
+		return err
+	}
+	return m.down(ctx, call, c, body)
+}
+
+// down gives one incarnation of a cluster back.
+func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body api.StopBody) error {
+	hash := c.Hash
+	ctx, unlock, err := m.seize(ctx, call, c.Name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if c, err = m.Store.Clusters().Get(ctx, c.Name); errors.Is(err, state.ErrNotFound) || err == nil && c.Hash != hash {
+		return nil // somebody else's down was quicker
+	}
+	if err != nil {
+		return err
+	}
+	call.Out.Spin("Terminating cluster " + c.Name)
+	if c.Status != api.ClusterStopped {
+		m.goodbye(ctx, c, "down", body)
+	}
+	dctx, cancel := context.WithTimeout(ctx, takeDown)
+	defer cancel()
+	if err := m.forget(dctx, c, "terminated by "+call.User.Name); err != nil {
+		if !body.Purge {
+			return fmt.Errorf("terminating cluster %s: %w", c.Name, err)
+		}
+		fmt.Fprintf(call.Out, "The machines of cluster %s could not be given back (%v); the cluster is forgotten as --purge asks. They may still run and cost money.\n", c.Name, err)
+		m.event(ctx, c, "TERMINAL", c.Status, "purged although its machines could not be given back: "+err.Error())
+		if err := m.Store.Clusters().Delete(ctx, c.Name, c.Hash); err != nil && !errors.Is(err, state.ErrNotFound) {
+			return err
+		}
+		m.Remote.Gone(c.Hash)
+		m.watcher.wake()
+	}
+	return nil
+}
+
+// Release gives back a cluster on behalf of a request that already holds its
+// lock (a launch that failed, or one with --down that is through).
+func (m *Manager) Release(ctx context.Context, c *state.Cluster, reason string) error {
+	ctx, cancel := context.WithTimeout(ctx, takeDown)
+	defer cancel()
+	return m.forget(ctx, c, reason)
+}
+
+// seize ends other requests in flight for the cluster and takes its lock.
+func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Context, func(), error) {
+	if m.CancelRequests != nil {
+		if err := m.CancelRequests(ctx, name, call.RequestID); err != nil {
+			return nil, nil, err
+		}
+	}
+	return m.Lock(ctx, name)
+}
+
+// goodbye lets the agents run hooks and end their jobs. An agent that does not
+// answer must not keep its machine alive.
+func (m *Manager) goodbye(ctx context.Context, c *state.Cluster, event string, body api.StopBody) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return
+	}
+	ictx, cancel := context.WithTimeout(ctx, agentTimeout)
+	info, err := client.Info(ictx)
+	cancel()
+	if err != nil {
+		return
+	}
+	timeout := goodbyeTimeout
+	if info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
+		timeout += hookTimeout
+	}
+	if body.Graceful && body.GracefulTimeout != nil {
+		timeout += time.Duration(*body.GracefulTimeout) * time.Second
+	}
+	for rank := range c.Nodes {
+		node, err := m.client(c, rank)
+		if err != nil {
+			continue
+		}
+		req := agentapi.ShutdownRequest{}
+		if rank == 0 {
+			req.Event = event
+		}
+		sctx, cancel := context.WithTimeout(ctx, timeout)
+		if _, err := node.Shutdown(sctx, req); err != nil {
+			m.Log.InfoContext(ctx, "agent did not shut down by itself", "cluster", c.Name, "node", rank, "err", err)
+		}
+		cancel()
+	}
+}
+
+// Autostop sets or cancels when a cluster stops itself.
+func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody) error {
+	c, err := m.Up(ctx, body.ClusterName, "Setting autostop")
+	if err != nil {
+		return err
+	}
+	p, err := m.provider(c)
+	if err != nil {
+		return err
+	}
+	feature := cloud.FeatureAutostop
+	if body.Down {
+		feature = cloud.FeatureAutodown
+	}
+	if reason, lacks := p.Features().Lacks[feature]; lacks && body.IdleMinutes >= 0 {
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason)}
+	}
+	a := agentapi.Autostop{IdleMinutes: body.IdleMinutes, Down: body.Down, WaitFor: api.WaitForJobsAndSSH}
+	if body.IdleMinutes == 0 {
+		a.IdleMinutes = 1
+		fmt.Fprintln(call.Out, "An idle time of 0 minutes counts as 1 minute.")
+	}
+	if body.WaitFor != nil {
+		a.WaitFor = *body.WaitFor
+	}
+	if body.Hook != nil {
+		event := "stop"
+		if body.Down {
+			event = "down"
+		}
+		hook := agentapi.Hook{Run: *body.Hook, Events: []string{event}}
+		if body.HookTimeout != nil {
+			hook.Timeout = *body.HookTimeout
+		}
+		a.Hooks = &[]agentapi.Hook{hook}
+	}
+	return m.SetAutostop(ctx, c.Name, a)
+}
+
+// SetAutostop tells the head agent and then the record.
+func (m *Manager) SetAutostop(ctx context.Context, name string, a agentapi.Autostop) error {
+	var hash string
+	err := m.ask(ctx, name, "Setting autostop", func(c *state.Cluster, client *agentclient.Client) error {
+		actx, cancel := context.WithTimeout(ctx, agentTimeout)
+		defer cancel()
+		hash = c.Hash
+		_, err := client.Autostop(actx, a)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = m.Store.Clusters().Update(ctx, name, hash, func(c *state.Cluster) error {
+		c.AutostopMinutes, c.AutostopDown, c.AutostopWaitFor = a.IdleMinutes, a.Down, a.WaitFor
+		if a.IdleMinutes < 0 {
+			c.AutostopMinutes, c.AutostopDown = -1, false
+		}
+		return nil
+	})
+	return err
+}
+
+func orElse(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

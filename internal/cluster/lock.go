@@ -1,0 +1,159 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// How long a lease on a cluster holds without renewal, and how often it is
+// renewed and asked for.
+const (
+	lockTTL   = 15 * time.Second
+	lockRenew = 5 * time.Second
+	lockPoll  = 200 * time.Millisecond
+)
+
+var now = time.Now
+
+// errLockLost is the cause of a context whose lease was taken over.
+var errLockLost = fmt.Errorf("another server took over this cluster: %w", state.ErrHandover)
+
+// locks gives each cluster one writer: a queue in this process, and a lease in
+// the database against other servers.
+type locks struct {
+	store  *state.Store
+	server string
+
+	mu   sync.Mutex
+	held map[string]*slot
+}
+
+// slot is one cluster's place in the queue: whoever holds the token.
+type slot struct {
+	token chan struct{}
+	users int
+}
+
+func newLocks(store *state.Store, server string) *locks {
+	return &locks{store: store, server: server, held: map[string]*slot{}}
+}
+
+// Lock waits until the caller is the only one to change the cluster. The
+// returned context ends when the lease is lost; unlock must be called.
+func (m *Manager) Lock(ctx context.Context, name string) (context.Context, func(), error) {
+	return m.locks.lock(ctx, name, true)
+}
+
+// TryLock is Lock without waiting; ok is false when somebody has it.
+func (m *Manager) TryLock(ctx context.Context, name string) (lctx context.Context, unlock func(), ok bool, err error) {
+	lctx, unlock, err = m.locks.lock(ctx, name, false)
+	if errors.Is(err, errBusy) {
+		return nil, nil, false, nil
+	}
+	return lctx, unlock, err == nil, err
+}
+
+var errBusy = errors.New("the cluster is locked")
+
+func (l *locks) lock(ctx context.Context, name string, wait bool) (context.Context, func(), error) {
+	s := l.enter(name)
+	if wait {
+		select {
+		case s.token <- struct{}{}:
+		case <-ctx.Done():
+			l.leave(name, s)
+			return nil, nil, context.Cause(ctx)
+		}
+	} else {
+		select {
+		case s.token <- struct{}{}:
+		default:
+			l.leave(name, s)
+			return nil, nil, errBusy
+		}
+	}
+	release := func() { <-s.token; l.leave(name, s) }
+	lease, err := l.lease(ctx, name, wait)
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	lctx, cancel := context.WithCancelCause(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.keep(lctx, lease, cancel)
+	}()
+	return lctx, func() {
+		cancel(nil)
+		<-done
+		// A lease that cannot be released runs out by itself.
+		rctx, stop := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer stop()
+		_ = l.store.Leases().Release(rctx, lease)
+		release()
+	}, nil
+}
+
+func (l *locks) lease(ctx context.Context, name string, wait bool) (state.Lease, error) {
+	for {
+		lease, ok, err := l.store.Leases().Acquire(ctx, "cluster/"+name, l.server, lockTTL)
+		if err != nil || ok {
+			return lease, err
+		}
+		if !wait {
+			return lease, errBusy
+		}
+		select {
+		case <-ctx.Done():
+			return lease, context.Cause(ctx)
+		case <-time.After(lockPoll):
+		}
+	}
+}
+
+// keep renews the lease until ctx ends.
+func (l *locks) keep(ctx context.Context, lease state.Lease, lost context.CancelCauseFunc) {
+	t := time.NewTicker(lockRenew)
+	defer t.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+		renewed, err := l.store.Leases().Renew(ctx, lease, lockTTL)
+		switch {
+		case errors.Is(err, state.ErrConflict):
+			lost(errLockLost)
+			return
+		case err == nil:
+			lease = renewed
+		}
+	}
+}
+
+func (l *locks) enter(name string) *slot {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.held[name]
+	if s == nil {
+		s = &slot{token: make(chan struct{}, 1)}
+		l.held[name] = s
+	}
+	s.users++
+	return s
+}
+
+func (l *locks) leave(name string, s *slot) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.users--; s.users == 0 {
+		delete(l.held, name)
+	}
+}

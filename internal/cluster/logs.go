@@ -1,0 +1,304 @@
+package cluster
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// LogPosition is where a log stream began; with it the stream can be repeated
+// to the letter.
+type LogPosition struct {
+	Hash   string `json:"hash"` // the cluster's incarnation
+	JobID  int    `json:"job_id"`
+	Offset int64  `json:"offset"`
+}
+
+// How a log stream comes back after its connection broke.
+const (
+	logTries = 20
+	logPause = 500 * time.Millisecond
+)
+
+// Logs writes a job's log and returns the exit code that the job's state
+// means. at is nil the first time; begin is then told where the stream starts.
+// A broken connection to the agent is resumed where it broke.
+func (m *Manager) Logs(ctx context.Context, body api.LogsBody, at *LogPosition, begin func(LogPosition) error, w io.Writer) (int, error) {
+	follow := body.Follow == nil || *body.Follow
+	tail := body.Tail
+	c, job, err := m.findJob(ctx, body.ClusterName, body.JobID, at)
+	if at == nil {
+		if isNotFound(err) {
+			if body.JobID == nil {
+				fmt.Fprintf(w, "Cluster %s has not run any job yet.\n", body.ClusterName)
+			} else {
+				fmt.Fprintf(w, "Job %d not found on cluster %s (see: sky queue %s).\n", *body.JobID, body.ClusterName, body.ClusterName)
+			}
+			return api.ExitJobNotFound, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		at = &LogPosition{Hash: c.Hash, JobID: job.ID}
+	} else {
+		if err != nil {
+			return 0, err
+		}
+		tail = 0 // the position says where the tail began
+		if at.Hash != c.Hash {
+			return 0, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("The cluster %s that this log came from is gone.", c.Name)}
+		}
+	}
+	out := &lineEnder{w: w}
+	if err := m.copyLog(ctx, c, *at, tail, follow, begin, out); err != nil {
+		return 0, err
+	}
+	if err := out.end(); err != nil {
+		return 0, err
+	}
+	if _, job, err = m.findJob(ctx, c.Name, &at.JobID, nil); err != nil {
+		return 0, err
+	}
+	if !job.Status.Terminal() {
+		return api.ExitJobSucceeded, nil // only without follow
+	}
+	if follow {
+		fmt.Fprintf(w, "%s Job finished (status: %s).\n", mark(job.Status), job.Status)
+	}
+	return job.Status.ExitCode(), nil
+}
+
+func mark(s api.JobStatus) string {
+	if s == api.JobSucceeded {
+		return "✓"
+	}
+	return "✗"
+}
+
+// findJob returns the cluster and the job that a stream is of: the one of a
+// known position, the one of that id, or the latest.
+func (m *Manager) findJob(ctx context.Context, name string, id *int, at *LogPosition) (c *state.Cluster, job *agentapi.Job, err error) {
+	want := 0
+	switch {
+	case at != nil:
+		want = at.JobID
+	case id != nil:
+		want = *id
+	}
+	err = m.ask(ctx, name, "Reading logs", func(up *state.Cluster, client *agentclient.Client) error {
+		c = up
+		job, err = client.Job(ctx, want)
+		return err
+	})
+	return c, job, err
+}
+
+// copyLog streams from the position on, reconnecting when the stream breaks
+// while the cluster lives.
+func (m *Manager) copyLog(ctx context.Context, c *state.Cluster, at LogPosition, tail int, follow bool, begin func(LogPosition) error, w io.Writer) error {
+	started := begin == nil
+	for try := 0; ; try++ {
+		client, err := m.Remote.Head(c)
+		if err != nil {
+			return err
+		}
+		rc, start, err := client.Log(ctx, at.JobID, agentclient.LogOptions{Offset: at.Offset, Tail: tail, Follow: follow})
+		if err == nil {
+			at.Offset, tail = start, 0
+			if !started {
+				if err := begin(at); err != nil {
+					rc.Close()
+					return err
+				}
+				started = true
+			}
+			var n int64
+			n, err = copyLogBytes(w, rc)
+			rc.Close()
+			at.Offset += n
+			if n > 0 {
+				try = 0
+			}
+			if err == nil {
+				return nil
+			}
+			var we *writeError
+			if errors.As(err, &we) {
+				return we.err // the reader of our stream is gone
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if isNotFound(err) || try >= logTries {
+			return unreachable(c, "Reading logs", err)
+		}
+		// The agent may have died and be restarted: find out what is left.
+		fresh, rerr := m.Refresh(ctx, c.Name)
+		switch {
+		case errors.Is(rerr, state.ErrNotFound), rerr == nil && (fresh == nil || fresh.Hash != at.Hash):
+			return &api.Error{Type: api.ErrClusterDoesNotExist, Message: fmt.Sprintf("Cluster %s is gone; its log ends here.", c.Name)}
+		case rerr == nil && fresh.Status == api.ClusterStopped:
+			return NotUp(fresh, "Reading logs")
+		case rerr == nil:
+			c = fresh
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(logPause):
+		}
+	}
+}
+
+// lineEnder makes sure that what follows starts on a line of its own, and
+// tells errors of its writer from those of what is read.
+type lineEnder struct {
+	w    io.Writer
+	open bool
+}
+
+type writeError struct{ err error }
+
+func (e *writeError) Error() string { return e.err.Error() }
+func (e *writeError) Unwrap() error { return e.err }
+
+func (l *lineEnder) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	n, err := l.w.Write(p)
+	if n > 0 {
+		l.open = p[n-1] != '\n'
+	}
+	if err != nil {
+		return n, &writeError{err}
+	}
+	return n, nil
+}
+
+func (l *lineEnder) end() error {
+	if !l.open {
+		return nil
+	}
+	_, err := io.WriteString(l.w, "\n")
+	return err
+}
+
+// HookLogs writes what the cluster's hooks printed.
+func (m *Manager) HookLogs(ctx context.Context, name, event string, w io.Writer) error {
+	events := []string{event}
+	if event == "" {
+		events = []string{"stop", "preemption", "down"}
+	}
+	for _, e := range events {
+		var rc io.ReadCloser
+		err := m.ask(ctx, name, "Reading hook logs", func(_ *state.Cluster, client *agentclient.Client) (err error) {
+			rc, err = client.HookLog(ctx, e)
+			return err
+		})
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		_, err = io.Copy(w, rc)
+		rc.Close()
+		return err
+	}
+	fmt.Fprintf(w, "No hook has run on cluster %s yet.\n", name)
+	return nil
+}
+
+// DownloadLogs copies the log folders of jobs below dir, one folder a job, and
+// returns them by job id. Ids may be globs; none means every job.
+func (m *Manager) DownloadLogs(ctx context.Context, call Call, body api.DownloadLogsBody, dir string) (map[string]string, error) {
+	jobs, err := m.jobs(ctx, body.ClusterName, "Downloading logs")
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]string{}
+	for _, j := range jobs {
+		id := strconv.Itoa(j.ID)
+		if !match(body.JobIDs, id) {
+			continue
+		}
+		var rc io.ReadCloser
+		if err := m.ask(ctx, body.ClusterName, "Downloading logs", func(_ *state.Cluster, client *agentclient.Client) (err error) {
+			rc, err = client.LogFiles(ctx, j.ID)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		target := filepath.Join(dir, filepath.Base(j.LogDir))
+		err = untar(rc, dir)
+		rc.Close()
+		if err != nil {
+			return nil, fmt.Errorf("downloading the logs of job %d: %w", j.ID, err)
+		}
+		out[id] = target
+	}
+	return out, nil
+}
+
+// untar unpacks regular files and folders below dir; names cannot leave it.
+func untar(r io.Reader, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for tr := tar.NewReader(r); ; {
+		h, err := tr.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		name := filepath.FromSlash(h.Name)
+		switch h.Typeflag {
+		case tar.TypeDir:
+			if err := root.MkdirAll(name, 0o700); err != nil {
+				return err
+			}
+		case tar.TypeReg:
+			if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+				return err
+			}
+			f, err := root.OpenFile(name, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+			if err != nil {
+				return err
+			}
+			_, err = io.Copy(f, tr)
+			if err := errors.Join(err, f.Close()); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// ParseLogPosition reads what a request kept of its stream's start.
+func ParseLogPosition(b []byte) *LogPosition {
+	var p LogPosition
+	if len(b) == 0 || json.Unmarshal(b, &p) != nil {
+		return nil
+	}
+	return &p
+}

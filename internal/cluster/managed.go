@@ -1,0 +1,107 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Clusters of managed jobs belong to their job: users neither see them in
+// lists nor end them, and the job's controller is told when something happens
+// to them.
+
+// managedJob is the key in a record's metadata for the managed job that a
+// cluster belongs to.
+const managedJob = "managed_job"
+
+// Managed marks a new record as the cluster of a managed job.
+func Managed(c *state.Cluster, job int) {
+	c.IsManaged = true
+	c.Metadata[managedJob] = strconv.Itoa(job)
+}
+
+// ManagedBy tells whether a cluster belongs to that managed job.
+func ManagedBy(c *state.Cluster, job int) bool {
+	return c.IsManaged && c.Metadata[managedJob] == strconv.Itoa(job)
+}
+
+// unmanaged refuses what users may not do to clusters of managed jobs.
+func unmanaged(c *state.Cluster) error {
+	if !c.IsManaged {
+		return nil
+	}
+	job, _ := c.Metadata[managedJob].(string)
+	return &api.Error{
+		Type:    api.ErrNotSupported,
+		Message: fmt.Sprintf("Cluster %q belongs to managed job %s, which would start it again.", c.Name, job),
+		Hint:    "To end the job and its cluster: sky jobs cancel " + job,
+	}
+}
+
+// DownManaged gives the cluster of a managed job back. One that is gone, or
+// whose name belongs to somebody else, is no error.
+func (m *Manager) DownManaged(ctx context.Context, call Call, name string, job int) error {
+	c, err := m.Store.Clusters().Get(ctx, name)
+	if errors.Is(err, state.ErrNotFound) || err == nil && !ManagedBy(c, job) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return m.down(ctx, call, c, api.StopBody{ClusterName: name})
+}
+
+// Look is [Manager.Refresh] that waits for whoever works on the cluster: what
+// it returns is proven by the provider. nil, nil: the cluster is gone.
+func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error) {
+	lctx, unlock, err := m.Lock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := m.refresh(lctx, name)
+	if errors.Is(err, state.ErrNotFound) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// AgentJob asks the head agent of a cluster about a job, once.
+func (m *Manager) AgentJob(ctx context.Context, c *state.Cluster, id int) (*agentapi.Job, error) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	return client.Job(ctx, id)
+}
+
+// AgentLog follows the log of a job from a byte on, until the job has ended
+// and all of it was read.
+func (m *Manager) AgentLog(ctx context.Context, c *state.Cluster, id int, offset int64) (io.ReadCloser, int64, error) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return nil, 0, err
+	}
+	return client.Log(ctx, id, agentclient.LogOptions{Offset: offset, Follow: true})
+}
+
+// Resources is how people see what a cluster consists of: short, and in full.
+func Resources(c *state.Cluster) (short, full string) {
+	return resourcesString(c, false), resourcesString(c, true)
+}
+
+// Changed returns a channel on which something comes soon after something
+// happened to the cluster or its jobs, and what ends that. Looking is the
+// receiver's business: many happenings may be one.
+func (m *Manager) Changed(hash string) (<-chan struct{}, func()) {
+	return m.watcher.changes.Listen(hash)
+}

@@ -1,0 +1,93 @@
+package cluster
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Observation is what could be found out about a cluster just now.
+type Observation struct {
+	Nodes    []cloud.Node
+	NodesErr error          // the provider could not tell
+	Agent    *agentapi.Info // nil: the head agent did not answer
+	AgentErr error
+	Silent   int // agents of running machines that did not answer, the head's too
+}
+
+// Verdict is what an observation means for the record.
+type Verdict struct {
+	Status       api.ClusterStatus
+	Gone         bool   // no machine is left: the record goes too
+	Reason       string // for the event, when something changes
+	RestartAgent bool   // machines run, but not all of their agents answer
+	Unknown      bool   // nothing could be found out: leave the record alone
+}
+
+// appearing is how long after its launch a cluster without machines may still
+// be in the making: clouds list new machines late.
+const appearing = 60 * time.Second
+
+// Decide turns what was seen into what to believe. It is pure.
+func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
+	if o.NodesErr != nil {
+		return Verdict{Unknown: true, Status: c.Status, Reason: fmt.Sprintf("the provider could not tell: %v", o.NodesErr)}
+	}
+	var running, stopped, other int
+	reason := ""
+	for _, n := range o.Nodes {
+		if n.Reason != "" {
+			reason = n.Reason
+		}
+		switch n.State {
+		case cloud.NodeRunning:
+			running++
+		case cloud.NodeStopped, cloud.NodeStopping:
+			stopped++
+		case cloud.NodeGone:
+		default:
+			other++
+		}
+	}
+	alive := running + stopped + other
+	switch {
+	case alive == 0 && c.Status == api.ClusterInit && now.Sub(c.LaunchedAt) < appearing:
+		return Verdict{Status: c.Status}
+	case alive == 0:
+		return Verdict{Gone: true, Reason: because("all machines are gone", reason)}
+	case alive > c.NumNodes:
+		return Verdict{Unknown: true, Status: c.Status,
+			Reason: fmt.Sprintf("%d machines carry this cluster's tags, but it has only %d nodes: some may be leaking", alive, c.NumNodes)}
+	case running == c.NumNodes:
+		return decideRunning(c, o)
+	case stopped == alive && alive == c.NumNodes:
+		return Verdict{Status: api.ClusterStopped, Reason: because("all machines are off", reason)}
+	}
+	return Verdict{Status: api.ClusterInit,
+		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", c.NumNodes, running, stopped, c.NumNodes-alive), reason)}
+}
+
+// decideRunning is the verdict when every machine runs.
+func decideRunning(c *state.Cluster, o Observation) Verdict {
+	switch {
+	case o.Agent == nil && c.Status == api.ClusterInit:
+		return Verdict{Status: api.ClusterInit, RestartAgent: c.EverUp, Reason: fmt.Sprintf("the machines run, the agent does not answer: %v", o.AgentErr)}
+	case o.Agent == nil:
+		// Silence is no proof: the jobs may be fine.
+		return Verdict{Status: c.Status, RestartAgent: true, Reason: fmt.Sprintf("the agent does not answer: %v", o.AgentErr)}
+	case o.Agent.State == agentapi.AgentAutostopping:
+		return Verdict{Status: api.ClusterAutostopping, Reason: "idle long enough: it is stopping itself"}
+	}
+	return Verdict{Status: api.ClusterUp, RestartAgent: o.Silent > 0, Reason: "all machines run and the agent answers"}
+}
+
+func because(what, why string) string {
+	if why == "" {
+		return what
+	}
+	return what + " (" + why + ")"
+}

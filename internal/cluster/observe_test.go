@@ -1,0 +1,88 @@
+package cluster
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+func TestDecide(t *testing.T) {
+	const (
+		on   = cloud.NodeRunning
+		off  = cloud.NodeStopped
+		new  = cloud.NodePending
+		gone = cloud.NodeGone
+	)
+	answering := &agentapi.Info{State: agentapi.AgentRunning}
+	leaving := &agentapi.Info{State: agentapi.AgentAutostopping}
+	boom := errors.New("boom")
+	launched := time.Unix(1_000_000, 0)
+	for _, tt := range []struct {
+		name   string
+		status api.ClusterStatus
+		everUp bool
+		nodes  []cloud.NodeState
+		err    error
+		agent  *agentapi.Info
+		after  time.Duration
+		want   Verdict // Reason is not compared
+	}{
+		{"all run, agent answers", api.ClusterInit, true, []cloud.NodeState{on, on}, nil, answering, time.Hour, Verdict{Status: api.ClusterUp}},
+		{"the agent is stopping it", api.ClusterUp, true, []cloud.NodeState{on, on}, nil, leaving, time.Hour, Verdict{Status: api.ClusterAutostopping}},
+		{"silence changes nothing", api.ClusterUp, true, []cloud.NodeState{on, on}, nil, nil, time.Hour, Verdict{Status: api.ClusterUp, RestartAgent: true}},
+		{"silence before it was ever up", api.ClusterInit, false, []cloud.NodeState{on, on}, nil, nil, time.Hour, Verdict{Status: api.ClusterInit}},
+		{"silence of one that failed to restart", api.ClusterInit, true, []cloud.NodeState{on, on}, nil, nil, time.Hour, Verdict{Status: api.ClusterInit, RestartAgent: true}},
+		{"all off", api.ClusterUp, true, []cloud.NodeState{off, off}, nil, nil, time.Hour, Verdict{Status: api.ClusterStopped}},
+		{"one off", api.ClusterUp, true, []cloud.NodeState{on, off}, nil, answering, time.Hour, Verdict{Status: api.ClusterInit}},
+		{"one missing", api.ClusterUp, true, []cloud.NodeState{on}, nil, answering, time.Hour, Verdict{Status: api.ClusterInit}},
+		{"one still coming", api.ClusterUp, true, []cloud.NodeState{on, new}, nil, answering, time.Hour, Verdict{Status: api.ClusterInit}},
+		{"nothing left", api.ClusterUp, true, nil, nil, nil, time.Hour, Verdict{Gone: true}},
+		{"proof that all are gone", api.ClusterUp, true, []cloud.NodeState{gone, gone}, nil, nil, time.Hour, Verdict{Gone: true}},
+		{"nothing yet", api.ClusterInit, false, nil, nil, nil, 10 * time.Second, Verdict{Status: api.ClusterInit}},
+		{"never came", api.ClusterInit, false, nil, nil, nil, 2 * time.Minute, Verdict{Gone: true}},
+		{"too many", api.ClusterUp, true, []cloud.NodeState{on, on, on}, nil, answering, time.Hour, Verdict{Status: api.ClusterUp, Unknown: true}},
+		{"the provider cannot tell", api.ClusterUp, true, nil, boom, nil, time.Hour, Verdict{Status: api.ClusterUp, Unknown: true}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := Observation{NodesErr: tt.err, Agent: tt.agent}
+			if tt.agent == nil {
+				o.AgentErr = boom
+			}
+			for _, s := range tt.nodes {
+				o.Nodes = append(o.Nodes, cloud.Node{State: s})
+			}
+			c := &state.Cluster{Status: tt.status, EverUp: tt.everUp, NumNodes: 2, LaunchedAt: launched}
+			got := Decide(c, o, launched.Add(tt.after))
+			got.Reason = ""
+			if got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestASilentWorkerIsLookedAfter(t *testing.T) {
+	c := &state.Cluster{Status: api.ClusterUp, EverUp: true, NumNodes: 1}
+	o := Observation{Nodes: []cloud.Node{{State: cloud.NodeRunning}}, Agent: &agentapi.Info{State: agentapi.AgentRunning}, Silent: 1}
+	if v := Decide(c, o, time.Now()); v.Status != api.ClusterUp || !v.RestartAgent {
+		t.Errorf("%+v", v)
+	}
+}
+
+func TestExpandPorts(t *testing.T) {
+	got := expandPorts([]string{"80", "8000-8002"})
+	want := []string{"80", "8000", "8001", "8002"}
+	if len(got) != len(want) {
+		t.Fatalf("%v", got)
+	}
+	for i := range want {
+		if got[i] != want[i] {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Status lists clusters as clients see them.
+func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([]api.StatusRecord, error) {
+	filter := state.ClusterFilter{Names: body.ClusterNames}
+	if body.AllUsers != nil && !*body.AllUsers {
+		filter.UserHash = call.User.ID
+	}
+	clusters, err := m.Store.Clusters().List(ctx, filter)
+	if err != nil {
+		return nil, err
+	}
+	if len(body.ClusterNames) == 0 { // by name, everything is shown
+		clusters = slices.DeleteFunc(clusters, func(c *state.Cluster) bool { return c.IsManaged })
+	}
+	var failed map[string]error
+	switch body.Refresh {
+	case api.RefreshForce:
+		clusters, failed = m.RefreshAll(ctx, clusters, func(*state.Cluster) bool { return true })
+	case api.RefreshAuto:
+		at := now()
+		clusters, failed = m.RefreshAll(ctx, clusters, func(c *state.Cluster) bool { return stale(c, at) })
+	}
+	for name, err := range failed {
+		fmt.Fprintf(call.Out, "Cluster %s is shown as last seen: %v\n", name, err)
+	}
+	records := make([]api.StatusRecord, 0, len(clusters))
+	withHandle := body.IncludeHandle == nil || *body.IncludeHandle
+	for _, c := range clusters {
+		r := m.Record(c)
+		if !withHandle {
+			r.Handle = nil
+		}
+		records = append(records, r)
+	}
+	return records, nil
+}
+
+// Record is a cluster as clients see it.
+func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
+	r := api.StatusRecord{
+		Name: c.Name, LaunchedAt: c.LaunchedAt.Unix(), Status: c.Status,
+		Autostop: c.AutostopMinutes, ToDown: c.AutostopDown,
+		ClusterHash: c.Hash, ClusterEverUp: c.EverUp,
+		UserHash: c.UserHash, UserName: c.UserName, Workspace: orElse(c.Workspace, "default"),
+		Nodes: c.NumNodes, LastUse: c.LastUse, StatusUpdatedAt: c.StatusUpdatedAt.Unix(),
+		Labels: c.Labels, Owner: c.Owner, Metadata: c.Metadata, ConfigHash: c.ConfigHash,
+		LastCreationYAML: c.CreationYAML, LastCreationCmd: c.CreationCmd,
+		IsManaged: c.IsManaged, LastEvent: c.LastEvent,
+		ResourcesStr: resourcesString(c, false), ResourcesStrFull: resourcesString(c, true),
+		Region: c.Offer.Region, Zone: c.Offer.Zone,
+		Cloud: c.Offer.Cloud, CPUs: number(c.Offer.CPUs), Memory: number(c.Offer.MemoryGiB),
+		ClusterNameOnCloud: c.NameOnCloud,
+		Handle:             m.Handle(c),
+	}
+	if r.Labels == nil {
+		r.Labels = map[string]string{}
+	}
+	if p, ok := m.Providers.Get(c.Offer.Cloud); ok {
+		r.Cloud = p.DisplayName()
+	}
+	r.Infra = r.Cloud
+	if place := orElse(c.Offer.Zone, c.Offer.Region); place != "" {
+		r.Infra += " (" + place + ")"
+	}
+	for name, count := range c.Offer.Accelerators {
+		r.Accelerators = name + ":" + number(count)
+	}
+	for _, n := range c.Nodes {
+		r.NodeNames = append(r.NodeNames, n.ID)
+	}
+	return r
+}
+
+// knownClouds are the clouds that reference clients know; naming another one
+// breaks their whole listing.
+var knownClouds = []string{"aws", "azure", "cudo", "do", "fluidstack", "gcp", "hyperbolic", "ibm", "kubernetes", "lambda",
+	"mithril", "nebius", "oci", "paperspace", "primeintellect", "runpod", "scp", "seeweb", "shadeform", "slurm", "ssh",
+	"vast", "verda", "vsphere", "yotta"}
+
+// Handle describes a cluster's nodes to clients.
+func (m *Manager) Handle(c *state.Cluster) *api.Handle {
+	h := &api.Handle{
+		ClusterName: c.Name, ClusterNameOnCloud: c.NameOnCloud,
+		LaunchedNodes: c.NumNodes,
+		LaunchedResources: map[string]any{
+			"instance_type": c.Offer.InstanceType,
+			"cpus":          number(c.Offer.CPUs),
+			"memory":        number(c.Offer.MemoryGiB),
+		},
+	}
+	if slices.Contains(knownClouds, c.Offer.Cloud) {
+		h.LaunchedResources["infra"] = c.Offer.Place.String()
+	} else {
+		delete(h.LaunchedResources, "instance_type") // means nothing without its cloud
+	}
+	if len(c.Offer.Accelerators) > 0 {
+		h.LaunchedResources["accelerators"] = c.Offer.Accelerators
+	}
+	if c.Offer.Spot {
+		h.LaunchedResources["use_spot"] = true
+	}
+	for _, n := range c.Nodes {
+		h.StableIPs = append(h.StableIPs, [2]string{n.InternalIP, orElse(n.ExternalIP, n.InternalIP)})
+	}
+	return h
+}
+
+// resourcesString is the RESOURCES column: 1x(cpus=8, mem=32, m6i.2xlarge, ...).
+func resourcesString(c *state.Cluster, full bool) string {
+	var parts []string
+	for name, count := range c.Offer.Accelerators {
+		parts = append(parts, "gpus="+name+":"+number(count))
+	}
+	if len(parts) == 0 || full {
+		parts = append(parts, "cpus="+number(c.Offer.CPUs), "mem="+number(c.Offer.MemoryGiB))
+	}
+	if c.Offer.InstanceType != "" {
+		parts = append(parts, c.Offer.InstanceType)
+	}
+	switch {
+	case !full:
+		parts = append(parts, "...")
+	default:
+		if c.DiskGB > 0 {
+			parts = append(parts, "disk="+strconv.Itoa(c.DiskGB))
+		}
+		if len(c.Ports) > 0 {
+			parts = append(parts, "ports="+strings.Join(c.Ports, ","))
+		}
+	}
+	spot := ""
+	if c.Offer.Spot {
+		spot = "[spot]"
+	}
+	return fmt.Sprintf("%dx%s(%s)", c.NumNodes, spot, strings.Join(parts, ", "))
+}
+
+// number prints without a needless fraction.
+func number(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }

@@ -1,0 +1,190 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// watcher keeps a connection to every agent of every running cluster, on which
+// the agent pushes what changes; one that breaks tells that the agent died.
+type watcher struct {
+	m       *Manager
+	poke    chan struct{}
+	changes Bells[string] // by cluster hash
+
+	mu      sync.Mutex
+	running map[string]context.CancelFunc // by cluster hash
+}
+
+func newWatcher(m *Manager) *watcher {
+	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}}
+}
+
+// wake makes the watcher look at the records again.
+func (w *watcher) wake() {
+	select {
+	case w.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Woken tells the manager that records changed behind its back.
+func (m *Manager) Woken() { m.watcher.wake() }
+
+// Watch follows the agents of all running clusters and refreshes every record
+// now and then, until ctx ends.
+func (m *Manager) Watch(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	t := time.NewTicker(refreshPeriod)
+	defer t.Stop()
+	for {
+		m.watcher.reconcile(ctx, &wg)
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.watcher.poke:
+		case <-t.C:
+			wg.Go(func() { m.refreshEvery(ctx) })
+		}
+	}
+}
+
+// refreshEvery is the background look at every cluster that can change by
+// itself.
+func (m *Manager) refreshEvery(ctx context.Context) {
+	all, err := m.Store.Clusters().List(ctx, state.ClusterFilter{})
+	if err != nil {
+		m.Log.WarnContext(ctx, "clusters not listed", "err", err)
+		return
+	}
+	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool { return c.Status != api.ClusterStopped })
+	for name, err := range failed {
+		m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
+	}
+}
+
+// reconcile makes one follower run per cluster that has a live agent.
+func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
+	live, err := w.m.Store.Clusters().List(ctx, state.ClusterFilter{
+		Statuses: []api.ClusterStatus{api.ClusterUp, api.ClusterAutostopping},
+	})
+	if err != nil {
+		if ctx.Err() == nil {
+			w.m.Log.WarnContext(ctx, "clusters not listed", "err", err)
+		}
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	wanted := map[string]bool{}
+	for _, c := range live {
+		wanted[c.Hash] = true
+		if w.running[c.Hash] != nil {
+			continue
+		}
+		fctx, cancel := context.WithCancel(ctx)
+		w.running[c.Hash] = cancel
+		wg.Go(func() {
+			var agents sync.WaitGroup
+			for rank := range max(c.NumNodes, 1) {
+				agents.Go(func() { w.follow(fctx, c.Name, c.Hash, rank) })
+			}
+			agents.Wait()
+			w.mu.Lock()
+			delete(w.running, c.Hash)
+			w.mu.Unlock()
+			cancel()
+		})
+	}
+	for hash, cancel := range w.running {
+		if !wanted[hash] {
+			cancel()
+		}
+	}
+}
+
+// Pauses before an agent whose connection broke is connected to again.
+const (
+	followFirst = 100 * time.Millisecond
+	followMost  = 10 * time.Second
+)
+
+// follow stays connected to one agent until the cluster no longer runs. A
+// broken connection makes it look what happened.
+func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
+	wait := followFirst
+	for ctx.Err() == nil {
+		c, err := w.m.Store.Clusters().Get(ctx, name)
+		if err != nil || c.Hash != hash || c.Status != api.ClusterUp && c.Status != api.ClusterAutostopping {
+			return
+		}
+		if client, err := w.m.Remote.Node(c, rank); err == nil {
+			err = client.Events(ctx, func(e agentapi.Event) error {
+				wait = followFirst
+				if rank != 0 {
+					return nil // the head speaks for the cluster
+				}
+				if e.Kind != agentapi.EventBeat {
+					w.changes.Ring(hash)
+				}
+				return w.m.heard(ctx, name, hash, e)
+			})
+			if errors.Is(err, state.ErrNotFound) {
+				return
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		// The connection broke: the agent died, stopped itself, or is out of
+		// reach. Only the provider knows.
+		if _, err := w.m.Refresh(ctx, name); err != nil && !errors.Is(err, state.ErrNotFound) && ctx.Err() == nil {
+			w.m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		wait = min(2*wait, followMost)
+	}
+}
+
+// heard brings the record up to date with what an agent says of itself.
+func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event) error {
+	if e.Info == nil {
+		return nil
+	}
+	status := api.ClusterUp
+	if e.Info.State == agentapi.AgentAutostopping {
+		status = api.ClusterAutostopping
+	}
+	c, err := m.Store.Clusters().Get(ctx, name)
+	if err != nil || c.Hash != hash {
+		return state.ErrNotFound
+	}
+	if c.Status == status && now().Sub(c.StatusUpdatedAt) < refreshPeriod {
+		return nil // nothing new worth a write
+	}
+	from := c.Status
+	c, err = m.Store.Clusters().Update(ctx, name, hash, func(c *state.Cluster) error {
+		// Only between these two: everything else is decided under the lock.
+		if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
+			c.Status, c.StatusUpdatedAt = status, now()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if c.Status != from && c.Status == api.ClusterAutostopping {
+		m.event(ctx, c, "STATUS_CHANGE", from, "idle long enough: it is stopping itself")
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// Error says everything that is wrong with a configuration. It is also an
+// [*api.Error] of class InvalidSkyPilotConfigError to errors.As.
+type Error struct {
+	Head     string // what was being done; may be empty
+	Problems []Problem
+}
+
+// Problem is one mistake.
+type Problem struct {
+	Origin Origin
+	Path   string // dotted; empty for the whole
+	Text   string // what is wrong and what to do
+}
+
+func (p Problem) String() string {
+	return joinNonEmpty(": ", p.Origin.String(), p.Path, p.Text)
+}
+
+func (e *Error) Error() string {
+	lines := make([]string, 0, len(e.Problems)+1)
+	if e.Head != "" {
+		lines = append(lines, e.Head)
+	}
+	for _, p := range e.Problems {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// As lets an Error travel to API clients under the class name they know.
+func (e *Error) As(target any) bool {
+	t, ok := target.(**api.Error)
+	if ok {
+		*t = &api.Error{Type: api.ErrInvalidConfig, Message: e.Error(), Err: e}
+	}
+	return ok
+}
+
+// Warning is something a person should hear of that stops nothing.
+type Warning struct {
+	Level slog.Level
+	Text  string
+}
+
+// asError turns a failure of parse into an [*Error].
+func asError(err error) *Error {
+	var syntax *syntaxError
+	var twice *duplicateKeyError
+	switch {
+	case errors.As(err, &syntax):
+		return &Error{Problems: []Problem{{Origin: syntax.at.origin(), Text: "not valid YAML: " + syntax.text}}}
+	case errors.As(err, &twice):
+		return &Error{Problems: []Problem{{Origin: twice.at.origin(), Path: twice.key,
+			Text: fmt.Sprintf("already given on line %d; remove one of the two", twice.first.line)}}}
+	}
+	return &Error{Problems: []Problem{{Text: err.Error()}}}
+}
+
+func joinNonEmpty(sep string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
+}
+
+// dotted writes a path as people do; keys with dots or odd characters are
+// quoted, list positions are in brackets.
+func dotted(path []string) string {
+	var b strings.Builder
+	for _, key := range path {
+		switch {
+		case strings.HasPrefix(key, "[") && strings.HasSuffix(key, "]"):
+			b.WriteString(key)
+			continue
+		case b.Len() > 0:
+			b.WriteByte('.')
+		}
+		if key == "" || strings.ContainsAny(key, ".[] \t\n\"':") {
+			key = strconv.Quote(key)
+		}
+		b.WriteString(key)
+	}
+	return b.String()
+}

@@ -1,0 +1,191 @@
+package config
+
+import "strings"
+
+// Scope says for whom a cloud's settings are looked up. What is left empty
+// narrows nothing.
+type Scope struct {
+	Cloud     string // lower case
+	Workspace string // default: the active one
+	Region    string // a region, Kubernetes context, SSH pool or Slurm cluster
+	Partition string // of Slurm
+	Cluster   string // display name, for lists by cluster name
+}
+
+// Settings are the settings of a cloud as they hold in a [Scope]. A value is
+// taken from the narrowest place that has one: the context in the workspace,
+// the workspace, the partition, the region or context, the cloud.
+type Settings struct {
+	c     *Config
+	scope Scope
+}
+
+// For returns the settings of s.Cloud in s. A cloud without a section has none.
+func (c *Config) For(s Scope) Settings {
+	if s.Workspace == "" {
+		s.Workspace = c.ActiveWorkspace()
+	}
+	if s.Cloud == "ssh" {
+		s.Region = strings.TrimPrefix(s.Region, "ssh-")
+	}
+	return Settings{c, s}
+}
+
+// Get returns the value under a path below the cloud's section, defaults not
+// considered.
+func (s Settings) Get(path ...string) (any, bool) {
+	n := s.resolve(path)
+	return n.plain(), n != nil
+}
+
+// Origin says where the value under a path was written.
+func (s Settings) Origin(path ...string) Origin {
+	if n := s.resolve(path); n != nil {
+		return n.at.origin()
+	}
+	return Origin{}
+}
+
+// Value and its siblings are those of [Config], below the cloud's section.
+func (s Settings) Value(path ...string) any      { return s.inForce(path).plain() }
+func (s Settings) Text(path ...string) string    { return asText(s.inForce(path)) }
+func (s Settings) Bool(path ...string) bool      { return asBool(s.inForce(path)) }
+func (s Settings) Int(path ...string) int        { return int(s.inForce(path).asNumber()) }
+func (s Settings) Float(path ...string) float64  { return s.inForce(path).asNumber() }
+func (s Settings) Texts(path ...string) []string { return asTexts(s.inForce(path)) }
+func (s Settings) Path(path ...string) string    { return expand(s.Text(path...), s.c.home) }
+func (s Settings) TextMap(path ...string) map[string]string {
+	n := s.inForce(path)
+	if n == nil || n.kind != Map {
+		return nil
+	}
+	out := make(map[string]string, len(n.entries))
+	for _, e := range n.entries {
+		out[e.key] = asText(e.node)
+	}
+	return out
+}
+
+// ProxyCommand returns the ssh proxy command of the region, "" for none. ok is
+// false if proxy commands are given by region and this one is not among them:
+// then its machines cannot be reached.
+func (s Settings) ProxyCommand() (command string, ok bool) {
+	raw := s.pick([]string{"ssh_proxy_command"})
+	if raw != nil && raw.kind == Map && raw.get(s.scope.Region) == nil {
+		return "", false
+	}
+	return s.Text("ssh_proxy_command"), true
+}
+
+func (s Settings) inForce(path []string) *node {
+	spec := s.spec(path)
+	if spec == nil {
+		if Keys().key(s.scope.Cloud) != nil {
+			panic("config: there is no key " + s.scope.Cloud + "." + strings.Join(path, "."))
+		}
+		return nil
+	}
+	return orDefault(s.resolve(path), spec)
+}
+
+// spec describes the key, as the cloud's section has it or else as workspaces
+// do.
+func (s Settings) spec(path []string) *Spec {
+	if spec := Keys().at(s.scope.Cloud).at(path...); spec != nil && spec != free {
+		return spec
+	}
+	if spec := Keys().at("workspaces", "<any>", s.scope.Cloud).at(path...); spec != nil {
+		return spec
+	}
+	return Keys().at(s.scope.Cloud).at(path...)
+}
+
+// resolve picks the value and settles the forms by region and by cluster.
+func (s Settings) resolve(path []string) *node {
+	n := s.pick(path)
+	spec := s.spec(path)
+	if n == nil || spec == nil {
+		return n
+	}
+	switch {
+	case spec.ByRegion && n.kind == Map:
+		n = n.get(s.scope.Region)
+	case spec.ByCluster && n.kind == List:
+		n = byCluster(n, s.scope.Cluster)
+	}
+	if n != nil && n.kind == Null {
+		return nil
+	}
+	return n
+}
+
+// pick returns the value from the narrowest place that has one. Kubernetes
+// contexts patch the maps of the section; maps of Slurm, and prices, merge one
+// level deep.
+func (s Settings) pick(path []string) *node {
+	for _, section := range s.inWorkspace() {
+		if n := present(section.find(path...)); n != nil {
+			return n
+		}
+	}
+	value := present(s.c.root.find(append([]string{s.scope.Cloud}, path...)...))
+	for _, section := range s.inRegion() {
+		n := present(section.find(path...))
+		switch {
+		case n == nil:
+		case value == nil || n.kind != Map || value.kind != Map:
+			value = n
+		case s.scope.Cloud == "slurm" || path[0] == "pricing":
+			value = oneLevel(value, n)
+		case s.scope.Cloud == "kubernetes":
+			value = patch(value, n)
+		default:
+			value = n
+		}
+	}
+	return value
+}
+
+// inWorkspace returns the workspace's sections about the cloud, narrowest
+// first.
+func (s Settings) inWorkspace() []*node {
+	w := s.c.root.find("workspaces", s.scope.Workspace, s.scope.Cloud)
+	if w == nil {
+		return nil
+	}
+	return []*node{w.find("context_configs", s.scope.Region), w}
+}
+
+// inRegion returns the sections of the region, widest first.
+func (s Settings) inRegion() []*node {
+	if s.scope.Region == "" {
+		return nil
+	}
+	section := s.c.root.find(s.scope.Cloud)
+	switch s.scope.Cloud {
+	case "kubernetes", "ssh":
+		return []*node{section.find("context_configs", s.scope.Region)}
+	case "nebius":
+		return []*node{section.find("region_configs", s.scope.Region)}
+	case "oci":
+		return []*node{section.find("region_configs", "default"), section.find("region_configs", s.scope.Region)}
+	case "slurm":
+		cluster := section.find("cluster_configs", s.scope.Region)
+		return []*node{cluster, cluster.find("partition_configs", s.scope.Partition)}
+	}
+	return nil
+}
+
+func present(n *node) *node {
+	if n != nil && n.kind == Null {
+		return nil
+	}
+	return n
+}
+
+func oneLevel(base, over *node) *node {
+	for _, e := range over.entries {
+		base = base.with(e.key, e.at, e.node)
+	}
+	return base
+}

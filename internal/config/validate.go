@@ -1,0 +1,239 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Side is where a configuration is read.
+type Side int
+
+const (
+	// Client passes unknown keys of some sections on, since the server that
+	// acts on them may be newer.
+	Client Side = iota
+	// Server refuses every key it does not know.
+	Server
+)
+
+// checker compares values with their specs and collects what is wrong.
+type checker struct {
+	side     Side
+	problems []Problem
+	warnings []Warning
+	path     []string
+}
+
+// validate checks a whole configuration.
+func validate(root *node, side Side) ([]Problem, []Warning) {
+	if root == nil {
+		return nil, nil
+	}
+	c := &checker{side: side}
+	c.value(root, Keys())
+	return c.problems, c.warnings
+}
+
+func (c *checker) problem(at place, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Origin: at.origin(), Path: dotted(c.path), Text: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) warn(at place, text string) {
+	c.warnings = append(c.warnings, Warning{slog.LevelWarn, Problem{at.origin(), dotted(c.path), text}.String()})
+}
+
+func (c *checker) under(key string, f func()) {
+	c.path = append(c.path, key)
+	f()
+	c.path = c.path[:len(c.path)-1]
+}
+
+func (c *checker) value(n *node, s *Spec) {
+	if s == free {
+		return
+	}
+	if !s.admits(n) {
+		c.wrongKind(n, s)
+		return
+	}
+	if s.Deprecated != "" {
+		c.warn(n.at, "deprecated: "+s.Deprecated)
+	}
+	switch n.kind {
+	case Text:
+		c.text(n, s)
+	case Int, Float:
+		if s.Min != nil && !(n.number() >= *s.Min) {
+			c.problem(n.at, "%s is below the minimum of %s", s.show(n), strconv.FormatFloat(*s.Min, 'g', -1, 64))
+		}
+	case List:
+		for i, item := range n.list {
+			if s.Items != nil {
+				c.under("["+strconv.Itoa(i)+"]", func() { c.value(item, s.Items) })
+			}
+		}
+	case Map:
+		c.section(n, s)
+	}
+	if s.Check != nil {
+		if wrong := s.Check(n); wrong != "" {
+			c.problem(n.at, "%s", wrong)
+		}
+	}
+}
+
+// admits says whether a value's kind fits. Whole floats pass for integers.
+func (s *Spec) admits(n *node) bool {
+	if s.Kinds&n.kind != 0 {
+		return true
+	}
+	return n.kind == Float && s.Kinds&Int != 0 && n.number() == float64(int(n.number()))
+}
+
+func (c *checker) wrongKind(n *node, s *Spec) {
+	expected := describe(s)
+	switch {
+	case n.kind == Null:
+		c.problem(n.at, "is empty; give it %s or remove the key", expected)
+	case s.Kinds&Text != 0 && n.kind&(Bool|Number) != 0 && len(s.Enum) == 0:
+		c.problem(n.at, "must be %s, not %s; put it in quotes", expected, s.show(n))
+	default:
+		c.problem(n.at, "must be %s, not %s", expected, s.show(n))
+	}
+}
+
+func (c *checker) text(n *node, s *Spec) {
+	value := n.value.(string)
+	if len(s.Enum) > 0 && !s.enumerates(value) {
+		c.problem(n.at, "%s is not one of %s%s", s.show(n), strings.Join(s.Enum, ", "), didYouMean(closest(value, s.Enum)))
+	}
+	if s.Pattern != nil && !s.Pattern.match(value) {
+		c.problem(n.at, "must be %s, not %s", s.Pattern.Means, s.show(n))
+	}
+}
+
+func (c *checker) section(n *node, s *Spec) {
+	if s.Single && len(n.entries) != 1 {
+		c.problem(n.at, "must hold one key, a cluster name; it has %d: start a new list entry for each", len(n.entries))
+	}
+	for _, e := range n.entries {
+		c.under(e.key, func() { c.entry(e, s) })
+	}
+	for _, key := range s.Required {
+		if n.get(key) == nil {
+			c.problem(n.at, "needs the key %s", key)
+		}
+	}
+}
+
+func (c *checker) entry(e entry, s *Spec) {
+	if why, ok := s.Banned[e.key]; ok {
+		c.problem(e.at, "cannot be set here: %s", why)
+		return
+	}
+	if i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Name == e.key }); i >= 0 {
+		c.value(e.node, s.Keys[i].Spec)
+		return
+	}
+	if today, ok := s.Renamed[e.key]; ok {
+		c.problem(e.at, "is a key of an earlier version; write %s", today)
+		return
+	}
+	if s.Others != nil {
+		if s.OthersNamed != nil && !s.OthersNamed.match(e.key) {
+			c.problem(e.at, "is not a valid name: it must be %s", s.OthersNamed.Means)
+		}
+		c.value(e.node, s.Others)
+		return
+	}
+	text := "unknown key" + c.suggest(e.key, s)
+	if s.OpenToNewer && c.side == Client {
+		c.warn(e.at, text+"; the server decides whether it means anything")
+		return
+	}
+	c.problem(e.at, "%s", text)
+}
+
+// suggest completes "unknown key" with the likely intention.
+func (c *checker) suggest(key string, s *Spec) string {
+	top := len(c.path) == 1
+	if top && slices.Contains(clouds, key) {
+		return fmt.Sprintf("; %s is set up by its own credential files, and only allowed_clouds and workspaces.<name>.%s.disabled mention it", key, key)
+	}
+	if near := closest(key, s.names()); len(near) > 0 {
+		return didYouMean(near)
+	}
+	if below := elsewhere(key); top && len(below) > 0 && len(below) <= 3 {
+		return didYouMean(below)
+	}
+	return "; known here: " + strings.Join(s.names(), ", ")
+}
+
+// elsewhere returns the paths at which a key exists.
+func elsewhere(key string) []string {
+	var found []string
+	Keys().walk(nil, func(path []string, _ *Spec) bool {
+		if len(path) > 1 && path[len(path)-1] == key && !slices.Contains(path, "[]") {
+			found = append(found, strings.Join(path, "."))
+		}
+		return true
+	})
+	return found
+}
+
+// describe names the kinds a spec takes, for "must be …".
+func describe(s *Spec) string {
+	var kinds []string
+	add := func(k Kind, words string) {
+		if s.Kinds&k != 0 {
+			kinds = append(kinds, words)
+		}
+	}
+	add(Bool, "true or false")
+	if s.Kinds&Float != 0 {
+		add(Float, "a number")
+	} else {
+		add(Int, "a whole number")
+	}
+	switch len(s.Enum) {
+	case 0:
+		add(Text, "a text")
+	case 1:
+		add(Text, s.Enum[0])
+	default:
+		add(Text, "one of "+strings.Join(s.Enum, ", "))
+	}
+	add(List, "a list")
+	add(Map, "a section")
+	add(Null, "nothing")
+	if len(kinds) == 1 {
+		return kinds[0]
+	}
+	return strings.Join(kinds[:len(kinds)-1], ", ") + " or " + kinds[len(kinds)-1]
+}
+
+// show describes a value in a message, without telling secrets.
+func (s *Spec) show(n *node) string {
+	switch n.kind {
+	case Null:
+		return "nothing"
+	case List:
+		return "a list"
+	case Map:
+		return "a section"
+	}
+	if s.Secret {
+		return "what was given"
+	}
+	if n.kind == Text {
+		text := n.value.(string)
+		if len(text) > 80 {
+			text = text[:80] + "…"
+		}
+		return strconv.Quote(text)
+	}
+	return scalarText(n)
+}

@@ -1,0 +1,244 @@
+package config
+
+import (
+	"strings"
+	"testing"
+)
+
+// badConfigs are mistakes and the one problem that a server finds in each, as
+// "line:column: path: text".
+var badConfigs = []struct{ text, want string }{
+	// Names.
+	{"awz: {}", `1:1: awz: unknown key; did you mean aws?`},
+	{"alowed_clouds: [aws]", `1:1: alowed_clouds: unknown key; did you mean allowed_clouds?`},
+	{"Allowed-Clouds: [aws]", `1:1: Allowed-Clouds: unknown key; did you mean allowed_clouds?`},
+	{"apiserver:\n  endpoint: http://x\n", `1:1: apiserver: unknown key; did you mean api_server?`},
+	{"endpoint: http://x", `1:1: endpoint: unknown key; did you mean api_server.endpoint?`},
+	{"aws:\n  vpc_nmae: x\n", `2:3: aws.vpc_nmae: unknown key; did you mean vpc_name or vpc_names?`},
+	{"aws: {use_internal_ip: true}", `1:7: aws.use_internal_ip: unknown key; did you mean use_internal_ips?`},
+	{"gcp:\n  # note\n  enable_gpudirect: true", `3:3: gcp.enable_gpudirect: unknown key; did you mean enable_gpu_direct?`},
+	{"kubernetes: {allow_contexts: [a]}", `1:14: kubernetes.allow_contexts: unknown key; did you mean allowed_contexts?`},
+	{"kubernetes: {context_configs: {my.ctx: {port: ingress}}}", `1:41: kubernetes.context_configs."my.ctx".port: unknown key; did you mean ports?`},
+	{"jobs: {controler: {}}", `1:8: jobs.controler: unknown key; did you mean controller?`},
+	{"jobs: {controller: {resources: {cpu: 4}}}", `1:33: jobs.controller.resources.cpu: unknown key; did you mean cpus?`},
+	{"slurm: {cluster_configs: {c: {partition_configs: {p: {price: 1}}}}}", `1:55: slurm.cluster_configs.c.partition_configs.p.price: unknown key; known here: pricing, sbatch_options`},
+	{"oci: {region_configs: {eu: {vcn: x}}}", `1:29: oci.region_configs.eu.vcn: unknown key; known here: compartment_ocid, image_tag_general, image_tag_gpu, vcn_ocid, vcn_subnet`},
+	{"vast: {datacenter: true}", `1:8: vast.datacenter: unknown key; known here: datacenter_only, create_instance_kwargs, remote_identity`},
+	{"workspaces: {a: {awz: {}}}", `1:18: workspaces.a.awz: unknown key; did you mean aws?`},
+	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
+	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; known here: skypilot-status-refresh-daemon, skypilot-volume-status-refresh-daemon, managed-job-status-refresh-daemon, sky-serve-status-refresh-daemon, pool-status-refresh-daemon, server-heartbeat-daemon, expired-token-cleanup-daemon`},
+	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
+	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, dashboard, plugins, api_server, rbac, daemons, logs, jobs, serve, aws, gcp, azure, kubernetes, ssh, slurm, oci, vast, nebius, workspaces`},
+	// Clouds without a section.
+	{"lambda: {}", `1:1: lambda: unknown key; lambda is set up by its own credential files, and only allowed_clouds and workspaces.<name>.lambda.disabled mention it`},
+	{"runpod: {api_key: x}", `1:1: runpod: unknown key; runpod is set up by its own credential files, and only allowed_clouds and workspaces.<name>.runpod.disabled mention it`},
+	{"do: {}", `1:1: do: unknown key; do is set up by its own credential files, and only allowed_clouds and workspaces.<name>.do.disabled mention it`},
+	// Keys of earlier versions.
+	{"aws: {instance_tags: {a: b}}", `1:7: aws.instance_tags: is a key of an earlier version; write labels`},
+	{"gcp: {instance_tags: {a: b}}", `1:7: gcp.instance_tags: is a key of an earlier version; write labels`},
+	{"azure: {instance_tags: {a: b}}", `1:9: azure.instance_tags: is a key of an earlier version; write labels`},
+	{"spot: {controller: {}}", `1:1: spot: is a key of an earlier version; write jobs`},
+	{"experimental: {config_overrides: {}}", `1:1: experimental: is a key of an earlier version; write the config section of a task`},
+	{"oci: {region_configs: {default: {oci_config_profile: X}}}", `1:34: oci.region_configs.default.oci_config_profile: is a key of an earlier version; write the profile of ~/.oci/config that OCI_CLI_PROFILE names`},
+	// Nulls.
+	{"aws:\n", `1:1: aws: is empty; give it a section or remove the key`},
+	{"aws: {labels: }", `1:7: aws.labels: is empty; give it a section or remove the key`},
+	{"allowed_clouds: ~", `1:17: allowed_clouds: is empty; give it a list or remove the key`},
+	{"active_workspace: null", `1:19: active_workspace: is empty; give it a text or remove the key`},
+	{"api_server: {endpoint: null}", `1:24: api_server.endpoint: is empty; give it a text or remove the key`},
+	{"kubernetes: {context_configs: {a: }}", `1:32: kubernetes.context_configs.a: is empty; give it a section or remove the key`},
+	// Kinds.
+	{"just a text", `1:1: must be a section, not "just a text"`},
+	{"- a\n- b\n", `1:1: must be a section, not a list`},
+	{"aws: x", `1:6: aws: must be a section, not "x"`},
+	{"aws: []", `1:6: aws: must be a section, not a list`},
+	{"aws: {use_ssm: 'yes'}", `1:16: aws.use_ssm: must be true or false, not "yes"`},
+	{"aws: {use_ssm: 1}", `1:16: aws.use_ssm: must be true or false, not 1`},
+	{"aws: {vpc_name: 5}", `1:17: aws.vpc_name: must be a text or nothing, not 5; put it in quotes`},
+	{"aws: {labels: {a: 1}}", `1:19: aws.labels.a: must be a text, not 1; put it in quotes`},
+	{"aws: {labels: {on: yes}}", `1:20: aws.labels.on: must be a text, not true; put it in quotes`},
+	{"aws: {labels: [a]}", `1:15: aws.labels: must be a section, not a list`},
+	{"provision: {ssh_timeout: ten}", `1:26: provision.ssh_timeout: must be a whole number, not "ten"`},
+	{"provision: {ssh_timeout: 1.5}", `1:26: provision.ssh_timeout: must be a whole number, not 1.5`},
+	{"provision: {ssh_timeout: 1e3}", `1:26: provision.ssh_timeout: must be a whole number, not "1e3"`},
+	{"docker: {run_options: {a: b}}", `1:23: docker.run_options: must be a text or a list, not a section`},
+	{"docker: {run_options: [a, 5]}", `1:27: docker.run_options[1]: must be a text, not 5; put it in quotes`},
+	{"kubernetes: {pod_config: [a]}", `1:26: kubernetes.pod_config: must be a section, not a list`},
+	{"kubernetes: {set_pod_resource_limits: 'x'}", `1:39: kubernetes.set_pod_resource_limits: must be true or false or a number, not "x"`},
+	{"kubernetes: {pricing: {cpu: free}}", `1:29: kubernetes.pricing.cpu: must be a number, not "free"`},
+	{"kubernetes: {remote_identity: [a]}", `1:31: kubernetes.remote_identity: must be a text or a section, not a list`},
+	{"aws: {remote_identity: [a]}", `1:25: aws.remote_identity[0]: must be a section, not "a"`},
+	{"aws: {ssh_proxy_command: {us-east-1: 5}}", `1:38: aws.ssh_proxy_command.us-east-1: must be a text or nothing, not 5; put it in quotes`},
+	{"aws: {post_provision_runcmd: [[a, 1]]}", `1:35: aws.post_provision_runcmd[0][1]: must be a text, not 1; put it in quotes`},
+	{"api_server: {service_account_token: [hunter2]}", `1:37: api_server.service_account_token: must be a text or nothing, not a list`},
+	{"slurm: {sbatch_options: {a: [1]}}", `1:29: slurm.sbatch_options.a: must be true or false, a number, a text or nothing, not a list`},
+	// Words.
+	{"allowed_clouds: [aws, gpc]", `1:23: allowed_clouds[1]: "gpc" is not one of aws, gcp, azure, ibm, lambda, scp, oci, kubernetes, runpod, vast, vsphere, cudo, fluidstack, paperspace, primeintellect, do, nebius, ssh, slurm, hyperbolic, seeweb, shadeform, yotta, mithril, verda, local, fluffycloud, docker, cloudflare, coreweave, vastdata, huggingface; did you mean gcp?`},
+	{"kubernetes: {ports: lodbalancer}", `1:21: kubernetes.ports: "lodbalancer" is not one of loadbalancer, ingress, podip; did you mean loadbalancer?`},
+	{"kubernetes: {ports: LoadBalancer}", `1:21: kubernetes.ports: "LoadBalancer" is not one of loadbalancer, ingress, podip; did you mean loadbalancer?`},
+	{"kubernetes: {autoscaler: eks}", `1:26: kubernetes.autoscaler: "eks" is not one of gke, karpenter, coreweave, nebius, generic`},
+	{"kubernetes: {allowed_contexts: every}", `1:32: kubernetes.allowed_contexts: "every" is not one of all`},
+	{"kubernetes: {enable_docker: SOME}", `1:29: kubernetes.enable_docker: "SOME" is not one of ALL, BUILD`},
+	{"logs: {store: azure}", `1:15: logs.store: "azure" is not one of gcp, aws`},
+	{"rbac: {default_role: root}", `1:22: rbac.default_role: "root" is not one of admin, user, viewer`},
+	{"gcp: {remote_identity: ROOT}", `1:24: gcp.remote_identity: "ROOT" is not one of LOCAL_CREDENTIALS, SERVICE_ACCOUNT, NO_UPLOAD`},
+	{"aws: {capabilities: [compute, network]}", `1:31: aws.capabilities[1]: "network" is not one of compute, storage`},
+	{"daemons: {server-heartbeat-daemon: {log_level: debug}}", `1:48: daemons.server-heartbeat-daemon.log_level: "debug" is not one of DEBUG, INFO, WARNING; did you mean DEBUG?`},
+	{"nebius: {region_configs: {r: {filesystems: [{attach_mode: RW}]}}}", `1:59: nebius.region_configs.r.filesystems[0].attach_mode: "RW" is not one of READ_WRITE, READ_ONLY`},
+	{"serve: {controller: {autostop: {wait_for: all}}}", `1:43: serve.controller.autostop.wait_for: "all" is not one of jobs_and_ssh, jobs, none`},
+	// Patterns and bounds.
+	{"api_server: {endpoint: ftp://x}", `1:24: api_server.endpoint: must be a URL that begins with http:// or https://, not "ftp://x"`},
+	{"api_server: {service_account_token: hunter2}", `1:37: api_server.service_account_token: must be a token that begins with sky_, not what was given`},
+	{"jobs: {bucket: my-bucket}", `1:16: jobs.bucket: must be a bucket URL that begins with s3://, gs://, r2://, cos:// or https://, not "my-bucket"`},
+	{"jobs: {controller: {autostop: 10s}}", `1:31: jobs.controller.autostop: must be a duration such as "10m" or "2h", not "10s"`},
+	{"admin_policy: policy", `1:15: admin_policy: must be an http(s) URL, not "policy"`},
+	{"gcp: {vpc_name: My_VPC}", `1:17: gcp.vpc_name: must be a VPC name or "project/name", not "My_VPC"`},
+	{"kubernetes: {apt_mirrors: ['http://x']}", `1:28: kubernetes.apt_mirrors[0]: must be a host name, not "http://x"`},
+	{"kubernetes: {auto_mounts: [{volume_name: a, mount_paths: [data]}]}", `1:59: kubernetes.auto_mounts[0].mount_paths[0]: must be a path that begins with / or ~, not "data"`},
+	{"slurm: {sbatch_options: {a: \"x\\ny\"}}", `1:29: slurm.sbatch_options.a: must be one line, not "x\ny"`},
+	{"workspaces: {Team: {}}", `1:14: workspaces.Team: is not a valid name: it must be at most 63 lower-case letters, digits, - and _, beginning with a letter and ending with a letter or digit`},
+	{"dashboard: {external_links: [{label: a, regex: '('}]}", "1:48: dashboard.external_links[0].regex: is not a regular expression that Go understands: error parsing regexp: missing closing ): `(`"},
+	{"provision: {ssh_timeout: 0}", `1:26: provision.ssh_timeout: 0 is below the minimum of 1`},
+	{"api_server: {daemon_log_max_bytes: -1}", `1:36: api_server.daemon_log_max_bytes: -1 is below the minimum of 0`},
+	{"kubernetes: {set_pod_resource_limits: 0.5}", `1:39: kubernetes.set_pod_resource_limits: 0.5 is below the minimum of 1`},
+	{"kubernetes: {pricing: {memory: .nan}}", `1:32: kubernetes.pricing.memory: .nan is below the minimum of 0`},
+	{"daemons: {server-heartbeat-daemon: {interval_seconds: 0}}", `1:55: daemons.server-heartbeat-daemon.interval_seconds: 0 is below the minimum of 1`},
+	// What is missing or forbidden.
+	{"logs: {gcp: {}}", `1:7: logs: needs the key store`},
+	{"gcp: {managed_instance_group: {provision_timeout: 5}}", `1:31: gcp.managed_instance_group: needs the key run_duration`},
+	{"dashboard: {external_links: [{label: a}]}", `1:30: dashboard.external_links[0]: needs the key regex`},
+	{"admin_policy: {cel: [{expr: 'true'}]}", `1:22: admin_policy.cel[0]: needs the key message`},
+	{"admin_policy: {}", `1:15: admin_policy: needs the key cel`},
+	{"kubernetes: {custom_metadata: {name: x}}", `1:32: kubernetes.custom_metadata.name: cannot be set here: sky names what it creates itself; remove it`},
+	{"jobs: {controller: {resources: {ports: 80}}}", `1:33: jobs.controller.resources.ports: cannot be set here: controllers open no ports of their own; remove it`},
+	{"aws: {security_group_name: [{a: x, b: y}]}", `1:29: aws.security_group_name[0]: must hold one key, a cluster name; it has 2: start a new list entry for each`},
+	{"aws: {remote_identity: [{}]}", `1:25: aws.remote_identity[0]: must hold one key, a cluster name; it has 0: start a new list entry for each`},
+	// YAML.
+	{"aws: {vpc_name: a}\naws: {}\n", `2:1: aws: already given on line 1; remove one of the two`},
+	{"aws:\n  labels:\n    a: b\n    a: c\n", `4:5: a: already given on line 3; remove one of the two`},
+	{"a: [", `1:4: not valid YAML: sequence end token ']' not found`},
+	{"a: b: c", `1:4: not valid YAML: mapping value is not allowed in this context`},
+	{"aws: *x", `1:6: not valid YAML: *x refers to no anchor before it`},
+	{"aws: !python/object x", `1:6: not valid YAML: the tag !python/object is not supported`},
+	{"aws: {}\n---\ngcp: {}\n", `3:1: not valid YAML: a second document; a configuration is one document`},
+	{"? [a]\n: b\n", `2:1: not valid YAML: found an invalid key for this map`},
+	{"aws: {<<: 5}", `1:11: not valid YAML: << takes a section or a list of sections`},
+	{"a: \xff", `not valid YAML: not UTF-8 text`},
+}
+
+// problemsOf reads text as the file "f" and returns what is wrong with it.
+func problemsOf(text string, side Side) []string {
+	n, err := parse([]byte(text), &source{LayerUser, "f"})
+	var problems []Problem
+	if err != nil {
+		problems = asError(err).Problems
+	} else {
+		problems, _ = validate(n, side)
+	}
+	out := make([]string, len(problems))
+	for i, p := range problems {
+		out[i] = strings.TrimPrefix(strings.TrimPrefix(p.String(), "f:"), " ")
+	}
+	return out
+}
+
+func TestBadConfigs(t *testing.T) {
+	if len(badConfigs) < 60 {
+		t.Fatal("the list has been cut")
+	}
+	for _, test := range badConfigs {
+		got := problemsOf(test.text, Server)
+		if len(got) != 1 || got[0] != test.want {
+			t.Errorf("%q\n got %s\nwant %s", test.text, strings.Join(got, "\n     "), test.want)
+		}
+	}
+}
+
+// goodConfigs are texts that every side accepts.
+var goodConfigs = []string{
+	"", "{}", "allowed_clouds: [AWS, Kubernetes, cloudflare, local]", "plugins: [anything, {a: ~}]", "plugins: 5",
+	"docker: {run_options: -v /a:/b}", "docker: {run_options: ['-v /a:/b', --gpus all]}",
+	"aws: {vpc_name: ~, vpc_names: [a, b], subnet_names: a, labels: {}, capabilities: [storage]}",
+	"aws: {security_group_name: [{'sky-*': a}, {'*': ~}], remote_identity: my-role}",
+	"aws: {ssh_proxy_command: ssh -W %h:%p x}", "aws: {ssh_proxy_command: {us-east-1: x, us-west-2: ~}}",
+	"aws: {post_provision_runcmd: [a b, [a, b]]}",
+	"gcp: {vpc_name: proj/net, managed_instance_group: {run_duration: 5}, remote_identity: service_account}",
+	"azure: {remote_identity: [{a: b}], resource_group_vm: x}",
+	"kubernetes: {allowed_contexts: all}", "kubernetes: {allowed_contexts: [a], context_configs: {a: {pod_config: {spec: [1, ~]}}}}",
+	"kubernetes: {quota: {queue: a, anything: 1}, enable_docker: {mode: BUILD, cache_volume: x}, set_pod_resource_limits: 1.5}",
+	"kubernetes: {enable_docker: ALL, set_pod_resource_limits: yes, apt_mirrors: [], provision_timeout: -1}",
+	"kubernetes: {remote_identity: {ctx: name}, networking: nodeport, dws: {enabled: true, max_run_duration: 10m}}",
+	"kubernetes: {auto_mounts: [{volume_name: a, mount_paths: [/data, '~', ~/x]}]}",
+	"ssh: {allowed_node_pools: [a], context_configs: {a: {provision_timeout: 5}}, remote_identity: LOCAL_CREDENTIALS}",
+	"slurm: {sbatch_options: {mem: 4G, exclusive: ~, nodes: 2, x: true}, gpu_partition_map: {H100: a, A100: [b, c]}}",
+	"slurm: {allowed_clusters: all, cluster_configs: {c: {workdir: /w, partition_configs: {p: {pricing: {cpu: 0.1}}}}}}",
+	"oci: {anything: 1, region_configs: {default: {vcn_subnet: x}}}", "nebius: {region_configs: {r: {filesystems: [{filesystem_id: a, attach_mode: READ_ONLY, mount_path: /x}]}}, other: [1]}",
+	"vast: {create_instance_kwargs: {image: x, nested: {a: 1}}}",
+	"logs: {store: aws, aws: {region: x, auto_create_group: no, more: 1}}",
+	"rbac: {default_role: Viewer, roles: {user: {permissions: {blocklist: [{path: /x, method: POST}]}}}}",
+	"jobs: {controller: {autostop: false, resources: {cpus: 4+, any_of: [{infra: aws}]}}, bucket: s3://x}",
+	"jobs: {controller: {autostop: {idle_minutes: 5, down: true, wait_for: JOBS}, consolidation_mode: true}}", "serve: {controller: {autostop: 10m}}",
+	"workspaces: {default: {}, team-a: {private: true, allowed_users: [a], aws: {profile: x}, lambda: {disabled: true}}}",
+	"workspaces: {a: {kubernetes: {namespace: x, context_configs: {c: {kueue: {local_queue_name: q}}}}}}",
+	"admin_policy: my.module.Policy", "admin_policy: http://localhost:1", "admin_policy: {cel: [{expr: 'true', message: not today}]}",
+	"api_server: {service_account_token: ~, requests_retention_hours: -1, cluster_event_retention_hours: 0.5}",
+	"daemons: {server-heartbeat-daemon: {log_level: INFO, interval_seconds: 1}}",
+	"dashboard: {external_links: [{label: wandb, regex: 'https://wandb.ai/.*'}]}",
+	"db: postgres://x", "active_workspace: x", "workspace: x", "data: {mount_cached: {sequential_upload: true}}",
+}
+
+func TestGoodConfigs(t *testing.T) {
+	for _, text := range goodConfigs {
+		for _, side := range []Side{Client, Server} {
+			if got := problemsOf(text, side); len(got) > 0 {
+				t.Errorf("%q: %v", text, got)
+			}
+		}
+	}
+}
+
+func TestClientsPassNewerKeysOn(t *testing.T) {
+	for _, text := range []string{
+		"kubernetes: {brand_new: 1}", "kubernetes: {context_configs: {a: {brand_new: 1}}}",
+		"jobs: {brand_new: 1}", "jobs: {controller: {brand_new: 1}}", "serve: {brand_new: 1}",
+	} {
+		n := read(t, text)
+		if problems, warnings := validate(n, Client); len(problems) > 0 || len(warnings) != 1 || !strings.Contains(warnings[0].Text, "brand_new: unknown key") {
+			t.Errorf("%q: %v %v", text, problems, warnings)
+		}
+		if got := problemsOf(text, Server); len(got) != 1 {
+			t.Errorf("the server accepts %q", text)
+		}
+	}
+}
+
+func TestDeprecatedKeysWarn(t *testing.T) {
+	for text, want := range map[string]string{
+		"kubernetes: {networking: nodeport}":              "~/.sky/config.yaml:1:26: kubernetes.networking: deprecated: remove it",
+		"workspace: a":                                    "~/.sky/config.yaml:1:12: workspace: deprecated: write active_workspace",
+		"data: {mount_cached: {sequential_upload: true}}": "~/.sky/config.yaml:1:42: data.mount_cached.sequential_upload: deprecated: set",
+	} {
+		w := client(t, text).Warnings()
+		if len(w) != 1 || !strings.HasPrefix(w[0].Text, want) {
+			t.Errorf("%q warns %v", text, w)
+		}
+	}
+}
+
+func TestEveryProblemIsReported(t *testing.T) {
+	got := problemsOf("aws: {a: 1, use_ssm: x}\ngcp:\nkubernetes: {ports: x}\n", Server)
+	if len(got) != 4 {
+		t.Errorf("want 4 problems: %q", got)
+	}
+}
+
+func TestClosest(t *testing.T) {
+	for _, test := range []struct{ word, want string }{
+		{"allowedClouds", "allowed_clouds"}, {"azur", "azure"}, {"kubernets", "kubernetes"}, {"wrokspaces", "workspaces workspace"}, {"xyzzy", ""}, {"", ""},
+		{strings.Repeat("a", 1000), ""},
+	} {
+		if got := strings.Join(closest(test.word, Keys().names()), " "); got != test.want {
+			t.Errorf("closest(%.20q) = %q, want %q", test.word, got, test.want)
+		}
+	}
+}

@@ -1,0 +1,126 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// DefaultWorkspace always exists.
+const DefaultWorkspace = "default"
+
+// Workspace is a division of an installation: who may use it.
+type Workspace struct {
+	Name         string
+	Private      bool
+	AllowedUsers []string // names or ids
+}
+
+// Allows says whether a user, known by id or name, may use the workspace.
+// Administrators may use any.
+func (w Workspace) Allows(id, name string) bool {
+	return !w.Private || id != "" && slices.Contains(w.AllowedUsers, id) || name != "" && slices.Contains(w.AllowedUsers, name)
+}
+
+// ActiveWorkspace returns the workspace that new things belong to.
+func (c *Config) ActiveWorkspace() string {
+	if name := c.Text("active_workspace"); name != "" {
+		return name
+	}
+	return DefaultWorkspace
+}
+
+// ActiveWorkspaceGiven says whether somebody asked for the active workspace.
+func (c *Config) ActiveWorkspaceGiven() bool { return c.root.find("active_workspace") != nil }
+
+// Workspaces returns every workspace, default first, the rest by name.
+func (c *Config) Workspaces() []Workspace {
+	names := []string{DefaultWorkspace}
+	if all := c.root.find("workspaces"); all != nil {
+		for _, e := range all.entries {
+			if e.key != DefaultWorkspace {
+				names = append(names, e.key)
+			}
+		}
+	}
+	slices.Sort(names[1:])
+	out := make([]Workspace, len(names))
+	for i, name := range names {
+		out[i], _ = c.Workspace(name)
+	}
+	return out
+}
+
+// Workspace returns one workspace, if it exists.
+func (c *Config) Workspace(name string) (Workspace, bool) {
+	n := c.root.find("workspaces", name)
+	if n == nil {
+		return Workspace{Name: name}, name == DefaultWorkspace
+	}
+	return Workspace{name, asBool(n.get("private")), asTexts(n.get("allowed_users"))}, true
+}
+
+// InWorkspace returns the configuration with another active workspace, which
+// must exist.
+func (c *Config) InWorkspace(name string) (*Config, error) {
+	at := place{src: &source{LayerRequest, "workspace"}}
+	out := *c
+	out.root = overlay(c.root, nest([]string{"active_workspace"}, at, fromPlain(name, at)), Keys())
+	out.warnings = nil
+	if p := out.missingWorkspace(); p != nil {
+		return nil, &Error{Problems: []Problem{*p}}
+	}
+	return &out, nil
+}
+
+// missingWorkspace says what is wrong if the active workspace does not exist.
+func (c *Config) missingWorkspace() *Problem {
+	name := c.ActiveWorkspace()
+	if _, ok := c.Workspace(name); ok {
+		return nil
+	}
+	var names []string
+	for _, w := range c.Workspaces() {
+		names = append(names, w.Name)
+	}
+	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, didYouMean(closest(name, names)))
+	return &Problem{Origin: c.Origin("active_workspace"), Path: "active_workspace", Text: text + "; run sky check to see the workspaces you can use"}
+}
+
+// CloudUse says whether a workspace may use a cloud; if not, why.
+func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
+	if allowed := c.root.find("allowed_clouds"); allowed != nil {
+		if !slices.ContainsFunc(asTexts(allowed), func(a string) bool { return strings.EqualFold(a, cloud) }) {
+			return false, "it is not in allowed_clouds (" + allowed.at.origin().String() + ")"
+		}
+	}
+	if n := c.root.find("workspaces", workspace, cloud, "disabled"); asBool(n) {
+		return false, "it is disabled in the workspace " + workspace + " (" + n.at.origin().String() + ")"
+	}
+	return true, ""
+}
+
+// Namespace returns the Kubernetes namespace of a scope, "" for the one in the
+// kubeconfig.
+func (c *Config) Namespace(s Scope) string {
+	s.Cloud = "kubernetes"
+	return c.For(s).Text("namespace")
+}
+
+// Queue returns the queue for pods in a scope, "" for none. The narrowest place
+// that names one decides; within a place quota.queue wins over
+// kueue.local_queue_name.
+func (c *Config) Queue(s Scope) string {
+	s.Cloud = "kubernetes"
+	settings := c.For(s)
+	places := settings.inWorkspace()
+	places = append(places, settings.inRegion()...)
+	for _, section := range append(places, c.root.find("kubernetes")) {
+		for _, path := range [][]string{{"quota", "queue"}, {"kueue", "local_queue_name"}} {
+			if name := asText(present(section.find(path...))); name != "" {
+				return name
+			}
+		}
+	}
+	return ""
+}

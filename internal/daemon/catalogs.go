@@ -1,0 +1,135 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/requests"
+)
+
+// registerCatalogs makes the questions about price lists known to the engine.
+func (d *daemon) registerCatalogs() {
+	d.engine.Handle("sky.list_accelerators", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
+		tables, q, err := d.listing(ctx, c, b)
+		if err != nil {
+			return nil, err
+		}
+		return catalog.List(tables, q), nil
+	}))
+	d.engine.Handle("sky.list_accelerator_counts", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
+		tables, q, err := d.listing(ctx, c, b)
+		if err != nil {
+			return nil, err
+		}
+		return catalog.Counts(tables, q), nil
+	}))
+	d.engine.Handle("sky.catalog.status", api.ScheduleShort, func(ctx context.Context, c *requests.Call) (any, error) {
+		return d.catalogStatus(ctx), nil
+	})
+	d.engine.Handle("sky.catalog.refresh", api.ScheduleShort, verb(d.catalogRefresh))
+}
+
+// listing turns the question of a client into a query over price lists. Without
+// clouds every list that can be had is asked; those that cannot are named.
+func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAcceleratorsBody) ([]*catalog.Table, catalog.ListQuery, error) {
+	yes := func(p *bool) bool { return p == nil || *p }
+	q := catalog.ListQuery{
+		CaseSensitive: yes(b.CaseSensitive), AllRegions: b.AllRegions,
+		Unlisted: !yes(b.GPUsOnly), Unpriced: !yes(b.RequirePrice),
+	}
+	if b.NameFilter != nil {
+		if _, err := regexp.Compile(*b.NameFilter); err != nil {
+			return nil, q, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The name filter %q is no regular expression: %v", *b.NameFilter, err)}
+		}
+		q.Name = *b.NameFilter
+	}
+	if b.RegionFilter != nil {
+		q.Region = *b.RegionFilter
+	}
+	if b.QuantityFilter != nil {
+		q.Count = *b.QuantityFilter
+	}
+	names := []string(b.Clouds)
+	for i, n := range names {
+		c, ok := known.Find(n)
+		if !ok {
+			return nil, q, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", n, known.Names())}
+		}
+		names[i] = c.Name
+	}
+	if len(names) == 0 {
+		names = known.Names()
+	}
+	tables, err := d.catalogs.Tables(ctx, names)
+	if err != nil && len(tables) == 0 {
+		return nil, q, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No price list could be had: %v", err),
+			Hint: "Fetch them with: sky catalog refresh", Err: err}
+	}
+	if err != nil {
+		fmt.Fprintf(call.Out, "Not listed: %v\n", err)
+	}
+	return tables, q, nil
+}
+
+// catalogStatus tells of every price list where it comes from and how old it is.
+func (d *daemon) catalogStatus(ctx context.Context) []api.CatalogStatus {
+	at := time.Now()
+	out := []api.CatalogStatus{}
+	for _, name := range known.Names() {
+		i := d.catalogs.Info(name, at)
+		s := api.CatalogStatus{Cloud: name, File: i.File, Edited: i.Edited, Overdue: i.Overdue, PeriodSeconds: int64(i.Period.Seconds())}
+		if !i.Fetched.IsZero() {
+			s.FetchedAt = i.Fetched.Unix()
+			s.AgeSeconds = int64(at.Sub(i.Fetched).Seconds())
+			if t, err := d.catalogs.Table(ctx, name); err != nil {
+				s.Problem = err.Error()
+			} else {
+				s.Offers, s.Unpriced, s.Malformed = t.Report.Rows, t.Report.Unpriced, t.Report.Skipped
+				for _, p := range t.Report.Problems {
+					s.Problems = append(s.Problems, fmt.Sprint(p))
+				}
+			}
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// catalogRefresh fetches price lists again; what the user edited stays.
+func (d *daemon) catalogRefresh(ctx context.Context, call cluster.Call, b api.CatalogRefreshBody) (any, error) {
+	names := []string(b.Clouds)
+	if len(names) == 0 {
+		names = known.Names()
+	}
+	failed := map[string]string{}
+	for _, name := range names {
+		c, ok := known.Find(name)
+		if !ok {
+			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", name, known.Names())}
+		}
+		call.Out.Spin("Fetching the price list of " + c.Name)
+		if err := d.catalogs.Refresh(ctx, c.Name); err != nil {
+			failed[c.Name] = err.Error()
+			continue
+		}
+		call.Out.StopSpin()
+		fmt.Fprintf(call.Out, "✓ %s\n", c.Name)
+	}
+	call.Out.StopSpin()
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		fmt.Fprintf(call.Out, "✗ %s: %s\n", name, failed[name])
+	}
+	if len(failed) == len(names) {
+		return nil, &api.Error{Type: api.ErrRuntime, Message: "No price list could be fetched; those on disk stay in use.",
+			Hint: "Offline, put CLOUD/vms.csv below ~/.sky/catalogs/v8, or plan with --catalog-dir."}
+	}
+	return d.catalogStatus(ctx), nil
+}

@@ -1,0 +1,311 @@
+// Package daemon is the API server as a process: it opens the state, puts the
+// parts together, serves, and hands over when it is told to go.
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skypilot-go/sky/internal/buildid"
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/all"
+	"github.com/skypilot-go/sky/internal/cloud/docker"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/jobs"
+	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/remote"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// Options say where a server keeps its things and where it listens.
+type Options struct {
+	Home   string // the user's home; everything is below ~/.sky
+	Host   string
+	Port   int
+	Logger *slog.Logger
+	Ready  func() // called once requests are answered; may be nil
+}
+
+type daemon struct {
+	o         Options
+	dir       string // ~/.sky/api_server
+	log       *slog.Logger
+	store     *state.Store
+	engine    *requests.Engine
+	providers *cloud.Registry
+	settings  *settings
+	catalogs  *catalog.Store
+	provision *provision.Engine
+	clusters  *cluster.Manager
+	executor  *execution.Executor
+	jobs      *jobs.Manager
+	self      state.User
+	instance  string
+	metrics   *server.Metrics
+}
+
+// Bounds of going down.
+const (
+	drainTimeout  = 20 * time.Second
+	settleEvery   = 10 * time.Minute
+	settleAtStart = 10 * time.Second
+)
+
+// Run serves until ctx ends. Unfinished long requests stay as they are and go
+// on with the next server.
+func Run(ctx context.Context, o Options) error {
+	d := &daemon{o: o, dir: filepath.Join(o.Home, ".sky", "api_server"), log: o.Logger}
+	if err := os.MkdirAll(d.dir, 0o700); err != nil {
+		return fmt.Errorf("making room for the API server's files: %w", err)
+	}
+	// The port first: it tells a second server before anything is touched.
+	l, err := net.Listen("tcp", net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
+	if err != nil {
+		return fmt.Errorf("listening on %s:%d: %w", o.Host, o.Port, err)
+	}
+	defer l.Close()
+	unlock, err := lockDir(d.dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if d.store, err = state.Open(ctx, filepath.Join(d.dir, "sky.db")); err != nil {
+		return err
+	}
+	defer d.store.Close()
+	if err := d.wire(ctx); err != nil {
+		return err
+	}
+	return d.serve(ctx, l)
+}
+
+// serverID names this server in leases. A database that one server at a time
+// uses (the folder is locked) knows it by the same name in every life, so that
+// what a killed server held is not waited for.
+func (d *daemon) serverID() string {
+	if d.store.Shared() {
+		return d.instance
+	}
+	return "local"
+}
+
+// wire puts the parts together. Nothing runs yet.
+func (d *daemon) wire(ctx context.Context) error {
+	installation, err := d.store.Settings().SetIfAbsent(ctx, "installation", []byte(uuid.NewString()))
+	if err != nil {
+		return err
+	}
+	d.instance = uuid.NewString()
+	if d.self, err = self(d.o.Home); err != nil {
+		return err
+	}
+	if d.settings, err = loadSettings(d.o.Home, d.log); err != nil {
+		return err
+	}
+	cfg := d.settings.current()
+	sky := filepath.Join(d.o.Home, ".sky")
+	conns := sshconn.New(sshconn.Options{
+		Home: d.o.Home, KnownHosts: filepath.Join(sky, "known_hosts"), AgentSocket: os.Getenv("SSH_AUTH_SOCK"),
+		Password: sshpool.Passwords(filepath.Join(sky, sshpool.PoolsFile), d.o.Home),
+	})
+	engine := docker.NewEngine(docker.SocketFromEnv())
+	d.providers = all.Providers(all.Options{
+		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns), Docker: engine,
+	})
+	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
+	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
+	connector := remote.New(remote.Options{
+		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Logger: d.log,
+		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home,
+	})
+	d.metrics = server.NewMetrics()
+	d.engine = requests.New(d.store, requests.Options{
+		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logger: d.log,
+		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
+	})
+	d.clusters = cluster.New(cluster.Deps{
+		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
+		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests,
+	})
+	d.executor = execution.New(execution.Deps{
+		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
+		Clusters: d.clusters, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
+	})
+	d.jobs = d.newJobs()
+	d.register()
+	return nil
+}
+
+// pruneRuntime removes the agents' binaries of other builds. Agents that run
+// from them go on, and are of this build when they start again.
+func pruneRuntime(dir, build string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Name() != build {
+			os.RemoveAll(filepath.Join(dir, e.Name()))
+		}
+	}
+}
+
+func (d *daemon) serve(ctx context.Context, l net.Listener) error {
+	pruneRuntime(filepath.Join(d.o.Home, ".sky", "runtime"), buildid.ID())
+	access, err := d.access(ctx)
+	if err != nil {
+		return err
+	}
+	handler := server.New(server.Deps{
+		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
+		Gate: access.gate, Policy: access.policy, DefaultRole: access.defaultRole, Workspaces: access.workspaces,
+		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics,
+		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
+		Validate:      d.validate,
+		ProvisionLogs: d.provisionLogs,
+		Shell:         d.clusters.Shell,
+	})
+	work, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	// Attempts that a crash cut off are settled before requests resume, if that
+	// is quick; a cloud that does not answer must not keep the server from
+	// starting. Then again now and then, as strays are looked for.
+	quickly, cancel := context.WithTimeout(work, settleAtStart)
+	if err := d.provision.Settle(quickly); err != nil {
+		d.log.WarnContext(ctx, "not every interrupted attempt could be settled", "err", err)
+	}
+	cancel()
+	if err := d.engine.Start(work); err != nil {
+		return err
+	}
+	var loops sync.WaitGroup
+	loops.Go(func() { d.clusters.Watch(work) })
+	loops.Go(func() { d.jobs.Run(work) })
+	loops.Go(func() { d.sweep(work) })
+	loops.Go(func() { handler.Housekeep(work) })
+	loops.Go(func() { d.forget(work) })
+
+	if err := d.writeInstance(l.Addr()); err != nil {
+		return err
+	}
+	defer os.Remove(d.instanceFile())
+	d.log.InfoContext(ctx, "API server started", "address", l.Addr().String(), "build", buildid.ID(), "pid", os.Getpid())
+	if d.o.Ready != nil {
+		d.o.Ready()
+	}
+	err = handler.Serve(ctx, l, drainTimeout)
+	d.log.InfoContext(ctx, "API server ended")
+	stop()
+	loops.Wait()
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return err
+}
+
+// sweepAgain is when the second sweep after a start comes.
+const sweepAgain = 20 * time.Second
+
+// sweep settles attempts that ended nowhere, gives back what nodes of this
+// machine nobody owns, and reports strays elsewhere.
+func (d *daemon) sweep(ctx context.Context) {
+	t := time.NewTicker(settleEvery)
+	defer t.Stop()
+	soon := time.After(sweepAgain)
+	onThisMachine := func(s provision.Stray) bool { return s.Cloud == "local" }
+	for {
+		// What this machine lists is there and nothing else is: no grace.
+		if _, err := d.provision.Sweep(ctx, provision.SweepOptions{Clouds: []string{"local"}, Grace: -1, End: onThisMachine}); err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "sweep failed", "err", err)
+		}
+		report, err := d.provision.Sweep(ctx, provision.SweepOptions{End: onThisMachine})
+		if err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "sweep failed", "err", err)
+		}
+		for name, why := range report.Unlisted {
+			d.log.WarnContext(ctx, "a provider could not be swept", "cloud", name, "err", why)
+		}
+		for _, s := range report.Strays {
+			switch {
+			case s.Error != "":
+				d.log.WarnContext(ctx, "stray machines not removed", "cloud", s.Cloud, "cluster", s.Cluster, "err", s.Error)
+			case !s.Ended:
+				d.log.ErrorContext(ctx, "machines run that belong to no cluster", "cloud", s.Cloud, "cluster", s.Cluster, "machines", len(s.Nodes))
+			}
+		}
+		// Soon again at first: what a killed server was sweeping is locked for a
+		// moment.
+		select {
+		case <-ctx.Done():
+			return
+		case <-soon:
+		case <-t.C:
+		}
+		if err := d.provision.Settle(ctx); err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "not every interrupted attempt could be settled", "err", err)
+		}
+	}
+}
+
+// instance is instance.json: how commands of this user find the server, and how
+// they know that it sees the same files.
+type instance struct {
+	PID        int    `json:"pid"`
+	Start      string `json:"start"`
+	InstanceID string `json:"instance_id"`
+	Endpoint   string `json:"endpoint"`
+	BuildID    string `json:"build_id"`
+}
+
+func (d *daemon) instanceFile() string { return filepath.Join(d.dir, "instance.json") }
+
+func (d *daemon) writeInstance(addr net.Addr) error {
+	start, err := proc.StartTime(os.Getpid())
+	if err != nil {
+		return err
+	}
+	_, port, err := net.SplitHostPort(addr.String())
+	if err != nil {
+		return err
+	}
+	b, err := json.MarshalIndent(instance{
+		PID: os.Getpid(), Start: start, InstanceID: d.instance,
+		Endpoint: "http://" + net.JoinHostPort("127.0.0.1", port), BuildID: buildid.ID(),
+	}, "", "  ")
+	if err != nil {
+		return err
+	}
+	tmp := d.instanceFile() + ".tmp"
+	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(tmp, d.instanceFile())
+}
+
+// self is the user whom requests without an identity belong to.
+func self(home string) (state.User, error) {
+	name := "user"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	id, err := task.UserHash(home)
+	return state.User{ID: id, Name: name}, err
+}

@@ -1,0 +1,85 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"path/filepath"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/jobs"
+	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// newJobs makes the manager of managed jobs.
+func (d *daemon) newJobs() *jobs.Manager {
+	return jobs.New(jobs.Deps{
+		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log,
+		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"),
+		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
+			c, err := d.settings.current().Request(sent)
+			if err != nil {
+				return "", nil, err
+			}
+			return d.judged(ctx, c, policy.JobsLaunchCluster, dag, nil, user, out)
+		},
+	})
+}
+
+// registerJobs makes the verbs of managed jobs known to the engine.
+func (d *daemon) registerJobs() {
+	e, j := d.engine, d.jobs
+	e.Handle("sky.jobs.launch", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
+		if b.Task, err = d.admit(ctx, &c, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
+			return nil, err
+		}
+		return j.Submit(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.queue_v2", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+		return j.Queue(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.queue", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+		return j.OldQueue(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.cancel", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
+		if err := d.configure(&c, b.Envelope); err != nil {
+			return err
+		}
+		return j.Cancel(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.wait", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
+		return j.Wait(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.events", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.JobsEventsBody) (any, error) {
+		return j.Events(ctx, b)
+	}))
+	e.Handle("sky.jobs.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
+		return j.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs"))
+	}))
+	e.HandleLog("sky.jobs.logs", d.jobLogs)
+}
+
+// jobLogs streams a managed job's log; where it began is kept, so that a replay
+// is the same to the letter.
+func (d *daemon) jobLogs(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+	var body api.JobsLogsBody
+	if err := c.Decode(&body); err != nil {
+		return nil, err
+	}
+	call, err := callOf(c)
+	if err != nil {
+		return nil, err
+	}
+	begin := func(p jobs.Position) error {
+		b, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return c.SetState(ctx, b)
+	}
+	return d.jobs.Logs(ctx, call, body, jobs.ParsePosition(c.State()), begin, w)
+}

@@ -1,0 +1,43 @@
+package daemon
+
+import (
+	"context"
+	"time"
+)
+
+// attemptsKept is how long tries to get machines are remembered: they teach
+// where capacity is.
+const attemptsKept = 90 * 24 * time.Hour
+
+const forgetEvery = time.Hour
+
+// hours turns a setting into a time span; negative stays negative: for ever.
+func hours(h float64) time.Duration { return time.Duration(h * float64(time.Hour)) }
+
+// forget removes what is older than the configuration wants it kept.
+func (d *daemon) forget(ctx context.Context) {
+	t := time.NewTicker(forgetEvery)
+	defer t.Stop()
+	for {
+		c := d.settings.current()
+		for key, types := range map[string][]string{
+			"cluster_event_retention_hours":          {"STATUS_CHANGE", "LAUNCH_PROGRESS"},
+			"cluster_debug_event_retention_hours":    {"DEBUG"},
+			"cluster_terminal_event_retention_hours": {"TERMINAL"},
+		} {
+			if kept := hours(c.Float("api_server", key)); kept >= 0 {
+				if _, err := d.store.Clusters().DeleteEvents(ctx, types, time.Now().Add(-kept)); err != nil && ctx.Err() == nil {
+					d.log.WarnContext(ctx, "old cluster events not removed", "err", err)
+				}
+			}
+		}
+		if _, err := d.store.Attempts().Delete(ctx, time.Now().Add(-attemptsKept)); err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "old attempts not removed", "err", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-t.C:
+		}
+	}
+}

@@ -1,0 +1,260 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Names of requests that other code asks about.
+const (
+	reqLaunch = "sky.launch"
+	reqExec   = "sky.exec"
+	reqStart  = "sky.start"
+)
+
+// verb is a function of the engine whose body has the type B.
+func verb[B any](f func(context.Context, cluster.Call, B) (any, error)) requests.Func {
+	return func(ctx context.Context, c *requests.Call) (any, error) {
+		var body B
+		if err := c.Decode(&body); err != nil {
+			return nil, err
+		}
+		call, err := callOf(c)
+		if err != nil {
+			return nil, err
+		}
+		defer c.Log.StopSpin()
+		return f(ctx, call, body)
+	}
+}
+
+// silent is a verb without a result.
+func silent[B any](f func(context.Context, cluster.Call, B) error) requests.Func {
+	return verb(func(ctx context.Context, call cluster.Call, b B) (any, error) { return nil, f(ctx, call, b) })
+}
+
+func callOf(c *requests.Call) (cluster.Call, error) {
+	var env api.Envelope
+	if err := c.Decode(&env); err != nil {
+		return cluster.Call{}, err
+	}
+	return cluster.Call{
+		RequestID: c.ID, User: c.User, Attempt: c.Attempt, Command: env.EntrypointCommand,
+		Out: c.Log, Load: c.State, Save: c.SetState,
+	}, nil
+}
+
+// register makes every verb known to the engine.
+func (d *daemon) register() {
+	server.Provide(d.engine)
+	d.registerCatalogs()
+	d.registerJobs()
+	e, m, x := d.engine, d.clusters, d.executor
+	e.Handle(reqLaunch, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.LaunchBody) (_ any, err error) {
+		o := &api.RequestOptions{ClusterName: &b.ClusterName, IdleMinutesAutostop: b.IdleMinutesAutostop, Down: b.Down, Dryrun: b.Dryrun}
+		if b.Task, err = d.admit(ctx, &c, policy.Launch, b.Task, o, b.Envelope); err != nil {
+			return nil, err
+		}
+		return x.Launch(ctx, c, b)
+	}))
+	e.Handle(reqExec, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.ExecBody) (_ any, err error) {
+		o := &api.RequestOptions{ClusterName: &b.ClusterName, Down: b.Down, Dryrun: b.Dryrun}
+		if b.Task, err = d.admit(ctx, &c, policy.Exec, b.Task, o, b.Envelope); err != nil {
+			return nil, err
+		}
+		return x.Exec(ctx, c, b, d.launching)
+	}))
+	e.Handle(reqStart, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.StartBody) (any, error) {
+		return x.Start(ctx, c, b)
+	}))
+	e.Handle("sky.optimize", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.DagBody) (err error) {
+		if b.Dag, err = d.admit(ctx, &c, policy.Optimize, b.Dag, b.RequestOptions, b.Envelope); err != nil {
+			return err
+		}
+		return x.Optimize(ctx, c, b)
+	}))
+	e.Handle("sky.status", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.StatusBody) (any, error) {
+		return m.Status(ctx, c, b)
+	}))
+	e.Handle("sky.stop", api.ScheduleShort, silent(m.Stop))
+	e.Handle("sky.down", api.ScheduleShort, silent(m.Down))
+	e.Handle("sky.autostop", api.ScheduleShort, silent(m.Autostop))
+	e.Handle("sky.queue", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.QueueBody) (any, error) {
+		return m.Queue(ctx, c, b)
+	}))
+	e.Handle("sky.job_status", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.JobStatusBody) (any, error) {
+		return m.JobStatus(ctx, b)
+	}))
+	e.Handle("sky.cancel", api.ScheduleShort, silent(m.Cancel))
+	e.Handle("sky.cost_report", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.CostReportBody) (any, error) {
+		return m.CostReport(ctx, b)
+	}))
+	e.Handle("sky.cluster_events", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.ClusterEventsBody) (any, error) {
+		return m.Events(ctx, b)
+	}))
+	e.Handle("sky.endpoints", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.EndpointsBody) (any, error) {
+		return m.Endpoints(ctx, b)
+	}))
+	e.Handle("sky.check", api.ScheduleShort, verb(d.check))
+	e.Handle("sky.enabled_clouds", api.ScheduleShort, verb(d.enabled))
+	e.Handle("sky.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DownloadLogsBody) (any, error) {
+		run := "sky-" + time.Now().UTC().Format("2006-01-02-15-04-05-000000")
+		return m.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs", b.ClusterName+"-"+run))
+	}))
+	e.HandleLog("sky.logs", d.logs)
+	e.HandleLog("sky.hook_logs", func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+		var body api.HookLogsBody
+		if err := c.Decode(&body); err != nil {
+			return nil, err
+		}
+		event := ""
+		if body.Event != nil {
+			event = *body.Event
+		}
+		return api.ExitJobSucceeded, m.HookLogs(ctx, body.ClusterName, event, w)
+	})
+}
+
+// configure finds the configuration that holds for a request, the server's with
+// the client's laid over, and tells what of the client's does not count.
+func (d *daemon) configure(call *cluster.Call, env api.Envelope) (err error) {
+	if call.Config, err = d.settings.current().Request(env.OverrideConfig); err != nil {
+		return err
+	}
+	if call.Attempt <= 1 { // a resumed request has said so already
+		for _, w := range call.Config.Warnings() {
+			fmt.Fprintln(call.Out, w.Text)
+		}
+	}
+	return nil
+}
+
+// admit lets the administrator's policy judge a request. It returns the tasks as
+// the policy wants them and leaves the configuration to go on with in call.
+func (d *daemon) admit(ctx context.Context, call *cluster.Call, name, dag string, o *api.RequestOptions, env api.Envelope) (_ string, err error) {
+	if err := d.configure(call, env); err != nil {
+		return "", err
+	}
+	dag, call.Config, err = d.judged(ctx, call.Config, name, dag, o, call.User, call.Out)
+	return dag, err
+}
+
+// logs streams a job's log; where it began is kept, so that a replay is the
+// same to the letter.
+func (d *daemon) logs(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+	var body api.LogsBody
+	if err := c.Decode(&body); err != nil {
+		return nil, err
+	}
+	begin := func(p cluster.LogPosition) error {
+		b, err := json.Marshal(p)
+		if err != nil {
+			return err
+		}
+		return c.SetState(ctx, b)
+	}
+	return d.clusters.Logs(ctx, body, cluster.ParseLogPosition(c.State()), begin, w)
+}
+
+// check tries the credentials of every provider, or of those named.
+func (d *daemon) check(ctx context.Context, call cluster.Call, b api.CheckBody) (any, error) {
+	if err := d.configure(&call, b.Envelope); err != nil {
+		return nil, err
+	}
+	c, err := inWorkspace(call.Config, b.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	report, err := cluster.Check(ctx, d.providers, c, b.Clouds, b.Verbose, call.Out)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]map[string][]string{c.ActiveWorkspace(): report}, nil
+}
+
+// inWorkspace is c with the workspace that a request names, if it names one.
+func inWorkspace(c *config.Config, name *string) (*config.Config, error) {
+	if name == nil || *name == "" {
+		return c, nil
+	}
+	return c.InWorkspace(*name)
+}
+
+// enabled lists the clouds that may be used and whose credentials work, as
+// clients call them.
+func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCloudsBody) (any, error) {
+	if err := d.configure(&call, b.Envelope); err != nil {
+		return nil, err
+	}
+	c, err := inWorkspace(call.Config, b.Workspace)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{}
+	for _, p := range d.providers.All() {
+		if ok, _ := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+			continue
+		}
+		if _, err := p.Check(ctx); err == nil {
+			names = append(names, p.DisplayName())
+		}
+	}
+	return names, nil
+}
+
+// launching tells whether a launch or start of the cluster is on its way.
+func (d *daemon) launching(ctx context.Context, name string) (bool, error) {
+	rows, err := d.engine.List(ctx, state.RequestFilter{
+		ClusterName: name, Names: []string{reqLaunch, reqStart},
+		Statuses: []api.RequestStatus{api.RequestPending, api.RequestRunning}, Limit: 1,
+	})
+	return len(rows) > 0, err
+}
+
+// cancelTimeout bounds how long a stop or down waits for the requests that it
+// cancels.
+const cancelTimeout = 2 * time.Minute
+
+// cancelRequests ends what is in flight for a cluster and waits until it has
+// ended: two writers never work on one cluster.
+func (d *daemon) cancelRequests(ctx context.Context, name, except string) error {
+	rows, err := d.engine.List(ctx, state.RequestFilter{
+		ClusterName: name, Names: []string{reqLaunch, reqExec, reqStart},
+		Statuses: []api.RequestStatus{api.RequestPending, api.RequestRunning},
+	})
+	if err != nil {
+		return err
+	}
+	var ids []string
+	for _, r := range rows {
+		if r.ID != except {
+			ids = append(ids, r.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := d.engine.Cancel(ctx, ids); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, cancelTimeout)
+	defer cancel()
+	for _, id := range ids {
+		if _, err := d.engine.Wait(ctx, id); err != nil {
+			return fmt.Errorf("waiting for request %s on cluster %s to end: %w", id, name, err)
+		}
+	}
+	return nil
+}

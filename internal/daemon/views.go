@@ -1,0 +1,41 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// validate answers /validate.
+func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User) error {
+	c, err := d.settings.current().Request(body.OverrideConfig)
+	if err != nil {
+		return err
+	}
+	if body.Dag, _, err = d.judged(ctx, c, policy.Validate, body.Dag, body.RequestOptions, user, nil); err != nil {
+		return err
+	}
+	return d.executor.Validate(ctx, body)
+}
+
+// provisionLogs shows the log of the request that last brought a cluster up.
+func (d *daemon) provisionLogs(ctx context.Context, q server.ProvisionLogs, w io.Writer) error {
+	rows, err := d.engine.List(ctx, state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return &api.Error{
+			Type:    api.ErrClusterDoesNotExist,
+			Message: fmt.Sprintf("No launch of cluster %q is on record: none was made, or its log has expired.", q.Cluster),
+			Err:     state.ErrNotFound,
+		}
+	}
+	return d.engine.Stream(ctx, rows[0].ID, requests.StreamOptions{Tail: q.Tail, Follow: q.Follow, Plain: true}, w)
+}

@@ -1,0 +1,107 @@
+package execution
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// tiers order disk tiers from slow to fast.
+var tiers = []string{"low", "medium", "high", "ultra"}
+
+// fits checks that a cluster which exists can take a task: any one of the
+// task's requests must ask for no more than the cluster has. CPUs and memory
+// are not looked at: they sized the machine when it was rented.
+func fits(c *state.Cluster, t *task.Task, exec bool) error {
+	if t.NumNodes > c.NumNodes {
+		return mismatchError(c, []string{fmt.Sprintf("the task wants %d nodes, the cluster has %d", t.NumNodes, c.NumNodes)})
+	}
+	var reasons []string
+	for _, r := range t.Resources {
+		reason := mismatch(c, t, r, exec)
+		if reason == "" {
+			return nil
+		}
+		if !slices.Contains(reasons, reason) {
+			reasons = append(reasons, reason)
+		}
+	}
+	return mismatchError(c, reasons)
+}
+
+func mismatchError(c *state.Cluster, reasons []string) error {
+	return &api.Error{
+		Type:    api.ErrResourcesMismatch,
+		Message: fmt.Sprintf("Cluster %q (%v, %s) cannot run this task: %s.", c.Name, c.Offer.Place, c.Offer.InstanceType, strings.Join(reasons, "; or: ")),
+		Hint:    "Launch it on another cluster (sky launch -c NEW_NAME), or give this one back first: sky down " + c.Name,
+	}
+}
+
+// mismatch says what of one request the cluster lacks; "" means nothing.
+func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) string {
+	o := c.Offer
+	switch {
+	case r.Cloud != "" && !strings.EqualFold(r.Cloud, o.Cloud):
+		return fmt.Sprintf("the task wants %s, the cluster is on %s", r.Cloud, o.Cloud)
+	case r.Region != "" && !strings.EqualFold(r.Region, o.Region):
+		return fmt.Sprintf("the task wants region %s, the cluster is in %s", r.Region, o.Region)
+	case r.Zone != "" && !strings.EqualFold(r.Zone, o.Zone):
+		return fmt.Sprintf("the task wants zone %s, the cluster is in %s", r.Zone, o.Zone)
+	case len(r.Regions) > 0 && !slices.Contains(r.Regions, o.Region):
+		return fmt.Sprintf("the task wants one of the regions %s, the cluster is in %s", strings.Join(r.Regions, ", "), o.Region)
+	case len(r.Zones) > 0 && !slices.Contains(r.Zones, o.Zone):
+		return fmt.Sprintf("the task wants one of the zones %s, the cluster is in %s", strings.Join(r.Zones, ", "), o.Zone)
+	case r.InstanceType != "" && !strings.EqualFold(r.InstanceType, o.InstanceType):
+		return fmt.Sprintf("the task wants %s machines, the cluster has %s", r.InstanceType, o.InstanceType)
+	case r.UseSpot != nil && *r.UseSpot != o.Spot:
+		return fmt.Sprintf("the task says use_spot: %t, the cluster was rented with use_spot: %t", *r.UseSpot, o.Spot)
+	}
+	for _, a := range r.Accelerators {
+		if have := accelerators(o.Accelerators, a.Name); have < a.Count {
+			return fmt.Sprintf("the task wants %s:%v on each node, the cluster has %v", a.Name, a.Count, have)
+		}
+	}
+	if r.DiskTier != "" && r.DiskTier != "best" && slices.Index(tiers, r.DiskTier) > slices.Index(tiers, tierOf(c)) {
+		return fmt.Sprintf("the task wants disk tier %s, the cluster has %s", r.DiskTier, tierOf(c))
+	}
+	if exec && !containsAll(c.Ports, r.Ports) {
+		return fmt.Sprintf("the task wants ports %s open, the cluster has %s", strings.Join(r.Ports, ", "), orNone(c.Ports))
+	}
+	return ""
+}
+
+func accelerators(have map[string]float64, name string) float64 {
+	for n, count := range have {
+		if strings.EqualFold(n, name) {
+			return count
+		}
+	}
+	return 0
+}
+
+func tierOf(c *state.Cluster) string {
+	if tier, ok := c.Metadata["disk_tier"].(string); ok {
+		return tier
+	}
+	return "medium"
+}
+
+func containsAll(have, want []string) bool {
+	for _, w := range want {
+		if !slices.Contains(have, w) {
+			return false
+		}
+	}
+	return true
+}
+
+func orNone(s []string) string {
+	if len(s) == 0 {
+		return "none"
+	}
+	return strings.Join(s, ", ")
+}

@@ -1,0 +1,60 @@
+package execution
+
+import (
+	"testing"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+func TestWhatAnExistingClusterTakes(t *testing.T) {
+	c := &state.Cluster{
+		Name: "c", NumNodes: 2, Ports: []string{"8080"},
+		Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "east", Zone: "a"}, InstanceType: "p4", Accelerators: map[string]float64{"A100": 8}},
+	}
+	yes, no := true, false
+	for _, tt := range []struct {
+		name string
+		n    int
+		r    task.Resources
+		exec bool
+		fits bool
+	}{
+		{"nothing asked", 1, task.Resources{}, false, true},
+		{"as many nodes", 2, task.Resources{}, false, true},
+		{"too many nodes", 3, task.Resources{}, false, false},
+		{"the same place", 1, task.Resources{Cloud: "aws", Region: "east", Zone: "a"}, false, true},
+		{"another cloud", 1, task.Resources{Cloud: "gcp"}, false, false},
+		{"another region", 1, task.Resources{Region: "west"}, false, false},
+		{"one of several regions", 1, task.Resources{Regions: []string{"west", "east"}}, false, true},
+		{"none of several zones", 1, task.Resources{Zones: []string{"b"}}, false, false},
+		{"another machine", 1, task.Resources{InstanceType: "p5"}, false, false},
+		{"some of the GPUs", 1, task.Resources{Accelerators: []task.Accelerator{{Name: "a100", Count: 4}}}, false, true},
+		{"half a GPU", 1, task.Resources{Accelerators: []task.Accelerator{{Name: "A100", Count: 0.5}}}, false, true},
+		{"more GPUs", 1, task.Resources{Accelerators: []task.Accelerator{{Name: "A100", Count: 16}}}, false, false},
+		{"other GPUs", 1, task.Resources{Accelerators: []task.Accelerator{{Name: "H100", Count: 1}}}, false, false},
+		{"spot asked, on demand rented", 1, task.Resources{UseSpot: &yes}, false, false},
+		{"on demand asked and rented", 1, task.Resources{UseSpot: &no}, false, true},
+		{"CPUs are not looked at", 1, task.Resources{CPUs: "999+", Memory: "9999"}, false, true},
+		{"a slower disk", 1, task.Resources{DiskTier: "low"}, false, true},
+		{"a faster disk", 1, task.Resources{DiskTier: "high"}, false, false},
+		{"the best disk there is", 1, task.Resources{DiskTier: "best"}, false, true},
+		{"a port that is open", 1, task.Resources{Ports: []string{"8080"}}, true, true},
+		{"a port that is not open, exec", 1, task.Resources{Ports: []string{"9090"}}, true, false},
+		{"a port that is not open, launch", 1, task.Resources{Ports: []string{"9090"}}, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			err := fits(c, &task.Task{NumNodes: tt.n, Resources: []task.Resources{tt.r}}, tt.exec)
+			if (err == nil) != tt.fits {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+	t.Run("any request that fits is enough", func(t *testing.T) {
+		err := fits(c, &task.Task{NumNodes: 1, Resources: []task.Resources{{Cloud: "gcp"}, {Cloud: "aws"}}}, false)
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}

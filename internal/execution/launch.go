@@ -1,0 +1,473 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/optimizer"
+	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// autostoppingPoll is how often a launch looks whether a cluster that is
+// stopping itself is through with it.
+const autostoppingPoll = 500 * time.Millisecond
+
+// Launch brings a cluster up (or takes the one that exists), copies files and
+// submits the job.
+func (x *Executor) Launch(ctx context.Context, call cluster.Call, body api.LaunchBody) (*api.LaunchResult, error) {
+	return x.launch(ctx, call, body, nil)
+}
+
+func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.LaunchBody, managed *Managed) (*api.LaunchResult, error) {
+	t, err := oneTask(body.Task, "launch")
+	if err != nil {
+		return nil, err
+	}
+	name := body.ClusterName
+	if name == "" {
+		// From the request's id: the same name when the request is resumed.
+		name = fmt.Sprintf("sky-%s-%s", strings.ReplaceAll(call.RequestID, "-", "")[:4], task.CleanUser(call.User.Name))
+	}
+	if err := validName(name); err != nil {
+		return nil, err
+	}
+	if body.CloneDiskFrom != nil && *body.CloneDiskFrom != "" {
+		return nil, &api.Error{Type: api.ErrNotSupported, Message: "Cloning a disk (--clone-disk-from) is not possible yet."}
+	}
+	if err := x.runnable(t); err != nil {
+		return nil, err
+	}
+	if t.Service != nil || t.Pool != nil {
+		fmt.Fprintln(call.Out, "The service section is ignored by sky launch; services start with: sky serve up")
+	}
+	l := &launch{x: x, call: call, body: body, task: t, name: name, managed: managed}
+	if body.Dryrun {
+		return l.dryrun(ctx)
+	}
+	if done, result, err := l.resumed(ctx); done {
+		return result, err
+	}
+	c, err := untilUp(ctx, call, body.RetryUntilUp, l.bringUp)
+	if err != nil {
+		return nil, err
+	}
+	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), managed: managed}
+	if err := job.check(); err != nil {
+		return nil, err
+	}
+	if err := job.syncFiles(ctx, true); err != nil {
+		return nil, err
+	}
+	if err := l.autostop(ctx, c); err != nil {
+		return nil, err
+	}
+	return job.submit(ctx)
+}
+
+// launch is one run of the launch request.
+type launch struct {
+	x     *Executor
+	call  cluster.Call
+	body  api.LaunchBody
+	task  *task.Task
+	name  string
+	found bool // the cluster was up already
+
+	managed *Managed // nil: a user's own cluster
+}
+
+// dryrun plans and rents nothing. The result is null unless the plan itself was
+// asked for.
+func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
+	var result *api.LaunchResult
+	if c, err := l.x.Store.Clusters().Get(ctx, l.name); err == nil && len(l.body.AssumeEnabled) == 0 {
+		if err := fits(c, l.task, false); err != nil {
+			return nil, err
+		}
+		fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", l.name)
+	} else {
+		p, plan, err := l.plan(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if l.body.WantPlan {
+			result = &api.LaunchResult{Plan: planOf(p, plan, l.body.Explain)}
+		}
+	}
+	fmt.Fprintln(l.call.Out, "Dryrun finished.")
+	return result, nil
+}
+
+// resumed finds out whether an earlier life of this request got as far as
+// submitting its job, so that the job never runs twice.
+func (l *launch) resumed(ctx context.Context) (done bool, result *api.LaunchResult, err error) {
+	p := load(l.call)
+	if p.Submitting == "" {
+		return false, nil, nil
+	}
+	c, err := l.x.Store.Clusters().Get(ctx, l.name)
+	switch {
+	case err == nil && c.Hash == p.Submitting && p.JobID != 0:
+		return true, &api.LaunchResult{JobID: &p.JobID, Handle: l.x.Clusters.Handle(c)}, nil
+	case err == nil && c.Hash == p.Submitting:
+		return false, nil, nil // submitting again under the same key is harmless
+	case err != nil && !errors.Is(err, state.ErrNotFound):
+		return true, nil, err
+	case p.JobID != 0:
+		return true, &api.LaunchResult{JobID: &p.JobID, Handle: &api.Handle{ClusterName: l.name}}, nil
+	}
+	return true, nil, &api.Error{
+		Type:    api.ErrRuntime,
+		Message: fmt.Sprintf("The server was restarted while it submitted this job to cluster %q, and the cluster is gone by now. The job may have run; it is not started again.", l.name),
+		Hint:    "Launch it again if it did not run.",
+	}
+}
+
+// bringUp returns the cluster, up, with agents that answer.
+func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
+	if err := l.waitAutostopping(ctx); err != nil {
+		return nil, err
+	}
+	l.call.Out.Spin("Waiting for other requests on cluster " + l.name)
+	ctx, unlock, err := l.x.Clusters.Lock(ctx, l.name)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := l.x.Store.Clusters().Get(ctx, l.name)
+	switch {
+	case errors.Is(err, state.ErrNotFound):
+		return l.create(ctx)
+	case err != nil:
+		return nil, err
+	}
+	if err := l.mine(c); err != nil {
+		return nil, err
+	}
+	if c.Status == api.ClusterInit && !c.EverUp {
+		return l.takeOver(ctx, c)
+	}
+	if err := fits(c, l.task, false); err != nil {
+		return nil, err
+	}
+	if c.Status == api.ClusterUp && len(c.Nodes) > 0 {
+		if up, err := l.reuse(ctx, c); err == nil {
+			l.found = true
+			return up, nil
+		} else if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
+	}
+	return l.x.bring(ctx, l.call, c, provision.Exactly(c.Offer), true)
+}
+
+// mine refuses clusters of a managed job to users, and other clusters to a
+// managed job.
+func (l *launch) mine(c *state.Cluster) error {
+	switch {
+	case l.managed != nil && !cluster.ManagedBy(c, l.managed.JobID):
+		return &api.Error{Type: api.ErrInvalidClusterName, Message: fmt.Sprintf("The name %q belongs to another cluster.", c.Name)}
+	case l.managed == nil && c.IsManaged:
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q belongs to a managed job.", c.Name)}
+	}
+	return nil
+}
+
+// reuse makes sure that the agents of a cluster on record as UP are there and
+// of this build.
+func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
+	fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", c.Name)
+	if err := l.x.Remote.Ensure(ctx, c); err != nil {
+		return nil, err
+	}
+	nodes := c.Nodes
+	return l.x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Nodes, c.AgentBuild = nodes, l.x.BuildID
+		c.LastUse = command(l.call, c.LastUse)
+		return nil
+	})
+}
+
+// takeOver deals with a record whose launch never ended: our own, cut off by a
+// crash, goes on; somebody else's is given back first.
+func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
+	if c.Metadata[launchedBy] == l.call.RequestID {
+		offers, err := l.offers(ctx)
+		if err != nil {
+			return nil, err
+		}
+		// Provisioning takes up what the earlier life was doing.
+		return l.x.bring(ctx, l.call, c, offers, false)
+	}
+	if err := l.x.Clusters.Release(ctx, c, "its launch never ended; launched anew"); err != nil {
+		return nil, err
+	}
+	return l.create(ctx)
+}
+
+// launchedBy is the key in a record's metadata for the request that made it.
+const launchedBy = "launched_by_request"
+
+// create plans, writes the record, and gets the machines.
+func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
+	offers, err := l.offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	best := offers[0][0]
+	p, ok := l.x.Providers.Get(best.Cloud)
+	if !ok {
+		return nil, fmt.Errorf("this version of sky knows no cloud %q", best.Cloud)
+	}
+	settings, err := settings(l.call, l.task)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := pki.NewAuthority(l.name)
+	if err != nil {
+		return nil, err
+	}
+	first := l.task.Resources[0]
+	c := &state.Cluster{
+		Name: l.name, Hash: uuid.NewString(),
+		NameOnCloud: task.NameOnCloud(l.name, l.call.User.ID, p.Features().MaxNameLength),
+		Status:      api.ClusterInit, Epoch: 0,
+		UserHash: l.call.User.ID, UserName: l.call.User.Name, Workspace: settings.ActiveWorkspace(),
+		LaunchedAt: time.Now(), StatusUpdatedAt: time.Now(),
+		Offer: best, NumNodes: max(l.task.NumNodes, 1),
+		Ports: first.Ports, Labels: first.Labels, DiskGB: first.DiskSize,
+		Certs: certs, AutostopMinutes: -1,
+		LastUse: command(l.call, ""), CreationCmd: l.call.Command, CreationYAML: l.task.UserYAML,
+		Metadata:  map[string]any{launchedBy: l.call.RequestID, imageKey: image(first)},
+		LastEvent: "launching",
+	}
+	if l.managed != nil {
+		cluster.Managed(c, l.managed.JobID)
+	}
+	if err := l.x.Store.Clusters().Create(ctx, c); err != nil {
+		return nil, err
+	}
+	return l.x.bring(ctx, l.call, c, offers, false)
+}
+
+// offers are what can run the task, in tiers, best first; the plan is shown.
+func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
+	_, plan, err := l.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.managed.order(ranked(plan)), nil
+}
+
+func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {
+	l.call.Out.Spin("Optimizing")
+	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions)
+	if err != nil {
+		return p, nil, err
+	}
+	l.call.Out.StopSpin()
+	if !l.body.QuietOptimizer {
+		plan.Table(l.call.Out, false)
+	}
+	if l.body.Explain {
+		explain(l.call.Out, p, plan)
+	}
+	return p, plan, nil
+}
+
+// ranked is a plan's candidates in the tiers in which they may be tried: entries
+// of ordered resources stay apart, and so does what has no known price.
+func ranked(plan *optimizer.Plan) [][]cloud.Offer {
+	t := &plan.Tasks[0]
+	ordered := t.Task.Preference == task.Ordered
+	var tiers [][]cloud.Offer
+	for i, c := range t.Candidates {
+		if i == 0 || c.Unpriced != t.Candidates[i-1].Unpriced || ordered && c.Resources != t.Candidates[i-1].Resources {
+			tiers = append(tiers, nil)
+		}
+		tiers[len(tiers)-1] = append(tiers[len(tiers)-1], c.Offer)
+	}
+	return tiers
+}
+
+// bring gets the machines of a cluster on record and sets up their agents.
+// keep says that they have been up before: nothing is terminated then. On
+// failure of a cluster that never was up, machines and record go.
+func (x *Executor) bring(ctx context.Context, call cluster.Call, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+	from := c.Status
+	c, err := x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		if c.Status == api.ClusterStopped {
+			c.AutostopMinutes, c.AutostopDown = -1, false
+		}
+		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
+		c.Epoch++
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.event(ctx, c, "STATUS_CHANGE", from, "getting machines")
+	call.Out.Spin(fmt.Sprintf("Launching cluster %s (%s)", c.Name, nodes(c.NumNodes)))
+	up, err := x.provisionAndInstall(ctx, call, c, offers, keep)
+	if err == nil {
+		call.Out.StopSpin()
+		fmt.Fprintf(call.Out, "✓ Cluster launched: %s.\n", up.Name)
+		return up, nil
+	}
+	if errors.Is(context.Cause(ctx), state.ErrHandover) {
+		return nil, context.Cause(ctx)
+	}
+	var left *provision.LeftoverError
+	if keep || errors.As(err, &left) {
+		return nil, x.launchError(c, err, keep)
+	}
+	// Never up: nothing may stay behind, even if the request was cancelled. The
+	// record says by now where the last attempt was.
+	if now, gerr := x.Store.Clusters().Get(context.WithoutCancel(ctx), c.Name); gerr == nil && now.Hash == c.Hash {
+		c = now
+	}
+	if rerr := x.Clusters.Release(context.WithoutCancel(ctx), c, "launch failed: "+err.Error()); rerr != nil {
+		return nil, &provision.LeftoverError{Cluster: c.Name, Place: c.Offer.Place, Err: rerr, Cause: err}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return nil, x.launchError(c, err, keep)
+}
+
+func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+	key, err := x.Remote.PublicKey(c.UserHash)
+	if err != nil {
+		return nil, err
+	}
+	offer, got, err := x.Provision.Provision(ctx, provision.Request{
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: imageOf(c), Out: call.Out,
+	})
+	if err != nil {
+		return nil, err
+	}
+	c, err = x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Offer, c.Nodes = offer, carryAgents(got, c.Nodes)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.usage(ctx, c)
+	call.Out.Spin("Starting the agents on cluster " + c.Name)
+	if err := x.Remote.Ensure(ctx, c); err != nil {
+		return nil, err
+	}
+	ready := c.Nodes
+	c, err = x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Nodes, c.AgentBuild = ready, x.BuildID
+		c.Status, c.StatusUpdatedAt, c.EverUp = api.ClusterUp, time.Now(), true
+		c.LastUse = command(call, c.LastUse)
+		c.LastEvent = "all machines run and the agent answers"
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.event(ctx, c, "STATUS_CHANGE", api.ClusterInit, c.LastEvent)
+	x.Clusters.Woken()
+	return c, nil
+}
+
+// carryAgents keeps the agents' addresses that are known already.
+func carryAgents(got, known []cloud.Node) []cloud.Node {
+	for i := range got {
+		for _, k := range known {
+			if k.ID == got[i].ID && got[i].Reach.Agent == "" {
+				got[i].Reach.Agent = k.Reach.Agent
+			}
+		}
+	}
+	return got
+}
+
+// launchError says what a failed launch left.
+func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
+	var unplaced *provision.UnplacedError
+	if errors.As(err, &unplaced) {
+		var history []string
+		for _, a := range unplaced.Attempts {
+			history = append(history, a.Error())
+		}
+		e := unavailable(err, history)
+		if keep {
+			e.Attributes["no_failover"] = true
+			e.Hint = fmt.Sprintf("The cluster's disks are kept. Try again with: sky start %s; give it back with: sky down %s", c.Name, c.Name)
+		} else {
+			if unplaced.Retryable() {
+				e.Hint = "To keep trying until there is room: sky launch --retry-until-up"
+			}
+		}
+		e.Details = unplaced.Details()
+		return e
+	}
+	var apiErr *api.Error
+	if errors.As(err, &apiErr) {
+		return err
+	}
+	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Launching cluster %q failed: %v", c.Name, err), Err: err}
+}
+
+func (l *launch) waitAutostopping(ctx context.Context) error {
+	for {
+		c, err := l.x.Store.Clusters().Get(ctx, l.name)
+		if errors.Is(err, state.ErrNotFound) || err == nil && c.Status != api.ClusterAutostopping {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		l.call.Out.Spin("Cluster " + l.name + " is stopping itself; waiting until it is through")
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(autostoppingPoll):
+		}
+	}
+}
+
+func (x *Executor) event(ctx context.Context, c *state.Cluster, kind string, from api.ClusterStatus, reason string) {
+	err := x.Store.Clusters().AddEvent(ctx, state.ClusterEvent{
+		ClusterHash: c.Hash, ClusterName: c.Name, Type: kind, Reason: reason, Starting: from, Ending: c.Status, At: time.Now(),
+	})
+	if err != nil {
+		x.Log.WarnContext(ctx, "cluster event not stored", "cluster", c.Name, "err", err)
+	}
+}
+
+func (x *Executor) usage(ctx context.Context, c *state.Cluster) {
+	if err := x.Store.Clusters().OpenUsage(ctx, c.Hash, time.Now()); err != nil {
+		x.Log.WarnContext(ctx, "usage not stored", "cluster", c.Name, "err", err)
+	}
+}
+
+func nodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+func command(call cluster.Call, fallback string) string {
+	if call.Command == "" {
+		return fallback
+	}
+	return call.Command
+}

@@ -1,0 +1,185 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/optimizer"
+	"github.com/skypilot-go/sky/task"
+)
+
+// Optimize prints the plan for a Dag.
+func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.DagBody) error {
+	dag, err := parse(body.Dag)
+	if err != nil {
+		return err
+	}
+	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions)
+	if err != nil {
+		return err
+	}
+	plan.Table(call.Out, false)
+	if body.Explain {
+		explain(call.Out, p, plan)
+	}
+	return nil
+}
+
+// plan asks the optimizer over everything that is enabled, or assumed to be.
+func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions) (optimizer.Problem, *optimizer.Plan, error) {
+	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost}
+	if minimize == 1 {
+		p.Minimize = optimizer.Time
+	}
+	var err error
+	if len(o.AssumeEnabled) > 0 {
+		p.Sources, err = x.assumed(ctx, o)
+	} else {
+		var c *config.Config
+		if c, err = settings(call, dag.Tasks[0]); err == nil {
+			p.Sources, err = x.enabled(ctx, c)
+		}
+	}
+	if err != nil {
+		return p, nil, err
+	}
+	plan, err := optimizer.Optimize(p)
+	if err != nil {
+		return p, nil, planError(err)
+	}
+	return p, plan, nil
+}
+
+// enabled are the clouds that c allows and whose credentials work, as the
+// optimizer wants them.
+func (x *Executor) enabled(ctx context.Context, c *config.Config) ([]optimizer.Source, error) {
+	var sources []optimizer.Source
+	var refused []string
+	for _, p := range x.Providers.All() {
+		if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+			refused = append(refused, fmt.Sprintf("%s: %s", p.DisplayName(), why))
+			continue
+		}
+		if _, err := p.Check(ctx); err != nil {
+			refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+			continue
+		}
+		offers, err := p.Offers(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("asking %s what it offers: %w", p.DisplayName(), err)
+		}
+		if offers != nil {
+			sources = append(sources, optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks))
+			continue
+		}
+		table, err := x.Catalogs.Table(ctx, p.Name())
+		if err != nil {
+			return nil, fmt.Errorf("the price list of %s: %w", p.DisplayName(), err)
+		}
+		sources = append(sources, optimizer.CatalogSource(table, p.Features().Lacks))
+	}
+	if len(sources) == 0 {
+		return nil, &api.Error{
+			Type:    api.ErrNoCloudAccess,
+			Message: "No infrastructure is enabled. " + strings.Join(refused, "; "),
+			Hint:    "See what is missing with: sky check",
+		}
+	}
+	return sources, nil
+}
+
+// assumed are price lists of clouds that the caller wants a plan over, whether
+// or not they are enabled.
+func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.Source, error) {
+	all := slices.Contains(o.AssumeEnabled, "all")
+	names := o.AssumeEnabled
+	if all {
+		names = known.Names()
+	}
+	store := x.Catalogs
+	if o.CatalogDir != "" {
+		store = catalog.NewStore(catalog.StoreOptions{Dir: o.CatalogDir, Offline: true, Logger: x.Log})
+	}
+	var sources []optimizer.Source
+	var missing []string
+	for _, name := range names {
+		c, ok := known.Find(name)
+		if !ok {
+			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s, or all.", name, strings.Join(known.Names(), ", "))}
+		}
+		table, err := store.Table(ctx, c.Name)
+		if err != nil {
+			missing = append(missing, err.Error())
+			if all {
+				continue // a plan over what there is
+			}
+			return nil, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("The price list of %s cannot be had: %v", c.Name, err), Err: err}
+		}
+		sources = append(sources, optimizer.CatalogSource(table, c.Lacks))
+	}
+	if len(sources) == 0 {
+		return nil, &api.Error{
+			Type:    api.ErrRuntime,
+			Message: "No price list could be had: " + strings.Join(missing, "; "),
+			Hint:    "Fetch them with: sky catalog refresh, or name a folder that holds CLOUD/vms.csv with --catalog-dir",
+		}
+	}
+	return sources, nil
+}
+
+// planError gives a plan's failure the class that clients know and the details
+// that programs want.
+func planError(err error) error {
+	var none *optimizer.NoFeasibleError
+	if !errors.As(err, &none) {
+		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+	}
+	e := unavailable(err, nil)
+	var reasons []map[string]any
+	for _, x := range none.Clouds {
+		r := map[string]any{"cloud": x.Cloud, "request": x.Request, "constraint": string(x.Constraint), "reason": x.Reason}
+		if x.Nearest != nil {
+			r["nearest"] = planOffer(optimizer.Candidate{Offer: *x.Nearest, NumNodes: max(none.Nodes, 1)})
+			r["change"] = x.Change
+		}
+		reasons = append(reasons, r)
+	}
+	e.Details = map[string]any{"kind": api.KindNoFeasibleResources, "reasons": reasons, "similar": none.Similar}
+	return e
+}
+
+// planOf is a plan as clients see it.
+func planOf(p optimizer.Problem, plan *optimizer.Plan, withExplanation bool) *api.Plan {
+	out := &api.Plan{TotalCost: plan.Cost, TotalTime: plan.Time}
+	for i, t := range plan.Tasks {
+		tp := api.TaskPlan{Task: t.Task.Name, NumNodes: max(t.Task.NumNodes, 1), Chosen: planOffer(t.Chosen)}
+		for _, c := range t.Candidates {
+			tp.Candidates = append(tp.Candidates, planOffer(c))
+		}
+		if withExplanation {
+			tp.Explained = alternatives(p, plan, i)
+		}
+		out.Tasks = append(out.Tasks, tp)
+	}
+	return out
+}
+
+func planOffer(c optimizer.Candidate) api.PlanOffer {
+	o := api.PlanOffer{
+		Cloud: c.Offer.Cloud, Region: c.Offer.Region, InstanceType: c.Offer.InstanceType,
+		Accelerators: c.Offer.Accelerators, UseSpot: c.Offer.Spot, CPUs: c.Offer.CPUs, MemoryGiB: c.Offer.MemoryGiB,
+		HourlyPrice: c.Offer.HourlyPrice, TotalHourlyPrice: c.Offer.HourlyPrice * float64(c.NumNodes),
+	}
+	if c.Offer.Zone != "" {
+		o.Zone = &c.Offer.Zone
+	}
+	return o
+}

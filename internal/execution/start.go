@@ -1,0 +1,61 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/provision"
+)
+
+// Start switches a stopped cluster on again, where it is.
+func (x *Executor) Start(ctx context.Context, call cluster.Call, body api.StartBody) (*api.Handle, error) {
+	if body.Down && body.IdleMinutesAutostop == nil {
+		return nil, &api.Error{Type: api.ErrValue, Message: "Starting with --down also needs the idle minutes after which the cluster goes down (-i)."}
+	}
+	if _, err := x.Clusters.Get(ctx, body.ClusterName); err != nil {
+		return nil, err
+	}
+	return untilUp(ctx, call, body.RetryUntilUp, func(ctx context.Context) (*api.Handle, error) {
+		return x.start(ctx, call, body)
+	})
+}
+
+func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartBody) (*api.Handle, error) {
+	call.Out.Spin("Waiting for other requests on cluster " + body.ClusterName)
+	ctx, unlock, err := x.Clusters.Lock(ctx, body.ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	c, err := x.Clusters.Get(ctx, body.ClusterName)
+	if err != nil {
+		return nil, err
+	}
+	before := agentapi.Autostop{IdleMinutes: c.AutostopMinutes, Down: c.AutostopDown, WaitFor: c.AutostopWaitFor}
+	if c.Status == api.ClusterUp && !body.Force {
+		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)
+		return x.Clusters.Handle(c), nil
+	}
+	if c, err = x.bring(ctx, call, c, provision.Exactly(c.Offer), true); err != nil {
+		return nil, err
+	}
+	want := before
+	if body.IdleMinutesAutostop != nil {
+		want = agentapi.Autostop{IdleMinutes: *body.IdleMinutesAutostop, Down: body.Down, WaitFor: api.WaitForJobsAndSSH}
+		if body.WaitFor != nil {
+			want.WaitFor = *body.WaitFor
+		}
+	}
+	if want.IdleMinutes == 0 {
+		want.IdleMinutes = 1
+	}
+	if want.IdleMinutes > 0 {
+		if err := x.Clusters.SetAutostop(ctx, c.Name, want); err != nil {
+			return nil, err
+		}
+	}
+	return x.Clusters.Handle(c), nil
+}

@@ -1,0 +1,319 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/filesync"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// Workdir is where a task's working folder lands on every node.
+const Workdir = "~/sky_workdir"
+
+// submission brings one task's files and job to a cluster that is up.
+type submission struct {
+	x       *Executor
+	call    cluster.Call
+	cluster *state.Cluster
+	task    *task.Task
+	setup   bool
+	managed *Managed // nil: not for a managed job
+}
+
+// runnable refuses what this version cannot run yet, before anything is
+// rented.
+func (x *Executor) runnable(t *task.Task) error {
+	var what string
+	switch {
+	case t.Git != nil:
+		what = "a git repository as workdir"
+	case len(t.StorageMounts) > 0:
+		what = "buckets in file_mounts"
+	case len(t.Volumes) > 0:
+		what = "volumes"
+	case len(t.SecretRefs) > 0 || len(t.ManagedSecrets) > 0:
+		what = "secrets kept by the server"
+	}
+	for dst, src := range t.FileMounts {
+		if isURL(src) {
+			what = fmt.Sprintf("copying %s to %s", src, dst)
+		}
+	}
+	if what == "" {
+		return nil
+	}
+	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky cannot do this yet: %s.", what)}
+}
+
+func isURL(s string) bool { return strings.Contains(s, "://") }
+
+// check refuses what the cluster's nodes cannot take, before anything is sent.
+func (s *submission) check() error {
+	if s.cluster.Offer.Cloud != "local" {
+		return nil
+	}
+	for _, m := range s.mounts() {
+		if !strings.HasPrefix(m.dst, "~/") && !strings.HasPrefix(m.dst, "/tmp/") && m.dst != "~" {
+			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
+				"file_mounts: %s is outside the home folder. The nodes of a local cluster share this machine's file system, so only paths below ~/ and /tmp/ can be written; use ~/%s, say.",
+				m.dst, path.Base(m.dst))}
+		}
+	}
+	return nil
+}
+
+// mount is one thing to copy.
+type mount struct{ dst, src string }
+
+// mounts are the file mounts in a stable order, with relative destinations
+// below the working folder.
+func (s *submission) mounts() []mount {
+	var out []mount
+	for _, dst := range slices.Sorted(maps.Keys(s.task.FileMounts)) {
+		src := s.task.FileMounts[dst]
+		if !strings.HasPrefix(dst, "/") && !strings.HasPrefix(dst, "~") {
+			dst = path.Join(Workdir, dst)
+		}
+		out = append(out, mount{dst, src})
+	}
+	return out
+}
+
+// syncFiles copies the working folder and, with all, the file mounts to every
+// node.
+func (s *submission) syncFiles(ctx context.Context, all bool) error {
+	if s.task.Workdir != "" {
+		if err := s.sync(ctx, "workdir", filesync.Options{Src: s.task.Workdir, Dst: Workdir, Ignore: true, Contents: true}); err != nil {
+			return err
+		}
+	}
+	if !all {
+		return nil
+	}
+	for _, m := range s.mounts() {
+		isDir, err := isFolder(m.src)
+		if err != nil {
+			return fileError(m.src, err)
+		}
+		if err := s.sync(ctx, "file mount", filesync.Options{Src: m.src, Dst: m.dst, Ignore: isDir, Contents: isDir}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *submission) sync(ctx context.Context, what string, o filesync.Options) error {
+	s.call.Out.Spin(fmt.Sprintf("Syncing %s: %s -> %s", what, o.Src, o.Dst))
+	stats, err := s.x.Remote.Sync(ctx, s.cluster, o)
+	if err != nil {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		return s.syncError(o, err)
+	}
+	s.call.Out.StopSpin()
+	fmt.Fprintf(s.call.Out, "✓ Synced %s: %s -> %s (%s)\n", what, o.Src, o.Dst, summary(stats))
+	return nil
+}
+
+func (s *submission) syncError(o filesync.Options, err error) error {
+	var full *filesync.NoSpaceError
+	if errors.As(err, &full) {
+		return &api.Error{Type: api.ErrRuntime, Err: err,
+			Message: fmt.Sprintf("The disk of cluster %q is full: %v", s.cluster.Name, err),
+			Hint:    fmt.Sprintf("The cluster stays up. Make room on it (sky ssh %s) and run this again.", s.cluster.Name)}
+	}
+	return fileError(o.Src, err)
+}
+
+// autostop applies what the task says about autostop and hooks.
+func (l *launch) autostop(ctx context.Context, c *state.Cluster) error {
+	want, ok := autostopOf(l.task, l.body)
+	if !ok && l.task.Hooks == nil {
+		return nil
+	}
+	if !ok { // hooks alone keep what is set
+		want = agentapi.Autostop{IdleMinutes: c.AutostopMinutes, Down: c.AutostopDown, WaitFor: api.WaitForJobsAndSSH}
+	}
+	if l.task.Hooks != nil {
+		hooks := []agentapi.Hook{}
+		for _, h := range l.task.Hooks {
+			hooks = append(hooks, agentapi.Hook{Run: h.Run, Events: h.Events, Timeout: h.Timeout})
+		}
+		want.Hooks = &hooks
+	}
+	return l.x.Clusters.SetAutostop(ctx, c.Name, want)
+}
+
+// autostopOf is the autostop that a launch asks for; false if it asks for none.
+func autostopOf(t *task.Task, body api.LaunchBody) (agentapi.Autostop, bool) {
+	a := agentapi.Autostop{WaitFor: api.WaitForJobsAndSSH}
+	switch r := t.Resources[0]; {
+	case r.Autostop != nil && !r.Autostop.Enabled:
+		a.IdleMinutes = -1
+		return a, true
+	case r.Autostop != nil:
+		a.IdleMinutes, a.Down = r.Autostop.IdleMinutes, r.Autostop.Down
+		if r.Autostop.WaitFor != "" {
+			a.WaitFor = api.WaitFor(r.Autostop.WaitFor)
+		}
+	case body.IdleMinutesAutostop != nil:
+		a.IdleMinutes, a.Down = *body.IdleMinutesAutostop, body.Down
+	case body.Down:
+		a.Down = true
+	default:
+		return a, false
+	}
+	if a.IdleMinutes == 0 {
+		a.IdleMinutes = 1
+	}
+	return a, true
+}
+
+// submit queues the job under the request's id, so that it never runs twice.
+func (s *submission) submit(ctx context.Context) (*api.LaunchResult, error) {
+	result := &api.LaunchResult{Handle: s.x.Clusters.Handle(s.cluster)}
+	spec := s.spec()
+	if spec.Run == "" && spec.Setup == "" {
+		fmt.Fprintln(s.call.Out, "The task has nothing to run; the cluster is ready.")
+		return result, nil
+	}
+	// From here on the job may run: a later life must know.
+	p := Progress{Submitting: s.cluster.Hash}
+	if err := save(ctx, s.call, p); err != nil {
+		return nil, err
+	}
+	s.call.Out.Spin("Submitting the job")
+	resp, err := s.queue(ctx, spec)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		return nil, submitError(s.cluster, err)
+	}
+	p.JobID = resp.JobID
+	if err := save(ctx, s.call, p); err != nil {
+		return nil, err
+	}
+	s.call.Out.StopSpin()
+	fmt.Fprintf(s.call.Out, "✓ Job submitted, ID: %d\n", resp.JobID)
+	result.JobID = &resp.JobID
+	return result, nil
+}
+
+// How often a job is sent to an agent that does not answer, and the pause
+// between: agents are restarted meanwhile.
+const (
+	submitTries = 8
+	submitPause = 500 * time.Millisecond
+)
+
+// queue sends the job to the head agent. One that died is brought back; the
+// request's id as key makes sending twice harmless.
+func (s *submission) queue(ctx context.Context, spec agentapi.JobSpec) (*agentapi.SubmitResponse, error) {
+	for try := 1; ; try++ {
+		head, err := s.x.Remote.Head(s.cluster)
+		if err != nil {
+			return nil, err
+		}
+		resp, err := head.Submit(ctx, agentapi.SubmitRequest{Key: s.call.RequestID, Epoch: s.cluster.Epoch, Spec: spec})
+		var refused *agentapi.Error
+		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || try == submitTries {
+			return resp, err
+		}
+		fresh, rerr := s.x.Clusters.Refresh(ctx, s.cluster.Name)
+		if rerr == nil && (fresh == nil || fresh.Hash != s.cluster.Hash || fresh.Status != api.ClusterUp) {
+			return nil, err // the cluster is no longer what it was
+		}
+		if rerr == nil {
+			s.cluster = fresh
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(submitPause):
+		}
+	}
+}
+
+func submitError(c *state.Cluster, err error) error {
+	var e *agentapi.Error
+	if errors.As(err, &e) {
+		switch e.Code {
+		case agentapi.CodeInvalid:
+			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Cluster %q does not take the job: %s", c.Name, e.Message), Err: err}
+		case agentapi.CodeNoSpace:
+			return &api.Error{Type: api.ErrRuntime, Err: err,
+				Message: fmt.Sprintf("The disk of cluster %q is full: %s", c.Name, e.Message),
+				Hint:    fmt.Sprintf("The cluster stays up. Make room on it (sky ssh %s) and run this again.", c.Name)}
+		case agentapi.CodeStaleEpoch:
+			return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Cluster %q was launched anew meanwhile; the job was not submitted.", c.Name), Err: err}
+		}
+	}
+	return &api.Error{Type: api.ErrRuntime, Err: err,
+		Message: fmt.Sprintf("The job could not be submitted to cluster %q: %v", c.Name, err),
+		Hint:    "See what became of it with: sky status --refresh " + c.Name}
+}
+
+// spec is the job as the agents want it.
+func (s *submission) spec() agentapi.JobSpec {
+	t := s.task
+	spec := agentapi.JobSpec{
+		Name: t.Name, TaskName: t.Name,
+		User: s.call.User.Name, UserHash: s.call.User.ID,
+		NumNodes: max(t.NumNodes, 1), Run: t.Run,
+		Envs: maps.Clone(t.Envs), Secrets: map[string]string{},
+		Metadata: map[string]string{},
+	}
+	if s.setup {
+		spec.Setup = t.Setup
+	}
+	for k, v := range t.Secrets {
+		spec.Secrets[k] = v.Reveal()
+	}
+	if s.managed != nil {
+		spec.TaskID = s.managed.TaskID
+		if spec.Envs == nil {
+			spec.Envs = map[string]string{}
+		}
+		maps.Copy(spec.Envs, s.managed.Envs)
+	}
+	if commit, ok := t.Metadata["git_commit"].(string); ok {
+		spec.Metadata["git_commit"] = commit
+	}
+	display := "CPU:1+"
+	for _, a := range chosen(s.cluster, t).Accelerators {
+		spec.Accelerators = map[string]float64{a.Name: a.Count}
+		display = fmt.Sprintf("%s:%v", a.Name, a.Count)
+	}
+	spec.Resources = fmt.Sprintf("%dx[%s]", spec.NumNodes, display)
+	return spec
+}
+
+// chosen is the first of the task's requests that the cluster satisfies.
+func chosen(c *state.Cluster, t *task.Task) task.Resources {
+	for _, r := range t.Resources {
+		if mismatch(c, t, r, false) == "" {
+			return r
+		}
+	}
+	return t.Resources[0]
+}
+
+func summary(s filesync.Stats) string {
+	if s.Sent == 0 {
+		return fmt.Sprintf("%d files, all there already", s.Files)
+	}
+	return fmt.Sprintf("%d files, %d sent", s.Files, s.Sent)
+}

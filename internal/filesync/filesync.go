@@ -1,0 +1,71 @@
+package filesync
+
+import (
+	"io/fs"
+	"os"
+	"time"
+)
+
+// defaultTimeout is how long a step may go without progress.
+const defaultTimeout = 60 * time.Second
+
+// Options say what to send and where to.
+type Options struct {
+	// Src is the file or folder to send. If it is a symlink, what it points
+	// to is sent.
+	Src string
+	// Dst is the place at the receiver: absolute, or "~/x" or "x" below the
+	// home of the receiving end. Missing parents are created.
+	Dst string
+	// Ignore leaves out what Walk leaves out.
+	Ignore bool
+	// Contents puts what is inside the folder Src into the folder Dst, whose
+	// own mode and time stay as they are. Otherwise Src itself becomes Dst.
+	Contents bool
+	// Progress, if set, is called now and then from one goroutine, and once
+	// at the end.
+	Progress func(Progress)
+	// Timeout bounds every step without progress; 0 is 60 s.
+	Timeout time.Duration
+	// Cache is the folder for the content hashes of source files; "" is
+	// .sky/filesync in the home folder.
+	Cache string
+}
+
+// cacheDir is where the hashes of source files are kept.
+func (o *Options) cacheDir() string {
+	if o.Cache != "" {
+		return o.Cache
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ""
+	}
+	return stateDir(home)
+}
+
+// Progress tells how far a Send is.
+type Progress struct {
+	Files, Wanted, Sent      int   // found at the source; asked for by the receiver so far; sent
+	Bytes, WantedBytes, Done int64 // the same in bytes of content
+}
+
+// Stats sum up a Send.
+type Stats struct {
+	Files, Folders, Links int   // that the source has
+	Skipped               int   // sockets, devices and pipes, which are never sent
+	Sent                  int   // files whose content travelled, whole or in part
+	Matched               int   // files that differed in time only: hashes travelled
+	Bytes                 int64 // of all files
+	SentBytes             int64 // of content that travelled, before compression
+	WireBytes             int64 // written to the connection
+}
+
+// An Entry is one thing of a source tree.
+type Entry struct {
+	Path    string // below the source, with slashes; "." is the source itself
+	Mode    fs.FileMode
+	Size    int64
+	ModTime time.Time
+	Target  string // of a symlink
+}

@@ -1,0 +1,81 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Cancel asks for jobs to be ended and tells which. They end by themselves
+// from then on, whatever becomes of the server.
+func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCancelBody) error {
+	given := 0
+	for _, is := range []bool{len(b.JobIDs) > 0, b.Name != nil && *b.Name != "", b.Pool != nil && *b.Pool != "", b.All || b.AllUsers} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		return &api.Error{Type: api.ErrValue, Message: "Say in exactly one way which managed jobs to cancel: by ids, by name, by pool, or all."}
+	}
+	if b.Pool != nil && *b.Pool != "" {
+		return unsupported("pools")
+	}
+	f := state.ManagedFilter{IDs: b.JobIDs, Live: true}
+	switch {
+	case b.Name != nil && *b.Name != "":
+		f.Name = *b.Name
+	case b.All && !b.AllUsers:
+		f.UserHash = call.User.ID
+	}
+	page, err := m.store.ManagedJobs().List(ctx, f)
+	if err != nil {
+		return err
+	}
+	var ids, elsewhere []int
+	for _, r := range page.Rows {
+		list := &ids
+		if r.Job.Workspace != workspace(call) {
+			list = &elsewhere
+		}
+		if n := len(*list); n == 0 || (*list)[n-1] != r.Job.ID {
+			*list = append(*list, r.Job.ID)
+		}
+	}
+	if len(elsewhere) > 0 {
+		fmt.Fprintf(call.Out, "Skipped, because they are not in the active workspace %q: %s\n", workspace(call), join(elsewhere))
+	}
+	if f.Name != "" && len(ids) > 1 {
+		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d managed jobs that have not ended are named %q: %s. Cancel them by id.", len(ids), f.Name, join(ids))}
+	}
+	asked, err := m.store.ManagedJobs().AskCancel(ctx, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range asked {
+		m.rows.Ring(id)
+	}
+	m.wake()
+	switch len(asked) {
+	case 0:
+		fmt.Fprintln(call.Out, "No job to cancel.")
+	case 1:
+		fmt.Fprintf(call.Out, "Job with ID %d is scheduled to be cancelled.\n", asked[0])
+	default:
+		fmt.Fprintf(call.Out, "Jobs with IDs %s are scheduled to be cancelled.\n", join(asked))
+	}
+	return nil
+}
+
+func join(ids []int) string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = strconv.Itoa(id)
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,258 @@
+package jobs
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// outcome is how an attempt ended.
+type outcome string
+
+const (
+	outSucceeded outcome = "succeeded"
+	outFailed    outcome = "failed"       // the user's program
+	outSetup     outcome = "failed_setup" // the user's setup
+	outDriver    outcome = "failed_driver"
+	outLost      outcome = "lost"      // the cluster is gone, or no longer whole
+	outCancelled outcome = "cancelled" // on the cluster, by somebody
+	outAborted   outcome = "aborted"   // the managed job was cancelled
+	outRefused   outcome = "refused"   // it can never be launched as it is
+)
+
+// situation is all that a decision depends on.
+type situation struct {
+	job     *state.ManagedJob
+	task    *state.ManagedTask    // the one in question
+	attempt *state.ManagedAttempt // its latest; nil: none
+	policy  policy
+	empty   bool // the task has nothing to run
+	seen    observation
+}
+
+// policy is what the task says about coming back.
+type policy struct {
+	strategy  string
+	restarts  int   // after the user's program failed
+	exitCodes []int // after these, as often as needed
+}
+
+func policyOf(t *task.Task) policy {
+	for _, r := range t.Resources {
+		if j := r.JobRecovery; j != nil {
+			return policy{j.Strategy, j.MaxRestartsOnErrors, j.RecoverOnExitCodes}
+		}
+	}
+	return policy{}
+}
+
+// clusterState is what is known of an attempt's cluster.
+type clusterState int
+
+const (
+	clusterUnknown clusterState = iota
+	clusterUp
+	clusterBroken // machines are missing or off
+	clusterGone
+)
+
+// observation is what could be found out just now. The zero value is nothing.
+type observation struct {
+	looked  bool
+	cluster clusterState
+	reason  string
+	proven  bool // the provider said so, after the job was looked at
+	failed  bool // the provider was asked and could not tell
+	job     *agentapi.Job
+	noJob   bool // the agent answers and knows no such job
+}
+
+// action is what a controller does next.
+type action struct {
+	do      verb
+	event   fsm.ManagedEvent // of move
+	outcome outcome          // of settle
+	reason  string
+	codes   []int
+	until   time.Time // of pause
+	ended   time.Time // of settle, if the cluster knows
+}
+
+type verb string
+
+const (
+	doBegin  verb = "begin"  // write down the next attempt
+	doLaunch verb = "launch" // bring its cluster up and submit the job
+	doPause  verb = "pause"  // before the next launch
+	doLook   verb = "look"   // ask the agent
+	doProve  verb = "prove"  // ask the provider
+	doWait   verb = "wait"   // until something happens
+	doSettle verb = "settle" // write down how the attempt ended
+	doKeep   verb = "keep"   // get the rest of its log
+	doMove   verb = "move"   // write down the task's new state
+	doClose  verb = "close"  // give the cluster back
+	doFinish verb = "finish" // nothing is left to do
+)
+
+// decide says what comes next. It is pure.
+func decide(s situation, now time.Time) action {
+	a := s.attempt
+	if a == nil || !a.ClosedAt.IsZero() {
+		return decideNext(s)
+	}
+	switch {
+	case a.Outcome != "":
+		return decideEnded(s)
+	case s.job.CancelAsked && s.task.Status != api.ManagedCancelling:
+		return action{do: doMove, event: fsm.ManagedCancel, reason: "cancelled by the user"}
+	case s.job.CancelAsked:
+		return action{do: doSettle, outcome: outAborted, reason: "cancelled by the user"}
+	case a.ClusterJob != 0:
+		return decideRunning(s)
+	case now.Before(s.task.NotBefore):
+		return action{do: doPause, until: s.task.NotBefore}
+	}
+	return action{do: doLaunch}
+}
+
+// decideNext is for a task without an open attempt.
+func decideNext(s situation) action {
+	switch {
+	case s.task.Status.Terminal():
+		return action{do: doFinish}
+	case s.job.CancelAsked:
+		return action{do: doMove, event: fsm.ManagedCancelled, reason: "cancelled by the user"}
+	case s.empty:
+		return action{do: doMove, event: fsm.ManagedSucceeded, reason: "the task has nothing to run"}
+	}
+	return action{do: doBegin}
+}
+
+// decideEnded is for an attempt whose outcome is known.
+func decideEnded(s situation) action {
+	a := s.attempt
+	if !a.LogKept {
+		return action{do: doKeep}
+	}
+	if event := follows(s); event != fsm.ManagedLost && !s.task.Status.Terminal() {
+		return action{do: doMove, event: event, reason: a.Reason}
+	}
+	return action{do: doClose}
+}
+
+// follows is what an attempt's outcome means for the task.
+func follows(s situation) fsm.ManagedEvent {
+	switch outcome(s.attempt.Outcome) {
+	case outSucceeded:
+		return fsm.ManagedSucceeded
+	case outAborted, outCancelled:
+		return fsm.ManagedCancelled
+	case outDriver:
+		return fsm.ManagedBroken
+	case outRefused:
+		if !s.task.StartedAt.IsZero() {
+			return fsm.ManagedNoResource
+		}
+		return fsm.ManagedRefused
+	}
+	if s.job.CancelAsked {
+		return fsm.ManagedCancelled
+	}
+	switch outcome(s.attempt.Outcome) {
+	case outFailed, outSetup:
+		if s.task.Status == api.ManagedRecovering { // decided already
+			return fsm.ManagedLost
+		}
+		if _, again := s.policy.again(s.attempt.ExitCodes, s.task.Restarts); again {
+			return fsm.ManagedLost
+		}
+		if outcome(s.attempt.Outcome) == outSetup {
+			return fsm.ManagedBadSetup
+		}
+		return fsm.ManagedFailed
+	}
+	return fsm.ManagedLost
+}
+
+// again tells whether a program that failed is run again, and whether that
+// counts.
+func (p policy) again(codes []int, restarts int) (counts, again bool) {
+	for _, c := range codes {
+		if c != 0 && slices.Contains(p.exitCodes, c) {
+			return false, true
+		}
+	}
+	return true, restarts < p.restarts
+}
+
+// decideRunning is for a job that its cluster has taken. Silence proves
+// nothing: only the agent's record of the job or the provider's word about the
+// machines ends an attempt.
+func decideRunning(s situation) action {
+	o := s.seen
+	lost := func() action { return action{do: doSettle, outcome: outLost, reason: o.reason} }
+	switch {
+	case !o.looked:
+		return action{do: doLook}
+	case o.job != nil && o.job.Status == api.JobSucceeded:
+		return ended(outSucceeded, o.job, "")
+	case o.cluster == clusterGone:
+		return lost()
+	case o.failed:
+		return action{do: doWait}
+	case o.cluster == clusterBroken:
+		if !o.proven {
+			return action{do: doProve}
+		}
+		return lost()
+	case o.noJob || o.job != nil && o.job.Status.Terminal():
+		if !o.proven { // a machine that goes takes the job with it
+			return action{do: doProve}
+		}
+	default:
+		return action{do: doWait}
+	}
+	if o.noJob {
+		return action{do: doSettle, outcome: outDriver, reason: "the cluster no longer knows the job"}
+	}
+	switch o.job.Status {
+	case api.JobFailed:
+		return ended(outFailed, o.job, "the program failed"+withCodes(o.job.ExitCodes))
+	case api.JobFailedSetup:
+		return ended(outSetup, o.job, "setup failed"+withCodes(o.job.ExitCodes))
+	case api.JobCancelled:
+		return ended(outCancelled, o.job, "the job was cancelled on its cluster")
+	}
+	return ended(outDriver, o.job, "the job was cut off on its cluster; the machine may have run out of memory")
+}
+
+// ended is an attempt that ended as the agent says.
+func ended(o outcome, j *agentapi.Job, reason string) action {
+	if j.Reason != "" && reason != "" {
+		reason += ": " + j.Reason
+	}
+	return action{do: doSettle, outcome: o, reason: reason, codes: j.ExitCodes, ended: unix(j.EndedAt)}
+}
+
+func withCodes(codes []int) string {
+	if len(codes) == 1 {
+		return fmt.Sprintf(" with exit code %d", codes[0])
+	}
+	if len(codes) > 1 {
+		return fmt.Sprintf(" with exit codes %v", codes)
+	}
+	return ""
+}
+
+func unix(s float64) time.Time {
+	if s <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(s * 1e6))
+}

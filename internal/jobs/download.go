@@ -1,0 +1,60 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+)
+
+// DownloadLogs gathers the logs of a job in a new folder below dir and returns
+// it by the job's id; the result is empty if there is no such job.
+func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.JobsDownloadLogsBody, dir string) (map[string]string, error) {
+	j, err := m.find(ctx, call, b.JobID, b.Name)
+	if err != nil || j == nil {
+		return map[string]string{}, err
+	}
+	kind, pattern := "managed-job", "task-*.log"
+	if b.Controller {
+		kind, pattern = "managed-job-controller", "controller.log"
+	}
+	target := filepath.Join(dir, "managed_jobs", fmt.Sprintf("%s-%d-%s", kind, j.ID, time.Now().UTC().Format("2006-01-02-15-04-05-000000")))
+	if err := os.MkdirAll(target, 0o700); err != nil {
+		return nil, err
+	}
+	logs, err := filepath.Glob(filepath.Join(m.jobDir(j.ID), pattern))
+	if err != nil {
+		return nil, err
+	}
+	for _, from := range logs {
+		if err := copyFile(from, filepath.Join(target, filepath.Base(from))); err != nil {
+			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
+		}
+	}
+	return map[string]string{strconv.Itoa(j.ID): target}, nil
+}
+
+func copyFile(from, to string) error {
+	in, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

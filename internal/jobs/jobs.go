@@ -1,0 +1,294 @@
+// Package jobs keeps managed jobs going until they have ended by themselves:
+// it gets a cluster for a task, watches the job on it, replaces the cluster
+// when its machines are taken away, and gives it back in the end.
+//
+// Everything a controller knows is in the database. It looks at what is there,
+// decides with a pure function what comes next, does that, writes it down, and
+// begins anew. So it does not matter at which line a server dies: another one,
+// or its next life, takes the job's lease and goes on from what is written. A
+// job is submitted to its cluster under a name of its own for each attempt, and
+// an agent never runs the same name twice.
+//
+// A cluster is given up only on proof: the provider says that machines are
+// gone, or the agent's record says how the job ended. Silence is neither.
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Deps are what a Manager works with.
+type Deps struct {
+	Store    *state.Store
+	Executor *execution.Executor
+	Clusters *cluster.Manager
+	Log      *slog.Logger
+	ServerID string
+	Dir      string // where files and logs of jobs are kept
+	Launches int    // how many clusters are brought up at once; 0: 16
+	// Admit lets the administrator's policy judge the launch of a task's cluster,
+	// and finds the configuration that holds for it: the server's with sent, the
+	// client's, laid over. nil: no configuration.
+	Admit func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error)
+}
+
+// Manager looks after the managed jobs of an installation.
+type Manager struct {
+	store  *state.Store
+	log    *slog.Logger
+	server string
+	dir    string
+	world  world
+	admit  func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
+	check  func(ctx context.Context, dag string) error // whether tasks can be run at all
+	files  files
+	slots  *slots
+	rows   cluster.Bells[int] // by job: what is stored of it changed
+	logs   cluster.Bells[int] // by job: its logs grew
+	poke   chan struct{}
+
+	mu       sync.Mutex
+	running  map[int]*controller
+	lastBeat time.Time
+	wg       sync.WaitGroup
+}
+
+// launchesAtOnce is how many clusters a server brings up at the same time.
+const launchesAtOnce = 16
+
+// New returns a manager; Run makes it work.
+func New(d Deps) *Manager {
+	m := newManager(d.Store, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
+	m.check = d.Executor.ValidateDag
+	m.admit = d.Admit
+	return m
+}
+
+func newManager(store *state.Store, w world, log *slog.Logger, server, dir string, launches int) *Manager {
+	if launches == 0 {
+		launches = launchesAtOnce
+	}
+	m := &Manager{
+		store: store, world: w, log: log, server: server, dir: dir,
+		files: files{dir: filepath.Join(dir, "files")},
+		poke:  make(chan struct{}, 1), running: map[int]*controller{},
+	}
+	m.slots = newSlots(launches, m.wake)
+	return m
+}
+
+// wake makes Run look for what can be launched.
+func (m *Manager) wake() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
+}
+
+// How long a lease on a job holds without renewal, and how often leases are
+// renewed and jobs of dead servers looked for.
+const (
+	leaseTTL  = 6 * time.Second
+	beatEvery = 2 * time.Second
+)
+
+// errLeaseLost is the cause of a controller's context whose lease is another's.
+var errLeaseLost = fmt.Errorf("another server took over this job: %w", state.ErrHandover)
+
+// Run works on jobs until ctx ends. What it leaves unfinished goes on with
+// another server or the next life of this one.
+func (m *Manager) Run(ctx context.Context) {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	m.lastBeat = m.store.Now()
+	if err := m.files.sweep(ctx, m.store); err != nil {
+		m.log.WarnContext(ctx, "files of ended jobs not removed", "err", err)
+	}
+	mine := m.server // what an earlier life of this server held is not waited for
+	beat := true
+	for ctx.Err() == nil {
+		if beat {
+			m.beat(ctx)
+			if m.adoptAll(ctx, mine) {
+				mine = ""
+			}
+			m.ringCancelled(ctx)
+		}
+		m.dispatch(ctx)
+		select {
+		case <-ctx.Done():
+		case <-m.poke:
+			beat = false
+		case <-t.C:
+			beat = true
+		}
+	}
+	m.handOver()
+}
+
+// handOver leaves every job as it is, for whoever comes next.
+func (m *Manager) handOver() {
+	m.mu.Lock()
+	for _, c := range m.running {
+		c.cancel(state.ErrHandover)
+	}
+	m.mu.Unlock()
+	m.wg.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if _, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, 0); err != nil {
+		m.log.Warn("leases on managed jobs not given up; they run out by themselves", "err", err)
+	}
+}
+
+// beat renews the leases and stops the controllers whose lease is lost.
+func (m *Manager) beat(ctx context.Context) {
+	at := m.store.Now()
+	held, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, leaseTTL)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil {
+		if ctx.Err() != nil {
+			return
+		}
+		m.log.ErrorContext(ctx, "leases on managed jobs not renewed", "err", err)
+		if at.Sub(m.lastBeat) < leaseTTL {
+			return
+		}
+		held = nil // by now others may act
+	} else {
+		m.lastBeat = at
+	}
+	for _, c := range m.running {
+		if held[c.lease.Name] != c.lease.Epoch {
+			c.cancel(errLeaseLost)
+		}
+	}
+}
+
+// adoptAll takes over jobs under way that no live server holds, and those of
+// mine; it tells whether it could look.
+func (m *Manager) adoptAll(ctx context.Context, mine string) bool {
+	ids, err := m.store.ManagedJobs().Orphans(ctx, mine)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.WarnContext(ctx, "managed jobs not listed", "err", err)
+		}
+		return false
+	}
+	for _, id := range ids {
+		if _, err := m.adopt(ctx, id); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "managed job not taken over", "job", id, "err", err)
+		}
+	}
+	return true
+}
+
+// adopt starts the controller of a job, if this server gets the lease.
+func (m *Manager) adopt(ctx context.Context, id int) (*controller, error) {
+	m.mu.Lock()
+	busy := m.running[id] != nil
+	m.mu.Unlock()
+	if busy {
+		return nil, nil
+	}
+	lease, got, err := m.store.Leases().Acquire(ctx, state.ManagedLease+strconv.Itoa(id), m.server, leaseTTL)
+	if err != nil || !got {
+		return nil, err
+	}
+	if _, err := m.store.ManagedJobs().Adopt(ctx, id, lease); err != nil {
+		return nil, err
+	}
+	return m.start(id, lease, false), nil
+}
+
+func (m *Manager) start(id int, lease state.Lease, slot bool) *controller {
+	c := &controller{m: m, id: id, lease: lease, slot: slot}
+	cctx, cancel := context.WithCancelCause(context.Background())
+	c.cancel = cancel
+	m.mu.Lock()
+	m.running[id] = c
+	m.mu.Unlock()
+	m.wg.Go(func() {
+		c.run(cctx)
+		m.mu.Lock()
+		delete(m.running, id)
+		m.mu.Unlock()
+		cancel(nil)
+		m.rows.Ring(id)
+	})
+	return c
+}
+
+// ringCancelled makes controllers look whose jobs were cancelled, perhaps
+// through another server.
+func (m *Manager) ringCancelled(ctx context.Context) {
+	ids, err := m.store.ManagedJobs().Cancelled(ctx)
+	if err != nil {
+		return
+	}
+	for _, id := range ids {
+		m.rows.Ring(id)
+	}
+}
+
+// dispatch hands free slots to whoever comes first: jobs of this server that
+// want to launch again, and jobs that nobody has claimed yet.
+func (m *Manager) dispatch(ctx context.Context) {
+	for m.slots.free() && ctx.Err() == nil {
+		id, priority, err := m.store.ManagedJobs().Next(ctx)
+		switch {
+		case errors.Is(err, state.ErrNotFound):
+			if !m.slots.grantFirst() {
+				return
+			}
+			continue
+		case err != nil:
+			m.log.WarnContext(ctx, "managed jobs not listed", "err", err)
+			return
+		}
+		if m.slots.grantBefore(priority, id) {
+			continue
+		}
+		if ok, err := m.claim(ctx, id); err != nil || !ok {
+			if err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrConflict) {
+				m.log.WarnContext(ctx, "managed job not claimed", "job", id, "err", err)
+			}
+			return // somebody else has it, or we cannot: the next look tells
+		}
+	}
+}
+
+// claim takes a waiting job together with a slot.
+func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
+	lease, got, err := m.store.Leases().Acquire(ctx, state.ManagedLease+strconv.Itoa(id), m.server, leaseTTL)
+	if err != nil || !got {
+		return false, err
+	}
+	j, err := m.store.ManagedJobs().Adopt(ctx, id, lease)
+	if err != nil {
+		return false, err
+	}
+	if err := schedule(j, claimed); err != nil {
+		return false, err
+	}
+	if err := m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: j}); err != nil {
+		return false, err
+	}
+	m.slots.take()
+	m.start(id, lease, true)
+	return true, nil
+}

@@ -1,0 +1,358 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Position is where a log stream began; with it the stream can be repeated to
+// the letter.
+type Position struct {
+	Job     int   `json:"job"`
+	Task    int   `json:"task"`
+	Attempt int   `json:"attempt"`
+	Offset  int64 `json:"offset"`
+}
+
+// ParsePosition reads what a request kept of its stream's start; nil: nothing.
+func ParsePosition(b []byte) *Position {
+	var p Position
+	if len(b) == 0 || json.Unmarshal(b, &p) != nil {
+		return nil
+	}
+	return &p
+}
+
+// Logs writes the log of a job, of all its attempts one after the other, and
+// returns the exit code that its state means. at is nil the first time; begin
+// is then told where the stream starts.
+func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBody, at *Position, begin func(Position) error, w io.Writer) (int, error) {
+	if at != nil {
+		b.JobID, b.Name = &at.Job, nil
+	}
+	j, err := m.find(ctx, call, b.JobID, b.Name)
+	if err != nil {
+		return 0, err
+	}
+	if j == nil {
+		fmt.Fprintln(w, notFound(b.JobID, b.Name))
+		return api.ExitJobNotFound, nil
+	}
+	which, err := findTask(j, b.Task)
+	if err != nil {
+		return 0, err
+	}
+	f := &follower{m: m, w: w, out: call.Out, id: j.ID, which: which, follow: b.Follow == nil || *b.Follow}
+	f.rows, f.stopRows = m.rows.Listen(j.ID)
+	defer f.stopRows()
+	f.logs, f.stopLogs = m.logs.Listen(j.ID)
+	defer f.stopLogs()
+	if at == nil {
+		if at, err = f.start(ctx, j, b); err != nil {
+			return 0, err
+		}
+		if err := begin(*at); err != nil {
+			return 0, err
+		}
+	}
+	if b.Controller {
+		return api.ExitJobSucceeded, f.controller(ctx, at.Offset)
+	}
+	return f.tasks(ctx, *at)
+}
+
+// start is where the stream begins: at the last lines that were asked for.
+func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLogsBody) (*Position, error) {
+	p := &Position{Job: j.ID, Task: max(f.which, 0), Attempt: 1}
+	tail := 0
+	if b.Tail != nil && *b.Tail > 0 {
+		tail = *b.Tail
+	}
+	if tail == 0 {
+		return p, nil
+	}
+	if b.Controller {
+		offset, _, err := lastLines(f.m.controlLog(j.ID), tail)
+		p.Offset = offset
+		return p, err
+	}
+	attempts, err := f.m.store.ManagedJobs().Attempts(ctx, j.ID)
+	if err != nil {
+		return nil, err
+	}
+	for i := len(attempts) - 1; i >= 0 && tail > 0; i-- {
+		a := attempts[i]
+		if f.which >= 0 && a.Task != f.which {
+			continue
+		}
+		offset, lines, err := lastLines(f.m.attemptLog(a.JobID, a.Task, a.Number), tail)
+		if err != nil {
+			return nil, err
+		}
+		tail -= lines
+		p.Task, p.Attempt, p.Offset = a.Task, a.Number, offset
+	}
+	return p, nil
+}
+
+// lastLines is where the last n lines of a file begin, and how many there are.
+func lastLines(path string, n int) (offset int64, lines int, err error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, 0, nil
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	defer f.Close()
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return 0, 0, err
+	}
+	buf := make([]byte, 64<<10)
+	for at := end; at > 0; {
+		size := min(at, int64(len(buf)))
+		at -= size
+		if _, err := f.ReadAt(buf[:size], at); err != nil {
+			return 0, 0, err
+		}
+		for i := size - 1; i >= 0; i-- {
+			if buf[i] != '\n' || at+i == end-1 {
+				continue
+			}
+			if lines++; lines == n {
+				return at + i + 1, n, nil
+			}
+		}
+	}
+	if end > 0 {
+		lines++
+	}
+	return 0, lines, nil
+}
+
+// follower writes one stream.
+type follower struct {
+	m      *Manager
+	w      io.Writer
+	out    cluster.Output // for what is waited for
+	id     int
+	which  int // task, -1: all
+	follow bool
+	open   bool // the last line has not ended
+
+	rows, logs         <-chan struct{}
+	stopRows, stopLogs func()
+}
+
+// controller writes the controller's log until the job is done.
+func (f *follower) controller(ctx context.Context, offset int64) error {
+	for {
+		j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+		if err != nil {
+			return err
+		}
+		if offset, err = f.copy(f.m.controlLog(f.id), offset); err != nil {
+			return err
+		}
+		if !f.follow || j.Schedule == api.ScheduleDone {
+			return f.endLine()
+		}
+		if err := f.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// tasks writes the logs of the tasks from a position on. What it writes follows
+// from what is stored alone, so that it can be repeated.
+func (f *follower) tasks(ctx context.Context, p Position) (int, error) {
+	first, last := p.Task, 0
+	for i := first; ; i++ {
+		j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+		if err != nil {
+			return 0, err
+		}
+		last = len(j.Tasks) - 1
+		if f.which >= 0 {
+			last = f.which
+		}
+		if len(j.Tasks) > 1 && f.which < 0 && (i > first || p.Attempt == 1 && p.Offset == 0) {
+			if err := f.say("├── Task %d of %d: %s", i, len(j.Tasks), j.Tasks[i].Name); err != nil {
+				return 0, err
+			}
+		}
+		attempt, offset := 1, int64(0)
+		if i == first {
+			attempt, offset = p.Attempt, p.Offset
+		}
+		t, err := f.task(ctx, i, attempt, offset)
+		if err != nil {
+			return 0, err
+		}
+		if i == last || !t.Status.Terminal() || t.Status != api.ManagedSucceeded {
+			break
+		}
+	}
+	if f.out != nil {
+		f.out.StopSpin()
+	}
+	j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+	if err != nil {
+		return 0, err
+	}
+	s := status(j, f.which)
+	if !s.Terminal() {
+		return api.ExitJobSucceeded, f.endLine() // only without follow
+	}
+	if f.follow {
+		mark := "✗"
+		if s == api.ManagedSucceeded {
+			mark = "✓"
+		}
+		t := j.Current()
+		if f.which >= 0 {
+			t = j.Tasks[f.which]
+		}
+		if t.Failure != "" {
+			if err := f.say("✗ %s", t.Failure); err != nil {
+				return 0, err
+			}
+		}
+		if err := f.say("%s Job finished (status: %s).", mark, s); err != nil {
+			return 0, err
+		}
+	}
+	return s.ExitCode(), f.endLine()
+}
+
+// task writes the log of one task from an attempt on, through every recovery.
+func (f *follower) task(ctx context.Context, index, attempt int, offset int64) (*state.ManagedTask, error) {
+	for {
+		j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+		if err != nil {
+			return nil, err
+		}
+		t := j.Tasks[index]
+		a, err := f.m.store.ManagedJobs().Attempt(ctx, f.id, index, attempt)
+		if errors.Is(err, state.ErrNotFound) {
+			a = nil
+		} else if err != nil {
+			return nil, err
+		}
+		// What is read of the file after the row said that it is whole, is whole.
+		if offset, err = f.copy(f.m.attemptLog(f.id, index, attempt), offset); err != nil {
+			return nil, err
+		}
+		if a != nil && a.LogKept && t.Attempt > attempt {
+			if err := f.say("↺ Attempt %d ended: %s. Starting again.", attempt, a.Reason); err != nil {
+				return nil, err
+			}
+			attempt, offset = attempt+1, 0
+			continue
+		}
+		if t.Status.Terminal() && (a == nil || a.LogKept) {
+			return t, f.endLine()
+		}
+		if !f.follow {
+			return t, f.endLine()
+		}
+		if f.out != nil {
+			if t.Status == api.ManagedRunning && (a == nil || a.Outcome == "") {
+				f.out.StopSpin()
+			} else {
+				f.out.Spin(waitingFor(j, t))
+			}
+		}
+		if err := f.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func waitingFor(j *state.ManagedJob, t *state.ManagedTask) string {
+	s := fmt.Sprintf("Managed job %d is %s", j.ID, t.Status)
+	if d := details(j, t); d != "" {
+		s += ": " + d
+	}
+	return s
+}
+
+// wait waits until there may be more to write.
+func (f *follower) wait(ctx context.Context) error {
+	t := time.NewTimer(seeAgain)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-f.rows:
+	case <-f.logs:
+	case <-t.C:
+	}
+	return nil
+}
+
+// copy writes a file from a byte on and returns where it ended.
+func (f *follower) copy(path string, offset int64) (int64, error) {
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return offset, nil
+	}
+	if err != nil {
+		return offset, err
+	}
+	defer file.Close()
+	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+		return offset, err
+	}
+	n, err := io.Copy(lineWatcher{f}, file)
+	return offset + n, err
+}
+
+// lineWatcher notes whether the last line has ended.
+type lineWatcher struct{ f *follower }
+
+func (l lineWatcher) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if l.f.out != nil {
+		l.f.out.StopSpin()
+	}
+	n, err := l.f.w.Write(p)
+	if n > 0 {
+		l.f.open = p[n-1] != '\n'
+	}
+	return n, err
+}
+
+// say writes a line of our own.
+func (f *follower) say(format string, a ...any) error {
+	if err := f.endLine(); err != nil {
+		return err
+	}
+	if f.out != nil {
+		f.out.StopSpin()
+	}
+	_, err := fmt.Fprintf(f.w, format+"\n", a...)
+	return err
+}
+
+func (f *follower) endLine() error {
+	if !f.open {
+		return nil
+	}
+	f.open = false
+	_, err := io.WriteString(f.w, "\n")
+	return err
+}

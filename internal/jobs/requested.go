@@ -1,0 +1,38 @@
+package jobs
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/task"
+)
+
+// requested is what a task asks for, as lists show it: 2x[A100:8][Spot].
+func requested(t *task.Task) string {
+	parts := make([]string, 0, len(t.Resources))
+	for _, r := range t.Resources {
+		what := "CPU:" + orDefault(r.CPUs, "1+")
+		if len(r.Accelerators) > 0 {
+			what = r.Accelerators[0].Name + ":" + strconv.FormatFloat(r.Accelerators[0].Count, 'f', -1, 64)
+		}
+		s := "[" + what + "]"
+		if r.UseSpot != nil && *r.UseSpot {
+			s += "[Spot]"
+		}
+		if len(parts) == 0 || parts[len(parts)-1] != s {
+			parts = append(parts, s)
+		}
+	}
+	if len(parts) == 0 {
+		parts = []string{"[CPU:1+]"}
+	}
+	return fmt.Sprintf("%dx%s", max(t.NumNodes, 1), strings.Join(parts, "|"))
+}
+
+func orDefault(s, fallback string) string {
+	if s == "" {
+		return fallback
+	}
+	return s
+}

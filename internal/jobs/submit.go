@@ -1,0 +1,111 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// Result is what submitting a job gives.
+type Result struct {
+	JobID  int         `json:"job_id"`
+	Handle *api.Handle `json:"handle"`
+}
+
+// Submit stores a new managed job. The same request again gives the same job.
+func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLaunchBody) (*Result, error) {
+	if err := notYet(body); err != nil {
+		return nil, err
+	}
+	if err := m.check(ctx, body.Task); err != nil {
+		return nil, err
+	}
+	dag, err := task.Parse("task", []byte(body.Task))
+	if err != nil {
+		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+	}
+	if dag.Execution == task.Parallel {
+		return nil, unsupported("job groups (execution: parallel)")
+	}
+	if body.Name != nil && *body.Name != "" {
+		dag.Name = *body.Name
+		if len(dag.Tasks) == 1 {
+			dag.Tasks[0].Name = dag.Name
+		}
+	}
+	dag.FillNames(call.User.Name)
+	shown, err := dag.DisplayYAML()
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	j := &state.ManagedJob{
+		RequestID: call.RequestID, Name: dag.Name,
+		UserHash: call.User.ID, UserName: call.User.Name, Workspace: workspace(call),
+		Entrypoint: call.Command, UserYAML: string(shown), SubmittedAt: now,
+	}
+	if r := dag.Tasks[0].Resources; len(r) > 0 {
+		j.PriorityClass = r[0].PriorityClass
+		if r[0].Priority != nil {
+			j.Priority = *r[0].Priority
+		}
+	}
+	for _, t := range dag.Tasks {
+		j.Tasks = append(j.Tasks, &state.ManagedTask{
+			Name: t.Name, Resources: requested(t), UserYAML: cmp.Or(t.UserYAML, string(shown)), Metadata: t.Metadata,
+		})
+	}
+	if len(body.OverrideConfig) > 0 {
+		if j.Config, err = json.Marshal(body.OverrideConfig); err != nil {
+			return nil, err
+		}
+	}
+	call.Out.Spin("Keeping a copy of the job's files")
+	folders, done, err := m.files.take(ctx, dag)
+	call.Out.StopSpin()
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	j.Files = folders
+	if j.Dag, err = dag.YAML(); err != nil {
+		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+	}
+	if j, err = m.store.ManagedJobs().Submit(ctx, j); err != nil {
+		return nil, err
+	}
+	m.wake()
+	fmt.Fprintf(call.Out, "✓ Managed job submitted, ID: %d\n", j.ID)
+	return &Result{JobID: j.ID}, nil
+}
+
+// workspace is the one that what a call makes belongs to.
+func workspace(call cluster.Call) string {
+	if call.Config == nil {
+		return "default"
+	}
+	return call.Config.ActiveWorkspace()
+}
+
+// notYet refuses what this version cannot do.
+func notYet(body api.JobsLaunchBody) error {
+	switch {
+	case body.NumJobs != nil && (body.Pool == nil || *body.Pool == ""):
+		return &api.Error{Type: api.ErrValue, Message: "num_jobs is for jobs on a pool: name the pool, too, or submit the job once for each."}
+	case body.Pool != nil && *body.Pool != "":
+		return unsupported("pools")
+	}
+	return nil
+}
+
+func unsupported(what string) error {
+	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky does not have %s yet.", what),
+		Hint: "Submit the tasks one by one, or as a pipeline: several documents after a header with a name."}
+}

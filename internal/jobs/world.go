@@ -1,0 +1,201 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// world is all that a controller does outside of the database.
+type world interface {
+	// Taken tells whether the name is a cluster of somebody else.
+	Taken(ctx context.Context, name string, job int) (bool, error)
+	// Launch brings the attempt's cluster up and submits its job. Again, after
+	// a crash at any point, it goes on where it was.
+	Launch(ctx context.Context, l launch) (placed, error)
+	// Look finds out what it can without asking the provider.
+	Look(ctx context.Context, a *state.ManagedAttempt) observation
+	// Prove asks the provider about the machines.
+	Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error)
+	// Down gives the cluster back; one that is gone is no error.
+	Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error
+	// Log follows the job's log from a byte on, to its end.
+	Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error)
+	// Changed is rung when there may be something new to see.
+	Changed(a *state.ManagedAttempt) (<-chan struct{}, func())
+}
+
+// launch is what it takes to launch an attempt.
+type launch struct {
+	call    cluster.Call
+	task    string // the task alone, in the form that travels
+	attempt *state.ManagedAttempt
+	managed execution.Managed
+}
+
+// placed is where an attempt's job was submitted.
+type placed struct {
+	Hash      string
+	Job       int
+	Offer     cloud.Offer
+	Nodes     int
+	NodeNames []string
+	Resources string
+	Full      string
+}
+
+// leakGuard is after how many idle minutes the cluster of a job gives itself
+// back if no server comes to look any more. Until then a server that was away
+// still finds out how the job ended.
+const leakGuard = 60
+
+// onClusters is the real world.
+type onClusters struct {
+	store    *state.Store
+	executor *execution.Executor
+	clusters *cluster.Manager
+}
+
+func (w *onClusters) Taken(ctx context.Context, name string, job int) (bool, error) {
+	c, err := w.store.Clusters().Get(ctx, name)
+	if errors.Is(err, state.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil && !cluster.ManagedBy(c, job), err
+}
+
+func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
+	if p := execution.ParseProgress(l.attempt.Progress); p.Submitting != "" {
+		if c, err := w.mine(ctx, l.attempt.ClusterName, p.Submitting); err != nil {
+			return placed{}, err
+		} else if c == nil {
+			return placed{}, &lostError{"the cluster was gone before its job was seen"}
+		}
+	}
+	idle := leakGuard
+	res, err := w.executor.LaunchManaged(ctx, l.call, api.LaunchBody{
+		Task: l.task, ClusterName: l.attempt.ClusterName, IdleMinutesAutostop: &idle, Down: true,
+	}, l.managed)
+	if err != nil {
+		return placed{}, err
+	}
+	c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName)
+	if errors.Is(err, state.ErrNotFound) {
+		return placed{}, &lostError{"the cluster was gone as soon as it had its job"}
+	}
+	if err != nil {
+		return placed{}, err
+	}
+	if res == nil || res.JobID == nil {
+		return placed{}, errors.New("the cluster was given no job")
+	}
+	p := placed{Hash: c.Hash, Job: *res.JobID, Offer: c.Offer, Nodes: c.NumNodes}
+	p.Resources, p.Full = cluster.Resources(c)
+	for _, n := range c.Nodes {
+		p.NodeNames = append(p.NodeNames, n.ID)
+	}
+	return p, nil
+}
+
+// mine is that incarnation of a cluster, or nil if it is gone.
+func (w *onClusters) mine(ctx context.Context, name, hash string) (*state.Cluster, error) {
+	c, err := w.store.Clusters().Get(ctx, name)
+	if errors.Is(err, state.ErrNotFound) || err == nil && c.Hash != hash {
+		return nil, nil
+	}
+	return c, err
+}
+
+func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+	o := observation{looked: true}
+	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+	if err != nil {
+		return o
+	}
+	if c == nil {
+		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a)
+		return o
+	}
+	o.cluster, o.reason = stateOf(c)
+	if o.cluster == clusterBroken {
+		return o
+	}
+	job, err := w.clusters.AgentJob(ctx, c, a.ClusterJob)
+	var refused *agentapi.Error
+	switch {
+	case err == nil:
+		o.job = job
+	case errors.As(err, &refused) && refused.Code == agentapi.CodeNotFound:
+		o.noJob = true
+	}
+	return o
+}
+
+func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
+	c, err := w.clusters.Look(ctx, a.ClusterName)
+	if err != nil {
+		return clusterUnknown, "", err
+	}
+	if c == nil || c.Hash != a.ClusterHash {
+		return clusterGone, w.why(ctx, a), nil
+	}
+	s, reason := stateOf(c)
+	return s, reason, nil
+}
+
+// stateOf is what a record that was just brought up to date says.
+func stateOf(c *state.Cluster) (clusterState, string) {
+	switch c.Status {
+	case api.ClusterUp, api.ClusterAutostopping:
+		return clusterUp, ""
+	}
+	return clusterBroken, c.LastEvent
+}
+
+// why is what the history says of a cluster's end.
+func (w *onClusters) why(ctx context.Context, a *state.ManagedAttempt) string {
+	events, err := w.store.Clusters().Events(ctx, a.ClusterName, a.ClusterHash, []string{"TERMINAL"}, 1)
+	if err == nil && len(events) == 1 {
+		return events[0].Reason
+	}
+	return "the cluster is gone"
+}
+
+func (w *onClusters) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
+	return w.clusters.DownManaged(ctx, call, a.ClusterName, a.JobID)
+}
+
+func (w *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error) {
+	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil {
+		return nil, fmt.Errorf("cluster %s is gone", a.ClusterName)
+	}
+	rc, start, err := w.clusters.AgentLog(ctx, c, a.ClusterJob, offset)
+	if err != nil {
+		return nil, err
+	}
+	if start != offset {
+		rc.Close()
+		return nil, fmt.Errorf("the log of cluster %s begins at byte %d, not %d", a.ClusterName, start, offset)
+	}
+	return rc, nil
+}
+
+func (w *onClusters) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
+	return w.clusters.Changed(a.ClusterHash)
+}
+
+// deadline bounds calls that have none of their own.
+const deadline = 2 * time.Minute

@@ -1,0 +1,239 @@
+package optimizer
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/table"
+)
+
+// Table writes the plan for people: for every task the best candidate of each
+// cloud, accelerator and kind of price, and which one was taken; before that,
+// with several tasks, the plan as a whole and its transfers.
+func (p *Plan) Table(w io.Writer, colour bool) {
+	if len(p.Tasks) > 1 {
+		p.bestPlan(w)
+		p.transfers(w)
+	}
+	for i := range p.Tasks {
+		t := &p.Tasks[i]
+		of := ""
+		if len(p.Tasks) > 1 {
+			of = fmt.Sprintf(" for task '%s'", cmp.Or(t.Task.Name, strconv.Itoa(i)))
+		}
+		fmt.Fprintf(w, "Considered resources%s (%s):\n", of, countNodes(t.Chosen.NumNodes))
+		t.considered(w, p.Minimize, colour)
+	}
+}
+
+func countNodes(n int) string {
+	if n == 1 {
+		return "1 node"
+	}
+	return fmt.Sprintf("%d nodes", n)
+}
+
+func metricTitle(t Target) string {
+	if t == Time {
+		return "TIME (hr)"
+	}
+	return "COST ($)"
+}
+
+func metric(t Target, cost, seconds float64) string {
+	if t == Time {
+		return fmt.Sprintf("%.2f", seconds/3600)
+	}
+	return fmt.Sprintf("%.2f", cost)
+}
+
+// cells are the columns INFRA to GPUS of a candidate.
+func (t *TaskPlan) cells(c *Candidate) []string {
+	o := &c.Offer
+	infra := t.sources[c.source].DisplayName()
+	if where := cmp.Or(o.Zone, o.Region); where != "" {
+		infra += " (" + middleCut(where, 25) + ")"
+	}
+	instance := cmp.Or(o.InstanceType, "-")
+	if o.Spot {
+		instance += "[Spot]"
+	}
+	return []string{infra, instance, number(o.CPUs), number(o.MemoryGiB), acceleratorText(o.Accelerators)}
+}
+
+func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
+	rows := [][]string{{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}}
+	for _, c := range t.Best() {
+		mark := ""
+		if c.rank == t.Chosen.rank {
+			mark = "   ✔"
+			if colour {
+				mark = "\x1b[32m" + mark + "\x1b[0m"
+			}
+		}
+		rows = append(rows, append(t.cells(c), metric(target, c.Cost, c.Time), mark))
+	}
+	ruled(w, rows)
+}
+
+// Best lists the best candidate of each cloud, requested accelerator and kind of
+// price, cheapest first; accelerators that the task put in order stay in that
+// order. The chosen candidate stands for its group.
+func (t *TaskPlan) Best() []*Candidate {
+	type group struct {
+		source         int32
+		region, wanted string
+		spot           bool
+	}
+	at := map[group]int{}
+	type asked struct {
+		wanted string
+		spot   bool
+	}
+	first := map[asked]int32{} // entry in which an accelerator first comes
+	var out []*Candidate
+	for i := range t.Candidates {
+		c := &t.Candidates[i]
+		if entry, ok := first[asked{c.wanted, c.Offer.Spot}]; !ok || c.entry < entry {
+			first[asked{c.wanted, c.Offer.Spot}] = c.entry
+		}
+		g := group{source: c.source, wanted: c.wanted, spot: c.Offer.Spot}
+		if shownByRegion[c.Offer.Cloud] {
+			g.region = c.Offer.Region
+		}
+		j, seen := at[g]
+		switch {
+		case !seen:
+			at[g] = len(out)
+			out = append(out, c)
+		case c.rank == t.Chosen.rank, out[j].rank != t.Chosen.rank && t.shown(c) < t.shown(out[j]):
+			out[j] = c
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *Candidate) int {
+		if t.ordered {
+			if c := cmp.Compare(first[asked{a.wanted, a.Offer.Spot}], first[asked{b.wanted, b.Offer.Spot}]); c != 0 {
+				return c
+			}
+		}
+		return cmp.Or(cmp.Compare(t.shown(a), t.shown(b)), t.tieOrder(a, b))
+	})
+	return out
+}
+
+// tieOrder settles what looks the same: the task's order, else the order of the
+// sources.
+func (t *TaskPlan) tieOrder(a, b *Candidate) int {
+	if t.ordered && a.entry != b.entry {
+		return cmp.Compare(a.entry, b.entry)
+	}
+	return cmp.Compare(a.source, b.source)
+}
+
+// shown is what the table prints as cost or time, in hundredths: what looks the
+// same is listed in the order of the sources.
+func (t *TaskPlan) shown(c *Candidate) int64 {
+	if t.target == Time {
+		return int64(math.Round(c.Time / 36))
+	}
+	return int64(math.Round(c.Cost * 100))
+}
+
+// shownByRegion are the infrastructures whose regions are different machines of
+// the user's own.
+var shownByRegion = map[string]bool{"kubernetes": true, "ssh": true, "slurm": true}
+
+func (p *Plan) bestPlan(w io.Writer) {
+	rows := [][]string{{"TASK", "#NODES", "INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(p.Minimize)}}
+	for i := range p.Tasks {
+		t := &p.Tasks[i]
+		c := &t.Chosen
+		row := append([]string{cmp.Or(t.Task.Name, strconv.Itoa(i)), strconv.Itoa(c.NumNodes)}, t.cells(c)...)
+		rows = append(rows, append(row, metric(p.Minimize, c.Cost, c.Time)))
+	}
+	fmt.Fprintln(w, "Best plan: ")
+	ruled(w, rows)
+}
+
+func (p *Plan) transfers(w io.Writer) {
+	if len(p.Transfers) == 0 {
+		return
+	}
+	rows := [][]string{{"SOURCE", "TARGET", "SIZE (GB)", metricTitle(p.Minimize)}}
+	for _, t := range p.Transfers {
+		rows = append(rows, []string{t.From, t.To, number(t.GB), metric(p.Minimize, t.Cost, t.Time)})
+	}
+	fmt.Fprintln(w, "Data transfer between clouds:")
+	ruled(w, rows)
+}
+
+// ruled writes rows between dashed lines; the first row is the header.
+func ruled(w io.Writer, rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, r := range rows {
+		for i, cell := range r {
+			widths[i] = max(widths[i], table.Width(cell))
+		}
+	}
+	total := 1
+	for _, n := range widths {
+		total += n + 3
+	}
+	rule := strings.Repeat("-", total) + "\n"
+	var b strings.Builder
+	b.WriteString(rule)
+	for i, r := range rows {
+		b.WriteByte(' ')
+		for j, cell := range r {
+			b.WriteString(cell)
+			b.WriteString(strings.Repeat(" ", widths[j]-table.Width(cell)+3))
+		}
+		b.WriteByte('\n')
+		if i == 0 {
+			b.WriteString(rule)
+		}
+	}
+	b.WriteString(rule)
+	io.WriteString(w, b.String())
+}
+
+// number writes 8 for 8.0 and 7.5 for 7.5; "-" for what is unknown.
+func number(x float64) string {
+	if x == 0 {
+		return "-"
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0")
+}
+
+func acceleratorText(acc map[string]float64) string {
+	if len(acc) == 0 {
+		return "-"
+	}
+	if len(acc) == 1 {
+		for name, n := range acc {
+			return catalog.FormatCount(name, n)
+		}
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(acc)) {
+		parts = append(parts, catalog.FormatCount(name, acc[name]))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// middleCut shortens a long text in its middle.
+func middleCut(s string, limit int) string {
+	r := []rune(s)
+	if len(r) <= limit {
+		return s
+	}
+	keep := limit - 3
+	return string(r[:(keep+1)/2]) + "..." + string(r[len(r)-keep/2:])
+}

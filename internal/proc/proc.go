@@ -1,0 +1,177 @@
+// Package proc finds and ends processes of this machine.
+//
+// A process is known by its number and its start time, because numbers are
+// used again. A whole tree is found in three ways that complete each other:
+// the session its first process opened, the children of what was found, and a
+// marker in the environment that survives daemonizing (setsid, double fork).
+package proc
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"time"
+)
+
+// entry is one process as the system lists it.
+type entry struct {
+	pid, ppid, session int
+	start              string
+	zombie, mine       bool // mine: it belongs to this process's user
+}
+
+// StartTime returns the identity of the running process pid: a word that
+// differs from that of any other process that has or had this number. It fails
+// with os.ErrProcessDone if there is no such process.
+func StartTime(pid int) (string, error) {
+	e, err := lookup(pid)
+	if err != nil {
+		return "", err
+	}
+	return e.start, nil
+}
+
+// Alive reports whether pid runs and is still the process whose StartTime was
+// start; an empty start accepts any. A zombie is not alive.
+func Alive(pid int, start string) bool {
+	if pid <= 0 {
+		return false
+	}
+	e, err := lookup(pid)
+	return err == nil && !e.zombie && (start == "" || e.start == start)
+}
+
+// Marked returns this user's processes that were started with key=value in
+// their environment, without zombies.
+func Marked(key, value string) []int {
+	var pids []int
+	for _, e := range table() {
+		if e.mine && !e.zombie && hasEnv(e.pid, key, value) {
+			pids = append(pids, e.pid)
+		}
+	}
+	return pids
+}
+
+// HasEnv reports whether pid was started with key=value in its environment.
+func HasEnv(pid int, key, value string) bool { return hasEnv(pid, key, value) }
+
+// Descendants returns the children of pid, their children and so on, without
+// zombies and without pid itself.
+func Descendants(pid int) []int {
+	all := table()
+	found := map[int]bool{pid: true}
+	closure(all, found)
+	delete(found, pid)
+	return living(all, found)
+}
+
+// Tree returns all processes that belong to the one that was started as pid
+// with key=value in its environment: those marked, those in the session that
+// it leads, and the descendants of either. Zombies and this process are left
+// out. With owned false the number may have been used again, and only marked
+// processes count as roots; it is true as long as pid has not been waited for.
+func Tree(pid int, owned bool, key, value string) []int {
+	all := table()
+	found := map[int]bool{}
+	for _, e := range all {
+		switch {
+		case owned && pid > 0 && (e.pid == pid || e.session == pid):
+			found[e.pid] = true
+		case e.mine && !e.zombie && hasEnv(e.pid, key, value):
+			found[e.pid] = true
+		}
+	}
+	delete(found, os.Getpid())
+	if len(found) == 0 {
+		return nil
+	}
+	closure(all, found)
+	delete(found, os.Getpid())
+	return living(all, found)
+}
+
+// closure adds the children of what is in found.
+func closure(all []entry, found map[int]bool) {
+	children := make(map[int][]int, len(all))
+	for _, e := range all {
+		children[e.ppid] = append(children[e.ppid], e.pid)
+	}
+	queue := make([]int, 0, len(found))
+	for pid := range found {
+		queue = append(queue, pid)
+	}
+	for len(queue) > 0 {
+		pid := queue[0]
+		queue = queue[1:]
+		for _, c := range children[pid] {
+			if !found[c] {
+				found[c] = true
+				queue = append(queue, c)
+			}
+		}
+	}
+}
+
+func living(all []entry, found map[int]bool) []int {
+	var pids []int
+	for _, e := range all {
+		if found[e.pid] && !e.zombie {
+			pids = append(pids, e.pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
+
+// End asks the processes that find returns to terminate, waits up to grace for
+// them and kills what is left, until find returns none: what they start in the
+// meantime is ended too. It returns the context's error if that comes first.
+func End(ctx context.Context, find func() []int, grace time.Duration) error {
+	deadline := time.Now().Add(grace)
+	asked := map[int]bool{}
+	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
+		pids := find()
+		if len(pids) == 0 {
+			return nil
+		}
+		hard := !time.Now().Before(deadline)
+		for _, pid := range pids {
+			switch {
+			case hard:
+				kill(pid)
+			case !asked[pid]:
+				asked[pid] = true
+				terminate(pid)
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// Wait returns when the process pid with this StartTime has exited, or with
+// the context's error. It does not reap: a child becomes a zombie and keeps
+// its number until its parent waits for it.
+func Wait(ctx context.Context, pid int, start string) error {
+	err := waitExit(ctx, pid, start)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return err
+	}
+	for Alive(pid, start) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+	return nil
+}
+
+// BootID names the time since the machine (or the container) was started; it
+// changes with every boot. It is empty if the system does not tell.
+func BootID() string { return bootID() }

@@ -1,0 +1,194 @@
+package provision
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// persistence is how often a call is made that gets no proper answer, and how
+// long the first pause is; pauses double.
+const (
+	persistence = 3
+	firstPause  = time.Second
+)
+
+// try makes one attempt, and gives back whatever a failure left. It returns the
+// whole cluster or an error.
+func (s *search) try(ctx context.Context, f *flight) ([]cloud.Node, error) {
+	ran := 0
+	if s.r.Keep {
+		ran = s.ranBefore(ctx, f)
+	}
+	nodes, err := s.launch(ctx, f)
+	if err == nil {
+		return nodes, nil
+	}
+	if handedOver(ctx) {
+		return nil, err // stays open, and is taken up again
+	}
+	a := f.attempt
+	outcome := Outcome(err)
+	if ctx.Err() != nil {
+		outcome = Cancelled
+	} else {
+		s.e.log.WarnContext(ctx, "attempt failed", "cluster", a.ClusterName, "place", a.Offer.Place.String(), "outcome", outcome, "err", err)
+	}
+	cleanup, cancel := cleanupContext(ctx)
+	defer cancel()
+	if aerr := s.e.records.Abandon(cleanup, a.Token, err.Error()); aerr != nil {
+		return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: aerr, Cause: err}
+	}
+	if s.r.Keep {
+		s.calm(cleanup, f, ran)
+	} else if cerr := s.e.giveBack(cleanup, f.p, f.spec.ID, a.Offer, s.history, f.note); cerr != nil {
+		if handedOver(ctx) {
+			return nil, err
+		}
+		return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: cerr, Cause: err}
+	}
+	end := state.AttemptEnd{Outcome: outcome, Message: err.Error(), Steps: f.steps, Credentials: s.e.stamp(a.Offer.Cloud)}
+	if b, ok := ruledOut(a.Offer, err); ok && outcome != Cancelled {
+		end.RuledOut = &b
+	}
+	if derr := s.e.end(cleanup, a, end); derr != nil {
+		return nil, errors.Join(err, derr)
+	}
+	return nil, err
+}
+
+func (f *flight) note(step state.Step) { f.steps = append(f.steps, step) }
+
+// step is a call of this attempt.
+func (s *search) step(f *flight, name, doing string) step {
+	o := f.attempt.Offer
+	return step{name: name, limit: s.history.Deadline(name, o), usual: s.history.Usual(name, o), doing: doing, out: s.out, note: f.note}
+}
+
+// launch asks for the machines until all of them run. When the answer is lost
+// it looks what became of the call: a whole cluster is a success whatever was
+// said.
+func (s *search) launch(ctx context.Context, f *flight) ([]cloud.Node, error) {
+	at := f.attempt.Offer.Place
+	_, err := persist(ctx, func() (struct{}, error) {
+		return struct{}{}, act(ctx, s.step(f, stepPrepare, fmt.Sprintf("preparing %v", at)), func(ctx context.Context) error {
+			return f.p.Prepare(ctx, f.spec)
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return persist(ctx, func() ([]cloud.Node, error) {
+		doing := fmt.Sprintf("getting %s in %v", machines(s.r.Nodes), at)
+		nodes, err := run(ctx, s.step(f, stepLaunch, doing), func(ctx context.Context) ([]cloud.Node, error) {
+			return f.p.Launch(ctx, f.spec)
+		})
+		if err == nil {
+			if err = whole(nodes, &f.spec); err == nil {
+				return nodes, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, err
+		}
+		switch Outcome(err) {
+		case Timeout, Unreachable:
+			found, lerr := s.list(ctx, f)
+			if lerr == nil && whole(found, &f.spec) == nil {
+				return found, nil
+			}
+		}
+		return nil, err
+	})
+}
+
+// persist repeats a call that got no proper answer.
+func persist[T any](ctx context.Context, call func() (T, error)) (T, error) {
+	pause := firstPause
+	for again := 1; ; again++ {
+		v, err := call()
+		switch Outcome(err) {
+		case Unreachable, Throttled:
+		default:
+			return v, err
+		}
+		if again == persistence || !sleep(ctx, pause) {
+			return v, err
+		}
+		pause *= 2
+	}
+}
+
+// sleep reports whether ctx outlasted d.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}
+
+func (s *search) list(ctx context.Context, f *flight) ([]cloud.Node, error) {
+	return run(ctx, s.step(f, stepList, ""), func(ctx context.Context) ([]cloud.Node, error) {
+		return f.p.Nodes(ctx, f.spec.ID)
+	})
+}
+
+// whole reports what a cluster lacks to be all there, in one place and running.
+func whole(nodes []cloud.Node, spec *cloud.LaunchSpec) error {
+	g := &GangError{Place: spec.Offer.Place, Want: spec.Nodes}
+	here := cloud.BlockPlace(spec.Offer.Place)
+	alive := 0
+	for _, n := range nodes {
+		if n.State == cloud.NodeGone {
+			g.Gone++
+			g.Reason = n.Reason
+			continue
+		}
+		alive++
+		if n.State == cloud.NodeRunning && here.Matches(&cloud.Offer{Place: n.Place}) {
+			g.Running++
+		}
+	}
+	if g.Running == spec.Nodes && alive == spec.Nodes {
+		return nil
+	}
+	g.Missing = spec.Nodes - g.Running
+	return g
+}
+
+// ranBefore counts the machines that ran before anything was tried; when that
+// cannot be told, all of them might.
+func (s *search) ranBefore(ctx context.Context, f *flight) int {
+	nodes, err := s.list(ctx, f)
+	if err != nil {
+		return s.r.Nodes
+	}
+	n := 0
+	for _, node := range nodes {
+		if node.State == cloud.NodeRunning {
+			n++
+		}
+	}
+	return n
+}
+
+// calm stops what a failed start has switched on. What ran before is left alone:
+// it may be doing work.
+func (s *search) calm(ctx context.Context, f *flight, ran int) {
+	stopper, ok := cloud.As[cloud.Stopper](f.p)
+	if !ok || ran > 0 {
+		return
+	}
+	err := act(ctx, s.step(f, stepStop, "stopping what has started"), func(ctx context.Context) error { return stopper.Stop(ctx, f.spec.ID) })
+	if err != nil {
+		s.out.say("Some machines of cluster %s may be running and could not be stopped: %v", f.attempt.ClusterName, err)
+	}
+}

@@ -1,0 +1,88 @@
+package provision
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// cleanupTimeout bounds giving back what a failed attempt created.
+const cleanupTimeout = 15 * time.Minute
+
+// mostPause is the longest pause between tries to give machines back.
+const mostPause = 30 * time.Second
+
+// cleanupContext is for undoing what was begun under ctx: it goes on when ctx is
+// cancelled, and ends when the server hands over, since the next one undoes it.
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	stop := context.AfterFunc(ctx, func() {
+		if handedOver(ctx) {
+			cancel()
+		}
+	})
+	return cleanup, func() { stop(); cancel() }
+}
+
+// giveBack terminates a cluster's machines until the cloud lists none of them,
+// or ctx ends. Only that is proof: a call that was told to be through may have
+// been overtaken by one whose answer was lost.
+func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, h *History, note func(state.Step)) error {
+	pause := firstPause
+	for {
+		err := act(ctx, step{name: stepTerminate, limit: h.Deadline(stepTerminate, o), note: note}, func(ctx context.Context) error {
+			return p.Terminate(ctx, id)
+		})
+		if err == nil {
+			var nodes []cloud.Node
+			nodes, err = run(ctx, step{name: stepList, limit: h.Deadline(stepList, o), note: note}, func(ctx context.Context) ([]cloud.Node, error) {
+				return p.Nodes(ctx, id)
+			})
+			if err == nil {
+				left := alive(nodes)
+				if left == 0 {
+					return nil
+				}
+				err = fmt.Errorf("%s still listed as %s", count(left, "machine is", "machines are"), id.Name)
+			}
+		}
+		if ClassOf(Outcome(err)) == BadCredentials || !sleep(ctx, pause) {
+			return err
+		}
+		pause = min(2*pause, mostPause)
+	}
+}
+
+func alive(nodes []cloud.Node) int {
+	n := 0
+	for _, node := range nodes {
+		if node.State != cloud.NodeGone {
+			n++
+		}
+	}
+	return n
+}
+
+// undo gives back what an attempt has and ends its record, or leaves the record
+// open. It takes as long as ctx lasts, at most [cleanupTimeout].
+func (e *Engine) undo(ctx context.Context, a state.Attempt, steps []state.Step, h *History, why string) error {
+	p, ok := e.providers.Get(a.Offer.Cloud)
+	if !ok {
+		return nil // stays open until a version of sky that knows the cloud runs
+	}
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	if a.Message == "" {
+		if err := e.records.Abandon(ctx, a.Token, why); err != nil {
+			return err
+		}
+	}
+	id := cloud.ClusterID{Installation: e.install, Name: a.NameOnCloud, Hash: a.ClusterHash}
+	if err := e.giveBack(ctx, p, id, a.Offer, h, func(s state.Step) { steps = append(steps, s) }); err != nil {
+		return fmt.Errorf("giving back what an attempt to launch %s in %v left: %w", a.ClusterName, a.Offer.Place, err)
+	}
+	return e.end(ctx, a, state.AttemptEnd{Outcome: Cancelled, Message: why, Steps: steps})
+}

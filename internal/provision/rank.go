@@ -1,0 +1,81 @@
+package provision
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Ranking is how offers are put in order.
+type Ranking struct {
+	// PriceOnly keeps the order given, which is by price.
+	PriceOnly bool
+	// Patience is what a failed attempt of a minute is worth avoiding, as a
+	// share of an hour on the cheapest offer; 0: 0.2.
+	Patience float64
+}
+
+const defaultPatience = 0.2
+
+// Failures that take longer than a minute cost more, within bounds.
+const (
+	leastFailure = 30 * time.Second
+	mostFailure  = 15 * time.Minute
+)
+
+// Rank orders the offers of each tier by what it is expected to cost to get a
+// machine there, attempts that fail included; tiers stay apart. Equal ones, and
+// free ones, keep their order. slow tells how long a failed attempt takes; nil:
+// a minute.
+func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) [][]cloud.Offer {
+	if r.PriceOnly {
+		return tiers
+	}
+	out := make([][]cloud.Offer, len(tiers))
+	for i, t := range tiers {
+		out[i] = r.rank(t, c, slow)
+	}
+	return out
+}
+
+func (r Ranking) rank(offers []cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) []cloud.Offer {
+	if len(offers) < 2 {
+		return offers
+	}
+	minute := cmp.Or(r.Patience, defaultPatience) * cheapest(offers)
+	type ranked struct {
+		offer cloud.Offer
+		cost  float64
+	}
+	all := make([]ranked, len(offers))
+	for i, o := range offers {
+		took := time.Minute
+		if slow != nil {
+			took = min(max(slow(&o), leastFailure), mostFailure)
+		}
+		all[i] = ranked{o, expected(o.HourlyPrice, c.Of(&o), minute*took.Minutes())}
+	}
+	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Compare(a.cost, b.cost) })
+	out := make([]cloud.Offer, len(all))
+	for i := range all {
+		out[i] = all[i].offer
+	}
+	return out
+}
+
+// expected is the cost of an offer that is tried until it is had: its price, and
+// the failures on the way. Of all orders in which to try independent offers once
+// each, the one by this number costs the least.
+func expected(price, chance, failure float64) float64 {
+	return price + failure*(1-chance)/chance
+}
+
+func cheapest(offers []cloud.Offer) float64 {
+	least := offers[0].HourlyPrice
+	for _, o := range offers {
+		least = min(least, o.HourlyPrice)
+	}
+	return least
+}

@@ -1,0 +1,263 @@
+package provision
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+func sortOffers(offers []cloud.Offer) {
+	slices.SortFunc(offers, func(a, b cloud.Offer) int {
+		return cmp.Or(cmp.Compare(a.Place.String(), b.Place.String()), cmp.Compare(a.InstanceType, b.InstanceType), cmp.Compare(a.HourlyPrice, b.HourlyPrice))
+	})
+}
+
+// TestRandomHistories plays random histories of launches, stops, ends, broken
+// clouds and servers that die at any call, and looks whether what was promised
+// holds afterwards. SKY_SIM_HISTORIES says how many; SKY_SIM_SEED plays one and
+// prints it.
+func TestRandomHistories(t *testing.T) {
+	if seed, err := strconv.ParseUint(os.Getenv("SKY_SIM_SEED"), 10, 64); err == nil {
+		w := history(t, seed, newMemory())
+		t.Logf("history %d:\n%s", seed, w.log.String())
+		if w.err != nil {
+			t.Fatal(w.err)
+		}
+		return
+	}
+	n := 2000
+	if testing.Short() || raceEnabled {
+		n = 200
+	}
+	if s := os.Getenv("SKY_SIM_HISTORIES"); s != "" {
+		var err error
+		if n, err = strconv.Atoi(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	start := time.Now()
+	for seed := range uint64(n) {
+		if w := history(t, seed, newMemory()); w.err != nil {
+			t.Fatalf("history %d: %v\n%s\nplay it again with SKY_SIM_SEED=%d", seed, w.err, w.log.String(), seed)
+		}
+	}
+	t.Logf("%d histories in %v", n, time.Since(start).Round(time.Millisecond))
+}
+
+// TestMemoryIsADatabase plays some of the histories on the real database: the
+// one in memory must not be kinder.
+func TestMemoryIsADatabase(t *testing.T) {
+	for seed := range uint64(25) {
+		synctest.Test(t, func(t *testing.T) {
+			db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "sky.db"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer db.Close()
+			if w := play1(t, seed, stored{database{db}, db.Clusters()}); w.err != nil {
+				t.Errorf("history %d: %v\n%s", seed, w.err, w.log.String())
+			}
+		})
+	}
+}
+
+// stored is the real database with what the simulated server needs besides.
+type stored struct {
+	database
+	rows *state.Clusters
+}
+
+func (s stored) Create(ctx context.Context, c *state.Cluster) error { return s.rows.Create(ctx, c) }
+func (s stored) Delete(ctx context.Context, name, hash string) error {
+	return s.rows.Delete(ctx, name, hash)
+}
+
+func history(t *testing.T, seed uint64, records store) (w *world) {
+	synctest.Test(t, func(t *testing.T) { w = play1(t, seed, records) })
+	return w
+}
+
+// play1 plays one history in virtual time.
+func play1(t *testing.T, seed uint64, records store) *world {
+	w := newWorld(seed, records)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	lives := 1 + w.rng.IntN(4)
+	for range lives {
+		fuse := -1
+		if w.rng.IntN(5) > 0 {
+			fuse = w.rng.IntN(150)
+		}
+		w.live(ctx, w.boot(ctx, fuse), 1+w.rng.IntN(4))
+	}
+	w.end(ctx)
+	return w
+}
+
+// live is one run of a server: it settles what the one before left, takes up
+// its requests, and does new ones while things happen.
+func (w *world) live(ctx context.Context, s *server, news int) {
+	defer s.kill()
+	if err := s.engine.Settle(s.ctx); err != nil {
+		w.say("settling: %v", err)
+	}
+	for range news {
+		w.requests = append(w.requests, w.wish())
+	}
+	for _, r := range w.requests {
+		if r.done || s.isDead() {
+			continue
+		}
+		for range w.rng.IntN(3) {
+			w.trouble()
+		}
+		if w.rng.IntN(2) == 0 {
+			w.weather()
+		}
+		w.do(s, r)
+		if w.rng.IntN(4) == 0 {
+			w.calm()
+		}
+		if w.rng.IntN(3) == 0 {
+			time.Sleep(time.Duration(w.rng.IntN(7200)) * time.Second)
+		}
+		if w.rng.IntN(6) == 0 {
+			if _, err := s.engine.Sweep(s.ctx, SweepOptions{End: func(Stray) bool { return true }}); err != nil {
+				w.say("sweeping: %v", err)
+			}
+		}
+	}
+}
+
+// do runs a request, which its user may cancel meanwhile.
+func (w *world) do(s *server, r *request) {
+	rctx, cancel := context.WithCancelCause(s.ctx)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	if w.rng.IntN(6) == 0 {
+		after := time.Duration(w.rng.IntN(240_000)) * time.Millisecond
+		stop := time.AfterFunc(after, func() { cancel(errors.New("the user cancelled")) })
+		defer stop.Stop()
+	}
+	wg.Go(func() { s.run(rctx, r) })
+	wg.Wait()
+}
+
+// wish is what some user wants next.
+func (w *world) wish() *request {
+	verbs := []string{"launch", "launch", "launch", "launch", "stop", "start", "down"}
+	return &request{
+		verb: verbs[w.rng.IntN(len(verbs))], cluster: fmt.Sprintf("c%d", w.rng.IntN(3)), nodes: 1 + w.rng.IntN(3),
+		hedge: []int{0, 0, 2, 3}[w.rng.IntN(4)], seed: w.rng.Uint64(),
+	}
+}
+
+// end lets everything come to rest under a server that does not die, and checks
+// what must hold then.
+func (w *world) end(ctx context.Context) {
+	w.calm()
+	w.say("the weather is good")
+	time.Sleep(time.Hour) // what hung has given up, leases have run out
+	s := w.boot(ctx, -1)
+	defer s.kill()
+	if err := s.engine.Settle(s.ctx); err != nil {
+		w.say("settling: %v", err) // what was hidden is seen only now
+	}
+	for _, r := range w.requests {
+		if !r.done {
+			s.run(s.ctx, r)
+		}
+	}
+	if err := s.engine.Settle(s.ctx); err != nil {
+		w.broken("settling in good weather: %v", err)
+	}
+	for _, c := range w.must(s.records.Clusters(s.ctx)) {
+		if err := s.refresh(s.ctx, c); err != nil {
+			w.broken("looking at %s in good weather: %v", c.Name, err)
+		}
+	}
+	// The clusters that are gone by now leave their attempts to be settled.
+	if err := s.engine.Settle(s.ctx); err != nil {
+		w.broken("settling in good weather: %v", err)
+	}
+	time.Sleep(2 * DefaultGrace)
+	report, err := s.engine.Sweep(s.ctx, SweepOptions{End: func(Stray) bool { return true }})
+	if err != nil || len(report.Unlisted) > 0 || report.Elsewhere {
+		w.broken("sweeping in good weather: %v, %+v", err, report)
+	}
+	for _, stray := range report.Strays {
+		w.say("stray %s/%s: ended %t %s", stray.Cloud, stray.Cluster, stray.Ended, stray.Error)
+		if !stray.Ended {
+			w.broken("a stray was not ended: %s", stray.Error)
+		}
+	}
+	w.check(s)
+}
+
+// check is what must hold when everything has come to rest.
+func (w *world) check(s *server) {
+	open, err := w.records.Open(s.ctx)
+	if err != nil {
+		w.broken("%v", err)
+	}
+	clusters, err := w.records.Clusters(s.ctx)
+	if err != nil {
+		w.broken("%v", err)
+	}
+	byHash := map[string]*state.Cluster{}
+	for _, c := range clusters {
+		byHash[c.Hash] = c
+	}
+	for _, a := range open {
+		if c := byHash[a.ClusterHash]; c == nil || !about(c, &a) {
+			w.broken("an attempt to launch %s in %v is still open", a.ClusterName, a.Offer.Place)
+		}
+	}
+	alive, lost := map[string]int{}, map[string]int{} // by hash; lost are those that the cloud ended by itself
+	for name, c := range w.clouds {
+		for _, m := range c.Machines() {
+			if m.State == fluffyapi.Terminated || m.State == fluffyapi.Terminating {
+				if m.Reason != "" {
+					lost[m.Tags[cloud.TagHash]]++
+				}
+				continue
+			}
+			owner := byHash[m.Tags[cloud.TagHash]]
+			switch {
+			case owner == nil:
+				w.broken("%s on %s (%s) belongs to nobody", m.Name, name, m.State)
+			case owner.Offer.Cloud != name || owner.NameOnCloud != m.Tags[cloud.TagCluster]:
+				w.broken("%s on %s (%s) is not where the record of %s says (%v as %s)", m.Name, name, m.State, owner.Name, owner.Offer.Place, owner.NameOnCloud)
+			case owner.Offer.Zone != m.Zone:
+				w.broken("%s is in %s, the record of %s says %v", m.Name, m.Zone, owner.Name, owner.Offer.Place)
+			}
+			alive[m.Tags[cloud.TagHash]]++
+		}
+	}
+	for _, c := range clusters {
+		switch {
+		case alive[c.Hash] > c.NumNodes:
+			w.broken("%s has %d machines, but %d were asked for", c.Name, alive[c.Hash], c.NumNodes)
+		case c.EverUp && !w.ending[c.Hash] && alive[c.Hash]+lost[c.Hash] < c.NumNodes:
+			w.broken("%s has %d machines and lost %d, but %d were asked for: somebody ended some", c.Name, alive[c.Hash], lost[c.Hash], c.NumNodes)
+		case !c.EverUp && c.Status != api.ClusterInit:
+			w.broken("%s was never up and is %s", c.Name, c.Status)
+		case !c.EverUp:
+			w.broken("%s was never up, no request is under way, and its record is still there", c.Name)
+		}
+	}
+}

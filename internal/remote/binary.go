@@ -1,0 +1,216 @@
+package remote
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/skypilot-go/sky/internal/buildid"
+)
+
+// binary is an agent that can be brought onto nodes.
+type binary struct {
+	path string
+	id   string // build id
+	hash string // SHA-256 of the file
+}
+
+// binaries finds the agent for a kind of machine, once.
+type binaries struct {
+	mu    sync.Mutex
+	found map[string]*binary
+}
+
+// platform is how a node's uname calls what Go calls goos/goarch.
+func platform(system, machine string) (goos, goarch string, err error) {
+	goos = strings.ToLower(system)
+	switch machine {
+	case "x86_64", "amd64":
+		goarch = "amd64"
+	case "aarch64", "arm64":
+		goarch = "arm64"
+	default:
+		return "", "", fmt.Errorf("nodes need an x86-64 or ARM-64 processor; this one is %s", machine)
+	}
+	if goos != "linux" && goos != "darwin" {
+		return "", "", fmt.Errorf("nodes need Linux or macOS; this one runs %s", system)
+	}
+	return goos, goarch, nil
+}
+
+// binary is the agent for a platform: the running program where it fits, else
+// sky-agent-<os>-<arch> or sky-<os>-<arch> next to it.
+func (r *Connector) binary(goos, goarch string) (*binary, error) {
+	r.bins.mu.Lock()
+	defer r.bins.mu.Unlock()
+	key := goos + "-" + goarch
+	if b := r.bins.found[key]; b != nil {
+		return b, nil
+	}
+	b, err := r.find(goos, goarch)
+	if err != nil {
+		return nil, err
+	}
+	if b.hash, err = fileHash(b.path); err != nil {
+		return nil, err
+	}
+	if r.bins.found == nil {
+		r.bins.found = map[string]*binary{}
+	}
+	r.bins.found[key] = b
+	return b, nil
+}
+
+func (r *Connector) find(goos, goarch string) (*binary, error) {
+	if goos == runtime.GOOS && goarch == runtime.GOARCH {
+		path, err := r.install()
+		return &binary{path: path, id: r.o.BuildID}, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	dir := filepath.Dir(self)
+	for _, name := range []string{"sky-agent-" + goos + "-" + goarch, "sky-" + goos + "-" + goarch} {
+		path := filepath.Join(dir, name)
+		info, err := buildinfo.ReadFile(path)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
+		}
+		if err := sameBuild(info, goos, goarch); err != nil {
+			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
+		}
+		id, err := buildid.Of(path)
+		return &binary{path: path, id: id}, err
+	}
+	return nil, fmt.Errorf("the node is a %s/%s machine, this server is %s/%s, and there is no agent for it: put sky-agent-%s-%s of the same release into %s",
+		goos, goarch, runtime.GOOS, runtime.GOARCH, goos, goarch, dir)
+}
+
+// sameBuild refuses a binary for another platform or of another revision.
+func sameBuild(info *buildinfo.BuildInfo, goos, goarch string) error {
+	setting := func(i *buildinfo.BuildInfo, key string) string {
+		for _, s := range i.Settings {
+			if s.Key == key {
+				return s.Value
+			}
+		}
+		return ""
+	}
+	if o, a := setting(info, "GOOS"), setting(info, "GOARCH"); o != goos || a != goarch {
+		return fmt.Errorf("it is for %s/%s", o, a)
+	}
+	own, err := buildinfo.ReadFile(buildid.Self())
+	if err != nil {
+		return nil
+	}
+	if mine, its := setting(own, "vcs.revision"), setting(info, "vcs.revision"); mine != "" && its != "" && mine != its {
+		return fmt.Errorf("it was built from revision %s, this server from %s", its, mine)
+	}
+	return nil
+}
+
+// install keeps one copy of the running program for each build, so that agents
+// do not depend on a file that the user may replace or remove.
+func (r *Connector) install() (string, error) {
+	dst := filepath.Join(r.o.RuntimeDir, r.o.BuildID, "sky")
+	if _, err := os.Stat(dst); err == nil {
+		return dst, nil
+	}
+	src := r.o.Binary
+	if src == "" {
+		src = buildid.Self()
+	}
+	in, err := os.Open(src)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	err = create(dst, 0o755, func(w io.Writer) error {
+		_, err := io.Copy(w, in)
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("copying the agent to %s: %w", dst, err)
+	}
+	return dst, nil
+}
+
+// packed is a compressed copy of a binary, made on first use. The suffix is
+// ".zst" or ".gz"; "" is the binary itself.
+func (r *Connector) packed(b *binary, suffix string) (string, error) {
+	if suffix == "" {
+		return b.path, nil
+	}
+	dst := filepath.Join(r.o.RuntimeDir, b.id, "sky"+suffix)
+	r.bins.mu.Lock()
+	defer r.bins.mu.Unlock()
+	if _, err := os.Stat(dst); err == nil {
+		return dst, nil
+	}
+	in, err := os.Open(b.path)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	return dst, create(dst, 0o600, func(w io.Writer) error {
+		var z io.WriteCloser
+		if suffix == ".zst" {
+			z, err = zstd.NewWriter(w)
+		} else {
+			z, err = gzip.NewWriterLevel(w, gzip.BestSpeed)
+		}
+		if err != nil {
+			return err
+		}
+		_, err := io.Copy(z, in)
+		return errors.Join(err, z.Close())
+	})
+}
+
+// create writes a file that appears whole or not at all.
+func create(dst string, mode os.FileMode, fill func(io.Writer) error) error {
+	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
+		return err
+	}
+	out, err := os.CreateTemp(filepath.Dir(dst), ".sky-*")
+	if err != nil {
+		return err
+	}
+	err = fill(out)
+	err = errors.Join(err, out.Chmod(mode), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), dst)
+	}
+	if err != nil {
+		os.Remove(out.Name())
+	}
+	return err
+}
+
+func fileHash(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}

@@ -1,0 +1,15 @@
+package remote
+
+import (
+	"context"
+	"errors"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+type localTransport Connector
+
+func (t *localTransport) start(context.Context, *state.Cluster, cloud.Node) (string, error) {
+	return "", errors.New("nodes on this machine need Linux or macOS")
+}

@@ -1,0 +1,70 @@
+// Package nodeagent is the end of package remote that is on the node: the
+// command line "sky agent", which serves as the node's agent, starts one that
+// outlives the connection, and gives the node's folder back.
+//
+// Package remote gets the binary onto a node in whatever way the node is
+// reached; from then on this package does the same everywhere.
+package nodeagent
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"github.com/skypilot-go/sky/internal/cloud/local"
+)
+
+// Spec says how the agent of a node is to be started.
+type Spec struct {
+	// Home is the node's home folder; "" is that of the user who starts it.
+	Home string `json:"home,omitempty"`
+	// Listen is the address, ip:port. Another port is taken if this one is in
+	// use.
+	Listen string `json:"listen"`
+	// Machine says how the agent can switch the node off: see [Machines].
+	Machine string `json:"machine,omitempty"`
+	// Node is the folder that marks the node's processes; "" leaves them
+	// unmarked.
+	Node string `json:"node,omitempty"`
+	// WholeEnvironment lets the agent and the jobs have all of the environment
+	// that it is started with: in a container that is the image's.
+	WholeEnvironment bool `json:"whole_environment,omitempty"`
+	// Files are the certificates by name (pki.NodeFiles).
+	Files map[string][]byte `json:"files"`
+}
+
+// Machines are what Spec.Machine may say.
+const (
+	MachineNone      = ""          // the agent cannot switch its machine off
+	MachineLocal     = local.Name  // a node of package local
+	MachineFolder    = "folder"    // a node of package folder
+	MachineContainer = "container" // see [Container]
+)
+
+// Life is what a running agent tells about itself in agent.json.
+type Life struct {
+	PID     int    `json:"pid"`
+	Start   string `json:"start"`
+	Address string `json:"address"`
+	BuildID string `json:"build_id"`
+}
+
+// Refusal is how "sky agent --start" says that it failed, so that the other end
+// can tell what it branches on.
+type Refusal struct {
+	Error   string `json:"error"`
+	NoSpace bool   `json:"no_space,omitempty"`
+}
+
+// Dir is where the agent of a home folder keeps its files.
+func Dir(home string) string { return filepath.Join(home, ".sky", "agent") }
+
+// readLife reads agent.json; false if there is none.
+func readLife(dir string) (Life, bool) {
+	var l Life
+	b, err := os.ReadFile(filepath.Join(dir, "agent.json"))
+	if err != nil || json.Unmarshal(b, &l) != nil || l.Address == "" {
+		return l, false
+	}
+	return l, true
+}

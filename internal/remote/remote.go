@@ -1,0 +1,291 @@
+// Package remote reaches the nodes of clusters: it brings the agent onto them,
+// starts it, tells it which cluster it belongs to, and opens the connections
+// everything else talks through. How a node is reached (on this machine, over
+// ssh, through Kubernetes) is known here and nowhere above.
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/docker"
+	"github.com/skypilot-go/sky/internal/filesync"
+	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Options say where the agent comes from.
+type Options struct {
+	Binary     string // the agent's executable; "" is the running one
+	BuildID    string // its id
+	RuntimeDir string // where copies for nodes on this machine are kept
+	Logger     *slog.Logger
+	// StartTimeout bounds the start of one agent; 0 is 20 seconds.
+	StartTimeout time.Duration
+	// SSH holds the connections to machines with an sshd; nil: there are none.
+	SSH *sshconn.Pool
+	// Docker is the engine whose containers are nodes; nil: there is none.
+	Docker *docker.Engine
+	// SkyDir is where users' keys are (~/.sky).
+	SkyDir string
+	// SSHConfig is the home folder whose ~/.ssh/config gets entries for
+	// clusters; "": none does.
+	SSHConfig string
+}
+
+// Connector holds the connections to agents. Its methods may be called
+// concurrently.
+type Connector struct {
+	o       Options
+	bins    binaries
+	uploads chan struct{} // as many as may go on at once
+
+	mu      sync.Mutex
+	clients map[clientKey]*agentclient.Client
+}
+
+// clientKey tells clients apart: agents of different nodes may listen on the
+// same address, each on its own network, and a node may move.
+type clientKey struct {
+	hash    string
+	node    string
+	address string
+	host    string
+}
+
+// New returns a connector without connections.
+func New(o Options) *Connector {
+	if o.StartTimeout == 0 {
+		o.StartTimeout = 20 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Connector{o: o, uploads: make(chan struct{}, uploadsAtOnce), clients: map[clientKey]*agentclient.Client{}}
+}
+
+// A NodeError says which node could not be reached or set up, and in which
+// step.
+type NodeError struct {
+	Node string // "head", "worker2"
+	Step string
+	Err  error
+}
+
+func (e *NodeError) Error() string { return fmt.Sprintf("%s: %s: %v", e.Node, e.Step, e.Err) }
+func (e *NodeError) Unwrap() error { return e.Err }
+
+// NodeName is how people call the node of that rank.
+func NodeName(rank int) string {
+	if rank == 0 {
+		return "head"
+	}
+	return fmt.Sprintf("worker%d", rank)
+}
+
+// transport starts agents on nodes reached in one way.
+type transport interface {
+	// start makes an agent of this build run on the node and returns the
+	// address it listens on. A running one is left alone.
+	start(ctx context.Context, c *state.Cluster, n cloud.Node) (address string, err error)
+}
+
+func (r *Connector) transport(n cloud.Node) (transport, error) {
+	switch n.Reach.Method {
+	case "local":
+		return (*localTransport)(r), nil
+	case "ssh":
+		return (*sshTransport)(r), nil
+	case "docker":
+		return (*dockerTransport)(r), nil
+	}
+	return nil, fmt.Errorf("this version of sky cannot reach nodes by %q", n.Reach.Method)
+}
+
+// Ensure makes an agent run on every node of the cluster and know its place in
+// it. The cluster's Nodes get the agents' addresses; the caller saves them. It
+// is safe to repeat, and cheap when nothing is missing.
+func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
+	if len(c.Nodes) == 0 {
+		return errors.New("the cluster has no nodes")
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range c.Nodes {
+		g.Go(func() error {
+			t, err := r.transport(c.Nodes[i])
+			if err != nil {
+				return &NodeError{NodeName(i), "reaching it", err}
+			}
+			address, err := t.start(gctx, c, c.Nodes[i])
+			if err != nil {
+				return &NodeError{NodeName(i), "starting the agent", err}
+			}
+			c.Nodes[i].Reach.Agent = address
+			return nil
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	// Workers first: the head may drive them as soon as it knows of them.
+	g, gctx = errgroup.WithContext(ctx)
+	for i := 1; i < len(c.Nodes); i++ {
+		g.Go(func() error { return r.configure(gctx, c, i) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	if err := r.configure(ctx, c, 0); err != nil {
+		return err
+	}
+	r.offerSSH(ctx, c)
+	return nil
+}
+
+func (r *Connector) configure(ctx context.Context, c *state.Cluster, rank int) error {
+	client, err := r.Node(c, rank)
+	if err != nil {
+		return &NodeError{NodeName(rank), "connecting", err}
+	}
+	if _, err := client.Configure(ctx, Spec(c, rank)); err != nil {
+		return &NodeError{NodeName(rank), "configuring the agent", err}
+	}
+	return nil
+}
+
+// Spec is what the agent of that rank is told about its cluster.
+func Spec(c *state.Cluster, rank int) agentapi.ClusterSpec {
+	spec := agentapi.ClusterSpec{
+		Name: c.Name, NameOnCloud: c.NameOnCloud, Hash: c.Hash, Epoch: c.Epoch,
+		Cloud: c.Offer.Cloud, Region: c.Offer.Region, Zone: c.Offer.Zone,
+		User: c.UserName, Self: rank,
+		Capacity: agentapi.Capacity{
+			CPUs: c.Offer.CPUs, MemoryGiB: c.Offer.MemoryGiB, Accelerators: c.Offer.Accelerators,
+		},
+	}
+	for _, n := range c.Nodes {
+		spec.Nodes = append(spec.Nodes, agentapi.Node{ID: n.ID, IP: n.InternalIP, Address: n.Reach.Agent})
+	}
+	return spec
+}
+
+// Head is the client of the cluster's head agent.
+func (r *Connector) Head(c *state.Cluster) (*agentclient.Client, error) { return r.Node(c, 0) }
+
+// Node is the client of the agent of that rank. It does no I/O.
+func (r *Connector) Node(c *state.Cluster, rank int) (*agentclient.Client, error) {
+	if rank < 0 || rank >= len(c.Nodes) {
+		return nil, fmt.Errorf("cluster %s has %d nodes; there is no node %d", c.Name, len(c.Nodes), rank)
+	}
+	if c.Nodes[rank].Reach.Agent == "" {
+		return nil, fmt.Errorf("no agent was started yet on %s of cluster %s", NodeName(rank), c.Name)
+	}
+	return r.client(c, c.Nodes[rank])
+}
+
+func (r *Connector) client(c *state.Cluster, n cloud.Node) (*agentclient.Client, error) {
+	key := clientKey{c.Hash, n.ID, n.Reach.Agent, n.Reach.Host + ":" + strconv.Itoa(n.Reach.Port)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if client, ok := r.clients[key]; ok {
+		return client, nil
+	}
+	tlsc, err := pki.ClientConfig(c.Certs)
+	if err != nil {
+		return nil, err
+	}
+	var dial agentclient.Dialer
+	switch n.Reach.Method {
+	case "ssh":
+		dial = (*sshTransport)(r).dialer(&state.Cluster{Hash: c.Hash, UserHash: c.UserHash}, n)
+	case "docker":
+		dial = (*dockerTransport)(r).dialer(n)
+	}
+	client := agentclient.New(n.Reach.Agent, tlsc, dial)
+	r.clients[key] = client
+	return client, nil
+}
+
+// Gone is Forget for a cluster whose machines will not come back: the keys of
+// their hosts are forgotten, too.
+func (r *Connector) Gone(hash string) {
+	r.Forget(hash)
+	if r.o.SSH != nil {
+		if err := r.o.SSH.ForgetHosts(hash + "."); err != nil {
+			r.o.Logger.Warn("host keys not forgotten", "err", err)
+		}
+	}
+}
+
+// Forget closes the connections to a cluster that is switched off, and removes
+// its entry for the user's ssh.
+func (r *Connector) Forget(hash string) {
+	r.withdrawSSH(hash)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, client := range r.clients {
+		if key.hash == hash {
+			client.Close()
+			delete(r.clients, key)
+		}
+	}
+}
+
+// Sync sends what o selects to every node at once. progress, if given, is told
+// of every node's progress.
+func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Options) (filesync.Stats, error) {
+	stats := make([]filesync.Stats, len(c.Nodes))
+	g, gctx := errgroup.WithContext(ctx)
+	for i := range c.Nodes {
+		g.Go(func() error {
+			s, err := r.syncNode(gctx, c, i, o)
+			stats[i] = s
+			if err != nil {
+				return &NodeError{NodeName(i), "copying " + o.Src, err}
+			}
+			return nil
+		})
+	}
+	err := g.Wait()
+	return stats[0], err
+}
+
+// syncNode tries again when the connection breaks: what has arrived stays and
+// is not sent twice.
+func (r *Connector) syncNode(ctx context.Context, c *state.Cluster, rank int, o filesync.Options) (filesync.Stats, error) {
+	client, err := r.Node(c, rank)
+	if err != nil {
+		return filesync.Stats{}, err
+	}
+	const tries = 4
+	for try := 1; ; try++ {
+		stats, err := func() (filesync.Stats, error) {
+			conn, err := client.Sync(ctx)
+			if err != nil {
+				return filesync.Stats{}, &brokenConn{err}
+			}
+			defer conn.Close()
+			return filesync.Send(ctx, conn, o)
+		}()
+		if err == nil || try == tries || ctx.Err() != nil || !retryable(err) {
+			return stats, err
+		}
+		r.o.Logger.WarnContext(ctx, "sync interrupted; resuming", "cluster", c.Name, "node", NodeName(rank), "try", try, "err", err)
+		select {
+		case <-ctx.Done():
+			return stats, ctx.Err()
+		case <-time.After(time.Duration(try) * 300 * time.Millisecond):
+		}
+	}
+}

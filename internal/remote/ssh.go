@@ -1,0 +1,271 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"path"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/remote/nodeagent"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// sshTransport brings agents onto machines with an sshd, and everything that is
+// said to them goes through its connections.
+type sshTransport Connector
+
+const (
+	// bootTimeout is how long the sshd of a machine that was just made may take
+	// to answer, keyTimeout how long to learn our key.
+	bootTimeout = 10 * time.Minute
+	keyTimeout  = 90 * time.Second
+	bootRetry   = time.Second
+	// scriptTimeout bounds a look at a node or the start of its agent.
+	scriptTimeout = time.Minute
+)
+
+// target is how the node is logged in to.
+func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, error) {
+	if r.o.SSH == nil {
+		return sshconn.Target{}, errors.New("this server was not set up for ssh")
+	}
+	reach := n.Reach
+	if reach.HostAlias == "" {
+		reach.HostAlias = hostAlias(c.Hash, n.ID)
+	}
+	if reach.IdentityFile == "" && !reach.OwnKeys {
+		key, _, err := sshconn.UserKey(r.o.SkyDir, c.UserHash)
+		if err != nil {
+			return sshconn.Target{}, err
+		}
+		reach.IdentityFile = key
+	}
+	t, err := sshconn.FromReach(reach)
+	t.Node = n.Rank
+	return t, err
+}
+
+// hostAlias is the name under which the host key of one machine of one cluster
+// is on record: addresses are used again for other machines.
+func hostAlias(hash, node string) string { return hash + "." + node }
+
+func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node) (string, error) {
+	r := (*Connector)(t)
+	target, err := r.target(c, n)
+	if err != nil {
+		return "", err
+	}
+	if address, ok := r.answering(ctx, c, n); ok {
+		return address, nil
+	}
+	host, err := t.reach(ctx, target, n)
+	if err != nil {
+		return "", err
+	}
+	goos, goarch, err := platform(host.system, host.machine)
+	if err != nil {
+		return "", err
+	}
+	bin, err := r.binary(goos, goarch)
+	if err != nil {
+		return "", err
+	}
+	installed := path.Join(host.home, ".sky", "runtime", bin.id, "sky")
+	if !host.has[installed] {
+		if err := t.upload(ctx, target, host, bin, installed); err != nil {
+			return "", fmt.Errorf("bringing the agent there: %w", err)
+		}
+	}
+	files, err := pki.IssueNode(c.Certs, n.ID)
+	if err != nil {
+		return "", err
+	}
+	listen := n.InternalIP
+	if listen == "" {
+		listen = host.address
+	}
+	spec := nodeagent.Spec{
+		Home: host.home, Machine: n.Reach.Machine, Files: files.Files(),
+		Listen: net.JoinHostPort(listen, strconv.Itoa(agentapi.Port)),
+	}
+	if n.Reach.Home != "" {
+		spec.Node = path.Dir(host.home)
+	}
+	life, err := t.run(ctx, target, installed, spec)
+	return life.Address, err
+}
+
+// answering tells whether the agent that is on record is there and of a build
+// of ours: then nothing is to be done.
+func (r *Connector) answering(ctx context.Context, c *state.Cluster, n cloud.Node) (string, bool) {
+	if n.Reach.Agent == "" || n.Rank >= len(c.Nodes) {
+		return "", false
+	}
+	client, err := r.client(c, n)
+	if err != nil {
+		return "", false
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	info, err := client.Info(ctx)
+	return n.Reach.Agent, err == nil && r.ours(info.BuildID)
+}
+
+// ours tells whether an agent's build is one that we bring onto nodes.
+func (r *Connector) ours(id string) bool {
+	if id == r.o.BuildID {
+		return true
+	}
+	r.bins.mu.Lock()
+	defer r.bins.mu.Unlock()
+	for _, b := range r.bins.found {
+		if b.id == id {
+			return true
+		}
+	}
+	return false
+}
+
+// sshHost is what a look at a node found.
+type sshHost struct {
+	system, machine string // as uname has them
+	home            string // of the node
+	address         string // where its sshd was reached, as the node knows it
+	tools           map[string]bool
+	has             map[string]bool // agents' binaries
+}
+
+// reach looks at the node. One that was just made may need time to come up.
+func (t *sshTransport) reach(ctx context.Context, target sshconn.Target, n cloud.Node) (*sshHost, error) {
+	began := time.Now()
+	young := time.Since(n.Created) < bootTimeout && !n.Reach.OwnKeys
+	for {
+		host, err := t.look(ctx, target, n.Reach.Home)
+		var gone *sshconn.UnreachableError
+		var refused *sshconn.AuthError
+		switch {
+		case err == nil:
+			return host, nil
+		case ctx.Err() != nil || !young:
+			return nil, err
+		case errors.As(err, &gone) && time.Since(began) < bootTimeout:
+		case errors.As(err, &refused) && time.Since(began) < keyTimeout:
+		default:
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(bootRetry):
+		}
+	}
+}
+
+func (t *sshTransport) look(ctx context.Context, target sshconn.Target, home string) (*sshHost, error) {
+	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
+	defer cancel()
+	script := `h=` + sshconn.Quote(home) + `
+[ -n "$h" ] || h=$HOME
+echo "system=$(uname -s)"
+echo "machine=$(uname -m)"
+echo "home=$h"
+echo "connection=$SSH_CONNECTION"
+for z in zstd gzip; do command -v $z >/dev/null 2>&1 && echo "tool=$z"; done
+for b in "$h"/.sky/runtime/*/sky; do [ -x "$b" ] && echo "binary=$b"; done
+exit 0
+`
+	out, err := t.o.SSH.Script(ctx, target, script)
+	if err != nil {
+		return nil, err
+	}
+	host := &sshHost{tools: map[string]bool{}, has: map[string]bool{}, address: "127.0.0.1"}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		switch key {
+		case "system":
+			host.system = value
+		case "machine":
+			host.machine = value
+		case "home":
+			host.home = value
+		case "connection":
+			if f := strings.Fields(value); len(f) == 4 {
+				host.address = f[2]
+			}
+		case "tool":
+			host.tools[value] = true
+		case "binary":
+			host.has[value] = true
+		}
+	}
+	if host.home == "" || host.system == "" {
+		return nil, &sshconn.NoShellError{Host: target.Host, Said: strings.TrimSpace(string(out))}
+	}
+	return host, nil
+}
+
+// run starts the agent and reads what became of it.
+func (t *sshTransport) run(ctx context.Context, target sshconn.Target, installed string, spec nodeagent.Spec) (nodeagent.Life, error) {
+	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
+	defer cancel()
+	in, err := json.Marshal(spec)
+	if err != nil {
+		return nodeagent.Life{}, err
+	}
+	out, err := t.o.SSH.Run(ctx, target, sshconn.Quote(installed)+" agent --start", bytes.NewReader(in))
+	return started(target.Host, out, err)
+}
+
+// started reads what "sky agent --start" says on a node: its last line, after
+// whatever login scripts print.
+func started(host string, out []byte, err error) (nodeagent.Life, error) {
+	var answer struct {
+		nodeagent.Life
+		nodeagent.Refusal
+	}
+	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
+	if jerr := json.Unmarshal(lines[len(lines)-1], &answer); jerr != nil {
+		if err == nil {
+			err = fmt.Errorf("it gave no answer that makes sense: %q", out)
+		}
+		return nodeagent.Life{}, err
+	}
+	switch {
+	case answer.NoSpace:
+		return answer.Life, &sshconn.NoSpaceError{Host: host, Said: answer.Error}
+	case answer.Error != "":
+		return answer.Life, errors.New(answer.Error)
+	}
+	return answer.Life, nil
+}
+
+// dialer connects to an agent through the node's sshd.
+func (t *sshTransport) dialer(c *state.Cluster, n cloud.Node) func(ctx context.Context, address string) (net.Conn, error) {
+	return func(ctx context.Context, address string) (net.Conn, error) {
+		target, err := (*Connector)(t).target(c, n)
+		if err != nil {
+			return nil, err
+		}
+		conn, err := t.o.SSH.Dial(ctx, target, address)
+		if !errors.Is(err, sshconn.ErrNoForwarding) {
+			return conn, err
+		}
+		// The agent's own program can do it, too.
+		home := `"$HOME"`
+		if n.Reach.Home != "" {
+			home = sshconn.Quote(n.Reach.Home)
+		}
+		script := `for b in ` + home + `/.sky/runtime/*/sky; do exec "$b" agent --connect ` + sshconn.Quote(address) + `; done`
+		return t.o.SSH.Pipe(ctx, target, "sh -c "+sshconn.Quote(script))
+	}
+}

@@ -1,0 +1,129 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// include is the line that makes the user's ssh know the clusters.
+const include = "Include ~/.sky/generated/ssh/*"
+
+// hashLine begins the line by which an entry is found when its cluster goes.
+const hashLine = "# Written by sky for cluster "
+
+// offerSSH lets the user say "ssh <cluster>". It is a convenience: what goes
+// wrong is logged only.
+func (r *Connector) offerSSH(ctx context.Context, c *state.Cluster) {
+	if r.o.SSHConfig == "" || c.Nodes[0].Reach.Method != "ssh" {
+		return
+	}
+	if err := r.WriteSSHConfig(c); err != nil {
+		r.o.Logger.WarnContext(ctx, "no entry in the user's ssh configuration", "cluster", c.Name, "err", err)
+	}
+}
+
+// WriteSSHConfig writes the entries of a cluster for the user's ssh: its name
+// for the head, <name>-worker<i> for the others. Host keys are checked against
+// those that sky knows.
+func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s%s (%s). It is removed with the cluster.\n", hashLine, c.Name, c.Hash)
+	for rank, n := range c.Nodes {
+		t, err := r.target(c, n)
+		if err != nil {
+			return err
+		}
+		name := c.Name
+		if rank > 0 {
+			name += "-" + NodeName(rank)
+		}
+		r.writeHost(&b, name, c, t, n.Reach.ProxyJump)
+	}
+	file := filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", c.Name)
+	err := create(file, 0o600, func(w io.Writer) error {
+		_, err := io.WriteString(w, b.String())
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return includeEntries(filepath.Join(r.o.SSHConfig, ".ssh", "config"))
+}
+
+func (r *Connector) writeHost(b *strings.Builder, name string, c *state.Cluster, t sshconn.Target, jump string) {
+	fmt.Fprintf(b, "\nHost %s\n  HostName %s\n", name, t.Host)
+	if t.Port != 0 {
+		fmt.Fprintf(b, "  Port %d\n", t.Port)
+	}
+	if t.User != "" {
+		fmt.Fprintf(b, "  User %s\n", t.User)
+	}
+	for _, key := range t.Identities {
+		fmt.Fprintf(b, "  IdentityFile %q\n", key)
+	}
+	if len(t.Identities) > 0 {
+		b.WriteString("  IdentitiesOnly yes\n")
+	}
+	fmt.Fprintf(b, "  HostKeyAlias %s\n  UserKnownHostsFile %q\n  GlobalKnownHostsFile /dev/null\n  StrictHostKeyChecking yes\n",
+		r.o.SSH.Alias(t), r.o.SSH.KnownHosts())
+	switch {
+	case t.ProxyCommand != "":
+		fmt.Fprintf(b, "  ProxyCommand %s\n", strings.ReplaceAll(t.ProxyCommand, "%w", fmt.Sprint(t.Node)))
+	case jump != "":
+		fmt.Fprintf(b, "  ProxyJump %s\n", jump)
+	}
+	fmt.Fprintf(b, "  ForwardAgent no\n  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
+}
+
+// includeEntries puts the Include line at the top of the user's configuration,
+// where it is outside of any Host block.
+func includeEntries(file string) error {
+	// A configuration kept elsewhere stays there.
+	if real, err := filepath.EvalSymlinks(file); err == nil {
+		file = real
+	}
+	mode := fs.FileMode(0o600)
+	old, err := os.ReadFile(file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return err
+	default:
+		if st, err := os.Stat(file); err == nil {
+			mode = st.Mode().Perm()
+		}
+	}
+	for line := range strings.Lines(string(old)) {
+		if strings.TrimSpace(line) == include {
+			return nil
+		}
+	}
+	return create(file, mode, func(w io.Writer) error {
+		_, err := io.WriteString(w, include+"\n\n"+string(old))
+		return err
+	})
+}
+
+// withdrawSSH removes a cluster's entries.
+func (r *Connector) withdrawSSH(hash string) {
+	if r.o.SSHConfig == "" {
+		return
+	}
+	files, _ := filepath.Glob(filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", "*"))
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		first, _, _ := strings.Cut(string(b), "\n")
+		if err == nil && strings.HasPrefix(first, hashLine) && strings.Contains(first, "("+hash+")") {
+			os.Remove(file)
+		}
+	}
+}

@@ -1,0 +1,105 @@
+package requests
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Submission is a request as it arrives.
+type Submission struct {
+	ID          string // a UUID that nothing else has; "": a new one
+	Name        string // "sky.launch"
+	User        state.User
+	ClusterName string
+	Body        []byte // JSON
+	ClientAPI   int    // the caller's API version
+}
+
+// UnknownError means that no function has the request's name.
+type UnknownError struct{ Name string }
+
+func (e *UnknownError) Error() string {
+	return fmt.Sprintf("this API server does not know requests called %q", e.Name)
+}
+
+// Submit records a request and starts it, or lines it up if it is a long one
+// and all slots are taken. It is on disk when Submit returns; ctx does not end
+// it afterwards. [ErrShutdown] means that it was not recorded because the
+// server is about to stop.
+func (e *Engine) Submit(ctx context.Context, sub Submission) (*state.Request, error) {
+	h := e.handlers[sub.Name]
+	if h.f == nil {
+		return nil, &UnknownError{sub.Name}
+	}
+	row := e.newRow(sub, h.schedule)
+	r, err := e.beginNew(row)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.create(ctx, row); err != nil {
+		if r != nil {
+			e.end(r)
+		}
+		return nil, err
+	}
+	told := *row
+	if r == nil {
+		e.enqueue(row)
+	} else {
+		go e.execute(r, row)
+	}
+	return &told, nil
+}
+
+// beginNew begins a request that can run at once, which is then born running:
+// one write instead of two. A long one that has to wait for a slot is nil.
+func (e *Engine) beginNew(row *state.Request) (*run, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	kind := short
+	if row.Schedule != api.ScheduleShort {
+		kind = long
+		if !e.closed && (e.queue.len() > 0 || e.longs >= e.o.LongWorkers) {
+			return nil, nil
+		}
+	}
+	e.own(row)
+	return e.beginLocked(context.Background(), row, kind)
+}
+
+func (e *Engine) newRow(sub Submission, schedule api.ScheduleType) *state.Request {
+	return &state.Request{
+		ID:          cmp.Or(sub.ID, uuid.NewString()),
+		Name:        sub.Name,
+		Status:      api.RequestPending,
+		Schedule:    schedule,
+		UserID:      sub.User.ID,
+		UserName:    sub.User.Name,
+		ClusterName: sub.ClusterName,
+		Body:        sub.Body,
+		CreatedAt:   e.store.Now(),
+		ClientAPI:   sub.ClientAPI,
+	}
+}
+
+// own makes a new row one that this server runs.
+func (e *Engine) own(row *state.Request) {
+	row.Status = api.RequestRunning
+	row.OwnerID = e.o.ServerID
+	row.Attempt = 1
+	row.StartedAt = row.CreatedAt
+	row.Heartbeat = row.CreatedAt
+}
+
+func (e *Engine) create(ctx context.Context, row *state.Request) error {
+	if err := e.store.Requests().Create(ctx, row); err != nil {
+		return fmt.Errorf("recording the request: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,218 @@
+package server
+
+import (
+	"archive/zip"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+)
+
+const (
+	testBlob = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	uploadTo = "/upload_v2?user_hash=ab12&upload_id=" + testBlob
+)
+
+type zipEntry struct {
+	name, content string
+	mode          fs.FileMode
+}
+
+func zipOf(t testing.TB, entries ...zipEntry) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for _, e := range entries {
+		h := &zip.FileHeader{Name: e.name, Method: zip.Deflate}
+		if e.mode != 0 {
+			h.SetMode(e.mode)
+		}
+		w, err := z.CreateHeader(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(w, e.content)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func (w *world) blobPath(name string) string {
+	return filepath.Join(w.home, BlobDir("ab12", testBlob), name)
+}
+
+func TestUploadInAnyOrder(t *testing.T) {
+	w := newWorld(t)
+	data := zipOf(t,
+		zipEntry{"home/eve/wd/", "", 0}, zipEntry{"home/eve/wd/a.py", "print()", 0}, zipEntry{"home/eve/wd/run.sh", "#!", 0o755},
+		zipEntry{"home/eve/wd/link", "a.py", fs.ModeSymlink | 0o777})
+	if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
+		t.Fatal(r.body)
+	}
+	third := len(data) / 3
+	parts := [][]byte{data[:third], data[third : 2*third], data[2*third:]}
+	for i, want := range map[int]string{2: `{"status":"uploading","missing_chunks":["part0","part1"]}`} {
+		if r := w.chunk(i, 3, parts[i]); r.body != want {
+			t.Errorf("chunk %d: %s", i, r.body)
+		}
+	}
+	if r := w.chunk(0, 3, parts[0]); r.body != `{"status":"uploading","missing_chunks":["part1"]}` {
+		t.Errorf("chunk 0: %s", r.body)
+	}
+	for range 2 { // the second time it is there already
+		if r := w.chunk(1, 3, parts[1]); r.body != `{"status":"completed","missing_chunks":null}` {
+			t.Errorf("chunk 1: %s", r.body)
+		}
+	}
+	if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":true}` {
+		t.Error(r.body)
+	}
+	if b, err := os.ReadFile(w.blobPath("home/eve/wd/link")); string(b) != "print()" {
+		t.Error(string(b), err)
+	}
+	if info, err := os.Stat(w.blobPath("home/eve/wd/run.sh")); err != nil || info.Mode()&0o100 == 0 {
+		t.Error("run.sh cannot be run", err)
+	}
+	left, _ := filepath.Glob(filepath.Join(filepath.Dir(w.blobPath("")), "*"))
+	if len(left) != 1 {
+		t.Errorf("left over: %v", left)
+	}
+}
+
+func (w *world) chunk(i, n int, data []byte) reply {
+	return w.call(post, fmt.Sprintf("%s&chunk_index=%d&total_chunks=%d", uploadTo, i, n), string(data), "Content-Type", "application/octet-stream")
+}
+
+func TestParallelChunks(t *testing.T) {
+	w := newWorld(t)
+	w.api = "" // clients send no version with chunks
+	data := zipOf(t, zipEntry{"f", strings.Repeat("x", 1000), 0})
+	var wg sync.WaitGroup
+	done := make(chan string, len(data)+1)
+	n := 16
+	for i := range n {
+		wg.Go(func() { done <- w.chunk(i, n, data[i*len(data)/n:(i+1)*len(data)/n]).body })
+	}
+	wg.Wait()
+	close(done)
+	completed := false
+	for body := range done {
+		completed = completed || strings.Contains(body, "completed")
+	}
+	if b, err := os.ReadFile(w.blobPath("f")); !completed || len(b) != 1000 {
+		t.Errorf("completed %v, %d bytes, %v", completed, len(b), err)
+	}
+}
+
+func TestHostileUploads(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		entries []zipEntry
+	}{
+		{"a path up", []zipEntry{{"../evil", "x", 0}}},
+		{"a path up and down", []zipEntry{{"a/../../evil", "x", 0}}},
+		{"an absolute path", []zipEntry{{"/evil", "x", 0}}},
+		{"a Windows path", []zipEntry{{`a\..\..\evil`, "x", 0}}},
+		{"a link out", []zipEntry{{"l", "../../evil", fs.ModeSymlink}}},
+		{"an absolute link", []zipEntry{{"l", "/etc", fs.ModeSymlink}}},
+		{"writing through a link", []zipEntry{{"l", "a", fs.ModeSymlink}, {"l/../../evil", "x", 0}}},
+		{"a file twice", []zipEntry{{"f", "x", 0}, {"f", "y", 0}}},
+		{"a link in place of a folder", []zipEntry{{"d/f", "x", 0}, {"d", "e", fs.ModeSymlink}}},
+	} {
+		w := newWorld(t)
+		r := w.chunk(0, 1, zipOf(t, c.entries...))
+		if r.status != 400 {
+			t.Errorf("%s: %d %s", c.name, r.status, r.body)
+		}
+		if r := w.call(get, "/upload_v2/blob?user_hash=ab12&blob_id="+testBlob, ""); r.body != `{"exists":false}` {
+			t.Errorf("%s: it was published", c.name)
+		}
+		_ = filepath.WalkDir(w.home, func(path string, d fs.DirEntry, _ error) error {
+			if strings.Contains(d.Name(), "evil") {
+				t.Errorf("%s: made %s", c.name, path)
+			}
+			return nil
+		})
+	}
+	w := newWorld(t)
+	if r := w.chunk(0, 1, []byte("no zip")); r.status != 400 {
+		t.Errorf("no zip: %d", r.status)
+	}
+	if r := w.chunk(0, 1, zipOf(t, zipEntry{"f", "x", 0})); !strings.Contains(r.body, "completed") {
+		t.Errorf("a good upload after a bad one: %s", r.body)
+	}
+	cut := zipOf(t, zipEntry{"f", strings.Repeat("abc", 1000), 0})
+	cut[40] ^= 0xff
+	if err := os.RemoveAll(w.blobPath("")); err != nil {
+		t.Fatal(err)
+	}
+	if r := w.chunk(0, 1, cut); r.status != 400 {
+		t.Errorf("a damaged entry: %d %s", r.status, r.body)
+	}
+}
+
+func TestDownload(t *testing.T) {
+	w := newWorld(t)
+	logs := LogsDir("ab12")
+	w.file(logs+"/run/tasks/run.log", "out")
+	w.file(logs+"/run/other.log", "more")
+	w.file(logs+"/second/x.log", "2")
+	w.file("secret", "hush")
+	if err := os.Symlink(filepath.Join(w.home, "secret"), filepath.Join(w.home, logs, "run", "link")); err != nil {
+		t.Fatal(err)
+	}
+	env := `"env_vars":{"SKYPILOT_USER_ID":"ab12"}`
+	r := w.call(post, "/download", `{"folder_paths":["~/`+logs+`/run","`+w.home+"/"+logs+`/second"],`+env+`}`)
+	if r.status != 200 || r.header.Get("X-Home-Path") != w.home {
+		t.Fatalf("%d %s %v", r.status, r.body, r.header)
+	}
+	got := unzipped(t, r.body)
+	base := strings.TrimPrefix(w.home, "/") + "/" + logs
+	want := map[string]string{base + "/run/": "", base + "/run/tasks/": "", base + "/run/tasks/run.log": "out",
+		base + "/run/other.log": "more", base + "/second/": "", base + "/second/x.log": "2"}
+	if !maps.Equal(got, want) {
+		t.Errorf("got %v", slices.Sorted(maps.Keys(got)))
+	}
+	r = w.call(post, "/download?relative=items", `{"folder_paths":["~/`+logs+`/second"],`+env+`}`)
+	if got := unzipped(t, r.body); got["second/x.log"] != "2" {
+		t.Errorf("relative: %v", got)
+	}
+	for _, p := range []string{"~/" + logs + "/run/link", "~/" + logs + "/none"} {
+		if r := w.call(post, "/download", `{"folder_paths":["`+p+`"],`+env+`}`); r.status != 404 {
+			t.Errorf("%s: %d", p, r.status)
+		}
+	}
+	if r := w.call(post, "/download", `{"folder_paths":["~/`+logs+`/run"],"env_vars":{"SKYPILOT_USER_ID":"cd34"}}`); r.status != 400 {
+		t.Errorf("somebody else's logs: %d", r.status)
+	}
+}
+
+func unzipped(t *testing.T, body string) map[string]string {
+	t.Helper()
+	z, err := zip.NewReader(strings.NewReader(body), int64(len(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[f.Name] = string(b)
+	}
+	return got
+}

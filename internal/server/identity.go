@@ -1,0 +1,151 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+type callerKey struct{}
+
+func withCaller(r *http.Request, c *auth.Caller) *http.Request {
+	if c == nil {
+		return r
+	}
+	return r.WithContext(context.WithValue(r.Context(), callerKey{}, c))
+}
+
+// callerOf is who sent the request and how they are known; nil without a login.
+func callerOf(r *http.Request) *auth.Caller {
+	c, _ := r.Context().Value(callerKey{}).(*auth.Caller)
+	return c
+}
+
+// loggedIn is who sent the request, if a login told.
+func loggedIn(r *http.Request) *state.User {
+	if c := callerOf(r); c != nil {
+		return &c.User
+	}
+	return nil
+}
+
+// identify finds the caller; without a login there is none. It reports whether
+// the request goes on.
+func (s *Server) identify(w http.ResponseWriter, r *http.Request, rt Route) (*auth.Caller, bool) {
+	if s.Gate == nil {
+		return nil, true
+	}
+	c, err := s.Gate.Identify(r)
+	if d, denied := errors.AsType[*auth.Denial](err); denied {
+		deny(w, r, d)
+		return nil, false
+	}
+	if err != nil {
+		s.failed(w, r, err)
+		return nil, false
+	}
+	if c == nil && rt.Role != Anyone && s.Gate.Demands(r) {
+		deny(w, r, s.Gate.Challenge(r))
+		return nil, false
+	}
+	return c, true
+}
+
+// deny answers who is not let in.
+func deny(w http.ResponseWriter, r *http.Request, d *auth.Denial) {
+	for k, v := range d.Header {
+		w.Header()[k] = v
+	}
+	if d.Redirect != "" {
+		http.Redirect(w, r, d.Redirect, http.StatusFound)
+		return
+	}
+	fail(w, d.Status, d.Message)
+}
+
+// address is where a request comes from.
+func (s *Server) address(r *http.Request) string {
+	if s.Gate != nil {
+		return s.Gate.Address(r)
+	}
+	host, _, _ := net.SplitHostPort(r.RemoteAddr)
+	return host
+}
+
+// userID is what an id may look like: it also names folders.
+var userID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]{0,127}$`)
+
+// identity is the part of a body that says who sent it.
+type identity struct {
+	EnvVars map[string]string `json:"env_vars"`
+}
+
+// identityError means that a body names a caller that cannot be.
+type identityError struct{ id string }
+
+func (e *identityError) Error() string {
+	return fmt.Sprintf("The user id %s is not valid: %s may hold letters, digits and dashes.", quoted(e.id), api.EnvUserID)
+}
+
+// caller is whom a request runs as: who logged in, else whom the body names,
+// else the server's own user. Callers become known by this.
+func (s *Server) caller(r *http.Request, raw []byte) (state.User, error) {
+	if known := loggedIn(r); known != nil {
+		return *known, nil // the login has made sure of all that follows
+	}
+	u := s.Self
+	if len(raw) > 0 {
+		var id identity
+		_ = json.Unmarshal(raw, &id) // the shape was checked; a route without one names nobody
+		if told := id.EnvVars[api.EnvUserID]; told != "" {
+			u = state.User{ID: told, Name: id.EnvVars[api.EnvUser]}
+		}
+	}
+	if !userID.MatchString(u.ID) {
+		return state.User{}, &identityError{u.ID}
+	}
+	if u.Role == "" {
+		u.Role = s.DefaultRole
+	}
+	return s.Store.Users().Touch(r.Context(), u)
+}
+
+// signed is the body as it is kept: with the identity and the client's version
+// that the server saw in place of what the body claims.
+func signed(raw []byte, u state.User, clientAPI int) ([]byte, error) {
+	fields := map[string]json.RawMessage{}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return nil, err
+		}
+	}
+	env := map[string]string{}
+	if b, ok := fields["env_vars"]; ok {
+		if err := json.Unmarshal(b, &env); err != nil {
+			return nil, err
+		}
+	}
+	if env == nil {
+		env = map[string]string{}
+	}
+	env[api.EnvUserID], env[api.EnvUser] = u.ID, u.Name
+	for k := range fields { // readers of JSON may ignore case
+		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") {
+			delete(fields, k)
+		}
+	}
+	fields["env_vars"], _ = json.Marshal(env)
+	if clientAPI > 0 {
+		fields["client_api_version"], _ = json.Marshal(clientAPI)
+	}
+	return json.Marshal(fields)
+}

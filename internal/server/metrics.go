@@ -1,0 +1,65 @@
+package server
+
+import (
+	"net/http"
+	"runtime"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/metrics"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// Metrics are the times that the server takes: of answers by route, and of
+// requests by name.
+type Metrics struct {
+	answers, waits, runs *metrics.Histogram
+}
+
+// NewMetrics is empty.
+func NewMetrics() *Metrics {
+	return &Metrics{
+		answers: metrics.NewHistogram("sky_http_request_duration_seconds", "Time until an answer was sent, streams included.", "route"),
+		waits:   metrics.NewHistogram("sky_request_wait_seconds", "Time that requests waited before they were run.", "name"),
+		runs:    metrics.NewHistogram("sky_request_duration_seconds", "Time that requests ran.", "name", "status"),
+	}
+}
+
+// RequestEnded counts a request that has ended.
+func (m *Metrics) RequestEnded(r *state.Request) {
+	if r.StartedAt.IsZero() {
+		return
+	}
+	m.waits.Observe(max(0, r.StartedAt.Sub(r.CreatedAt)), r.Name)
+	m.runs.Observe(max(0, r.FinishedAt.Sub(r.StartedAt)), r.Name, string(r.Status))
+}
+
+// metrics answers a scrape.
+func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
+	clusters, err := s.Store.Clusters().List(r.Context(), state.ClusterFilter{})
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	byStatus, nodes := map[string]float64{}, map[string]float64{}
+	for _, c := range clusters {
+		byStatus[string(c.Status)]++
+		nodes[string(c.Status)] += float64(c.NumNodes)
+	}
+	load := s.Engine.Load()
+	var memory runtime.MemStats
+	runtime.ReadMemStats(&memory)
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	out := metrics.NewWriter(w)
+	out.Gauge("sky_build_info", "Version of the server.", 1, metrics.Label{Name: "version", Value: api.ProductVersion}, metrics.Label{Name: "build", Value: s.BuildID})
+	out.Gauge("process_start_time_seconds", "When the server started, in seconds since 1970.", float64(s.started.UnixMilli())/1e3)
+	out.Gauge("go_goroutines", "Goroutines.", float64(runtime.NumGoroutine()))
+	out.Gauge("go_memstats_heap_alloc_bytes", "Bytes of memory in use.", float64(memory.HeapAlloc))
+	out.Gauges("sky_clusters", "Clusters by status.", "status", byStatus)
+	out.Gauges("sky_cluster_nodes", "Nodes of clusters by the cluster's status.", "status", nodes)
+	out.Gauges("sky_requests", "Requests that this server has: running, holding a slot of the long ones, waiting for a slot.", "state",
+		map[string]float64{"running": float64(load.Running), "slots": float64(load.Slots), "waiting": float64(load.Waiting)})
+	out.Histogram(s.Metrics.answers)
+	out.Histogram(s.Metrics.waits)
+	out.Histogram(s.Metrics.runs)
+	_ = out.Flush()
+}

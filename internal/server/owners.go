@@ -1,0 +1,150 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// The route table says which roles may make a call at all, and the policy what
+// an installation changes about that; here is what a call may be about. Callers
+// without a login may do everything, as on a machine of one's own.
+
+// permitted reports whether the caller's role may use a route. The life of
+// requests and the pages are open to every role.
+func (s *Server) permitted(c *auth.Caller, rt Route, path string) bool {
+	if c == nil || rt.Role == Anyone || strings.HasPrefix(path, "/api/") || strings.HasPrefix(path, "/dashboard/") {
+		return true
+	}
+	role := roles[c.Role]
+	return role != 0 && s.Policy.Allows(c.Role, rt.Method, path, role >= rt.Role)
+}
+
+// about says which things a body names.
+type about struct {
+	Cluster    string
+	Command    string
+	AllUsers   bool
+	RequestIDs []string
+}
+
+func aboutOf(raw []byte) about {
+	var b struct {
+		ClusterName string   `json:"cluster_name"`
+		Cluster     string   `json:"cluster"`
+		AllUsers    bool     `json:"all_users"`
+		RequestIDs  []string `json:"request_ids"`
+		Command     string   `json:"entrypoint_command"`
+	}
+	_ = json.Unmarshal(raw, &b) // a wrong type was refused before, or is not about a cluster
+	if b.ClusterName == "" {
+		b.ClusterName = b.Cluster
+	}
+	return about{Cluster: b.ClusterName, AllUsers: b.AllUsers, RequestIDs: b.RequestIDs, Command: b.Command}
+}
+
+func denied(format string, args ...any) error {
+	return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf(format, args...)}
+}
+
+// limited is the caller, if they log in and do not administer the server: their
+// calls must be about their own things.
+func limited(r *http.Request) *state.User {
+	if u := loggedIn(r); u != nil && u.Role != "admin" {
+		return u
+	}
+	return nil
+}
+
+// mayAsk reports why a call may not be about what it names: nil if it may.
+func (s *Server) mayAsk(r *http.Request, rt Route, raw []byte, a about) error {
+	u := limited(r)
+	switch {
+	case u == nil:
+		return nil
+	case rt.Name == "api_cancel":
+		return s.ownRequests(r, *u, a.RequestIDs)
+	case rt.Role < User:
+		return nil
+	case a.AllUsers:
+		return denied("Only administrators may do this to what belongs to all users.")
+	case a.Cluster != "":
+		return s.ownCluster(r, *u, a.Cluster)
+	}
+	return nil
+}
+
+// ownCluster reports why somebody may not change a cluster: it is another's. A
+// name that is a pattern stands for every cluster that it matches.
+func (s *Server) ownCluster(r *http.Request, u state.User, name string) error {
+	clusters, err := s.Store.Clusters().List(r.Context(), state.ClusterFilter{Names: []string{name}})
+	if err != nil {
+		return err
+	}
+	for _, c := range clusters {
+		if c.UserHash != u.ID {
+			return denied("Cluster %s belongs to %s: only they or an administrator may change it.", quoted(c.Name), c.UserName)
+		}
+	}
+	return nil
+}
+
+// ownRequests reports why somebody may not cancel requests: one is another's.
+// Ids that are unknown are passed over later.
+func (s *Server) ownRequests(r *http.Request, u state.User, prefixes []string) error {
+	for _, p := range prefixes {
+		q, err := s.Engine.Resolve(r.Context(), p)
+		if err == nil && q.UserID != u.ID {
+			return denied("Request %s is another user's: only they or an administrator may cancel it.", quoted(q.ID))
+		}
+	}
+	return nil
+}
+
+// restrained is a body less what the caller may not ask for: viewers make no
+// provider work and get no keys; only administrators cancel what is not theirs.
+func (s *Server) restrained(r *http.Request, rt Route, raw []byte) ([]byte, error) {
+	u := limited(r)
+	if u == nil {
+		return raw, nil
+	}
+	if rt.Name == "api_cancel" {
+		return overridden(raw, map[string]any{"user_id": u.ID})
+	}
+	if u.Role == "viewer" {
+		return overridden(raw, map[string]any{"refresh": nil, "include_credentials": false})
+	}
+	return raw, nil
+}
+
+// overridden replaces fields of a body; nil takes one out. Readers of JSON may
+// ignore case, so the field goes in every spelling.
+func overridden(raw []byte, with map[string]any) ([]byte, error) {
+	fields := map[string]json.RawMessage{}
+	if len(raw) > 0 {
+		if err := json.Unmarshal(raw, &fields); err != nil {
+			return nil, err
+		}
+	}
+	for name, value := range with {
+		for k := range fields {
+			if strings.EqualFold(k, name) {
+				delete(fields, k)
+			}
+		}
+		if value == nil {
+			continue
+		}
+		b, err := json.Marshal(value)
+		if err != nil {
+			return nil, err
+		}
+		fields[name] = b
+	}
+	return json.Marshal(fields)
+}

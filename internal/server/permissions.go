@@ -1,0 +1,84 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Access is what becomes of one kind of caller's calls of a route.
+type Access string
+
+const (
+	Open   Access = "yes"
+	Own    Access = "own" // what the call names must be the caller's
+	Closed Access = "no"
+	Login  Access = "log in"
+)
+
+// Access says who may call a route, as the table has it: an installation may
+// change that for users and viewers.
+func (r Route) Access() (nobody, viewer, user, admin Access) {
+	nobody, viewer, user, admin = Login, Closed, Closed, Open
+	if r.Role == Anyone {
+		return Open, Open, Open, Open
+	}
+	if r.Role <= Viewer {
+		viewer = Open
+	}
+	if r.Role <= User {
+		user = Open
+	}
+	if r.Name == "api_cancel" || r.Path == "/api/get" {
+		viewer = Own
+	}
+	if r.Name == "api_cancel" || r.ownerOnly() {
+		user = Own
+	}
+	return nobody, viewer, user, admin
+}
+
+// ownerOnly reports whether users call the route about their own things only:
+// it changes a cluster, or a user or token.
+func (r Route) ownerOnly() bool {
+	if r.Role != User {
+		return false
+	}
+	switch {
+	case strings.HasPrefix(r.Path, "/users/service-account-tokens/"), r.Path == "/users/update", r.Kind == Socket:
+		return true
+	}
+	return r.Body != nil && r.Body.has("cluster_name")
+}
+
+// Permissions is the page of the manual about who may do what.
+func Permissions() string {
+	var b strings.Builder
+	b.WriteString(permissionsHead)
+	for _, r := range Routes() {
+		nobody, viewer, user, admin := r.Access()
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s | %s |\n", r.Method, r.Path, nobody, viewer, user, admin)
+	}
+	return b.String()
+}
+
+const permissionsHead = `# Who may do what
+
+<!-- Written from the route table: go test ./internal/server -run TestPermissionsPage -update -->
+
+Without a login, and from the machine that the server runs on, every call is open: the server is yours. Where a login is on, callers
+have one of three roles.
+
+- **Viewers** look. What they list is never refreshed from a provider, holds no keys, and they read the results of their own requests only.
+- **Users** also work, with what is their own: they change clusters that they launched, cancel requests that they made, manage tokens that they
+  made, and set their own password. Calls about the things of all users at once are not theirs.
+- **Admins** do everything.
+
+A service account has a role of its own, which is never above that of whoever made or changed it. New users get the role in
+` + "`rbac.default_role`" + ` (admin). ` + "`rbac.roles.user.permissions.blocklist`" + ` replaces the list of what users may not call, and
+` + "`rbac.roles.viewer.permissions.allowlist`" + ` adds to what viewers may.
+
+In the table, *own* means: about what belongs to the caller; *log in* means: not before they log in.
+
+| Call | No login | Viewer | User | Admin |
+|---|---|---|---|---|
+`

@@ -1,0 +1,166 @@
+package server
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// serving runs Serve on a port of its own.
+func (w *world) serving(grace time.Duration) (stop func() error) {
+	w.t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.url = "http://" + l.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.server.Serve(ctx, l, grace) }()
+	return func() error { cancel(); return <-done }
+}
+
+func TestGoingDown(t *testing.T) {
+	w := newWorld(t)
+	stop := w.serving(5 * time.Second)
+	// A long poll, a followed stream and a log that would go on for ever, and a
+	// short request that ends by itself.
+	short := w.ask("/stop", `{"cluster_name":"c"}`)
+	polled := make(chan reply, 1)
+	go func() { polled <- w.call(get, "/api/get?request_id="+short, "") }()
+	streamed := w.send(t.Context(), get, "/api/stream?format=console&request_id="+short, "")
+	defer streamed.Body.Close()
+	logged := w.send(t.Context(), post, "/logs", `{"cluster_name":"slow"}`)
+	defer logged.Body.Close()
+
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	for !w.server.draining.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	b, _ := io.ReadAll(logged.Body)
+	if !strings.HasSuffix(string(b), "<sky-payload>\"<retry></retry>\"</sky-payload>\n") {
+		t.Errorf("the log ended with %q", b)
+	}
+	close(w.block)
+	if r := <-polled; r.status != 200 || !strings.Contains(r.body, `"status":"SUCCEEDED"`) {
+		t.Errorf("the short request: %d %s", r.status, r.body)
+	}
+	if b, err := io.ReadAll(streamed.Body); err != nil || !strings.Contains(string(b), "stopping") {
+		t.Errorf("its stream: %q, %v", b, err)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDrainingRefusesNewWork(t *testing.T) {
+	w := newWorld(t)
+	w.server.Drain()
+	if r := w.call(post, "/status", "{}"); r.status != 503 || r.json(t).(map[string]any)["detail"] == nil {
+		t.Errorf("new work: %d %s", r.status, r.body)
+	}
+	if r := w.call(get, "/api/status", ""); r.status != 200 {
+		t.Errorf("what is under way: %d %s", r.status, r.body)
+	}
+	if r := w.call(get, "/api/health", ""); r.status != 200 {
+		t.Errorf("health: %d", r.status)
+	}
+}
+
+// A server that closes cuts long polls, so that clients ask its next life.
+func TestClosingCutsLongPolls(t *testing.T) {
+	w := newWorld(t)
+	id := w.ask("/stop", `{"cluster_name":"c"}`)
+	cut := make(chan error, 1)
+	go func() {
+		req, _ := http.NewRequest(get, w.url+"/api/get?request_id="+id, nil)
+		req.Header.Set(api.HeaderAPIVersion, "53")
+		resp, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+		if err == nil {
+			resp.Body.Close()
+			err = fmt.Errorf("answered %d", resp.StatusCode)
+		}
+		cut <- err
+	}()
+	time.Sleep(50 * time.Millisecond)
+	w.server.Close()
+	if err := <-cut; !errors.Is(err, io.EOF) {
+		t.Errorf("the poll ended with %v", err)
+	}
+	close(w.block)
+}
+
+// Headers must come soon; a stream may take as long as it likes.
+func TestSlowHeadersAreCut(t *testing.T) {
+	w := newWorld(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hs := w.server.httpServer()
+	if hs.ReadHeaderTimeout == 0 || hs.IdleTimeout == 0 || hs.MaxHeaderBytes == 0 || hs.ReadTimeout != 0 || hs.WriteTimeout != 0 {
+		t.Errorf("limits: %+v", hs)
+	}
+	hs.ReadHeaderTimeout = 50 * time.Millisecond
+	go hs.Serve(l)
+	defer hs.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "GET /api/health HTTP/1.1\r\nHost: localhost\r\nX-")
+	c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	if b, err := io.ReadAll(c); err != nil {
+		t.Errorf("still open: %q %v", b, err)
+	}
+	c2, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c2.Close()
+	body := `{"cluster_name":"slow"}`
+	fmt.Fprintf(c2, "POST /logs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+	c2.SetReadDeadline(time.Now().Add(5 * time.Second))
+	in := bufio.NewReader(c2)
+	time.Sleep(100 * time.Millisecond) // longer than headers may take
+	close(w.block)
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the stream was cut: %v", err)
+		}
+		if line == "line three\n" {
+			return
+		}
+	}
+}
+
+// A body that never comes holds a connection no longer than a body may take,
+// whether anybody reads it or not.
+func TestMissingBodiesAreCut(t *testing.T) {
+	w := newWorld(t)
+	w.server.bodyTime = 50 * time.Millisecond
+	for _, start := range []string{"GET /api/health", "POST /status", "POST /nope"} {
+		c, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 10\r\n\r\n{", start)
+		c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		if b, err := io.ReadAll(c); err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 ") {
+			t.Errorf("%s: %q %v", start, b, err)
+		}
+		c.Close()
+	}
+}

@@ -1,0 +1,213 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strconv"
+	"strings"
+)
+
+// A shape is what the body of a route must look like: a JSON object that
+// decodes into a type, with some keys that may not be missing.
+type shape struct {
+	of       reflect.Type
+	required []string
+}
+
+func body[T any](required ...string) *shape {
+	return &shape{reflect.TypeFor[T](), required}
+}
+
+// A problem is one reason for a 422, in the form clients know from FastAPI.
+type problem struct {
+	Type    string         `json:"type"`
+	Loc     []any          `json:"loc"`
+	Message string         `json:"msg"`
+	Input   any            `json:"input,omitempty"`
+	Ctx     map[string]any `json:"ctx,omitempty"`
+}
+
+// check returns what is wrong with raw, or nil.
+func (s *shape) check(raw []byte) []problem {
+	trimmed := bytes.TrimSpace(raw)
+	if len(trimmed) == 0 {
+		return []problem{{Type: "missing", Loc: []any{"body"}, Message: "a JSON object is required as the request's body"}}
+	}
+	if trimmed[0] != '{' && json.Valid(trimmed) {
+		return []problem{{Type: "model_attributes_type", Loc: []any{"body"}, Message: "the body must be a JSON object"}}
+	}
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(trimmed, &keys); err != nil {
+		return []problem{decodeProblem(err)}
+	}
+	var problems []problem
+	for _, k := range s.required {
+		if v, ok := keys[k]; !ok || string(v) == "null" {
+			problems = append(problems, problem{Type: "missing", Loc: []any{"body", k}, Message: k + " is required"})
+		}
+	}
+	if err := json.Unmarshal(trimmed, reflect.New(s.of).Interface()); err != nil {
+		problems = append(problems, decodeProblem(err))
+	}
+	return problems
+}
+
+func decodeProblem(err error) problem {
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		loc := []any{"body"}
+		for part := range strings.SplitSeq(e.Field, ".") {
+			if part != "" && part != "Envelope" {
+				loc = append(loc, part)
+			}
+		}
+		return problem{Type: typeName(e.Type) + "_type", Loc: loc,
+			Message: fmt.Sprintf("must be %s, not %s", wanted(e.Type), e.Value)}
+	}
+	if e, ok := errors.AsType[*json.SyntaxError](err); ok {
+		return problem{Type: "json_invalid", Loc: []any{"body", e.Offset}, Message: "the body is not valid JSON",
+			Ctx: map[string]any{"error": err.Error()}}
+	}
+	return problem{Type: "value_error", Loc: []any{"body"}, Message: err.Error()}
+}
+
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Pointer:
+		return typeName(t.Elem())
+	case reflect.Int, reflect.Int64:
+		return "int"
+	case reflect.Float64:
+		return "float"
+	case reflect.Bool:
+		return "bool"
+	case reflect.Slice:
+		return "list"
+	case reflect.Map, reflect.Struct:
+		return "dict"
+	}
+	return "string"
+}
+
+func wanted(t reflect.Type) string {
+	return map[string]string{"int": "a whole number", "float": "a number", "bool": "true or false",
+		"list": "a list", "dict": "an object", "string": "a text"}[typeName(t)]
+}
+
+// isJSON reports whether the body claims to be JSON. Browsers can send other
+// types to any site without asking it first.
+func isJSON(r *http.Request) bool {
+	ct := r.Header.Get("Content-Type")
+	if ct == "" {
+		return true
+	}
+	kind, _, err := mime.ParseMediaType(ct)
+	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
+}
+
+// A query lists the parameters of a GET route that become fields of the
+// request's body.
+type query map[string]param
+
+// A param is one parameter: what it is, in words of JSON Schema, and how it is
+// read.
+type param struct {
+	kind string
+	read func(string) (any, error)
+}
+
+var (
+	textParam = param{"string", func(s string) (any, error) { return s, nil }}
+	boolParam = param{"boolean", func(s string) (any, error) { return parseBool(s) }}
+	intParam  = param{"integer", func(s string) (any, error) { return strconv.Atoi(s) }}
+	listParam = param{"string", readList}
+)
+
+// readList reads a comma list.
+func readList(s string) (any, error) {
+	list := []string{}
+	for e := range strings.SplitSeq(s, ",") {
+		if e = strings.TrimSpace(e); e != "" {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// parseBool reads what Python and browsers send: True, true, 1, yes, on.
+func parseBool(s string) (bool, error) {
+	switch strings.ToLower(s) {
+	case "true", "1", "yes", "on", "t", "y":
+		return true, nil
+	case "false", "0", "no", "off", "f", "n":
+		return false, nil
+	}
+	return false, errors.New("must be true or false")
+}
+
+// body is the request body that the parameters stand for.
+func (q query) body(values url.Values) ([]byte, []problem) {
+	fields := map[string]any{}
+	var problems []problem
+	for name, p := range q {
+		if !values.Has(name) {
+			continue
+		}
+		v, err := p.read(values.Get(name))
+		if err != nil {
+			problems = append(problems, queryProblem(name, err))
+			continue
+		}
+		fields[name] = v
+	}
+	b, err := json.Marshal(fields)
+	if err != nil {
+		problems = append(problems, queryProblem("", err))
+	}
+	return b, problems
+}
+
+func queryProblem(name string, err error) problem {
+	return problem{Type: "value_error", Loc: []any{"query", name}, Message: err.Error()}
+}
+
+// queryInt reads an optional whole number that is not negative.
+func queryInt(values url.Values, name string) (n int, given bool, p []problem) {
+	s := values.Get(name)
+	if s == "" {
+		return 0, false, nil
+	}
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 {
+		return 0, false, []problem{queryProblem(name, errors.New("must be a whole number that is not negative"))}
+	}
+	return n, true, nil
+}
+
+// queryBool reads an optional boolean.
+func queryBool(values url.Values, name string, absent bool) (bool, []problem) {
+	s := values.Get(name)
+	if s == "" {
+		return absent, nil
+	}
+	v, err := parseBool(s)
+	if err != nil {
+		return absent, []problem{queryProblem(name, err)}
+	}
+	return v, nil
+}
+
+// has reports whether the body has a field of that name.
+func (s *shape) has(name string) bool {
+	for _, f := range reflect.VisibleFields(s.of) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
+			return true
+		}
+	}
+	return false
+}

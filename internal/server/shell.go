@@ -1,0 +1,136 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+)
+
+const (
+	// shellMessage bounds one websocket message in either direction.
+	shellMessage = 1 << 20
+	shellPing    = 30 * time.Second
+	shellPong    = 30 * time.Second
+	maxTerminal  = 1<<16 - 1
+)
+
+func shellQuery(r *http.Request) (cluster string, q agentapi.ShellQuery, problems []problem) {
+	v := r.URL.Query()
+	if cluster = v.Get("cluster_name"); cluster == "" {
+		problems = append(problems, problem{Type: "missing", Loc: []any{"query", "cluster_name"}, Message: "cluster_name is required"})
+	}
+	q.Command, q.Term = v.Get("command"), v.Get("term")
+	var p []problem
+	q.TTY, p = queryBool(v, "tty", false)
+	problems = append(problems, p...)
+	for name, into := range map[string]*int{"node": &q.Node, "rows": &q.Rows, "cols": &q.Cols} {
+		n, _, p := queryInt(v, name)
+		problems = append(problems, p...)
+		if n > maxTerminal {
+			problems = append(problems, queryProblem(name, errors.New("must be at most "+strconv.Itoa(maxTerminal))))
+		}
+		*into = n
+	}
+	return cluster, q, problems
+}
+
+// shell carries the frames of an agent's shell over a websocket: each binary
+// message is a piece of the stream, cut anywhere.
+func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
+	cluster, q, problems := shellQuery(r)
+	if problems != nil {
+		failProblems(w, problems)
+		return
+	}
+	if s.Shell == nil {
+		s.notYet(w, r)
+		return
+	}
+	if r.Header.Get("Upgrade") == "" {
+		w.Header().Set("Upgrade", "websocket")
+		w.Header().Set("Connection", "Upgrade")
+		fail(w, http.StatusUpgradeRequired, "A shell needs a websocket.")
+		return
+	}
+	ctx, cancel := s.running(r)
+	defer cancel()
+	remote, err := s.Shell(ctx, cluster, q)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	defer remote.Close()
+	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
+	if err != nil {
+		return // Accept has answered
+	}
+	defer c.CloseNow()
+	c.SetReadLimit(shellMessage)
+
+	ended := make(chan error, 3)
+	go func() { ended <- toSocket(ctx, c, remote) }()
+	go func() { ended <- fromSocket(ctx, c, remote) }()
+	go func() { ended <- pinging(ctx, c) }()
+	first := <-ended
+	if errors.Is(first, io.EOF) {
+		_ = c.Close(websocket.StatusNormalClosure, "")
+	}
+	cancel()
+	remote.Close()
+	c.CloseNow()
+	<-ended
+	<-ended
+}
+
+// toSocket sends the agent's frames until there are no more.
+func toSocket(ctx context.Context, c *websocket.Conn, remote io.Reader) error {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := remote.Read(buf)
+		if n > 0 {
+			if err := c.Write(ctx, websocket.MessageBinary, buf[:n]); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// fromSocket passes the client's frames on until it hangs up.
+func fromSocket(ctx context.Context, c *websocket.Conn, remote io.Writer) error {
+	for {
+		_, r, err := c.Reader(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(remote, r); err != nil {
+			return err
+		}
+	}
+}
+
+// pinging finds out when nobody is at the other end any more.
+func pinging(ctx context.Context, c *websocket.Conn) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(shellPing):
+		}
+		answered, cancel := context.WithTimeout(ctx, shellPong)
+		err := c.Ping(answered)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/requests"
+)
+
+// maxBody bounds a JSON body: task files are kilobytes, and a service's code
+// never travels in one.
+const maxBody = 32 << 20
+
+// readBody reads the whole body within limits of size and time. It reports
+// whether the request goes on.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err == nil {
+		bodyRead(w)
+		return b, true
+	}
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+		fail(w, http.StatusRequestEntityTooLarge, "The request's body is larger than 32 MiB.")
+	} else {
+		fail(w, http.StatusBadRequest, "The request's body could not be read.")
+	}
+	return nil, false
+}
+
+// readShape reads a route's body and checks its shape.
+func (rt Route) readShape(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if rt.Body == nil {
+		raw, problems := rt.Query.body(r.URL.Query())
+		if problems != nil {
+			failProblems(w, problems)
+			return nil, false
+		}
+		return raw, true
+	}
+	raw, ok := readBody(w, r)
+	if !ok {
+		return nil, false
+	}
+	if problems := rt.check(r, raw); problems != nil {
+		failProblems(w, problems)
+		return nil, false
+	}
+	return raw, true
+}
+
+// check returns what is wrong with the body of a call, or nil.
+func (rt Route) check(r *http.Request, raw []byte) []problem {
+	if !isJSON(r) {
+		return []problem{{Type: "content_type", Loc: []any{"header", "Content-Type"}, Message: "the body must be sent as application/json"}}
+	}
+	return rt.Body.check(raw)
+}
+
+// submission is the request that a call asks for. It reports whether the call
+// goes on.
+func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (requests.Submission, bool) {
+	raw, ok := rt.readShape(w, r)
+	if !ok {
+		return requests.Submission{}, false
+	}
+	user, err := s.caller(r, raw)
+	if err != nil {
+		s.failed(w, r, err)
+		return requests.Submission{}, false
+	}
+	about := aboutOf(raw)
+	if err = s.mayAsk(r, rt, raw, about); err == nil {
+		raw, err = s.restrained(r, rt, raw)
+	}
+	if err == nil {
+		raw, err = rt.withPath(raw, r)
+	}
+	if err == nil {
+		raw, err = s.localised(raw, user.ID, rt.Name == "exec")
+	}
+	if err == nil {
+		raw, err = signed(raw, user, clientAPI(r))
+	}
+	if err == nil {
+		err = s.note(r, user, about)
+	}
+	if err != nil {
+		s.failed(w, r, err)
+		return requests.Submission{}, false
+	}
+	return requests.Submission{
+		ID: w.Header().Get(api.HeaderRequestID), Name: requestName(rt.Name), User: user,
+		ClusterName: about.Cluster, Body: raw, ClientAPI: clientAPI(r),
+	}, true
+}
+
+// withPath adds what the path names to the body: the pool of own machines is
+// their infra.
+func (rt Route) withPath(raw []byte, r *http.Request) ([]byte, error) {
+	pool := r.PathValue("pool")
+	if pool == "" {
+		return raw, nil
+	}
+	return json.Marshal(map[string]any{"infra": pool})
+}
+
+// async accepts a request and answers with its id.
+func (rt Route) async(s *Server, w http.ResponseWriter, r *http.Request) {
+	sub, ok := rt.submission(s, w, r)
+	if !ok {
+		return
+	}
+	req, err := s.Engine.Submit(r.Context(), sub)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	stored(r)
+	w.Header().Set(api.HeaderRequestID, req.ID)
+	if r.PathValue("pool") != "" || rt.Path == "/ssh_node_pools/deploy" || rt.Path == "/ssh_node_pools/down" {
+		writeJSON(w, http.StatusOK, map[string]string{"status": "accepted", "request_id": req.ID, "message": "The request was accepted."})
+		return
+	}
+	writeJSON(w, http.StatusOK, nil)
+}
+
+// logs accepts a request and answers with its log while it runs; the result is
+// fetched by the id in the header. It ends with the connection.
+func (rt Route) logs(s *Server, w http.ResponseWriter, r *http.Request) {
+	sub, ok := rt.submission(s, w, r)
+	if !ok {
+		return
+	}
+	out := newStream(w)
+	defer out.Close()
+	// When the server closes the engine ends the log with a line that makes the
+	// client ask again.
+	err := s.Engine.RunLog(r.Context(), sub, out, func(id string) {
+		w.Header().Set(api.HeaderRequestID, id)
+		out.begin(textPlain)
+	})
+	if err != nil {
+		s.failed(w, r, err)
+	}
+}
+
+// failed answers an error that came before anything was recorded or written.
+func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	s.log.WarnContext(r.Context(), "request refused", "path", r.URL.Path, "error", err)
+	fail(w, statusOf(err), err.Error())
+}

@@ -1,0 +1,45 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// versions compares the caller's version with ours. A caller that tells none is
+// no client of ours and is served without; one that is too old is refused. It
+// reports whether the request goes on.
+func (s *Server) versions(w http.ResponseWriter, r *http.Request) bool {
+	told := r.Header.Get(api.HeaderAPIVersion)
+	if told == "" {
+		return true
+	}
+	h := w.Header()
+	h.Set(api.HeaderAPIVersion, strconv.Itoa(api.Version))
+	h.Set(api.HeaderVersion, api.ProductVersion)
+	v, err := strconv.Atoi(told)
+	if err == nil && v >= api.MinVersion {
+		return true
+	}
+	what := fmt.Sprintf("The client speaks API version %s, and this server (%s) needs at least %d. Upgrade the client.",
+		quoted(told), api.ProductVersion, api.MinVersion)
+	writeJSON(w, http.StatusBadRequest, map[string]string{"error": "version_mismatch", "message": what})
+	return false
+}
+
+// clientAPI is the caller's API version, 0 if it did not tell.
+func clientAPI(r *http.Request) int {
+	v, _ := strconv.Atoi(r.Header.Get(api.HeaderAPIVersion))
+	return v
+}
+
+// running is the context of a handler that waits: it also ends when the server
+// closes.
+func (s *Server) running(r *http.Request) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(r.Context())
+	stop := context.AfterFunc(s.closing, cancel)
+	return ctx, func() { stop(); cancel() }
+}

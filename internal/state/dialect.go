@@ -1,0 +1,66 @@
+package state
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/pressly/goose/v3"
+)
+
+// dialect is everything in which the two databases differ. The SQL in the
+// stores is the same for both.
+type dialect struct {
+	name   string
+	goose  goose.Dialect
+	rebind func(query string) string
+	// glob is the condition that column matches a shell pattern, and its argument.
+	glob func(column, pattern string) (string, any)
+	// prefixed is the condition that column begins with prefix, and its arguments.
+	prefixed func(column, prefix string) (string, []any)
+	// explain adds to a database error what the user can do about it.
+	explain func(where string, err error) error
+}
+
+// isGlob reports whether a name is a shell pattern.
+func isGlob(name string) bool { return strings.ContainsAny(name, "*?[") }
+
+// numbered turns each "?" into $1, $2, …; the stores' SQL has no other "?".
+var numbered = func() func(string) string {
+	var known sync.Map
+	return func(query string) string {
+		if q, ok := known.Load(query); ok {
+			return q.(string)
+		}
+		var b strings.Builder
+		n := 0
+		for i := range len(query) {
+			if query[i] != '?' {
+				b.WriteByte(query[i])
+				continue
+			}
+			n++
+			b.WriteString("$" + strconv.Itoa(n))
+		}
+		q := b.String()
+		if !strings.Contains(query, " IN (") { // lists vary in length: not worth keeping
+			known.Store(query, q)
+		}
+		return q
+	}
+}()
+
+// database is the way to one database: SQLite has a writer and readers,
+// PostgreSQL one pool for both.
+type database struct {
+	d     *dialect
+	where string // path or address, for messages; no password
+	write func(ctx context.Context, f func(*session) error) error
+	read  func(ctx context.Context) *session
+	close func() error
+	// migrate is the pool that the schema is brought up to date through.
+	migrate *sql.DB
+	options []goose.ProviderOption
+}

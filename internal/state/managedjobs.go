@@ -1,0 +1,368 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/fsm"
+)
+
+// ManagedJobs is the store of managed jobs.
+type ManagedJobs struct{ s *Store }
+
+// ManagedJobs is the store of managed jobs.
+func (s *Store) ManagedJobs() *ManagedJobs { return &ManagedJobs{s} }
+
+// ManagedTransitionError means that a task of a managed job, or its schedule,
+// cannot go from what it is to another state.
+type ManagedTransitionError struct {
+	Job, Task int // Task -1: the schedule
+	From, To  string
+}
+
+func (e *ManagedTransitionError) Error() string {
+	if e.Task < 0 {
+		return fmt.Sprintf("managed job %d cannot go from %s to %s", e.Job, e.From, e.To)
+	}
+	return fmt.Sprintf("task %d of managed job %d cannot go from %s to %s", e.Task, e.Job, e.From, e.To)
+}
+
+var (
+	managedJobColumns = columns{"id", "request_id", "version", "epoch", "name", "user_hash", "user_name", "workspace",
+		"priority", "priority_class", "entrypoint", "dag", "config", "user_yaml", "files", "schedule", "cancel_asked", "submitted_at", "ended_at"}
+	managedTaskColumns = columns{"job_id", "task", "name", "status", "resources", "user_yaml", "metadata",
+		"attempt", "tries", "not_before", "restarts", "recoveries", "submitted_at", "started_at", "ended_at", "last_recovered_at", "ran_for",
+		"details", "failure"}
+	managedAttemptColumns = columns{"job_id", "task", "attempt", "cluster_name", "cluster_hash", "cluster_job", "offer", "nodes", "node_names",
+		"resources", "resources_full", "progress", "started_at", "ran_at", "ended_at", "outcome", "reason", "exit_codes", "log_kept", "closed_at"}
+	managedEventColumns = columns{"job_id", "task", "status", "code", "reason", "at"}
+)
+
+func managedJobFields(j *ManagedJob) []any {
+	return []any{number(&j.ID), text(&j.RequestID), number(&j.Version), number(&j.Epoch), text(&j.Name), text(&j.UserHash), text(&j.UserName), text(&j.Workspace),
+		number(&j.Priority), text(&j.PriorityClass), text(&j.Entrypoint), binary(&j.Dag), binary(&j.Config), text(&j.UserYAML), nested(&j.Files),
+		text(&j.Schedule), truth(&j.CancelAsked), instant(&j.SubmittedAt), instant(&j.EndedAt)}
+}
+
+func managedTaskFields(t *ManagedTask) []any {
+	return []any{number(&t.JobID), number(&t.Index), text(&t.Name), text(&t.Status), text(&t.Resources), text(&t.UserYAML), nested(&t.Metadata),
+		number(&t.Attempt), number(&t.Tries), instant(&t.NotBefore), number(&t.Restarts), number(&t.Recoveries),
+		instant(&t.SubmittedAt), instant(&t.StartedAt), instant(&t.EndedAt), instant(&t.LastRecoveredAt), number(&t.RanFor),
+		text(&t.Details), text(&t.Failure)}
+}
+
+func managedAttemptFields(a *ManagedAttempt) []any {
+	return []any{number(&a.JobID), number(&a.Task), number(&a.Number), text(&a.ClusterName), text(&a.ClusterHash), number(&a.ClusterJob),
+		nested(&a.Offer), number(&a.Nodes), nested(&a.NodeNames), text(&a.Resources), text(&a.Full), binary(&a.Progress),
+		instant(&a.StartedAt), instant(&a.RanAt), instant(&a.EndedAt), text(&a.Outcome), text(&a.Reason), nested(&a.ExitCodes), truth(&a.LogKept), instant(&a.ClosedAt)}
+}
+
+func managedEventFields(e *ManagedEvent) []any {
+	return []any{number(&e.JobID), number(&e.Task), text(&e.Status), text(&e.Code), text(&e.Reason), instant(&e.At)}
+}
+
+var (
+	selectManagedJobs     = "SELECT " + managedJobColumns.list() + " FROM managed_jobs "
+	insertManagedJob      = "INSERT INTO managed_jobs (" + managedJobColumns.list() + ") VALUES (" + managedJobColumns.marks() + ") ON CONFLICT DO NOTHING"
+	insertManagedTask     = "INSERT INTO managed_tasks (" + managedTaskColumns.list() + ") VALUES (" + managedTaskColumns.marks() + ")"
+	selectManagedAttempts = "SELECT " + managedAttemptColumns.list() + " FROM managed_attempts "
+	upsertManagedAttempt  = "INSERT INTO managed_attempts (" + managedAttemptColumns.list() + ") VALUES (" + managedAttemptColumns.marks() +
+		") ON CONFLICT (job_id, task, attempt) DO UPDATE SET " + excluded(managedAttemptColumns[3:])
+	insertManagedEvent = "INSERT INTO managed_events (seq, " + managedEventColumns.list() + ") VALUES (?, " + managedEventColumns.marks() + ")"
+)
+
+// Submit writes a new job, PENDING and WAITING, and gives it the next id. A
+// request that submitted one before gets that one.
+func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, error) {
+	for {
+		var id int
+		err := t.s.write(ctx, func(s *session) error {
+			err := s.one([]any{number(&id)}, "SELECT id FROM managed_jobs WHERE request_id = ?", j.RequestID)
+			if !errors.Is(err, ErrNotFound) {
+				return err
+			}
+			if err := s.one([]any{number(&id)}, "SELECT COALESCE(MAX(id), 0) + 1 FROM managed_jobs"); err != nil {
+				return err
+			}
+			row := *j
+			row.ID, row.Version, row.Schedule = id, 1, api.ScheduleWaiting
+			if err := changed(s.exec(insertManagedJob, managedJobFields(&row)...)); err != nil {
+				return err
+			}
+			for i, task := range j.Tasks {
+				task := *task
+				task.JobID, task.Index, task.Status = id, i, api.ManagedPending
+				if _, err := s.exec(insertManagedTask, managedTaskFields(&task)...); err != nil {
+					return err
+				}
+				e := ManagedEvent{JobID: id, Task: i, Status: api.ManagedPending, Code: "SUBMITTED", Reason: "submitted", At: j.SubmittedAt}
+				if err := addManagedEvent(s, e); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if errors.Is(err, ErrConflict) { // another server took the id
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		return t.Get(ctx, id)
+	}
+}
+
+// Get is the job of that id with its tasks, or [ErrNotFound].
+func (t *ManagedJobs) Get(ctx context.Context, id int) (*ManagedJob, error) {
+	s := t.s.read(ctx)
+	j := new(ManagedJob)
+	if err := s.one(managedJobFields(j), selectManagedJobs+"WHERE id = ?", id); err != nil {
+		return nil, t.s.explain(err)
+	}
+	tasks, err := all(s, managedTaskFields, "SELECT "+managedTaskColumns.list()+" FROM managed_tasks WHERE job_id = ? ORDER BY task", id)
+	j.Tasks = tasks
+	return j, t.s.explain(err)
+}
+
+// Attempts is every attempt of a job, in order.
+func (t *ManagedJobs) Attempts(ctx context.Context, id int) ([]*ManagedAttempt, error) {
+	list, err := all(t.s.read(ctx), managedAttemptFields, selectManagedAttempts+"WHERE job_id = ? ORDER BY task, attempt", id)
+	return list, t.s.explain(err)
+}
+
+// Attempt is one attempt of a task, or [ErrNotFound].
+func (t *ManagedJobs) Attempt(ctx context.Context, id, task, attempt int) (*ManagedAttempt, error) {
+	a := new(ManagedAttempt)
+	err := t.s.read(ctx).one(managedAttemptFields(a), selectManagedAttempts+"WHERE job_id = ? AND task = ? AND attempt = ?", id, task, attempt)
+	if err != nil {
+		return nil, t.s.explain(err)
+	}
+	return a, nil
+}
+
+// ManagedChange is what a controller decided, to be written all or not at all.
+type ManagedChange struct {
+	Job     *ManagedJob // with its tasks as they are to be
+	Attempt *ManagedAttempt
+	Events  []ManagedEvent
+}
+
+// Save writes a change if the job's Version and Epoch are still what is
+// stored, and increments the Version in place; else [ErrConflict]. A move that
+// a task or the schedule cannot make is a [*ManagedTransitionError]; what has
+// ended never changes.
+func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
+	row := *c.Job
+	row.Version++
+	err := t.s.write(ctx, func(s *session) error {
+		from := append(fsm.Schedules.Into(row.Schedule), row.Schedule)
+		args := append([]any{row.Version, text(&row.Schedule), instant(&row.EndedAt), row.ID, c.Job.Version, row.Epoch}, anys(from)...)
+		n, err := s.exec("UPDATE managed_jobs SET version = ?, schedule = ?, ended_at = ? WHERE id = ? AND version = ? AND epoch = ? AND schedule IN ("+marks(len(from))+")", args...)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return t.refused(s, c.Job)
+		}
+		for _, task := range row.Tasks {
+			if err := saveTask(s, task); err != nil {
+				return err
+			}
+		}
+		if c.Attempt != nil {
+			if _, err := s.exec(upsertManagedAttempt, managedAttemptFields(c.Attempt)...); err != nil {
+				return err
+			}
+		}
+		for _, e := range c.Events {
+			if e.At.IsZero() {
+				e.At = t.s.Now()
+			}
+			e.JobID = row.ID
+			if err := addManagedEvent(s, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err == nil {
+		c.Job.Version = row.Version
+	}
+	return err
+}
+
+// refused tells why a job was not updated.
+func (t *ManagedJobs) refused(s *session, j *ManagedJob) error {
+	var is api.ScheduleState
+	err := s.one([]any{text(&is)}, "SELECT schedule FROM managed_jobs WHERE id = ? AND version = ? AND epoch = ?", j.ID, j.Version, j.Epoch)
+	if err == nil {
+		return &ManagedTransitionError{j.ID, -1, string(is), string(j.Schedule)}
+	}
+	if errors.Is(err, ErrNotFound) {
+		return ErrConflict
+	}
+	return err
+}
+
+func saveTask(s *session, task *ManagedTask) error {
+	from := append(fsm.ManagedJobs.Into(task.Status), task.Status)
+	args := append(managedTaskFields(task)[2:], task.JobID, task.Index)
+	n, err := s.exec("UPDATE managed_tasks SET "+managedTaskColumns[2:].set()+" WHERE job_id = ? AND task = ? AND status IN ("+marks(len(from))+")", append(args, anys(from)...)...)
+	if err != nil || n > 0 {
+		return err
+	}
+	var is api.ManagedStatus
+	if err := s.one([]any{text(&is)}, "SELECT status FROM managed_tasks WHERE job_id = ? AND task = ?", task.JobID, task.Index); err != nil {
+		return fmt.Errorf("task %d of managed job %d: %w", task.Index, task.JobID, err)
+	}
+	return &ManagedTransitionError{task.JobID, task.Index, string(is), string(task.Status)}
+}
+
+func addManagedEvent(s *session, e ManagedEvent) error {
+	var seq int64
+	if err := s.one([]any{&seq}, "SELECT COALESCE(MAX(seq), 0) + 1 FROM managed_events WHERE job_id = ?", e.JobID); err != nil {
+		return err
+	}
+	_, err := s.exec(insertManagedEvent, append([]any{seq}, managedEventFields(&e)...)...)
+	return err
+}
+
+// excluded is "a = excluded.a, …" for an upsert.
+func excluded(c columns) string {
+	out := ""
+	for i, name := range c {
+		if i > 0 {
+			out += ", "
+		}
+		out += name + " = excluded." + name
+	}
+	return out
+}
+
+// Adopt makes the holder of a lease the only one who may save the job, and
+// returns it. [ErrConflict] if a later lease was used already.
+func (t *ManagedJobs) Adopt(ctx context.Context, id int, l Lease) (*ManagedJob, error) {
+	err := t.s.write(ctx, func(s *session) error {
+		return changed(s.exec("UPDATE managed_jobs SET epoch = ?, version = version + 1 WHERE id = ? AND epoch <= ?", l.Epoch, id, l.Epoch))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return t.Get(ctx, id)
+}
+
+// Next is the job that waits for its first launch and comes first: the
+// highest priority, then the lowest id. [ErrNotFound] if none waits.
+func (t *ManagedJobs) Next(ctx context.Context) (id, priority int, err error) {
+	err = t.s.read(ctx).one([]any{&id, &priority}, "SELECT id, priority FROM managed_jobs WHERE schedule = 'WAITING' ORDER BY priority DESC, id LIMIT 1")
+	return id, priority, t.s.explain(err)
+}
+
+// Orphans is the jobs under way that nobody holds a lease on, or owner does.
+func (t *ManagedJobs) Orphans(ctx context.Context, owner string) ([]int, error) {
+	ids, err := all(t.s.read(ctx), func(id *int) []any { return []any{id} }, `SELECT j.id FROM managed_jobs j
+		LEFT JOIN leases l ON l.name = '`+ManagedLease+`' || CAST(j.id AS TEXT)
+		WHERE j.schedule <> 'DONE' AND j.schedule <> 'WAITING' AND (l.name IS NULL OR l.owner = '' OR l.owner = ? OR l.expires <= ?) ORDER BY j.id`, owner, nanos(t.s.Now()))
+	return values(ids), t.s.explain(err)
+}
+
+// ManagedLease begins the names of leases on managed jobs.
+const ManagedLease = "job/"
+
+// AskCancel notes that jobs are to be ended and returns those that had not
+// ended, in order. One that waits for its first launch ends at once.
+func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int) ([]int, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	now := t.s.Now()
+	var asked []*int
+	err := t.s.write(ctx, func(s *session) (err error) {
+		asked, err = all(s.once(), func(id *int) []any { return []any{id} },
+			"SELECT id FROM managed_jobs WHERE schedule <> 'DONE' AND id IN ("+marks(len(ids))+") ORDER BY id", anys(ids)...)
+		if err != nil {
+			return err
+		}
+		for _, id := range asked {
+			if _, err := s.exec("UPDATE managed_jobs SET cancel_asked = TRUE, version = version + 1 WHERE id = ? AND schedule <> 'DONE'", *id); err != nil {
+				return err
+			}
+			n, err := s.exec("UPDATE managed_jobs SET schedule = 'DONE', ended_at = ? WHERE id = ? AND schedule = 'WAITING'", nanos(now), *id)
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				continue
+			}
+			if _, err := s.exec("UPDATE managed_tasks SET status = 'CANCELLED', ended_at = ? WHERE job_id = ? AND status = 'PENDING'", nanos(now), *id); err != nil {
+				return err
+			}
+			e := ManagedEvent{JobID: *id, Status: api.ManagedCancelled, Code: "CANCELLED", Reason: "cancelled before it was launched", At: now}
+			if err := addManagedEvent(s, e); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return values(asked), err
+}
+
+// Cancelled is the jobs under way that are to be ended.
+func (t *ManagedJobs) Cancelled(ctx context.Context) ([]int, error) {
+	ids, err := all(t.s.read(ctx), func(id *int) []any { return []any{id} },
+		"SELECT id FROM managed_jobs WHERE schedule <> 'DONE' AND cancel_asked ORDER BY id")
+	return values(ids), t.s.explain(err)
+}
+
+// Events is the latest events of a job, the newest first; task -1 is all of
+// them, limit 0 no limit.
+func (t *ManagedJobs) Events(ctx context.Context, id, task, limit int) ([]ManagedEvent, error) {
+	var w where
+	w.add("job_id = ?", id)
+	if task >= 0 {
+		w.add("task = ?", task)
+	}
+	q, args := page("SELECT "+managedEventColumns.list()+" FROM managed_events "+w.String()+" ORDER BY seq DESC", w.args, limit, 0)
+	list, err := all(t.s.read(ctx).once(), managedEventFields, q, args...)
+	return values(list), t.s.explain(err)
+}
+
+// FilesInUse is every folder of files that a job under way needs.
+func (t *ManagedJobs) FilesInUse(ctx context.Context) (map[string]bool, error) {
+	lists, err := all(t.s.read(ctx), func(f *[]string) []any { return []any{nested(f)} }, "SELECT files FROM managed_jobs WHERE schedule <> 'DONE'")
+	used := map[string]bool{}
+	for _, l := range lists {
+		for _, f := range *l {
+			used[f] = true
+		}
+	}
+	return used, t.s.explain(err)
+}
+
+// Beat renews all leases of an owner whose names begin with prefix and tells
+// which they are.
+func (t *Leases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
+	cond, args := t.s.db.d.prefixed("name", prefix)
+	var held []*Lease
+	err := t.s.write(ctx, func(s *session) (err error) {
+		held, err = all(s, func(l *Lease) []any { return []any{text(&l.Name), number(&l.Epoch)} },
+			"UPDATE leases SET expires = ? WHERE owner = ? AND "+cond+" RETURNING name, epoch", append([]any{nanos(t.s.Now().Add(ttl)), owner}, args...)...)
+		return err
+	})
+	out := make(map[string]int64, len(held))
+	for _, l := range held {
+		out[l.Name] = l.Epoch
+	}
+	return out, err
+}
+
+// Forget removes a lease that nobody will ask for again.
+func (t *Leases) Forget(ctx context.Context, l Lease) error {
+	return t.s.write(ctx, func(s *session) error {
+		_, err := s.exec("DELETE FROM leases WHERE name = ? AND owner = ? AND epoch = ?", l.Name, l.Owner, l.Epoch)
+		return err
+	})
+}

@@ -1,0 +1,162 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// ManagedFilter selects managed jobs; zero fields select all.
+type ManagedFilter struct {
+	IDs         []int
+	UserHash    string
+	UserMatch   string // part of the user's name, or the user's id
+	Workspace   string // part of it
+	NameMatch   string // part of the job's name
+	Name        string // the whole name
+	Statuses    []api.ManagedStatus
+	Live        bool   // jobs that have a task which has not ended
+	SortBy      string // see [ManagedSortKeys]; "": the id
+	Ascending   bool
+	Limit, Skip int // of jobs; Limit 0: no limit
+}
+
+// managedSort are the columns that lists can be sorted by.
+var managedSort = map[string]string{
+	"job_id": "j.id", "job_name": "j.name", "name": "j.name", "user_name": "j.user_name", "workspace": "j.workspace",
+	"submitted_at": "j.submitted_at", "end_at": "j.ended_at", "priority": "j.priority", "schedule_state": "j.schedule",
+	"status": "(SELECT MIN(status) FROM managed_tasks WHERE job_id = j.id)",
+}
+
+// ManagedSortKeys names what lists of managed jobs can be sorted by.
+func ManagedSortKeys() []string { return slices.Sorted(maps.Keys(managedSort)) }
+
+// ManagedRow is one task in a list of managed jobs; its Job has no Tasks.
+// Attempt is the latest, or nil.
+type ManagedRow struct {
+	Job     *ManagedJob
+	Task    *ManagedTask
+	Attempt *ManagedAttempt
+}
+
+// ManagedPage is a part of a list.
+type ManagedPage struct {
+	Rows   []ManagedRow // the tasks of a job stand together, in order
+	Total  int          // jobs that the filter selects
+	All    int          // jobs there are
+	Counts map[api.ManagedStatus]int
+}
+
+// where are the conditions on jobs; with status, on what their tasks are, too.
+func (f *ManagedFilter) where(status bool) where {
+	var w where
+	if len(f.IDs) > 0 {
+		w.add("j.id IN ("+marks(len(f.IDs))+")", anys(f.IDs)...)
+	}
+	w.equal("j.user_hash", f.UserHash)
+	w.equal("j.name", f.Name)
+	part := func(column, text string) {
+		w.add("LOWER("+column+") LIKE ? ESCAPE '!'", "%"+likeEscape.Replace(strings.ToLower(text))+"%")
+	}
+	if f.UserMatch != "" {
+		w.add("(LOWER(j.user_name) LIKE ? ESCAPE '!' OR j.user_hash = ?)", "%"+likeEscape.Replace(strings.ToLower(f.UserMatch))+"%", f.UserMatch)
+	}
+	if f.Workspace != "" {
+		part("j.workspace", f.Workspace)
+	}
+	if f.NameMatch != "" {
+		part("j.name", f.NameMatch)
+	}
+	if f.Live {
+		w.add("EXISTS (SELECT 1 FROM managed_tasks t WHERE t.job_id = j.id AND t.ended_at = 0)")
+	}
+	if status && len(f.Statuses) > 0 {
+		w.add("EXISTS (SELECT 1 FROM managed_tasks t WHERE t.job_id = j.id AND t.status IN ("+marks(len(f.Statuses))+"))", anys(f.Statuses)...)
+	}
+	return w
+}
+
+var likeEscape = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
+
+// List is a page of the jobs that the filter selects, by task, the newest job
+// first unless it says otherwise.
+func (t *ManagedJobs) List(ctx context.Context, f ManagedFilter) (*ManagedPage, error) {
+	s := t.s.read(ctx).once()
+	p := &ManagedPage{Counts: map[api.ManagedStatus]int{}}
+	if err := s.one([]any{&p.All}, "SELECT COUNT(*) FROM managed_jobs"); err != nil {
+		return nil, t.s.explain(err)
+	}
+	w := f.where(true)
+	if err := s.one([]any{&p.Total}, "SELECT COUNT(*) FROM managed_jobs j "+w.String(), w.args...); err != nil {
+		return nil, t.s.explain(err)
+	}
+	if err := t.count(s, f, p.Counts); err != nil {
+		return nil, t.s.explain(err)
+	}
+	key, ok := managedSort[f.SortBy]
+	if f.SortBy == "" {
+		key, ok = "j.id", true
+	}
+	if !ok {
+		return nil, fmt.Errorf("managed jobs cannot be sorted by %q; they can be by: %s", f.SortBy, strings.Join(ManagedSortKeys(), ", "))
+	}
+	dir := " DESC"
+	if f.Ascending {
+		dir = ""
+	}
+	order := " ORDER BY " + key + dir + ", j.id" + dir
+	ids, args := page("SELECT j.id FROM managed_jobs j "+w.String()+order, w.args, f.Limit, f.Skip)
+	cond := ""
+	if len(f.Statuses) > 0 {
+		cond = " AND t.status IN (" + marks(len(f.Statuses)) + ")"
+		args = append(args, anys(f.Statuses)...)
+	}
+	rows, err := all(s, managedRowFields, "SELECT "+managedJobColumns.of("j")+", "+managedTaskColumns.of("t")+`
+		FROM managed_jobs j JOIN managed_tasks t ON t.job_id = j.id
+		WHERE j.id IN (`+ids+")"+cond+order+", t.task", args...)
+	if err != nil {
+		return nil, t.s.explain(err)
+	}
+	p.Rows = values(rows)
+	return p, t.latest(t.s.read(ctx), p.Rows)
+}
+
+func managedRowFields(r *ManagedRow) []any {
+	r.Job, r.Task = new(ManagedJob), new(ManagedTask)
+	return append(managedJobFields(r.Job), managedTaskFields(r.Task)...)
+}
+
+// latest adds the latest attempt to each row.
+func (t *ManagedJobs) latest(s *session, rows []ManagedRow) error {
+	for i := range rows {
+		task := rows[i].Task
+		if task.Attempt == 0 {
+			continue
+		}
+		a := new(ManagedAttempt)
+		err := s.one(managedAttemptFields(a), selectManagedAttempts+"WHERE job_id = ? AND task = ? AND attempt = ?", task.JobID, task.Index, task.Attempt)
+		if err != nil {
+			return t.s.explain(err)
+		}
+		rows[i].Attempt = a
+	}
+	return nil
+}
+
+func (t *ManagedJobs) count(s *session, f ManagedFilter, into map[api.ManagedStatus]int) error {
+	type count struct {
+		status api.ManagedStatus
+		n      int
+	}
+	w := f.where(false)
+	counts, err := all(s, func(c *count) []any { return []any{text(&c.status), &c.n} },
+		"SELECT t.status, COUNT(*) FROM managed_jobs j JOIN managed_tasks t ON t.job_id = j.id "+w.String()+" GROUP BY t.status", w.args...)
+	for _, c := range counts {
+		into[c.status] = c.n
+	}
+	return err
+}

@@ -1,0 +1,8 @@
+-- What attempts teach: how long each step took, what a refusal ruled out, and
+-- which credentials were refused.
+
+-- +goose Up
+ALTER TABLE attempts ADD COLUMN steps TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE attempts ADD COLUMN ruled_out TEXT NOT NULL DEFAULT 'null';
+ALTER TABLE attempts ADD COLUMN credentials TEXT NOT NULL DEFAULT '';
+CREATE INDEX attempts_by_time ON attempts (started_at);

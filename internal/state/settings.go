@@ -1,0 +1,35 @@
+package state
+
+import "context"
+
+// Settings keeps a few values under names, such as the installation's id.
+type Settings struct{ s *Store }
+
+// Get is the value, or [ErrNotFound].
+func (t *Settings) Get(ctx context.Context, key string) ([]byte, error) {
+	var v []byte
+	err := t.s.read(ctx).one([]any{binary(&v)}, "SELECT value FROM settings WHERE name = ?", key)
+	return v, t.s.explain(err)
+}
+
+// Set writes the value.
+func (t *Settings) Set(ctx context.Context, key string, v []byte) error {
+	return t.s.write(ctx, func(s *session) error {
+		_, err := s.exec("INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", key, binary(&v))
+		return err
+	})
+}
+
+// SetIfAbsent writes the value unless there is one, and returns what is
+// stored: of many callers at once all get the same.
+func (t *Settings) SetIfAbsent(ctx context.Context, key string, v []byte) ([]byte, error) {
+	var stored []byte
+	err := t.s.write(ctx, func(s *session) error {
+		_, err := s.exec("INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", key, binary(&v))
+		if err != nil {
+			return err
+		}
+		return s.one([]any{binary(&stored)}, "SELECT value FROM settings WHERE name = ?", key)
+	})
+	return stored, err
+}

@@ -1,0 +1,73 @@
+package sky
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/coder/websocket"
+)
+
+// ShellOptions say what to run on a node, and whether in a terminal.
+type ShellOptions struct {
+	Cluster    string
+	Node       int    // 0 is the head
+	Command    string // "" is a login shell
+	TTY        bool
+	Rows, Cols int
+	Term       string // the terminal's type
+}
+
+// Shell opens a shell on a node. What travels both ways are the frames of
+// package agentapi. The connection ends with ctx.
+func (c *Client) Shell(ctx context.Context, o ShellOptions) (net.Conn, error) {
+	q := url.Values{
+		"cluster_name": {o.Cluster}, "node": {strconv.Itoa(o.Node)}, "tty": {strconv.FormatBool(o.TTY)}, "command": {o.Command},
+	}
+	if o.TTY {
+		q.Set("rows", strconv.Itoa(o.Rows))
+		q.Set("cols", strconv.Itoa(o.Cols))
+		q.Set("term", o.Term)
+	}
+	return c.websocket(ctx, "/shell", q)
+}
+
+// InteractiveAuth connects to a session in which a person logs in somewhere, as
+// a request's stream asked. What travels are the raw bytes of a terminal; the
+// server ends the connection.
+func (c *Client) InteractiveAuth(ctx context.Context, session string) (net.Conn, error) {
+	return c.websocket(ctx, "/ssh-interactive-auth", url.Values{"session_id": {session}})
+}
+
+func (c *Client) websocket(ctx context.Context, path string, q url.Values) (net.Conn, error) {
+	u := *c.base
+	u.Path = strings.TrimRight(u.Path, "/") + path
+	u.RawQuery = q.Encode()
+	ws, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: c.headers()})
+	if err != nil {
+		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+			return nil, refusal(res, path, err)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, &ConnectError{c.Endpoint(), err}
+	}
+	ws.SetReadLimit(-1)
+	return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
+}
+
+// refusal is the server's reason. The websocket client keeps the beginning of the
+// answer's body.
+func refusal(res *http.Response, path string, err error) error {
+	e := answerError(res)
+	if s, ok := errors.AsType[*StatusError](e); ok && s.Detail == "" {
+		return fmt.Errorf("connecting to %s: %w", path, err)
+	}
+	return e
+}

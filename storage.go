@@ -1,0 +1,70 @@
+package sky
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// Storage is a bucket that sky made or mounts.
+type Storage struct {
+	Name       string   `json:"name"`
+	LaunchedAt int64    `json:"launched_at"`
+	Store      []string `json:"store"`
+	LastUse    string   `json:"last_use"`
+	Status     string   `json:"status"`
+}
+
+// StorageList lists buckets.
+func (c *Client) StorageList(ctx context.Context) (*Request[[]Storage], error) {
+	return get[[]Storage](ctx, c, "/storage/ls", nil)
+}
+
+// StorageDelete deletes a bucket with its content.
+func (c *Client) StorageDelete(ctx context.Context, name string) (*Request[any], error) {
+	return post[any](ctx, c, "/storage/delete", api.StorageDeleteBody{Envelope: c.envelope(), Name: name})
+}
+
+// Volume is a disk that outlives clusters.
+type Volume struct {
+	Name           string         `json:"name"`
+	Type           string         `json:"type"` // k8s-pvc, k8s-hostpath, runpod-network-volume
+	LaunchedAt     int64          `json:"launched_at"`
+	Cloud          string         `json:"cloud"`
+	Region         *string        `json:"region"`
+	Zone           *string        `json:"zone"`
+	Size           *string        `json:"size"` // GB
+	Config         map[string]any `json:"config"`
+	NameOnCloud    string         `json:"name_on_cloud"`
+	UserHash       string         `json:"user_hash"`
+	UserName       string         `json:"user_name"`
+	Workspace      string         `json:"workspace"`
+	LastAttachedAt *int64         `json:"last_attached_at"`
+	LastUse        *string        `json:"last_use"`
+	Status         *string        `json:"status"`
+	UsedByPods     []string       `json:"usedby_pods"`
+	UsedByClusters []string       `json:"usedby_clusters"`
+	Ephemeral      bool           `json:"is_ephemeral"`
+	ErrorMessage   *string        `json:"error_message"`
+}
+
+// VolumeList lists volumes; refresh asks the clouds.
+func (c *Client) VolumeList(ctx context.Context, refresh bool) (*Request[[]Volume], error) {
+	q := url.Values{}
+	if refresh {
+		q.Set("refresh", boolean(true))
+	}
+	return get[[]Volume](ctx, c, "/volumes", q)
+}
+
+// VolumeApply makes or registers a volume.
+func (c *Client) VolumeApply(ctx context.Context, b api.VolumeApplyBody) (*Request[any], error) {
+	b.Envelope = c.envelope()
+	return post[any](ctx, c, "/volumes/apply", b)
+}
+
+// VolumeDelete deletes volumes.
+func (c *Client) VolumeDelete(ctx context.Context, names []string, purge bool) (*Request[any], error) {
+	return post[any](ctx, c, "/volumes/delete", api.VolumesDeleteBody{Envelope: c.envelope(), Names: names, Purge: purge})
+}

@@ -1,0 +1,264 @@
+package task
+
+import (
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// fileMounts splits the field: texts are files and URLs, maps are buckets.
+func (b *builder) fileMounts(t *Task, n *node) {
+	t.FileMounts, t.StorageMounts = map[string]string{}, nil
+	if n == nil {
+		return
+	}
+	for _, e := range n.entries {
+		dest, path := e.key.text, "file_mounts."+e.key.text
+		if _, twice := t.FileMounts[dest]; twice || t.hasStorage(dest) {
+			b.at(e.key, path, "%q stands for two mounts once its variables are replaced", dest)
+			continue
+		}
+		if e.val.kind == scalarNode {
+			t.FileMounts[dest] = e.val.text
+			continue
+		}
+		if strings.EqualFold(textOf(e.val.get("store")), "volume") {
+			b.diskMount(t, dest, e.val, path)
+			continue
+		}
+		if t.StorageMounts == nil {
+			t.StorageMounts = map[string]StorageMount{}
+		}
+		t.StorageMounts[dest] = b.storage(e.val, path)
+	}
+}
+
+// diskMount reads a mount with "store: volume": it is a disk of Google Cloud,
+// and its source is copied into a folder on it.
+func (b *builder) diskMount(t *Task, dest string, n *node, path string) {
+	disk := mapOfAny(n.get("config"))
+	if disk == nil {
+		disk = map[string]any{}
+	}
+	disk["path"] = dest
+	if name := n.get("name"); name != nil {
+		disk["name"] = name.text
+	}
+	if size, ok := disk["disk_size"]; ok {
+		delete(disk, "disk_size")
+		gb, _ := ParseDiskSize(toNode(size).numberText())
+		disk["size"] = gb
+	}
+	if p := boolOf(n.get("persistent")); p != nil && !*p {
+		disk["auto_delete"] = true
+	}
+	if disk["storage_type"] != "instance" && disk["name"] == nil {
+		b.at(n, path, "%s is a network disk, so it needs a name (or config.storage_type: instance)", path)
+	}
+	if src := n.get("source"); src != nil {
+		if src.kind != scalarNode {
+			b.at(src, path+".source", "a disk takes one source, not a list")
+			return
+		}
+		t.FileMounts[dest+"/data"] = src.text
+	}
+	for i := range t.Resources {
+		r := &t.Resources[i]
+		if !slices.ContainsFunc(r.Volumes, func(v map[string]any) bool { return v["path"] == dest }) {
+			r.Volumes = append(slices.Clone(r.Volumes), maps.Clone(disk))
+		}
+	}
+}
+
+func (t *Task) hasStorage(dest string) bool {
+	_, ok := t.StorageMounts[dest]
+	return ok
+}
+
+func (b *builder) storage(n *node, path string) StorageMount {
+	m := StorageMount{
+		Name:       textOf(n.get("name")),
+		Store:      strings.ToUpper(textOf(n.get("store"))),
+		Persistent: true,
+		Mode:       strings.ToUpper(textOf(n.get("mode"))),
+		Type:       strings.ToUpper(textOf(n.get("type"))),
+		Config:     mapOfAny(n.get("config")),
+	}
+	if m.Mode == "" {
+		m.Mode = "MOUNT"
+	}
+	if p := boolOf(n.get("persistent")); p != nil {
+		m.Persistent = *p
+	}
+	if src := n.get("source"); src != nil {
+		if src.kind == scalarNode {
+			m.Sources = []string{src.text}
+		} else {
+			m.SourceList = true
+			for _, item := range src.items {
+				m.Sources = append(m.Sources, item.text)
+			}
+		}
+	}
+	for _, e := range n.entries {
+		if strings.HasPrefix(e.key.text, "_") && !e.val.isNull() {
+			if m.Internal == nil {
+				m.Internal = map[string]any{}
+			}
+			m.Internal[e.key.text] = e.val.any()
+		}
+	}
+	b.checkStorage(m, n, path)
+	return m
+}
+
+var scheme = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*)://`)
+
+// IsURL tells a remote source from a local path.
+func IsURL(s string) bool { return scheme.MatchString(s) }
+
+var bucketSchemes = []string{"s3", "gs", "r2", "cos", "oci", "nebius", "cw", "vastdata", "hf", "https"}
+
+// checkStorage does the checks of a bucket that need no files.
+func (b *builder) checkStorage(m StorageMount, n *node, path string) {
+	fail := func(at *node, field, class, format string, args ...any) {
+		if at == nil {
+			at = n
+		}
+		if !at.pending {
+			b.at(at, join(path, field), format, args...).Class = class
+		}
+	}
+	source := n.get("source")
+	first := source
+	if source != nil && source.kind == sequenceNode {
+		first = source.items[0]
+	}
+	if at := n.get("name"); IsURL(m.Name) {
+		fail(at, "name", "sky.exceptions.StorageNameError", "name is a bucket's name without a scheme such as s3://; a URL goes under source")
+	} else if err := ValidBucketName(m.Store, m.Name); err != nil && at != nil {
+		fail(at, "name", "sky.exceptions.StorageNameError", "%s", err)
+	}
+	if len(m.Sources) == 0 && m.Name == "" {
+		fail(nil, "", "sky.exceptions.StorageSpecError", "%s needs a source, or the name of a bucket", path)
+	}
+	for _, s := range m.Sources {
+		remote := IsURL(s)
+		switch {
+		case s != "/" && strings.HasSuffix(s, "/"):
+			fail(first, "source", "sky.exceptions.StorageSourceError", "source should not end in a slash: %s", s)
+		case !remote && m.Name == "":
+			fail(first, "source", "sky.exceptions.StorageNameError", "a local source needs the name of a bucket to put it in; add name")
+		case remote && m.SourceList:
+			fail(first, "source", "sky.exceptions.StorageSourceError", "a list of sources holds local paths; %s is a URL", s)
+		case remote && m.Name != "":
+			fail(n.keyNode("name"), "name", "sky.exceptions.StorageSpecError", "a URL as source already names the bucket; remove name")
+		}
+		if sch := scheme.FindStringSubmatch(s); sch != nil && !slices.Contains(bucketSchemes, strings.ToLower(sch[1])) {
+			fail(first, "source", "sky.exceptions.StorageSourceError", "%s:// is not a kind of bucket that sky knows; it knows %s", sch[1], strings.Join(bucketSchemes, ", "))
+		} else if sch != nil && strings.EqualFold(sch[1], "https") && !azureContainer.MatchString(s) && !strings.HasSuffix(s, "/") {
+			fail(first, "source", "sky.exceptions.StorageSourceError", "of https:// addresses only containers of Azure can be buckets: https://ACCOUNT.blob.core.windows.net/CONTAINER")
+		} else if sch != nil && m.Mode != "COPY" && belowBucket(s) {
+			fail(first, "source", "sky.exceptions.StorageModeError", "only a whole bucket can be mounted, not a folder in it; use mode: COPY, or the bucket alone as source")
+		}
+	}
+	if m.Type != "" && m.Mode != "MOUNT_CACHED" {
+		fail(n.keyNode("type"), "type", "sky.exceptions.StorageSpecError", "type is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
+	}
+	if m.Config["mount_cached"] != nil && m.Mode != "MOUNT_CACHED" {
+		fail(n.get("config").keyNode("mount_cached"), "config.mount_cached", "sky.exceptions.StorageSpecError", "config.mount_cached is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
+	}
+	if m.Config["mount"] != nil && m.Mode != "MOUNT" {
+		fail(n.get("config").keyNode("mount"), "config.mount", "sky.exceptions.StorageSpecError", "config.mount is for mode: MOUNT; the mode here is %s", m.Mode)
+	}
+	for _, k := range []string{"disk_size", "disk_tier", "storage_type", "attach_mode"} {
+		if m.Config[k] != nil {
+			fail(n.get("config").keyNode(k), "config."+k, "sky.exceptions.StorageSpecError", "config.%s is for store: volume", k)
+		}
+	}
+}
+
+// belowBucket tells whether a URL names something inside a bucket.
+func belowBucket(url string) bool {
+	sch, rest, _ := strings.Cut(url, "://")
+	parts := strings.Split(strings.Trim(rest, "/"), "/")
+	switch strings.ToLower(sch) {
+	case "hf", "https":
+		return false
+	case "cos": // region/bucket
+		return len(parts) > 2
+	}
+	return len(parts) > 1
+}
+
+func (b *builder) volumes(t *Task, n *node) {
+	t.Volumes = nil
+	if n == nil || len(n.entries) == 0 {
+		return
+	}
+	t.Volumes = map[string]VolumeMount{}
+	for _, e := range n.entries {
+		dest, path := e.key.text, "volumes."+e.key.text
+		if !e.key.pending {
+			switch {
+			case !strings.HasPrefix(dest, "/") && !strings.HasPrefix(dest, "~"):
+				b.at(e.key, path, "a volume is mounted at an absolute path, beginning with / or ~; not %q", dest)
+			case strings.HasSuffix(dest, "/"):
+				b.at(e.key, path, "the path that a volume is mounted at should not end in a slash: %q", dest)
+			}
+		}
+		if e.val.kind == scalarNode {
+			if e.val.text == "" {
+				b.at(e.val, path, "%s should name a volume", path)
+			}
+			t.Volumes[dest] = VolumeMount{Name: e.val.text}
+			continue
+		}
+		v := VolumeMount{
+			Name: textOf(e.val.get("name")), SubPath: textOf(e.val.get("sub_path")), Type: textOf(e.val.get("type")),
+			Labels: textMap(e.val.get("labels")), Config: mapOfAny(e.val.get("config")),
+		}
+		if size := e.val.get("size"); size != nil {
+			v.Size = size.numberText()
+			if gb, err := ParseVolumeSize(v.Size); err != nil && !size.pending {
+				b.at(size, path+".size", "%s.size %s", path, err)
+			} else if v.Name == "" && err == nil {
+				v.Size = formatNumber(float64(gb))
+			}
+		}
+		switch {
+		case v.Name == "" && v.Size == "":
+			b.at(e.val, path, "%s needs the name of a volume, or a size for one that lives as long as the cluster", path)
+		case v.Name != "" && v.Size != "":
+			b.at(e.val, path, "%s has a name (an existing volume) and a size (a new one); keep one of them", path)
+		}
+		if slices.Contains(strings.Split(v.SubPath, "/"), "..") {
+			b.at(e.val.get("sub_path"), path+".sub_path", "%s.sub_path should stay inside the volume: .. is not allowed", path)
+		}
+		t.Volumes[dest] = v
+	}
+}
+
+var (
+	gitHTTP = regexp.MustCompile(`^https?://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
+	gitSSH  = regexp.MustCompile(`^ssh://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
+	gitSCP  = regexp.MustCompile(`^(?:[^@/\s:]+@)?[^/:@\s]+:[^\s:]+$`)
+)
+
+// ParseGitURL brings the address of a repository into canonical form: without
+// a trailing slash and ".git".
+func ParseGitURL(s string) (string, bool) {
+	url := strings.TrimSuffix(strings.TrimRight(strings.TrimSpace(s), "/"), ".git")
+	ok := gitHTTP.MatchString(url) || gitSSH.MatchString(url) || gitSCP.MatchString(url) && !strings.Contains(url, "://")
+	return url, ok
+}
+
+func (b *builder) gitURL(n *node, path string) string {
+	url, ok := ParseGitURL(textOf(n))
+	if !ok && n != nil && !n.pending {
+		b.at(n, path, "%s should be a repository such as https://host/org/project, ssh://git@host/project or git@host:org/project, not %s", path, quoteShort(n.text)).Class = "sky.exceptions.GitError"
+		return n.text
+	}
+	return url
+}

@@ -1,0 +1,168 @@
+package task
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// JobRecoveryStrategies are the ways a managed job comes back.
+var JobRecoveryStrategies = []string{"EAGER_NEXT_REGION", "FAILOVER"}
+
+// checkResources looks at what the candidates say together and each by itself.
+func (t *Task) checkResources() []*Error {
+	var errs []*Error
+	fail := func(key, format string, args ...any) {
+		e := t.errorUnder("resources", key, format, args...)
+		if !slices.ContainsFunc(errs, func(x *Error) bool { return x.Message == e.Message }) {
+			errs = append(errs, e)
+		}
+	}
+	for i := range t.Resources {
+		r, first := &t.Resources[i], &t.Resources[0]
+		r.check(fail)
+		if !reflect.DeepEqual(r.Priority, first.Priority) {
+			fail("priority", "every candidate of a task should have the same priority")
+		}
+		if r.PriorityClass != first.PriorityClass {
+			fail("priority_class", "every candidate of a task should have the same priority_class")
+		}
+		if !reflect.DeepEqual(r.Autostop, first.Autostop) {
+			fail("autostop", "every candidate of a task should have the same autostop")
+		}
+		if !reflect.DeepEqual(r.JobRecovery, first.JobRecovery) {
+			fail("job_recovery", "every candidate of a task should have the same job_recovery")
+		}
+		if t.Service != nil {
+			t.checkServiceCandidate(r, fail)
+		}
+		if t.Pool != nil && len(r.Ports) > 0 {
+			fail("ports", "a pool opens no ports; remove resources.ports")
+		}
+	}
+	if t.Pool != nil && t.Preference == Ordered && len(t.Resources) > 1 {
+		fail("ordered", "a pool cannot have ordered candidates; use any_of")
+	}
+	return errs
+}
+
+func (t *Task) checkServiceCandidate(r *Resources, fail func(string, string, ...any)) {
+	s := t.Service
+	switch {
+	case s.Ports == 0 && (len(r.Ports) != 1 || strings.Contains(r.Ports[0], "-")):
+		fail("ports", "a service needs exactly one port in resources.ports, or service.ports to say which one it serves on")
+	case s.Ports != 0 && len(r.Ports) > 0 && !covers(r.Ports, s.Ports):
+		fail("ports", "resources.ports should contain %d, the port of service.ports", s.Ports)
+	}
+	if r.JobRecovery != nil {
+		fail("job_recovery", "a service brings its replicas back by itself; remove job_recovery")
+	}
+	if spot(r) != spot(&t.Resources[0]) {
+		fail("use_spot", "the candidates of a service should all be spot machines, or none of them")
+	}
+}
+
+func spot(r *Resources) bool { return r.UseSpot != nil && *r.UseSpot }
+
+func covers(ports []string, port int) bool {
+	return slices.ContainsFunc(ports, func(p string) bool {
+		r, err := parsePortRange(p)
+		return err == nil && r.from <= port && port <= r.to
+	})
+}
+
+func (r *Resources) check(fail func(key, format string, args ...any)) {
+	if j := r.JobRecovery; j != nil && j.Strategy != "" && !slices.Contains(JobRecoveryStrategies, j.Strategy) {
+		hint := ""
+		if near, ok := closest(j.Strategy, JobRecoveryStrategies); ok {
+			hint = fmt.Sprintf("; did you mean %s?", near)
+		}
+		fail("job_recovery", "%s is not a way of recovery; there are %s%s", j.Strategy, strings.Join(JobRecoveryStrategies, ", "), hint)
+	}
+	if r.Priority != nil && (*r.Priority < -1000 || *r.Priority > 1000) {
+		fail("priority", "priority should be from -1000 to 1000, not %d", *r.Priority)
+	}
+	onPods := r.Cloud == "kubernetes" || r.Cloud == "ssh"
+	if r.EphemeralStorage != 0 && r.Cloud != "" && !onPods {
+		fail("ephemeral_storage", "ephemeral_storage is for Kubernetes, not for %s", CloudDisplay(r.Cloud))
+	}
+	for region, image := range r.ImageID {
+		vm := region != "docker" && !strings.HasPrefix(image, "docker:")
+		if vm && r.Cloud == "" && !strings.HasPrefix(image, "skypilot:") {
+			fail("image_id", "%q is the image of a machine, so the cloud must be given as well (or write docker:IMAGE for a container)", image)
+		}
+	}
+	if _, any := r.ImageID[""]; r.Region != "" && len(r.ImageID) > 0 && !any {
+		_, here := r.ImageID[r.Region]
+		_, container := r.ImageID["docker"]
+		if !here && (!container || len(r.ImageID) > 1) {
+			fail("image_id", "image_id has no image for the region %s", r.Region)
+		}
+	}
+	if len(r.Volumes) > 0 && r.Cloud != "gcp" {
+		if r.Cloud == "" {
+			fail("volumes", "resources.volumes is for Google Cloud; add infra: gcp, or use the top-level field volumes")
+		} else {
+			fail("volumes", "resources.volumes is for Google Cloud, not for %s; use the top-level field volumes", CloudDisplay(r.Cloud))
+		}
+	}
+	for _, v := range r.Volumes {
+		if v["name"] != nil && r.Region == "" && r.Zone == "" && r.Cloud == "gcp" {
+			fail("volumes", "the disk %v is in some region or zone; say which, as in infra: gcp/REGION", v["name"])
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(r.Labels)) {
+		if reason := LabelProblem(r.Cloud, k, r.Labels[k]); reason != "" {
+			fail("labels", "%s takes no label %s: %s; %s", CloudDisplay(r.Cloud), strconv.Quote(k), r.Labels[k], reason)
+		}
+	}
+}
+
+var (
+	awsLabelKey   = regexp.MustCompile(`^\S{1,127}$`)
+	awsLabelValue = regexp.MustCompile(`^\S{0,255}$`)
+	gcpLabelKey   = regexp.MustCompile(`^[a-z]([a-z0-9_-]{0,62})?$`)
+	gcpLabelValue = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
+	podLabelKey   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$`)
+	podLabelValue = regexp.MustCompile(`^([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?$`)
+)
+
+// LabelProblem says why a cloud would refuse a label; "" if it would not.
+func LabelProblem(cloud, key, value string) string {
+	switch cloud {
+	case "aws":
+		switch {
+		case strings.HasPrefix(key, "aws:"):
+			return "keys that begin with aws: belong to the cloud"
+		case !awsLabelKey.MatchString(key):
+			return "a key has up to 127 characters and no spaces"
+		case !awsLabelValue.MatchString(value):
+			return "a value has up to 255 characters and no spaces"
+		}
+	case "gcp":
+		switch {
+		case !gcpLabelKey.MatchString(key):
+			return "a key has up to 63 lower-case letters, digits, _ and -, beginning with a letter"
+		case !gcpLabelValue.MatchString(value):
+			return "a value has up to 63 lower-case letters, digits, _ and -"
+		}
+	case "kubernetes", "ssh":
+		prefix, name, ok := strings.Cut(key, "/")
+		if !ok {
+			prefix, name = "", key
+		}
+		switch {
+		case ok && (len(prefix) > 253 || !dnsSubdomain.MatchString(prefix)):
+			return "what stands before the slash should be a domain name"
+		case !podLabelKey.MatchString(name):
+			return "a key has up to 63 lower-case letters, digits, - _ and ., beginning and ending with a letter or digit"
+		case !podLabelValue.MatchString(value):
+			return "a value has up to 63 letters, digits, - _ and ., beginning and ending with a letter or digit"
+		}
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package task
+
+import (
+	"slices"
+	"strings"
+)
+
+// display is the document as written; if it holds secrets, written anew
+// without them.
+func (o *origin) display() string {
+	if secrets := o.doc.get("secrets"); secrets == nil || secrets.kind != mappingNode {
+		if envs := o.doc.get("envs"); envs == nil || envs.get("SKYPILOT_DOCKER_PASSWORD") == nil {
+			return o.document()
+		}
+	}
+	hide := func(n *node, only string) *node {
+		out := *n
+		out.entries = slices.Clone(n.entries)
+		for i, e := range out.entries {
+			if !e.val.isNull() && (only == "" || e.key.text == only) {
+				out.entries[i].val = toNode(Redacted)
+			}
+		}
+		return &out
+	}
+	doc := *o.doc
+	doc.entries = slices.Clone(doc.entries)
+	for i, e := range doc.entries {
+		switch {
+		case e.key.text == "secrets" && e.val.kind == mappingNode:
+			doc.entries[i].val = hide(e.val, "")
+		case e.key.text == "envs" && e.val.kind == mappingNode:
+			doc.entries[i].val = hide(e.val, "SKYPILOT_DOCKER_PASSWORD")
+		}
+	}
+	var w writer
+	w.document(&doc)
+	return w.String()
+}
+
+// document is the task's part of the text: what stands between the lines
+// "---" around it.
+func (o *origin) document() string {
+	lines := strings.SplitAfter(o.text, "\n")
+	from, to := 0, len(lines)
+	for i, line := range lines {
+		if !strings.HasPrefix(line, "---") || len(strings.TrimRight(line, "\r\n")) > 3 && line[3] != ' ' {
+			continue
+		}
+		if i+1 <= o.doc.line {
+			from = i + 1
+		} else {
+			to = i
+			break
+		}
+	}
+	return strings.Join(lines[from:to], "")
+}

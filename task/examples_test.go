@@ -1,0 +1,155 @@
+package task
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// exampleFiles are the task files of the examples folder, by name.
+func exampleFiles(t testing.TB) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	root := filepath.Join("..", "examples")
+	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".yaml") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		files[filepath.ToSlash(path)] = data
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) == 0 {
+		t.Fatal("there are no examples")
+	}
+	return files
+}
+
+func TestExamplesAreTasks(t *testing.T) {
+	files := exampleFiles(t)
+	if len(files) < 40 {
+		t.Errorf("only %d examples", len(files))
+	}
+	for name, data := range files {
+		d, err := Parse(name, data)
+		if err != nil {
+			t.Errorf("%v", err)
+			continue
+		}
+		if len(d.Warnings()) > 0 {
+			t.Errorf("%s: %q", name, d.Warnings())
+		}
+		if _, err := d.Override(Overrides{}); err != nil {
+			t.Errorf("%v", err)
+		}
+		if err := d.Check(CheckOptions{NoFiles: true}); err != nil {
+			t.Errorf("%v", err)
+		}
+		wire, err := d.YAML()
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if back, err := Parse(name, wire); err != nil || same(d, back) != "" {
+			t.Errorf("%s: not the same on the wire: %v %s", name, err, same(d, back))
+		}
+		if formatted, err := Format(data); err != nil {
+			t.Errorf("%s: %v", name, err)
+		} else if string(formatted) != string(data) && *update {
+			if err := os.WriteFile(filepath.FromSlash(name), formatted, 0o644); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestExamplesUseEveryField(t *testing.T) {
+	used := map[string]bool{}
+	for name, data := range exampleFiles(t) {
+		docs, err := (&source{name: name, text: string(data)}).documents()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range docs {
+			markUsed(doc, language(), "", used)
+		}
+	}
+	for _, f := range Reference() {
+		if !used[f.Path] {
+			t.Errorf("no example uses %s", f.Path)
+		}
+	}
+}
+
+// markUsed notes the fields that a document has, by their path in the
+// reference.
+func markUsed(n *node, s *schema, path string, used map[string]bool) {
+	if s == nil {
+		return
+	}
+	for _, e := range n.entries {
+		if f := s.field(e.key.text); f != nil {
+			p := join(path, f.name)
+			used[p] = true
+			if f.name == "any_of" || f.name == "ordered" {
+				for _, item := range e.val.items {
+					markUsed(item, s, path, used)
+				}
+				continue
+			}
+			markUsed(e.val, f.is, p, used)
+		} else {
+			markUsed(e.val, s.values, join(path, "<key>"), used)
+		}
+	}
+	for _, item := range n.items {
+		if p := path + "[]"; path == "resources" {
+			markUsed(item, s, path, used)
+		} else {
+			markUsed(item, s.items, p, used)
+		}
+	}
+}
+
+// The examples in the reference are values that the field takes.
+func TestExamplesOfFields(t *testing.T) {
+	walkFields(language(), "", func(path string, f *field) {
+		if f.internal {
+			return
+		}
+		if f.doc == "" {
+			t.Errorf("%s has no description", path)
+		}
+		if f.example == "" {
+			return
+		}
+		src := &source{name: path, text: "x: " + f.example}
+		docs, err := src.documents()
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+			return
+		}
+		v := validator{source: src}
+		v.check(docs[0].lookup("x"), f.is, path)
+		if len(v.errs) > 0 {
+			t.Errorf("%s: %v", path, v.errs[0])
+		}
+	})
+}
+
+func walkFields(s *schema, path string, visit func(string, *field)) {
+	if s == nil {
+		return
+	}
+	for i := range s.fields {
+		f := &s.fields[i]
+		visit(join(path, f.name), f)
+		walkFields(f.is, join(path, f.name), visit)
+	}
+	walkFields(s.values, path+".<key>", visit)
+	walkFields(s.items, path+"[]", visit)
+}

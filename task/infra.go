@@ -1,0 +1,137 @@
+package task
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Clouds are the names that "cloud:" and the first part of "infra:" take.
+var Clouds = []string{
+	"aws", "azure", "gcp", "ibm", "lambda", "scp", "oci", "kubernetes", "runpod", "vast", "vsphere", "cudo",
+	"fluidstack", "paperspace", "primeintellect", "do", "nebius", "ssh", "slurm", "hyperbolic", "seeweb",
+	"shadeform", "yotta", "mithril", "verda",
+	"local", "fluffycloud", "docker",
+}
+
+// cloudNames are how clouds write themselves.
+var cloudNames = map[string]string{
+	"aws": "AWS", "azure": "Azure", "gcp": "GCP", "ibm": "IBM", "lambda": "Lambda", "scp": "SCP", "oci": "OCI",
+	"kubernetes": "Kubernetes", "runpod": "RunPod", "vast": "Vast", "vsphere": "vSphere", "cudo": "Cudo",
+	"fluidstack": "Fluidstack", "paperspace": "Paperspace", "primeintellect": "PrimeIntellect", "do": "DO",
+	"nebius": "Nebius", "ssh": "SSH", "slurm": "Slurm", "hyperbolic": "Hyperbolic", "seeweb": "Seeweb",
+	"shadeform": "Shadeform", "yotta": "Yotta", "mithril": "Mithril", "verda": "Verda",
+	"local": "Local", "fluffycloud": "FluffyCloud", "docker": "Docker",
+}
+
+var cloudAliases = map[string]string{"k8s": "kubernetes", "digitalocean": "do"}
+
+// CloudName resolves any spelling or alias of a cloud to its lower-case name;
+// the error suggests a near name.
+func CloudName(s string) (string, error) {
+	name := strings.ToLower(s)
+	if full, ok := cloudAliases[name]; ok {
+		name = full
+	}
+	if slices.Contains(Clouds, name) {
+		return name, nil
+	}
+	if near, ok := closest(name, Clouds); ok {
+		return "", fmt.Errorf("%q is not a cloud that sky knows; did you mean %q?", s, near)
+	}
+	return "", fmt.Errorf("%q is not a cloud that sky knows; it knows %s", s, strings.Join(Clouds, ", "))
+}
+
+// CloudDisplay is how a cloud writes its name: "aws" gives "AWS". An unknown
+// name stays.
+func CloudDisplay(name string) string {
+	if d, ok := cloudNames[name]; ok {
+		return d
+	}
+	return name
+}
+
+// Infra is a place as users write it: cloud, region, zone; "" is any.
+type Infra struct{ Cloud, Region, Zone string }
+
+// ParseInfra reads "cloud", "cloud/region" or "cloud/region/zone", with * for
+// any. What follows kubernetes/ is a context and may hold slashes; the pool
+// after ssh/ becomes the region "ssh-POOL".
+func ParseInfra(s string) (Infra, error) {
+	text := strings.Trim(strings.TrimSpace(s), "/")
+	if text == "" {
+		return Infra{}, errors.New(`is empty; write "cloud", "cloud/region" or "cloud/region/zone"`)
+	}
+	parts := strings.Split(text, "/")
+	if slices.Contains(parts, "") {
+		return Infra{}, fmt.Errorf(`has an empty part: %q; write * for "any"`, s)
+	}
+	for i, p := range parts {
+		if p == "*" {
+			parts[i] = ""
+		}
+	}
+	var in Infra
+	if parts[0] != "" {
+		name, err := CloudName(parts[0])
+		if err != nil {
+			return Infra{}, fmt.Errorf("names no cloud: %w", err)
+		}
+		in.Cloud = name
+	}
+	rest := parts[1:]
+	switch {
+	case in.Cloud == "kubernetes":
+		in.Region = strings.Join(strings.Split(text, "/")[1:], "/")
+		if in.Region == "*" {
+			in.Region = ""
+		}
+		return in, nil
+	case len(rest) > 2:
+		return Infra{}, fmt.Errorf(`has too many parts: %q; write "cloud", "cloud/region" or "cloud/region/zone"`, s)
+	}
+	if len(rest) > 0 {
+		in.Region = rest[0]
+	}
+	if len(rest) > 1 {
+		in.Zone = rest[1]
+	}
+	if in.Cloud == "ssh" && in.Region != "" {
+		in.Region = "ssh-" + in.Region
+	}
+	return in, nil
+}
+
+// String writes the place back: * for a gap, none at the end. ParseInfra
+// reads it again.
+func (in Infra) String() string {
+	region := in.Region
+	if in.Cloud == "ssh" {
+		region = strings.TrimPrefix(region, "ssh-")
+	}
+	parts := []string{in.Cloud, region, in.Zone}
+	for len(parts) > 0 && parts[len(parts)-1] == "" {
+		parts = parts[:len(parts)-1]
+	}
+	for i, p := range parts {
+		if p == "" {
+			parts[i] = "*"
+		}
+	}
+	return strings.Join(parts, "/")
+}
+
+// checkInfra is the stricter rule for files.
+func checkInfra(s string) error {
+	if _, err := ParseInfra(s); err != nil {
+		return err
+	}
+	if s != strings.TrimSpace(s) || strings.HasPrefix(s, "/") || strings.HasSuffix(s, "/") {
+		return fmt.Errorf("should not begin or end with a slash or a space: %q", s)
+	}
+	if strings.EqualFold(strings.Split(s, "/")[0], "digitalocean") {
+		return errors.New(`should name the cloud "do", not "digitalocean"`)
+	}
+	return nil
+}

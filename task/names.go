@@ -1,0 +1,166 @@
+package task
+
+import (
+	"crypto/md5"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/big"
+	"os"
+	"os/user"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+// Rules for the names of clusters, services, volumes, workspaces.
+
+var (
+	clusterName   = regexp.MustCompile(`^[a-zA-Z]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$`)
+	taskName      = regexp.MustCompile(`^` + taskNamePattern + `$`)
+	envKey        = regexp.MustCompile(`^` + envKeyPattern + `$`)
+	recipeName    = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
+	workspaceName = regexp.MustCompile(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
+	dnsSubdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	userID        = regexp.MustCompile(`^[0-9a-f]{8}$`)
+)
+
+// ValidClusterName refuses names that a cluster (service, pool) cannot have.
+func ValidClusterName(name string) error {
+	if clusterName.MatchString(name) {
+		return nil
+	}
+	return &Error{
+		Field: "cluster name", Class: "sky.exceptions.InvalidClusterNameError",
+		Message: fmt.Sprintf("%q cannot name a cluster: a name begins with a letter, ends with a letter or digit, and has letters, digits, - _ and . between", name),
+	}
+}
+
+// ValidTaskName refuses names that a task cannot have.
+func ValidTaskName(name string) error {
+	if taskName.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf("%q cannot name a task: use letters and digits, with single or double . _ - between them", name)
+}
+
+// ValidWorkspaceName refuses names that a workspace cannot have.
+func ValidWorkspaceName(name string) error {
+	if workspaceName.MatchString(name) && len(name) <= 63 {
+		return nil
+	}
+	return fmt.Errorf("%q cannot name a workspace: use up to 63 lower-case letters, digits, - and _, beginning with a letter and ending with a letter or digit", name)
+}
+
+// ValidRecipeName refuses names that a recipe cannot have.
+func ValidRecipeName(name string) error {
+	if recipeName.MatchString(name) && len(name) <= 40 {
+		return nil
+	}
+	return fmt.Errorf("%q cannot name a recipe: use up to 40 letters, digits and -, beginning with a letter and ending with a letter or digit", name)
+}
+
+// ValidVolumeName refuses names that a volume of the type cannot have.
+func ValidVolumeName(name, volumeType string) error {
+	limit := 253
+	if strings.HasPrefix(volumeType, "runpod") {
+		limit = 30
+	} else if !dnsSubdomain.MatchString(name) {
+		return fmt.Errorf("%q cannot name a volume: use lower-case letters, digits, - and ., beginning and ending with a letter or digit", name)
+	}
+	if name == "" || len(name) > limit {
+		return fmt.Errorf("%q cannot name a volume: it should have 1 to %d characters", name, limit)
+	}
+	return nil
+}
+
+// GeneratedClusterName is a new name for a cluster of user: sky-1f3a-ann.
+func GeneratedClusterName(user string) string {
+	return "sky-" + randomHex() + "-" + CleanUser(user)
+}
+
+// GeneratedServiceName is a new name for a service: sky-service-1f3a.
+func GeneratedServiceName() string { return "sky-service-" + randomHex() }
+
+// GeneratedPoolName is a new name for a pool: sky-pool-1f3a.
+func GeneratedPoolName() string { return "sky-pool-" + randomHex() }
+
+func randomHex() string {
+	var b [2]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// CleanUser makes a user name fit into other names: at most 63 characters of
+// a-z 0-9 - _, not beginning with a digit or hyphen. "user" if nothing is left.
+func CleanUser(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return -1
+	}, strings.ToLower(name))
+	name = strings.TrimLeft(name, "0123456789-")
+	name = strings.TrimRight(name[:min(len(name), 63)], "-")
+	if strings.Trim(name, "_") == "" {
+		return "user"
+	}
+	return name
+}
+
+// NameOnCloud is what a cluster is called in the cloud: "-" for . and _,
+// lower case, the user's hash at the end, at most limit characters (0: no
+// limit). A name that is cut gets two characters of its own hash.
+func NameOnCloud(name, userHash string, limit int) string {
+	clean := strings.ToLower(strings.NewReplacer(".", "-", "_", "-").Replace(name))
+	suffix := "-" + userHash
+	if limit <= 0 || len(clean)+len(suffix) <= limit {
+		return clean + suffix
+	}
+	sum := md5.Sum([]byte(name))
+	short := new(big.Int).SetBytes(sum[:]).Text(36)[:2]
+	keep := min(len(clean), max(limit-2-1-len(suffix), 0))
+	return strings.TrimRight(clean[:keep], "-") + "-" + short + suffix
+}
+
+// UserHash identifies the user in the names of clusters: SKYPILOT_USER_ID, or
+// 8 hex digits that are made once and kept in ~/.sky/user_hash.
+func UserHash(home string) (string, error) {
+	if id := os.Getenv("SKYPILOT_USER_ID"); userID.MatchString(id) {
+		return id, nil
+	}
+	path := filepath.Join(home, ".sky", "user_hash")
+	data, err := os.ReadFile(path)
+	if id := strings.TrimSpace(string(data)); err == nil && userID.MatchString(id) {
+		return id, nil
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("reading the user's hash: %w", err)
+	}
+	host, _ := os.Hostname()
+	who := ""
+	if u, err := user.Current(); err == nil {
+		who = u.Username
+	}
+	sum := md5.Sum([]byte(who + "@" + host + ":" + home))
+	id := hex.EncodeToString(sum[:])[:8]
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", fmt.Errorf("keeping the user's hash: %w", err)
+	}
+	// A rename, so that a crash leaves no half-written file.
+	tmp, err := os.CreateTemp(filepath.Dir(path), "user_hash.*")
+	if err != nil {
+		return "", fmt.Errorf("keeping the user's hash: %w", err)
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.WriteString(id)
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("keeping the user's hash: %w", err)
+	}
+	return id, nil
+}

@@ -1,0 +1,60 @@
+package task
+
+import (
+	"maps"
+)
+
+// setConfig lays config over the task's.
+func (t *Task) setConfig(config map[string]any) error {
+	config = known(config, language().field("config").is)
+	if len(config) == 0 {
+		return nil
+	}
+	merged := mergeMaps(t.Config, config)
+	b := &builder{validator: validator{source: &source{}}}
+	b.check(toNode(merged), language().field("config").is, "config")
+	if len(b.errs) > 0 {
+		return flagError("--config", "%s", b.errs[0].Message)
+	}
+	t.Config = merged
+	b.hooks(t)
+	return nil
+}
+
+// known keeps the keys that s has.
+func known(m map[string]any, s *schema) map[string]any {
+	out := map[string]any{}
+	for k, v := range m {
+		f := s.field(k)
+		if f == nil {
+			if s.open {
+				out[k] = v
+			}
+			continue
+		}
+		if sub, ok := v.(map[string]any); ok && f.is.fields != nil {
+			if v = known(sub, f.is); len(v.(map[string]any)) == 0 {
+				continue
+			}
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// mergeMaps lays over on base: maps are merged, all else is replaced.
+func mergeMaps(base, over map[string]any) map[string]any {
+	out := maps.Clone(base)
+	if out == nil {
+		out = map[string]any{}
+	}
+	for k, v := range over {
+		a, okA := out[k].(map[string]any)
+		b, okB := v.(map[string]any)
+		if okA && okB {
+			v = mergeMaps(a, b)
+		}
+		out[k] = v
+	}
+	return out
+}

@@ -1,0 +1,109 @@
+package task
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// ready tells what must still be given before the Dag can be sent: values of
+// variables, the rest of a docker login.
+func (d *Dag) ready() error {
+	var errs []*Error
+	for _, t := range d.Tasks {
+		errs = append(errs, t.missingValues()...)
+		errs = append(errs, t.checkDockerLogin()...)
+	}
+	return joined(errs)
+}
+
+func (t *Task) missingValues() []*Error {
+	if t.origin == nil {
+		return nil
+	}
+	var errs []*Error
+	for name, e := range t.origin.unset {
+		_, env := t.Envs[name]
+		_, secret := t.Secrets[name]
+		if !env && !secret {
+			errs = append(errs, e)
+		}
+	}
+	slices.SortFunc(errs, func(x, y *Error) int { return x.Line*1000 + x.Column - y.Line*1000 - y.Column })
+	return errs
+}
+
+// dockerLogin are the variables for a private registry.
+var dockerLogin = []string{"SKYPILOT_DOCKER_USERNAME", "SKYPILOT_DOCKER_PASSWORD", "SKYPILOT_DOCKER_SERVER"}
+
+func (t *Task) checkDockerLogin() []*Error {
+	var envs, secrets, missing []string
+	for _, k := range dockerLogin {
+		_, env := t.Envs[k]
+		_, secret := t.Secrets[k]
+		switch {
+		case secret:
+			secrets = append(secrets, k)
+		case env:
+			envs = append(envs, k)
+		default:
+			missing = append(missing, k)
+		}
+	}
+	switch {
+	case len(envs) > 0 && len(secrets) > 0:
+		return []*Error{t.errorAt("envs", "the docker login is split: %s in envs, %s in secrets; put all three into one of them", strings.Join(envs, ", "), strings.Join(secrets, ", "))}
+	case len(missing) > 0 && len(missing) < len(dockerLogin):
+		where := "envs"
+		if len(secrets) > 0 {
+			where = "secrets"
+		}
+		return []*Error{t.errorAt(where, "the docker login is incomplete: %s also needs %s", where, strings.Join(missing, ", "))}
+	}
+	return nil
+}
+
+// errorAt places a mistake at a top-level field of the task's text.
+func (t *Task) errorAt(field, format string, args ...any) *Error {
+	return t.errorUnder(field, "", format, args...)
+}
+
+// findKey finds a key in a map, or in the first of its candidates that has it.
+func findKey(n *node, key string) *node {
+	if n.lookup(key) != nil {
+		return n.keyNode(key)
+	}
+	for _, list := range []*node{n, n.get(string(AnyOf)), n.get(string(Ordered))} {
+		if list == nil {
+			continue
+		}
+		for _, item := range list.items {
+			if item.lookup(key) != nil {
+				return item.keyNode(key)
+			}
+		}
+	}
+	return nil
+}
+
+// errorUnder places a mistake at a key under a top-level field.
+func (t *Task) errorUnder(field, key, format string, args ...any) *Error {
+	path := field
+	if key != "" {
+		path = join(field, key)
+	}
+	if t.origin == nil {
+		return &Error{Field: path, Message: fmt.Sprintf(format, args...)}
+	}
+	at := t.origin.doc
+	if at.kind == mappingNode && at.lookup(field) != nil {
+		at = at.keyNode(field)
+		if k := findKey(t.origin.doc.lookup(field), key); k != nil {
+			at = k
+		}
+	}
+	if at.line == 0 {
+		return &Error{File: t.origin.name, Field: path, Message: fmt.Sprintf(format, args...)}
+	}
+	return t.origin.source.errorAt(at.line, at.col, path, format, args...)
+}

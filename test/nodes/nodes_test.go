@@ -1,0 +1,263 @@
+//go:build nodes && linux
+
+// Package nodes runs the real binary against real machines: hosts with Debian's
+// sshd in network namespaces, and a container engine. It starts them by itself
+// (setup.sh), which takes root on Debian:
+//
+//	go test -tags nodes ./test/nodes
+package nodes
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	binary string
+	place  string            // where setup.sh works
+	given  map[string]string // what setup.sh says
+)
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "sky-nodes-")
+	if err != nil {
+		panic(err)
+	}
+	code := 1
+	defer func() { os.Exit(code) }()
+	defer os.RemoveAll(dir)
+	binary = filepath.Join(dir, "sky")
+	build := exec.Command("go", "build", "-o", binary, "../../cmd/sky")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "building sky: %v\n%s", err, out)
+		return
+	}
+	place = filepath.Join(dir, "place")
+	up := exec.Command("sh", "setup.sh", "up", place)
+	up.Stderr = os.Stderr
+	defer func() {
+		if out, err := exec.Command("sh", "setup.sh", "down", place).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "cleaning up: %v\n%s", err, out)
+			code = 1
+		}
+	}()
+	out, err := up.Output()
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "setup.sh up: %v\n%s", err, out)
+		return
+	}
+	given = map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		given[key] = value
+	}
+	code = m.Run()
+}
+
+// world is one user: a home folder with pools, and a server.
+type world struct {
+	t    *testing.T
+	home string
+	env  []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	home, err := os.MkdirTemp("", "sky-home-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	l.Close()
+	w := &world{t: t, home: home, env: []string{
+		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
+		"SKY_API_PORT=" + strconv.Itoa(port), "DOCKER_HOST=unix://" + given["SKY_TEST_DOCKER"],
+	}}
+	var pools strings.Builder
+	fmt.Fprintf(&pools, "lab:\n  user: root\n  identity_file: %s\n  hosts:\n", given["SKY_TEST_KEY"])
+	for i := 1; i <= 4; i++ {
+		fmt.Fprintf(&pools, "  - %s\n", host(i))
+	}
+	w.write(".sky/ssh_node_pools.yaml", pools.String())
+	t.Cleanup(w.close)
+	return w
+}
+
+func host(i int) string { return given[fmt.Sprint("SKY_TEST_HOST", i)] }
+
+// close gives everything back and looks whether anything is left.
+func (w *world) close() {
+	if w.t.Failed() {
+		log, _ := os.ReadFile(filepath.Join(w.home, ".sky/api_server/server.log"))
+		w.t.Logf("server log:\n%s", log[max(0, len(log)-6000):])
+	}
+	if out, code := w.run("down", "-a", "-y"); code != 0 {
+		w.t.Errorf("down -a: exit %d\n%s", code, out)
+	}
+	w.run("api", "stop")
+	w.nothingLeft()
+	os.RemoveAll(w.home)
+}
+
+// nothingLeft looks at all hosts and at the engine.
+func (w *world) nothingLeft() {
+	w.t.Helper()
+	for i := 1; i <= 4; i++ {
+		home := filepath.Join(place, fmt.Sprint("h", i), "home")
+		filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
+			switch rel, _ := filepath.Rel(home, path); rel {
+			case ".", ".bashrc", ".ssh", ".ssh/authorized_keys":
+			default:
+				w.t.Errorf("h%d: %s is left", i, rel)
+			}
+			return err
+		})
+	}
+	for pid, cmd := range processes() {
+		w.t.Errorf("process %d is left: %s", pid, cmd)
+	}
+	if names := containers(w.t); len(names) > 0 {
+		w.t.Errorf("containers are left: %v", names)
+	}
+}
+
+// processes are those of nodes on the hosts.
+func processes() map[int]string {
+	out := map[int]string{}
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, d := range dirs {
+		env, err := os.ReadFile(filepath.Join(d, "environ"))
+		if err != nil || !bytes.Contains(env, []byte("SKY_NODE=/root/.sky/nodes/")) {
+			continue
+		}
+		cmd, _ := os.ReadFile(filepath.Join(d, "cmdline"))
+		if pid, _ := strconv.Atoi(filepath.Base(d)); len(cmd) > 0 {
+			out[pid] = strings.ReplaceAll(string(cmd), "\x00", " ")
+		}
+	}
+	return out
+}
+
+// containers of sky on the engine.
+func containers(t *testing.T) []string {
+	t.Helper()
+	out, err := exec.Command("curl", "-fsg", "--unix-socket", given["SKY_TEST_DOCKER"], `http://d/containers/json?all=1&filters={"label":["sky-installation"]}`).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []struct{ Names []string }
+	if err := json.Unmarshal(out, &list); err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range list {
+		names = append(names, c.Names...)
+	}
+	return names
+}
+
+func (w *world) write(name, text string) string {
+	w.t.Helper()
+	path := filepath.Join(w.home, name)
+	os.MkdirAll(filepath.Dir(path), 0o755)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return path
+}
+
+// run runs sky and returns what it printed and its exit code.
+func (w *world) run(args ...string) (string, int) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	c := exec.CommandContext(ctx, binary, args...)
+	c.Env, c.Dir = w.env, w.home
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	var exit *exec.ExitError
+	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
+		w.t.Fatalf("sky %s: %v\n%s", strings.Join(args, " "), err, out.String())
+	}
+	return out.String(), c.ProcessState.ExitCode()
+}
+
+// sky runs a command that must succeed and say all of the texts.
+func (w *world) sky(says []string, args ...string) string {
+	w.t.Helper()
+	out, code := w.run(args...)
+	if code != 0 {
+		w.t.Fatalf("sky %s: exit %d\n%s", strings.Join(args, " "), code, out)
+	}
+	for _, text := range says {
+		if !strings.Contains(out, text) {
+			w.t.Errorf("sky %s: %q is missing in:\n%s", strings.Join(args, " "), text, out)
+		}
+	}
+	return out
+}
+
+// status is the state of a cluster, "" if there is none.
+func (w *world) status(name string) string {
+	w.t.Helper()
+	c := exec.Command(binary, "status", "--refresh", "-o", "json", name)
+	c.Env = w.env
+	out, err := c.Output()
+	var list []struct{ Name, Status string }
+	if err != nil || json.Unmarshal(out, &list) != nil {
+		w.t.Fatalf("sky status: %v\n%s", err, out)
+	}
+	for _, r := range list {
+		if r.Name == name {
+			return r.Status
+		}
+	}
+	return ""
+}
+
+func eventually(t *testing.T, what string, limit time.Duration, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !f(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v", what, limit)
+		}
+	}
+}
+
+// agents are the agents' processes on the hosts.
+func agents() []int {
+	var pids []int
+	for pid, cmd := range processes() {
+		if strings.Contains(cmd, "agent --home") {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func kill(t *testing.T, pids []int) {
+	t.Helper()
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Error(err)
+		}
+	}
+}

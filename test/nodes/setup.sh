@@ -1,0 +1,147 @@
+#!/bin/sh
+# Real machines to test against, on one machine: four hosts, each a network
+# namespace with an sshd, process numbers and a home folder of its own, behind
+# one bridge; and a container engine with an image that has little but a shell.
+#
+#	setup.sh up DIR      installs what is missing, starts everything below DIR
+#	setup.sh down DIR    ends what "up" started, and nothing else
+#
+# Needs root on Debian. What "up" starts is noted in DIR, so "down" also cleans
+# up after an "up" that was cut off.
+set -eu
+here=$(dirname "$0")
+what=${1:-} dir=${2:-}
+[ -n "$dir" ] || { echo "usage: $0 up|down DIR" >&2; exit 2; }
+# Names of network devices are short and belong to the whole machine.
+tag=$(printf %s "$dir" | cksum | cut -c1-5)
+bridge=skyb$tag
+hosts="1 2 3 4"
+net=10.97.$(( $(printf %s "$dir" | cksum | cut -d' ' -f1) % 250 ))
+
+pids() { # that run in a host: their mark is in the environment
+  for e in /proc/[0-9]*/environ; do
+    if { tr '\0' '\n' <"$e"; } 2>/dev/null | grep -qxF "SKY_TEST_HOST=$dir"; then
+      p=${e#/proc/}; echo "${p%/environ}"
+    fi
+  done
+}
+
+down() {
+  if [ -f "$dir/docker/pid" ]; then
+    docker=$(cat "$dir/docker/pid")
+    if grep -qa "$dir/docker" "/proc/$docker/cmdline" 2>/dev/null; then
+      curl -s --unix-socket "$dir/docker.sock" 'http://d/containers/json?all=1' | grep -o '"Id":"[0-9a-f]*"' | cut -d'"' -f4 |
+        while read -r c; do curl -s -X DELETE --unix-socket "$dir/docker.sock" "http://d/containers/$c?force=1&v=1"; done
+      curl -s -X POST --unix-socket "$dir/docker.sock" http://d/networks/prune >/dev/null
+      kill "$docker"
+      for _ in $(seq 100); do [ -d "/proc/$docker" ] || break; sleep 0.1; done
+    fi
+    ip link del "skyd$tag" 2>/dev/null || true
+  fi
+  for f in "$dir"/h*/pid; do
+    [ -f "$f" ] || continue
+    p=$(cat "$f")
+    # unshare does not listen to TERM; with it goes all that runs in the host.
+    grep -qa "$dir" "/proc/$p/cmdline" 2>/dev/null && kill -9 "$p"
+  done
+  for p in $(pids); do kill -9 "$p" 2>/dev/null || true; done
+  for i in $hosts; do
+    ip netns del "sky$tag-$i" 2>/dev/null || true
+    ip link del "skyv$tag$i" 2>/dev/null || true
+  done
+  ip link del "$bridge" 2>/dev/null || true
+  while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
+  for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
+  rm -rf "$dir"
+}
+
+tools() {
+  need=
+  [ -x /usr/sbin/sshd ] || need="$need openssh-server"
+  command -v ssh >/dev/null || need="$need openssh-client"
+  command -v ip >/dev/null || need="$need iproute2"
+  command -v curl >/dev/null || need="$need curl"
+  [ -x /usr/sbin/dockerd ] || need="$need docker.io iptables"
+  [ -z "$need" ] && return
+  apt-get update -qq
+  # shellcheck disable=SC2086
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need >/dev/null
+}
+
+hosts_up() {
+  mkdir -p /run/sshd
+  ip link add "$bridge" type bridge
+  ip addr add "$net.254/24" dev "$bridge"
+  ip link set "$bridge" up
+  # A container engine may have told the kernel to drop what bridges forward.
+  command -v iptables >/dev/null && iptables -I FORWARD -i "$bridge" -o "$bridge" -j ACCEPT
+  ssh-keygen -q -t ed25519 -N '' -f "$dir/key"
+  for i in $hosts; do
+    h=$dir/h$i ns=sky$tag-$i
+    mkdir -p "$h/home"
+    ssh-keygen -q -t ed25519 -N '' -f "$h/hostkey"
+    printf 'export GREETING="from h%s"\n' "$i" >"$h/home/.bashrc"
+    ip netns add "$ns"
+    ip link add "skyv$tag$i" type veth peer name eth0 netns "$ns"
+    ip link set "skyv$tag$i" master "$bridge" up
+    ip -n "$ns" addr add "$net.$i/24" dev eth0
+    ip -n "$ns" link set eth0 up
+    ip -n "$ns" link set lo up
+    SKY_TEST_HOST=$dir setsid ip netns exec "$ns" unshare --mount --uts --pid --fork --mount-proc --kill-child \
+      sh "$here/host.sh" "h$i" "$h" "$dir/key.pub" </dev/null >"$h/log" 2>&1 &
+    echo $! >"$h/pid"
+  done
+  for i in $hosts; do
+    for _ in $(seq 50); do
+      ssh -n -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i "$dir/key" "root@$net.$i" true 2>/dev/null && break
+      sleep 0.1
+    done
+    echo "SKY_TEST_HOST$i=$net.$i"
+  done
+  echo "SKY_TEST_KEY=$dir/key"
+}
+
+engine_up() {
+  mkdir -p "$dir/docker"
+  ip link add "skyd$tag" type bridge
+  ip addr add "10.96.$(( $(printf %s "$dir" | cksum | cut -d' ' -f1) % 250 )).1/24" dev "skyd$tag"
+  ip link set "skyd$tag" up
+  setsid dockerd --data-root "$dir/docker/data" --exec-root "$dir/docker/exec" --pidfile "$dir/docker/pid" \
+    --bridge "skyd$tag" --iptables=false --ip-masq=false -H "unix://$dir/docker.sock" </dev/null >"$dir/docker/log" 2>&1 &
+  for _ in $(seq 150); do
+    curl -fs --unix-socket "$dir/docker.sock" http://d/_ping >/dev/null 2>&1 && break
+    sleep 0.1
+  done
+  # An image with a shell and a few tools of this machine.
+  root=$dir/image
+  mkdir -p "$root/bin" "$root/etc" "$root/root" "$root/tmp"
+  echo root:x:0:0:root:/root:/bin/bash >"$root/etc/passwd"
+  for t in bash sh cat sleep ls mkdir rm env uname hostname; do
+    p=$(command -v "$t")
+    cp -L "$p" "$root/bin/"
+    for l in $(ldd "$p" | grep -o '/[^ ]*'); do
+      mkdir -p "$root$(dirname "$l")"
+      cp -L "$l" "$root$l"
+    done
+  done
+  tar -C "$root" -c . | curl -fs -X POST --unix-socket "$dir/docker.sock" -H 'Content-Type: application/x-tar' --data-binary @- \
+    'http://d/images/create?fromSrc=-&repo=sky-test&tag=1&changes=ENV%20PATH%3D%2Fbin%20FLAVOUR%3Dthin' >/dev/null
+  mkdir -p "$dir/empty"
+  echo >"$dir/empty/nothing"
+  tar -C "$dir/empty" -c . | curl -fs -X POST --unix-socket "$dir/docker.sock" -H 'Content-Type: application/x-tar' --data-binary @- \
+    'http://d/images/create?fromSrc=-&repo=sky-test&tag=empty' >/dev/null
+  echo "SKY_TEST_DOCKER=$dir/docker.sock"
+}
+
+case $what in
+up)
+  tools
+  down
+  mkdir -p "$dir"
+  chmod 755 "$dir"
+  hosts_up
+  engine_up
+  ;;
+down) down ;;
+*) echo "usage: $0 up|down DIR" >&2; exit 2 ;;
+esac

@@ -1,0 +1,100 @@
+package sky
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+// Workspaces lists the workspaces that the caller may use, with their settings.
+func (c *Client) Workspaces(ctx context.Context) (*Request[map[string]map[string]any], error) {
+	return get[map[string]map[string]any](ctx, c, "/workspaces", nil)
+}
+
+// WorkspaceInfo says which workspace a call of this user lands in, and why.
+type WorkspaceInfo struct {
+	Workspace  *string  `json:"workspace"`
+	Source     string   `json:"source"`
+	Note       *string  `json:"note"`
+	Preferred  *string  `json:"preferred"`
+	Accessible []string `json:"accessible"`
+}
+
+// MyWorkspace tells the caller's workspace; requested is what the configuration
+// asks for.
+func (c *Client) MyWorkspace(ctx context.Context, requested string) (WorkspaceInfo, error) {
+	q := url.Values{}
+	if requested != "" {
+		q.Set("requested", requested)
+	}
+	return callJSON[WorkspaceInfo](ctx, c, http.MethodGet, "/users/me/workspace", q, nil)
+}
+
+// PreferWorkspace sets, or with nil clears, the caller's preferred workspace.
+func (c *Client) PreferWorkspace(ctx context.Context, name *string) error {
+	_, err := callJSON[any](ctx, c, http.MethodPost, "/users/me/workspace", nil, api.UserWorkspaceBody{Preferred: name})
+	return err
+}
+
+// Role is the caller's role on the server.
+func (c *Client) Role(ctx context.Context) (role string, who api.User, err error) {
+	r, err := callJSON[struct {
+		ID, Name, Role string
+	}](ctx, c, http.MethodGet, "/users/role", nil, nil)
+	return r.Role, api.User{ID: r.ID, Name: r.Name}, err
+}
+
+// SSHPools turns SSH node pools on (up) or off (down). infra names one pool, ""
+// means all.
+func (c *Client) SSHPools(ctx context.Context, infra string, up bool) (*Request[any], error) {
+	verb := "/ssh_node_pools/down"
+	if up {
+		verb = "/ssh_node_pools/deploy"
+	}
+	body := api.SSHPoolBody{Envelope: c.envelope(), Cleanup: !up}
+	if infra != "" {
+		body.Infra = &infra
+	}
+	return post[any](ctx, c, verb, body)
+}
+
+// SetSSHPools replaces the definition of node pools.
+func (c *Client) SetSSHPools(ctx context.Context, pools map[string]any) error {
+	_, err := callJSON[any](ctx, c, http.MethodPost, "/ssh_node_pools", nil, pools)
+	return err
+}
+
+// Recipe is a task file that the server keeps.
+type Recipe struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Content     string `json:"content"`
+	Type        string `json:"recipe_type"`
+}
+
+// Recipe fetches a recipe; nil if there is none of that name.
+func (c *Client) Recipe(ctx context.Context, name string) (*Request[*Recipe], error) {
+	return post[*Recipe](ctx, c, "/recipes/get", api.RecipeBody{Envelope: c.envelope(), RecipeName: name})
+}
+
+// DebugDump gathers diagnostic files on the server; the result is the archive's
+// path there.
+func (c *Client) DebugDump(ctx context.Context, b api.DebugDumpBody) (*Request[string], error) {
+	b.Envelope = c.envelope()
+	return post[string](ctx, c, "/debug/dump_create", b)
+}
+
+// DownloadDump copies an archive that DebugDump made to w.
+func (c *Client) DownloadDump(ctx context.Context, remote string, w io.Writer) error {
+	res, err := c.call(ctx, http.MethodGet, "/debug/dump_download/"+url.PathEscape(path.Base(remote)), nil, nil, 0)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(w, res.Body)
+	return err
+}
