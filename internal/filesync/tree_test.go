@@ -20,8 +20,19 @@ import (
 var (
 	someName = rapid.SampledFrom([]string{"a", "b", "c.txt", "ü", "日本", "new\nline", " ", "-x", "'\"\\", ".hidden", "\x01\x7f", "~", "a b"})
 	someSize = rapid.SampledFrom([]int{0, 1, 100, 5000, smallFile, smallFile + 1, chunkBytes, chunkBytes + 7})
-	someTime = rapid.Int64Range(-1e15, 2e18)
 )
+
+// someTime gives times of whole seconds in even seconds and times with
+// nanoseconds in odd ones: a whole second at the destination is taken for the
+// rounded form of any time within it (see sameTime), so no two times drawn for
+// one file may differ only by that.
+var someTime = rapid.Custom(func(t *rapid.T) int64 {
+	second := rapid.Int64Range(-1e6, 2e9).Draw(t, "second")
+	if second%2 == 0 {
+		return second * 1e9
+	}
+	return second*1e9 + rapid.Int64Range(0, 999_999).Draw(t, "micros")*1e3 + rapid.Int64Range(1, 999).Draw(t, "nanos")
+})
 
 // grow makes or changes a random tree in dir: never a file into a folder or
 // back, since that is an error.
