@@ -17,7 +17,6 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/filesync"
-	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -150,7 +149,7 @@ func fileError(path string, err error) error {
 }
 
 // sweep removes folders that no job under way needs.
-func (f *files) sweep(ctx context.Context, store *state.Store) error {
+func (f *files) sweep(ctx context.Context, store database) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entries, err := os.ReadDir(f.dir)

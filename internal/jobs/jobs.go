@@ -47,7 +47,7 @@ type Deps struct {
 
 // Manager looks after the managed jobs of an installation.
 type Manager struct {
-	store  *state.Store
+	store  database
 	log    *slog.Logger
 	server string
 	dir    string
@@ -71,13 +71,13 @@ const launchesAtOnce = 16
 
 // New returns a manager; Run makes it work.
 func New(d Deps) *Manager {
-	m := newManager(d.Store, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
+	m := newManager(stored{d.Store}, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
 	m.check = d.Executor.ValidateDag
 	m.admit = d.Admit
 	return m
 }
 
-func newManager(store *state.Store, w world, log *slog.Logger, server, dir string, launches int) *Manager {
+func newManager(store database, w world, log *slog.Logger, server, dir string, launches int) *Manager {
 	if launches == 0 {
 		launches = launchesAtOnce
 	}

@@ -1,0 +1,47 @@
+package jobs
+
+import (
+	"context"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// database is what managed jobs need of the database. Tests put one in memory
+// in its place.
+type database interface {
+	Now() time.Time
+	ManagedJobs() managedJobs
+	Leases() leases
+	Clusters() *state.Clusters
+}
+
+// managedJobs is the store of managed jobs, see [state.ManagedJobs].
+type managedJobs interface {
+	Submit(ctx context.Context, j *state.ManagedJob) (*state.ManagedJob, error)
+	Get(ctx context.Context, id int) (*state.ManagedJob, error)
+	List(ctx context.Context, f state.ManagedFilter) (*state.ManagedPage, error)
+	Attempts(ctx context.Context, id int) ([]*state.ManagedAttempt, error)
+	Attempt(ctx context.Context, id, task, attempt int) (*state.ManagedAttempt, error)
+	Save(ctx context.Context, c state.ManagedChange) error
+	Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error)
+	Next(ctx context.Context) (id, priority int, err error)
+	Orphans(ctx context.Context, owner string) ([]int, error)
+	AskCancel(ctx context.Context, ids []int) ([]int, error)
+	Cancelled(ctx context.Context) ([]int, error)
+	Events(ctx context.Context, id, task, limit int) ([]state.ManagedEvent, error)
+	FilesInUse(ctx context.Context) (map[string]bool, error)
+}
+
+// leases is the store of leases, see [state.Leases].
+type leases interface {
+	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (state.Lease, bool, error)
+	Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error)
+	Forget(ctx context.Context, l state.Lease) error
+}
+
+// stored is the real database.
+type stored struct{ *state.Store }
+
+func (s stored) ManagedJobs() managedJobs { return s.Store.ManagedJobs() }
+func (s stored) Leases() leases           { return s.Store.Leases() }
