@@ -24,18 +24,24 @@ func (e *NewerSchemaError) Error() string {
 		e.Where, e.Found, e.Know)
 }
 
-// migrate brings the schema up to date; one that is newer than this program
-// is left alone and refused.
-func migrate(ctx context.Context, db *database) error {
+// provider knows the migrations and how to run them on db.
+func provider(db *database) (*goose.Provider, error) {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	options := append([]goose.ProviderOption{
 		goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName("schema_version"),
 	}, db.options...)
-	p, err := goose.NewProvider(db.d.goose, db.migrate, dir, options...)
+	return goose.NewProvider(db.d.goose, db.migrate, dir, options...)
+}
+
+// migrate brings the schema up to date; one that is newer than this program
+// is left alone and refused. Servers that start together take turns: on
+// PostgreSQL by a lock of the database, on SQLite by the file's.
+func migrate(ctx context.Context, db *database) error {
+	p, err := provider(db)
 	if err != nil {
 		return err
 	}
@@ -56,4 +62,16 @@ func migrate(ctx context.Context, db *database) error {
 		}
 	}
 	return nil
+}
+
+// Downgrade takes the schema back to a version, for an older sky to use. What
+// only the newer schema has room for is lost. No server may be using the
+// database, and the store must be closed afterwards.
+func (s *Store) Downgrade(ctx context.Context, version int64) error {
+	p, err := provider(s.db)
+	if err != nil {
+		return err
+	}
+	_, err = p.DownTo(ctx, version)
+	return s.explain(err)
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -33,16 +35,43 @@ var postgresDialect = &dialect{
 // about a hundred, and several servers share it.
 const maxPostgres = 16
 
-// OpenPostgres opens a PostgreSQL database by its URL and brings its schema
-// up to date. Any number of servers may have it open.
+// Bounds of what a database that is slow, or cut off without a word, can hold up.
+const (
+	connectLimit  = 10 * time.Second // making a connection
+	postgresLimit = 20 * time.Second // one query, or one transaction
+)
+
+// oldestPostgres is the first version whose SQL we use, as its
+// server_version_num.
+const oldestPostgres = 120000
+
+// OpenPostgres opens a PostgreSQL database by its address and brings its schema
+// up to date. Any number of servers may have it open. The address is a URL,
+// postgres:// or postgresql://, with or without the driver that SQLAlchemy adds
+// (postgresql+psycopg2://), or a list of key=value. No error shows its password.
 func OpenPostgres(ctx context.Context, address string) (*Store, error) {
+	address, err := postgresAddress(address)
+	if err != nil {
+		return nil, err
+	}
 	cfg, err := pgx.ParseConfig(address)
 	if err != nil {
-		return nil, fmt.Errorf("the database address is not a PostgreSQL URL such as postgres://user@host:5432/sky: %w", hidePassword(address, err))
+		return nil, fmt.Errorf("the database address is not a PostgreSQL URL such as postgresql://user:password@host:5432/sky: %w", hidePassword(address, err))
+	}
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectLimit
+	}
+	if cfg.RuntimeParams["application_name"] == "" {
+		cfg.RuntimeParams["application_name"] = "sky"
 	}
 	pool := stdlib.OpenDB(*cfg)
 	pool.SetMaxOpenConns(maxPostgres)
 	pool.SetMaxIdleConns(maxPostgres)
+	pool.SetConnMaxIdleTime(5 * time.Minute)
+	where := fmt.Sprintf("postgresql://%s:%d/%s", cfg.Host, cfg.Port, cfg.Database)
+	if err := supported(ctx, pool); err != nil {
+		return nil, errors.Join(explainPostgres(where, err), pool.Close())
+	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
 		pool.Close()
@@ -50,20 +79,55 @@ func OpenPostgres(ctx context.Context, address string) (*Store, error) {
 	}
 	return open(ctx, &database{
 		d:       postgresDialect,
-		where:   fmt.Sprintf("postgres://%s:%d/%s", cfg.Host, cfg.Port, cfg.Database),
+		where:   where,
 		migrate: pool,
 		options: []goose.ProviderOption{goose.WithSessionLocker(locker)},
 		write: func(ctx context.Context, f func(*session) error) error {
 			return transaction(ctx, pool, f)
 		},
 		read: func(ctx context.Context) *session {
-			return &session{ctx: ctx, d: postgresDialect, db: pool}
+			return &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit}
 		},
 		close: pool.Close,
 	})
 }
 
+// postgresAddress is an address in the form that the driver reads.
+func postgresAddress(address string) (string, error) {
+	scheme, rest, isURL := strings.Cut(address, "://")
+	if !isURL {
+		if strings.Contains(address, "=") {
+			return address, nil
+		}
+		return "", errors.New("the database address has no scheme: write it as postgresql://user:password@host:5432/sky")
+	}
+	base, _, _ := strings.Cut(strings.ToLower(scheme), "+")
+	if base != "postgresql" && base != "postgres" {
+		return "", fmt.Errorf("the database address begins with %s://, but besides the SQLite file that is used without an address only PostgreSQL is supported: postgresql://user:password@host:5432/sky", scheme)
+	}
+	return "postgresql://" + rest, nil
+}
+
+// supported refuses servers that are too old, before they are changed.
+func supported(ctx context.Context, pool *sql.DB) error {
+	s := &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit}
+	var version string
+	if err := s.one([]any{&version}, "SELECT current_setting('server_version_num')"); err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(version)
+	if err == nil && n < oldestPostgres {
+		return fmt.Errorf("the database is PostgreSQL %d.%d, and sky needs %d or newer: upgrade it", n/10000, n/100%100, oldestPostgres/10000)
+	}
+	return nil
+}
+
+// transaction runs f on a connection of its own. What is not committed within
+// the limit is undone; an error tells nothing about a commit whose answer was
+// lost.
 func transaction(ctx context.Context, pool *sql.DB, f func(*session) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, postgresLimit, errSlow)
+	defer cancel()
 	tx, err := pool.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -124,6 +188,9 @@ func explainPostgres(where string, err error) error {
 			return fmt.Errorf("the database at %s is read-only, perhaps a standby: connect to the primary: %w", where, err)
 		}
 		return err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the database at %s does not answer in time: %w", where, err)
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return fmt.Errorf("no connection to the database at %s: check that it runs and can be reached from here: %w", where, err)

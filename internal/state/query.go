@@ -3,7 +3,9 @@ package state
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"sync"
+	"time"
 )
 
 // session runs queries, inside a transaction or outside of any. Queries are
@@ -12,8 +14,19 @@ type session struct {
 	ctx   context.Context // of this one use: a session is never kept
 	d     *dialect
 	db    querier
-	cache *statements // nil: db keeps statements prepared by itself
+	cache *statements   // nil: db keeps statements prepared by itself
+	limit time.Duration // how long one query may take; 0: as long as ctx lets it
 }
+
+// within is the context of one query.
+func (s *session) within() (context.Context, context.CancelFunc) {
+	if s.limit == 0 {
+		return s.ctx, func() {}
+	}
+	return context.WithTimeoutCause(s.ctx, s.limit, errSlow)
+}
+
+var errSlow = errors.New("the database does not answer in time")
 
 // querier is a *sql.DB, *sql.Conn or *sql.Tx.
 type querier interface {
@@ -32,16 +45,18 @@ func (s *session) once() *session {
 
 // exec runs a statement and tells how many rows it changed.
 func (s *session) exec(query string, args ...any) (int64, error) {
+	ctx, cancel := s.within()
+	defer cancel()
 	query = s.d.rebind(query)
-	st, err := s.cache.get(s.ctx, s.db, query)
+	st, err := s.cache.get(ctx, s.db, query)
 	if err != nil {
 		return 0, err
 	}
 	var res sql.Result
 	if st != nil {
-		res, err = st.ExecContext(s.ctx, args...)
+		res, err = st.ExecContext(ctx, args...)
 	} else {
-		res, err = s.db.ExecContext(s.ctx, query, args...)
+		res, err = s.db.ExecContext(ctx, query, args...)
 	}
 	if err != nil {
 		return 0, err
@@ -49,21 +64,23 @@ func (s *session) exec(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (s *session) query(query string, args []any) (*sql.Rows, error) {
+func (s *session) query(ctx context.Context, query string, args []any) (*sql.Rows, error) {
 	query = s.d.rebind(query)
-	st, err := s.cache.get(s.ctx, s.db, query)
+	st, err := s.cache.get(ctx, s.db, query)
 	if err != nil {
 		return nil, err
 	}
 	if st != nil {
-		return st.QueryContext(s.ctx, args...)
+		return st.QueryContext(ctx, args...)
 	}
-	return s.db.QueryContext(s.ctx, query, args...)
+	return s.db.QueryContext(ctx, query, args...)
 }
 
 // one scans a single row; [ErrNotFound] if there is none.
 func (s *session) one(dest []any, query string, args ...any) error {
-	rows, err := s.query(query, args)
+	ctx, cancel := s.within()
+	defer cancel()
+	rows, err := s.query(ctx, query, args)
 	if err != nil {
 		return err
 	}
@@ -82,7 +99,9 @@ func (s *session) one(dest []any, query string, args ...any) error {
 
 // all scans every row into a new T through its field list.
 func all[T any](s *session, fields func(*T) []any, query string, args ...any) ([]*T, error) {
-	rows, err := s.query(query, args)
+	ctx, cancel := s.within()
+	defer cancel()
+	rows, err := s.query(ctx, query, args)
 	if err != nil {
 		return nil, err
 	}

@@ -136,3 +136,14 @@ CREATE TABLE settings (
     name  TEXT PRIMARY KEY,
     value BYTEA
 );
+
+-- +goose Down
+DROP TABLE settings;
+DROP TABLE leases;
+DROP TABLE users;
+DROP TABLE requests;
+DROP TABLE attempts;
+DROP TABLE cluster_usage;
+DROP TABLE cluster_history;
+DROP TABLE cluster_events;
+DROP TABLE clusters;

@@ -48,3 +48,10 @@ CREATE TABLE audit_results (
     result TEXT NOT NULL,
     detail TEXT NOT NULL
 );
+
+-- +goose Down
+DROP TABLE audit_results;
+DROP TABLE audit;
+DROP TABLE logins;
+DROP TABLE tokens;
+ALTER TABLE users DROP COLUMN password;

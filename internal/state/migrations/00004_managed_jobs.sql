@@ -86,3 +86,9 @@ CREATE TABLE managed_events (
     at     BIGINT NOT NULL,
     PRIMARY KEY (job_id, seq)
 );
+
+-- +goose Down
+DROP TABLE managed_events;
+DROP TABLE managed_attempts;
+DROP TABLE managed_tasks;
+DROP TABLE managed_jobs;
