@@ -61,6 +61,15 @@ type LaunchSpec struct {
 	ImageID       string
 	DiskTier      string
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
+	// DisplayName and User are for people who look at the cloud by other means.
+	DisplayName, User string
+	// EphemeralGB is scratch space, where machines can be given some.
+	EphemeralGB int
+	// PriorityClass is what the task asks for, where the cloud has such classes.
+	PriorityClass string
+	// Settings are the cloud's section of the configuration as it holds in the
+	// offer's place, for this task; what nobody set is absent.
+	Settings map[string]any
 }
 
 // NodeState is what a provider knows of a machine.

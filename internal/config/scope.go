@@ -38,6 +38,33 @@ func (s Settings) Get(path ...string) (any, bool) {
 	return n.plain(), n != nil
 }
 
+// Section returns the cloud's whole section as it holds in the scope. What
+// nobody set is absent, and so is what is about other regions. The queue of a
+// Kubernetes scope is under kueue.local_queue_name, wherever it was named.
+func (s Settings) Section() map[string]any {
+	out := map[string]any{}
+	for _, spec := range []*Spec{Keys().at(s.scope.Cloud), Keys().at("workspaces", "<any>", s.scope.Cloud)} {
+		if spec == nil {
+			continue
+		}
+		for _, k := range spec.Keys {
+			switch k.Name {
+			case "context_configs", "region_configs", "cluster_configs", "quota", "kueue":
+				continue
+			}
+			if v, ok := s.Get(k.Name); ok {
+				out[k.Name] = v
+			}
+		}
+	}
+	if s.scope.Cloud == "kubernetes" {
+		if queue := s.c.Queue(s.scope); queue != "" {
+			out["kueue"] = map[string]any{"local_queue_name": queue}
+		}
+	}
+	return out
+}
+
 // Origin says where the value under a path was written.
 func (s Settings) Origin(path ...string) Origin {
 	if n := s.resolve(path); n != nil {

@@ -229,3 +229,21 @@ func TestWildcard(t *testing.T) {
 		}
 	}
 }
+
+func TestSectionIsWhatHoldsInAPlace(t *testing.T) {
+	c := server(t, manyPlaces)
+	got := c.For(Scope{Cloud: "kubernetes", Workspace: DefaultWorkspace, Region: "east"}).Section()
+	for key, want := range map[string]any{
+		"namespace": "context", "ports": "ingress", "remote_identity": "sa-east",
+		"kueue": map[string]any{"local_queue_name": "context-quota"},
+	} {
+		if !reflect.DeepEqual(got[key], want) {
+			t.Errorf("%s: %v, want %v", key, got[key], want)
+		}
+	}
+	for _, absent := range []string{"context_configs", "quota", "autoscaler", "disabled"} {
+		if v, ok := got[absent]; ok {
+			t.Errorf("%s: %v", absent, v)
+		}
+	}
+}

@@ -170,7 +170,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		}
 		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
 	}
-	return l.x.bring(ctx, l.call, c, provision.Exactly(c.Offer), true)
+	return l.x.bring(ctx, l.call, l.task, c, provision.Exactly(c.Offer), true)
 }
 
 // mine refuses clusters of a managed job to users, and other clusters to a
@@ -209,7 +209,7 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 			return nil, err
 		}
 		// Provisioning takes up what the earlier life was doing.
-		return l.x.bring(ctx, l.call, c, offers, false)
+		return l.x.bring(ctx, l.call, l.task, c, offers, false)
 	}
 	if err := l.x.Clusters.Release(ctx, c, "its launch never ended; launched anew"); err != nil {
 		return nil, err
@@ -250,16 +250,17 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		Ports: first.Ports, Labels: first.Labels, DiskGB: first.DiskSize,
 		Certs: certs, AutostopMinutes: -1,
 		LastUse: command(l.call, ""), CreationCmd: l.call.Command, CreationYAML: l.task.UserYAML,
-		Metadata:  map[string]any{launchedBy: l.call.RequestID, imageKey: image(first)},
+		Metadata:  map[string]any{launchedBy: l.call.RequestID},
 		LastEvent: "launching",
 	}
+	remember(first, c.Metadata)
 	if l.managed != nil {
 		cluster.Managed(c, l.managed.JobID)
 	}
 	if err := l.x.Store.Clusters().Create(ctx, c); err != nil {
 		return nil, err
 	}
-	return l.x.bring(ctx, l.call, c, offers, false)
+	return l.x.bring(ctx, l.call, l.task, c, offers, false)
 }
 
 // offers are what can run the task, in tiers, best first; the plan is shown.
@@ -305,7 +306,7 @@ func ranked(plan *optimizer.Plan) [][]cloud.Offer {
 // bring gets the machines of a cluster on record and sets up their agents.
 // keep says that they have been up before: nothing is terminated then. On
 // failure of a cluster that never was up, machines and record go.
-func (x *Executor) bring(ctx context.Context, call cluster.Call, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
 	from := c.Status
 	c, err := x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 		if c.Status == api.ClusterStopped {
@@ -320,7 +321,7 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, c *state.Cluste
 	}
 	x.event(ctx, c, "STATUS_CHANGE", from, "getting machines")
 	call.Out.Spin(fmt.Sprintf("Launching cluster %s (%s)", c.Name, nodes(c.NumNodes)))
-	up, err := x.provisionAndInstall(ctx, call, c, offers, keep)
+	up, err := x.provisionAndInstall(ctx, call, t, c, offers, keep)
 	if err == nil {
 		call.Out.StopSpin()
 		fmt.Fprintf(call.Out, "✓ Cluster launched: %s.\n", up.Name)
@@ -347,13 +348,18 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, c *state.Cluste
 	return nil, x.launchError(c, err, keep)
 }
 
-func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
 	key, err := x.Remote.PublicKey(c.UserHash)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := placed(call, t, c)
 	if err != nil {
 		return nil, err
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: imageOf(c), Out: call.Out,
+		EphemeralGB: ephemeralOf(c), PriorityClass: priorityOf(c), Settings: settings,
 	})
 	if err != nil {
 		return nil, err

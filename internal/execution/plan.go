@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/known"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
@@ -70,6 +71,14 @@ func (x *Executor) enabled(ctx context.Context, c *config.Config) ([]optimizer.S
 		}
 		if _, err := p.Check(ctx); err != nil {
 			refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+			continue
+		}
+		if tailor, ok := cloud.As[catalog.Tailor](p); ok {
+			t, err := tailor.Tailored(ctx, sectionsOf(c, p.Name()))
+			if err != nil {
+				return nil, fmt.Errorf("asking %s what it offers: %w", p.DisplayName(), err)
+			}
+			sources = append(sources, optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks))
 			continue
 		}
 		offers, err := p.Offers(ctx)

@@ -39,7 +39,7 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)
 		return x.Clusters.Handle(c), nil
 	}
-	if c, err = x.bring(ctx, call, c, provision.Exactly(c.Offer), true); err != nil {
+	if c, err = x.bring(ctx, call, nil, c, provision.Exactly(c.Offer), true); err != nil {
 		return nil, err
 	}
 	want := before

@@ -82,6 +82,9 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 			return Exclusion{Constraint: RuledOut, Reason: "every offer that fits has been ruled out", Nearest: nil}
 		}
 	}
+	if t, ok := s.(tailored); ok {
+		return Exclusion{Constraint: tightest(&q), Reason: t.WhyNot(q)}
+	}
 	// Dropping the accelerator altogether gives a different machine, which helps
 	// nobody: it is named only if nothing else explains the lack.
 	for _, r := range relaxations {
@@ -105,6 +108,21 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 		}
 	}
 	return Exclusion{Constraint: AccelName, Reason: "it offers nothing that fits"}
+}
+
+// tightest names what a query that is answered to size is most about.
+func tightest(q *catalog.Query) Constraint {
+	switch {
+	case q.Accelerator != "":
+		return AccelName
+	case q.InstanceType != "":
+		return InstanceType
+	case len(q.Regions) > 0 && q.CPUs.Any() && q.Memory.Any():
+		return Region
+	case q.CPUs.Any() && !q.Memory.Any():
+		return Memory
+	}
+	return CPUs
 }
 
 func (f *finder) unblocked(offers []cloud.Offer) []cloud.Offer {

@@ -71,6 +71,10 @@ type Request struct {
 
 	// For the specification of the machines.
 	ImageID, DiskTier, AuthorizedKey string
+	EphemeralGB                      int
+	PriorityClass                    string
+	// Settings are those of a place's cloud for this task; nil: there are none.
+	Settings func(cloud.Place) map[string]any
 }
 
 // Provision returns the offer that was had and its nodes, in rank order. The

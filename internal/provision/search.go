@@ -167,7 +167,12 @@ func (s *search) start(ctx context.Context, o cloud.Offer, open *state.Attempt) 
 			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token,
 			DiskGB: s.r.Cluster.DiskGB, Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports,
 			ImageID: s.r.ImageID, DiskTier: s.r.DiskTier, AuthorizedKey: s.r.AuthorizedKey,
+			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
+			EphemeralGB: s.r.EphemeralGB, PriorityClass: s.r.PriorityClass,
 		},
+	}
+	if s.r.Settings != nil {
+		f.spec.Settings = s.r.Settings(o.Place)
 	}
 	s.tell(&o)
 	actx, cancel := context.WithCancelCause(ctx)

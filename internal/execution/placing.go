@@ -1,0 +1,65 @@
+package execution
+
+import (
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// Keys in a record's metadata for what its machines have besides their size:
+// those that are made later must be like the first ones.
+const (
+	ephemeralKey = "ephemeral_gb"
+	priorityKey  = "priority_class"
+)
+
+// remember notes what a request says of its machines besides their size.
+func remember(r task.Resources, metadata map[string]any) {
+	metadata[imageKey] = image(r)
+	if r.EphemeralStorage > 0 {
+		metadata[ephemeralKey] = r.EphemeralStorage
+	}
+	if r.PriorityClass != "" {
+		metadata[priorityKey] = r.PriorityClass
+	}
+}
+
+func ephemeralOf(c *state.Cluster) int {
+	switch gb := c.Metadata[ephemeralKey].(type) {
+	case int:
+		return gb
+	case float64: // as JSON has it
+		return int(gb)
+	}
+	return 0
+}
+
+func priorityOf(c *state.Cluster) string {
+	class, _ := c.Metadata[priorityKey].(string)
+	return class
+}
+
+// placed tells the settings of each place's cloud for a cluster. t is nil where
+// no task is at hand.
+func placed(call cluster.Call, t *task.Task, c *state.Cluster) (func(cloud.Place) map[string]any, error) {
+	if t == nil {
+		t = &task.Task{}
+	}
+	all, err := settings(call, t)
+	if err != nil {
+		return nil, err
+	}
+	return func(p cloud.Place) map[string]any {
+		return all.For(config.Scope{Cloud: p.Cloud, Workspace: c.Workspace, Region: p.Region, Cluster: c.Name}).Section()
+	}, nil
+}
+
+// sectionsOf are the settings of a cloud by region.
+func sectionsOf(c *config.Config, name string) catalog.Sections {
+	return func(region string) map[string]any {
+		return c.For(config.Scope{Cloud: name, Region: region}).Section()
+	}
+}
