@@ -131,6 +131,9 @@ func (f *finder) checkInstance(req *request) error {
 		if len(offers) == 0 {
 			offers = s.Find(catalog.Query{InstanceType: r.InstanceType, Spot: true})
 		}
+		if _, ok := s.(tailored); ok && len(offers) == 0 {
+			return nil // it says best why there is none
+		}
 		if len(offers) == 0 {
 			continue
 		}
