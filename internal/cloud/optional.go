@@ -61,3 +61,11 @@ type Quota struct {
 	Limit int    `json:"limit"` // -1: none
 	Used  int    `json:"used"`
 }
+
+// Pacer is a provider that knows how often its cloud may be called; others are
+// called at a pace that suits most.
+type Pacer interface {
+	// Pace is calls of this interface a second, and how many can be saved up; 0:
+	// as often as one likes.
+	Pace() (perSecond float64, burst int)
+}

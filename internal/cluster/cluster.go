@@ -125,7 +125,9 @@ func (m *Manager) Up(ctx context.Context, name, doing string) (*state.Cluster, e
 // NotUp is the error of doing something that needs an UP cluster.
 func NotUp(c *state.Cluster, doing string) error {
 	hint := "Bring it up with: sky start " + c.Name
-	if c.Status == api.ClusterInit {
+	if GivingBack(c) {
+		hint = "It is being given back; see how far that is with: sky down " + c.Name
+	} else if c.Status == api.ClusterInit {
 		hint = fmt.Sprintf("Wait for its launch to end (sky api status), or bring it up with: sky start %s", c.Name)
 	}
 	return &api.Error{

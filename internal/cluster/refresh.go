@@ -46,6 +46,12 @@ func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, err
 	if err != nil {
 		return nil, err
 	}
+	if why := givingBack(c); why != "" {
+		if err := m.forget(ctx, c, why); err != nil {
+			return c, &api.Error{Type: api.ErrStatusFetching, Message: fmt.Sprintf("Cluster %q is being given back: %v", c.Name, err), Err: err}
+		}
+		return nil, nil
+	}
 	o := m.observe(ctx, c)
 	v := Decide(c, o, now())
 	if v.RestartAgent {
@@ -182,27 +188,6 @@ func (m *Manager) usage(ctx context.Context, c *state.Cluster) {
 	if err != nil {
 		m.Log.WarnContext(ctx, "usage not stored", "cluster", c.Name, "err", err)
 	}
-}
-
-// forget removes the record of a cluster whose machines are gone, together
-// with what the provider made besides machines.
-func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) error {
-	p, err := m.provider(c)
-	if err != nil {
-		return err
-	}
-	if err := p.Terminate(ctx, m.Provision.ClusterID(c)); err != nil {
-		return err
-	}
-	from := c.Status
-	m.event(ctx, c, "TERMINAL", from, reason)
-	if err := m.Store.Clusters().Delete(ctx, c.Name, c.Hash); err != nil && !errors.Is(err, state.ErrNotFound) {
-		return err
-	}
-	m.Remote.Gone(c.Hash)
-	m.watcher.wake()
-	m.watcher.changes.Ring(c.Hash)
-	return nil
 }
 
 // RefreshAll looks at many clusters at once and returns the records that are

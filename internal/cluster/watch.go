@@ -64,7 +64,9 @@ func (m *Manager) refreshEvery(ctx context.Context) {
 		m.Log.WarnContext(ctx, "clusters not listed", "err", err)
 		return
 	}
-	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool { return c.Status != api.ClusterStopped })
+	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool {
+		return c.Status != api.ClusterStopped || GivingBack(c)
+	})
 	for name, err := range failed {
 		m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
 	}

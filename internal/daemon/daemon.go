@@ -25,6 +25,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/all"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
@@ -130,8 +131,11 @@ func (d *daemon) wire(ctx context.Context) error {
 		Password: sshpool.Passwords(filepath.Join(sky, sshpool.PoolsFile), d.o.Home),
 	})
 	engine := docker.NewEngine(docker.SocketFromEnv())
-	d.providers = all.Providers(all.Options{
+	d.metrics = server.NewMetrics()
+	d.providers = wrap.All(all.Providers(all.Options{
 		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns), Docker: engine,
+	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
+		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 	})
 	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
 	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
@@ -139,7 +143,6 @@ func (d *daemon) wire(ctx context.Context) error {
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Logger: d.log,
 		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home,
 	})
-	d.metrics = server.NewMetrics()
 	d.engine = requests.New(d.store, requests.Options{
 		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logger: d.log,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),

@@ -155,7 +155,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 	if err := l.mine(c); err != nil {
 		return nil, err
 	}
-	if c.Status == api.ClusterInit && !c.EverUp {
+	if cluster.GivingBack(c) || c.Status == api.ClusterInit && !c.EverUp {
 		return l.takeOver(ctx, c)
 	}
 	if err := fits(c, l.task, false); err != nil {
@@ -201,9 +201,10 @@ func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, e
 }
 
 // takeOver deals with a record whose launch never ended: our own, cut off by a
-// crash, goes on; somebody else's is given back first.
+// crash, goes on; somebody else's is given back first. So is what was being given
+// back already.
 func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
-	if c.Metadata[launchedBy] == l.call.RequestID {
+	if c.Metadata[launchedBy] == l.call.RequestID && !c.EverUp {
 		offers, err := l.offers(ctx)
 		if err != nil {
 			return nil, err
@@ -212,7 +213,7 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 		return l.x.bring(ctx, l.call, l.task, c, offers, false)
 	}
 	if err := l.x.Clusters.Release(ctx, c, "its launch never ended; launched anew"); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("giving back what the earlier cluster %s left: %w", c.Name, err)
 	}
 	return l.create(ctx)
 }
@@ -314,6 +315,7 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c
 		}
 		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
 		c.Epoch++
+		cluster.Keep(c)
 		return nil
 	})
 	if err != nil {

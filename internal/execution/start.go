@@ -34,6 +34,10 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 	if err != nil {
 		return nil, err
 	}
+	if cluster.GivingBack(c) {
+		return nil, &api.Error{Type: api.ErrClusterNotUp, Message: fmt.Sprintf("Cluster %q is being given back and cannot be started.", c.Name),
+			Hint: "Its machines go as soon as the cloud lets them; sky status shows why they have not. A new one starts with: sky launch -c " + c.Name}
+	}
 	before := agentapi.Autostop{IdleMinutes: c.AutostopMinutes, Down: c.AutostopDown, WaitFor: c.AutostopWaitFor}
 	if c.Status == api.ClusterUp && !body.Force {
 		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)

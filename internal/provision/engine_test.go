@@ -21,6 +21,7 @@ import (
 type scripted struct {
 	launch    func(ctx context.Context, s cloud.LaunchSpec) error // after it, unless it failed, the gang runs
 	terminate func() error                                        // nil: succeeds
+	after     func()       // follows a termination
 	listFails bool
 
 	mu      sync.Mutex
@@ -88,6 +89,9 @@ func (p *scripted) Terminate(_ context.Context, id cloud.ClusterID) error {
 		}
 	}
 	delete(p.running, id)
+	if p.after != nil {
+		p.after()
+	}
 	return nil
 }
 

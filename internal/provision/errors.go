@@ -59,7 +59,18 @@ type LeftoverError struct {
 }
 
 func (e *LeftoverError) Error() string {
-	return fmt.Sprintf("launching cluster %s in %v failed (%v), and giving its machines back failed too: %v. They may still run and cost money; run: sky down %s",
+	return fmt.Sprintf("launching cluster %s in %v failed (%v), and giving its machines back failed too: %v. They may still run and cost money. The server goes on trying; to try at once, run: sky down %s",
 		e.Cluster, e.Place, e.Cause, e.Err, e.Cluster)
 }
 func (e *LeftoverError) Unwrap() []error { return []error{e.Err, e.Cause} }
+
+// A RemainError means that a cloud still lists machines which it said it had
+// ended.
+type RemainError struct {
+	Place    cloud.Place
+	Left, Of int
+}
+
+func (e *RemainError) Error() string {
+	return fmt.Sprintf("%s of %d still listed in %v, although the cloud said that they were ended", count(e.Left, "machine", "machines"), e.Of, e.Place)
+}

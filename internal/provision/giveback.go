@@ -44,6 +44,7 @@ func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.Cluste
 			if err == nil {
 				left := alive(nodes)
 				if left == 0 {
+					e.room.Ring()
 					return nil
 				}
 				err = fmt.Errorf("%s still listed as %s", count(left, "machine is", "machines are"), id.Name)
@@ -53,6 +54,49 @@ func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.Cluste
 			return err
 		}
 		pause = min(2*pause, mostPause)
+	}
+}
+
+// How long a cluster's machines are looked for after the cloud said that they
+// are gone, and how often.
+const (
+	proofTime  = 30 * time.Second
+	proofPause = 250 * time.Millisecond
+	proofMost  = 5 * time.Second
+)
+
+// GiveBack terminates a cluster's machines and looks until the cloud lists none
+// of them. What the cloud refuses is returned as it is; machines that stay
+// although it was not are a [*RemainError].
+func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster) error {
+	p, ok := e.providers.Get(c.Offer.Cloud)
+	if !ok {
+		return fmt.Errorf("cluster %q is on %q, which this version of sky does not know", c.Name, c.Offer.Cloud)
+	}
+	id := e.ClusterID(c)
+	h := e.history(ctx)
+	var until time.Time
+	for pause := proofPause; ; pause = min(2*pause, proofMost) {
+		if err := p.Terminate(ctx, id); err != nil {
+			return err
+		}
+		if until.IsZero() {
+			until = time.Now().Add(proofTime)
+		}
+		nodes, err := run(ctx, step{name: stepList, limit: h.Deadline(stepList, c.Offer)}, func(ctx context.Context) ([]cloud.Node, error) {
+			return p.Nodes(ctx, id)
+		})
+		if err != nil {
+			return fmt.Errorf("the machines were ended, but whether they are gone could not be found out: %w", err)
+		}
+		left := alive(nodes)
+		if left == 0 {
+			e.room.Ring()
+			return nil
+		}
+		if time.Now().After(until) || !sleep(ctx, pause) {
+			return &RemainError{Place: c.Offer.Place, Left: left, Of: c.NumNodes}
+		}
 	}
 }
 

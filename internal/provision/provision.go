@@ -29,6 +29,7 @@ type Engine struct {
 	log       *slog.Logger
 	install   string
 	sightings sightings
+	room      bell // rung when machines were given back
 }
 
 // New returns an engine for one installation of sky; its id is a tag on all

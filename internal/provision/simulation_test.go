@@ -17,6 +17,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -208,8 +209,38 @@ func (w *world) end(ctx context.Context) {
 	w.check(s)
 }
 
+// bills checks that a cloud billed each machine for the time that it ran, to the
+// second, and bills nothing now that does not run.
+func (w *world) bills(name string, c *model.Cloud) {
+	ran := map[string]time.Duration{}
+	since := map[string]time.Time{}
+	for _, change := range c.History() {
+		if change.To == fluffyapi.Running {
+			since[change.Instance] = change.At
+		} else if from, ok := since[change.Instance]; ok {
+			ran[change.Instance] += change.At.Sub(from)
+			delete(since, change.Instance)
+		}
+	}
+	for id, from := range since {
+		ran[id] += time.Since(from)
+	}
+	billed := c.Running()
+	for _, m := range c.Machines() {
+		if m.Billed != (m.State == fluffyapi.Running) {
+			w.broken("%s on %s is %s, and billed: %t", m.Name, name, m.State, m.Billed)
+		}
+		if billed[m.ID] != ran[m.ID] {
+			w.broken("%s on %s ran %v, and %v were billed", m.Name, name, ran[m.ID], billed[m.ID])
+		}
+	}
+}
+
 // check is what must hold when everything has come to rest.
 func (w *world) check(s *server) {
+	for name, c := range w.clouds {
+		w.bills(name, c)
+	}
 	open, err := w.records.Open(s.ctx)
 	if err != nil {
 		w.broken("%v", err)

@@ -30,6 +30,7 @@ type world struct {
 	log      strings.Builder
 	began    time.Time
 	ending   map[string]bool // clusters, by hash, that somebody wanted to end
+	hid      bool            // a cloud listed machines late: no list is a proof
 	err      error           // the first broken promise
 }
 
@@ -64,6 +65,7 @@ func newWorld(seed uint64, records store) *world {
 			Notice:   2 * time.Minute,
 			SpotLife: 6 * time.Hour,
 			Linger:   1000 * time.Hour, // the dead are counted
+			Record:   true,
 		})
 		if err != nil {
 			panic(err)
@@ -170,9 +172,9 @@ func (s *server) launch(ctx context.Context, r *request) error {
 	case errors.Is(err, state.ErrNotFound):
 	case err != nil:
 		return err
-	case c.EverUp:
+	case c.EverUp && !goes(c):
 		return s.bring(ctx, c, Exactly(c.Offer), true, 0)
-	case c.Hash != r.hash:
+	case c.Hash != r.hash || c.EverUp:
 		if err := s.forget(ctx, c); err != nil {
 			return err
 		}
@@ -192,7 +194,7 @@ func (s *server) launch(ctx context.Context, r *request) error {
 
 func (s *server) bring(ctx context.Context, c *state.Cluster, tiers [][]cloud.Offer, keep bool, hedge int) error {
 	c, err := s.records.UpdateCluster(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-		c.Status = api.ClusterInit
+		c.Status, c.Metadata = api.ClusterInit, nil
 		return nil
 	})
 	if err != nil {
@@ -239,7 +241,7 @@ func (s *server) start(ctx context.Context, r *request) error {
 	if err != nil {
 		return err
 	}
-	if !c.EverUp {
+	if !c.EverUp || goes(c) {
 		return nil
 	}
 	return s.bring(ctx, c, Exactly(c.Offer), true, 0)
@@ -272,23 +274,40 @@ func (s *server) down(ctx context.Context, name string) error {
 	return s.forget(ctx, c)
 }
 
+// forget does what package cluster does: the intent first, the row last.
 func (s *server) forget(ctx context.Context, c *state.Cluster) error {
-	p, ok := s.providers.Get(c.Offer.Cloud)
-	if !ok {
-		return fmt.Errorf("no cloud %s", c.Offer.Cloud)
-	}
 	s.w.ending[c.Hash] = true
+	c, err := s.records.UpdateCluster(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Metadata = map[string]any{"goes": true}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	if err := p.Terminate(ctx, s.engine.ClusterID(c)); err != nil {
+	if err := s.engine.GiveBack(ctx, c); err != nil {
 		return err
+	}
+	for _, m := range s.w.clouds[c.Offer.Cloud].Machines() {
+		if m.Tags[cloud.TagHash] == c.Hash && m.Tags[cloud.TagCluster] == c.NameOnCloud && !ended(m.State) && !s.isDead() && !s.w.hid {
+			s.w.broken("%s is forgotten, but %s is %s", c.Name, m.Name, m.State)
+		}
 	}
 	return s.records.Delete(ctx, c.Name, c.Hash)
 }
 
-// refresh does what package cluster does with a cluster that was never up and
-// has no machines.
+// goes tells whether a cluster is being given back.
+func goes(c *state.Cluster) bool { return c.Metadata["goes"] != nil }
+
+func ended(s fluffyapi.State) bool { return s == fluffyapi.Terminated || s == fluffyapi.Terminating }
+
+// refresh does what package cluster does with a cluster that is being given back,
+// or was never up and has no machines.
 func (s *server) refresh(ctx context.Context, c *state.Cluster) error {
+	if goes(c) {
+		return s.forget(ctx, c)
+	}
 	p, _ := s.providers.Get(c.Offer.Cloud)
 	nodes, err := p.Nodes(ctx, s.engine.ClusterID(c))
 	if err != nil || c.EverUp || alive(nodes) > 0 {
@@ -328,7 +347,7 @@ func (w *world) trouble() {
 		Delay:  time.Duration(w.rng.IntN(300)) * time.Second,
 	}
 	if f.Kind == model.Hide {
-		f.Chance = 0
+		f.Chance, w.hid = 0, true
 	}
 	w.say("%s: %s %q %d times, code %q, delay %v", name, f.Kind, f.Op, f.Times, f.Code, f.Delay)
 	if err := w.clouds[name].Inject(f); err != nil {

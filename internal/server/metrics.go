@@ -3,16 +3,23 @@ package server
 import (
 	"net/http"
 	"runtime"
+	"sync"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/metrics"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Metrics are the times that the server takes: of answers by route, and of
-// requests by name.
+// Metrics are the times that the server takes: of answers by route, of requests
+// by name, and of calls to clouds.
 type Metrics struct {
-	answers, waits, runs *metrics.Histogram
+	answers, waits, runs, calls *metrics.Histogram
+
+	sweeps sync.Mutex
+	strays map[string]float64 // machines without an owner by cloud, as of the last sweep
+	swept  time.Time
+	ended  float64 // machines without an owner that sweeps have ended
 }
 
 // NewMetrics is empty.
@@ -21,6 +28,7 @@ func NewMetrics() *Metrics {
 		answers: metrics.NewHistogram("sky_http_request_duration_seconds", "Time until an answer was sent, streams included.", "route"),
 		waits:   metrics.NewHistogram("sky_request_wait_seconds", "Time that requests waited before they were run.", "name"),
 		runs:    metrics.NewHistogram("sky_request_duration_seconds", "Time that requests ran.", "name", "status"),
+		calls:   metrics.NewHistogram("sky_cloud_call_duration_seconds", "Time that calls to clouds took, retries and waits for their turn included.", "cloud", "call", "outcome"),
 	}
 }
 
@@ -31,6 +39,34 @@ func (m *Metrics) RequestEnded(r *state.Request) {
 	}
 	m.waits.Observe(max(0, r.StartedAt.Sub(r.CreatedAt)), r.Name)
 	m.runs.Observe(max(0, r.FinishedAt.Sub(r.StartedAt)), r.Name, string(r.Status))
+}
+
+// CloudCalled counts a call to a cloud and how it ended, in a word.
+func (m *Metrics) CloudCalled(cloud, call, outcome string, took time.Duration) {
+	m.calls.Observe(took, cloud, call, outcome)
+}
+
+// Swept takes in what a sweep found: machines without an owner that are left, by
+// cloud, and how many it ended.
+func (m *Metrics) Swept(at time.Time, left map[string]int, ended int) {
+	m.sweeps.Lock()
+	defer m.sweeps.Unlock()
+	m.strays, m.swept = map[string]float64{}, at
+	for cloud, n := range left {
+		m.strays[cloud] = float64(n)
+	}
+	m.ended += float64(ended)
+}
+
+func (m *Metrics) writeSweeps(out *metrics.Writer) {
+	m.sweeps.Lock()
+	defer m.sweeps.Unlock()
+	if m.swept.IsZero() {
+		return
+	}
+	out.Gauge("sky_sweep_last_timestamp_seconds", "When machines without an owner were last looked for, in seconds since 1970.", float64(m.swept.UnixMilli())/1e3)
+	out.Gauges("sky_stray_machines", "Machines without an owner that the last sweep left, by cloud.", "cloud", m.strays)
+	out.Gauge("sky_stray_machines_ended", "Machines without an owner that sweeps have ended since the server started.", m.ended)
 }
 
 // metrics answers a scrape.
@@ -61,5 +97,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out.Histogram(s.Metrics.answers)
 	out.Histogram(s.Metrics.waits)
 	out.Histogram(s.Metrics.runs)
+	out.Histogram(s.Metrics.calls)
+	s.Metrics.writeSweeps(out)
 	_ = out.Flush()
 }

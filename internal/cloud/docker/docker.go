@@ -47,6 +47,9 @@ func New(e *Engine) *Provider { return &Provider{engine: e, gpus: nvidiaGPUs} }
 func (p *Provider) Name() string        { return Name }
 func (p *Provider) DisplayName() string { return "Docker" }
 
+// Pace is without bounds: the engine is on this machine.
+func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
+
 // Features says what containers cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are containers on this machine"

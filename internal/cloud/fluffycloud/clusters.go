@@ -3,7 +3,6 @@ package fluffycloud
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -69,10 +68,10 @@ func toNodes(instances []fluffyapi.Instance) ([]cloud.Node, error) {
 
 // Stop switches the cluster's machines off and waits until they are.
 func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
-	return p.end(ctx, id, "the machines to stop", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func() error) {
+	return p.end(ctx, id, "the machines to stop", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func(context.Context) error) {
 		switch i.State {
 		case fluffyapi.Pending, fluffyapi.Running:
-			return true, func() error { _, err := api.Stop(ctx, i.ID); return err }
+			return true, func(ctx context.Context) error { _, err := api.Stop(ctx, i.ID); return err }
 		case fluffyapi.Stopping:
 			return true, nil
 		}
@@ -83,14 +82,14 @@ func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
 // Terminate ends the cluster's machines, waits until they have ended, and
 // removes its firewall.
 func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
-	err := p.end(ctx, id, "the machines to end", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func() error) {
+	err := p.end(ctx, id, "the machines to end", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func(context.Context) error) {
 		switch i.State {
 		case fluffyapi.Terminated:
 			return false, nil
 		case fluffyapi.Terminating:
 			return true, nil
 		}
-		return true, func() error { _, err := api.Terminate(ctx, i.ID); return err }
+		return true, func(ctx context.Context) error { _, err := api.Terminate(ctx, i.ID); return err }
 	})
 	if err != nil || id.Name == "" {
 		return err
@@ -121,9 +120,10 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 }
 
 // end brings every machine of a cluster to rest: each says whether it still
-// has to change and which call begins that.
+// has to change and which call begins that. Calls are begun for all machines or
+// for none: a caller who leaves in the middle must not keep half of them running.
 func (p *Provider) end(ctx context.Context, id cloud.ClusterID, what string,
-	decide func(fluffyapi.API, fluffyapi.Instance) (busy bool, call func() error)) error {
+	decide func(fluffyapi.API, fluffyapi.Instance) (busy bool, call func(context.Context) error)) error {
 	if id.Name == "" {
 		return nil // no cluster has no name; the tags of none would fit all
 	}
@@ -142,33 +142,44 @@ func (p *Provider) end(ctx context.Context, id cloud.ClusterID, what string,
 			return false, err
 		}
 		rest := true
-		var g errgroup.Group
-		g.SetLimit(atOnce)
+		var calls []func(context.Context) error
 		for _, i := range instances {
 			if _, _, err := node(i); err != nil {
-				return false, errors.Join(err, g.Wait())
+				return false, err
 			}
 			busy, call := decide(api, i)
 			if busy {
 				rest = false
 			}
-			if call == nil {
-				continue
+			if call != nil {
+				calls = append(calls, func(ctx context.Context) error { return begun(ctx, i, call(ctx)) })
 			}
-			g.Go(func() error {
-				err := call()
-				switch codeOf(err) {
-				case fluffyapi.NotFound, fluffyapi.WrongState:
-					return nil // it changed since we looked
-				}
-				if err != nil {
-					return translate(ctx, cloud.Place{Cloud: Name, Region: i.Region, Zone: i.Zone}, err)
-				}
-				return nil
-			})
 		}
-		return rest, g.Wait()
+		if len(calls) == 0 {
+			return rest, nil
+		}
+		return rest, cloud.Settled(ctx, func(ctx context.Context) error {
+			var g errgroup.Group
+			g.SetLimit(atOnce)
+			for _, call := range calls {
+				g.Go(func() error { return call(ctx) })
+			}
+			return g.Wait()
+		})
 	})
+}
+
+// begun is what the answer to a call about an instance means. One that changed
+// since we looked is looked at again.
+func begun(ctx context.Context, i fluffyapi.Instance, err error) error {
+	switch codeOf(err) {
+	case fluffyapi.NotFound, fluffyapi.WrongState:
+		return nil
+	}
+	if err != nil {
+		return translate(ctx, cloud.Place{Cloud: Name, Region: i.Region, Zone: i.Zone}, err)
+	}
+	return nil
 }
 
 // SpotNotices lists the running machines that will be taken back.

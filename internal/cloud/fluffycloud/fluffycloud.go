@@ -60,6 +60,9 @@ func New(o Options) *Provider {
 func (p *Provider) Name() string        { return Name }
 func (p *Provider) DisplayName() string { return "FluffyCloud" }
 
+// Pace is quick: the cloud is meant to be tried.
+func (p *Provider) Pace() (perSecond float64, burst int) { return 200, 400 }
+
 // Features says what FluffyCloud does not have.
 func (p *Provider) Features() cloud.Features {
 	const off = "nobody on FluffyCloud's machines can switch them off but their users"

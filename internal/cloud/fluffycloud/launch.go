@@ -150,11 +150,15 @@ func (p *Provider) act(ctx context.Context, spec cloud.LaunchSpec, s step, mine 
 	}
 	for _, id := range s.start {
 		begin(func() (fluffyapi.Instance, error) {
-			return api.Start(ctx, id, fluffyapi.Start{SSHKey: spec.AuthorizedKey})
+			return settled(ctx, func(ctx context.Context) (fluffyapi.Instance, error) {
+				return api.Start(ctx, id, fluffyapi.Start{SSHKey: spec.AuthorizedKey})
+			})
 		})
 	}
 	for _, rank := range s.create {
-		begin(func() (fluffyapi.Instance, error) { return create(ctx, api, spec, rank) })
+		begin(func() (fluffyapi.Instance, error) {
+			return settled(ctx, func(ctx context.Context) (fluffyapi.Instance, error) { return create(ctx, api, spec, rank) })
+		})
 	}
 	err = g.Wait()
 	close(touched)
@@ -162,6 +166,19 @@ func (p *Provider) act(ctx context.Context, spec cloud.LaunchSpec, s step, mine 
 		mine[id] = true
 	}
 	return err
+}
+
+// settled is [cloud.Settled] for a call with an answer.
+func settled(ctx context.Context, call func(context.Context) (fluffyapi.Instance, error)) (fluffyapi.Instance, error) {
+	answer := make(chan fluffyapi.Instance, 1)
+	if err := cloud.Settled(ctx, func(ctx context.Context) error {
+		i, err := call(ctx)
+		answer <- i
+		return err
+	}); err != nil {
+		return fluffyapi.Instance{}, err
+	}
+	return <-answer, nil
 }
 
 // create asks for the instance of a rank. A token of this attempt may have made

@@ -69,6 +69,9 @@ func New(o Options) *Provider {
 func (p *Provider) Name() string        { return Name }
 func (p *Provider) DisplayName() string { return "Local" }
 
+// Pace is without bounds: nobody else is asked.
+func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
+
 // Features says what this machine cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are processes on this machine"

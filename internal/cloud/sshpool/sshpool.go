@@ -58,6 +58,9 @@ func InSkyDir(home string, ssh *sshconn.Pool) Options {
 func (p *Provider) Name() string        { return Name }
 func (p *Provider) DisplayName() string { return "SSH" }
 
+// Pace is without bounds: the machines are the user's own.
+func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
+
 // Features says what machines of one's own cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the machines are the user's own"

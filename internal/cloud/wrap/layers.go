@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ type RetryOptions struct {
 	Tries int           // in all; 0: 4
 	First time.Duration // before the second try; doubles each time; 0: 1 s
 	Most  time.Duration // between two tries; 0: 30 s
+	Only  []Method      // the methods that are repeated; nil: all
 }
 
 // Retry repeats calls that were throttled or got no answer. Everything else is
@@ -31,7 +33,10 @@ func Retry(o RetryOptions) Layer {
 	if o.Most == 0 {
 		o.Most = 30 * time.Second
 	}
-	return func(ctx context.Context, _ Method, next func(context.Context) error) error {
+	return func(ctx context.Context, m Method, next func(context.Context) error) error {
+		if o.Only != nil && !slices.Contains(o.Only, m) {
+			return next(ctx)
+		}
 		wait := o.First
 		for try := 1; ; try++ {
 			err := next(ctx)
@@ -78,11 +83,11 @@ func Rate(perSecond float64, burst int) Layer {
 	}
 }
 
-// DefaultDeadlines are generous: a call that takes longer will never end.
+// DefaultDeadlines are generous: a call that takes longer will never end. How
+// long getting machines may take is learned, and bounded by who asks for them.
 func DefaultDeadlines() map[Method]time.Duration {
 	return map[Method]time.Duration{
-		Check: 15 * time.Second, Offers: time.Minute, Nodes: time.Minute, Prepare: 5 * time.Minute,
-		Launch: 30 * time.Minute, Stop: 15 * time.Minute, Terminate: 15 * time.Minute,
+		Check: 15 * time.Second, Offers: time.Minute, Nodes: time.Minute, Stop: 15 * time.Minute, Terminate: 15 * time.Minute,
 	}
 }
 

@@ -165,3 +165,49 @@ func TestWrappersHideNoPowersAndInventNone(t *testing.T) {
 		t.Errorf("%d layers saw the call: %v", calls, err)
 	}
 }
+
+func TestRetryOnlyWhatItMay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{errs: []error{&cloud.ThrottledError{Err: boom}}}
+		if err := list(t.Context(), With(f, Retry(RetryOptions{Only: []Method{Check}}))); !errors.Is(err, boom) || f.calls != 1 {
+			t.Errorf("%v after %d calls", err, f.calls)
+		}
+	})
+}
+
+// paced is a provider that knows how often it may be called.
+type paced struct{ fakeStopper }
+
+func (*paced) Name() string         { return "paced" }
+func (*paced) Pace() (float64, int) { return 1, 1 }
+
+func TestAllDressesEveryProvider(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &paced{}
+		p.errs = []error{&cloud.ThrottledError{Err: boom}, &cloud.CapacityError{Err: boom}}
+		var told []error
+		r := All(cloud.NewRegistry(p), func(name string, m Method, _ time.Duration, err error) {
+			if name != "paced" || m != Nodes && m != Stop {
+				t.Errorf("told of %s %s", name, m)
+			}
+			told = append(told, err)
+		})
+		dressed, ok := r.Get("paced")
+		if !ok {
+			t.Fatal("it is gone")
+		}
+		start := time.Now()
+		if err := list(t.Context(), dressed); !errors.As(err, new(*cloud.CapacityError)) {
+			t.Errorf("%v: the error lost its type", err)
+		}
+		if s, ok := cloud.As[cloud.Stopper](dressed); !ok || s.Stop(t.Context(), cloud.ClusterID{}) != nil {
+			t.Error("it can no longer stop")
+		}
+		if took := time.Since(start); took < 2*time.Second {
+			t.Errorf("three calls in %v, at one a second", took)
+		}
+		if len(told) != 2 {
+			t.Errorf("told of %v", told)
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// endingKey is the key in a record's metadata for why its machines are being
+// given back. A record that has it goes as soon as they are proven gone, by
+// whoever looks at it next, and nothing is launched on it any more.
+const endingKey = "giving_back"
+
+// givingBack is why a cluster's machines are being given back; "": they are not.
+func givingBack(c *state.Cluster) string {
+	why, _ := c.Metadata[endingKey].(string)
+	return why
+}
+
+// GivingBack tells whether somebody began to give a cluster's machines back and
+// has no proof yet that they are gone.
+func GivingBack(c *state.Cluster) bool { return givingBack(c) != "" }
+
+// Keep takes back the intent to give a cluster up; the caller saves it.
+func Keep(c *state.Cluster) { delete(c.Metadata, endingKey) }
+
+// forget gives a cluster's machines back, together with what the provider made
+// besides machines, and removes the record once the provider lists none of
+// them. Until then the record stays and says so: every later look at it, the
+// background ones too, goes on from here.
+func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) error {
+	if givingBack(c) == "" {
+		marked, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+			if c.Metadata == nil {
+				c.Metadata = map[string]any{}
+			}
+			c.Metadata[endingKey] = reason
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		c = marked
+	}
+	if err := m.Provision.GiveBack(ctx, c); err != nil {
+		m.remains(context.WithoutCancel(ctx), c, err)
+		return err
+	}
+	m.event(ctx, c, "TERMINAL", c.Status, reason)
+	if err := m.Store.Clusters().Delete(ctx, c.Name, c.Hash); err != nil && !errors.Is(err, state.ErrNotFound) {
+		return err
+	}
+	m.Remote.Gone(c.Hash)
+	m.watcher.wake()
+	m.watcher.changes.Ring(c.Hash)
+	return nil
+}
+
+// remains notes that machines of a cluster may still be there. Nobody can say
+// which: the cluster is in no state that can be worked with.
+func (m *Manager) remains(ctx context.Context, c *state.Cluster, cause error) {
+	from := c.Status
+	c, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		c.Status, c.StatusUpdatedAt = api.ClusterInit, now()
+		return nil
+	})
+	if err != nil {
+		if !errors.Is(err, state.ErrNotFound) {
+			m.Log.WarnContext(ctx, "cluster not marked", "err", err)
+		}
+		return
+	}
+	reason := fmt.Sprintf("its machines could not be given back yet: %v", cause)
+	if reason != c.LastEvent {
+		m.event(ctx, c, "STATUS_CHANGE", from, reason)
+	}
+	m.watcher.wake()
+}
