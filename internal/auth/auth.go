@@ -138,7 +138,7 @@ func (g *Gate) named(ctx context.Context, name, by string) (*Caller, error) {
 	if name == "" || len(name) > 254 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return nil, unauthorized("The proxy in front of this server tells a user's name that cannot be one.")
 	}
-	u, err := g.store.Users().Touch(ctx, state.User{ID: UserID(name), Name: name, Type: "sso", Role: g.o.DefaultRole})
+	u, err := g.store.Users().Touch(ctx, state.User{ID: UserID(name), Name: name, Type: "sso", Role: g.o.defaultRole()})
 	if err != nil {
 		return nil, err
 	}

@@ -26,8 +26,8 @@ func open(t *testing.T, o Options) (*Gate, *state.Store) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	if o.DefaultRole == "" {
-		o.DefaultRole = "user"
+	if o.DefaultRole == nil {
+		o.DefaultRole = func() string { return "user" }
 	}
 	g, err := New(t.Context(), s, o)
 	if err != nil {
@@ -231,7 +231,7 @@ func TestProxyIsBelievedFromItsAddressOnly(t *testing.T) {
 		{"no JWT", Proxy{JWT: true, Claim: "email"}, ask("10.0.0.7", "/", h, "ada@x"), "Unauthorized"},
 	} {
 		c.p.Enabled, c.p.Header, c.p.Trusted = true, h, trusted
-		g, s := open(t, Options{Proxy: c.p, DefaultRole: "viewer"})
+		g, s := open(t, Options{Proxy: c.p, DefaultRole: func() string { return "viewer" }})
 		if got := told(t, g, c.r); got != c.want {
 			t.Errorf("%s: %s, want %s", c.name, got, c.want)
 		}

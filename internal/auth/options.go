@@ -16,17 +16,21 @@ import (
 
 // Options say which logins are on. The zero value is a server without any.
 type Options struct {
-	DefaultRole     string // of users seen for the first time
-	ServiceAccounts bool   // tokens are looked at
-	Basic           bool   // passwords
-	Initial         string // NAME:HASH of the first administrator
+	DefaultRole     func() string // of users seen for the first time; nil or "": admin
+	ServiceAccounts bool          // tokens are looked at
+	Basic           bool          // passwords
+	Initial         string        // NAME:HASH of the first administrator
 	Proxy           Proxy
 	OAuth2          *url.URL // of the OAuth2 proxy; nil: none
 }
 
-// Locks reports whether anybody is asked who they are.
-func (o Options) Locks() bool {
-	return o.ServiceAccounts || o.Basic || o.OAuth2 != nil || o.Proxy.Enabled && o.Proxy.Explicit
+func (o Options) defaultRole() string {
+	if o.DefaultRole != nil {
+		if role := o.DefaultRole(); role != "" {
+			return role
+		}
+	}
+	return "admin"
 }
 
 // Proxy says how a proxy in front of the server tells who logged in there.
@@ -66,7 +70,7 @@ type serverFile struct {
 // setting that cannot be understood is an error: a server must not start with
 // fewer locks than were meant.
 func Load(home string, getenv func(string) string) (Options, error) {
-	o := Options{DefaultRole: "admin", Initial: getenv("SKYPILOT_INITIAL_BASIC_AUTH")}
+	o := Options{Initial: getenv("SKYPILOT_INITIAL_BASIC_AUTH")}
 	var errs []error
 	on := func(name string) bool {
 		v := strings.TrimSpace(getenv(name))

@@ -57,7 +57,8 @@ func New(d Deps) *Manager {
 type Call struct {
 	RequestID string
 	User      state.User
-	Attempt   int // > 1: resumed after a crash
+	Scope     *state.Scope // what the caller may touch; nil: everything
+	Attempt   int          // > 1: resumed after a crash
 	Command   string
 	Out       Output
 	// Config is what holds for this request: the server's configuration with the
@@ -66,6 +67,17 @@ type Call struct {
 	// Load and Save keep what the request must remember if the server dies.
 	Load func() []byte
 	Save func(ctx context.Context, b []byte) error
+}
+
+// MayUse refuses a task whose config section asks for a workspace that the
+// caller may not use.
+func (c Call) MayUse(taskConfig map[string]any) error {
+	name, asks := taskConfig["active_workspace"].(string)
+	if !asks || c.Scope.Sees(name) {
+		return nil
+	}
+	return &api.Error{Type: api.ErrPermissionDenied,
+		Message: fmt.Sprintf("The task asks for the workspace %q (config.active_workspace), which you may not use.", name)}
 }
 
 // Output is where a request's progress goes.

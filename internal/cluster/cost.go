@@ -10,7 +10,7 @@ import (
 
 // CostReport sums up what clusters ran and cost, at the prices they were
 // rented at. Days bounds how far back; 0 means all, and none 30.
-func (m *Manager) CostReport(ctx context.Context, body api.CostReportBody) ([]api.CostRecord, error) {
+func (m *Manager) CostReport(ctx context.Context, call Call, body api.CostReportBody) ([]api.CostRecord, error) {
 	at := now()
 	days := 30
 	if body.Days != nil {
@@ -26,7 +26,7 @@ func (m *Manager) CostReport(ctx context.Context, body api.CostReportBody) ([]ap
 	}
 	records := make([]api.CostRecord, 0, len(history))
 	for _, h := range history {
-		if !match(body.ClusterNames, h.Name) || len(body.ClusterHashes) > 0 && !match(body.ClusterHashes, h.Hash) {
+		if !call.Scope.Sees(h.Workspace) || !match(body.ClusterNames, h.Name) || len(body.ClusterHashes) > 0 && !match(body.ClusterHashes, h.Hash) {
 			continue
 		}
 		records = append(records, costRecord(h, at))

@@ -2,15 +2,17 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // Events lists what happened to a cluster, oldest first: texts, or with
 // timestamps records.
-func (m *Manager) Events(ctx context.Context, body api.ClusterEventsBody) (any, error) {
+func (m *Manager) Events(ctx context.Context, call Call, body api.ClusterEventsBody) (any, error) {
 	var name, hash string
 	switch {
 	case body.ClusterHash != nil && *body.ClusterHash != "":
@@ -32,6 +34,9 @@ func (m *Manager) Events(ctx context.Context, body api.ClusterEventsBody) (any, 
 	if err != nil {
 		return nil, err
 	}
+	if events, err = m.seen(ctx, call.Scope, events); err != nil {
+		return nil, err
+	}
 	type record struct {
 		Reason string `json:"reason"`
 		At     int64  `json:"transitioned_at"`
@@ -45,6 +50,31 @@ func (m *Manager) Events(ctx context.Context, body api.ClusterEventsBody) (any, 
 		return records, nil
 	}
 	return texts, nil
+}
+
+// seen are the events of clusters, also of those that are gone, which a caller
+// may see.
+func (m *Manager) seen(ctx context.Context, scope *state.Scope, events []state.ClusterEvent) ([]state.ClusterEvent, error) {
+	if scope == nil {
+		return events, nil
+	}
+	known := map[string]bool{}
+	var out []state.ClusterEvent
+	for _, e := range events {
+		sees, asked := known[e.ClusterHash]
+		if !asked {
+			workspace, err := m.Store.Clusters().WorkspaceOf(ctx, e.ClusterHash)
+			if err != nil && !errors.Is(err, state.ErrNotFound) {
+				return nil, err
+			}
+			sees = err == nil && scope.Sees(workspace)
+			known[e.ClusterHash] = sees
+		}
+		if sees {
+			out = append(out, e)
+		}
+	}
+	return out, nil
 }
 
 // Endpoints tells where a cluster's ports can be reached.

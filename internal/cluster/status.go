@@ -21,6 +21,7 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 	if err != nil {
 		return nil, err
 	}
+	clusters = slices.DeleteFunc(clusters, func(c *state.Cluster) bool { return !call.Scope.Sees(c.Workspace) })
 	if len(body.ClusterNames) == 0 { // by name, everything is shown
 		clusters = slices.DeleteFunc(clusters, func(c *state.Cluster) bool { return c.IsManaged })
 	}

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/server"
 )
 
 // Variables of the server that are about who may reach it.
@@ -21,44 +21,24 @@ const (
 	envAuditDays = "SKY_AUDIT_RETENTION_DAYS"
 )
 
-// access is who may reach the server and do what.
+// access is who may reach the server.
 type access struct {
-	gate        *auth.Gate
-	policy      auth.Policy
-	defaultRole string
-	workspaces  func() []config.Workspace
-	auditKept   time.Duration
-	hosts       []string
+	gate      *auth.Gate
+	auditKept time.Duration
+	hosts     []string
 }
 
-// access reads it from the environment and the server's configuration. What
-// cannot be read keeps a server that people log in to from starting: it must not
-// have fewer locks than were meant.
+// access reads it from the environment. What cannot be read keeps the server
+// from starting: it must not have fewer locks than were meant.
 func (d *daemon) access(ctx context.Context) (a access, err error) {
 	o, err := auth.Load(d.o.Home, os.Getenv)
 	if err != nil {
 		return a, err
 	}
-	c, err := config.Load(config.Options{Side: config.Server, Home: d.o.Home})
-	if err != nil && o.Locks() {
-		return a, fmt.Errorf("reading the server's configuration: %w", err)
-	}
-	if err != nil { // nobody logs in: what it says about users changes nothing
-		d.log.WarnContext(ctx, "the server's configuration is not read", "error", err)
-		if c, err = config.FromMap(config.Server, config.Origin{}, nil); err != nil {
-			return a, err
-		}
-	}
-	roles, _ := c.Get("rbac", "roles")
-	if a.policy, err = auth.ReadPolicy(roles); err != nil {
-		return a, err
-	}
-	a.defaultRole = strings.ToLower(cmp.Or(c.Text("rbac", "default_role"), "admin"))
-	o.DefaultRole = a.defaultRole
+	o.DefaultRole = func() string { return d.settings.rules().DefaultRole }
 	if a.gate, err = auth.New(ctx, d.store, o); err != nil {
 		return a, err
 	}
-	a.workspaces = c.Workspaces
 	for host := range strings.SplitSeq(os.Getenv(envHosts), ",") {
 		if host = strings.TrimSpace(host); host != "" {
 			a.hosts = append(a.hosts, host)
@@ -72,4 +52,18 @@ func (d *daemon) access(ctx context.Context) (a access, err error) {
 		a.auditKept = time.Duration(days) * 24 * time.Hour
 	}
 	return a, nil
+}
+
+// rulesOf is what a configuration says about users.
+func rulesOf(c *config.Config) (server.Rules, error) {
+	roles, _ := c.Get("rbac", "roles")
+	policy, err := auth.ReadPolicy(roles)
+	if err != nil {
+		return server.Rules{}, err
+	}
+	r := server.Rules{Policy: policy, DefaultRole: strings.ToLower(c.Text("rbac", "default_role")), Workspaces: c.Workspaces()}
+	if c.ActiveWorkspaceGiven() {
+		r.Active = c.ActiveWorkspace()
+	}
+	return r, nil
 }

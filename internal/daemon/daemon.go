@@ -179,7 +179,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	}
 	handler := server.New(server.Deps{
 		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
-		Gate: access.gate, Policy: access.policy, DefaultRole: access.defaultRole, Workspaces: access.workspaces,
+		Gate: access.gate, Rules: d.settings.rules,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
 		Validate:      d.validate,

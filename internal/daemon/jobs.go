@@ -54,8 +54,8 @@ func (d *daemon) registerJobs() {
 	e.Handle("sky.jobs.wait", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
 	}))
-	e.Handle("sky.jobs.events", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.JobsEventsBody) (any, error) {
-		return j.Events(ctx, b)
+	e.Handle("sky.jobs.events", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
+		return j.Events(ctx, c, b)
 	}))
 	e.Handle("sky.jobs.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
 		return j.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs"))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/server"
 )
 
 // settings is the server's configuration, read again when its file changes.
@@ -19,7 +20,8 @@ type settings struct {
 
 	mu     sync.Mutex
 	now    *config.Config
-	read   time.Time // when the file was changed that now came from
+	who    server.Rules // what now says about users
+	read   time.Time    // when the file was changed that now came from
 	absent bool
 }
 
@@ -31,19 +33,25 @@ func loadSettings(home string, log *slog.Logger) (*settings, error) {
 		s.file = filepath.Join(home, ".sky", "config.yaml")
 	}
 	s.read, s.absent = s.changed()
-	c, err := config.Load(config.Options{Side: config.Server, Home: home})
-	if err != nil {
-		return nil, err
-	}
-	s.use(c)
-	return s, nil
+	return s, s.load()
 }
 
-func (s *settings) use(c *config.Config) {
+// load reads the configuration and puts it in force, if nothing is wrong with
+// it.
+func (s *settings) load() error {
+	c, err := config.Load(config.Options{Side: config.Server, Home: s.home})
+	if err != nil {
+		return err
+	}
+	who, err := rulesOf(c)
+	if err != nil {
+		return err
+	}
 	for _, w := range c.Warnings() {
 		s.log.Log(context.Background(), w.Level, w.Text)
 	}
-	s.now = c
+	s.now, s.who = c, who
+	return nil
 }
 
 // current is the configuration in force. A file that became wrong changes
@@ -51,19 +59,30 @@ func (s *settings) use(c *config.Config) {
 func (s *settings) current() *config.Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.look()
+	return s.now
+}
+
+// rules is what the configuration in force says about users.
+func (s *settings) rules() server.Rules {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	return s.who
+}
+
+// look reads the configuration again if it has changed.
+func (s *settings) look() {
 	changed, absent := s.changed()
 	if changed.Equal(s.read) && absent == s.absent {
-		return s.now
+		return
 	}
 	s.read, s.absent = changed, absent
-	c, err := config.Load(config.Options{Side: config.Server, Home: s.home})
-	if err != nil {
+	if err := s.load(); err != nil {
 		s.log.Error("the configuration is wrong; the one before stays in force", "err", err)
-		return s.now
+		return
 	}
-	s.use(c)
 	s.log.Info("configuration read again", "file", s.file)
-	return s.now
 }
 
 func (s *settings) changed() (at time.Time, absent bool) {

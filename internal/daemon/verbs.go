@@ -51,7 +51,7 @@ func callOf(c *requests.Call) (cluster.Call, error) {
 		return cluster.Call{}, err
 	}
 	return cluster.Call{
-		RequestID: c.ID, User: c.User, Attempt: c.Attempt, Command: env.EntrypointCommand,
+		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.EntrypointCommand,
 		Out: c.Log, Load: c.State, Save: c.SetState,
 	}, nil
 }
@@ -98,11 +98,11 @@ func (d *daemon) register() {
 		return m.JobStatus(ctx, b)
 	}))
 	e.Handle("sky.cancel", api.ScheduleShort, silent(m.Cancel))
-	e.Handle("sky.cost_report", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.CostReportBody) (any, error) {
-		return m.CostReport(ctx, b)
+	e.Handle("sky.cost_report", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.CostReportBody) (any, error) {
+		return m.CostReport(ctx, c, b)
 	}))
-	e.Handle("sky.cluster_events", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.ClusterEventsBody) (any, error) {
-		return m.Events(ctx, b)
+	e.Handle("sky.cluster_events", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ClusterEventsBody) (any, error) {
+		return m.Events(ctx, c, b)
 	}))
 	e.Handle("sky.endpoints", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.EndpointsBody) (any, error) {
 		return m.Endpoints(ctx, b)

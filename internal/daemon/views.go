@@ -26,7 +26,7 @@ func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User
 
 // provisionLogs shows the log of the request that last brought a cluster up.
 func (d *daemon) provisionLogs(ctx context.Context, q server.ProvisionLogs, w io.Writer) error {
-	rows, err := d.engine.List(ctx, state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Limit: 1})
+	rows, err := d.engine.List(ctx, state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Scope: q.Scope, Limit: 1})
 	if err != nil {
 		return err
 	}

@@ -155,6 +155,9 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 	if err := l.mine(c); err != nil {
 		return nil, err
 	}
+	if !l.call.Scope.Sees(c.Workspace) || !l.call.Scope.Owns(c.UserHash) { // it was made while this request waited
+		return nil, &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("Cluster %q belongs to %s.", c.Name, c.UserName)}
+	}
 	if cluster.GivingBack(c) || c.Status == api.ClusterInit && !c.EverUp {
 		return l.takeOver(ctx, c)
 	}

@@ -26,10 +26,16 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	if b.Pool != nil && *b.Pool != "" {
 		return unsupported("pools")
 	}
-	f := state.ManagedFilter{IDs: b.JobIDs, Live: true}
+	if b.AllUsers && call.Scope != nil {
+		return &api.Error{Type: api.ErrPermissionDenied, Message: "Only administrators cancel the managed jobs of all users."}
+	}
+	f := state.ManagedFilter{IDs: b.JobIDs, Live: true, Scope: call.Scope}
 	switch {
 	case b.Name != nil && *b.Name != "":
 		f.Name = *b.Name
+		if call.Scope != nil { // of two jobs of one name, theirs is meant
+			f.UserHash = call.User.ID
+		}
 	case b.All && !b.AllUsers:
 		f.UserHash = call.User.ID
 	}
@@ -39,6 +45,10 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	}
 	var ids, elsewhere []int
 	for _, r := range page.Rows {
+		if !call.Scope.Owns(r.Job.UserHash) {
+			return &api.Error{Type: api.ErrPermissionDenied,
+				Message: fmt.Sprintf("Managed job %d belongs to %s: only they or an administrator may cancel it.", r.Job.ID, r.Job.UserName)}
+		}
 		list := &ids
 		if r.Job.Workspace != workspace(call) {
 			list = &elsewhere

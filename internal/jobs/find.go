@@ -21,9 +21,12 @@ func (m *Manager) find(ctx context.Context, call cluster.Call, id *int, name *st
 		if errors.Is(err, state.ErrNotFound) {
 			return nil, nil
 		}
+		if err == nil && !call.Scope.Sees(j.Workspace) {
+			return nil, elsewhere(j)
+		}
 		return j, err
 	}
-	f := state.ManagedFilter{Limit: 1}
+	f := state.ManagedFilter{Limit: 1, Scope: call.Scope}
 	if name != nil && *name != "" {
 		f.Name = *name
 	} else {
@@ -34,6 +37,11 @@ func (m *Manager) find(ctx context.Context, call cluster.Call, id *int, name *st
 		return nil, err
 	}
 	return m.store.ManagedJobs().Get(ctx, page.Rows[0].Job.ID)
+}
+
+// elsewhere refuses a job in a workspace that the caller may not use.
+func elsewhere(j *state.ManagedJob) error {
+	return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("Managed job %d is in a workspace that you may not use.", j.ID)}
 }
 
 // notFound says which job there is not.

@@ -14,7 +14,7 @@ import (
 // Queue lists managed jobs, one record a task, filtered and paged by the
 // database.
 func (m *Manager) Queue(ctx context.Context, call cluster.Call, b api.JobsQueueBody) (*api.JobsQueueResult, error) {
-	f := state.ManagedFilter{IDs: b.JobIDs, Live: b.SkipFinished}
+	f := state.ManagedFilter{IDs: b.JobIDs, Live: b.SkipFinished, Scope: call.Scope}
 	if !b.AllUsers {
 		f.UserHash = call.User.ID
 	}

@@ -40,6 +40,11 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 			dag.Tasks[0].Name = dag.Name
 		}
 	}
+	for _, t := range dag.Tasks {
+		if err := call.MayUse(t.Config); err != nil {
+			return nil, err
+		}
+	}
 	dag.FillNames(call.User.Name)
 	shown, err := dag.DisplayYAML()
 	if err != nil {

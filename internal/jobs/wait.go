@@ -54,7 +54,10 @@ func (m *Manager) Wait(ctx context.Context, call cluster.Call, b api.JobsWaitBod
 }
 
 // Events lists what happened to a job, the newest first.
-func (m *Manager) Events(ctx context.Context, b api.JobsEventsBody) ([]map[string]any, error) {
+func (m *Manager) Events(ctx context.Context, call cluster.Call, b api.JobsEventsBody) ([]map[string]any, error) {
+	if j, err := m.find(ctx, call, &b.JobID, nil); err != nil || j == nil {
+		return []map[string]any{}, err
+	}
 	which, limit := -1, 10
 	if b.TaskID != nil {
 		which = *b.TaskID

@@ -16,6 +16,7 @@ import (
 type Call struct {
 	ID, Name, ClusterName string
 	User                  state.User
+	Scope                 *state.Scope // what the caller may touch; nil: everything
 	Body                  json.RawMessage
 	ClientAPI             int
 	Attempt               int  // 1 the first time; > 1 when resumed after a crash
@@ -35,6 +36,7 @@ func (e *Engine) call(row *state.Request, log *Log) *Call {
 	return &Call{
 		ID: row.ID, Name: row.Name, ClusterName: row.ClusterName,
 		User:      state.User{ID: row.UserID, Name: row.UserName},
+		Scope:     row.Scope,
 		Body:      row.Body,
 		ClientAPI: row.ClientAPI,
 		Attempt:   row.Attempt,

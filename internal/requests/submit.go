@@ -17,8 +17,10 @@ type Submission struct {
 	Name        string // "sky.launch"
 	User        state.User
 	ClusterName string
-	Body        []byte // JSON
-	ClientAPI   int    // the caller's API version
+	Workspace   string       // where it belongs; "": the default one
+	Scope       *state.Scope // what the caller may touch; nil: everything
+	Body        []byte       // JSON
+	ClientAPI   int          // the caller's API version
 }
 
 // UnknownError means that no function has the request's name.
@@ -82,6 +84,8 @@ func (e *Engine) newRow(sub Submission, schedule api.ScheduleType) *state.Reques
 		UserID:      sub.User.ID,
 		UserName:    sub.User.Name,
 		ClusterName: sub.ClusterName,
+		Workspace:   sub.Workspace,
+		Scope:       sub.Scope,
 		Body:        sub.Body,
 		CreatedAt:   e.store.Now(),
 		ClientAPI:   sub.ClientAPI,

@@ -23,7 +23,14 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	raw, ok := rt.readShape(w, r)
-	if !ok || !s.noteDirect(w, r, raw) {
+	if !ok {
+		return
+	}
+	if _, err := s.mayAsk(r, rt, s.scope(r), aboutOf(raw)); err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	if !s.noteDirect(w, r, raw) {
 		return
 	}
 	r.Body = io.NopCloser(bytes.NewReader(raw))
@@ -33,11 +40,9 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 // socket puts the checks that others make of a body before a websocket's
 // handler; what it is about is in the query.
 func (rt Route) socket(s *Server, w http.ResponseWriter, r *http.Request) {
-	if u := limited(r); u != nil {
-		if err := s.ownCluster(r, *u, r.URL.Query().Get("cluster_name")); err != nil {
-			s.failed(w, r, err)
-			return
-		}
+	if _, err := s.mayTouch(r.Context(), s.scope(r), r.URL.Query().Get("cluster_name"), true); err != nil {
+		s.failed(w, r, err)
+		return
 	}
 	if s.noteDirect(w, r, nil) {
 		rt.handle(s, w, r)
@@ -114,8 +119,9 @@ func (s *Server) complete(w http.ResponseWriter, r *http.Request, names func(ctx
 func (s *Server) completeCluster(w http.ResponseWriter, r *http.Request) {
 	s.complete(w, r, func(ctx context.Context, prefix string) (names []string, err error) {
 		clusters, err := s.Store.Clusters().List(ctx, state.ClusterFilter{})
+		scope := s.scope(r)
 		for _, c := range clusters {
-			if strings.HasPrefix(c.Name, prefix) && len(names) < maxCompletions {
+			if scope.Sees(c.Workspace) && strings.HasPrefix(c.Name, prefix) && len(names) < maxCompletions {
 				names = append(names, c.Name)
 			}
 		}
@@ -133,7 +139,7 @@ func (s *Server) completeVolume(w http.ResponseWriter, r *http.Request) {
 
 func (s *Server) completeRequest(w http.ResponseWriter, r *http.Request) {
 	s.complete(w, r, func(ctx context.Context, prefix string) (ids []string, err error) {
-		filter := state.RequestFilter{Limit: maxCompletions}
+		filter := state.RequestFilter{Limit: maxCompletions, Scope: s.scope(r)}
 		if prefix != "" {
 			filter.IDPrefixes = []string{prefix}
 		}

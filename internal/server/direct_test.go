@@ -70,8 +70,8 @@ func TestCompletion(t *testing.T) {
 
 func TestWorkspaceOfWhoeverIsLoggedIn(t *testing.T) {
 	spaces := func(d *Deps) {
-		d.Workspaces = func() []config.Workspace {
-			return []config.Workspace{{Name: "default"}, {Name: "team", Private: true, AllowedUsers: []string{"uma"}}}
+		d.Rules = func() Rules {
+			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "team", Private: true, AllowedUsers: []string{"uma"}}}}
 		}
 	}
 	w := newWorld(t, people(t, map[string]string{"uma": "user", "otto": "user"}), spaces)

@@ -114,14 +114,14 @@ func (s *Server) caller(r *http.Request, raw []byte) (state.User, error) {
 		return state.User{}, &identityError{u.ID}
 	}
 	if u.Role == "" {
-		u.Role = s.DefaultRole
+		u.Role = s.Rules().role()
 	}
 	return s.Store.Users().Touch(r.Context(), u)
 }
 
-// signed is the body as it is kept: with the identity and the client's version
-// that the server saw in place of what the body claims.
-func signed(raw []byte, u state.User, clientAPI int) ([]byte, error) {
+// signed is the body as it is kept: with the identity, the client's version and
+// the workspace that the server found in place of what the body claims.
+func signed(raw []byte, u state.User, clientAPI int, workspace string) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &fields); err != nil {
@@ -137,10 +137,27 @@ func signed(raw []byte, u state.User, clientAPI int) ([]byte, error) {
 	if env == nil {
 		env = map[string]string{}
 	}
+	override := map[string]any{}
+	if b, ok := fields["override_skypilot_config"]; ok && workspace != "" {
+		if err := json.Unmarshal(b, &override); err != nil {
+			return nil, err
+		}
+	}
 	env[api.EnvUserID], env[api.EnvUser] = u.ID, u.Name
 	for k := range fields { // readers of JSON may ignore case
-		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") {
+		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") ||
+			workspace != "" && strings.EqualFold(k, "override_skypilot_config") {
 			delete(fields, k)
+		}
+	}
+	if workspace != "" {
+		if override == nil { // it was null
+			override = map[string]any{}
+		}
+		override["active_workspace"] = workspace
+		var err error
+		if fields["override_skypilot_config"], err = json.Marshal(override); err != nil {
+			return nil, err
 		}
 	}
 	fields["env_vars"], _ = json.Marshal(env)

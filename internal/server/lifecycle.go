@@ -65,6 +65,9 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusForbidden, "Viewers read the results of their own requests only.")
 		return
 	}
+	if !s.mayRead(w, r, req) {
+		return
+	}
 	if !req.Status.Terminal() {
 		ctx, cancel := s.running(r)
 		defer cancel()
@@ -112,7 +115,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 		failProblems(w, problems)
 		return
 	}
-	filter := state.RequestFilter{IDPrefixes: q["request_ids"], ClusterName: q.Get("cluster_name"), Limit: limit}
+	filter := state.RequestFilter{IDPrefixes: q["request_ids"], ClusterName: q.Get("cluster_name"), Limit: limit, Scope: s.scope(r)}
 	if !all && len(filter.IDPrefixes) == 0 {
 		filter.Statuses = []api.RequestStatus{api.RequestPending, api.RequestRunning}
 	}
@@ -136,12 +139,24 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, out)
 }
 
-// latestOr is the request that a prefix names, without one the latest.
-func (s *Server) latestOr(ctx context.Context, prefix string) (*state.Request, error) {
+// mayRead refuses requests of others in workspaces that the caller may not use.
+// It reports whether the call goes on.
+func (s *Server) mayRead(w http.ResponseWriter, r *http.Request, req *state.Request) bool {
+	scope := s.scope(r)
+	if scope.Owns(req.UserID) || scope.Sees(req.Workspace) {
+		return true
+	}
+	fail(w, http.StatusForbidden, "Request "+quoted(req.ID)+" is another user's, in a workspace that you may not use.")
+	return false
+}
+
+// latestOr is the request that a prefix names, without one the latest that the
+// caller may see.
+func (s *Server) latestOr(ctx context.Context, scope *state.Scope, prefix string) (*state.Request, error) {
 	if prefix != "" {
 		return s.Engine.Resolve(ctx, prefix)
 	}
-	list, err := s.Engine.List(ctx, state.RequestFilter{Limit: 1})
+	list, err := s.Engine.List(ctx, state.RequestFilter{Limit: 1, Scope: scope})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -22,7 +23,7 @@ func (s *Server) permitted(c *auth.Caller, rt Route, path string) bool {
 		return true
 	}
 	role := roles[c.Role]
-	return role != 0 && s.Policy.Allows(c.Role, rt.Method, path, role >= rt.Role)
+	return role != 0 && s.Rules().Policy.Allows(c.Role, rt.Method, path, role >= rt.Role)
 }
 
 // about says which things a body names.
@@ -61,45 +62,55 @@ func limited(r *http.Request) *state.User {
 	return nil
 }
 
-// mayAsk reports why a call may not be about what it names: nil if it may.
-func (s *Server) mayAsk(r *http.Request, rt Route, raw []byte, a about) error {
+// scope is what the caller's calls may touch; nil: everything.
+func (s *Server) scope(r *http.Request) *state.Scope {
 	u := limited(r)
-	switch {
-	case u == nil:
+	if u == nil {
 		return nil
-	case rt.Name == "api_cancel":
-		return s.ownRequests(r, *u, a.RequestIDs)
-	case rt.Role < User:
-		return nil
-	case a.AllUsers:
-		return denied("Only administrators may do this to what belongs to all users.")
-	case a.Cluster != "":
-		return s.ownCluster(r, *u, a.Cluster)
 	}
-	return nil
+	return &state.Scope{User: u.ID, Workspaces: s.Rules().accessible(*u)}
 }
 
-// ownCluster reports why somebody may not change a cluster: it is another's. A
-// name that is a pattern stands for every cluster that it matches.
-func (s *Server) ownCluster(r *http.Request, u state.User, name string) error {
-	clusters, err := s.Store.Clusters().List(r.Context(), state.ClusterFilter{Names: []string{name}})
-	if err != nil {
-		return err
+// mayAsk reports why a call may not be about what it names: nil if it may. Of
+// the cluster that it names, if there is one, it returns the record.
+func (s *Server) mayAsk(r *http.Request, rt Route, scope *state.Scope, a about) (*state.Cluster, error) {
+	switch {
+	case rt.Name == "api_cancel" && scope != nil:
+		return nil, s.ownRequests(r, scope, a.RequestIDs)
+	case a.AllUsers && scope != nil && rt.Role >= User:
+		return nil, denied("Only administrators may do this to what belongs to all users.")
+	case a.Cluster != "":
+		return s.mayTouch(r.Context(), scope, a.Cluster, rt.Role >= User)
+	}
+	return nil, nil
+}
+
+// mayTouch reports why a call may not be about a cluster: it is in a workspace
+// that the caller may not use or, for a call that changes it, another's. A name
+// that is a pattern stands for every cluster that it matches; the first is
+// returned.
+func (s *Server) mayTouch(ctx context.Context, scope *state.Scope, name string, change bool) (*state.Cluster, error) {
+	clusters, err := s.Store.Clusters().List(ctx, state.ClusterFilter{Names: []string{name}})
+	if err != nil || len(clusters) == 0 {
+		return nil, err
 	}
 	for _, c := range clusters {
-		if c.UserHash != u.ID {
-			return denied("Cluster %s belongs to %s: only they or an administrator may change it.", quoted(c.Name), c.UserName)
+		switch {
+		case !scope.Sees(c.Workspace):
+			return nil, denied("Cluster %s is in a workspace that you may not use.", quoted(c.Name))
+		case change && !scope.Owns(c.UserHash):
+			return nil, denied("Cluster %s belongs to %s: only they or an administrator may change it.", quoted(c.Name), c.UserName)
 		}
 	}
-	return nil
+	return clusters[0], nil
 }
 
 // ownRequests reports why somebody may not cancel requests: one is another's.
 // Ids that are unknown are passed over later.
-func (s *Server) ownRequests(r *http.Request, u state.User, prefixes []string) error {
+func (s *Server) ownRequests(r *http.Request, scope *state.Scope, prefixes []string) error {
 	for _, p := range prefixes {
 		q, err := s.Engine.Resolve(r.Context(), p)
-		if err == nil && q.UserID != u.ID {
+		if err == nil && !scope.Owns(q.UserID) {
 			return denied("Request %s is another user's: only they or an administrator may cancel it.", quoted(q.ID))
 		}
 	}

@@ -183,9 +183,11 @@ func TestPermissionMatrix(t *testing.T) {
 
 func TestPolicyOfAnInstallation(t *testing.T) {
 	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user"}), func(d *Deps) {
-		d.Policy = auth.Policy{
-			Blocked: map[string][]auth.Rule{"user": {{Method: "POST", Path: "/check"}, {Method: "DELETE", Path: "/ssh_node_pools/:pool"}}},
-			Allowed: []auth.Rule{{Method: "POST", Path: "/check"}},
+		d.Rules = func() Rules {
+			return Rules{Policy: auth.Policy{
+				Blocked: map[string][]auth.Rule{"user": {{Method: "POST", Path: "/check"}, {Method: "DELETE", Path: "/ssh_node_pools/:pool"}}},
+				Allowed: []auth.Rule{{Method: "POST", Path: "/check"}},
+			}}
 		}
 	})
 	for _, c := range []struct {

@@ -41,12 +41,9 @@ type Deps struct {
 	// Gate finds who sends a request; nil: there is no login, and callers are whom
 	// they say.
 	Gate *auth.Gate
-	// Policy is what is configured about permissions besides the route table.
-	Policy auth.Policy
-	// DefaultRole is that of users seen for the first time; "": admin.
-	DefaultRole string
-	// Workspaces are those there are; nil: only the default one.
-	Workspaces func() []config.Workspace
+	// Rules are what is configured about who may do what, as it is now: they may
+	// change while the server runs. nil: the route table alone.
+	Rules func() Rules
 	// Metrics is what /metrics tells of; nil: made by New.
 	Metrics *Metrics
 	// AuditKept is how long entries of the audit log are kept; 0: for ever.
@@ -75,11 +72,46 @@ type Deps struct {
 	Shell func(ctx context.Context, cluster string, q agentapi.ShellQuery) (io.ReadWriteCloser, error)
 }
 
+// Rules are what an installation's configuration says about its users.
+type Rules struct {
+	// Policy changes the permissions of the route table.
+	Policy auth.Policy
+	// DefaultRole is that of users seen for the first time; "": admin.
+	DefaultRole string
+	// Workspaces are those there are; nil: only the default one.
+	Workspaces []config.Workspace
+	// Active is the workspace of calls that name none; "": of the user's choice.
+	Active string
+}
+
+// role is that of users seen for the first time.
+func (r Rules) role() string { return cmp.Or(r.DefaultRole, "admin") }
+
+// all are the workspaces.
+func (r Rules) all() []config.Workspace {
+	if r.Workspaces == nil {
+		return []config.Workspace{{Name: config.DefaultWorkspace}}
+	}
+	return r.Workspaces
+}
+
+// accessible are the names of the workspaces that a user may use.
+func (r Rules) accessible(u state.User) []string {
+	names := []string{}
+	for _, w := range r.all() {
+		if u.Role == "admin" || w.Allows(u.ID, u.Name) {
+			names = append(names, w.Name)
+		}
+	}
+	return names
+}
+
 // ProvisionLogs says what of a cluster's start is shown.
 type ProvisionLogs struct {
 	Cluster string
-	Worker  *int // nil: all
-	Tail    int  // last lines; 0: all
+	Scope   *state.Scope // whose requests may be shown; nil: all
+	Worker  *int         // nil: all
+	Tail    int          // last lines; 0: all
 	Follow  bool
 }
 
@@ -107,7 +139,9 @@ func New(d Deps) *Server {
 	if d.Home == "" {
 		d.Home, _ = os.UserHomeDir()
 	}
-	d.DefaultRole = cmp.Or(d.DefaultRole, "admin")
+	if d.Rules == nil {
+		d.Rules = func() Rules { return Rules{} }
+	}
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()
 	}

@@ -84,7 +84,7 @@ func people(t testing.TB, roles map[string]string) func(*Deps) {
 		t.Helper()
 		loopback := netip.MustParsePrefix("127.0.0.0/8")
 		gate, err := auth.New(t.Context(), d.Store, auth.Options{
-			DefaultRole: "viewer", ServiceAccounts: true,
+			DefaultRole: func() string { return "viewer" }, ServiceAccounts: true,
 			Proxy: auth.Proxy{Enabled: true, Explicit: true, Header: "X-Test", Trusted: []netip.Prefix{loopback}},
 		})
 		if err != nil {

@@ -88,12 +88,19 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if path != "" {
+		if limited(r) != nil {
+			fail(w, http.StatusForbidden, "The server's own log tells of everybody's work: only administrators read it.")
+			return
+		}
 		s.streamFile(w, r, path, v)
 		return
 	}
-	req, err := s.latestOr(r.Context(), prefix)
+	req, err := s.latestOr(r.Context(), s.scope(r), prefix)
 	if err != nil {
 		fail(w, resolveStatus(err), unresolved(prefix, err))
+		return
+	}
+	if !s.mayRead(w, r, req) {
 		return
 	}
 	w.Header().Set(api.HeaderStreamRequestID, req.ID)
@@ -177,7 +184,7 @@ func (s *Server) provisionLogs(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := s.running(r)
 	defer cancel()
 	out := &prompt{stream: newStream(w)}
-	err := s.ProvisionLogs(ctx, ProvisionLogs{Cluster: b.ClusterName, Worker: b.Worker, Tail: tail, Follow: follow}, out)
+	err := s.ProvisionLogs(ctx, ProvisionLogs{Cluster: b.ClusterName, Scope: s.scope(r), Worker: b.Worker, Tail: tail, Follow: follow}, out)
 	switch {
 	case err == nil:
 		out.start()

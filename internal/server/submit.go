@@ -72,7 +72,13 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		return requests.Submission{}, false
 	}
 	about := aboutOf(raw)
-	if err = s.mayAsk(r, rt, raw, about); err == nil {
+	scope := s.scope(r)
+	workspace := ""
+	cluster, err := s.mayAsk(r, rt, scope, about)
+	if err == nil {
+		workspace, err = s.workspaceOf(r, rt, user, raw, cluster)
+	}
+	if err == nil {
 		raw, err = s.restrained(r, rt, raw)
 	}
 	if err == nil {
@@ -82,7 +88,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		raw, err = s.localised(raw, user.ID, rt.Name == "exec")
 	}
 	if err == nil {
-		raw, err = signed(raw, user, clientAPI(r))
+		raw, err = signed(raw, user, clientAPI(r), workspace)
 	}
 	if err == nil {
 		err = s.note(r, user, about)
@@ -93,7 +99,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 	}
 	return requests.Submission{
 		ID: w.Header().Get(api.HeaderRequestID), Name: requestName(rt.Name), User: user,
-		ClusterName: about.Cluster, Body: raw, ClientAPI: clientAPI(r),
+		ClusterName: about.Cluster, Workspace: workspace, Scope: scope, Body: raw, ClientAPI: clientAPI(r),
 	}, true
 }
 

@@ -84,7 +84,7 @@ func (s *Server) createUser(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	role := s.DefaultRole
+	role := s.Rules().role()
 	if b.Role != nil && *b.Role != "" {
 		role = *b.Role
 	}

@@ -167,7 +167,7 @@ func TestTokensNeedSomebody(t *testing.T) {
 
 func TestBrowserLogin(t *testing.T) {
 	w := newWorld(t, func(d *Deps) {
-		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: "user", Basic: true, Initial: "ada:abNANd1rDfiNc"})
+		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: func() string { return "user" }, Basic: true, Initial: "ada:abNANd1rDfiNc"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +292,7 @@ func TestNoTrailNoChange(t *testing.T) {
 
 func TestProxiesAreNotBelievedFromAnywhere(t *testing.T) {
 	w := newWorld(t, func(d *Deps) {
-		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: "admin",
+		gate, err := auth.New(t.Context(), d.Store, auth.Options{DefaultRole: func() string { return "admin" },
 			Proxy: auth.Proxy{Enabled: true, Explicit: true, Header: "X-Test", Trusted: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}})
 		if err != nil {
 			t.Fatal(err)

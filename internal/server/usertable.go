@@ -30,7 +30,7 @@ func (s *Server) importUsers(w http.ResponseWriter, r *http.Request) {
 	for _, row := range rows {
 		role := row[2]
 		if role == "" {
-			role = s.DefaultRole
+			role = s.Rules().role()
 		}
 		if err := s.addUser(r.Context(), row[0], row[1], role, true); err != nil {
 			out.CreationErrors = append(out.CreationErrors, row[0]+": "+err.Error())

@@ -1,28 +1,16 @@
 package server
 
 import (
+	"cmp"
+	"encoding/json"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 )
-
-// workspaces are all there are, and the names of those that a user may use.
-func (s *Server) workspaces(u state.User) (all []config.Workspace, accessible []string) {
-	all = []config.Workspace{{Name: config.DefaultWorkspace}}
-	if s.Workspaces != nil {
-		all = s.Workspaces()
-	}
-	accessible = []string{}
-	for _, w := range all {
-		if u.Role == "admin" || w.Allows(u.ID, u.Name) {
-			accessible = append(accessible, w.Name)
-		}
-	}
-	return all, accessible
-}
 
 // chooseWorkspace decides where the calls of a user go: where the configuration
 // says, else where the user prefers, else the default one, else the only one.
@@ -45,14 +33,76 @@ func chooseWorkspace(requested, preferred string, accessible []string) (name, so
 	return "", "ambiguous"
 }
 
+// choosesWorkspace is the version from which clients leave the choice of a
+// workspace to the server; before, it is the default one.
+const choosesWorkspace = 53
+
+// workspaceOf decides which workspace a request belongs to: that of the cluster
+// that it is about, else what its configuration asks for, else the user's. "" is
+// the default one, unasked. Calls about workspaces themselves belong to none.
+func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, raw []byte, c *state.Cluster) (string, error) {
+	if strings.HasPrefix(rt.Path, "/workspaces") || rt.Name == "api_cancel" {
+		return "", nil
+	}
+	var b struct {
+		Config struct {
+			Active string `json:"active_workspace"`
+		} `json:"override_skypilot_config"`
+		Workspace  string   `json:"workspace"`  // that a call asks about
+		Workspaces []string `json:"workspaces"` // or some
+	}
+	_ = json.Unmarshal(raw, &b) // of a wrong type: refused when the configuration is read
+	rules, scope := s.Rules(), s.scope(r)
+	for _, name := range append(b.Workspaces, b.Workspace) {
+		if name != "" && !scope.Sees(name) {
+			return "", denied("The workspace %s does not exist, or you may not use it.", quoted(name))
+		}
+	}
+	asked := cmp.Or(b.Config.Active, rules.Active)
+	if c != nil {
+		at := cmp.Or(c.Workspace, config.DefaultWorkspace)
+		if asked != "" && asked != at && (rt.Name == "launch" || rt.Name == "exec") {
+			return "", &api.Error{Type: api.ErrValue, Message: "Cluster " + quoted(c.Name) + " is in the workspace " + quoted(at) +
+				", not in " + quoted(asked) + ". Choose another name, or the cluster's workspace."}
+		}
+		return at, nil
+	}
+	accessible := rules.accessible(u)
+	if loggedIn(r) == nil {
+		accessible = rules.accessible(state.User{Role: "admin"})
+	}
+	preferred := u.PreferredWorkspace
+	if clientAPI(r) < choosesWorkspace {
+		preferred = config.DefaultWorkspace
+	}
+	name, source := chooseWorkspace(asked, preferred, accessible)
+	switch {
+	case source == "permission-denied" && limited(r) == nil:
+		return asked, nil // there is none of that name, which is told with names that are close
+	case source == "permission-denied":
+		return "", denied("The workspace %s does not exist, or you may not use it. You may use: %s.", quoted(asked), strings.Join(accessible, ", "))
+	case rt.Role < User: // looking needs none
+	case source == "no-access":
+		return "", &api.Error{Type: api.ErrNoWorkspaceAccess, Message: "There is no workspace that you may use. Ask an administrator to add you to one."}
+	case source == "ambiguous":
+		return "", &api.Error{Type: api.ErrWorkspaceAmbiguous, Attributes: map[string]any{"accessible": accessible},
+			Message: "You may use several workspaces (" + strings.Join(accessible, ", ") + "): choose one with sky workspace use NAME, or with -w NAME."}
+	}
+	if name == config.DefaultWorkspace && asked == "" {
+		name = ""
+	}
+	return name, nil
+}
+
 func (s *Server) workspace(w http.ResponseWriter, r *http.Request) {
 	u := loggedIn(r)
 	if u == nil {
 		fail(w, http.StatusUnauthorized, "Nobody is logged in.")
 		return
 	}
-	_, accessible := s.workspaces(*u)
-	name, source := chooseWorkspace(r.URL.Query().Get("requested"), u.PreferredWorkspace, accessible)
+	rules := s.Rules()
+	accessible := rules.accessible(*u)
+	name, source := chooseWorkspace(cmp.Or(r.URL.Query().Get("requested"), rules.Active), u.PreferredWorkspace, accessible)
 	out := api.WorkspaceChoice{Workspace: optional(name), Source: source, Preferred: optional(u.PreferredWorkspace), Accessible: accessible}
 	if source == "default-fallback" && u.PreferredWorkspace != "" {
 		note := "You prefer the workspace " + u.PreferredWorkspace + ", which you may not use any more."
@@ -74,9 +124,10 @@ func (s *Server) preferWorkspace(w http.ResponseWriter, r *http.Request) {
 	name := ""
 	if b.Preferred != nil {
 		name = *b.Preferred
-		all, accessible := s.workspaces(*u)
+		rules := s.Rules()
+		accessible := rules.accessible(*u)
 		switch {
-		case !slices.ContainsFunc(all, func(w config.Workspace) bool { return w.Name == name }):
+		case !slices.ContainsFunc(rules.all(), func(w config.Workspace) bool { return w.Name == name }):
 			fail(w, http.StatusNotFound, "There is no workspace "+quoted(name)+".")
 			return
 		case !slices.Contains(accessible, name):

@@ -143,3 +143,12 @@ func (t *Clusters) History(ctx context.Context, since time.Time) ([]*ClusterHist
 	}
 	return out, nil
 }
+
+// WorkspaceOf is the workspace of a cluster, also of one that is gone, or
+// [ErrNotFound].
+func (t *Clusters) WorkspaceOf(ctx context.Context, hash string) (string, error) {
+	var w string
+	err := t.s.read(ctx).one([]any{text(&w)}, `SELECT workspace FROM clusters WHERE hash = ?
+		UNION ALL SELECT workspace FROM cluster_history WHERE hash = ? LIMIT 1`, hash, hash)
+	return w, t.s.explain(err)
+}

@@ -16,6 +16,8 @@ type ManagedFilter struct {
 	UserHash    string
 	UserMatch   string // part of the user's name, or the user's id
 	Workspace   string // part of it
+	Scope       *Scope // jobs that a caller may see
+	InWorkspace string // the whole name of the workspace
 	NameMatch   string // part of the job's name
 	Name        string // the whole name
 	Statuses    []api.ManagedStatus
@@ -68,6 +70,8 @@ func (f *ManagedFilter) where(status bool) where {
 	if f.Workspace != "" {
 		part("j.workspace", f.Workspace)
 	}
+	w.equal("j.workspace", f.InWorkspace)
+	in(&w, "j.workspace", f.Scope.Within())
 	if f.NameMatch != "" {
 		part("j.name", f.NameMatch)
 	}
@@ -87,7 +91,8 @@ var likeEscape = strings.NewReplacer("!", "!!", "%", "!%", "_", "!_")
 func (t *ManagedJobs) List(ctx context.Context, f ManagedFilter) (*ManagedPage, error) {
 	s := t.s.read(ctx).once()
 	p := &ManagedPage{Counts: map[api.ManagedStatus]int{}}
-	if err := s.one([]any{&p.All}, "SELECT COUNT(*) FROM managed_jobs"); err != nil {
+	seen := (&ManagedFilter{Scope: f.Scope}).where(false)
+	if err := s.one([]any{&p.All}, "SELECT COUNT(*) FROM managed_jobs j "+seen.String(), seen.args...); err != nil {
 		return nil, t.s.explain(err)
 	}
 	w := f.where(true)

@@ -15,6 +15,8 @@ type Request struct {
 	UserID      string
 	UserName    string
 	ClusterName string
+	Workspace   string // "": the default one
+	Scope       *Scope // what the caller may touch
 	Body        []byte // JSON as received; secrets inside, so the column is never logged
 	ReturnValue []byte // JSON; nil if none
 	Error       []byte // JSON of api.ErrorRecord without Object; nil if none
@@ -39,7 +41,8 @@ type RequestFilter struct {
 	UserID      string
 	ClusterName string
 	Names       []string
-	Limit       int // 0: no limit
+	Scope       *Scope // also those of the user it names, wherever they belong
+	Limit       int    // 0: no limit
 }
 
 // User is a known caller.

@@ -18,7 +18,7 @@ var requestColumns = columns{
 	"id", "name", "status", "schedule", "user_id", "user_name", "cluster_name",
 	"body", "return_value", "error", "status_msg",
 	"created_at", "started_at", "finished_at", "client_api", "cancel_asked", "attempt", "state",
-	"owner_id", "heartbeat",
+	"owner_id", "heartbeat", "workspace", "scope",
 }
 
 func requestFields(r *Request) []any {
@@ -26,7 +26,7 @@ func requestFields(r *Request) []any {
 		text(&r.ID), text(&r.Name), text(&r.Status), text(&r.Schedule), text(&r.UserID), text(&r.UserName), text(&r.ClusterName),
 		binary(&r.Body), binary(&r.ReturnValue), binary(&r.Error), text(&r.StatusMsg),
 		instant(&r.CreatedAt), instant(&r.StartedAt), instant(&r.FinishedAt), number(&r.ClientAPI), truth(&r.CancelAsked), number(&r.Attempt), binary(&r.State),
-		text(&r.OwnerID), instant(&r.Heartbeat),
+		text(&r.OwnerID), instant(&r.Heartbeat), text(&r.Workspace), scoped(&r.Scope),
 	}
 }
 
@@ -77,6 +77,12 @@ func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error
 	w.equal("user_id", f.UserID)
 	w.equal("cluster_name", f.ClusterName)
 	in(&w, "name", f.Names)
+	if f.Scope != nil {
+		var seen where
+		seen.add("user_id = ?", f.Scope.User)
+		in(&seen, "CASE WHEN workspace = '' THEN '"+DefaultWorkspace+"' ELSE workspace END", f.Scope.Within())
+		w.either(seen)
+	}
 	q, args := page(selectRequests+w.String()+" ORDER BY created_at DESC, id DESC", w.args, f.Limit, 0)
 	list, err := all(t.s.read(ctx).once(), requestFields, q, args...)
 	return list, t.s.explain(err)
