@@ -3,3 +3,7 @@
 -- +goose Up
 ALTER TABLE requests ADD COLUMN workspace TEXT NOT NULL DEFAULT '';
 ALTER TABLE requests ADD COLUMN scope BYTEA;
+
+-- +goose Down
+ALTER TABLE requests DROP COLUMN scope;
+ALTER TABLE requests DROP COLUMN workspace;
