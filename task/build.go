@@ -62,6 +62,12 @@ func (b *builder) task(doc *node) *Task {
 	}
 	t.Setup, t.Run = textOf(full.get("setup")), textOf(full.get("run"))
 	t.EventCallback = textOf(full.get("event_callback"))
+	t.DependsOn = namesOf(full.get("depends_on"))
+	if limit := full.get("max_duration"); limit != nil {
+		if t.MaxDuration, _ = ParseSeconds(limit.numberText()); t.MaxDuration == 0 {
+			b.at(limit, "max_duration", "max_duration should be more than 0; remove it for no limit")
+		}
+	}
 	if access := boolOf(full.get("api_server_access")); access != nil && !*access {
 		t.APIServerAccess = access // true is the default
 	}

@@ -94,21 +94,45 @@ func (b *builder) dag(docs []*node) *Dag {
 	if single && len(d.Tasks) == 1 {
 		d.Name = d.Tasks[0].Name
 	}
+	b.schedule(d, docs, single)
+	if len(b.errs) == 0 {
+		b.checkOrder(d)
+	}
 	return d
 }
 
-// isHeader: the keys are exactly name, or name and execution.
+// schedule reads the schedule that a file of one task has beside its fields.
+func (b *builder) schedule(d *Dag, docs []*node, single bool) {
+	for _, doc := range docs {
+		at := doc.get("schedule")
+		switch {
+		case at == nil || at.isNull():
+		case single && d.Execution == Serial:
+			d.Schedule = scheduleOf(at)
+		default:
+			b.at(at, "schedule", "the schedule of several tasks goes into the header, the first document")
+		}
+	}
+}
+
+// isHeader: there is a name, and else at most execution and schedule.
 func isHeader(n *node) bool {
 	if n.kind != mappingNode || n.lookup("name") == nil {
 		return false
 	}
-	return len(n.entries) == 1 || len(n.entries) == 2 && n.lookup("execution") != nil
+	return !slices.ContainsFunc(n.entries, func(e entry) bool {
+		return e.key.text != "name" && e.key.text != "execution" && e.key.text != "schedule"
+	})
 }
 
 func (b *builder) pipelineHeader(d *Dag, n *node) {
 	if name := n.get("name"); name != nil {
 		b.check(name, language().field("name").is, "name")
 		d.Name = name.text
+	}
+	if at := n.get("schedule"); at != nil {
+		b.check(at, language().field("schedule").is, "schedule")
+		d.Schedule = scheduleOf(at)
 	}
 	mode := n.get("execution")
 	switch {
@@ -123,7 +147,7 @@ func (b *builder) pipelineHeader(d *Dag, n *node) {
 // group reads a job group: a header and one document per job.
 func (b *builder) group(header *node, docs []*node) *Dag {
 	b.check(header, headerLanguage(), "")
-	d := &Dag{Name: textOf(header.get("name")), Execution: Parallel}
+	d := &Dag{Name: textOf(header.get("name")), Execution: Parallel, Schedule: scheduleOf(header.get("schedule"))}
 	names := map[string]int{}
 	jobs := 0
 	for _, doc := range docs {
@@ -175,6 +199,8 @@ func (b *builder) group(header *node, docs []*node) *Dag {
 			}
 		}
 	}
+	b.schedule(d, docs, false)
+	b.checkOrder(d)
 	for _, e := range header.entries {
 		if headerLanguage().field(e.key.text) == nil {
 			b.warn("%s:%d: %q is not a field of a job group's header and is ignored", b.name, e.key.line, e.key.text)

@@ -21,7 +21,8 @@ func (d *Dag) DisplayYAML() ([]byte, error) { return d.write(true), nil }
 
 func (d *Dag) write(display bool) []byte {
 	var w writer
-	if !display || len(d.Tasks) != 1 || d.Name != d.Tasks[0].Name {
+	header := !display || len(d.Tasks) != 1 || d.Name != d.Tasks[0].Name
+	if header {
 		w.document(d.header())
 		w.WriteString("---\n")
 	}
@@ -29,7 +30,11 @@ func (d *Dag) write(display bool) []byte {
 		if i > 0 {
 			w.WriteString("---\n")
 		}
-		w.document(t.tree(display))
+		n := t.tree(display)
+		if !header {
+			n.put("schedule", d.Schedule.tree())
+		}
+		w.document(n)
 	}
 	return []byte(w.String())
 }
@@ -41,6 +46,7 @@ func (d *Dag) header() *node {
 	} else {
 		h.put("name", d.Name)
 	}
+	h.put("schedule", d.Schedule.tree())
 	if d.Execution != Parallel {
 		return h
 	}
@@ -62,6 +68,12 @@ func (t *Task) tree(display bool) *node {
 	n.putText("name", t.Name)
 	if r := t.resourcesTree(display); len(r.entries) > 0 {
 		n.put("resources", r)
+	}
+	if t.DependsOn != nil {
+		n.put("depends_on", t.DependsOn)
+	}
+	if t.MaxDuration > 0 {
+		n.put("max_duration", t.MaxDuration)
 	}
 	if len(t.Config) > 0 {
 		n.put("config", t.Config)

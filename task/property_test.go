@@ -191,6 +191,7 @@ var genTask = rapid.Custom(func(t *rapid.T) *Task {
 		k.Hooks = []Hook{{Run: "echo", Timeout: 5, Events: HookEvents}}
 		k.Metadata = map[string]any{"git_commit": "abc"}
 		k.FileMountsMapping = map[string]string{"/a": "b"}
+		k.MaxDuration = rapid.IntRange(1, 1e6).Draw(t, "max_duration")
 	}
 	return k
 })
@@ -205,6 +206,19 @@ var genDag = rapid.Custom(func(t *rapid.T) *Dag {
 		d.PrimaryTasks = maybe(t, rapid.Just([]string{"job0"}))
 		d.TerminationDelay = maybe(t, rapid.SampledFrom([]map[string]int{{"default": 5}, {"job0": 7}, {"default": 1, "job0": 2}}))
 	}
+	if d.Execution == Serial && rapid.Bool().Draw(t, "order") {
+		for i, k := range d.Tasks { // each may wait for those before it
+			k.Name, k.DependsOn = fmt.Sprintf("job%d", i), []string{}
+			for h := range i {
+				if rapid.Bool().Draw(t, "after") {
+					k.DependsOn = append(k.DependsOn, d.Tasks[h].Name)
+				}
+			}
+		}
+	}
+	d.Schedule = maybe(t, rapid.SampledFrom([]*Schedule{
+		{Cron: "@daily", Missed: MissedOnce, Overlap: OverlapSkip}, {Cron: "5 * * * 1-5", Timezone: "Asia/Tokyo", Missed: MissedAll, Overlap: OverlapAllow},
+	}))
 	return d
 })
 

@@ -20,6 +20,7 @@ type Dag struct {
 	// Job groups only.
 	PrimaryTasks     []string
 	TerminationDelay map[string]int // seconds by job name, "default" for the rest
+	Schedule         *Schedule      // nil: submitted once
 
 	warnings []string
 }
@@ -62,6 +63,8 @@ type Task struct {
 	Config            map[string]any // overrides, hooks included
 	Hooks             []Hook         // from config.hooks
 	EventCallback     string
+	DependsOn         []string // names of tasks of the Dag, see [Dag.After]; nil if the task does not say
+	MaxDuration       int      // seconds from the first run to the end; 0: no limit
 	APIServerAccess   *bool
 	FileMountsMapping map[string]string // internal: path on the client → path in the upload
 

@@ -99,20 +99,23 @@ var Schedules = Table[api.ScheduleState, ScheduleEvent]{
 	api.ScheduleLaunching: {
 		ScheduleLaunched: api.ScheduleAlive,
 		SchedulePaused:   api.ScheduleAliveBackoff,
-		ScheduleQueued:   api.ScheduleAliveWaiting, // another server takes over
+		ScheduleQueued:   api.ScheduleAliveWaiting, // another server takes over, or another task waits
 		ScheduleEnded:    api.ScheduleDone,
 	},
 	api.ScheduleAlive: {
-		SchedulePaused: api.ScheduleAliveBackoff,
-		ScheduleQueued: api.ScheduleAliveWaiting,
-		ScheduleEnded:  api.ScheduleDone,
+		ScheduleClaimed: api.ScheduleLaunching, // another task
+		SchedulePaused:  api.ScheduleAliveBackoff,
+		ScheduleQueued:  api.ScheduleAliveWaiting,
+		ScheduleEnded:   api.ScheduleDone,
 	},
 	api.ScheduleAliveBackoff: {
 		ScheduleLaunched: api.ScheduleAlive, // cancelled: what is left is ended
 		ScheduleQueued:   api.ScheduleAliveWaiting,
+		ScheduleClaimed:  api.ScheduleLaunching, // another task
 		ScheduleEnded:    api.ScheduleDone,
 	},
 	api.ScheduleAliveWaiting: {
+		SchedulePaused:   api.ScheduleAliveBackoff, // another task pauses
 		ScheduleClaimed:  api.ScheduleLaunching,
 		ScheduleLaunched: api.ScheduleAlive, // cancelled
 		ScheduleEnded:    api.ScheduleDone,

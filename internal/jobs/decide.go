@@ -24,6 +24,7 @@ const (
 	outCancelled outcome = "cancelled" // on the cluster, by somebody
 	outAborted   outcome = "aborted"   // the managed job was cancelled
 	outRefused   outcome = "refused"   // it can never be launched as it is
+	outOvertime  outcome = "overtime"  // max_duration was over
 )
 
 // situation is all that a decision depends on.
@@ -32,7 +33,8 @@ type situation struct {
 	task    *state.ManagedTask    // the one in question
 	attempt *state.ManagedAttempt // its latest; nil: none
 	policy  policy
-	empty   bool // the task has nothing to run
+	empty   bool   // the task has nothing to run
+	end     ending // when it is ended if it still goes on
 	seen    observation
 }
 
@@ -104,7 +106,7 @@ const (
 func decide(s situation, now time.Time) action {
 	a := s.attempt
 	if a == nil || !a.ClosedAt.IsZero() {
-		return decideNext(s)
+		return decideNext(s, now)
 	}
 	switch {
 	case a.Outcome != "":
@@ -114,7 +116,13 @@ func decide(s situation, now time.Time) action {
 	case s.job.CancelAsked:
 		return action{do: doSettle, outcome: outAborted, reason: "cancelled by the user"}
 	case a.ClusterJob != 0:
-		return decideRunning(s)
+		next := decideRunning(s)
+		if next.do == doWait && s.end.due(now) { // what has ended by itself keeps its own outcome
+			return action{do: doSettle, outcome: s.end.outcome, reason: s.end.reason}
+		}
+		return next
+	case s.end.due(now):
+		return action{do: doSettle, outcome: s.end.outcome, reason: s.end.reason}
 	case now.Before(s.task.NotBefore):
 		return action{do: doPause, until: s.task.NotBefore}
 	}
@@ -122,12 +130,14 @@ func decide(s situation, now time.Time) action {
 }
 
 // decideNext is for a task without an open attempt.
-func decideNext(s situation) action {
+func decideNext(s situation, now time.Time) action {
 	switch {
 	case s.task.Status.Terminal():
 		return action{do: doFinish}
 	case s.job.CancelAsked:
 		return action{do: doMove, event: fsm.ManagedCancelled, reason: "cancelled by the user"}
+	case s.end.due(now):
+		return action{do: doMove, event: s.end.event(), reason: s.end.reason}
 	case s.empty:
 		return action{do: doMove, event: fsm.ManagedSucceeded, reason: "the task has nothing to run"}
 	}
@@ -155,6 +165,8 @@ func follows(s situation) fsm.ManagedEvent {
 		return fsm.ManagedCancelled
 	case outDriver:
 		return fsm.ManagedBroken
+	case outOvertime:
+		return fsm.ManagedFailed
 	case outRefused:
 		if !s.task.StartedAt.IsZero() {
 			return fsm.ManagedNoResource

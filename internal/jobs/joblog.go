@@ -120,21 +120,21 @@ const (
 )
 
 // keepLog gets what is left of the attempt's log, if it can be had.
-func (c *controller) keepLog(ctx context.Context, s situation) error {
+func (r *runner) keepLog(ctx context.Context, s situation) error {
 	a := s.attempt
-	if a.ClusterJob != 0 && outcome(a.Outcome) != outLost && outcome(a.Outcome) != outAborted {
-		c.follow(a)
+	if a.ClusterJob != 0 && outcome(a.Outcome) != outLost && outcome(a.Outcome) != outAborted && outcome(a.Outcome) != outOvertime {
+		r.follow(a)
 		t := time.NewTimer(restOfLog)
 		defer t.Stop()
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-c.copy.done:
+		case <-r.copy.done:
 		case <-t.C:
-			c.out.Printf("The end of the log of attempt %d could not be had from cluster %s", a.Number, a.ClusterName)
+			r.out.Printf("The end of the log of attempt %d could not be had from cluster %s", a.Number, a.ClusterName)
 		}
 	}
-	c.unfollow()
+	r.unfollow()
 	a.LogKept = true
-	return c.save(ctx, s)
+	return r.save(ctx, s)
 }

@@ -27,55 +27,54 @@ var errAsked = errors.New("the managed job is being cancelled")
 
 // launch waits for its turn, brings the attempt's cluster up and submits the
 // job.
-func (c *controller) launch(ctx context.Context, s situation) error {
-	if !c.slot {
-		if s.job.Schedule != api.ScheduleAliveWaiting {
-			if err := schedule(s.job, queued); err != nil {
-				return err
-			}
+func (r *runner) launch(ctx context.Context, s situation) error {
+	if !r.slot {
+		if r.phase != api.ScheduleAliveWaiting {
+			r.does(api.ScheduleAliveWaiting)
 			s.task.Details = "waits for other jobs to launch"
-			return c.save(ctx, s)
+			return r.save(ctx, s)
 		}
-		wctx, stop := c.untilCancelled(ctx)
-		err := c.m.slots.acquire(wctx, s.job.Priority, c.id)
+		wctx, stop := r.untilCancelled(ctx, s.end.at)
+		err := r.m.slots.acquire(wctx, s.job.Priority, r.id)
 		stop()
 		if err != nil {
 			return nil // decided anew
 		}
-		c.slot = true
+		r.slot = true
 	}
-	if s.job.Schedule != api.ScheduleLaunching {
-		if err := schedule(s.job, claimed); err != nil {
-			return err
-		}
-	}
-	if err := c.starting(ctx, s); err != nil {
+	r.does(api.ScheduleLaunching)
+	if err := r.starting(ctx, s); err != nil {
 		return err
 	}
-	lctx, stop := c.untilCancelled(ctx)
-	at, err := c.bring(lctx, s)
+	lctx, stop := r.untilCancelled(ctx, s.end.at)
+	at, err := r.bring(lctx, s)
 	asked := errors.Is(context.Cause(lctx), errAsked)
 	stop()
-	c.out.StopSpin()
-	c.freeSlot()
+	r.out.StopSpin()
+	r.freeSlot()
 	if err == nil {
-		return c.ran(ctx, s, at)
+		return r.ran(ctx, s, at)
 	}
 	if ctx.Err() != nil || asked {
 		return nil // left as it is, or decided anew
 	}
-	return c.notLaunched(ctx, s, err)
+	return r.notLaunched(ctx, s, err)
 }
 
-// untilCancelled is a context that also ends when the job is to be cancelled.
-func (c *controller) untilCancelled(ctx context.Context) (context.Context, func()) {
+// untilCancelled is a context that also ends when the job is to be cancelled or
+// the task to be ended.
+func (r *runner) untilCancelled(ctx context.Context, end time.Time) (context.Context, func()) {
+	timed := func() {}
+	if !end.IsZero() {
+		ctx, timed = context.WithDeadlineCause(ctx, end, errAsked)
+	}
 	cctx, cancel := context.WithCancelCause(ctx)
-	bell, unlisten := c.m.rows.Listen(c.id)
+	bell, unlisten := r.m.rows.Listen(r.id)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {
-			if j, err := c.m.store.ManagedJobs().Get(cctx, c.id); err == nil && j.CancelAsked {
+			if j, err := r.m.store.ManagedJobs().Get(cctx, r.id); err == nil && j.CancelAsked {
 				cancel(errAsked)
 			}
 			select {
@@ -87,13 +86,14 @@ func (c *controller) untilCancelled(ctx context.Context) (context.Context, func(
 	}()
 	return cctx, func() {
 		cancel(nil)
+		timed()
 		<-done
 		unlisten()
 	}
 }
 
 // starting says what is being done.
-func (c *controller) starting(ctx context.Context, s situation) error {
+func (r *runner) starting(ctx context.Context, s situation) error {
 	t := s.task
 	t.Details = ""
 	var events []state.ManagedEvent
@@ -108,12 +108,12 @@ func (c *controller) starting(ctx context.Context, s situation) error {
 		}
 		events = append(events, event)
 	}
-	return c.save(ctx, s, events...)
+	return r.save(ctx, s, events...)
 }
 
 // bring is one launch.
-func (c *controller) bring(ctx context.Context, s situation) (placed, error) {
-	losses, err := c.losses(ctx, s)
+func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
+	losses, err := r.losses(ctx, s)
 	if err != nil {
 		return placed{}, err
 	}
@@ -124,31 +124,32 @@ func (c *controller) bring(ctx context.Context, s situation) (placed, error) {
 	for i := range t.Resources {
 		t.Resources[i].Autostop = nil // the job decides when its cluster goes
 	}
+	t.DependsOn, t.MaxDuration = nil, 0 // the controller's
 	text, err := (&task.Dag{Name: t.Name, Execution: task.Serial, Tasks: []*task.Task{t}}).YAML()
 	if err != nil {
 		return placed{}, err
 	}
-	call := c.call(s)
-	if c.m.admit != nil {
+	call := r.call(s)
+	if r.m.admit != nil {
 		var sent map[string]any
 		if len(s.job.Config) > 0 {
 			if err := json.Unmarshal(s.job.Config, &sent); err != nil {
-				return placed{}, fmt.Errorf("the stored configuration of managed job %d: %w", c.id, err)
+				return placed{}, fmt.Errorf("the stored configuration of managed job %d: %w", r.id, err)
 			}
 		}
 		var admitted string
-		if admitted, call.Config, err = c.m.admit(ctx, call.User, string(text), sent, c.out); err != nil {
+		if admitted, call.Config, err = r.m.admit(ctx, call.User, string(text), sent, r.out); err != nil {
 			return placed{}, err
 		}
 		text = []byte(admitted)
 	}
 	call.Load = func() []byte { return s.attempt.Progress }
-	call.Save = c.keep(s)
-	c.out.Printf("Launching cluster %s (attempt %d of task %d, %q)", s.attempt.ClusterName, s.attempt.Number, s.task.Index, s.task.Name)
-	return c.m.world.Launch(ctx, launch{
+	call.Save = r.keep(s)
+	r.out.Printf("Launching cluster %s (attempt %d of task %d, %q)", s.attempt.ClusterName, s.attempt.Number, s.task.Index, s.task.Name)
+	return r.m.world.Launch(ctx, launch{
 		call: call, task: string(text), attempt: s.attempt,
 		managed: execution.Managed{
-			JobID: c.id, TaskID: runID(s.job, s.task), Envs: variables(s.job),
+			JobID: r.id, TaskID: runID(s.job, s.task), Envs: variables(s.job),
 			Order: func(offers []cloud.Offer) [][]cloud.Offer {
 				return order(s.policy.strategy, offers, losses, time.Now())
 			},
@@ -157,11 +158,11 @@ func (c *controller) bring(ctx context.Context, s situation) (placed, error) {
 }
 
 // losses are the places that took this task's machines away.
-func (c *controller) losses(ctx context.Context, s situation) ([]loss, error) {
+func (r *runner) losses(ctx context.Context, s situation) ([]loss, error) {
 	if s.task.Attempt <= 1 {
 		return nil, nil
 	}
-	all, err := c.m.store.ManagedJobs().Attempts(ctx, c.id)
+	all, err := r.m.store.ManagedJobs().Attempts(ctx, r.id)
 	if err != nil {
 		return nil, err
 	}
@@ -175,11 +176,11 @@ func (c *controller) losses(ctx context.Context, s situation) ([]loss, error) {
 }
 
 // progress keeps what a launch must remember, with the attempt.
-func (c *controller) progress(ctx context.Context, s situation, b []byte) error {
+func (r *runner) progress(ctx context.Context, s situation, b []byte) error {
 	for {
 		a := *s.attempt
 		a.Progress = b
-		err := c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: &a})
+		err := r.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: &a})
 		if err == nil {
 			s.attempt.Progress = b
 			return nil
@@ -189,11 +190,11 @@ func (c *controller) progress(ctx context.Context, s situation, b []byte) error 
 		}
 		// A cancel moved the version on. The job is about to be submitted or
 		// was: that must be known whatever comes next.
-		fresh, err := c.m.store.ManagedJobs().Get(ctx, c.id)
+		fresh, err := r.m.store.ManagedJobs().Get(ctx, r.id)
 		if err != nil {
 			return err
 		}
-		if fresh.Epoch != c.lease.Epoch {
+		if fresh.Epoch != r.lease.Epoch {
 			return errLeaseLost
 		}
 		*s.job = *fresh
@@ -202,14 +203,14 @@ func (c *controller) progress(ctx context.Context, s situation, b []byte) error 
 }
 
 // ran writes down that the cluster has the job.
-func (c *controller) ran(ctx context.Context, s situation, at placed) error {
+func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 	now := time.Now()
 	a := s.attempt
 	a.ClusterHash, a.ClusterJob, a.Offer, a.Nodes, a.NodeNames = at.Hash, at.Job, at.Offer, at.Nodes, at.NodeNames
 	a.Resources, a.Full, a.RanAt = at.Resources, at.Full, now
-	c.seen = observation{}
+	r.seen = observation{}
 	for {
-		scheduled(s.job, launched)
+		r.does(api.ScheduleAlive)
 		t := s.job.Tasks[a.Task]
 		t.Tries = 0
 		var events []state.ManagedEvent
@@ -220,15 +221,15 @@ func (c *controller) ran(ctx context.Context, s situation, at placed) error {
 			}
 			events = append(events, e)
 		}
-		err := c.save(ctx, s, events...)
+		err := r.save(ctx, s, events...)
 		if !errors.Is(err, state.ErrConflict) {
 			return err
 		}
-		fresh, err := c.m.store.ManagedJobs().Get(context.WithoutCancel(ctx), c.id)
+		fresh, err := r.m.store.ManagedJobs().Get(context.WithoutCancel(ctx), r.id)
 		if err != nil {
 			return err
 		}
-		if fresh.Epoch != c.lease.Epoch {
+		if fresh.Epoch != r.lease.Epoch {
 			return errLeaseLost
 		}
 		s.job = fresh
@@ -236,21 +237,21 @@ func (c *controller) ran(ctx context.Context, s situation, at placed) error {
 }
 
 // notLaunched deals with a launch that failed.
-func (c *controller) notLaunched(ctx context.Context, s situation, err error) error {
-	c.out.Printf("The launch failed: %v", err)
+func (r *runner) notLaunched(ctx context.Context, s situation, err error) error {
+	r.out.Printf("The launch failed: %v", err)
 	ran := !s.task.StartedAt.IsZero()
 	switch judge(err, ran) {
 	case lostIt:
-		return c.settle(ctx, s, action{outcome: outLost, reason: err.Error()})
+		return r.settle(ctx, s, action{outcome: outLost, reason: err.Error()})
 	case badSetup:
-		return c.settle(ctx, s, action{outcome: outSetup, reason: err.Error()})
+		return r.settle(ctx, s, action{outcome: outSetup, reason: err.Error()})
 	case never:
-		return c.settle(ctx, s, action{outcome: outRefused, reason: err.Error()})
+		return r.settle(ctx, s, action{outcome: outRefused, reason: err.Error()})
 	}
 	// If the job may have been submitted, its cluster is left alone: the next
 	// try finds out.
 	if execution.ParseProgress(s.attempt.Progress).Submitting == "" {
-		if err := c.m.world.Down(ctx, s.attempt, c.call(s)); err != nil {
+		if err := r.m.world.Down(ctx, s.attempt, r.call(s)); err != nil {
 			return err
 		}
 	}
@@ -258,11 +259,11 @@ func (c *controller) notLaunched(ctx context.Context, s situation, err error) er
 	t.Tries++
 	wait := pause(t.Tries, rand.Float64())
 	t.NotBefore = time.Now().Add(wait)
-	scheduled(s.job, paused)
+	r.does(api.ScheduleAliveBackoff)
 	event, merr := move(t, fsm.ManagedBackoff, fmt.Sprintf("nothing to be had; trying again in %v: %s", wait.Round(time.Second), firstLine(err.Error())), time.Now())
 	if merr != nil {
 		return merr
 	}
 	t.Details = event.Reason
-	return c.save(ctx, s, event)
+	return r.save(ctx, s, event)
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -78,6 +79,14 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 	if b.Tail != nil && *b.Tail > 0 {
 		tail = *b.Tail
 	}
+	shape, err := shapeOf(j)
+	if err != nil {
+		return nil, err
+	}
+	turns := shape.turns()
+	if f.which < 0 {
+		p.Task = turns[0]
+	}
 	if tail == 0 {
 		return p, nil
 	}
@@ -90,6 +99,9 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 	if err != nil {
 		return nil, err
 	}
+	slices.SortStableFunc(attempts, func(a, b *state.ManagedAttempt) int {
+		return slices.Index(turns, a.Task) - slices.Index(turns, b.Task)
+	})
 	for i := len(attempts) - 1; i >= 0 && tail > 0; i-- {
 		a := attempts[i]
 		if f.which >= 0 && a.Task != f.which {
@@ -177,38 +189,40 @@ func (f *follower) controller(ctx context.Context, offset int64) error {
 // tasks writes the logs of the tasks from a position on. What it writes follows
 // from what is stored alone, so that it can be repeated.
 func (f *follower) tasks(ctx context.Context, p Position) (int, error) {
-	first, last := p.Task, 0
-	for i := first; ; i++ {
-		j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+	j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
+	if err != nil {
+		return 0, err
+	}
+	turns := []int{p.Task}
+	if f.which < 0 {
+		shape, err := shapeOf(j)
 		if err != nil {
 			return 0, err
 		}
-		last = len(j.Tasks) - 1
-		if f.which >= 0 {
-			last = f.which
-		}
-		if len(j.Tasks) > 1 && f.which < 0 && (i > first || p.Attempt == 1 && p.Offset == 0) {
-			if err := f.say("├── Task %d of %d: %s", i, len(j.Tasks), j.Tasks[i].Name); err != nil {
-				return 0, err
-			}
-		}
+		turns = shape.turns()
+		turns = turns[slices.Index(turns, p.Task):]
+	}
+	for n, i := range turns {
 		attempt, offset := 1, int64(0)
-		if i == first {
+		if n == 0 {
 			attempt, offset = p.Attempt, p.Offset
 		}
-		t, err := f.task(ctx, i, attempt, offset)
+		title := ""
+		if len(j.Tasks) > 1 && f.which < 0 && attempt == 1 && offset == 0 {
+			title = fmt.Sprintf("├── Task %d of %d: %s", i, len(j.Tasks), j.Tasks[i].Name)
+		}
+		t, err := f.task(ctx, i, attempt, offset, title)
 		if err != nil {
 			return 0, err
 		}
-		if i == last || !t.Status.Terminal() || t.Status != api.ManagedSucceeded {
-			break
+		if !t.Status.Terminal() {
+			break // without follow, what comes later has not begun
 		}
 	}
 	if f.out != nil {
 		f.out.StopSpin()
 	}
-	j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
-	if err != nil {
+	if j, err = f.m.store.ManagedJobs().Get(ctx, f.id); err != nil {
 		return 0, err
 	}
 	s := status(j, f.which)
@@ -236,8 +250,9 @@ func (f *follower) tasks(ctx context.Context, p Position) (int, error) {
 	return s.ExitCode(), f.endLine()
 }
 
-// task writes the log of one task from an attempt on, through every recovery.
-func (f *follower) task(ctx context.Context, index, attempt int, offset int64) (*state.ManagedTask, error) {
+// task writes the log of one task from an attempt on, through every recovery,
+// below a title. A task that never began has none.
+func (f *follower) task(ctx context.Context, index, attempt int, offset int64, title string) (*state.ManagedTask, error) {
 	for {
 		j, err := f.m.store.ManagedJobs().Get(ctx, f.id)
 		if err != nil {
@@ -249,6 +264,12 @@ func (f *follower) task(ctx context.Context, index, attempt int, offset int64) (
 			a = nil
 		} else if err != nil {
 			return nil, err
+		}
+		if title != "" && (a != nil || !t.Status.Terminal() && t.Attempt > 0) {
+			if err := f.say("%s", title); err != nil {
+				return nil, err
+			}
+			title = ""
 		}
 		// What is read of the file after the row said that it is whole, is whole.
 		if offset, err = f.copy(f.m.attemptLog(f.id, index, attempt), offset); err != nil {

@@ -12,9 +12,6 @@ import (
 // Names for what the scheduler does.
 const (
 	claimed  = fsm.ScheduleClaimed
-	launched = fsm.ScheduleLaunched
-	paused   = fsm.SchedulePaused
-	queued   = fsm.ScheduleQueued
 	finished = fsm.ScheduleEnded
 )
 
@@ -26,13 +23,6 @@ func schedule(j *state.ManagedJob, e fsm.ScheduleEvent) error {
 	}
 	j.Schedule = next
 	return nil
-}
-
-// scheduled is schedule for what may hold already.
-func scheduled(j *state.ManagedJob, e fsm.ScheduleEvent) {
-	if next, ok := fsm.Schedules.Next(j.Schedule, e); ok {
-		j.Schedule = next
-	}
 }
 
 // move changes the task's state and keeps its clocks; the event goes into the

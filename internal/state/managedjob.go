@@ -2,6 +2,7 @@ package state
 
 import (
 	"log/slog"
+	"slices"
 	"strconv"
 	"time"
 
@@ -29,6 +30,13 @@ type ManagedJob struct {
 	Config   []byte   // of the request, JSON; lies over the server's
 	UserYAML string   // for people
 	Files    []string // folders of files that the job needs
+	Parallel bool     // its tasks are a job group
+
+	// Of a job array: the id of its first job, which of the Size jobs this is,
+	// from 0. Size 0: no array.
+	Array, Rank, Size int
+	// ScheduleID is the schedule that submitted it; 0: somebody did.
+	ScheduleID int
 
 	Schedule    api.ScheduleState
 	CancelAsked bool
@@ -47,6 +55,7 @@ type ManagedTask struct {
 	Resources string // as asked for, for people
 	UserYAML  string
 	Metadata  map[string]any
+	Auxiliary bool // of a job group: its end does not count
 
 	Attempt   int       // number of the latest attempt; 0: none
 	Tries     int       // launches of that attempt that found nothing
@@ -99,14 +108,36 @@ type ManagedEvent struct {
 	At          time.Time
 }
 
-// Current is the first task that has not succeeded, or the last one.
+// Current is the task whose state is the job's: the first that has not ended;
+// when all have, the first that failed, else the first that did not succeed,
+// else the last. Auxiliary tasks do not count; a job has one that is not.
 func (j *ManagedJob) Current() *ManagedTask {
+	var best *ManagedTask
 	for _, t := range j.Tasks {
-		if t.Status != api.ManagedSucceeded {
-			return t
+		if !t.Auxiliary && (best == nil || weight(t.Status) > weight(best.Status)) {
+			best = t
 		}
 	}
-	return j.Tasks[len(j.Tasks)-1]
+	if best.Status == api.ManagedSucceeded {
+		for _, t := range slices.Backward(j.Tasks) {
+			if !t.Auxiliary {
+				return t
+			}
+		}
+	}
+	return best
+}
+
+func weight(s api.ManagedStatus) int {
+	switch {
+	case !s.Terminal():
+		return 3
+	case s.Failed():
+		return 2
+	case s != api.ManagedSucceeded:
+		return 1
+	}
+	return 0
 }
 
 // LogValue keeps tasks, which may hold secrets, out of logs.

@@ -32,8 +32,8 @@ func (e *ManagedTransitionError) Error() string {
 
 var (
 	managedJobColumns = columns{"id", "request_id", "version", "epoch", "name", "user_hash", "user_name", "workspace",
-		"priority", "priority_class", "entrypoint", "dag", "config", "user_yaml", "files", "schedule", "cancel_asked", "submitted_at", "ended_at"}
-	managedTaskColumns = columns{"job_id", "task", "name", "status", "resources", "user_yaml", "metadata",
+		"priority", "priority_class", "entrypoint", "dag", "config", "user_yaml", "files", "parallel", "array_id", "array_rank", "array_size", "schedule_id", "schedule", "cancel_asked", "submitted_at", "ended_at"}
+	managedTaskColumns = columns{"job_id", "task", "name", "status", "resources", "user_yaml", "metadata", "auxiliary",
 		"attempt", "tries", "not_before", "restarts", "recoveries", "submitted_at", "started_at", "ended_at", "last_recovered_at", "ran_for",
 		"details", "failure"}
 	managedAttemptColumns = columns{"job_id", "task", "attempt", "cluster_name", "cluster_hash", "cluster_job", "offer", "nodes", "node_names",
@@ -44,11 +44,12 @@ var (
 func managedJobFields(j *ManagedJob) []any {
 	return []any{number(&j.ID), text(&j.RequestID), number(&j.Version), number(&j.Epoch), text(&j.Name), text(&j.UserHash), text(&j.UserName), text(&j.Workspace),
 		number(&j.Priority), text(&j.PriorityClass), text(&j.Entrypoint), binary(&j.Dag), binary(&j.Config), text(&j.UserYAML), nested(&j.Files),
+		truth(&j.Parallel), number(&j.Array), number(&j.Rank), number(&j.Size), number(&j.ScheduleID),
 		text(&j.Schedule), truth(&j.CancelAsked), instant(&j.SubmittedAt), instant(&j.EndedAt)}
 }
 
 func managedTaskFields(t *ManagedTask) []any {
-	return []any{number(&t.JobID), number(&t.Index), text(&t.Name), text(&t.Status), text(&t.Resources), text(&t.UserYAML), nested(&t.Metadata),
+	return []any{number(&t.JobID), number(&t.Index), text(&t.Name), text(&t.Status), text(&t.Resources), text(&t.UserYAML), nested(&t.Metadata), truth(&t.Auxiliary),
 		number(&t.Attempt), number(&t.Tries), instant(&t.NotBefore), number(&t.Restarts), number(&t.Recoveries),
 		instant(&t.SubmittedAt), instant(&t.StartedAt), instant(&t.EndedAt), instant(&t.LastRecoveredAt), number(&t.RanFor),
 		text(&t.Details), text(&t.Failure)}

@@ -1,0 +1,363 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// runner takes one task of a job to its end, or until the server goes. Nobody
+// else changes the task meanwhile.
+type runner struct {
+	*controller
+	index int
+	phase api.ScheduleState
+
+	slot bool            // holds one of the launches that may run at once
+	bell <-chan struct{} // the job's rows changed
+	seen observation     // since the last wait
+
+	// Of the running attempt.
+	followed    string          // its key; "": none
+	changed     <-chan struct{} // its cluster or job changed
+	stopChanged func()
+	copy        *copier // of its log
+}
+
+// How long a runner waits before it looks again by itself; what happens is told
+// to it long before.
+const (
+	lookAgain  = time.Minute
+	proveAgain = 5 * time.Second // while the provider cannot tell
+	failAgain  = 3 * time.Second // after an error of our own
+)
+
+func (c *controller) runner(task int) *runner {
+	return &runner{controller: c, index: task, slot: c.takeSlot()}
+}
+
+// run observes, decides, acts and records, again and again.
+func (r *runner) run(ctx context.Context) {
+	bell, stop := r.m.rows.Listen(r.id)
+	r.bell = bell
+	r.does(api.ScheduleAlive)
+	if r.slot {
+		r.does(api.ScheduleLaunching)
+	}
+	defer func() {
+		stop()
+		r.unfollow()
+		r.does("")
+		if r.slot {
+			r.m.slots.release()
+		}
+	}()
+	for ctx.Err() == nil {
+		err := r.step(ctx)
+		if errors.Is(err, errFinished) {
+			return
+		}
+		if err != nil { // a cancel came, or something failed: look again
+			r.seen = observation{}
+			r.failed(ctx, err)
+		}
+	}
+}
+
+// does notes what the runner does now, for the job's place in the schedule.
+func (r *runner) does(s api.ScheduleState) {
+	r.phase = s
+	r.controller.does(r.index, s)
+}
+
+// load reads what is known of the task.
+func (r *runner) load(ctx context.Context) (situation, error) {
+	j, err := r.controller.load(ctx)
+	if err != nil {
+		return situation{}, err
+	}
+	t, of := j.Tasks[r.index], r.shape.tasks[r.index]
+	s := situation{job: j, task: t, seen: r.seen, policy: of.policy, empty: of.empty, end: r.shape.end(j, r.index)}
+	if t.Attempt > 0 {
+		s.attempt, err = r.m.store.ManagedJobs().Attempt(ctx, j.ID, t.Index, t.Attempt)
+	}
+	return s, err
+}
+
+// taskOf is one task of a job as it was submitted.
+func taskOf(j *state.ManagedJob, index int) (*task.Task, error) {
+	dag, err := task.Parse("task", j.Dag)
+	if err != nil {
+		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
+	}
+	if index >= len(dag.Tasks) {
+		return nil, fmt.Errorf("managed job %d has no task %d", j.ID, index)
+	}
+	return dag.Tasks[index], nil
+}
+
+func (r *runner) step(ctx context.Context) error {
+	s, err := r.load(ctx)
+	if err != nil {
+		return err
+	}
+	a := decide(s, time.Now())
+	if a.do != doLaunch && a.do != doBegin && r.slot {
+		r.freeSlot()
+	}
+	switch a.do {
+	case doBegin:
+		return r.begin(ctx, s)
+	case doLaunch:
+		return r.launch(ctx, s)
+	case doPause:
+		return r.pause(ctx, s, a.until)
+	case doLook:
+		r.follow(s.attempt)
+		r.seen = r.look(ctx, s.attempt)
+		return nil
+	case doProve:
+		return r.prove(ctx, s.attempt)
+	case doWait:
+		return r.wait(ctx, s.end.at)
+	case doSettle:
+		return r.settle(ctx, s, a)
+	case doKeep:
+		return r.keepLog(ctx, s)
+	case doMove:
+		return r.move(ctx, s, a)
+	case doClose:
+		return r.close(ctx, s)
+	case doFinish:
+		return errFinished
+	}
+	return fmt.Errorf("nobody knows how to %q", a.do)
+}
+
+func (r *runner) freeSlot() {
+	r.slot = false
+	r.m.slots.release()
+}
+
+// begin writes down the next attempt, before anything is asked of a cloud.
+func (r *runner) begin(ctx context.Context, s situation) error {
+	now := time.Now()
+	name, err := r.clusterName(ctx, s)
+	if err != nil {
+		return err
+	}
+	t := s.task
+	t.Attempt++
+	t.Tries, t.NotBefore = 0, time.Time{}
+	if t.SubmittedAt.IsZero() {
+		t.SubmittedAt = now
+	}
+	s.attempt = &state.ManagedAttempt{JobID: r.id, Task: t.Index, Number: t.Attempt, ClusterName: name, StartedAt: now}
+	return r.save(ctx, s)
+}
+
+// clusterName is the name of the attempt's cluster: that of the task and the
+// job, unless somebody has taken it.
+func (r *runner) clusterName(ctx context.Context, s situation) (string, error) {
+	base := clusterName(s.task.Name, r.id)
+	for n := 1; ; n++ {
+		name := base
+		if n > 1 {
+			name = fmt.Sprintf("%s-%d", base, n)
+		}
+		if taken, err := r.m.world.Taken(ctx, name, r.id); err != nil || !taken {
+			return name, err
+		}
+	}
+}
+
+// pause waits for the time of the next launch.
+func (r *runner) pause(ctx context.Context, s situation, until time.Time) error {
+	if r.phase != api.ScheduleAliveBackoff {
+		r.does(api.ScheduleAliveBackoff)
+		return r.save(ctx, s)
+	}
+	t := time.NewTimer(time.Until(sooner(until, s.end.at)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.bell:
+	case <-t.C:
+	}
+	return nil
+}
+
+// sooner is the earlier of two times; a zero second one never comes.
+func sooner(a, b time.Time) time.Time {
+	if !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// look asks the agent.
+func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	return r.m.world.Look(ctx, a)
+}
+
+// prove asks the provider.
+func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
+	ctx, cancel := context.WithTimeout(ctx, deadline)
+	defer cancel()
+	got, reason, err := r.m.world.Prove(ctx, a)
+	if err != nil {
+		r.seen.failed = true
+		r.out.Printf("The state of cluster %s could not be found out: %v", a.ClusterName, err)
+		return nil
+	}
+	r.seen.cluster, r.seen.proven = got, true
+	if reason != "" {
+		r.seen.reason = reason
+	}
+	return nil
+}
+
+// wait waits until something happens to the cluster or the job. What happened
+// since the runner looked has rung already.
+func (r *runner) wait(ctx context.Context, end time.Time) error {
+	after := lookAgain + rand.N(lookAgain/4)
+	if r.seen.failed {
+		after = proveAgain
+	}
+	t := time.NewTimer(time.Until(sooner(time.Now().Add(after), end)))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-r.changed:
+	case <-r.bell:
+	case <-t.C:
+	}
+	r.seen = observation{}
+	return nil
+}
+
+// follow makes the runner hear of the attempt's cluster and copies the log
+// of its job, if it does not yet.
+func (r *runner) follow(a *state.ManagedAttempt) {
+	if r.followed == attemptKey(a) {
+		return
+	}
+	r.unfollow()
+	r.followed = attemptKey(a)
+	r.changed, r.stopChanged = r.m.world.Changed(a)
+	r.copy = r.m.copyLog(a)
+}
+
+func (r *runner) unfollow() {
+	if r.followed == "" {
+		return
+	}
+	r.stopChanged()
+	r.copy.stop()
+	r.followed, r.changed, r.copy = "", nil, nil
+}
+
+// settle writes down how the attempt ended.
+func (r *runner) settle(ctx context.Context, s situation, a action) error {
+	at := a.ended
+	if at.IsZero() {
+		at = time.Now()
+	}
+	t := s.task
+	s.attempt.Outcome, s.attempt.Reason, s.attempt.ExitCodes, s.attempt.EndedAt = string(a.outcome), a.reason, a.codes, at
+	r.seen = observation{}
+	r.does(api.ScheduleAlive)
+	var events []state.ManagedEvent
+	if e := follows(s); e == lost && t.Status != api.ManagedCancelling {
+		if a.outcome == outFailed || a.outcome == outSetup {
+			if counts, _ := s.policy.again(a.codes, t.Restarts); counts {
+				t.Restarts++
+			}
+		}
+		event, err := move(t, e, a.reason, at)
+		if err != nil {
+			return err
+		}
+		events = append(events, event)
+	}
+	return r.save(ctx, s, events...)
+}
+
+// move writes down the task's new state.
+func (r *runner) move(ctx context.Context, s situation, a action) error {
+	at := time.Now()
+	if s.attempt != nil && !s.attempt.EndedAt.IsZero() && s.attempt.ClosedAt.IsZero() {
+		at = s.attempt.EndedAt
+	}
+	event, err := move(s.task, a.event, a.reason, at)
+	if err != nil {
+		return err
+	}
+	return r.save(ctx, s, event)
+}
+
+// closePause is how long to wait before a cluster that could not be given back
+// is tried again; it doubles.
+const (
+	closePause     = 5 * time.Second
+	closePauseMost = 2 * time.Minute
+)
+
+// close gives the cluster back, for as long as it takes.
+func (r *runner) close(ctx context.Context, s situation) error {
+	r.unfollow()
+	if err := r.down(ctx, s); err != nil {
+		return err
+	}
+	s.attempt.ClosedAt = time.Now()
+	return r.save(ctx, s)
+}
+
+func (r *runner) down(ctx context.Context, s situation) error {
+	for wait := closePause; ; wait = min(2*wait, closePauseMost) {
+		err := r.m.world.Down(ctx, s.attempt, r.call(s))
+		if err == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		r.m.log.WarnContext(ctx, "cluster of a managed job not given back", "job", r.id, "cluster", s.attempt.ClusterName, "err", err)
+		r.out.Printf("Cluster %s could not be given back; trying again in %v: %v", s.attempt.ClusterName, wait, err)
+		sleep(ctx, wait)
+	}
+}
+
+// call is who asks, for what is done to the cluster.
+func (r *runner) call(s situation) cluster.Call {
+	return cluster.Call{
+		RequestID: attemptKey(s.attempt), User: state.User{ID: s.job.UserHash, Name: s.job.UserName},
+		Attempt: 2, Command: s.job.Entrypoint, Out: r.out,
+	}
+}
+
+// attemptKey is the name under which an attempt's job is submitted. Nobody
+// else's is like it.
+func attemptKey(a *state.ManagedAttempt) string {
+	return fmt.Sprintf("managed-%d-%d-%d", a.JobID, a.Task, a.Number)
+}
+
+// keep is what a launch remembers, in the attempt's row.
+func (r *runner) keep(s situation) func(context.Context, []byte) error {
+	return func(ctx context.Context, b []byte) error {
+		if !json.Valid(b) {
+			return errors.New("a launch keeps something that is no JSON")
+		}
+		return r.progress(ctx, s, b)
+	}
+}
