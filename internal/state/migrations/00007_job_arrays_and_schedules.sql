@@ -33,3 +33,13 @@ CREATE TABLE managed_schedules (
     ended_at     BIGINT NOT NULL
 );
 CREATE INDEX managed_schedules_due ON managed_schedules (next_at) WHERE ended_at = 0;
+
+-- +goose Down
+DROP TABLE managed_schedules;
+DROP INDEX managed_jobs_by_schedule;
+ALTER TABLE managed_tasks DROP COLUMN auxiliary;
+ALTER TABLE managed_jobs DROP COLUMN schedule_id;
+ALTER TABLE managed_jobs DROP COLUMN array_size;
+ALTER TABLE managed_jobs DROP COLUMN array_rank;
+ALTER TABLE managed_jobs DROP COLUMN array_id;
+ALTER TABLE managed_jobs DROP COLUMN parallel;
