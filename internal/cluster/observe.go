@@ -16,7 +16,8 @@ type Observation struct {
 	NodesErr error          // the provider could not tell
 	Agent    *agentapi.Info // nil: the head agent did not answer
 	AgentErr error
-	Silent   int // agents of running machines that did not answer, the head's too
+	Silent   int   // agents of running machines that did not answer, the head's too
+	Answered []int // ranks whose agents answered, whatever the provider says of their machines
 }
 
 // Verdict is what an observation means for the record.
@@ -54,6 +55,10 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		}
 	}
 	alive := running + stopped + other
+	if rank, ok := contradicted(o); ok {
+		return Verdict{Unknown: true, Status: c.Status,
+			Reason: fmt.Sprintf("the provider does not show node %d as running, but its agent answers", rank)}
+	}
 	switch {
 	case alive == 0 && c.Status == api.ClusterInit && now.Sub(c.LaunchedAt) < appearing:
 		return Verdict{Status: c.Status}
@@ -69,6 +74,22 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 	}
 	return Verdict{Status: api.ClusterInit,
 		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", c.NumNodes, running, stopped, c.NumNodes-alive), reason)}
+}
+
+// contradicted finds a node that the provider calls gone or off, or does not
+// list, although its agent answers. Lists may be late or wrong; an agent with
+// the cluster's certificates is there.
+func contradicted(o Observation) (rank int, ok bool) {
+	for _, rank := range o.Answered {
+		there := false
+		for _, n := range o.Nodes {
+			there = there || n.Rank == rank && n.State != cloud.NodeGone && n.State != cloud.NodeStopped
+		}
+		if !there {
+			return rank, true
+		}
+	}
+	return 0, false
 }
 
 // decideRunning is the verdict when every machine runs.

@@ -43,12 +43,13 @@ type policy struct {
 	strategy  string
 	restarts  int   // after the user's program failed
 	exitCodes []int // after these, as often as needed
+	perNode   bool  // a lost node of several is replaced alone
 }
 
 func policyOf(t *task.Task) policy {
 	for _, r := range t.Resources {
 		if j := r.JobRecovery; j != nil {
-			return policy{j.Strategy, j.MaxRestartsOnErrors, j.RecoverOnExitCodes}
+			return policy{j.Strategy, j.MaxRestartsOnErrors, j.RecoverOnExitCodes, j.Extra["recovery"] == "node"}
 		}
 	}
 	return policy{}
@@ -72,7 +73,8 @@ type observation struct {
 	proven  bool // the provider said so, after the job was looked at
 	failed  bool // the provider was asked and could not tell
 	job     *agentapi.Job
-	noJob   bool // the agent answers and knows no such job
+	noJob   bool   // the agent answers and knows no such job
+	silent  string // why the agent did not answer; "": it did, or was not asked
 }
 
 // action is what a controller does next.
@@ -94,6 +96,7 @@ const (
 	doPause  verb = "pause"  // before the next launch
 	doLook   verb = "look"   // ask the agent
 	doProve  verb = "prove"  // ask the provider
+	doNote   verb = "note"   // write down that the agent fell silent, or answers again
 	doWait   verb = "wait"   // until something happens
 	doSettle verb = "settle" // write down how the attempt ended
 	doKeep   verb = "keep"   // get the rest of its log
@@ -116,7 +119,7 @@ func decide(s situation, now time.Time) action {
 	case s.job.CancelAsked:
 		return action{do: doSettle, outcome: outAborted, reason: "cancelled by the user"}
 	case a.ClusterJob != 0:
-		next := decideRunning(s)
+		next := decideRunning(s, now)
 		if next.do == doWait && s.end.due(now) { // what has ended by itself keeps its own outcome
 			return action{do: doSettle, outcome: s.end.outcome, reason: s.end.reason}
 		}
@@ -206,7 +209,7 @@ func (p policy) again(codes []int, restarts int) (counts, again bool) {
 // decideRunning is for a job that its cluster has taken. Silence proves
 // nothing: only the agent's record of the job or the provider's word about the
 // machines ends an attempt.
-func decideRunning(s situation) action {
+func decideRunning(s situation, now time.Time) action {
 	o := s.seen
 	lost := func() action { return action{do: doSettle, outcome: outLost, reason: o.reason} }
 	switch {
@@ -227,6 +230,12 @@ func decideRunning(s situation) action {
 		if !o.proven { // a machine that goes takes the job with it
 			return action{do: doProve}
 		}
+	case o.silent != "" && !isSilent(s.task):
+		return action{do: doNote, reason: silence(o.silent, now)}
+	case o.silent != "" && !o.proven:
+		return action{do: doProve}
+	case o.job != nil && isSilent(s.task):
+		return action{do: doNote}
 	default:
 		return action{do: doWait}
 	}

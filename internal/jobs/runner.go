@@ -126,6 +126,8 @@ func (r *runner) step(ctx context.Context) error {
 		return nil
 	case doProve:
 		return r.prove(ctx, s.attempt)
+	case doNote:
+		return r.note(ctx, s, a)
 	case doWait:
 		return r.wait(ctx, s.end.at)
 	case doSettle:

@@ -125,8 +125,7 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a)
 		return o
 	}
-	o.cluster, o.reason = stateOf(c)
-	if o.cluster == clusterBroken {
+	if o.recorded(c, time.Now()); o.cluster == clusterBroken {
 		return o
 	}
 	job, err := w.clusters.AgentJob(ctx, c, a.ClusterJob)
@@ -136,6 +135,8 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		o.job = job
 	case errors.As(err, &refused) && refused.Code == agentapi.CodeNotFound:
 		o.noJob = true
+	default:
+		o.silent = err.Error()
 	}
 	return o
 }
@@ -150,6 +151,16 @@ func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (cluste
 	}
 	s, reason := stateOf(c)
 	return s, reason, nil
+}
+
+// freshProof is for how long a record that says that machines are missing, as
+// the provider told, is as good as asking the provider again.
+const freshProof = 30 * time.Second
+
+// recorded takes over what the cluster's record says.
+func (o *observation) recorded(c *state.Cluster, now time.Time) {
+	o.cluster, o.reason = stateOf(c)
+	o.proven = o.cluster == clusterBroken && now.Sub(c.StatusUpdatedAt) < freshProof
 }
 
 // stateOf is what a record that was just brought up to date says.

@@ -1,0 +1,198 @@
+package jobs
+
+import (
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// running is a task whose job a cluster has taken.
+func running(seen observation) situation {
+	t := &state.ManagedTask{JobID: 1, Status: api.ManagedRunning, Attempt: 1, StartedAt: noon.Add(-time.Hour)}
+	return situation{
+		job: &state.ManagedJob{ID: 1, Schedule: api.ScheduleAlive, Tasks: []*state.ManagedTask{t}}, task: t,
+		attempt: &state.ManagedAttempt{JobID: 1, Number: 1, ClusterName: "c", ClusterHash: "h", ClusterJob: 7, RanAt: noon.Add(-time.Hour)},
+		seen:    seen,
+	}
+}
+
+func job(s api.JobStatus, codes ...int) *agentapi.Job {
+	return &agentapi.Job{ID: 7, Status: s, ExitCodes: codes, EndedAt: float64(noon.Add(-time.Minute).Unix())}
+}
+
+// TestEveryObservationOfARunningJob is the rule of what may end an attempt:
+// the agent's word about the job, or the provider's about the machines.
+func TestEveryObservationOfARunningJob(t *testing.T) {
+	const silent = "connection refused"
+	jobs := map[string]*agentapi.Job{
+		"no word": nil, "pending": job(api.JobPending), "setting up": job(api.JobSettingUp), "running": job(api.JobRunning),
+		"succeeded": job(api.JobSucceeded, 0), "failed": job(api.JobFailed, 1), "setup failed": job(api.JobFailedSetup, 1),
+		"cut off": job(api.JobFailedDriver), "cancelled": job(api.JobCancelled),
+	}
+	ends := map[string]outcome{"succeeded": outSucceeded, "failed": outFailed, "setup failed": outSetup, "cut off": outDriver, "cancelled": outCancelled}
+	for name, j := range jobs {
+		for _, c := range []clusterState{clusterUnknown, clusterUp, clusterBroken, clusterGone} {
+			for _, proven := range []bool{false, true} {
+				for _, failed := range []bool{false, true} {
+					o := observation{looked: true, cluster: c, proven: proven, failed: failed, job: j}
+					got := decide(running(o), noon)
+					want := action{do: doWait}
+					switch {
+					case name == "succeeded":
+						want = action{do: doSettle, outcome: outSucceeded}
+					case c == clusterGone:
+						want = action{do: doSettle, outcome: outLost}
+					case failed:
+					case c == clusterBroken && proven:
+						want = action{do: doSettle, outcome: outLost}
+					case c == clusterBroken:
+						want = action{do: doProve}
+					case ends[name] != "" && proven:
+						want = action{do: doSettle, outcome: ends[name]}
+					case ends[name] != "":
+						want = action{do: doProve}
+					}
+					if got.do != want.do || got.outcome != want.outcome {
+						t.Errorf("job %s, cluster %v, proven %v, provider mute %v: %s %s, want %s %s", name, c, proven, failed, got.do, got.outcome, want.do, want.outcome)
+					}
+				}
+			}
+		}
+	}
+	for _, tt := range []struct {
+		name    string
+		seen    observation
+		details string
+		want    action
+	}{
+		{"nothing seen yet", observation{}, "", action{do: doLook}},
+		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true}, "", action{do: doProve}},
+		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, proven: true}, "", action{do: doSettle, outcome: outDriver}},
+		{"silence is written down", observation{looked: true, cluster: clusterUp, silent: silent}, "", action{do: doNote, reason: "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"}},
+		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doProve}},
+		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, proven: true}, unreachable + "10:00", action{do: doWait}},
+		{"nobody can tell", observation{looked: true, cluster: clusterUp, silent: silent, failed: true}, unreachable + "10:00", action{do: doWait}},
+		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, proven: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
+		{"it is heard of again", observation{looked: true, cluster: clusterUp, job: job(api.JobRunning)}, unreachable + "10:00", action{do: doNote}},
+		{"it ended while nobody heard", observation{looked: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, unreachable + "10:00", action{do: doSettle, outcome: outSucceeded}},
+	} {
+		s := running(tt.seen)
+		s.task.Details = tt.details
+		got := decide(s, noon)
+		if got.do != tt.want.do || got.outcome != tt.want.outcome || tt.want.do == doNote && got.reason != tt.want.reason {
+			t.Errorf("%s: %s %s %q, want %s %s %q", tt.name, got.do, got.outcome, got.reason, tt.want.do, tt.want.outcome, tt.want.reason)
+		}
+	}
+}
+
+// TestEveryStatusAndStageOfAnAttempt walks a task's status, cancelled or not,
+// and how far its attempt is.
+func TestEveryStatusAndStageOfAnAttempt(t *testing.T) {
+	stages := map[string]*state.ManagedAttempt{
+		"none":  nil,
+		"begun": {Number: 1},
+		"runs":  {Number: 1, ClusterJob: 7},
+		"over":  {Number: 1, ClusterJob: 7, Outcome: string(outLost), EndedAt: noon},
+		"kept":  {Number: 1, ClusterJob: 7, Outcome: string(outLost), EndedAt: noon, LogKept: true},
+		"shut":  {Number: 1, ClusterJob: 7, Outcome: string(outLost), EndedAt: noon, LogKept: true, ClosedAt: noon},
+	}
+	const move, cancelling = doMove, api.ManagedCancelling
+	for stage, a := range stages {
+		for _, status := range api.ManagedStatuses {
+			for _, cancel := range []bool{false, true} {
+				task := &state.ManagedTask{Status: status}
+				got := decide(situation{job: &state.ManagedJob{CancelAsked: cancel, Tasks: []*state.ManagedTask{task}}, task: task, attempt: a}, noon)
+				var want verb
+				switch {
+				case stage == "none" || stage == "shut":
+					switch {
+					case status.Terminal():
+						want = doFinish
+					case cancel:
+						want = move
+					default:
+						want = doBegin
+					}
+				case stage == "over":
+					want = doKeep
+				case stage == "kept":
+					want = doClose
+					if cancel && !status.Terminal() {
+						want = move // to CANCELLED, before the cluster is given back
+					}
+				case cancel && status != cancelling:
+					want = move
+				case cancel:
+					want = doSettle
+				case stage == "runs":
+					want = doLook
+				default:
+					want = doLaunch
+				}
+				if got.do != want {
+					t.Errorf("%s, attempt %s, cancelled %v: %s, want %s", status, stage, cancel, got.do, want)
+				}
+			}
+		}
+	}
+	task := &state.ManagedTask{Status: api.ManagedPending, NotBefore: noon.Add(time.Minute)}
+	early := situation{job: &state.ManagedJob{}, task: task, attempt: &state.ManagedAttempt{Number: 1}}
+	if got := decide(early, noon); got.do != doPause || !got.until.Equal(task.NotBefore) {
+		t.Errorf("before its time: %+v", got)
+	}
+	if got := decide(early, noon.Add(time.Minute)); got.do != doLaunch {
+		t.Errorf("at its time: %+v", got)
+	}
+	if got := decide(situation{job: &state.ManagedJob{}, task: &state.ManagedTask{Status: api.ManagedPending}, empty: true}, noon); got.event != fsm.ManagedSucceeded {
+		t.Errorf("nothing to run: %+v", got)
+	}
+}
+
+// TestWhatAnOutcomeMeans is the table of outcomes.
+func TestWhatAnOutcomeMeans(t *testing.T) {
+	ran := noon
+	for _, tt := range []struct {
+		name     string
+		outcome  outcome
+		codes    []int
+		policy   policy
+		restarts int
+		started  time.Time
+		cancel   bool
+		want     fsm.ManagedEvent
+	}{
+		{"it succeeded", outSucceeded, nil, policy{}, 0, ran, false, fsm.ManagedSucceeded},
+		{"it succeeded although it is to be cancelled", outSucceeded, nil, policy{}, 0, ran, true, fsm.ManagedSucceeded},
+		{"its machines went", outLost, nil, policy{}, 0, ran, false, fsm.ManagedLost},
+		{"its machines went while it is cancelled", outLost, nil, policy{}, 0, ran, true, fsm.ManagedCancelled},
+		{"the program failed", outFailed, []int{1}, policy{}, 0, ran, false, fsm.ManagedFailed},
+		{"it may fail twice, once", outFailed, []int{1}, policy{restarts: 2}, 0, ran, false, fsm.ManagedLost},
+		{"it may fail twice, the third time", outFailed, []int{1}, policy{restarts: 2}, 2, ran, false, fsm.ManagedFailed},
+		{"the code says again", outFailed, []int{33}, policy{exitCodes: []int{33}}, 9, ran, false, fsm.ManagedLost},
+		{"the code of one node says again", outFailed, []int{0, 33}, policy{exitCodes: []int{33}}, 9, ran, false, fsm.ManagedLost},
+		{"another code", outFailed, []int{34}, policy{exitCodes: []int{33}}, 0, ran, false, fsm.ManagedFailed},
+		{"zero never says again", outFailed, []int{0, 1}, policy{exitCodes: []int{0}}, 0, ran, false, fsm.ManagedFailed},
+		{"it failed while it is cancelled", outFailed, []int{33}, policy{exitCodes: []int{33}, restarts: 5}, 0, ran, true, fsm.ManagedCancelled},
+		{"setup failed", outSetup, []int{1}, policy{}, 0, ran, false, fsm.ManagedBadSetup},
+		{"setup may fail, too", outSetup, []int{1}, policy{restarts: 1}, 0, ran, false, fsm.ManagedLost},
+		{"cut off by none of its doing", outDriver, nil, policy{restarts: 5}, 0, ran, false, fsm.ManagedBroken},
+		{"cancelled on its cluster", outCancelled, nil, policy{restarts: 5}, 0, ran, false, fsm.ManagedCancelled},
+		{"cancelled here", outAborted, nil, policy{}, 0, ran, true, fsm.ManagedCancelled},
+		{"refused at first", outRefused, nil, policy{}, 0, time.Time{}, false, fsm.ManagedRefused},
+		{"refused later", outRefused, nil, policy{}, 0, ran, false, fsm.ManagedNoResource},
+	} {
+		s := situation{
+			job: &state.ManagedJob{CancelAsked: tt.cancel}, task: &state.ManagedTask{Status: api.ManagedRunning, StartedAt: tt.started, Restarts: tt.restarts},
+			attempt: &state.ManagedAttempt{Outcome: string(tt.outcome), ExitCodes: tt.codes}, policy: tt.policy,
+		}
+		if got := follows(s); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}

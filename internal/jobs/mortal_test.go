@@ -1,0 +1,133 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// life is one run of a server. It may die at any call to the database or to
+// the world: before the call, or after it had its effect and before the answer
+// is read. The dead touch nothing.
+type life struct {
+	mu   sync.Mutex
+	fuse int // calls left; negative: it does not die of them
+	dead bool
+	end  func() // told once, when it dies
+}
+
+var errDead = errors.New("this server is dead")
+
+// breath is where a life may end.
+func (l *life) breath() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dead {
+		return errDead
+	}
+	if l.fuse == 0 {
+		l.dead = true
+		l.end()
+		return errDead
+	}
+	l.fuse--
+	return nil
+}
+
+// light makes a life end after so many more calls.
+func (l *life) light(calls int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fuse = calls
+}
+
+func (l *life) isDead() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.dead
+}
+
+// live makes a call as long as the life lasts.
+func live[T any](l *life, f func() (T, error)) (T, error) {
+	var none T
+	if err := l.breath(); err != nil {
+		return none, err
+	}
+	v, err := f()
+	if dead := l.breath(); dead != nil {
+		return none, dead
+	}
+	return v, err
+}
+
+func liveOnly(l *life, f func() error) error {
+	_, err := live(l, func() (struct{}, error) { return struct{}{}, f() })
+	return err
+}
+
+// mortal is the database as a mortal server uses it.
+type mortal struct {
+	managedJobs
+	d database
+	l *life
+}
+
+func (m mortal) Now() time.Time            { return m.d.Now() }
+func (m mortal) ManagedJobs() managedJobs  { return m }
+func (m mortal) Leases() leases            { return mortalLeases{m} }
+func (m mortal) Clusters() *state.Clusters { return m.d.Clusters() }
+
+func (m mortal) Get(ctx context.Context, id int) (*state.ManagedJob, error) {
+	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Get(ctx, id) })
+}
+
+func (m mortal) Attempts(ctx context.Context, id int) ([]*state.ManagedAttempt, error) {
+	return live(m.l, func() ([]*state.ManagedAttempt, error) { return m.d.ManagedJobs().Attempts(ctx, id) })
+}
+
+func (m mortal) Attempt(ctx context.Context, id, task, n int) (*state.ManagedAttempt, error) {
+	return live(m.l, func() (*state.ManagedAttempt, error) { return m.d.ManagedJobs().Attempt(ctx, id, task, n) })
+}
+
+func (m mortal) Save(ctx context.Context, c state.ManagedChange) error {
+	return liveOnly(m.l, func() error { return m.d.ManagedJobs().Save(ctx, c) })
+}
+
+func (m mortal) Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error) {
+	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Adopt(ctx, id, l) })
+}
+
+func (m mortal) Next(ctx context.Context) (id, priority int, err error) {
+	err = liveOnly(m.l, func() (err error) { id, priority, err = m.d.ManagedJobs().Next(ctx); return err })
+	return id, priority, err
+}
+
+func (m mortal) Orphans(ctx context.Context, owner string) ([]int, error) {
+	return live(m.l, func() ([]int, error) { return m.d.ManagedJobs().Orphans(ctx, owner) })
+}
+
+func (m mortal) Cancelled(ctx context.Context) ([]int, error) {
+	return live(m.l, func() ([]int, error) { return m.d.ManagedJobs().Cancelled(ctx) })
+}
+
+func (m mortal) FilesInUse(ctx context.Context) (map[string]bool, error) {
+	return live(m.l, func() (map[string]bool, error) { return m.d.ManagedJobs().FilesInUse(ctx) })
+}
+
+type mortalLeases struct{ mortal }
+
+func (m mortalLeases) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (l state.Lease, got bool, err error) {
+	err = liveOnly(m.l, func() (err error) { l, got, err = m.d.Leases().Acquire(ctx, name, owner, ttl); return err })
+	return l, got && err == nil, err
+}
+
+func (m mortalLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
+	return live(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
+}
+
+func (m mortalLeases) Forget(ctx context.Context, l state.Lease) error {
+	return liveOnly(m.l, func() error { return m.d.Leases().Forget(ctx, l) })
+}

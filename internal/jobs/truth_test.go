@@ -1,0 +1,278 @@
+package jobs
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// scene is one job on a cloud that behaves, in virtual time.
+type scene struct {
+	*outside
+	t     *testing.T
+	db    *memory
+	job   int
+	bells cluster.Bells[string]
+	lives int
+	end   func()
+}
+
+// newScene submits a job that works for ten minutes.
+func newScene(t *testing.T, p *plan, resources string) *scene {
+	c, provider, offers, err := newCloud(1, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Remove("bad-day")
+	s := &scene{t: t, db: newMemory(), outside: &outside{
+		seed: 1, calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
+		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]string{},
+	}}
+	s.listen = func() []*cluster.Bells[string] {
+		if s.end == nil {
+			return nil
+		}
+		return []*cluster.Bells[string]{&s.bells}
+	}
+	p.nodes, p.work, p.spot = max(p.nodes, 1), 10*time.Minute, true
+	if p.results == nil {
+		p.results = []int{0}
+	}
+	p.left = p.work
+	j, err := s.db.Submit(t.Context(), &state.ManagedJob{
+		Name: "j", UserHash: "u", SubmittedAt: time.Now(), Tasks: []*state.ManagedTask{{Name: "j"}},
+		Dag: fmt.Appendf(nil, "name: j\nnum_nodes: %d\nresources: {use_spot: true%s}\nrun: work\n", p.nodes, resources),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.job, s.plans[j.ID] = j.ID, p
+	return s
+}
+
+// serve starts a server; through may change how it sees the world.
+func (s *scene) serve(through func(world) world) {
+	s.lives++
+	ctx, cancel := context.WithCancel(context.Background())
+	l := &life{fuse: -1, end: cancel}
+	var w world = &hands{outside: s.outside, life: l, bells: &s.bells}
+	if through != nil {
+		w = through(w)
+	}
+	m := newManager(mortal{d: s.db, l: l}, w, slog.New(slog.DiscardHandler), fmt.Sprint("server", s.lives), s.t.TempDir(), 4)
+	done := make(chan struct{})
+	go func() { m.Run(ctx); close(done) }()
+	s.end = func() { // it dies at once
+		l.light(0)
+		_ = l.breath()
+		<-done
+		s.end = nil
+	}
+}
+
+// is what the job's task is at the moment.
+func (s *scene) is() *state.ManagedTask {
+	s.t.Helper()
+	j, err := s.db.Get(s.t.Context(), s.job)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return j.Current()
+}
+
+// until waits until the job's task is in a state.
+func (s *scene) until(want api.ManagedStatus) *state.ManagedTask {
+	s.t.Helper()
+	for end := time.Now().Add(6 * time.Hour); time.Now().Before(end); time.Sleep(time.Second / 4) {
+		if t := s.is(); t.Status == want {
+			return t
+		}
+	}
+	s.t.Fatalf("the job is %s (%s), not %s", s.is().Status, s.is().Details, want)
+	return nil
+}
+
+func (s *scene) close(clusters int) {
+	s.t.Helper()
+	time.Sleep(2 * time.Minute)
+	if s.end != nil {
+		s.end()
+	}
+	for _, v := range s.violations {
+		s.t.Error(v)
+	}
+	if s.count.clusters != clusters {
+		s.t.Errorf("%d clusters were launched, want %d", s.count.clusters, clusters)
+	}
+	if len(s.records) > 0 {
+		s.t.Errorf("clusters are left: %v", s.records)
+	}
+}
+
+// gangs are the incarnations of the job's cluster.
+func (s *scene) gang() *gang {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range s.records {
+		return s.machines[c.Hash]
+	}
+	s.t.Fatal("there is no cluster")
+	return nil
+}
+
+func (s *scene) does(f func(g *gang)) {
+	g := s.gang()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f(g)
+}
+
+// deaf is a world whose status calls time out.
+type deaf struct {
+	world
+	calls *int
+	until int
+}
+
+func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+	o := d.world.Look(ctx, a)
+	if *d.calls++; *d.calls <= d.until && o.job != nil {
+		time.Sleep(30 * time.Second)
+		o.job, o.silent = nil, "no answer within 30s"
+	}
+	return o
+}
+
+// Twenty-five status calls in a row that time out once made the reference
+// relaunch a job that was fine.
+func TestTwentyFiveStatusTimeoutsOfAHealthyJobCauseNoRelaunch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		calls := 0
+		s.serve(func(w world) world { return deaf{w, &calls, 25} })
+		s.until(api.ManagedRunning)
+		shown := 0
+		for calls < 25 {
+			time.Sleep(time.Second)
+			got := s.is()
+			if got.Status != api.ManagedRunning {
+				t.Fatalf("after %d time-outs the job is %s: %s", calls, got.Status, got.Details)
+			}
+			if strings.HasPrefix(got.Details, "UNREACHABLE since 2000-01-01 00:") {
+				shown++
+			}
+		}
+		if shown == 0 {
+			t.Error("nobody was told that the job is out of reach")
+		}
+		if got := s.until(api.ManagedSucceeded); got.Recoveries != 0 || got.Details != "" {
+			t.Errorf("%d recoveries, details %q", got.Recoveries, got.Details)
+		}
+		s.close(1)
+	})
+}
+
+func TestAJobThatEndedWhileNobodyLookedIsFoundSucceeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.end()
+		time.Sleep(30 * time.Minute)
+		s.serve(nil)
+		if got := s.until(api.ManagedSucceeded); got.Recoveries != 0 {
+			t.Errorf("%d recoveries", got.Recoveries)
+		}
+		s.close(1)
+	})
+}
+
+func TestAJobBehindACutNetworkIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.does((*gang).partition)
+		time.Sleep(30 * time.Minute) // the job ends meanwhile
+		if got := s.is(); got.Status != api.ManagedRunning || !isSilent(got) {
+			t.Errorf("%s, %q", got.Status, got.Details)
+		}
+		s.does((*gang).heal)
+		healed := time.Now()
+		s.until(api.ManagedSucceeded)
+		if took := time.Since(healed); took > 5*time.Second {
+			t.Errorf("found out %v after the network was back", took)
+		}
+		s.close(1)
+	})
+}
+
+func TestALieOfTheProviderEndsNothing(t *testing.T) {
+	for _, lie := range []string{"terminated", "stopped"} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, &plan{}, "")
+			s.serve(nil)
+			s.until(api.ManagedRunning)
+			if err := s.cloud.Inject(model.Fault{ID: "lie", Kind: model.Lie, State: lie}); err != nil {
+				t.Fatal(err)
+			}
+			s.does((*gang).broken) // makes servers ask
+			time.Sleep(3 * time.Minute)
+			s.cloud.Remove("lie")
+			if got := s.until(api.ManagedSucceeded); got.Recoveries != 0 {
+				t.Errorf("%s: %d recoveries", lie, got.Recoveries)
+			}
+			s.close(1)
+		})
+	}
+}
+
+func TestAPreemptedJobRecoversWithinSecondsElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		from := s.gang()
+		s.does(func(g *gang) { g.lose(0) })
+		at := time.Now()
+		s.until(api.ManagedRecovering)
+		if took := time.Since(at); took > 5*time.Second {
+			t.Errorf("decided after %v", took)
+		}
+		if got := s.until(api.ManagedSucceeded); got.Recoveries != 1 {
+			t.Errorf("%d recoveries", got.Recoveries)
+		}
+		all, _ := s.db.Attempts(t.Context(), s.job)
+		if len(all) != 2 || all[0].Offer.Region == all[1].Offer.Region || all[0].Reason == "" {
+			t.Errorf("attempts %+v of %s", all, from.id.Name)
+		}
+		s.close(2)
+	})
+}
+
+func TestAnotherServerTakesOverWithinTenSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.end()
+		at := time.Now()
+		s.serve(nil)
+		s.does(func(g *gang) { g.lose(0) })
+		s.until(api.ManagedRecovering)
+		if took := time.Since(at); took > 10*time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+		s.until(api.ManagedSucceeded)
+		s.close(2)
+	})
+}
