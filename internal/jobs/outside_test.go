@@ -45,9 +45,9 @@ type attemptTask struct{ job, task int }
 
 // counts are what a simulation reports.
 type counts struct {
-	clusters, preempted, partitions, lies, lostRuns, completed, unseen int
-	redone                                                             time.Duration
-	slowest                                                            time.Duration // from a proof to the decision
+	clusters, preempted, partitions, lies, lostRuns, completed int
+	redone                                                     time.Duration
+	slowest                                                    time.Duration // from a proof to the decision
 }
 
 // plan is what becomes of a job.
@@ -394,7 +394,7 @@ func (o *outside) refresh(ctx context.Context, c *row) (cluster.Verdict, error) 
 		return v, errors.New(v.Reason)
 	case v.Gone:
 		if g.healthy() {
-			o.violation("cluster %s of a healthy job is given back: %s", c.Name, v.Reason)
+			o.violation("cluster %s of a healthy job is given back: %s (cut %v, lied %v, dead %v, machines %v, listed %+v)", c.Name, v.Reason, g.cut, g.lied, g.dead, g.ids, nodes)
 		}
 		o.mu.Unlock()
 		err := persist(ctx, func() error { return o.provider.Terminate(ctx, id(c)) })
