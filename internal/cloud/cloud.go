@@ -119,11 +119,18 @@ type Reach struct {
 	OwnKeys      bool   `json:"own_keys,omitempty"`
 	ProxyJump    string `json:"proxy_jump,omitempty"`    // [user@]host[:port], several with commas
 	ProxyCommand string `json:"proxy_command,omitempty"` // as in ssh_config
-	// Machine says how the agent itself can switch the node off: "folder",
-	// "container"; "": it cannot.
+	// Machine says how the agent itself can switch the node off, one of the
+	// Machine constants; "": it cannot.
 	Machine string `json:"machine,omitempty"`
 	Agent   string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
 }
+
+// What Reach.Machine may say.
+const (
+	MachineFolder    = "folder"    // a folder on somebody's own machine: see package folder
+	MachineContainer = "container" // its first process takes signals: see package docker
+	MachinePowerOff  = "poweroff"  // it powers off, and its cloud makes of that what [OffSwitch] was told
+)
 
 // Provider rents machines on one cloud. Its methods may be called concurrently,
 // and asking for what already holds is success.

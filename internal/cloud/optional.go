@@ -14,6 +14,16 @@ type PortOpener interface {
 	OpenPorts(ctx context.Context, id ClusterID, ports []string) error
 }
 
+// OffSwitch is a provider whose machines can switch themselves off
+// (Reach.Machine is [MachinePowerOff]), and that can be told what that means.
+type OffSwitch interface {
+	// WhenOff says what becomes of the cluster's machines that switch themselves
+	// off from now on: with ends they are terminated as by Terminate, else they
+	// are stopped, which is how machines begin. It is asked before an autodown
+	// is armed, so that it works when nobody is there any more.
+	WhenOff(ctx context.Context, id ClusterID, ends bool) error
+}
+
 // AvailabilityProber is a provider that can tell without renting whether an
 // offer could be had. The answer is a hint: it may be wrong a moment later.
 type AvailabilityProber interface {

@@ -170,7 +170,7 @@ func (m *Manager) ask(ctx context.Context, name, doing string, question func(*st
 		if try == 2 {
 			return unreachable(c, doing, err)
 		}
-		fresh, rerr := m.Refresh(ctx, name)
+		fresh, rerr := m.refreshNext(ctx, name)
 		switch {
 		case rerr == nil && fresh == nil, errors.Is(rerr, state.ErrNotFound):
 			return m.notFound(ctx, name)

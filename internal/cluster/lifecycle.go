@@ -219,13 +219,17 @@ func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody
 	return m.SetAutostop(ctx, c.Name, a)
 }
 
-// SetAutostop tells the head agent and then the record.
+// SetAutostop tells the cloud what it means when the machines switch themselves
+// off, then the head agent, and then the record.
 func (m *Manager) SetAutostop(ctx context.Context, name string, a agentapi.Autostop) error {
 	var hash string
 	err := m.ask(ctx, name, "Setting autostop", func(c *state.Cluster, client *agentclient.Client) error {
 		actx, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()
 		hash = c.Hash
+		if err := m.whenOff(ctx, c, a.IdleMinutes >= 0 && a.Down); err != nil {
+			return err
+		}
 		_, err := client.Autostop(actx, a)
 		return err
 	})
@@ -240,6 +244,26 @@ func (m *Manager) SetAutostop(ctx context.Context, name string, a agentapi.Autos
 		return nil
 	})
 	return err
+}
+
+// whenOff says to the cloud what becomes of machines that switch themselves
+// off. Those without an autodown are stopped then, which is what a cloud does
+// that was never told anything else.
+func (m *Manager) whenOff(ctx context.Context, c *state.Cluster, ends bool) error {
+	p, err := m.provider(c)
+	if err != nil {
+		return err
+	}
+	off, ok := cloud.As[cloud.OffSwitch](p)
+	if !ok {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, providerLimit)
+	defer cancel()
+	if err := off.WhenOff(ctx, m.Provision.ClusterID(c), ends); err != nil {
+		return fmt.Errorf("telling %s what to do with machines that switch themselves off: %w", p.DisplayName(), err)
+	}
+	return nil
 }
 
 func orElse(s, fallback string) string {

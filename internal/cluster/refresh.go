@@ -23,6 +23,7 @@ const (
 	staleAfter     = 2 * time.Second  // an AUTO refresh trusts younger records
 	refreshPeriod  = 60 * time.Second // the background look at every cluster
 	restartTimeout = time.Minute      // bringing a dead agent back
+	busyPatience   = 30 * time.Second // with somebody who works on a cluster whose agent does not answer
 )
 
 // Refresh looks at the provider and the agent and brings the record up to
@@ -38,6 +39,21 @@ func (m *Manager) Refresh(ctx context.Context, name string) (*state.Cluster, err
 	}
 	defer unlock()
 	return m.refresh(lctx, name)
+}
+
+// refreshNext is Refresh that waits a while for whoever works on the cluster:
+// most likely they are bringing its agent back.
+func (m *Manager) refreshNext(ctx context.Context, name string) (*state.Cluster, error) {
+	wctx, cancel := context.WithTimeout(ctx, busyPatience)
+	defer cancel()
+	_, unlock, err := m.Lock(wctx, name)
+	switch {
+	case err == nil:
+		unlock()
+	case ctx.Err() != nil:
+		return nil, err
+	}
+	return m.Refresh(ctx, name)
 }
 
 // refresh is Refresh under the cluster's lock.

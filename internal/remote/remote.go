@@ -97,8 +97,9 @@ func NodeName(rank int) string {
 // transport starts agents on nodes reached in one way.
 type transport interface {
 	// start makes an agent of this build run on the node and returns the
-	// address it listens on. A running one is left alone.
-	start(ctx context.Context, c *state.Cluster, n cloud.Node) (address string, err error)
+	// address it listens on. A running one is left alone. Whoever has the agent
+	// already may bring it there.
+	start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread) (address string, err error)
 }
 
 func (r *Connector) transport(n cloud.Node) (transport, error) {
@@ -121,13 +122,14 @@ func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
 		return errors.New("the cluster has no nodes")
 	}
 	g, gctx := errgroup.WithContext(ctx)
+	s := newSpread(c.Nodes)
 	for i := range c.Nodes {
 		g.Go(func() error {
 			t, err := r.transport(c.Nodes[i])
 			if err != nil {
 				return &NodeError{NodeName(i), "reaching it", err}
 			}
-			address, err := t.start(gctx, c, c.Nodes[i])
+			address, err := t.start(gctx, c, c.Nodes[i], s)
 			if err != nil {
 				return &NodeError{NodeName(i), "starting the agent", err}
 			}

@@ -59,7 +59,7 @@ func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, erro
 // is on record: addresses are used again for other machines.
 func hostAlias(hash, node string) string { return hash + "." + node }
 
-func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node) (string, error) {
+func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread) (string, error) {
 	r := (*Connector)(t)
 	target, err := r.target(c, n)
 	if err != nil {
@@ -82,9 +82,15 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	}
 	installed := path.Join(host.home, ".sky", "runtime", bin.id, "sky")
 	if !host.has[installed] {
-		if err := t.upload(ctx, target, host, bin, installed); err != nil {
+		u := upload{target: target, host: host, bin: bin, dst: installed, addresses: addressesOf(n.InternalIP, target), alone: alone(n)}
+		if err := t.bring(ctx, s, u); err != nil {
 			return "", fmt.Errorf("bringing the agent there: %w", err)
 		}
+	}
+	if !alone(n) {
+		s.free(sender{target, installed, bin.hash})
+	} else {
+		s.instead()
 	}
 	files, err := pki.IssueNode(c.Certs, n.ID)
 	if err != nil {
@@ -101,6 +107,8 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if n.Reach.Home != "" {
 		spec.Node = path.Dir(host.home)
 	}
+	// What a rented machine gives to logins is meant for what runs there.
+	spec.WholeEnvironment = !n.Reach.OwnKeys
 	life, err := t.run(ctx, target, installed, spec)
 	return life.Address, err
 }

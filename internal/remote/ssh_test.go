@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -300,6 +301,64 @@ func TestPlatforms(t *testing.T) {
 	r := New(Options{BuildID: "x", RuntimeDir: t.TempDir()})
 	if _, err := r.binary("darwin", "arm64"); err == nil || !strings.Contains(err.Error(), "sky-agent-darwin-arm64") {
 		t.Errorf("%v", err)
+	}
+}
+
+// A cluster of more nodes than the server likes to serve by itself: it brings
+// the agent to the first ones, and they bring it to the others.
+func TestNodesBringTheAgentToEachOther(t *testing.T) {
+	m := newMachines(t, 12)
+	said := func() (server, nodes int, text string) {
+		var log strings.Builder
+		r := m.connector()
+		r.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		if err := m.ensure(r); err != nil {
+			t.Fatalf("%v\n%s", err, log.String())
+		}
+		for line := range strings.Lines(log.String()) {
+			switch {
+			case !strings.Contains(line, "agent brought onto a node"):
+			case strings.Contains(line, "from=server"):
+				server++
+			default:
+				nodes++
+			}
+		}
+		return server, nodes, log.String()
+	}
+	if server, nodes, log := said(); server != spreadFirst || nodes != 12-spreadFirst {
+		t.Errorf("the server brought it to %d, nodes to %d\n%s", server, nodes, log)
+	}
+	for _, h := range m.hosts {
+		m.endAgent(h)
+	}
+	if server, nodes, log := said(); server+nodes != 0 {
+		t.Errorf("it was brought there again\n%s", log)
+	}
+	// One that lost it gets it from a node if nobody else is free, or from the
+	// server; nobody else gets anything.
+	m.endAgent(m.hosts[7])
+	os.RemoveAll(filepath.Join(m.hosts[7].Home, ".sky", "runtime"))
+	if server, nodes, log := said(); server+nodes != 1 {
+		t.Errorf("the server brought it to %d, nodes to %d\n%s", server, nodes, log)
+	}
+}
+
+// Nodes that cannot reach each other, or that are the user's own, get it from the
+// server.
+func TestNodesThatCannotHelpEachOther(t *testing.T) {
+	m := newMachines(t, 10)
+	r := m.connector()
+	var log strings.Builder
+	r.o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	for _, h := range m.hosts {
+		h.Set(func(k *sshtest.Knobs) { k.OnlyClient = "SSH-2.0-sky" })
+	}
+	if err := m.ensure(r); err != nil {
+		t.Fatalf("%v\n%s", err, log.String())
+	}
+	if n := strings.Count(log.String(), "from=server"); n != 10 {
+		t.Errorf("the server brought it to %d\n%s", n, log.String())
 	}
 }
 

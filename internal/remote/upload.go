@@ -24,58 +24,98 @@ const (
 // errStalled is the cause of an upload's context when nothing moves.
 var errStalled = fmt.Errorf("nothing arrived there for %v", uploadStall)
 
-// upload brings a binary onto the node. It counts as there only when the node
-// has run it and it has told the right hash: what is cut off is never found by
-// its name.
-func (t *sshTransport) upload(ctx context.Context, target sshconn.Target, host *sshHost, bin *binary, dst string) error {
-	select {
-	case t.uploads <- struct{}{}:
-		defer func() { <-t.uploads }()
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+// upload is a binary on its way to a node.
+type upload struct {
+	target    sshconn.Target
+	host      *sshHost
+	bin       *binary
+	dst       string
+	addresses []string // where other nodes find it
+	alone     bool     // they do not
+}
+
+// bring brings a binary onto the node, from the server or from a node that has
+// it. It counts as there only when the node has run it and it has told the right
+// hash: what is cut off is never found by its name.
+func (t *sshTransport) bring(ctx context.Context, s *spread, u upload) error {
+	dir := path.Dir(u.dst)
+	tmp := path.Join(dir, fmt.Sprintf(".up-%d", time.Now().UnixNano()))
 	suffix, unpack := "", "cat"
 	switch {
-	case host.tools["zstd"]:
+	case u.host.tools["zstd"]:
 		suffix, unpack = ".zst", "zstd -dc"
-	case host.tools["gzip"]:
+	case u.host.tools["gzip"]:
 		suffix, unpack = ".gz", "gzip -dc"
 	}
-	file, err := (*Connector)(t).packed(bin, suffix)
-	if err != nil {
-		return err
-	}
-	in, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	moving := &movingReader{Reader: in}
-	go moving.watch(ctx, cancel)
-
-	dir := path.Dir(dst)
-	tmp := path.Join(dir, fmt.Sprintf(".up-%d", time.Now().UnixNano()))
-	script := fmt.Sprintf(`d=%s; t=%s
+	command := "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s
 umask 077
 mkdir -p "$d" && %s >"$t" && chmod 700 "$t" && "$t" agent --hash && exit 0
-c=$?; rm -f "$t"; exit $c`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack)
-	out, err := t.o.SSH.Run(ctx, target, "sh -c "+sshconn.Quote(script), moving)
+c=$?; rm -f "$t"; exit $c`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack))
+	from, err := s.take(ctx)
 	if err != nil {
-		return uploadError(target, err)
+		return err
 	}
-	if f := strings.Fields(string(out)); len(f) == 0 || f[len(f)-1] != bin.hash {
-		return fmt.Errorf("what arrived on %s is not what was sent", target.Host)
+	said := ""
+	if !from.server() && from.hash == u.bin.hash && !u.alone {
+		said, err = t.relay(ctx, from, u.target, u.addresses, suffix, command)
+		if err == nil {
+			s.free(from)
+		} else {
+			// Whatever is wrong between them is nobody else's business.
+			t.o.Logger.InfoContext(ctx, "one node could not bring the agent to another", "from", from.target.String(), "to", u.target.String(), "err", err)
+			from = sender{}
+		}
+	} else if !from.server() {
+		s.free(from)
+		from = sender{}
 	}
+	if from.server() {
+		said, err = t.upload(ctx, u, suffix, command)
+	}
+	if err != nil {
+		return uploadError(u.target, err)
+	}
+	if f := strings.Fields(said); len(f) == 0 || f[len(f)-1] != u.bin.hash {
+		return fmt.Errorf("what arrived on %s is not what was sent", u.target.Host)
+	}
+	sentBy := "server"
+	if !from.server() {
+		sentBy = from.target.String()
+	}
+	t.o.Logger.InfoContext(ctx, "agent brought onto a node", "node", u.target.String(), "build", u.bin.id, "from", sentBy)
 	// Other builds are not needed any more, running or not.
-	_, err = t.o.SSH.Script(ctx, target, fmt.Sprintf(`d=%s
+	_, err = t.o.SSH.Script(ctx, u.target, fmt.Sprintf(`d=%s
 mv %s "$d/sky" || exit 1
 for o in "${d%%/*}"/*; do [ "$o" = "$d" ] || rm -rf "$o"; done
 rm -f "$d"/.up-*
 exit 0
 `, sshconn.Quote(dir), sshconn.Quote(tmp)))
 	return err
+}
+
+// upload sends the binary from here.
+func (t *sshTransport) upload(ctx context.Context, u upload, suffix, command string) (said string, err error) {
+	select {
+	case t.uploads <- struct{}{}:
+		defer func() { <-t.uploads }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	file, err := (*Connector)(t).packed(u.bin, suffix)
+	if err != nil {
+		return "", err
+	}
+	in, err := os.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	moving := &movingReader{Reader: in}
+	go moving.watch(ctx, cancel)
+	out, err := t.o.SSH.Run(ctx, u.target, command, moving)
+	return string(out), err
 }
 
 func uploadError(target sshconn.Target, err error) error {

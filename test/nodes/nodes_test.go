@@ -25,46 +25,59 @@ import (
 )
 
 var (
-	binary string
+	binary, fluffycloud string
+
 	place  string            // where setup.sh works
 	given  map[string]string // what setup.sh says
 )
 
 func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "sky-nodes-")
-	if err != nil {
-		panic(err)
-	}
-	code := 1
-	defer func() { os.Exit(code) }()
-	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "sky")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/sky")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building sky: %v\n%s", err, out)
-		return
-	}
-	place = filepath.Join(dir, "place")
-	up := exec.Command("sh", "setup.sh", "up", place)
-	up.Stderr = os.Stderr
-	defer func() {
-		if out, err := exec.Command("sh", "setup.sh", "down", place).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cleaning up: %v\n%s", err, out)
-			code = 1
+	os.Exit(inPlace(m.Run))
+}
+
+// inPlace builds the binary, starts the machines, runs the tests and ends what
+// it started. With SKY_TEST_PLACE, a folder, machines and binary stay there for
+// the next time; "setup.sh down $SKY_TEST_PLACE" ends them.
+func inPlace(tests func() int) (code int) {
+	dir := os.Getenv("SKY_TEST_PLACE")
+	if dir == "" {
+		var err error
+		if dir, err = os.MkdirTemp("", "sky-nodes-"); err != nil {
+			panic(err)
 		}
-	}()
-	out, err := up.Output()
+		defer os.RemoveAll(dir)
+		defer func() {
+			if out, err := exec.Command("sh", "setup.sh", "down", dir).CombinedOutput(); err != nil {
+				fmt.Fprintf(os.Stderr, "cleaning up: %v\n%s", err, out)
+				code = 1
+			}
+		}()
+	}
+	place = dir
+	said, err := os.ReadFile(filepath.Join(dir, "given"))
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "setup.sh up: %v\n%s", err, out)
-		return
+		up := exec.Command("sh", "setup.sh", "up", dir)
+		up.Stderr = os.Stderr
+		if said, err = up.Output(); err != nil {
+			fmt.Fprintf(os.Stderr, "setup.sh up: %v\n%s", err, said)
+			return 1
+		}
 	}
 	given = map[string]string{}
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(string(said)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		given[key] = value
 	}
-	code = m.Run()
+	for name, into := range map[string]*string{"sky": &binary, "fluffycloud": &fluffycloud} {
+		*into = filepath.Join(dir, name)
+		build := exec.Command("go", "build", "-o", *into, "../../cmd/"+name)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building %s: %v\n%s", name, err, out)
+			return 1
+		}
+	}
+	return tests()
 }
 
 // world is one user: a home folder with pools, and a server.

@@ -1,29 +1,31 @@
 #!/bin/sh
-# Real machines to test against, on one machine: four hosts, each a network
-# namespace with an sshd, process numbers and a home folder of its own, behind
-# one bridge; and a container engine with an image that has little but a shell.
+# Real machines to test against, on one machine: hosts, each a network namespace
+# with an sshd, process numbers and a home folder of its own; and a container
+# engine with an image that has little but a shell.
 #
 #	setup.sh up DIR      installs what is missing, starts everything below DIR
 #	setup.sh down DIR    ends what "up" started, and nothing else
 #
-# Needs root on Debian. What "up" starts is noted in DIR, so "down" also cleans
-# up after an "up" that was cut off.
+# h1 to h4 are on one bridge with this machine, h5 too and its home is a disk of
+# 4 MB; h6 can be reached from h1 only. "up" writes their addresses to DIR/given
+# and to its output.
+#
+# Needs root on Debian, and no service manager. What "up" starts is noted
+# in DIR, so "down" also cleans up after an "up" that was cut off.
 set -eu
-here=$(dirname "$0")
+here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-} dir=${2:-}
 [ -n "$dir" ] || { echo "usage: $0 up|down DIR" >&2; exit 2; }
 # Names of network devices are short and belong to the whole machine.
-tag=$(printf %s "$dir" | cksum | cut -c1-5)
+sum=$(printf %s "$dir" | cksum | cut -d' ' -f1)
+tag=$(printf %s "$sum" | cut -c1-5)
 bridge=skyb$tag
-hosts="1 2 3 4"
-net=10.97.$(( $(printf %s "$dir" | cksum | cut -d' ' -f1) % 250 ))
+open="1 2 3 4 5" hidden=6
+hosts="$open $hidden"
+net=10.97.$((sum % 250)) behind=10.98.$((sum % 250))
 
 pids() { # that run in a host: their mark is in the environment
-  for e in /proc/[0-9]*/environ; do
-    if { tr '\0' '\n' <"$e"; } 2>/dev/null | grep -qxF "SKY_TEST_HOST=$dir"; then
-      p=${e#/proc/}; echo "${p%/environ}"
-    fi
-  done
+  grep -lzxF "SKY_TEST_HOST=$dir" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3
 }
 
 down() {
@@ -52,7 +54,8 @@ down() {
   ip link del "$bridge" 2>/dev/null || true
   while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
   for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
-  rm -rf "$dir"
+  rm -rf "$dir"/h[0-9] "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
+  rmdir "$dir" 2>/dev/null || true
 }
 
 tools() {
@@ -80,38 +83,61 @@ hosts_up() {
     h=$dir/h$i ns=sky$tag-$i
     mkdir -p "$h/home"
     ssh-keygen -q -t ed25519 -N '' -f "$h/hostkey"
-    printf 'export GREETING="from h%s"\n' "$i" >"$h/home/.bashrc"
     ip netns add "$ns"
+    ip -n "$ns" link set lo up
+  done
+  mount -t tmpfs -o size=4m,mode=700 none "$dir/h5/home"
+  for i in $open; do
+    ns=sky$tag-$i
     ip link add "skyv$tag$i" type veth peer name eth0 netns "$ns"
     ip link set "skyv$tag$i" master "$bridge" up
     ip -n "$ns" addr add "$net.$i/24" dev eth0
     ip -n "$ns" link set eth0 up
-    ip -n "$ns" link set lo up
+  done
+  ip -n "sky$tag-1" link add eth1 type veth peer name eth0 netns "sky$tag-$hidden"
+  ip -n "sky$tag-1" addr add "$behind.1/24" dev eth1
+  ip -n "sky$tag-1" link set eth1 up
+  ip -n "sky$tag-$hidden" addr add "$behind.$hidden/24" dev eth0
+  ip -n "sky$tag-$hidden" link set eth0 up
+  for i in $hosts; do
+    h=$dir/h$i ns=sky$tag-$i
+    printf 'export GREETING="from h%s"\n' "$i" >"$h/home/.bashrc"
     SKY_TEST_HOST=$dir setsid ip netns exec "$ns" unshare --mount --uts --pid --fork --mount-proc --kill-child \
       sh "$here/host.sh" "h$i" "$h" "$dir/key.pub" </dev/null >"$h/log" 2>&1 &
     echo $! >"$h/pid"
   done
-  for i in $hosts; do
-    for _ in $(seq 50); do
-      ssh -n -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i "$dir/key" "root@$net.$i" true 2>/dev/null && break
-      sleep 0.1
-    done
+  for i in $open; do
+    answers "$net.$i" "$dir/h$i/log"
     echo "SKY_TEST_HOST$i=$net.$i"
   done
+  echo "SKY_TEST_HOST$hidden=$behind.$hidden"
   echo "SKY_TEST_KEY=$dir/key"
+  echo "SKY_TEST_TAG=$tag"
+}
+
+answers() { # once we can log in there
+  for _ in $(seq 300); do
+    ssh -n -F /dev/null -o BatchMode=yes -o ConnectTimeout=5 -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR \
+      -i "$dir/key" "root@$1" true 2>/dev/null && return
+    sleep 0.1
+  done
+  echo "no sshd answers on $1:" >&2
+  cat "$2" >&2
+  exit 1
 }
 
 engine_up() {
   mkdir -p "$dir/docker"
   ip link add "skyd$tag" type bridge
-  ip addr add "10.96.$(( $(printf %s "$dir" | cksum | cut -d' ' -f1) % 250 )).1/24" dev "skyd$tag"
+  ip addr add "10.96.$((sum % 250)).1/24" dev "skyd$tag"
   ip link set "skyd$tag" up
   setsid dockerd --data-root "$dir/docker/data" --exec-root "$dir/docker/exec" --pidfile "$dir/docker/pid" \
     --bridge "skyd$tag" --iptables=false --ip-masq=false -H "unix://$dir/docker.sock" </dev/null >"$dir/docker/log" 2>&1 &
-  for _ in $(seq 150); do
+  for _ in $(seq 600); do
     curl -fs --unix-socket "$dir/docker.sock" http://d/_ping >/dev/null 2>&1 && break
     sleep 0.1
   done
+  curl -fs --unix-socket "$dir/docker.sock" http://d/_ping >/dev/null || { tail -n 30 "$dir/docker/log" >&2; exit 1; }
   # An image with a shell and a few tools of this machine.
   root=$dir/image
   mkdir -p "$root/bin" "$root/etc" "$root/root" "$root/tmp"
@@ -139,8 +165,9 @@ up)
   down
   mkdir -p "$dir"
   chmod 755 "$dir"
-  hosts_up
-  engine_up
+  { hosts_up; engine_up; } >"$dir/up"
+  mv "$dir/up" "$dir/given"
+  cat "$dir/given"
   ;;
 down) down ;;
 *) echo "usage: $0 up|down DIR" >&2; exit 2 ;;

@@ -59,6 +59,15 @@ var names = []Behaviour{
 	}},
 }
 
+// offSwitch skips the behaviour if the provider has none.
+func (s *suite) offSwitch() cloud.OffSwitch {
+	off, ok := cloud.As[cloud.OffSwitch](s.p)
+	if !ok {
+		s.Skip("not applicable: the provider is no OffSwitch")
+	}
+	return off
+}
+
 var powers = []Behaviour{
 	{"ports are opened besides those that are open", []string{"OpenPorts", "open_ports"}, func(s *suite) {
 		opener, ok := cloud.As[cloud.PortOpener](s.p)
@@ -89,6 +98,46 @@ var powers = []Behaviour{
 			s.Error("it succeeded")
 		}
 		s.same("the cloud has", s.inventory(), before)
+	}},
+	{"machines that switch themselves off end if that was said", []string{"Halt"}, func(s *suite) {
+		off := s.offSwitch()
+		id := s.id("web")
+		nodes := s.launch(s.spec(id, s.some(2)))
+		for range 2 {
+			if err := off.WhenOff(s.ctx(), id, true); err != nil {
+				s.Fatal(err)
+			}
+		}
+		for _, n := range nodes {
+			s.Halt(s, n)
+		}
+		s.eventually("all machines are gone", func() bool {
+			return !slices.ContainsFunc(s.nodes(id), func(n cloud.Node) bool { return n.State != cloud.NodeGone })
+		})
+		s.terminate(id)
+		s.nothingLeft(id)
+	}},
+	{"machines that switch themselves off are kept if nothing else was said last", []string{stop, "Halt"}, func(s *suite) {
+		off := s.offSwitch()
+		id := s.id("web")
+		nodes := s.launch(s.spec(id, s.some(2)))
+		for _, ends := range []bool{true, false} {
+			if err := off.WhenOff(s.ctx(), id, ends); err != nil {
+				s.Fatal(err)
+			}
+		}
+		for _, n := range nodes {
+			s.Halt(s, n)
+		}
+		s.eventually("all machines are stopped", func() bool {
+			return !slices.ContainsFunc(s.nodes(id), func(n cloud.Node) bool { return n.State != cloud.NodeStopped })
+		})
+		s.same("started", ids(s.launch(s.spec(id, s.some(2)))), ids(nodes))
+	}},
+	{"it does not matter what machines of an unknown cluster do", nil, func(s *suite) {
+		if err := s.offSwitch().WhenOff(s.ctx(), s.id("nobody"), true); err != nil {
+			s.Error(err)
+		}
 	}},
 	{"availability is told without renting", []string{"Fill", "Restore"}, func(s *suite) {
 		prober, ok := cloud.As[cloud.AvailabilityProber](s.p)

@@ -85,6 +85,9 @@ var stops = []Behaviour{
 			if can := n.Reach.Machine != "" || n.Reach.Method == "local"; can == (noStop && noDown) {
 				s.Errorf("the agent's way to switch the machine off is %q; lacks autostop: %t, autodown: %t", n.Reach.Machine, noStop, noDown)
 			}
+			if _, ok := cloud.As[cloud.OffSwitch](s.p); n.Reach.Machine == cloud.MachinePowerOff && !noDown && !ok {
+				s.Error("machines that power off do not go for good, so a provider without an OffSwitch lacks autodown")
+			}
 		}
 	}},
 	{"a launch waits for a stop that is under way", []string{stop}, func(s *suite) {

@@ -45,7 +45,7 @@ func (c *container) node() (cloud.Node, error) {
 	n := cloud.Node{
 		ID: fmt.Sprintf("%.12s", c.ID), Cluster: c.Labels[cloud.TagCluster], Hash: c.Labels[cloud.TagHash], Rank: c.rank(),
 		Place: cloud.Place{Cloud: Name}, Created: time.Unix(c.Created, 0),
-		Reach: cloud.Reach{Method: "docker", Host: c.ID, Machine: "container"},
+		Reach: cloud.Reach{Method: "docker", Host: c.ID, Machine: cloud.MachineContainer},
 	}
 	for _, net := range c.NetworkSettings.Networks {
 		n.InternalIP, n.ExternalIP = net.IPAddress, net.IPAddress

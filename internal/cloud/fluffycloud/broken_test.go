@@ -83,6 +83,7 @@ type (
 	givesNoReasons       struct{ whole }
 	asksForOneNode       struct{ whole }
 	paysTwice            struct{ whole }
+	keepsWhatIsOff       struct{ whole }
 	closesPorts          struct{ whole }
 )
 
@@ -141,6 +142,7 @@ func (p paysTwice) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	o, err := p.whole.Offers(ctx)
 	return append(o, o...), err
 }
+func (p keepsWhatIsOff) WhenOff(context.Context, cloud.ClusterID, bool) error    { return nil }
 func (p closesPorts) OpenPorts(context.Context, cloud.ClusterID, []string) error { return nil }
 
 // face is a cloud's API, for others to break.
@@ -214,6 +216,7 @@ func TestTheContractFindsBrokenProviders(t *testing.T) {
 		{"there is one node always", provider(func(w whole) cloud.Provider { return asksForOneNode{w} }), "a launch makes the nodes asked for"},
 		{"offers come twice", provider(func(w whole) cloud.Provider { return paysTwice{w} }), "offers are sane"},
 		{"ports stay closed", provider(func(w whole) cloud.Provider { return closesPorts{w} }), "ports are opened besides those that are open"},
+		{"switching off is never the end", provider(func(w whole) cloud.Provider { return keepsWhatIsOff{w} }), "machines that switch themselves off end if that was said"},
 		{"lists end with their first page", api(func(f face) fluffyapi.API { return firstPageOnly{f} }), "hundreds of clusters are listed"},
 		{"tokens are new for every call", api(func(f face) fluffyapi.API { return newTokens{f} }), "a list that lags makes no second machine"},
 		{"unknown states are good ones", api(func(f face) fluffyapi.API { return believesStates{f} }), "a state nobody knows is an error"},

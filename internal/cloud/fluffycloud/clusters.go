@@ -119,6 +119,41 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	})
 }
 
+// WhenOff says what becomes of the cluster's machines that switch themselves
+// off.
+func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error {
+	if id.Name == "" {
+		return nil
+	}
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	instances, err := p.instances(ctx, id)
+	if err != nil {
+		return err
+	}
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, i := range instances {
+		if i.EndsWhenOff == ends {
+			continue
+		}
+		g.Go(func() error {
+			_, err := api.SetWhenOff(ctx, i.ID, fluffyapi.WhenOff{Ends: ends})
+			switch codeOf(err) {
+			case fluffyapi.NotFound, fluffyapi.WrongState:
+				return nil // it has ended already
+			}
+			if err != nil {
+				return translate(ctx, cloud.Place{Cloud: Name, Region: i.Region, Zone: i.Zone}, err)
+			}
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
 // end brings every machine of a cluster to rest: each says whether it still
 // has to change and which call begins that. Calls are begun for all machines or
 // for none: a caller who leaves in the middle must not keep half of them running.

@@ -44,6 +44,7 @@ var (
 	_ cloud.AvailabilityProber = (*Provider)(nil)
 	_ cloud.SpotNotices        = (*Provider)(nil)
 	_ cloud.QuotaReader        = (*Provider)(nil)
+	_ cloud.OffSwitch          = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -65,12 +66,9 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 200, 400 }
 
 // Features says what FluffyCloud does not have.
 func (p *Provider) Features() cloud.Features {
-	const off = "nobody on FluffyCloud's machines can switch them off but their users"
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  off,
-			cloud.FeatureAutodown:  off,
 			cloud.FeatureImage:     "FluffyCloud has one image only",
 			cloud.FeatureDocker:    "FluffyCloud's machines do not run containers",
 			cloud.FeatureDiskTier:  "FluffyCloud has one kind of disk",

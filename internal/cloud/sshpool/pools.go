@@ -152,7 +152,7 @@ func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
 		return nil, fmt.Errorf("internal_ip: %q is no address", h.internal)
 	}
 	h.reach = cloud.Reach{
-		Method: "ssh", Host: t.Host, Port: t.Port, User: t.User, OwnKeys: true, Machine: "folder",
+		Method: "ssh", Host: t.Host, Port: t.Port, User: t.User, OwnKeys: true, Machine: cloud.MachineFolder,
 		ProxyJump: jump, ProxyCommand: t.ProxyCommand,
 	}
 	if h.reach.Port == 0 {

@@ -39,10 +39,11 @@ func Main(args []string) int {
 	fs := flag.NewFlagSet("sky agent", flag.ContinueOnError)
 	home := fs.String("home", os.Getenv("HOME"), "the node's home folder")
 	listen := fs.String("listen", "", "address to listen on, ip:port")
-	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container" or nothing`)
+	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container", "poweroff" or nothing`)
 	start := fs.Bool("start", false, "start an agent that goes on by itself, as JSON on standard input says")
 	back := fs.String("give-back", "", "end what runs in this node's `folder`, and remove it")
 	connect := fs.String("connect", "", "join standard input and output to this `address`")
+	send := fs.Bool("send", false, "bring this program to another node, as JSON on standard input says")
 	hash := fs.Bool("hash", false, "print the SHA-256 of this program")
 	version := fs.Bool("version", false, "print version and build")
 	if err := fs.Parse(args); err != nil {
@@ -65,6 +66,8 @@ func Main(args []string) int {
 		ctx, cancel := context.WithTimeout(ctx, backTimeout)
 		defer cancel()
 		err = folderNode(*back).Terminate(ctx)
+	case *send:
+		err = sendTo(ctx, os.Stdin, os.Stdout)
 	case *connect != "":
 		err = relay(ctx, *connect, os.Stdin, os.Stdout)
 	case *listen == "" || *home == "":

@@ -24,8 +24,10 @@ func machine(kind string) (agent.Machine, error) {
 		return folderNode(os.Getenv(local.EnvNode)), nil
 	case MachineContainer:
 		return Container{}, nil
+	case MachinePowerOff:
+		return PowerOff{}, nil
 	}
-	return nil, fmt.Errorf("--machine can be %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, kind)
+	return nil, fmt.Errorf("--machine can be %q, %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, MachinePowerOff, kind)
 }
 
 func folderNode(dir string) folder.Node { return folder.Node{Dir: dir, Mark: local.EnvNode} }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 )
 
@@ -27,7 +28,8 @@ type Spec struct {
 	// unmarked.
 	Node string `json:"node,omitempty"`
 	// WholeEnvironment lets the agent and the jobs have all of the environment
-	// that it is started with: in a container that is the image's.
+	// that it is started with, except what ssh says about the login: in a
+	// container that is the image's, on a rented machine the cloud's.
 	WholeEnvironment bool `json:"whole_environment,omitempty"`
 	// Files are the certificates by name (pki.NodeFiles).
 	Files map[string][]byte `json:"files"`
@@ -35,10 +37,11 @@ type Spec struct {
 
 // Machines are what Spec.Machine may say.
 const (
-	MachineNone      = ""          // the agent cannot switch its machine off
-	MachineLocal     = local.Name  // a node of package local
-	MachineFolder    = "folder"    // a node of package folder
-	MachineContainer = "container" // see [Container]
+	MachineNone      = ""                     // the agent cannot switch its machine off
+	MachineLocal     = local.Name             // a node of package local
+	MachineFolder    = cloud.MachineFolder    // a node of package folder
+	MachineContainer = cloud.MachineContainer // see [Container]
+	MachinePowerOff  = cloud.MachinePowerOff  // see [PowerOff]
 )
 
 // Life is what a running agent tells about itself in agent.json.
@@ -48,6 +51,25 @@ type Life struct {
 	Address string `json:"address"`
 	BuildID string `json:"build_id"`
 }
+
+// Errand is what "sky agent --send" reads on a node: bring your own program to
+// another one.
+type Errand struct {
+	Addresses []string `json:"addresses"` // of the other node's sshd; the first that answers
+	User      string   `json:"user"`
+	HostKeys  []string `json:"host_keys"` // of which it must show one, as in authorized_keys
+	Command   string   `json:"command"`   // reads the program
+	Pack      string   `json:"pack"`      // how it wants it compressed: ".zst", ".gz" or ""
+}
+
+// Sent is what became of an Errand.
+type Sent struct {
+	Output string `json:"output"` // of the command
+	Error  string `json:"error,omitempty"`
+}
+
+// SentExtension is the request in ssh-agent's protocol that carries a Sent.
+const SentExtension = "sent@sky"
 
 // Refusal is how "sky agent --start" says that it failed, so that the other end
 // can tell what it branches on.

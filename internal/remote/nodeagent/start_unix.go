@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -120,7 +121,12 @@ func spawn(ctx context.Context, binary, dir string, s Spec) (Life, error) {
 func environment(s Spec) []string {
 	env := []string{"HOME=" + s.Home}
 	if s.WholeEnvironment {
-		env = append(os.Environ(), env...)
+		for _, v := range os.Environ() {
+			if !strings.HasPrefix(v, "SSH_") { // of a connection that will be gone
+				env = append(env, v)
+			}
+		}
+		env = append(env, "HOME="+s.Home) // the last one counts
 	}
 	if s.Node != "" {
 		env = append(env, local.EnvNode+"="+s.Node)

@@ -96,6 +96,10 @@ func (c *Client) Terminate(ctx context.Context, id string) (Instance, error) {
 	return do[Instance](ctx, c, http.MethodDelete, instancePath(id), nil)
 }
 
+func (c *Client) SetWhenOff(ctx context.Context, id string, w WhenOff) (Instance, error) {
+	return do[Instance](ctx, c, http.MethodPut, instancePath(id)+"/when-off", w)
+}
+
 func (c *Client) PutFirewall(ctx context.Context, f Firewall) error {
 	_, err := do[Firewall](ctx, c, http.MethodPut, "/v1/firewalls/"+url.PathEscape(f.Name), f)
 	return err

@@ -44,6 +44,9 @@ type Instance struct {
 	DiskGB    int               `json:"disk_gb,omitempty"`
 	Image     string            `json:"image,omitempty"`
 	Created   time.Time         `json:"created"`
+	// EndsWhenOff says that the instance is terminated when it switches itself
+	// off, instead of stopped.
+	EndsWhenOff bool `json:"ends_when_off,omitempty"`
 	// TakenBack is when a spot instance will be, once that is decided.
 	TakenBack *time.Time `json:"taken_back,omitempty"`
 }
@@ -68,6 +71,11 @@ type Create struct {
 // Start asks for an instance to be switched on.
 type Start struct {
 	SSHKey string `json:"ssh_key,omitempty"` // replaces the key; empty keeps it
+}
+
+// WhenOff is what becomes of an instance that switches itself off.
+type WhenOff struct {
+	Ends bool `json:"ends"` // it is terminated; else it is stopped
 }
 
 // Query selects from a list, which comes in pages.
@@ -132,6 +140,8 @@ type API interface {
 	Start(ctx context.Context, id string, s Start) (Instance, error)
 	Stop(ctx context.Context, id string) (Instance, error)
 	Terminate(ctx context.Context, id string) (Instance, error)
+	// SetWhenOff says what becomes of an instance that switches itself off.
+	SetWhenOff(ctx context.Context, id string, w WhenOff) (Instance, error)
 
 	// PutFirewall creates the firewall or replaces its ports.
 	PutFirewall(ctx context.Context, f Firewall) error

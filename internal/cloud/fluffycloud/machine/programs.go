@@ -7,7 +7,10 @@ import (
 
 // programs are the scripts that a machine has before those of its host.
 func programs(spec Spec) map[string]string {
-	off := "#!/bin/sh\n# Switches this machine off.\nkill -TERM \"$FLUFFYCLOUD_SSHD\"\n"
+	off := `#!/bin/sh
+# Switches this machine off.
+kill -TERM "$(sed 's/.*"pid":\([0-9]*\).*/\1/' "${0%/bin/*}/sshd.json")"
+`
 	return map[string]string{
 		"nvidia-smi": nvidiaSMI(strings.TrimPrefix(spec.ID, "fc-"), spec.Accelerators),
 		"poweroff":   off, "shutdown": off, "halt": off,

@@ -184,6 +184,16 @@ func (a *Account) Terminate(ctx context.Context, id string) (fluffyapi.Instance,
 	})
 }
 
+func (a *Account) SetWhenOff(ctx context.Context, id string, w fluffyapi.WhenOff) (fluffyapi.Instance, error) {
+	return a.turn(ctx, "instances.when-off", id, func(i *instance) error {
+		if i.State == fluffyapi.Terminating || i.State == fluffyapi.Terminated {
+			return fluffyapi.Errorf(fluffyapi.WrongState, "%s is %s", i.ID, i.State)
+		}
+		i.EndsWhenOff = w.Ends
+		return nil
+	})
+}
+
 func (a *Account) turn(ctx context.Context, op, id string, f func(*instance) error) (fluffyapi.Instance, error) {
 	return change(ctx, a, op, func() (fluffyapi.Instance, error) {
 		i, err := a.find(id)

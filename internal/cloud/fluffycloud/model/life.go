@@ -68,7 +68,11 @@ func (c *Cloud) halt(i *instance, reason string) {
 	case fluffyapi.Terminating:
 		c.move(i, fluffyapi.Terminated, reason)
 	case fluffyapi.Pending, fluffyapi.Running:
-		c.move(i, fluffyapi.Stopped, switched)
+		if i.EndsWhenOff {
+			c.move(i, fluffyapi.Terminated, switched)
+		} else {
+			c.move(i, fluffyapi.Stopped, switched)
+		}
 	}
 }
 

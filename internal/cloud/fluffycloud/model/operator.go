@@ -64,10 +64,13 @@ func (c *Cloud) Halt(id string) error {
 	return c.operate(id, func(i *instance) error {
 		switch i.State {
 		case fluffyapi.Pending, fluffyapi.Running:
-			if c.cfg.Machines != nil {
-				c.move(i, fluffyapi.Stopping, switched)
-			} else {
+			switch {
+			case c.cfg.Machines == nil:
 				c.halt(i, "")
+			case i.EndsWhenOff:
+				c.terminate(i, switched)
+			default:
+				c.move(i, fluffyapi.Stopping, switched)
 			}
 		}
 		return nil

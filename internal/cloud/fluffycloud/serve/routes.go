@@ -90,6 +90,13 @@ func (s *server) routes() http.Handler {
 	customer("DELETE /v1/instances/{id}", func(a *model.Account, r *http.Request) (any, error) {
 		return a.Terminate(r.Context(), r.PathValue("id"))
 	})
+	customer("PUT /v1/instances/{id}/when-off", func(a *model.Account, r *http.Request) (any, error) {
+		in, err := body[fluffyapi.WhenOff](r)
+		if err != nil {
+			return nil, err
+		}
+		return a.SetWhenOff(r.Context(), r.PathValue("id"), in)
+	})
 	customer("PUT /v1/firewalls/{name}", func(a *model.Account, r *http.Request) (any, error) {
 		f, err := body[fluffyapi.Firewall](r)
 		if err != nil {

@@ -51,6 +51,7 @@ type Knobs struct {
 	Password     string
 	Delay        time.Duration // before each handshake
 	NoForwarding bool
+	OnlyClient   string            // nobody else logs in, by the version that a client tells; "" is anybody
 	Shell        string            // what runs commands; "" is /bin/sh
 	Env          map[string]string // of its shells
 	Down         bool              // hangs up at once
@@ -174,7 +175,10 @@ func (s *Server) serve(c net.Conn) {
 		return
 	}
 	cfg := &ssh.ServerConfig{
-		PublicKeyCallback: func(_ ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+		PublicKeyCallback: func(m ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions, error) {
+			if only := s.get().OnlyClient; only != "" && string(m.ClientVersion()) != only {
+				return nil, fmt.Errorf("%s may not log in", m.ClientVersion())
+			}
 			for _, a := range k.Allow {
 				if string(a.Marshal()) == string(key.Marshal()) {
 					return nil, nil
