@@ -27,8 +27,8 @@ import (
 var (
 	binary, fluffycloud string
 
-	place  string            // where setup.sh works
-	given  map[string]string // what setup.sh says
+	place string            // where setup.sh works
+	given map[string]string // what setup.sh says
 )
 
 func TestMain(m *testing.M) {
