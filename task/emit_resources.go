@@ -131,7 +131,11 @@ func (j *JobRecovery) tree() any {
 		n.put("recover_on_exit_codes", j.RecoverOnExitCodes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(j.Extra)) {
-		n.put(k, j.Extra[k])
+		if v := j.Extra[k]; v != nil {
+			n.put(k, v)
+		} else {
+			n.put(k, null{}) // nobody here knows what it means to leave it empty
+		}
 	}
 	return n
 }

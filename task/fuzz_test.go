@@ -1,6 +1,7 @@
 package task
 
 import (
+	"bytes"
 	"fmt"
 	"os"
 	"strings"
@@ -27,7 +28,7 @@ func FuzzParse(f *testing.F) {
 		d, err := Parse("fuzz", data)
 		if err != nil {
 			for _, e := range AllErrors(err) {
-				if e.Message == "" || strings.Contains(e.Message, "%!") {
+				if e.Message == "" || strings.Contains(e.Message, "%!") && !bytes.Contains(data, []byte("%!")) {
 					t.Errorf("%#v", e)
 				}
 				e.Snippet()

@@ -60,13 +60,17 @@ type Infra struct{ Cloud, Region, Zone string }
 // after ssh/ becomes the region "ssh-POOL".
 func ParseInfra(s string) (Infra, error) {
 	text := strings.Trim(strings.TrimSpace(s), "/")
-	if text == "" {
+	if strings.TrimSpace(text) == "" {
 		return Infra{}, errors.New(`is empty; write "cloud", "cloud/region" or "cloud/region/zone"`)
 	}
 	parts := strings.Split(text, "/")
+	for i, p := range parts {
+		parts[i] = strings.TrimSpace(p)
+	}
 	if slices.Contains(parts, "") {
 		return Infra{}, fmt.Errorf(`has an empty part: %q; write * for "any"`, s)
 	}
+	context := strings.Join(parts[1:], "/")
 	for i, p := range parts {
 		if p == "*" {
 			parts[i] = ""
@@ -83,9 +87,8 @@ func ParseInfra(s string) (Infra, error) {
 	rest := parts[1:]
 	switch {
 	case in.Cloud == "kubernetes":
-		in.Region = strings.Join(strings.Split(text, "/")[1:], "/")
-		if in.Region == "*" {
-			in.Region = ""
+		if context != "*" {
+			in.Region = context
 		}
 		return in, nil
 	case len(rest) > 2:

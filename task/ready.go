@@ -3,6 +3,7 @@ package task
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -106,4 +107,55 @@ func (t *Task) errorUnder(field, key, format string, args ...any) *Error {
 		return &Error{File: t.origin.name, Field: path, Message: fmt.Sprintf(format, args...)}
 	}
 	return t.origin.source.errorAt(at.line, at.col, path, format, args...)
+}
+
+// ErrorAt is a mistake found by who acts on a field, placed in the task's text:
+// at the key that field names, or at the deepest one on the way that is
+// written there. field is as in [Error.Field].
+func (t *Task) ErrorAt(field, format string, args ...any) *Error {
+	e := &Error{Field: field, Message: fmt.Sprintf(format, args...)}
+	if t.origin != nil {
+		e.File = t.origin.name
+		if at := t.origin.doc.find(field); at.line > 0 {
+			e = t.origin.source.errorAt(at.line, at.col, field, "%s", e.Message)
+		}
+	}
+	hide([]*Error{e}, t.Secrets)
+	return e
+}
+
+// find returns the key that a path such as "a.b[0].c" names, or the deepest
+// one on the way. Keys may hold dots; those that do are found in quotes, too.
+func (n *node) find(path string) *node {
+	at := n
+	for path != "" {
+		if n.kind == sequenceNode {
+			index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
+			i, err := strconv.Atoi(index)
+			if !ok || err != nil || i < 0 || i >= len(n.items) {
+				return at
+			}
+			n, path = n.items[i], strings.TrimPrefix(rest, ".")
+			at = n
+			continue
+		}
+		found := false
+		for _, e := range n.entries {
+			for _, key := range []string{e.key.text, strconv.Quote(e.key.text)} {
+				rest, ok := strings.CutPrefix(path, key)
+				if !ok || key == "" || rest != "" && rest[0] != '.' && rest[0] != '[' {
+					continue
+				}
+				n, path, at, found = e.val, strings.TrimPrefix(rest, "."), e.key, true
+				break
+			}
+			if found {
+				break
+			}
+		}
+		if !found {
+			return at
+		}
+	}
+	return at
 }

@@ -48,10 +48,10 @@ func (s *Store) period(cloud string) time.Duration {
 // downloadMissing fetches the files of a cloud that has none.
 func (s *Store) downloadMissing(ctx context.Context, cloud string) error {
 	if s.o.Offline {
-		return fmt.Errorf("there is no price list for %s: put one at %s", cloud, s.path(cloud, vmsFile))
+		return &MissingError{cloud, fmt.Errorf("nothing is fetched; put it at %s", filepath.Join(s.o.Dir, "CLOUD", vmsFile))}
 	}
 	if err := s.download(ctx, cloud, vmsFile); err != nil {
-		return fmt.Errorf("there is no price list for %s yet, and fetching it failed: %w", cloud, err)
+		return &MissingError{cloud, err}
 	}
 	for _, f := range sideFiles[cloud] {
 		if _, err := os.Stat(s.path(cloud, f)); errors.Is(err, fs.ErrNotExist) {

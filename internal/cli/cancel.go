@@ -62,7 +62,7 @@ func (a *app) cancelJobs(ctx context.Context, pattern string, ids []int, all, al
 	}
 	switch {
 	case len(clusters) == 0:
-		return usagef("No clusters match pattern: '%s'", pattern)
+		return usagef("No clusters match pattern: '%s'", pattern) // a plain name is left to the server
 	case len(clusters) > 1 && len(ids) > 0:
 		return usagef("Cannot specify job IDs when cluster pattern matches multiple clusters. Pattern '%s' matches: %s", pattern, strings.Join(clusters, ", "))
 	}

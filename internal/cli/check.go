@@ -12,6 +12,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -71,7 +72,7 @@ func (a *app) knowsWorkspace(ctx context.Context, c *sky.Client, name string) er
 	}
 	slices.Sort(names)
 	return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Workspace '%s' not found in SkyPilot configuration. Available workspaces: %s%s",
-		name, strings.Join(names, ", "), didYouMean(closest(name, names)))}
+		name, strings.Join(names, ", "), didYouMean(similar.Names(name, names)))}
 }
 
 func (a *app) workspaceCommand() *cobra.Command {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
@@ -140,7 +141,7 @@ func suggestOptions(cmd *cobra.Command, name string) string {
 			names = append(names, f.Name)
 		}
 	})
-	close := closest(name, names)
+	close := similar.Names(name, names)
 	for i, n := range close {
 		close[i] = "--" + n
 	}
@@ -179,7 +180,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 					names = append(names, c.Name())
 				}
 			}
-			return &usageError{cmd, fmt.Sprintf("No such command '%s'.", arg) + didYouMean(closest(arg, names))}
+			return &usageError{cmd, fmt.Sprintf("No such command '%s'.", arg) + didYouMean(similar.Names(arg, names))}
 		}
 		cmd = next
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
@@ -124,7 +125,7 @@ func below(settings []config.Setting, key string) ([]config.Setting, error) {
 	if len(out) > 0 || keyExists(key) {
 		return out, nil
 	}
-	return nil, usagef("There is no key '%s'.%s", key, didYouMean(closest(key, keyNames())))
+	return nil, usagef("There is no key '%s'.%s", key, didYouMean(similar.Names(key, keyNames())))
 }
 
 func keyNames() []string {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 func (a *app) configSetCommand() *cobra.Command {
@@ -110,6 +111,6 @@ func (a *app) editConfig(project bool, edit func(file string) error) error {
 // newer.
 func (a *app) warnUnknownKey(key string) {
 	if !keyExists(key) {
-		a.t.Warn("There is no key '%s'.%s", key, didYouMean(closest(key, keyNames())))
+		a.t.Warn("There is no key '%s'.%s", key, didYouMean(similar.Names(key, keyNames())))
 	}
 }

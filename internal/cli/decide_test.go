@@ -89,15 +89,6 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-func TestClosest(t *testing.T) {
-	names := []string{"launch", "logs", "start", "status", "stop", "queue"}
-	for word, want := range map[string]string{"lanch": "launch", "satus": "status", "stat": "status start", "qeueu": "queue", "zzzz": "", "stpo": "stop"} {
-		if got := strings.Join(closest(word, names), " "); !strings.HasPrefix(got, want) || want == "" && got != "" {
-			t.Errorf("%s: %q, want %q", word, got, want)
-		}
-	}
-}
-
 func TestWhatJobs(t *testing.T) {
 	tests := []struct {
 		ids           []int
@@ -166,20 +157,6 @@ func TestEntrypointFiles(t *testing.T) {
 		if got := fileProblem(filepath.Join(dir, name)) == ""; got != isTask {
 			t.Errorf("%s counts as a task: %v", name, got)
 		}
-	}
-}
-
-func TestAbsolutePaths(t *testing.T) {
-	d := &task.Dag{Tasks: []*task.Task{{
-		Workdir:       "sub/..",
-		FileMounts:    map[string]string{"/a": "data", "/b": "~/x", "/c": "s3://bucket/y", "/d": "/abs"},
-		StorageMounts: map[string]task.StorageMount{"/e": {Sources: []string{"out", "gs://b"}}},
-	}}}
-	absolutePaths(d, "/cwd", "/home/me")
-	got := d.Tasks[0]
-	if got.Workdir != "/cwd" || got.FileMounts["/a"] != "/cwd/data" || got.FileMounts["/b"] != "/home/me/x" || got.FileMounts["/c"] != "s3://bucket/y" ||
-		got.FileMounts["/d"] != "/abs" || got.StorageMounts["/e"].Sources[0] != "/cwd/out" || got.StorageMounts["/e"].Sources[1] != "gs://b" {
-		t.Errorf("got %+v", got)
 	}
 }
 

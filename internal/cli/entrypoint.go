@@ -10,6 +10,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -107,72 +108,27 @@ func expandHome(path, home string) string {
 	return path
 }
 
-// absolutePaths makes the local paths of a Dag independent of the working folder
-// and of "~", so that the server can find them.
-func absolutePaths(d *task.Dag, cwd, home string) {
-	abs := func(p string) string {
-		if p == "" || strings.Contains(p, "://") {
-			return p
-		}
-		if p = expandHome(p, home); !filepath.IsAbs(p) {
-			p = filepath.Join(cwd, p)
-		}
-		return filepath.Clean(p)
-	}
-	for _, t := range d.Tasks {
-		t.Workdir = abs(t.Workdir)
-		for dst, src := range t.FileMounts {
-			t.FileMounts[dst] = abs(src)
-		}
-		for dst, m := range t.StorageMounts {
-			for i, s := range m.Sources {
-				m.Sources[i] = abs(s)
-			}
-			t.StorageMounts[dst] = m
-		}
-		if t.Service != nil {
-			t.Service.TLSKeyfile, t.Service.TLSCertfile = abs(t.Service.TLSKeyfile), abs(t.Service.TLSCertfile)
-		}
-	}
-}
-
-// missingPaths lists the local files that a Dag names and that do not exist.
-func missingPaths(d *task.Dag) error {
-	var problems []error
-	need := func(what, path string) {
-		if path == "" || strings.Contains(path, "://") || strings.HasPrefix(path, "skypilot:") {
-			return
-		}
-		if _, err := os.Stat(path); err != nil {
-			problems = append(problems, fmt.Errorf("%s %s does not exist on this machine", what, path))
-		}
-	}
-	for _, t := range d.Tasks {
-		need("workdir", t.Workdir)
-		if info, err := os.Stat(t.Workdir); t.Workdir != "" && err == nil && !info.IsDir() {
-			problems = append(problems, fmt.Errorf("workdir %s is not a folder", t.Workdir))
-		}
-		for dst, src := range t.FileMounts {
-			need("file_mounts: the source of "+dst+",", src)
-		}
-		for dst, m := range t.StorageMounts {
-			for _, s := range m.Sources {
-				need("file_mounts: the source of "+dst+",", s)
-			}
-		}
-	}
-	return errors.Join(problems...)
-}
-
 // load reads the entry point, lays the options over it and makes it ready to be
-// sent.
+// sent: what is wrong with it is found here, with its place in the file.
 func (a *app) load(ctx context.Context, words []string, t *taskFlags, yes bool) (*task.Dag, error) {
+	dag, err := a.read(ctx, words, t, yes)
+	if err != nil {
+		return nil, err
+	}
+	return dag, a.ready(dag)
+}
+
+// read reads the entry point and lays the options over it.
+func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) (*task.Dag, error) {
 	o, err := t.overrides(a)
 	if err != nil {
 		return nil, err
 	}
 	dag, err := a.entrypoint(ctx, words, yes)
 	if err != nil {
+		return nil, err
+	}
+	if err := checkSettings(dag); err != nil {
 		return nil, err
 	}
 	for _, w := range dag.Warnings() {
@@ -182,13 +138,42 @@ func (a *app) load(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	for _, w := range warnings {
 		a.t.Warn("%s", w)
 	}
-	if err != nil {
-		return nil, err
+	return dag, err
+}
+
+// ready checks a Dag as `sky task check` does and makes its paths absolute.
+func (a *app) ready(dag *task.Dag) error {
+	o := task.CheckOptions{Home: a.home}
+	if err := dag.Check(o); err != nil {
+		return err
 	}
-	cwd, err := os.Getwd()
+	dag.AbsolutePaths(o)
+	return nil
+}
+
+// checkSettings says what is wrong with the config sections of tasks, which
+// must be as their files have them.
+func checkSettings(dag *task.Dag) error {
+	nothing, err := config.FromMap(config.Client, config.Origin{}, nil)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	absolutePaths(dag, cwd, a.home)
-	return dag, missingPaths(dag)
+	var found task.Errors
+	for _, t := range dag.Tasks {
+		_, err := nothing.ForTask(t.Config)
+		wrong, ok := errors.AsType[*config.Error](err)
+		switch {
+		case ok:
+			for _, p := range wrong.Problems {
+				field := "config." + p.Path
+				found = append(found, t.ErrorAt(field, "%s: %s", field, p.Text))
+			}
+		case err != nil:
+			return err
+		}
+	}
+	if len(found) > 0 {
+		return found
+	}
+	return nil
 }

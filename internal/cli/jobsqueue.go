@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 const jobsLimit = 50
@@ -61,7 +62,7 @@ func jobStates(values []string) ([]string, error) {
 			}
 			if !slices.Contains(managedStatuses, s) {
 				return nil, usagef("Invalid value for '-s' / '--status': '%s' is not one of %s.%s", s, strings.Join(managedStatuses, ", "),
-					didYouMean(closest(s, managedStatuses)))
+					didYouMean(similar.Names(s, managedStatuses)))
 			}
 			out = append(out, s)
 		}

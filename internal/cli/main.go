@@ -157,11 +157,10 @@ func (a *app) showError(err error) {
 		}
 		return
 	}
-	if all := task.AllErrors(err); len(all) > 0 {
-		a.t.Note("%s", a.t.ErrStyle(term.Red, "Error: ")+err.Error())
-		for _, e := range all {
-			if s := e.Snippet(); s != "" && len(all) == 1 {
-				a.t.Note("%s", s)
+	if all := task.AllErrors(err); len(all) > 0 && all[0].File != "" {
+		for _, e := range all { // as sky task check shows them
+			for _, p := range taskProblems(e.File, e) {
+				a.t.Note("%s", strings.TrimSuffix(p.text(a.t.ErrStyle), "\n"))
 			}
 		}
 		return

@@ -63,7 +63,7 @@ func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poo
 	}
 	body := api.PoolApplyBody{Workers: o.workers, PoolName: o.name, Mode: o.mode}
 	if o.workers == nil {
-		dag, err := a.load(ctx, words, t, o.yes)
+		dag, err := a.read(ctx, words, t, o.yes)
 		if err != nil {
 			return err
 		}
@@ -76,8 +76,11 @@ func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poo
 		}
 		for _, r := range one.Resources {
 			if len(r.Ports) > 0 {
-				return usagef("Cannot specify ports in a pool.")
+				return usageAt(one, "resources.ports", "Cannot specify ports in a pool.")
 			}
+		}
+		if err := a.ready(dag); err != nil {
+			return err
 		}
 		if body.PoolName == "" {
 			if body.PoolName = one.Name; body.PoolName == "" {

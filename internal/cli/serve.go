@@ -113,7 +113,7 @@ func (a *app) loadService(ctx context.Context, words []string, t *taskFlags, yes
 	if fileProblem(expandHome(path, a.home)) != "" && !strings.HasPrefix(path, "recipes:") {
 		return nil, usagef("SERVICE_YAML must be a valid YAML file; '%s' is not.", path)
 	}
-	dag, err := a.load(ctx, words, t, yes)
+	dag, err := a.read(ctx, words, t, yes)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,10 @@ func (a *app) loadService(ctx context.Context, words []string, t *taskFlags, yes
 	if one.Service == nil {
 		return nil, usagef("Service section not found in the YAML file. To fix, add a valid `service` field.")
 	}
-	return dag, checkServicePorts(one)
+	if err := checkServicePorts(one); err != nil {
+		return nil, err
+	}
+	return dag, a.ready(dag)
 }
 
 // serviceLaunch is what is shown and asked before a service or pool is started

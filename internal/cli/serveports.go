@@ -15,21 +15,27 @@ func checkServicePorts(t *task.Task) error {
 		if t.Service.Ports != 0 {
 			want := fmt.Sprint(t.Service.Ports)
 			if len(r.Ports) > 0 && !opens(r.Ports, t.Service.Ports) {
-				return usagef("The service port %s specified in the service section is not found in some resources.", want)
+				return usageAt(t, "resources.ports", "The service port %s specified in the service section is not found in some resources.", want)
 			}
 			continue
 		}
 		switch {
 		case len(r.Ports) == 0:
-			return usagef("Must specify at least one port in resources, or `service.ports`: replicas listen on it.")
+			return usageAt(t, "resources.ports", "Must specify at least one port in resources, or `service.ports`: replicas listen on it.")
 		case len(r.Ports) > 1 || strings.Contains(r.Ports[0], "-"):
-			return usagef("Multiple ports specified in resources. Please specify the main port in the `service.ports` field.")
+			return usageAt(t, "resources.ports", "Multiple ports specified in resources. Please specify the main port in the `service.ports` field.")
 		case seen != "" && seen != r.Ports[0]:
-			return usagef("Got multiple ports: %s and %s in different resources. All candidates of a service need the same one.", seen, r.Ports[0])
+			return usageAt(t, "resources.ports", "Got multiple ports: %s and %s in different resources. All candidates of a service need the same one.", seen, r.Ports[0])
 		}
 		seen = r.Ports[0]
 	}
 	return nil
+}
+
+// usageAt is a usage error about a task file, with the place in the file.
+func usageAt(t *task.Task, field, format string, args ...any) error {
+	e := t.ErrorAt(field, format, args...)
+	return usagef("%s", strings.TrimSpace(e.Error()+"\n"+e.Snippet()))
 }
 
 // opens tells whether a list of ports and ranges has a port.

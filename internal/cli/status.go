@@ -64,6 +64,7 @@ func (o statusOptions) check() error {
 // overview is all that sky status shows.
 type overview struct {
 	clusters   []api.StatusRecord
+	similar    []string // clusters probably meant by names that were not found
 	infra      []string
 	workspaces int
 	workspace  string
@@ -128,7 +129,9 @@ func (a *app) gather(ctx context.Context, c *sky.Client, names []string, o statu
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var err error
-		v.clusters, err = a.listClusters(ctx, c, names, o.refresh, o.allUsers)
+		if v.clusters, err = a.listClusters(ctx, c, names, o.refresh, o.allUsers); err == nil {
+			v.similar = a.similarClusters(ctx, c, notFound(names, v.clusters))
+		}
 		return err
 	})
 	if extra {
@@ -250,7 +253,7 @@ func (a *app) statusAddress(ctx context.Context, c *sky.Client, names []string, 
 	case len(records) > 1 || len(names) > 1:
 		return usagef("%s specified. Please specify a single cluster to show its %s.%s", format.Count(max(len(names), len(records)), "cluster"), what, hint)
 	case len(records) == 0:
-		return usagef("'%s' cluster not found. Please specify an existing cluster to show its %s.%s", names[0], what, hint)
+		return usagef("'%s' cluster not found.%s Please specify an existing cluster to show its %s.%s", names[0], didYouMean(a.similarClusters(ctx, c, names)), what, hint)
 	}
 	r := records[0]
 	if r.Status != api.ClusterUp && r.Status != api.ClusterAutostopping {

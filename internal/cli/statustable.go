@@ -86,9 +86,9 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 	switch missing := notFound(names, v.clusters); len(missing) {
 	case 0:
 	case 1:
-		fmt.Fprintf(&b, "Cluster '%s' not found.\n", missing[0])
+		fmt.Fprintf(&b, "Cluster '%s' not found.%s\n", missing[0], didYouMean(v.similar))
 	default:
-		fmt.Fprintf(&b, "Clusters %s not found.\n", format.Quote(missing))
+		fmt.Fprintf(&b, "Clusters %s not found.%s\n", format.Quote(missing), didYouMean(v.similar))
 	}
 	return b.String()
 }

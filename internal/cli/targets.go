@@ -9,6 +9,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 // selection says which clusters a command is about.
@@ -76,7 +77,7 @@ func (a *app) find(ctx context.Context, c *sky.Client, s selection) ([]api.Statu
 	}
 	missing := notFound(s.names, records)
 	if len(missing) > 0 {
-		a.t.Println("Cluster(s) not found: " + strings.Join(missing, ", ") + ".")
+		a.t.Println("Cluster(s) not found: " + strings.Join(missing, ", ") + "." + didYouMean(a.similarClusters(ctx, c, missing)))
 	}
 	picked := s.targets(records)
 	if len(picked) == 0 {
@@ -100,4 +101,26 @@ func namesOf(records []api.StatusRecord) []string {
 // countedNames is "2 clusters: a, b".
 func countedNames(noun string, names []string) string {
 	return format.Count(len(names), noun) + ": " + strings.Join(names, ", ")
+}
+
+// similarClusters lists the clusters that were probably meant by names that no
+// cluster has. Patterns are no misspelt names.
+func (a *app) similarClusters(ctx context.Context, c *sky.Client, missing []string) []string {
+	missing = slices.DeleteFunc(slices.Clone(missing), isPattern)
+	if len(missing) == 0 {
+		return nil
+	}
+	records, err := a.listClusters(ctx, c, nil, false, true)
+	if err != nil {
+		return nil // what is wrong can be said without
+	}
+	var near []string
+	for _, name := range missing {
+		for _, n := range similar.Names(name, namesOf(records)) {
+			if !slices.Contains(near, n) {
+				near = append(near, n)
+			}
+		}
+	}
+	return near
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -63,11 +62,7 @@ func (a *app) taskCheck(ctx context.Context, files []string, o taskCheckOptions)
 	if err != nil {
 		return err
 	}
-	empty, err := config.FromMap(config.Client, config.Origin{}, nil)
-	if err != nil {
-		return err
-	}
-	c := taskChecker{over, task.CheckOptions{NoFiles: o.noFiles, Home: a.home}, empty, a.readFile}
+	c := taskChecker{over, task.CheckOptions{NoFiles: o.noFiles, Home: a.home}, a.readFile}
 	found := make([][]problem, len(files))
 	// Files are independent of each other; results keep the order given.
 	var next atomic.Int64
@@ -98,9 +93,7 @@ func (a *app) taskCheck(ctx context.Context, files []string, o taskCheckOptions)
 type taskChecker struct {
 	over task.Overrides
 	how  task.CheckOptions
-	// config has nothing set; tasks' config sections are laid over it.
-	config *config.Config
-	read   func(file string) ([]byte, error)
+	read func(file string) ([]byte, error)
 }
 
 func (c taskChecker) check(file string) []problem {
@@ -120,21 +113,13 @@ func (c taskChecker) check(file string) []problem {
 		}
 	}
 	warn(dag.Warnings())
+	settings := checkSettings(dag)
 	warnings, err := dag.Override(c.over)
 	warn(warnings)
 	if err == nil {
 		err = dag.Check(c.how)
 	}
-	out = append(out, taskProblems(name, err)...)
-	for _, t := range dag.Tasks {
-		if _, err := c.config.ForTask(t.Config); err != nil {
-			for _, p := range configProblems(name, err) {
-				p.File, p.Field = name, "config."+p.Field
-				out = append(out, p)
-			}
-		}
-	}
-	return out
+	return append(append(out, taskProblems(name, err)...), taskProblems(name, settings)...)
 }
 
 // fileTitle is what messages call a file.

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -104,15 +105,23 @@ func (m *Manager) notFound(ctx context.Context, name string) error {
 		Hint:    "List clusters with: sky status",
 		Err:     state.ErrNotFound,
 	}
-	if all, err := m.Store.Clusters().List(ctx, state.ClusterFilter{}); err == nil {
-		for _, c := range all {
-			if strings.EqualFold(c.Name, name) || strings.HasPrefix(c.Name, name) || strings.HasPrefix(name, c.Name) {
-				e.Message += fmt.Sprintf(" Did you mean %q?", c.Name)
-				break
-			}
-		}
+	if near := m.Similar(ctx, name); len(near) > 0 {
+		e.Message += " Did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return e
+}
+
+// Similar lists clusters whose names were probably meant by name.
+func (m *Manager) Similar(ctx context.Context, name string) []string {
+	all, err := m.Store.Clusters().List(ctx, state.ClusterFilter{})
+	if err != nil {
+		return nil // what is wrong with the name can be said without
+	}
+	names := make([]string, len(all))
+	for i, c := range all {
+		names[i] = c.Name
+	}
+	return similar.Names(name, names)
 }
 
 // Up returns a cluster that can take work; doing names what for. The state on

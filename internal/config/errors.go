@@ -92,3 +92,10 @@ func dotted(path []string) string {
 	}
 	return b.String()
 }
+
+func didYouMean(words []string) string {
+	if len(words) == 0 {
+		return ""
+	}
+	return "; did you mean " + strings.Join(words, " or ") + "?"
+}

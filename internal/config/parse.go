@@ -18,6 +18,7 @@ import (
 const (
 	maxBytes  = 4 << 20
 	maxDepth  = 200
+	maxKey    = 1024    // as YAML itself has it for keys before a colon
 	maxValues = 100_000 // aliases counted as often as they are used
 )
 
@@ -236,6 +237,9 @@ func (r *reader) readMap(values []*ast.MappingValueNode, at place, depth int) (*
 			continue
 		}
 		key, keyAt, err := r.readKey(mv.Key)
+		if err == nil && len(key) > maxKey {
+			err = &syntaxError{keyAt, fmt.Sprintf("a key has at most %d characters", maxKey)}
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -65,6 +65,7 @@ func TestHostileTexts(t *testing.T) {
 		"deep blocks":        deepBlocks(1000),
 		"itself":             "a: &a [*a]",
 		"too large":          strings.Repeat("#", maxBytes+1),
+		"a long key":         strings.Repeat("a", maxKey+1) + ": 1",
 		"not text":           "\xfe\xff\x00a",
 	} {
 		if _, err := parse([]byte(text), &source{name: "f"}); err == nil {

@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/similar"
+)
 
 // ForTask returns the configuration with a task's config section laid over it.
 // The section may only set what a task may; hooks are not looked at. The error
@@ -74,7 +78,7 @@ func (c *checker) taskSection(n *node, s *Spec) {
 			case below == nil && s.OpenToNewer && c.side == Client:
 				c.warn(e.at, "unknown key; the server decides whether it means anything")
 			case below == nil:
-				c.problem(e.at, "unknown key%s", didYouMean(closest(e.key, taskNames(s))))
+				c.problem(e.at, "unknown key%s", didYouMean(similar.Names(e.key, taskNames(s))))
 			case below.TaskMay:
 				c.value(e.node, below)
 			case e.node.kind == Map && len(taskNames(below)) > 0:

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 // Side is where a configuration is read.
@@ -108,7 +110,7 @@ func (c *checker) wrongKind(n *node, s *Spec) {
 func (c *checker) text(n *node, s *Spec) {
 	value := n.value.(string)
 	if len(s.Enum) > 0 && !s.enumerates(value) {
-		c.problem(n.at, "%s is not one of %s%s", s.show(n), strings.Join(s.Enum, ", "), didYouMean(closest(value, s.Enum)))
+		c.problem(n.at, "%s is not one of %s%s", s.show(n), strings.Join(s.Enum, ", "), didYouMean(similar.Names(value, s.Enum)))
 	}
 	if s.Pattern != nil && !s.Pattern.match(value) {
 		c.problem(n.at, "must be %s, not %s", s.Pattern.Means, s.show(n))
@@ -163,7 +165,7 @@ func (c *checker) suggest(key string, s *Spec) string {
 	if top && slices.Contains(clouds, key) {
 		return fmt.Sprintf("; %s is set up by its own credential files, and only allowed_clouds and workspaces.<name>.%s.disabled mention it", key, key)
 	}
-	if near := closest(key, s.names()); len(near) > 0 {
+	if near := similar.Names(key, s.names()); len(near) > 0 {
 		return didYouMean(near)
 	}
 	if below := elsewhere(key); top && len(below) > 0 && len(below) <= 3 {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 // DefaultWorkspace always exists.
@@ -83,7 +85,7 @@ func (c *Config) missingWorkspace() *Problem {
 	for _, w := range c.Workspaces() {
 		names = append(names, w.Name)
 	}
-	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, didYouMean(closest(name, names)))
+	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, didYouMean(similar.Names(name, names)))
 	return &Problem{Origin: c.Origin("active_workspace"), Path: "active_workspace", Text: text + "; run sky check to see the workspaces you can use"}
 }
 

@@ -70,11 +70,11 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	}
 	tables, err := d.catalogs.Tables(ctx, names)
 	if err != nil && len(tables) == 0 {
-		return nil, q, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No price list could be had: %v", err),
+		return nil, q, &api.Error{Type: api.ErrRuntime, Message: "No price list could be had: " + catalog.Missing(err),
 			Hint: "Fetch them with: sky catalog refresh", Err: err}
 	}
 	if err != nil {
-		fmt.Fprintf(call.Out, "Not listed: %v\n", err)
+		fmt.Fprintf(call.Out, "Not listed: %s\n", catalog.Missing(err))
 	}
 	return tables, q, nil
 }

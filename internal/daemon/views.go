@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/config/policy"
@@ -31,11 +33,17 @@ func (d *daemon) provisionLogs(ctx context.Context, q server.ProvisionLogs, w io
 		return err
 	}
 	if len(rows) == 0 {
-		return &api.Error{
+		e := &api.Error{
 			Type:    api.ErrClusterDoesNotExist,
 			Message: fmt.Sprintf("No launch of cluster %q is on record: none was made, or its log has expired.", q.Cluster),
 			Err:     state.ErrNotFound,
 		}
+		if _, err := d.clusters.Get(ctx, q.Cluster); errors.Is(err, state.ErrNotFound) {
+			if near := d.clusters.Similar(ctx, q.Cluster); len(near) > 0 {
+				e.Message += " Did you mean " + strings.Join(near, " or ") + "?"
+			}
+		}
+		return e
 	}
 	return d.engine.Stream(ctx, rows[0].ID, requests.StreamOptions{Tail: q.Tail, Follow: q.Follow, Plain: true}, w)
 }

@@ -105,6 +105,9 @@ func (x *Executor) enabled(ctx context.Context, c *config.Config) ([]optimizer.S
 	return sources, nil
 }
 
+// noPrices is what to do about price lists that cannot be had.
+const noPrices = "Fetch them where there is a network with: sky catalog refresh, or name a folder that holds CLOUD/vms.csv with --catalog-dir"
+
 // assumed are price lists of clouds that the caller wants a plan over, whether
 // or not they are enabled.
 func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.Source, error) {
@@ -118,7 +121,7 @@ func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.
 		store = catalog.NewStore(catalog.StoreOptions{Dir: o.CatalogDir, Offline: true, Logger: x.Log})
 	}
 	var sources []optimizer.Source
-	var missing []string
+	var missing []error
 	for _, name := range names {
 		c, ok := known.Find(name)
 		if !ok {
@@ -126,19 +129,19 @@ func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.
 		}
 		table, err := store.Table(ctx, c.Name)
 		if err != nil {
-			missing = append(missing, err.Error())
+			missing = append(missing, err)
 			if all {
 				continue // a plan over what there is
 			}
-			return nil, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("The price list of %s cannot be had: %v", c.Name, err), Err: err}
+			return nil, &api.Error{Type: api.ErrRuntime, Message: "No price list could be had: " + catalog.Missing(err), Err: err, Hint: noPrices}
 		}
 		sources = append(sources, optimizer.CatalogSource(table, c.Lacks))
 	}
 	if len(sources) == 0 {
 		return nil, &api.Error{
 			Type:    api.ErrRuntime,
-			Message: "No price list could be had: " + strings.Join(missing, "; "),
-			Hint:    "Fetch them with: sky catalog refresh, or name a folder that holds CLOUD/vms.csv with --catalog-dir",
+			Message: "No price list could be had: " + catalog.Missing(errors.Join(missing...)),
+			Hint:    noPrices,
 		}
 	}
 	return sources, nil

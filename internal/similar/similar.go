@@ -1,4 +1,6 @@
-package config
+// Package similar finds what somebody meant who misspelt a name: of a command,
+// a key, a cluster.
+package similar
 
 import (
 	"cmp"
@@ -6,27 +8,33 @@ import (
 	"strings"
 )
 
-// closest returns up to three of the known words that word is likely a
-// misspelling of, best first.
-func closest(word string, known []string) []string {
+// most is how many names are worth offering.
+const most = 3
+
+// Names returns the names that word is likely a misspelling or the beginning
+// of, best first, three at most. Case, - and _ make no difference.
+func Names(word string, names []string) []string {
 	type match struct {
-		word     string
+		name     string
 		distance int
 	}
 	var near []match
 	w := fold(word)
-	for _, k := range known {
-		f := fold(k)
-		limit := max(1, min(len(w), len(f))/3)
-		if d := distance(w, f); d <= limit {
-			near = append(near, match{k, d})
+	for _, n := range names {
+		f := fold(n)
+		d := distance(w, f)
+		if len(w) >= 3 && strings.HasPrefix(f, w) {
+			d = 0
+		}
+		if d <= max(1, (min(len(w), len(f))+1)/3) {
+			near = append(near, match{n, d})
 		}
 	}
 	slices.SortStableFunc(near, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
 	var out []string
-	for _, m := range near[:min(3, len(near))] {
+	for _, m := range near[:min(most, len(near))] {
 		if m.distance <= near[0].distance+1 {
-			out = append(out, m.word)
+			out = append(out, m.name)
 		}
 	}
 	return out
@@ -35,13 +43,6 @@ func closest(word string, known []string) []string {
 // fold drops what people confuse without thinking: case, - and _.
 func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))
-}
-
-func didYouMean(words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	return "; did you mean " + strings.Join(words, " or ") + "?"
 }
 
 // distance counts the letters to change, insert, drop or swap.

@@ -1,0 +1,22 @@
+package similar
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestNames(t *testing.T) {
+	names := []string{"launch", "logs", "start", "status", "stop", "queue", "my-cluster", "dev", "train-1", "train-2", "train-3", "train-4"}
+	for word, want := range map[string]string{
+		"lanch": "launch", "satus": "status", "qeueu": "queue", "stpo": "stop",
+		"stat": "status start", // a beginning comes before a slip
+		"zzzz": "", "": "", "x": "",
+		"dve": "dev", "DEV": "dev", "my_cluster": "my-cluster", "MyCluster": "my-cluster",
+		"train":                       "train-1 train-2 train-3", // no more than three
+		strings.Repeat("launch", 100): "",
+	} {
+		if got := strings.Join(Names(word, names), " "); got != want {
+			t.Errorf("%.20q: got %q, want %q", word, got, want)
+		}
+	}
+}
