@@ -8,7 +8,8 @@ import (
 
 // JobsLaunchResult names the new jobs: an id, or a list of them.
 type JobsLaunchResult struct {
-	JobID IntList `json:"job_id"`
+	JobID      IntList `json:"job_id"`
+	ScheduleID int     `json:"schedule_id"` // a schedule was kept instead; 0: none
 }
 
 // LaunchJob submits a managed job.
@@ -69,6 +70,18 @@ func (c *Client) JobsQueue(ctx context.Context, b api.JobsQueueBody) (*Request[J
 func (c *Client) CancelJobs(ctx context.Context, b api.JobsCancelBody) (*Request[any], error) {
 	b.Envelope = c.envelope()
 	return post[any](ctx, c, "/jobs/cancel", b)
+}
+
+// JobSchedules lists schedules of managed jobs.
+func (c *Client) JobSchedules(ctx context.Context, b api.JobsSchedulesBody) (*Request[[]api.JobsSchedule], error) {
+	b.Envelope = c.envelope()
+	return post[[]api.JobsSchedule](ctx, c, "/jobs/schedules", b)
+}
+
+// EndJobSchedules ends schedules of managed jobs; the log says which.
+func (c *Client) EndJobSchedules(ctx context.Context, b api.JobsEndSchedulesBody) (*Request[any], error) {
+	b.Envelope = c.envelope()
+	return post[any](ctx, c, "/jobs/end_schedules", b)
 }
 
 // JobLogs is the log of a managed job.

@@ -72,6 +72,43 @@ type JobsLaunchBody struct {
 	NumJobs *int    `json:"num_jobs"`
 }
 
+// JobsSchedulesBody lists schedules of managed jobs.
+type JobsSchedulesBody struct {
+	Envelope
+	All      bool `json:"all"` // those that have ended, too
+	AllUsers bool `json:"all_users"`
+}
+
+// JobsSchedule is a schedule that submits a managed job again and again. Times
+// are Unix seconds, null for none.
+type JobsSchedule struct {
+	ID          int      `json:"schedule_id"`
+	Name        string   `json:"name"`
+	UserName    string   `json:"user_name"`
+	UserHash    string   `json:"user_hash"`
+	Workspace   string   `json:"workspace"`
+	Cron        string   `json:"cron"`
+	Timezone    string   `json:"timezone"`
+	Missed      string   `json:"missed"`  // once, skip, all
+	Overlap     string   `json:"overlap"` // skip, allow
+	SubmittedAt *float64 `json:"submitted_at"`
+	NextAt      *float64 `json:"next_at"`
+	LastAt      *float64 `json:"last_at"`
+	LastJob     *int     `json:"last_job_id"` // the first of an array
+	Runs        int      `json:"runs"`
+	LeftOut     int      `json:"left_out"` // times without a run
+	EndedAt     *float64 `json:"end_at"`
+}
+
+// JobsEndSchedulesBody ends schedules of managed jobs.
+type JobsEndSchedulesBody struct {
+	Envelope
+	ScheduleIDs []int   `json:"schedule_ids"`
+	Name        *string `json:"name"`
+	All         bool    `json:"all"`
+	AllUsers    bool    `json:"all_users"`
+}
+
 // JobsQueueBody lists managed jobs, filtered and paged by the server.
 type JobsQueueBody struct {
 	Envelope

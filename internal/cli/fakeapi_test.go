@@ -158,7 +158,16 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 		if n, ok := body["num_jobs"].(float64); ok {
 			ids = []int{1, 2, 3}[:int(n)]
 		}
-		f.finish(w, "sky.jobs.launch", map[string]any{"job_id": ids, "handle": nil}, nil, "Managed job submitted\n")
+		res := map[string]any{"job_id": ids, "handle": nil}
+		if text, _ := body["task"].(string); strings.Contains(text, "\nschedule:") {
+			res = map[string]any{"job_id": []int{}, "schedule_id": 7, "handle": nil}
+		}
+		f.finish(w, "sky.jobs.launch", res, nil, "Managed job submitted\n")
+	case "POST /jobs/schedules":
+		next := float64(time.Date(2026, 3, 1, 18, 0, 0, 0, time.UTC).Unix())
+		f.finish(w, "sky.jobs.schedules", []api.JobsSchedule{{ID: 7, Name: "nightly", Cron: "0 3 * * *", Timezone: "Asia/Tokyo", Missed: "once", Overlap: "skip", NextAt: &next, LeftOut: 2}}, nil, "")
+	case "POST /jobs/end_schedules":
+		f.finish(w, "sky.jobs.end_schedules", nil, nil, "Ended: 7\n")
 	case "POST /jobs/logs", "POST /serve/logs", "POST /jobs/pool_logs":
 		rec := discard{header: w.Header()}
 		var code any // services have none

@@ -18,7 +18,7 @@ func (a *app) jobsCommand() *cobra.Command {
 	return a.build(command{
 		name: "jobs", short: "Managed jobs: started again elsewhere when machines go away.",
 		group: []*cobra.Command{
-			a.jobsLaunchCommand(), a.jobsQueueCommand(), a.jobsCancelCommand(), a.jobsLogsCommand(),
+			a.jobsLaunchCommand(), a.jobsQueueCommand(), a.jobsCancelCommand(), a.jobsLogsCommand(), a.jobsScheduleCommand(),
 			a.dashboardPage(command{name: "dashboard", short: "Open the page of managed jobs in a browser."}, "/dashboard/jobs"),
 			a.poolCommand(),
 		},
@@ -41,7 +41,7 @@ func (a *app) jobsLaunchCommand() *cobra.Command {
 func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) command {
 	return command{
 		name: name, args: "ENTRYPOINT...", short: "Submit a managed job: a task, a pipeline or a job group.", min: 1, max: -1,
-		example: "sky jobs launch train.yaml\nsky jobs launch -n sweep --pool gpus --num-jobs 10 sweep.yaml",
+		example: "sky jobs launch train.yaml\nsky jobs launch -n sweep --num-jobs 10 sweep.yaml\nsky jobs launch -n sweep --pool gpus --num-jobs 10 sweep.yaml",
 		flags: func(f flags) {
 			f.text(&o.cluster, "cluster", "c", "")
 			f.hide("cluster")
@@ -52,7 +52,7 @@ func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) co
 			f.text(&o.recovery, "job-recovery", "", "How to recover: FAILOVER, EAGER_NEXT_REGION, none.")
 			f.switchable(&o.detach, "detach-run", "d", "Return once the job is submitted; do not follow its output.")
 			f.text(&o.pool, "pool", "p", "Run on the workers of this pool.")
-			f.number(&o.numJobs, "num-jobs", "", "With --pool: submit the job this many times.")
+			f.number(&o.numJobs, "num-jobs", "", "Submit the job this many times; each finds its number, from 0, in SKYPILOT_JOB_RANK.")
 			f.text(&a.workspace, "workspace", "w", "Workspace to launch in.")
 			f.yes(&o.yes)
 			f.async(&o.async)
@@ -66,8 +66,6 @@ func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) co
 
 func (o jobsLaunchOptions) check(t *taskFlags) error {
 	switch {
-	case o.numJobs != nil && o.pool == "":
-		return usagef("Cannot specify --num-jobs without --pool.")
 	case o.numJobs != nil && *o.numJobs < 1:
 		return usagef("--num-jobs must be a positive integer. Got: %d.", *o.numJobs)
 	case o.cluster != "" && t.name != "" && o.cluster != t.name:
@@ -125,7 +123,11 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 	if err != nil || o.async {
 		return err
 	}
-	return a.afterJobLaunch(ctx, c, res.JobID, o)
+	if res.ScheduleID > 0 {
+		a.t.Print(scheduleHints(res.ScheduleID))
+		return nil
+	}
+	return a.afterJobLaunch(ctx, c, res.JobID, dag.Name, o)
 }
 
 // confirmJob shows the plan and asks.
@@ -184,7 +186,7 @@ func (a *app) showPoolResources(ctx context.Context, c *sky.Client, pool string)
 	return nil
 }
 
-func (a *app) afterJobLaunch(ctx context.Context, c *sky.Client, ids []int, o jobsLaunchOptions) error {
+func (a *app) afterJobLaunch(ctx context.Context, c *sky.Client, ids []int, name string, o jobsLaunchOptions) error {
 	if len(ids) == 0 {
 		return nil
 	}
@@ -204,17 +206,21 @@ func (a *app) afterJobLaunch(ctx context.Context, c *sky.Client, ids []int, o jo
 	if !c.Local() {
 		dashboard = fmt.Sprintf("%s/dashboard/jobs/%d", c.Endpoint(), ids[0])
 	}
-	a.t.Print(jobHints(ids, o.pool, dashboard))
+	a.t.Print(jobHints(ids, name, o.pool, dashboard))
 	return outcome
 }
 
 // jobHints is the block after a managed job was submitted.
-func jobHints(ids []int, pool, dashboard string) string {
+func jobHints(ids []int, name, pool, dashboard string) string {
 	var b strings.Builder
 	if len(ids) > 1 {
 		fmt.Fprintf(&b, "\nJobs submitted with IDs: %s\n\n📋 Useful Commands\n", joinInts(ids, ","))
 		b.WriteString("├── To stream job logs:\t\tsky jobs logs <job-id>\n├── To stream controller logs:\tsky jobs logs --controller <job-id>\n")
-		fmt.Fprintf(&b, "└── To cancel all jobs:\t\tsky jobs cancel --pool %s\n", pool)
+		how := "--pool " + pool
+		if pool == "" {
+			how = "--name " + name
+		}
+		fmt.Fprintf(&b, "└── To cancel all jobs:\t\tsky jobs cancel %s\n", how)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n📋 Useful Commands\nManaged Job ID: %d\n", ids[0])

@@ -154,10 +154,10 @@ func TestHints(t *testing.T) {
 	if d := cmp.Diff(want, launchHints(plainTerm(), "c", nil, "ssh c", "http://x")); d != "" {
 		t.Error(d)
 	}
-	if got := jobHints([]int{1, 2, 3}, "p", ""); !strings.Contains(got, "Jobs submitted with IDs: 1,2,3") || !strings.Contains(got, "sky jobs cancel --pool p") {
+	if got := jobHints([]int{1, 2, 3}, "sweep", "p", ""); !strings.Contains(got, "Jobs submitted with IDs: 1,2,3") || !strings.Contains(got, "sky jobs cancel --pool p") {
 		t.Errorf("several: %s", got)
 	}
-	if got := jobHints([]int{1}, "", ""); !strings.Contains(got, "Managed Job ID: 1") || !strings.Contains(got, "sky jobs logs --controller 1") {
+	if got := jobHints([]int{1}, "x", "", ""); !strings.Contains(got, "Managed Job ID: 1") || !strings.Contains(got, "sky jobs logs --controller 1") {
 		t.Errorf("one: %s", got)
 	}
 }

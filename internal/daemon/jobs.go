@@ -51,6 +51,12 @@ func (d *daemon) registerJobs() {
 		}
 		return j.Cancel(ctx, c, b)
 	}))
+	e.Handle("sky.jobs.schedules", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
+		return j.Schedules(ctx, c, b)
+	}))
+	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
+		return j.EndSchedules(ctx, c, b)
+	}))
 	e.Handle("sky.jobs.wait", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
 	}))

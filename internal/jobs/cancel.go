@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -14,13 +15,7 @@ import (
 // Cancel asks for jobs to be ended and tells which. They end by themselves
 // from then on, whatever becomes of the server.
 func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCancelBody) error {
-	given := 0
-	for _, is := range []bool{len(b.JobIDs) > 0, b.Name != nil && *b.Name != "", b.Pool != nil && *b.Pool != "", b.All || b.AllUsers} {
-		if is {
-			given++
-		}
-	}
-	if given != 1 {
+	if count(len(b.JobIDs) > 0, b.Name != nil && *b.Name != "", b.Pool != nil && *b.Pool != "", b.All || b.AllUsers) != 1 {
 		return &api.Error{Type: api.ErrValue, Message: "Say in exactly one way which managed jobs to cancel: by ids, by name, by pool, or all."}
 	}
 	if b.Pool != nil && *b.Pool != "" {
@@ -44,6 +39,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		return err
 	}
 	var ids, elsewhere []int
+	arrays := map[int]bool{}
 	for _, r := range page.Rows {
 		if !call.Scope.Owns(r.Job.UserHash) {
 			return &api.Error{Type: api.ErrPermissionDenied,
@@ -53,6 +49,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		if r.Job.Workspace != workspace(call) {
 			list = &elsewhere
 		}
+		arrays[cmp.Or(r.Job.Array, -r.Job.ID)] = true
 		if n := len(*list); n == 0 || (*list)[n-1] != r.Job.ID {
 			*list = append(*list, r.Job.ID)
 		}
@@ -60,7 +57,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	if len(elsewhere) > 0 {
 		fmt.Fprintf(call.Out, "Skipped, because they are not in the active workspace %q: %s\n", workspace(call), join(elsewhere))
 	}
-	if f.Name != "" && len(ids) > 1 {
+	if f.Name != "" && len(arrays) > 1 { // the jobs of one array are meant together
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d managed jobs that have not ended are named %q: %s. Cancel them by id.", len(ids), f.Name, join(ids))}
 	}
 	asked, err := m.store.ManagedJobs().AskCancel(ctx, ids)

@@ -12,8 +12,18 @@ import (
 type database interface {
 	Now() time.Time
 	ManagedJobs() managedJobs
+	ManagedSchedules() managedSchedules
 	Leases() leases
 	Clusters() *state.Clusters
+}
+
+// managedSchedules is the store of schedules, see [state.ManagedSchedules].
+type managedSchedules interface {
+	Submit(ctx context.Context, m *state.ManagedSchedule) (*state.ManagedSchedule, error)
+	List(ctx context.Context, f state.ScheduleFilter) ([]*state.ManagedSchedule, error)
+	Due(ctx context.Context) ([]*state.ManagedSchedule, error)
+	Fire(ctx context.Context, m *state.ManagedSchedule, job *state.ManagedJob) error
+	End(ctx context.Context, ids []int) ([]int, error)
 }
 
 // managedJobs is the store of managed jobs, see [state.ManagedJobs].
@@ -45,3 +55,5 @@ type stored struct{ *state.Store }
 
 func (s stored) ManagedJobs() managedJobs { return s.Store.ManagedJobs() }
 func (s stored) Leases() leases           { return s.Store.Leases() }
+
+func (s stored) ManagedSchedules() managedSchedules { return s.Store.ManagedSchedules() }

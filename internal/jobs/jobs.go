@@ -126,6 +126,7 @@ func (m *Manager) Run(ctx context.Context) {
 				mine = ""
 			}
 			m.ringCancelled(ctx)
+			m.submitDue(ctx)
 		}
 		m.dispatch(ctx)
 		select {

@@ -42,11 +42,15 @@ func variables(j *state.ManagedJob) map[string]string {
 	for i, t := range j.Tasks {
 		ids[i] = runID(j, t)
 	}
-	return map[string]string{
+	vars := map[string]string{
 		"SKYPILOT_TASK_IDS":       strings.Join(ids, "\n"),
 		"SKYPILOT_MANAGED_JOB_ID": strconv.Itoa(j.ID),
-		"SKYPILOT_JOB_RANK":       "0",
+		"SKYPILOT_JOB_RANK":       strconv.Itoa(j.Rank),
 	}
+	if j.Size > 0 {
+		vars["SKYPILOT_NUM_JOBS"] = strconv.Itoa(j.Size)
+	}
+	return vars
 }
 
 func firstLine(s string) string {

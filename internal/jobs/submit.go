@@ -15,9 +15,13 @@ import (
 
 // Result is what submitting a job gives.
 type Result struct {
-	JobID  int         `json:"job_id"`
-	Handle *api.Handle `json:"handle"`
+	JobID      any         `json:"job_id"` // an id; of an array the ids, of a schedule none
+	ScheduleID int         `json:"schedule_id,omitempty"`
+	Handle     *api.Handle `json:"handle"`
 }
+
+// mostJobs is how many jobs an array may have.
+const mostJobs = 10000
 
 // Submit stores a new managed job. The same request again gives the same job.
 func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLaunchBody) (*Result, error) {
@@ -46,6 +50,8 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 		}
 	}
 	dag.FillNames(call.User.Name)
+	at := dag.Schedule
+	dag.Schedule = nil // what it submits is a plain job
 	shown, err := dag.DisplayYAML()
 	if err != nil {
 		return nil, err
@@ -56,12 +62,10 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 		UserHash: call.User.ID, UserName: call.User.Name, Workspace: workspace(call),
 		Entrypoint: call.Command, UserYAML: string(shown), SubmittedAt: now,
 	}
-	if r := dag.Tasks[0].Resources; len(r) > 0 {
-		j.PriorityClass = r[0].PriorityClass
-		if r[0].Priority != nil {
-			j.Priority = *r[0].Priority
-		}
+	if body.NumJobs != nil {
+		j.Size = *body.NumJobs
 	}
+	j.Priority, j.PriorityClass = priority(dag)
 	for _, t := range dag.Tasks {
 		j.Tasks = append(j.Tasks, &state.ManagedTask{
 			Name: t.Name, Resources: requested(t), UserYAML: cmp.Or(t.UserYAML, string(shown)), Metadata: t.Metadata,
@@ -83,12 +87,37 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 	if j.Dag, err = dag.YAML(); err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
+	if at != nil {
+		return m.schedule(ctx, call, j, *at)
+	}
 	if j, err = m.store.ManagedJobs().Submit(ctx, j); err != nil {
 		return nil, err
 	}
 	m.wake()
-	fmt.Fprintf(call.Out, "✓ Managed job submitted, ID: %d\n", j.ID)
-	return &Result{JobID: j.ID}, nil
+	if j.Size == 0 {
+		fmt.Fprintf(call.Out, "✓ Managed job submitted, ID: %d\n", j.ID)
+		return &Result{JobID: j.ID}, nil
+	}
+	fmt.Fprintf(call.Out, "✓ Managed jobs submitted, IDs: %d to %d\n", j.ID, j.ID+j.Size-1)
+	ids := make([]int, j.Size)
+	for i := range ids {
+		ids[i] = j.ID + i
+	}
+	return &Result{JobID: ids}, nil
+}
+
+// priority is that of the job: any task may say it, and those that do agree; of
+// classes the last counts.
+func priority(dag *task.Dag) (n int, class string) {
+	for _, t := range dag.Tasks {
+		for _, r := range t.Resources {
+			if r.Priority != nil {
+				n = *r.Priority
+			}
+			class = cmp.Or(r.PriorityClass, class)
+		}
+	}
+	return n, class
 }
 
 // workspace is the one that what a call makes belongs to.
@@ -102,8 +131,8 @@ func workspace(call cluster.Call) string {
 // notYet refuses what this version cannot do.
 func notYet(body api.JobsLaunchBody) error {
 	switch {
-	case body.NumJobs != nil && (body.Pool == nil || *body.Pool == ""):
-		return &api.Error{Type: api.ErrValue, Message: "num_jobs is for jobs on a pool: name the pool, too, or submit the job once for each."}
+	case body.NumJobs != nil && (*body.NumJobs < 1 || *body.NumJobs > mostJobs):
+		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("num_jobs should be from 1 to %d, not %d.", mostJobs, *body.NumJobs)}
 	case body.Pool != nil && *body.Pool != "":
 		return unsupported("pools")
 	}

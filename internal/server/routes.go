@@ -120,6 +120,8 @@ func Routes() []Route {
 			Empty: `{"jobs":[],"total":0,"total_no_filter":0,"status_counts":{}}`},
 		{Method: post, Path: "/jobs/queue", Role: Viewer, Kind: Async, Name: "jobs.queue", Body: body[api.JobsQueueBody](), Empty: `[]`},
 		{Method: post, Path: "/jobs/cancel", Role: User, Kind: Async, Name: "jobs.cancel", Body: body[api.JobsCancelBody]()},
+		{Method: post, Path: "/jobs/schedules", Role: Viewer, Kind: Async, Name: "jobs.schedules", Body: body[api.JobsSchedulesBody](), Empty: `[]`},
+		{Method: post, Path: "/jobs/end_schedules", Role: User, Kind: Async, Name: "jobs.end_schedules", Body: body[api.JobsEndSchedulesBody]()},
 		{Method: post, Path: "/jobs/logs", Role: Viewer, Kind: Log, Name: "jobs.logs", Body: body[api.JobsLogsBody]()},
 		{Method: post, Path: "/jobs/wait", Role: Viewer, Kind: Async, Name: "jobs.wait", Body: body[api.JobsWaitBody](), Long: true},
 		{Method: post, Path: "/jobs/download_logs", Role: Viewer, Kind: Async, Name: "jobs.download_logs", Body: body[api.JobsDownloadLogsBody]()},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -75,8 +76,9 @@ var (
 	insertManagedEvent = "INSERT INTO managed_events (seq, " + managedEventColumns.list() + ") VALUES (?, " + managedEventColumns.marks() + ")"
 )
 
-// Submit writes a new job, PENDING and WAITING, and gives it the next id. A
-// request that submitted one before gets that one.
+// Submit writes a new job, PENDING and WAITING, and gives it the next id; of an
+// array (Size > 0) it writes all jobs, with ids one after the other, and returns
+// the first. A request that submitted before gets what it got then.
 func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, error) {
 	for {
 		var id int
@@ -85,26 +87,8 @@ func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, e
 			if !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			if err := s.one([]any{number(&id)}, "SELECT COALESCE(MAX(id), 0) + 1 FROM managed_jobs"); err != nil {
-				return err
-			}
-			row := *j
-			row.ID, row.Version, row.Schedule = id, 1, api.ScheduleWaiting
-			if err := changed(s.exec(insertManagedJob, managedJobFields(&row)...)); err != nil {
-				return err
-			}
-			for i, task := range j.Tasks {
-				task := *task
-				task.JobID, task.Index, task.Status = id, i, api.ManagedPending
-				if _, err := s.exec(insertManagedTask, managedTaskFields(&task)...); err != nil {
-					return err
-				}
-				e := ManagedEvent{JobID: id, Task: i, Status: api.ManagedPending, Code: "SUBMITTED", Reason: "submitted", At: j.SubmittedAt}
-				if err := addManagedEvent(s, e); err != nil {
-					return err
-				}
-			}
-			return nil
+			id, err = insertManaged(s, j)
+			return err
 		})
 		if errors.Is(err, ErrConflict) { // another server took the id
 			continue
@@ -114,6 +98,40 @@ func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, e
 		}
 		return t.Get(ctx, id)
 	}
+}
+
+// insertManaged writes a new job, or the jobs of an array, and returns the first
+// id. [ErrConflict] if another server took it at the same time.
+func insertManaged(s *session, j *ManagedJob) (int, error) {
+	var first int
+	if err := s.one([]any{number(&first)}, "SELECT COALESCE(MAX(id), 0) + 1 FROM managed_jobs"); err != nil {
+		return 0, err
+	}
+	for rank := range max(j.Size, 1) {
+		row := *j
+		row.ID, row.Version, row.Schedule, row.Rank = first+rank, 1, api.ScheduleWaiting, rank
+		if j.Size > 0 {
+			row.Array = first
+		}
+		if rank > 0 {
+			row.RequestID += "/" + strconv.Itoa(rank)
+		}
+		if err := changed(s.exec(insertManagedJob, managedJobFields(&row)...)); err != nil {
+			return 0, err
+		}
+		for i, task := range j.Tasks {
+			task := *task
+			task.JobID, task.Index, task.Status = row.ID, i, api.ManagedPending
+			if _, err := s.exec(insertManagedTask, managedTaskFields(&task)...); err != nil {
+				return 0, err
+			}
+			e := ManagedEvent{JobID: row.ID, Task: i, Status: api.ManagedPending, Code: "SUBMITTED", Reason: "submitted", At: j.SubmittedAt}
+			if err := addManagedEvent(s, e); err != nil {
+				return 0, err
+			}
+		}
+	}
+	return first, nil
 }
 
 // Get is the job of that id with its tasks, or [ErrNotFound].
@@ -331,9 +349,10 @@ func (t *ManagedJobs) Events(ctx context.Context, id, task, limit int) ([]Manage
 	return values(list), t.s.explain(err)
 }
 
-// FilesInUse is every folder of files that a job under way needs.
+// FilesInUse is every folder of files that a job under way or a schedule needs.
 func (t *ManagedJobs) FilesInUse(ctx context.Context) (map[string]bool, error) {
-	lists, err := all(t.s.read(ctx), func(f *[]string) []any { return []any{nested(f)} }, "SELECT files FROM managed_jobs WHERE schedule <> 'DONE'")
+	lists, err := all(t.s.read(ctx), func(f *[]string) []any { return []any{nested(f)} },
+		"SELECT files FROM managed_jobs WHERE schedule <> 'DONE' UNION ALL SELECT files FROM managed_schedules WHERE ended_at = 0")
 	used := map[string]bool{}
 	for _, l := range lists {
 		for _, f := range *l {

@@ -20,6 +20,8 @@ type ManagedFilter struct {
 	InWorkspace string // the whole name of the workspace
 	NameMatch   string // part of the job's name
 	Name        string // the whole name
+	Members     int    // the jobs of the array that begins with this one, or this one alone
+	Schedule    int    // jobs that this schedule submitted
 	Statuses    []api.ManagedStatus
 	Live        bool   // jobs that have a task which has not ended
 	SortBy      string // see [ManagedSortKeys]; "": the id
@@ -61,6 +63,12 @@ func (f *ManagedFilter) where(status bool) where {
 	}
 	w.equal("j.user_hash", f.UserHash)
 	w.equal("j.name", f.Name)
+	if f.Members > 0 {
+		w.add("(j.id = ? OR j.array_id = ?)", f.Members, f.Members)
+	}
+	if f.Schedule > 0 {
+		w.add("j.schedule_id = ?", f.Schedule)
+	}
 	part := func(column, text string) {
 		w.add("LOWER("+column+") LIKE ? ESCAPE '!'", "%"+likeEscape.Replace(strings.ToLower(text))+"%")
 	}

@@ -8,6 +8,7 @@ ALTER TABLE managed_jobs ADD COLUMN array_rank BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE managed_jobs ADD COLUMN array_size BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE managed_jobs ADD COLUMN schedule_id BIGINT NOT NULL DEFAULT 0;
 ALTER TABLE managed_tasks ADD COLUMN auxiliary BOOLEAN NOT NULL DEFAULT FALSE;
+CREATE INDEX managed_jobs_by_array ON managed_jobs (array_id, id) WHERE array_id <> 0;
 CREATE INDEX managed_jobs_by_schedule ON managed_jobs (schedule_id, id) WHERE schedule_id <> 0;
 
 CREATE TABLE managed_schedules (
@@ -22,7 +23,7 @@ CREATE TABLE managed_schedules (
     timezone     TEXT NOT NULL,
     missed       TEXT NOT NULL,
     overlap      TEXT NOT NULL,
-    job          BYTEA,
+    job          TEXT NOT NULL,
     files        TEXT NOT NULL,
     submitted_at BIGINT NOT NULL,
     next_at      BIGINT NOT NULL,
@@ -37,6 +38,7 @@ CREATE INDEX managed_schedules_due ON managed_schedules (next_at) WHERE ended_at
 -- +goose Down
 DROP TABLE managed_schedules;
 DROP INDEX managed_jobs_by_schedule;
+DROP INDEX managed_jobs_by_array;
 ALTER TABLE managed_tasks DROP COLUMN auxiliary;
 ALTER TABLE managed_jobs DROP COLUMN schedule_id;
 ALTER TABLE managed_jobs DROP COLUMN array_size;
