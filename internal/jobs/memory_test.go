@@ -45,6 +45,13 @@ func (m *memory) ManagedJobs() managedJobs  { return m }
 func (m *memory) Leases() leases            { return memoryLeases{m} }
 func (m *memory) Clusters() *state.Clusters { panic("not simulated") }
 
+func (m *memory) ManagedSchedules() managedSchedules { return noSchedules{} }
+
+// noSchedules is a store without a schedule.
+type noSchedules struct{ managedSchedules }
+
+func (noSchedules) Due(context.Context) ([]*state.ManagedSchedule, error) { return nil, nil }
+
 // copied is a job that can be changed without changing what is stored.
 func copied(j *state.ManagedJob) *state.ManagedJob {
 	c := *j
