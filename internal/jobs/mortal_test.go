@@ -80,6 +80,8 @@ func (m mortal) ManagedJobs() managedJobs  { return m }
 func (m mortal) Leases() leases            { return mortalLeases{m} }
 func (m mortal) Clusters() *state.Clusters { return m.d.Clusters() }
 
+func (m mortal) ManagedSchedules() managedSchedules { return m.d.ManagedSchedules() }
+
 func (m mortal) Get(ctx context.Context, id int) (*state.ManagedJob, error) {
 	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Get(ctx, id) })
 }
