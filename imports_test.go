@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth"},
 	{"internal/execution"},
-	{"internal/cluster"},
+	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer"},
 	{"internal/remote", "internal/cloud/all"},
 	{"internal/agent"},

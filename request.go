@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/skypilot-go/sky/api"
 )
 
@@ -125,7 +127,7 @@ const submitTimeout = time.Minute
 
 // submit sends a call and returns the future of its result.
 func submit[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (*Request[T], error) {
-	res, err := c.call(ctx, method, path, query, body, submitTimeout)
+	res, err := c.callAs(ctx, uuid.NewString(), method, path, query, body, submitTimeout)
 	if err != nil {
 		return nil, err
 	}

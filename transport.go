@@ -144,9 +144,18 @@ func (c *Client) headers() http.Header {
 
 // do sends once. The caller closes the body.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
+	return c.doAs(ctx, "", method, path, query, body)
+}
+
+// doAs is do for a call that is recorded under an id; "": one that the server
+// chooses.
+func (c *Client) doAs(ctx context.Context, id, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, query, body)
 	if err != nil {
 		return nil, err
+	}
+	if id != "" {
+		req.Header.Set(api.HeaderRequestID, id)
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
@@ -159,14 +168,14 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 }
 
 // doWithin is do, with a limit on the time until the answer begins.
-func (c *Client) doWithin(ctx context.Context, limit time.Duration, method, path string, query url.Values, body []byte) (*http.Response, error) {
+func (c *Client) doWithin(ctx context.Context, limit time.Duration, id, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	if limit == 0 {
-		return c.do(ctx, method, path, query, body)
+		return c.doAs(ctx, id, method, path, query, body)
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	slow := &ConnectError{c.Endpoint(), fmt.Errorf("no answer within %v", limit)}
 	timer := time.AfterFunc(limit, func() { cancel(slow) })
-	res, err := c.do(within, method, path, query, body)
+	res, err := c.doAs(within, id, method, path, query, body)
 	if !timer.Stop() && ctx.Err() == nil {
 		err = slow
 		if res != nil {
@@ -196,6 +205,13 @@ func (b *cancelBody) Close() error {
 // was recorded. An answer of 400 and above becomes an error. Each try may take
 // at most limit until the answer begins; 0 means no limit.
 func (c *Client) call(ctx context.Context, method, path string, query url.Values, body any, limit time.Duration) (*http.Response, error) {
+	return c.callAs(ctx, "", method, path, query, body, limit)
+}
+
+// callAs is call under an id, by which the server knows a call that was recorded
+// already: so it is also repeated when the connection breaks before the answer
+// is here, or a balancer has nobody to ask.
+func (c *Client) callAs(ctx context.Context, id, method, path string, query url.Values, body any, limit time.Duration) (*http.Response, error) {
 	var raw []byte
 	if body != nil {
 		var err error
@@ -204,10 +220,18 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 		}
 	}
 	start := time.Now()
+	var lost attempts
 	for n := 0; ; n++ {
-		res, err := c.doWithin(ctx, limit, method, path, query, raw)
+		res, err := c.doWithin(ctx, limit, id, method, path, query, raw)
 		if err != nil {
+			if id != "" && !dialed(err) && lost.again(ctx, err) {
+				continue
+			}
 			return nil, err
+		}
+		if id != "" && (res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout) && lost.again(ctx, &StatusError{Code: res.StatusCode}) {
+			res.Body.Close()
+			continue
 		}
 		if res.StatusCode < 400 {
 			return res, nil
@@ -222,6 +246,12 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 			return nil, err
 		}
 	}
+}
+
+// dialed reports whether an error is that nobody listens at the endpoint.
+func dialed(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }
 
 // callJSON decodes a direct answer.

@@ -14,6 +14,7 @@ import (
 	"log/slog"
 	"path"
 	"strings"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
@@ -37,6 +38,9 @@ type Deps struct {
 	// CancelRequests ends other requests in flight for a cluster (cooperatively)
 	// and returns when they have ended. nil: nothing to cancel.
 	CancelRequests func(ctx context.Context, cluster, except string) error
+	// OncePer runs f unless some server of the installation did within the period.
+	// nil: always.
+	OncePer func(ctx context.Context, period time.Duration, name string, f func(context.Context))
 }
 
 // Manager looks after all clusters of an installation.
@@ -48,6 +52,9 @@ type Manager struct {
 
 // New returns a manager; Watch makes it follow the agents.
 func New(d Deps) *Manager {
+	if d.OncePer == nil {
+		d.OncePer = func(ctx context.Context, _ time.Duration, _ string, f func(context.Context)) { f(ctx) }
+	}
 	m := &Manager{Deps: d, locks: newLocks(d.Store, d.ServerID)}
 	m.watcher = newWatcher(m)
 	return m

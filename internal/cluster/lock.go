@@ -13,8 +13,8 @@ import (
 // How long a lease on a cluster holds without renewal, and how often it is
 // renewed and asked for.
 const (
-	lockTTL   = 15 * time.Second
-	lockRenew = 5 * time.Second
+	lockTTL   = 7 * time.Second
+	lockRenew = time.Second
 	lockPoll  = 200 * time.Millisecond
 )
 
@@ -121,19 +121,25 @@ func (l *locks) lease(ctx context.Context, name string, wait bool) (state.Lease,
 func (l *locks) keep(ctx context.Context, lease state.Lease, lost context.CancelCauseFunc) {
 	t := time.NewTicker(lockRenew)
 	defer t.Stop()
+	held := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
-		renewed, err := l.store.Leases().Renew(ctx, lease, lockTTL)
+		began := time.Now()
+		rctx, cancel := context.WithTimeout(ctx, lockTTL/3)
+		renewed, err := l.store.Leases().Renew(rctx, lease, lockTTL)
+		cancel()
 		switch {
-		case errors.Is(err, state.ErrConflict):
-			lost(errLockLost)
-			return
 		case err == nil:
-			lease = renewed
+			lease, held = renewed, began
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, state.ErrConflict), l.store.Shared() && time.Since(held) > lockTTL-2*lockRenew:
+			lost(errLockLost) // it is another's, or may be before we can ask again
+			return
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (m *Manager) Watch(ctx context.Context) {
 			return
 		case <-m.watcher.poke:
 		case <-t.C:
-			wg.Go(func() { m.refreshEvery(ctx) })
+			wg.Go(func() { m.OncePer(ctx, refreshPeriod, "refresh", m.refreshEvery) })
 		}
 	}
 }
@@ -174,8 +174,9 @@ func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event
 	if c.Status == status && now().Sub(c.StatusUpdatedAt) < refreshPeriod {
 		return nil // nothing new worth a write
 	}
-	from := c.Status
+	var from api.ClusterStatus // as it was when it was changed: other servers listen, too
 	c, err = m.Store.Clusters().Update(ctx, name, hash, func(c *state.Cluster) error {
+		from = c.Status
 		// Only between these two: everything else is decided under the lock.
 		if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
 			c.Status, c.StatusUpdatedAt = status, now()

@@ -35,6 +35,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -91,7 +92,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer unlock()
-	if d.store, err = state.Open(ctx, filepath.Join(d.dir, "sky.db")); err != nil {
+	if d.settings, err = loadSettings(d.o.Home, d.log); err != nil {
+		return err
+	}
+	if d.store, err = d.openStore(ctx); err != nil {
 		return err
 	}
 	defer d.store.Close()
@@ -99,6 +103,28 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	return d.serve(ctx, l)
+}
+
+// openStore opens the database that the configuration names, or else the file
+// of this server.
+func (d *daemon) openStore(ctx context.Context) (*state.Store, error) {
+	c := d.settings.current()
+	if address := c.DatabaseURI(); address != "" {
+		store, err := state.OpenPostgres(ctx, address)
+		if err != nil {
+			return nil, fmt.Errorf("opening the database (from %s): %w", c.Origin("db"), err)
+		}
+		return store, nil
+	}
+	return state.Open(ctx, filepath.Join(d.dir, "sky.db"))
+}
+
+// requestLogs is where requests' logs are when servers share them; nil: in a folder.
+func (d *daemon) requestLogs() shelf.Logs {
+	if !d.store.Shared() {
+		return nil
+	}
+	return shelf.Stored{Store: d.store, Prefix: "requests/"}
 }
 
 // serverID names this server in leases. A database that one server at a time
@@ -121,7 +147,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	if d.self, err = self(d.o.Home); err != nil {
 		return err
 	}
-	if d.settings, err = loadSettings(d.o.Home, d.log); err != nil {
+	if err := d.settings.inDatabase(d.store); err != nil {
 		return err
 	}
 	cfg := d.settings.current()
@@ -144,12 +170,12 @@ func (d *daemon) wire(ctx context.Context) error {
 		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home,
 	})
 	d.engine = requests.New(d.store, requests.Options{
-		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logger: d.log,
+		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
 	})
 	d.clusters = cluster.New(cluster.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests,
+		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer,
 	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
@@ -233,27 +259,12 @@ func (d *daemon) sweep(ctx context.Context) {
 	t := time.NewTicker(settleEvery)
 	defer t.Stop()
 	soon := time.After(sweepAgain)
-	onThisMachine := func(s provision.Stray) bool { return s.Cloud == "local" }
 	for {
 		// What this machine lists is there and nothing else is: no grace.
 		if _, err := d.provision.Sweep(ctx, provision.SweepOptions{Clouds: []string{"local"}, Grace: -1, End: onThisMachine}); err != nil && ctx.Err() == nil {
 			d.log.WarnContext(ctx, "sweep failed", "err", err)
 		}
-		report, err := d.provision.Sweep(ctx, provision.SweepOptions{End: onThisMachine})
-		if err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "sweep failed", "err", err)
-		}
-		for name, why := range report.Unlisted {
-			d.log.WarnContext(ctx, "a provider could not be swept", "cloud", name, "err", why)
-		}
-		for _, s := range report.Strays {
-			switch {
-			case s.Error != "":
-				d.log.WarnContext(ctx, "stray machines not removed", "cloud", s.Cloud, "cluster", s.Cluster, "err", s.Error)
-			case !s.Ended:
-				d.log.ErrorContext(ctx, "machines run that belong to no cluster", "cloud", s.Cloud, "cluster", s.Cluster, "machines", len(s.Nodes))
-			}
-		}
+		d.oncePer(ctx, sweepAgain, "sweep", d.sweepOnce)
 		// Soon again at first: what a killed server was sweeping is locked for a
 		// moment.
 		select {
@@ -262,8 +273,32 @@ func (d *daemon) sweep(ctx context.Context) {
 		case <-soon:
 		case <-t.C:
 		}
-		if err := d.provision.Settle(ctx); err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "not every interrupted attempt could be settled", "err", err)
+		d.oncePer(ctx, sweepAgain, "settle", func(ctx context.Context) {
+			if err := d.provision.Settle(ctx); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "not every interrupted attempt could be settled", "err", err)
+			}
+		})
+	}
+}
+
+// onThisMachine tells strays that nobody else can own from those of a cloud.
+func onThisMachine(s provision.Stray) bool { return s.Cloud == "local" }
+
+// sweepOnce looks for strays on every cloud.
+func (d *daemon) sweepOnce(ctx context.Context) {
+	report, err := d.provision.Sweep(ctx, provision.SweepOptions{End: onThisMachine})
+	if err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "sweep failed", "err", err)
+	}
+	for name, why := range report.Unlisted {
+		d.log.WarnContext(ctx, "a provider could not be swept", "cloud", name, "err", why)
+	}
+	for _, s := range report.Strays {
+		switch {
+		case s.Error != "":
+			d.log.WarnContext(ctx, "stray machines not removed", "cloud", s.Cloud, "cluster", s.Cluster, "err", s.Error)
+		case !s.Ended:
+			d.log.ErrorContext(ctx, "machines run that belong to no cluster", "cloud", s.Cloud, "cluster", s.Cluster, "machines", len(s.Nodes))
 		}
 	}
 }

@@ -19,25 +19,29 @@ func (d *daemon) forget(ctx context.Context) {
 	t := time.NewTicker(forgetEvery)
 	defer t.Stop()
 	for {
-		c := d.settings.current()
-		for key, types := range map[string][]string{
-			"cluster_event_retention_hours":          {"STATUS_CHANGE", "LAUNCH_PROGRESS"},
-			"cluster_debug_event_retention_hours":    {"DEBUG"},
-			"cluster_terminal_event_retention_hours": {"TERMINAL"},
-		} {
-			if kept := hours(c.Float("api_server", key)); kept >= 0 {
-				if _, err := d.store.Clusters().DeleteEvents(ctx, types, time.Now().Add(-kept)); err != nil && ctx.Err() == nil {
-					d.log.WarnContext(ctx, "old cluster events not removed", "err", err)
-				}
-			}
-		}
-		if _, err := d.store.Attempts().Delete(ctx, time.Now().Add(-attemptsKept)); err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "old attempts not removed", "err", err)
-		}
+		d.oncePer(ctx, forgetEvery, "forget", d.forgetOnce)
 		select {
 		case <-ctx.Done():
 			return
 		case <-t.C:
 		}
+	}
+}
+
+func (d *daemon) forgetOnce(ctx context.Context) {
+	c := d.settings.current()
+	for key, types := range map[string][]string{
+		"cluster_event_retention_hours":          {"STATUS_CHANGE", "LAUNCH_PROGRESS"},
+		"cluster_debug_event_retention_hours":    {"DEBUG"},
+		"cluster_terminal_event_retention_hours": {"TERMINAL"},
+	} {
+		if kept := hours(c.Float("api_server", key)); kept >= 0 {
+			if _, err := d.store.Clusters().DeleteEvents(ctx, types, time.Now().Add(-kept)); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "old cluster events not removed", "err", err)
+			}
+		}
+	}
+	if _, err := d.store.Attempts().Delete(ctx, time.Now().Add(-attemptsKept)); err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "old attempts not removed", "err", err)
 	}
 }

@@ -1,7 +1,9 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // settings is the server's configuration, read again when its file changes.
@@ -19,6 +22,9 @@ type settings struct {
 	log  *slog.Logger
 
 	mu     sync.Mutex
+	store  *state.Store // holds a part of the configuration, if servers share it; else nil
+	text   []byte       // that part
+	asked  time.Time    // when it was last read
 	now    *config.Config
 	who    server.Rules // what now says about users
 	read   time.Time    // when the file was changed that now came from
@@ -39,7 +45,7 @@ func loadSettings(home string, log *slog.Logger) (*settings, error) {
 // load reads the configuration and puts it in force, if nothing is wrong with
 // it.
 func (s *settings) load() error {
-	c, err := config.Load(config.Options{Side: config.Server, Home: s.home})
+	c, err := config.Load(config.Options{Side: config.Server, Home: s.home, Stored: s.stored})
 	if err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (s *settings) rules() server.Rules {
 // look reads the configuration again if it has changed.
 func (s *settings) look() {
 	changed, absent := s.changed()
-	if changed.Equal(s.read) && absent == s.absent {
+	if changed.Equal(s.read) && absent == s.absent && !s.asksAgain() {
 		return
 	}
 	s.read, s.absent = changed, absent
@@ -84,6 +90,49 @@ func (s *settings) look() {
 	}
 	s.log.Info("configuration read again", "file", s.file)
 }
+
+// storedConfig is the setting in the database that holds the part of the
+// configuration which is the same for all servers that share it, as YAML.
+const storedConfig = "config"
+
+// askEvery is how soon a server sees what another one changed.
+const askEvery = 5 * time.Second
+
+// inDatabase lays the configuration in a shared database over the file's.
+func (s *settings) inDatabase(store *state.Store) error {
+	if !store.Shared() {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.store = store
+	s.asksAgain()
+	return s.load()
+}
+
+// asksAgain reads the part in the database if it is time, and reports whether it
+// is another one now. A database that does not answer changes nothing.
+func (s *settings) asksAgain() bool {
+	if s.store == nil || time.Since(s.asked) < askEvery {
+		return false
+	}
+	s.asked = time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), askEvery)
+	defer cancel()
+	text, err := s.store.Settings().Get(ctx, storedConfig)
+	if err != nil && !errors.Is(err, state.ErrNotFound) {
+		s.log.Error("the configuration in the database cannot be read; the one before stays in force", "err", err)
+		return false
+	}
+	if bytes.Equal(text, s.text) {
+		return false
+	}
+	s.text = text
+	return true
+}
+
+// stored is the part of the configuration that is in the database.
+func (s *settings) stored(string) ([]byte, error) { return s.text, nil }
 
 func (s *settings) changed() (at time.Time, absent bool) {
 	info, err := os.Stat(s.file)

@@ -12,8 +12,8 @@ import (
 
 // How long a lease holds without renewal, and how often it is renewed.
 const (
-	leaseTTL   = 15 * time.Second
-	leaseRenew = 5 * time.Second
+	leaseTTL   = 7 * time.Second
+	leaseRenew = time.Second
 )
 
 // clusterLease is the lease of whoever changes a cluster; package cluster takes
@@ -53,7 +53,7 @@ func (e *Engine) alone(ctx context.Context, name string, f func(context.Context)
 	err = f(held)
 	lost(nil)
 	<-done
-	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRenew)
+	release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = e.records.Release(release, lease) // else it runs out by itself
 	return true, err

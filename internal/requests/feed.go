@@ -1,9 +1,13 @@
 package requests
 
 import (
-	"os"
+	"context"
+	"errors"
+	"io/fs"
 	"sync"
+	"time"
 
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -11,14 +15,20 @@ import (
 // exists while somebody does, or while the request runs here.
 type feed struct {
 	id   string
-	path string // of the log
-	refs int    // guarded by Engine.mu
+	name string // of the log
+	logs shelf.Logs
+	made time.Time
+	refs int // guarded by Engine.mu
+
+	// Whoever asks the database does so for all who wait.
+	asking sync.Mutex
+	asked  time.Time // when the row was last read
 
 	mu      sync.Mutex
 	changed chan struct{}  // closed at the next change of row or log
 	moved   chan struct{}  // closed at the next change of row
 	row     *state.Request // the latest that this server knows; never modified
-	file    *os.File       // the log, one for all readers; nil while there is none
+	file    shelf.Log      // the log, one for all readers; nil while there is none
 }
 
 // acquire returns the feed of a request, to be released.
@@ -31,7 +41,7 @@ func (e *Engine) acquire(id string) *feed {
 func (e *Engine) acquireLocked(id string) *feed {
 	f := e.feeds[id]
 	if f == nil {
-		f = &feed{id: id, path: e.logPath(id), changed: make(chan struct{}), moved: make(chan struct{})}
+		f = &feed{id: id, name: e.logName(id), logs: e.logs, made: time.Now(), changed: make(chan struct{}), moved: make(chan struct{})}
 		e.feeds[id] = f
 	}
 	f.refs++
@@ -93,6 +103,7 @@ func (f *feed) status(msg string) {
 func (f *feed) learn(row *state.Request) *state.Request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.stale()
 	if f.older(row) {
 		f.row = row
 	}
@@ -119,8 +130,16 @@ func (f *feed) touch() {
 }
 
 func (f *feed) wake() {
+	f.stale()
 	close(f.changed)
 	f.changed = make(chan struct{})
+}
+
+// stale tells the log that there may be more of it. The caller holds f.mu.
+func (f *feed) stale() {
+	if f.file != nil {
+		f.file.Grew()
+	}
 }
 
 func (f *feed) wakeAll() {
@@ -143,18 +162,52 @@ func (f *feed) look() view {
 }
 
 // log is the log's file, nil if there is none yet.
-func (f *feed) log() (*os.File, error) {
+func (f *feed) log() (shelf.Log, error) {
+	f.mu.Lock()
+	file := f.file
+	f.mu.Unlock()
+	if file != nil {
+		return file, nil
+	}
+	file, err := f.logs.Open(f.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.file == nil {
-		file, err := os.Open(f.path)
-		if os.IsNotExist(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, err
-		}
+	if f.file != nil { // somebody else was quicker
+		file.Close()
+	} else {
 		f.file = file
 	}
 	return f.file, nil
+}
+
+// fetch reads the row, unless it was read for somebody else a moment ago.
+func (f *feed) fetch(ctx context.Context, get func(context.Context, string) (*state.Request, error)) (*state.Request, error) {
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	if row := f.look().row; row != nil && time.Since(f.asked) < f.poll()/2 {
+		return row, nil
+	}
+	row, err := get(ctx, f.id)
+	if err != nil {
+		return nil, err
+	}
+	f.asked = time.Now()
+	return f.learn(row), nil
+}
+
+// How often a request that another server runs is looked at: often at first, for
+// most take no time.
+const (
+	pollFirst = 20 * time.Millisecond
+	pollMost  = time.Second
+)
+
+func (f *feed) poll() time.Duration {
+	return min(max(time.Since(f.made)/8, pollFirst), pollMost)
 }

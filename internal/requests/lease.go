@@ -3,7 +3,6 @@ package requests
 import (
 	"context"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/state"
@@ -14,9 +13,6 @@ import (
 // looks for requests of dead servers and forgets old ones, until Shutdown. If
 // ctx ends first everything stops at once, to be resumed by a later Start.
 func (e *Engine) Start(ctx context.Context) error {
-	if err := os.MkdirAll(e.o.LogDir, 0o700); err != nil {
-		return err
-	}
 	now := e.store.Now()
 	lost, err := e.store.Requests().Lost(ctx, state.Dead{
 		Created:   now.AddDate(100, 0, 0), // whatever the clock said then
@@ -51,18 +47,21 @@ func (e *Engine) keepLeases(ctx context.Context) {
 	tick := time.NewTicker(e.o.HeartbeatEvery)
 	defer tick.Stop()
 	renewed := time.Now()
+	// A server that cannot renew its leases stops before others may begin.
+	safe := e.o.LeaseTTL - 2*e.o.HeartbeatEvery
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		if err := e.beat(ctx); err == nil {
-			renewed = time.Now()
+		began := time.Now()
+		if err := e.beatWithin(ctx, safe/2); err == nil {
+			renewed = began
 		} else if ctx.Err() == nil {
 			e.log.Error("leases not renewed", slog.Any("error", err))
-			if e.store.Shared() && time.Since(renewed) > e.o.LeaseTTL {
-				e.loseAll() // another server may have begun: stop, rather than do things twice
+			if e.store.Shared() && time.Since(renewed) > safe {
+				e.loseAll()
 			}
 			continue
 		}
@@ -88,6 +87,17 @@ func (e *Engine) takeOver(ctx context.Context) error {
 		e.enqueue(row)
 	}
 	return err
+}
+
+// beatWithin is beat, given up when the database does not answer: a connection
+// that was cut without a word must not keep the server from noticing.
+func (e *Engine) beatWithin(ctx context.Context, limit time.Duration) error {
+	if !e.store.Shared() {
+		return e.beat(ctx)
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return e.beat(ctx)
 }
 
 // beat renews the leases, and acts on what that shows: a lease that was lost,

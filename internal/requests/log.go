@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"path/filepath"
 	"sync"
+
+	"github.com/skypilot-go/sky/internal/shelf"
 )
 
 // Log is the output of a request: lines of text and, between them, control
@@ -27,44 +27,69 @@ type Log struct {
 
 var errLogClosed = errors.New("the request has ended, its log is closed")
 
-// fileLog writes the file at path, which is made at the first line. If it
+// keptLog writes a log that is kept, which is made at the first line. If it
 // exists an earlier attempt wrote it; if that died within a line the line is
 // ended, so that readers never see a line change, and its spinner too.
-func fileLog(path string, wrote func()) *Log {
+func keptLog(logs shelf.Logs, name string, wrote func()) *Log {
 	l := &Log{wrote: wrote}
 	l.open = func() (io.Writer, error) {
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			return nil, err
-		}
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
+		a, err := logs.Append(name)
 		if err != nil {
 			return nil, err
 		}
-		if err := mend(f); err != nil {
-			f.Close()
+		if err := mend(logs, name, a); err != nil {
+			a.Close()
 			return nil, err
 		}
-		return f, nil
+		return &insistent{Appender: a, logs: logs, name: name}, nil
 	}
 	return l
 }
 
 // mend ends what an earlier attempt left open.
-func mend(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil || info.Size() == 0 {
+func mend(logs shelf.Logs, name string, a shelf.Appender) error {
+	if a.Size() == 0 {
+		return nil
+	}
+	l, err := logs.Open(name)
+	if err != nil {
 		return err
 	}
+	defer l.Close()
 	last := make([]byte, 1)
-	if _, err := f.ReadAt(last, info.Size()-1); err != nil {
+	if _, err := l.ReadAt(last, a.Size()-1); err != nil {
 		return err
 	}
 	var end []byte
 	if lineEnd(last) == 0 {
 		end = []byte("\n")
 	}
-	_, err = f.Write(append(end, spinExit.line("")...))
+	_, err = a.Write(append(end, spinExit.line("")...))
 	return err
+}
+
+// insistent goes on behind what somebody else wrote: the attempt before this
+// one, whose server is about to notice that the request is no longer its own.
+type insistent struct {
+	shelf.Appender
+	logs shelf.Logs
+	name string
+}
+
+func (w *insistent) Write(p []byte) (int, error) {
+	n, err := w.Appender.Write(p)
+	for errors.Is(err, shelf.ErrTaken) {
+		a, aerr := w.logs.Append(w.name)
+		if aerr != nil {
+			return n, errors.Join(err, aerr)
+		}
+		w.Appender.Close()
+		w.Appender = a
+		var more int
+		more, err = a.Write(p[n:])
+		n += more
+	}
+	return n, err
 }
 
 // streamLog writes to w, for calls whose response is the log.
@@ -187,10 +212,10 @@ func (l *Log) abandon() {
 
 func (l *Log) abandonLocked() {
 	l.closed = true
-	if c, ok := l.w.(*os.File); ok {
+	if c, ok := l.w.(shelf.Appender); ok {
 		c.Close()
 	}
 }
 
-// logPath is the file of a request's log.
-func (e *Engine) logPath(id string) string { return filepath.Join(e.o.LogDir, id+".log") }
+// logName is what a request's log is called on the shelf.
+func (e *Engine) logName(id string) string { return id + ".log" }

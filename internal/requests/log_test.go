@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/shelf"
+
 	"pgregory.net/rapid"
 )
 
@@ -22,6 +24,14 @@ func readLog(t testing.TB, path string) string {
 	}
 	return string(b)
 }
+
+// fileLog is a log in a file, as one server keeps it.
+func fileLog(path string, wrote func()) *Log {
+	return keptLog(shelf.Folder(filepath.Dir(path)), filepath.Base(path), wrote)
+}
+
+// logPath is the file of a request's log.
+func (e *Engine) logPath(id string) string { return filepath.Join(e.o.LogDir, e.logName(id)) }
 
 func TestLogOfACrashedAttemptIsMended(t *testing.T) {
 	exit := string(spinExit.line(""))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -21,7 +22,6 @@ import (
 // resumed by the other.
 func TestServersOnPostgres(t *testing.T) {
 	address := postgresSchema(t)
-	logs := t.TempDir()
 	var runs atomic.Int64
 	server := func(id string) *Engine {
 		store, err := state.OpenPostgres(t.Context(), address)
@@ -29,7 +29,7 @@ func TestServersOnPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
-		e := New(store, Options{LogDir: logs, ServerID: id, LongWorkers: 2, HeartbeatEvery: 50 * time.Millisecond, LeaseTTL: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		e := New(store, Options{Logs: shelf.Stored{Store: store, Prefix: "requests/"}, ServerID: id, LongWorkers: 2, HeartbeatEvery: 50 * time.Millisecond, LeaseTTL: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			runs.Add(1)
 			c.Log.Printf("by %s", id)

@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -50,12 +51,14 @@ type LogFunc func(ctx context.Context, c *Call, w io.Writer) (any, error)
 
 // Options configure an [Engine].
 type Options struct {
-	LogDir         string        // folder of the requests' logs; several servers must share it
+	LogDir         string        // folder of the requests' logs
+	Logs           shelf.Logs    // where the logs are that several servers share; nil: files in LogDir
 	ServerID       string        // stays the same when this server restarts, and no other one has it; "" is "local"
 	LongWorkers    int           // how many long requests run at once; 0: 64 + 4 for each CPU
-	HeartbeatEvery time.Duration // 0: 2 s
-	LeaseTTL       time.Duration // after how long without a heartbeat a server counts as dead; 0: 15 s
+	HeartbeatEvery time.Duration // 0: 1 s
+	LeaseTTL       time.Duration // after how long without a heartbeat a server counts as dead; 0: 7 s
 	Retention      time.Duration // how long finished requests are kept; 0: 24 h, negative: for ever
+	QueuedPerUser  int           // how many long requests of one user may wait for a slot; 0: 500, negative: any number
 	Logger         *slog.Logger  // nil: slog.Default()
 	// Ended is told of every request whose end this server has written; nil: nobody
 	// is. It must be quick.
@@ -65,6 +68,7 @@ type Options struct {
 // Engine runs requests. Its methods may be called concurrently.
 type Engine struct {
 	store *state.Store
+	logs  shelf.Logs
 	o     Options
 	log   *slog.Logger
 
@@ -95,14 +99,16 @@ type handler struct {
 func New(store *state.Store, o Options) *Engine {
 	o.ServerID = cmp.Or(o.ServerID, "local")
 	o.LongWorkers = cmp.Or(o.LongWorkers, 64+4*runtime.NumCPU())
-	o.HeartbeatEvery = cmp.Or(o.HeartbeatEvery, 2*time.Second)
-	o.LeaseTTL = cmp.Or(o.LeaseTTL, 15*time.Second)
+	o.HeartbeatEvery = cmp.Or(o.HeartbeatEvery, time.Second)
+	o.LeaseTTL = cmp.Or(o.LeaseTTL, 7*time.Second)
+	o.QueuedPerUser = cmp.Or(o.QueuedPerUser, 500)
 	o.Retention = cmp.Or(o.Retention, 24*time.Hour)
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
 	return &Engine{
 		store:    store,
+		logs:     cmp.Or[shelf.Logs](o.Logs, shelf.Folder(o.LogDir)),
 		o:        o,
 		log:      o.Logger,
 		handlers: map[string]handler{},

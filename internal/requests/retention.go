@@ -2,10 +2,7 @@ package requests
 
 import (
 	"context"
-	"errors"
-	"io/fs"
 	"log/slog"
-	"os"
 	"time"
 )
 
@@ -42,10 +39,12 @@ func (e *Engine) sweep(ctx context.Context) error {
 		if err != nil || len(ids) == 0 {
 			return err
 		}
-		for _, id := range ids {
-			if err := os.Remove(e.logPath(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-				return err
-			}
+		logs := make([]string, len(ids))
+		for i, id := range ids {
+			logs[i] = e.logName(id)
+		}
+		if err := e.logs.Remove(logs...); err != nil {
+			return err
 		}
 		if err := e.store.Requests().Delete(ctx, ids); err != nil {
 			return err

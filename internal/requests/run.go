@@ -51,12 +51,12 @@ func (e *Engine) beginLocked(ctx context.Context, row *state.Request, kind runKi
 		return nil, ErrShutdown
 	}
 	if e.runs[row.ID] != nil {
-		return nil, fmt.Errorf("request %s is already run here", row.ID)
+		return nil, fmt.Errorf("request %s is run here already: %w", row.ID, state.ErrConflict)
 	}
 	r := &run{id: row.ID, kind: kind}
 	r.ctx, r.cancel = context.WithCancelCause(ctx)
 	r.feed = e.acquireLocked(row.ID)
-	r.log = fileLog(r.feed.path, r.feed.grew)
+	r.log = keptLog(e.logs, r.feed.name, r.feed.grew)
 	e.runs[row.ID] = r
 	e.running.Add(1)
 	if kind == long {

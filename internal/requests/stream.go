@@ -22,7 +22,6 @@ const (
 	silence    = 30 * time.Second      // after which a heartbeat is sent
 	patience   = 2 * time.Second       // after which a short request gets a spinner
 	breath     = 25 * time.Millisecond // between bursts, while a request prints without a pause
-	pollEvery  = time.Second           // for requests of other servers
 	plainWidth = 4096                  // spaces that make proxies pass a plain status on
 )
 

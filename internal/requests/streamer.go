@@ -2,12 +2,12 @@ package requests
 
 import (
 	"io"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -67,7 +67,7 @@ func (s *streamer) wait(text string) {
 }
 
 // copy sends what the log has: whole lines, or if it has ended all of it.
-func (s *streamer) copy(file *os.File, ended bool) {
+func (s *streamer) copy(file shelf.Log, ended bool) {
 	first := !s.begun
 	s.begun = true
 	if file == nil {
@@ -105,10 +105,10 @@ func (s *streamer) copy(file *os.File, ended bool) {
 }
 
 // skip goes to where the last lines begin.
-func (s *streamer) skip(file *os.File) {
-	info, err := file.Stat()
+func (s *streamer) skip(file shelf.Log) {
+	size, err := file.Size()
 	if err == nil {
-		s.at, err = tailOffset(file, info.Size(), s.o.Tail)
+		s.at, err = tailOffset(file, size, s.o.Tail)
 	}
 	s.err = err
 }

@@ -3,6 +3,7 @@ package requests
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -33,20 +34,33 @@ func (e *UnknownError) Error() string {
 // Submit records a request and starts it, or lines it up if it is a long one
 // and all slots are taken. It is on disk when Submit returns; ctx does not end
 // it afterwards. [ErrShutdown] means that it was not recorded because the
-// server is about to stop.
+// server is about to stop. A call that was recorded before, under the same id,
+// is that request: clients repeat a call whose answer was lost.
 func (e *Engine) Submit(ctx context.Context, sub Submission) (*state.Request, error) {
 	h := e.handlers[sub.Name]
 	if h.f == nil {
 		return nil, &UnknownError{sub.Name}
 	}
+	if err := e.admit(ctx, sub.User, h.schedule); err != nil {
+		if row, _ := e.again(ctx, sub); row != nil {
+			return row, nil
+		}
+		return nil, err
+	}
 	row := e.newRow(sub, h.schedule)
 	r, err := e.beginNew(row)
+	if errors.Is(err, state.ErrConflict) {
+		return e.again(ctx, sub)
+	}
 	if err != nil {
 		return nil, err
 	}
 	if err := e.create(ctx, row); err != nil {
 		if r != nil {
 			e.end(r)
+		}
+		if errors.Is(err, state.ErrConflict) {
+			return e.again(ctx, sub)
 		}
 		return nil, err
 	}
@@ -73,6 +87,19 @@ func (e *Engine) beginNew(row *state.Request) (*run, error) {
 	}
 	e.own(row)
 	return e.beginLocked(context.Background(), row, kind)
+}
+
+// again is the request that an earlier try of the same call recorded;
+// [state.ErrNotFound] if there is none.
+func (e *Engine) again(ctx context.Context, sub Submission) (*state.Request, error) {
+	row, err := e.store.Requests().Get(ctx, sub.ID)
+	switch {
+	case err != nil:
+		return nil, err
+	case row.Name != sub.Name || row.UserID != sub.User.ID || row.ClusterName != sub.ClusterName:
+		return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The id %s is that of another request.", sub.ID)}
+	}
+	return row, nil
 }
 
 func (e *Engine) newRow(sub Submission, schedule api.ScheduleType) *state.Request {

@@ -32,18 +32,18 @@ func (e *Engine) look(ctx context.Context, f *feed) (view, error) {
 	if v.row != nil && (v.row.Status.Terminal() || e.mine(f.id)) {
 		return v, nil
 	}
-	row, err := e.store.Requests().Get(ctx, f.id)
+	row, err := f.fetch(ctx, e.store.Requests().Get)
 	if err != nil {
 		return v, err
 	}
-	v.row = f.learn(row)
+	v.row = row
 	return v, nil
 }
 
 // pause waits for a change, or d, or less for a request of another server.
 func (e *Engine) pause(ctx context.Context, f *feed, changed <-chan struct{}, d time.Duration) error {
 	if !e.mine(f.id) {
-		d = min(d, pollEvery)
+		d = min(d, f.poll())
 	}
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -42,8 +42,14 @@ func (a *answer) Write(p []byte) (int, error) {
 func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // accept begins an answer, with an id that a request record's takes the place of.
-func (s *Server) accept(w http.ResponseWriter, _ *http.Request) *answer {
-	w.Header().Set(api.HeaderRequestID, uuid.NewString())
+// A client may choose it, so that it can repeat a call whose answer was lost:
+// what was recorded under the id is not recorded again.
+func (s *Server) accept(w http.ResponseWriter, r *http.Request) *answer {
+	id, err := uuid.Parse(r.Header.Get(api.HeaderRequestID))
+	if err != nil || id.Version() != 4 {
+		id = uuid.New()
+	}
+	w.Header().Set(api.HeaderRequestID, id.String())
 	return &answer{ResponseWriter: w, began: time.Now()}
 }
 

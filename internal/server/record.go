@@ -46,6 +46,9 @@ func statusOf(err error) int {
 		}
 		return http.StatusBadRequest
 	}
+	if _, ok := errors.AsType[*requests.QuotaError](err); ok {
+		return http.StatusTooManyRequests
+	}
 	if _, ok := errors.AsType[*requests.UnknownError](err); ok {
 		return http.StatusBadRequest
 	}

@@ -3,6 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -68,10 +70,30 @@ func (s *Server) note(r *http.Request, u state.User, a about) error {
 		return nil
 	}
 	t.entry.UserID, t.entry.UserName, t.entry.Cluster, t.entry.Command = u.ID, u.Name, a.Cluster, a.Command
-	if err := s.Store.Audit().Add(r.Context(), t.entry); err != nil {
+	err := s.Store.Audit().Add(r.Context(), t.entry)
+	if errors.Is(err, state.ErrConflict) && t.entry.Queued {
+		err = s.noted(r.Context(), t.entry)
+	}
+	if err != nil {
 		return err
 	}
 	t.written = true
+	return nil
+}
+
+// repeatWithin is how long a call may be repeated under its id.
+const repeatWithin = time.Hour
+
+// noted makes sure that the entry there is tells of the same call, sent twice: an
+// id does not hide one action behind another's.
+func (s *Server) noted(ctx context.Context, e state.AuditEntry) error {
+	was, err := s.Store.Audit().Get(ctx, e.ID)
+	if err != nil {
+		return err
+	}
+	if was.UserID != e.UserID || was.Action != e.Action || was.Path != e.Path || was.Cluster != e.Cluster || s.Store.Now().Sub(was.At) > repeatWithin {
+		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The id %s was used for another call.", e.ID)}
+	}
 	return nil
 }
 

@@ -24,7 +24,7 @@ func (t *Attempts) Begin(ctx context.Context, a Attempt) error {
 	if a.StartedAt.IsZero() {
 		a.StartedAt = t.s.Now()
 	}
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.createOnce(ctx, func(s *session) error {
 		return changed(s.exec("INSERT INTO attempts ("+attemptColumns.list()+") VALUES ("+attemptColumns.marks()+") ON CONFLICT DO NOTHING", attemptFields(&a)...))
 	})
 }
@@ -33,7 +33,7 @@ func (t *Attempts) Begin(ctx context.Context, a Attempt) error {
 // is still to be given back: nobody takes it up again. An attempt that has ended
 // stays as it is.
 func (t *Attempts) Abandon(ctx context.Context, token, why string) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("UPDATE attempts SET message = ? WHERE token = ? AND outcome = ''", why, token)
 		return err
 	})
@@ -43,7 +43,7 @@ func (t *Attempts) Abandon(ctx context.Context, token, why string) error {
 // the one written is [ErrConflict], an unknown token [ErrNotFound].
 func (t *Attempts) End(ctx context.Context, token string, e AttemptEnd) error {
 	now := t.s.Now()
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		n, err := s.exec("UPDATE attempts SET outcome = ?, message = ?, steps = ?, ruled_out = ?, credentials = ?, ended_at = ? WHERE token = ? AND outcome = ''",
 			e.Outcome, e.Message, nested(&e.Steps), nested(&e.RuledOut), e.Credentials, nanos(now), token)
 		if err != nil || n > 0 {
@@ -82,7 +82,7 @@ func (t *Attempts) OfCluster(ctx context.Context, hash string) ([]Attempt, error
 // were.
 func (t *Attempts) Delete(ctx context.Context, before time.Time) (int64, error) {
 	var n int64
-	err := t.s.write(ctx, func(s *session) (err error) {
+	err := t.s.writeAgain(ctx, func(s *session) (err error) {
 		n, err = s.exec("DELETE FROM attempts WHERE outcome <> '' AND started_at < ?", nanos(before))
 		return err
 	})

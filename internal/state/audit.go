@@ -57,15 +57,23 @@ func (t *Audit) Add(ctx context.Context, e AuditEntry) error {
 	if e.At.IsZero() {
 		e.At = t.s.Now()
 	}
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.createOnce(ctx, func(s *session) error {
 		return changed(s.exec("INSERT INTO audit ("+auditColumns.list()+") VALUES ("+auditColumns.marks()+") ON CONFLICT DO NOTHING", auditFields(&e)...))
 	})
+}
+
+// Get is the entry of that id, without how it ended; [ErrNotFound] if there is
+// none.
+func (t *Audit) Get(ctx context.Context, id string) (AuditEntry, error) {
+	var e AuditEntry
+	err := t.s.read(ctx).one(auditFields(&e), "SELECT "+auditColumns.list()+" FROM audit WHERE id = ?", id)
+	return e, t.s.explain(err)
 }
 
 // End appends how an entry ended; the first end that is told counts.
 func (t *Audit) End(ctx context.Context, id, result, detail string) error {
 	at := t.s.Now()
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("INSERT INTO audit_results (id, at, result, detail) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING", id, nanos(at), result, detail)
 		return err
 	})
@@ -76,7 +84,7 @@ func (t *Audit) End(ctx context.Context, id, result, detail string) error {
 // request was never stored is one that a crash came before.
 func (t *Audit) Settle(ctx context.Context) error {
 	at := t.s.Now()
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec(`INSERT INTO audit_results (id, at, result, detail)
 			SELECT a.id, r.finished_at, r.status, '' FROM audit a JOIN requests r ON r.id = a.id
 			WHERE a.queued AND r.finished_at > 0 AND NOT EXISTS (SELECT 1 FROM audit_results e WHERE e.id = a.id)

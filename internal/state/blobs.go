@@ -53,7 +53,7 @@ func (t *Blobs) Finish(ctx context.Context, name, final string, size int64) erro
 func (t *Blobs) Use(ctx context.Context, name string) (Blob, error) {
 	now := nanos(t.s.Now())
 	var b Blob
-	err := t.s.write(ctx, func(s *session) error {
+	err := t.s.writeAgain(ctx, func(s *session) error {
 		return s.one(blobFields(&b), "UPDATE blobs SET used_at = ? WHERE name = ? AND whole RETURNING "+blobColumns.list(), now, name)
 	})
 	return b, err
@@ -75,7 +75,7 @@ func (t *Blobs) UsedBy(ctx context.Context, user string) (int64, error) {
 
 // Delete removes a file, if it was not used since.
 func (t *Blobs) Delete(ctx context.Context, b Blob) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		n, err := s.exec("DELETE FROM blobs WHERE name = ? AND stream = ? AND used_at <= ?", b.Name, b.Stream, nanos(b.UsedAt))
 		if err != nil || n == 0 {
 			return err

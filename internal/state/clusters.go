@@ -65,7 +65,7 @@ var insertCluster = "INSERT INTO clusters (" + clusterColumns.list() + ") VALUES
 func (t *Clusters) Create(ctx context.Context, c *Cluster) error {
 	row := *c
 	row.Version = 1
-	err := t.s.write(ctx, func(s *session) error {
+	err := t.s.createOnce(ctx, func(s *session) error {
 		return changed(s.exec(insertCluster, clusterFields(&row)...))
 	})
 	if err == nil {
@@ -152,7 +152,7 @@ func (t *Clusters) Update(ctx context.Context, name, hash string, f func(*Cluste
 		if err == nil {
 			return c, nil
 		}
-		if !errors.Is(err, ErrConflict) {
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, errUnsure) {
 			return nil, err
 		}
 	}
@@ -162,7 +162,7 @@ func (t *Clusters) Update(ctx context.Context, name, hash string, f func(*Cluste
 // stays in the history. [ErrNotFound] if that incarnation is gone.
 func (t *Clusters) Delete(ctx context.Context, name, hash string) error {
 	now := t.s.Now()
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		if err := s.one([]any{new(int64)}, "SELECT 1 FROM clusters WHERE name = ? AND hash = ?", name, hash); err != nil {
 			return err
 		}

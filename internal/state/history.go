@@ -13,7 +13,7 @@ func (t *Clusters) AddEvent(ctx context.Context, e ClusterEvent) error {
 	if e.At.IsZero() {
 		e.At = t.s.Now()
 	}
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("INSERT INTO cluster_events ("+eventColumns.list()+") VALUES ("+eventColumns.marks()+") ON CONFLICT DO NOTHING", eventFields(&e)...)
 		return err
 	})
@@ -49,7 +49,7 @@ func (t *Clusters) DeleteEvents(ctx context.Context, types []string, before time
 	in(&w, "type", types)
 	w.add("at < ?", nanos(before))
 	var n int64
-	err := t.s.write(ctx, func(s *session) (err error) {
+	err := t.s.writeAgain(ctx, func(s *session) (err error) {
 		n, err = s.once().exec("DELETE FROM cluster_events "+w.String(), w.args...)
 		return err
 	})
@@ -66,7 +66,7 @@ func historyFields(h *ClusterHistory) []any {
 // OpenUsage says that a cluster's machines run from now on. It is nothing new
 // if they already did. [ErrNotFound] if there is no such cluster.
 func (t *Clusters) OpenUsage(ctx context.Context, hash string, at time.Time) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		if err := s.one([]any{new(int64)}, "SELECT 1 FROM clusters WHERE hash = ?", hash); err != nil {
 			return err
 		}
@@ -81,7 +81,7 @@ func (t *Clusters) OpenUsage(ctx context.Context, hash string, at time.Time) err
 // CloseUsage says that a cluster's machines no longer run. It is nothing new
 // if they did not.
 func (t *Clusters) CloseUsage(ctx context.Context, hash string, at time.Time) error {
-	return t.s.write(ctx, func(s *session) error { return closeUsage(s, hash, at) })
+	return t.s.writeAgain(ctx, func(s *session) error { return closeUsage(s, hash, at) })
 }
 
 func closeUsage(s *session, hash string, at time.Time) error {

@@ -27,7 +27,7 @@ func (t *Leases) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 	now := t.s.Now()
 	var l Lease
 	var got bool
-	err := t.s.write(ctx, func(s *session) error {
+	err := t.s.writeAgain(ctx, func(s *session) error {
 		rows, err := all(s, leaseFields, `INSERT INTO leases (name, owner, epoch, expires) VALUES (?, ?, 1, ?)
 			ON CONFLICT (name) DO UPDATE SET
 				epoch = CASE WHEN leases.owner = excluded.owner THEN leases.epoch ELSE leases.epoch + 1 END,
@@ -49,7 +49,7 @@ func (t *Leases) Acquire(ctx context.Context, name, owner string, ttl time.Durat
 // Renew holds the lease for ttl from now; [ErrConflict] if somebody else took it.
 func (t *Leases) Renew(ctx context.Context, l Lease, ttl time.Duration) (Lease, error) {
 	l.Expires = t.s.Now().Add(ttl)
-	err := t.s.write(ctx, func(s *session) error {
+	err := t.s.writeAgain(ctx, func(s *session) error {
 		return changed(s.exec("UPDATE leases SET expires = ? WHERE name = ? AND owner = ? AND epoch = ?", nanos(l.Expires), l.Name, l.Owner, l.Epoch))
 	})
 	return l, err
@@ -57,7 +57,7 @@ func (t *Leases) Renew(ctx context.Context, l Lease, ttl time.Duration) (Lease, 
 
 // Release gives the lease up; one that was lost is given up already.
 func (t *Leases) Release(ctx context.Context, l Lease) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("UPDATE leases SET owner = '', expires = 0 WHERE name = ? AND owner = ? AND epoch = ?", l.Name, l.Owner, l.Epoch)
 		return err
 	})

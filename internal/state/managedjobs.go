@@ -367,7 +367,7 @@ func (t *ManagedJobs) FilesInUse(ctx context.Context) (map[string]bool, error) {
 func (t *Leases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
 	cond, args := t.s.db.d.prefixed("name", prefix)
 	var held []*Lease
-	err := t.s.write(ctx, func(s *session) (err error) {
+	err := t.s.writeAgain(ctx, func(s *session) (err error) {
 		held, err = all(s, func(l *Lease) []any { return []any{text(&l.Name), number(&l.Epoch)} },
 			"UPDATE leases SET expires = ? WHERE owner = ? AND "+cond+" RETURNING name, epoch", append([]any{nanos(t.s.Now().Add(ttl)), owner}, args...)...)
 		return err
@@ -381,7 +381,7 @@ func (t *Leases) Beat(ctx context.Context, prefix, owner string, ttl time.Durati
 
 // Forget removes a lease that nobody will ask for again.
 func (t *Leases) Forget(ctx context.Context, l Lease) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("DELETE FROM leases WHERE name = ? AND owner = ? AND epoch = ?", l.Name, l.Owner, l.Epoch)
 		return err
 	})

@@ -3,8 +3,11 @@ package state
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"regexp"
 	"strconv"
@@ -86,7 +89,7 @@ func OpenPostgres(ctx context.Context, address string) (*Store, error) {
 			return transaction(ctx, pool, f)
 		},
 		read: func(ctx context.Context) *session {
-			return &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit}
+			return &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit, patient: true}
 		},
 		close: pool.Close,
 	})
@@ -122,21 +125,74 @@ func supported(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// transaction runs f on a connection of its own. What is not committed within
-// the limit is undone; an error tells nothing about a commit whose answer was
-// lost.
+// outageLimit is how long a query waits for a database that went away, as it
+// does for seconds when it is restarted or fails over.
+const (
+	outageLimit = 15 * time.Second
+	outagePause = 200 * time.Millisecond
+)
+
+// errUnsure means that the connection broke while a change was committed: it may
+// have happened or not.
+var errUnsure = errors.New("the connection to the database broke during a commit")
+
+// patient runs f until it gets through to the database. What f does must have
+// left nothing behind when it fails that way.
+func patient(ctx context.Context, f func() error) error {
+	deadline := time.Now().Add(outageLimit)
+	for {
+		err := f()
+		if err == nil || !away(err) || ctx.Err() != nil || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(outagePause):
+		}
+	}
+}
+
+// away reports whether an error says that the database could not be reached, or
+// is going down or coming up.
+func away(err error) bool {
+	if errors.Is(err, errUnsure) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return strings.HasPrefix(e.Code, "57P") || strings.HasPrefix(e.Code, "08")
+	}
+	if e, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		_, refused := errors.AsType[*net.OpError](e)
+		return refused || errors.Is(e, io.ErrUnexpectedEOF) || errors.Is(e, io.EOF)
+	}
+	_, network := errors.AsType[*net.OpError](err)
+	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+// transaction runs f on a connection of its own, again if the database was away:
+// nothing of it has happened then. What is not committed within the limit is
+// undone. [errUnsure] comes from a commit whose answer was lost.
 func transaction(ctx context.Context, pool *sql.DB, f func(*session) error) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, postgresLimit, errSlow)
 	defer cancel()
-	tx, err := pool.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback()
-	if err := f(&session{ctx: ctx, d: postgresDialect, db: tx}); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return patient(ctx, func() error {
+		tx, err := pool.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := f(&session{ctx: ctx, d: postgresDialect, db: tx}); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			if _, answered := errors.AsType[*pgconn.PgError](err); answered && !away(err) {
+				return err
+			}
+			return errors.Join(errUnsure, err)
+		}
+		return nil
+	})
 }
 
 // globRegexp is a shell pattern as a regular expression.

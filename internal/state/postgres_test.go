@@ -1,7 +1,9 @@
 package state
 
 import (
+	"database/sql"
 	"errors"
+	"fmt"
 	"net"
 	"net/url"
 	"regexp"
@@ -9,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/api"
 )
 
 func TestGlobRegexp(t *testing.T) {
@@ -128,4 +132,60 @@ func TestPostgresServersStartTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A database that is restarted breaks every connection. Whoever asks then
+// waits for it, and a change is made once.
+func TestBrokenConnectionsAreNotSeen(t *testing.T) {
+	address := postgresSchema(t)
+	s := must(OpenPostgres(t.Context(), address+"&application_name=sky_broken"))(t)
+	defer s.Close()
+	admin, err := sql.Open("pgx", address)
+	ok(t, err)
+	defer admin.Close()
+	stop := make(chan struct{})
+	var breaker, wg sync.WaitGroup
+	broken := 0
+	breaker.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(150 * time.Millisecond):
+			}
+			var n int
+			if err := admin.QueryRow("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'sky_broken'").Scan(&n); err != nil {
+				t.Error(err)
+				return
+			}
+			broken += n
+		}
+	})
+	const writers, each = 4, 60
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				id := fmt.Sprint(w, "-", i)
+				if err := s.Requests().Create(t.Context(), &Request{ID: id, Name: "sky.x", Status: api.RequestPending, CreatedAt: day}); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+				if err := s.Streams().Append(t.Context(), "log", Piece{int64(1000*w + i), []byte("x")}); err != nil && !errors.Is(err, errUnsure) {
+					t.Errorf("%s: %v", id, err)
+				}
+				if _, err := s.Requests().Get(t.Context(), id); err != nil {
+					t.Errorf("%s: %v", id, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(stop)
+	breaker.Wait()
+	if list := must(s.Requests().List(t.Context(), RequestFilter{}))(t); len(list) != writers*each {
+		t.Errorf("%d of %d requests are there", len(list), writers*each)
+	}
+	if broken == 0 {
+		t.Error("no connection was broken")
+	}
+	t.Logf("%d connections broken", broken)
 }

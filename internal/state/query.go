@@ -16,6 +16,8 @@ type session struct {
 	db    querier
 	cache *statements   // nil: db keeps statements prepared by itself
 	limit time.Duration // how long one query may take; 0: as long as ctx lets it
+	// patient: a question to a database that is away is asked again.
+	patient bool
 }
 
 // within is the context of one query.
@@ -76,8 +78,20 @@ func (s *session) query(ctx context.Context, query string, args []any) (*sql.Row
 	return s.db.QueryContext(ctx, query, args...)
 }
 
+// ask runs f, which only reads, until it gets through.
+func (s *session) ask(f func() error) error {
+	if !s.patient {
+		return f()
+	}
+	return patient(s.ctx, f)
+}
+
 // one scans a single row; [ErrNotFound] if there is none.
 func (s *session) one(dest []any, query string, args ...any) error {
+	return s.ask(func() error { return s.oneOnce(dest, query, args) })
+}
+
+func (s *session) oneOnce(dest []any, query string, args []any) error {
 	ctx, cancel := s.within()
 	defer cancel()
 	rows, err := s.query(ctx, query, args)
@@ -98,7 +112,15 @@ func (s *session) one(dest []any, query string, args ...any) error {
 }
 
 // all scans every row into a new T through its field list.
-func all[T any](s *session, fields func(*T) []any, query string, args ...any) ([]*T, error) {
+func all[T any](s *session, fields func(*T) []any, query string, args ...any) (list []*T, err error) {
+	err = s.ask(func() error {
+		list, err = allOnce(s, fields, query, args)
+		return err
+	})
+	return list, err
+}
+
+func allOnce[T any](s *session, fields func(*T) []any, query string, args []any) ([]*T, error) {
 	ctx, cancel := s.within()
 	defer cancel()
 	rows, err := s.query(ctx, query, args)

@@ -41,7 +41,7 @@ const active = "status IN ('PENDING', 'RUNNING')"
 
 // Create writes a new request; [ErrConflict] if the id is taken.
 func (t *Requests) Create(ctx context.Context, r *Request) error {
-	return t.s.write(ctx, func(s *session) error { return changed(s.exec(insertRequest, requestFields(r)...)) })
+	return t.s.createOnce(ctx, func(s *session) error { return changed(s.exec(insertRequest, requestFields(r)...)) })
 }
 
 // Get is the request of that id, or [ErrNotFound].
@@ -88,6 +88,13 @@ func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error
 	return list, t.s.explain(err)
 }
 
+// Waiting is how many requests of a user wait for a server to start them.
+func (t *Requests) Waiting(ctx context.Context, user string) (int, error) {
+	var n int64
+	err := t.s.read(ctx).one([]any{&n}, "SELECT COUNT(*) FROM requests WHERE status = 'PENDING' AND user_id = ?", user)
+	return int(n), t.s.explain(err)
+}
+
 // Dead selects requests that no live server works on.
 type Dead struct {
 	Created   time.Time // those that wait and were created until then; zero: none
@@ -96,13 +103,14 @@ type Dead struct {
 	Limit     int       // 0: no limit
 }
 
-// Lost is the dead requests, the oldest first, without their bodies and
-// results.
+// Lost is the dead requests, without their bodies and results: first what was
+// begun, the oldest first, then users take turns, each with the oldest first.
 func (t *Requests) Lost(ctx context.Context, d Dead) ([]*Request, error) {
 	q, args := page("SELECT "+lostColumns.list()+" FROM requests WHERE "+active+` AND (
 			status = 'PENDING' AND created_at <= ? OR
 			status = 'RUNNING' AND (heartbeat < ? OR owner_id = ?))
-		ORDER BY created_at, id`, []any{nanos(d.Created), nanos(d.Heartbeat), d.Owner}, d.Limit, 0)
+		ORDER BY CASE WHEN status = 'RUNNING' THEN 0 ELSE
+			ROW_NUMBER() OVER (PARTITION BY user_id, status ORDER BY created_at, id) END, created_at, id`, []any{nanos(d.Created), nanos(d.Heartbeat), d.Owner}, d.Limit, 0)
 	list, err := all(t.s.read(ctx), lostFields, q, args...)
 	return list, t.s.explain(err)
 }
@@ -158,7 +166,7 @@ type Held struct {
 func (t *Requests) Beat(ctx context.Context, owner string) ([]Held, error) {
 	now := nanos(t.s.Now())
 	var held []*Held
-	err := t.s.write(ctx, func(s *session) (err error) {
+	err := t.s.writeAgain(ctx, func(s *session) (err error) {
 		held, err = all(s, func(h *Held) []any { return []any{text(&h.ID), number(&h.Attempt), truth(&h.CancelAsked)} },
 			"UPDATE requests SET heartbeat = ? WHERE "+active+" AND status = 'RUNNING' AND owner_id = ? RETURNING id, attempt, cancel_asked", now, owner)
 		return err
@@ -169,7 +177,7 @@ func (t *Requests) Beat(ctx context.Context, owner string) ([]Held, error) {
 // Release ends the lease on everything that owner runs, so that another server
 // resumes it at once.
 func (t *Requests) Release(ctx context.Context, owner string) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("UPDATE requests SET heartbeat = 0 WHERE "+active+" AND status = 'RUNNING' AND owner_id = ?", owner)
 		return err
 	})
@@ -204,7 +212,7 @@ func (e *RequestTransitionError) Error() string {
 // SetStatusMsg writes what a running request waits for; [ErrConflict] if the
 // lease was lost.
 func (t *Requests) SetStatusMsg(ctx context.Context, r *Request, msg string) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		return changed(s.exec("UPDATE requests SET status_msg = ? WHERE id = ? AND status = 'RUNNING' AND owner_id = ? AND attempt = ?", msg, r.ID, r.OwnerID, r.Attempt))
 	})
 }
@@ -212,7 +220,7 @@ func (t *Requests) SetStatusMsg(ctx context.Context, r *Request, msg string) err
 // SetState writes what a request's function keeps for its next attempt or
 // replay; [ErrConflict] if the lease was lost.
 func (t *Requests) SetState(ctx context.Context, r *Request, state []byte) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		return changed(s.exec("UPDATE requests SET state = ? WHERE id = ? AND status = 'RUNNING' AND owner_id = ? AND attempt = ?", binary(&state), r.ID, r.OwnerID, r.Attempt))
 	})
 }
@@ -256,7 +264,7 @@ func (t *Requests) Delete(ctx context.Context, ids []string) error {
 	if len(ids) == 0 {
 		return nil
 	}
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.once().exec("DELETE FROM requests WHERE finished_at > 0 AND id IN ("+marks(len(ids))+")", anys(ids)...)
 		return err
 	})

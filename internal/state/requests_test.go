@@ -167,7 +167,7 @@ func TestRequestLost(t *testing.T) {
 			{"an earlier life", Dead{Owner: "s1"}, "mine"},
 			{"expired", Dead{Heartbeat: now.Add(time.Hour)}, "mine theirs"},
 			{"waiting", Dead{Created: day}, "p1"},
-			{"all", Dead{Created: now, Heartbeat: now.Add(time.Hour)}, "p1 p2 mine theirs"},
+			{"all", Dead{Created: now, Heartbeat: now.Add(time.Hour)}, "mine theirs p1 p2"},
 			{"some", Dead{Created: now, Limit: 1}, "p1"},
 		} {
 			var got []string
@@ -269,4 +269,22 @@ func TestRequestQueriesUseTheirIndex(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A server with room takes from everybody who waits, not only from whoever asked
+// for a hundred things first.
+func TestWaitingUsersTakeTurns(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		for i, id := range strings.Fields("a1 a2 a3 b1 a4 c1 b2") {
+			ok(t, s.Requests().Create(ctx, &Request{ID: id, Name: "sky.x", Status: api.RequestPending, UserID: id[:1], CreatedAt: day.Add(time.Duration(i) * time.Second)}))
+		}
+		var got []string
+		for _, r := range must(s.Requests().Lost(ctx, Dead{Created: s.Now(), Limit: 6}))(t) {
+			got = append(got, r.ID)
+		}
+		same(t, "order", strings.Join(got, " "), "a1 b1 c1 a2 b2 a3")
+		same(t, "waiting", must(s.Requests().Waiting(ctx, "a"))(t), 4)
+		same(t, "nobody's", must(s.Requests().Waiting(ctx, "d"))(t), 0)
+	})
 }

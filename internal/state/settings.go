@@ -14,7 +14,7 @@ func (t *Settings) Get(ctx context.Context, key string) ([]byte, error) {
 
 // Set writes the value.
 func (t *Settings) Set(ctx context.Context, key string, v []byte) error {
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", key, binary(&v))
 		return err
 	})
@@ -24,7 +24,7 @@ func (t *Settings) Set(ctx context.Context, key string, v []byte) error {
 // stored: of many callers at once all get the same.
 func (t *Settings) SetIfAbsent(ctx context.Context, key string, v []byte) ([]byte, error) {
 	var stored []byte
-	err := t.s.write(ctx, func(s *session) error {
+	err := t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.exec("INSERT INTO settings (name, value) VALUES (?, ?) ON CONFLICT (name) DO NOTHING", key, binary(&v))
 		if err != nil {
 			return err

@@ -72,6 +72,34 @@ func (s *Store) write(ctx context.Context, f func(*session) error) error {
 	return s.explain(s.db.write(ctx, f))
 }
 
+// writeAgain is write for a change that does no harm when it is made twice: one
+// whose commit was not answered is made again.
+func (s *Store) writeAgain(ctx context.Context, f func(*session) error) error {
+	for {
+		err := s.db.write(ctx, f)
+		if !errors.Is(err, errUnsure) || ctx.Err() != nil {
+			return s.explain(err)
+		}
+	}
+}
+
+// createOnce is write for a row with a key of its own, whose f is [ErrConflict]
+// if it is there: after a commit that was not answered that means success.
+func (s *Store) createOnce(ctx context.Context, f func(*session) error) error {
+	unsure := false
+	for {
+		err := s.db.write(ctx, f)
+		switch {
+		case errors.Is(err, errUnsure) && ctx.Err() == nil:
+			unsure = true
+		case unsure && errors.Is(err, ErrConflict):
+			return nil
+		default:
+			return s.explain(err)
+		}
+	}
+}
+
 // read is a session for queries that change nothing.
 func (s *Store) read(ctx context.Context) *session { return s.db.read(ctx) }
 

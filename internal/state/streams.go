@@ -57,7 +57,7 @@ func (t *Streams) Delete(ctx context.Context, streams []string) error {
 	if len(streams) == 0 {
 		return nil
 	}
-	return t.s.write(ctx, func(s *session) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
 		_, err := s.once().exec("DELETE FROM stream_pieces WHERE stream IN ("+marks(len(streams))+")", anys(streams)...)
 		return err
 	})

@@ -29,7 +29,7 @@ func (t *Users) Touch(ctx context.Context, u User) (User, error) {
 		u.CreatedAt = t.s.Now()
 	}
 	var stored User
-	err = t.s.write(ctx, func(s *session) error {
+	err = t.s.writeAgain(ctx, func(s *session) error {
 		return s.one(userFields(&stored), "INSERT INTO users ("+userColumns.list()+") VALUES ("+userColumns.marks()+`)
 			ON CONFLICT (id) DO UPDATE SET name = CASE WHEN excluded.name = '' THEN users.name ELSE excluded.name END
 			RETURNING `+userColumns.list(), userFields(&u)...)

@@ -1,0 +1,74 @@
+package shelf
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Folder keeps logs as files below a folder.
+type Folder string
+
+func (d Folder) path(name string) string { return filepath.Join(string(d), filepath.FromSlash(name)) }
+
+// Append opens the file; it and its folder are made at once.
+func (d Folder) Append(name string) (Appender, error) {
+	path := d.path(name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &fileAppender{f, info.Size()}, nil
+}
+
+// Open opens the file.
+func (d Folder) Open(name string) (Log, error) {
+	f, err := os.Open(d.path(name))
+	if err != nil {
+		return nil, err
+	}
+	return fileLog{f}, nil
+}
+
+// Remove removes the files.
+func (d Folder) Remove(names ...string) error {
+	for _, name := range names {
+		if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+type fileAppender struct {
+	*os.File
+	size int64
+}
+
+func (a *fileAppender) Write(p []byte) (int, error) {
+	n, err := a.File.Write(p)
+	a.size += int64(n)
+	return n, err
+}
+
+func (a *fileAppender) Size() int64 { return a.size }
+
+type fileLog struct{ *os.File }
+
+func (l fileLog) Size() (int64, error) {
+	info, err := l.Stat()
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+func (fileLog) Grew() {}
