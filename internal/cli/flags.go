@@ -143,6 +143,30 @@ func (f flags) out(a *app) {
 	f.choice(&a.output, "output", "o", "Format of the output.", "table", "json", "yaml")
 }
 
+// hedge is a setting that launches are often given by hand.
+func (f flags) hedge(a *app) {
+	fl := f.VarPF(&hedgeValue{&a.configs, ""}, "hedge", "", "Start another attempt to get machines beside one that takes longer than most; at most this many at once (2), the first to have them wins. Sets provision.hedge.")
+	fl.NoOptDefVal = "2"
+	f.note("hedge", noteMeta, "[=N]")
+}
+
+type hedgeValue struct {
+	configs *[]string
+	text    string
+}
+
+func (v *hedgeValue) String() string { return v.text }
+func (*hedgeValue) Type() string     { return "INTEGER" }
+func (v *hedgeValue) Set(s string) error {
+	n, err := strconv.Atoi(strings.TrimSpace(s))
+	if err != nil || n < 1 || n > 10 {
+		return fmt.Errorf("'%s' is not a number from 1 to 10", s)
+	}
+	v.text = strconv.Itoa(n)
+	*v.configs = append(*v.configs, "provision.hedge="+v.text)
+	return nil
+}
+
 // grace are the options of commands that end clusters or jobs.
 type grace struct {
 	on      bool

@@ -17,6 +17,7 @@ import (
 // gpusOptions are the flags of sky gpus list.
 type gpusOptions struct {
 	all, allRegions, verbose bool
+	availability             bool
 	infra, cloud, region     string
 }
 
@@ -34,6 +35,7 @@ func (f flags) gpus(o *gpusOptions) {
 	f.text(&o.region, "region", "", "")
 	f.hide("cloud", "region")
 	f.on(&o.allRegions, "all-regions", "", "Every region, not only the cheapest one.")
+	f.on(&o.availability, "availability", "", "How likely machines are to be had where: what your own attempts have seen, and what clouds say that can tell.")
 	f.on(&o.verbose, "verbose", "v", "Show the nodes of Kubernetes and Slurm clusters.")
 }
 
@@ -41,7 +43,7 @@ func (a *app) gpusListCommand() *cobra.Command {
 	var o gpusOptions
 	return a.build(command{
 		name: "list", args: "[ACCELERATOR[:QUANTITY]]", short: "List accelerators, or where one is offered and for how much.", max: 1,
-		example: "sky gpus list\nsky gpus list H100:8\nsky gpus list A100 --infra aws --all-regions",
+		example: "sky gpus list\nsky gpus list H100:8\nsky gpus list A100 --infra aws --all-regions\nsky gpus list --availability",
 		flags: func(f flags) {
 			f.gpus(&o)
 			f.out(a)
@@ -116,6 +118,12 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 	q, err := o.query(args)
 	if err != nil {
 		return err
+	}
+	if o.availability {
+		if o.all || o.allRegions {
+			return usagef("--availability shows all that is known; --all and --all-regions do not go with it.")
+		}
+		return a.gpusAvailability(ctx, q)
 	}
 	c, err := a.connect(ctx)
 	if err != nil {

@@ -51,6 +51,7 @@ func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) co
 			f.prio(t)
 			f.text(&o.recovery, "job-recovery", "", "How to recover: FAILOVER, EAGER_NEXT_REGION, none.")
 			f.switchable(&o.detach, "detach-run", "d", "Return once the job is submitted; do not follow its output.")
+			f.hedge(a)
 			f.text(&o.pool, "pool", "p", "Run on the workers of this pool.")
 			f.number(&o.numJobs, "num-jobs", "", "Submit the job this many times; each finds its number, from 0, in SKYPILOT_JOB_RANK.")
 			f.text(&a.workspace, "workspace", "w", "Workspace to launch in.")

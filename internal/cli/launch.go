@@ -48,6 +48,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.on(&o.down, "down", "", "Give the cluster back when all jobs have ended, or with -i after that many idle minutes.")
 			f.on(&o.retry, "retry-until-up", "r", "Try again until there is capacity.")
 			f.yes(&o.yes)
+			f.hedge(a)
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
 			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster.")
 			f.StringVar(&o.clone, "clone", "", "")

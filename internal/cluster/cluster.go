@@ -75,6 +75,9 @@ type Call struct {
 	// Load and Save keep what the request must remember if the server dies.
 	Load func() []byte
 	Save func(ctx context.Context, b []byte) error
+	// Rest runs f, which only waits, without keeping others from running
+	// meanwhile; nil: there are none.
+	Rest func(f func())
 }
 
 // MayUse refuses a task whose config section asks for a workspace that the

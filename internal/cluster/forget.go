@@ -79,3 +79,24 @@ func (m *Manager) remains(ctx context.Context, c *state.Cluster, cause error) {
 	}
 	m.watcher.wake()
 }
+
+// ReleaseOrphan gives back one incarnation of a cluster that never was up, unless
+// somebody works on it or wanted tells that somebody is about to.
+func (m *Manager) ReleaseOrphan(ctx context.Context, name, hash string, wanted func(context.Context) (bool, error)) error {
+	ctx, unlock, ok, err := m.TryLock(ctx, name)
+	if err != nil || !ok {
+		return err
+	}
+	defer unlock()
+	c, err := m.Store.Clusters().Get(ctx, name)
+	if errors.Is(err, state.ErrNotFound) || err == nil && (c.Hash != hash || c.EverUp || c.Status != api.ClusterInit) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if is, err := wanted(ctx); err != nil || is {
+		return err
+	}
+	return m.Release(ctx, c, "its launch ended without it")
+}

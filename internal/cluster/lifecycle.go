@@ -68,6 +68,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	if err != nil {
 		return err
 	}
+	m.Provision.Freed()
 	m.event(ctx, c, "STATUS_CHANGE", from, "stopped by "+call.User.Name)
 	m.usage(ctx, c)
 	m.Remote.Forget(c.Hash)

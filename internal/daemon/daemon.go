@@ -70,7 +70,6 @@ type daemon struct {
 // Bounds of going down.
 const (
 	drainTimeout  = 20 * time.Second
-	settleEvery   = 10 * time.Minute
 	settleAtStart = 10 * time.Second
 )
 
@@ -248,59 +247,6 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		err = nil
 	}
 	return err
-}
-
-// sweepAgain is when the second sweep after a start comes.
-const sweepAgain = 20 * time.Second
-
-// sweep settles attempts that ended nowhere, gives back what nodes of this
-// machine nobody owns, and reports strays elsewhere.
-func (d *daemon) sweep(ctx context.Context) {
-	t := time.NewTicker(settleEvery)
-	defer t.Stop()
-	soon := time.After(sweepAgain)
-	for {
-		// What this machine lists is there and nothing else is: no grace.
-		if _, err := d.provision.Sweep(ctx, provision.SweepOptions{Clouds: []string{"local"}, Grace: -1, End: onThisMachine}); err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "sweep failed", "err", err)
-		}
-		d.oncePer(ctx, sweepAgain, "sweep", d.sweepOnce)
-		// Soon again at first: what a killed server was sweeping is locked for a
-		// moment.
-		select {
-		case <-ctx.Done():
-			return
-		case <-soon:
-		case <-t.C:
-		}
-		d.oncePer(ctx, sweepAgain, "settle", func(ctx context.Context) {
-			if err := d.provision.Settle(ctx); err != nil && ctx.Err() == nil {
-				d.log.WarnContext(ctx, "not every interrupted attempt could be settled", "err", err)
-			}
-		})
-	}
-}
-
-// onThisMachine tells strays that nobody else can own from those of a cloud.
-func onThisMachine(s provision.Stray) bool { return s.Cloud == "local" }
-
-// sweepOnce looks for strays on every cloud.
-func (d *daemon) sweepOnce(ctx context.Context) {
-	report, err := d.provision.Sweep(ctx, provision.SweepOptions{End: onThisMachine})
-	if err != nil && ctx.Err() == nil {
-		d.log.WarnContext(ctx, "sweep failed", "err", err)
-	}
-	for name, why := range report.Unlisted {
-		d.log.WarnContext(ctx, "a provider could not be swept", "cloud", name, "err", why)
-	}
-	for _, s := range report.Strays {
-		switch {
-		case s.Error != "":
-			d.log.WarnContext(ctx, "stray machines not removed", "cloud", s.Cloud, "cluster", s.Cluster, "err", s.Error)
-		case !s.Ended:
-			d.log.ErrorContext(ctx, "machines run that belong to no cluster", "cloud", s.Cloud, "cluster", s.Cluster, "machines", len(s.Nodes))
-		}
-	}
 }
 
 // instance is instance.json: how commands of this user find the server, and how

@@ -52,7 +52,7 @@ func callOf(c *requests.Call) (cluster.Call, error) {
 	}
 	return cluster.Call{
 		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.EntrypointCommand,
-		Out: c.Log, Load: c.State, Save: c.SetState,
+		Out: c.Log, Load: c.State, Save: c.SetState, Rest: c.Rest,
 	}, nil
 }
 
@@ -60,6 +60,7 @@ func callOf(c *requests.Call) (cluster.Call, error) {
 func (d *daemon) register() {
 	server.Provide(d.engine)
 	d.registerCatalogs()
+	d.registerProvision()
 	d.registerJobs()
 	e, m, x := d.engine, d.clusters, d.executor
 	e.Handle(reqLaunch, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.LaunchBody) (_ any, err error) {

@@ -58,7 +58,7 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if done, result, err := l.resumed(ctx); done {
 		return result, err
 	}
-	c, err := untilUp(ctx, call, body.RetryUntilUp, l.bringUp)
+	c, err := untilUp(ctx, x, call, t, body.RetryUntilUp, l.bringUp)
 	if err != nil {
 		return nil, err
 	}
@@ -358,13 +358,14 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	if err != nil {
 		return nil, err
 	}
-	settings, err := placed(call, t, c)
+	cfg, err := settings(call, t)
 	if err != nil {
 		return nil, err
 	}
+	options := ways(cfg)
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: imageOf(c), Out: call.Out,
-		EphemeralGB: ephemeralOf(c), PriorityClass: priorityOf(c), Settings: settings,
+		EphemeralGB: ephemeralOf(c), PriorityClass: priorityOf(c), Settings: placed(cfg, c), Options: options,
 	})
 	if err != nil {
 		return nil, err

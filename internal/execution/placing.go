@@ -3,7 +3,6 @@ package execution
 import (
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
@@ -42,19 +41,11 @@ func priorityOf(c *state.Cluster) string {
 	return class
 }
 
-// placed tells the settings of each place's cloud for a cluster. t is nil where
-// no task is at hand.
-func placed(call cluster.Call, t *task.Task, c *state.Cluster) (func(cloud.Place) map[string]any, error) {
-	if t == nil {
-		t = &task.Task{}
-	}
-	all, err := settings(call, t)
-	if err != nil {
-		return nil, err
-	}
+// placed tells the settings of each place's cloud for a cluster.
+func placed(all *config.Config, c *state.Cluster) func(cloud.Place) map[string]any {
 	return func(p cloud.Place) map[string]any {
 		return all.For(config.Scope{Cloud: p.Cloud, Workspace: c.Workspace, Region: p.Region, Cluster: c.Name}).Section()
-	}, nil
+	}
 }
 
 // sectionsOf are the settings of a cloud by region.

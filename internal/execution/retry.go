@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Waits between rounds of retry-until-up: doubling, with jitter so that many
@@ -20,8 +21,15 @@ const (
 
 // untilUp runs a round of getting machines, and with retry again and again
 // while there are none to be had. Other failures end it, and so do those that
-// no waiting mends.
-func untilUp[T any](ctx context.Context, call cluster.Call, retry bool, round func(context.Context) (T, error)) (T, error) {
+// no waiting mends. A round begins early when room was made or is said to be
+// there; a request that waits keeps nobody else from running.
+func untilUp[T any](ctx context.Context, x *Executor, call cluster.Call, t *task.Task, retry bool, round func(context.Context) (T, error)) (T, error) {
+	c, err := settings(call, t)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	began, limit := time.Now(), patience(c)
 	wait := retryFirst
 	for {
 		got, err := round(ctx)
@@ -30,13 +38,28 @@ func untilUp[T any](ctx context.Context, call cluster.Call, retry bool, round fu
 			return got, err
 		}
 		pause := wait/2 + rand.N(wait/2)
+		if limit > 0 {
+			left := limit - time.Since(began)
+			if left <= 0 {
+				return got, err
+			}
+			pause = min(pause, left)
+		}
 		fmt.Fprintf(call.Out, "%v\n", err)
-		call.Out.Spin(fmt.Sprintf("Nothing to be had; trying again in %v", pause.Round(time.Second)))
-		select {
-		case <-ctx.Done():
+		call.Out.Spin(fmt.Sprintf("Nothing to be had; trying again in %v, or as soon as there is room", pause.Round(time.Second)))
+		rest(call, func() { x.Provision.AwaitRoom(ctx, unplaced, pause) })
+		if ctx.Err() != nil {
 			return got, context.Cause(ctx)
-		case <-time.After(pause):
 		}
 		wait = min(2*wait, retryMost)
 	}
+}
+
+// rest waits without being in anybody's way.
+func rest(call cluster.Call, wait func()) {
+	if call.Rest == nil {
+		wait()
+		return
+	}
+	call.Rest(wait)
 }

@@ -1,8 +1,11 @@
 package execution
 
 import (
+	"time"
+
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -21,4 +24,27 @@ func settings(call cluster.Call, t *task.Task) (*config.Config, error) {
 		}
 	}
 	return c.ForTask(t.Config)
+}
+
+// ways are how places are chosen and tried, as the configuration has it.
+func ways(c *config.Config) provision.Options {
+	byPrice := c.Text("provision", "ranking") == "price"
+	return provision.Options{
+		Ranking:    provision.Ranking{PriceOnly: byPrice},
+		Forget:     byPrice, // the order is then what the price list says
+		HalfLife:   HalfLife(c),
+		NoProbes:   !c.Bool("provision", "ask_first"),
+		Hedge:      c.Int("provision", "hedge"),
+		HedgePrice: c.Float("provision", "hedge_price"),
+	}
+}
+
+// HalfLife is how soon what an attempt has seen counts half.
+func HalfLife(c *config.Config) time.Duration {
+	return time.Duration(c.Float("provision", "availability_half_life_minutes") * float64(time.Minute))
+}
+
+// patience is for how long --retry-until-up tries; 0: for ever.
+func patience(c *config.Config) time.Duration {
+	return time.Duration(c.Float("provision", "retry_hours") * float64(time.Hour))
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Start switches a stopped cluster on again, where it is.
@@ -18,7 +19,7 @@ func (x *Executor) Start(ctx context.Context, call cluster.Call, body api.StartB
 	if _, err := x.Clusters.Get(ctx, body.ClusterName); err != nil {
 		return nil, err
 	}
-	return untilUp(ctx, call, body.RetryUntilUp, func(ctx context.Context) (*api.Handle, error) {
+	return untilUp(ctx, x, call, &task.Task{}, body.RetryUntilUp, func(ctx context.Context) (*api.Handle, error) {
 		return x.start(ctx, call, body)
 	})
 }
@@ -43,7 +44,7 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)
 		return x.Clusters.Handle(c), nil
 	}
-	if c, err = x.bring(ctx, call, nil, c, provision.Exactly(c.Offer), true); err != nil {
+	if c, err = x.bring(ctx, call, &task.Task{}, c, provision.Exactly(c.Offer), true); err != nil {
 		return nil, err
 	}
 	want := before

@@ -28,18 +28,21 @@ type Availability struct {
 	// it is not, or until the credentials change.
 	PassedOver   bool      `json:"passed_over"`
 	PassedOverTo time.Time `json:"passed_over_until,omitzero"`
+	// Now is what the cloud says; the zero value: it was not asked.
+	Now cloud.Availability `json:"now,omitzero"`
 }
 
 // AvailabilityFilter selects places; zero fields select all.
 type AvailabilityFilter struct {
 	Cloud, Region, InstanceType, Accelerator string
+	Quantity                                 float64 // of accelerators on a machine
 }
 
 func (f *AvailabilityFilter) wants(o *cloud.Offer) bool {
 	if f.Accelerator != "" {
 		has := false
-		for name := range o.Accelerators {
-			has = has || strings.EqualFold(name, f.Accelerator)
+		for name, n := range o.Accelerators {
+			has = has || strings.EqualFold(name, f.Accelerator) && (f.Quantity == 0 || f.Quantity == n)
 		}
 		if !has {
 			return false
@@ -48,9 +51,24 @@ func (f *AvailabilityFilter) wants(o *cloud.Offer) bool {
 	return (f.Cloud == "" || f.Cloud == o.Cloud) && (f.Region == "" || f.Region == o.Region) && (f.InstanceType == "" || f.InstanceType == o.InstanceType)
 }
 
-// Availability lists what attempts of the last week tell, the likeliest first.
-func (e *Engine) Availability(ctx context.Context, f AvailabilityFilter) []Availability {
-	return e.history(ctx).Availability(f, e.Options.HalfLife, e.stamp)
+// Availability lists what attempts of the last week tell, the likeliest first. A
+// halfLife of 0 is the default.
+func (e *Engine) Availability(ctx context.Context, f AvailabilityFilter, halfLife time.Duration) []Availability {
+	return e.history(ctx).Availability(f, halfLife, e.stamp)
+}
+
+// AskNow asks those clouds that can tell whether a machine could be had now. What
+// is not answered soon stays unknown.
+func (e *Engine) AskNow(ctx context.Context, list []Availability) {
+	offers := make([]cloud.Offer, len(list))
+	for i, a := range list {
+		offers[i] = cloud.Offer{Place: a.Place, InstanceType: a.InstanceType, Accelerators: a.Accelerators, Spot: a.Spot}
+	}
+	for i, a := range e.probe(ctx, offers, 1) {
+		if _, ok := e.prober(offers[i].Cloud); ok {
+			list[i].Now = a
+		}
+	}
 }
 
 // Availability lists every machine and place that was tried, the likeliest

@@ -21,7 +21,7 @@ import (
 type scripted struct {
 	launch    func(ctx context.Context, s cloud.LaunchSpec) error // after it, unless it failed, the gang runs
 	terminate func() error                                        // nil: succeeds
-	after     func()       // follows a termination
+	after     func()                                              // follows a termination
 	listFails bool
 
 	mu      sync.Mutex
@@ -123,7 +123,7 @@ func (s *stage) provision(ctx context.Context, o Options, zones ...string) (clou
 	for _, z := range zones {
 		tier = append(tier, zone(z))
 	}
-	offer, nodes, err := s.Provision(ctx, Request{Cluster: s.c, Nodes: 2, Tiers: [][]cloud.Offer{tier}, Out: &s.out, Options: &o})
+	offer, nodes, err := s.Provision(ctx, Request{Cluster: s.c, Nodes: 2, Tiers: [][]cloud.Offer{tier}, Out: &s.out, Options: o})
 	if err == nil && len(nodes) != 2 {
 		err = fmt.Errorf("%d nodes", len(nodes))
 	}
@@ -262,7 +262,7 @@ func TestADearOfferIsNoHedge(t *testing.T) {
 		})
 		dear := zone("b")
 		dear.HourlyPrice = 5
-		_, _, err := s.Provision(t.Context(), Request{Cluster: s.c, Nodes: 2, Tiers: [][]cloud.Offer{{zone("a"), dear}}, Options: &Options{Hedge: 2}})
+		_, _, err := s.Provision(t.Context(), Request{Cluster: s.c, Nodes: 2, Tiers: [][]cloud.Offer{{zone("a"), dear}}, Options: Options{Hedge: 2}})
 		if got := strings.Join(s.p.calls, "; "); err != nil || got != "launch a as c-u" {
 			t.Errorf("calls: %s, error %v", got, err)
 		}

@@ -44,7 +44,6 @@ func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.Cluste
 			if err == nil {
 				left := alive(nodes)
 				if left == 0 {
-					e.room.Ring()
 					return nil
 				}
 				err = fmt.Errorf("%s still listed as %s", count(left, "machine is", "machines are"), id.Name)
@@ -91,7 +90,9 @@ func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster) error {
 		}
 		left := alive(nodes)
 		if left == 0 {
-			e.room.Ring()
+			if c.EverUp {
+				e.Freed()
+			}
 			return nil
 		}
 		if time.Now().After(until) || !sleep(ctx, pause) {

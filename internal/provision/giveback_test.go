@@ -28,6 +28,7 @@ func TestGivenBackMeansNotListedAnyMore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, nil)
+				s.c.EverUp = true
 				id := s.ClusterID(s.c)
 				s.p.up(cloud.LaunchSpec{ID: id, Offer: s.c.Offer}, 2)
 				stays := s.p.running[id]

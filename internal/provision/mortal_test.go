@@ -168,6 +168,9 @@ func (m mortalAPI) Stop(ctx context.Context, id string) (fluffyapi.Instance, err
 func (m mortalAPI) Terminate(ctx context.Context, id string) (fluffyapi.Instance, error) {
 	return live(m.l, func() (fluffyapi.Instance, error) { return m.API.Terminate(ctx, id) })
 }
+func (m mortalAPI) Available(ctx context.Context, zone, machine string, spot bool) (int, error) {
+	return live(m.l, func() (int, error) { return m.API.Available(ctx, zone, machine, spot) })
+}
 func (m mortalAPI) PutFirewall(ctx context.Context, f fluffyapi.Firewall) error {
 	return liveOnly(m.l, func() error { return m.API.PutFirewall(ctx, f) })
 }

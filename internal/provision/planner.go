@@ -28,7 +28,7 @@ type Refusal struct {
 	cloud.Block
 	Outcome string
 	Message string    // in the cloud's own words
-	Since   time.Time //
+	Since   time.Time // zero: nothing was tried, the cloud was asked
 	Until   time.Time // zero: until the credentials change
 }
 
@@ -66,6 +66,28 @@ func (p *Planner) Next() (cloud.Offer, bool) {
 		}
 		p.passed, p.offers, p.later = true, p.later, nil
 	}
+}
+
+// Upcoming is what Next would return, the best n offers, without those that are
+// passed over.
+func (p *Planner) Upcoming(n int) []cloud.Offer {
+	var out []cloud.Offer
+	if p.passed {
+		return nil
+	}
+	for i := range p.offers {
+		if o := &p.offers[i]; !p.isClosed(o) && p.Lately(o) == nil {
+			if out = append(out, *o); len(out) == n {
+				break
+			}
+		}
+	}
+	return out
+}
+
+// Doubt passes an offer over: its cloud says that it cannot be had now.
+func (p *Planner) Doubt(o cloud.Offer, outcome, reason string) {
+	p.lately = append(p.lately, Refusal{Block: cloud.BlockOffer(o), Outcome: outcome, Message: reason})
 }
 
 // Exhausted reports whether nothing is left to try.

@@ -21,9 +21,6 @@ import (
 
 // Engine acts on what the planner decides.
 type Engine struct {
-	// Options may be changed before the engine is used.
-	Options Options
-
 	providers *cloud.Registry
 	records   records
 	log       *slog.Logger
@@ -47,6 +44,8 @@ type Options struct {
 	HalfLife time.Duration
 	// Forget passes nothing over because of earlier refusals.
 	Forget bool
+	// NoProbes asks no cloud whether there is room before an attempt.
+	NoProbes bool
 	// Hedge is how many attempts may be under way at once: the next one starts
 	// when the others take longer than most have. 0 and 1: one at a time.
 	Hedge int
@@ -68,7 +67,7 @@ type Request struct {
 	// terminates it nor looks elsewhere.
 	Keep    bool
 	Out     io.Writer // progress for the user, whole lines
-	Options *Options  // nil: the engine's
+	Options Options
 
 	// For the specification of the machines.
 	ImageID, DiskTier, AuthorizedKey string

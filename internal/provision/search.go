@@ -29,8 +29,10 @@ type search struct {
 
 	flights map[string]*flight // by token
 	landed  chan *flight
-	held    *cloud.Offer // too dear to be tried beside another
-	first   *first       // what an earlier call was doing
+	asked   map[string]bool // offers whose cloud was asked for room, by name
+	batch   int             // of the offers asked about last
+	held    *cloud.Offer    // too dear to be tried beside another
+	first   *first          // what an earlier call was doing
 	winner  *flight
 	failed  *UnplacedError
 	stop    error // why no more is tried
@@ -51,12 +53,9 @@ type flight struct {
 
 func (e *Engine) newSearch(ctx context.Context, r Request) *search {
 	s := &search{
-		e: e, r: r, o: e.Options, history: e.history(ctx), out: &progress{w: r.Out},
+		e: e, r: r, o: r.Options, history: e.history(ctx), out: &progress{w: r.Out},
 		flights: map[string]*flight{}, landed: make(chan *flight), names: newNames(r.Cluster.NameOnCloud),
 		failed: &UnplacedError{Cluster: r.Cluster.Name, Nodes: r.Nodes},
-	}
-	if r.Options != nil {
-		s.o = *r.Options
 	}
 	if r.Keep {
 		s.plan = NewPlanner(r.Tiers, nil)
@@ -117,6 +116,7 @@ func (s *search) startNext(ctx context.Context) {
 		s.start(ctx, o, nil)
 		return
 	}
+	s.ask(ctx)
 	o, ok := s.plan.Next()
 	if !ok {
 		return
@@ -204,7 +204,9 @@ func (s *search) tell(o *cloud.Offer) {
 	if len(s.flights) > 0 {
 		text += ", beside an attempt that takes long"
 	}
-	if r := s.plan.Lately(o); r != nil {
+	if r := s.plan.Lately(o); r != nil && r.Since.IsZero() {
+		text += fmt.Sprintf(" (although %s says: %s)", o.Cloud, r.Message)
+	} else if r != nil {
 		text += fmt.Sprintf(" (refused %s ago: %s)", took(s.history.now.Sub(r.Since)), ClassOf(r.Outcome))
 	}
 	s.out.show(text)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,8 @@ type SweepOptions struct {
 // SweepReport is what a sweep found and did.
 type SweepReport struct {
 	Strays []SweptStray `json:"strays"`
-	// Unlisted are clouds that could not be asked, and why.
+	// Unlisted are clouds that could not be asked, and why. Those that nothing was
+	// ever rented from are left out, unless they were named.
 	Unlisted map[string]string `json:"unlisted,omitempty"`
 	// Elsewhere means that another server sweeps at the moment: strays were
 	// listed and none was ended.
@@ -124,6 +126,10 @@ func (e *Engine) strays(ctx context.Context, o SweepOptions) ([]Stray, map[strin
 	if err != nil {
 		return nil, failed, err
 	}
+	if len(o.Clouds) == 0 {
+		used := e.used(ctx, owned)
+		maps.DeleteFunc(failed, func(name, _ string) bool { return !used[name] })
+	}
 	byOwner := map[owner]*Stray{}
 	now := e.records.Now()
 	for name, nodes := range listed {
@@ -188,6 +194,18 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 	return listed, failed
 }
 
+// used are the clouds that something was rented from, as far as is remembered.
+func (e *Engine) used(ctx context.Context, owned map[owner]bool) map[string]bool {
+	used := map[string]bool{}
+	for k := range owned {
+		used[k.cloud] = true
+	}
+	for _, a := range e.history(ctx).attempts {
+		used[a.Offer.Cloud] = true
+	}
+	return used
+}
+
 // owned is everything that a record claims: clusters where their record says
 // they are, and attempts that have not ended.
 func (e *Engine) owned(ctx context.Context) (map[owner]bool, error) {
@@ -226,7 +244,11 @@ func (e *Engine) End(ctx context.Context, s Stray) error {
 		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
 		o := cloud.Offer{Place: cloud.Place{Cloud: s.Cloud}}
-		return e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, e.history(ctx), nil)
+		err = e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, e.history(ctx), nil)
+		if err == nil {
+			e.Freed()
+		}
+		return err
 	}
 	// While its cluster is on record a launch could claim it at any moment.
 	clusters, err := e.records.Clusters(ctx)

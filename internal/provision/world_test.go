@@ -201,7 +201,7 @@ func (s *server) bring(ctx context.Context, c *state.Cluster, tiers [][]cloud.Of
 		return err
 	}
 	out := &said{w: s.w}
-	offer, nodes, err := s.engine.Provision(ctx, Request{Cluster: c, Nodes: c.NumNodes, Tiers: tiers, Keep: keep, Out: out, Options: &Options{Hedge: hedge, HedgePrice: 100}})
+	offer, nodes, err := s.engine.Provision(ctx, Request{Cluster: c, Nodes: c.NumNodes, Tiers: tiers, Keep: keep, Out: out, Options: Options{Hedge: hedge, HedgePrice: 100}})
 	if err == nil {
 		s.wholeGang(c, offer, nodes)
 		_, err = s.records.UpdateCluster(ctx, c.Name, c.Hash, func(c *state.Cluster) error {

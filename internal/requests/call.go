@@ -97,3 +97,33 @@ func (c *Call) SetState(ctx context.Context, b []byte) error {
 	c.state = append([]byte(nil), b...)
 	return nil
 }
+
+// Rest runs f, which only waits, without a slot: what else is long may run
+// meanwhile. Afterwards the request goes on at once; for a moment there may be
+// more of them than slots.
+func (c *Call) Rest(f func()) {
+	if !c.engine.leaveSlot(c.ID) {
+		f()
+		return
+	}
+	defer c.engine.takeSlot()
+	f()
+}
+
+// leaveSlot gives the slot of a request to the next; false: it has none.
+func (e *Engine) leaveSlot(id string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if r := e.runs[id]; r == nil || r.kind != long {
+		return false
+	}
+	e.longs--
+	e.dispatch()
+	return true
+}
+
+func (e *Engine) takeSlot() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.longs++
+}

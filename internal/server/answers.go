@@ -85,6 +85,8 @@ var outcomes = map[string]outcome{
 	"GET /enabled_clouds/batch":     gives[map[string][]string](),
 	"GET /all_contexts":             gives[[]string](),
 	"POST /list_accelerator_counts": gives[map[string][]float64](),
+	"POST /availability":            gives[[]api.Availability](),
+	"POST /sweep":                   gives[api.SweepReport](),
 	"GET /catalog/status":           gives[[]api.CatalogStatus](),
 	"POST /catalog/refresh":         gives[[]api.CatalogStatus](),
 

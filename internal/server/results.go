@@ -39,7 +39,7 @@ var rules = map[string][]rule{
 // empties are what clients must get in place of null: they iterate over it.
 var empties = map[string]string{
 	"status": "[]", "cost_report": "[]", "queue": "[]", "jobs.queue": "[]", "serve.status": "[]", "jobs.pool_status": "[]",
-	"storage_ls": "[]", "volume_list": "[]", "enabled_clouds": "[]", "cluster_events": "[]", "api_cancel": "[]",
+	"storage_ls": "[]", "volume_list": "[]", "enabled_clouds": "[]", "cluster_events": "[]", "api_cancel": "[]", "availability": "[]",
 	"list_accelerators": "{}", "list_accelerator_counts": "{}", "job_status": "{}", "endpoints": "{}", "check": "{}", "workspaces.get": "{}",
 }
 

@@ -157,6 +157,8 @@ func Routes() []Route {
 			Query: query{"workspaces": listParam, "expand": boolParam}, Empty: `{}`},
 		{Method: post, Path: "/list_accelerators", Role: Viewer, Kind: Async, Name: "list_accelerators", Body: body[api.ListAcceleratorsBody]()},
 		{Method: post, Path: "/list_accelerator_counts", Role: Viewer, Kind: Async, Name: "list_accelerator_counts", Body: body[api.ListAcceleratorsBody]()},
+		{Method: post, Path: "/availability", Role: Viewer, Kind: Async, Name: "availability", Body: body[api.AvailabilityBody]()},
+		{Method: post, Path: "/sweep", Role: Admin, Kind: Async, Name: "sweep", Body: body[api.SweepBody](), Long: true},
 		{Method: get, Path: "/catalog/status", Role: Viewer, Kind: Async, Name: "catalog.status"},
 		{Method: post, Path: "/catalog/refresh", Role: User, Kind: Async, Name: "catalog.refresh", Body: body[api.CatalogRefreshBody]()},
 		{Method: post, Path: "/realtime_kubernetes_gpu_availability", Role: Viewer, Kind: Async, Name: "realtime_kubernetes_gpu_availability",
