@@ -46,7 +46,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 	} else {
 		var c *config.Config
 		if c, err = settings(call, dag.Tasks[0]); err == nil {
-			p.Sources, err = x.enabled(ctx, c)
+			p.Sources, err = x.enabled(ctx, call, c)
 		}
 	}
 	if err != nil {
@@ -60,30 +60,41 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 }
 
 // enabled are the clouds that c allows and whose credentials work, as the
-// optimizer wants them.
-func (x *Executor) enabled(ctx context.Context, c *config.Config) ([]optimizer.Source, error) {
+// optimizer wants them. A cloud that does not answer is left out, and said to be:
+// it must not keep the others from being used.
+func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config) ([]optimizer.Source, error) {
 	var sources []optimizer.Source
 	var refused []string
+	silent := func(p cloud.Provider, err error) {
+		refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+		fmt.Fprintf(call.Out, "%s is left out of the plan: %v\n", p.DisplayName(), err)
+	}
 	for _, p := range x.Providers.All() {
 		if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
 			refused = append(refused, fmt.Sprintf("%s: %s", p.DisplayName(), why))
 			continue
 		}
 		if _, err := p.Check(ctx); err != nil {
-			refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+			if _, ok := errors.AsType[*cloud.AuthError](err); ok {
+				refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+			} else {
+				silent(p, err)
+			}
 			continue
 		}
 		if tailor, ok := cloud.As[catalog.Tailor](p); ok {
 			t, err := tailor.Tailored(ctx, sectionsOf(c, p.Name()))
 			if err != nil {
-				return nil, fmt.Errorf("asking %s what it offers: %w", p.DisplayName(), err)
+				silent(p, fmt.Errorf("asking what it offers: %w", err))
+				continue
 			}
 			sources = append(sources, optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks))
 			continue
 		}
 		offers, err := p.Offers(ctx)
 		if err != nil {
-			return nil, fmt.Errorf("asking %s what it offers: %w", p.DisplayName(), err)
+			silent(p, fmt.Errorf("asking what it offers: %w", err))
+			continue
 		}
 		if offers != nil {
 			sources = append(sources, optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks))
@@ -91,7 +102,8 @@ func (x *Executor) enabled(ctx context.Context, c *config.Config) ([]optimizer.S
 		}
 		table, err := x.Catalogs.Table(ctx, p.Name())
 		if err != nil {
-			return nil, fmt.Errorf("the price list of %s: %w", p.DisplayName(), err)
+			silent(p, fmt.Errorf("its price list: %w", err))
+			continue
 		}
 		sources = append(sources, optimizer.CatalogSource(table, p.Features().Lacks))
 	}

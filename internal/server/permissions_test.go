@@ -44,11 +44,11 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/provision_logs POST/hook_logs POST/jobs/queue POST/jobs/queue/v2 POST/jobs/wait POST/jobs/logs POST/jobs/download_logs
 		POST/jobs/pool_status POST/jobs/pool_logs POST/jobs/pool_sync-down-logs POST/jobs/events POST/jobs/schedules POST/serve/status POST/serve/logs
 		POST/serve/sync-down-logs POST/volumes/validate POST/recipes/list POST/recipes/get POST/realtime_kubernetes_gpu_availability
-		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status
+		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
 		POST/validate POST/optimize GET/metrics`)
 	admin := set(`POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
 		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create
-		GET/users/export GET/debug/dump_download/{name} GET/audit`)
+		GET/users/export GET/debug/dump_download/{name} GET/audit POST/sweep`)
 	anyone := set(`GET/api/health GET/{$} GET/api/v1/auth/token GET/api/openapi.json GET/api/docs`)
 	seen := map[string]bool{}
 	for _, r := range Routes() {
