@@ -18,6 +18,7 @@ import (
 func (a *app) apiCommand() *cobra.Command {
 	return a.build(command{
 		name: "api", short: "Start, stop and look at the API server and its requests.",
+		example: "sky api info\nsky api status\nsky api logs --server-logs",
 		group: []*cobra.Command{
 			a.apiStartCommand(), a.apiStopCommand(), a.apiLogsCommand(), a.apiCancelCommand(), a.apiStatusCommand(),
 			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(),
@@ -102,7 +103,8 @@ func (a *app) localOnly() (*sky.Client, *localserver.Local, error) {
 func (a *app) apiStopCommand() *cobra.Command {
 	return a.build(command{
 		name: "stop", short: "Stop the API server on this machine.", noConfig: true,
-		long: "Clusters and their jobs go on. Requests in progress are taken up again at the next start.",
+		example: "sky api stop      # unfinished requests go on with the next server; jobs are not touched",
+		long:    "Clusters and their jobs go on. Requests in progress are taken up again at the next start.",
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, local, err := a.localOnly()
 			if err != nil {

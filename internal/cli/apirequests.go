@@ -130,6 +130,7 @@ func (a *app) apiStatusCommand() *cobra.Command {
 	limit := "50"
 	return a.build(command{
 		name: "status", args: "[ID_PREFIXES]...", short: "List requests.", max: -1,
+		example:  "sky api status\nsky api status -a -l none\nsky api status -o json",
 		long:     "Shows requests in progress; with -a or ID_PREFIXES, finished ones too.",
 		complete: a.completer(sky.CompleteRequests),
 		flags: func(f flags) {
@@ -230,8 +231,9 @@ func requestStatusCell(t *term.Term, s api.RequestStatus) string {
 func (a *app) apiInfoCommand() *cobra.Command {
 	return a.build(command{
 		name: "info", short: "Show the client, the API server and who you are.",
-		flags: func(f flags) { f.out(a) },
-		run:   func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.apiInfo(ctx) },
+		example: "sky api info\nsky api info -o json",
+		flags:   func(f flags) { f.out(a) },
+		run:     func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.apiInfo(ctx) },
 	})
 }
 

@@ -15,7 +15,8 @@ import (
 func (a *app) catalogCommand() *cobra.Command {
 	return a.build(command{
 		name: "catalog", short: "Price lists: how old they are, fetch them again, rebuild them.",
-		group: []*cobra.Command{a.catalogStatusCommand(), a.catalogRefreshCommand(), a.catalogFetchCommand()},
+		example: "sky catalog status\nsky catalog refresh aws gcp",
+		group:   []*cobra.Command{a.catalogStatusCommand(), a.catalogRefreshCommand(), a.catalogFetchCommand()},
 	})
 }
 

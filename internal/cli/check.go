@@ -108,10 +108,11 @@ func (a *app) workspaceCommand() *cobra.Command {
 	})
 	info := a.build(command{
 		name: "info", short: "Show which workspace your commands use, and why.",
-		flags: func(f flags) { f.out(a) },
-		run:   func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.workspaceInfo(ctx) },
+		example: "sky workspace info\nsky workspace info -o json",
+		flags:   func(f flags) { f.out(a) },
+		run:     func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.workspaceInfo(ctx) },
 	})
-	return a.build(command{name: "workspace", short: "Choose and look at workspaces.", group: []*cobra.Command{use, info}})
+	return a.build(command{name: "workspace", example: "sky workspace use team-a\nsky workspace info", short: "Choose and look at workspaces.", group: []*cobra.Command{use, info}})
 }
 
 // withoutLogin is the workspace of users that a server does not tell apart.

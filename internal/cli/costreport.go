@@ -24,6 +24,7 @@ func (a *app) costReportCommand() *cobra.Command {
 	days := new(30)
 	return a.build(command{
 		name: "cost-report", short: "Show what clusters cost, past ones included.",
+		example: "sky cost-report\nsky cost-report --days 7 -a\nsky cost-report -o json",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "Show all clusters, not only the latest ones.")
 			f.number(&days, "days", "", "How far to look back; 0 means everything.")

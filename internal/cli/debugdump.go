@@ -20,6 +20,7 @@ func (a *app) debugDumpCommand() *cobra.Command {
 	var async bool
 	return a.build(command{
 		name: "debug-dump", short: "Collect what support needs into one archive.", noConfig: true, max: 0,
+		example: "sky debug-dump --recent-minutes 60\nsky debug-dump -c dev -j 3 --output dump.zip",
 		flags: func(f flags) {
 			f.texts(&requests, "request-ids", "r", "A request to include (may be repeated).")
 			f.texts(&clusters, "cluster-names", "c", "A cluster to include (may be repeated).")

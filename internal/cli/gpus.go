@@ -24,7 +24,8 @@ type gpusOptions struct {
 func (a *app) gpusCommand() *cobra.Command {
 	return a.build(command{
 		name: "gpus", short: "List accelerators and their prices; label GPU nodes.",
-		group: []*cobra.Command{a.gpusListCommand(), a.gpusLabelCommand()},
+		example: "sky gpus list\nsky gpus list H100:8",
+		group:   []*cobra.Command{a.gpusListCommand(), a.gpusLabelCommand()},
 	})
 }
 
@@ -56,7 +57,8 @@ func (a *app) showGPUsCommand() *cobra.Command {
 	var o gpusOptions
 	return a.build(command{
 		name: "show-gpus", args: "[ACCELERATOR[:QUANTITY]]", hidden: true, short: "Deprecated: use `sky gpus list`.", max: 1,
-		flags: func(f flags) { f.gpus(&o) },
+		example: "sky gpus list",
+		flags:   func(f flags) { f.gpus(&o) },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			a.t.Warn("`sky show-gpus` is deprecated; use `sky gpus list`.")
 			return a.gpusList(ctx, args, o)
@@ -199,6 +201,7 @@ func (a *app) gpusLabelCommand() *cobra.Command {
 	var cleanup, async bool
 	return a.build(command{
 		name: "label", short: "Label the GPU nodes of a Kubernetes cluster, so that sky finds them.", max: 0,
+		example: "sky gpus label\nsky gpus label -c my-context\nsky gpus label --cleanup",
 		flags: func(f flags) {
 			f.text(&kubeContext, "context", "c", "Kubernetes context; default: the current one.")
 			f.on(&cleanup, "cleanup", "", "Remove what labelling has left behind.")

@@ -17,9 +17,10 @@ import (
 func (a *app) jobsCommand() *cobra.Command {
 	return a.build(command{
 		name: "jobs", short: "Managed jobs: started again elsewhere when machines go away.",
+		example: "sky jobs launch train.yaml\nsky jobs queue\nsky jobs logs 1\nsky jobs cancel 1",
 		group: []*cobra.Command{
 			a.jobsLaunchCommand(), a.jobsQueueCommand(), a.jobsCancelCommand(), a.jobsLogsCommand(), a.jobsScheduleCommand(),
-			a.dashboardPage(command{name: "dashboard", short: "Open the page of managed jobs in a browser."}, "/dashboard/jobs"),
+			a.dashboardPage(command{name: "dashboard", example: "sky jobs dashboard", short: "Open the page of managed jobs in a browser."}, "/dashboard/jobs"),
 			a.poolCommand(),
 		},
 	})

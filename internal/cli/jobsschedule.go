@@ -16,8 +16,9 @@ import (
 func (a *app) jobsScheduleCommand() *cobra.Command {
 	return a.build(command{
 		name: "schedule", aliases: []string{"schedules"}, short: "Managed jobs that are submitted again and again.",
-		long:  "A task with a schedule field is kept by \"sky jobs launch\" and submitted whenever its time comes.",
-		group: []*cobra.Command{a.scheduleListCommand(), a.scheduleCancelCommand()},
+		example: "sky jobs schedule ls\nsky jobs schedule cancel 1",
+		long:    "A task with a schedule field is kept by \"sky jobs launch\" and submitted whenever its time comes.",
+		group:   []*cobra.Command{a.scheduleListCommand(), a.scheduleCancelCommand()},
 	})
 }
 

@@ -28,7 +28,7 @@ type launchOptions struct {
 func (a *app) launchCommand() *cobra.Command {
 	var o launchOptions
 	var t taskFlags
-	return a.build(command{
+	return a.oldFlags(a.build(command{
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
 		long: "ENTRYPOINT is a task file (YAML), a shell command, or recipes:NAME. The cheapest place that fits is\n" +
 			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
@@ -67,7 +67,7 @@ func (a *app) launchCommand() *cobra.Command {
 			}
 			return a.inFormat(a.launch(ctx, words, &t, o))
 		},
-	})
+	}), oldFlag{name: "detach-setup", short: "s", note: "setup is always a part of the job"})
 }
 
 func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launchOptions) error {

@@ -10,8 +10,10 @@ func (a *app) localCommand() *cobra.Command {
 	var async bool
 	gpus, name := true, "skypilot"
 	var port *int
-	up := a.build(command{
+	const pools = "`sky ssh up` and `sky ssh down`, with the machines in ~/.sky/ssh_node_pools.yaml"
+	up := a.oldFlags(a.build(command{
 		name: "up", short: "Make a Kubernetes cluster on this machine.", max: 0,
+		example: "sky local up\nsky local up --no-gpus --port-start 30000",
 		flags: func(f flags) {
 			f.async(&async)
 			f.number(&port, "port-start", "", "First of 100 ports to use; a multiple of 100.")
@@ -30,9 +32,13 @@ func (a *app) localCommand() *cobra.Command {
 			_, err = finish(ctx, a, async, "local_up", req, err)
 			return err
 		},
-	})
+	}),
+		oldFlag{name: "ips", takes: true, instead: pools}, oldFlag{name: "ssh-user", takes: true, instead: pools},
+		oldFlag{name: "ssh-key-path", takes: true, instead: pools}, oldFlag{name: "context-name", takes: true, instead: pools},
+		oldFlag{name: "password", takes: true, instead: pools}, oldFlag{name: "cleanup", instead: pools})
 	down := a.build(command{
 		name: "down", short: "Remove the Kubernetes cluster that `sky local up` made.", max: 0,
+		example: "sky local down",
 		flags: func(f flags) {
 			f.async(&async)
 			f.text(&name, "name", "", "Name of the cluster.")
@@ -47,14 +53,15 @@ func (a *app) localCommand() *cobra.Command {
 			return err
 		},
 	})
-	return a.build(command{name: "local", hidden: true, short: "A Kubernetes cluster on this machine.", group: []*cobra.Command{up, down}})
+	return a.build(command{name: "local", example: "sky local up\nsky local down", hidden: true, short: "A Kubernetes cluster on this machine.", group: []*cobra.Command{up, down}})
 }
 
 func (a *app) statusKubernetesCommand() *cobra.Command {
 	var verbose bool
 	return a.build(command{
 		name: "status-kubernetes", hidden: true, short: "Show what sky runs in the current Kubernetes context.", max: 0,
-		flags: func(f flags) { f.on(&verbose, "verbose", "v", "Show unmanaged clusters too.") },
+		example: "sky status-kubernetes -v",
+		flags:   func(f flags) { f.on(&verbose, "verbose", "v", "Show unmanaged clusters too.") },
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			return a.statusKubernetes(ctx, verbose)
 		},

@@ -28,7 +28,7 @@ type loginOptions struct {
 func (a *app) apiLoginCommand() *cobra.Command {
 	var o loginOptions
 	return a.build(command{
-		name: "login", short: "Use an API server elsewhere.", noConfig: true,
+		name: "login", short: "Use an API server elsewhere.",
 		example: "sky api login -e https://sky.example.com\nsky api login -e https://sky.example.com --token sky_…",
 		flags: func(f flags) {
 			f.text(&o.endpoint, "endpoint", "e", "URL of the API server.")
@@ -159,6 +159,7 @@ func randomBytes(n int) []byte {
 func (a *app) apiLogoutCommand() *cobra.Command {
 	return a.build(command{
 		name: "logout", short: "Forget the API server elsewhere and use the local one.", noConfig: true,
+		example: "sky api logout",
 		run: func(context.Context, *cobra.Command, []string) error {
 			c, err := a.open()
 			if err != nil {

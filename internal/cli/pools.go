@@ -16,7 +16,8 @@ import (
 func (a *app) poolCommand() *cobra.Command {
 	return a.build(command{
 		name: "pool", short: "Pools: warm workers for managed jobs.",
-		group: []*cobra.Command{a.poolApplyCommand(), a.poolStatusCommand(), a.poolDownCommand(), a.poolLogsCommand()},
+		example: "sky jobs pool apply -p gpus pool.yaml\nsky jobs launch -p gpus train.yaml\nsky jobs pool down gpus",
+		group:   []*cobra.Command{a.poolApplyCommand(), a.poolStatusCommand(), a.poolDownCommand(), a.poolLogsCommand()},
 	})
 }
 
@@ -117,6 +118,7 @@ func (a *app) poolStatusCommand() *cobra.Command {
 	var verbose, all bool
 	return a.build(command{
 		name: "status", args: "[POOL_NAMES]...", short: "Show pools and their workers.", max: -1,
+		example: "sky jobs pool status\nsky jobs pool status gpus -v\nsky jobs pool status -o json",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show everything about each pool.")
 			f.on(&all, "all", "a", "Show all workers.")
@@ -145,6 +147,7 @@ func (a *app) poolDownCommand() *cobra.Command {
 	var all, purge, yes, async bool
 	return a.build(command{
 		name: "down", args: "[POOL_NAMES]...", short: "End pools.", max: -1,
+		example: "sky jobs pool down gpus\nsky jobs pool down -a -y",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All pools.")
 			f.on(&purge, "purge", "p", "Forget pools that failed, even when something may be left behind.")
@@ -246,6 +249,7 @@ func (a *app) poolLogsCommand() *cobra.Command {
 	o := partLogsOptions{follow: true}
 	return a.build(command{
 		name: "logs", args: "POOL_NAME [WORKER_IDS]...", short: "Follow or download the logs of a pool.", min: 1, max: -1,
+		example: "sky jobs pool logs gpus 1\nsky jobs pool logs gpus --controller\nsky jobs pool logs gpus -s",
 		flags: func(f flags) {
 			f.switchable(&o.follow, "follow", "", "Go on until the log ends. [default: yes]")
 			f.on(&o.controller, "controller", "", "The log of the pool's controller.")

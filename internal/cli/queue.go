@@ -17,7 +17,7 @@ import (
 
 func (a *app) queueCommand() *cobra.Command {
 	var allUsers, skipFinished bool
-	return a.build(command{
+	return a.oldFlags(a.build(command{
 		name: "queue", args: "[CLUSTERS]...", short: "Show the jobs of clusters.", max: -1,
 		long:     "Without CLUSTERS, the queues of all your clusters are shown.",
 		example:  "sky queue dev\nsky queue -s 'train-*'\nsky queue -o json",
@@ -30,7 +30,7 @@ func (a *app) queueCommand() *cobra.Command {
 		run: func(ctx context.Context, _ *cobra.Command, names []string) error {
 			return a.queue(ctx, names, skipFinished, allUsers)
 		},
-	})
+	}), oldFlag{name: "all", short: "a", today: "all-users"})
 }
 
 // queueOf is the queue of one cluster, or why there is none.

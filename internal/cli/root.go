@@ -66,6 +66,7 @@ func (a *app) root() *cobra.Command {
 func (a *app) versionCommand() *cobra.Command {
 	return a.build(command{
 		name: "version", short: "Show the version and commit.", noConfig: true, max: 0,
+		example: "sky version",
 		run: func(context.Context, *cobra.Command, []string) error {
 			a.t.Printf("skypilot, version %s\nskypilot, commit %s\n", api.ProductVersion, api.Commit)
 			return nil
@@ -77,6 +78,7 @@ func (a *app) versionCommand() *cobra.Command {
 func (a *app) helpCommand() *cobra.Command {
 	return a.build(command{
 		name: "help", args: "[COMMAND]...", hidden: true, short: "Show the help of a command.", max: -1, noConfig: true,
+		example: "sky help jobs launch",
 		run: func(_ context.Context, cmd *cobra.Command, words []string) error {
 			about := cmd.Root()
 			for _, w := range words {

@@ -13,14 +13,14 @@ import (
 func (a *app) seedEraCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.spotCommand(),
-		a.build(command{name: "bench", hidden: true, short: "Removed.", group: []*cobra.Command{
+		a.build(command{name: "bench", example: "sky launch -c try-t4 --gpus T4 task.yaml\nsky launch -c try-v100 --gpus V100 task.yaml\nsky cost-report", hidden: true, short: "Removed; use one `sky launch -c NAME --gpus …` per candidate.", group: []*cobra.Command{
 			a.removed("launch", "one `sky launch -c NAME --gpus …` per candidate"), a.removed("ls", "`sky status` and `sky cost-report`"),
 			a.removed("show", "`sky queue CLUSTER` and `sky cost-report`"), a.removed("down", "`sky down CLUSTERS`"), a.removed("delete", "`sky down CLUSTERS`"),
 		}}),
 		a.removed("gpunode", "`sky launch -c NAME --gpus K80:1`, then `sky ssh NAME`"),
 		a.removed("cpunode", "`sky launch -c NAME`, then `sky ssh NAME`"),
 		a.removed("tpunode", "`sky launch -c NAME --gpus tpu-v2-8`, then `sky ssh NAME`"),
-		a.build(command{name: "admin", hidden: true, short: "Removed.", group: []*cobra.Command{
+		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Removed; use `sky ssh up`.", group: []*cobra.Command{
 			a.removed("deploy", "`sky ssh up`, with the machines in ~/.sky/ssh_node_pools.yaml"),
 		}}),
 	}
@@ -71,31 +71,49 @@ func (a *app) spotCommand() *cobra.Command {
 	}
 	queue := a.jobsQueueCommand()
 	queue.Aliases = []string{"status"}
-	return a.build(command{name: "spot", hidden: true, short: "Deprecated: use `sky jobs`.", group: []*cobra.Command{
+	dashboard := a.oldFlags(a.dashboardPage(command{name: "dashboard", example: "sky dashboard", short: "Open the dashboard."}, "/dashboard/jobs"),
+		oldFlag{name: "port", short: "p", takes: true, note: "the dashboard is a page of the API server"})
+	return a.build(command{name: "spot", example: "sky jobs launch train.yaml\nsky jobs queue", hidden: true, short: "Deprecated: use `sky jobs`.", group: []*cobra.Command{
 		old(a.build(launch), "sky jobs launch"), old(queue, "sky jobs queue"), old(a.jobsCancelCommand(), "sky jobs cancel"),
-		old(a.jobsLogsCommand(), "sky jobs logs"), old(a.dashboardPage(command{name: "dashboard", short: "Open the dashboard."}, "/dashboard/jobs"), "sky dashboard"),
+		old(a.jobsLogsCommand(), "sky jobs logs"), old(dashboard, "sky dashboard"),
 	}})
 }
 
-// oldFlag is an option of earlier versions and what it is called today.
-type oldFlag struct{ name, short, today string }
+// oldFlag is an option of earlier versions. It stands for today's option, or
+// has no effect, or its work is done by another command today.
+type oldFlag struct {
+	name, short string
+	takes       bool   // a value
+	today       string // the option that it stands for
+	note        string // why it has no effect
+	instead     string // the commands to use
+}
 
 // oldFlags accepts options of earlier versions. They are hidden, and say so when
 // used.
 func (a *app) oldFlags(cmd *cobra.Command, list ...oldFlag) *cobra.Command {
 	for _, f := range list {
-		cmd.Flags().BoolP(f.name, f.short, false, "")
+		if f.takes {
+			cmd.Flags().StringArrayP(f.name, f.short, nil, "")
+		} else {
+			cmd.Flags().BoolP(f.name, f.short, false, "")
+		}
 		cmd.Flags().Lookup(f.name).Hidden = true
 	}
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		for _, f := range list {
-			if !cmd.Flags().Changed(f.name) {
-				continue
-			}
-			a.t.Warn("--%s is deprecated; use --%s.", f.name, f.today)
-			if err := cmd.Flags().Set(f.today, "true"); err != nil {
-				return err
+			switch {
+			case !cmd.Flags().Changed(f.name):
+			case f.instead != "":
+				return fmt.Errorf("--%s is an option of an earlier version. Use %s", f.name, f.instead)
+			case f.note != "":
+				a.t.Warn("--%s is deprecated and has no effect: %s.", f.name, f.note)
+			default:
+				a.t.Warn("--%s is deprecated; use --%s.", f.name, f.today)
+				if err := cmd.Flags().Set(f.today, "true"); err != nil {
+					return err
+				}
 			}
 		}
 		return run(cmd, args)

@@ -15,7 +15,8 @@ import (
 func (a *app) serveCommand() *cobra.Command {
 	return a.build(command{
 		name: "serve", short: "Services: replicas behind one endpoint.",
-		group: []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand()},
+		example: "sky serve up -n chat service.yaml\nsky serve status chat\nsky serve logs chat 1\nsky serve down chat",
+		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand()},
 	})
 }
 
@@ -75,6 +76,7 @@ func (a *app) serveUpdateCommand() *cobra.Command {
 	var yes, async bool
 	return a.build(command{
 		name: "update", args: "SERVICE_NAME SERVICE_YAML", short: "Move a service to a new version of its task.", min: 2, max: -1,
+		example: "sky serve update chat service.yaml\nsky serve update chat service.yaml --mode blue_green",
 		flags: func(f flags) {
 			f.task(&t)
 			f.resources(&t)
@@ -179,6 +181,7 @@ func (a *app) serveStatusCommand() *cobra.Command {
 	var verbose, endpoint bool
 	return a.build(command{
 		name: "status", args: "[SERVICE_NAMES]...", short: "Show services and their replicas.", max: -1,
+		example: "sky serve status\nsky serve status --endpoint chat\nsky serve status -o json",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show everything about each service.")
 			f.on(&endpoint, "endpoint", "", "Print the endpoint of one service.")
@@ -215,6 +218,7 @@ func (a *app) serveDownCommand() *cobra.Command {
 	var replica *int
 	return a.build(command{
 		name: "down", args: "[SERVICE_NAMES]...", short: "End services, or one replica.", max: -1,
+		example: "sky serve down chat\nsky serve down chat --replica-id 2\nsky serve down -a -y",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All services.")
 			f.on(&purge, "purge", "p", "Forget services that failed, even when something may be left behind.")

@@ -75,6 +75,7 @@ func (a *app) serveLogsCommand() *cobra.Command {
 	o := partLogsOptions{follow: true}
 	return a.build(command{
 		name: "logs", args: "SERVICE_NAME [REPLICA_IDS]...", short: "Follow or download the logs of a service.", min: 1, max: -1,
+		example: "sky serve logs chat 1\nsky serve logs chat --load-balancer --tail 100\nsky serve logs chat -s",
 		flags: func(f flags) {
 			f.switchable(&o.follow, "follow", "", "Go on until the log ends. [default: yes]")
 			f.on(&o.controller, "controller", "", "The log of the service's controller.")

@@ -46,7 +46,7 @@ func (a *app) statusCommand() *cobra.Command {
 			f.out(a)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, names []string) error { return a.status(ctx, names, o) },
-	}), oldFlag{"all", "a", "verbose"}, oldFlag{"show-spot-jobs", "", "show-managed-jobs"})
+	}), oldFlag{name: "all", short: "a", today: "verbose"}, oldFlag{name: "show-spot-jobs", today: "show-managed-jobs"})
 }
 
 func (o statusOptions) check() error {

@@ -16,7 +16,8 @@ import (
 func (a *app) storageCommand() *cobra.Command {
 	return a.build(command{
 		name: "storage", short: "List and delete buckets.",
-		group: []*cobra.Command{a.storageListCommand(), a.storageDeleteCommand()},
+		example: "sky storage ls\nsky storage delete my-bucket",
+		group:   []*cobra.Command{a.storageListCommand(), a.storageDeleteCommand()},
 	})
 }
 
@@ -24,6 +25,7 @@ func (a *app) storageListCommand() *cobra.Command {
 	var verbose bool
 	return a.oldFlags(a.build(command{
 		name: "ls", short: "List buckets.", max: 0,
+		example: "sky storage ls\nsky storage ls -o json",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show whole commands.")
 			f.out(a)
@@ -51,7 +53,7 @@ func (a *app) storageListCommand() *cobra.Command {
 			a.t.Print(storageTable(list, verbose, a.now()).String())
 			return nil
 		},
-	}), oldFlag{"all", "a", "verbose"})
+	}), oldFlag{name: "all", short: "a", today: "verbose"})
 }
 
 func storageTable(list []sky.Storage, verbose bool, now time.Time) *table.Table {
@@ -70,6 +72,7 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 	var all, yes, async bool
 	return a.build(command{
 		name: "delete", args: "[NAMES]...", short: "Delete buckets with all their files.", max: -1,
+		example:  "sky storage delete my-bucket\nsky storage delete 'run-*' -y",
 		complete: a.completer(sky.CompleteStorages),
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All buckets.")

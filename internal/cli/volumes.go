@@ -17,7 +17,8 @@ import (
 func (a *app) volumesCommand() *cobra.Command {
 	return a.build(command{
 		name: "volumes", aliases: []string{"volume"}, short: "Make, list and delete volumes.",
-		group: []*cobra.Command{a.volumesApplyCommand(), a.volumesListCommand(), a.volumesDeleteCommand()},
+		example: "sky volumes apply volume.yaml\nsky volumes ls\nsky volumes delete data",
+		group:   []*cobra.Command{a.volumesApplyCommand(), a.volumesListCommand(), a.volumesDeleteCommand()},
 	})
 }
 
@@ -132,6 +133,7 @@ func (a *app) volumesListCommand() *cobra.Command {
 	var verbose, refresh bool
 	return a.build(command{
 		name: "ls", short: "List volumes.", max: 0,
+		example: "sky volumes ls\nsky volumes ls -r -o json",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show everything about each volume.")
 			f.on(&refresh, "refresh", "r", "Ask the infrastructure for the current state.")
@@ -163,6 +165,7 @@ func (a *app) volumesDeleteCommand() *cobra.Command {
 	var all, purge, yes, async bool
 	return a.build(command{
 		name: "delete", args: "[NAMES]...", short: "Delete volumes with all their data.", max: -1,
+		example:  "sky volumes delete data\nsky volumes delete 'run-*' -y",
 		complete: a.completer(sky.CompleteVolumes),
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All volumes.")

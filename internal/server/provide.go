@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/requests"
@@ -31,8 +32,13 @@ func Provide(e *requests.Engine) {
 	}
 }
 
+// notSupported names the path, and the command that most often stands behind it.
 func notSupported(path string) error {
-	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This server (version %s) does not support %s yet.", api.ProductVersion, path)}
+	command := strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '_' }), " ")
+	return &api.Error{
+		Type:    api.ErrNotSupported,
+		Message: fmt.Sprintf("This server (version %s) does not support `sky %s` (%s) yet; nothing was changed.", api.ProductVersion, command, path),
+	}
 }
 
 // cancel asks the requests named, or all active ones, to end, and returns those
