@@ -55,6 +55,12 @@ type ManagedJob struct {
 	BatchTotal       *int     `json:"batch_total_batches,omitempty"`
 	BatchDone        *int     `json:"batch_completed_batches,omitempty"`
 	Metadata         Metadata `json:"metadata,omitempty"`
+	Priority         int      `json:"priority,omitempty"`
+	ArrayID          *int     `json:"array_id,omitempty"` // the first job of its array
+	ArrayRank        *int     `json:"array_rank,omitempty"`
+	ScheduleID       *int     `json:"schedule_id,omitempty"` // that submitted it
+
+	Attempts []api.JobsAttempt `json:"attempts,omitempty"` // if asked for
 }
 
 // Metadata are free-form facts about a record, such as its git commit.

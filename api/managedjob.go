@@ -126,6 +126,29 @@ type JobsQueueBody struct {
 	Fields         []string `json:"fields"`
 	SortBy         *string  `json:"sort_by"`
 	SortOrder      *string  `json:"sort_order"` // asc, desc
+	Attempts       bool     `json:"attempts"`   // with the history of each task's clusters
+}
+
+// JobsAttempt is one cluster that a task of a managed job had, or tried to get.
+// Times are Unix seconds, null for not yet.
+type JobsAttempt struct {
+	Attempt     int      `json:"attempt"` // from 1
+	Cluster     string   `json:"cluster_name"`
+	Infra       string   `json:"infra"`
+	Cloud       string   `json:"cloud,omitempty"`
+	Region      string   `json:"region,omitempty"`
+	Zone        string   `json:"zone,omitempty"`
+	Resources   string   `json:"resources,omitempty"`
+	Spot        bool     `json:"use_spot"`
+	Nodes       int      `json:"nodes"`
+	HourlyPrice float64  `json:"hourly_price"` // dollars, of all nodes
+	StartedAt   *float64 `json:"started_at"`   // asked for
+	RanAt       *float64 `json:"ran_at"`       // the cluster took the job
+	EndedAt     *float64 `json:"ended_at"`     // the outcome was known
+	ClosedAt    *float64 `json:"closed_at"`    // the cluster was gone
+	Outcome     string   `json:"outcome,omitempty"`
+	Reason      string   `json:"reason,omitempty"`
+	ExitCodes   []int    `json:"exit_codes,omitempty"`
 }
 
 // JobsQueueResult is one page of managed jobs.

@@ -84,7 +84,7 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 		return err
 	}
 	a.progress("Fetching managed job statuses...")
-	body := api.JobsQueueBody{Refresh: o.refresh, SkipFinished: o.skipFinished, AllUsers: o.allUsers, Statuses: states}
+	body := api.JobsQueueBody{Refresh: o.refresh, SkipFinished: o.skipFinished, AllUsers: o.allUsers, Statuses: states, Attempts: o.verbose || a.output != ""}
 	if !o.all {
 		body.Limit = o.limit
 	}
@@ -113,6 +113,10 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 		}
 		view := jobsView{verbose: o.verbose, allUsers: o.allUsers, workspaces: len(workspaces) > 1}
 		a.t.Print(managedJobsTable(a.t, page.Jobs, view, a.now()).String())
+		if tab := attemptsTable(page.Jobs, a.now()); o.verbose && len(tab.Rows) > 0 {
+			a.t.Println("\n" + a.t.Style(term.Title, "Attempts"))
+			a.t.Print(tab.String())
+		}
 	}
 	if body.Limit != nil && page.Total > *body.Limit {
 		a.t.Printf("Only showing the latest %d managed jobs (use --limit to show more managed jobs or --all to show all managed jobs)\n", *body.Limit)

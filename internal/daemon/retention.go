@@ -20,6 +20,7 @@ func (d *daemon) forget(ctx context.Context) {
 	defer t.Stop()
 	for {
 		d.oncePer(ctx, forgetEvery, "forget", d.forgetOnce)
+		d.forgetFiles(ctx) // each server has its own
 		select {
 		case <-ctx.Done():
 			return
@@ -43,5 +44,14 @@ func (d *daemon) forgetOnce(ctx context.Context) {
 	}
 	if _, err := d.store.Attempts().Delete(ctx, time.Now().Add(-attemptsKept)); err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "old attempts not removed", "err", err)
+	}
+}
+
+// forgetFiles removes old files of this server.
+func (d *daemon) forgetFiles(ctx context.Context) {
+	c := d.settings.current()
+	kept := func(what string) time.Duration { return hours(c.Float("jobs", "controller", what+"_logs_gc_retention_hours")) }
+	if err := d.jobs.Forget(ctx, kept("task"), kept("controller")); err != nil && ctx.Err() == nil {
+		d.log.WarnContext(ctx, "old logs of managed jobs not removed", "err", err)
 	}
 }

@@ -71,8 +71,17 @@ func (c *copier) stop() {
 	<-c.done
 }
 
+// mostLog is how many bytes of an attempt's log are kept, so that a program that
+// prints for ever does not fill the server's disk. On the cluster it goes on.
+const mostLog = 1 << 30
+
+// logCut is the last line of a log that was longer.
+func logCut(most int64) string {
+	return fmt.Sprintf("\n[The log is longer than %d MiB; the rest is only on the cluster.]\n", most>>20)
+}
+
 // copyOnce copies from where the file ends until the log does, or the stream
-// breaks.
+// breaks, or as much is there as is kept.
 func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int64, err error) {
 	path := m.attemptLog(a.JobID, a.Task, a.Number)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
@@ -87,6 +96,9 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int6
 	if err != nil {
 		return 0, err
 	}
+	if size >= m.mostLog {
+		return 0, nil
+	}
 	rc, err := m.world.Log(ctx, a, size)
 	if err != nil {
 		return 0, err
@@ -96,11 +108,19 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int6
 	for {
 		got, rerr := rc.Read(buf)
 		if got > 0 {
-			if _, err := f.Write(buf[:got]); err != nil {
+			b := buf[:got]
+			cut := size+n+int64(got) >= m.mostLog
+			if cut {
+				b = append(b[:m.mostLog-size-n:m.mostLog-size-n], logCut(m.mostLog)...)
+			}
+			if _, err := f.Write(b); err != nil {
 				return n, err
 			}
 			n += int64(got)
 			m.logs.Ring(a.JobID)
+			if cut {
+				return n, f.Sync()
+			}
 			if got == len(buf) && len(buf) < 256<<10 {
 				buf = make([]byte, 4*len(buf))
 			}

@@ -60,6 +60,8 @@ type Manager struct {
 	logs   cluster.Bells[int] // by job: its logs grew
 	poke   chan struct{}
 
+	mostLog int64 // bytes of an attempt's log that are kept
+
 	mu       sync.Mutex
 	running  map[int]*controller
 	lastBeat time.Time
@@ -85,6 +87,7 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 		store: store, world: w, log: log, server: server, dir: dir,
 		files: files{dir: filepath.Join(dir, "files")},
 		poke:  make(chan struct{}, 1), running: map[int]*controller{},
+		mostLog: mostLog,
 	}
 	m.slots = newSlots(launches, m.wake)
 	return m

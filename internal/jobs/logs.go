@@ -66,6 +66,11 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 			return 0, err
 		}
 	}
+	if _, err := os.Stat(m.jobDir(j.ID)); errors.Is(err, fs.ErrNotExist) && j.Schedule == api.ScheduleDone && j.Current().Attempt > 0 {
+		if err := f.say("The logs of managed job %d were removed: it ended longer ago than jobs.controller.task_logs_gc_retention_hours keeps them.", j.ID); err != nil {
+			return 0, err
+		}
+	}
 	if b.Controller {
 		return api.ExitJobSucceeded, f.controller(ctx, at.Offset)
 	}

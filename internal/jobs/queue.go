@@ -48,10 +48,41 @@ func (m *Manager) Queue(ctx context.Context, call cluster.Call, b api.JobsQueueB
 		out.StatusCounts[string(s)] = n
 	}
 	now := time.Now()
+	history := map[int][]*state.ManagedAttempt{}
 	for _, r := range page.Rows {
-		out.Jobs = append(out.Jobs, selected(record(r, now), b.Fields))
+		rec := selected(record(r, now), b.Fields)
+		if b.Attempts {
+			if _, ok := history[r.Job.ID]; !ok {
+				if history[r.Job.ID], err = m.store.ManagedJobs().Attempts(ctx, r.Job.ID); err != nil {
+					return nil, err
+				}
+			}
+			rec["attempts"] = attempts(history[r.Job.ID], r.Task.Index)
+		}
+		out.Jobs = append(out.Jobs, rec)
 	}
 	return out, nil
+}
+
+// attempts is the history of one task, from that of its job.
+func attempts(all []*state.ManagedAttempt, task int) []api.JobsAttempt {
+	out := []api.JobsAttempt{}
+	for _, a := range all {
+		if a.Task != task {
+			continue
+		}
+		r := api.JobsAttempt{
+			Attempt: a.Number, Cluster: a.ClusterName, Infra: "-", Nodes: a.Nodes, Resources: a.Resources,
+			StartedAt: secondsOf(a.StartedAt), RanAt: secondsOf(a.RanAt), EndedAt: secondsOf(a.EndedAt), ClosedAt: secondsOf(a.ClosedAt),
+			Outcome: a.Outcome, Reason: a.Reason, ExitCodes: a.ExitCodes,
+		}
+		if a.ClusterHash != "" {
+			r.Infra, r.Cloud, r.Region, r.Zone, r.Spot = infra(a), a.Offer.Cloud, a.Offer.Region, a.Offer.Zone, a.Offer.Spot
+			r.HourlyPrice = a.Offer.HourlyPrice * float64(max(a.Nodes, 1))
+		}
+		out = append(out, r)
+	}
+	return out
 }
 
 // OldQueue is Queue as clients of old ask for it: the records alone.
@@ -91,9 +122,16 @@ func record(row state.ManagedRow, now time.Time) map[string]any {
 		"priority": j.Priority, "priority_class": text(j.PriorityClass),
 		"pool": nil, "pool_hash": nil, "job_id_on_pool_cluster": nil, "current_cluster_name": nil, "cluster_name_on_cloud": nil,
 		"controller_pid": nil, "controller_pid_started_at": nil, "links": map[string]any{}, "node_names": []string{},
-		"execution": "serial", "is_job_group": false, "is_primary_in_job_group": nil,
+		"execution": "serial", "is_job_group": j.Parallel, "is_primary_in_job_group": nil,
+		"array_id": positive(j.Array), "array_rank": nil, "schedule_id": positive(j.ScheduleID),
 		"is_batch": false, "batch_total_batches": nil, "batch_completed_batches": nil,
 		"internal_external_ips": nil, "internal_services": nil,
+	}
+	if j.Size > 0 {
+		r["array_rank"] = j.Rank
+	}
+	if j.Parallel {
+		r["execution"], r["is_primary_in_job_group"] = "parallel", !t.Auxiliary
 	}
 	if a == nil {
 		return r
@@ -148,6 +186,14 @@ func metadata(t *state.ManagedTask) map[string]any {
 		return map[string]any{}
 	}
 	return t.Metadata
+}
+
+// positive is null for none.
+func positive(n int) any {
+	if n == 0 {
+		return nil
+	}
+	return n
 }
 
 // text is null for none.
