@@ -50,7 +50,9 @@ func (d *daemon) forgetOnce(ctx context.Context) {
 // forgetFiles removes old files of this server.
 func (d *daemon) forgetFiles(ctx context.Context) {
 	c := d.settings.current()
-	kept := func(what string) time.Duration { return hours(c.Float("jobs", "controller", what+"_logs_gc_retention_hours")) }
+	kept := func(what string) time.Duration {
+		return hours(c.Float("jobs", "controller", what+"_logs_gc_retention_hours"))
+	}
 	if err := d.jobs.Forget(ctx, kept("task"), kept("controller")); err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "old logs of managed jobs not removed", "err", err)
 	}
