@@ -78,6 +78,7 @@ func candidateFields(base bool) []field {
 			field{name: "strategy", is: text().or("null"), doc: "EAGER_NEXT_REGION (move at once) or FAILOVER (the same place first).", def: "EAGER_NEXT_REGION", example: "FAILOVER"},
 			field{name: "max_restarts_on_errors", is: integer().from(0), doc: "How often to start again when the job itself fails.", def: "0", example: "3"},
 			field{name: "recover_on_exit_codes", is: integer().from(0).to(255).with(&schema{types: []string{"array"}, items: integer().from(0).to(255), unique: true}), doc: "Exit codes that always start the job again.", example: "[33, 34]"},
+			field{name: "recovery", is: choice(false, "cluster", "node"), doc: "What is replaced when one node of several is lost: the whole cluster, or the node alone; the job starts again on all nodes either way.", def: "cluster", example: "node"},
 		)), doc: "How a managed job comes back after its machines are gone.", def: "EAGER_NEXT_REGION", example: "FAILOVER"},
 		{name: "disk_size", is: checked(text().or("integer"), func(s string) error { _, err := ParseDiskSize(s); return err }, wholeUnit.String()),
 			doc: "Size of the disk in GB, or with a unit.", def: "256", example: "512"},

@@ -84,6 +84,18 @@ func (m *Manager) AgentJob(ctx context.Context, c *state.Cluster, id int) (*agen
 	return client.Job(ctx, id)
 }
 
+// AgentCancelAll ends every job of a cluster.
+func (m *Manager) AgentCancelAll(ctx context.Context, c *state.Cluster) error {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	_, err = client.Cancel(ctx, agentapi.CancelRequest{All: true})
+	return err
+}
+
 // AgentLog follows the log of a job from a byte on, until the job has ended
 // and all of it was read.
 func (m *Manager) AgentLog(ctx context.Context, c *state.Cluster, id int, offset int64) (io.ReadCloser, int64, error) {

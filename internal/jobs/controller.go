@@ -164,7 +164,7 @@ func (c *controller) save(ctx context.Context, s situation, events ...state.Mana
 		}
 		c.mu.Unlock()
 		all := append(slices.Clone(events), dropped...)
-		err = c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: s.attempt, Events: all})
+		err = c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: s.attempt, Closed: s.closed, Events: all})
 		if err == nil {
 			c.saved(s, all)
 			return nil

@@ -21,6 +21,7 @@ const (
 	outSetup     outcome = "failed_setup" // the user's setup
 	outDriver    outcome = "failed_driver"
 	outLost      outcome = "lost"      // the cluster is gone, or no longer whole
+	outNode      outcome = "node_lost" // a node is gone and is to be replaced; the rest of the cluster stays
 	outCancelled outcome = "cancelled" // on the cluster, by somebody
 	outAborted   outcome = "aborted"   // the managed job was cancelled
 	outRefused   outcome = "refused"   // it can never be launched as it is
@@ -32,6 +33,7 @@ type situation struct {
 	job     *state.ManagedJob
 	task    *state.ManagedTask    // the one in question
 	attempt *state.ManagedAttempt // its latest; nil: none
+	closed  *state.ManagedAttempt // the one before, which ends as this one begins; else nil
 	policy  policy
 	empty   bool   // the task has nothing to run
 	end     ending // when it is ended if it still goes on
@@ -84,25 +86,26 @@ type action struct {
 	outcome outcome          // of settle
 	reason  string
 	codes   []int
-	until   time.Time // of pause
+	until   time.Time // of pause and wait
 	ended   time.Time // of settle, if the cluster knows
 }
 
 type verb string
 
 const (
-	doBegin  verb = "begin"  // write down the next attempt
-	doLaunch verb = "launch" // bring its cluster up and submit the job
-	doPause  verb = "pause"  // before the next launch
-	doLook   verb = "look"   // ask the agent
-	doProve  verb = "prove"  // ask the provider
-	doNote   verb = "note"   // write down that the agent fell silent, or answers again
-	doWait   verb = "wait"   // until something happens
-	doSettle verb = "settle" // write down how the attempt ended
-	doKeep   verb = "keep"   // get the rest of its log
-	doMove   verb = "move"   // write down the task's new state
-	doClose  verb = "close"  // give the cluster back
-	doFinish verb = "finish" // nothing is left to do
+	doBegin   verb = "begin"   // write down the next attempt
+	doLaunch  verb = "launch"  // bring its cluster up and submit the job
+	doPause   verb = "pause"   // before the next launch
+	doLook    verb = "look"    // ask the agent
+	doProve   verb = "prove"   // ask the provider
+	doNote    verb = "note"    // write down that the agent fell silent, or answers again
+	doWait    verb = "wait"    // until something happens
+	doSettle  verb = "settle"  // write down how the attempt ended
+	doKeep    verb = "keep"    // get the rest of its log
+	doMove    verb = "move"    // write down the task's new state
+	doReplace verb = "replace" // begin the next attempt on what is left of the cluster
+	doClose   verb = "close"   // give the cluster back
+	doFinish  verb = "finish"  // nothing is left to do
 )
 
 // decide says what comes next. It is pure.
@@ -113,7 +116,7 @@ func decide(s situation, now time.Time) action {
 	}
 	switch {
 	case a.Outcome != "":
-		return decideEnded(s)
+		return decideEnded(s, now)
 	case s.job.CancelAsked && s.task.Status != api.ManagedCancelling:
 		return action{do: doMove, event: fsm.ManagedCancel, reason: "cancelled by the user"}
 	case s.job.CancelAsked:
@@ -148,13 +151,17 @@ func decideNext(s situation, now time.Time) action {
 }
 
 // decideEnded is for an attempt whose outcome is known.
-func decideEnded(s situation) action {
+func decideEnded(s situation, now time.Time) action {
 	a := s.attempt
 	if !a.LogKept {
 		return action{do: doKeep}
 	}
-	if event := follows(s); event != fsm.ManagedLost && !s.task.Status.Terminal() {
+	switch event := follows(s); {
+	case s.task.Status.Terminal():
+	case event != fsm.ManagedLost:
 		return action{do: doMove, event: event, reason: a.Reason}
+	case outcome(a.Outcome) == outNode && !s.end.due(now):
+		return action{do: doReplace}
 	}
 	return action{do: doClose}
 }
@@ -211,7 +218,12 @@ func (p policy) again(codes []int, restarts int) (counts, again bool) {
 // machines ends an attempt.
 func decideRunning(s situation, now time.Time) action {
 	o := s.seen
-	lost := func() action { return action{do: doSettle, outcome: outLost, reason: o.reason} }
+	lost := func() action {
+		if s.policy.perNode && s.attempt.Nodes > 1 && o.cluster == clusterBroken && (o.job != nil || o.noJob) {
+			return action{do: doSettle, outcome: outNode, reason: o.reason} // the head is there
+		}
+		return action{do: doSettle, outcome: outLost, reason: o.reason}
+	}
 	switch {
 	case !o.looked:
 		return action{do: doLook}
@@ -239,6 +251,9 @@ func decideRunning(s situation, now time.Time) action {
 	default:
 		return action{do: doWait}
 	}
+	if until := doubt(s.attempt, o.job); now.Before(until) {
+		return action{do: doWait, until: until}
+	}
 	if o.noJob {
 		return action{do: doSettle, outcome: outDriver, reason: "the cluster no longer knows the job"}
 	}
@@ -251,6 +266,32 @@ func decideRunning(s situation, now time.Time) action {
 		return ended(outCancelled, o.job, "the job was cancelled on its cluster")
 	}
 	return ended(outDriver, o.job, "the job was cut off on its cluster; the machine may have run out of memory")
+}
+
+// For how long a failure is doubted: machines that are being taken away end
+// their jobs before the provider says so, and a node's loss is seen by its peers
+// first.
+const (
+	doubtShort = 5 * time.Second
+	doubtLong  = time.Minute
+)
+
+// doubt is until when a job that failed may still turn out to have lost its
+// machines.
+func doubt(a *state.ManagedAttempt, j *agentapi.Job) time.Time {
+	if j == nil {
+		return time.Time{}
+	}
+	killed := slices.ContainsFunc(j.ExitCodes, func(c int) bool { return c > 128 })
+	switch {
+	case j.Status == api.JobCancelled:
+		return time.Time{}
+	case j.Status != api.JobFailed && j.Status != api.JobFailedSetup && a.Nodes > 1:
+		return unix(j.EndedAt).Add(doubtLong)
+	case a.Offer.Spot || killed || j.Status == api.JobFailedDriver:
+		return unix(j.EndedAt).Add(doubtShort)
+	}
+	return time.Time{}
 }
 
 // ended is an attempt that ended as the agent says.

@@ -142,7 +142,7 @@ const (
 // keepLog gets what is left of the attempt's log, if it can be had.
 func (r *runner) keepLog(ctx context.Context, s situation) error {
 	a := s.attempt
-	if a.ClusterJob != 0 && outcome(a.Outcome) != outLost && outcome(a.Outcome) != outAborted && outcome(a.Outcome) != outOvertime {
+	if a.ClusterJob != 0 && outcome(a.Outcome) != outLost && outcome(a.Outcome) != outNode && outcome(a.Outcome) != outAborted && outcome(a.Outcome) != outOvertime {
 		r.follow(a)
 		t := time.NewTimer(restOfLog)
 		defer t.Stop()

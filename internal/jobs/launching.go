@@ -159,16 +159,13 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 
 // losses are the places that took this task's machines away.
 func (r *runner) losses(ctx context.Context, s situation) ([]loss, error) {
-	if s.task.Attempt <= 1 {
-		return nil, nil
-	}
-	all, err := r.m.store.ManagedJobs().Attempts(ctx, r.id)
+	all, err := r.attempts(ctx, s.task)
 	if err != nil {
 		return nil, err
 	}
 	var out []loss
 	for _, a := range all {
-		if a.Task == s.task.Index && outcome(a.Outcome) == outLost && a.Offer.Cloud != "" {
+		if outcome(a.Outcome) == outLost && a.Offer.Cloud != "" {
 			out = append(out, loss{a.Offer.Place, a.EndedAt})
 		}
 	}

@@ -131,7 +131,7 @@ func (m *memory) Save(_ context.Context, c state.ManagedChange) error {
 		}
 	}
 	m.put(c.Job)
-	for _, a := range []*state.ManagedAttempt{c.Attempt} {
+	for _, a := range []*state.ManagedAttempt{c.Closed, c.Attempt} {
 		if a != nil {
 			a := *a
 			m.attempts[attemptID{a.JobID, a.Task, a.Number}] = &a

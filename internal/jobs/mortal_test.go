@@ -13,13 +13,23 @@ import (
 // the world: before the call, or after it had its effect and before the answer
 // is read. The dead touch nothing.
 type life struct {
+	ctx  context.Context // ends with it
 	mu   sync.Mutex
 	fuse int // calls left; negative: it does not die of them
 	dead bool
-	end  func() // told once, when it dies
+	end  func() // told when it dies
 }
 
 var errDead = errors.New("this server is dead")
+
+// newLife is one that goes on until it is told otherwise; end is told when it
+// dies.
+func newLife(end func()) *life {
+	l := &life{fuse: -1}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.ctx, l.end = ctx, func() { cancel(); end() }
+	return l
+}
 
 // breath is where a life may end.
 func (l *life) breath() error {

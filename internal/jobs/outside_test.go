@@ -45,9 +45,9 @@ type attemptTask struct{ job, task int }
 
 // counts are what a simulation reports.
 type counts struct {
-	clusters, preempted, partitions, lies, lostRuns, completed int
-	redone                                                     time.Duration
-	slowest                                                    time.Duration // from a proof to the decision
+	clusters, preempted, partitions, lies, lostRuns, completed, repairs int
+	redone                                                              time.Duration
+	slowest                                                             time.Duration // from a proof to the decision
 }
 
 // plan is what becomes of a job.
@@ -75,6 +75,16 @@ type row struct {
 	locked  chan struct{} // holds one token while somebody works on the cluster
 }
 
+// lock waits for whoever works on the cluster.
+func (c *row) lock(ctx context.Context) (func(), error) {
+	select {
+	case c.locked <- struct{}{}:
+		return func() { <-c.locked }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
 // gang is the machines of one incarnation with their agents.
 type gang struct {
 	o       *outside
@@ -85,6 +95,7 @@ type gang struct {
 	rng     *rand.Rand
 	cut     bool // nobody reaches the agents
 	watched bool
+	given   bool      // back, by somebody's wish
 	lied    bool      // the cloud lies about one of the machines at the moment
 	proven  time.Time // when the provider said so
 	run     *run
@@ -141,9 +152,14 @@ func (o *outside) born(c *row, nodes []cloud.Node, p *plan, job int) *gang {
 			g.plague()
 		}
 	}
-	g.ids = make([]string, p.nodes)
+	if g.ids == nil {
+		g.ids = make([]string, p.nodes)
+	}
 	for _, n := range nodes {
-		g.ids[n.Rank] = n.ID
+		if n.Rank == 0 && g.ids[0] != "" && g.ids[0] != n.ID && g.run != nil {
+			g.forgets() // a new head knows of nothing
+		}
+		g.ids[n.Rank], g.dead[n.Rank] = n.ID, false
 	}
 	return g
 }
@@ -208,6 +224,13 @@ func (g *gang) lose(rank int) {
 		g.broken()
 		return
 	}
+	if g.rng.IntN(2) == 0 { // its peers know before the cloud tells
+		late := model.Fault{ID: "lie-" + g.id.Hash, Kind: model.Lie, Instance: g.ids[rank], State: "running"}
+		if err := g.o.cloud.Inject(late); err != nil {
+			panic(err)
+		}
+		g.after(time.Duration(g.rng.Int64N(int64(40*time.Second))), func() { g.o.cloud.Remove(late.ID) })
+	}
 	g.after(time.Second, func() { // the head notices
 		if !g.dead[0] && g.run == r {
 			g.ends(r, api.JobFailedDriver, nil)
@@ -259,7 +282,7 @@ func (g *gang) whole() bool {
 
 // healthy tells whether a job runs undisturbed.
 func (g *gang) healthy() bool {
-	return g.whole() && g.run != nil && !g.run.job.Status.Terminal()
+	return !g.given && g.whole() && g.run != nil && !g.run.job.Status.Terminal()
 }
 
 // broken is what servers notice at once: their connection breaks. One of them
@@ -350,6 +373,14 @@ func (g *gang) ends(r *run, s api.JobStatus, codes []int) {
 	}
 }
 
+// forgets is what a new head does with the job of the one before.
+func (g *gang) forgets() {
+	if !g.run.job.Status.Terminal() {
+		close(g.run.over)
+	}
+	g.run = nil
+}
+
 // end is what remains of a gang whose machines are given back.
 func (g *gang) end() {
 	for _, t := range g.timers {
@@ -427,7 +458,7 @@ func (o *outside) forget(c *row) {
 }
 
 // down gives a cluster back.
-func (o *outside) down(ctx context.Context, c *row, why string) error {
+func (o *outside) down(ctx context.Context, c *row) error {
 	if err := persist(ctx, func() error { return o.provider.Terminate(ctx, id(c)) }); err != nil {
 		return err
 	}
@@ -504,6 +535,14 @@ func (h *hands) launch(ctx context.Context, l launch) (placed, error) {
 func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, error) {
 	a := l.attempt
 	keep := c != nil && c.EverUp
+	if keep {
+		h.mu.Lock()
+		h.count.repairs++
+		if g := h.machines[c.Hash]; g.run != nil && !g.dead[0] {
+			g.ends(g.run, api.JobCancelled, nil)
+		}
+		h.mu.Unlock()
+	}
 	if c == nil {
 		h.mu.Lock()
 		h.seq++
@@ -529,6 +568,16 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 		}
 		h.judgeOrder(a, p, offers[0])
 	}
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	if now := h.get(c.Name, c.Hash); now == nil {
+		return nil, errors.New("the cluster was given back meanwhile")
+	} else if now.Status == api.ClusterUp {
+		return now, nil
+	}
 	var errs []error
 	for _, offer := range offers {
 		if err := h.life.breath(); err != nil {
@@ -549,11 +598,14 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 		if err := h.life.breath(); err != nil {
 			return nil, err
 		}
+		if errors.Is(context.Cause(ctx), state.ErrHandover) {
+			return nil, err // left as it is
+		}
 		errs = append(errs, err)
 		if keep {
 			return nil, errors.Join(errs...)
 		}
-		clean := context.WithoutCancel(ctx)
+		clean := h.life.ctx // not ended by a cancel
 		if err := persist(clean, func() error { return h.provider.Terminate(clean, id(c)) }); err != nil {
 			return nil, err
 		}
@@ -561,7 +613,7 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 			return nil, context.Cause(ctx)
 		}
 	}
-	if err := h.down(ctx, c, "nothing to be had"); err != nil {
+	if err := h.down(ctx, c); err != nil {
 		return nil, err
 	}
 	return nil, errors.Join(errs...)
@@ -574,9 +626,6 @@ func (h *hands) up(_ context.Context, c *row, nodes []cloud.Node, p *plan, job i
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.born(c, nodes, p, job)
-	for rank := range g.dead {
-		g.dead[rank] = false
-	}
 	c.Status, c.EverUp, g.proven = api.ClusterUp, true, time.Time{}
 	return c, nil
 }
@@ -602,10 +651,10 @@ func (h *hands) Look(_ context.Context, a *state.ManagedAttempt) observation {
 			o.cluster, o.proven, o.reason = clusterGone, true, "the cluster is gone"
 			return o, nil
 		}
-		if o.recorded(&c.Cluster, time.Now()); o.cluster == clusterBroken {
+		g := h.machines[c.Hash]
+		if o.recorded(&c.Cluster, time.Now()); o.cluster == clusterBroken && a.Nodes == 1 {
 			return o, nil
 		}
-		g := h.machines[c.Hash]
 		switch {
 		case g.cut || g.dead[0]:
 			o.silent = "no answer"
@@ -631,12 +680,11 @@ func (h *hands) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterStat
 	if c == nil {
 		return clusterGone, "the cluster is gone", nil
 	}
-	select {
-	case c.locked <- struct{}{}:
-		defer func() { <-c.locked }()
-	case <-ctx.Done():
-		return clusterUnknown, "", ctx.Err()
+	unlock, err := c.lock(ctx)
+	if err != nil {
+		return clusterUnknown, "", err
 	}
+	defer unlock()
 	v, err := live(h.life, func() (cluster.Verdict, error) { return h.refresh(ctx, c) })
 	switch {
 	case err != nil:
@@ -656,12 +704,20 @@ func (h *hands) Down(ctx context.Context, a *state.ManagedAttempt, _ cluster.Cal
 		if c == nil || !cluster.ManagedBy(&c.Cluster, a.JobID) {
 			return nil
 		}
+		unlock, err := c.lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
 		h.mu.Lock()
 		if g := h.machines[c.Hash]; g != nil && g.healthy() && outcome(a.Outcome) != outAborted {
 			h.violation("cluster %s of a healthy job is given back: attempt %d %s: %s", c.Name, a.Number, a.Outcome, a.Reason)
 		}
+		if g := h.machines[c.Hash]; g != nil {
+			g.given = true
+		}
 		h.mu.Unlock()
-		return h.down(ctx, c, a.Reason)
+		return h.down(ctx, c)
 	})
 }
 

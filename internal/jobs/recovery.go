@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // Strategies of coming back after a loss.
@@ -67,6 +68,23 @@ func penalty(p cloud.Place, losses []loss, now time.Time) int {
 }
 
 func sameRegion(a, b cloud.Place) bool { return a.Cloud == b.Cloud && a.Region == b.Region }
+
+// tooQuick is how long an attempt must run, lest too many like it be followed
+// by a pause.
+const tooQuick = time.Minute
+
+// rushing is how many of the latest attempts in a row ended too quickly, less
+// the two that anybody may have.
+func rushing(attempts []*state.ManagedAttempt) int {
+	n := 0
+	for _, a := range slices.Backward(attempts) {
+		if a.RanAt.IsZero() || a.EndedAt.Sub(a.RanAt) >= tooQuick {
+			break
+		}
+		n++
+	}
+	return max(n-2, 0)
+}
 
 // Pauses between launches that found nothing: growing, with jitter so that many
 // jobs do not ask at once.

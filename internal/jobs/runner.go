@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -129,13 +130,15 @@ func (r *runner) step(ctx context.Context) error {
 	case doNote:
 		return r.note(ctx, s, a)
 	case doWait:
-		return r.wait(ctx, s.end.at)
+		return r.wait(ctx, until(a.until, s.end.at))
 	case doSettle:
 		return r.settle(ctx, s, a)
 	case doKeep:
 		return r.keepLog(ctx, s)
 	case doMove:
 		return r.move(ctx, s, a)
+	case doReplace:
+		return r.replace(ctx, s)
 	case doClose:
 		return r.close(ctx, s)
 	case doFinish:
@@ -156,14 +159,50 @@ func (r *runner) begin(ctx context.Context, s situation) error {
 	if err != nil {
 		return err
 	}
+	attempts, err := r.attempts(ctx, s.task)
+	if err != nil {
+		return err
+	}
 	t := s.task
+	t.NotBefore = time.Time{}
+	if n := rushing(attempts); n > 0 {
+		t.NotBefore = now.Add(pause(n, rand.Float64()))
+		t.Details = fmt.Sprintf("starts again at %s: its last attempts ended within %v", t.NotBefore.UTC().Format("15:04:05 MST"), tooQuick)
+	}
+	s.attempt = next(t, name, now)
+	return r.save(ctx, s)
+}
+
+// next is a task's next attempt.
+func next(t *state.ManagedTask, cluster string, now time.Time) *state.ManagedAttempt {
 	t.Attempt++
-	t.Tries, t.NotBefore = 0, time.Time{}
+	t.Tries = 0
 	if t.SubmittedAt.IsZero() {
 		t.SubmittedAt = now
 	}
-	s.attempt = &state.ManagedAttempt{JobID: r.id, Task: t.Index, Number: t.Attempt, ClusterName: name, StartedAt: now}
+	return &state.ManagedAttempt{JobID: t.JobID, Task: t.Index, Number: t.Attempt, ClusterName: cluster, StartedAt: now}
+}
+
+// replace ends an attempt and begins the next one on the same cluster, whose
+// launch finds out what is missing. Both are written at once: at no time does
+// the cluster belong to none.
+func (r *runner) replace(ctx context.Context, s situation) error {
+	r.unfollow()
+	now := time.Now()
+	s.closed = s.attempt
+	s.closed.ClosedAt = now
+	s.task.NotBefore = time.Time{}
+	s.attempt = next(s.task, s.closed.ClusterName, now)
 	return r.save(ctx, s)
+}
+
+// attempts is all that were made of a task, in order.
+func (r *runner) attempts(ctx context.Context, t *state.ManagedTask) ([]*state.ManagedAttempt, error) {
+	if t.Attempt == 0 {
+		return nil, nil
+	}
+	all, err := r.m.store.ManagedJobs().Attempts(ctx, r.id)
+	return slices.DeleteFunc(all, func(a *state.ManagedAttempt) bool { return a.Task != t.Index }), err
 }
 
 // clusterName is the name of the attempt's cluster: that of the task and the
@@ -195,6 +234,14 @@ func (r *runner) pause(ctx context.Context, s situation, until time.Time) error 
 	case <-t.C:
 	}
 	return nil
+}
+
+// until is the earlier of two times that may both never come.
+func until(a, b time.Time) time.Time {
+	if a.IsZero() {
+		return b
+	}
+	return sooner(a, b)
 }
 
 // sooner is the earlier of two times; a zero second one never comes.

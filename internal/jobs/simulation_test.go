@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime/pprof"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +88,7 @@ func (c *counts) add(d counts) {
 	c.lies += d.lies
 	c.lostRuns += d.lostRuns
 	c.completed += d.completed
+	c.repairs += d.repairs
 	c.redone += d.redone
 	c.slowest = max(c.slowest, d.slowest)
 }
@@ -207,7 +209,7 @@ func (s *simulation) keep(day context.Context, n int) {
 	r := rand.New(rand.NewPCG(s.seed, uint64(n)+10))
 	for lives := 1; day.Err() == nil; lives++ {
 		ctx, end := context.WithCancel(day)
-		v := &server{life: &life{fuse: -1, end: end}, ended: make(chan struct{})}
+		v := &server{life: newLife(end), ended: make(chan struct{})}
 		d := mortal{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
 		m := newManager(d, &hands{outside: s.outside, life: v.life, bells: &v.bells}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
 		s.mu.Lock()
@@ -254,7 +256,17 @@ func (s *simulation) untilDone(jobs int) {
 		if time.Since(epoch) > simLimit {
 			for id := 1; id <= jobs; id++ {
 				if j, err := s.db.ManagedJobs().Get(context.Background(), id); err == nil && j.Schedule != api.ScheduleDone {
-					s.violation("job %d is still %s, %s: %s", id, j.Schedule, j.Current().Status, j.Current().Details)
+					attempts, _ := s.db.ManagedJobs().Attempts(context.Background(), id)
+					s.violation("job %d is still %s, %s: %s; its latest attempt is %+v", id, j.Schedule, j.Current().Status, j.Current().Details, attempts[len(attempts)-1])
+					if m, ok := s.db.(witness).database.(*memory); ok {
+						s.violation("its lease is %+v, epoch %d", m.leases[state.ManagedLease+strconv.Itoa(id)], j.Epoch)
+					}
+					if b, err := os.ReadFile(filepath.Join(s.dir, strconv.Itoa(id), "controller.log")); err == nil {
+						s.violation("its log ends: %s", b[max(0, len(b)-2000):])
+					}
+					if os.Getenv("SKY_SIM_STACKS") != "" {
+						_ = pprof.Lookup("goroutine").WriteTo(os.Stderr, 1)
+					}
 				}
 			}
 			return
@@ -293,8 +305,12 @@ func (s *simulation) audit(jobs int) {
 			s.violation("job %d ended as %s (%s), not as %v", id, got, j.Current().Failure, s.plans[id].want)
 		}
 	}
-	for name := range s.records {
-		s.violation("cluster %s is left", name)
+	for name, c := range s.records {
+		g := s.machines[c.Hash]
+		s.violation("cluster %s is left: %s, %+v", name, c.Status, g)
+		if g != nil && g.run != nil {
+			s.violation("its job is %+v", g.run.job)
+		}
 	}
 	for _, m := range s.cloud.Machines() {
 		if m.State != fluffyapi.Terminated && m.State != fluffyapi.Terminating {
@@ -314,7 +330,7 @@ func (w witness) ManagedJobs() managedJobs { return w }
 
 func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
 	err := w.managedJobs.Save(ctx, c)
-	if a := c.Attempt; err == nil && a != nil && outcome(a.Outcome) == outLost && !a.LogKept && a.ClusterHash != "" {
+	if a := c.Attempt; err == nil && a != nil && (outcome(a.Outcome) == outLost || outcome(a.Outcome) == outNode) && !a.LogKept && a.ClusterHash != "" {
 		w.s.lost(a)
 	}
 	return err
@@ -324,7 +340,9 @@ func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
 func (s *simulation) lost(a *state.ManagedAttempt) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastLost[attemptTask{a.JobID, a.Task}] = a.Offer.Region
+	if outcome(a.Outcome) == outLost {
+		s.lastLost[attemptTask{a.JobID, a.Task}] = a.Offer.Region
+	}
 	proven := s.provenAt(a)
 	if proven.IsZero() {
 		s.violation("job %d, attempt %d: lost without a proof: %s", a.JobID, a.Number, a.Reason)

@@ -63,7 +63,7 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 func (s *scene) serve(through func(world) world) {
 	s.lives++
 	ctx, cancel := context.WithCancel(context.Background())
-	l := &life{fuse: -1, end: cancel}
+	l := newLife(cancel)
 	var w world = &hands{outside: s.outside, life: l, bells: &s.bells}
 	if through != nil {
 		w = through(w)

@@ -81,6 +81,13 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 			return placed{}, &lostError{"the cluster was gone before its job was seen"}
 		}
 	}
+	if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && l.attempt.Number > 1 && c.EverUp && cluster.ManagedBy(c, l.attempt.JobID) {
+		// What is left of the cluster of the attempt before: whatever that one
+		// still runs makes room.
+		if err := w.clusters.AgentCancelAll(ctx, c); err != nil {
+			fmt.Fprintf(l.call.Out, "The head of cluster %s does not answer: %v\n", c.Name, err)
+		}
+	}
 	idle := leakGuard
 	res, err := w.executor.LaunchManaged(ctx, l.call, api.LaunchBody{
 		Task: l.task, ClusterName: l.attempt.ClusterName, IdleMinutesAutostop: &idle, Down: true,
@@ -126,7 +133,12 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		return o
 	}
 	if o.recorded(c, time.Now()); o.cluster == clusterBroken {
-		return o
+		if a.Nodes == 1 {
+			return o
+		}
+		var cancel context.CancelFunc // only whether the head is there
+		ctx, cancel = context.WithTimeout(ctx, headTimeout)
+		defer cancel()
 	}
 	job, err := w.clusters.AgentJob(ctx, c, a.ClusterJob)
 	var refused *agentapi.Error
@@ -152,6 +164,10 @@ func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (cluste
 	s, reason := stateOf(c)
 	return s, reason, nil
 }
+
+// headTimeout is how long the head of a cluster that lost nodes has for an
+// answer.
+const headTimeout = 2 * time.Second
 
 // freshProof is for how long a record that says that machines are missing, as
 // the provider told, is as good as asking the provider again.

@@ -166,6 +166,7 @@ func (t *ManagedJobs) Attempt(ctx context.Context, id, task, attempt int) (*Mana
 type ManagedChange struct {
 	Job     *ManagedJob // with its tasks as they are to be
 	Attempt *ManagedAttempt
+	Closed  *ManagedAttempt // the one before, which ends as Attempt begins
 	Events  []ManagedEvent
 }
 
@@ -191,8 +192,11 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 				return err
 			}
 		}
-		if c.Attempt != nil {
-			if _, err := s.exec(upsertManagedAttempt, managedAttemptFields(c.Attempt)...); err != nil {
+		for _, a := range []*ManagedAttempt{c.Closed, c.Attempt} {
+			if a == nil {
+				continue
+			}
+			if _, err := s.exec(upsertManagedAttempt, managedAttemptFields(a)...); err != nil {
 				return err
 			}
 		}

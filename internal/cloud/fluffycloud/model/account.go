@@ -246,16 +246,7 @@ func (a *Account) Instances(ctx context.Context, q fluffyapi.Query) (fluffyapi.P
 // matching lists the account's instances with all the tags that were created
 // after the one numbered so.
 func (a *Account) matching(tags map[string]string, after uint64) []*instance {
-	var smallest map[string]struct{}
-	for k, v := range tags {
-		ids := a.c.byTag[tagKey(a.name, k, v)]
-		if len(ids) == 0 {
-			return nil
-		}
-		if smallest == nil || len(ids) < len(smallest) {
-			smallest = ids
-		}
-	}
+	ids, indexed := a.c.byTag.fewest(a.name, tags)
 	var found []*instance
 	add := func(i *instance) {
 		if i.Account != a.name || i.Seq <= after {
@@ -268,12 +259,12 @@ func (a *Account) matching(tags map[string]string, after uint64) []*instance {
 		}
 		found = append(found, i)
 	}
-	if smallest == nil {
+	if !indexed {
 		for _, i := range a.c.s.Instances {
 			add(i)
 		}
 	}
-	for id := range smallest {
+	for id := range ids {
 		add(a.c.s.Instances[id])
 	}
 	slices.SortFunc(found, func(x, y *instance) int { return cmp.Compare(x.Seq, y.Seq) })
@@ -305,7 +296,10 @@ func (a *Account) PutFirewall(ctx context.Context, f fluffyapi.Firewall) error {
 			}
 		}
 		f.Ports, f.Tags = slices.Clone(f.Ports), maps.Clone(f.Tags)
-		a.c.s.Firewalls[a.name+"/"+f.Name] = f
+		key := a.name + "/" + f.Name
+		a.c.walls.drop(a.name, a.c.s.Firewalls[key].Tags, key)
+		a.c.walls.add(a.name, f.Tags, key)
+		a.c.s.Firewalls[key] = f
 		return struct{}{}, nil
 	})
 	return err
@@ -314,7 +308,11 @@ func (a *Account) PutFirewall(ctx context.Context, f fluffyapi.Firewall) error {
 func (a *Account) Firewalls(ctx context.Context, q fluffyapi.Query) (fluffyapi.Page[fluffyapi.Firewall], error) {
 	return read(ctx, a, "firewalls.list", func() (fluffyapi.Page[fluffyapi.Firewall], error) {
 		var p fluffyapi.Page[fluffyapi.Firewall]
-		for _, key := range slices.Sorted(maps.Keys(a.c.s.Firewalls)) {
+		keys := maps.Keys(a.c.s.Firewalls)
+		if some, indexed := a.c.walls.fewest(a.name, q.Tags); indexed {
+			keys = maps.Keys(some)
+		}
+		for _, key := range slices.Sorted(keys) {
 			f := a.c.s.Firewalls[key]
 			if key != a.name+"/"+f.Name || f.Name <= q.Page || !hasTags(f.Tags, q.Tags) {
 				continue
@@ -333,14 +331,16 @@ func (a *Account) Firewalls(ctx context.Context, q fluffyapi.Query) (fluffyapi.P
 func (a *Account) DeleteFirewall(ctx context.Context, name string) error {
 	_, err := change(ctx, a, "firewalls.delete", func() (struct{}, error) {
 		key := a.name + "/" + name
-		if _, ok := a.c.s.Firewalls[key]; !ok {
+		f, ok := a.c.s.Firewalls[key]
+		if !ok {
 			return struct{}{}, fluffyapi.Errorf(fluffyapi.NotFound, "there is no firewall %q", name)
 		}
-		for _, i := range a.c.s.Instances {
-			if i.Account == a.name && i.Firewall == name && i.State != fluffyapi.Terminated {
+		for id := range a.c.byTag[tagKey(a.name, wall, name)] {
+			if i := a.c.s.Instances[id]; i.State != fluffyapi.Terminated {
 				return struct{}{}, fluffyapi.Errorf(fluffyapi.InUse, "%s still uses firewall %q", i.ID, name)
 			}
 		}
+		a.c.walls.drop(a.name, f.Tags, key)
 		delete(a.c.s.Firewalls, key)
 		return struct{}{}, nil
 	})

@@ -18,6 +18,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,11 +33,12 @@ type Cloud struct {
 	s     state
 	src   *rand.PCG
 	rng   *rand.Rand
-	names map[string]string              // account/name → id, unless terminated
-	byTag map[string]map[string]struct{} // account, key and value → ids
-	used  map[string]int                 // zone/type → instances that hold capacity
-	quota map[string]int                 // account/region/family → units in use
-	rate  map[string]*bucket             // by account
+	names map[string]string  // account/name → id, unless terminated
+	byTag tagIndex           // instances' ids
+	walls tagIndex           // firewalls' keys
+	used  map[string]int     // zone/type → instances that hold capacity
+	quota map[string]int     // account/region/family → units in use
+	rate  map[string]*bucket // by account
 	gates struct {
 		faults []*Fault
 		change chan struct{}
@@ -156,8 +158,11 @@ func (c *Cloud) lock() {
 
 // index rebuilds what follows from the state.
 func (c *Cloud) index() {
-	c.names, c.byTag = map[string]string{}, map[string]map[string]struct{}{}
+	c.names, c.byTag, c.walls = map[string]string{}, tagIndex{}, tagIndex{}
 	c.used, c.quota, c.rate = map[string]int{}, map[string]int{}, map[string]*bucket{}
+	for key, f := range c.s.Firewalls {
+		c.walls.add(strings.TrimSuffix(key, "/"+f.Name), f.Tags, key)
+	}
 	for _, i := range c.s.Instances {
 		c.addToIndex(i)
 		if holdsCapacity(i.State) {
@@ -170,23 +175,50 @@ func (c *Cloud) addToIndex(i *instance) {
 	if i.State != fluffyapi.Terminated {
 		c.names[i.Account+"/"+i.Name] = i.ID
 	}
-	for k, v := range i.Tags {
-		key := tagKey(i.Account, k, v)
-		if c.byTag[key] == nil {
-			c.byTag[key] = map[string]struct{}{}
-		}
-		c.byTag[key][i.ID] = struct{}{}
-	}
+	c.byTag.add(i.Account, i.Tags, i.ID)
+	c.byTag.add(i.Account, map[string]string{wall: i.Firewall}, i.ID)
 }
 
 func (c *Cloud) dropFromIndex(i *instance) {
-	for k, v := range i.Tags {
-		key := tagKey(i.Account, k, v)
-		delete(c.byTag[key], i.ID)
-		if len(c.byTag[key]) == 0 {
-			delete(c.byTag, key)
+	c.byTag.drop(i.Account, i.Tags, i.ID)
+	c.byTag.drop(i.Account, map[string]string{wall: i.Firewall}, i.ID)
+}
+
+// wall is the tag, in the index alone, for the firewall of an instance.
+const wall = "\x00firewall"
+
+// tagIndex finds by an account's tag what carries it.
+type tagIndex map[string]map[string]struct{}
+
+func (x tagIndex) add(account string, tags map[string]string, id string) {
+	for k, v := range tags {
+		key := tagKey(account, k, v)
+		if x[key] == nil {
+			x[key] = map[string]struct{}{}
+		}
+		x[key][id] = struct{}{}
+	}
+}
+
+func (x tagIndex) drop(account string, tags map[string]string, id string) {
+	for k, v := range tags {
+		key := tagKey(account, k, v)
+		delete(x[key], id)
+		if len(x[key]) == 0 {
+			delete(x, key)
 		}
 	}
+}
+
+// fewest is the smallest set that holds everything with all the tags; false if
+// there are no tags to go by.
+func (x tagIndex) fewest(account string, tags map[string]string) (ids map[string]struct{}, ok bool) {
+	for k, v := range tags {
+		if of := x[tagKey(account, k, v)]; !ok || len(of) < len(ids) {
+			ids, ok = of, true
+		}
+	}
+	return ids, ok
 }
 
 func tagKey(account, key, value string) string { return account + "\x00" + key + "\x00" + value }
