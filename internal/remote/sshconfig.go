@@ -46,7 +46,8 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 		if rank > 0 {
 			name += "-" + NodeName(rank)
 		}
-		r.writeHost(&b, name, c, t, n.Reach.ProxyJump)
+		r.writeHost(&b, name, t)
+		fmt.Fprintf(&b, "  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
 	}
 	file := filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", c.Name)
 	err := create(file, 0o600, func(w io.Writer) error {
@@ -59,7 +60,15 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 	return includeEntries(filepath.Join(r.o.SSHConfig, ".ssh", "config"))
 }
 
-func (r *Connector) writeHost(b *strings.Builder, name string, c *state.Cluster, t sshconn.Target, jump string) {
+// writeHost writes the entry of one host, and before it those of the hosts on the
+// way there: what is said about a host does not count for its jump hosts.
+func (r *Connector) writeHost(b *strings.Builder, name string, t sshconn.Target) {
+	var way []string
+	for i, j := range t.Jump {
+		way = append(way, fmt.Sprintf("%s-jump%d", name, i+1))
+		j.Jump = nil
+		r.writeHost(b, way[i], j)
+	}
 	fmt.Fprintf(b, "\nHost %s\n  HostName %s\n", name, t.Host)
 	if t.Port != 0 {
 		fmt.Fprintf(b, "  Port %d\n", t.Port)
@@ -78,10 +87,10 @@ func (r *Connector) writeHost(b *strings.Builder, name string, c *state.Cluster,
 	switch {
 	case t.ProxyCommand != "":
 		fmt.Fprintf(b, "  ProxyCommand %s\n", strings.ReplaceAll(t.ProxyCommand, "%w", fmt.Sprint(t.Node)))
-	case jump != "":
-		fmt.Fprintf(b, "  ProxyJump %s\n", jump)
+	case len(way) > 0:
+		fmt.Fprintf(b, "  ProxyJump %s\n", strings.Join(way, ","))
 	}
-	fmt.Fprintf(b, "  ForwardAgent no\n  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
+	b.WriteString("  ForwardAgent no\n")
 }
 
 // includeEntries puts the Include line at the top of the user's configuration,

@@ -5,7 +5,6 @@ package nodes
 import (
 	"strings"
 	"testing"
-	"time"
 )
 
 const image = "resources:\n  infra: docker\n  image_id: docker:sky-test:1\n"
@@ -31,16 +30,6 @@ run: |
 	w.sky(nil, "exec", "d", "-d", "--", "sleep 1000")
 	w.sky(nil, "down", "-y", "d")
 	w.nothingLeft()
-}
-
-func TestContainersStopAndRemoveThemselves(t *testing.T) {
-	w := newWorld(t)
-	task := w.write("task.yaml", image+"run: \"true\"\n")
-	w.sky(nil, "launch", "-y", "-d", "-c", "a", "-i", "1", task)
-	w.sky(nil, "launch", "-y", "-d", "-c", "b", "-i", "1", "--down", task)
-	eventually(t, "one is stopped, the other gone", 3*time.Minute, func() bool { return w.status("a") == "STOPPED" && w.status("b") == "" })
-	w.sky(nil, "start", "-y", "a")
-	w.sky([]string{"back"}, "exec", "a", "--", "echo back")
 }
 
 func TestAnImageWithoutAShell(t *testing.T) {

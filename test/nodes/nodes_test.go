@@ -85,11 +85,12 @@ type world struct {
 	t    *testing.T
 	home string
 	env  []string
+	ends []func() // after all is given back
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	home, err := os.MkdirTemp("", "sky-home-")
+	home, err := os.MkdirTemp(place, "user-")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +114,17 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-func host(i int) string { return given[fmt.Sprint("SKY_TEST_HOST", i)] }
+// hosts is how many setup.sh makes.
+const hosts = 6
+
+// host is the address of a host, homeOf its home folder as seen from here.
+func host(i int) string   { return given[fmt.Sprint("SKY_TEST_HOST", i)] }
+func homeOf(i int) string { return filepath.Join(place, fmt.Sprint("h", i), "home") }
 
 // close gives everything back and looks whether anything is left.
 func (w *world) close() {
 	if w.t.Failed() {
-		log, _ := os.ReadFile(filepath.Join(w.home, ".sky/api_server/server.log"))
+		log := w.serverLog()
 		w.t.Logf("server log:\n%s", log[max(0, len(log)-6000):])
 	}
 	if out, code := w.run("down", "-a", "-y"); code != 0 {
@@ -126,14 +132,36 @@ func (w *world) close() {
 	}
 	w.run("api", "stop")
 	w.nothingLeft()
+	for _, end := range w.ends {
+		end()
+	}
 	os.RemoveAll(w.home)
+}
+
+func (w *world) serverLog() string {
+	log, _ := os.ReadFile(filepath.Join(w.home, ".sky/api_server/server.log"))
+	return string(log)
+}
+
+// killServer ends the server without a word.
+func (w *world) killServer() {
+	w.t.Helper()
+	b, err := os.ReadFile(filepath.Join(w.home, ".sky/api_server/instance.json"))
+	var server struct{ PID int }
+	if err == nil {
+		err = json.Unmarshal(b, &server)
+	}
+	if err != nil || server.PID == 0 {
+		w.t.Fatalf("which server? %v: %s", err, b)
+	}
+	kill(w.t, []int{server.PID})
 }
 
 // nothingLeft looks at all hosts and at the engine.
 func (w *world) nothingLeft() {
 	w.t.Helper()
-	for i := 1; i <= 4; i++ {
-		home := filepath.Join(place, fmt.Sprint("h", i), "home")
+	for i := 1; i <= hosts; i++ {
+		home := homeOf(i)
 		filepath.WalkDir(home, func(path string, d os.DirEntry, err error) error {
 			switch rel, _ := filepath.Rel(home, path); rel {
 			case ".", ".bashrc", ".ssh", ".ssh/authorized_keys":
@@ -152,12 +180,15 @@ func (w *world) nothingLeft() {
 }
 
 // processes are those of nodes on the hosts.
-func processes() map[int]string {
+func processes() map[int]string { return marked("SKY_NODE=/root/.sky/nodes/") }
+
+// marked are the processes in whose environment a variable begins so.
+func marked(variable string) map[int]string {
 	out := map[int]string{}
 	dirs, _ := filepath.Glob("/proc/[0-9]*")
 	for _, d := range dirs {
 		env, err := os.ReadFile(filepath.Join(d, "environ"))
-		if err != nil || !bytes.Contains(env, []byte("SKY_NODE=/root/.sky/nodes/")) {
+		if err != nil || !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+variable)) {
 			continue
 		}
 		cmd, _ := os.ReadFile(filepath.Join(d, "cmdline"))
@@ -168,22 +199,39 @@ func processes() map[int]string {
 	return out
 }
 
-// containers of sky on the engine.
-func containers(t *testing.T) []string {
+type container struct {
+	Names []string
+	State string
+}
+
+// ours are the engine's containers of sky.
+func ours(t *testing.T) []container {
 	t.Helper()
 	out, err := exec.Command("curl", "-fsg", "--unix-socket", given["SKY_TEST_DOCKER"], `http://d/containers/json?all=1&filters={"label":["sky-installation"]}`).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list []struct{ Names []string }
+	var list []container
 	if err := json.Unmarshal(out, &list); err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, c := range list {
+	return list
+}
+
+func containers(t *testing.T) (names []string) {
+	t.Helper()
+	for _, c := range ours(t) {
 		names = append(names, c.Names...)
 	}
 	return names
+}
+
+func containerStates(t *testing.T) (states []string) {
+	t.Helper()
+	for _, c := range ours(t) {
+		states = append(states, c.State)
+	}
+	return states
 }
 
 func (w *world) write(name, text string) string {
@@ -199,7 +247,7 @@ func (w *world) write(name, text string) string {
 // run runs sky and returns what it printed and its exit code.
 func (w *world) run(args ...string) (string, int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, binary, args...)
 	c.Env, c.Dir = w.env, w.home

@@ -5,6 +5,7 @@
 #
 #	setup.sh up DIR      installs what is missing, starts everything below DIR
 #	setup.sh down DIR    ends what "up" started, and nothing else
+#	setup.sh reboot DIR I   switches host I off and on
 #
 # h1 to h4 are on one bridge with this machine, h5 too and its home is a disk of
 # 4 MB; h6 can be reached from h1 only. "up" writes their addresses to DIR/given
@@ -15,7 +16,7 @@
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 what=${1:-} dir=${2:-}
-[ -n "$dir" ] || { echo "usage: $0 up|down DIR" >&2; exit 2; }
+[ -n "$dir" ] || { echo "usage: $0 up|down|reboot DIR [I]" >&2; exit 2; }
 # Names of network devices are short and belong to the whole machine.
 sum=$(printf %s "$dir" | cksum | cut -d' ' -f1)
 tag=$(printf %s "$sum" | cut -c1-5)
@@ -40,11 +41,11 @@ down() {
     fi
     ip link del "skyd$tag" 2>/dev/null || true
   fi
-  for f in "$dir"/h*/pid; do
-    [ -f "$f" ] || continue
-    p=$(cat "$f")
-    # unshare does not listen to TERM; with it goes all that runs in the host.
-    grep -qa "$dir" "/proc/$p/cmdline" 2>/dev/null && kill -9 "$p"
+  for i in $hosts; do off "$i"; done
+  # What tests that were cut off have left: servers and rented machines.
+  for p in $(grep -lzE "^HOME=$dir/user-" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3); do kill -9 "$p" 2>/dev/null || true; done
+  for f in "$dir"/*.fluffy; do
+    [ -f "$f" ] && "$dir/fluffycloud" destroy --dir "$(cat "$f")" && rm -rf "$(cat "$f")"
   done
   for p in $(pids); do kill -9 "$p" 2>/dev/null || true; done
   for i in $hosts; do
@@ -54,7 +55,7 @@ down() {
   ip link del "$bridge" 2>/dev/null || true
   while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
   for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
-  rm -rf "$dir"/h[0-9] "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
+  rm -rf "$dir"/h[0-9] "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
   rmdir "$dir" 2>/dev/null || true
 }
 
@@ -100,11 +101,8 @@ hosts_up() {
   ip -n "sky$tag-$hidden" addr add "$behind.$hidden/24" dev eth0
   ip -n "sky$tag-$hidden" link set eth0 up
   for i in $hosts; do
-    h=$dir/h$i ns=sky$tag-$i
-    printf 'export GREETING="from h%s"\n' "$i" >"$h/home/.bashrc"
-    SKY_TEST_HOST=$dir setsid ip netns exec "$ns" unshare --mount --uts --pid --fork --mount-proc --kill-child \
-      sh "$here/host.sh" "h$i" "$h" "$dir/key.pub" </dev/null >"$h/log" 2>&1 &
-    echo $! >"$h/pid"
+    printf 'export GREETING="from h%s"\n' "$i" >"$dir/h$i/home/.bashrc"
+    boot "$i"
   done
   for i in $open; do
     answers "$net.$i" "$dir/h$i/log"
@@ -113,6 +111,21 @@ hosts_up() {
   echo "SKY_TEST_HOST$hidden=$behind.$hidden"
   echo "SKY_TEST_KEY=$dir/key"
   echo "SKY_TEST_TAG=$tag"
+}
+
+boot() {
+  h=$dir/h$1
+  SKY_TEST_HOST=$dir setsid ip netns exec "sky$tag-$1" unshare --mount --uts --pid --fork --mount-proc --kill-child \
+    sh "$here/host.sh" "h$1" "$h" "$dir/key.pub" </dev/null >"$h/log" 2>&1 &
+  echo $! >"$h/pid"
+}
+
+off() {
+  [ -f "$dir/h$1/pid" ] || return 0
+  p=$(cat "$dir/h$1/pid")
+  # unshare does not listen to TERM; with it goes all that runs in the host.
+  grep -qa "$dir" "/proc/$p/cmdline" 2>/dev/null && kill -9 "$p"
+  return 0
 }
 
 answers() { # once we can log in there
@@ -170,5 +183,10 @@ up)
   cat "$dir/given"
   ;;
 down) down ;;
-*) echo "usage: $0 up|down DIR" >&2; exit 2 ;;
+reboot)
+  off "$3"
+  boot "$3"
+  answers "$net.$3" "$dir/h$3/log"
+  ;;
+*) echo "usage: $0 up|down|reboot DIR [I]" >&2; exit 2 ;;
 esac
