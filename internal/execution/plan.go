@@ -46,7 +46,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 	} else {
 		var c *config.Config
 		if c, err = settings(call, dag.Tasks[0]); err == nil {
-			p.Sources, err = x.enabled(ctx, call, c)
+			p.Sources, p.Refused, err = x.enabled(ctx, call, c)
 		}
 	}
 	if err != nil {
@@ -61,22 +61,28 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 
 // enabled are the clouds that c allows and whose credentials work, as the
 // optimizer wants them. A cloud that does not answer is left out, and said to be:
-// it must not keep the others from being used.
-func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config) ([]optimizer.Source, error) {
+// it must not keep the others from being used. Why a cloud is left out is also
+// returned, by its name.
+func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config) ([]optimizer.Source, map[string]string, error) {
 	var sources []optimizer.Source
 	var refused []string
+	reasons := map[string]string{}
+	no := func(p cloud.Provider, reason string) {
+		reasons[p.Name()] = reason
+		refused = append(refused, fmt.Sprintf("%s: %s", p.DisplayName(), reason))
+	}
 	silent := func(p cloud.Provider, err error) {
-		refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+		no(p, err.Error())
 		fmt.Fprintf(call.Out, "%s is left out of the plan: %v\n", p.DisplayName(), err)
 	}
 	for _, p := range x.Providers.All() {
 		if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
-			refused = append(refused, fmt.Sprintf("%s: %s", p.DisplayName(), why))
+			no(p, why)
 			continue
 		}
 		if _, err := p.Check(ctx); err != nil {
 			if _, ok := errors.AsType[*cloud.AuthError](err); ok {
-				refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+				no(p, err.Error())
 			} else {
 				silent(p, err)
 			}
@@ -108,13 +114,13 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 		sources = append(sources, optimizer.CatalogSource(table, p.Features().Lacks))
 	}
 	if len(sources) == 0 {
-		return nil, &api.Error{
+		return nil, nil, &api.Error{
 			Type:    api.ErrNoCloudAccess,
 			Message: "No infrastructure is enabled. " + strings.Join(refused, "; "),
 			Hint:    "See what is missing with: sky check",
 		}
 	}
-	return sources, nil
+	return sources, reasons, nil
 }
 
 // noPrices is what to do about price lists that cannot be had.

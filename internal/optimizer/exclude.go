@@ -30,16 +30,19 @@ func (f *finder) nothingFits() error {
 		}
 		if !considered {
 			e.Clouds = append(e.Clouds, Exclusion{Cloud: req.res.Cloud, DisplayName: cmp.Or(req.res.Cloud, "-"), Request: Describe(req.res),
-				Constraint: NotEnabled, Reason: notEnabled(req.res.Cloud)})
+				Constraint: NotEnabled, Reason: notEnabled(req.res.Cloud, f.problem.Refused)})
 		}
 		e.Similar = append(e.Similar, f.similar(req)...)
 	}
 	return e
 }
 
-func notEnabled(name string) string {
+func notEnabled(name string, refused map[string]string) string {
 	if name == "" {
 		return "nothing is enabled: run sky check to see what to set up"
+	}
+	if why := refused[name]; why != "" {
+		return fmt.Sprintf("it is not enabled: %s (sky check %s tells what to do)", why, name)
 	}
 	return fmt.Sprintf("it is not enabled: run sky check %s to see why", name)
 }

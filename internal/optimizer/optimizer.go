@@ -47,7 +47,9 @@ type Problem struct {
 	// matters. Nil means a chain for a serial Dag and none for a parallel one.
 	Edges [][2]int
 	// Sources are the enabled clouds, in order; ties go to the earlier one.
-	Sources  []Source
+	Sources []Source
+	// Refused says why clouds are not among them, by name.
+	Refused  map[string]string
 	Blocked  []Block
 	Minimize Target
 	// Deadline bounds the time until the last task is done; the plan is the

@@ -23,6 +23,7 @@ import (
 
 // The contract of package cloud, asked of a real engine.
 func TestTheContractOnARealEngine(t *testing.T) {
+	t.Parallel()
 	ask := func(t testing.TB, method, path string) []byte {
 		out, err := exec.Command("curl", "-fsg", "-X", method, "--unix-socket", given["SKY_TEST_DOCKER"], "http://d"+path).Output()
 		if err != nil {
@@ -84,10 +85,11 @@ func TestTheContractOnARealEngine(t *testing.T) {
 
 // The contract of package cloud, asked of real machines with Debian's sshd.
 func TestTheContractOnRealMachines(t *testing.T) {
-	const pool = 4
+	t.Parallel()
+	pool := []int{1, 2, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 	record := func(i int) string { return filepath.Join(homeOf(i), ".sky", "nodes", fmt.Sprint("h", i), "node.json") }
 	at := func(n cloud.Node, name string) string { // as seen from here
-		for i := 1; i <= pool; i++ {
+		for _, i := range pool {
 			if n.Reach.Host == host(i) {
 				return filepath.Join(homeOf(i), strings.TrimPrefix(n.Reach.Home, "/root"), name)
 			}
@@ -105,7 +107,7 @@ func TestTheContractOnRealMachines(t *testing.T) {
 		}
 	}
 	free := func() (out []int) {
-		for i := 1; i <= pool; i++ {
+		for _, i := range pool {
 			if _, err := os.Stat(record(i)); err != nil {
 				out = append(out, i)
 			}
@@ -114,7 +116,10 @@ func TestTheContractOnRealMachines(t *testing.T) {
 	}
 	admit := func(t testing.TB, key string) {
 		b, err := os.ReadFile(key)
-		for i := 1; i <= pool && err == nil; i++ {
+		for _, i := range pool {
+			if err != nil {
+				break
+			}
 			err = os.WriteFile(filepath.Join(homeOf(i), ".ssh", "authorized_keys"), b, 0o600)
 		}
 		if err != nil {
@@ -122,8 +127,8 @@ func TestTheContractOnRealMachines(t *testing.T) {
 		}
 	}
 	links := func(t testing.TB, state string) {
-		for i := 1; i <= pool; i++ {
-			if out, err := exec.Command("ip", "link", "set", fmt.Sprint("skyv", given["SKY_TEST_TAG"], i), state).CombinedOutput(); err != nil {
+		for _, i := range pool {
+			if out, err := exec.Command("ip", "link", "set", link(i), state).CombinedOutput(); err != nil {
 				t.Fatalf("%v: %s", err, out)
 			}
 		}
@@ -139,7 +144,7 @@ func TestTheContractOnRealMachines(t *testing.T) {
 		}
 		var text strings.Builder
 		fmt.Fprintf(&text, "lab:\n  user: root\n  identity_file: %s\n  hosts:\n", given["SKY_TEST_KEY"])
-		for i := 1; i <= pool; i++ {
+		for _, i := range pool {
 			fmt.Fprintf(&text, "  - %s\n", host(i))
 		}
 		o := sshpool.InSkyDir(home, nil)
@@ -151,12 +156,17 @@ func TestTheContractOnRealMachines(t *testing.T) {
 		}
 		forget := func() { // open connections: new ones meet what has changed
 			for _, c := range conns {
-				for i := 1; i <= pool; i++ {
+				for _, i := range pool {
 					c.Drop(sshconn.Target{Host: host(i), Port: 22, User: "root", Identities: []string{given["SKY_TEST_KEY"]}, OwnKeys: true, Alias: host(i)})
 				}
 			}
 		}
-		p := provider(t)
+		t.Cleanup(func() { // each behaviour has a cloud of its own
+			for _, i := range pool {
+				os.RemoveAll(filepath.Join(homeOf(i), ".sky"))
+			}
+		})
+		p, another := provider(t), provider(t)
 		offers, err := p.Offers(t.Context())
 		if err != nil || len(offers) == 0 {
 			t.Fatalf("%v, %v", offers, err)
@@ -164,14 +174,14 @@ func TestTheContractOnRealMachines(t *testing.T) {
 		restore := func(t testing.TB) {
 			links(t, "up")
 			admit(t, given["SKY_TEST_KEY"]+".pub")
-			for i := 1; i <= pool; i++ {
+			for _, i := range pool {
 				if b, err := os.ReadFile(record(i)); err == nil && strings.Contains(string(b), "stranger") {
 					os.RemoveAll(filepath.Join(homeOf(i), ".sky"))
 				}
 			}
 		}
 		return cloudtest.Harness{
-			Provider: p, Another: provider, Many: pool, Restore: restore,
+			Provider: p, Another: func(testing.TB) cloud.Provider { return another }, Many: len(pool), Restore: restore,
 			Spec: cloud.LaunchSpec{Offer: offers[0]},
 			Fill: func(t testing.TB, _ cloud.Offer, left int) {
 				restore(t)
@@ -217,7 +227,7 @@ func TestTheContractOnRealMachines(t *testing.T) {
 			},
 			Inventory: func(t testing.TB) []string {
 				var out []string
-				for i := 1; i <= pool; i++ {
+				for _, i := range pool {
 					filepath.WalkDir(filepath.Join(homeOf(i), ".sky"), func(path string, _ os.DirEntry, err error) error {
 						if err == nil {
 							out = append(out, path)

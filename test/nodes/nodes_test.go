@@ -115,11 +115,14 @@ func newWorld(t *testing.T) *world {
 }
 
 // hosts is how many setup.sh makes.
-const hosts = 6
+const hosts = 15
 
 // host is the address of a host, homeOf its home folder as seen from here.
 func host(i int) string   { return given[fmt.Sprint("SKY_TEST_HOST", i)] }
 func homeOf(i int) string { return filepath.Join(place, fmt.Sprint("h", i), "home") }
+
+// link is this machine's end of the cable to a host.
+func link(i int) string { return fmt.Sprintf("skyv%s-%d", given["SKY_TEST_TAG"], i) }
 
 // close gives everything back and looks whether anything is left.
 func (w *world) close() {

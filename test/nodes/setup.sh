@@ -7,8 +7,8 @@
 #	setup.sh down DIR    ends what "up" started, and nothing else
 #	setup.sh reboot DIR I   switches host I off and on
 #
-# h1 to h4 are on one bridge with this machine, h5 too and its home is a disk of
-# 4 MB; h6 can be reached from h1 only. "up" writes their addresses to DIR/given
+# All hosts are on one bridge with this machine, except h6, which can be reached
+# from h1 only. The home of h5 is a disk of 4 MB. "up" writes their addresses to DIR/given
 # and to its output.
 #
 # Needs root on Debian, and no service manager. What "up" starts is noted
@@ -21,7 +21,7 @@ what=${1:-} dir=${2:-}
 sum=$(printf %s "$dir" | cksum | cut -d' ' -f1)
 tag=$(printf %s "$sum" | cut -c1-5)
 bridge=skyb$tag
-open="1 2 3 4 5" hidden=6
+open="1 2 3 4 5 7 8 9 10 11 12 13 14 15" hidden=6
 hosts="$open $hidden"
 net=10.97.$((sum % 250)) behind=10.98.$((sum % 250))
 
@@ -50,12 +50,12 @@ down() {
   for p in $(pids); do kill -9 "$p" 2>/dev/null || true; done
   for i in $hosts; do
     ip netns del "sky$tag-$i" 2>/dev/null || true
-    ip link del "skyv$tag$i" 2>/dev/null || true
+    ip link del "skyv$tag-$i" 2>/dev/null || true
   done
   ip link del "$bridge" 2>/dev/null || true
   while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
   for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
-  rm -rf "$dir"/h[0-9] "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
+  rm -rf "$dir"/h[0-9]* "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
   rmdir "$dir" 2>/dev/null || true
 }
 
@@ -90,8 +90,8 @@ hosts_up() {
   mount -t tmpfs -o size=4m,mode=700 none "$dir/h5/home"
   for i in $open; do
     ns=sky$tag-$i
-    ip link add "skyv$tag$i" type veth peer name eth0 netns "$ns"
-    ip link set "skyv$tag$i" master "$bridge" up
+    ip link add "skyv$tag-$i" type veth peer name eth0 netns "$ns"
+    ip link set "skyv$tag-$i" master "$bridge" up
     ip -n "$ns" addr add "$net.$i/24" dev eth0
     ip -n "$ns" link set eth0 up
   done
@@ -186,7 +186,7 @@ down) down ;;
 reboot)
   off "$3"
   boot "$3"
-  answers "$net.$3" "$dir/h$3/log"
+  [ "$3" = $hidden ] || answers "$net.$3" "$dir/h$3/log"
   ;;
 *) echo "usage: $0 up|down|reboot DIR [I]" >&2; exit 2 ;;
 esac

@@ -68,7 +68,7 @@ func (e *NoShellError) Error() string {
 }
 
 func (e *NoSpaceError) Error() string {
-	return fmt.Sprintf("the disk of %s is full: %s", e.Host, e.Said)
+	return fmt.Sprintf("the disk of %s is full: %s. Make room there, or use a machine with a larger disk", e.Host, e.Said)
 }
 
 func (e *ExitError) Error() string {
