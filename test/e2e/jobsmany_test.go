@@ -120,3 +120,18 @@ func TestCancelAtAnyMoment(t *testing.T) {
 		t.Logf("job %d was %s: %s", n, was, strings.Join(how, ", "))
 	}
 }
+
+// TestManagedJobsThatCannotBe are refused with a reason, and leave nothing.
+func TestManagedJobsThatCannotBe(t *testing.T) {
+	w := newWorld(t)
+	bad := w.write("bad.yaml", "name: bad\nresources: {job_recovery: FAILOVERR}\nrun: echo\n")
+	w.fails(1, []string{"bad.yaml:2:", "FAILOVERR", "FAILOVER"}, "jobs", "launch", "-y", bad)
+	gone := w.write("gone.yaml", "name: gone\nworkdir: ./gone\nrun: echo\n")
+	w.fails(1, []string{"gone.yaml:2:", "./gone", "does not exist"}, "jobs", "launch", "-y", gone)
+	w.fails(100, []string{"FAILED_PRECHECKS", "100000"}, "jobs", "launch", "-y", "-n", "big", "--cpus", "100000", "--", "echo")
+	if j := w.done("1.0"); j.Status != "FAILED_PRECHECKS" || j.Failure == "" {
+		t.Errorf("%+v", j)
+	}
+	wants(t, w.sky("jobs", "schedule", "ls"), "No schedules.")
+	w.fails(1, []string{"no schedule"}, "jobs", "launch", "-y", w.write("when.yaml", "schedule: sometimes\nrun: echo\n"))
+}
