@@ -21,7 +21,7 @@ var layers = [][]string{
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},
 	{"internal/server"},
-	{"internal/requests", "internal/jobs", "internal/auth"},
+	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces"},
 	{"internal/execution"},
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer"},

@@ -31,6 +31,22 @@ func (c *Client) DeleteUser(ctx context.Context, id string) error {
 	return c.tell(ctx, "/users/delete", api.UserDeleteBody{UserID: id})
 }
 
+// SetRoles gives several users one role; the answer says who did not get it.
+func (c *Client) SetRoles(ctx context.Context, ids []string, role string) (api.UsersUpdated, error) {
+	return callJSON[api.UsersUpdated](ctx, c, http.MethodPost, "/users/batch_update", nil, api.UsersUpdateBody{UserIDs: ids, Role: role})
+}
+
+// ImportUsers adds the users of a CSV table with the columns username, password
+// and role.
+func (c *Client) ImportUsers(ctx context.Context, csv string) (api.UsersImported, error) {
+	return callJSON[api.UsersImported](ctx, c, http.MethodPost, "/users/import", nil, api.UsersImportBody{CSVContent: csv})
+}
+
+// ExportUsers is a CSV table of all users, with the hashes of their passwords.
+func (c *Client) ExportUsers(ctx context.Context) (api.UsersExport, error) {
+	return callJSON[api.UsersExport](ctx, c, http.MethodGet, "/users/export", nil, nil)
+}
+
 // tell makes a call whose answer says nothing.
 func (c *Client) tell(ctx context.Context, path string, body any) error {
 	_, err := callJSON[any](ctx, c, http.MethodPost, path, nil, body)
@@ -59,6 +75,16 @@ func (c *Client) RotateToken(ctx context.Context, b api.TokenRotateBody) (api.Ne
 // DeleteToken revokes a token.
 func (c *Client) DeleteToken(ctx context.Context, id string) error {
 	return c.tell(ctx, tokensPath+"/delete", api.TokenBody{TokenID: id})
+}
+
+// TokenRole is the role of a token's service account.
+func (c *Client) TokenRole(ctx context.Context, id string) (api.TokenRoles, error) {
+	return callJSON[api.TokenRoles](ctx, c, http.MethodPost, tokensPath+"/get-role", nil, api.TokenBody{TokenID: id})
+}
+
+// SetTokenRole changes it; it cannot be above the caller's own.
+func (c *Client) SetTokenRole(ctx context.Context, id, role string) error {
+	return c.tell(ctx, tokensPath+"/update-role", api.TokenRoleBody{TokenID: id, Role: role})
 }
 
 // AuditFilter selects entries of the audit log; zero fields select all.

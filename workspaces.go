@@ -15,6 +15,54 @@ func (c *Client) Workspaces(ctx context.Context) (*Request[map[string]map[string
 	return get[map[string]map[string]any](ctx, c, "/workspaces", nil)
 }
 
+// Workspace settings are keys of the configuration's section workspaces.NAME:
+// private, allowed_users, and what differs for the clouds.
+
+// CreateWorkspace makes a workspace; the result is all of them.
+func (c *Client) CreateWorkspace(ctx context.Context, name string, settings map[string]any) (*Request[map[string]map[string]any], error) {
+	return c.changeWorkspace(ctx, "create", name, settings)
+}
+
+// UpdateWorkspace replaces the settings of a workspace.
+func (c *Client) UpdateWorkspace(ctx context.Context, name string, settings map[string]any) (*Request[map[string]map[string]any], error) {
+	return c.changeWorkspace(ctx, "update", name, settings)
+}
+
+// DeleteWorkspace removes a workspace that nothing lives in.
+func (c *Client) DeleteWorkspace(ctx context.Context, name string) (*Request[map[string]map[string]any], error) {
+	return c.changeWorkspace(ctx, "delete", name, nil)
+}
+
+func (c *Client) changeWorkspace(ctx context.Context, verb, name string, settings map[string]any) (*Request[map[string]map[string]any], error) {
+	if settings == nil {
+		settings = map[string]any{}
+	}
+	return post[map[string]map[string]any](ctx, c, "/workspaces/"+verb, api.WorkspaceBody{Envelope: c.envelope(), WorkspaceName: name, Config: settings})
+}
+
+// AddWorkspaceUsers lets users, by id, into private workspaces.
+func (c *Client) AddWorkspaceUsers(ctx context.Context, workspaces, users []string) (*Request[api.WorkspacesChanged], error) {
+	return post[api.WorkspacesChanged](ctx, c, "/workspaces/batch_add_users",
+		api.WorkspaceUsersBody{Envelope: c.envelope(), WorkspaceNames: workspaces, UserIDs: users})
+}
+
+// RemoveWorkspaceUsers takes users, by id, out of private workspaces.
+func (c *Client) RemoveWorkspaceUsers(ctx context.Context, workspaces, users []string) (*Request[api.WorkspacesChanged], error) {
+	return post[api.WorkspacesChanged](ctx, c, "/workspaces/batch_remove_users",
+		api.WorkspaceUsersBody{Envelope: c.envelope(), WorkspaceNames: workspaces, UserIDs: users})
+}
+
+// ServerConfig is the server's configuration, less its secrets.
+func (c *Client) ServerConfig(ctx context.Context) (*Request[map[string]any], error) {
+	return get[map[string]any](ctx, c, "/workspaces/config", nil)
+}
+
+// UpdateServerConfig replaces the server's configuration; secrets that values
+// does not hold stay.
+func (c *Client) UpdateServerConfig(ctx context.Context, values map[string]any) (*Request[map[string]any], error) {
+	return post[map[string]any](ctx, c, "/workspaces/config", api.ConfigBody{Envelope: c.envelope(), Config: values})
+}
+
 // WorkspaceInfo says which workspace a call of this user lands in, and why.
 type WorkspaceInfo struct {
 	Workspace  *string  `json:"workspace"`

@@ -21,6 +21,18 @@ type WorkspaceUsersBody struct {
 	UserIDs        []string `json:"user_ids"`
 }
 
+// WorkspacesChanged tells of which workspaces the users were changed.
+type WorkspacesChanged struct {
+	Succeeded []string              `json:"succeeded"`
+	Failed    []WorkspaceNotChanged `json:"failed"`
+}
+
+// WorkspaceNotChanged says why a workspace stayed as it is.
+type WorkspaceNotChanged struct {
+	WorkspaceName string `json:"workspace_name"`
+	Error         string `json:"error"`
+}
+
 // ConfigBody replaces the server's configuration.
 type ConfigBody struct {
 	Envelope

@@ -21,6 +21,8 @@ type settings struct {
 	file string
 	log  *slog.Logger
 
+	editing sync.Mutex // held while the configuration is changed
+
 	mu     sync.Mutex
 	store  *state.Store // holds a part of the configuration, if servers share it; else nil
 	text   []byte       // that part

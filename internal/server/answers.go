@@ -110,6 +110,10 @@ var outcomes = map[string]outcome{
 	"POST /workspaces/create":                        allSpaces,
 	"POST /workspaces/update":                        allSpaces,
 	"POST /workspaces/delete":                        allSpaces,
+	"POST /workspaces/batch_add_users":               gives[api.WorkspacesChanged](),
+	"POST /workspaces/batch_remove_users":            gives[api.WorkspacesChanged](),
+	"GET /workspaces/config":                         gives[map[string]any](),
+	"POST /workspaces/config":                        gives[map[string]any](),
 
 	"GET /auth/authorize":      media(mediaHTML, query{"code_challenge": textParam}),
 	"POST " + authorizePath:    gives[map[string]string](),

@@ -1,0 +1,354 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// team is a whole server that people log in to through a proxy in front of it.
+type team struct {
+	t    *testing.T
+	home string
+	url  string
+	d    *daemon
+}
+
+const teamConfig = `
+rbac: {default_role: user}
+workspaces:
+  research: {private: true, allowed_users: [uma]}
+`
+
+func newTeam(t *testing.T, config string) *team {
+	t.Helper()
+	w := &team{t: t, home: t.TempDir()}
+	dir := filepath.Join(w.home, ".sky")
+	w.write("config.yaml", config)
+	w.write(".server.yaml", "auth: {external_proxy: {enabled: true, header_name: X-Test}}\n")
+	t.Setenv("HOME", w.home)
+	t.Setenv("ENABLE_SERVICE_ACCOUNTS", "true")
+	ctx, stop := context.WithCancel(context.Background())
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	log := slog.New(slog.NewTextHandler(io.Discard, nil))
+	w.d = &daemon{o: Options{Home: w.home, Host: "127.0.0.1", Logger: log, Ready: func() { close(ready) }}}
+	go func() { ended <- w.d.run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-ended:
+		ended <- nil
+		t.Fatal("the server did not start: ", err)
+	case <-time.After(time.Minute):
+		t.Fatal("the server did not start")
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "api_server", "instance.json"))
+	var i instance
+	if err == nil {
+		err = json.Unmarshal(b, &i)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.url = i.Endpoint
+	if err := w.d.store.Users().Create(t.Context(), state.User{ID: auth.UserID("ada"), Name: "ada", Role: "admin"}, ""); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *team) write(name, text string) {
+	w.t.Helper()
+	path := filepath.Join(w.home, ".sky", name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// asUser sends what somebody's proxy would.
+type asUser string
+
+func (u asUser) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("X-Test", string(u))
+	r.Header.Set("X-Forwarded-For", "203.0.113.9")
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func (w *team) as(name string, workspace ...string) *sky.Client {
+	w.t.Helper()
+	o := sky.Options{Endpoint: w.url, HTTPClient: &http.Client{Transport: asUser(name)}, Environ: []string{"HOME=" + w.home}}
+	if len(workspace) > 0 {
+		o.Config = map[string]any{"active_workspace": workspace[0]}
+	}
+	c, err := sky.New(o)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// got is the result of a request, or its failure.
+func got[T any](w *team) func(*sky.Request[T], error) (T, error) {
+	return func(r *sky.Request[T], err error) (T, error) {
+		if err != nil {
+			var none T
+			return none, err
+		}
+		ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+		defer cancel()
+		return r.Get(ctx)
+	}
+}
+
+func (w *team) cluster(name, owner, workspace string) {
+	w.t.Helper()
+	c := &state.Cluster{Name: name, Hash: name + "-hash", NameOnCloud: name, Status: api.ClusterStopped, UserHash: auth.UserID(owner), UserName: owner,
+		Workspace: workspace, Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws"}}, NumNodes: 1, AutostopMinutes: -1, LaunchedAt: time.Now()}
+	if err := w.d.store.Clusters().Create(w.t.Context(), c); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *team) job(name, owner, workspace string) int {
+	w.t.Helper()
+	j, err := w.d.store.ManagedJobs().Submit(w.t.Context(), &state.ManagedJob{
+		RequestID: "r-" + name, Name: name, UserHash: auth.UserID(owner), UserName: owner, Workspace: workspace, SubmittedAt: time.Now(),
+		Dag: []byte("name: x\n---\nrun: sleep 1000\nresources: {infra: local}\n"), Tasks: []*state.ManagedTask{{Name: name, NotBefore: time.Now().Add(time.Hour)}},
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return j.ID
+}
+
+// wants checks that a call failed with words in its message; "": that it did not.
+func wants(t *testing.T, what string, err error, words string) {
+	t.Helper()
+	switch {
+	case words == "" && err != nil:
+		t.Errorf("%s: %v", what, err)
+	case words != "" && (err == nil || !strings.Contains(err.Error(), words)):
+		t.Errorf("%s: %v, want %q", what, err, words)
+	}
+}
+
+func TestWorkspacesOfATeam(t *testing.T) {
+	w := newTeam(t, teamConfig)
+	w.cluster("open", "otto", "default")
+	w.cluster("secret", "uma", "research")
+	ctx := t.Context()
+	check := func(c *sky.Client) (map[string]map[string][]string, error) {
+		return got[map[string]map[string][]string](w)(c.Check(ctx, api.CheckBody{Clouds: []string{"local"}}))
+	}
+	names := func(who string) (out []string) {
+		records, err := got[[]api.StatusRecord](w)(w.as(who).Status(ctx, api.StatusBody{}))
+		wants(t, "status of "+who, err, "")
+		for _, r := range records {
+			out = append(out, r.Name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	for who, want := range map[string][]string{"uma": {"open", "secret"}, "otto": {"open"}, "ada": {"open", "secret"}} {
+		if have := names(who); !slices.Equal(have, want) {
+			t.Errorf("%s sees %v, want %v", who, have, want)
+		}
+	}
+	_, err := got[any](w)(w.as("otto").Autostop(ctx, api.AutostopBody{ClusterName: "secret", IdleMinutes: 5}))
+	wants(t, "otto and secret", err, "workspace that you may not use")
+	_, err = got[[]api.JobRecord](w)(w.as("otto").Queue(ctx, api.QueueBody{ClusterName: "secret"}))
+	wants(t, "otto looks into secret", err, "workspace that you may not use")
+	_, err = got[[]api.JobRecord](w)(w.as("uma").Queue(ctx, api.QueueBody{ClusterName: "secret"}))
+	wants(t, "uma looks into secret", err, "to be UP")
+	_, err = got[any](w)(w.as("uma").Stop(ctx, api.StopBody{ClusterName: "open"}))
+	wants(t, "uma and open", err, "belongs to otto")
+
+	_, err = check(w.as("otto", "research"))
+	wants(t, "otto chooses research", err, "does not exist, or you may not use it")
+	_, err = got[[]string](w)(w.as("otto").EnabledClouds(ctx, "research", false))
+	wants(t, "otto asks about research", err, "does not exist, or you may not use it")
+	_, err = check(w.as("uma", "research"))
+	wants(t, "uma chooses research", err, "")
+	_, err = check(w.as("ada", "nosuch"))
+	wants(t, "ada chooses what is not there", err, "does not exist")
+	_, err = got[any](w)(w.as("otto").Optimize(ctx, api.DagBody{Dag: "name: x\n---\nrun: x\nconfig: {active_workspace: research}\nresources: {cloud: local}\n"}))
+	wants(t, "a task that asks for research", err, "config.active_workspace")
+	_, err = got[api.LaunchResult](w)(w.as("otto", "default").Launch(ctx, api.LaunchBody{ClusterName: "secret", Task: "run: x"}))
+	wants(t, "otto launches on secret", err, "workspace that you may not use")
+	_, err = got[api.LaunchResult](w)(w.as("uma", "default").Launch(ctx, api.LaunchBody{ClusterName: "secret", Task: "run: x"}))
+	wants(t, "uma launches on secret from elsewhere", err, "is in the workspace")
+
+	listed := func(who string) []string {
+		all, err := got[map[string]map[string]any](w)(w.as(who).Workspaces(ctx))
+		wants(t, "workspaces of "+who, err, "")
+		var out []string
+		for name := range all {
+			out = append(out, name)
+		}
+		slices.Sort(out)
+		return out
+	}
+	if have := listed("otto"); !slices.Equal(have, []string{"default"}) {
+		t.Errorf("otto's workspaces: %v", have)
+	}
+	if have := listed("uma"); !slices.Equal(have, []string{"default", "research"}) {
+		t.Errorf("uma's workspaces: %v", have)
+	}
+}
+
+func TestRequestsStayInTheirWorkspace(t *testing.T) {
+	w := newTeam(t, teamConfig)
+	ctx := t.Context()
+	r, err := w.as("uma", "research").Check(ctx, api.CheckBody{Clouds: []string{"local"}})
+	if _, err = got[map[string]map[string][]string](w)(r, err); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.as("otto").Payload(ctx, r.ID())
+	wants(t, "otto reads uma's result", err, "workspace that you may not use")
+	wants(t, "otto streams uma's log", w.as("otto").StreamRequest(ctx, r.ID(), io.Discard, sky.StreamOptions{}), "workspace that you may not use")
+	for who, want := range map[string]bool{"uma": true, "otto": false, "ada": true} {
+		list, err := w.as(who).Requests(ctx, sky.RequestFilter{All: true})
+		wants(t, "requests of "+who, err, "")
+		if has := slices.ContainsFunc(list, func(p api.RequestPayload) bool { return p.RequestID == r.ID() }); has != want {
+			t.Errorf("%s sees uma's request: %v", who, has)
+		}
+	}
+	wants(t, "otto reads the server's log", w.as("otto").StreamServerLog(ctx, "~/.sky/api_server/server.log", io.Discard, sky.StreamOptions{}), "only administrators")
+}
+
+func TestAdministratorsChangeWorkspaces(t *testing.T) {
+	w := newTeam(t, "# ours\n"+strings.TrimSpace(teamConfig)+"\n")
+	ctx := t.Context()
+	check := func(c *sky.Client) (map[string]map[string][]string, error) {
+		return got[map[string]map[string][]string](w)(c.Check(ctx, api.CheckBody{Clouds: []string{"local"}}))
+	}
+	ada := w.as("ada")
+	change := got[map[string]map[string]any](w)
+	_, err := change(w.as("uma").CreateWorkspace(ctx, "mine", nil))
+	wants(t, "uma makes one", err, "Forbidden")
+	_, err = change(ada.CreateWorkspace(ctx, "Bad name", nil))
+	wants(t, "a bad name", err, "cannot be a workspace's name")
+	_, err = change(ada.CreateWorkspace(ctx, "x", map[string]any{"privat": true}))
+	wants(t, "an unknown setting", err, "privat")
+	all, err := change(ada.CreateWorkspace(ctx, "lab", map[string]any{"private": true, "allowed_users": []string{auth.UserID("uma")}, "aws": map[string]any{"disabled": true}}))
+	wants(t, "a good one", err, "")
+	if all["lab"]["private"] != true || all["research"] == nil || all["default"] == nil {
+		t.Errorf("after: %v", all)
+	}
+	if b, _ := os.ReadFile(filepath.Join(w.home, ".sky", "config.yaml")); !strings.Contains(string(b), "# ours") || !strings.Contains(string(b), "lab") {
+		t.Errorf("the file is now:\n%s", b)
+	}
+	_, err = check(w.as("uma", "lab"))
+	wants(t, "the new one is used at once", err, "")
+	_, err = change(ada.CreateWorkspace(ctx, "lab", nil))
+	wants(t, "again", err, "exists already")
+	w.cluster("used", "uma", "lab")
+	_, err = change(ada.DeleteWorkspace(ctx, "lab"))
+	wants(t, "deleting what is used", err, "cluster used (uma)")
+	_, err = change(ada.UpdateWorkspace(ctx, "lab", map[string]any{"private": true, "allowed_users": []string{"otto"}, "aws": map[string]any{"disabled": true}}))
+	wants(t, "shutting uma out", err, "shut people out")
+	moved, err := got[api.WorkspacesChanged](w)(ada.AddWorkspaceUsers(ctx, []string{"lab", "default"}, []string{"otto"}))
+	wants(t, "adding users", err, "")
+	if !slices.Equal(moved.Succeeded, []string{"lab"}) || len(moved.Failed) != 1 {
+		t.Errorf("adding users: %+v", moved)
+	}
+	_, err = check(w.as("otto", "lab"))
+	wants(t, "otto is let in at once", err, "")
+	moved, err = got[api.WorkspacesChanged](w)(ada.RemoveWorkspaceUsers(ctx, []string{"lab"}, []string{auth.UserID("otto"), "otto"}))
+	wants(t, "removing users", err, "")
+	if len(moved.Failed) != 0 {
+		t.Errorf("removing users: %+v", moved)
+	}
+	_, err = check(w.as("otto", "lab"))
+	wants(t, "otto is out at once", err, "you may not use it")
+	_, err = change(ada.DeleteWorkspace(ctx, "default"))
+	wants(t, "deleting the default one", err, "always exists")
+
+	values, err := got[map[string]any](w)(ada.ServerConfig(ctx))
+	wants(t, "the whole configuration", err, "")
+	values["active_workspace"] = "research"
+	_, err = got[map[string]any](w)(ada.UpdateServerConfig(ctx, values))
+	wants(t, "changing it", err, "")
+	_, err = check(w.as("otto"))
+	wants(t, "the server's workspace holds for those who name none", err, "you may not use it")
+	delete(values["workspaces"].(map[string]any), "lab")
+	_, err = got[map[string]any](w)(ada.UpdateServerConfig(ctx, values))
+	wants(t, "dropping a workspace that is used", err, "cluster used (uma)")
+	_, err = got[map[string]any](w)(ada.UpdateServerConfig(ctx, map[string]any{"nosuch": 1}))
+	wants(t, "a wrong configuration", err, "nosuch")
+}
+
+// Roles and workspaces in the file are in force without a restart, and a file
+// that became wrong changes nothing.
+func TestRulesChangeWithoutARestart(t *testing.T) {
+	w := newTeam(t, "rbac: {default_role: viewer}\n")
+	ctx := t.Context()
+	_, err := w.as("vic").Check(ctx, api.CheckBody{Clouds: []string{"local"}})
+	wants(t, "a viewer", err, "Forbidden")
+	w.write("config.yaml", "rbac: {default_role: user, roles: {viewer: {permissions: {allowlist: [{path: /check, method: POST}]}}}}\n")
+	_, err = w.as("vic").Check(ctx, api.CheckBody{Clouds: []string{"local"}})
+	wants(t, "a viewer who may check", err, "")
+	_, err = w.as("una").Stop(ctx, api.StopBody{ClusterName: "nosuch"})
+	wants(t, "a newcomer is a user now", err, "")
+	w.write("config.yaml", "rbac: {default_role: emperor}\n")
+	_, err = w.as("ulf").Stop(ctx, api.StopBody{ClusterName: "nosuch"})
+	wants(t, "a newcomer under the last good file", err, "")
+}
+
+func TestManagedJobsOfOthers(t *testing.T) {
+	w := newTeam(t, teamConfig)
+	ctx := t.Context()
+	open, secret := w.job("a", "otto", "default"), w.job("b", "uma", "research")
+	cancel := func(who, workspace string, b api.JobsCancelBody) error {
+		_, err := got[any](w)(w.as(who, workspace).CancelJobs(ctx, b))
+		return err
+	}
+	wants(t, "uma cancels otto's", cancel("uma", "default", api.JobsCancelBody{JobIDs: []int{open}}), "belongs to otto")
+	wants(t, "uma cancels everybody's", cancel("uma", "default", api.JobsCancelBody{AllUsers: true}), "Only administrators")
+	wants(t, "uma cancels otto's by name", cancel("uma", "default", api.JobsCancelBody{Name: new("a")}), "")
+	wants(t, "otto cancels what he cannot see", cancel("otto", "default", api.JobsCancelBody{JobIDs: []int{secret}}), "")
+	for _, id := range []int{open, secret} {
+		if j, err := w.d.store.ManagedJobs().Get(ctx, id); err != nil || j.CancelAsked {
+			t.Errorf("job %d is being cancelled (%v)", id, err)
+		}
+	}
+	for who, want := range map[string]int{"uma": 2, "otto": 1, "ada": 2} {
+		page, err := got[sky.JobsPage](w)(w.as(who).JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
+		wants(t, "queue of "+who, err, "")
+		if len(page.Jobs) != want {
+			t.Errorf("%s sees %d jobs, want %d", who, len(page.Jobs), want)
+		}
+	}
+	_, err := got[map[string]string](w)(w.as("otto").DownloadJobLogs(ctx, api.JobsDownloadLogsBody{JobID: &secret}))
+	wants(t, "otto downloads the log of what he cannot see", err, "workspace that you may not use")
+	wants(t, "otto cancels his own", cancel("otto", "default", api.JobsCancelBody{JobIDs: []int{open}}), "")
+	wants(t, "ada cancels uma's", cancel("ada", "research", api.JobsCancelBody{JobIDs: []int{secret}}), "")
+	for _, id := range []int{open, secret} {
+		if j, err := w.d.store.ManagedJobs().Get(ctx, id); err != nil || !j.CancelAsked {
+			t.Errorf("job %d is not being cancelled (%v)", id, err)
+		}
+	}
+}
