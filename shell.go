@@ -37,6 +37,13 @@ func (c *Client) Shell(ctx context.Context, o ShellOptions) (net.Conn, error) {
 	return c.websocket(ctx, "/shell", q)
 }
 
+// SSH connects to the sshd of a node through the server, which may be the only one
+// to reach it: what an ssh ProxyCommand passes on. Node 0 is the head. The
+// connection ends with ctx.
+func (c *Client) SSH(ctx context.Context, cluster string, node int) (net.Conn, error) {
+	return c.websocket(ctx, "/kubernetes-pod-ssh-proxy", url.Values{"cluster_name": {cluster}, "worker": {strconv.Itoa(node)}})
+}
+
 // InteractiveAuth connects to a session in which a person logs in somewhere, as
 // a request's stream asked. What travels are the raw bytes of a terminal; the
 // server ends the connection.

@@ -112,7 +112,7 @@ func (a *app) workspaceCommand() *cobra.Command {
 		flags:   func(f flags) { f.out(a) },
 		run:     func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.workspaceInfo(ctx) },
 	})
-	return a.build(command{name: "workspace", example: "sky workspace use team-a\nsky workspace info", short: "Choose and look at workspaces.", group: []*cobra.Command{use, info}})
+	return a.build(command{name: "workspace", example: "sky workspace use team-a\nsky workspace info\nsky workspace create research --private --user ada", short: "Choose, look at and manage workspaces.", group: append([]*cobra.Command{use, info}, a.workspaceAdminCommands()...)})
 }
 
 // withoutLogin is the workspace of users that a server does not tell apart.

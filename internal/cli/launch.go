@@ -218,7 +218,7 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 	if records, err := a.listClusters(ctx, c, []string{o.cluster}, false, true); err == nil {
 		a.updateSSH(records, false)
 		if len(records) > 0 {
-			if text, _ := sshEntry(records[0], a.home); text != "" {
+			if text, _ := sshEntry(records[0], a.home, a.sshProxy()); text != "" {
 				reach = "ssh " + o.cluster
 			}
 		}

@@ -2,7 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"strings"
 
@@ -15,7 +18,7 @@ import (
 
 func (a *app) sshCommand() *cobra.Command {
 	var node int
-	var tty bool
+	var tty, stdio bool
 	cmd := a.build(command{
 		name: "ssh", args: "CLUSTER [-- COMMAND...]", short: "Open a shell on a cluster, or manage SSH node pools.", min: 1, max: -1,
 		long:     "Without COMMAND a login shell is opened. The exit code is that of the shell or COMMAND.",
@@ -24,6 +27,7 @@ func (a *app) sshCommand() *cobra.Command {
 		flags: func(f flags) {
 			f.IntVar(&node, "node", 0, "Number of the node; 0 is the head.")
 			f.on(&tty, "tty", "", "Give COMMAND a terminal, too.")
+			f.on(&stdio, "stdio", "", "Pass bytes between this command and the node's sshd: for a ProxyCommand of ssh.")
 		},
 		group: []*cobra.Command{a.sshPoolsCommand(true), a.sshPoolsCommand(false)},
 		run: func(ctx context.Context, cmd *cobra.Command, args []string) error {
@@ -37,6 +41,9 @@ func (a *app) sshCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if stdio {
+				return a.sshStdio(ctx, c, args[0], node)
+			}
 			command := strings.Join(args[1:], " ")
 			return a.shell(ctx, c, sky.ShellOptions{
 				Cluster: args[0], Node: node, Command: command,
@@ -46,6 +53,24 @@ func (a *app) sshCommand() *cobra.Command {
 	})
 	cmd.Annotations["open"] = "yes"
 	return cmd
+}
+
+// sshStdio carries bytes between stdin, stdout and the sshd of a node, which the
+// server reaches, until the sshd hangs up.
+func (a *app) sshStdio(ctx context.Context, c *sky.Client, cluster string, node int) error {
+	conn, err := c.SSH(ctx, cluster, node)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	go func() {
+		_, _ = io.Copy(conn, a.t.In)
+		conn.Close() // ssh is gone
+	}()
+	if _, err := io.Copy(a.t.Out, conn); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("the connection to cluster '%s' broke: %w", cluster, err)
+	}
+	return nil
 }
 
 // shell connects this terminal with a shell on a node.

@@ -24,7 +24,7 @@ func (a *app) updateSSH(records []api.StatusRecord, complete bool) {
 	var problems []error
 	for _, r := range records {
 		listed[r.Name] = true
-		text, key := sshEntry(r, a.home)
+		text, key := sshEntry(r, a.home, a.sshProxy())
 		if text == "" {
 			problems = append(problems, removeFile(filepath.Join(dir, r.Name)))
 			continue
@@ -101,9 +101,29 @@ func includeSSH(path string) error {
 	return os.Rename(tmp, path)
 }
 
+// sshProxy is the command that takes ssh to the nodes of clusters of a server
+// elsewhere, which may be the only one to reach them; "" for the server here.
+func (a *app) sshProxy() string {
+	if a.client == nil || a.client.Local() {
+		return ""
+	}
+	self, err := os.Executable()
+	if err != nil {
+		self = "sky"
+	}
+	proxy := quoteWord(self) + " ssh --stdio"
+	if a.env("SKYPILOT_API_SERVER_ENDPOINT") != "" { // ssh may be used where it is not set
+		proxy = "env SKYPILOT_API_SERVER_ENDPOINT=" + quoteWord(a.client.Endpoint()) + " " + proxy
+	}
+	return proxy
+}
+
+func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
 // sshEntry is the text of a cluster's entry and its private key; empty when the
-// cluster cannot be reached by ssh.
-func sshEntry(r api.StatusRecord, home string) (text, key string) {
+// cluster cannot be reached by ssh. proxy, if not empty, is the command that
+// connects, less its arguments.
+func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 	h := r.Handle
 	if h == nil || len(h.StableIPs) == 0 || len(r.Credentials) == 0 {
 		return "", ""
@@ -126,8 +146,15 @@ func sshEntry(r api.StatusRecord, home string) (text, key string) {
 		if i < len(h.StableSSHPorts) {
 			port = h.StableSSHPorts[i]
 		}
-		fmt.Fprintf(&b, "Host %s\n  HostName %s\n  User %s\n  IdentityFile %q\n  IdentitiesOnly yes\n  ForwardAgent yes\n  Port %d\n", name, ips[1], user, keyFile, port)
-		if p := cred("ssh_proxy_command"); p != "" {
+		fmt.Fprintf(&b, "Host %s\n  HostName %s\n  User %s\n", name, ips[1], user)
+		if keyFile != "" {
+			fmt.Fprintf(&b, "  IdentityFile %q\n  IdentitiesOnly yes\n", keyFile)
+		}
+		fmt.Fprintf(&b, "  ForwardAgent yes\n  Port %d\n", port)
+		switch p := cred("ssh_proxy_command"); {
+		case proxy != "":
+			fmt.Fprintf(&b, "  ProxyCommand %s --node %d %s\n", proxy, i, r.Name)
+		case p != "":
 			fmt.Fprintf(&b, "  ProxyCommand %s\n", p)
 		}
 		b.WriteString("  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  GlobalKnownHostsFile /dev/null\n  LogLevel ERROR\n\n")

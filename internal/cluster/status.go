@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -37,11 +38,18 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 		fmt.Fprintf(call.Out, "Cluster %s is shown as last seen: %v\n", name, err)
 	}
 	records := make([]api.StatusRecord, 0, len(clusters))
+	// Clients on this machine have the entries that the server writes for their ssh.
+	withKeys := body.UsingRemoteAPIServer && (body.IncludeCredentials == nil || *body.IncludeCredentials)
 	withHandle := body.IncludeHandle == nil || *body.IncludeHandle
 	for _, c := range clusters {
 		r := m.Record(c)
 		if !withHandle {
 			r.Handle = nil
+		}
+		if withKeys && call.Scope.Owns(c.UserHash) {
+			if r.Credentials, err = m.Remote.Credentials(c); err != nil {
+				m.Log.WarnContext(ctx, "ssh credentials not told", "cluster", c.Name, "err", err)
+			}
 		}
 		records = append(records, r)
 	}
@@ -113,6 +121,9 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 		h.LaunchedResources["use_spot"] = true
 	}
 	for _, n := range c.Nodes {
+		if n.Reach.Method == "ssh" {
+			h.StableSSHPorts = append(h.StableSSHPorts, cmp.Or(n.Reach.Port, 22))
+		}
 		h.StableIPs = append(h.StableIPs, [2]string{n.InternalIP, orElse(n.ExternalIP, n.InternalIP)})
 	}
 	return h

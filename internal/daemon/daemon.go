@@ -210,6 +210,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		Validate:      d.validate,
 		ProvisionLogs: d.provisionLogs,
 		Shell:         d.clusters.Shell,
+		SSHD:          d.clusters.SSHD,
 	})
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()

@@ -234,8 +234,8 @@ func Routes() []Route {
 		{Method: get, Path: "/dashboard", Role: Viewer, Kind: Page, handle: redirect("/dashboard/")},
 		{Method: get, Path: "/dashboard/{path...}", Role: Viewer, Kind: Page, handle: (*Server).dashboard},
 		{Method: get, Path: "/dashboard_config", Role: Viewer, Kind: Direct, handle: constant(`{"external_links":[]}`)},
-		{Method: get, Path: "/kubernetes-pod-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).notYet},
-		{Method: get, Path: "/slurm-job-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).notYet},
+		{Method: get, Path: "/kubernetes-pod-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
+		{Method: get, Path: "/slurm-job-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
 		{Method: get, Path: "/ssh-interactive-auth", Role: User, Kind: Socket, handle: (*Server).notYet},
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path"
@@ -70,6 +71,8 @@ type Deps struct {
 	ProvisionLogs func(ctx context.Context, q ProvisionLogs, w io.Writer) error
 	// Shell opens a stream of [agentapi] shell frames.
 	Shell func(ctx context.Context, cluster string, q agentapi.ShellQuery) (io.ReadWriteCloser, error)
+	// SSHD connects to the sshd of a cluster's node.
+	SSHD func(ctx context.Context, cluster string, node int) (net.Conn, error)
 }
 
 // Rules are what an installation's configuration says about its users.

@@ -53,10 +53,7 @@ func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 		s.notYet(w, r)
 		return
 	}
-	if r.Header.Get("Upgrade") == "" {
-		w.Header().Set("Upgrade", "websocket")
-		w.Header().Set("Connection", "Upgrade")
-		fail(w, http.StatusUpgradeRequired, "A shell needs a websocket.")
+	if needsSocket(w, r) {
 		return
 	}
 	ctx, cancel := s.running(r)
@@ -67,19 +64,40 @@ func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer remote.Close()
+	s.tunnel(ctx, cancel, w, r, remote, func(c *websocket.Conn) (out, in func() error) {
+		return func() error { return toSocket(ctx, c, remote) }, func() error { return fromSocket(ctx, c, remote) }
+	})
+}
+
+// needsSocket tells callers that are no websocket what they need. It reports
+// whether the call ends there.
+func needsSocket(w http.ResponseWriter, r *http.Request) bool {
+	if r.Header.Get("Upgrade") != "" {
+		return false
+	}
+	w.Header().Set("Upgrade", "websocket")
+	w.Header().Set("Connection", "Upgrade")
+	fail(w, http.StatusUpgradeRequired, "This route needs a websocket.")
+	return true
+}
+
+// tunnel accepts the websocket and carries bytes both ways until either side
+// ends; then it closes both.
+func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.ResponseWriter, r *http.Request, remote io.Closer,
+	carry func(*websocket.Conn) (out, in func() error)) {
+	defer remote.Close()
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
 	if err != nil {
 		return // Accept has answered
 	}
 	defer c.CloseNow()
 	c.SetReadLimit(shellMessage)
-
+	out, in := carry(c)
 	ended := make(chan error, 3)
-	go func() { ended <- toSocket(ctx, c, remote) }()
-	go func() { ended <- fromSocket(ctx, c, remote) }()
+	go func() { ended <- out() }()
+	go func() { ended <- in() }()
 	go func() { ended <- pinging(ctx, c) }()
-	first := <-ended
-	if errors.Is(first, io.EOF) {
+	if first := <-ended; errors.Is(first, io.EOF) {
 		_ = c.Close(websocket.StatusNormalClosure, "")
 	}
 	cancel()

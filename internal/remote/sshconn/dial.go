@@ -14,15 +14,9 @@ import (
 
 // dial connects and logs in. Each step has the pool's timeout.
 func (p *Pool) dial(ctx context.Context, t Target) (*ssh.Client, error) {
-	raw, err := p.reach(ctx, t)
+	raw, err := p.Reach(ctx, t)
 	if err != nil {
-		var known *UnreachableError
-		var auth *AuthError
-		var key *HostKeyError
-		if errors.As(err, &known) || errors.As(err, &auth) || errors.As(err, &key) {
-			return nil, err // of a host on the way
-		}
-		return nil, &UnreachableError{t.String(), "connecting", err}
+		return nil, err
 	}
 	client, err := p.handshake(ctx, t, raw)
 	if err != nil {
@@ -30,6 +24,23 @@ func (p *Pool) dial(ctx context.Context, t Target) (*ssh.Client, error) {
 		return nil, err
 	}
 	return client, nil
+}
+
+// Reach connects to the sshd of t, over its jump hosts or proxy command, and logs
+// in nowhere: the bytes are for an ssh that somebody else runs. Failing is an
+// [*UnreachableError], or what a host on the way refused with.
+func (p *Pool) Reach(ctx context.Context, t Target) (net.Conn, error) {
+	raw, err := p.reach(ctx, t)
+	if err == nil {
+		return raw, nil
+	}
+	var known *UnreachableError
+	var auth *AuthError
+	var key *HostKeyError
+	if errors.As(err, &known) || errors.As(err, &auth) || errors.As(err, &key) {
+		return nil, err // of a host on the way
+	}
+	return nil, &UnreachableError{t.String(), "connecting", err}
 }
 
 // reach opens what carries the connection: TCP, a channel of the last jump
