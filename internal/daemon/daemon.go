@@ -76,7 +76,12 @@ const (
 // Run serves until ctx ends. Unfinished long requests stay as they are and go
 // on with the next server.
 func Run(ctx context.Context, o Options) error {
-	d := &daemon{o: o, dir: filepath.Join(o.Home, ".sky", "api_server"), log: o.Logger}
+	return (&daemon{o: o}).run(ctx)
+}
+
+func (d *daemon) run(ctx context.Context) error {
+	o := d.o
+	d.dir, d.log = filepath.Join(o.Home, ".sky", "api_server"), o.Logger
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fmt.Errorf("making room for the API server's files: %w", err)
 	}
