@@ -18,7 +18,7 @@ import (
 
 func (a *app) tokensCommand() *cobra.Command {
 	return a.build(command{
-		name: "tokens", short: "Manage service accounts: tokens that programs log in with.",
+		name: "tokens", example: "sky tokens create ci --expires-in-days 90\nsky tokens list", short: "Manage service accounts: tokens that programs log in with.",
 		group: []*cobra.Command{a.tokensListCommand(), a.tokensCreateCommand(), a.tokensRoleCommand(), a.tokensRotateCommand(), a.tokensRevokeCommand()},
 	})
 }
@@ -26,7 +26,8 @@ func (a *app) tokensCommand() *cobra.Command {
 func (a *app) tokensListCommand() *cobra.Command {
 	return a.build(command{
 		name: "list", short: "List your tokens; administrators see all.", noConfig: true,
-		flags: func(f flags) { f.out(a) },
+		example: "sky tokens list\nsky tokens list -o json",
+		flags:   func(f flags) { f.out(a) },
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -133,6 +134,7 @@ func (a *app) tellToken(k api.NewToken) error {
 func (a *app) tokensRoleCommand() *cobra.Command {
 	return a.build(command{
 		name: "set-role", args: "TOKEN ROLE", short: "Change what a service account may do.", min: 2, max: 2, noConfig: true,
+		example: "sky tokens set-role ci viewer",
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return a.withToken(ctx, args[0], func(c *sky.Client, k api.ServiceToken) error {
 				role := strings.ToLower(args[1])
@@ -150,6 +152,7 @@ func (a *app) tokensRotateCommand() *cobra.Command {
 	var days *int
 	return a.build(command{
 		name: "rotate", args: "TOKEN", short: "Put a new token in the place of an old one, which ends at once.", min: 1, max: 1, noConfig: true,
+		example: "sky tokens rotate ci --expires-in-days 90",
 		flags: func(f flags) {
 			f.number(&days, "expires-in-days", "", "Days until the new one ends; 0 means never, nothing when the old one would have.")
 			f.out(a)
@@ -170,7 +173,8 @@ func (a *app) tokensRevokeCommand() *cobra.Command {
 	var yes bool
 	return a.build(command{
 		name: "revoke", args: "TOKEN", short: "End a token and its service account.", min: 1, max: 1, noConfig: true,
-		flags: func(f flags) { f.yes(&yes) },
+		example: "sky tokens revoke ci",
+		flags:   func(f flags) { f.yes(&yes) },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			return a.withToken(ctx, args[0], func(c *sky.Client, k api.ServiceToken) error {
 				if !yes {

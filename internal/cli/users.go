@@ -19,7 +19,7 @@ import (
 
 func (a *app) usersCommand() *cobra.Command {
 	return a.build(command{
-		name: "users", short: "Manage the users of an API server and their roles.",
+		name: "users", example: "sky users list\nsky users set-role ada admin", short: "Manage the users of an API server and their roles.",
 		group: []*cobra.Command{a.usersListCommand(), a.usersCreateCommand(), a.usersRoleCommand(), a.usersPasswordCommand(),
 			a.usersDeleteCommand(), a.usersImportCommand(), a.usersExportCommand()},
 	})
@@ -31,7 +31,8 @@ var roleNames = []string{"admin", "user", "viewer"}
 func (a *app) usersListCommand() *cobra.Command {
 	return a.build(command{
 		name: "list", short: "List the users of the API server.", noConfig: true,
-		flags: func(f flags) { f.out(a) },
+		example: "sky users list\nsky users list -o json",
+		flags:   func(f flags) { f.out(a) },
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -165,6 +166,7 @@ func (a *app) usersRoleCommand() *cobra.Command {
 func (a *app) usersPasswordCommand() *cobra.Command {
 	return a.build(command{
 		name: "set-password", args: "[USER]", short: "Change a password; without USER, your own.", max: 1, noConfig: true,
+		example: "sky users set-password\nsky users set-password ada",
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -201,7 +203,8 @@ func (a *app) usersDeleteCommand() *cobra.Command {
 	var yes bool
 	return a.build(command{
 		name: "delete", args: "USER", short: "Forget a user who has nothing left, and the service accounts that they made.", min: 1, max: 1, noConfig: true,
-		flags: func(f flags) { f.yes(&yes) },
+		example: "sky users delete bob",
+		flags:   func(f flags) { f.yes(&yes) },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -228,7 +231,8 @@ func (a *app) usersDeleteCommand() *cobra.Command {
 func (a *app) usersImportCommand() *cobra.Command {
 	return a.build(command{
 		name: "import", args: "FILE", short: "Add the users of a CSV table: username,password,role.", min: 1, max: 1, noConfig: true,
-		long: "A password may be given as its hash, as an export or htpasswd writes it. Rows that are wrong are told and do not keep the others out.",
+		example: "sky users import users.csv",
+		long:    "A password may be given as its hash, as an export or htpasswd writes it. Rows that are wrong are told and do not keep the others out.",
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			text, err := os.ReadFile(expandHome(args[0], a.home))
 			if err != nil {
@@ -257,6 +261,7 @@ func (a *app) usersImportCommand() *cobra.Command {
 func (a *app) usersExportCommand() *cobra.Command {
 	return a.build(command{
 		name: "export", short: "Print all users as a CSV table, with the hashes of their passwords.", noConfig: true,
+		example: "sky users export > users.csv",
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {

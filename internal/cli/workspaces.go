@@ -27,7 +27,8 @@ func (a *app) workspaceAdminCommands() []*cobra.Command {
 func (a *app) workspaceListCommand() *cobra.Command {
 	return a.build(command{
 		name: "list", short: "List the workspaces that you may use, with their settings.",
-		flags: func(f flags) { f.out(a) },
+		example: "sky workspace list\nsky workspace list -o yaml",
+		flags:   func(f flags) { f.out(a) },
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -83,7 +84,8 @@ func (a *app) workspaceWriteCommand(create bool) *cobra.Command {
 	var private *bool
 	c := command{
 		name: "update", args: "NAME", short: "Change who may use a workspace, and its settings.", min: 1, max: 1,
-		long: "What no option names stays as it is. A FILE replaces all settings; it holds what stands under workspaces.NAME in a configuration.",
+		example: "sky workspace update research --user ada --user bob\nsky workspace update batch -f batch.yaml",
+		long:    "What no option names stays as it is. A FILE replaces all settings; it holds what stands under workspaces.NAME in a configuration.",
 		flags: func(f flags) {
 			f.tri(&private, "private", "", "Only --user and administrators may use it.")
 			f.texts(&users, "user", "u", "A user, by name or id, who may use it (may be repeated).")
@@ -169,7 +171,8 @@ func (a *app) workspaceDeleteCommand() *cobra.Command {
 	var yes bool
 	return a.build(command{
 		name: "delete", args: "NAME", short: "Remove a workspace that nothing lives in.", min: 1, max: 1,
-		flags: func(f flags) { f.yes(&yes) },
+		example: "sky workspace delete research",
+		flags:   func(f flags) { f.yes(&yes) },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -195,9 +198,9 @@ func (a *app) workspaceDeleteCommand() *cobra.Command {
 
 // workspaceUsersCommand is workspace add-users or workspace remove-users.
 func (a *app) workspaceUsersCommand(add bool) *cobra.Command {
-	c := command{name: "remove-users", args: "NAME USER...", short: "Take users out of a private workspace.", min: 2, max: -1}
+	c := command{name: "remove-users", args: "NAME USER...", short: "Take users out of a private workspace.", example: "sky workspace remove-users research bob", min: 2, max: -1}
 	if add {
-		c.name, c.short = "add-users", "Let users into a private workspace."
+		c.name, c.short, c.example = "add-users", "Let users into a private workspace.", "sky workspace add-users research bob"
 	}
 	c.run = func(ctx context.Context, _ *cobra.Command, args []string) error {
 		client, err := a.connect(ctx)

@@ -50,13 +50,27 @@ func (r Route) ownerOnly() bool {
 	return r.Body != nil && r.Body.has("cluster_name")
 }
 
+// Elsewhere says what becomes of a user's call about a cluster in a workspace
+// that the user may not use; calls that name no cluster are as ever.
+func (r Route) Elsewhere() Access {
+	_, _, user, _ := r.Access()
+	if user != Closed && r.Role != Anyone && r.namesCluster() {
+		return Closed
+	}
+	return user
+}
+
+func (r Route) namesCluster() bool {
+	return r.Kind == Socket || r.Body != nil && (r.Body.has("cluster_name") || r.Body.has("cluster"))
+}
+
 // Permissions is the page of the manual about who may do what.
 func Permissions() string {
 	var b strings.Builder
 	b.WriteString(permissionsHead)
 	for _, r := range Routes() {
 		nobody, viewer, user, admin := r.Access()
-		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s | %s |\n", r.Method, r.Path, nobody, viewer, user, admin)
+		fmt.Fprintf(&b, "| `%s %s` | %s | %s | %s | %s | %s |\n", r.Method, r.Path, nobody, viewer, user, r.Elsewhere(), admin)
 	}
 	return b.String()
 }
@@ -73,12 +87,16 @@ have one of three roles.
   made, and set their own password. Calls about the things of all users at once are not theirs.
 - **Admins** do everything.
 
+What users and viewers see, by name or in a list, is limited to the workspaces that they may use: every cluster, managed job and request belongs
+to one. A workspace is open to everybody unless its settings say ` + "`private: true`" + `; then to its ` + "`allowed_users`" + ` (ids or names) and to admins.
+
 A service account has a role of its own, which is never above that of whoever made or changed it. New users get the role in
 ` + "`rbac.default_role`" + ` (admin). ` + "`rbac.roles.user.permissions.blocklist`" + ` replaces the list of what users may not call, and
 ` + "`rbac.roles.viewer.permissions.allowlist`" + ` adds to what viewers may.
 
-In the table, *own* means: about what belongs to the caller; *log in* means: not before they log in.
+In the table, *own* means: about what belongs to the caller; *log in* means: not before they log in. *Elsewhere* is a user's
+call about a cluster in a workspace that the user may not use.
 
-| Call | No login | Viewer | User | Admin |
-|---|---|---|---|---|
+| Call | No login | Viewer | User | Elsewhere | Admin |
+|---|---|---|---|---|---|
 `

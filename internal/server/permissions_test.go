@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -92,10 +93,11 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 }
 
 // ownCluster stores a cluster of somebody's.
-func (w *world) ownCluster(name, owner string) {
+func (w *world) ownCluster(name, owner string, workspace ...string) {
 	w.t.Helper()
+	workspace = append(workspace, "default")
 	c := &state.Cluster{Name: name, Hash: name + "-hash", NameOnCloud: name, Status: api.ClusterUp, UserHash: auth.UserID(owner), UserName: owner,
-		Workspace: "default", Offer: cloud.Offer{}, NumNodes: 1, AutostopMinutes: -1}
+		Workspace: workspace[0], Offer: cloud.Offer{}, NumNodes: 1, AutostopMinutes: -1}
 	if err := w.store.Clusters().Create(w.t.Context(), c); err != nil {
 		w.t.Fatal(err)
 	}
@@ -148,8 +150,12 @@ func containsWord(list []string, s string) bool {
 
 // Every route is called by everybody; the table says who gets through.
 func TestPermissionMatrix(t *testing.T) {
-	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "ada": "admin"}))
-	w.ownCluster("umas", "uma")
+	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "wes": "user", "ada": "admin"}), func(d *Deps) {
+		d.Rules = func() Rules {
+			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "lab", Private: true, AllowedUsers: []string{"uma", "otto", "vic"}}}}
+		}
+	})
+	w.ownCluster("umas", "uma", "lab")
 	for _, r := range Routes() {
 		nobody, viewer, user, admin := r.Access()
 		other := user
@@ -159,10 +165,14 @@ func TestPermissionMatrix(t *testing.T) {
 		if r.Path == "/kubernetes-pod-ssh-proxy" || r.Path == "/slurm-job-ssh-proxy" || r.Path == "/ssh-interactive-auth" {
 			other = Closed // asked about the same cluster
 		}
+		elsewhere := r.Elsewhere()
+		if other == Closed { // whatever it is about belongs to uma
+			elsewhere = Closed
+		}
 		for _, c := range []struct {
 			who  string
 			want Access
-		}{{"", nobody}, {"vic", viewer}, {"uma", user}, {"otto", other}, {"ada", admin}} {
+		}{{"", nobody}, {"vic", viewer}, {"uma", user}, {"otto", other}, {"wes", elsewhere}, {"ada", admin}} {
 			w.as = c.who
 			path := strings.NewReplacer("{pool}", "p", "{name}", "n", "{path...}", "", "{$}", "").Replace(r.Path)
 			if r.Kind == Socket {
@@ -174,7 +184,7 @@ func TestPermissionMatrix(t *testing.T) {
 			if want != 0 && got.status != want || want == 0 && refused {
 				t.Errorf("%s %s as %q: %d %s, want %s", r.Method, r.Path, c.who, got.status, got.body, c.want)
 			}
-			if versioned := got.header.Get(api.HeaderAPIVersion) != ""; refused && r.Kind != Socket && c.who != "otto" && versioned {
+			if versioned := got.header.Get(api.HeaderAPIVersion) != ""; refused && r.Kind != Socket && c.who != "otto" && c.who != "wes" && versioned {
 				t.Errorf("%s %s as %q: a refusal with a version", r.Method, r.Path, c.who)
 			}
 		}
