@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os/exec"
@@ -49,6 +50,43 @@ func BenchmarkLaunchFirst(b *testing.B) {
 		w.sky("launch", "-y", "-c", fmt.Sprintf("c%d", i), "--", "echo hi")
 		b.StopTimer()
 		w.sky("api", "stop")
+		b.StartTimer()
+	}
+}
+
+// The way to a gang job's first output on FluffyCloud, whose machines start at
+// once: rent, reach over ssh, install the agents, run.
+func BenchmarkFluffyLaunch1(b *testing.B)  { fluffyLaunch(b, 1) }
+func BenchmarkFluffyLaunch16(b *testing.B) { fluffyLaunch(b, 16) }
+
+func fluffyLaunch(b *testing.B, nodes int) {
+	f := newFluffy(b, 0)
+	f.sky("api", "start")
+	i := 0
+	for b.Loop() {
+		i++
+		name := fmt.Sprintf("b%d", i)
+		c := f.command("launch", "-y", "-c", name, "--infra", "fluffycloud", "--cpus", "1", "--num-nodes", fmt.Sprint(nodes), "--", "echo out-$SKYPILOT_NODE_RANK")
+		out, err := c.StdoutPipe()
+		if err != nil {
+			b.Fatal(err)
+		}
+		start := time.Now()
+		if err := c.Start(); err != nil {
+			b.Fatal(err)
+		}
+		seen := false
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			if !seen && strings.Contains(lines.Text(), "out-") && !strings.Contains(lines.Text(), "echo") {
+				seen = true
+				b.ReportMetric(time.Since(start).Seconds(), "s/first-output")
+			}
+		}
+		if err := c.Wait(); err != nil || !seen {
+			b.Fatalf("%v, output seen: %t", err, seen)
+		}
+		b.StopTimer()
+		f.sky("down", "-y", name)
 		b.StartTimer()
 	}
 }

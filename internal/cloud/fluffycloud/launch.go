@@ -205,9 +205,8 @@ func create(ctx context.Context, api fluffyapi.API, spec cloud.LaunchSpec, rank 
 func (p *Provider) until(ctx context.Context, what string, f func(context.Context) (done bool, err error)) error {
 	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
 	defer cancel()
-	tick := time.NewTicker(p.o.Poll)
-	defer tick.Stop()
-	for {
+	// Soon at first: some calls are through at once.
+	for wait := p.o.Poll / 8; ; wait = min(2*wait, p.o.Poll) {
 		done, err := f(limited)
 		switch {
 		case done || err != nil && limited.Err() == nil:
@@ -217,10 +216,12 @@ func (p *Provider) until(ctx context.Context, what string, f func(context.Contex
 		case limited.Err() != nil:
 			return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", p.o.Timeout, what)}
 		}
+		again := time.NewTimer(wait)
 		select {
 		case <-limited.Done():
-		case <-tick.C:
+		case <-again.C:
 		}
+		again.Stop()
 	}
 }
 
