@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -111,25 +112,33 @@ func expandHome(path, home string) string {
 // load reads the entry point, lays the options over it and makes it ready to be
 // sent: what is wrong with it is found here, with its place in the file.
 func (a *app) load(ctx context.Context, words []string, t *taskFlags, yes bool) (*task.Dag, error) {
-	dag, err := a.read(ctx, words, t, yes)
+	d, err := a.read(ctx, words, t, yes)
 	if err != nil {
 		return nil, err
 	}
-	return dag, a.ready(dag)
+	return a.ready(d)
+}
+
+// draft is a Dag that was read and not checked yet, but for its config sections:
+// those are looked at before options are laid over them.
+type draft struct {
+	*task.Dag
+	settings error
 }
 
 // read reads the entry point and lays the options over it.
-func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) (*task.Dag, error) {
+func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) (draft, error) {
 	o, err := t.overrides(a)
 	if err != nil {
-		return nil, err
+		return draft{}, err
 	}
 	dag, err := a.entrypoint(ctx, words, yes)
 	if err != nil {
-		return nil, err
+		return draft{}, err
 	}
-	if err := checkSettings(dag); err != nil {
-		return nil, err
+	doubts, settings := checkSettings(dag)
+	for _, e := range doubts {
+		a.t.Warn("%s", e)
 	}
 	for _, w := range dag.Warnings() {
 		a.t.Warn("%s", w)
@@ -138,42 +147,63 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	for _, w := range warnings {
 		a.t.Warn("%s", w)
 	}
-	return dag, err
+	return draft{dag, settings}, err
 }
 
 // ready checks a Dag as `sky task check` does and makes its paths absolute.
-func (a *app) ready(dag *task.Dag) error {
+func (a *app) ready(d draft) (*task.Dag, error) {
 	o := task.CheckOptions{Home: a.home}
-	if err := dag.Check(o); err != nil {
-		return err
+	wrong := append(task.AllErrors(d.Check(o)), task.AllErrors(d.settings)...)
+	if len(wrong) > 0 {
+		return nil, task.Errors(wrong)
 	}
-	dag.AbsolutePaths(o)
-	return nil
+	d.AbsolutePaths(o)
+	return d.Dag, d.settings
 }
 
 // checkSettings says what is wrong with the config sections of tasks, which
-// must be as their files have them.
-func checkSettings(dag *task.Dag) error {
-	nothing, err := config.FromMap(config.Client, config.Origin{}, nil)
+// must be as their files have them. What only a newer server may understand is
+// a warning.
+func checkSettings(dag *task.Dag) (warnings task.Errors, err error) {
+	client, err := config.FromMap(config.Client, config.Origin{}, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	var found task.Errors
+	server, err := config.FromMap(config.Server, config.Origin{}, nil)
+	if err != nil {
+		return nil, err
+	}
+	var wrong task.Errors
 	for _, t := range dag.Tasks {
-		_, err := nothing.ForTask(t.Config)
-		wrong, ok := errors.AsType[*config.Error](err)
-		switch {
-		case ok:
-			for _, p := range wrong.Problems {
-				field := "config." + p.Path
-				found = append(found, t.ErrorAt(field, "%s: %s", field, p.Text))
+		if len(t.Config) == 0 {
+			continue
+		}
+		found := settingsProblems(client, t)
+		wrong = append(wrong, found...)
+		for _, e := range settingsProblems(server, t) {
+			known := slices.ContainsFunc(found, func(x *task.Error) bool { return x.Field == e.Field })
+			if !known && e.Field != "config.active_workspace" { // which workspaces there are, the real server knows
+				warnings = append(warnings, e)
 			}
-		case err != nil:
-			return err
 		}
 	}
-	if len(found) > 0 {
-		return found
+	if len(wrong) > 0 {
+		return warnings, wrong
 	}
-	return nil
+	return warnings, nil
+}
+
+// settingsProblems lays a task's config section over c.
+func settingsProblems(c *config.Config, t *task.Task) task.Errors {
+	_, err := c.ForTask(t.Config)
+	wrong, ok := errors.AsType[*config.Error](err)
+	if !ok {
+		return nil
+	}
+	var out task.Errors
+	for _, p := range wrong.Problems {
+		field := "config." + p.Path
+		out = append(out, t.ErrorAt(field, "%s: %s", field, p.Text))
+	}
+	return out
 }

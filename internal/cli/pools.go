@@ -64,11 +64,11 @@ func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poo
 	}
 	body := api.PoolApplyBody{Workers: o.workers, PoolName: o.name, Mode: o.mode}
 	if o.workers == nil {
-		dag, err := a.read(ctx, words, t, o.yes)
+		d, err := a.read(ctx, words, t, o.yes)
 		if err != nil {
 			return err
 		}
-		one, err := single(dag, "A pool is a single task; the file has several.")
+		one, err := single(d.Dag, "A pool is a single task; the file has several.")
 		if err != nil {
 			return err
 		}
@@ -80,7 +80,8 @@ func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poo
 				return usageAt(one, "resources.ports", "Cannot specify ports in a pool.")
 			}
 		}
-		if err := a.ready(dag); err != nil {
+		dag, err := a.ready(d)
+		if err != nil {
 			return err
 		}
 		if body.PoolName == "" {

@@ -115,11 +115,11 @@ func (a *app) loadService(ctx context.Context, words []string, t *taskFlags, yes
 	if fileProblem(expandHome(path, a.home)) != "" && !strings.HasPrefix(path, "recipes:") {
 		return nil, usagef("SERVICE_YAML must be a valid YAML file; '%s' is not.", path)
 	}
-	dag, err := a.read(ctx, words, t, yes)
+	d, err := a.read(ctx, words, t, yes)
 	if err != nil {
 		return nil, err
 	}
-	one, err := single(dag, "A service is a single task; the file has several.")
+	one, err := single(d.Dag, "A service is a single task; the file has several.")
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (a *app) loadService(ctx context.Context, words []string, t *taskFlags, yes
 	if err := checkServicePorts(one); err != nil {
 		return nil, err
 	}
-	return dag, a.ready(dag)
+	return a.ready(d)
 }
 
 // serviceLaunch is what is shown and asked before a service or pool is started

@@ -21,7 +21,7 @@ func checkServicePorts(t *task.Task) error {
 		}
 		switch {
 		case len(r.Ports) == 0:
-			return usageAt(t, "resources.ports", "Must specify at least one port in resources, or `service.ports`: replicas listen on it.")
+			return usageAt(t, "service", "Must specify at least one port in resources, or `service.ports`: replicas listen on it.")
 		case len(r.Ports) > 1 || strings.Contains(r.Ports[0], "-"):
 			return usageAt(t, "resources.ports", "Multiple ports specified in resources. Please specify the main port in the `service.ports` field.")
 		case seen != "" && seen != r.Ports[0]:

@@ -113,7 +113,13 @@ func (c taskChecker) check(file string) []problem {
 		}
 	}
 	warn(dag.Warnings())
-	settings := checkSettings(dag)
+	doubts, settings := checkSettings(dag)
+	for _, e := range doubts {
+		for _, p := range taskProblems(name, e) {
+			p.Severity = severityWarning
+			out = append(out, p)
+		}
+	}
 	warnings, err := dag.Override(c.over)
 	warn(warnings)
 	if err == nil {
