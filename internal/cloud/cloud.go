@@ -175,6 +175,9 @@ type Identity []string
 type Features struct {
 	Lacks         map[Feature]string
 	MaxNameLength int // of a cluster's name on this cloud; 0: unlimited
+	// OnServer means that the nodes are on the machine that sky runs on, and no
+	// other machine reaches them.
+	OnServer bool
 }
 
 // Feature is something a task may need of a cloud.

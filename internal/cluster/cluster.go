@@ -38,6 +38,9 @@ type Deps struct {
 	// CancelRequests ends other requests in flight for a cluster (cooperatively)
 	// and returns when they have ended. nil: nothing to cancel.
 	CancelRequests func(ctx context.Context, cluster, except string) error
+	// Machine names the machine of this server, if several servers share the
+	// database; see [Manager.Here].
+	Machine string
 	// OncePer runs f unless some server of the installation did within the period.
 	// nil: always.
 	OncePer func(ctx context.Context, period time.Duration, name string, f func(context.Context))
@@ -141,6 +144,9 @@ func (m *Manager) Up(ctx context.Context, name, doing string) (*state.Cluster, e
 	if err != nil {
 		return nil, err
 	}
+	if err := m.Here(c); err != nil {
+		return nil, err
+	}
 	if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
 		return c, nil
 	}
@@ -242,6 +248,9 @@ func (m *Manager) event(ctx context.Context, c *state.Cluster, kind string, from
 
 // provider is the cloud a cluster lives on.
 func (m *Manager) provider(c *state.Cluster) (cloud.Provider, error) {
+	if err := m.Here(c); err != nil {
+		return nil, err
+	}
 	p, ok := m.Providers.Get(c.Offer.Cloud)
 	if !ok {
 		return nil, fmt.Errorf("cluster %q is on %q, which this version of sky does not know", c.Name, c.Offer.Cloud)

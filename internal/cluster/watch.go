@@ -51,21 +51,29 @@ func (m *Manager) Watch(ctx context.Context) {
 			return
 		case <-m.watcher.poke:
 		case <-t.C:
-			wg.Go(func() { m.OncePer(ctx, refreshPeriod, "refresh", m.refreshEvery) })
+			wg.Go(func() { m.refreshEvery(ctx) })
 		}
 	}
 }
 
 // refreshEvery is the background look at every cluster that can change by
-// itself.
+// itself: of several servers one looks after all, and each after those on its
+// own machine.
 func (m *Manager) refreshEvery(ctx context.Context) {
+	m.OncePer(ctx, refreshPeriod, "refresh", func(ctx context.Context) {
+		m.refreshThose(ctx, func(c *state.Cluster) bool { return !m.onServer(c) })
+	})
+	m.refreshThose(ctx, m.onServer)
+}
+
+func (m *Manager) refreshThose(ctx context.Context, which func(*state.Cluster) bool) {
 	all, err := m.Store.Clusters().List(ctx, state.ClusterFilter{})
 	if err != nil {
 		m.Log.WarnContext(ctx, "clusters not listed", "err", err)
 		return
 	}
 	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool {
-		return c.Status != api.ClusterStopped || GivingBack(c)
+		return (c.Status != api.ClusterStopped || GivingBack(c)) && which(c) && m.Here(c) == nil
 	})
 	for name, err := range failed {
 		m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
@@ -87,6 +95,9 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	defer w.mu.Unlock()
 	wanted := map[string]bool{}
 	for _, c := range live {
+		if w.m.Here(c) != nil {
+			continue
+		}
 		wanted[c.Hash] = true
 		if w.running[c.Hash] != nil {
 			continue

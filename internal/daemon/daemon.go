@@ -65,6 +65,7 @@ type daemon struct {
 	self      state.User
 	instance  string
 	metrics   *server.Metrics
+	uploads   *server.Uploads
 }
 
 // Bounds of going down.
@@ -131,6 +132,29 @@ func (d *daemon) requestLogs() shelf.Logs {
 	return shelf.Stored{Store: d.store, Prefix: "requests/"}
 }
 
+// machine names the machine and home of this server among those that share a
+// database; "" for one that shares none.
+func (d *daemon) machine() string {
+	if !d.store.Shared() {
+		return ""
+	}
+	host, _ := os.Hostname()
+	return host + ":" + d.o.Home
+}
+
+// shareKey makes all servers that share a database use one ssh key for a user;
+// nil for one that shares none.
+func (d *daemon) shareKey() func(user string, private []byte) ([]byte, error) {
+	if !d.store.Shared() {
+		return nil
+	}
+	return func(user string, private []byte) ([]byte, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		return d.store.Settings().SetIfAbsent(ctx, "ssh-key/"+user, private)
+	}
+}
+
 // serverID names this server in leases. A database that one server at a time
 // uses (the folder is locked) knows it by the same name in every life, so that
 // what a killed server held is not waited for.
@@ -171,15 +195,16 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Logger: d.log,
-		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home,
+		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
 	})
+	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}
 	d.engine = requests.New(d.store, requests.Options{
-		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log,
+		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Prepare: d.uploads.Localise,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
 	})
 	d.clusters = cluster.New(cluster.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer,
+		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(),
 	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
@@ -212,6 +237,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		Gate: access.gate, Rules: d.settings.rules,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
+		Uploads:       d.uploads,
 		Validate:      d.validate,
 		ProvisionLogs: d.provisionLogs,
 		Shell:         d.clusters.Shell,

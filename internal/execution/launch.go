@@ -179,6 +179,9 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 // mine refuses clusters of a managed job to users, and other clusters to a
 // managed job.
 func (l *launch) mine(c *state.Cluster) error {
+	if err := l.x.Clusters.Here(c); err != nil {
+		return err
+	}
 	switch {
 	case l.managed != nil && !cluster.ManagedBy(c, l.managed.JobID):
 		return &api.Error{Type: api.ErrInvalidClusterName, Message: fmt.Sprintf("The name %q belongs to another cluster.", c.Name)}
@@ -258,6 +261,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		LastEvent: "launching",
 	}
 	remember(first, c.Metadata)
+	l.x.Clusters.Mark(c)
 	if l.managed != nil {
 		cluster.Managed(c, l.managed.JobID)
 	}

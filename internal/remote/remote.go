@@ -39,6 +39,9 @@ type Options struct {
 	Docker *docker.Engine
 	// SkyDir is where users' keys are (~/.sky).
 	SkyDir string
+	// ShareKey returns the private key of a user that all servers use, which is the
+	// given one if there is none yet; nil: this server is the only one.
+	ShareKey func(user string, private []byte) ([]byte, error)
 	// SSHConfig is the home folder whose ~/.ssh/config gets entries for
 	// clusters; "": none does.
 	SSHConfig string
@@ -53,6 +56,8 @@ type Connector struct {
 
 	mu      sync.Mutex
 	clients map[clientKey]*agentclient.Client
+
+	keys sync.Map // keyPair by user
 }
 
 // clientKey tells clients apart: agents of different nodes may listen on the

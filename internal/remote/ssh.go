@@ -44,7 +44,7 @@ func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, erro
 		reach.HostAlias = hostAlias(c.Hash, n.ID)
 	}
 	if reach.IdentityFile == "" && !reach.OwnKeys {
-		key, _, err := sshconn.UserKey(r.o.SkyDir, c.UserHash)
+		key, _, err := r.userKey(c.UserHash)
 		if err != nil {
 			return sshconn.Target{}, err
 		}

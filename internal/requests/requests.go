@@ -59,7 +59,10 @@ type Options struct {
 	LeaseTTL       time.Duration // after how long without a heartbeat a server counts as dead; 0: 7 s
 	Retention      time.Duration // how long finished requests are kept; 0: 24 h, negative: for ever
 	QueuedPerUser  int           // how many long requests of one user may wait for a slot; 0: 500, negative: any number
-	Logger         *slog.Logger  // nil: slog.Default()
+	// Prepare makes the body of a request fit for this server, before its function
+	// is called; nil: it is as it was recorded.
+	Prepare func(ctx context.Context, user string, body []byte) ([]byte, error)
+	Logger  *slog.Logger // nil: slog.Default()
 	// Ended is told of every request whose end this server has written; nil: nobody
 	// is. It must be quick.
 	Ended func(*state.Request)

@@ -141,7 +141,14 @@ func (e *Engine) execute(r *run, row *state.Request) {
 	case row.Attempt > maxAttempts:
 		o = failed(fmt.Errorf("given up after %d attempts: the API server stopped during each of them", maxAttempts))
 	default:
-		value, err := e.protect(c, func() (any, error) { return h.f(r.ctx, c) })
+		value, err := e.protect(c, func() (_ any, err error) {
+			if e.o.Prepare != nil {
+				if c.Body, err = e.o.Prepare(r.ctx, row.UserID, c.Body); err != nil {
+					return nil, err
+				}
+			}
+			return h.f(r.ctx, c)
+		})
 		o = decide(value, err, context.Cause(r.ctx))
 	}
 	e.finish(r, row, o)

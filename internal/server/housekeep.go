@@ -52,7 +52,7 @@ func (s *Server) collectUploads(ctx context.Context, now time.Time) error {
 			needed[s.below(BlobDir(r.UserID, *b.BlobID))] = true
 		}
 	}
-	var errs []error
+	errs := []error{s.Uploads.sweep(ctx, needed)}
 	for _, pattern := range []string{BlobDir("*", "*"), clientsDir + "/*/uploads/*"} {
 		found, err := filepath.Glob(s.below(pattern))
 		errs = append(errs, err)

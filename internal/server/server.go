@@ -18,7 +18,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -49,6 +48,10 @@ type Deps struct {
 	Metrics *Metrics
 	// AuditKept is how long entries of the audit log are kept; 0: for ever.
 	AuditKept time.Duration
+	// Uploads are the files of clients; nil: made by New.
+	Uploads *Uploads
+	// UploadQuota is how many bytes of uploads a user may have; 0: 50 GiB.
+	UploadQuota int64
 	// Hosts are names and addresses, besides those of this machine's loopback, under
 	// which the server may be reached.
 	Hosts []string
@@ -125,7 +128,6 @@ type Server struct {
 	mux      *http.ServeMux
 	started  time.Time
 	draining atomic.Bool
-	uploads  sync.Mutex    // held while an upload is unpacked
 	bodyTime time.Duration // how long a client may take to send a body
 	// closing ends what would never end by itself: long polls and streams. It is
 	// the server's own life, not that of a call, so it may be kept.
@@ -144,6 +146,10 @@ func New(d Deps) *Server {
 	}
 	if d.Rules == nil {
 		d.Rules = func() Rules { return Rules{} }
+	}
+	d.UploadQuota = cmp.Or(d.UploadQuota, 50<<30)
+	if d.Uploads == nil {
+		d.Uploads = &Uploads{Home: d.Home, Store: d.Store}
 	}
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()

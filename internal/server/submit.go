@@ -85,7 +85,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		raw, err = rt.withPath(raw, r)
 	}
 	if err == nil {
-		raw, err = s.localised(raw, user.ID, rt.Name == "exec")
+		raw, err = s.localised(r.Context(), raw, user.ID, rt.Name == "exec")
 	}
 	if err == nil {
 		raw, err = signed(raw, user, clientAPI(r), workspace)

@@ -69,12 +69,14 @@ func (s *Server) blob(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	dir := s.below(BlobDir(user, blob))
-	info, err := os.Stat(dir)
-	exists := err == nil && info.IsDir()
+	exists, err := s.Uploads.exists(r.Context(), user, blob)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
 	if exists {
 		now := time.Now()
-		_ = os.Chtimes(dir, now, now) // in use: not to be collected
+		_ = os.Chtimes(s.below(BlobDir(user, blob)), now, now) // in use: not to be collected
 	}
 	writeJSON(w, http.StatusOK, map[string]bool{"exists": exists})
 }
@@ -103,7 +105,12 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	s.takeChunk(w, r, unpacking{dir: s.below(BlobDir(user, id))})
+	u := unpacking{dir: s.below(BlobDir(user, id))}
+	if s.Store.Shared() {
+		s.takeShared(w, r, user, id, u)
+		return
+	}
+	s.takeChunk(w, r, user, u)
 }
 
 // legacyUpload takes one chunk of a client before API version 41, whose uploads
@@ -113,10 +120,71 @@ func (s *Server) legacyUpload(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	s.takeChunk(w, r, unpacking{dir: s.below(path.Join(clientsDir, user, "uploads", id)), into: s.below(LegacyUploadDir(user))})
+	s.takeChunk(w, r, user, unpacking{dir: s.below(path.Join(clientsDir, user, "uploads", id)), into: s.below(LegacyUploadDir(user))})
 }
 
-func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, u unpacking) {
+// quota refuses a chunk of a user who has too much here. It reports whether the
+// call goes on.
+func (s *Server) quota(w http.ResponseWriter, r *http.Request, user string) bool {
+	used, err := s.Uploads.used(r.Context(), user)
+	switch {
+	case err != nil:
+		s.failed(w, r, err)
+	case used > s.UploadQuota:
+		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf(
+			"Your uploads take %d MiB on the server, and %d MiB is the limit for one user. They are removed an hour after the last request that needs them; large data belongs in a bucket.",
+			used>>20, s.UploadQuota>>20))
+	default:
+		return true
+	}
+	return false
+}
+
+// takeShared is takeChunk for servers that share a database: any of them takes
+// any chunk.
+func (s *Server) takeShared(w http.ResponseWriter, r *http.Request, user, id string, u unpacking) {
+	index, total, problems := chunkRange(r.URL.Query())
+	if problems != nil {
+		failProblems(w, problems)
+		return
+	}
+	u.total = total
+	ctx := r.Context()
+	exists, err := s.Uploads.exists(ctx, user, id)
+	if err != nil {
+		s.failed(w, r, err)
+		return
+	}
+	if exists {
+		_, _ = io.Copy(io.Discard, &timedBody{w: w, r: r})
+		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
+		return
+	}
+	if !s.quota(w, r, user) {
+		return
+	}
+	err = u.keep(index, &timedBody{w: w, r: r})
+	if err == nil {
+		err = s.Uploads.share(ctx, user, id, u, index)
+	}
+	var missing []string
+	if err == nil {
+		missing, err = s.Uploads.missing(ctx, user, id, total)
+	}
+	if err == nil && len(missing) == 0 {
+		err = s.Uploads.complete(ctx, user, id, total)
+	}
+	switch {
+	case err != nil:
+		s.uploadFailed(w, r, err)
+	case len(missing) > 0:
+		writeJSON(w, http.StatusOK, uploadAnswer{"uploading", missing})
+	default:
+		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
+	}
+}
+
+func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, user string, u unpacking) {
 	index, total, problems := chunkRange(r.URL.Query())
 	if problems != nil {
 		failProblems(w, problems)
@@ -129,17 +197,20 @@ func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, u unpacking) 
 		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
 		return
 	}
+	if !s.quota(w, r, user) {
+		return
+	}
 	if err := u.keep(index, &timedBody{w: w, r: r}); err != nil {
 		s.uploadFailed(w, r, err)
 		return
 	}
 	missing, err := u.missing()
 	if err == nil && len(missing) == 0 {
-		s.uploads.Lock() // one finisher at a time
+		s.Uploads.mu.Lock() // one finisher at a time
 		if !u.done() {
 			err = u.finish()
 		}
-		s.uploads.Unlock()
+		s.Uploads.mu.Unlock()
 	}
 	switch {
 	case err != nil:

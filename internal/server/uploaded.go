@@ -2,6 +2,7 @@ package server
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type uploadFields struct {
 
 // localised is the body with its task's paths on this machine. Bodies without an
 // upload are returned as they came.
-func (s *Server) localised(raw []byte, user string, workdirOnly bool) ([]byte, error) {
+func (s *Server) localised(ctx context.Context, raw []byte, user string, workdirOnly bool) ([]byte, error) {
 	var b uploadFields
 	if json.Unmarshal(raw, &b) != nil || !strings.Contains(b.Task, mappingKey) {
 		return raw, nil
@@ -43,12 +44,24 @@ func (s *Server) localised(raw []byte, user string, workdirOnly bool) ([]byte, e
 		dir = BlobDir(user, *b.BlobID)
 	}
 	m := mapper{dir: s.below(dir), workdirOnly: workdirOnly}
+	anywhere := s.Store.Shared() && b.BlobID != nil // another server may run it
+	if anywhere {
+		m.dir = anyHome + "/" + dir
+	}
 	task, err := m.dag(b.Task)
 	if err != nil || !m.used {
 		return raw, err
 	}
-	if info, err := os.Stat(m.dir); err != nil || !info.IsDir() {
-		return nil, &api.Error{Type: api.ErrValue, Message: "The uploaded files are no longer on the server. Run the command again to upload them."}
+	if anywhere {
+		ok, err := s.Uploads.exists(ctx, user, *b.BlobID)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			return nil, errUploadGone
+		}
+	} else if info, err := os.Stat(m.dir); err != nil || !info.IsDir() {
+		return nil, errUploadGone
 	}
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &fields); err != nil {

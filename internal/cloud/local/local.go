@@ -75,7 +75,7 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
 // Features says what this machine cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are processes on this machine"
-	return cloud.Features{MaxNameLength: maxName, Lacks: map[cloud.Feature]string{
+	return cloud.Features{MaxNameLength: maxName, OnServer: true, Lacks: map[cloud.Feature]string{
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
 		cloud.FeatureImage:     own + " and use its operating system",
 		cloud.FeatureDocker:    own + " and do not run in containers",

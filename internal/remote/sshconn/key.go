@@ -1,6 +1,7 @@
 package sshconn
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/pem"
@@ -42,6 +43,39 @@ func UserKey(dir, user string) (path, public string, err error) {
 		}
 	}
 	return "", "", fmt.Errorf("the key %s comes and goes", path)
+}
+
+// SharedKey is [UserKey] for servers that must all reach a user's machines:
+// share is told the private key that is here and returns the one that all use.
+func SharedKey(dir, user string, share func(private []byte) ([]byte, error)) (path, public string, err error) {
+	path, public, err = UserKey(dir, user)
+	if err != nil {
+		return "", "", err
+	}
+	mine, err := os.ReadFile(path)
+	if err != nil {
+		return "", "", err
+	}
+	all, err := share(mine)
+	if err != nil {
+		return "", "", fmt.Errorf("sharing the ssh key of %s with the other servers: %w", user, err)
+	}
+	if bytes.Equal(mine, all) {
+		return path, public, nil
+	}
+	if public, err = publicHalf(all); err != nil {
+		return "", "", err
+	}
+	tmp, err := os.CreateTemp(filepath.Dir(path), ".sky-key-*") // 0600
+	if err != nil {
+		return "", "", err
+	}
+	defer os.Remove(tmp.Name())
+	_, err = tmp.Write(all)
+	if err = errors.Join(err, tmp.Close()); err != nil {
+		return "", "", err
+	}
+	return path, public, os.Rename(tmp.Name(), path)
 }
 
 func publicHalf(private []byte) (string, error) {
