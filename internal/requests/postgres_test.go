@@ -29,7 +29,7 @@ func TestServersOnPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
-		e := New(store, Options{Logs: shelf.Stored{Store: store, Prefix: "requests/"}, ServerID: id, LongWorkers: 2, HeartbeatEvery: 50 * time.Millisecond, LeaseTTL: 500 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		e := New(store, Options{Logs: shelf.Stored{Store: store, Prefix: "requests/"}, ServerID: id, LongWorkers: 2, HeartbeatEvery: 100 * time.Millisecond, LeaseTTL: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			runs.Add(1)
 			c.Log.Printf("by %s", id)

@@ -50,7 +50,7 @@ func TestUploadedPathsBecomeOurs(t *testing.T) {
 	raw, _ := json.Marshal(map[string]any{"task": uploadedTask, "file_mounts_blob_id": blob, "kept": 1})
 	got := func(workdirOnly bool) map[string]any {
 		t.Helper()
-		b, err := w.server.localised(raw, "ab12", workdirOnly)
+		b, err := w.server.localised(t.Context(), raw, "ab12", workdirOnly)
 		if err != nil {
 			t.Fatal(err)
 		}
