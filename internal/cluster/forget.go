@@ -44,6 +44,7 @@ func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) e
 			return err
 		}
 		c = marked
+		m.watcher.changes.Ring(c.Hash) // whoever ran jobs there need not wait for the end
 	}
 	if err := m.Provision.GiveBack(ctx, c); err != nil {
 		m.remains(context.WithoutCancel(ctx), c, err)

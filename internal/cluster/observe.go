@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -17,7 +18,7 @@ type Observation struct {
 	Agent    *agentapi.Info // nil: the head agent did not answer
 	AgentErr error
 	Silent   int   // agents of running machines that did not answer, the head's too
-	Answered []int // ranks whose agents answered, whatever the provider says of their machines
+	Answered []int // ranks whose agents answer although the provider does not show their machines as running
 }
 
 // Verdict is what an observation means for the record.
@@ -76,16 +77,35 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", c.NumNodes, running, stopped, c.NumNodes-alive), reason)}
 }
 
+// missing is the ranks of a running cluster whose machines the provider calls
+// gone or off, or does not list.
+func missing(c *state.Cluster, o *Observation) []int {
+	if o.NodesErr != nil || c.Status != api.ClusterUp {
+		return nil
+	}
+	var ranks []int
+	for rank, known := range c.Nodes {
+		if known.Reach.Agent != "" && !shown(o.Nodes, rank) {
+			ranks = append(ranks, rank)
+		}
+	}
+	return ranks
+}
+
+// shown tells whether the provider lists a machine of that rank which is not
+// gone or off.
+func shown(nodes []cloud.Node, rank int) bool {
+	return slices.ContainsFunc(nodes, func(n cloud.Node) bool {
+		return n.Rank == rank && n.State != cloud.NodeGone && n.State != cloud.NodeStopped
+	})
+}
+
 // contradicted finds a node that the provider calls gone or off, or does not
 // list, although its agent answers. Lists may be late or wrong; an agent with
 // the cluster's certificates is there.
 func contradicted(o Observation) (rank int, ok bool) {
 	for _, rank := range o.Answered {
-		there := false
-		for _, n := range o.Nodes {
-			there = there || n.Rank == rank && n.State != cloud.NodeGone && n.State != cloud.NodeStopped
-		}
-		if !there {
+		if !shown(o.Nodes, rank) {
 			return rank, true
 		}
 	}

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -84,5 +85,36 @@ func TestExpandPorts(t *testing.T) {
 		if got[i] != want[i] {
 			t.Errorf("%v, want %v", got, want)
 		}
+	}
+}
+
+// TestAnAgentThatAnswersIsThere: one wrong list of a provider ends nothing.
+func TestAnAgentThatAnswersIsThere(t *testing.T) {
+	node := func(rank int, s cloud.NodeState) cloud.Node { return cloud.Node{Rank: rank, State: s} }
+	c := &state.Cluster{Status: api.ClusterUp, EverUp: true, NumNodes: 2, Nodes: []cloud.Node{{Reach: cloud.Reach{Agent: "a:1"}}, {Reach: cloud.Reach{Agent: "b:1"}}}}
+	for _, tt := range []struct {
+		name    string
+		nodes   []cloud.Node
+		missing []int
+		unknown bool // if those that are missing answer
+	}{
+		{"nothing is listed", nil, []int{0, 1}, true},
+		{"all are called gone", []cloud.Node{node(0, cloud.NodeGone), node(1, cloud.NodeGone)}, []int{0, 1}, true},
+		{"one is off", []cloud.Node{node(0, cloud.NodeRunning), node(1, cloud.NodeStopped)}, []int{1}, true},
+		{"one is not listed", []cloud.Node{node(1, cloud.NodeRunning)}, []int{0}, true},
+		{"all run", []cloud.Node{node(0, cloud.NodeRunning), node(1, cloud.NodeRunning)}, nil, false},
+		{"one is being stopped", []cloud.Node{node(0, cloud.NodeRunning), node(1, cloud.NodeStopping)}, nil, false},
+	} {
+		o := Observation{Nodes: tt.nodes, Agent: &agentapi.Info{State: agentapi.AgentRunning}}
+		o.Answered = missing(c, &o)
+		if !slices.Equal(o.Answered, tt.missing) {
+			t.Errorf("%s: %v are missing, want %v", tt.name, o.Answered, tt.missing)
+		}
+		if got := Decide(c, o, time.Now()); got.Unknown != tt.unknown || got.Gone {
+			t.Errorf("%s: %+v", tt.name, got)
+		}
+	}
+	if got := missing(c, &Observation{NodesErr: errors.New("boom")}); got != nil {
+		t.Errorf("a provider that cannot tell: %v are missing", got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 const (
 	agentTimeout   = 5 * time.Second  // one question to an agent
+	lackTimeout    = 2 * time.Second  // one to an agent whose machine is said to be gone
 	providerLimit  = 60 * time.Second // one question to a provider
 	refreshAtOnce  = 32               // clusters looked at in parallel
 	staleAfter     = 2 * time.Second  // an AUTO refresh trusts younger records
@@ -95,7 +96,9 @@ func (m *Manager) observe(ctx context.Context, c *state.Cluster) Observation {
 	return o
 }
 
-// askAgents asks the agents of all running machines at once.
+// askAgents asks the agents of all running machines at once. Those of machines
+// that ran and that the provider shows no longer are asked as well, and have
+// less time: lists may be late or wrong.
 func (m *Manager) askAgents(ctx context.Context, c *state.Cluster, o *Observation) {
 	infos := make([]*agentapi.Info, len(o.Nodes))
 	errs := make([]error, len(o.Nodes))
@@ -111,7 +114,23 @@ func (m *Manager) askAgents(ctx context.Context, c *state.Cluster, o *Observatio
 			return nil
 		})
 	}
+	lacking := missing(c, o)
+	there := make([]bool, len(lacking))
+	for i, rank := range lacking {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(ctx, lackTimeout)
+			defer cancel()
+			_, err := m.askAgent(ctx, c, rank)
+			there[i] = err == nil
+			return nil
+		})
+	}
 	g.Wait()
+	for i, rank := range lacking {
+		if there[i] {
+			o.Answered = append(o.Answered, rank)
+		}
+	}
 	for i, n := range o.Nodes {
 		if errs[i] != nil {
 			o.Silent++

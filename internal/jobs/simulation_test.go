@@ -31,7 +31,7 @@ import (
 //	SKY_SIM_JOBS=10000 SKY_SIM_SEEDS=100 go test -run TestJobsSurviveBadDays -timeout 0 ./internal/jobs
 //	SKY_SIM_SEED=17 …    # one seed alone
 func TestJobsSurviveBadDays(t *testing.T) {
-	jobs, seeds, first := setting(t, "SKY_SIM_JOBS", 100), setting(t, "SKY_SIM_SEEDS", 5), setting(t, "SKY_SIM_FIRST", 0)
+	jobs, seeds, first := setting(t, "SKY_SIM_JOBS", 100), setting(t, "SKY_SIM_SEEDS", 3), setting(t, "SKY_SIM_FIRST", 0)
 	if testing.Short() {
 		seeds = 2
 	}

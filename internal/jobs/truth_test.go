@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -274,5 +275,62 @@ func TestAnotherServerTakesOverWithinTenSeconds(t *testing.T) {
 		}
 		s.until(api.ManagedSucceeded)
 		s.close(2)
+	})
+}
+
+func TestALostNodeIsReplacedAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{nodes: 3}, ", job_recovery: {recovery: node}")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		var kept []string
+		s.does(func(g *gang) { kept = []string{g.ids[0], g.ids[1]}; g.lose(2) })
+		s.until(api.ManagedRecovering)
+		if got := s.until(api.ManagedRunning); got.Attempt != 2 {
+			t.Errorf("attempt %d", got.Attempt)
+		}
+		s.does(func(g *gang) {
+			if !slices.Equal(g.ids[:2], kept) || g.ids[2] == "" || len(s.cloud.Machines()) != 4 {
+				t.Errorf("machines %v, of which %v were kept", g.ids, kept)
+			}
+		})
+		s.until(api.ManagedSucceeded)
+		all, _ := s.db.Attempts(t.Context(), s.job)
+		if len(all) != 2 || all[0].ClusterHash != all[1].ClusterHash || outcome(all[0].Outcome) != outNode || all[0].ClosedAt.IsZero() {
+			t.Errorf("attempts %+v", all)
+		}
+		s.close(1)
+	})
+}
+
+func TestALostHeadTakesTheClusterWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{nodes: 3}, ", job_recovery: {recovery: node}")
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.does(func(g *gang) { g.lose(0) })
+		s.until(api.ManagedSucceeded)
+		s.close(2)
+	})
+}
+
+// A job whose program fails at once, again and again, is not started as fast as
+// machines can be had.
+func TestAProgramThatKeepsFailingIsStartedEverMoreSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plan{results: []int{33}}
+		s := newScene(t, p, ", job_recovery: {recover_on_exit_codes: 33}")
+		p.work, p.left = time.Second, time.Second
+		s.serve(nil)
+		time.Sleep(time.Hour)
+		all, _ := s.db.Attempts(t.Context(), s.job)
+		if n := len(all); n < 8 || n > 40 {
+			t.Errorf("%d attempts in an hour", n)
+		}
+		if _, err := s.db.AskCancel(t.Context(), []int{s.job}); err != nil {
+			t.Fatal(err)
+		}
+		s.until(api.ManagedCancelled)
+		s.close(s.count.clusters)
 	})
 }

@@ -132,7 +132,9 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a)
 		return o
 	}
-	if o.recorded(c, time.Now()); o.cluster == clusterBroken {
+	if o.recorded(c, time.Now()); o.cluster == clusterGone {
+		return o
+	} else if o.cluster == clusterBroken {
 		if a.Nodes == 1 {
 			return o
 		}
@@ -175,6 +177,10 @@ const freshProof = 30 * time.Second
 
 // recorded takes over what the cluster's record says.
 func (o *observation) recorded(c *state.Cluster, now time.Time) {
+	if cluster.GivingBack(c) {
+		o.cluster, o.proven, o.reason = clusterGone, true, "the cluster is being given back"
+		return
+	}
 	o.cluster, o.reason = stateOf(c)
 	o.proven = o.cluster == clusterBroken && now.Sub(c.StatusUpdatedAt) < freshProof
 }
