@@ -95,7 +95,7 @@ func (a *app) tokensCreateCommand() *cobra.Command {
 	return a.build(command{
 		name: "create", args: "NAME", short: "Make a service account and print its token, this once.", min: 1, max: 1, noConfig: true,
 		long:    "The account may do what you may, unless --role says less. Only the token is printed to standard output.",
-		example: "export SKYPILOT_SERVICE_ACCOUNT_TOKEN=$(sky tokens create ci --expires-in-days 90)\nsky tokens create reports --role viewer",
+		example: "sky tokens create ci --expires-in-days 90 > token\nsky tokens create reports --role viewer",
 		flags: func(f flags) {
 			f.number(&days, "expires-in-days", "", "Days until it ends; 0 and nothing mean never.")
 			f.choice(&role, "role", "", "What the account may do; without it, what you may.", roleNames...)
