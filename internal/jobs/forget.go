@@ -13,8 +13,8 @@ import (
 )
 
 // Forget removes the logs of jobs that ended longer ago than they are kept:
-// those of tasks, and those of controllers and callbacks. Less than 0 keeps
-// them.
+// those of tasks, and those of controllers and callbacks; less than 0 keeps
+// them. Files that no job and no schedule needs go, too.
 func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) error {
 	dirs, err := os.ReadDir(m.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,5 +50,5 @@ func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) 
 		}
 		_ = os.Remove(filepath.Join(m.dir, d.Name())) // if nothing is left in it
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, m.files.sweep(ctx, m.store))...)
 }
