@@ -24,6 +24,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/all"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
@@ -186,8 +187,10 @@ func (d *daemon) wire(ctx context.Context) error {
 	})
 	engine := docker.NewEngine(docker.SocketFromEnv())
 	d.metrics = server.NewMetrics()
+	contexts := kubernetes.NewContexts(d.o.Home)
 	d.providers = wrap.All(all.Providers(all.Options{
 		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns), Docker: engine,
+		Kubernetes: kubernetes.Options{Contexts: contexts, Dir: filepath.Join(sky, "kubernetes"), Sections: d.sections(kubernetes.Name)},
 	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 	})
@@ -195,7 +198,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Logger: d.log,
-		SSH: conns, Docker: engine, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
+		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
 	})
 	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}
 	d.engine = requests.New(d.store, requests.Options{

@@ -61,6 +61,7 @@ func (d *daemon) register() {
 	server.Provide(d.engine)
 	d.registerCatalogs()
 	d.registerProvision()
+	d.registerKubernetes()
 	d.registerJobs()
 	d.registerWorkspaces()
 	e, m, x := d.engine, d.clusters, d.executor

@@ -19,6 +19,7 @@ import (
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
@@ -37,6 +38,8 @@ type Options struct {
 	SSH *sshconn.Pool
 	// Docker is the engine whose containers are nodes; nil: there is none.
 	Docker *docker.Engine
+	// Kubernetes are the clusters whose pods are nodes; nil: there are none.
+	Kubernetes *kubernetes.Contexts
 	// SkyDir is where users' keys are (~/.sky).
 	SkyDir string
 	// ShareKey returns the private key of a user that all servers use, which is the
@@ -115,6 +118,8 @@ func (r *Connector) transport(n cloud.Node) (transport, error) {
 		return (*sshTransport)(r), nil
 	case "docker":
 		return (*dockerTransport)(r), nil
+	case "kubernetes":
+		return (*kubernetesTransport)(r), nil
 	}
 	return nil, fmt.Errorf("this version of sky cannot reach nodes by %q", n.Reach.Method)
 }
@@ -218,6 +223,8 @@ func (r *Connector) client(c *state.Cluster, n cloud.Node) (*agentclient.Client,
 		dial = (*sshTransport)(r).dialer(&state.Cluster{Hash: c.Hash, UserHash: c.UserHash}, n)
 	case "docker":
 		dial = (*dockerTransport)(r).dialer(n)
+	case "kubernetes":
+		dial = (*kubernetesTransport)(r).dialer(n)
 	}
 	client := agentclient.New(n.Reach.Agent, tlsc, dial)
 	r.clients[key] = client

@@ -5,6 +5,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 )
@@ -14,6 +15,8 @@ type Options struct {
 	LocalRoot string          // where the nodes of the local provider live
 	Pools     sshpool.Options // where the pools of the user's own machines are described
 	Docker    *docker.Engine  // the container engine of this machine
+	// Kubernetes are the clusters of the kubeconfig; nil: this build rents no pods.
+	Kubernetes kubernetes.Options
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -23,5 +26,6 @@ func Providers(o Options) *cloud.Registry {
 		fluffycloud.New(fluffycloud.Options{}),
 		sshpool.New(o.Pools),
 		docker.New(o.Docker),
+		kubernetes.New(o.Kubernetes),
 	)
 }

@@ -1,0 +1,317 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Nodes lists the pods. A cluster is looked for where it was put; one that
+// nobody remembers is looked for everywhere.
+func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+	places, err := p.places(id)
+	if err != nil {
+		return nil, err
+	}
+	found := make([][]cloud.Node, len(places))
+	errs := make([]error, len(places))
+	var wg sync.WaitGroup
+	for i, w := range places {
+		wg.Go(func() { found[i], errs[i] = w.nodes(ctx, id) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := errors.Join(errs...); err != nil && (id.Name != "" || !slices.Contains(errs, nil)) {
+		return nil, firstProof(slices.DeleteFunc(errs, func(err error) bool { return err == nil }))
+	}
+	nodes := slices.Concat(found...)
+	slices.SortFunc(nodes, func(a, b cloud.Node) int {
+		if a.Cluster != b.Cluster {
+			return strings.Compare(a.Cluster, b.Cluster)
+		}
+		return a.Rank - b.Rank
+	})
+	return nodes, nil
+}
+
+// places are where a cluster is, or where it may be; for no name, where any may
+// be.
+func (p *Provider) places(id cloud.ClusterID) ([]*where, error) {
+	if id.Name != "" && validName(id.Name) != nil {
+		return nil, nil // no such cluster can exist
+	}
+	known, err := p.remembered(id)
+	if err != nil {
+		return nil, err
+	}
+	var out []*where
+	add := func(w *where) {
+		if !slices.ContainsFunc(out, func(o *where) bool { return o.context == w.context && o.namespace == w.namespace }) {
+			out = append(out, w)
+		}
+	}
+	for _, k := range known {
+		w, err := p.at(k.Context, nil)
+		if is[*cloud.InvalidError](err) && id.Name == "" {
+			continue // a context that was removed from the kubeconfig
+		}
+		if err != nil {
+			return nil, err
+		}
+		w.namespace = k.Namespace
+		add(w)
+	}
+	if id.Name != "" && len(out) > 0 {
+		return out, nil
+	}
+	sections := p.sections()
+	names, err := p.contexts(sections)
+	if errors.Is(err, errNone) {
+		return out, nil // nothing was ever here, as far as can be told
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		w, err := p.at(name, sections(name))
+		if err != nil {
+			return nil, err
+		}
+		add(w)
+	}
+	return out, nil
+}
+
+// nodes are a cluster's pods in this place.
+func (w *where) nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+	pods, _, err := w.pods(ctx, id)
+	if err != nil {
+		return nil, refused(ctx, w.place(), err)
+	}
+	nodes := make([]cloud.Node, 0, len(pods))
+	for i := range pods {
+		n, err := pods[i].node(w.place())
+		if err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, n)
+	}
+	slices.SortFunc(nodes, func(a, b cloud.Node) int { return a.Rank - b.Rank })
+	return nodes, nil
+}
+
+// node is the pod as its cluster's node.
+func (p *pod) node(place cloud.Place) (cloud.Node, error) {
+	m := &p.Metadata
+	n := cloud.Node{
+		ID: m.Name + "-" + m.UID[:min(len(m.UID), 8)], Cluster: m.Labels[cloud.TagCluster], Hash: m.Labels[cloud.TagHash], Rank: p.rank(),
+		Place: place, InternalIP: p.Status.PodIP, Created: m.CreationTimestamp.Time,
+		Reach: cloud.Reach{Method: "kubernetes", Host: place.Region + "/" + m.Namespace + "/" + m.Name, Machine: "container"},
+	}
+	switch p.Status.Phase {
+	case "Pending", "":
+		n.State = cloud.NodePending
+	case "Running":
+		n.State = cloud.NodeRunning
+	case "Succeeded", "Failed":
+		n.State, n.Reason = cloud.NodeGone, obituary(p)
+	case "Unknown": // its machine does not answer, which proves nothing
+		n.State, n.Reason = cloud.NodeRunning, "its machine "+p.Spec.NodeName+" does not answer"
+	default:
+		return n, fmt.Errorf("the API server calls pod %s %q, and we do not know what that means", m.Name, p.Status.Phase)
+	}
+	if m.DeletionTimestamp != nil {
+		n.State, n.Reason = cloud.NodeGone, obituary(p)
+	}
+	return n, nil
+}
+
+// Terminate removes the pods and what belongs to them, waits until their nodes
+// have said that they are gone, and forgets the cluster.
+func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
+	if id.Name == "" || validName(id.Name) != nil {
+		return nil
+	}
+	done, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	places, err := p.places(id)
+	if err != nil {
+		return err
+	}
+	g, gctx := errgroup.WithContext(ctx)
+	for _, w := range places {
+		g.Go(func() error { return refused(gctx, w.place(), w.clear(gctx, id)) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	return p.forget(id)
+}
+
+func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
+	pods, _, err := w.pods(ctx, id)
+	if err != nil {
+		return err
+	}
+	if err := w.remove(ctx, pods); err != nil {
+		return err
+	}
+	for _, of := range []schema.GroupVersionResource{servicesResource, ingressesResource, claimsResource} {
+		if err := w.clearKind(ctx, of, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// clearKind removes what carries the cluster's labels. What the account may not
+// even see, it has not made.
+func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, id cloud.ClusterID) error {
+	type object struct {
+		Metadata metadata `json:"metadata"`
+	}
+	have, _, err := list[object](ctx, w.client, of, w.namespace, metav1.ListOptions{LabelSelector: selector(id.Tags())})
+	if absent(err) || is[*cloud.PermissionError](refused(ctx, w.place(), err)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, o := range have {
+		err := w.Resource(of).Namespace(w.namespace).Delete(ctx, o.Metadata.Name, metav1.DeleteOptions{})
+		if err != nil && !absent(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// soon is the grace of pods that are given back: their first process ends at
+// once when it is told to.
+const soon = 1
+
+// remove deletes pods and waits until they are gone. Their nodes are given a
+// minute to say so; then the API server is told to forget them.
+func (w *where) remove(ctx context.Context, pods []pod) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, p := range pods {
+		g.Go(func() error { return w.delete(gctx, &p, soon) })
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if err := w.ends(ctx, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *where) delete(ctx context.Context, p *pod, grace int64) error {
+	uid := types.UID(p.Metadata.UID)
+	err := w.Resource(podsResource).Namespace(w.namespace).Delete(ctx, p.Metadata.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid},
+	})
+	if absent(err) || conflictOf(err) {
+		return nil // another pod has the name by now
+	}
+	return err
+}
+
+// ends waits until a deleted pod is gone.
+func (w *where) ends(ctx context.Context, p *pod) error {
+	forced := false
+	limit := time.Now().Add(goingPatience)
+	for {
+		there, err := w.still(ctx, p, limit)
+		if err != nil || !there {
+			return err
+		}
+		if forced {
+			return &cloud.UnreachableError{Err: fmt.Errorf("pod %s does not go away: something in the cluster holds it (a finalizer?)", p.Metadata.Name)}
+		}
+		if err := w.delete(ctx, p, 0); err != nil {
+			return err
+		}
+		forced, limit = true, time.Now().Add(goingPatience)
+	}
+}
+
+// still watches one pod until it is gone or limit.
+func (w *where) still(ctx context.Context, p *pod, limit time.Time) (bool, error) {
+	pods := w.Resource(podsResource).Namespace(w.namespace)
+	for {
+		u, err := pods.Get(ctx, p.Metadata.Name, metav1.GetOptions{})
+		if absent(err) || err == nil && string(u.GetUID()) != p.Metadata.UID {
+			return false, nil
+		}
+		if err != nil {
+			return true, err
+		}
+		left := time.Until(limit)
+		if left <= 0 {
+			return true, nil
+		}
+		wctx, cancel := context.WithTimeout(ctx, left)
+		err = func() error {
+			defer cancel()
+			wt, err := pods.Watch(wctx, metav1.ListOptions{FieldSelector: "metadata.name=" + p.Metadata.Name, ResourceVersion: u.GetResourceVersion()})
+			if err != nil {
+				return err
+			}
+			defer wt.Stop()
+			for {
+				select {
+				case e, ok := <-wt.ResultChan():
+					if !ok || e.Type == "DELETED" || e.Type == "ERROR" {
+						return nil
+					}
+				case <-wctx.Done():
+					return nil
+				}
+			}
+		}()
+		if ctx.Err() != nil {
+			return true, context.Cause(ctx)
+		}
+		if err != nil && wctx.Err() == nil {
+			if perr := pause(ctx, awayPause); perr != nil {
+				return true, perr
+			}
+		}
+	}
+}
+
+// gone waits until no pod has the name.
+func (w *where) gone(ctx context.Context, name string) error {
+	u, err := w.Resource(podsResource).Namespace(w.namespace).Get(ctx, name, metav1.GetOptions{})
+	if absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	p, err := as[pod](u)
+	if err != nil {
+		return err
+	}
+	return w.ends(ctx, p)
+}

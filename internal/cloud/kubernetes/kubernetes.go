@@ -1,0 +1,225 @@
+// Package kubernetes rents pods. A context of the kubeconfig is a region, a
+// node is a pod of any image that has a shell, and what identifies it are
+// labels. Pods are reached through the API server alone: no port is opened,
+// and nothing needs to be installed in the image or in the cluster.
+//
+// A pod cannot be stopped. It gives itself back by ending its first process with
+// a code of its own, so that no pod needs rights in the cluster.
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Name is what users write after "infra:".
+const Name = "kubernetes"
+
+// MaxNameLength leaves room in a pod's name for its rank.
+const MaxNameLength = 42
+
+// DefaultImage is what runs when a task names none.
+const DefaultImage = "ubuntu:24.04"
+
+// Options say what the provider works with.
+type Options struct {
+	Contexts *Contexts
+	// Dir is where it is remembered in which context each cluster is.
+	Dir string
+	// Sections are the settings that hold where no task's are given; nil: none.
+	Sections func() catalog.Sections
+}
+
+// Provider rents pods.
+type Provider struct {
+	o     Options
+	turns cloud.Turns
+}
+
+// New returns the provider. It does no I/O.
+func New(o Options) *Provider { return &Provider{o: o} }
+
+func (p *Provider) Name() string        { return Name }
+func (p *Provider) DisplayName() string { return "Kubernetes" }
+
+// Features says what pods cannot be asked for.
+func (p *Provider) Features() cloud.Features {
+	const pods = "the nodes are pods"
+	return cloud.Features{MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
+		cloud.FeatureStop:      pods + ", which cannot be stopped; sky down gives them back",
+		cloud.FeatureAutostop:  pods + ", which cannot be stopped; use autodown (--down)",
+		cloud.FeatureSpot:      pods + "; spot nodes are chosen with kubernetes.pod_config",
+		cloud.FeatureDiskTier:  pods + " and use the disks of their machines",
+		cloud.FeatureNetTier:   pods + " and use the network of their cluster",
+		cloud.FeatureLocalDisk: pods + " and use the disks of their machines",
+		cloud.FeatureCloneDisk: pods + " and have no disks to clone",
+		cloud.FeatureStorage:   pods + "; buckets cannot be mounted into them",
+	}}
+}
+
+func (p *Provider) sections() catalog.Sections {
+	if p.o.Sections == nil {
+		return func(string) map[string]any { return nil }
+	}
+	return p.o.Sections()
+}
+
+// errNone says that there is nothing to talk to.
+var errNone = errors.New("there is no Kubernetes context to use")
+
+// contexts are those that may be used.
+func (p *Provider) contexts(sections catalog.Sections) ([]string, error) {
+	names, err := p.o.Contexts.usable(sections("")["allowed_contexts"])
+	if err != nil {
+		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "mend the file, or point KUBECONFIG at another"}
+	}
+	if len(names) == 0 {
+		return nil, &cloud.AuthError{Cloud: Name, Err: errNone, Fix: "put the cluster's kubeconfig into ~/.kube/config and choose a context: kubectl config use-context NAME"}
+	}
+	return names, nil
+}
+
+// where is one context, with the settings that hold in it.
+type where struct {
+	*client
+	conf      settings
+	namespace string
+}
+
+func (w *where) place() cloud.Place { return cloud.Place{Cloud: Name, Region: w.context} }
+
+// at finds a context and what holds there.
+func (p *Provider) at(context string, section map[string]any) (*where, error) {
+	place := cloud.Place{Cloud: Name, Region: context}
+	k, err := p.o.Contexts.client(context)
+	if err != nil {
+		if is[*contextError](err) {
+			return nil, &cloud.InvalidError{Place: place, Err: err}
+		}
+		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "mend the kubeconfig; try: kubectl --context " + quoted(context) + " get pods"}
+	}
+	conf, err := newSettings(section)
+	if err != nil {
+		return nil, &cloud.InvalidError{Place: place, Err: err}
+	}
+	w := &where{client: k, conf: conf, namespace: conf.Namespace}
+	if w.namespace == "" {
+		w.namespace = k.namespace
+	}
+	return w, nil
+}
+
+// checkTimeout is how long a cluster may take to answer when it is asked whether
+// it is there.
+const checkTimeout = 5 * time.Second
+
+// Check succeeds when one context lets us see nodes and pods.
+func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+	sections := p.sections()
+	names, err := p.contexts(sections)
+	if err != nil {
+		return nil, err
+	}
+	who := make([]string, len(names))
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() { who[i], errs[i] = p.checkOne(ctx, name, sections(name)) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	var id cloud.Identity
+	for _, w := range who {
+		if w != "" {
+			id = append(id, w)
+		}
+	}
+	if len(id) == 0 {
+		return nil, firstProof(errs)
+	}
+	return id, nil
+}
+
+// firstProof prefers what says something about the credentials.
+func firstProof(errs []error) error {
+	for _, err := range errs {
+		if !is[*cloud.UnreachableError](err) {
+			return err
+		}
+	}
+	return errs[0]
+}
+
+func (p *Provider) checkOne(ctx context.Context, name string, section map[string]any) (string, error) {
+	w, err := p.at(name, section)
+	if err != nil {
+		return "", err
+	}
+	limited, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	for _, of := range []struct {
+		resource  schema.GroupVersionResource
+		namespace string
+	}{{podsResource, w.namespace}, {nodesResource, ""}} {
+		_, err := w.Resource(of.resource).Namespace(of.namespace).List(limited, metav1.ListOptions{Limit: 1})
+		if err != nil {
+			if limited.Err() != nil && ctx.Err() == nil {
+				return "", &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(name), w.rest.Host, checkTimeout)}
+			}
+			return "", refused(ctx, w.place(), err)
+		}
+	}
+	return fmt.Sprintf("%s_%s", p.o.Contexts.owner(w.context), w.namespace), nil
+}
+
+// look is what one context looks like.
+type look struct {
+	*where
+	inv *inventory
+	err error
+}
+
+// look surveys the contexts in use, or the one named. The error is about all of
+// them.
+func (p *Provider) look(ctx context.Context, sections catalog.Sections, only string, free bool) ([]look, error) {
+	names := []string{only}
+	if only == "" {
+		var err error
+		if names, err = p.contexts(sections); err != nil {
+			return nil, err
+		}
+	}
+	looks := make([]look, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			l := &looks[i]
+			if l.where, l.err = p.at(name, sections(name)); l.err != nil {
+				return
+			}
+			limited, cancel := context.WithTimeout(ctx, surveyTimeout)
+			defer cancel()
+			l.inv, l.err = l.survey(limited, free)
+			l.err = refused(ctx, l.place(), l.err)
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return looks, nil
+}
+
+// surveyTimeout is how long a context may take to list its nodes and pods.
+const surveyTimeout = 15 * time.Second

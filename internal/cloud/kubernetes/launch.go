@@ -1,0 +1,460 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+const (
+	// atOnce bounds how many pods are created or deleted in parallel.
+	atOnce = 32
+	// goingPatience is how long a pod may take to end before it is removed
+	// without proof from its node.
+	goingPatience = 60 * time.Second
+	// startPatience bounds images, volumes and the network of a pod that has a
+	// node.
+	startPatience = 30 * time.Minute
+)
+
+// Prepare checks what is asked for, and opens the cluster's ports.
+func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
+	w, _, err := p.valid(spec)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return context.Cause(ctx)
+	}
+	if len(spec.Ports) == 0 {
+		return nil
+	}
+	if err := p.remember(spec.ID, w); err != nil {
+		return err
+	}
+	return refused(ctx, w.place(), w.open(ctx, spec.ID, spec.User, spec.Ports))
+}
+
+// valid refuses what can never work, without asking anybody.
+func (p *Provider) valid(spec cloud.LaunchSpec) (*where, shape, error) {
+	place := spec.Offer.Place
+	invalid := func(err error) (*where, shape, error) {
+		return nil, shape{}, &cloud.InvalidError{Place: place, Err: err}
+	}
+	if err := validName(spec.ID.Name); err != nil {
+		return invalid(err)
+	}
+	if spec.Offer.Zone != "" {
+		return invalid(errors.New("Kubernetes contexts have no zones"))
+	}
+	size, err := shapeOf(spec.Offer)
+	if err != nil {
+		return invalid(err)
+	}
+	w, err := p.at(place.Region, spec.Settings)
+	if err != nil {
+		return nil, size, err
+	}
+	if docker, _ := w.conf.EnableDocker.(bool); docker || w.conf.EnableDocker != nil && w.conf.EnableDocker != false {
+		return invalid(errors.New("kubernetes.enable_docker is not supported: run a container builder as a container of kubernetes.pod_config"))
+	}
+	return w, size, nil
+}
+
+// Launch makes the pods that are missing, all at once, and waits until every
+// one runs.
+func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+	w, size, err := p.valid(spec)
+	if err != nil {
+		return nil, err
+	}
+	done, err := p.turns.Take(ctx, spec.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	if err := p.onlyHere(ctx, spec.ID, w); err != nil {
+		return nil, err
+	}
+	if err := p.remember(spec.ID, w); err != nil {
+		return nil, err
+	}
+	l := &launch{where: w, spec: spec, wish: wish{spec: spec, conf: w.conf, size: size}}
+	if err := l.run(ctx); err != nil {
+		return nil, refused(ctx, w.place(), err)
+	}
+	return w.nodes(ctx, spec.ID)
+}
+
+// onlyHere refuses a cluster that has pods in another context.
+func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *where) error {
+	known, err := p.remembered(id)
+	if err != nil {
+		return err
+	}
+	for _, k := range known {
+		if k.Context == here.context && k.Namespace == here.namespace {
+			continue
+		}
+		other, err := p.at(k.Context, nil)
+		if err != nil {
+			continue // that context is gone, and its pods with it
+		}
+		other.namespace = k.Namespace
+		nodes, err := other.nodes(ctx, id)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(nodes, func(n cloud.Node) bool { return n.State != cloud.NodeGone }) {
+			return &cloud.InvalidError{Place: here.place(), Err: fmt.Errorf("the cluster has pods in namespace %s of context %s, and a cluster is in one place", k.Namespace, k.Context)}
+		}
+	}
+	return nil
+}
+
+// launch is one call of Launch.
+type launch struct {
+	*where
+	spec cloud.LaunchSpec
+	wish wish
+}
+
+func (l *launch) run(ctx context.Context) error {
+	have, version, err := l.pods(ctx, l.spec.ID)
+	if err != nil {
+		return err
+	}
+	var missing []int
+	var dead []pod
+	for rank := range l.spec.Nodes {
+		i := slices.IndexFunc(have, func(p pod) bool { return p.rank() == rank && !p.ended() && p.Metadata.DeletionTimestamp == nil })
+		if i < 0 {
+			missing = append(missing, rank)
+		}
+	}
+	for i := range have {
+		if have[i].ended() || have[i].Metadata.DeletionTimestamp != nil {
+			dead = append(dead, have[i])
+		}
+	}
+	if len(missing) > 0 {
+		if err := l.survey(ctx); err != nil {
+			return err
+		}
+		if err := l.remove(ctx, dead); err != nil {
+			return err
+		}
+		if err := l.create(ctx, missing); err != nil {
+			return err
+		}
+		if len(dead) > 0 { // what was removed since must not be taken for the new
+			version = ""
+		}
+	}
+	return l.wait(ctx, version)
+}
+
+// survey finds out which nodes have what the pods want.
+func (l *launch) survey(ctx context.Context) error {
+	size, conf := l.wish.size, l.conf
+	if size.accelerator == "" && len(conf.AllowedNodes.IPs) == 0 {
+		return nil
+	}
+	inv, err := l.where.survey(ctx, false)
+	if err != nil {
+		return err
+	}
+	for i := range inv.nodes {
+		if slices.Contains(conf.AllowedNodes.IPs, inv.nodes[i].address()) {
+			l.wish.conf.AllowedNodes.Names = append(slices.Clone(l.wish.conf.AllowedNodes.Names), inv.nodes[i].Metadata.Name)
+		}
+	}
+	if size.accelerator == "" {
+		return nil
+	}
+	d := placement{resource: deviceKey(size.accelerator), extra: map[string]string{}}
+	for _, m := range inv.matching(size, conf.AllowedNodes) {
+		d.label, d.resource = m.label, m.deviceKey
+		if !slices.Contains(d.values, m.value) {
+			d.values = append(d.values, m.value)
+		}
+	}
+	if f := growthFormatter(conf, inv.formatter); f != nil && f.write != nil {
+		key := f.keys[0]
+		if strings.HasPrefix(size.accelerator, "tpu-") && len(f.keys) > 1 {
+			key = f.keys[1]
+		}
+		if d.label == "" || d.label == key {
+			d.label = key
+			if v := f.write(size.accelerator); !slices.Contains(d.values, v) {
+				d.values = append(d.values, v)
+			}
+		}
+	}
+	if d.label == "" {
+		_, why := inv.fit(size, conf.AllowedNodes)
+		return &cloud.CapacityError{Place: l.place(), Err: errors.New(why)}
+	}
+	slices.Sort(d.values)
+	if t := topologies[size.accelerator][int(size.accelerators)]; t != "" {
+		d.extra[gkeTopology] = t
+	}
+	l.wish.devices = d
+	if d.resource == nvidiaKey {
+		_, err := l.Resource(runtimesResource).Get(ctx, "nvidia", metav1.GetOptions{ResourceVersion: cached})
+		switch {
+		case err == nil:
+			l.wish.runtime = "nvidia"
+		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// create makes the pods of these ranks. After a refusal none is begun.
+func (l *launch) create(ctx context.Context, ranks []int) error {
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(atOnce)
+	for _, rank := range ranks {
+		g.Go(func() error { return l.createOne(gctx, rank) })
+	}
+	return g.Wait()
+}
+
+// conflicts is how often a create is repeated that met another's change, as of
+// a quota.
+const conflicts = 5
+
+func (l *launch) createOne(ctx context.Context, rank int) error {
+	spare := false
+	for try := 1; ; try++ {
+		name := podName(l.spec.ID, rank, spare)
+		err := cloud.Settled(ctx, func(ctx context.Context) error {
+			return l.make(ctx, podsResource, l.wish.describe(rank, name))
+		})
+		switch {
+		case err == nil:
+			return nil
+		case taken(err):
+			whose, oerr := l.owner(ctx, name)
+			if oerr != nil {
+				return oerr
+			}
+			switch whose {
+			case ours:
+				return nil // another attempt, or one of ours whose answer was lost
+			case going, nobody:
+				if err := l.gone(ctx, name); err != nil {
+					return err
+				}
+			case theirs:
+				if spare {
+					return &cloud.InvalidError{Place: l.place(), Err: fmt.Errorf("pods of others have the names that the cluster's would have: %w", err)}
+				}
+				spare = true
+			}
+		case apierrors.IsConflict(err) && try < conflicts:
+			if err := pause(ctx, time.Duration(try)*50*time.Millisecond); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+// make creates an object.
+func (w *where) make(ctx context.Context, of schema.GroupVersionResource, o obj) error {
+	b, err := json.Marshal(o)
+	if err != nil {
+		return &cloud.InvalidError{Place: w.place(), Err: fmt.Errorf("what the configuration patches into it cannot be sent: %w", err)}
+	}
+	u := &unstructured.Unstructured{}
+	if err := u.UnmarshalJSON(b); err != nil {
+		return &cloud.InvalidError{Place: w.place(), Err: err}
+	}
+	_, err = w.Resource(of).Namespace(w.namespace).Create(ctx, u, metav1.CreateOptions{FieldManager: "sky"})
+	return err
+}
+
+// whose says to whom a pod of a name that we want belongs.
+type whose int
+
+const (
+	nobody whose = iota // there is none any more
+	ours
+	going // it is about to go
+	theirs
+)
+
+func (l *launch) owner(ctx context.Context, name string) (whose, error) {
+	u, err := l.Resource(podsResource).Namespace(l.namespace).Get(ctx, name, metav1.GetOptions{})
+	if absent(err) {
+		return nobody, nil
+	}
+	if err != nil {
+		return nobody, err
+	}
+	p, err := as[pod](u)
+	if err != nil {
+		return nobody, err
+	}
+	mine := true
+	for key, value := range l.spec.ID.Tags() {
+		mine = mine && p.Metadata.Labels[key] == value
+	}
+	switch {
+	case p.Metadata.DeletionTimestamp != nil:
+		return going, nil
+	case mine && !p.ended():
+		return ours, nil
+	case mine:
+		return going, l.remove(ctx, []pod{*p})
+	}
+	return theirs, nil
+}
+
+func (p *pod) rank() int {
+	rank, err := strconv.Atoi(p.Metadata.Labels[cloud.TagRank])
+	if err != nil {
+		return -1
+	}
+	return rank
+}
+
+// pods lists a cluster's pods, or everything of an installation.
+func (w *where) pods(ctx context.Context, id cloud.ClusterID) ([]pod, string, error) {
+	labels := id.Tags()
+	labels[cloud.TagRank] = "" // whatever it is
+	return list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{LabelSelector: selector(labels)})
+}
+
+// wait follows the pods until all run, one cannot, or there was no node for long
+// enough.
+func (l *launch) wait(ctx context.Context, version string) error {
+	patience := l.conf.patience(l.spec.Nodes, false)
+	begun := time.Now()
+	deadline := time.Time{}
+	if patience > 0 {
+		deadline = begun.Add(patience)
+	}
+	var grown bool
+	trouble := map[string]time.Time{} // since when, by pod
+	f := l.follow(ctx, l.spec.ID, version)
+	defer f.stop()
+	for {
+		now := time.Now()
+		counted := map[stage]int{}
+		waits := ""
+		for _, p := range f.have {
+			since, known := trouble[p.Metadata.UID]
+			switch {
+			case !troubled(p):
+				delete(trouble, p.Metadata.UID)
+				since = now
+			case !known:
+				trouble[p.Metadata.UID], since = now, now
+			}
+			j := judge(p, l.place(), now.Sub(since))
+			if j.err != nil {
+				return j.err
+			}
+			counted[j.stage]++
+			if j.doing != "" && (waits == "" || j.stage == unscheduled) {
+				waits = j.doing
+			}
+		}
+		if f.synced && counted[running] >= l.spec.Nodes && counted[running] == len(f.have) {
+			return nil
+		}
+		if f.synced && len(f.have) < l.spec.Nodes && f.shrank {
+			return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%d of %d pods were deleted before all of them ran", l.spec.Nodes-len(f.have), l.spec.Nodes)}
+		}
+		if counted[unscheduled] == 0 && !f.synced {
+			waits = "the API server to list the pods"
+		}
+		limit := begun.Add(startPatience)
+		if counted[unscheduled] > 0 {
+			limit = deadline
+		}
+		if !limit.IsZero() && !now.Before(limit) {
+			if counted[unscheduled] > 0 {
+				if more := l.conf.growing(); more > 0 && !grown && l.grows(ctx) {
+					grown, deadline = true, begun.Add(max(more, patience))
+					continue
+				}
+				why := l.full(ctx, counted[unscheduled], waits, now.Sub(begun))
+				return errors.Join(why, l.withdraw(ctx, f.have))
+			}
+			return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", startPatience, waits)}
+		}
+		if err := f.next(ctx, limit, len(trouble) > 0); err != nil {
+			return fmt.Errorf("while waiting for %s: %w", waits, err)
+		}
+	}
+}
+
+// full is why no node was found in time, with what is free and what is nearest.
+func (l *launch) full(ctx context.Context, pods int, scheduler string, waited time.Duration) error {
+	var why string
+	sctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	if inv, err := l.where.survey(sctx, true); err == nil {
+		why = inv.full(l.wish.size, l.conf.AllowedNodes, l.spec.Nodes) + "; "
+	}
+	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
+		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}
+}
+
+// withdraw removes the pods that got no node: they are not to get one when
+// nobody waits for it any more.
+func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
+	var idle []pod
+	for _, p := range have {
+		if judge(p, l.place(), 0).stage == unscheduled {
+			idle = append(idle, *p)
+		}
+	}
+	return l.remove(ctx, idle)
+}
+
+// grows tells whether a cluster autoscaler has said that it adds nodes for one
+// of the pods.
+func (l *launch) grows(ctx context.Context) bool {
+	type event struct {
+		InvolvedObject struct {
+			Name string `json:"name"`
+		} `json:"involvedObject"`
+	}
+	events, _, err := list[event](ctx, l.client, eventsResource, l.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=TriggeredScaleUp"})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(events, func(e event) bool { return strings.HasPrefix(e.InvolvedObject.Name, l.spec.ID.Name+"-") })
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}

@@ -1,0 +1,436 @@
+package kubernetes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+var here = cloud.Place{Cloud: Name, Region: "here"}
+
+func podOf(t testing.TB, text string) *pod {
+	t.Helper()
+	p := &pod{}
+	if err := json.Unmarshal([]byte(text), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Metadata.Name = "web-head"
+	return p
+}
+
+func waiting(reason, message string) string {
+	return fmt.Sprintf(`{"spec":{"nodeName":"n1","containers":[{"name":"ray-node","image":"img:1"}]},"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"True"}],
+		"containerStatuses":[{"name":"ray-node","state":{"waiting":{"reason":%q,"message":%q}}}]}}`, reason, message)
+}
+
+func over(phase, reason, message, status string) string {
+	return fmt.Sprintf(`{"spec":{"nodeName":"n1"},"status":{"phase":%q,"reason":%q,"message":%q,"containerStatuses":[%s]}}`, phase, reason, message, status)
+}
+
+func TestWhatAPodThatIsWaitedForMeans(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		pod   string
+		since time.Duration
+		stage stage
+		is    func(error) bool
+		says  string
+	}{
+		{"fresh", `{"status":{"phase":"Pending"}}`, 0, unscheduled, none, "given a node"},
+		{"no room", `{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"Unschedulable","message":"0/3 nodes: Insufficient cpu"}]}}`, 0, unscheduled, none, "Insufficient cpu"},
+		{"held by a queue", `{"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","reason":"SchedulingGated"}]}}`, 0, unscheduled, none, "queue"},
+		{"creating", waiting("ContainerCreating", ""), 0, starting, none, "start on n1"},
+		{"a registry that does not answer", waiting("ErrImagePull", "dial tcp: i/o timeout"), time.Second, starting, none, "img:1"},
+		{"a registry that does not answer for long", waiting("ImagePullBackOff", "Back-off pulling image"), time.Hour, failed, is[*cloud.UnreachableError], "img:1"},
+		{"no such image", waiting("ErrImagePull", "manifest unknown: not found"), 0, failed, is[*cloud.InvalidError], "img:1"},
+		{"an image that may not be pulled", waiting("ImagePullBackOff", "401 Unauthorized"), 0, failed, is[*cloud.InvalidError], "Unauthorized"},
+		{"an image's name that is none", waiting("InvalidImageName", "couldn't parse"), 0, failed, is[*cloud.InvalidError], "parse"},
+		{"a secret that is missing", waiting("CreateContainerConfigError", `secret "x" not found`), 0, failed, is[*cloud.InvalidError], `secret "x"`},
+		{"no shell", waiting("RunContainerError", `exec: "/bin/sh": stat /bin/sh: no such file or directory`), 0, failed, is[*cloud.InvalidError], "no shell"},
+		{"running", `{"status":{"phase":"Running","containerStatuses":[{"name":"ray-node","state":{"running":{}}}]}}`, 0, running, none, ""},
+		{"a sidecar that is not up yet", `{"spec":{"nodeName":"n1"},"status":{"phase":"Running","containerStatuses":[{"name":"ray-node","state":{"running":{}}},{"name":"s","state":{"waiting":{"reason":"ContainerCreating"}}}]}}`, 0, starting, none, "start"},
+		{"evicted", over("Failed", "Evicted", "The node was low on resource: memory.", ""), 0, failed, is[*cloud.CapacityError], "low on resource"},
+		{"sent away by its machine", over("Failed", "OutOfcpu", "Node didn't have enough resource", ""), 0, failed, is[*cloud.CapacityError], "OutOfcpu"},
+		{"out of memory", over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}`), 0, failed, is[*cloud.InvalidError], "memory"},
+		{"without a shell from the start", over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":128,"reason":"StartError","message":"exec: \"/bin/sh\": stat /bin/sh: no such file or directory"}}}`), 0, failed, is[*cloud.InvalidError], "no shell"},
+		{"deleted", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`, 0, failed, is[*cloud.CapacityError], "deleted"},
+		{"a word nobody knows", `{"status":{"phase":"quantum"}}`, 0, failed, func(err error) bool { return err != nil && !translated(err) }, "quantum"},
+	} {
+		j := judge(podOf(t, tt.pod), here, tt.since)
+		if j.stage != tt.stage || !tt.is(j.err) || !strings.Contains(j.doing+fmt.Sprint(j.err), tt.says) {
+			t.Errorf("%s: %+v", tt.name, j)
+		}
+	}
+}
+
+func none(err error) bool { return err == nil }
+
+func TestObituaries(t *testing.T) {
+	for _, tt := range []struct{ pod, says string }{
+		{over("Failed", "Evicted", "low on disk", ""), "Evicted: low on disk"},
+		{over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":77}}}`), "gave itself back"},
+		{over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}`), "OOMKilled"},
+		{over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":3,"reason":"Error"}}}`), "ended with code 3"},
+		{`{"status":{"phase":"Failed","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler","message":"preempted for x"}]}}`, "higher priority: preempted for x"},
+		{`{"status":{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"DeletionByTaintManager"}]}}`, "does not answer"},
+		{over("Succeeded", "", "", ""), "first process ended"},
+	} {
+		if got := obituary(podOf(t, tt.pod)); !strings.Contains(got, tt.says) {
+			t.Errorf("%q, want %q", got, tt.says)
+		}
+	}
+}
+
+func TestStatesOfPods(t *testing.T) {
+	for _, tt := range []struct {
+		pod   string
+		state cloud.NodeState
+	}{
+		{`{"status":{"phase":"Pending"}}`, cloud.NodePending},
+		{`{"status":{"phase":"Running"}}`, cloud.NodeRunning},
+		{`{"status":{"phase":"Unknown"}}`, cloud.NodeRunning},
+		{`{"status":{"phase":"Failed","reason":"Evicted"}}`, cloud.NodeGone},
+		{`{"status":{"phase":"Succeeded"}}`, cloud.NodeGone},
+		{`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Running"}}`, cloud.NodeGone},
+	} {
+		n, err := podOf(t, tt.pod).node(here)
+		if err != nil || n.State != tt.state || n.State == cloud.NodeGone && n.Reason == "" {
+			t.Errorf("%s: %+v, %v", tt.pod, n, err)
+		}
+	}
+}
+
+func nodeOf(name string, labels map[string]string, capacity map[string]string) node {
+	n := node{}
+	n.Metadata.Name, n.Metadata.Labels = name, labels
+	n.Status.Capacity, n.Status.Allocatable = capacity, capacity
+	n.Status.Conditions = conditions{{Type: "Ready", Status: "True"}}
+	return n
+}
+
+func TestLabelsOfAccelerators(t *testing.T) {
+	for _, tt := range []struct{ key, value, want string }{
+		{skyKey, "h100", "H100"}, {skyKey, "H100", ""},
+		{gkeKey, "nvidia-tesla-t4", "T4"}, {gkeKey, "nvidia-h100-80gb", "H100"}, {gkeKey, "nvidia-h200-141gb", "H200"}, {gkeKey, "nvidia-l4", "L4"},
+		{gkeTPUKey, "tpu-v5-lite-podslice", "tpu-v5-lite-podslice"},
+		{karpenterKey, "a10g", "A10G"},
+		{nvidiaName, "NVIDIA-A100-SXM4-80GB", "A100-80GB"}, {nvidiaName, "NVIDIA-H100-80GB-HBM3", "H100"}, {nvidiaName, "Tesla-T4", "T4"},
+		{nvidiaName, "NVIDIA-A100-SXM4-40GB", "A100"}, {nvidiaName, "NVIDIA-L40S", "L40S"}, {nvidiaName, "NVIDIA-GeForce-RTX-3090", "RTX3090"},
+		{coreweaveKey, "H100_NVLINK_80GB", "H100"}, {coreweaveKey, "A40", "A40"},
+		{nebiusKey, "H200", "H200"}, {nebiusKey, "h200", ""},
+	} {
+		inv := &inventory{}
+		inv.take([]node{nodeOf("n", map[string]string{tt.key: tt.value}, nil)}, nil)
+		if got := inv.nodes[0].accelerator; got != tt.want {
+			t.Errorf("%s=%s: %q, want %q", tt.key, tt.value, got, tt.want)
+		}
+	}
+	for _, name := range []string{"A100", "A100-80GB", "H100", "H200", "T4", "L4", "V100", "B200"} {
+		if got := fromGKE(toGKE(name)); got != name {
+			t.Errorf("%s is %s on GKE, and that is %s", name, toGKE(name), got)
+		}
+	}
+	for _, tt := range []struct {
+		asked, have string
+		want        bool
+	}{
+		{"A100", "a100", true}, {"A100", "A100-80GB", true}, {"A100-80GB", "A100", false}, {"H100", "H100-MEGA", true},
+		{"L4", "L40", false}, {"T4", "H100", false}, {"V100-32GB", "V100", false},
+	} {
+		if got := sameAccelerator(tt.asked, tt.have); got != tt.want {
+			t.Errorf("%s for %s: %t", tt.have, tt.asked, got)
+		}
+	}
+}
+
+func TestWhyNothingFits(t *testing.T) {
+	gpu := map[string]string{skyKey: "h100"}
+	inv := &inventory{context: "here"}
+	down := nodeOf("down", gpu, map[string]string{"cpu": "96", "memory": "1Ti", nvidiaKey: "16"})
+	down.Status.Conditions[0].Status = "Unknown"
+	var pods []pod
+	if err := json.Unmarshal([]byte(`[{"spec":{"nodeName":"g2","containers":[{"resources":{"requests":{"cpu":"30","memory":"8Gi","nvidia.com/gpu":"6"}}}]},"status":{"phase":"Running"}},
+		{"spec":{"nodeName":"g2","containers":[{"resources":{"requests":{"nvidia.com/gpu":"2"}}}]},"status":{"phase":"Succeeded"}}]`), &pods); err != nil {
+		t.Fatal(err)
+	}
+	inv.take([]node{
+		nodeOf("c1", nil, map[string]string{"cpu": "4", "memory": "16Gi"}),
+		nodeOf("g1", gpu, map[string]string{"cpu": "32", "memory": "128Gi", nvidiaKey: "4"}),
+		nodeOf("g2", gpu, map[string]string{"cpu": "32", "memory": "128Gi", nvidiaKey: "8"}),
+		down,
+	}, pods)
+	for _, tt := range []struct {
+		size string
+		says string // "": it fits
+	}{
+		{"4CPU--8GB", ""}, {"8CPU--32GB--H100:8", ""},
+		{"64CPU--8GB", "the nearest, g1, has H100:4, 32 CPUs"},
+		{"8CPU--32GB--H100:16", "the nearest, g2, has H100:8"},
+		{"8CPU--32GB--A100:1", "no ready node has A100; there are H100:8"},
+		{"1CPU--900GB", "the nearest, g1, has"},
+	} {
+		want, err := parseShape(tt.size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ok, why := inv.fit(want, allowedNodes{})
+		if ok != (tt.says == "") || !strings.Contains(why, tt.says) {
+			t.Errorf("%s: %t, %q", tt.size, ok, why)
+		}
+	}
+	want, _ := parseShape("8CPU--32GB--H100:4")
+	if why := inv.full(want, allowedNodes{}, 2); !strings.Contains(why, "2 pods") || !strings.Contains(why, "room for 1") {
+		t.Error(why)
+	}
+	want.accelerators = 8
+	if why := inv.full(want, allowedNodes{}, 1); !strings.Contains(why, "the nearest, g1, has H100:4") {
+		t.Error(why)
+	}
+	if ok, why := inv.fit(shape{cpus: 1}, allowedNodes{Names: []string{"down"}}); ok || !strings.Contains(why, "3: allowed_nodes leaves it out; 1: it is not ready") {
+		t.Errorf("%t %q", ok, why)
+	}
+	free := inv.gpus(GPUFilter{})
+	if want := []GPUs{{"H100", []float64{1, 2, 4, 8, 16}, 28, 6}}; !reflect.DeepEqual(free, want) {
+		t.Errorf("%+v, want %+v", free, want)
+	}
+}
+
+func TestSizesOfPods(t *testing.T) {
+	amount := func(s string) catalog.Amount { a, _ := catalog.ParseAmount(s); return a }
+	for _, tt := range []struct {
+		q    catalog.Query
+		want string
+	}{
+		{catalog.Query{}, "2CPU--2GB"},
+		{catalog.Query{CPUs: amount("4")}, "4CPU--4GB"},
+		{catalog.Query{CPUs: amount("0.5+"), Memory: amount("3x")}, "0.5CPU--1.5GB"},
+		{catalog.Query{Accelerator: "H100", Count: 2}, "8CPU--32GB--H100:2"},
+		{catalog.Query{Accelerator: "H100", Count: 0.5, Memory: amount("10")}, "4CPU--10GB--H100:1"},
+		{catalog.Query{Accelerator: "tpu-v6e-8", Count: 1}, "32CPU--128GB--tpu-v6e-slice:8"},
+	} {
+		s, err := wanted(tt.q)
+		if err != nil || s.name() != tt.want {
+			t.Errorf("%+v: %s, want %s (%v)", tt.q, s.name(), tt.want, err)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		s := shape{cpus: float64(rapid.IntRange(1, 2000).Draw(t, "milli")) / 10, memoryGB: float64(rapid.IntRange(1, 9999).Draw(t, "mem")) / 10}
+		if rapid.Bool().Draw(t, "gpu") {
+			s.accelerator, s.accelerators = rapid.SampledFrom([]string{"H100", "A100-80GB", "RTX6000-Ada"}).Draw(t, "name"), float64(rapid.IntRange(1, 16).Draw(t, "n"))
+		}
+		again, err := parseShape(s.name())
+		if err != nil || again != s {
+			t.Fatalf("%v is written %s and read %v, %v", s, s.name(), again, err)
+		}
+	})
+}
+
+func TestAWholeNodeIsLessThanItSays(t *testing.T) {
+	n := nodeOf("n", nil, map[string]string{"cpu": "16", "memory": "64Gi"})
+	n.Status.Allocatable = map[string]string{"cpu": "15800m", "memory": "62Gi"}
+	inv := &inventory{}
+	inv.take([]node{n}, nil)
+	if got := inv.clamp(shape{cpus: 16, memoryGB: 8}, allowedNodes{}); got.cpus != 14.2 || got.memoryGB != 8 {
+		t.Error(got)
+	}
+	if got := inv.clamp(shape{cpus: 8, memoryGB: 64}, allowedNodes{}); got.cpus != 8 || got.memoryGB >= 62 {
+		t.Error(got)
+	}
+	if got := inv.clamp(shape{cpus: 32, memoryGB: 8}, allowedNodes{}); got.cpus != 32 {
+		t.Error(got)
+	}
+}
+
+func TestPodConfigIsMergedByTheRules(t *testing.T) {
+	base := obj{"spec": obj{"containers": []any{obj{"name": mainContainer, "image": "a", "command": []any{"x"}, "env": []any{obj{"name": "A", "value": "1"}}}},
+		"tolerations": []any{obj{"key": "t1"}}, "volumes": []any{obj{"name": "v", "emptyDir": obj{}}}, "imagePullSecrets": []any{obj{"name": "s0"}}}}
+	over := obj{"spec": obj{"containers": []any{obj{"image": "b", "command": []any{"y", "z"}, "env": []any{obj{"name": "A", "value": "2"}, obj{"name": "B", "value": "3"}}}, obj{"name": "side"}},
+		"tolerations": []any{obj{"key": "t2"}}, "volumes": []any{obj{"name": "v", "emptyDir": obj{"medium": "Memory"}}, obj{"name": "w"}},
+		"imagePullSecrets": []any{obj{"name": "s1"}}, "hostNetwork": true}}
+	want := obj{"spec": obj{"containers": []any{obj{"name": mainContainer, "image": "b", "command": []any{"y", "z"}, "env": []any{obj{"name": "A", "value": "2"}, obj{"name": "B", "value": "3"}}}, obj{"name": "side"}},
+		"tolerations": []any{obj{"key": "t1"}, obj{"key": "t2"}}, "volumes": []any{obj{"name": "v", "emptyDir": obj{"medium": "Memory"}}, obj{"name": "w"}},
+		"imagePullSecrets": []any{obj{"name": "s1"}}, "hostNetwork": true}}
+	before := jsonOf(base)
+	if got := merge(base, over); !reflect.DeepEqual(got, want) {
+		t.Errorf("%s\nwant %s", jsonOf(got), jsonOf(want))
+	}
+	if jsonOf(base) != before {
+		t.Error("what it was laid over was changed")
+	}
+}
+
+func TestPodsAreDescribed(t *testing.T) {
+	conf, err := newSettings(map[string]any{
+		"set_pod_resource_limits": 2, "remote_identity": "trainer", "kueue": map[string]any{"local_queue_name": "q"},
+		"allowed_nodes":   map[string]any{"names": []any{"n1"}},
+		"custom_metadata": map[string]any{"annotations": map[string]any{"team": "ml"}, "labels": map[string]any{cloud.TagHash: "hijack"}},
+		"pod_config":      map[string]any{"spec": map[string]any{"containers": []any{map[string]any{"imagePullPolicy": "Never"}}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := wish{conf: conf, size: shape{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
+		spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, User: "Ann Müller", DisplayName: "Web", EphemeralGB: 7, PriorityClass: "high", ImageID: "docker:img"}}
+	text := jsonOf(w.describe(1, podName(w.spec.ID, 1, false)))
+	for _, part := range []string{
+		`"name":"web-worker1"`, `"skypilot-user":"Ann-M-ller"`, `"sky-cluster-hash":"h"`, `"team":"ml"`, `"imagePullPolicy":"Never"`, `"image":"img"`,
+		`"cpu":"8"`, `"memory":"32G"`, `"nvidia.com/gpu":"2"`, `"ephemeral-storage":"7G"`, `"serviceAccountName":"trainer"`, `"runtimeClassName":"nvidia"`,
+		`"kueue.x-k8s.io/queue-name":"q"`, `"kueue.x-k8s.io/pod-group-total-count":"2"`, `"key":"skypilot.co/accelerator","operator":"In","values":["h100"]`, `"values":["n1"]`,
+	} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is missing in %s", part, text)
+		}
+	}
+	if strings.Contains(text, "priorityClassName") {
+		t.Error("the queue decides about priorities")
+	}
+}
+
+func TestHowLongPodsMayWait(t *testing.T) {
+	for _, tt := range []struct {
+		section map[string]any
+		nodes   int
+		want    time.Duration
+	}{
+		{nil, 1, 10 * time.Second}, {nil, 6, 11 * time.Second}, {nil, 1000, time.Minute},
+		{map[string]any{"provision_timeout": 5}, 9, 5 * time.Second}, {map[string]any{"provision_timeout": -1}, 9, 0},
+		{map[string]any{"autoscaler": "karpenter"}, 1, time.Minute},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, 1, 24 * time.Hour},
+		{map[string]any{"dws": map[string]any{"enabled": true}}, 3, 1220 * time.Second},
+	} {
+		s, err := newSettings(tt.section)
+		if got := s.patience(tt.nodes, false); err != nil || got != tt.want {
+			t.Errorf("%v, %d nodes: %v, want %v (%v)", tt.section, tt.nodes, got, tt.want, err)
+		}
+	}
+}
+
+func TestErrorsOfTheAPIServer(t *testing.T) {
+	f := startFake(t)
+	p := New(Options{Contexts: contexts(t, map[string]string{"here": f.server.URL}, "here"), Dir: t.TempDir()})
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1,
+		Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Settings: quick("")}
+	for _, tt := range []struct {
+		name    string
+		code    int
+		message string
+		is      func(error) bool
+	}{
+		{"a quota", 403, `pods "web-head" is forbidden: exceeded quota: q, requested: cpu=1`, is[*cloud.QuotaError]},
+		{"a webhook", 403, `admission webhook "policy.io" denied the request: images must be signed`, is[*cloud.InvalidError]},
+		{"pod security", 403, `pods "web-head" is forbidden: violates PodSecurity "restricted:latest"`, is[*cloud.InvalidError]},
+		{"no right", 403, `pods is forbidden: User "ann" cannot create resource "pods"`, is[*cloud.PermissionError]},
+		{"no such account", 403, `pods "web-head" is forbidden: error looking up service account team/x: serviceaccount "x" not found`, is[*cloud.InvalidError]},
+		{"nonsense", 422, `Pod "web-head" is invalid: spec.containers[0].image: Required value`, is[*cloud.InvalidError]},
+	} {
+		f.mu.Lock()
+		f.refuse = func(obj) (int, string) { return tt.code, tt.message }
+		f.mu.Unlock()
+		_, err := p.Launch(t.Context(), spec)
+		if !tt.is(err) || !strings.Contains(err.Error(), tt.message) {
+			t.Errorf("%s: %T: %v", tt.name, err, err)
+		}
+	}
+}
+
+func TestAnAPIServerThatRestartsIsWaitedFor(t *testing.T) {
+	f := startFake(t)
+	f.boot = time.Hour // until it is told
+	p := New(Options{Contexts: contexts(t, map[string]string{"here": f.server.URL}, "here"), Dir: t.TempDir()})
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2,
+		Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Settings: map[string]any{"provision_timeout": -1}}
+	done := make(chan error, 1)
+	go func() { _, err := p.Launch(t.Context(), spec); done <- err }()
+	for len(f.inventory()) < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	var once error
+	f.hook.troublesFor(func() {
+		f.mu.Lock()
+		f.boot = 0
+		f.mu.Unlock()
+		f.more(-1)
+	})
+	if once = <-done; once != nil {
+		t.Error(once)
+	}
+}
+
+func TestAGangOfWhichOneIsLost(t *testing.T) {
+	f := startFake(t)
+	f.onBoot = func(o obj) {
+		if strings.HasSuffix(asObj(o["metadata"])["name"].(string), "worker1") {
+			o["status"] = obj{"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}
+		}
+	}
+	p := New(Options{Contexts: contexts(t, map[string]string{"here": f.server.URL}, "here"), Dir: t.TempDir()})
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 3,
+		Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}}
+	_, err := p.Launch(t.Context(), spec)
+	var full *cloud.CapacityError
+	if !errors.As(err, &full) || !strings.Contains(err.Error(), "low on resource") || full.Place != here {
+		t.Errorf("%T: %v", err, err)
+	}
+	f.mu.Lock()
+	f.onBoot = nil
+	f.mu.Unlock()
+	if nodes, err := p.Launch(t.Context(), spec); err != nil || len(nodes) != 3 {
+		t.Errorf("afterwards: %v, %v", nodes, err)
+	}
+}
+
+func TestAccelerators(t *testing.T) {
+	f := startFake(t)
+	f.addNode("gpu-1", map[string]string{skyKey: "h100"}, map[string]string{"cpu": "64", "memory": "512Gi", nvidiaKey: "8"})
+	f.put("/apis/node.k8s.io/v1/runtimeclasses", obj{"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": obj{"name": "nvidia"}})
+	p := New(Options{Contexts: contexts(t, map[string]string{"here": f.server.URL}, "here"), Dir: t.TempDir()})
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1,
+		Offer: cloud.Offer{Place: here, InstanceType: "8CPU--32GB--H100:2"}}
+	if _, err := p.Launch(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	f.mu.Lock()
+	text := jsonOf(f.objects["/api/v1/namespaces/team/pods"]["web-head"])
+	f.mu.Unlock()
+	for _, part := range []string{`"runtimeClassName":"nvidia"`, `"nvidia.com/gpu":"2"`, `"values":["h100"]`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is missing in %s", part, text)
+		}
+	}
+	tailored, err := p.Tailored(t.Context(), quick)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := tailored.Find(catalog.Query{Accelerator: "h100", Count: 8}); len(o) != 1 || o[0].InstanceType != "32CPU--128GB--H100:8" {
+		t.Errorf("%+v", o)
+	}
+	if why := tailored.WhyNot(catalog.Query{Accelerator: "A100", Count: 1}); !strings.Contains(why, "here: no ready node has A100; there are H100:8") {
+		t.Error(why)
+	}
+	all, err := p.Available(t.Context(), quick, GPUFilter{})
+	if err != nil || len(all) != 1 || len(all[0].GPUs) != 1 || all[0].GPUs[0].Available != 6 {
+		t.Errorf("%+v, %v", all, err)
+	}
+}
+
+func BenchmarkGPUsOf500Nodes(b *testing.B) {
+	f := startFake(b)
+	for i := range 500 {
+		f.addNode(fmt.Sprintf("gpu-%d", i), map[string]string{skyKey: "h100"}, map[string]string{"cpu": "64", "memory": "512Gi", nvidiaKey: "8"})
+	}
+	p := New(Options{Contexts: contexts(b, map[string]string{"here": f.server.URL}, "here"), Dir: b.TempDir()})
+	for b.Loop() {
+		if all, err := p.Available(b.Context(), quick, GPUFilter{}); err != nil || all[0].GPUs[0].Available != 4000 {
+			b.Fatal(all, err)
+		}
+	}
+}

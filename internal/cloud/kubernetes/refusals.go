@@ -1,0 +1,86 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// refused turns an API server's refusal into an error of package cloud; nil
+// stays nil, and so does what is one already.
+func refused(ctx context.Context, place cloud.Place, err error) error {
+	if err == nil || translated(err) {
+		return err
+	}
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var unknown *contextError
+	var status apierrors.APIStatus
+	switch {
+	case errors.As(err, &unknown):
+		return &cloud.InvalidError{Place: place, Err: err}
+	case credentialsFailed(err):
+		return &cloud.AuthError{Cloud: Name, Err: err, Fix: "run: kubectl --context " + quoted(place.Region) + " get pods; it names what is missing, such as a plugin or a login"}
+	case apierrors.IsUnauthorized(err):
+		return &cloud.AuthError{Cloud: Name, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
+	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
+		return &cloud.QuotaError{Place: place, Err: err}
+	case strings.Contains(err.Error(), "admission webhook") && strings.Contains(err.Error(), "denied the request"):
+		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w", err)}
+	case apierrors.IsForbidden(err) && violates(err):
+		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w", err)}
+	case apierrors.IsForbidden(err):
+		return &cloud.PermissionError{Place: place, Err: err}
+	case apierrors.IsTooManyRequests(err):
+		return &cloud.ThrottledError{Err: err}
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err),
+		apierrors.IsRequestEntityTooLargeError(err):
+		return &cloud.InvalidError{Place: place, Err: err}
+	case errors.As(err, &status) && status.Status().Code < http.StatusInternalServerError && status.Status().Code >= 400:
+		return err
+	}
+	return &cloud.UnreachableError{Err: fmt.Errorf("Kubernetes context %s: %w", quoted(place.Region), err)}
+}
+
+// violates tells what pod security and other built-in rules refuse from what
+// the account may not do: the one names the object's fields, the other a verb.
+func violates(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "violates PodSecurity") || strings.Contains(s, "ValidatingAdmissionPolicy") ||
+		strings.Contains(s, "is forbidden: error looking up service account") || strings.Contains(s, "no PriorityClass with name")
+}
+
+// credentialsFailed: the user's way to log in failed before anything was asked.
+func credentialsFailed(err error) bool {
+	s := err.Error()
+	return strings.Contains(s, "getting credentials: ") || strings.Contains(s, "no Auth Provider found")
+}
+
+func translated(err error) bool {
+	return is[*cloud.InvalidError](err) || is[*cloud.CapacityError](err) || is[*cloud.QuotaError](err) || is[*cloud.AuthError](err) ||
+		is[*cloud.PermissionError](err) || is[*cloud.ThrottledError](err) || is[*cloud.UnreachableError](err)
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+func quoted(context string) string {
+	if strings.ContainsAny(context, " \t'\"$") || context == "" {
+		return fmt.Sprintf("%q", context)
+	}
+	return context
+}
+
+func absent(err error) bool { return apierrors.IsNotFound(err) }
+func taken(err error) bool  { return apierrors.IsAlreadyExists(err) }
+
+func conflictOf(err error) bool { return apierrors.IsConflict(err) }

@@ -1,0 +1,119 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+)
+
+// registerKubernetes makes known what clients ask about clusters that they have
+// already.
+func (d *daemon) registerKubernetes() {
+	d.engine.Handle("sky.realtime_kubernetes_gpu_availability", api.ScheduleShort, verb(d.kubernetesGPUs))
+	d.engine.Handle("sky.kubernetes_node_info", api.ScheduleShort, verb(d.kubernetesNodes))
+}
+
+// pods is the provider of pods, with the settings that hold for a request.
+func (d *daemon) pods(call *cluster.Call, env api.Envelope) (*kubernetes.Provider, catalog.Sections, error) {
+	if err := d.configure(call, env); err != nil {
+		return nil, nil, err
+	}
+	p, ok := d.providers.Get(kubernetes.Name)
+	if !ok {
+		return nil, nil, errors.New("this server was built without Kubernetes")
+	}
+	pods, ok := cloud.As[*kubernetes.Provider](p)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s is not what it is called", p.Name())
+	}
+	c := call.Config
+	return pods, func(region string) map[string]any {
+		return c.For(config.Scope{Cloud: kubernetes.Name, Region: region}).Section()
+	}, nil
+}
+
+// kubernetesGPUs answers with lists, as clients know it: [context, [[gpu,
+// [counts], capacity, free], …]].
+func (d *daemon) kubernetesGPUs(ctx context.Context, call cluster.Call, b api.GPUAvailabilityBody) (any, error) {
+	if b.IsSSH != nil && *b.IsSSH {
+		return []any{}, nil // machines of one's own are taken whole
+	}
+	p, sections, err := d.pods(&call, b.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	f := kubernetes.GPUFilter{}
+	if b.Context != nil {
+		f.Context = *b.Context
+	}
+	if b.NameFilter != nil {
+		f.Name = *b.NameFilter
+	}
+	if b.QuantityFilter != nil {
+		f.Quantity = *b.QuantityFilter
+	}
+	found, err := p.Available(ctx, sections, f)
+	if err != nil {
+		return nil, err
+	}
+	out := []any{}
+	for _, c := range found {
+		list := []any{}
+		for _, g := range c.GPUs {
+			list = append(list, []any{g.Name, g.Counts, g.Capacity, g.Available})
+		}
+		out = append(out, []any{c.Context, list})
+	}
+	return out, nil
+}
+
+func (d *daemon) kubernetesNodes(ctx context.Context, call cluster.Call, b api.NodeInfoBody) (any, error) {
+	p, sections, err := d.pods(&call, b.Envelope)
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	if b.Context != nil {
+		name = *b.Context
+	}
+	nodes, err := p.NodeInfos(ctx, sections, name)
+	if err != nil {
+		return nil, err
+	}
+	infos := map[string]any{}
+	hint := ""
+	for _, n := range nodes {
+		var accelerator any
+		if n.Accelerator != "" {
+			accelerator = n.Accelerator
+		}
+		infos[n.Name] = map[string]any{
+			"name": n.Name, "accelerator_type": accelerator, "ip_address": n.Address,
+			"total": map[string]any{"accelerator_count": int(n.Accelerators)}, "free": map[string]any{"accelerators_available": int(n.Free)},
+			"cpu_count": n.CPUs, "memory_gb": n.Memory, "cpu_free": n.CPUsFree, "memory_free_gb": n.MemoryFree,
+			"is_ready": n.Ready, "is_cordoned": n.Cordoned, "taints": n.Taints,
+		}
+		if n.Free < 0 {
+			hint = "The account may not list the pods of all namespaces, so what is free is not known."
+		}
+	}
+	return map[string]any{"node_info_dict": infos, "hint": hint}, nil
+}
+
+// sections are a cloud's settings by region, as the server's configuration has
+// them just then.
+func (d *daemon) sections(name string) func() catalog.Sections {
+	return func() catalog.Sections {
+		c := d.settings.current()
+		return func(region string) map[string]any {
+			return c.For(config.Scope{Cloud: name, Region: region}).Section()
+		}
+	}
+}
