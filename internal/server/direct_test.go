@@ -141,3 +141,22 @@ func TestHousekeepingStopsWithItsContext(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// A service account that somebody named after another user is not let in where
+// that user is.
+func TestNamesOfServiceAccountsOpenNothing(t *testing.T) {
+	r := Rules{Workspaces: []config.Workspace{{Name: "team", Private: true, AllowedUsers: []string{"uma", "sa-2"}}}}
+	for _, c := range []struct {
+		u    state.User
+		want int
+	}{
+		{state.User{ID: "5e1f", Name: "uma", Role: "user"}, 1},
+		{state.User{ID: "sa-1", Name: "uma", Role: "user"}, 0},
+		{state.User{ID: "sa-2", Name: "ci", Role: "user"}, 1},
+		{state.User{ID: "sa-3", Name: "ci", Role: "admin"}, 1},
+	} {
+		if got := r.accessible(c.u); len(got) != c.want {
+			t.Errorf("%+v may use %v", c.u, got)
+		}
+	}
+}

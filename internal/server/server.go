@@ -101,11 +101,16 @@ func (r Rules) all() []config.Workspace {
 	return r.Workspaces
 }
 
-// accessible are the names of the workspaces that a user may use.
+// accessible are the names of the workspaces that a user may use. Service
+// accounts are known by their ids only: anybody may give one any name.
 func (r Rules) accessible(u state.User) []string {
+	name := u.Name
+	if auth.IsAccount(u.ID) {
+		name = ""
+	}
 	names := []string{}
 	for _, w := range r.all() {
-		if u.Role == "admin" || w.Allows(u.ID, u.Name) {
+		if u.Role == "admin" || w.Allows(u.ID, name) {
 			names = append(names, w.Name)
 		}
 	}
