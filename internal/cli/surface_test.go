@@ -131,7 +131,7 @@ func TestEveryHelpHasAnExample(t *testing.T) {
 // options.
 func works(root *cobra.Command, line string) bool {
 	line, _, _ = strings.Cut(line, " #")
-	_, line, ok := strings.Cut(" "+strings.ReplaceAll(line, "<(", " "), " sky ")
+	_, line, ok := strings.Cut(" "+strings.NewReplacer("<(", " ", "$(", " ").Replace(line), " sky ")
 	if !ok {
 		return false
 	}
