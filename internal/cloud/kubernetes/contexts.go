@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -59,8 +58,6 @@ var (
 const (
 	envInClusterName = "SKYPILOT_IN_CLUSTER_CONTEXT_NAME"
 	inClusterHost    = "KUBERNETES_SERVICE_HOST"
-	// quickly bounds the time until a cluster that is down is known to be.
-	connectTimeout = 10 * time.Second
 )
 
 func inClusterName() string {
