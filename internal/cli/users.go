@@ -1,8 +1,11 @@
 package cli
 
 import (
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -76,7 +79,7 @@ func (a *app) usersCreateCommand() *cobra.Command {
 			f.choice(&role, "role", "", "What they may do; without it, the server's default.", roleNames...)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
-			password, err := a.password(ctx, "Password of "+args[0])
+			password, err := a.password("Password of " + args[0])
 			if err != nil {
 				return err
 			}
@@ -98,12 +101,17 @@ func (a *app) usersCreateCommand() *cobra.Command {
 }
 
 // password asks for one, or reads the first line of what is no terminal.
-func (a *app) password(ctx context.Context, question string) (string, error) {
-	read := func() (string, error) { return a.t.Ask(ctx, "") }
+func (a *app) password(question string) (string, error) {
+	var p string
+	var err error
 	if a.t.InTTY {
-		read = func() (string, error) { return a.t.ReadSecret(question + ": ") }
+		p, err = a.t.ReadSecret(question + ": ")
+	} else {
+		p, err = bufio.NewReader(a.t.In).ReadString('\n')
+		if p = strings.TrimRight(p, "\r\n"); errors.Is(err, io.EOF) {
+			err = nil
+		}
 	}
-	p, err := read()
 	if err == nil && strings.TrimSpace(p) == "" {
 		err = usagef("The password is empty.")
 	}
@@ -186,7 +194,7 @@ func (a *app) usersPasswordCommand() *cobra.Command {
 			if who.ID == "" {
 				return usagef("Nobody is logged in on this API server: say whose password to change.")
 			}
-			password, err := a.password(ctx, "New password of "+who.Name)
+			password, err := a.password("New password of " + who.Name)
 			if err != nil {
 				return err
 			}
