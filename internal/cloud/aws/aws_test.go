@@ -1,0 +1,96 @@
+package aws_test
+
+import (
+	"context"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+)
+
+// start runs a fake of AWS and lets the SDK find it by its ordinary settings.
+func start(t testing.TB) *awsfake.Cloud {
+	fake := awsfake.New()
+	s := httptest.NewServer(fake)
+	t.Cleanup(s.Close)
+	t.Cleanup(fake.Restore)
+	t.Setenv("AWS_ENDPOINT_URL", s.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", awsfake.AccessKey)
+	t.Setenv("AWS_SECRET_ACCESS_KEY", awsfake.SecretKey)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	for _, name := range []string{"AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"} {
+		t.Setenv(name, t.TempDir()+"/none")
+	}
+	t.Setenv("AWS_PROFILE", "")
+	t.Setenv("AWS_REGION", "")
+	return fake
+}
+
+func images(_ context.Context, tag, region string) (string, bool) { return "ami-" + region, true }
+
+func provider() *aws.Provider {
+	return aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Retries: 2, Backoff: time.Millisecond})
+}
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "us-east-1a"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8, HourlyPrice: 0.096}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-west-2", Zone: "us-west-2b"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8, HourlyPrice: 0.096}
+	spot      = cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "use1-az2"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8, HourlyPrice: 0.03, Spot: true}
+)
+
+var shared = regexp.MustCompile(` sky-sg-[0-9a-f]{10}$`)
+
+func TestConformance(t *testing.T) {
+	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
+		fake := start(t)
+		return cloudtest.Harness{
+			Provider:  provider(),
+			Spec:      cloud.LaunchSpec{Offer: here, DiskGB: 50, AuthorizedKey: "ssh-ed25519 AAAA test"},
+			Spot:      &spot,
+			Elsewhere: &elsewhere,
+			Another:   func(testing.TB) cloud.Provider { return provider() },
+			Restore:   func(testing.TB) { fake.Restore() },
+			Fill: func(_ testing.TB, o cloud.Offer, left int) {
+				fake.Fill(o.Zone, o.InstanceType, o.Spot, left)
+			},
+			Quota: func(_ testing.TB, o cloud.Offer, left int) {
+				fake.Allow(o.Zone, o.InstanceType, o.Spot, left)
+			},
+			Throttle: func(testing.TB) { fake.Throttle() },
+			Refuse:   func(testing.TB) { fake.Refuse() },
+			Forbid:   func(testing.TB) { fake.Forbid() },
+			Cut:      func(testing.TB) { fake.Cut() },
+			Hang:     func(testing.TB) { fake.Hang() },
+			Slow:     func(_ testing.TB, boot time.Duration) { fake.Slow(boot) },
+			LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) {
+				fake.Lose(map[cloudtest.Effect]string{
+					cloudtest.Creating: "RunInstances", cloudtest.Starting: "StartInstances",
+					cloudtest.Stopping: "StopInstances", cloudtest.Terminating: "TerminateInstances",
+				}[to], times)
+			},
+			HideNew: func(_ testing.TB, lists int) { fake.Hide(lists) },
+			Lie:     func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
+			Kill:    func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
+			Halt:    func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) },
+			Preempt: func(_ testing.TB, n cloud.Node, in time.Duration) { fake.Preempt(n.ID, in) },
+			Skew:    func(_ testing.TB, by time.Duration) { fake.Skew(by) },
+			Seed: func(_ testing.TB, id cloud.ClusterID) {
+				tags := id.Tags()
+				tags[cloud.TagRank] = "0"
+				fake.Seed("us-west-2", "us-west-2a", "m6i.large", tags)
+			},
+			Billed: func(_ testing.TB, n cloud.Node) bool { return fake.Billed(n.ID) },
+			// The security group that all clusters of an installation share stays.
+			Inventory: func(testing.TB) []string {
+				return slices.DeleteFunc(fake.Inventory(), func(thing string) bool { return shared.MatchString(thing) })
+			},
+			OpenPorts: func(_ testing.TB, n cloud.Node) []string { return fake.Open(n.ID) },
+		}
+	})
+}

@@ -1,0 +1,510 @@
+// Package awsfake is the part of AWS that sky uses, as a server for tests:
+// EC2, IAM, STS and Service Quotas over HTTP, written from their public API
+// references. It behaves as they do where that matters to a caller: tokens are
+// idempotent, lists have pages and lag behind, machines take time to change,
+// zones fill up, quotas end, spot machines are taken back, calls are throttled,
+// refused, lost on the way and answered wrongly.
+package awsfake
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"encoding/xml"
+	"fmt"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The credentials of the only account.
+const (
+	AccessKey = "AKIAFAKEFAKEFAKEFAKE"
+	SecretKey = "fake/secret/key"
+	Account   = "123456789012"
+)
+
+// Cloud is the whole of AWS. Its zero value is not usable; see [New].
+type Cloud struct {
+	Boot time.Duration // of machines that start
+	End  time.Duration // of machines that stop or end
+	Page int           // entries of a list's page at most
+
+	mu        sync.Mutex
+	serial    int
+	instances []*instance
+	groups    []*group
+	tokens    map[string]run
+	profiles  map[string][]string // roles by instance profile
+	roles     map[string]bool
+	quotas    map[string]float64 // by region and code
+	left      map[offer]int      // how many more there are; absent: plenty
+	allowed   map[offer]int      // how many more the account may have; absent: plenty
+	calls     map[string]int
+	skew      time.Duration
+	hide      int // lists in which new machines are missing
+	lose      map[string]int
+	lie       map[string]string
+	mode      mode
+	restored  chan struct{}
+}
+
+type mode int
+
+const (
+	fine mode = iota
+	throttling
+	refusing
+	forbidding
+	cut
+	hanging
+)
+
+type offer struct {
+	zone, machine string
+	spot          bool
+}
+
+type run struct {
+	parameters string
+	ids        []string
+}
+
+type instance struct {
+	id, region, zone, machine string
+	subnet, vpc               string
+	spot                      bool
+	tags                      map[string]string
+	groups                    []string
+	index                     int
+	launched, created         time.Time
+	state, target             string // target after due
+	due                       time.Time
+	reasonCode, reason        string
+	hidden                    int
+	takenBack                 time.Time
+	ip                        int
+}
+
+type group struct {
+	id, name, region, vpc string
+	tags                  map[string]string
+	rules                 []rule
+}
+
+type rule struct {
+	protocol, cidr, from string // from: a group
+	low, high            int
+}
+
+// Regions and their zones: names, and the ids that price lists use.
+var regions = []region{
+	{"us-east-1", []zone{{"us-east-1a", "use1-az1"}, {"us-east-1b", "use1-az2"}, {"us-east-1c", "use1-az4"}}},
+	{"us-west-2", []zone{{"us-west-2a", "usw2-az1"}, {"us-west-2b", "usw2-az2"}, {"us-west-2c", "usw2-az3"}}},
+	{"eu-central-1", []zone{{"eu-central-1a", "euc1-az2"}, {"eu-central-1b", "euc1-az3"}}},
+}
+
+type zone struct{ name, id string }
+
+type region struct {
+	name  string
+	zones []zone
+}
+
+// machines are the types that there are.
+var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge", "g5.xlarge", "p3.2xlarge", "p4d.24xlarge", "t4g.small", "c6i.large"}
+
+// New returns a cloud in which nothing is rented.
+func New() *Cloud {
+	return &Cloud{
+		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
+		left: map[offer]int{}, allowed: map[offer]int{}, calls: map[string]int{}, lose: map[string]int{}, lie: map[string]string{},
+		restored: make(chan struct{}),
+	}
+}
+
+func (c *Cloud) now() time.Time { return time.Now().Add(c.skew) }
+
+func (c *Cloud) next(prefix string) string {
+	c.serial++
+	return fmt.Sprintf("%s-%017x", prefix, c.serial)
+}
+
+// fault is an answer that says no.
+type fault struct {
+	status  int
+	code    string
+	message string
+}
+
+func refuse(status int, code, format string, args ...any) *fault {
+	return &fault{status, code, fmt.Sprintf(format, args...)}
+}
+
+// looking are the calls that change nothing.
+var looking = regexp.MustCompile(`^(Describe|Get|List)`)
+
+var scope = regexp.MustCompile(`Credential=([^/]*)/\d+/([^/]*)/([^/]*)/aws4_request`)
+
+// ServeHTTP answers a call of any service: which one and in which region is in
+// the signature's scope.
+func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m := scope.FindStringSubmatch(r.Header.Get("Authorization"))
+	if m == nil {
+		http.Error(w, "the call is not signed", http.StatusForbidden)
+		return
+	}
+	key, region, service := m[1], m[2], m[3]
+	c.mu.Lock()
+	now, restored := c.mode, c.restored
+	c.mu.Unlock()
+	switch now {
+	case cut:
+		panic(http.ErrAbortHandler)
+	case hanging:
+		select {
+		case <-restored:
+		case <-r.Context().Done():
+		}
+		panic(http.ErrAbortHandler)
+	}
+	if service == "servicequotas" {
+		c.serveJSON(w, r, region, now, key)
+		return
+	}
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	action := r.PostForm.Get("Action")
+	f := c.admit(now, key, service, action)
+	var answer any
+	lost := false
+	if f == nil {
+		c.mu.Lock()
+		c.calls[action]++
+		c.settle()
+		answer, f = c.answer(service, region, action, r.PostForm)
+		if n := c.lose[action]; f == nil && n > 0 {
+			c.lose[action] = n - 1
+			lost = true
+		}
+		c.mu.Unlock()
+	}
+	if lost {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
+	if f != nil {
+		writeFault(w, service, f)
+		return
+	}
+	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%sResponse xmlns=%q>`, action, "http://ec2.amazonaws.com/doc/2016-11-15/")
+	if service != "ec2" {
+		fmt.Fprintf(w, "<%sResult>", action)
+	} else {
+		fmt.Fprint(w, "<requestId>req-1</requestId>")
+	}
+	var text bytes.Buffer
+	if err := xml.NewEncoder(&text).EncodeElement(answer, xml.StartElement{Name: xml.Name{Local: "root"}}); err != nil {
+		panic(err)
+	}
+	w.Write(bytes.TrimSuffix(bytes.TrimPrefix(text.Bytes(), []byte("<root>")), []byte("</root>")))
+	if service != "ec2" {
+		fmt.Fprintf(w, "</%sResult><ResponseMetadata><RequestId>req-1</RequestId></ResponseMetadata>", action)
+	}
+	fmt.Fprintf(w, "</%sResponse>", action)
+}
+
+func writeFault(w http.ResponseWriter, service string, f *fault) {
+	w.WriteHeader(f.status)
+	var message strings.Builder
+	xml.EscapeText(&message, []byte(f.message))
+	if service == "ec2" {
+		fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><Response><Errors><Error><Code>%s</Code><Message>%s</Message></Error></Errors><RequestID>req-1</RequestID></Response>`, f.code, message.String())
+		return
+	}
+	fmt.Fprintf(w, `<ErrorResponse><Error><Type>Sender</Type><Code>%s</Code><Message>%s</Message></Error><RequestId>req-1</RequestId></ErrorResponse>`, f.code, message.String())
+}
+
+// admit is what AWS looks at before the call itself.
+func (c *Cloud) admit(now mode, key, service, action string) *fault {
+	switch {
+	case now == throttling && service == "ec2":
+		return refuse(http.StatusServiceUnavailable, "RequestLimitExceeded", "Request limit exceeded.")
+	case now == throttling:
+		return refuse(http.StatusBadRequest, "Throttling", "Rate exceeded")
+	case (now == refusing || key != AccessKey) && service == "ec2":
+		return refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
+	case now == refusing || key != AccessKey:
+		return refuse(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.")
+	case now == forbidding && !looking.MatchString(action) && service == "ec2":
+		return refuse(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:iam::%s:user/u is not authorized to perform: ec2:%s on resource: * because no identity-based policy allows the action", Account, action)
+	case now == forbidding && !looking.MatchString(action):
+		return refuse(http.StatusForbidden, "AccessDenied", "User: arn:aws:iam::%s:user/u is not authorized to perform: %s:%s", Account, service, action)
+	}
+	return nil
+}
+
+func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
+	switch service {
+	case "sts":
+		if action == "GetCallerIdentity" {
+			return struct{ Arn, UserId, Account string }{"arn:aws:iam::" + Account + ":user/u", "AIDAFAKE", Account}, nil
+		}
+	case "iam":
+		return c.iam(action, f)
+	case "ec2":
+		if zonesOf(at) == nil {
+			return nil, refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
+		}
+		return c.ec2(at, action, f)
+	}
+	return nil, refuse(http.StatusBadRequest, "InvalidAction", "The action %s is not valid for this web service.", action)
+}
+
+func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
+	missing := func(what, name string) *fault {
+		return refuse(http.StatusNotFound, "NoSuchEntity", "The %s with name %s cannot be found.", what, name)
+	}
+	exists := func(what, name string) *fault {
+		return refuse(http.StatusConflict, "EntityAlreadyExists", "%s with name %s already exists.", what, name)
+	}
+	type role struct{ RoleName, Arn, Path, RoleId, CreateDate string }
+	aRole := func(name string) role {
+		return role{name, "arn:aws:iam::" + Account + ":role/" + name, "/", "AROAFAKE", "2026-01-01T00:00:00Z"}
+	}
+	type profile struct {
+		InstanceProfileName, Arn, Path, InstanceProfileId, CreateDate string
+		Roles                                                         struct {
+			Member []role `xml:"member"`
+		}
+	}
+	aProfile := func(name string) profile {
+		p := profile{InstanceProfileName: name, Arn: "arn:aws:iam::" + Account + ":instance-profile/" + name, Path: "/", InstanceProfileId: "AIPAFAKE", CreateDate: "2026-01-01T00:00:00Z"}
+		for _, r := range c.profiles[name] {
+			p.Roles.Member = append(p.Roles.Member, aRole(r))
+		}
+		return p
+	}
+	name, roleName := f.Get("InstanceProfileName"), f.Get("RoleName")
+	_, haveProfile := c.profiles[name]
+	switch action {
+	case "GetInstanceProfile":
+		if !haveProfile {
+			return nil, missing("instance profile", name)
+		}
+		return struct{ InstanceProfile profile }{aProfile(name)}, nil
+	case "CreateInstanceProfile":
+		if haveProfile {
+			return nil, exists("Instance Profile", name)
+		}
+		c.profiles[name] = nil
+		return struct{ InstanceProfile profile }{aProfile(name)}, nil
+	case "AddRoleToInstanceProfile":
+		switch {
+		case !haveProfile:
+			return nil, missing("instance profile", name)
+		case !c.roles[roleName]:
+			return nil, missing("role", roleName)
+		case len(c.profiles[name]) > 0:
+			return nil, refuse(http.StatusConflict, "LimitExceeded", "Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1")
+		}
+		c.profiles[name] = []string{roleName}
+		return struct{}{}, nil
+	case "GetRole":
+		if !c.roles[roleName] {
+			return nil, missing("role", roleName)
+		}
+		return struct{ Role role }{aRole(roleName)}, nil
+	case "CreateRole":
+		if c.roles[roleName] {
+			return nil, exists("Role", roleName)
+		}
+		c.roles[roleName] = true
+		return struct{ Role role }{aRole(roleName)}, nil
+	case "AttachRolePolicy", "PutRolePolicy":
+		if !c.roles[roleName] {
+			return nil, missing("role", roleName)
+		}
+		var policy map[string]any
+		if text := f.Get("PolicyDocument"); text != "" && json.Unmarshal([]byte(text), &policy) != nil {
+			return nil, refuse(http.StatusBadRequest, "MalformedPolicyDocument", "Syntax errors in policy.")
+		}
+		return struct{}{}, nil
+	}
+	return nil, refuse(http.StatusBadRequest, "InvalidAction", "Could not find operation %s", action)
+}
+
+// serveJSON answers Service Quotas.
+func (c *Cloud) serveJSON(w http.ResponseWriter, r *http.Request, region string, now mode, key string) {
+	fail := func(status int, code, message string) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		w.Header().Set("X-Amzn-ErrorType", code)
+		w.WriteHeader(status)
+		json.NewEncoder(w).Encode(map[string]string{"__type": code, "message": message})
+	}
+	switch {
+	case now == throttling:
+		fail(http.StatusBadRequest, "TooManyRequestsException", "Rate exceeded")
+		return
+	case now == refusing || key != AccessKey:
+		fail(http.StatusBadRequest, "UnrecognizedClientException", "The security token included in the request is invalid.")
+		return
+	}
+	var in struct{ QuotaCode, ServiceCode string }
+	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
+		fail(http.StatusBadRequest, "SerializationException", err.Error())
+		return
+	}
+	c.mu.Lock()
+	v, ok := c.quotas[region+" "+in.QuotaCode]
+	c.mu.Unlock()
+	if !ok {
+		v = 1152
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+	json.NewEncoder(w).Encode(map[string]any{"Quota": map[string]any{"QuotaCode": in.QuotaCode, "ServiceCode": in.ServiceCode, "Value": v}})
+}
+
+// indexed reads members of a list: Prefix.1, Prefix.2, …
+func indexed(f url.Values, prefix string) []string {
+	var out []string
+	for n := 1; ; n++ {
+		v, ok := f[prefix+"."+strconv.Itoa(n)]
+		if !ok {
+			return out
+		}
+		out = append(out, v[0])
+	}
+}
+
+// filter is one condition of a list.
+type filter struct {
+	name   string
+	values []*regexp.Regexp
+}
+
+func filtersOf(f url.Values) []filter {
+	var out []filter
+	for n := 1; ; n++ {
+		prefix := "Filter." + strconv.Itoa(n)
+		name, ok := f[prefix+".Name"]
+		if !ok {
+			return out
+		}
+		one := filter{name: name[0]}
+		for _, v := range indexed(f, prefix+".Value") {
+			one.values = append(one.values, pattern(v))
+		}
+		out = append(out, one)
+	}
+}
+
+// pattern reads * and ? as wildcards, unless a backslash is before them.
+func pattern(v string) *regexp.Regexp {
+	var b strings.Builder
+	b.WriteString("^")
+	for i := 0; i < len(v); i++ {
+		switch {
+		case v[i] == '\\' && i+1 < len(v):
+			i++
+			b.WriteString(regexp.QuoteMeta(v[i : i+1]))
+		case v[i] == '*':
+			b.WriteString(".*")
+		case v[i] == '?':
+			b.WriteString(".")
+		default:
+			b.WriteString(regexp.QuoteMeta(v[i : i+1]))
+		}
+	}
+	return regexp.MustCompile(b.String() + "$")
+}
+
+// fits reports whether a thing with these tags and fields passes all filters.
+func fits(filters []filter, tags, fields map[string]string) bool {
+	for _, f := range filters {
+		var have []string
+		switch {
+		case f.name == "tag-key":
+			for k := range tags {
+				have = append(have, k)
+			}
+		case strings.HasPrefix(f.name, "tag:"):
+			if v, ok := tags[strings.TrimPrefix(f.name, "tag:")]; ok {
+				have = append(have, v)
+			}
+		default:
+			have = append(have, fields[f.name])
+		}
+		ok := slices.ContainsFunc(have, func(h string) bool {
+			return slices.ContainsFunc(f.values, func(p *regexp.Regexp) bool { return p.MatchString(h) })
+		})
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// tagsOf reads the tags for a kind of thing from TagSpecification.N.
+func tagsOf(f url.Values, kind string) map[string]string {
+	tags := map[string]string{}
+	for n := 1; ; n++ {
+		prefix := "TagSpecification." + strconv.Itoa(n)
+		k, ok := f[prefix+".ResourceType"]
+		if !ok {
+			return tags
+		}
+		if k[0] != kind {
+			continue
+		}
+		for m := 1; ; m++ {
+			key, ok := f[fmt.Sprintf("%s.Tag.%d.Key", prefix, m)]
+			if !ok {
+				break
+			}
+			tags[key[0]] = f.Get(fmt.Sprintf("%s.Tag.%d.Value", prefix, m))
+		}
+	}
+}
+
+type tag struct {
+	Key   string `xml:"key"`
+	Value string `xml:"value"`
+}
+
+func tagSet(m map[string]string) []tag {
+	out := []tag{}
+	for k, v := range m {
+		out = append(out, tag{k, v})
+	}
+	sort.Slice(out, func(i, j int) bool { return out[i].Key < out[j].Key })
+	return out
+}
+
+func hash(f url.Values, without ...string) string {
+	h := sha256.New()
+	for _, k := range slices.Sorted(keys(f)) {
+		if !slices.Contains(without, k) {
+			fmt.Fprintln(h, k, f[k])
+		}
+	}
+	return fmt.Sprintf("%x", h.Sum(nil))
+}
+
+func keys(f url.Values) func(func(string) bool) {
+	return func(yield func(string) bool) {
+		for k := range f {
+			if !yield(k) {
+				return
+			}
+		}
+	}
+}

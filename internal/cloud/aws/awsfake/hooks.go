@@ -1,0 +1,200 @@
+package awsfake
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// What tests make happen.
+
+func (c *Cloud) set(m mode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mode = m
+}
+
+// Throttle answers every call with "too many".
+func (c *Cloud) Throttle() { c.set(throttling) }
+
+// Refuse no longer knows the credentials.
+func (c *Cloud) Refuse() { c.set(refusing) }
+
+// Forbid lets the credentials look and not touch.
+func (c *Cloud) Forbid() { c.set(forbidding) }
+
+// Cut breaks every connection.
+func (c *Cloud) Cut() { c.set(cut) }
+
+// Hang answers no call.
+func (c *Cloud) Hang() { c.set(hanging) }
+
+// Restore ends all troubles. What was filled up has room again.
+func (c *Cloud) Restore() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mode, c.hide, c.skew = fine, 0, 0
+	clear(c.lose)
+	clear(c.lie)
+	clear(c.left)
+	clear(c.allowed)
+	for _, i := range c.instances {
+		i.hidden = 0
+	}
+	close(c.restored)
+	c.restored = make(chan struct{})
+}
+
+// Fill leaves only so many machines.
+func (c *Cloud) Fill(zone, machine string, spot bool, left int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.left[offer{zone, machine, spot}] = left
+}
+
+// Allow lets the account have only so many more machines.
+func (c *Cloud) Allow(zone, machine string, spot bool, left int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.allowed[offer{zone, machine, spot}] = left
+}
+
+// SetQuota says what the quota service answers.
+func (c *Cloud) SetQuota(region, code string, value float64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.quotas[region+" "+code] = value
+}
+
+// Slow makes machines take so long to boot.
+func (c *Cloud) Slow(boot time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.Boot = boot
+}
+
+// Lose breaks the connection before the answer of so many calls of an action,
+// which have their effect.
+func (c *Cloud) Lose(action string, times int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lose[action] = times
+}
+
+// Hide leaves new machines out of their first lists.
+func (c *Cloud) Hide(lists int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.hide = lists
+}
+
+// Lie calls a machine's state by another word.
+func (c *Cloud) Lie(id, state string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lie[id] = state
+}
+
+// Skew sets the cloud's clock wrong.
+func (c *Cloud) Skew(by time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.skew = by
+}
+
+// Kill ends a machine by a fault of its host.
+func (c *Cloud) Kill(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.find(id); i != nil {
+		c.end(i, "Server.InternalError", "Server.InternalError: Internal error on launch")
+	}
+}
+
+// Halt is a machine's own shutdown.
+func (c *Cloud) Halt(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.find(id); i != nil && i.alive() {
+		i.move("stopping", "stopped", c.End)
+		i.reasonCode, i.reason = "Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
+	}
+}
+
+// Preempt takes a spot machine back after a while.
+func (c *Cloud) Preempt(id string, in time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := c.find(id); i != nil {
+		i.takenBack = time.Now().Add(in)
+	}
+}
+
+// Seed adds a running machine with these tags to a zone.
+func (c *Cloud) Seed(region, zone, machine string, tags map[string]string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.make(region, offer{zone, machine, false}, tags).move("running", "running", 0)
+}
+
+// Billed reports whether a machine costs money.
+func (c *Cloud) Billed(id string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	i := c.find(id)
+	return i != nil && (i.state == "running" || i.state == "pending")
+}
+
+// Inventory lists what exists: machines that have not ended, and security
+// groups.
+func (c *Cloud) Inventory() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+	var out []string
+	for _, i := range c.instances {
+		if i.alive() {
+			out = append(out, fmt.Sprintf("%s %s %s", i.id, i.tags["skypilot-cluster-name"], i.state))
+		}
+	}
+	for _, g := range c.groups {
+		out = append(out, g.id+" "+g.name)
+	}
+	return out
+}
+
+// Open lists the ports but ssh that the world reaches on a machine.
+func (c *Cloud) Open(id string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.find(id)
+	if i == nil {
+		return nil
+	}
+	var out []string
+	for _, g := range c.groups {
+		if !slices.Contains(i.groups, g.id) {
+			continue
+		}
+		for _, r := range g.rules {
+			switch {
+			case r.cidr == "" || r.low == 22:
+			case r.low == r.high:
+				out = append(out, strconv.Itoa(r.low))
+			default:
+				out = append(out, fmt.Sprintf("%d-%d", r.low, r.high))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// Calls is how often an action was asked for.
+func (c *Cloud) Calls(action string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.calls[action]
+}

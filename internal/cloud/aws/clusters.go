@@ -1,0 +1,210 @@
+package aws
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Nodes lists the instances with the cluster's tags. Those that AWS ended by
+// itself are listed as a proof, until another machine has their rank.
+func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+	list, err := p.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return p.toNodes(list)
+}
+
+func (p *Provider) toNodes(list []instance) ([]cloud.Node, error) {
+	type incarnation struct{ cluster, hash string }
+	type seat struct {
+		incarnation
+		rank int
+	}
+	byCluster := map[incarnation][]instance{}
+	for _, i := range list {
+		c := incarnation{i.tags[cloud.TagCluster], i.tags[cloud.TagHash]}
+		byCluster[c] = append(byCluster[c], i)
+	}
+	nodes := make([]cloud.Node, 0, len(list))
+	taken := map[seat]bool{}
+	for c, instances := range byCluster {
+		seated(instances)
+		for _, i := range instances {
+			n, ok, err := p.node(i)
+			if err != nil {
+				return nil, err
+			}
+			if !ok || n.Rank < 0 && n.State == cloud.NodeGone {
+				continue
+			}
+			if n.State != cloud.NodeGone {
+				taken[seat{c, n.Rank}] = true
+			}
+			nodes = append(nodes, n)
+		}
+	}
+	// The latest proof is the one that counts.
+	slices.SortStableFunc(nodes, func(a, b cloud.Node) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Hash, b.Hash), cmp.Compare(a.Rank, b.Rank), b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID))
+	})
+	return slices.DeleteFunc(nodes, func(n cloud.Node) bool {
+		s := seat{incarnation{n.Cluster, n.Hash}, n.Rank}
+		gone := n.State == cloud.NodeGone && taken[s]
+		taken[s] = true
+		return gone
+	}), nil
+}
+
+// Stop switches the cluster's machines off and waits until they are.
+func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
+	if id.Name == "" {
+		return nil // no cluster has no name; the tags of none would fit all
+	}
+	leave, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return p.until(ctx, "the instances to stop", func(ctx context.Context) (bool, error) {
+		list, err := p.find(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		rest := true
+		toStop := map[string][]string{}
+		for _, i := range list {
+			if _, _, err := p.node(i); err != nil {
+				return false, err
+			}
+			switch i.state {
+			case types.InstanceStateNamePending, types.InstanceStateNameRunning:
+				rest = false
+				toStop[i.region] = append(toStop[i.region], i.id)
+			case types.InstanceStateNameStopping:
+				rest = false
+			}
+		}
+		return rest, p.each(ctx, toStop, func(ctx context.Context, client *ec2.Client, ids []string) error {
+			_, err := client.StopInstances(ctx, &ec2.StopInstancesInput{InstanceIds: ids})
+			return err
+		})
+	})
+}
+
+// each makes a call for the instances of each region; a call that fails since
+// the machines changed meanwhile is no failure.
+func (p *Provider) each(ctx context.Context, ids map[string][]string, call func(context.Context, *ec2.Client, []string) error) error {
+	for region, list := range ids {
+		client, err := p.ec2(ctx, region)
+		if err != nil {
+			return err
+		}
+		slices.Sort(list)
+		err = cloud.Settled(ctx, func(ctx context.Context) error { return call(ctx, client, list) })
+		if err != nil && !gone(err) {
+			return translate(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+		}
+	}
+	return nil
+}
+
+// Terminate ends the cluster's machines, waits until they cost nothing, and
+// removes its security group.
+func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
+	if id.Name == "" {
+		return nil // no cluster has no name; the tags of none would fit all
+	}
+	leave, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	// What is remembered may be old, and what is not found here is paid for.
+	p.regions.forget(id)
+	regions := map[string]bool{}
+	err = p.until(ctx, "the instances to end", func(ctx context.Context) (bool, error) {
+		list, err := p.findEverywhere(ctx, id)
+		if err != nil {
+			return false, err
+		}
+		rest := true
+		ending := map[string][]string{}
+		for _, i := range list {
+			if _, _, err := p.node(i); err != nil {
+				return false, err
+			}
+			regions[i.region] = true
+			if i.exists() {
+				rest = false
+				ending[i.region] = append(ending[i.region], i.id)
+			}
+		}
+		return rest, p.each(ctx, ending, func(ctx context.Context, client *ec2.Client, ids []string) error {
+			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+			return err
+		})
+	})
+	if err != nil {
+		return err
+	}
+	p.regions.forget(id)
+	return p.removeGroups(ctx, id)
+}
+
+// removeGroups removes the security groups that were made for the cluster, once
+// nothing is in them any more.
+func (p *Provider) removeGroups(ctx context.Context, id cloud.ClusterID) error {
+	regions, err := p.allRegions(ctx)
+	if err != nil {
+		return err
+	}
+	return p.until(ctx, "the security group to be free", func(ctx context.Context) (bool, error) {
+		free := true
+		for _, region := range regions {
+			done, err := p.removeGroupsOf(ctx, region, id)
+			if err != nil {
+				return false, err
+			}
+			free = free && done
+		}
+		return free, nil
+	})
+}
+
+func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.ClusterID) (done bool, err error) {
+	at := cloud.Place{Cloud: Name, Region: region}
+	client, err := p.ec2(ctx, region)
+	if err != nil {
+		return false, err
+	}
+	var groups []types.SecurityGroup
+	for pages := ec2.NewDescribeSecurityGroupsPaginator(client, &ec2.DescribeSecurityGroupsInput{Filters: filters(id)}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return false, translate(ctx, at, err)
+		}
+		groups = append(groups, page.SecurityGroups...)
+	}
+	done = true
+	for _, g := range groups {
+		_, err := client.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: g.GroupId})
+		switch codeOf(err) {
+		case "InvalidGroup.NotFound", "InvalidGroupId.NotFound":
+			continue
+		case "DependencyViolation", "InvalidGroup.InUse":
+			done = false
+			continue
+		}
+		if err != nil {
+			return false, translate(ctx, at, err)
+		}
+	}
+	return done, nil
+}

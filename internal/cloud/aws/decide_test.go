@@ -1,0 +1,251 @@
+package aws
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+	"github.com/aws/smithy-go"
+	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+var use1a = cloud.Place{Cloud: Name, Region: "us-east-1", Zone: "us-east-1a"}
+
+// some makes instances: "i1 running 0" is in us-east-1a with rank 0; a rank of
+// - is none yet.
+func some(words ...string) []instance {
+	var out []instance
+	for n, w := range words {
+		i := instance{region: "us-east-1", zone: "us-east-1a", zoneID: "use1-az1", created: time.Unix(int64(n), 0)}
+		var rank string
+		fmt.Sscan(w, &i.id, &i.state, &rank)
+		i.rank = -1
+		if rank != "-" {
+			fmt.Sscan(rank, &i.rank)
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func TestNext(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		nodes int
+		have  []instance
+		mine  []string
+		want  step
+		fails bool
+	}{
+		{"nothing yet", 2, nil, nil, step{create: []int{0, 1}}, false},
+		{"made and not listed yet", 2, nil, []string{"a", "b"}, step{}, false},
+		{"made and half listed", 2, some("a pending -"), []string{"a", "b"}, step{}, false},
+		{"all listed, none with a rank", 2, some("b pending -", "a pending -"), []string{"a", "b"}, step{seat: map[string]int{"b": 0, "a": 1}}, false},
+		{"ranks half written before a crash", 3, some("a running 0", "b running -", "c running -"), nil, step{seat: map[string]int{"b": 1, "c": 2}}, false},
+		{"half listed after a crash: the call is made again", 3, some("a running -"), nil, step{create: []int{0, 1, 2}}, false},
+		{"all run", 2, some("a running 0", "b running 1"), nil, step{done: true}, false},
+		{"one boots", 2, some("a running 0", "b pending 1"), nil, step{}, false},
+		{"one was lost", 2, some("a terminated 0", "b running 1"), nil, step{create: []int{0}}, false},
+		{"one of ours was lost", 2, some("a terminated 0", "b running 1"), []string{"a"}, step{}, true},
+		{"off", 2, some("a stopped 0", "b stopped 1"), nil, step{start: []string{"a", "b"}}, false},
+		{"off and one missing: resume first", 3, some("a stopped 0", "b stopped 1"), nil, step{start: []string{"a", "b"}}, false},
+		{"going off", 1, some("a stopping 0"), nil, step{}, false},
+		{"too many", 1, some("a running 0", "b running 1"), nil, step{}, true},
+		{"ranks of a larger cluster", 2, some("a running 0", "b running 2"), nil, step{}, true},
+		{"two of a rank", 3, some("a running 0", "b running 0"), nil, step{}, true},
+		{"a state nobody knows", 1, some("a melting 0"), nil, step{}, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mine := map[string]bool{}
+			for _, id := range tt.mine {
+				mine[id] = true
+			}
+			got, err := next(cloud.LaunchSpec{Nodes: tt.nodes, Offer: cloud.Offer{Place: use1a}}, tt.have, mine)
+			if (err != nil) != tt.fails {
+				t.Fatalf("%+v, %v", got, err)
+			}
+			if tt.fails {
+				return
+			}
+			if !slices.Equal(got.start, tt.want.start) || !slices.Equal(got.create, tt.want.create) || !maps.Equal(got.seat, tt.want.seat) || got.done != tt.want.done {
+				t.Errorf("%+v, want %+v", got, tt.want)
+			}
+		})
+	}
+	elsewhere := some("a running 0")
+	elsewhere[0].zone, elsewhere[0].zoneID = "us-east-1b", "use1-az2"
+	var invalid *cloud.InvalidError
+	if _, err := next(cloud.LaunchSpec{Nodes: 2, Offer: cloud.Offer{Place: use1a}}, elsewhere, nil); !errors.As(err, &invalid) {
+		t.Errorf("a cluster in two zones: %v", err)
+	}
+}
+
+// TestRanksComeOutTheSame: whatever order a list has, and however many ranks
+// were written before a crash, the same instances get the same ranks.
+func TestRanksComeOutTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.IntRange(1, 6).Draw(t, "instances")
+		var list []instance
+		for i := range n {
+			list = append(list, instance{id: fmt.Sprint("i", i), index: int32(i), rank: -1, state: types.InstanceStateNameRunning})
+		}
+		whole := seated(slices.Clone(list))
+		written := rapid.SliceOfNDistinct(rapid.IntRange(0, n-1), 0, n, rapid.ID[int]).Draw(t, "written")
+		for _, w := range written {
+			list[w].rank = whole[list[w].id]
+		}
+		list = rapid.Permutation(list).Draw(t, "order")
+		given := seated(list)
+		for _, i := range list {
+			if want := whole[i.id]; i.rank != want || given[i.id] != want && given[i.id] != 0 {
+				t.Fatalf("%s has rank %d, want %d", i.id, i.rank, want)
+			}
+		}
+	})
+}
+
+func TestChoose(t *testing.T) {
+	list := []subnet{
+		{id: "s1", zone: "us-east-1a", zoneID: "use1-az1", public: true},
+		{id: "s2", zone: "us-east-1b", zoneID: "use1-az2", public: true, name: "mine"},
+		{id: "s3", zone: "us-east-1b", zoneID: "use1-az2", name: "private"},
+		{id: "s4", zone: "us-east-1c", zoneID: "use1-az4", givesAddresses: true},
+	}
+	for _, tt := range []struct {
+		zone     string
+		names    []string
+		internal bool
+		want     string
+	}{
+		{"", nil, false, "[s2 s1]"},
+		{"us-east-1a", nil, false, "[s1]"},
+		{"use1-az2", nil, false, "[s2]"},
+		{"us-east-1c", nil, false, "it has no such subnet in zone us-east-1c"},
+		{"", []string{"mine"}, false, "[s2]"},
+		{"", []string{"nobody's"}, false, "none of its subnets has the tag Name=nobody's (aws.subnet_names in the configuration)"},
+		{"", nil, true, "[s3]"},
+		{"", []string{"mine"}, true, "it has no private subnet, which aws.use_internal_ips wants"},
+	} {
+		got, err := choose(list, tt.zone, tt.names, tt.internal)
+		var ids []string
+		for _, s := range got {
+			ids = append(ids, s.id)
+		}
+		have := fmt.Sprint(ids)
+		if err != nil {
+			have = err.Error()
+		}
+		if have != tt.want {
+			t.Errorf("%q %v internal %v: %s, want %s", tt.zone, tt.names, tt.internal, have, tt.want)
+		}
+	}
+}
+
+func TestRefusals(t *testing.T) {
+	kind := func(err error) string { return fmt.Sprintf("%T", err) }
+	for code, want := range map[string]string{
+		"InsufficientInstanceCapacity": "*cloud.CapacityError", "SpotMaxPriceTooLow": "*cloud.CapacityError",
+		"VcpuLimitExceeded": "*cloud.QuotaError", "MaxSpotInstanceCountExceeded": "*cloud.QuotaError", "SecurityGroupLimitExceeded": "*cloud.QuotaError",
+		"ExpiredTokenException": "*cloud.AuthError", "ExpiredToken": "*cloud.AuthError", "RequestExpired": "*cloud.AuthError",
+		"InvalidClientTokenId": "*cloud.AuthError", "InvalidClientToken": "*cloud.AuthError", "AuthFailure": "*cloud.AuthError",
+		"UnauthorizedOperation": "*cloud.PermissionError", "AccessDenied": "*cloud.PermissionError", "OptInRequired": "*cloud.PermissionError",
+		"Unsupported": "*cloud.InvalidError", "InvalidAMIID.NotFound": "*cloud.InvalidError", "InvalidParameterValue": "*cloud.InvalidError",
+		"RequestLimitExceeded": "*cloud.ThrottledError", "Throttling": "*cloud.ThrottledError",
+		"InternalError": "*cloud.UnreachableError", "Unavailable": "*cloud.UnreachableError", "ServerInternal": "*cloud.UnreachableError",
+	} {
+		err := translate(t.Context(), use1a, fmt.Errorf("operation: %w", &smithy.GenericAPIError{Code: code, Message: "no"}))
+		if kind(err) != want {
+			t.Errorf("%s: %s, want %s", code, kind(err), want)
+		}
+	}
+	var quota *cloud.QuotaError
+	errors.As(translate(t.Context(), use1a, &smithy.GenericAPIError{Code: "VcpuLimitExceeded"}), &quota)
+	if quota == nil || quota.Place.Zone != "" || quota.Place.Region != "us-east-1" {
+		t.Errorf("a quota closes the region: %v", quota)
+	}
+}
+
+func TestDefaultImages(t *testing.T) {
+	gpu := func(name string) map[string]float64 { return map[string]float64{name: 1} }
+	for _, tt := range []struct {
+		machine string
+		gpus    map[string]float64
+		want    string
+	}{
+		{"m6i.large", nil, "skypilot:custom-cpu-ubuntu"},
+		{"t4g.small", nil, "skypilot:custom-cpu-ubuntu-arm64"},
+		{"c7gn.xlarge", nil, "skypilot:custom-cpu-ubuntu-arm64"},
+		{"a1.large", nil, "skypilot:custom-cpu-ubuntu-arm64"},
+		{"g4dn.xlarge", gpu("T4"), "skypilot:custom-gpu-ubuntu-cuda13"},
+		{"g5g.xlarge", gpu("T4g"), "skypilot:custom-gpu-ubuntu-arm64-cuda13"},
+		{"p3.2xlarge", gpu("V100"), "skypilot:custom-gpu-ubuntu"},
+		{"p2.xlarge", gpu("K80"), "skypilot:k80-ubuntu-2004"},
+		{"trn1.2xlarge", gpu("Trainium"), "skypilot:neuron-ubuntu-2204"},
+		{"p6-b200.48xlarge", gpu("B200"), "skypilot:custom-gpu-ubuntu-cuda13"},
+	} {
+		if got := defaultTag(cloud.Offer{InstanceType: tt.machine, Accelerators: tt.gpus}); got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.machine, got, tt.want)
+		}
+	}
+}
+
+func TestReadSettings(t *testing.T) {
+	s := ReadSettings(map[string]any{
+		"vpc_names": []any{"v1", "v2"}, "subnet_names": "one", "use_internal_ips": true, "disk_encrypted": true, "ssh_user": "ec2-user",
+		"security_group_name": []any{map[string]any{"train-*": "sg-train"}, map[string]any{"*": "sg-rest"}},
+		"ssh_proxy_command":   map[string]any{"us-east-1": "ssh -W %h:%p jump"},
+		"labels":              map[string]any{"team": "vision"}, "remote_identity": "my-role",
+	})
+	if s.VPC != "v1" || len(s.Subnets) != 1 || !s.InternalIPs || !s.EncryptDisks || s.user() != "ec2-user" || s.Labels["team"] != "vision" {
+		t.Errorf("%+v", s)
+	}
+	if g := named(s.SecurityGroups, "train-7"); g != "sg-train" {
+		t.Error(g)
+	}
+	if g := named(s.SecurityGroups, "dev"); g != "sg-rest" {
+		t.Error(g)
+	}
+	if s.proxy("us-east-1") == "" || s.proxy("us-west-2") != "" || named(s.Profiles, "x") != "my-role" {
+		t.Errorf("%+v", s)
+	}
+	if s := ReadSettings(map[string]any{"remote_identity": "NO_UPLOAD"}); !s.NoIdentity {
+		t.Error("NO_UPLOAD gives machines a role")
+	}
+	if s := ReadSettings(nil); s.user() != "ubuntu" || len(s.Profiles) > 0 || s.NoIdentity {
+		t.Errorf("defaults: %+v", s)
+	}
+}
+
+func TestMissingRules(t *testing.T) {
+	if n := len(missingRules("sg-1", nil, []string{"8000-8010"})); n != 3 {
+		t.Errorf("%d rules for a new group, want those for itself, ssh and the ports", n)
+	}
+	have := missingRules("sg-1", nil, []string{"8000-8010"})
+	if left := missingRules("sg-1", have, []string{"8005", "22"}); len(left) != 0 {
+		t.Errorf("what is open is opened again: %v", left)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	for _, k := range []string{"", "aws:x", "AWS:x", "a b", string(make([]byte, 128))} {
+		if validLabel(k, "v") == nil {
+			t.Errorf("%q is a label", k)
+		}
+	}
+	if validLabel("team", "a b") == nil || validLabel("team", "vision") != nil {
+		t.Error("values are not checked")
+	}
+}
+
+// TestLiteral: what is asked for by name must not match other names.
+func TestLiteral(t *testing.T) {
+	if got := literal(`a*b?c\d`); got != `a\*b\?c\\d` {
+		t.Error(got)
+	}
+}

@@ -1,0 +1,230 @@
+package aws
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// group is the security group that a cluster's machines are in.
+type group struct {
+	name string
+	// ours: the cluster's own, made for its ports and removed with it; shared
+	// ones are the installation's, or the user's if not managed.
+	ours, managed bool
+}
+
+func digest(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return fmt.Sprintf("%x", sum[:5])
+}
+
+func sharedGroup(installation string) string { return "sky-sg-" + digest(installation) }
+
+func ownGroup(id cloud.ClusterID) string {
+	return "sky-sg-" + id.Name + "-" + digest(id.Installation, id.Name, id.Hash)
+}
+
+// groupOf decides which group a cluster's machines are in.
+func groupOf(s Settings, id cloud.ClusterID, ports []string) group {
+	if g := named(s.SecurityGroups, id.Name); g != "" {
+		return group{name: g}
+	}
+	if len(ports) > 0 {
+		return group{name: ownGroup(id), ours: true, managed: true}
+	}
+	return group{name: sharedGroup(id.Installation), managed: true}
+}
+
+// findGroup gives the id of a group; "" if there is none.
+func findGroup(ctx context.Context, client *ec2.Client, at cloud.Place, vpc, name string) (*types.SecurityGroup, error) {
+	out, err := client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: []types.Filter{
+		{Name: sdk.String("group-name"), Values: []string{literal(name)}},
+		{Name: sdk.String("vpc-id"), Values: []string{vpc}},
+	}})
+	if err != nil {
+		return nil, translate(ctx, at, err)
+	}
+	if len(out.SecurityGroups) == 0 {
+		return nil, nil
+	}
+	return &out.SecurityGroups[0], nil
+}
+
+// ensureGroup makes the group if it is managed and missing, and lets in what
+// belongs in: everything from the group itself, ssh and the ports from
+// everywhere. It returns the group's id.
+func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, id cloud.ClusterID, g group, ports []string) (string, error) {
+	client, err := p.ec2(ctx, at.Region)
+	if err != nil {
+		return "", err
+	}
+	have, err := findGroup(ctx, client, at, vpc, g.name)
+	if err != nil {
+		return "", err
+	}
+	if !g.managed {
+		if have == nil {
+			return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region},
+				Err: fmt.Errorf("VPC %s has no security group %q (aws.security_group_name in the configuration)", vpc, g.name)}
+		}
+		return sdk.ToString(have.GroupId), nil
+	}
+	if have == nil {
+		if have, err = makeGroup(ctx, client, at, vpc, id, g); err != nil {
+			return "", err
+		}
+	}
+	groupID := sdk.ToString(have.GroupId)
+	for _, rule := range missingRules(groupID, have.IpPermissions, ports) {
+		_, err := client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: have.GroupId, IpPermissions: []types.IpPermission{rule}})
+		if err != nil && codeOf(err) != "InvalidPermission.Duplicate" {
+			return "", translate(ctx, at, err)
+		}
+	}
+	return groupID, nil
+}
+
+func makeGroup(ctx context.Context, client *ec2.Client, at cloud.Place, vpc string, id cloud.ClusterID, g group) (*types.SecurityGroup, error) {
+	tags := map[string]string{"skypilot": "true", cloud.TagInstallation: id.Installation}
+	if g.ours {
+		tags = id.Tags()
+		tags["skypilot"] = "true"
+	}
+	out, err := client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+		GroupName: sdk.String(g.name), VpcId: sdk.String(vpc), Description: sdk.String("Made by sky"),
+		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: toTags(tags)}},
+	})
+	if codeOf(err) == "InvalidGroup.Duplicate" { // somebody was quicker
+		have, err := findGroup(ctx, client, at, vpc, g.name)
+		if err != nil || have != nil {
+			return have, err
+		}
+		return nil, &cloud.UnreachableError{Err: fmt.Errorf("the security group %s exists and is not listed yet", g.name)}
+	}
+	if err != nil {
+		return nil, translate(ctx, at, err)
+	}
+	return &types.SecurityGroup{GroupId: out.GroupId}, nil
+}
+
+// missingRules are the ways in that a group lacks.
+func missingRules(groupID string, have []types.IpPermission, ports []string) []types.IpPermission {
+	within := func(r types.IpPermission) bool {
+		return sdk.ToString(r.IpProtocol) == "-1" && slices.ContainsFunc(r.UserIdGroupPairs, func(g types.UserIdGroupPair) bool { return sdk.ToString(g.GroupId) == groupID })
+	}
+	var out []types.IpPermission
+	if !slices.ContainsFunc(have, within) {
+		out = append(out, types.IpPermission{IpProtocol: sdk.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: sdk.String(groupID)}}})
+	}
+	for _, ports := range append([]string{"22"}, ports...) {
+		from, to, ok := portRange(ports)
+		if !ok || slices.ContainsFunc(have, func(r types.IpPermission) bool { return open(r, from, to) }) {
+			continue
+		}
+		out = append(out, types.IpPermission{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(from), ToPort: sdk.Int32(to),
+			IpRanges: []types.IpRange{{CidrIp: sdk.String("0.0.0.0/0")}}})
+	}
+	return out
+}
+
+// open reports whether a rule lets the world reach all ports of the range.
+func open(r types.IpPermission, from, to int32) bool {
+	world := slices.ContainsFunc(r.IpRanges, func(i types.IpRange) bool { return sdk.ToString(i.CidrIp) == "0.0.0.0/0" })
+	switch sdk.ToString(r.IpProtocol) {
+	case "-1":
+		return world
+	case "tcp":
+		return world && sdk.ToInt32(r.FromPort) <= from && to <= sdk.ToInt32(r.ToPort)
+	}
+	return false
+}
+
+// portRange reads "8080" and "8000-8010".
+func portRange(s string) (from, to int32, ok bool) {
+	a, b, isRange := strings.Cut(s, "-")
+	if !isRange {
+		b = a
+	}
+	x, err1 := strconv.ParseUint(a, 10, 16)
+	y, err2 := strconv.ParseUint(b, 10, 16)
+	return int32(x), int32(y), err1 == nil && err2 == nil && x <= y
+}
+
+func toTags(m map[string]string) []types.Tag {
+	var out []types.Tag
+	for k, v := range m {
+		out = append(out, types.Tag{Key: sdk.String(k), Value: sdk.String(v)})
+	}
+	slices.SortFunc(out, func(a, b types.Tag) int { return strings.Compare(*a.Key, *b.Key) })
+	return out
+}
+
+// OpenPorts lets the world reach ports of a cluster that runs. Machines in the
+// installation's shared group are moved to a group of the cluster's own first.
+func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	leave, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	list, err := p.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(i instance) bool { return !i.exists() })
+	if id.Name == "" || len(list) == 0 {
+		return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
+	}
+	at := cloud.Place{Cloud: Name, Region: list[0].region, Zone: list[0].zone}
+	s := p.o.Settings()
+	g := groupOf(s, id, ports)
+	if !g.managed {
+		return nil // the user's own group, and the user's own rules
+	}
+	net, err := p.network(ctx, at, s)
+	if err != nil {
+		return err
+	}
+	groupID, err := p.ensureGroup(ctx, at, net.vpc, id, g, ports)
+	if err != nil {
+		return err
+	}
+	return p.moveTo(ctx, at, list, groupID)
+}
+
+// moveTo puts the machines into one security group; those that are in it stay.
+func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, groupID string) error {
+	client, err := p.ec2(ctx, at.Region)
+	if err != nil {
+		return err
+	}
+	for _, i := range list {
+		if slices.Contains(i.groups, groupID) || !i.exists() {
+			continue
+		}
+		_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(i.id), Groups: []string{groupID}})
+		if err != nil && !gone(err) {
+			return translate(ctx, at, err)
+		}
+	}
+	return nil
+}
+
+// gone reports whether a call failed since the machine has ended meanwhile.
+func gone(err error) bool {
+	switch codeOf(err) {
+	case "InvalidInstanceID.NotFound", "IncorrectInstanceState", "IncorrectState":
+		return true
+	}
+	return false
+}

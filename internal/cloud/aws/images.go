@@ -1,0 +1,114 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// image is what machines start from.
+type image struct {
+	id   string
+	root string // the device of the first disk
+	size int    // GB that it needs at least; 0: unknown
+}
+
+// The root device and size of the images behind sky's tags.
+const (
+	defaultRoot = "/dev/sda1"
+	defaultSize = 45
+)
+
+// arm64 matches the types with ARM processors: a generation followed by "g".
+var arm64 = regexp.MustCompile(`^(a1|[a-z]+\d+g[a-z]*)(-[a-z0-9]+)?\.`)
+
+// oldGPUs need drivers that newer images no longer have.
+var oldGPUs = []string{"M60", "P100", "P4", "V100", "V100-32GB"}
+
+// defaultTag names the image for a machine when the task names none.
+func defaultTag(o cloud.Offer) string {
+	arm := arm64.MatchString(o.InstanceType)
+	gpu := slices.Sorted(maps.Keys(o.Accelerators))
+	switch {
+	case len(gpu) == 0 && arm:
+		return "skypilot:custom-cpu-ubuntu-arm64"
+	case len(gpu) == 0:
+		return "skypilot:custom-cpu-ubuntu"
+	case gpu[0] == "K80":
+		return "skypilot:k80-ubuntu-2004"
+	case strings.HasPrefix(gpu[0], "Trainium"), strings.HasPrefix(gpu[0], "Inferentia"):
+		return "skypilot:neuron-ubuntu-2204"
+	case slices.Contains(oldGPUs, gpu[0]) && arm:
+		return "skypilot:custom-gpu-ubuntu-arm64"
+	case slices.Contains(oldGPUs, gpu[0]):
+		return "skypilot:custom-gpu-ubuntu"
+	case arm:
+		return "skypilot:custom-gpu-ubuntu-arm64-cuda13"
+	}
+	return "skypilot:custom-gpu-ubuntu-cuda13"
+}
+
+// olderTags are what a price list may have in place of a tag that is newer than
+// it, best first.
+var olderTags = map[string][]string{
+	"skypilot:custom-cpu-ubuntu":        {"skypilot:cpu-ubuntu-2204", "skypilot:cpu-ubuntu-2004"},
+	"skypilot:custom-gpu-ubuntu-cuda13": {"skypilot:custom-gpu-ubuntu", "skypilot:gpu-ubuntu-2204", "skypilot:gpu-ubuntu-2004"},
+	"skypilot:custom-gpu-ubuntu":        {"skypilot:gpu-ubuntu-2004"},
+}
+
+// image resolves what a launch starts from: an id (ami-...), a tag, or nothing.
+func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec) (image, error) {
+	o := spec.Offer
+	invalid := func(err error) error { return &cloud.InvalidError{Place: o.Place, Err: err} }
+	id := spec.ImageID
+	switch {
+	case strings.HasPrefix(id, "docker:"):
+		return image{}, invalid(errors.New("container images are not started on instances yet"))
+	case strings.HasPrefix(id, "ami-"):
+		return p.ownImage(ctx, o.Place, id)
+	case id != "":
+		found, ok := p.o.Image(ctx, id, o.Region)
+		if !ok {
+			return image{}, invalid(fmt.Errorf("no image has the tag %s in %s; an id (ami-...) can be given instead", id, o.Region))
+		}
+		return image{id: found, root: defaultRoot, size: defaultSize}, nil
+	}
+	tag := defaultTag(o)
+	for _, t := range append([]string{tag}, olderTags[tag]...) {
+		if found, ok := p.o.Image(ctx, t, o.Region); ok {
+			return image{id: found, root: defaultRoot, size: defaultSize}, nil
+		}
+	}
+	return image{}, invalid(fmt.Errorf("the list of images has none for %s in %s; fetch it with: sky catalog refresh aws, or give image_id: ami-...", tag, o.Region))
+}
+
+// ownImage looks a user's image up.
+func (p *Provider) ownImage(ctx context.Context, at cloud.Place, id string) (image, error) {
+	client, err := p.ec2(ctx, at.Region)
+	if err != nil {
+		return image{}, err
+	}
+	out, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	if err != nil {
+		return image{}, translate(ctx, at, err)
+	}
+	if len(out.Images) == 0 {
+		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: fmt.Errorf("there is no image %s in %s", id, at.Region)}
+	}
+	got := image{id: id, root: sdk.ToString(out.Images[0].RootDeviceName)}
+	for _, d := range out.Images[0].BlockDeviceMappings {
+		if sdk.ToString(d.DeviceName) == got.root && d.Ebs != nil {
+			got.size = int(sdk.ToInt32(d.Ebs.VolumeSize))
+		}
+	}
+	return got, nil
+}

@@ -1,0 +1,436 @@
+package aws
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Prepare makes what the machines need: the role, the security group. It also
+// refuses what can be known to fail: a quota of nothing, a missing network.
+func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
+	if err := p.valid(spec); err != nil {
+		return &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
+	}
+	if err := p.knows(ctx, spec.Offer.Region); err != nil {
+		return err
+	}
+	leave, err := p.turns.Take(ctx, spec.ID)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := p.enough(ctx, spec); err != nil {
+		return err
+	}
+	s := p.settings(spec)
+	net, err := p.network(ctx, spec.Offer.Place, s)
+	if err != nil {
+		return err
+	}
+	if _, err := p.profileOf(ctx, s, spec.ID.Name); err != nil {
+		return err
+	}
+	_, err = p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, spec.Ports), spec.Ports)
+	return err
+}
+
+// knows refuses a region that the account does not have.
+func (p *Provider) knows(ctx context.Context, region string) error {
+	all, err := p.allRegions(ctx)
+	if err != nil || slices.Contains(all, region) {
+		return err
+	}
+	return &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region},
+		Err: fmt.Errorf("the account has no region %q; it has %s", region, strings.Join(all, ", "))}
+}
+
+// enough refuses a machine whose quota is known to be nothing. A quota service
+// that does not answer proves nothing.
+func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec) error {
+	code := p.o.QuotaCode(ctx, spec.Offer.InstanceType, spec.Offer.Spot)
+	if code == "" {
+		return nil
+	}
+	limit, err := p.quota(ctx, spec.Offer.Region, code)
+	if err != nil || limit > 0 {
+		var auth *cloud.AuthError
+		if errors.As(err, &auth) || ctx.Err() != nil {
+			return err
+		}
+		return nil
+	}
+	return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: spec.Offer.Region},
+		Err: fmt.Errorf("the quota %s of EC2, which counts %s, is 0; ask for more in the console under Service Quotas", code, spec.Offer.InstanceType)}
+}
+
+// Launch looks, decides and acts until every rank runs.
+func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+	place := spec.Offer.Place
+	if err := p.valid(spec); err != nil {
+		return nil, &cloud.InvalidError{Place: place, Err: err}
+	}
+	if err := p.knows(ctx, place.Region); err != nil {
+		return nil, err
+	}
+	if spec.Nodes < 1 || spec.Token == "" || spec.ID.Hash == "" || spec.ID.Installation == "" {
+		return nil, errors.New("a launch needs nodes, a token and a whole cluster id")
+	}
+	leave, err := p.turns.Take(ctx, spec.ID)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	l := launch{p: p, spec: spec, mine: map[string]bool{}}
+	var nodes []cloud.Node
+	look := p.find // at first wherever the cluster may be
+	err = p.until(ctx, "the instances to run", func(ctx context.Context) (bool, error) {
+		list, err := look(ctx, spec.ID)
+		if err != nil {
+			return false, err
+		}
+		p.regions.learn(spec.ID, place.Region)
+		look = func(ctx context.Context, id cloud.ClusterID) ([]instance, error) {
+			return p.describe(ctx, place.Region, id)
+		}
+		s, err := next(spec, list, l.mine)
+		switch {
+		case err != nil:
+			return false, err
+		case s.done:
+			nodes, err = p.toNodes(list)
+			nodes = slices.DeleteFunc(nodes, func(n cloud.Node) bool { return n.State == cloud.NodeGone })
+			return true, err
+		}
+		return false, l.act(ctx, s)
+	})
+	return nodes, err
+}
+
+// launch is one call of Launch.
+type launch struct {
+	p     *Provider
+	spec  cloud.LaunchSpec
+	mine  map[string]bool // instances that it started or made
+	input *ec2.RunInstancesInput
+	net   network
+}
+
+func (l *launch) act(ctx context.Context, s step) error {
+	client, err := l.p.ec2(ctx, l.spec.Offer.Region)
+	if err != nil {
+		return err
+	}
+	if len(s.start) > 0 {
+		err := cloud.Settled(ctx, func(ctx context.Context) error {
+			_, err := client.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: s.start}, once)
+			return err
+		})
+		if err != nil && codeOf(err) != "IncorrectInstanceState" { // it changed since we looked; look again
+			return translate(ctx, l.spec.Offer.Place, err)
+		}
+		for _, id := range s.start {
+			l.mine[id] = err == nil
+		}
+	}
+	for id, rank := range s.seat {
+		if err := l.seat(ctx, client, id, rank); err != nil {
+			return err
+		}
+	}
+	if len(s.create) > 0 {
+		return l.create(ctx, client, s.create)
+	}
+	return nil
+}
+
+// seat writes a rank onto an instance.
+func (l *launch) seat(ctx context.Context, client *ec2.Client, id string, rank int) error {
+	_, err := client.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: toTags(rankTags(l.spec.ID, rank))})
+	if codeOf(err) == "InvalidInstanceID.NotFound" { // not known everywhere yet, or gone
+		return nil
+	}
+	return translate(ctx, l.spec.Offer.Place, err)
+}
+
+// rankTags are what tells a node from the others of its cluster.
+func rankTags(id cloud.ClusterID, rank int) map[string]string {
+	t := map[string]string{
+		cloud.TagRank: strconv.Itoa(rank), cloud.TagHead: "0",
+		tagRayType: "worker", tagName: "sky-" + id.Name + "-worker",
+	}
+	if rank == 0 {
+		t[cloud.TagHead], t[tagRayType], t[tagName] = "1", "head", "sky-"+id.Name+"-head"
+	}
+	return t
+}
+
+// create asks for instances of the ranks, all or none of them: in one subnet
+// after the other as long as there is no room. A token of this attempt may have
+// made some that are gone by now; the next token follows from those.
+func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) error {
+	if err := l.prepare(ctx); err != nil {
+		return err
+	}
+	var last error
+	for _, sub := range l.net.subnets {
+		in := *l.input
+		in.MinCount, in.MaxCount = sdk.Int32(int32(len(ranks))), sdk.Int32(int32(len(ranks)))
+		in.NetworkInterfaces = slices.Clone(in.NetworkInterfaces)
+		in.NetworkInterfaces[0].SubnetId = sdk.String(sub.id)
+		if len(ranks) == 1 {
+			tags := tagsOf(l.spec, l.p.settings(l.spec))
+			for k, v := range rankTags(l.spec.ID, ranks[0]) {
+				tags[k] = v
+			}
+			in.TagSpecifications = specifications(tags)
+		}
+		token := digest(l.spec.Token, l.spec.ID.Hash, fmt.Sprint(ranks), sub.id)
+		made, err := l.run(ctx, client, in, token)
+		if err == nil {
+			for _, id := range made {
+				l.mine[id] = true
+			}
+			return nil
+		}
+		last = translate(ctx, l.spec.Offer.Place, err)
+		if e := (*cloud.CapacityError)(nil); !errors.As(last, &e) {
+			return last
+		}
+	}
+	return last
+}
+
+// run makes the call. Where its token belongs to instances that have ended, it
+// is made again under a token that follows from them.
+func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstancesInput, token string) ([]string, error) {
+	for {
+		in.ClientToken = sdk.String(token)
+		var out *ec2.RunInstancesOutput
+		err := cloud.Settled(ctx, func(ctx context.Context) (err error) {
+			out, err = client.RunInstances(ctx, &in, once)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		var ids []string
+		ended := true
+		for _, i := range out.Instances {
+			ids = append(ids, sdk.ToString(i.InstanceId))
+			if i.State != nil && i.State.Name != types.InstanceStateNameTerminated && i.State.Name != types.InstanceStateNameShuttingDown {
+				ended = false
+			}
+		}
+		if !ended || len(ids) == 0 {
+			return ids, nil
+		}
+		token = digest(token, ids[0])
+	}
+}
+
+// prepare finds out, once, what all instances of this launch have in common.
+func (l *launch) prepare(ctx context.Context) error {
+	if l.input != nil {
+		return nil
+	}
+	p, spec := l.p, l.spec
+	s := p.settings(spec)
+	net, err := p.network(ctx, spec.Offer.Place, s)
+	if err != nil {
+		return err
+	}
+	groupID, err := p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, spec.Ports), spec.Ports)
+	if err != nil {
+		return err
+	}
+	profile, err := p.profileOf(ctx, s, spec.ID.Name)
+	if err != nil {
+		return err
+	}
+	img, err := p.image(ctx, spec)
+	if err != nil {
+		return err
+	}
+	l.net = net
+	l.input = runInput(spec, s, img, groupID, profile)
+	return nil
+}
+
+// runInput is the call for instances, without count, token and subnet.
+func runInput(spec cloud.LaunchSpec, s Settings, img image, groupID, profile string) *ec2.RunInstancesInput {
+	in := &ec2.RunInstancesInput{
+		ImageId:      sdk.String(img.id),
+		InstanceType: types.InstanceType(spec.Offer.InstanceType),
+		UserData:     sdk.String(base64.StdEncoding.EncodeToString([]byte(userData(s.user(), spec.AuthorizedKey)))),
+		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{
+			DeviceIndex: sdk.Int32(0), Groups: []string{groupID}, DeleteOnTermination: sdk.Bool(true),
+			AssociatePublicIpAddress: sdk.Bool(!s.InternalIPs),
+		}},
+		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: sdk.String(img.root), Ebs: disk(spec, s, img)}},
+		MetadataOptions:     &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled},
+		TagSpecifications:   specifications(tagsOf(spec, s)),
+	}
+	if profile != "" {
+		in.IamInstanceProfile = &types.IamInstanceProfileSpecification{Name: sdk.String(profile)}
+	}
+	if spec.Offer.Spot {
+		in.InstanceMarketOptions = &types.InstanceMarketOptionsRequest{
+			MarketType: types.MarketTypeSpot,
+			SpotOptions: &types.SpotMarketOptions{
+				SpotInstanceType:             types.SpotInstanceTypeOneTime,
+				InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
+			},
+		}
+	}
+	if !spec.Offer.Spot {
+		in.CapacityReservationSpecification = &types.CapacityReservationSpecification{CapacityReservationPreference: types.CapacityReservationPreferenceOpen}
+	}
+	return in
+}
+
+// tagsOf is what every machine of a cluster carries from its first moment. A
+// label may replace a tag that only people read.
+func tagsOf(spec cloud.LaunchSpec, s Settings) map[string]string {
+	tags := map[string]string{tagRayCluster: spec.ID.Name, tagName: spec.ID.Name}
+	for k, v := range s.Labels {
+		tags[k] = v
+	}
+	for k, v := range spec.Labels {
+		tags[k] = v
+	}
+	if spec.User != "" {
+		tags[tagUser] = spec.User
+	}
+	for k, v := range spec.ID.Tags() {
+		tags[k] = v
+	}
+	return tags
+}
+
+// specifications put the tags on machines and what is made with them.
+func specifications(tags map[string]string) []types.TagSpecification {
+	return []types.TagSpecification{
+		{ResourceType: types.ResourceTypeInstance, Tags: toTags(tags)},
+		{ResourceType: types.ResourceTypeVolume, Tags: toTags(tags)},
+	}
+}
+
+// defaultDiskGB is the size of the disk when a task names none.
+const defaultDiskGB = 256
+
+// disk is the machine's disk by its tier.
+func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
+	size := spec.DiskGB
+	if size == 0 {
+		size = defaultDiskGB
+	}
+	size = max(size, img.size)
+	d := &types.EbsBlockDevice{VolumeSize: sdk.Int32(int32(size)), DeleteOnTermination: sdk.Bool(true)}
+	if s.EncryptDisks {
+		d.Encrypted = sdk.Bool(true)
+	}
+	switch spec.DiskTier {
+	case "low":
+		d.VolumeType = types.VolumeTypeStandard
+	case "high", "best":
+		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(7000), sdk.Int32(437)
+	case "ultra":
+		d.VolumeType, d.Iops = types.VolumeTypeIo2, sdk.Int32(20000)
+	default: // medium
+		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(3500), sdk.Int32(218)
+	}
+	return d
+}
+
+// userData lets the key in and keeps the system's updates from running while
+// work does. cloud-init reads it at the first boot.
+func userData(user, key string) string {
+	var b strings.Builder
+	b.WriteString("#cloud-config\nusers:\n- default\n")
+	if key = strings.TrimSpace(key); key != "" {
+		fmt.Fprintf(&b, "- name: %s\n  shell: /bin/bash\n  sudo: ALL=(ALL) NOPASSWD:ALL\n  ssh_authorized_keys:\n  - %s\n", user, strconv.Quote(key))
+	}
+	b.WriteString("bootcmd:\n- systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true\n" +
+		"- systemctl disable apt-daily.timer apt-daily-upgrade.timer || true\n")
+	return b.String()
+}
+
+var validUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+
+// valid refuses what AWS would refuse, or worse, understand otherwise.
+func (p *Provider) valid(spec cloud.LaunchSpec) error {
+	name := spec.ID.Name
+	if name == "" || len(name) > maxName {
+		return fmt.Errorf("a cluster's name has 1 to %d bytes, %q has %d", maxName, name, len(name))
+	}
+	for _, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '-') {
+			return fmt.Errorf("%q holds %q; the names of clusters on AWS have small letters, digits and dashes", name, r)
+		}
+	}
+	for k, v := range spec.Labels {
+		if err := validLabel(k, v); err != nil {
+			return err
+		}
+	}
+	for _, ports := range spec.Ports {
+		if _, _, ok := portRange(ports); !ok {
+			return fmt.Errorf("%q are no ports", ports)
+		}
+	}
+	if s := p.settings(spec); !validUser.MatchString(s.user()) {
+		return fmt.Errorf("%q is no user to log in as (aws.ssh_user in the configuration)", s.user())
+	}
+	return nil
+}
+
+func validLabel(k, v string) error {
+	noSpace := func(s string, limit int) bool {
+		return utf8.RuneCountInString(s) <= limit && !strings.ContainsAny(s, " \t\r\n")
+	}
+	switch {
+	case k == "" || strings.HasPrefix(strings.ToLower(k), "aws:") || !noSpace(k, 127):
+		return fmt.Errorf("%q cannot be a label on AWS: up to 127 characters, no spaces, not beginning with aws:", k)
+	case !noSpace(v, 255):
+		return fmt.Errorf("%q cannot be the value of a label on AWS: up to 255 characters, no spaces", v)
+	}
+	return nil
+}
+
+// until repeats f until it reports that all is done. Waits end with the context
+// or after the provider's timeout.
+func (p *Provider) until(ctx context.Context, what string, f func(context.Context) (done bool, err error)) error {
+	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
+	defer cancel()
+	tick := time.NewTicker(p.o.Poll)
+	defer tick.Stop()
+	for {
+		done, err := f(limited)
+		switch {
+		case done || err != nil && limited.Err() == nil:
+			return err
+		case ctx.Err() != nil:
+			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
+		case limited.Err() != nil:
+			return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", p.o.Timeout, what)}
+		}
+		select {
+		case <-limited.Done():
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,216 @@
+package aws
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/aws/smithy-go"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// meaning is what an error code of AWS says about the map.
+type meaning int
+
+const (
+	other meaning = iota
+	badCredentials
+	expired
+	forbidden
+	regionClosed
+	full
+	overQuota
+	invalid
+	throttled
+	theirs // on their side; it may work in a moment
+)
+
+// meanings are the codes of the EC2, IAM, STS and Service Quotas references, by
+// what they rule out.
+var meanings = map[string]meaning{
+	"AuthFailure":                 badCredentials,
+	"InvalidClientTokenId":        badCredentials,
+	"InvalidClientToken":          badCredentials,
+	"UnrecognizedClientException": badCredentials,
+	"SignatureDoesNotMatch":       badCredentials,
+	"IncompleteSignature":         badCredentials,
+	"InvalidAccessKeyId":          badCredentials,
+	"MissingAuthenticationToken":  badCredentials,
+	"InvalidSignatureException":   badCredentials,
+	"Blocked":                     badCredentials,
+	"ExpiredToken":                expired,
+	"ExpiredTokenException":       expired,
+	"RequestExpired":              expired,
+
+	"UnauthorizedOperation": forbidden,
+	"AccessDenied":          forbidden,
+	"AccessDeniedException": forbidden,
+	"OptInRequired":         regionClosed,
+	"PendingVerification":   regionClosed,
+
+	"InsufficientInstanceCapacity":         full,
+	"InsufficientCapacity":                 full,
+	"InsufficientHostCapacity":             full,
+	"InsufficientCapacityOnHost":           full,
+	"InsufficientReservedInstanceCapacity": full,
+	"InsufficientAddressCapacity":          full,
+	"InsufficientVolumeCapacity":           full,
+	"InsufficientFreeAddressesInSubnet":    full,
+	"ReservationCapacityExceeded":          full,
+	"SpotMaxPriceTooLow":                   full,
+
+	"VcpuLimitExceeded":                  overQuota,
+	"InstanceLimitExceeded":              overQuota,
+	"MaxSpotInstanceCountExceeded":       overQuota,
+	"MaxIOPSLimitExceeded":               overQuota,
+	"SecurityGroupsPerInterfaceExceeded": overQuota,
+	"ResourceCountExceeded":              overQuota,
+	"ConcurrentLaunchLimitExceeded":      overQuota,
+
+	"Unsupported":                  invalid,
+	"UnsupportedOperation":         invalid,
+	"UnsupportedInstanceAttribute": invalid,
+	"InvalidParameter":             invalid,
+	"InvalidParameterValue":        invalid,
+	"InvalidParameterCombination":  invalid,
+	"MissingParameter":             invalid,
+	"InvalidInput":                 invalid,
+	"InvalidAvailabilityZone":      invalid,
+	"InvalidZone.NotFound":         invalid,
+	"InvalidBlockDeviceMapping":    invalid,
+	"InvalidUserData.Malformed":    invalid,
+	"InvalidSubnet":                invalid,
+	"VPCIdNotSpecified":            invalid,
+	"VPCResourceNotSpecified":      invalid,
+	"InvalidVpcID.NotFound":        invalid,
+	"InvalidSubnetID.NotFound":     invalid,
+	"InvalidGroup.NotFound":        invalid,
+	"IdempotentParameterMismatch":  invalid,
+	"TagLimitExceeded":             invalid,
+	"InvalidTagKey.Malformed":      invalid,
+	"EncryptedVolumesNotSupported": invalid,
+	"InvalidAMIID.NotFound":        invalid,
+	"InvalidAMIID.Malformed":       invalid,
+	"InvalidAMIID.Unavailable":     invalid,
+	"InvalidAMIName.NotFound":      invalid,
+	"DefaultVpcDoesNotExist":       invalid,
+
+	"RequestLimitExceeded":     throttled,
+	"Throttling":               throttled,
+	"ThrottlingException":      throttled,
+	"TooManyRequestsException": throttled,
+	"EC2ThrottledException":    throttled,
+
+	"InternalError":      theirs,
+	"InternalFailure":    theirs,
+	"ServerInternal":     theirs,
+	"ServiceUnavailable": theirs,
+	"Unavailable":        theirs,
+	"RequestTimeout":     theirs,
+}
+
+// translate says in sky's words why a call about a place failed.
+func translate(ctx context.Context, at cloud.Place, err error) error {
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("asking AWS: %w", context.Cause(ctx))
+	}
+	var api smithy.APIError
+	if !errors.As(err, &api) {
+		return silent(err)
+	}
+	region := cloud.Place{Cloud: Name, Region: at.Region}
+	switch meaningOf(api) {
+	case badCredentials:
+		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
+	case expired:
+		return &cloud.AuthError{Cloud: Name, Fix: "log in again (aws sso login, or new keys), then: sky check aws", Err: err}
+	case forbidden:
+		return &cloud.PermissionError{Place: cloud.Place{Cloud: Name}, Err: permission(api, err)}
+	case regionClosed:
+		return &cloud.PermissionError{Place: region, Err: err}
+	case full:
+		return &cloud.CapacityError{Place: at, Err: err}
+	case overQuota:
+		return &cloud.QuotaError{Place: region, Err: err}
+	case invalid:
+		return &cloud.InvalidError{Place: at, Err: err}
+	case throttled:
+		return &cloud.ThrottledError{Err: err}
+	case theirs:
+		return &cloud.UnreachableError{Err: err}
+	}
+	if api.ErrorFault() == smithy.FaultServer || status(err) >= 500 {
+		return &cloud.UnreachableError{Err: err}
+	}
+	return fmt.Errorf("AWS refused: %w", err)
+}
+
+// silent is an error without an answer of AWS: from the way there, or from
+// credentials that could not be had.
+func silent(err error) error {
+	var process interface{ CredentialsError() }
+	text := err.Error()
+	if errors.As(err, &process) || strings.Contains(text, "get credentials") || strings.Contains(text, "refresh cached credentials") {
+		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
+	}
+	if s := status(err); s == 401 || s == 403 {
+		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
+	} else if s == 429 {
+		return &cloud.ThrottledError{Err: err}
+	}
+	return &cloud.UnreachableError{Err: err}
+}
+
+func meaningOf(api smithy.APIError) meaning {
+	code := api.ErrorCode()
+	if m, ok := meanings[code]; ok {
+		if m == invalid && code == "Unsupported" && strings.Contains(strings.ToLower(api.ErrorMessage()), "capacity") {
+			return full
+		}
+		return m
+	}
+	switch {
+	case strings.HasSuffix(code, "LimitExceeded"):
+		return overQuota
+	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Malformed"), strings.HasPrefix(code, "InvalidParameter"):
+		return invalid
+	}
+	return other
+}
+
+// permission names the action that was refused, when the message tells it.
+func permission(api smithy.APIError, err error) error {
+	text := api.ErrorMessage()
+	if _, rest, ok := strings.Cut(text, "perform: "); ok {
+		action, _, _ := strings.Cut(rest, " ")
+		return fmt.Errorf("the permission %s is missing: %w", action, err)
+	}
+	var op *smithy.OperationError
+	if errors.As(err, &op) {
+		return fmt.Errorf("the permission %s:%s is missing: %w", strings.ToLower(op.Service()), op.Operation(), err)
+	}
+	return err
+}
+
+// codeOf is the code of an error of AWS; "" for others.
+func codeOf(err error) string {
+	var api smithy.APIError
+	if errors.As(err, &api) {
+		return api.ErrorCode()
+	}
+	return ""
+}
+
+func status(err error) int {
+	var r *smithyhttp.ResponseError
+	if errors.As(err, &r) {
+		return r.HTTPStatusCode()
+	}
+	return 0
+}
