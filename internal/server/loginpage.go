@@ -2,7 +2,6 @@ package server
 
 import (
 	"errors"
-	"html/template"
 	"net/http"
 	"strconv"
 
@@ -16,22 +15,24 @@ const authorizePath = "/api/v1/auth/authorize"
 
 const pageStyle = `<style>body{font:15px/1.5 system-ui,sans-serif;margin:3em auto;max-width:40em;padding:0 1em}button{font:inherit;padding:.4em 1.2em}textarea{width:100%;font:12px ui-monospace,monospace}</style>`
 
-var authorizeTemplate = template.Must(template.New("authorize").Parse(`<!doctype html>
+const authorizeHTML = `<!doctype html>
 <meta charset="utf-8"><title>Log in to sky</title>` + pageStyle + `
 <h1>Log in to sky</h1>
-{{if .User}}<p>You are <b>{{.User}}</b>.</p>{{end}}
+<p id="you" hidden>You are <b id="user"></b>.</p>
 <p>A command line asks to act as you on this server. Agree only if you have just run <code>sky api login</code>.</p>
 <p><button id="yes">Agree</button></p><p id="done" role="status"></p>
+` + dataHere + `
 <script>
+if (data.user) { document.getElementById("user").textContent = data.user; document.getElementById("you").hidden = false; }
 document.getElementById("yes").onclick = async () => {
   const done = document.getElementById("done");
   try {
-    const answer = await fetch({{.Path}}, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({code_challenge: {{.Challenge}}})});
+    const answer = await fetch(data.path, {method: "POST", headers: {"Content-Type": "application/json"}, body: JSON.stringify({code_challenge: data.challenge})});
     done.textContent = answer.ok ? "Done. You can close this page." : (await answer.json()).detail;
   } catch (e) { done.textContent = "The server cannot be reached: " + e; }
 };
 </script>
-`))
+`
 
 // authorizePage asks the user, who is logged in here, whether a command line may
 // log in as them.
@@ -41,7 +42,7 @@ func (s *Server) authorizePage(w http.ResponseWriter, r *http.Request) {
 		name = u.Name
 	}
 	pageHeaders(w.Header())
-	_ = authorizeTemplate.Execute(w, map[string]string{"User": name, "Path": authorizePath, "Challenge": r.URL.Query().Get("code_challenge")})
+	writePage(w, authorizeHTML, map[string]string{"user": name, "path": authorizePath, "challenge": r.URL.Query().Get("code_challenge")})
 }
 
 // loginToken is what the caller's login is worth to a command line.
@@ -83,22 +84,26 @@ func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var tokenTemplate = template.Must(template.New("token").Parse(`<!doctype html>
+const tokenHTML = `<!doctype html>
 <meta charset="utf-8"><title>Log in to sky</title>` + pageStyle + `
 <h1>Log in to sky</h1>
-<p id="note">Copy this text into the command line that asks for it. It lets whoever has it act as you{{if .User}}, <b>{{.User}}</b>{{end}}.</p>
-<textarea id="token" rows="8" readonly>{{.Token}}</textarea>
-{{if .Port}}<p><button id="send">Send it to the command line</button></p>
+<p id="note">Copy this text into the command line that asks for it. It lets whoever has it act as you<span id="you" hidden>, <b id="user"></b></span>.</p>
+<textarea id="token" rows="8" readonly></textarea>
+<p><button id="send" hidden>Send it to the command line</button></p>
+` + dataHere + `
 <script>
+document.getElementById("token").value = data.token;
+if (data.user) { document.getElementById("user").textContent = data.user; document.getElementById("you").hidden = false; }
+document.getElementById("send").hidden = !data.port;
 document.getElementById("send").onclick = async () => {
   const note = document.getElementById("note");
   try {
-    await fetch("http://localhost:" + {{.Port}}, {method: "POST", mode: "no-cors", headers: {"Content-Type": "text/plain"}, body: document.getElementById("token").value});
+    await fetch("http://localhost:" + data.port, {method: "POST", mode: "no-cors", headers: {"Content-Type": "text/plain"}, body: document.getElementById("token").value});
     note.textContent = "Done. You can close this page.";
   } catch (e) { note.textContent = "The command line cannot be reached; copy the text: " + e; }
 };
-</script>{{end}}
-`))
+</script>
+`
 
 // tokenPage shows the login as text, for command lines that cannot poll, and
 // hands it to one that listens on this machine.
@@ -126,5 +131,5 @@ func (s *Server) tokenPage(w http.ResponseWriter, r *http.Request) {
 	if port != 0 {
 		w.Header().Set("Content-Security-Policy", pagePolicy+"; connect-src 'self' http://localhost:"+strconv.Itoa(port))
 	}
-	_ = tokenTemplate.Execute(w, map[string]any{"User": name, "Token": token, "Port": port})
+	writePage(w, tokenHTML, map[string]any{"user": name, "token": token, "port": port})
 }

@@ -1,9 +1,11 @@
 package server
 
 import (
-	"html/template"
+	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -18,14 +20,34 @@ func pageHeaders(h http.Header) {
 	h.Set("X-Frame-Options", "DENY")
 }
 
-var logTemplate = template.Must(template.New("log").Parse(`<!doctype html>
-<meta charset="utf-8"><title>{{.Title}}</title>
+// writePage writes one of this package's pages. What differs from one view to the
+// next is JSON in an element that the page's script reads and puts in as text:
+// the encoder escapes what could end the element, so that nothing else has to
+// be. (A template engine would call methods by name, and the linker then keeps
+// every method of every library: half of the binary.)
+func writePage(w http.ResponseWriter, html string, data any) {
+	b, err := json.Marshal(data)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	_, _ = io.WriteString(w, strings.Replace(html, dataHere, `<script type="application/json" id="data">`+string(b)+`</script>
+<script>const data = JSON.parse(document.getElementById("data").textContent);</script>`, 1))
+}
+
+// dataHere is where a page gets its data; the scripts below it read "data".
+const dataHere = "<!-- data -->"
+
+const logHTML = `<!doctype html>
+<meta charset="utf-8"><title>sky</title>
 <style>body{margin:0;background:#111;color:#ddd;font:13px/1.45 ui-monospace,monospace}pre{margin:0;padding:1em;white-space:pre-wrap}</style>
 <pre id="log"></pre>
+` + dataHere + `
 <script>
+document.title = data.title;
 const log = document.getElementById("log");
 const text = new TextDecoder();
-fetch({{.Source}}).then(async (answer) => {
+fetch(data.source).then(async (answer) => {
   const body = answer.body.getReader();
   for (;;) {
     const {done, value} = await body.read();
@@ -36,23 +58,25 @@ fetch({{.Source}}).then(async (answer) => {
   }
 }).catch((e) => log.append("\n" + e));
 </script>
-`))
+`
 
 // logPage shows the log that /api/stream sends for the query.
 func logPage(w http.ResponseWriter, title string, query url.Values) {
 	query.Set("format", "plain")
 	pageHeaders(w.Header())
-	_ = logTemplate.Execute(w, map[string]string{"Title": title, "Source": "/api/stream?" + query.Encode()})
+	writePage(w, logHTML, map[string]string{"title": title, "source": "/api/stream?" + query.Encode()})
 }
 
-var dashboardTemplate = template.Must(template.New("dashboard").Parse(`<!doctype html>
+const dashboardHTML = `<!doctype html>
 <meta charset="utf-8"><title>sky</title>
 <style>body{font:15px/1.5 system-ui,sans-serif;margin:3em auto;max-width:60em;padding:0 1em}table{border-collapse:collapse}td,th{text-align:left;padding:.2em 1.5em .2em 0}</style>
 <h1>sky</h1>
-<p>API server, version {{.}}. On the command line, <code>sky status</code> lists clusters and <code>sky api status</code> lists requests.</p>
+<p>API server, version <span id="version"></span>. On the command line, <code>sky status</code> lists clusters and <code>sky api status</code> lists requests.</p>
 <h2>Requests under way</h2>
 <table id="t"><tr><th>Id<th>Name<th>User<th>Status</table>
+` + dataHere + `
 <script>
+document.getElementById("version").textContent = data;
 fetch("/api/status").then(r => r.json()).then(list => {
   for (const r of list) {
     const row = document.getElementById("t").insertRow();
@@ -64,7 +88,7 @@ fetch("/api/status").then(r => r.json()).then(list => {
   }
 });
 </script>
-`))
+`
 
 // dashboard is one small page: what the server is doing.
 func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
@@ -73,7 +97,7 @@ func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	pageHeaders(w.Header())
-	_ = dashboardTemplate.Execute(w, api.ProductVersion)
+	writePage(w, dashboardHTML, api.ProductVersion)
 }
 
 func redirect(to string) func(*Server, http.ResponseWriter, *http.Request) {

@@ -3,6 +3,7 @@ package all
 
 import (
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
@@ -17,6 +18,7 @@ type Options struct {
 	Docker    *docker.Engine  // the container engine of this machine
 	// Kubernetes are the clusters of the kubeconfig; nil: this build rents no pods.
 	Kubernetes kubernetes.Options
+	AWS        aws.Options // what is known of the account
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -27,5 +29,6 @@ func Providers(o Options) *cloud.Registry {
 		sshpool.New(o.Pools),
 		docker.New(o.Docker),
 		kubernetes.New(o.Kubernetes),
+		aws.New(o.AWS),
 	)
 }
