@@ -59,6 +59,7 @@ var (
 	_ cloud.Provider          = (*Provider)(nil)
 	_ cloud.Stopper           = (*Provider)(nil)
 	_ cloud.PortOpener        = (*Provider)(nil)
+	_ cloud.OffSwitch         = (*Provider)(nil)
 	_ cloud.CredentialStamper = (*Provider)(nil)
 )
 
@@ -93,7 +94,6 @@ func (p *Provider) DisplayName() string { return "AWS" }
 
 // Features says what EC2, or this provider, cannot do.
 func (p *Provider) Features() cloud.Features {
-	const off = "an instance would need a way to end itself, which it is not given"
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
@@ -102,8 +102,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureLocalDisk: "local disks are not set up yet",
 			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
-			cloud.FeatureAutostop:  off,
-			cloud.FeatureAutodown:  off,
 		},
 	}
 }

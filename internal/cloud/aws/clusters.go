@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 
+	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
@@ -96,6 +97,42 @@ func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
 			return err
 		})
 	})
+}
+
+// WhenOff sets what EC2 does with the cluster's machines when they power off.
+func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error {
+	if id.Name == "" {
+		return nil
+	}
+	leave, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	list, err := p.find(ctx, id)
+	if err != nil {
+		return err
+	}
+	behavior := types.ShutdownBehaviorStop
+	if ends {
+		behavior = types.ShutdownBehaviorTerminate
+	}
+	for _, i := range list {
+		if !i.exists() || i.spot { // a spot machine always ends
+			continue
+		}
+		client, err := p.ec2(ctx, i.region)
+		if err != nil {
+			return err
+		}
+		_, err = client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{
+			InstanceId: sdk.String(i.id), InstanceInitiatedShutdownBehavior: &types.AttributeValue{Value: sdk.String(string(behavior))},
+		})
+		if err != nil && !gone(err) {
+			return translate(ctx, cloud.Place{Cloud: Name, Region: i.region}, err)
+		}
+	}
+	return nil
 }
 
 // each makes a call for the instances of each region; a call that fails since

@@ -88,6 +88,7 @@ type instance struct {
 	due                       time.Time
 	reasonCode, reason        string
 	hidden                    int
+	endsWhenOff               bool
 	takenBack                 time.Time
 	ip                        int
 }

@@ -158,6 +158,9 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 		if !i.alive() {
 			return nil, refuse(http.StatusBadRequest, "IncorrectInstanceState", "The instance %s is not in a valid state for this operation.", i.id)
 		}
+		if behavior := f.Get("InstanceInitiatedShutdownBehavior.Value"); behavior != "" {
+			i.endsWhenOff = behavior == "terminate"
+		}
 		if g := indexed(f, "GroupId"); len(g) > 0 {
 			i.groups = g
 		}

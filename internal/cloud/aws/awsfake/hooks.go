@@ -116,7 +116,12 @@ func (c *Cloud) Kill(id string) {
 func (c *Cloud) Halt(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := c.find(id); i != nil && i.alive() {
+	i := c.find(id)
+	switch {
+	case i == nil || !i.alive():
+	case i.endsWhenOff || i.spot:
+		c.end(i, "Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown")
+	default:
 		i.move("stopping", "stopped", c.End)
 		i.reasonCode, i.reason = "Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown"
 	}
