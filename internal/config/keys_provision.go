@@ -15,6 +15,6 @@ func provisionKeys() *Spec {
 		Key{"sweep", section("Looking for machines that belong to no cluster on record.",
 			Key{"interval_minutes", number("Minutes between two looks of the server.").min(1).def(10)},
 			Key{"grace_minutes", number("Minutes for which such a machine must have been there before it counts.").min(1).def(5)},
-			Key{"terminate", yesNo("End what is found, rather than report it only.", false)}).serverOnly()},
+			Key{"terminate", yesNo("End also what no record explains, rather than report it only. What a launch of ours made and gave up is always ended.", false)}).serverOnly()},
 	)
 }

@@ -34,8 +34,8 @@ func grace(c *config.Config) time.Duration {
 func onThisMachine(s provision.Stray) bool { return s.Cloud == "local" }
 
 // sweep settles attempts that ended nowhere and clusters that nobody launches any
-// more, gives back what nodes of this machine nobody owns, and reports strays
-// elsewhere, or ends them if the configuration says so.
+// more, gives back what nodes of this machine nobody owns and what launches gave
+// up, and reports other strays, or ends them too if the configuration says so.
 func (d *daemon) sweep(ctx context.Context) {
 	soon := time.After(sweepAgain)
 	for ctx.Err() == nil {
@@ -65,10 +65,8 @@ func (d *daemon) sweep(ctx context.Context) {
 // sweepOnce looks for strays on every cloud.
 func (d *daemon) sweepOnce(ctx context.Context) {
 	c := d.settings.current()
-	end := onThisMachine
-	if c.Bool("provision", "sweep", "terminate") {
-		end = func(provision.Stray) bool { return true }
-	}
+	all := c.Bool("provision", "sweep", "terminate")
+	end := func(s provision.Stray) bool { return all || onThisMachine(s) || d.provision.GivenUp(ctx, s) }
 	report, err := d.provision.Sweep(ctx, provision.SweepOptions{Grace: grace(c), End: end})
 	if err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "sweep failed", "err", err)

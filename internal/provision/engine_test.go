@@ -291,6 +291,55 @@ func TestWhatCannotBeGivenBackIsSettledLater(t *testing.T) {
 	})
 }
 
+// TestWhatALaunchHadIsFoundAgain: the server dies after the attempt came out well
+// and before the cluster was up. The launch that goes on takes the same machines,
+// and makes none beside them.
+func TestWhatALaunchHadIsFoundAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("full")
+		s := newStage(t, func(_ context.Context, spec cloud.LaunchSpec) error {
+			if spec.Offer.Zone == "a" {
+				return &cloud.CapacityError{Place: spec.Offer.Place, Err: full}
+			}
+			return nil
+		})
+		for range 3 {
+			offer, err := s.provision(t.Context(), Options{}, "a", "b")
+			if err != nil || offer.Zone != "b" {
+				t.Fatal(offer, err)
+			}
+			if len(s.p.running) != 1 {
+				t.Fatalf("gangs run under %d names: %q", len(s.p.running), s.p.calls)
+			}
+			c, err := s.mem.Cluster(t.Context(), "c")
+			if err != nil || len(s.p.running[s.ClusterID(c)]) != 2 {
+				t.Fatalf("the record does not name the machines: %+v, %v", c, err)
+			}
+		}
+	})
+}
+
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(_ context.Context, spec cloud.LaunchSpec) error {
+			return &cloud.CapacityError{Place: spec.Offer.Place, Err: errors.New("full")}
+		})
+		if _, err := s.provision(t.Context(), Options{}, "a"); err == nil {
+			t.Fatal("it succeeded")
+		}
+		for stray, want := range map[*Stray]bool{
+			{Cloud: "aws", Cluster: "c-u", Hash: "h"}:   true,
+			{Cloud: "aws", Cluster: "c-u", Hash: "h2"}:  false,
+			{Cloud: "aws", Cluster: "other", Hash: "h"}: false,
+			{Cloud: "gcp", Cluster: "c-u", Hash: "h"}:   false,
+		} {
+			if got := s.GivenUp(t.Context(), *stray); got != want {
+				t.Errorf("%+v: %t, want %t", stray, got, want)
+			}
+		}
+	})
+}
+
 func TestSettlingLeavesLaunchesUnderWayAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)

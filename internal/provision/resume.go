@@ -9,11 +9,13 @@ import (
 )
 
 // first is what is tried first, because an earlier call may have left machines
-// there. open is its record if that has no end yet.
+// there: as earlier, whose record is taken up if it has no end yet. One that
+// ended well has its machines; they are found under its name.
 type first struct {
-	offer cloud.Offer
-	open  *state.Attempt
+	earlier state.Attempt
 }
+
+func (f *first) open() bool { return f.earlier.Outcome == "" }
 
 // resume looks at what earlier calls for this incarnation of the cluster did. An
 // attempt that a crash cut off is taken up again, under its own token; if there
@@ -43,13 +45,13 @@ func (s *search) resume(ctx context.Context) error {
 		}
 	}
 	if len(open) == 0 {
-		if last := attempts[len(attempts)-1]; last.Outcome == OK {
-			s.first = &first{offer: last.Offer}
-			s.plan.Close(cloud.BlockOffer(last.Offer))
+		if a := had(attempts); a != nil {
+			s.first = &first{earlier: *a}
+			s.plan.Close(cloud.BlockOffer(a.Offer))
 		}
 	} else {
 		at := s.mostComplete(ctx, open)
-		s.first = &first{offer: open[at].Offer, open: &open[at]}
+		s.first = &first{earlier: open[at]}
 		s.plan.Close(cloud.BlockOffer(open[at].Offer))
 		abandoned = append(append(abandoned, open[:at]...), open[at+1:]...)
 	}
@@ -64,13 +66,30 @@ func (s *search) resume(ctx context.Context) error {
 	return nil
 }
 
+// had is the latest attempt that got its machines and has them still: none
+// under the same name has failed since, which would have given them back.
+func had(attempts []state.Attempt) *state.Attempt {
+	failed := map[string]bool{}
+	for i := len(attempts) - 1; i >= 0; i-- {
+		a := &attempts[i]
+		key := a.Offer.Cloud + "/" + a.NameOnCloud
+		switch {
+		case a.Outcome != OK:
+			failed[key] = true
+		case !failed[key]:
+			return a
+		}
+	}
+	return nil
+}
+
 // giveUpFirst gives back what an earlier call left, if this one is called off
 // before it took that up.
 func (s *search) giveUpFirst(ctx context.Context) error {
-	if s.first == nil || s.first.open == nil || handedOver(ctx) {
+	if s.first == nil || !s.first.open() || handedOver(ctx) {
 		return context.Cause(ctx)
 	}
-	a := *s.first.open
+	a := s.first.earlier
 	if err := s.undo(ctx, a, nil, "called off before it was taken up again"); err != nil && !handedOver(ctx) {
 		return &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: err, Cause: context.Cause(ctx)}
 	}

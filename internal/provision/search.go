@@ -107,7 +107,7 @@ func (s *search) startNext(ctx context.Context) {
 	if s.first != nil {
 		f := s.first
 		s.first = nil
-		s.start(ctx, f.offer, f.open)
+		s.start(ctx, f.earlier.Offer, f)
 		return
 	}
 	if len(s.flights) == 0 && s.held != nil {
@@ -128,9 +128,9 @@ func (s *search) startNext(ctx context.Context) {
 	s.start(ctx, o, nil)
 }
 
-// start notes an attempt and lets it fly. open is the record of one that a
-// crash cut off.
-func (s *search) start(ctx context.Context, o cloud.Offer, open *state.Attempt) {
+// start notes an attempt and lets it fly. before is what an earlier call did
+// there, nil for nothing.
+func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 	p, ok := s.e.providers.Get(o.Cloud)
 	if !ok {
 		s.refused(o, 0, &cloud.InvalidError{Place: cloud.Place{Cloud: o.Cloud}, Err: fmt.Errorf("this version of sky knows no cloud %q", o.Cloud)})
@@ -141,14 +141,16 @@ func (s *search) start(ctx context.Context, o cloud.Offer, open *state.Attempt) 
 		Offer: o, Nodes: s.r.Nodes, StartedAt: s.e.records.Now(),
 	}
 	switch {
-	case open != nil:
-		a = *open
+	case before != nil && before.open():
+		a = before.earlier
+	case before != nil: // the machines are there, under this name
+		a.NameOnCloud = before.earlier.NameOnCloud
 	case s.r.Keep:
 		a.NameOnCloud = s.r.Cluster.NameOnCloud
 	default:
 		a.NameOnCloud = s.names.take(o.Cloud, p.Features().MaxNameLength)
 	}
-	if open == nil {
+	if before == nil || !before.open() {
 		if err := s.e.records.Begin(ctx, a); err != nil {
 			s.stop = err
 			return

@@ -229,6 +229,17 @@ func (e *Engine) owned(ctx context.Context) (map[owner]bool, error) {
 	return owned, nil
 }
 
+// GivenUp reports whether a stray is what a launch of ours made and gave up: an
+// attempt on record has its name and incarnation. Machines come late when a call
+// was still on its way while its attempt was given back. Nobody can want those;
+// of a stray that no record explains, nobody here knows.
+func (e *Engine) GivenUp(ctx context.Context, s Stray) bool {
+	attempts, err := e.records.OfCluster(ctx, s.Hash)
+	return err == nil && slices.ContainsFunc(attempts, func(a state.Attempt) bool {
+		return a.Offer.Cloud == s.Cloud && a.NameOnCloud == s.Cluster
+	})
+}
+
 // End gives a stray's machines back and makes sure that they are gone. It does
 // nothing to one that somebody claims by now.
 func (e *Engine) End(ctx context.Context, s Stray) error {

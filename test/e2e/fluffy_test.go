@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/serve"
@@ -224,6 +225,14 @@ func TestTheServerDiesWhileACloudIsInTrouble(t *testing.T) {
 		f.settled()
 	}
 	t.Logf("%d kills: %d launches ended UP, %d with a report", n, ups, reports)
+	// A call of a dead server that was still on its way may make a machine late;
+	// a whole gang that nobody owns is one that was forgotten.
+	gangs := map[string]int{}
+	for _, m := range f.machines() {
+		if gangs[m.Tags[cloud.TagCluster]]++; gangs[m.Tags[cloud.TagCluster]] == 4 {
+			t.Errorf("all machines of %s run, and no cluster owns them", m.Tags[cloud.TagCluster])
+		}
+	}
 	f.nothingLeft()
 }
 
