@@ -102,6 +102,9 @@ func (f *finder) eligible(s Source, r *task.Resources) bool {
 	if r.Cloud != "" {
 		return strings.EqualFold(r.Cloud, s.Name())
 	}
+	if n, ok := s.(interface{ OnlyNamed() bool }); ok && n.OnlyNamed() {
+		return false
+	}
 	return !lastResort(s) || !slices.ContainsFunc(f.problem.Sources, func(o Source) bool { return !lastResort(o) })
 }
 
