@@ -49,8 +49,9 @@ type Deps struct {
 // Manager looks after all clusters of an installation.
 type Manager struct {
 	Deps
-	locks   *locks
-	watcher *watcher
+	locks    *locks
+	watcher  *watcher
+	accounts accounts
 }
 
 // New returns a manager; Watch makes it follow the agents.

@@ -32,6 +32,11 @@ func Keep(c *state.Cluster) { delete(c.Metadata, endingKey) }
 // them. Until then the record stays and says so: every later look at it, the
 // background ones too, goes on from here.
 func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) error {
+	if p, err := m.provider(c); err == nil {
+		if err := m.SameAccount(ctx, c, p); err != nil {
+			return err
+		}
+	}
 	if givingBack(c) == "" {
 		marked, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 			if c.Metadata == nil {

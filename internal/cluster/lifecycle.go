@@ -34,6 +34,9 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	if err != nil {
 		return err
 	}
+	if err := m.SameAccount(ctx, c, p); err != nil {
+		return err
+	}
 	stopper, ok := cloud.As[cloud.Stopper](p)
 	if reason, lacks := p.Features().Lacks[cloud.FeatureStop]; lacks || !ok {
 		return &api.Error{

@@ -91,6 +91,9 @@ func (m *Manager) observe(ctx context.Context, c *state.Cluster) Observation {
 	}
 	pctx, cancel := context.WithTimeout(ctx, providerLimit)
 	defer cancel()
+	if o.NodesErr = m.SameAccount(pctx, c, p); o.NodesErr != nil {
+		return o
+	}
 	o.Nodes, o.NodesErr = p.Nodes(pctx, m.Provision.ClusterID(c))
 	m.askAgents(ctx, c, &o)
 	return o

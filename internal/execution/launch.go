@@ -367,6 +367,11 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		return nil, err
 	}
 	options := ways(cfg)
+	if p, ok := x.Providers.Get(c.Offer.Cloud); ok && keep {
+		if err := x.Clusters.SameAccount(ctx, c, p); err != nil {
+			return nil, err
+		}
+	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: imageOf(c), Out: call.Out,
 		EphemeralGB: ephemeralOf(c), PriorityClass: priorityOf(c), Settings: placed(cfg, c), Options: options,
@@ -386,8 +391,11 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	if err := x.Remote.Ensure(ctx, c); err != nil {
 		return nil, err
 	}
-	ready := c.Nodes
+	ready, owner := c.Nodes, x.account(ctx, c)
 	c, err = x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		if len(owner) > 0 {
+			c.Owner = owner
+		}
 		c.Nodes, c.AgentBuild = ready, x.BuildID
 		c.Status, c.StatusUpdatedAt, c.EverUp = api.ClusterUp, time.Now(), true
 		c.LastUse = command(call, c.LastUse)
@@ -486,4 +494,18 @@ func command(call cluster.Call, fallback string) string {
 		return fallback
 	}
 	return call.Command
+}
+
+// account is whose the machines of a cluster are; nil where there are no
+// accounts, or nobody can tell at the moment.
+func (x *Executor) account(ctx context.Context, c *state.Cluster) []string {
+	p, ok := x.Providers.Get(c.Offer.Cloud)
+	if !ok {
+		return nil
+	}
+	who, err := x.Clusters.Account(ctx, p)
+	if err != nil {
+		x.Log.WarnContext(ctx, "the owner of a cluster is not known", "cluster", c.Name, "err", err)
+	}
+	return who
 }

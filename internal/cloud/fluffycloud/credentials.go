@@ -2,6 +2,7 @@ package fluffycloud
 
 import (
 	"bufio"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -53,6 +54,19 @@ func (p *Provider) api() (fluffyapi.API, error) {
 		p.conn.with, p.conn.client = c, fluffyapi.NewClient(c.endpoint, c.token)
 	}
 	return p.conn.client, nil
+}
+
+// CredentialStamp changes when the endpoint or the token does; "" without any.
+func (p *Provider) CredentialStamp() string {
+	if p.o.API != nil {
+		return ""
+	}
+	c, err := readCredentials()
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(c.endpoint + "\x00" + c.token))
+	return fmt.Sprintf("%x", sum[:8])
 }
 
 func readCredentials() (credentials, error) {

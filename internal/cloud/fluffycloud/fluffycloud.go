@@ -45,6 +45,7 @@ var (
 	_ cloud.SpotNotices        = (*Provider)(nil)
 	_ cloud.QuotaReader        = (*Provider)(nil)
 	_ cloud.OffSwitch          = (*Provider)(nil)
+	_ cloud.CredentialStamper  = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
