@@ -66,7 +66,8 @@ const (
 	RefreshForce RefreshMode = "FORCE"
 )
 
-// StatusBody selects clusters; names may be globs.
+// StatusBody selects clusters; names may be globs. Limit and Page ask for a part
+// of the list, the newest launched first; without them it is whole.
 type StatusBody struct {
 	Envelope
 	ClusterNames       []string    `json:"cluster_names"`
@@ -75,6 +76,8 @@ type StatusBody struct {
 	IncludeCredentials *bool       `json:"include_credentials,omitempty"` // default true
 	SummaryResponse    bool        `json:"summary_response"`
 	IncludeHandle      *bool       `json:"include_handle,omitempty"` // default true
+	Limit              *int        `json:"limit,omitempty"`          // at most so many clusters
+	Page               *int        `json:"page,omitempty"`           // which so many, from 1; needs Limit
 }
 
 // StartBody restarts a stopped cluster.

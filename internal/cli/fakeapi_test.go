@@ -313,6 +313,9 @@ func (f *fakeAPI) status(w http.ResponseWriter, body map[string]any) {
 			out = append(out, *c)
 		}
 	}
+	if limit, ok := body["limit"].(float64); ok {
+		out = out[:min(len(out), int(limit))]
+	}
 	f.finish(w, "sky.status", out, nil, "")
 }
 

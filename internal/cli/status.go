@@ -21,7 +21,7 @@ import (
 type statusOptions struct {
 	verbose, refresh, allUsers bool
 	ip, endpoints              bool
-	endpoint                   *int
+	endpoint, limit            *int
 	jobs, services, pools      bool
 }
 
@@ -31,7 +31,7 @@ func (a *app) statusCommand() *cobra.Command {
 		name: "status", args: "[CLUSTERS]...", short: "Show clusters, managed jobs, pools and services.", max: -1,
 		long: "CLUSTERS are names or patterns such as 'train-*'. The states are the last ones known;\n" +
 			"-r asks the infrastructure.",
-		example:  "sky status\nsky status -r 'train-*'\nsky status --ip dev\nsky status --endpoint 8080 dev\nsky status -o json",
+		example:  "sky status\nsky status -r 'train-*'\nsky status --ip dev\nsky status --endpoint 8080 dev\nsky status -u --limit 20\nsky status -o json",
 		complete: a.completer(sky.CompleteClusters),
 		flags: func(f flags) {
 			f.on(&o.verbose, "verbose", "v", "Show everything about each cluster.")
@@ -43,14 +43,19 @@ func (a *app) statusCommand() *cobra.Command {
 			f.switchable(&o.services, "show-services", "", "Show services too. [default: yes]")
 			f.switchable(&o.pools, "show-pools", "", "Show pools too. [default: yes]")
 			f.on(&o.allUsers, "all-users", "u", "Show the clusters of all users.")
+			f.number(&o.limit, "limit", "", "Show at most so many clusters, the newest launched.")
 			f.out(a)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, names []string) error { return a.status(ctx, names, o) },
 	}), oldFlag{name: "all", short: "a", today: "verbose"}, oldFlag{name: "show-spot-jobs", today: "show-managed-jobs"})
 }
 
-func (o statusOptions) check() error {
+func (o statusOptions) check(names []string) error {
 	switch {
+	case o.limit != nil && *o.limit < 1:
+		return usagef("Invalid value for '--limit': %d is not at least 1.", *o.limit)
+	case o.limit != nil && (len(names) > 0 || o.ip || o.endpoints || o.endpoint != nil):
+		return usagef("--limit shows the newest of all clusters: it does not go with CLUSTERS, --ip or --endpoint(s).")
 	case o.ip && (o.endpoints || o.endpoint != nil):
 		return usagef("--ip and --endpoint(s) cannot be used together.")
 	case o.endpoints && o.endpoint != nil:
@@ -81,7 +86,7 @@ type section[T any] struct {
 }
 
 func (a *app) status(ctx context.Context, names []string, o statusOptions) error {
-	if err := o.check(); err != nil {
+	if err := o.check(names); err != nil {
 		return err
 	}
 	c, err := a.connect(ctx)
@@ -95,7 +100,7 @@ func (a *app) status(ctx context.Context, names []string, o statusOptions) error
 	if err != nil {
 		return err
 	}
-	a.updateSSH(v.clusters, names == nil && o.allUsers)
+	a.updateSSH(v.clusters, names == nil && o.allUsers && o.limit == nil)
 	for i := range v.clusters {
 		v.clusters[i].Handle, v.clusters[i].Credentials = handleFor(a.output, v.clusters[i].Handle), nil
 	}
@@ -129,7 +134,7 @@ func (a *app) gather(ctx context.Context, c *sky.Client, names []string, o statu
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		var err error
-		if v.clusters, err = a.listClusters(ctx, c, names, o.refresh, o.allUsers); err == nil {
+		if v.clusters, err = a.askClusters(ctx, c, api.StatusBody{ClusterNames: names, Refresh: refreshMode(o.refresh), AllUsers: &o.allUsers, Limit: o.limit}); err == nil {
 			v.similar = a.similarClusters(ctx, c, notFound(names, v.clusters))
 		}
 		return err
@@ -199,15 +204,23 @@ func ignoreRefusal(err error) error {
 
 // listClusters asks for clusters by name or pattern; no names means all.
 func (a *app) listClusters(ctx context.Context, c *sky.Client, names []string, refresh, allUsers bool) ([]api.StatusRecord, error) {
-	mode := api.RefreshNone
+	return a.askClusters(ctx, c, api.StatusBody{ClusterNames: names, Refresh: refreshMode(refresh), AllUsers: &allUsers})
+}
+
+func refreshMode(refresh bool) api.RefreshMode {
 	if refresh {
-		mode = api.RefreshForce
+		return api.RefreshForce
 	}
-	req, err := c.Status(ctx, api.StatusBody{ClusterNames: names, Refresh: mode, AllUsers: &allUsers})
+	return api.RefreshNone
+}
+
+// askClusters is the answer to a status call; one that refreshes says how far it is.
+func (a *app) askClusters(ctx context.Context, c *sky.Client, b api.StatusBody) ([]api.StatusRecord, error) {
+	req, err := c.Status(ctx, b)
 	if err != nil {
 		return nil, err
 	}
-	if refresh {
+	if b.Refresh == api.RefreshForce {
 		return wait(ctx, a, req)
 	}
 	return req.Get(ctx)

@@ -83,6 +83,9 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 	if len(v.clusters) > 0 {
 		b.WriteString(clusterTable(t, v.clusters, o, v.workspaces > 1, now).String())
 	}
+	if o.limit != nil && len(v.clusters) == *o.limit {
+		fmt.Fprintf(&b, "Only the newest are shown: --limit %d.\n", *o.limit)
+	}
 	switch missing := notFound(names, v.clusters); len(missing) {
 	case 0:
 	case 1:

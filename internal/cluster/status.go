@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,17 +15,16 @@ import (
 
 // Status lists clusters as clients see them.
 func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([]api.StatusRecord, error) {
-	filter := state.ClusterFilter{Names: body.ClusterNames}
+	filter := state.ClusterFilter{Names: body.ClusterNames, Scope: call.Scope, Unmanaged: len(body.ClusterNames) == 0} // by name, everything is shown
+	if err := paged(&filter, body.Limit, body.Page); err != nil {
+		return nil, err
+	}
 	if body.AllUsers != nil && !*body.AllUsers {
 		filter.UserHash = call.User.ID
 	}
 	clusters, err := m.Store.Clusters().List(ctx, filter)
 	if err != nil {
 		return nil, err
-	}
-	clusters = slices.DeleteFunc(clusters, func(c *state.Cluster) bool { return !call.Scope.Sees(c.Workspace) })
-	if len(body.ClusterNames) == 0 { // by name, everything is shown
-		clusters = slices.DeleteFunc(clusters, func(c *state.Cluster) bool { return c.IsManaged })
 	}
 	var failed map[string]error
 	switch body.Refresh {
@@ -54,6 +54,30 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 		records = append(records, r)
 	}
 	return records, nil
+}
+
+// paged limits a filter to the part of the list that a caller asks for; nil is
+// not given.
+func paged(f *state.ClusterFilter, limit, page *int) error {
+	wrong := func(what string) error { return &api.Error{Type: api.ErrValue, Message: what} }
+	switch {
+	case limit != nil && *limit < 1:
+		return wrong(fmt.Sprintf("The limit must be at least 1, not %d.", *limit))
+	case page != nil && *page < 1:
+		return wrong(fmt.Sprintf("Pages count from 1: there is no page %d.", *page))
+	case page != nil && limit == nil:
+		return wrong("A page needs a limit, which says how many clusters are on one.")
+	case limit == nil:
+		return nil
+	}
+	f.Limit = *limit
+	if page != nil {
+		if *page-1 > math.MaxInt / *limit {
+			return wrong(fmt.Sprintf("There is no page %d of %d clusters each.", *page, *limit))
+		}
+		f.Offset = (*page - 1) * *limit
+	}
+	return nil
 }
 
 // Record is a cluster as clients see it.

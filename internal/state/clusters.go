@@ -17,6 +17,8 @@ type ClusterFilter struct {
 	Names         []string // exact, or shell patterns
 	UserHash      string
 	Workspace     string
+	Scope         *Scope // in workspaces that it sees
+	Unmanaged     bool   // none that a managed job or a pool owns
 	Statuses      []api.ClusterStatus
 	Limit, Offset int // Limit 0: no limit
 }
@@ -97,6 +99,10 @@ func (t *Clusters) List(ctx context.Context, f ClusterFilter) ([]*Cluster, error
 	w.anyOf(t.s.db.d, "c.name", f.Names)
 	w.equal("c.user_hash", f.UserHash)
 	w.equal("c.workspace", f.Workspace)
+	within(&w, "c.workspace", f.Scope)
+	if f.Unmanaged {
+		w.add("NOT c.is_managed")
+	}
 	in(&w, "c.status", f.Statuses)
 	q := selectClusters + w.String() + " ORDER BY c.launched_at DESC, c.name"
 	q, args := page(q, w.args, f.Limit, f.Offset)

@@ -147,6 +147,7 @@ func TestClusterList(t *testing.T) {
 			c.UserHash = []string{"u1", "u2"}[i%2]
 			c.Workspace = []string{"default", "w2"}[i%2]
 			c.Status = []api.ClusterStatus{api.ClusterUp, api.ClusterStopped, api.ClusterInit}[i%3]
+			c.IsManaged = name == "a_b" || name == "x"
 			ok(t, s.Clusters().Create(ctx, c))
 		}
 		for _, c := range []struct {
@@ -169,6 +170,9 @@ func TestClusterList(t *testing.T) {
 			{"status", ClusterFilter{Statuses: []api.ClusterStatus{api.ClusterInit, api.ClusterStopped}}, []string{"a_b", "Train-3", "serve-1", "train-2"}},
 			{"page", ClusterFilter{Limit: 2}, []string{"we%ird", "a_b"}},
 			{"next page", ClusterFilter{Limit: 2, Offset: 2}, []string{"Train-3", "x"}},
+			{"scope", ClusterFilter{Scope: &Scope{Workspaces: []string{"w2"}}}, []string{"a_b", "x", "train-2"}},
+			{"scope without a workspace", ClusterFilter{Scope: &Scope{}}, nil},
+			{"page of what is not managed", ClusterFilter{Unmanaged: true, Limit: 2, Offset: 1}, []string{"Train-3", "serve-1"}},
 			{"rest", ClusterFilter{Offset: 5}, []string{"train-2", "train-1"}},
 		} {
 			var got []string

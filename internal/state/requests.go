@@ -80,7 +80,7 @@ func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error
 	if f.Scope != nil {
 		var seen where
 		seen.add("user_id = ?", f.Scope.User)
-		in(&seen, "CASE WHEN workspace = '' THEN '"+DefaultWorkspace+"' ELSE workspace END", f.Scope.Within())
+		within(&seen, "workspace", f.Scope)
 		w.either(seen)
 	}
 	q, args := page(selectRequests+w.String()+" ORDER BY created_at DESC, id DESC", w.args, f.Limit, 0)

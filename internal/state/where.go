@@ -30,6 +30,11 @@ func in[T ~string](w *where, column string, list []T) {
 	}
 }
 
+// within selects rows whose workspace a scope sees; nil sees all.
+func within(w *where, column string, s *Scope) {
+	in(w, "CASE WHEN "+column+" = '' THEN '"+DefaultWorkspace+"' ELSE "+column+" END", s.Within())
+}
+
 // anyOf selects rows whose column is one of the names or matches one that is
 // a shell pattern; none selects all.
 func (w *where) anyOf(d *dialect, column string, names []string) {

@@ -290,8 +290,17 @@ func (l *load) fill(ctx context.Context) error {
 	return nil
 }
 
-// page asks for the first page of the status.
+// page asks for the first page of the status, and for all of it.
 func (l *load) page(ctx context.Context) error {
+	first := 50
+	if err := l.list(ctx, &first); err != nil {
+		return err
+	}
+	return l.list(ctx, nil)
+}
+
+// list asks for at most so many clusters; nil: all.
+func (l *load) list(ctx context.Context, limit *int) error {
 	client, err := l.client()
 	if err != nil {
 		return err
@@ -300,7 +309,7 @@ func (l *load) page(ctx context.Context) error {
 	var shown int
 	for range 20 {
 		at := time.Now()
-		req, err := client.Status(ctx, api.StatusBody{})
+		req, err := client.Status(ctx, api.StatusBody{Limit: limit})
 		if err != nil {
 			return err
 		}
