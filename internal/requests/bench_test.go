@@ -40,6 +40,23 @@ func BenchmarkShortRoundTrip(b *testing.B) {
 	}
 }
 
+// BenchmarkResolve is what it costs to find a request that runs here.
+func BenchmarkResolve(b *testing.B) {
+	w := newWorld(b)
+	e := w.server("s")
+	end := make(chan struct{})
+	e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { <-end; return 1, nil })
+	w.start(e)
+	id := submit(b, e, "sky.x", "{}").ID
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := e.Resolve(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+	}
+	close(end)
+}
+
 // BenchmarkSubmitToStart is the time from the call of Submit, which waits for
 // the disk, to the first line of the function.
 func BenchmarkSubmitToStart(b *testing.B) {

@@ -25,7 +25,26 @@ func (e *Engine) Resolve(ctx context.Context, prefix string) (*state.Request, er
 	if err != nil {
 		return nil, err
 	}
+	if row := e.known(id); row != nil {
+		return row, nil
+	}
 	return e.store.Requests().Get(ctx, id)
+}
+
+// known is a request that this server has in memory because it runs here, nil
+// for any other: clients ask for the result of a short request while it runs.
+func (e *Engine) known(id string) *state.Request {
+	e.mu.Lock()
+	r := e.runs[id]
+	e.mu.Unlock()
+	if r == nil {
+		return nil
+	}
+	if v := r.feed.look(); v.row != nil {
+		row := *v.row // others have it too
+		return &row
+	}
+	return nil
 }
 
 func (e *Engine) resolve(ctx context.Context, prefix string) (string, error) {

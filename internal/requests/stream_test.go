@@ -136,6 +136,37 @@ func TestSpinnerOfAShortRequestComesLater(t *testing.T) {
 	})
 }
 
+// What is read while a request runs here is as it is now, and the reader's own.
+func TestResolveOfWhatRunsHere(t *testing.T) {
+	w := newWorld(t)
+	e := w.server("s")
+	begun, end := make(chan struct{}), make(chan struct{})
+	e.Handle("sky.x", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) {
+		c.SetStatus("Waiting for c1")
+		close(begun)
+		<-end
+		return 1, nil
+	})
+	w.start(e)
+	id := submit(t, e, "sky.x", `{"a":1}`).ID
+	<-begun
+	for range 2 {
+		r, err := e.Resolve(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.Status != api.RequestRunning || r.StatusMsg != "Waiting for c1" || r.UserID != alice.ID || string(r.Body) != `{"a":1}` {
+			t.Errorf("it runs: %+v", *r)
+		}
+		r.Status, r.UserID = api.RequestFailed, "nobody"
+	}
+	close(end)
+	wait(t, e, id)
+	if r, err := e.Resolve(t.Context(), id); err != nil || r.Status != api.RequestSucceeded || string(r.ReturnValue) != "1" {
+		t.Errorf("it has ended: %v, %v", r, err)
+	}
+}
+
 func TestStatusMessageIsASpinnerUntilThereIsOutput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
