@@ -146,3 +146,16 @@ func (c *Client) DownloadDump(ctx context.Context, remote string, w io.Writer) e
 	_, err = io.Copy(w, res.Body)
 	return err
 }
+
+// Dump writes what a bug report needs to know about the server to w, as a tar
+// archive packed with gzip, without secrets. Nothing selected is everything.
+func (c *Client) Dump(ctx context.Context, b api.DebugDumpBody, w io.Writer) error {
+	b.Envelope = c.envelope()
+	res, err := c.call(ctx, http.MethodPost, "/debug/dump", nil, b, 0)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(w, res.Body)
+	return err
+}

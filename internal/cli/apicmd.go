@@ -21,7 +21,7 @@ func (a *app) apiCommand() *cobra.Command {
 		example: "sky api info\nsky api status\nsky api logs --server-logs",
 		group: []*cobra.Command{
 			a.apiStartCommand(), a.apiStopCommand(), a.apiLogsCommand(), a.apiCancelCommand(), a.apiStatusCommand(),
-			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(),
+			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(), a.apiDumpCommand(),
 		},
 	})
 }

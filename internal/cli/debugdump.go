@@ -3,8 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"os"
-	"runtime"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -46,7 +45,7 @@ func (a *app) debugDumpCommand() *cobra.Command {
 			}
 			body := api.DebugDumpBody{
 				RequestIDs: requests, ClusterNames: clusters, ManagedJobIDs: jobs,
-				ClientInfo: map[string]any{"version": api.ProductVersion, "commit": api.Commit, "os": runtime.GOOS, "arch": runtime.GOARCH},
+				ClientInfo: clientInfo(),
 			}
 			if recent {
 				body.RecentMinutes = new(int(minutes + 0.999))
@@ -67,19 +66,13 @@ func (a *app) debugDumpCommand() *cobra.Command {
 				output = "sky-debug-dump-" + a.now().Format("20060102-150405") + ".zip"
 			}
 			a.t.Printf("Downloading debug dump to %s...\n", output)
-			f, err := os.OpenFile(output, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-			if err != nil {
-				return err
-			}
 			ctx, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
-			if err := c.DownloadDump(ctx, remote, f); err != nil {
-				f.Close()
-				os.Remove(output)
+			if err := receiveFile(output, func(w io.Writer) error { return c.DownloadDump(ctx, remote, w) }); err != nil {
 				return fmt.Errorf("downloading the debug dump: %w", err)
 			}
 			a.t.Printf("Debug dump saved to: %s\n", output)
-			return f.Close()
+			return nil
 		},
 	})
 }

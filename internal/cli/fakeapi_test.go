@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"archive/tar"
 	"archive/zip"
+	"compress/gzip"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -196,6 +198,13 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 		fmt.Fprint(w, `{"preferred":null}`)
 	case "POST /debug/dump_create":
 		f.finish(w, "sky.create_debug_dump", "/srv/dumps/dump-1.zip", nil, "")
+	case "POST /debug/dump":
+		z := gzip.NewWriter(w)
+		files := tar.NewWriter(z)
+		_ = files.WriteHeader(&tar.Header{Name: "about.json", Mode: 0o600, Size: 3})
+		_, _ = files.Write([]byte("{}\n"))
+		_ = files.Close()
+		_ = z.Close()
 	case "GET /debug/dump_download/dump-1.zip":
 		fmt.Fprint(w, "zip content")
 	default:

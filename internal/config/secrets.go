@@ -37,7 +37,7 @@ func redact(n *node, s *Spec) *node {
 	out := *n
 	switch n.kind {
 	case Text:
-		out.value = mask(n.value.(string))
+		out.value = Mask(n.value.(string))
 	case List:
 		out.list = make([]*node, len(n.list))
 		for i, item := range n.list {
@@ -71,8 +71,8 @@ var (
 	})
 )
 
-// mask hides secrets inside of a text: passwords in URLs, NAME_TOKEN=value.
-func mask(s string) string {
+// Mask hides secrets inside of a text: passwords in URLs, NAME_TOKEN=value.
+func Mask(s string) string {
 	if strings.Contains(s, "=") {
 		s = assignedSecret().ReplaceAllString(s, "${1}"+Redacted)
 	}
@@ -86,6 +86,41 @@ func mask(s string) string {
 func hasPassword(n *node) bool {
 	s, ok := n.value.(string)
 	return ok && strings.Contains(s, "://") && urlPassword().MatchString(s)
+}
+
+// Secrets returns the values that must not be shown, wherever they stand in the
+// configuration, the database's connection string included.
+func (c *Config) Secrets() []string {
+	var out []string
+	var walk func(n *node, s *Spec, hidden bool)
+	walk = func(n *node, s *Spec, hidden bool) {
+		if n == nil {
+			return
+		}
+		if s == nil {
+			s = free
+		}
+		switch n.kind {
+		case List:
+			for _, item := range n.list {
+				walk(item, s.Items, hidden)
+			}
+		case Map:
+			named := secretName(asText(n.get("name")))
+			for _, e := range n.entries {
+				below := s.key(e.key)
+				walk(e.node, below, hidden || isSecret(e.key, below) || named && e.key == "value")
+			}
+		case Null, Bool:
+		default:
+			if text := asText(n); hidden || hasPassword(n) {
+				out = append(out, text)
+			}
+		}
+	}
+	walk(c.root, Keys(), false)
+	walk(c.db, free, true)
+	return out
 }
 
 // WithoutSecrets returns the whole configuration less every value that is a

@@ -238,7 +238,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	}
 	handler := server.New(server.Deps{
 		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
-		Gate: access.gate, Rules: d.settings.rules,
+		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
 		Uploads:       d.uploads,

@@ -33,6 +33,7 @@ const (
 	mediaText = "text/plain"
 	mediaHTML = "text/html"
 	mediaZip  = "application/zip"
+	mediaTar  = "application/gzip"
 )
 
 var (
@@ -124,6 +125,7 @@ var outcomes = map[string]outcome{
 
 	"GET /ssh_node_pools":                gives[map[string]any](),
 	"GET /ssh_node_pools/keys":           gives[[]string](),
+	"POST /debug/dump":                   media(mediaTar, nil),
 	"GET /debug/dump_download/{name}":    media(mediaZip, nil),
 	"POST /ssh_node_pools/deploy":        gives[nothing](),
 	"POST /ssh_node_pools/down":          gives[nothing](),

@@ -1,6 +1,9 @@
 package server
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
 	"runtime"
 	"sync"
@@ -71,10 +74,19 @@ func (m *Metrics) writeSweeps(out *metrics.Writer) {
 
 // metrics answers a scrape.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
-	clusters, err := s.Store.Clusters().List(r.Context(), state.ClusterFilter{})
-	if err != nil {
+	var text bytes.Buffer
+	if err := s.writeMetrics(r.Context(), &text); err != nil {
 		s.failed(w, r, err)
 		return
+	}
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	_, _ = text.WriteTo(w)
+}
+
+func (s *Server) writeMetrics(ctx context.Context, w io.Writer) error {
+	clusters, err := s.Store.Clusters().List(ctx, state.ClusterFilter{})
+	if err != nil {
+		return err
 	}
 	byStatus, nodes := map[string]float64{}, map[string]float64{}
 	for _, c := range clusters {
@@ -84,7 +96,6 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	load := s.Engine.Load()
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
 	out := metrics.NewWriter(w)
 	out.Gauge("sky_build_info", "Version of the server.", 1, metrics.Label{Name: "version", Value: api.ProductVersion}, metrics.Label{Name: "build", Value: s.BuildID})
 	out.Gauge("process_start_time_seconds", "When the server started, in seconds since 1970.", float64(s.started.UnixMilli())/1e3)
@@ -99,5 +110,5 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	out.Histogram(s.Metrics.runs)
 	out.Histogram(s.Metrics.calls)
 	s.Metrics.writeSweeps(out)
-	_ = out.Flush()
+	return out.Flush()
 }

@@ -48,7 +48,7 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
 		POST/validate POST/optimize GET/metrics`)
 	admin := set(`POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
-		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create
+		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create POST/debug/dump
 		GET/users/export GET/debug/dump_download/{name} GET/audit POST/sweep`)
 	anyone := set(`GET/api/health GET/{$} GET/api/v1/auth/token GET/api/openapi.json GET/api/docs`)
 	seen := map[string]bool{}

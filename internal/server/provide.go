@@ -16,12 +16,15 @@ import (
 // Provide registers a function for every name in the route table, before the
 // packages that know better register theirs over it: lists of what this server
 // does not manage are empty, and the rest fails with what is wrong. Cancelling
-// requests is the engine's own matter and done here for good.
+// requests is the engine's own matter, dumps are the server's, and both are done
+// here for good.
 func Provide(e *requests.Engine) {
 	for _, r := range Routes() {
 		switch {
 		case r.Name == "api_cancel":
 			e.Handle(requestName(r.Name), r.schedule(), func(ctx context.Context, c *requests.Call) (any, error) { return cancel(ctx, e, c) })
+		case r.Name == "create_debug_dump":
+			e.Handle(requestName(r.Name), r.schedule(), nameDump)
 		case r.Kind == Async && r.Empty != "":
 			e.Handle(requestName(r.Name), r.schedule(), func(context.Context, *requests.Call) (any, error) { return json.RawMessage(r.Empty), nil })
 		case r.Kind == Async:

@@ -220,7 +220,8 @@ func Routes() []Route {
 		{Method: post, Path: "/recipes/delete", Role: User, Kind: Async, Name: "recipes.delete", Body: body[api.RecipeBody]("recipe_name")},
 		{Method: post, Path: "/recipes/pin", Role: User, Kind: Async, Name: "recipes.pin", Body: body[api.RecipeBody]("recipe_name", "pinned")},
 		{Method: post, Path: "/debug/dump_create", Role: Admin, Kind: Async, Name: "create_debug_dump", Body: body[api.DebugDumpBody]()},
-		{Method: get, Path: "/debug/dump_download/{name}", Role: Admin, Kind: Direct, handle: (*Server).notYet},
+		{Method: get, Path: "/debug/dump_download/{name}", Role: Admin, Kind: Direct, handle: (*Server).downloadDump},
+		{Method: post, Path: "/debug/dump", Role: Admin, Kind: Direct, Body: body[api.DebugDumpBody](), handle: (*Server).dump},
 
 		// Logins of command lines, and who did what.
 		{Method: get, Path: "/auth/authorize", Role: Viewer, Kind: Page, handle: (*Server).authorizePage},

@@ -44,6 +44,8 @@ type Deps struct {
 	// Rules are what is configured about who may do what, as it is now: they may
 	// change while the server runs. nil: the route table alone.
 	Rules func() Rules
+	// Config is the configuration in force, for dumps; nil: none.
+	Config func() *config.Config
 	// Metrics is what /metrics tells of; nil: made by New.
 	Metrics *Metrics
 	// AuditKept is how long entries of the audit log are kept; 0: for ever.
