@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,31 +146,34 @@ func TestBrokenConnectionsAreNotSeen(t *testing.T) {
 	defer admin.Close()
 	stop := make(chan struct{})
 	var breaker, wg sync.WaitGroup
-	broken := 0
+	var broken atomic.Int64
 	breaker.Go(func() {
 		for {
 			select {
 			case <-stop:
 				return
-			case <-time.After(150 * time.Millisecond):
+			case <-time.After(50 * time.Millisecond):
 			}
-			var n int
+			var n int64
 			if err := admin.QueryRow("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'sky_broken'").Scan(&n); err != nil {
 				t.Error(err)
 				return
 			}
-			broken += n
+			broken.Add(n)
 		}
 	})
-	const writers, each = 4, 60
+	// However fast the machine is, they go on until connections were broken.
+	const writers, least = 4, 60
+	var created atomic.Int64
 	for w := range writers {
 		wg.Go(func() {
-			for i := range each {
+			for i := 0; i < least || broken.Load() < 10; i++ {
+				created.Add(1)
 				id := fmt.Sprint(w, "-", i)
 				if err := s.Requests().Create(t.Context(), &Request{ID: id, Name: "sky.x", Status: api.RequestPending, CreatedAt: day}); err != nil {
 					t.Errorf("%s: %v", id, err)
 				}
-				if err := s.Streams().Append(t.Context(), "log", Piece{int64(1000*w + i), []byte("x")}); err != nil && !errors.Is(err, errUnsure) {
+				if err := s.Streams().Append(t.Context(), "log", Piece{int64(1_000_000*w + i), []byte("x")}); err != nil && !errors.Is(err, errUnsure) {
 					t.Errorf("%s: %v", id, err)
 				}
 				if _, err := s.Requests().Get(t.Context(), id); err != nil {
@@ -181,11 +185,8 @@ func TestBrokenConnectionsAreNotSeen(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	breaker.Wait()
-	if list := must(s.Requests().List(t.Context(), RequestFilter{}))(t); len(list) != writers*each {
-		t.Errorf("%d of %d requests are there", len(list), writers*each)
+	if list := must(s.Requests().List(t.Context(), RequestFilter{}))(t); len(list) != int(created.Load()) {
+		t.Errorf("%d of %d requests are there", len(list), created.Load())
 	}
-	if broken == 0 {
-		t.Error("no connection was broken")
-	}
-	t.Logf("%d connections broken", broken)
+	t.Logf("%d connections broken", broken.Load())
 }
