@@ -43,7 +43,7 @@ admin_policy:
 	w.fails(1, []string{"it is disabled in the workspace closed"}, "launch", "-y", "-c", "b", "-w", "closed", "--", "true")
 	w.fails(1, []string{`the workspace "nope" does not exist`}, "launch", "-y", "-c", "b", "-w", "nope", "--", "true")
 
-	write("allowed_clouds: [aws]\n") // the server reads it again
+	write("allowed_clouds: [aws]\nworkspaces: {research: {}}\n") // the server reads it again
 	wants(t, w.sky("check"), "Local: disabled", "it is not in allowed_clouds")
 	w.fails(1, []string{"NoCloudAccessError"}, "launch", "-y", "-c", "b", "--", "true")
 	wants(t, w.sky("exec", "a", "--", "echo still here"), "still here")

@@ -87,12 +87,22 @@ func spawn(ctx context.Context, binary, dir string, s Spec) (Life, error) {
 	}
 	defer logFile.Close()
 	said, _ := logFile.Seek(0, io.SeekEnd)
-	cmd := exec.Command(binary, "agent", "--home", s.Home, "--listen", s.Listen, "--machine", s.Machine)
-	cmd.Dir = s.Home
-	cmd.Env = environment(s)
-	cmd.Stdout, cmd.Stderr = logFile, logFile
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := cmd.Start(); err != nil {
+	start := func() (*exec.Cmd, error) {
+		cmd := exec.Command(binary, "agent", "--home", s.Home, "--listen", s.Listen, "--machine", s.Machine)
+		cmd.Dir = s.Home
+		cmd.Env = environment(s)
+		cmd.Stdout, cmd.Stderr = logFile, logFile
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		return cmd, cmd.Start()
+	}
+	cmd, err := start()
+	// A process that was forked while the binary was being written holds it open
+	// for a moment, until it executes something else.
+	for pause := time.Millisecond; errors.Is(err, syscall.ETXTBSY) && pause < time.Second; pause *= 2 {
+		time.Sleep(pause)
+		cmd, err = start()
+	}
+	if err != nil {
 		return Life{}, err
 	}
 	exited := make(chan error, 1)
