@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -45,10 +46,10 @@ func process(t *testing.T, home string) (conn io.ReadWriter, kill func()) {
 	return struct {
 			io.Reader
 			io.Writer
-		}{out, in}, func() {
+		}{out, in}, sync.OnceFunc(func() {
 			cmd.Process.Kill()
 			cmd.Wait()
-		}
+		})
 }
 
 func TestAKilledReceiverLeavesNoHalfFile(t *testing.T) {
