@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,6 +19,7 @@ import (
 
 // scene is one job on a cloud that behaves, in virtual time.
 type scene struct {
+	up atomic.Bool // a server runs
 	*outside
 	t     *testing.T
 	db    *memory
@@ -39,7 +41,7 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]string{},
 	}}
 	s.listen = func() []*cluster.Bells[string] {
-		if s.end == nil {
+		if !s.up.Load() {
 			return nil
 		}
 		return []*cluster.Bells[string]{&s.bells}
@@ -72,7 +74,9 @@ func (s *scene) serve(through func(world) world) {
 	m := newManager(mortal{d: s.db, l: l}, w, slog.New(slog.DiscardHandler), fmt.Sprint("server", s.lives), s.t.TempDir(), 4)
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
+	s.up.Store(true)
 	s.end = func() { // it dies at once
+		s.up.Store(false)
 		l.light(0)
 		_ = l.breath()
 		<-done
@@ -140,13 +144,13 @@ func (s *scene) does(f func(g *gang)) {
 // deaf is a world whose status calls time out.
 type deaf struct {
 	world
-	calls *int
-	until int
+	calls *atomic.Int64
+	until int64
 }
 
 func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
 	o := d.world.Look(ctx, a)
-	if *d.calls++; *d.calls <= d.until && o.job != nil {
+	if d.calls.Add(1) <= d.until && o.job != nil {
 		time.Sleep(30 * time.Second)
 		o.job, o.silent = nil, "no answer within 30s"
 	}
@@ -158,15 +162,15 @@ func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
 func TestTwentyFiveStatusTimeoutsOfAHealthyJobCauseNoRelaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, &plan{}, "")
-		calls := 0
+		var calls atomic.Int64
 		s.serve(func(w world) world { return deaf{w, &calls, 25} })
 		s.until(api.ManagedRunning)
 		shown := 0
-		for calls < 25 {
+		for calls.Load() < 25 {
 			time.Sleep(time.Second)
 			got := s.is()
 			if got.Status != api.ManagedRunning {
-				t.Fatalf("after %d time-outs the job is %s: %s", calls, got.Status, got.Details)
+				t.Fatalf("after %d time-outs the job is %s: %s", calls.Load(), got.Status, got.Details)
 			}
 			if strings.HasPrefix(got.Details, "UNREACHABLE since 2000-01-01 00:") {
 				shown++
