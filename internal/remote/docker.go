@@ -57,6 +57,19 @@ func (t *dockerTransport) start(ctx context.Context, c *state.Cluster, n cloud.N
 			return "", fmt.Errorf("bringing the agent into the container: %w", err)
 		}
 	}
+	return startWithin(c, n, "container "+n.ID, func(stdin *bytes.Reader) (int, []byte, []byte, error) {
+		res, err := t.o.Docker.Exec(ctx, n.Reach.Host, []string{installed, "agent", "--start"}, stdin)
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		return res.Code, res.Stdout, res.Stderr, nil
+	})
+}
+
+// startWithin starts the agent that is installed on a node which commands reach
+// and connections need not: exec runs "agent --start" there. The agent listens
+// on the node's own address. where names the node in errors.
+func startWithin(c *state.Cluster, n cloud.Node, where string, exec func(stdin *bytes.Reader) (code int, stdout, stderr []byte, err error)) (string, error) {
 	files, err := pki.IssueNode(c.Certs, n.ID)
 	if err != nil {
 		return "", err
@@ -68,14 +81,14 @@ func (t *dockerTransport) start(ctx context.Context, c *state.Cluster, n cloud.N
 	if err != nil {
 		return "", err
 	}
-	res, err := t.o.Docker.Exec(ctx, n.Reach.Host, []string{installed, "agent", "--start"}, bytes.NewReader(spec))
+	code, stdout, stderr, err := exec(bytes.NewReader(spec))
 	if err != nil {
 		return "", err
 	}
-	if res.Code != 0 {
-		err = fmt.Errorf("exit code %d: %s%s", res.Code, res.Stderr, res.Stdout)
+	if code != 0 {
+		err = fmt.Errorf("exit code %d: %s%s", code, stderr, stdout)
 	}
-	life, err := started("container "+n.ID, res.Stdout, err)
+	life, err := started(where, stdout, err)
 	return life.Address, err
 }
 

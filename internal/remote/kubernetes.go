@@ -3,22 +3,17 @@ package remote
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
 	"path"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
-	"github.com/skypilot-go/sky/internal/pki"
-	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -54,26 +49,13 @@ func (t *kubernetesTransport) start(ctx context.Context, c *state.Cluster, n clo
 			return "", fmt.Errorf("bringing the agent into pod %s: %w", n.ID, err)
 		}
 	}
-	files, err := pki.IssueNode(c.Certs, n.ID)
-	if err != nil {
-		return "", err
-	}
-	spec, err := json.Marshal(nodeagent.Spec{
-		Machine: n.Reach.Machine, Files: files.Files(), WholeEnvironment: true,
-		Listen: net.JoinHostPort(n.InternalIP, strconv.Itoa(agentapi.Port)),
+	return startWithin(c, n, "pod "+n.ID, func(stdin *bytes.Reader) (int, []byte, []byte, error) {
+		res, err := t.exec(ctx, n, []string{installed, "agent", "--start"}, stdin)
+		if err != nil {
+			return 0, nil, nil, err
+		}
+		return res.Code, res.Stdout, res.Stderr, nil
 	})
-	if err != nil {
-		return "", err
-	}
-	res, err := t.exec(ctx, n, []string{installed, "agent", "--start"}, bytes.NewReader(spec))
-	if err != nil {
-		return "", err
-	}
-	if res.Code != 0 {
-		err = fmt.Errorf("exit code %d: %s%s", res.Code, res.Stderr, res.Stdout)
-	}
-	life, err := started("pod "+n.ID, res.Stdout, err)
-	return life.Address, err
 }
 
 // execTries is how often an exec is tried that the API server or the pod's

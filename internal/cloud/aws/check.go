@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"strings"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -72,58 +71,4 @@ func (p *Provider) learnZones(ctx context.Context, user string) error {
 	}
 	p.o.Zones(user, names)
 	return nil
-}
-
-// Source is what kind of credentials are in use.
-type Source string
-
-// The kinds, in the words of "aws configure list".
-const (
-	SourceEnv       Source = "env"
-	SourceShared    Source = "shared-credentials-file"
-	SourceSSO       Source = "sso"
-	SourceLogin     Source = "login"
-	SourceProcess   Source = "custom-process"
-	SourceRole      Source = "assume-role"
-	SourceWebToken  Source = "assume-role-with-web-identity"
-	SourceContainer Source = "container-role"
-	SourceInstance  Source = "iam-role"
-)
-
-// sources tells kinds by the name that the SDK gives where credentials are from.
-var sources = []struct {
-	prefix string
-	source Source
-}{
-	{"EnvConfigCredentials", SourceEnv},
-	{"SharedConfigCredentials", SourceShared},
-	{"SSOProvider", SourceSSO},
-	{"LoginProvider", SourceLogin},
-	{"ProcessProvider", SourceProcess},
-	{"AssumeRoleProvider", SourceRole},
-	{"WebIdentityCredentials", SourceWebToken},
-	{"CredentialsEndpointProvider", SourceContainer},
-	{"EC2RoleProvider", SourceInstance},
-}
-
-// Source tells what kind of credentials are in use, which decides whether a
-// file of them exists that a node could be given.
-func (p *Provider) Source(ctx context.Context) (Source, error) {
-	c, err := p.load(ctx)
-	if err != nil {
-		return "", err
-	}
-	got, err := c.Credentials.Retrieve(ctx)
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", context.Cause(ctx)
-		}
-		return "", &cloud.AuthError{Cloud: Name, Err: err, Fix: fixCredentials}
-	}
-	for _, s := range sources {
-		if strings.HasPrefix(got.Source, s.prefix) {
-			return s.source, nil
-		}
-	}
-	return Source(got.Source), nil
 }

@@ -89,7 +89,7 @@ func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]in
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		return nil, first(errs)
+		return nil, err
 	}
 	if id.Name != "" {
 		for i, list := range found {
@@ -99,13 +99,4 @@ func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]in
 		}
 	}
 	return slices.Concat(found...), nil
-}
-
-func first(errs []error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
-	}
-	return nil
 }

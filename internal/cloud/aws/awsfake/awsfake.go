@@ -46,7 +46,6 @@ type Cloud struct {
 	quotas    map[string]float64 // by region and code
 	left      map[offer]int      // how many more there are; absent: plenty
 	allowed   map[offer]int      // how many more the account may have; absent: plenty
-	calls     map[string]int
 	skew      time.Duration
 	hide      int // lists in which new machines are missing
 	lose      map[string]int
@@ -125,7 +124,7 @@ var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge",
 func New() *Cloud {
 	return &Cloud{
 		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
-		left: map[offer]int{}, allowed: map[offer]int{}, calls: map[string]int{}, lose: map[string]int{}, lie: map[string]string{},
+		left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
 		restored: make(chan struct{}),
 	}
 }
@@ -189,7 +188,6 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	lost := false
 	if f == nil {
 		c.mu.Lock()
-		c.calls[action]++
 		c.settle()
 		answer, f = c.answer(service, region, action, r.PostForm)
 		if n := c.lose[action]; f == nil && n > 0 {

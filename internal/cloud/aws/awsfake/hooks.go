@@ -196,10 +196,3 @@ func (c *Cloud) Open(id string) []string {
 	slices.Sort(out)
 	return out
 }
-
-// Calls is how often an action was asked for.
-func (c *Cloud) Calls(action string) int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.calls[action]
-}
