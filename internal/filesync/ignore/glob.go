@@ -26,7 +26,8 @@ func wild(p, s string, paths, start bool, steps *int) bool {
 			rest := p[stars:]
 			if paths && stars >= 2 && start {
 				if after := strings.TrimPrefix(rest, `\`); rest == "" || strings.HasPrefix(after, "/") {
-					return anyFolders(after, s, steps)
+					// git takes "no folder at all" only for a plain slash.
+					return anyFolders(after, s, len(after) == len(rest), steps)
 				}
 			}
 			return star(rest, s, paths, steps)
@@ -58,18 +59,20 @@ func wild(p, s string, paths, start bool, steps *int) bool {
 }
 
 // anyFolders matches "**" followed by rest, which is empty or starts with "/".
-func anyFolders(rest, s string, steps *int) bool {
+// None says that "**" may stand for no folder.
+func anyFolders(rest, s string, none bool, steps *int) bool {
 	if rest == "" {
 		return s != ""
 	}
 	rest = rest[1:]
 	for {
-		if wild(rest, s, true, true, steps) {
+		if none && wild(rest, s, true, true, steps) {
 			return true
 		}
 		if *steps < 0 {
 			return false
 		}
+		none = true
 		slash := strings.IndexByte(s, '/')
 		if slash < 0 {
 			return false
