@@ -107,6 +107,16 @@ func (c *Client) SlurmGPUs(ctx context.Context, name *string, quantity *float64)
 	return post[[]ContextGPUs](ctx, c, "/slurm_gpu_availability", api.SlurmBody{Envelope: c.envelope(), NameFilter: name, QuantityFilter: quantity})
 }
 
+// SlurmNodes lists the nodes of a Slurm cluster; nil: of all.
+func (c *Client) SlurmNodes(ctx context.Context, cluster *string) (*Request[[]api.SlurmNode], error) {
+	return post[[]api.SlurmNode](ctx, c, "/slurm_node_info", api.SlurmBody{Envelope: c.envelope(), SlurmClusterName: cluster})
+}
+
+// KubernetesContexts lists the contexts of Kubernetes that the server can use.
+func (c *Client) KubernetesContexts(ctx context.Context) (*Request[[]string], error) {
+	return get[[]string](ctx, c, "/all_contexts", nil)
+}
+
 // KubernetesNode is a node of a Kubernetes cluster.
 type KubernetesNode struct {
 	Name            string  `json:"name"`

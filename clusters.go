@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -90,6 +91,12 @@ func (c *Client) EnabledClouds(ctx context.Context, workspace string, expand boo
 	return get[[]string](ctx, c, "/enabled_clouds", q)
 }
 
+// EnabledCloudsOf is [Client.EnabledClouds] of several workspaces at once.
+func (c *Client) EnabledCloudsOf(ctx context.Context, workspaces []string, expand bool) (*Request[map[string][]string], error) {
+	q := url.Values{"workspaces": {strings.Join(workspaces, ",")}, "expand": {boolean(expand)}}
+	return get[map[string][]string](ctx, c, "/enabled_clouds/batch", q)
+}
+
 // Endpoints maps ports to where they are reached.
 func (c *Client) Endpoints(ctx context.Context, cluster string, port *api.IntOrString) (*Request[map[string]string], error) {
 	return post[map[string]string](ctx, c, "/endpoints", api.EndpointsBody{Envelope: c.envelope(), Cluster: cluster, Port: port})
@@ -99,6 +106,18 @@ func (c *Client) Endpoints(ctx context.Context, cluster string, port *api.IntOrS
 func (c *Client) CostReport(ctx context.Context, b api.CostReportBody) (*Request[[]api.CostRecord], error) {
 	b.Envelope = c.envelope()
 	return post[[]api.CostRecord](ctx, c, "/cost_report", b)
+}
+
+// ClusterEvent is something that happened to a cluster.
+type ClusterEvent struct {
+	Reason string `json:"reason"`
+	At     int64  `json:"transitioned_at"` // Unix seconds
+}
+
+// ClusterEvents lists what happened to a cluster, the oldest first.
+func (c *Client) ClusterEvents(ctx context.Context, b api.ClusterEventsBody) (*Request[[]ClusterEvent], error) {
+	b.Envelope, b.IncludeTimestamps = c.envelope(), true
+	return post[[]ClusterEvent](ctx, c, "/cluster_events", b)
 }
 
 // Queue lists the jobs of a cluster.

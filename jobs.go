@@ -96,6 +96,29 @@ func (c *Client) JobLogs(b api.JobsLogsBody) (*LogStream, error) {
 	return c.logStream("/jobs/logs", nil, b, deref(b.Tail))
 }
 
+// WaitJob waits for a managed job to end; the result is the exit code of its state
+// (see api.ManagedStatus.ExitCode).
+func (c *Client) WaitJob(ctx context.Context, b api.JobsWaitBody) (*Request[int], error) {
+	b.Envelope = c.envelope()
+	return post[int](ctx, c, "/jobs/wait", b)
+}
+
+// JobEvent is something that happened to a task of a managed job.
+type JobEvent struct {
+	JobID     int     `json:"spot_job_id"`
+	TaskID    *int    `json:"task_id"`
+	NewStatus string  `json:"new_status"`
+	Code      string  `json:"code"`
+	Reason    string  `json:"reason"`
+	Timestamp float64 `json:"timestamp"` // Unix seconds
+}
+
+// JobEvents lists what happened to a managed job, the newest first.
+func (c *Client) JobEvents(ctx context.Context, b api.JobsEventsBody) (*Request[[]JobEvent], error) {
+	b.Envelope = c.envelope()
+	return post[[]JobEvent](ctx, c, "/jobs/events", b)
+}
+
 // DownloadJobLogs gathers a managed job's logs for [Client.Download].
 func (c *Client) DownloadJobLogs(ctx context.Context, b api.JobsDownloadLogsBody) (*Request[map[string]string], error) {
 	b.Envelope = c.envelope()

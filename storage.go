@@ -68,3 +68,9 @@ func (c *Client) VolumeApply(ctx context.Context, b api.VolumeApplyBody) (*Reque
 func (c *Client) VolumeDelete(ctx context.Context, names []string, purge bool) (*Request[any], error) {
 	return post[any](ctx, c, "/volumes/delete", api.VolumesDeleteBody{Envelope: c.envelope(), Names: names, Purge: purge})
 }
+
+// ValidateVolume checks a volume before it is made; a refusal is an [*api.Error].
+func (c *Client) ValidateVolume(ctx context.Context, b api.VolumeValidateBody) error {
+	b.Envelope = c.envelope()
+	return c.tell(ctx, "/volumes/validate", b)
+}

@@ -96,39 +96,6 @@ func (c *Client) Role(ctx context.Context) (role string, who api.User, err error
 	return r.Role, api.User{ID: r.ID, Name: r.Name}, err
 }
 
-// SSHPools turns SSH node pools on (up) or off (down). infra names one pool, ""
-// means all.
-func (c *Client) SSHPools(ctx context.Context, infra string, up bool) (*Request[any], error) {
-	verb := "/ssh_node_pools/down"
-	if up {
-		verb = "/ssh_node_pools/deploy"
-	}
-	body := api.SSHPoolBody{Envelope: c.envelope(), Cleanup: !up}
-	if infra != "" {
-		body.Infra = &infra
-	}
-	return post[any](ctx, c, verb, body)
-}
-
-// SetSSHPools replaces the definition of node pools.
-func (c *Client) SetSSHPools(ctx context.Context, pools map[string]any) error {
-	_, err := callJSON[any](ctx, c, http.MethodPost, "/ssh_node_pools", nil, pools)
-	return err
-}
-
-// Recipe is a task file that the server keeps.
-type Recipe struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Content     string `json:"content"`
-	Type        string `json:"recipe_type"`
-}
-
-// Recipe fetches a recipe; nil if there is none of that name.
-func (c *Client) Recipe(ctx context.Context, name string) (*Request[*Recipe], error) {
-	return post[*Recipe](ctx, c, "/recipes/get", api.RecipeBody{Envelope: c.envelope(), RecipeName: name})
-}
-
 // DebugDump gathers diagnostic files on the server; the result is the archive's
 // path there.
 func (c *Client) DebugDump(ctx context.Context, b api.DebugDumpBody) (*Request[string], error) {

@@ -80,3 +80,23 @@ type SSHPoolBody struct {
 	Infra   *string `json:"infra"`
 	Cleanup bool    `json:"cleanup"`
 }
+
+// SSHPoolStatus tells whether a pool's machines can be used.
+type SSHPoolStatus struct {
+	PoolName    string `json:"pool_name"`
+	ContextName string `json:"context_name"` // ssh-<pool>
+	Status      string `json:"status"`       // Ready, Not Ready
+	Reason      string `json:"reason"`
+}
+
+// SlurmNode is a node of a Slurm partition.
+type SlurmNode struct {
+	Name      string  `json:"node_name"`
+	Partition string  `json:"partition"`
+	State     string  `json:"node_state"`
+	GPU       string  `json:"gpu_type"`
+	TotalGPUs float64 `json:"total_gpus"`
+	FreeGPUs  float64 `json:"free_gpus"`
+	CPUs      float64 `json:"vcpu_count"`
+	MemoryGB  float64 `json:"memory_gb"`
+}

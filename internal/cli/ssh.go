@@ -131,7 +131,7 @@ func (a *app) sshPoolsCommand(up bool) *cobra.Command {
 				return err
 			}
 		}
-		req, err := client.SSHPools(ctx, strings.TrimPrefix(infra, "ssh/"), up)
+		req, err := client.SwitchSSHPools(ctx, strings.TrimPrefix(infra, "ssh/"), up)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,41 @@
+package sky
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+)
+
+// OpenAPI is the description of every route in the language of OpenAPI 3.1.
+func (c *Client) OpenAPI(ctx context.Context) (json.RawMessage, error) {
+	return callJSON[json.RawMessage](ctx, c, http.MethodGet, "/api/openapi.json", nil, nil)
+}
+
+// Metrics writes the server's figures to w, in the text format of Prometheus.
+func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
+	res, err := c.call(ctx, http.MethodGet, "/metrics", nil, nil, 0)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	_, err = io.Copy(w, res.Body)
+	return err
+}
+
+// Plugin is an addition to the server's pages.
+type Plugin struct {
+	Name    string `json:"name"`
+	Path    string `json:"js_extension_path"`
+	Early   bool   `json:"requires_early_init"`
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+}
+
+// Plugins lists additions to the server's pages.
+func (c *Client) Plugins(ctx context.Context) ([]Plugin, error) {
+	list, err := callJSON[struct {
+		Plugins []Plugin `json:"plugins"`
+	}](ctx, c, http.MethodGet, "/api/plugins", nil, nil)
+	return list.Plugins, err
+}
