@@ -22,8 +22,12 @@ type loss struct {
 	at    time.Time
 }
 
-// halfLife is how long it takes until a loss counts half.
-const halfLife = 30 * time.Minute
+// halfLife is how long it takes until a loss counts half; one that is remembered
+// no longer counts for nothing.
+const (
+	halfLife   = 30 * time.Minute
+	remembered = 3 * halfLife
+)
 
 // order says which offers come first after losses, the latest last, as tiers:
 // within one the order of the plan is kept. Nothing is left out: what comes
@@ -40,8 +44,14 @@ func order(strategy string, offers []cloud.Offer, losses []loss, now time.Time) 
 			}
 			return 1
 		}
-	default: // regions that lost machines lately at the end, the worst last
-		rank = func(p cloud.Place) int { return penalty(p, losses, now) }
+	default: // regions that lost machines lately at the end, the worst of them later, and the latest of all last
+		latest := losses[len(losses)-1]
+		rank = func(p cloud.Place) int {
+			if sameRegion(p, latest.place) && now.Sub(latest.at) < remembered {
+				return math.MaxInt
+			}
+			return penalty(p, losses, now)
+		}
 	}
 	tiers := map[int][]cloud.Offer{}
 	for _, o := range offers {
@@ -55,12 +65,12 @@ func order(strategy string, offers []cloud.Offer, losses []loss, now time.Time) 
 	return out
 }
 
-// penalty grows with the losses of a place's region and is forgotten with time:
-// a single loss after three half-lives.
+// penalty grows with the losses of a place's region that are remembered, and
+// shrinks with time.
 func penalty(p cloud.Place, losses []loss, now time.Time) int {
 	sum := 0.0
 	for _, l := range losses {
-		if sameRegion(p, l.place) {
+		if sameRegion(p, l.place) && now.Sub(l.at) < remembered {
 			sum += math.Exp2(-now.Sub(l.at).Hours() / halfLife.Hours())
 		}
 	}

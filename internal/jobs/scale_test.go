@@ -59,7 +59,7 @@ func many(b *testing.B, jobs int) {
 	c.SetDelays(model.Delay{}, model.Delay{})
 	o := &outside{
 		calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
-		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]string{},
+		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}
 	for id := 1; id <= jobs; id++ {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/pprof"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -103,7 +101,7 @@ type simulation struct {
 	servers []*server
 	deaths  int
 	took    time.Duration
-	deadAt  []time.Time
+	goneAt  []time.Time // when a server began to go, and when it was gone
 }
 
 // server is one of the servers, in its present life.
@@ -127,7 +125,7 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 	s := &simulation{
 		outside: &outside{
 			seed: seed, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
-			records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]string{},
+			records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 		},
 		t: t, db: db, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), servers: make([]*server, simServers),
 	}
@@ -225,18 +223,28 @@ func (s *simulation) keep(day context.Context, n int) {
 			v.life.light(0)
 			_ = v.life.breath()
 		}
-		end()
-		<-v.ended
 		if day.Err() == nil {
+			s.goes()
+		}
+		end()
+		<-v.ended // what it still does may take a while
+		if day.Err() == nil {
+			s.goes()
 			s.mu.Lock()
 			s.deaths++
-			s.deadAt = append(s.deadAt, time.Now())
 			s.mu.Unlock()
 			s.sleep(day, time.Duration(r.Int64N(int64(time.Minute))))
 		}
 		v.life.light(0)
 		_ = v.life.breath()
 	}
+}
+
+// goes notes that a server does not look after its jobs any more.
+func (s *simulation) goes() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.goneAt = append(s.goneAt, time.Now())
 }
 
 func (s *simulation) sleep(ctx context.Context, d time.Duration) {
@@ -290,76 +298,4 @@ func (s *simulation) untilDone(jobs int) {
 			}
 		}
 	}
-}
-
-// audit looks at what is left when all is over.
-func (s *simulation) audit(jobs int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for id := 1; id <= jobs; id++ {
-		j, err := s.db.ManagedJobs().Get(context.Background(), id)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		if got := j.Current().Status; !slices.Contains(s.plans[id].want, got) {
-			s.violation("job %d ended as %s (%s), not as %v", id, got, j.Current().Failure, s.plans[id].want)
-		}
-	}
-	for name, c := range s.records {
-		g := s.machines[c.Hash]
-		s.violation("cluster %s is left: %s, %+v", name, c.Status, g)
-		if g != nil && g.run != nil {
-			s.violation("its job is %+v", g.run.job)
-		}
-	}
-	for _, m := range s.cloud.Machines() {
-		if m.State != fluffyapi.Terminated && m.State != fluffyapi.Terminating {
-			s.violation("machine %s is left: %s", m.Name, m.State)
-		}
-	}
-}
-
-// witness sees what is written.
-type witness struct {
-	database
-	managedJobs
-	s *simulation
-}
-
-func (w witness) ManagedJobs() managedJobs { return w }
-
-func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
-	err := w.managedJobs.Save(ctx, c)
-	if a := c.Attempt; err == nil && a != nil && (outcome(a.Outcome) == outLost || outcome(a.Outcome) == outNode) && !a.LogKept && a.ClusterHash != "" {
-		w.s.lost(a)
-	}
-	return err
-}
-
-// lost notes when a loss was acted upon.
-func (s *simulation) lost(a *state.ManagedAttempt) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if outcome(a.Outcome) == outLost {
-		s.lastLost[attemptTask{a.JobID, a.Task}] = a.Offer.Region
-	}
-	proven := s.provenAt(a)
-	if proven.IsZero() {
-		s.violation("job %d, attempt %d: lost without a proof: %s", a.JobID, a.Number, a.Reason)
-		return
-	}
-	took := time.Since(proven)
-	for _, at := range s.deadAt {
-		if !at.Before(proven.Add(-leaseTTL)) {
-			return // whoever had it died; the next one was not there yet
-		}
-	}
-	s.count.slowest = max(s.count.slowest, took)
-	if took > 5*time.Second && len(s.listen()) == simServers {
-		s.violation("job %d, attempt %d: decided %v after the proof", a.JobID, a.Number, took)
-	}
-}
-
-func (s *simulation) provenAt(a *state.ManagedAttempt) time.Time {
-	return s.machines[a.ClusterHash].proven
 }

@@ -38,7 +38,7 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 	c.Remove("bad-day")
 	s := &scene{t: t, db: newMemory(), outside: &outside{
 		seed: 1, calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
-		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]string{},
+		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}}
 	s.listen = func() []*cluster.Bells[string] {
 		if !s.up.Load() {
@@ -261,6 +261,29 @@ func TestAPreemptedJobRecoversWithinSecondsElsewhere(t *testing.T) {
 			t.Errorf("attempts %+v of %s", all, from.id.Name)
 		}
 		s.close(2)
+	})
+}
+
+// A loss is forgotten after a while: what was the first choice then is so again.
+func TestARegionIsForgivenInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &plan{results: []int{33, 33, 0}}
+		s := newScene(t, p, ", job_recovery: {recover_on_exit_codes: 33}")
+		p.work, p.left = time.Hour, time.Hour
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.does(func(g *gang) { g.lose(0) })
+		s.until(api.ManagedSucceeded)
+		all, _ := s.db.Attempts(t.Context(), s.job)
+		var regions []string
+		for _, a := range all {
+			regions = append(regions, a.Offer.Region)
+		}
+		first := regions[0]
+		if len(regions) != 4 || regions[1] == first || regions[2] == first || regions[3] != first {
+			t.Errorf("it ran in %v: not away from where it lost its machines, and back in time", regions)
+		}
+		s.close(4)
 	})
 }
 

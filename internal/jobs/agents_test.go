@@ -1,0 +1,291 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+)
+
+// gang is the machines of one incarnation with their agents.
+type gang struct {
+	o       *outside
+	id      cloud.ClusterID
+	ids     []string // machines by rank
+	dead    []bool
+	plan    *plan
+	rng     *rand.Rand
+	cut     bool // nobody reaches the agents
+	watched bool
+	given   bool      // back, by somebody's wish
+	lied    bool      // the cloud lies about one of the machines at the moment
+	proven  time.Time // when the provider said so
+	run     *run
+	timers  []*time.Timer
+}
+
+// run is one job on a gang's head.
+type run struct {
+	job     agentapi.Job
+	started time.Time
+	over    chan struct{}
+}
+
+// The life of a gang.
+
+// born gives a new incarnation its machines and plans its troubles.
+func (o *outside) born(c *row, nodes []cloud.Node, p *plan, job int) *gang {
+	g := o.machines[c.Hash]
+	if g == nil {
+		o.count.clusters++
+		g = &gang{o: o, id: id(c), plan: p, dead: make([]bool, p.nodes), rng: rand.New(rand.NewPCG(o.seed, uint64(job)<<20|uint64(o.seq)))}
+		o.machines[c.Hash] = g
+		if !o.calm {
+			g.plague()
+		}
+	}
+	if g.ids == nil {
+		g.ids = make([]string, p.nodes)
+	}
+	for _, n := range nodes {
+		if n.Rank == 0 && g.ids[0] != "" && g.ids[0] != n.ID && g.run != nil {
+			g.forgets() // a new head knows of nothing
+		}
+		g.ids[n.Rank], g.dead[n.Rank] = n.ID, false
+	}
+	return g
+}
+
+func (g *gang) after(d time.Duration, f func()) {
+	g.timers = append(g.timers, time.AfterFunc(d, func() {
+		g.o.mu.Lock()
+		defer g.o.mu.Unlock()
+		f()
+	}))
+}
+
+// plague plans what goes wrong.
+func (g *gang) plague() {
+	if g.plan.spot && g.rng.IntN(3) == 0 {
+		rank := g.rng.IntN(g.plan.nodes)
+		g.after(time.Duration(g.rng.Int64N(int64(g.plan.work))), func() { g.lose(rank) })
+	}
+	if g.rng.IntN(6) == 0 {
+		at, long := time.Duration(g.rng.Int64N(int64(g.plan.work))), time.Duration(g.rng.Int64N(int64(30*time.Minute)))
+		g.after(at, g.partition)
+		g.after(at+long, g.heal)
+	}
+	if g.rng.IntN(10) == 0 { // the cloud lies about a machine for a while
+		rank := g.rng.IntN(g.plan.nodes)
+		at, long := time.Duration(g.rng.Int64N(int64(g.plan.work))), time.Duration(g.rng.Int64N(int64(time.Minute)))
+		g.after(at, func() {
+			if g.cut || g.ids == nil || g.ids[rank] == "" || g.dead[rank] {
+				return // with the agents out of reach, too, nobody could know better
+			}
+			g.lied = true
+			g.o.count.lies++
+			fault := model.Fault{ID: "lie-" + g.id.Hash, Kind: model.Lie, Instance: g.ids[rank], State: []string{"terminated", "stopped"}[g.rng.IntN(2)]}
+			if err := g.o.cloud.Inject(fault); err != nil {
+				panic(err)
+			}
+			g.after(long, func() {
+				g.o.cloud.Remove(fault.ID)
+				g.lied = false
+			})
+		})
+	}
+}
+
+// lose takes a machine away, as clouds do with spot machines.
+func (g *gang) lose(rank int) {
+	if g.ids == nil || g.dead[rank] || g.ids[rank] == "" {
+		return
+	}
+	if err := g.o.cloud.Kill(g.ids[rank], "preempted"); err != nil {
+		return
+	}
+	g.o.count.preempted++
+	g.dead[rank] = true
+	r := g.run
+	if r == nil || r.job.Status.Terminal() {
+		g.broken()
+		return
+	}
+	g.saved(r)
+	if rank == 0 {
+		g.broken()
+		return
+	}
+	if g.rng.IntN(2) == 0 { // its peers know before the cloud tells
+		late := model.Fault{ID: "lie-" + g.id.Hash, Kind: model.Lie, Instance: g.ids[rank], State: "running"}
+		if err := g.o.cloud.Inject(late); err != nil {
+			panic(err)
+		}
+		g.after(time.Duration(g.rng.Int64N(int64(40*time.Second))), func() { g.o.cloud.Remove(late.ID) })
+	}
+	g.after(time.Second, func() { // the head notices
+		if !g.dead[0] && g.run == r {
+			g.ends(r, api.JobFailedDriver, nil)
+		}
+		g.broken()
+	})
+}
+
+// saved keeps what a run that was cut off had written to its checkpoint, one a
+// minute.
+func (g *gang) saved(r *run) {
+	done := time.Since(r.started)
+	kept := done.Truncate(time.Minute)
+	g.plan.left -= min(kept, g.plan.left)
+	g.o.count.redone += done - kept
+	g.o.count.lostRuns++
+}
+
+func (g *gang) partition() {
+	if !g.cut && !g.gone() && !g.lied {
+		g.cut = true
+		g.o.count.partitions++
+		g.broken()
+	}
+}
+
+func (g *gang) heal() {
+	g.cut = false
+	g.o.ring(g.id.Hash)
+}
+
+func (g *gang) gone() bool {
+	for _, d := range g.dead {
+		if !d {
+			return false
+		}
+	}
+	return true
+}
+
+func (g *gang) whole() bool {
+	for _, d := range g.dead {
+		if d {
+			return false
+		}
+	}
+	return true
+}
+
+// healthy tells whether a job runs undisturbed.
+func (g *gang) healthy() bool {
+	return !g.given && g.whole() && g.run != nil && !g.run.job.Status.Terminal()
+}
+
+// broken is what servers notice at once: their connection breaks. One of them
+// looks until the agents are back or the cluster is gone, as the watcher of
+// package cluster does.
+func (g *gang) broken() {
+	g.o.ring(g.id.Hash)
+	if g.watched {
+		return
+	}
+	g.watched = true
+	var look func(wait time.Duration)
+	look = func(wait time.Duration) {
+		g.after(wait, func() {
+			c := g.o.records[g.id.Name]
+			if c == nil || c.Hash != g.id.Hash || c.Status != api.ClusterUp || g.whole() && !g.cut {
+				g.watched = false
+				return
+			}
+			if len(g.o.listen()) > 0 {
+				select {
+				case c.locked <- struct{}{}:
+					g.o.mu.Unlock()
+					_, _ = g.o.refresh(context.Background(), c)
+					g.o.mu.Lock()
+					<-c.locked
+				default:
+				}
+			}
+			look(min(2*wait, 10*time.Second))
+		})
+	}
+	look(100 * time.Millisecond)
+}
+
+// submit runs a job once per key, whatever is sent how often.
+func (g *gang) submit(key string) (int, error) {
+	if g.cut || g.dead[0] {
+		return 0, errors.New("the agent does not answer")
+	}
+	if g.run != nil && g.run.job.Key == key {
+		return g.run.job.ID, nil
+	}
+	id := 1
+	if g.run != nil {
+		id = g.run.job.ID + 1
+		if !g.run.job.Status.Terminal() {
+			return 0, errors.New("a job of an earlier attempt still runs")
+		}
+	}
+	p := g.plan
+	if p.won {
+		g.o.violation("cluster %s: %s runs again after it succeeded", g.id.Name, key)
+	}
+	r := &run{job: agentapi.Job{ID: id, Key: key, Status: api.JobRunning}, started: time.Now(), over: make(chan struct{})}
+	g.run = r
+	g.after(p.left, func() {
+		if !g.whole() || g.run != r || r.job.Status.Terminal() {
+			return
+		}
+		code := p.results[min(p.runs, len(p.results)-1)]
+		p.runs++
+		g.o.count.completed++
+		switch {
+		case code == 0:
+			if !g.cut && len(g.o.listen()) > 0 {
+				p.won = true
+			}
+			g.ends(r, api.JobSucceeded, []int{0})
+		case p.setup:
+			g.ends(r, api.JobFailedSetup, []int{code})
+		default:
+			p.left = p.work
+			g.ends(r, api.JobFailed, []int{code})
+		}
+	})
+	return id, nil
+}
+
+func (g *gang) ends(r *run, s api.JobStatus, codes []int) {
+	if r.job.Status.Terminal() {
+		return
+	}
+	r.job.Status, r.job.ExitCodes, r.job.EndedAt = s, codes, float64(time.Now().UnixMicro())/1e6
+	close(r.over)
+	if !g.cut {
+		g.o.ring(g.id.Hash)
+	}
+}
+
+// forgets is what a new head does with the job of the one before.
+func (g *gang) forgets() {
+	if !g.run.job.Status.Terminal() {
+		close(g.run.over)
+	}
+	g.run = nil
+}
+
+// end is what remains of a gang whose machines are given back.
+func (g *gang) end() {
+	for _, t := range g.timers {
+		t.Stop()
+	}
+	g.o.cloud.Remove("lie-" + g.id.Hash)
+	if g.run != nil && !g.run.job.Status.Terminal() {
+		close(g.run.over)
+		g.run.job.Status = api.JobCancelled
+	}
+}
