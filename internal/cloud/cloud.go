@@ -100,7 +100,7 @@ type Node struct {
 
 // Reach is how package remote gets to a node.
 type Reach struct {
-	Method string `json:"method"`         // "local", "ssh", "docker", "kubernetes"
+	Method string `json:"method"`         // "local", "ssh", "docker", "kubernetes", ReachNone
 	Home   string `json:"home,omitempty"` // the node's home folder; "": the home of the user it is reached as
 	Host   string `json:"host,omitempty"`
 	Port   int    `json:"port,omitempty"`
@@ -124,6 +124,10 @@ type Reach struct {
 	Machine string `json:"machine,omitempty"`
 	Agent   string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
 }
+
+// ReachNone is the Method of nodes that are records of an emulator and no
+// machines: no agent is started on them and nothing runs there.
+const ReachNone = "none"
 
 // What Reach.Machine may say.
 const (

@@ -8,6 +8,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -115,6 +116,8 @@ func contradicted(o Observation) (rank int, ok bool) {
 // decideRunning is the verdict when every machine runs.
 func decideRunning(c *state.Cluster, o Observation) Verdict {
 	switch {
+	case remote.Unmanned(c):
+		return Verdict{Status: api.ClusterUp, Reason: "all machines run"}
 	case o.Agent == nil && c.Status == api.ClusterInit:
 		return Verdict{Status: api.ClusterInit, RestartAgent: c.EverUp, Reason: fmt.Sprintf("the machines run, the agent does not answer: %v", o.AgentErr)}
 	case o.Agent == nil:

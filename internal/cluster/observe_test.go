@@ -118,3 +118,15 @@ func TestAnAgentThatAnswersIsThere(t *testing.T) {
 		t.Errorf("a provider that cannot tell: %v are missing", got)
 	}
 }
+
+// TestRecordsNeedNoAgent: what an emulator calls running is up, although
+// nothing answers there.
+func TestRecordsNeedNoAgent(t *testing.T) {
+	record := cloud.Node{State: cloud.NodeRunning, Reach: cloud.Reach{Method: cloud.ReachNone}}
+	for _, status := range []api.ClusterStatus{api.ClusterInit, api.ClusterUp, api.ClusterStopped} {
+		c := &state.Cluster{Status: status, NumNodes: 1, Nodes: []cloud.Node{record}}
+		if v := Decide(c, Observation{Nodes: c.Nodes}, time.Now()); v.Status != api.ClusterUp || v.RestartAgent {
+			t.Errorf("%s: %+v", status, v)
+		}
+	}
+}

@@ -95,6 +95,9 @@ func (m *Manager) observe(ctx context.Context, c *state.Cluster) Observation {
 		return o
 	}
 	o.Nodes, o.NodesErr = p.Nodes(pctx, m.Provision.ClusterID(c))
+	if remote.Unmanned(c) {
+		return o
+	}
 	m.askAgents(ctx, c, &o)
 	return o
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -95,7 +96,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	defer w.mu.Unlock()
 	wanted := map[string]bool{}
 	for _, c := range live {
-		if w.m.Here(c) != nil {
+		if w.m.Here(c) != nil || remote.Unmanned(c) {
 			continue
 		}
 		wanted[c.Hash] = true

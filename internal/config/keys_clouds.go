@@ -64,6 +64,7 @@ func awsKeys() *Spec {
 		Key{"vpc_names", names("VPCs to launch in.")},
 		Key{"subnet_names", names("Subnets to launch in.")},
 		Key{"use_ssm", yesNo("Reach machines through Systems Manager.", false)},
+		Key{"without_agents", yesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false)},
 		runCommands(), capabilities(), labels(), internalIPs(), proxyCommand(), identityOrRole(),
 	).renamed("instance_tags", "labels")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -50,6 +51,11 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 		return &api.LaunchResult{Handle: x.Clusters.Handle(c)}, nil
 	}
 	job := &submission{x: x, call: call, cluster: c, task: t}
+	if remote.Unmanned(c) {
+		if err := job.unmanned(); err != nil {
+			return nil, err
+		}
+	}
 	if err := job.syncFiles(ctx, false); err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -387,7 +388,11 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		return nil, err
 	}
 	x.usage(ctx, c)
-	call.Out.Spin("Starting the agents on cluster " + c.Name)
+	if remote.Unmanned(c) {
+		fmt.Fprintf(call.Out, "⚠ without_agents is set for %s: the nodes of cluster %s count as records of an emulator; no agent is started and nothing can run there.\n", c.Offer.Cloud, c.Name)
+	} else {
+		call.Out.Spin("Starting the agents on cluster " + c.Name)
+	}
 	if err := x.Remote.Ensure(ctx, c); err != nil {
 		return nil, err
 	}
@@ -400,6 +405,9 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		c.Status, c.StatusUpdatedAt, c.EverUp = api.ClusterUp, time.Now(), true
 		c.LastUse = command(call, c.LastUse)
 		c.LastEvent = "all machines run and the agent answers"
+		if remote.Unmanned(c) {
+			c.LastEvent = "all machines run"
+		}
 		return nil
 	})
 	if err != nil {

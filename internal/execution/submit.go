@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/filesync"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -60,6 +61,9 @@ func isURL(s string) bool { return strings.Contains(s, "://") }
 
 // check refuses what the cluster's nodes cannot take, before anything is sent.
 func (s *submission) check() error {
+	if remote.Unmanned(s.cluster) {
+		return s.unmanned()
+	}
 	if s.cluster.Offer.Cloud != "local" {
 		return nil
 	}
@@ -71,6 +75,18 @@ func (s *submission) check() error {
 		}
 	}
 	return nil
+}
+
+// unmanned refuses to bring anything to nodes that are no machines.
+func (s *submission) unmanned() error {
+	if s.task.Run == "" && s.task.Setup == "" && s.task.Workdir == "" && len(s.task.FileMounts) == 0 {
+		return nil
+	}
+	return &api.Error{
+		Type:    api.ErrNotSupported,
+		Message: fmt.Sprintf("The nodes of cluster %q are records of an emulator and no machines (without_agents is set for %s): no file can be copied there and nothing can run.", s.cluster.Name, s.cluster.Offer.Cloud),
+		Hint:    "Launch without run, setup, workdir and file_mounts, or take without_agents out of the configuration.",
+	}
 }
 
 // mount is one thing to copy.

@@ -131,6 +131,9 @@ func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
 	if len(c.Nodes) == 0 {
 		return errors.New("the cluster has no nodes")
 	}
+	if Unmanned(c) {
+		return nil
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	s := newSpread(c.Nodes)
 	for i := range c.Nodes {
@@ -163,6 +166,11 @@ func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
 	}
 	r.offerSSH(ctx, c)
 	return nil
+}
+
+// Unmanned tells that the cluster's nodes are no machines, and have no agents.
+func Unmanned(c *state.Cluster) bool {
+	return len(c.Nodes) > 0 && c.Nodes[0].Reach.Method == cloud.ReachNone
 }
 
 func (r *Connector) configure(ctx context.Context, c *state.Cluster, rank int) error {

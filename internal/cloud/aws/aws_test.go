@@ -2,6 +2,7 @@ package aws_test
 
 import (
 	"context"
+	"errors"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -44,7 +45,7 @@ var (
 	spot      = cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "use1-az2"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8, HourlyPrice: 0.03, Spot: true}
 )
 
-var shared = regexp.MustCompile(` sky-sg-[0-9a-f]{10}$`)
+var shared = regexp.MustCompile(`^(sg-\w+ sky-sg-[0-9a-f]{10}|role skypilot-v1|instance profile skypilot-v1)$`)
 
 func TestConformance(t *testing.T) {
 	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
@@ -93,4 +94,26 @@ func TestConformance(t *testing.T) {
 			OpenPorts: func(_ testing.TB, n cloud.Node) []string { return fake.Open(n.ID) },
 		}
 	})
+}
+
+// TestRecordsAreForEmulators refuses real machines that nothing could run on.
+func TestRecordsAreForEmulators(t *testing.T) {
+	start(t)
+	p := aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Settings: func() aws.Settings { return aws.Settings{WithoutAgents: true} }})
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "c", Hash: "h"}, Offer: here, Nodes: 1, Token: "t"}
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil || len(nodes) != 1 || nodes[0].Reach.Method != cloud.ReachNone {
+		t.Errorf("%v, %v", nodes, err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "https://ec2.us-east-1.amazonaws.com")
+	var invalid *cloud.InvalidError
+	if err := p.Prepare(t.Context(), spec); !errors.As(err, &invalid) {
+		t.Errorf("on AWS itself: %v", err)
+	}
+	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &invalid) {
+		t.Errorf("on AWS itself: %v", err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -24,6 +25,9 @@ import (
 func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := p.valid(spec); err != nil {
 		return &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
+	}
+	if err := p.manned(ctx); err != nil {
+		return err
 	}
 	if err := p.knows(ctx, spec.Offer.Region); err != nil {
 		return err
@@ -46,6 +50,22 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	}
 	_, err = p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, spec.Ports), spec.Ports)
 	return err
+}
+
+// manned refuses to rent real machines that nothing could be brought onto.
+func (p *Provider) manned(ctx context.Context) error {
+	if !p.o.Settings().WithoutAgents {
+		return nil
+	}
+	c, err := p.load(ctx)
+	if err != nil {
+		return err
+	}
+	if e, err := url.Parse(sdk.ToString(c.BaseEndpoint)); err == nil && e.Hostname() != "" && !strings.HasSuffix(e.Hostname(), ".amazonaws.com") {
+		return nil
+	}
+	return &cloud.InvalidError{Place: cloud.Place{Cloud: Name},
+		Err: errors.New("aws.without_agents is set in the configuration, which is for emulators of EC2 only: real machines would cost money and do nothing. Take it out, or point AWS_ENDPOINT_URL at the emulator")}
 }
 
 // knows refuses a region that the account does not have.
@@ -82,6 +102,9 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	place := spec.Offer.Place
 	if err := p.valid(spec); err != nil {
 		return nil, &cloud.InvalidError{Place: place, Err: err}
+	}
+	if err := p.manned(ctx); err != nil {
+		return nil, err
 	}
 	if err := p.knows(ctx, place.Region); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type Settings struct {
 	Labels         map[string]string
 	Profiles       []GroupRule // instance profiles ("remote_identity"); none: sky's own
 	NoIdentity     bool        // machines get no role at all
+	WithoutAgents  bool        // instances are records of an emulator: nothing runs on them
 }
 
 // GroupRule names a thing for the clusters whose name fits a pattern such as
@@ -34,7 +35,7 @@ func ReadSettings(section map[string]any) Settings {
 	yes := func(key string) bool { v, _ := section[key].(bool); return v }
 	s := Settings{
 		Profile: text("profile"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), User: text("ssh_user"),
-		InternalIPs: yes("use_internal_ips"), EncryptDisks: yes("disk_encrypted"),
+		InternalIPs: yes("use_internal_ips"), EncryptDisks: yes("disk_encrypted"), WithoutAgents: yes("without_agents"),
 		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: map[string]string{}, Labels: map[string]string{},
 	}
 	if names := texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {

@@ -35,6 +35,9 @@ type Cloud struct {
 	Boot time.Duration // of machines that start
 	End  time.Duration // of machines that stop or end
 	Page int           // entries of a list's page at most
+	// Hardware is what stands behind instances; nil: nothing, they are records
+	// that change by themselves.
+	Hardware Hardware
 
 	mu        sync.Mutex
 	serial    int
@@ -85,11 +88,14 @@ type instance struct {
 	launched, created         time.Time
 	state, target             string // target after due
 	due                       time.Time
+	arrived                   bool // the hardware is in the target state
 	reasonCode, reason        string
 	hidden                    int
 	endsWhenOff               bool
 	takenBack                 time.Time
 	ip                        int
+	address                   string // on the hardware; "": made up from ip
+	userData                  string
 }
 
 type group struct {

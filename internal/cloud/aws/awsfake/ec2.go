@@ -18,7 +18,7 @@ func (c *Cloud) settle() {
 			c.end(i, "Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
 			i.takenBack = time.Time{}
 		}
-		if i.target != "" && !now.Before(i.due) {
+		if i.target != "" && !now.Before(i.due) && (c.Hardware == nil || i.arrived) {
 			i.state, i.target = i.target, ""
 		}
 	}
@@ -30,8 +30,8 @@ func (i *instance) alive() bool {
 
 // move lets a machine change to a state after some time.
 func (i *instance) move(through, to string, after time.Duration) {
-	i.state, i.target, i.due = through, to, time.Now().Add(after)
-	if after == 0 {
+	i.state, i.target, i.due, i.arrived = through, to, time.Now().Add(after), false
+	if after == 0 && i.address == "" {
 		i.state, i.target = to, ""
 	}
 }
@@ -346,7 +346,11 @@ func (c *Cloud) show(i *instance) instanceXML {
 			x.ZoneID = z.id
 		}
 	}
-	if i.alive() {
+	switch {
+	case !i.alive():
+	case i.address != "":
+		x.PrivateIP, x.PublicIP = i.address, i.address
+	default:
 		x.PrivateIP = fmt.Sprintf("172.31.%d.%d", i.ip/250, i.ip%250+4)
 		if i.state == "running" {
 			x.PublicIP = fmt.Sprintf("198.51.%d.%d", i.ip/250, i.ip%250+4)
@@ -461,6 +465,7 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	for k := range n {
 		i := c.make(region, o, tagsOf(f, "instance"))
 		i.groups, i.index, i.subnet, i.hidden = groups, k, subnet, c.hide
+		i.userData = f.Get("UserData")
 		i.move("pending", "running", c.Boot)
 		if _, ok := c.left[o]; ok {
 			c.left[o]--
@@ -481,6 +486,9 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 func (c *Cloud) make(region string, o offer, tags map[string]string) *instance {
 	i := &instance{id: c.next("i"), region: region, zone: o.zone, machine: o.machine, spot: o.spot, tags: tags, launched: c.now(), created: c.now(), vpc: "vpc-" + region}
 	i.ip = c.serial
+	if c.Hardware != nil {
+		i.address = c.Hardware.Address(i.id)
+	}
 	c.instances = append(c.instances, i)
 	return i
 }

@@ -2,6 +2,7 @@ package awsfake
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -152,8 +153,8 @@ func (c *Cloud) Billed(id string) bool {
 	return i != nil && (i.state == "running" || i.state == "pending")
 }
 
-// Inventory lists what exists: machines that have not ended, and security
-// groups.
+// Inventory lists what exists: machines that have not ended, security groups,
+// roles and instance profiles.
 func (c *Cloud) Inventory() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -166,6 +167,12 @@ func (c *Cloud) Inventory() []string {
 	}
 	for _, g := range c.groups {
 		out = append(out, g.id+" "+g.name)
+	}
+	for _, r := range slices.Sorted(maps.Keys(c.roles)) {
+		out = append(out, "role "+r)
+	}
+	for _, p := range slices.Sorted(maps.Keys(c.profiles)) {
+		out = append(out, "instance profile "+p)
 	}
 	return out
 }

@@ -1,0 +1,304 @@
+//go:build e2e && linux
+
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
+	"github.com/skypilot-go/sky/internal/proc"
+)
+
+// account is a world with an account on a fake of AWS that sky finds by
+// AWS_ENDPOINT_URL alone.
+type account struct {
+	*world
+	cloud *awsfake.Cloud
+}
+
+// prices are what the fake rents, as the published price list has it: zones by
+// the ids that all accounts share.
+const prices = `InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone
+m6i.large,,,2.0,8.0,,0.096,0.03,us-east-1,use1-az1
+m6i.large,,,2.0,8.0,,0.096,0.03,us-east-1,use1-az2
+m6i.large,,,2.0,8.0,,0.096,0.03,us-east-1,use1-az4
+m6i.large,,,2.0,8.0,,0.097,0.03,us-west-2,usw2-az1
+m6i.large,,,2.0,8.0,,0.097,0.03,us-west-2,usw2-az2
+m6i.large,,,2.0,8.0,,0.097,0.03,us-west-2,usw2-az3
+m6i.large,,,2.0,8.0,,0.115,0.04,eu-central-1,euc1-az2
+m6i.large,,,2.0,8.0,,0.115,0.04,eu-central-1,euc1-az3
+g4dn.xlarge,T4,1.0,4.0,16.0,"{'Gpus': [{'Name': 'T4', 'Manufacturer': 'NVIDIA', 'Count': 1, 'MemoryInfo': {'SizeInMiB': 16384}}], 'TotalGpuMemoryInMiB': 16384}",0.526,0.16,us-east-1,use1-az1
+`
+
+func newAccount(t testing.TB, hardware awsfake.Hardware) *account {
+	t.Helper()
+	fake := awsfake.New()
+	fake.Hardware = hardware
+	s := httptest.NewServer(fake)
+	t.Cleanup(s.Close)
+	a := &account{newWorld(t), fake}
+	a.env = append(a.env, "AWS_ENDPOINT_URL="+s.URL, "AWS_ACCESS_KEY_ID="+awsfake.AccessKey, "AWS_SECRET_ACCESS_KEY="+awsfake.SecretKey,
+		"AWS_EC2_METADATA_DISABLED=true")
+	a.write(".sky/catalogs/v8/aws/vms.csv", prices)
+	images := "Tag,Region,OS,OSVersion,ImageId,CreationDate\n"
+	for _, region := range []string{"us-east-1", "us-west-2", "eu-central-1"} {
+		images += "skypilot:custom-cpu-ubuntu," + region + ",ubuntu,22.04,ami-" + region + ",20260101\n"
+	}
+	a.write(".sky/catalogs/v8/aws/images.csv", images)
+	a.write(".sky/catalogs/v8/aws/instance_quota_mapping.csv", "InstanceType,OnDemandInstanceCode,SpotInstanceCode\nm6i.large,L-1216C47A,L-34B43A08\n")
+	return a
+}
+
+// shared is what docs/aws.md says stays when clusters go.
+var shared = regexp.MustCompile(`^(sg-\w+ sky-sg-[0-9a-f]{10}|role skypilot-v1|instance profile skypilot-v1)$`)
+
+// nothingLeft checks that the account holds what is shared and nothing else.
+func (a *account) nothingLeft() {
+	a.t.Helper()
+	left := slices.DeleteFunc(a.cloud.Inventory(), shared.MatchString)
+	if len(left) > 0 {
+		a.t.Errorf("left in the account: %v", left)
+	}
+}
+
+// TestAnEmulatorOfAWS takes a cluster through its life on instances that are
+// records and no machines.
+func TestAnEmulatorOfAWS(t *testing.T) {
+	a := newAccount(t, nil)
+	a.write(".sky/config.yaml", "aws: {without_agents: true}\n")
+	wants(t, a.sky("check", "aws", "-v"), "AWS: enabled [compute]", "Activated account: AIDAFAKE")
+	wants(t, a.sky("gpus", "list", "T4", "--infra", "aws"), "T4", "g4dn.xlarge")
+
+	a.cloud.Fill("us-east-1a", "m6i.large", false, 0)
+	a.cloud.Fill("us-east-1b", "m6i.large", false, 0)
+	a.cloud.Fill("us-east-1c", "m6i.large", false, 1)
+	out := a.sky("launch", "-y", "-c", "a", "--infra", "aws", "--cpus", "2", "--num-nodes", "2", "--ports", "8080")
+	wants(t, out, "without_agents", "Cluster launched: a", "us-east-1")
+	wants(t, a.sky("status", "-o", "json", "a"), `"status": "UP"`, "us-west-2")
+	a.fails(1, []string{"records of an emulator", "without_agents"}, "exec", "a", "--", "true")
+	a.sky("stop", "-y", "a")
+	wants(t, a.sky("status", "--refresh", "-o", "json", "a"), `"status": "STOPPED"`)
+	a.sky("start", "-y", "a")
+	wants(t, a.sky("status", "--refresh", "-o", "json", "a"), `"status": "UP"`)
+
+	for _, zone := range []string{"us-west-2a", "us-west-2b", "us-west-2c", "eu-central-1a", "eu-central-1b"} {
+		a.cloud.Fill(zone, "m6i.large", false, 0)
+	}
+	a.cloud.SetQuota("eu-central-1", "L-1216C47A", 0)
+	a.fails(1, []string{"us-east-1", "us-west-2", "InsufficientInstanceCapacity", "eu-central-1", "L-1216C47A"},
+		"launch", "-y", "-c", "b", "--infra", "aws", "--num-nodes", "2", "--cpus", "2")
+	if out := a.sky("status", "-o", "json"); strings.Contains(out, `"name": "b"`) {
+		t.Errorf("a cluster that could not be had is on record:\n%s", out)
+	}
+	a.cloud.Restore()
+	a.sky("down", "-y", "a")
+	a.nothingLeft()
+}
+
+// TestAWSWithMachines runs jobs on a fake whose instances are real processes
+// with an ssh server each, reached through a proxy command.
+func TestAWSWithMachines(t *testing.T) {
+	rack := newRack(t)
+	a := newAccount(t, rack)
+	rack.follow(a.cloud)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.write(".sky/config.yaml", fmt.Sprintf("aws: {ssh_proxy_command: %q}\n", self+" "+tunnelTo+" %h:2222"))
+	out := a.sky("launch", "-y", "-c", "a", "--infra", "aws", "--cpus", "2", "--num-nodes", "2", "--ports", "8080", "--", "echo rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES | tee -a ~/seen")
+	wants(t, out, "rank 0 of 2", "rank 1 of 2")
+	a.sky("stop", "-y", "a")
+	if on := rack.on(); len(on) > 0 {
+		t.Errorf("machines that are stopped run: %v", on)
+	}
+	a.sky("start", "-y", "a")
+	wants(t, a.sky("exec", "a", "--num-nodes", "2", "--", "cat ~/seen"), "rank 0 of 2", "rank 1 of 2")
+
+	// A spot machine that is taken back is gone, and the record says so.
+	wants(t, a.sky("launch", "-y", "-c", "s", "--infra", "aws", "--cpus", "2", "--use-spot", "--", "echo on spot"), "on spot")
+	for _, m := range a.cloud.Machines() {
+		if m.Spot {
+			a.cloud.Preempt(m.ID, 0)
+		}
+	}
+	eventually(t, "the spot cluster is gone", time.Minute, func() bool {
+		out, code := a.run("status", "--refresh", "-o", "json")
+		return code == 0 && !strings.Contains(out, `"name": "s"`)
+	})
+	a.sky("down", "-y", "a")
+	a.nothingLeft()
+}
+
+// tunnelTo makes this program connect its standard input and output to an
+// address: a proxy command for machines whose ssh server has another port.
+const tunnelTo = "tunnel-to"
+
+// tunnel is what it does then.
+func tunnel(address string) int {
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	go func() {
+		_, _ = conn.(*net.TCPConn).ReadFrom(os.Stdin)
+		_ = conn.(*net.TCPConn).CloseWrite()
+	}()
+	if _, err := conn.(*net.TCPConn).WriteTo(os.Stdout); err != nil {
+		return 1
+	}
+	return 0
+}
+
+// rack is hardware: machines of FluffyCloud that follow what the fake of AWS
+// says of its instances.
+type rack struct {
+	t    testing.TB
+	tool string
+	dir  string
+	keys *regexp.Regexp
+}
+
+func newRack(t testing.TB) *rack {
+	t.Helper()
+	tool, err := cloudBinary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "rack-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rack{t: t, tool: tool, dir: dir, keys: regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`)}
+}
+
+func (r *rack) folder(id string) string { return filepath.Join(r.dir, id) }
+
+// Address gives every machine a loopback address of its own.
+func (r *rack) Address(id string) string {
+	h := sha256.Sum256([]byte(r.folder(id)))
+	return net.IPv4(127, 240+h[0]%15, h[1], 1+h[2]%254).String()
+}
+
+// on lists the machines that run.
+func (r *rack) on() []string {
+	var out []string
+	entries, _ := os.ReadDir(r.dir)
+	for _, e := range entries {
+		if machine.On(r.folder(e.Name())) {
+			out = append(out, e.Name())
+		}
+	}
+	return out
+}
+
+// follow lets the machines do what the cloud says until the test ends.
+func (r *rack) follow(cloud *awsfake.Cloud) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			for _, m := range cloud.Machines() {
+				if err := r.bring(ctx, cloud, m); err != nil && ctx.Err() == nil {
+					r.t.Errorf("machine %s: %v", m.ID, err)
+				}
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	})
+	r.t.Cleanup(func() {
+		cancel()
+		wg.Wait()
+		entries, _ := os.ReadDir(r.dir)
+		for _, e := range entries {
+			if err := r.off(context.Background(), e.Name()); err != nil {
+				r.t.Errorf("switching %s off: %v", e.Name(), err)
+			}
+		}
+		os.RemoveAll(r.dir)
+	})
+}
+
+// bring makes one machine what the cloud says it is.
+func (r *rack) bring(ctx context.Context, cloud *awsfake.Cloud, m awsfake.Machine) error {
+	switch m.State {
+	case "pending":
+		if err := r.boot(ctx, m); err != nil {
+			return err
+		}
+	case "running":
+		if !machine.On(r.folder(m.ID)) { // it powered itself off
+			cloud.Halt(m.ID)
+		}
+		return nil
+	case "stopping", "shutting-down":
+		if err := r.off(ctx, m.ID); err != nil {
+			return err
+		}
+	}
+	cloud.Arrived(m.ID, m.State)
+	return nil
+}
+
+func (r *rack) boot(ctx context.Context, m awsfake.Machine) error {
+	dir := r.folder(m.ID)
+	if machine.On(dir) {
+		return nil
+	}
+	key := r.keys.FindStringSubmatch(m.UserData)
+	if key == nil {
+		return fmt.Errorf("no key in its user data:\n%s", m.UserData)
+	}
+	_, err := machine.NewHostKey(dir)
+	spec := machine.Spec{ID: m.ID, Listen: m.Address + ":2222", User: "ubuntu"}
+	if err = errors.Join(err, machine.Furnish(dir, spec, key[1])); err != nil {
+		return err
+	}
+	console, err := os.OpenFile(filepath.Join(dir, "console.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer console.Close()
+	c := exec.Command(r.tool, "machine", "--dir", dir)
+	c.Dir = filepath.Join(dir, "home")
+	c.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH"), machine.EnvMachine + "=" + dir}
+	c.Stdout, c.Stderr = console, console
+	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := c.Start(); err != nil {
+		return err
+	}
+	go c.Wait()
+	for !machine.On(dir) && ctx.Err() == nil {
+		if said, _ := os.ReadFile(console.Name()); bytes.Contains(said, []byte("cannot have its address")) {
+			return fmt.Errorf("%s", said)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	return nil
+}
+
+func (r *rack) off(ctx context.Context, id string) error {
+	dir := r.folder(id)
+	return proc.End(ctx, func() []int { return proc.Tree(0, false, machine.EnvMachine, dir) }, 0)
+}
