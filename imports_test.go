@@ -32,6 +32,7 @@ var layers = [][]string{
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar"},
+	{"internal/wholefile"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Agent is one node's agent.
@@ -192,7 +193,7 @@ func (a *Agent) serve(ctx context.Context, ln net.Listener, tlsc *tls.Config) er
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(a.o.Dir, "agent.json"), append(life, '\n')); err != nil {
+	if err := wholefile.Write(filepath.Join(a.o.Dir, "agent.json"), append(life, '\n'), 0o600); err != nil {
 		return err
 	}
 	tlsc = tlsc.Clone()

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // leftoverGrace is what a finished rank's background processes get to end.
@@ -58,7 +59,7 @@ func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watche
 		if err != nil {
 			return nil, err
 		}
-		if err := writeFile(filepath.Join(r.lib, name), data); err != nil {
+		if err := wholefile.Write(filepath.Join(r.lib, name), data, 0o600); err != nil {
 			return nil, err
 		}
 	}
@@ -68,15 +69,6 @@ func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watche
 	}
 	r.shell = shell
 	return r, nil
-}
-
-// writeFile replaces a file as a whole: running scripts keep the old one.
-func writeFile(path string, data []byte) error {
-	tmp := path + ".tmp"
-	if err := os.WriteFile(tmp, data, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, path)
 }
 
 // keyPattern keeps keys usable as file names and in an environment.

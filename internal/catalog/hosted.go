@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Hosted price lists: one folder per schema and cloud, rebuilt several times a
@@ -155,10 +157,10 @@ func (s *Store) download(ctx context.Context, cloud, file string) error {
 	}
 	sum := md5.Sum(text)
 	next := s.meta(cloud, file, ".md5.next")
-	if err := writeFile(next, []byte(hex.EncodeToString(sum[:]))); err != nil {
+	if err := wholefile.WriteSynced(next, []byte(hex.EncodeToString(sum[:])), 0o644); err != nil {
 		return err
 	}
-	if err := writeFile(s.path(cloud, file), text); err != nil {
+	if err := wholefile.WriteSynced(s.path(cloud, file), text, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(next, s.meta(cloud, file, ".md5"))
@@ -273,32 +275,4 @@ func (s *Store) lock(ctx context.Context, cloud, file string) (unlock func(), er
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-}
-
-// writeFile replaces a file at once: readers see the old or the new one.
-func writeFile(path string, text []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Chmod(f.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

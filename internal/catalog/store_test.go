@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 const tinyList = "InstanceType,vCPUs,MemoryGiB,Price,Region\nbox,8,32,%v,home\n"
@@ -130,7 +132,7 @@ func TestHotReload(t *testing.T) {
 	file := filepath.Join(dir, "lambda/vms.csv")
 	write := func(text string, age time.Duration) {
 		t.Helper()
-		if err := writeFile(file, []byte(text)); err != nil {
+		if err := wholefile.Write(file, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		at := time.Now().Add(-age)
@@ -156,11 +158,11 @@ func TestHotReload(t *testing.T) {
 
 func TestOverrides(t *testing.T) {
 	dir := t.TempDir()
-	if err := writeFile(filepath.Join(dir, "lambda/vms.csv"), fmt.Appendf(nil, tinyList, 4)); err != nil {
+	if err := wholefile.Write(filepath.Join(dir, "lambda/vms.csv"), fmt.Appendf(nil, tinyList, 4), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	own := filepath.Join(dir, "own.csv")
-	if err := writeFile(own, []byte("InstanceType,vCPUs,MemoryGiB,Price,Region\nspecial,16,64,2,home\n")); err != nil {
+	if err := wholefile.Write(own, []byte("InstanceType,vCPUs,MemoryGiB,Price,Region\nspecial,16,64,2,home\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	s := NewStore(StoreOptions{Dir: dir, Offline: true, Overrides: map[string]Override{"lambda": {File: own, Discount: 0.25}}})

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // SetZoneNames notes by which names an AWS account sees the zones that price
@@ -24,20 +25,5 @@ func (s *Store) SetZoneNames(account string, names map[string]string) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, []byte(b.String())) {
 		return nil
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), ".az_mappings-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	if _, err := f.WriteString(b.String()); err != nil {
-		f.Close()
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return wholefile.Write(path, []byte(b.String()), 0o644)
 }

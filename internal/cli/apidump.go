@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // dumpedFile is one file of a dump.
@@ -50,7 +50,7 @@ func (a *app) apiDumpCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			err = receiveFile(file, func(w io.Writer) error { return c.Dump(ctx, b, w) })
+			err = wholefile.Fill(file, 0o600, func(w *os.File) error { return c.Dump(ctx, b, w) })
 			if err != nil {
 				return fmt.Errorf("writing the dump: %w", err)
 			}
@@ -73,27 +73,6 @@ func (a *app) apiDumpCommand() *cobra.Command {
 // clientInfo tells which program asked for a dump.
 func clientInfo() map[string]any {
 	return map[string]any{"version": api.ProductVersion, "commit": api.Commit, "os": runtime.GOOS, "arch": runtime.GOARCH}
-}
-
-// receiveFile makes a file that only its owner reads, whole or not at all.
-func receiveFile(name string, write func(io.Writer) error) (err error) {
-	tmp, err := os.CreateTemp(filepath.Dir(name), ".sky-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-		}
-	}()
-	if err = write(tmp); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), name)
 }
 
 // listTarball reads a packed archive to its end.

@@ -5,14 +5,13 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // fetcher is how one cloud's price list is rebuilt: which variables of the
@@ -101,36 +100,11 @@ func (a *app) catalogFetch(ctx context.Context, cloud, out string) error {
 		a.t.Print(text.String())
 		return nil
 	}
-	if err := writeFile(out, text.Bytes()); err != nil {
+	if err := wholefile.Write(out, text.Bytes(), 0o644); err != nil {
 		return err
 	}
 	a.t.Note("%d offers written to %s", len(rows), out)
 	return nil
-}
-
-// writeFile writes a file, new or not, in one step.
-func writeFile(path string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".sky-*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(data)
-	if cerr := tmp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Chmod(tmp.Name(), 0o644)
-	}
-	if err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(tmp.Name())
-	}
-	return err
 }
 
 func fields(s string) []string {

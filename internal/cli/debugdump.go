@@ -3,12 +3,13 @@ package cli
 import (
 	"context"
 	"fmt"
-	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 func (a *app) debugDumpCommand() *cobra.Command {
@@ -68,7 +69,7 @@ func (a *app) debugDumpCommand() *cobra.Command {
 			a.t.Printf("Downloading debug dump to %s...\n", output)
 			ctx, cancel := context.WithTimeout(ctx, time.Hour)
 			defer cancel()
-			if err := receiveFile(output, func(w io.Writer) error { return c.DownloadDump(ctx, remote, w) }); err != nil {
+			if err := wholefile.Fill(output, 0o600, func(w *os.File) error { return c.DownloadDump(ctx, remote, w) }); err != nil {
 				return fmt.Errorf("downloading the debug dump: %w", err)
 			}
 			a.t.Printf("Debug dump saved to: %s\n", output)

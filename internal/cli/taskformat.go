@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/skypilot-go/sky/internal/wholefile"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -61,7 +62,7 @@ func (a *app) taskFormat(files []string, check, write bool) error {
 		case !write || file == "-":
 			a.t.Print(string(text))
 		case !same:
-			if err := replaceFile(file, text); err != nil {
+			if err := wholefile.Edit(file, text, 0o644); err != nil {
 				return fmt.Errorf("writing %s: %w", file, err)
 			}
 			a.t.Note("Formatted %s", file)

@@ -5,7 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Set writes one value under a path of keys into a configuration file and
@@ -56,40 +57,9 @@ func editFile(file string, edit func([]byte) ([]byte, error)) error {
 }
 
 // replaceFile writes a file at once, through symbolic links, keeping its mode.
-func replaceFile(file string, text []byte) (err error) {
-	if target, err := filepath.EvalSymlinks(file); err == nil {
-		file = target
+func replaceFile(file string, text []byte) error {
+	if err := wholefile.Edit(file, text, 0o600); err != nil {
+		return fmt.Errorf("writing %s: %w", file, err)
 	}
-	mode := os.FileMode(0o600)
-	if info, err := os.Stat(file); err == nil {
-		mode = info.Mode().Perm()
-	}
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	tmp, err := os.CreateTemp(dir, ".config-*.yaml")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			tmp.Close()
-			os.Remove(tmp.Name())
-			err = fmt.Errorf("writing %s: %w", file, err)
-		}
-	}()
-	if err = tmp.Chmod(mode); err != nil {
-		return err
-	}
-	if _, err = tmp.Write(text); err != nil {
-		return err
-	}
-	if err = tmp.Sync(); err != nil {
-		return err
-	}
-	if err = tmp.Close(); err != nil {
-		return err
-	}
-	return os.Rename(tmp.Name(), file)
+	return nil
 }

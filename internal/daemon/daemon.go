@@ -38,6 +38,7 @@ import (
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/wholefile"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -313,11 +314,7 @@ func (d *daemon) writeInstance(addr net.Addr) error {
 	if err != nil {
 		return err
 	}
-	tmp := d.instanceFile() + ".tmp"
-	if err := os.WriteFile(tmp, append(b, '\n'), 0o600); err != nil {
-		return err
-	}
-	return os.Rename(tmp, d.instanceFile())
+	return wholefile.Write(d.instanceFile(), append(b, '\n'), 0o600)
 }
 
 // self is the user whom requests without an identity belong to.

@@ -4,13 +4,15 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/zeebo/blake3"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 const (
@@ -140,37 +142,20 @@ func (h *hashes) save() {
 	}
 	sum := blake3.Sum256(data)
 	dir := filepath.Dir(h.file)
-	if os.MkdirAll(dir, 0o700) == nil {
-		replaceFile(h.file, append(data, sum[:]...))
+	if wholefile.Write(h.file, append(data, sum[:]...), 0o600) == nil {
 		removeOld(dir)
 	}
 }
 
-// replaceFile writes a file at once or not at all.
-func replaceFile(path string, data []byte) error {
-	temp, err := os.CreateTemp(filepath.Dir(path), "new-*"+hashesSuffix)
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	err = errors.Join(err, temp.Close())
-	if err == nil {
-		err = os.Rename(temp.Name(), path)
-	}
-	if err != nil {
-		os.Remove(temp.Name())
-	}
-	return err
-}
-
-// removeOld removes the hashes of trees that have not been synced for long.
+// removeOld removes the hashes of trees that have not been synced for long, and
+// what crashes left.
 func removeOld(dir string) {
 	names, err := os.ReadDir(dir)
 	if err != nil {
 		return
 	}
 	for _, n := range names {
-		if filepath.Ext(n.Name()) != hashesSuffix {
+		if filepath.Ext(n.Name()) != hashesSuffix && !strings.HasPrefix(n.Name(), ".new-") {
 			continue
 		}
 		if info, err := n.Info(); err == nil && time.Since(info.ModTime()) > hashesAge {

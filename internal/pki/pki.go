@@ -19,6 +19,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Role is what a certificate's holder may claim to be.
@@ -104,15 +106,8 @@ func (f *NodeFiles) Files() map[string][]byte {
 // Write puts the files into dir, each replaced atomically and readable by its
 // owner only.
 func (f *NodeFiles) Write(dir string) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
 	for name, data := range f.Files() {
-		tmp := filepath.Join(dir, "."+name+".tmp")
-		if err := os.WriteFile(tmp, data, 0o600); err != nil {
-			return err
-		}
-		if err := os.Rename(tmp, filepath.Join(dir, name)); err != nil {
+		if err := wholefile.Write(filepath.Join(dir, name), data, 0o600); err != nil {
 			return err
 		}
 	}

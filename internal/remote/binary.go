@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skypilot-go/sky/internal/buildid"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // binary is an agent that can be brought onto nodes.
@@ -140,7 +141,7 @@ func (r *Connector) install() (string, error) {
 		return "", err
 	}
 	defer in.Close()
-	err = create(dst, 0o755, func(w io.Writer) error {
+	err = wholefile.Fill(dst, 0o755, func(w *os.File) error {
 		_, err := io.Copy(w, in)
 		return err
 	})
@@ -167,7 +168,7 @@ func (r *Connector) packed(b *binary, suffix string) (string, error) {
 		return "", err
 	}
 	defer in.Close()
-	return dst, create(dst, 0o600, func(w io.Writer) error {
+	return dst, wholefile.Fill(dst, 0o600, func(w *os.File) error {
 		var z io.WriteCloser
 		if suffix == ".zst" {
 			z, err = zstd.NewWriter(w)
@@ -180,26 +181,6 @@ func (r *Connector) packed(b *binary, suffix string) (string, error) {
 		_, err := io.Copy(z, in)
 		return errors.Join(err, z.Close())
 	})
-}
-
-// create writes a file that appears whole or not at all.
-func create(dst string, mode os.FileMode, fill func(io.Writer) error) error {
-	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
-		return err
-	}
-	out, err := os.CreateTemp(filepath.Dir(dst), ".sky-*")
-	if err != nil {
-		return err
-	}
-	err = fill(out)
-	err = errors.Join(err, out.Chmod(mode), out.Close())
-	if err == nil {
-		err = os.Rename(out.Name(), dst)
-	}
-	if err != nil {
-		os.Remove(out.Name())
-	}
-	return err
 }
 
 func fileHash(path string) (string, error) {

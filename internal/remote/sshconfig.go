@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // include is the line that makes the user's ssh know the clusters.
@@ -50,10 +50,7 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 		fmt.Fprintf(&b, "  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
 	}
 	file := filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", c.Name)
-	err := create(file, 0o600, func(w io.Writer) error {
-		_, err := io.WriteString(w, b.String())
-		return err
-	})
+	err := wholefile.Write(file, []byte(b.String()), 0o600)
 	if err != nil {
 		return err
 	}
@@ -96,30 +93,16 @@ func (r *Connector) writeHost(b *strings.Builder, name string, t sshconn.Target)
 // includeEntries puts the Include line at the top of the user's configuration,
 // where it is outside of any Host block.
 func includeEntries(file string) error {
-	// A configuration kept elsewhere stays there.
-	if real, err := filepath.EvalSymlinks(file); err == nil {
-		file = real
-	}
-	mode := fs.FileMode(0o600)
 	old, err := os.ReadFile(file)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	default:
-		if st, err := os.Stat(file); err == nil {
-			mode = st.Mode().Perm()
-		}
 	}
 	for line := range strings.Lines(string(old)) {
 		if strings.TrimSpace(line) == include {
 			return nil
 		}
 	}
-	return create(file, mode, func(w io.Writer) error {
-		_, err := io.WriteString(w, include+"\n\n"+string(old))
-		return err
-	})
+	return wholefile.Edit(file, []byte(include+"\n\n"+string(old)), 0o600)
 }
 
 // withdrawSSH removes a cluster's entries.

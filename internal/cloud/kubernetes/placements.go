@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // residence is where a cluster was put. It is written before the first pod is
@@ -38,31 +39,12 @@ func (p *Provider) remember(id cloud.ClusterID, w *where) error {
 	}
 	b, err := json.Marshal(residence{id, w.context, w.namespace})
 	if err == nil {
-		err = writeWhole(file, b)
+		err = wholefile.WriteSynced(file, b, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("noting where the cluster is: %w", err)
 	}
 	return nil
-}
-
-func writeWhole(file string, b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(file), ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 // remembered are the places of the clusters that id is about: all parts that it

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // record is node.json.
@@ -50,19 +51,7 @@ func (r record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, recordFile+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), filepath.Join(dir, recordFile))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return wholefile.WriteSynced(filepath.Join(dir, recordFile), append(b, '\n'), 0o600)
 }
 
 func (r record) node(dir, boot string) cloud.Node {

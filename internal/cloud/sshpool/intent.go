@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // intent notes on this side on which machines a cluster is or may be, before
@@ -81,22 +82,7 @@ func (p *Provider) writeIntent(i *intent) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(p.o.Dir, 0o700); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(p.o.Dir, ".intent-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
-	err = errors.Join(err, f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), p.intentFile(i.id()))
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return wholefile.WriteSynced(p.intentFile(i.id()), append(b, '\n'), 0o600)
 }
 
 func (p *Provider) removeIntent(id cloud.ClusterID) error {

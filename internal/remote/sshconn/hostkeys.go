@@ -13,6 +13,8 @@ import (
 	"sync"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // hostKeys is a file in the format of known_hosts with the keys that hosts
@@ -100,7 +102,7 @@ func (h *hostKeys) forget(prefix string) error {
 	if kept.Len() == len(b) {
 		return nil
 	}
-	return replaceFile(h.path, []byte(kept.String()), 0o600)
+	return wholefile.Write(h.path, []byte(kept.String()), 0o600)
 }
 
 // accepted are the keys that a target may show, and where that is written.
@@ -174,20 +176,3 @@ func algorithms(keys []hostKey) []string {
 }
 
 func sameKey(a, b ssh.PublicKey) bool { return bytes.Equal(a.Marshal(), b.Marshal()) }
-
-// replaceFile writes a file so that readers see the old or the new content.
-func replaceFile(path string, data []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
-}

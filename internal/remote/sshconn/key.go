@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // keyFile is the name of a user's private key in their folder.
@@ -66,16 +68,7 @@ func SharedKey(dir, user string, share func(private []byte) ([]byte, error)) (pa
 	if public, err = publicHalf(all); err != nil {
 		return "", "", err
 	}
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".sky-key-*") // 0600
-	if err != nil {
-		return "", "", err
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.Write(all)
-	if err = errors.Join(err, tmp.Close()); err != nil {
-		return "", "", err
-	}
-	return path, public, os.Rename(tmp.Name(), path)
+	return path, public, wholefile.Write(path, all, 0o600)
 }
 
 func publicHalf(private []byte) (string, error) {
@@ -122,5 +115,5 @@ func makeKey(path string) error {
 			return err
 		}
 	}
-	return replaceFile(path+".pub", []byte(public+"\n"), 0o644)
+	return wholefile.Write(path+".pub", []byte(public+"\n"), 0o644)
 }

@@ -52,11 +52,25 @@ type commandConn struct {
 func (c *commandConn) Read(b []byte) (int, error) {
 	n, err := c.out.Read(b)
 	if err == io.EOF && n == 0 {
-		if said := c.lastSaid(); said != "" {
-			err = fmt.Errorf("the ProxyCommand ended and said: %s", said)
-		}
+		err = c.explain(err)
 	}
 	return n, err
+}
+
+func (c *commandConn) Write(b []byte) (int, error) {
+	n, err := c.in.Write(b)
+	if err != nil {
+		err = c.explain(err)
+	}
+	return n, err
+}
+
+// explain puts what the command said in the place of the bare end of it.
+func (c *commandConn) explain(err error) error {
+	if said := c.lastSaid(); said != "" {
+		return fmt.Errorf("the ProxyCommand ended and said: %s", said)
+	}
+	return err
 }
 
 // lastSaid is what the command wrote to its error output; that arrives a moment
@@ -70,8 +84,6 @@ func (c *commandConn) lastSaid() string {
 	}
 	return ""
 }
-
-func (c *commandConn) Write(b []byte) (int, error) { return c.in.Write(b) }
 
 func (c *commandConn) Close() error {
 	c.closed.Store(true)

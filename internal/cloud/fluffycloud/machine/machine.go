@@ -28,6 +28,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // EnvMachine marks the processes of a machine; its value is its folder.
@@ -67,7 +68,7 @@ func NewHostKey(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	if err := WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+	if err := wholefile.Write(file, pem.EncodeToMemory(block), 0o600); err != nil {
 		return "", err
 	}
 	signer, err := ssh.NewSignerFromKey(private)
@@ -103,12 +104,12 @@ func Furnish(dir string, spec Spec, authorizedKeys string) error {
 	}
 	files := map[string]string{"authorized_keys": authorizedKeys + "\n", "machine.json": string(b)}
 	for name, data := range files {
-		if err := WriteFile(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
+		if err := wholefile.Write(filepath.Join(dir, name), []byte(data), 0o600); err != nil {
 			return err
 		}
 	}
 	for name, script := range programs(spec) {
-		if err := WriteFile(filepath.Join(dir, "bin", name), []byte(script), 0o755); err != nil {
+		if err := wholefile.Write(filepath.Join(dir, "bin", name), []byte(script), 0o755); err != nil {
 			return err
 		}
 	}
@@ -135,21 +136,4 @@ func readSpec(dir string) (Spec, error) {
 		return s, fmt.Errorf("%s is damaged: %w", filepath.Join(dir, "machine.json"), err)
 	}
 	return s, nil
-}
-
-// WriteFile replaces a file in one step.
-func WriteFile(file string, data []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // handshakeTimeout bounds a login.
@@ -59,7 +60,7 @@ func Run(ctx context.Context, dir string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	if err := WriteFile(filepath.Join(dir, "sshd.json"), b, 0o600); err != nil {
+	if err := wholefile.Write(filepath.Join(dir, "sshd.json"), b, 0o600); err != nil {
 		return err
 	}
 	defer os.Remove(filepath.Join(dir, "sshd.json"))

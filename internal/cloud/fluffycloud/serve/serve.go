@@ -26,8 +26,8 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Options say how the cloud is served.
@@ -124,7 +124,7 @@ func open(dir string, o Options, fleet *fleet) (*model.Cloud, error) {
 	cfg.Machines = fleet
 	file := filepath.Join(dir, "state.json")
 	cfg.Commit = func(snapshot []byte) error {
-		if err := machine.WriteFile(file, snapshot, 0o600); err != nil {
+		if err := wholefile.Write(file, snapshot, 0o600); err != nil {
 			return err
 		}
 		fleet.wake()
@@ -186,5 +186,5 @@ func writeJSON(file string, v any) error {
 	if err != nil {
 		return err
 	}
-	return machine.WriteFile(file, append(b, '\n'), 0o600)
+	return wholefile.Write(file, append(b, '\n'), 0o600)
 }

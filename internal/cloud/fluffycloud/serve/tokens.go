@@ -13,7 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // key is a token with what it is good for.
@@ -74,7 +74,7 @@ func (k keys) writeCredentials(dir, endpoint, further string) error {
 	write := func(file, role string) error {
 		for _, one := range k {
 			if one.Role == role {
-				return machine.WriteFile(file, fmt.Appendf(nil, "endpoint = %s\ntoken = %s\n", endpoint, one.Token), 0o600)
+				return wholefile.Write(file, fmt.Appendf(nil, "endpoint = %s\ntoken = %s\n", endpoint, one.Token), 0o600)
 			}
 		}
 		return nil
