@@ -33,6 +33,7 @@ import (
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
+	"github.com/skypilot-go/sky/internal/remote/agents"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
@@ -199,7 +200,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
 	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
-		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Logger: d.log,
+		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Agents: agents.For, Logger: d.log,
 		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
 	})
 	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}

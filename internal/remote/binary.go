@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
@@ -22,9 +23,10 @@ import (
 
 // binary is an agent that can be brought onto nodes.
 type binary struct {
-	path string
-	id   string // build id
-	hash string // SHA-256 of the file
+	path   string
+	id     string // build id
+	hash   string // SHA-256 of the file
+	copies string // folder for compressed copies
 }
 
 // binaries finds the agent for a kind of machine, once.
@@ -50,14 +52,17 @@ func platform(system, machine string) (goos, goarch string, err error) {
 	return goos, goarch, nil
 }
 
-// binary is the agent for a platform: the running program where it fits, else
-// sky-agent-<os>-<arch> or sky-<os>-<arch> next to it.
+// binary is the agent for a platform: the small one that this build carries, else
+// the running program where it fits, else sky-agent-<os>-<arch> or
+// sky-<os>-<arch> next to it.
 func (r *Connector) binary(goos, goarch string) (*binary, error) {
 	r.bins.mu.Lock()
 	defer r.bins.mu.Unlock()
 	key := goos + "-" + goarch
 	if b := r.bins.found[key]; b != nil {
-		return b, nil
+		if _, err := os.Stat(b.path); err == nil {
+			return b, nil
+		}
 	}
 	b, err := r.find(goos, goarch)
 	if err != nil {
@@ -74,9 +79,14 @@ func (r *Connector) binary(goos, goarch string) (*binary, error) {
 }
 
 func (r *Connector) find(goos, goarch string) (*binary, error) {
+	if r.o.Agents != nil {
+		if packed, ok := r.o.Agents(goos, goarch); ok {
+			return r.unpack(packed, filepath.Join(r.o.RuntimeDir, r.o.BuildID, "agent-"+goos+"-"+goarch))
+		}
+	}
 	if goos == runtime.GOOS && goarch == runtime.GOARCH {
 		path, err := r.install()
-		return &binary{path: path, id: r.o.BuildID}, err
+		return &binary{path: path, id: r.o.BuildID, copies: filepath.Dir(path)}, err
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -96,10 +106,38 @@ func (r *Connector) find(goos, goarch string) (*binary, error) {
 			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
 		}
 		id, err := buildid.Of(path)
-		return &binary{path: path, id: id}, err
+		return &binary{path: path, id: id, copies: filepath.Join(r.o.RuntimeDir, id)}, err
 	}
 	return nil, fmt.Errorf("the node is a %s/%s machine, this server is %s/%s, and there is no agent for it: put sky-agent-%s-%s of the same release into %s",
 		goos, goarch, runtime.GOOS, runtime.GOARCH, goos, goarch, dir)
+}
+
+// unpack puts an agent that this build carries into a folder, both as it is and
+// compressed.
+func (r *Connector) unpack(packed []byte, dir string) (*binary, error) {
+	path := filepath.Join(dir, "sky")
+	if _, err := os.Stat(path); err != nil {
+		err := wholefile.Fill(path+".zst", 0o600, func(w *os.File) error {
+			_, err := w.Write(packed)
+			return err
+		})
+		if err == nil {
+			err = wholefile.Fill(path, 0o755, func(w *os.File) error {
+				z, err := zstd.NewReader(bytes.NewReader(packed))
+				if err != nil {
+					return err
+				}
+				defer z.Close()
+				_, err = io.Copy(w, z)
+				return err
+			})
+		}
+		if err != nil {
+			return nil, fmt.Errorf("unpacking the agent to %s: %w", path, err)
+		}
+	}
+	id, err := buildid.Of(path)
+	return &binary{path: path, id: id, copies: dir}, err
 }
 
 // sameBuild refuses a binary for another platform or of another revision.
@@ -157,7 +195,7 @@ func (r *Connector) packed(b *binary, suffix string) (string, error) {
 	if suffix == "" {
 		return b.path, nil
 	}
-	dst := filepath.Join(r.o.RuntimeDir, b.id, "sky"+suffix)
+	dst := filepath.Join(b.copies, "sky"+suffix)
 	r.bins.mu.Lock()
 	defer r.bins.mu.Unlock()
 	if _, err := os.Stat(dst); err == nil {

@@ -31,7 +31,10 @@ type Options struct {
 	Binary     string // the agent's executable; "" is the running one
 	BuildID    string // its id
 	RuntimeDir string // where copies for nodes on this machine are kept
-	Logger     *slog.Logger
+	// Agents finds a small agent for a kind of machine, compressed with zstd; nil,
+	// or false: Binary goes there.
+	Agents func(goos, goarch string) (packed []byte, ok bool)
+	Logger *slog.Logger
 	// StartTimeout bounds the start of one agent; 0 is 20 seconds.
 	StartTimeout time.Duration
 	// SSH holds the connections to machines with an sshd; nil: there are none.

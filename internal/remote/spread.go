@@ -75,31 +75,31 @@ func (s *spread) free(from sender) {
 // instead is for a node that could not be a sender: the server takes its turn.
 func (s *spread) instead() { s.senders <- sender{} }
 
-// relay lets a node that has the agent bring it to another one, with the upload
-// script as command. It returns what that printed.
-func (t *sshTransport) relay(ctx context.Context, from sender, to sshconn.Target, addresses []string, pack, command string) (string, error) {
+// relay lets a node that has the agent bring it to another one, which takes it
+// in with that command.
+func (t *sshTransport) relay(ctx context.Context, from sender, to sshconn.Target, addresses []string, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, errandTimeout)
 	defer cancel()
 	keys, err := t.o.SSH.HostKeys(to)
 	if err != nil {
-		return "", err
+		return err
 	}
-	line, err := json.Marshal(nodeagent.Errand{Addresses: addresses, User: to.User, HostKeys: keys, Command: command, Pack: pack})
+	line, err := json.Marshal(nodeagent.Errand{Addresses: addresses, User: to.User, HostKeys: keys, Command: command})
 	if err != nil {
-		return "", err
+		return err
 	}
 	said, err := t.o.SSH.Lend(ctx, from.target, sshconn.Quote(from.installed)+" agent --send", append(line, '\n'), to, nodeagent.SentExtension)
 	if err != nil {
-		return "", err
+		return err
 	}
 	var sent nodeagent.Sent
 	if err := json.Unmarshal(said, &sent); err != nil {
-		return "", err
+		return err
 	}
 	if sent.Error != "" {
-		return "", errors.New(strings.TrimSpace(sent.Error))
+		return errors.New(strings.TrimSpace(sent.Error))
 	}
-	return sent.Output, nil
+	return nil
 }
 
 // alone tells whether other nodes have nothing to do with this one. They log in

@@ -3,18 +3,22 @@
 package remote
 
 import (
+	"bytes"
 	"context"
+	"debug/elf"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/zstd"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/skypilot-go/sky/api/agentapi"
@@ -397,4 +401,64 @@ func TestEntriesForTheUsersSSH(t *testing.T) {
 	if _, err := os.Stat(entry); err == nil {
 		t.Error("the entry is left")
 	}
+}
+
+func TestASmallAgentThatTheBuildCarriesGoesOntoMachines(t *testing.T) {
+	agent, id := otherBuild(t)
+	m := newMachines(t, 2)
+	r := m.connector()
+	r.o.Agents = func(goos, goarch string) ([]byte, bool) {
+		return agent, goos == runtime.GOOS && goarch == runtime.GOARCH
+	}
+	for round := range 2 { // a server that comes later knows it, too
+		if err := m.ensure(r); err != nil {
+			t.Fatal(err)
+		}
+		client, err := r.Node(m.c, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i, err := client.Info(t.Context()); err != nil || i.BuildID != id {
+			t.Errorf("round %d: %+v, %v; the agent is build %s", round, i, err, id)
+		}
+		installed, _ := filepath.Glob(filepath.Join(m.hosts[1].Home, ".sky/runtime/*"))
+		if want := filepath.Join(m.hosts[1].Home, ".sky/runtime", id); len(installed) != 1 || installed[0] != want {
+			t.Errorf("round %d: builds on the machine: %v", round, installed)
+		}
+		sessions := m.hosts[1].Sessions.Load()
+		if err := m.ensure(r); err != nil || m.hosts[1].Sessions.Load() != sessions {
+			t.Errorf("round %d: nothing was missing: %v, %d more sessions", round, err, m.hosts[1].Sessions.Load()-sessions)
+		}
+		agents := r.o.Agents
+		r = m.connector()
+		r.o.Agents = agents
+	}
+}
+
+// otherBuild is a compressed copy of this program with another build id.
+func otherBuild(t *testing.T) (packed []byte, id string) {
+	t.Helper()
+	text, err := os.ReadFile(buildid.Self())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := elf.NewFile(bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := f.Section(".note.go.buildid")
+	last := &text[note.Offset+note.Size-1]
+	*last ^= 1
+	path := filepath.Join(t.TempDir(), "agent")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if id, err = buildid.Of(path); err != nil || id == buildid.ID() {
+		t.Fatalf("%q, %v", id, err)
+	}
+	z, err := zstd.NewWriter(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return z.EncodeAll(text, nil), id
 }

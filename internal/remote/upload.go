@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,26 +37,12 @@ type upload struct {
 // it. It counts as there only when the node has run it and it has told the right
 // hash: what is cut off is never found by its name.
 func (t *sshTransport) bring(ctx context.Context, s *spread, u upload) error {
-	dir := path.Dir(u.dst)
-	tmp := path.Join(dir, fmt.Sprintf(".up-%d", time.Now().UnixNano()))
-	suffix, unpack := "", "cat"
-	switch {
-	case u.host.tools["zstd"]:
-		suffix, unpack = ".zst", "zstd -dc"
-	case u.host.tools["gzip"]:
-		suffix, unpack = ".gz", "gzip -dc"
-	}
-	command := "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s
-umask 077
-mkdir -p "$d" && %s >"$t" && chmod 700 "$t" && "$t" agent --hash && exit 0
-c=$?; rm -f "$t"; exit $c`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack))
 	from, err := s.take(ctx)
 	if err != nil {
 		return err
 	}
-	said := ""
 	if !from.server() && from.hash == u.bin.hash && !u.alone {
-		said, err = t.relay(ctx, from, u.target, u.addresses, suffix, command)
+		err = t.relay(ctx, from, u.target, u.addresses, u.command("cat"))
 		if err == nil {
 			s.free(from)
 		} else {
@@ -70,58 +55,78 @@ c=$?; rm -f "$t"; exit $c`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack))
 		from = sender{}
 	}
 	if from.server() {
-		said, err = t.upload(ctx, u, suffix, command)
+		err = t.upload(ctx, u)
 	}
 	if err != nil {
 		return uploadError(u.target, err)
-	}
-	if f := strings.Fields(said); len(f) == 0 || f[len(f)-1] != u.bin.hash {
-		return fmt.Errorf("what arrived on %s is not what was sent", u.target.Host)
 	}
 	sentBy := "server"
 	if !from.server() {
 		sentBy = from.target.String()
 	}
 	t.o.Logger.InfoContext(ctx, "agent brought onto a node", "node", u.target.String(), "build", u.bin.id, "from", sentBy)
-	// Other builds are not needed any more, running or not.
-	_, err = t.o.SSH.Script(ctx, u.target, fmt.Sprintf(`d=%s
-mv %s "$d/sky" || exit 1
-for o in "${d%%/*}"/*; do [ "$o" = "$d" ] || rm -rf "$o"; done
-rm -f "$d"/.up-*
-exit 0
-`, sshconn.Quote(dir), sshconn.Quote(tmp)))
-	return err
+	return nil
+}
+
+// exitDamaged is how the command of an upload says that something else arrived
+// than was sent.
+const exitDamaged = 65
+
+// command is what the node runs to take the binary in, which unpack reads from
+// standard input. Other builds are not needed any more, running or not.
+func (u *upload) command(unpack string) string {
+	dir := path.Dir(u.dst)
+	tmp := path.Join(dir, fmt.Sprintf(".up-%d", time.Now().UnixNano()))
+	return "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s
+umask 077
+mkdir -p "$d" && %s >"$t" && chmod 700 "$t" && h=$("$t" agent --hash)
+c=$?
+[ $c != 0 ] || [ "$h" = %s ] || c=%d
+[ $c != 0 ] || mv "$t" %s || c=$?
+[ $c = 0 ] || { rm -f "$t"; exit $c; }
+for o in "${d%%/*}"/* "$d"/.up-*; do case $o in "$d"|"${d%%/*}/*"|"$d/.up-*") ;; *) rm -rf "$o" ;; esac; done
+exit 0`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack, u.bin.hash, exitDamaged, sshconn.Quote(u.dst)))
 }
 
 // upload sends the binary from here.
-func (t *sshTransport) upload(ctx context.Context, u upload, suffix, command string) (said string, err error) {
+func (t *sshTransport) upload(ctx context.Context, u upload) error {
 	select {
 	case t.uploads <- struct{}{}:
 		defer func() { <-t.uploads }()
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
+		return context.Cause(ctx)
+	}
+	suffix, unpack := "", "cat"
+	switch {
+	case u.host.tools["zstd"]:
+		suffix, unpack = ".zst", "zstd -dc"
+	case u.host.tools["gzip"]:
+		suffix, unpack = ".gz", "gzip -dc"
 	}
 	file, err := (*Connector)(t).packed(u.bin, suffix)
 	if err != nil {
-		return "", err
+		return err
 	}
 	in, err := os.Open(file)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer in.Close()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	moving := &movingReader{Reader: in}
 	go moving.watch(ctx, cancel)
-	out, err := t.o.SSH.Run(ctx, u.target, command, moving)
-	return string(out), err
+	_, err = t.o.SSH.Run(ctx, u.target, u.command(unpack), moving)
+	return err
 }
 
 func uploadError(target sshconn.Target, err error) error {
 	var exit *sshconn.ExitError
-	if errors.As(err, &exit) && exit.Code == 126 {
+	switch {
+	case errors.As(err, &exit) && exit.Code == 126:
 		return fmt.Errorf("%s does not run programs from its home folder (mounted noexec?): %w", target.Host, err)
+	case errors.As(err, &exit) && exit.Code == exitDamaged:
+		return fmt.Errorf("what arrived on %s is not what was sent", target.Host)
 	}
 	return err
 }

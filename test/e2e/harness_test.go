@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,7 +24,8 @@ import (
 	"time"
 )
 
-// binary is sky, built once for all tests.
+// binary is sky as it is released, with an agent for nodes; built once for all
+// tests.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -38,11 +40,16 @@ func TestMain(m *testing.M) {
 		panic(err)
 	}
 	binary = filepath.Join(dir, "sky")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/sky")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "building sky: %v\n%s", err, out)
-		os.Exit(1)
+	for _, args := range [][]string{
+		{"run", "../../internal/remote/agents/pack", runtime.GOOS + "/" + runtime.GOARCH},
+		{"build", "-tags", "agents", "-o", binary, "../../cmd/sky"},
+	} {
+		build := exec.Command("go", args...)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "building sky: go %s: %v\n%s", strings.Join(args, " "), err, out)
+			os.Exit(1)
+		}
 	}
 	code := m.Run()
 	os.RemoveAll(dir)

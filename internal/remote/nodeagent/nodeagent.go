@@ -59,13 +59,11 @@ type Errand struct {
 	User      string   `json:"user"`
 	HostKeys  []string `json:"host_keys"` // of which it must show one, as in authorized_keys
 	Command   string   `json:"command"`   // reads the program
-	Pack      string   `json:"pack"`      // how it wants it compressed: ".zst", ".gz" or ""
 }
 
 // Sent is what became of an Errand.
 type Sent struct {
-	Output string `json:"output"` // of the command
-	Error  string `json:"error,omitempty"`
+	Error string `json:"error,omitempty"`
 }
 
 // SentExtension is the request in ssh-agent's protocol that carries a Sent.

@@ -5,7 +5,6 @@ package nodeagent
 import (
 	"bufio"
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,7 +14,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/klauspost/compress/zstd"
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/crypto/ssh/agent"
 
@@ -44,8 +42,7 @@ func sendTo(ctx context.Context, in io.Reader, out io.Writer) error {
 		io.Writer
 	}{lines, out})
 	s := Sent{}
-	s.Output, err = e.run(ctx, keys)
-	if err != nil {
+	if err := e.run(ctx, keys); err != nil {
 		s.Error = err.Error()
 	}
 	b, err := json.Marshal(s)
@@ -56,33 +53,33 @@ func sendTo(ctx context.Context, in io.Reader, out io.Writer) error {
 	return err
 }
 
-func (e *Errand) run(ctx context.Context, keys agent.Agent) (output string, err error) {
+func (e *Errand) run(ctx context.Context, keys agent.Agent) error {
 	client, err := e.login(ctx, keys)
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer client.Close()
 	defer context.AfterFunc(ctx, func() { client.Close() })()
 	s, err := client.NewSession()
 	if err != nil {
-		return "", err
+		return err
 	}
 	defer s.Close()
 	in, err := s.StdinPipe()
 	if err != nil {
-		return "", err
+		return err
 	}
-	var out, said bytes.Buffer
-	s.Stdout, s.Stderr = &out, &said
+	var said bytes.Buffer
+	s.Stderr = &said
 	if err := s.Start(e.Command); err != nil {
-		return "", err
+		return err
 	}
-	serr := pack(in, e.Pack)
+	serr := send(in)
 	in.Close()
 	if err := s.Wait(); err != nil {
-		return "", fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
+		return fmt.Errorf("%w: %s", err, bytes.TrimSpace(said.Bytes()))
 	}
-	return out.String(), serr
+	return serr
 }
 
 // login connects to the first address that answers.
@@ -133,28 +130,14 @@ func (e *Errand) login(ctx context.Context, keys agent.Agent) (*ssh.Client, erro
 	return nil, errors.Join(errs...)
 }
 
-// pack writes this program, compressed as the suffix of a file name says.
-func pack(w io.Writer, suffix string) error {
+// send writes this program. Nodes of one cluster are near each other: packing it
+// would take longer than its way.
+func send(w io.Writer) error {
 	f, err := os.Open(buildid.Self())
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	var z io.WriteCloser
-	switch suffix {
-	case "":
-		_, err := io.Copy(w, f)
-		return err
-	case ".zst":
-		z, err = zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	case ".gz":
-		z, err = gzip.NewWriterLevel(w, gzip.BestSpeed)
-	default:
-		err = fmt.Errorf("nobody packs %q", suffix)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(z, f)
-	return errors.Join(err, z.Close())
+	_, err = io.Copy(w, f)
+	return err
 }

@@ -1,0 +1,7 @@
+//go:build !agents
+
+package agents
+
+import "embed"
+
+var carried embed.FS
