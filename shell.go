@@ -55,7 +55,9 @@ func (c *Client) websocket(ctx context.Context, path string, q url.Values) (net.
 	u := *c.base
 	u.Path = strings.TrimRight(u.Path, "/") + path
 	u.RawQuery = q.Encode()
-	ws, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: c.headers()})
+	h := c.headers()
+	c.trace(ctx, h)
+	ws, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: h})
 	if err != nil {
 		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
 			return nil, refusal(res, path, err)

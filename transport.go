@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/skypilot-go/sky/api"
 )
 
@@ -114,7 +116,17 @@ func (c *Client) request(ctx context.Context, method, path string, query url.Val
 	for k, v := range c.headers() {
 		req.Header[k] = v
 	}
+	c.trace(ctx, req.Header)
 	return req, nil
+}
+
+// trace tells the server which trace the call belongs to: that of the span in
+// ctx, or else the one that the environment names.
+func (c *Client) trace(ctx context.Context, h http.Header) {
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(h))
+	if parent := c.env.Get("TRACEPARENT"); parent != "" && h.Get("traceparent") == "" {
+		h.Set("traceparent", parent)
+	}
 }
 
 // headers that every request and websocket carries.

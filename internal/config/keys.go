@@ -47,6 +47,7 @@ var keys = sync.OnceValue(func() *Spec {
 		Key{"plugins", anything("Settings of plugins, passed through.")},
 		Key{"api_server", apiServerKeys()},
 		Key{"rbac", rbacKeys()},
+		Key{"tracing", tracingKeys()},
 		Key{"daemons", daemonKeys()},
 		Key{"logs", logKeys()},
 		Key{"jobs", controllerKeys("jobs", map[string]any{"cpus": "4+", "memory": "4x", "disk_size": 50})},
@@ -104,6 +105,15 @@ func apiServerKeys() *Spec {
 		Key{"cluster_debug_event_retention_hours", hours("debug events of clusters")},
 		Key{"cluster_terminal_event_retention_hours", hours("the last events of clusters")},
 		Key{"daemon_log_max_bytes", whole("Size at which logs of background work are rotated.").min(0).def(128 << 20)},
+	).serverOnly()
+}
+
+func tracingKeys() *Spec {
+	return section("OpenTelemetry traces of what the server does; none when neither this nor the standard OTEL_… variables name a receiver.",
+		Key{"endpoint", text("URL of a receiver of OTLP over HTTP, such as http://127.0.0.1:4318; absent: from OTEL_EXPORTER_OTLP_ENDPOINT.").
+			match(pattern(`^https?://.+$`, "a URL that begins with http:// or https://"))},
+		Key{"headers", anything("Headers of each call to the receiver, such as its key.").secret()},
+		Key{"sample", number("Which part of the traces that begin at this server is kept, 0 to 1; absent: from OTEL_TRACES_SAMPLER, else all.").min(0)},
 	).serverOnly()
 }
 

@@ -15,7 +15,7 @@ var badConfigs = []struct{ text, want string }{
 	{"alowed_clouds: [aws]", `1:1: alowed_clouds: unknown key; did you mean allowed_clouds?`},
 	{"Allowed-Clouds: [aws]", `1:1: Allowed-Clouds: unknown key; did you mean allowed_clouds?`},
 	{"apiserver:\n  endpoint: http://x\n", `1:1: apiserver: unknown key; did you mean api_server?`},
-	{"endpoint: http://x", `1:1: endpoint: unknown key; did you mean api_server.endpoint?`},
+	{"endpoint: http://x", `1:1: endpoint: unknown key; did you mean api_server.endpoint or tracing.endpoint?`},
 	{"aws:\n  vpc_nmae: x\n", `2:3: aws.vpc_nmae: unknown key; did you mean vpc_name or vpc_names?`},
 	{"aws: {use_internal_ip: true}", `1:7: aws.use_internal_ip: unknown key; did you mean use_internal_ips?`},
 	{"gcp:\n  # note\n  enable_gpudirect: true", `3:3: gcp.enable_gpudirect: unknown key; did you mean enable_gpu_direct?`},
@@ -30,7 +30,7 @@ var badConfigs = []struct{ text, want string }{
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
 	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; known here: skypilot-status-refresh-daemon, skypilot-volume-status-refresh-daemon, managed-job-status-refresh-daemon, sky-serve-status-refresh-daemon, pool-status-refresh-daemon, server-heartbeat-daemon, expired-token-cleanup-daemon`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
-	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, dashboard, plugins, api_server, rbac, daemons, logs, jobs, serve, aws, gcp, azure, kubernetes, ssh, slurm, oci, vast, nebius, workspaces`},
+	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, gcp, azure, kubernetes, ssh, slurm, oci, vast, nebius, workspaces`},
 	// Clouds without a section.
 	{"lambda: {}", `1:1: lambda: unknown key; lambda is set up by its own credential files, and only allowed_clouds and workspaces.<name>.lambda.disabled mention it`},
 	{"runpod: {api_key: x}", `1:1: runpod: unknown key; runpod is set up by its own credential files, and only allowed_clouds and workspaces.<name>.runpod.disabled mention it`},

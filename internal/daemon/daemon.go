@@ -39,6 +39,7 @@ import (
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/internal/wholefile"
 	"github.com/skypilot-go/sky/task"
 )
@@ -69,6 +70,7 @@ type daemon struct {
 	instance  string
 	metrics   *server.Metrics
 	uploads   *server.Uploads
+	tracer    *trace.Tracer // nil: nothing is traced
 }
 
 // Bounds of going down.
@@ -85,7 +87,7 @@ func Run(ctx context.Context, o Options) error {
 
 func (d *daemon) run(ctx context.Context) error {
 	o := d.o
-	d.dir, d.log = filepath.Join(o.Home, ".sky", "api_server"), o.Logger
+	d.dir, d.log = filepath.Join(o.Home, ".sky", "api_server"), slog.New(trace.Handler(o.Logger.Handler()))
 	if err := os.MkdirAll(d.dir, 0o700); err != nil {
 		return fmt.Errorf("making room for the API server's files: %w", err)
 	}
@@ -103,6 +105,10 @@ func (d *daemon) run(ctx context.Context) error {
 	if d.settings, err = loadSettings(d.o.Home, d.log); err != nil {
 		return err
 	}
+	if d.tracer, err = newTracer(d.settings.current(), d.log); err != nil {
+		return err
+	}
+	defer d.endTraces()
 	if d.store, err = d.openStore(ctx); err != nil {
 		return err
 	}
@@ -205,7 +211,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	})
 	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}
 	d.engine = requests.New(d.store, requests.Options{
-		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Prepare: d.uploads.Localise,
+		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Prepare: d.uploads.Localise,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
 	})
 	d.clusters = cluster.New(cluster.Deps{
@@ -241,7 +247,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	handler := server.New(server.Deps{
 		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
 		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
-		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics,
+		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
 		Uploads:       d.uploads,
 		Validate:      d.validate,

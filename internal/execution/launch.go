@@ -17,6 +17,7 @@ import (
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -70,7 +71,7 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if err := job.syncFiles(ctx, true); err != nil {
 		return nil, err
 	}
-	if err := l.autostop(ctx, c); err != nil {
+	if err := trace.Do(ctx, "set autostop", func(ctx context.Context) error { return l.autostop(ctx, c) }); err != nil {
 		return nil, err
 	}
 	return job.submit(ctx)
@@ -141,7 +142,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		return nil, err
 	}
 	l.call.Out.Spin("Waiting for other requests on cluster " + l.name)
-	ctx, unlock, err := l.x.Clusters.Lock(ctx, l.name)
+	ctx, unlock, err := l.lock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -272,6 +273,14 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	return l.x.bring(ctx, l.call, l.task, c, offers, false)
 }
 
+// lock waits for the cluster's lock. What is done under it is not part of the
+// wait's span.
+func (l *launch) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
+	_, span := trace.Start(ctx, "wait for the lock")
+	defer func() { span.End(err) }()
+	return l.x.Clusters.Lock(ctx, l.name)
+}
+
 // offers are what can run the task, in tiers, best first; the plan is shown.
 func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
 	_, plan, err := l.plan(ctx)
@@ -393,7 +402,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	} else {
 		call.Out.Spin("Starting the agents on cluster " + c.Name)
 	}
-	if err := x.Remote.Ensure(ctx, c); err != nil {
+	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error { return x.Remote.Ensure(ctx, c) }); err != nil {
 		return nil, err
 	}
 	ready, owner := c.Nodes, x.account(ctx, c)

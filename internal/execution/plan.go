@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/optimizer"
+	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -35,12 +36,13 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 }
 
 // plan asks the optimizer over everything that is enabled, or assumed to be.
-func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions) (optimizer.Problem, *optimizer.Plan, error) {
+func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
+	ctx, span := trace.Start(ctx, "plan")
+	defer func() { span.End(err) }()
 	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost}
 	if minimize == 1 {
 		p.Minimize = optimizer.Time
 	}
-	var err error
 	if len(o.AssumeEnabled) > 0 {
 		p.Sources, err = x.assumed(ctx, o)
 	} else {

@@ -16,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -131,7 +132,9 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 
 func (s *submission) sync(ctx context.Context, what string, o filesync.Options) error {
 	s.call.Out.Spin(fmt.Sprintf("Syncing %s: %s -> %s", what, o.Src, o.Dst))
+	ctx, span := trace.Start(ctx, "copy "+what)
 	stats, err := s.x.Remote.Sync(ctx, s.cluster, o)
+	span.End(err)
 	if err != nil {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -198,7 +201,9 @@ func autostopOf(t *task.Task, body api.LaunchBody) (agentapi.Autostop, bool) {
 }
 
 // submit queues the job under the request's id, so that it never runs twice.
-func (s *submission) submit(ctx context.Context) (*api.LaunchResult, error) {
+func (s *submission) submit(ctx context.Context) (_ *api.LaunchResult, err error) {
+	ctx, span := trace.Start(ctx, "submit the job")
+	defer func() { span.End(err) }()
 	result := &api.LaunchResult{Handle: s.x.Clusters.Handle(s.cluster)}
 	spec := s.spec()
 	if spec.Run == "" && spec.Setup == "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // persistence is how often a call is made that gets no proper answer, and how
@@ -19,7 +20,12 @@ const (
 
 // try makes one attempt, and gives back whatever a failure left. It returns the
 // whole cluster or an error.
-func (s *search) try(ctx context.Context, f *flight) ([]cloud.Node, error) {
+func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error) {
+	ctx, span := trace.Start(ctx, "attempt")
+	span.Set("sky.place", f.attempt.Offer.Place.String())
+	span.Set("sky.instance_type", f.attempt.Offer.InstanceType)
+	span.Set("sky.spot", f.attempt.Offer.Spot)
+	defer func() { span.End(err) }()
 	ran := 0
 	if s.r.Keep {
 		ran = s.ranBefore(ctx, f)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // Engine acts on what the planner decides.
@@ -85,7 +86,10 @@ type Request struct {
 // An [*UnplacedError] means that nothing could be had and nothing is left; a
 // [*LeftoverError] that something may be left. When ctx ends because the server
 // hands over, everything stays as it is; otherwise it is undone.
-func (e *Engine) Provision(ctx context.Context, r Request) (cloud.Offer, []cloud.Node, error) {
+func (e *Engine) Provision(ctx context.Context, r Request) (_ cloud.Offer, _ []cloud.Node, err error) {
+	ctx, span := trace.Start(ctx, "get machines")
+	span.Set("sky.nodes", r.Nodes)
+	defer func() { span.End(err) }()
 	return e.newSearch(ctx, r).do(ctx)
 }
 

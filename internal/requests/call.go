@@ -10,6 +10,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // Call is one run of a request's function.
@@ -66,10 +67,10 @@ func (c *Call) SetStatus(msg string) {
 	if msg == c.status || c.replay {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(trace.WithRequest(context.Background(), c.ID), 10*time.Second)
 	defer cancel()
 	if err := c.engine.store.Requests().SetStatusMsg(ctx, c.row, msg); err != nil {
-		c.engine.log.Warn("status message not written", "request", c.ID, slog.Any("error", err))
+		c.engine.log.WarnContext(ctx, "status message not written", slog.Any("error", err))
 		return
 	}
 	c.status = msg

@@ -35,7 +35,7 @@ func (e *Engine) RunLog(ctx context.Context, sub Submission, w io.Writer, onID f
 	r.log = streamLog(live)
 	e.confirm(r, row)
 	c := e.call(row, r.log)
-	value, err := e.protect(c, func() (any, error) { return h.l(r.ctx, c, live) })
+	value, err := e.protect(r.ctx, c, func() (any, error) { return h.l(r.ctx, c, live) })
 	r.log.close()
 	stopBeats()
 

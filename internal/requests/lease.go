@@ -147,7 +147,7 @@ func (e *Engine) beat(ctx context.Context) error {
 
 // lose stops a run whose lease is gone. The caller holds e.mu.
 func (e *Engine) lose(r *run) {
-	e.log.Warn("request taken over by another server", "request", r.id)
+	e.log.WarnContext(r.ctx, "request taken over by another server")
 	r.attempt = 0
 	r.cancel(ErrLeaseLost)
 	go r.log.abandon()

@@ -31,7 +31,7 @@ func (e *Engine) replay(ctx context.Context, row *state.Request, o StreamOptions
 	defer e.onClosing(func() { cancel(ErrShutdown) })()
 	c := e.call(row, streamLog(live))
 	c.replay = true
-	_, err := e.protect(c, func() (any, error) { return e.handlers[row.Name].l(ctx, c, live) })
+	_, err := e.protect(ctx, c, func() (any, error) { return e.handlers[row.Name].l(ctx, c, live) })
 	c.Log.close()
 	stopBeats()
 	out.release()
@@ -42,7 +42,7 @@ func (e *Engine) replay(ctx context.Context, row *state.Request, o StreamOptions
 		return cause
 	}
 	if err != nil && s.err == nil { // it is the request's own failure, or will be: the result says it
-		e.log.DebugContext(ctx, "replay of a log ended", "request", row.ID, slog.Any("error", err))
+		e.log.DebugContext(ctx, "replay of a log ended", "replayed", row.ID, slog.Any("error", err))
 	}
 	s.endLine()
 	s.flush()

@@ -31,6 +31,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // Causes for which the context of a request's function ends.
@@ -62,7 +63,8 @@ type Options struct {
 	// Prepare makes the body of a request fit for this server, before its function
 	// is called; nil: it is as it was recorded.
 	Prepare func(ctx context.Context, user string, body []byte) ([]byte, error)
-	Logger  *slog.Logger // nil: slog.Default()
+	Logger  *slog.Logger  // nil: slog.Default()
+	Tracer  *trace.Tracer // nil: runs are not traced
 	// Ended is told of every request whose end this server has written; nil: nobody
 	// is. It must be quick.
 	Ended func(*state.Request)

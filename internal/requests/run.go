@@ -11,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // maxAttempts ends a request that takes the server down each time it is run.
@@ -54,7 +55,7 @@ func (e *Engine) beginLocked(ctx context.Context, row *state.Request, kind runKi
 		return nil, fmt.Errorf("request %s is run here already: %w", row.ID, state.ErrConflict)
 	}
 	r := &run{id: row.ID, kind: kind}
-	r.ctx, r.cancel = context.WithCancelCause(ctx)
+	r.ctx, r.cancel = context.WithCancelCause(trace.WithRequest(ctx, row.ID))
 	r.feed = e.acquireLocked(row.ID)
 	r.log = keptLog(e.logs, r.feed.name, r.feed.grew)
 	e.runs[row.ID] = r
@@ -118,7 +119,7 @@ func (e *Engine) claim(r *run, was *state.Request) {
 	row, err := e.store.Requests().Claim(context.Background(), was, e.o.ServerID)
 	if err != nil {
 		if !errors.Is(err, state.ErrConflict) { // the row is found again by the next look for lost ones
-			e.log.Error("request not started", "request", r.id, slog.Any("error", err))
+			e.log.ErrorContext(r.ctx, "request not started", slog.Any("error", err))
 		}
 		e.end(r)
 		return
@@ -141,14 +142,16 @@ func (e *Engine) execute(r *run, row *state.Request) {
 	case row.Attempt > maxAttempts:
 		o = failed(fmt.Errorf("given up after %d attempts: the API server stopped during each of them", maxAttempts))
 	default:
-		value, err := e.protect(c, func() (_ any, err error) {
+		ctx, span := e.span(r.ctx, row)
+		value, err := e.protect(ctx, c, func() (_ any, err error) {
 			if e.o.Prepare != nil {
-				if c.Body, err = e.o.Prepare(r.ctx, row.UserID, c.Body); err != nil {
+				if c.Body, err = e.o.Prepare(ctx, row.UserID, c.Body); err != nil {
 					return nil, err
 				}
 			}
-			return h.f(r.ctx, c)
+			return h.f(ctx, c)
 		})
+		span.End(err)
 		o = decide(value, err, context.Cause(r.ctx))
 	}
 	e.finish(r, row, o)
@@ -163,10 +166,10 @@ func (e *Engine) confirm(r *run, row *state.Request) {
 }
 
 // protect calls f; a panic in it becomes an error.
-func (e *Engine) protect(c *Call, f func() (any, error)) (value any, err error) {
+func (e *Engine) protect(ctx context.Context, c *Call, f func() (any, error)) (value any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			e.log.Error("request crashed", "request", c.ID, "name", c.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			e.log.ErrorContext(ctx, "request crashed", "name", c.Name, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("%s crashed (%v): this is a bug; the API server's log says where, under request %s", c.Name, p, c.ID)
 		}
 	}()
@@ -211,7 +214,7 @@ func (e *Engine) finish(r *run, row *state.Request, o outcome) {
 			e.reread(r.feed)
 			return
 		}
-		e.log.Error("result not written", "request", r.id, "again_in", wait, slog.Any("error", err))
+		e.log.ErrorContext(r.ctx, "result not written", "again_in", wait, slog.Any("error", err))
 		select {
 		case <-e.closing:
 			return

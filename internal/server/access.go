@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // An answer is the response on its way out; it remembers what the access log
@@ -19,6 +20,7 @@ type answer struct {
 	began  time.Time
 	status int
 	bytes  int64
+	span   trace.Span
 	route  string // method and path of the table; "" if none took the request
 }
 
@@ -44,14 +46,21 @@ func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 // accept begins an answer, with an id that a request record's takes the place of.
 // A client may choose it, so that it can repeat a call whose answer was lost:
 // what was recorded under the id is not recorded again.
-func (s *Server) accept(w http.ResponseWriter, r *http.Request) *answer {
+func (s *Server) accept(w http.ResponseWriter, r *http.Request) (*answer, *http.Request) {
 	id, err := uuid.Parse(r.Header.Get(api.HeaderRequestID))
 	if err != nil || id.Version() != 4 {
 		id = uuid.New()
 	}
 	w.Header().Set(api.HeaderRequestID, id.String())
-	return &answer{ResponseWriter: w, began: time.Now()}
+	ctx, span := s.Tracer.Root(trace.WithRequest(r.Context(), id.String()), r.Method, r.Header)
+	if parent := trace.Parent(ctx); parent != "" {
+		w.Header().Set(headerTrace, parent)
+	}
+	return &answer{ResponseWriter: w, began: time.Now(), span: span}, r.WithContext(ctx)
 }
+
+// headerTrace tells in both directions which trace a call belongs to.
+const headerTrace = "Traceparent"
 
 // finish writes the access log and turns a panic into a 500.
 func (s *Server) finish(a *answer, r *http.Request) {
@@ -69,10 +78,22 @@ func (s *Server) finish(a *answer, r *http.Request) {
 	s.access(a, r)
 }
 
+// errAnswer is what a span of a call that was answered with a 5xx ends with.
+var errAnswer = errors.New("answered with an error")
+
 func (s *Server) access(a *answer, r *http.Request) {
 	if a.route != "" {
 		s.Metrics.answers.Observe(time.Since(a.began), a.route)
 	}
+	a.span.Set("http.request.method", r.Method)
+	a.span.Set("http.route", a.route)
+	a.span.Set("http.response.status_code", a.status)
+	a.span.Set("sky.request.id", a.Header().Get(api.HeaderRequestID))
+	var failed error
+	if a.status >= 500 {
+		failed = errAnswer
+	}
+	a.span.End(failed)
 	level := slog.LevelInfo
 	if r.URL.Path == "/api/health" && a.status < 400 {
 		level = slog.LevelDebug // clients ask before every call
@@ -80,5 +101,5 @@ func (s *Server) access(a *answer, r *http.Request) {
 	// The query may carry what a user typed, so only the path is told.
 	s.log.LogAttrs(r.Context(), level, "request served", slog.String("method", r.Method), slog.String("path", r.URL.Path),
 		slog.Int("status", a.status), slog.Int64("bytes", a.bytes), slog.Duration("took", time.Since(a.began)),
-		slog.String("id", a.Header().Get(api.HeaderRequestID)), slog.String("client_api", r.Header.Get(api.HeaderAPIVersion)))
+		slog.String("client_api", r.Header.Get(api.HeaderAPIVersion)))
 }

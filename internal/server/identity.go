@@ -12,6 +12,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -120,8 +121,9 @@ func (s *Server) caller(r *http.Request, raw []byte) (state.User, error) {
 }
 
 // signed is the body as it is kept: with the identity, the client's version and
-// the workspace that the server found in place of what the body claims.
-func signed(raw []byte, u state.User, clientAPI int, workspace string) ([]byte, error) {
+// the workspace that the server found in place of what the body claims, and the
+// span that the request belongs to.
+func signed(raw []byte, u state.User, clientAPI int, workspace, parent string) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &fields); err != nil {
@@ -145,7 +147,7 @@ func signed(raw []byte, u state.User, clientAPI int, workspace string) ([]byte, 
 	}
 	env[api.EnvUserID], env[api.EnvUser] = u.ID, u.Name
 	for k := range fields { // readers of JSON may ignore case
-		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") ||
+		if strings.EqualFold(k, "env_vars") || strings.EqualFold(k, "client_api_version") || strings.EqualFold(k, requests.TraceField) ||
 			workspace != "" && strings.EqualFold(k, "override_skypilot_config") {
 			delete(fields, k)
 		}
@@ -163,6 +165,9 @@ func signed(raw []byte, u state.User, clientAPI int, workspace string) ([]byte, 
 	fields["env_vars"], _ = json.Marshal(env)
 	if clientAPI > 0 {
 		fields["client_api_version"], _ = json.Marshal(clientAPI)
+	}
+	if parent != "" {
+		fields[requests.TraceField], _ = json.Marshal(parent)
 	}
 	return json.Marshal(fields)
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // Deps is what the server stands on. Engine and Store are required; what is nil
@@ -48,6 +49,8 @@ type Deps struct {
 	Config func() *config.Config
 	// Metrics is what /metrics tells of; nil: made by New.
 	Metrics *Metrics
+	// Tracer traces calls; nil: they are not traced.
+	Tracer *trace.Tracer
 	// AuditKept is how long entries of the audit log are kept; 0: for ever.
 	AuditKept time.Duration
 	// Uploads are the files of clients; nil: made by New.
@@ -213,7 +216,7 @@ func (s *Server) dispatch(routes []Route) http.Handler {
 // ServeHTTP answers one request. Every answer carries an id, and no panic
 // leaves it.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a := s.accept(w, r)
+	a, r := s.accept(w, r)
 	defer s.finish(a, r)
 	if r.Body != nil && r.Body != http.NoBody {
 		// Also for bodies that no handler reads: the connection waits for their end.
@@ -272,6 +275,7 @@ func (s *Server) route(rt Route) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if a, ok := w.(*answer); ok {
 			a.route = label
+			a.span.Rename(label)
 		}
 		if err := sameSite(r, rt.Kind == Page); err != nil {
 			fail(w, http.StatusForbidden, err.Error())

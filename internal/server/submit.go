@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // maxBody bounds a JSON body: task files are kilobytes, and a service's code
@@ -88,7 +89,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		raw, err = s.localised(r.Context(), raw, user.ID, rt.Name == "exec")
 	}
 	if err == nil {
-		raw, err = signed(raw, user, clientAPI(r), workspace)
+		raw, err = signed(raw, user, clientAPI(r), workspace, trace.Parent(r.Context()))
 	}
 	if err == nil {
 		err = s.note(r, user, about)

@@ -145,7 +145,7 @@ func (s *Server) endTrail(r *http.Request, t *trail, status int) {
 		err = audit.End(ctx, t.entry.ID, resultOf(status), detailOf(status))
 	}
 	if err != nil {
-		s.log.ErrorContext(ctx, "end of a call not noted in the audit log", "id", t.entry.ID, "status", status, "error", err)
+		s.log.ErrorContext(ctx, "end of a call not noted in the audit log", "status", status, "error", err)
 	}
 }
 

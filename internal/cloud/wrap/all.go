@@ -22,7 +22,7 @@ const (
 func All(r *cloud.Registry, record func(name string, m Method, took time.Duration, err error)) *cloud.Registry {
 	var dressed []cloud.Provider
 	for _, p := range r.All() {
-		var layers []Layer
+		layers := []Layer{Traces(p.Name())}
 		if record != nil {
 			layers = append(layers, Metrics(func(m Method, took time.Duration, err error) { record(p.Name(), m, took, err) }))
 		}

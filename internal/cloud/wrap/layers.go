@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // RetryOptions say how often and how soon.
@@ -115,6 +116,13 @@ func Metrics(record func(m Method, took time.Duration, err error)) Layer {
 		err := next(ctx)
 		record(m, time.Since(start), err)
 		return err
+	}
+}
+
+// Traces makes each call a span.
+func Traces(name string) Layer {
+	return func(ctx context.Context, m Method, next func(context.Context) error) error {
+		return trace.Do(ctx, name+" "+string(m), next)
 	}
 }
 
