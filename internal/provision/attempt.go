@@ -18,6 +18,9 @@ const (
 	firstPause  = time.Second
 )
 
+// noteTimeout bounds one write to the database that must not be left out.
+const noteTimeout = 30 * time.Second
+
 // try makes one attempt, and gives back whatever a failure left. It returns the
 // whole cluster or an error.
 func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error) {
@@ -46,14 +49,25 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 	}
 	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
-	if aerr := s.e.records.Abandon(cleanup, a.Token, err.Error()); aerr != nil {
-		return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: aerr, Cause: err}
+	abandon := func(ctx context.Context) error { return s.e.records.Abandon(ctx, a.Token, err.Error()) }
+	// What a cloud refused outright needs a note only if something stays: taken up
+	// again after a crash it is refused again.
+	noted := !refusedOutright(outcome)
+	if noted {
+		if aerr := abandon(cleanup); aerr != nil {
+			return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: aerr, Cause: err}
+		}
 	}
 	if s.r.Keep {
 		s.calm(cleanup, f, ran)
 	} else if cerr := s.e.giveBack(cleanup, f.p, f.spec.ID, a.Offer, s.history, f.note); cerr != nil {
 		if handedOver(ctx) {
 			return nil, err
+		}
+		if !noted { // the time for cleaning up may be over
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+			defer cancel()
+			cerr = errors.Join(cerr, abandon(late))
 		}
 		return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: cerr, Cause: err}
 	}

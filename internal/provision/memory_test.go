@@ -15,6 +15,7 @@ import (
 // holds it to what the database does.
 type memory struct {
 	mu       sync.Mutex
+	writes   int             // transactions that changed attempts or clusters
 	attempts []state.Attempt // in the order of Begin
 	clusters map[string]state.Cluster
 	leases   map[string]state.Lease
@@ -29,10 +30,29 @@ func (m *memory) Now() time.Time { return time.Now() }
 func (m *memory) Begin(_ context.Context, a state.Attempt) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
 	if m.index(a.Token) >= 0 {
 		return state.ErrConflict
 	}
 	m.attempts = append(m.attempts, a)
+	return nil
+}
+
+func (m *memory) BeginPlacing(_ context.Context, a state.Attempt) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.writes++
+	c, ok := m.clusters[a.ClusterName]
+	switch {
+	case m.index(a.Token) >= 0:
+		return state.ErrConflict
+	case !ok || c.Hash != a.ClusterHash:
+		return state.ErrNotFound
+	}
+	m.attempts = append(m.attempts, a)
+	c.Offer, c.NameOnCloud = a.Offer, a.NameOnCloud
+	c.Version++
+	m.clusters[a.ClusterName] = c
 	return nil
 }
 
@@ -43,6 +63,7 @@ func (m *memory) index(token string) int {
 func (m *memory) Abandon(_ context.Context, token, why string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
 	if i := m.index(token); i >= 0 && m.attempts[i].Outcome == "" {
 		m.attempts[i].Message = why
 	}
@@ -52,6 +73,7 @@ func (m *memory) Abandon(_ context.Context, token, why string) error {
 func (m *memory) End(_ context.Context, token string, e state.AttemptEnd) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
 	i := m.index(token)
 	switch {
 	case i < 0:
@@ -127,6 +149,7 @@ func (m *memory) Clusters(context.Context) ([]*state.Cluster, error) {
 func (m *memory) UpdateCluster(_ context.Context, name, hash string, f func(*state.Cluster) error) (*state.Cluster, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.writes++
 	c, ok := m.clusters[name]
 	if !ok || c.Hash != hash {
 		return nil, state.ErrNotFound

@@ -96,6 +96,9 @@ func (m mortalRecords) Now() time.Time { return m.r.Now() }
 func (m mortalRecords) Begin(ctx context.Context, a state.Attempt) error {
 	return liveOnly(m.l, func() error { return m.r.Begin(ctx, a) })
 }
+func (m mortalRecords) BeginPlacing(ctx context.Context, a state.Attempt) error {
+	return liveOnly(m.l, func() error { return m.r.BeginPlacing(ctx, a) })
+}
 func (m mortalRecords) Abandon(ctx context.Context, token, why string) error {
 	return liveOnly(m.l, func() error { return m.r.Abandon(ctx, token, why) })
 }

@@ -179,7 +179,11 @@ type slow struct {
 	spent   time.Duration // on calls; one at a time
 }
 
-func (p *slow) call() { time.Sleep(p.latency); p.spent += p.latency }
+func (p *slow) call() {
+	start := time.Now()
+	time.Sleep(p.latency)
+	p.spent += time.Since(start)
+}
 func (p *slow) Prepare(ctx context.Context, s cloud.LaunchSpec) error {
 	p.call()
 	return p.scripted.Prepare(ctx, s)
@@ -198,7 +202,8 @@ func (p *slow) Terminate(ctx context.Context, id cloud.ClusterID) error {
 }
 
 // TestFailingOverCostsWhatTheCloudTakes: between the calls to a cloud with fifty
-// full zones nothing waits.
+// full zones nothing waits, and each refusal costs two writes to the disk: that it
+// begins, and how it ended.
 func TestFailingOverCostsWhatTheCloudTakes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, full("z50"))
@@ -210,6 +215,9 @@ func TestFailingOverCostsWhatTheCloudTakes(t *testing.T) {
 		}
 		if took := time.Since(start); took != p.spent {
 			t.Errorf("%v, of which the cloud took %v", took, p.spent)
+		}
+		if most := 2*51 + 1; s.mem.writes > most { // the last one's cluster is confirmed
+			t.Errorf("%d writes, not %d", s.mem.writes, most)
 		}
 	})
 }

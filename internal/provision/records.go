@@ -12,6 +12,7 @@ type records interface {
 	Now() time.Time
 
 	Begin(ctx context.Context, a state.Attempt) error
+	BeginPlacing(ctx context.Context, a state.Attempt) error
 	Abandon(ctx context.Context, token, why string) error
 	End(ctx context.Context, token string, e state.AttemptEnd) error
 	Open(ctx context.Context) ([]state.Attempt, error)
@@ -32,6 +33,9 @@ type database struct{ *state.Store }
 
 func (d database) Begin(ctx context.Context, a state.Attempt) error {
 	return d.Attempts().Begin(ctx, a)
+}
+func (d database) BeginPlacing(ctx context.Context, a state.Attempt) error {
+	return d.Attempts().BeginPlacing(ctx, a)
 }
 func (d database) Abandon(ctx context.Context, token, why string) error {
 	return d.Attempts().Abandon(ctx, token, why)

@@ -150,15 +150,8 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 	default:
 		a.NameOnCloud = s.names.take(o.Cloud, p.Features().MaxNameLength)
 	}
-	if before == nil || !before.open() {
-		if err := s.e.records.Begin(ctx, a); err != nil {
-			s.stop = err
-			return
-		}
-	}
-	if err := s.record(ctx, &a); err != nil {
+	if err := s.begin(ctx, &a, before != nil && before.open()); err != nil {
 		s.stop = err
-		s.e.end(ctx, a, state.AttemptEnd{Outcome: Cancelled, Message: "the cluster's record could not be changed"})
 		return
 	}
 	id := cloud.ClusterID{Installation: s.e.install, Name: a.NameOnCloud, Hash: a.ClusterHash}
@@ -185,6 +178,24 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 		f.nodes, f.err = s.try(actx, f)
 		s.landed <- f
 	}()
+}
+
+// begin writes an attempt down, if that was not done by an earlier call, and in
+// the same write where its machines are about to be.
+func (s *search) begin(ctx context.Context, a *state.Attempt, begun bool) error {
+	switch {
+	case s.r.Keep && begun:
+		return nil
+	case s.r.Keep:
+		return s.e.records.Begin(ctx, *a)
+	case !begun:
+		return s.e.records.BeginPlacing(ctx, *a)
+	}
+	err := s.record(ctx, a)
+	if err != nil {
+		s.e.end(ctx, *a, state.AttemptEnd{Outcome: Cancelled, Message: "the cluster's record could not be changed"})
+	}
+	return err
 }
 
 // record makes the cluster's record say where machines are about to be: from it

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 )
@@ -21,12 +22,39 @@ func attemptFields(a *Attempt) []any {
 // Begin writes the intent to rent, before the first call to the cloud;
 // [ErrConflict] if the token was used before.
 func (t *Attempts) Begin(ctx context.Context, a Attempt) error {
+	return t.s.createOnce(ctx, func(s *session) error { return t.insert(s, a) })
+}
+
+// BeginPlacing is Begin, and with it the cluster's record names the place of the
+// attempt and its machines: from either of them they can be found. [ErrNotFound]
+// if that incarnation of the cluster is gone; nothing is written then.
+func (t *Attempts) BeginPlacing(ctx context.Context, a Attempt) error {
+	return t.s.createOnce(ctx, func(s *session) error {
+		// What fails must fail before anything has changed.
+		err := s.one([]any{new(int64)}, "SELECT 1 FROM attempts WHERE token = ?", a.Token)
+		if err == nil {
+			return ErrConflict
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		n, err := s.exec("UPDATE clusters SET offer = ?, name_on_cloud = ?, version = version + 1 WHERE name = ? AND hash = ?",
+			nested(&a.Offer), a.NameOnCloud, a.ClusterName, a.ClusterHash)
+		if err == nil && n == 0 {
+			return ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return t.insert(s, a)
+	})
+}
+
+func (t *Attempts) insert(s *session, a Attempt) error {
 	if a.StartedAt.IsZero() {
 		a.StartedAt = t.s.Now()
 	}
-	return t.s.createOnce(ctx, func(s *session) error {
-		return changed(s.exec("INSERT INTO attempts ("+attemptColumns.list()+") VALUES ("+attemptColumns.marks()+") ON CONFLICT DO NOTHING", attemptFields(&a)...))
-	})
+	return changed(s.exec("INSERT INTO attempts ("+attemptColumns.list()+") VALUES ("+attemptColumns.marks()+") ON CONFLICT DO NOTHING", attemptFields(&a)...))
 }
 
 // Abandon says of an open attempt that it has failed, and that only what it left

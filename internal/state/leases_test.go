@@ -122,6 +122,29 @@ func TestAttempts(t *testing.T) {
 	})
 }
 
+func TestAnAttemptAndThePlaceOfItsClusterAreWrittenTogether(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		c := fullCluster("c1")
+		ok(t, s.Clusters().Create(ctx, c))
+		old := *c
+		offer := cloud.Offer{Place: cloud.Place{Cloud: "gcp", Region: "west", Zone: "b"}, InstanceType: "a2", HourlyPrice: 29.39}
+		a := Attempt{Token: "t1", ClusterHash: c.Hash, ClusterName: c.Name, NameOnCloud: "c1-2", Offer: offer, Nodes: 2, StartedAt: day}
+		ok(t, s.Attempts().BeginPlacing(ctx, a))
+		want := old
+		want.Offer, want.NameOnCloud, want.Version = offer, "c1-2", old.Version+1
+		same(t, "the cluster", must(s.Clusters().Get(ctx, "c1"))(t), &want)
+		is(t, s.Clusters().Save(ctx, &old), ErrConflict) // who read it before
+		is(t, s.Attempts().BeginPlacing(ctx, a), ErrConflict)
+
+		gone := a
+		gone.Token, gone.ClusterHash = "t2", "an earlier incarnation"
+		is(t, s.Attempts().BeginPlacing(ctx, gone), ErrNotFound)
+		same(t, "attempts", must(s.Attempts().Open(ctx))(t), []Attempt{a})
+		same(t, "the cluster after that", must(s.Clusters().Get(ctx, "c1"))(t), &want)
+	})
+}
+
 func TestUsers(t *testing.T) {
 	backends(t, func(t *testing.T, s *Store) {
 		ctx := t.Context()
