@@ -157,6 +157,8 @@ type CancelRequest struct {
 	IDs      []int  `json:"ids,omitempty"`
 	All      bool   `json:"all,omitempty"`
 	UserHash string `json:"user_hash,omitempty"`
+	// GraceSeconds is how long the jobs' processes have between TERM and KILL; 0: 10.
+	GraceSeconds int `json:"grace_seconds,omitempty"`
 }
 
 // CancelResponse lists the ids that this call really cancelled.

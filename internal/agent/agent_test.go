@@ -207,6 +207,36 @@ func TestFinishedJobLeavesNothingBehind(t *testing.T) {
 	}
 }
 
+// A job with a grace time of its own ends by itself, and whoever cancelled it does
+// not wait for that.
+func TestACancelledJobEndsByItself(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, twoCPUs, true)
+	id := c.submit(agentapi.JobSpec{Run: `
+trap 'echo saving; until [ -e ~/go ]; do sleep 0.05; done; echo saved; exit' TERM
+echo ready
+while :; do sleep 0.05; done`})
+	c.await(id, "ready", func(*agentapi.Job) bool { return strings.Contains(c.logNow(id), ") ready\n") })
+	resp, err := c.head.Cancel(t.Context(), agentapi.CancelRequest{IDs: []int{id}, GraceSeconds: 600})
+	if err != nil || !slices.Equal(resp.Cancelled, []int{id}) {
+		t.Fatalf("cancelled %v, %v", resp, err)
+	}
+	if job := c.job(id); job.Status != api.JobCancelled {
+		t.Errorf("job: %s", mustJSON(job))
+	}
+	c.await(id, "saving", func(*agentapi.Job) bool { return strings.Contains(c.logNow(id), ") saving\n") })
+	time.Sleep(2 * testGrace) // it would have been killed by now
+	if resp, err := c.head.Cancel(t.Context(), agentapi.CancelRequest{IDs: []int{id}, GraceSeconds: 600}); err != nil || len(resp.Cancelled) != 0 {
+		t.Errorf("again: %v, %v", resp, err)
+	}
+	if err := os.WriteFile(filepath.Join(c.nodes[0].home, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if log := c.follow(id); !strings.Contains(log, ") saved\n") {
+		t.Errorf("its log:\n%s", log)
+	}
+}
+
 func TestCancelSelectors(t *testing.T) {
 	c := newCluster(t, 1, twoCPUs, true)
 	var ids []int

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -186,11 +187,12 @@ func (d *driver) settle(endLog func()) {
 			d.collect(m)
 		}
 	}
+	grace := cmp.Or(d.a.recordOf(d.j).Grace, d.a.o.endGrace)
 	var ends sync.WaitGroup
 	allEnded := make(chan struct{})
 	ends.Go(func() {
 		_ = d.all(d.a.ctx, ms, func(ctx context.Context, i int, pr peer) error {
-			_, err := pr.end(ctx, ms[i].key, d.a.o.endGrace)
+			_, err := pr.end(ctx, ms[i].key, grace)
 			if err == nil {
 				d.ended(ms[i])
 			}
@@ -198,7 +200,7 @@ func (d *driver) settle(endLog func()) {
 		}, func(int, error) {})
 		close(allEnded)
 	})
-	d.closeLog(allEnded, endLog)
+	d.closeLog(allEnded, grace, endLog)
 	ends.Wait()
 	if d.a.ctx.Err() != nil {
 		return
@@ -219,7 +221,7 @@ func (d *driver) settle(endLog func()) {
 
 // closeLog waits until all output is merged, ends the log with the verdict and
 // lets its followers go.
-func (d *driver) closeLog(allEnded <-chan struct{}, endLog func()) {
+func (d *driver) closeLog(allEnded <-chan struct{}, grace time.Duration, endLog func()) {
 	ctx, cancel := context.WithCancel(d.a.ctx)
 	defer cancel()
 	go func() { // nodes that do not answer must not keep followers for ever
@@ -227,7 +229,7 @@ func (d *driver) closeLog(allEnded <-chan struct{}, endLog func()) {
 		case <-ctx.Done():
 			return
 		case <-allEnded:
-		case <-time.After(d.a.o.endGrace + goneAfter):
+		case <-time.After(grace + goneAfter):
 		}
 		select {
 		case <-ctx.Done():

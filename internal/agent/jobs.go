@@ -271,7 +271,8 @@ func (a *Agent) startDriver(j *openJob) {
 func (a *Agent) cancelWait() time.Duration { return a.o.endGrace + 5*time.Second }
 
 // cancel ends jobs, all at the same time, and returns those that it really
-// ended. Their outcome is on disk before anything is done to them.
+// ended. Their outcome is on disk before anything is done to them. Jobs with a
+// grace time of their own are not waited for.
 func (a *Agent) cancel(ctx context.Context, r *agentapi.CancelRequest) (*agentapi.CancelResponse, error) {
 	resp := &agentapi.CancelResponse{Cancelled: []int{}}
 	ids := a.selected(r)
@@ -283,7 +284,10 @@ func (a *Agent) cancel(ctx context.Context, r *agentapi.CancelRequest) (*agentap
 			if j == nil {
 				return
 			}
-			_, err := a.update(id, func(rec *record) error { return rec.move(evCancelled, a.now()) })
+			_, err := a.update(id, func(rec *record) error {
+				rec.Grace = time.Duration(r.GraceSeconds) * time.Second
+				return rec.move(evCancelled, a.now())
+			})
 			switch {
 			case err == nil:
 				jobs[i] = j
@@ -295,7 +299,11 @@ func (a *Agent) cancel(ctx context.Context, r *agentapi.CancelRequest) (*agentap
 	}
 	wg.Wait()
 	a.kick()
-	ctx, stop := context.WithTimeout(ctx, a.cancelWait())
+	wait := a.cancelWait()
+	if r.GraceSeconds > 0 {
+		wait = 0
+	}
+	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
 	for i, j := range jobs {
 		if j == nil {

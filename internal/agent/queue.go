@@ -28,6 +28,8 @@ type record struct {
 	// Settled: its processes are gone and its log is complete. Nothing is left
 	// to do, and its spec (with the secrets) is forgotten.
 	Settled bool `json:"settled,omitempty"`
+	// Grace is how long its processes have between TERM and KILL; 0: as usual.
+	Grace time.Duration `json:"grace,omitempty"`
 }
 
 // place is where one rank of a job runs.

@@ -178,6 +178,11 @@ func (f flags) grace(g *grace) {
 	f.number(&g.timeout, "graceful-timeout", "", "Wait for uploads at most this many seconds.")
 }
 
+func (f flags) jobGrace(g *grace) {
+	f.on(&g.on, "graceful", "", "Let the jobs' processes end by themselves after SIGTERM, to save what they have.")
+	f.number(&g.timeout, "graceful-timeout", "", "Kill what is left after this many seconds (default: one hour).")
+}
+
 func (f flags) waitFor(p *string) {
 	f.choice(p, "wait-for", "", "What keeps the cluster busy: jobs and SSH sessions, jobs, or nothing.", "jobs_and_ssh", "jobs", "none")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
@@ -82,6 +83,19 @@ func (m *Manager) AgentJob(ctx context.Context, c *state.Cluster, id int) (*agen
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
 	return client.Job(ctx, id)
+}
+
+// AgentEnd asks for a job of a cluster to be ended: its processes have grace
+// between TERM and KILL. It does not wait for them; the job's log ends with them.
+func (m *Manager) AgentEnd(ctx context.Context, c *state.Cluster, id int, grace time.Duration) error {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	_, err = client.Cancel(ctx, agentapi.CancelRequest{IDs: []int{id}, GraceSeconds: max(int(grace.Seconds()), 1)})
+	return err
 }
 
 // AgentCancelAll ends every job of a cluster.

@@ -178,6 +178,10 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 		Key{"task_logs_gc_retention_hours", retention("logs of tasks")},
 	).openToNewer()
 	if kind == "jobs" {
+		patience := whole("Minutes after which a job whose node does not answer, although its provider says that it runs, is run elsewhere; " +
+			"its machines are ended first. Absent: never.").min(1)
+		patience.ServerOnly = true
+		controller.Keys = append(controller.Keys, Key{"unreachable_minutes", patience})
 		controller.key("controller_logs_gc_retention_hours").ServerOnly = true
 		controller.key("task_logs_gc_retention_hours").ServerOnly = true
 	}

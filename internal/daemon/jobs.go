@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"path/filepath"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
@@ -20,6 +21,9 @@ func (d *daemon) newJobs() *jobs.Manager {
 	return jobs.New(jobs.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log,
 		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"),
+		Patience: func() time.Duration {
+			return time.Duration(d.settings.current().Int("jobs", "controller", "unreachable_minutes")) * time.Minute
+		},
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
 			c, err := d.settings.current().Request(sent)
 			if err != nil {

@@ -23,6 +23,7 @@ type gang struct {
 	cut     bool // nobody reaches the agents
 	watched bool
 	given   bool      // back, by somebody's wish
+	hung    bool      // it does nothing any more, and its provider calls it running
 	lied    bool      // the cloud lies about one of the machines at the moment
 	proven  time.Time // when the provider said so
 	run     *run
@@ -34,6 +35,8 @@ type run struct {
 	job     agentapi.Job
 	started time.Time
 	over    chan struct{}
+	left    bool      // its processes ended by themselves
+	by      time.Time // it was asked to end by itself, and has until then; zero: not asked
 }
 
 // The life of a gang.
@@ -80,6 +83,9 @@ func (g *gang) plague() {
 		g.after(at, g.partition)
 		g.after(at+long, g.heal)
 	}
+	if g.o.patience > 0 && g.rng.IntN(15) == 0 {
+		g.after(time.Duration(g.rng.Int64N(int64(g.plan.work))), g.hang)
+	}
 	if g.rng.IntN(10) == 0 { // the cloud lies about a machine for a while
 		rank := g.rng.IntN(g.plan.nodes)
 		at, long := time.Duration(g.rng.Int64N(int64(g.plan.work))), time.Duration(g.rng.Int64N(int64(time.Minute)))
@@ -116,6 +122,9 @@ func (g *gang) lose(rank int) {
 		g.broken()
 		return
 	}
+	if g.hung {
+		return
+	}
 	g.saved(r)
 	if rank == 0 {
 		g.broken()
@@ -129,10 +138,40 @@ func (g *gang) lose(rank int) {
 		g.after(time.Duration(g.rng.Int64N(int64(40*time.Second))), func() { g.o.cloud.Remove(late.ID) })
 	}
 	g.after(time.Second, func() { // the head notices
-		if !g.dead[0] && g.run == r {
+		if !g.dead[0] && !g.hung && g.run == r {
 			g.ends(r, api.JobFailedDriver, nil)
 		}
 		g.broken()
+	})
+}
+
+// hang makes the machines stop working, for ever, in a way that the provider
+// does not notice.
+func (g *gang) hang() {
+	if g.hung || g.gone() || g.lied {
+		return
+	}
+	g.hung = true
+	g.o.count.hung++
+	if r := g.run; r != nil && !r.job.Status.Terminal() {
+		g.saved(r)
+	}
+	g.partition()
+}
+
+// leave is what an agent does that is to end its job gracefully: the job is
+// cancelled at once, and its log ends when its processes have.
+func (g *gang) leave(grace time.Duration) {
+	r := g.run
+	if r == nil || r.job.Status.Terminal() {
+		return
+	}
+	r.job.Status, r.job.EndedAt, r.by = api.JobCancelled, float64(time.Now().UnixMicro())/1e6, time.Now().Add(grace)
+	g.after(min(g.plan.leaves, grace), func() {
+		if g.run == r && !g.dead[0] {
+			r.left = true
+			close(r.over)
+		}
 	})
 }
 
@@ -155,6 +194,9 @@ func (g *gang) partition() {
 }
 
 func (g *gang) heal() {
+	if g.hung {
+		return
+	}
 	g.cut = false
 	g.o.ring(g.id.Hash)
 }
@@ -179,7 +221,7 @@ func (g *gang) whole() bool {
 
 // healthy tells whether a job runs undisturbed.
 func (g *gang) healthy() bool {
-	return !g.given && g.whole() && g.run != nil && !g.run.job.Status.Terminal()
+	return !g.given && !g.hung && g.whole() && g.run != nil && !g.run.job.Status.Terminal()
 }
 
 // broken is what servers notice at once: their connection breaks. One of them
@@ -237,7 +279,7 @@ func (g *gang) submit(key string) (int, error) {
 	r := &run{job: agentapi.Job{ID: id, Key: key, Status: api.JobRunning}, started: time.Now(), over: make(chan struct{})}
 	g.run = r
 	g.after(p.left, func() {
-		if !g.whole() || g.run != r || r.job.Status.Terminal() {
+		if !g.whole() || g.hung || g.run != r || r.job.Status.Terminal() {
 			return
 		}
 		code := p.results[min(p.runs, len(p.results)-1)]

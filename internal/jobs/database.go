@@ -37,7 +37,7 @@ type managedJobs interface {
 	Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error)
 	Next(ctx context.Context) (id, priority int, err error)
 	Orphans(ctx context.Context, owner string) ([]int, error)
-	AskCancel(ctx context.Context, ids []int) ([]int, error)
+	AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error)
 	Cancelled(ctx context.Context) ([]int, error)
 	Events(ctx context.Context, id, task, limit int) ([]state.ManagedEvent, error)
 	FilesInUse(ctx context.Context) (map[string]bool, error)

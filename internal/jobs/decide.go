@@ -20,24 +20,26 @@ const (
 	outFailed    outcome = "failed"       // the user's program
 	outSetup     outcome = "failed_setup" // the user's setup
 	outDriver    outcome = "failed_driver"
-	outLost      outcome = "lost"      // the cluster is gone, or no longer whole
-	outNode      outcome = "node_lost" // a node is gone and is to be replaced; the rest of the cluster stays
-	outCancelled outcome = "cancelled" // on the cluster, by somebody
-	outAborted   outcome = "aborted"   // the managed job was cancelled
-	outRefused   outcome = "refused"   // it can never be launched as it is
-	outOvertime  outcome = "overtime"  // max_duration was over
+	outLost      outcome = "lost"        // the cluster is gone, or no longer whole
+	outNode      outcome = "node_lost"   // a node is gone and is to be replaced; the rest of the cluster stays
+	outCancelled outcome = "cancelled"   // on the cluster, by somebody
+	outAborted   outcome = "aborted"     // the managed job was cancelled
+	outRefused   outcome = "refused"     // it can never be launched as it is
+	outOvertime  outcome = "overtime"    // max_duration was over
+	outHung      outcome = "unreachable" // its agent was silent for longer than the installation allows
 )
 
 // situation is all that a decision depends on.
 type situation struct {
-	job     *state.ManagedJob
-	task    *state.ManagedTask    // the one in question
-	attempt *state.ManagedAttempt // its latest; nil: none
-	closed  *state.ManagedAttempt // the one before, which ends as this one begins; else nil
-	policy  policy
-	empty   bool   // the task has nothing to run
-	end     ending // when it is ended if it still goes on
-	seen    observation
+	job      *state.ManagedJob
+	task     *state.ManagedTask    // the one in question
+	attempt  *state.ManagedAttempt // its latest; nil: none
+	closed   *state.ManagedAttempt // the one before, which ends as this one begins; else nil
+	policy   policy
+	empty    bool          // the task has nothing to run
+	end      ending        // when it is ended if it still goes on
+	patience time.Duration // with an agent that is silent while its provider says that the machines run; 0: endless
+	seen     observation
 }
 
 // policy is what the task says about coming back.
@@ -75,8 +77,9 @@ type observation struct {
 	proven  bool // the provider said so, after the job was looked at
 	failed  bool // the provider was asked and could not tell
 	job     *agentapi.Job
-	noJob   bool   // the agent answers and knows no such job
-	silent  string // why the agent did not answer; "": it did, or was not asked
+	noJob   bool      // the agent answers and knows no such job
+	silent  string    // why the agent did not answer; "": it did, or was not asked
+	since   time.Time // with silent: since when this server has heard nothing
 }
 
 // action is what a controller does next.
@@ -246,6 +249,11 @@ func decideRunning(s situation, now time.Time) action {
 		return action{do: doNote, reason: silence(o.silent, now)}
 	case o.silent != "" && !o.proven:
 		return action{do: doProve}
+	case o.silent != "" && s.patience > 0:
+		if until := o.since.Add(s.patience); now.Before(until) {
+			return action{do: doWait, until: until}
+		}
+		return action{do: doSettle, outcome: outHung, reason: hung(s.patience, o.silent)}
 	case o.job != nil && isSilent(s.task):
 		return action{do: doNote}
 	default:

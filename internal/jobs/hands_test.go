@@ -233,6 +233,19 @@ func (h *hands) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterStat
 	return s, reason, nil
 }
 
+func (h *hands) End(_ context.Context, a *state.ManagedAttempt, grace time.Duration) error {
+	return liveOnly(h.life, func() error {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		g := h.machines[a.ClusterHash]
+		if g == nil || g.cut || g.dead[0] {
+			return errors.New("no answer")
+		}
+		g.leave(grace)
+		return nil
+	})
+}
+
 func (h *hands) Down(ctx context.Context, a *state.ManagedAttempt, _ cluster.Call) error {
 	return liveOnly(h.life, func() error {
 		c := h.get(a.ClusterName, "")
@@ -247,6 +260,9 @@ func (h *hands) Down(ctx context.Context, a *state.ManagedAttempt, _ cluster.Cal
 		h.mu.Lock()
 		if g := h.machines[c.Hash]; g != nil && g.healthy() && outcome(a.Outcome) != outAborted {
 			h.violation("cluster %s of a healthy job is given back: attempt %d %s: %s", c.Name, a.Number, a.Outcome, a.Reason)
+		}
+		if g := h.machines[c.Hash]; g != nil && outcome(a.Outcome) == outAborted {
+			h.judgeLeave(g)
 		}
 		if g := h.machines[c.Hash]; g != nil {
 			g.given = true

@@ -142,7 +142,14 @@ const (
 // keepLog gets what is left of the attempt's log, if it can be had.
 func (r *runner) keepLog(ctx context.Context, s situation) error {
 	a := s.attempt
-	if a.ClusterJob != 0 && outcome(a.Outcome) != outLost && outcome(a.Outcome) != outNode && outcome(a.Outcome) != outAborted && outcome(a.Outcome) != outOvertime {
+	switch {
+	case a.ClusterJob == 0:
+	case outcome(a.Outcome) == outAborted:
+		if over, err := r.leave(ctx, s); err != nil || !over {
+			return err
+		}
+	case outcome(a.Outcome) == outLost, outcome(a.Outcome) == outNode, outcome(a.Outcome) == outHung, outcome(a.Outcome) == outOvertime:
+	default:
 		r.follow(a)
 		t := time.NewTimer(restOfLog)
 		defer t.Stop()

@@ -39,6 +39,10 @@ type Deps struct {
 	ServerID string
 	Dir      string // where files and logs of jobs are kept
 	Launches int    // how many clusters are brought up at once; 0: 16
+	// Patience is for how long the agent of a job may be silent although the
+	// provider says that its machines run, before they are ended and the job is run
+	// elsewhere; 0, and nil: for ever.
+	Patience func() time.Duration
 	// Admit lets the administrator's policy judge the launch of a task's cluster,
 	// and finds the configuration that holds for it: the server's with sent, the
 	// client's, laid over. nil: no configuration.
@@ -47,18 +51,19 @@ type Deps struct {
 
 // Manager looks after the managed jobs of an installation.
 type Manager struct {
-	store  database
-	log    *slog.Logger
-	server string
-	dir    string
-	world  world
-	admit  func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
-	check  func(ctx context.Context, dag string) error // whether tasks can be run at all
-	files  files
-	slots  *slots
-	rows   cluster.Bells[int] // by job: what is stored of it changed
-	logs   cluster.Bells[int] // by job: its logs grew
-	poke   chan struct{}
+	store    database
+	log      *slog.Logger
+	server   string
+	dir      string
+	world    world
+	admit    func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
+	check    func(ctx context.Context, dag string) error // whether tasks can be run at all
+	patience func() time.Duration                        // see [Deps]
+	files    files
+	slots    *slots
+	rows     cluster.Bells[int] // by job: what is stored of it changed
+	logs     cluster.Bells[int] // by job: its logs grew
+	poke     chan struct{}
 
 	mostLog int64 // bytes of an attempt's log that are kept
 
@@ -76,6 +81,9 @@ func New(d Deps) *Manager {
 	m := newManager(stored{d.Store}, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
 	m.check = d.Executor.ValidateDag
 	m.admit = d.Admit
+	if d.Patience != nil {
+		m.patience = d.Patience
+	}
 	return m
 }
 
@@ -87,7 +95,7 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 		store: store, world: w, log: log, server: server, dir: dir,
 		files: files{dir: filepath.Join(dir, "files")},
 		poke:  make(chan struct{}, 1), running: map[int]*controller{},
-		mostLog: mostLog,
+		mostLog: mostLog, patience: func() time.Duration { return 0 },
 	}
 	m.slots = newSlots(launches, m.wake)
 	return m

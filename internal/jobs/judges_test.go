@@ -34,6 +34,13 @@ func (h *hands) judgeOrder(a *state.ManagedAttempt, p *plan, first cloud.Offer) 
 	}
 }
 
+// judgeLeave: processes that may end by themselves have the time for it.
+func (h *hands) judgeLeave(g *gang) {
+	if r := g.run; r != nil && !r.by.IsZero() && !r.left && g.whole() && !g.cut && time.Now().Before(r.by) {
+		h.violation("cluster %s is given back %v before its processes must have ended", g.id.Name, time.Until(r.by))
+	}
+}
+
 // audit looks at what is left when all is over.
 func (s *simulation) audit(jobs int) {
 	s.mu.Lock()
@@ -75,6 +82,9 @@ func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
 	if a := c.Attempt; err == nil && a != nil && (outcome(a.Outcome) == outLost || outcome(a.Outcome) == outNode) && !a.LogKept && a.ClusterHash != "" {
 		w.s.lost(a)
 	}
+	if a := c.Attempt; err == nil && a != nil && outcome(a.Outcome) == outHung {
+		w.s.gaveUp(a)
+	}
 	return err
 }
 
@@ -99,6 +109,15 @@ func (s *simulation) lost(a *state.ManagedAttempt) {
 	s.count.slowest = max(s.count.slowest, took)
 	if took > 5*time.Second && len(s.listen()) == simServers {
 		s.violation("job %d, attempt %d: decided %v after the proof", a.JobID, a.Number, took)
+	}
+}
+
+// gaveUp: nothing that works is given up for being silent.
+func (s *simulation) gaveUp(a *state.ManagedAttempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.records[a.ClusterName]; c != nil && !s.machines[c.Hash].hung {
+		s.violation("job %d, attempt %d: given up although it does not hang: %s", a.JobID, a.Number, a.Reason)
 	}
 }
 

@@ -203,6 +203,7 @@ func (r *runner) progress(ctx context.Context, s situation, b []byte) error {
 func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 	now := time.Now()
 	a := s.attempt
+	r.mute = time.Time{}
 	a.ClusterHash, a.ClusterJob, a.Offer, a.Nodes, a.NodeNames = at.Hash, at.Job, at.Offer, at.Nodes, at.NodeNames
 	a.Resources, a.Full, a.RanAt = at.Resources, at.Full, now
 	r.seen = observation{}
@@ -247,7 +248,14 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 	}
 	// If the job may have been submitted, its cluster is left alone: the next
 	// try finds out.
-	if execution.ParseProgress(s.attempt.Progress).Submitting == "" {
+	submitting := execution.ParseProgress(s.attempt.Progress).Submitting != ""
+	if submitting && r.mute.IsZero() {
+		r.mute = time.Now()
+	}
+	if submitting && s.patience > 0 && time.Since(r.mute) >= s.patience {
+		return r.settle(ctx, s, action{outcome: outHung, reason: hung(s.patience, err.Error())})
+	}
+	if !submitting {
 		if err := r.m.world.Down(ctx, s.attempt, r.call(s)); err != nil {
 			return err
 		}

@@ -204,7 +204,7 @@ func (m *memory) Orphans(_ context.Context, owner string) ([]int, error) {
 	return out, nil
 }
 
-func (m *memory) AskCancel(_ context.Context, ids []int) ([]int, error) {
+func (m *memory) AskCancel(_ context.Context, ids []int, grace time.Duration) ([]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var asked []int
@@ -215,7 +215,10 @@ func (m *memory) AskCancel(_ context.Context, ids []int) ([]int, error) {
 		}
 		asked = append(asked, id)
 		c := copied(j)
-		c.CancelAsked, c.Version = true, c.Version+1
+		c.CancelAsked, c.CancelBy, c.Version = true, time.Time{}, c.Version+1
+		if grace > 0 {
+			c.CancelBy = time.Now().Add(grace)
+		}
 		if j.Schedule == api.ScheduleWaiting {
 			m.claimed(id)
 			c.Schedule, c.EndedAt = api.ScheduleDone, time.Now()

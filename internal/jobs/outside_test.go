@@ -19,7 +19,8 @@ import (
 // is true, so it notices when a server does something that it must not.
 type outside struct {
 	seed     uint64
-	calm     bool // nothing goes wrong by itself
+	calm     bool          // nothing goes wrong by itself
+	patience time.Duration // of servers with agents that are silent; 0: endless, and nothing hangs for ever
 	cloud    *model.Cloud
 	provider cloud.Provider
 	offers   []cloud.Offer
@@ -40,9 +41,9 @@ type attemptTask struct{ job, task int }
 
 // counts are what a simulation reports.
 type counts struct {
-	clusters, preempted, partitions, lies, lostRuns, completed, repairs int
-	redone                                                              time.Duration
-	slowest                                                             time.Duration // from a proof to the decision
+	clusters, preempted, partitions, hung, lies, lostRuns, completed, repairs int
+	redone                                                                    time.Duration
+	slowest                                                                   time.Duration // from a proof to the decision
 }
 
 // plan is what becomes of a job.
@@ -55,6 +56,8 @@ type plan struct {
 	results  []int         // exit codes of the runs that were not cut off, in order; the last one counts for more
 	setup    bool          // the first result is setup's
 	cancel   time.Duration // after the beginning; 0: never
+	grace    time.Duration // of the cancel
+	leaves   time.Duration // what its processes take to end by themselves
 	want     []api.ManagedStatus
 
 	// What happened, guarded by outside.mu.

@@ -25,6 +25,7 @@ type runner struct {
 	slot bool            // holds one of the launches that may run at once
 	bell <-chan struct{} // the job's rows changed
 	seen observation     // since the last wait
+	mute time.Time       // since when the agent has not answered this server; zero: it did last
 
 	// Of the running attempt.
 	followed    string          // its key; "": none
@@ -86,7 +87,7 @@ func (r *runner) load(ctx context.Context) (situation, error) {
 		return situation{}, err
 	}
 	t, of := j.Tasks[r.index], r.shape.tasks[r.index]
-	s := situation{job: j, task: t, seen: r.seen, policy: of.policy, empty: of.empty, end: r.shape.end(j, r.index)}
+	s := situation{job: j, task: t, seen: r.seen, policy: of.policy, empty: of.empty, end: r.shape.end(j, r.index), patience: r.m.patience()}
 	if t.Attempt > 0 {
 		s.attempt, err = r.m.store.ManagedJobs().Attempt(ctx, j.ID, t.Index, t.Attempt)
 	}
@@ -256,7 +257,15 @@ func sooner(a, b time.Time) time.Time {
 func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	return r.m.world.Look(ctx, a)
+	o := r.m.world.Look(ctx, a)
+	switch {
+	case o.silent == "":
+		r.mute = time.Time{}
+	case r.mute.IsZero():
+		r.mute = time.Now()
+	}
+	o.since = r.mute
+	return o
 }
 
 // prove asks the provider.

@@ -22,7 +22,7 @@ import (
 // TestJobsSurviveBadDays runs many managed jobs under several servers in
 // virtual time: machines are taken away, networks are cut for up to half an
 // hour, servers die at any call, the cloud's answers are late, lost, refused
-// and wrong. Every job must reach its right end, no healthy job may be given
+// and wrong, and every other day machines hang for ever. Every job must reach its right end, no healthy job may be given
 // up, none may run again after it succeeded, nothing may be left, and what a
 // provider proved must be acted upon within seconds.
 //
@@ -83,6 +83,7 @@ func (c *counts) add(d counts) {
 	c.clusters += d.clusters
 	c.preempted += d.preempted
 	c.partitions += d.partitions
+	c.hung += d.hung
 	c.lies += d.lies
 	c.lostRuns += d.lostRuns
 	c.completed += d.completed
@@ -128,6 +129,9 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 			records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 		},
 		t: t, db: db, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), servers: make([]*server, simServers),
+	}
+	if seed%2 == 1 { // machines hang, and servers do not wait for ever
+		s.patience = 45 * time.Minute
 	}
 	s.listen = func() []*cluster.Bells[string] {
 		var out []*cluster.Bells[string]
@@ -179,6 +183,9 @@ func (s *simulation) submit(n int) {
 		p.results, p.setup, p.want = []int{5}, true, []api.ManagedStatus{api.ManagedFailedSetup}
 	case 5:
 		p.cancel = time.Duration(r.Int64N(int64(20 * time.Minute)))
+		if r.IntN(2) == 0 {
+			p.grace, p.leaves = time.Duration(r.Int64N(int64(10*time.Minute))), time.Duration(r.Int64N(int64(10*time.Minute)))
+		}
 		p.want = append(p.want, api.ManagedCancelled)
 	}
 	p.left = p.work
@@ -210,6 +217,7 @@ func (s *simulation) keep(day context.Context, n int) {
 		v := &server{life: newLife(end), ended: make(chan struct{})}
 		d := mortal{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
 		m := newManager(d, &hands{outside: s.outside, life: v.life, bells: &v.bells}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
+		m.patience = func() time.Duration { return s.patience }
 		s.mu.Lock()
 		s.servers[n] = v
 		s.mu.Unlock()
@@ -285,7 +293,7 @@ func (s *simulation) untilDone(jobs int) {
 			}
 			if p := s.plans[id]; p.cancel > 0 && !asked[id] && time.Since(epoch) >= p.cancel {
 				asked[id] = true
-				if _, err := s.db.ManagedJobs().AskCancel(context.Background(), []int{id}); err != nil {
+				if _, err := s.db.ManagedJobs().AskCancel(context.Background(), []int{id}, p.grace); err != nil {
 					s.t.Fatal(err)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
@@ -72,6 +73,7 @@ func (s *scene) serve(through func(world) world) {
 		w = through(w)
 	}
 	m := newManager(mortal{d: s.db, l: l}, w, slog.New(slog.DiscardHandler), fmt.Sprint("server", s.lives), s.t.TempDir(), 4)
+	m.patience = func() time.Duration { return s.patience }
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
 	s.up.Store(true)
@@ -221,6 +223,127 @@ func TestAJobBehindACutNetworkIsLeftAlone(t *testing.T) {
 	})
 }
 
+// A machine that hangs while its provider calls it running is given back when the
+// installation's patience is over, and only then the job runs elsewhere. Without
+// a limit it is waited for.
+func TestAHungMachineIsEndedBeforeTheJobRunsElsewhere(t *testing.T) {
+	for _, patience := range []time.Duration{0, 45 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, &plan{}, "")
+			s.patience = patience
+			s.serve(nil)
+			s.until(api.ManagedRunning)
+			s.does((*gang).hang)
+			from := s.gang()
+			time.Sleep(44 * time.Minute)
+			if got := s.is(); got.Status != api.ManagedRunning || !isSilent(got) {
+				t.Errorf("%v: %s, %q", patience, got.Status, got.Details)
+			}
+			if patience == 0 {
+				time.Sleep(10 * 24 * time.Hour)
+				if got := s.is(); got.Status != api.ManagedRunning || got.Recoveries != 0 {
+					t.Errorf("%s, %q, %d recoveries", got.Status, got.Details, got.Recoveries)
+				}
+				if _, err := s.db.AskCancel(t.Context(), []int{s.job}, 0); err != nil {
+					t.Fatal(err)
+				}
+				s.until(api.ManagedCancelled)
+				s.close(1)
+				return
+			}
+			s.until(api.ManagedRecovering)
+			for s.is().Status == api.ManagedRecovering {
+				time.Sleep(time.Second)
+			}
+			for _, m := range s.cloud.Machines() {
+				if m.ID == from.ids[0] && m.State != fluffyapi.Terminated {
+					t.Errorf("it runs again although the machine that hangs is %s", m.State)
+				}
+			}
+			if got := s.until(api.ManagedSucceeded); got.Recoveries != 1 {
+				t.Errorf("%d recoveries", got.Recoveries)
+			}
+			all, _ := s.db.Attempts(t.Context(), s.job)
+			if len(all) != 2 || outcome(all[0].Outcome) != outHung || all[1].StartedAt.Before(all[0].ClosedAt) {
+				t.Errorf("attempts %+v", all)
+			}
+			s.close(2)
+		})
+	}
+}
+
+// What counts is the silence that one server heard: one that has just come does
+// not know what was before.
+func TestPatienceBeginsAnewWithAServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		s.patience = 45 * time.Minute
+		s.serve(nil)
+		s.until(api.ManagedRunning)
+		s.does((*gang).partition)
+		time.Sleep(30 * time.Minute)
+		s.end()
+		time.Sleep(20 * time.Minute)
+		s.serve(nil)
+		time.Sleep(30 * time.Minute)
+		if got := s.is(); got.Status != api.ManagedRunning || !isSilent(got) {
+			t.Errorf("%s, %q", got.Status, got.Details)
+		}
+		s.does((*gang).heal)
+		s.until(api.ManagedSucceeded)
+		s.close(1)
+	})
+}
+
+// A job that is cancelled gracefully ends by itself, if it does so in time.
+func TestAGracefulCancelLetsProcessesEnd(t *testing.T) {
+	for _, tt := range []struct {
+		name          string
+		leaves, grace time.Duration
+		then          func(s *scene)
+		took          time.Duration
+	}{
+		{name: "it ends in time", leaves: 3 * time.Minute, grace: 5 * time.Minute, took: 3 * time.Minute},
+		{name: "it takes too long", leaves: time.Hour, grace: 5 * time.Minute, took: 5 * time.Minute},
+		{name: "the server dies meanwhile", leaves: 3 * time.Minute, grace: 5 * time.Minute, took: 3 * time.Minute, then: func(s *scene) {
+			time.Sleep(time.Minute)
+			s.end()
+			time.Sleep(time.Minute)
+			s.serve(nil)
+		}},
+		{name: "it is cancelled again, at once", leaves: time.Hour, grace: 5 * time.Minute, took: time.Minute, then: func(s *scene) {
+			time.Sleep(time.Minute)
+			s.does(func(g *gang) { g.run.by = time.Time{} }) // the judge is told
+			if _, err := s.db.AskCancel(s.t.Context(), []int{s.job}, 0); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+		{name: "its machine is lost meanwhile", leaves: time.Hour, grace: 30 * time.Minute, took: time.Minute, then: func(s *scene) {
+			time.Sleep(time.Minute)
+			s.does(func(g *gang) { g.lose(0) })
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, &plan{leaves: tt.leaves}, "")
+			s.serve(nil)
+			s.until(api.ManagedRunning)
+			if _, err := s.db.AskCancel(t.Context(), []int{s.job}, tt.grace); err != nil {
+				t.Fatal(err)
+			}
+			at := time.Now()
+			if tt.then != nil {
+				s.until(api.ManagedCancelling)
+				tt.then(s)
+			}
+			s.until(api.ManagedCancelled)
+			if took := time.Since(at); took < tt.took || took > tt.took+15*time.Second {
+				t.Errorf("%s: it took %v, not %v", tt.name, took, tt.took)
+			}
+			s.close(1)
+		})
+	}
+}
+
 func TestALieOfTheProviderEndsNothing(t *testing.T) {
 	for _, lie := range []string{"terminated", "stopped"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -354,7 +477,7 @@ func TestAProgramThatKeepsFailingIsStartedEverMoreSlowly(t *testing.T) {
 		if n := len(all); n < 8 || n > 40 {
 			t.Errorf("%d attempts in an hour", n)
 		}
-		if _, err := s.db.AskCancel(t.Context(), []int{s.job}); err != nil {
+		if _, err := s.db.AskCancel(t.Context(), []int{s.job}, 0); err != nil {
 			t.Fatal(err)
 		}
 		s.until(api.ManagedCancelled)

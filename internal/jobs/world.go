@@ -26,6 +26,10 @@ type world interface {
 	Look(ctx context.Context, a *state.ManagedAttempt) observation
 	// Prove asks the provider about the machines.
 	Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error)
+	// End asks for the attempt's job to be ended and does not wait: its processes
+	// have grace between TERM and KILL, and its log ends with them. Again it does
+	// nothing more.
+	End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error
 	// Down gives the cluster back; one that is gone is no error.
 	Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error
 	// Log follows the job's log from a byte on, to its end.
@@ -201,6 +205,14 @@ func (w *onClusters) why(ctx context.Context, a *state.ManagedAttempt) string {
 		return events[0].Reason
 	}
 	return "the cluster is gone"
+}
+
+func (w *onClusters) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
+	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+	if err != nil || c == nil {
+		return err
+	}
+	return w.clusters.AgentEnd(ctx, c, a.ClusterJob, grace)
 }
 
 func (w *onClusters) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {

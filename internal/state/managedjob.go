@@ -40,6 +40,7 @@ type ManagedJob struct {
 
 	Schedule    api.ScheduleState
 	CancelAsked bool
+	CancelBy    time.Time // until then its processes may end by themselves; zero: they are ended at once
 	SubmittedAt time.Time
 	EndedAt     time.Time
 

@@ -33,7 +33,7 @@ func (e *ManagedTransitionError) Error() string {
 
 var (
 	managedJobColumns = columns{"id", "request_id", "version", "epoch", "name", "user_hash", "user_name", "workspace",
-		"priority", "priority_class", "entrypoint", "dag", "config", "user_yaml", "files", "parallel", "array_id", "array_rank", "array_size", "schedule_id", "schedule", "cancel_asked", "submitted_at", "ended_at"}
+		"priority", "priority_class", "entrypoint", "dag", "config", "user_yaml", "files", "parallel", "array_id", "array_rank", "array_size", "schedule_id", "schedule", "cancel_asked", "cancel_by", "submitted_at", "ended_at"}
 	managedTaskColumns = columns{"job_id", "task", "name", "status", "resources", "user_yaml", "metadata", "auxiliary",
 		"attempt", "tries", "not_before", "restarts", "recoveries", "submitted_at", "started_at", "ended_at", "last_recovered_at", "ran_for",
 		"details", "failure"}
@@ -46,7 +46,7 @@ func managedJobFields(j *ManagedJob) []any {
 	return []any{number(&j.ID), text(&j.RequestID), number(&j.Version), number(&j.Epoch), text(&j.Name), text(&j.UserHash), text(&j.UserName), text(&j.Workspace),
 		number(&j.Priority), text(&j.PriorityClass), text(&j.Entrypoint), binary(&j.Dag), binary(&j.Config), text(&j.UserYAML), nested(&j.Files),
 		truth(&j.Parallel), number(&j.Array), number(&j.Rank), number(&j.Size), number(&j.ScheduleID),
-		text(&j.Schedule), truth(&j.CancelAsked), instant(&j.SubmittedAt), instant(&j.EndedAt)}
+		text(&j.Schedule), truth(&j.CancelAsked), instant(&j.CancelBy), instant(&j.SubmittedAt), instant(&j.EndedAt)}
 }
 
 func managedTaskFields(t *ManagedTask) []any {
@@ -295,13 +295,18 @@ func (t *ManagedJobs) Orphans(ctx context.Context, owner string) ([]int, error) 
 // ManagedLease begins the names of leases on managed jobs.
 const ManagedLease = "job/"
 
-// AskCancel notes that jobs are to be ended and returns those that had not
-// ended, in order. One that waits for its first launch ends at once.
-func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int) ([]int, error) {
+// AskCancel notes that jobs are to be ended, with as much time to end by
+// themselves as grace, and returns those that had not ended, in order. One that
+// waits for its first launch ends at once. The latest call counts.
+func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	now := t.s.Now()
+	var by time.Time
+	if grace > 0 {
+		by = now.Add(grace)
+	}
 	var asked []*int
 	err := t.s.write(ctx, func(s *session) (err error) {
 		asked, err = all(s.once(), func(id *int) []any { return []any{id} },
@@ -310,7 +315,7 @@ func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int) ([]int, error) {
 			return err
 		}
 		for _, id := range asked {
-			if _, err := s.exec("UPDATE managed_jobs SET cancel_asked = TRUE, version = version + 1 WHERE id = ? AND schedule <> 'DONE'", *id); err != nil {
+			if _, err := s.exec("UPDATE managed_jobs SET cancel_asked = TRUE, cancel_by = ?, version = version + 1 WHERE id = ? AND schedule <> 'DONE'", instant(&by), *id); err != nil {
 				return err
 			}
 			n, err := s.exec("UPDATE managed_jobs SET schedule = 'DONE', ended_at = ? WHERE id = ? AND schedule = 'WAITING'", nanos(now), *id)

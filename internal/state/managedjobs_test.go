@@ -84,7 +84,7 @@ func TestManagedCancel(t *testing.T) {
 		j := must(js.Adopt(ctx, 2, Lease{Epoch: 1}))(t)
 		j.Schedule, j.Tasks[0].Status = api.ScheduleLaunching, api.ManagedStarting
 		ok(t, js.Save(ctx, ManagedChange{Job: j}))
-		same(t, "asked", must(js.AskCancel(ctx, []int{2, 1, 9}))(t), []int{1, 2})
+		same(t, "asked", must(js.AskCancel(ctx, []int{2, 1, 9}, 0))(t), []int{1, 2})
 		waited := must(js.Get(ctx, 1))(t)
 		if waited.Schedule != api.ScheduleDone || waited.Tasks[0].Status != api.ManagedCancelled || waited.Tasks[1].Status != api.ManagedCancelled || waited.EndedAt.IsZero() {
 			t.Errorf("a waiting job: %+v %+v", waited, waited.Tasks[0])
@@ -94,7 +94,18 @@ func TestManagedCancel(t *testing.T) {
 			t.Errorf("a launching job: %+v", j)
 		}
 		same(t, "to end", must(js.Cancelled(ctx))(t), []int{2})
-		same(t, "asked again", must(js.AskCancel(ctx, []int{1}))(t), []int{})
+		same(t, "asked again", must(js.AskCancel(ctx, []int{1}, 0))(t), []int{})
+		if !j.CancelBy.IsZero() {
+			t.Errorf("it may end by itself until %v", j.CancelBy)
+		}
+		must(js.AskCancel(ctx, []int{2}, time.Hour))(t)
+		if by := must(js.Get(ctx, 2))(t).CancelBy; by.Before(s.Now().Add(59 * time.Minute)) {
+			t.Errorf("it may end by itself until %v", by)
+		}
+		must(js.AskCancel(ctx, []int{2}, 0))(t)
+		if by := must(js.Get(ctx, 2))(t).CancelBy; !by.IsZero() {
+			t.Errorf("the latest call does not count: %v", by)
+		}
 	})
 }
 
@@ -143,7 +154,7 @@ func TestManagedList(t *testing.T) {
 			}
 			must(js.Submit(ctx, j))(t)
 		}
-		must(js.AskCancel(ctx, []int{3}))(t)
+		must(js.AskCancel(ctx, []int{3}, time.Minute))(t)
 		for _, tt := range []struct {
 			name  string
 			f     ManagedFilter

@@ -234,6 +234,18 @@ func TestManagedJobsAreCancelled(t *testing.T) {
 	w.reaches("3.0", "CANCELLED")
 	w.done("3.0")
 	wants(t, w.sky("jobs", "cancel", "-y", "-a"), "No job to cancel")
+
+	w.sky("jobs", "launch", "-y", "-d", "-n", "saves", "--", "trap 'sleep 12; echo saved all; exit' TERM; echo begun; while :; do sleep 0.2; done")
+	w.reaches("4.0", "RUNNING")
+	eventually(t, "the job has begun", 60*time.Second, func() bool {
+		return strings.Contains(w.sky("jobs", "logs", "--no-follow", "4"), "begun")
+	})
+	w.sky("jobs", "cancel", "-y", "--graceful", "--graceful-timeout", "600", "4")
+	w.reaches("4.0", "CANCELLED")
+	w.done("4.0")
+	if out, _ := w.run("jobs", "logs", "--no-follow", "4"); !strings.Contains(out, "saved all") {
+		t.Errorf("it was killed before it had saved all:\n%s", out)
+	}
 }
 
 func TestAManagedJobRecovers(t *testing.T) {
