@@ -15,8 +15,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
@@ -121,21 +122,18 @@ func Run(ctx context.Context, o Options) error {
 const lockPatience = 3 * time.Second
 
 // takeLock makes sure that this is the only agent in dir.
-func takeLock(ctx context.Context, dir string) (*os.File, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "agent.lock"), os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
+func takeLock(ctx context.Context, dir string) (*flock.Flock, error) {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	l := flock.New(filepath.Join(dir, "agent.lock"))
+	if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+		l.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("another agent runs in %s", dir)
+		}
 		return nil, err
 	}
-	for end := time.Now().Add(lockPatience); ; {
-		if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err == nil {
-			return f, nil
-		}
-		if ctx.Err() != nil || time.Now().After(end) {
-			f.Close()
-			return nil, fmt.Errorf("another agent runs in %s", dir)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	return l, nil
 }
 
 // open reads the state of an earlier agent.

@@ -81,7 +81,7 @@ func newMachines(t *testing.T, n int) *machines {
 }
 
 func (m *machines) connector() *Connector {
-	pool := sshconn.New(sshconn.Options{Home: m.home, KnownHosts: filepath.Join(m.home, "known_hosts"), Timeout: 5 * time.Second})
+	pool := sshconn.New(sshconn.Options{Home: m.home, KnownHosts: filepath.Join(m.home, "known_hosts"), Timeout: 30 * time.Second})
 	m.t.Cleanup(pool.Close)
 	return New(Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(m.home, "runtime"), SkyDir: filepath.Join(m.home, ".sky"),
@@ -90,7 +90,7 @@ func (m *machines) connector() *Connector {
 }
 
 func (m *machines) ensure(r *Connector) error {
-	ctx, cancel := context.WithTimeout(m.t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), 5*time.Minute)
 	defer cancel()
 	return r.Ensure(ctx, m.c)
 }

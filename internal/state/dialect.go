@@ -60,7 +60,9 @@ type database struct {
 	write func(ctx context.Context, f func(*session) error) error
 	read  func(ctx context.Context) *session
 	close func() error
-	// migrate is the pool that the schema is brought up to date through.
+	// migrate is the pool that the schema is brought up to date through; turn
+	// waits until no other process does that, if the driver does not by itself.
 	migrate *sql.DB
+	turn    func(context.Context) (done func() error, err error)
 	options []goose.ProviderOption
 }

@@ -39,11 +39,21 @@ func provider(db *database) (*goose.Provider, error) {
 
 // migrate brings the schema up to date; one that is newer than this program
 // is left alone and refused. Servers that start together take turns: on
-// PostgreSQL by a lock of the database, on SQLite by the file's.
-func migrate(ctx context.Context, db *database) error {
+// PostgreSQL by a lock of the database, on SQLite by that of a file beside it,
+// because what is missing is looked up before anything in the database is
+// locked.
+func migrate(ctx context.Context, db *database) (err error) {
 	p, err := provider(db)
 	if err != nil {
 		return err
+	}
+	// Looking makes the table of versions, so that needs the turn as well.
+	if db.turn != nil {
+		done, err := db.turn(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, done()) }()
 	}
 	found, know, err := p.GetVersions(ctx)
 	if err != nil {
@@ -55,13 +65,8 @@ func migrate(ctx context.Context, db *database) error {
 	if found == know {
 		return nil
 	}
-	if _, err := p.Up(ctx); err != nil {
-		// Another process may have done the same at the same moment.
-		if _, again := p.Up(ctx); again != nil {
-			return errors.Join(err, again)
-		}
-	}
-	return nil
+	_, err = p.Up(ctx)
+	return err
 }
 
 // Downgrade takes the schema back to a version, for an older sky to use. What

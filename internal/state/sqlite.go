@@ -10,7 +10,9 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
+	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -68,6 +70,7 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 		d:       sqliteDialect,
 		where:   path,
 		migrate: w,
+		turn:    func(ctx context.Context) (func() error, error) { return migrationTurn(ctx, path) },
 		write:   batch.write,
 		read: func(ctx context.Context) *session {
 			return &session{ctx: ctx, d: sqliteDialect, db: r, cache: kept}
@@ -79,6 +82,16 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 			return errors.Join(err, w.Close())
 		},
 	}, nil
+}
+
+// migrationTurn waits for the lock of a file beside the database. The file
+// stays: one that is removed could be locked twice.
+func migrationTurn(ctx context.Context, path string) (func() error, error) {
+	l := flock.New(path + ".migration.lock")
+	if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {
+		return nil, errors.Join(fmt.Errorf("waiting for another process that brings %s up to date: %w", path, err), l.Close())
+	}
+	return l.Close, nil
 }
 
 func dsn(path, extra string, pragmas ...[]string) string {

@@ -20,6 +20,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 )
@@ -210,4 +212,14 @@ func (l *Local) logTail(from int64) string {
 	}
 	lines = lines[max(0, len(lines)-logLines):]
 	return "  " + strings.Join(lines, "\n  ")
+}
+
+// lock takes the lock file at path; it is free again when the process ends.
+func lock(ctx context.Context, path string) (unlock func(), err error) {
+	l := flock.New(path)
+	if _, err := l.TryLockContext(ctx, startPoll); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return func() { l.Close() }, nil
 }

@@ -3,13 +3,15 @@
 package serve
 
 import (
-	"errors"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/gofrs/flock"
 
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
 )
@@ -43,21 +45,15 @@ const lockLimit = 3 * time.Second
 
 // lock keeps a second server out of the folder.
 func lock(dir string) (unlock func(), err error) {
-	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), lockLimit)
+	defer cancel()
+	l := flock.New(filepath.Join(dir, "lock"))
+	if _, err := l.TryLockContext(ctx, 20*time.Millisecond); err != nil {
+		l.Close()
+		if ctx.Err() != nil {
+			err = fmt.Errorf("another server works in %s", dir)
+		}
 		return nil, err
 	}
-	for deadline := time.Now().Add(lockLimit); ; time.Sleep(20 * time.Millisecond) {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		switch {
-		case err == nil:
-			return func() { f.Close() }, nil
-		case !errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR):
-			f.Close()
-			return nil, err
-		case time.Now().After(deadline):
-			f.Close()
-			return nil, fmt.Errorf("another server works in %s", dir)
-		}
-	}
+	return func() { l.Close() }, nil
 }
