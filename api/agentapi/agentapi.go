@@ -82,8 +82,21 @@ type Info struct {
 	Autostop  *Autostop      `json:"autostop,omitempty"`
 	State     AgentState     `json:"state"`
 	IdleSince float64        `json:"idle_since"`
-	Jobs      map[string]int `json:"jobs,omitempty"` // count by api.JobStatus
+	Jobs      map[string]int `json:"jobs,omitempty"`   // count by api.JobStatus
+	Notice    *Notice        `json:"notice,omitempty"` // nil: the cloud has announced nothing
 }
+
+// Notice is what a cloud announced about a machine that it may take back.
+type Notice struct {
+	Action string  `json:"action"` // terminate, stop, hibernate, or NoticeRebalance
+	At     float64 `json:"at"`     // when it is done, or since when it is likely
+}
+
+// NoticeRebalance says that an interruption is likely and not yet decided.
+const NoticeRebalance = "rebalance"
+
+// Final tells that the machine will be taken back.
+func (n Notice) Final() bool { return n.Action != NoticeRebalance }
 
 // AgentState says whether the node is on its way out.
 type AgentState string

@@ -60,6 +60,7 @@ type Agent struct {
 	counts  map[api.JobStatus]int
 	clients map[string]*agentclient.Client
 	idle    idleness
+	notice  *agentapi.Notice
 }
 
 // errShutDown is why an agent's context ends when it was asked to go.
@@ -207,6 +208,7 @@ func (a *Agent) serve(ctx context.Context, ln net.Listener, tlsc *tls.Config) er
 	defer context.AfterFunc(ctx, func() { a.stop(ctx.Err()) })()
 	a.wg.Go(a.scheduler)
 	a.wg.Go(func() { a.autostopper(a.autostop) })
+	a.wg.Go(a.watchNotices)
 	a.kick()
 	a.log.Info("agent started", "address", ln.Addr().String(), "dir", a.o.Dir, "version", a.o.Version)
 	served := make(chan error, 1)
@@ -314,6 +316,7 @@ func (a *Agent) infoLocked() *agentapi.Info {
 		Version: a.o.Version, BuildID: a.o.BuildID, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
 		StartedAt: seconds(a.started), Home: a.o.Home, State: a.state,
 		Autostop: a.idle.setting(), IdleSince: a.idle.sinceSeconds(), Jobs: map[string]int{},
+		Notice: a.notice,
 	}
 	if a.spec != nil {
 		info.Epoch = a.spec.Epoch

@@ -156,7 +156,7 @@ func freeAddress(t testing.TB) string {
 func (n *testNode) runHere() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace}
+	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, noticeEvery: 20 * time.Millisecond}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -42,5 +42,6 @@ type Options struct {
 	Logger  *slog.Logger     // nil: silent
 	Now     func() time.Time // nil: time.Now
 
-	endGrace time.Duration // between TERM and KILL; tests have no patience
+	endGrace    time.Duration // between TERM and KILL; tests have no patience
+	noticeEvery time.Duration // between questions for notices; 0: five seconds
 }

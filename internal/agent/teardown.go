@@ -124,20 +124,7 @@ func (a *Agent) finishTeardown(t storedTeardown) {
 // that the agent has started.
 func (a *Agent) endAll(ctx context.Context, event, run string, grace time.Duration) {
 	if hookEvents[event] && a.isHead() {
-		a.mu.Lock()
-		set := a.idle.setting()
-		a.mu.Unlock()
-		a.hooking.Lock()
-		if hooks := hooksFor(set, event); len(hooks) > 0 {
-			mine, err := a.claim(event, run)
-			if err != nil {
-				a.log.Warn("hooks not claimed", "event", event, "err", err)
-			}
-			if mine {
-				a.runHooks(ctx, event, run, hooks)
-			}
-		}
-		a.hooking.Unlock()
+		a.hooksOf(ctx, event, run)
 	}
 	if a.isHead() {
 		if _, err := a.cancel(ctx, &agentapi.CancelRequest{All: true}); err != nil {
@@ -146,6 +133,26 @@ func (a *Agent) endAll(ctx context.Context, event, run string, grace time.Durati
 	}
 	if err := a.ranks.endAll(ctx, grace); err != nil {
 		a.log.Warn("processes not ended", "err", err)
+	}
+}
+
+// hooksOf runs the hooks of an event, unless an earlier event did.
+func (a *Agent) hooksOf(ctx context.Context, event, run string) {
+	a.mu.Lock()
+	set := a.idle.setting()
+	a.mu.Unlock()
+	a.hooking.Lock()
+	defer a.hooking.Unlock()
+	hooks := hooksFor(set, event)
+	if len(hooks) == 0 {
+		return
+	}
+	mine, err := a.claim(event, run)
+	if err != nil {
+		a.log.Warn("hooks not claimed", "event", event, "err", err)
+	}
+	if mine {
+		a.runHooks(ctx, event, run, hooks)
 	}
 }
 

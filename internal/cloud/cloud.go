@@ -60,6 +60,8 @@ type LaunchSpec struct {
 	Ports         []string
 	ImageID       string
 	DiskTier      string
+	NetworkTier   string // "best": the fastest network that the machines have
+	LocalDisk     string // not "": disks inside the machines are wanted and to be usable
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
 	// DisplayName and User are for people who look at the cloud by other means.
 	DisplayName, User string

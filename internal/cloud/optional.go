@@ -59,6 +59,20 @@ type SpotNotice struct {
 	At     time.Time `json:"at"` // by the cloud's clock
 }
 
+// PermissionReader is a provider that can find out, without changing anything,
+// what its credentials may not do.
+type PermissionReader interface {
+	// Lacking lists the permissions that sky needs and that are clearly refused.
+	Lacking(ctx context.Context) (Lack, error)
+}
+
+// Lack is what credentials may not do, in the cloud's words, and how to mend
+// it.
+type Lack struct {
+	Permissions []string
+	Fix         string
+}
+
 // QuotaReader is a provider that knows how much the account may have.
 type QuotaReader interface {
 	Quotas(ctx context.Context, region string) ([]Quota, error)

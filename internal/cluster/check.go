@@ -41,12 +41,17 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 			if errors.As(err, &auth) && auth.Fix != "" {
 				fmt.Fprintf(out, "    To enable it: %s\n", auth.Fix)
 			}
+			var refused *cloud.PermissionError
+			if errors.As(err, &refused) {
+				lacking(ctx, p, out)
+			}
 			continue
 		}
 		fmt.Fprintf(out, "  %s: enabled [compute]\n", p.DisplayName())
 		if verbose && len(who) > 0 {
 			fmt.Fprintf(out, "    Activated account: %s\n", who[0])
 		}
+		lacking(ctx, p, out)
 		report[p.DisplayName()] = []string{"compute"}
 		enabled = append(enabled, p.DisplayName())
 	}
@@ -64,4 +69,18 @@ func nameList(r *cloud.Registry) []string {
 		names = append(names, p.Name())
 	}
 	return names
+}
+
+// lacking tells which permissions are missing, where that can be found out.
+func lacking(ctx context.Context, p cloud.Provider, out io.Writer) {
+	reader, ok := cloud.As[cloud.PermissionReader](p)
+	if !ok {
+		return
+	}
+	switch lack, err := reader.Lacking(ctx); {
+	case err != nil:
+		fmt.Fprintf(out, "    Hint [compute]: which permissions are missing could not be found out: %v\n", err)
+	case len(lack.Permissions) > 0:
+		fmt.Fprintf(out, "    Hint [compute]: these permissions are missing: %s\n    To grant them: %s\n", strings.Join(lack.Permissions, ", "), lack.Fix)
+	}
 }

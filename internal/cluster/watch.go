@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -142,6 +143,9 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 		if client, err := w.m.Remote.Node(c, rank); err == nil {
 			err = client.Events(ctx, func(e agentapi.Event) error {
 				wait = followFirst
+				if e.Info != nil && e.Info.Notice != nil {
+					w.m.announced(ctx, name, hash, rank, *e.Info.Notice)
+				}
 				if rank != 0 {
 					return nil // the head speaks for the cluster
 				}
@@ -202,4 +206,27 @@ func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event
 		m.event(ctx, c, "STATUS_CHANGE", from, "idle long enough: it is stopping itself")
 	}
 	return nil
+}
+
+// announced notes, once, that a cloud will take a node back. The proof is of
+// use later: when the machine is gone, everybody knows why.
+func (m *Manager) announced(ctx context.Context, name, hash string, rank int, n agentapi.Notice) {
+	at := time.UnixMilli(int64(n.At * 1000)).UTC().Format(time.RFC3339)
+	text := fmt.Sprintf("the cloud takes %s back (%s) at %s", remote.NodeName(rank), n.Action, at)
+	if !n.Final() {
+		text = fmt.Sprintf("the cloud says since %s that it may take %s back", at, remote.NodeName(rank))
+	}
+	c, err := m.Store.Clusters().Get(ctx, name)
+	if err != nil || c.Hash != hash || c.LastEvent == text {
+		return
+	}
+	fresh := false
+	c, err = m.Store.Clusters().Update(ctx, name, hash, func(c *state.Cluster) error {
+		fresh = c.LastEvent != text
+		c.LastEvent = text
+		return nil
+	})
+	if err == nil && fresh {
+		m.event(ctx, c, "STATUS_CHANGE", c.Status, text)
+	}
 }

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -84,10 +85,11 @@ func accelerators(have map[string]float64, name string) float64 {
 }
 
 func tierOf(c *state.Cluster) string {
-	if tier, ok := c.Metadata["disk_tier"].(string); ok {
-		return tier
+	tier := textOf(c, diskTierKey)
+	if tier == "best" { // at least that, wherever there are tiers
+		return "high"
 	}
-	return "medium"
+	return cmp.Or(tier, "medium")
 }
 
 func containsAll(have, want []string) bool {

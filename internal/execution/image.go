@@ -1,9 +1,6 @@
 package execution
 
-import (
-	"github.com/skypilot-go/sky/internal/state"
-	"github.com/skypilot-go/sky/task"
-)
+import "github.com/skypilot-go/sky/task"
 
 // imageKey is the key in a record's metadata for the image of its machines:
 // those that are made later must be like the first ones.
@@ -19,9 +16,4 @@ func image(r task.Resources) string {
 		return id
 	}
 	return r.ImageID[""]
-}
-
-func imageOf(c *state.Cluster) string {
-	id, _ := c.Metadata[imageKey].(string)
-	return id
 }

@@ -383,8 +383,9 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		}
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
-		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: imageOf(c), Out: call.Out,
-		EphemeralGB: ephemeralOf(c), PriorityClass: priorityOf(c), Settings: placed(cfg, c), Options: options,
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: textOf(c, imageKey), Out: call.Out,
+		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
+		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), Settings: placed(cfg, c), Options: options,
 	})
 	if err != nil {
 		return nil, err

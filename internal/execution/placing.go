@@ -11,13 +11,21 @@ import (
 // Keys in a record's metadata for what its machines have besides their size:
 // those that are made later must be like the first ones.
 const (
-	ephemeralKey = "ephemeral_gb"
-	priorityKey  = "priority_class"
+	ephemeralKey   = "ephemeral_gb"
+	priorityKey    = "priority_class"
+	diskTierKey    = "disk_tier"
+	networkTierKey = "network_tier"
+	localDiskKey   = "local_disk"
 )
 
 // remember notes what a request says of its machines besides their size.
 func remember(r task.Resources, metadata map[string]any) {
 	metadata[imageKey] = image(r)
+	for key, value := range map[string]string{diskTierKey: r.DiskTier, networkTierKey: r.NetworkTier, localDiskKey: r.LocalDisk} {
+		if value != "" {
+			metadata[key] = value
+		}
+	}
 	if r.EphemeralStorage > 0 {
 		metadata[ephemeralKey] = r.EphemeralStorage
 	}
@@ -36,9 +44,10 @@ func ephemeralOf(c *state.Cluster) int {
 	return 0
 }
 
-func priorityOf(c *state.Cluster) string {
-	class, _ := c.Metadata[priorityKey].(string)
-	return class
+// textOf is what a record's metadata says under a key; "" if nothing.
+func textOf(c *state.Cluster, key string) string {
+	text, _ := c.Metadata[key].(string)
+	return text
 }
 
 // placed tells the settings of each place's cloud for a cluster.

@@ -71,9 +71,10 @@ type Request struct {
 	Options Options
 
 	// For the specification of the machines.
-	ImageID, DiskTier, AuthorizedKey string
-	EphemeralGB                      int
-	PriorityClass                    string
+	ImageID, DiskTier, NetworkTier string
+	LocalDisk, AuthorizedKey       string
+	EphemeralGB                    int
+	PriorityClass                  string
 	// Settings are those of a place's cloud for this task; nil: there are none.
 	Settings func(cloud.Place) map[string]any
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -84,12 +85,20 @@ func TestAnEmulatorOfAWS(t *testing.T) {
 	a := newAccount(t, nil)
 	a.write(".sky/config.yaml", "aws: {without_agents: true}\n")
 	wants(t, a.sky("check", "aws", "-v"), "AWS: enabled [compute]", "Activated account: AIDAFAKE")
+	a.cloud.Deny(false, "ec2:TerminateInstances", "iam:PassRole")
+	wants(t, a.sky("check", "aws"), "these permissions are missing: ec2:TerminateInstances, iam:PassRole", `"Action":["ec2:TerminateInstances","iam:PassRole"]`)
+	a.cloud.Restore()
 	wants(t, a.sky("gpus", "list", "T4", "--infra", "aws"), "T4", "g4dn.xlarge")
 
 	a.cloud.Fill("us-east-1a", "m6i.large", false, 0)
 	a.cloud.Fill("us-east-1b", "m6i.large", false, 0)
 	a.cloud.Fill("us-east-1c", "m6i.large", false, 1)
-	out := a.sky("launch", "-y", "-c", "a", "--infra", "aws", "--cpus", "2", "--num-nodes", "2", "--ports", "8080")
+	out := a.sky("launch", "-y", "-c", "a", "--infra", "aws", "--cpus", "2", "--num-nodes", "2", "--ports", "8080", "--disk-tier", "high")
+	for _, m := range a.cloud.Machines() {
+		if disk, _, _, _ := a.cloud.Details(m.ID); disk != "gp3 7000 437" {
+			t.Errorf("the disk of tier high is %q", disk)
+		}
+	}
 	wants(t, out, "without_agents", "Cluster launched: a", "us-east-1")
 	wants(t, a.sky("status", "-o", "json", "a"), `"status": "UP"`, "us-west-2")
 	a.fails(1, []string{"records of an emulator", "without_agents"}, "exec", "a", "--", "true")
@@ -132,13 +141,22 @@ func TestAWSWithMachines(t *testing.T) {
 	a.sky("start", "-y", "a")
 	wants(t, a.sky("exec", "a", "--num-nodes", "2", "--", "cat ~/seen"), "rank 0 of 2", "rank 1 of 2")
 
-	// A spot machine that is taken back is gone, and the record says so.
+	// A spot machine that is taken back says so before, and the record when it is
+	// gone.
 	wants(t, a.sky("launch", "-y", "-c", "s", "--infra", "aws", "--cpus", "2", "--use-spot", "--", "echo on spot"), "on spot")
-	for _, m := range a.cloud.Machines() {
-		if m.Spot {
-			a.cloud.Preempt(m.ID, 0)
+	preempt := func(in time.Duration) {
+		for _, m := range a.cloud.Machines() {
+			if m.Spot {
+				a.cloud.Preempt(m.ID, in)
+			}
 		}
 	}
+	preempt(100 * time.Second)
+	eventually(t, "the notice is on record", time.Minute, func() bool {
+		out, _ := a.run("status", "-o", "json", "s")
+		return strings.Contains(out, "the cloud takes head back (terminate)")
+	})
+	preempt(0)
 	eventually(t, "the spot cluster is gone", time.Minute, func() bool {
 		out, code := a.run("status", "--refresh", "-o", "json")
 		return code == 0 && !strings.Contains(out, `"name": "s"`)
@@ -175,6 +193,8 @@ type rack struct {
 	tool string
 	dir  string
 	keys *regexp.Regexp
+	imds string // where machines ask their metadata services, by their ids
+	stop func() // following
 }
 
 func newRack(t testing.TB) *rack {
@@ -187,7 +207,19 @@ func newRack(t testing.TB) *rack {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rack{t: t, tool: tool, dir: dir, keys: regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`)}
+	r := &rack{t: t, tool: tool, dir: dir, keys: regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`), stop: func() {}}
+	// After the world that rents them is closed, which needs them.
+	t.Cleanup(func() {
+		r.stop()
+		entries, _ := os.ReadDir(r.dir)
+		for _, e := range entries {
+			if err := r.off(context.Background(), e.Name()); err != nil {
+				t.Errorf("switching %s off: %v", e.Name(), err)
+			}
+		}
+		os.RemoveAll(r.dir)
+	})
+	return r
 }
 
 func (r *rack) folder(id string) string { return filepath.Join(r.dir, id) }
@@ -210,8 +242,13 @@ func (r *rack) on() []string {
 	return out
 }
 
-// follow lets the machines do what the cloud says until the test ends.
+// follow lets the machines do what the cloud says until the rack is stopped.
 func (r *rack) follow(cloud *awsfake.Cloud) {
+	services := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		id, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
+		http.StripPrefix("/"+id, cloud.Metadata(id)).ServeHTTP(w, req)
+	}))
+	r.imds = services.URL
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -227,17 +264,11 @@ func (r *rack) follow(cloud *awsfake.Cloud) {
 			}
 		}
 	})
-	r.t.Cleanup(func() {
+	r.stop = func() {
 		cancel()
 		wg.Wait()
-		entries, _ := os.ReadDir(r.dir)
-		for _, e := range entries {
-			if err := r.off(context.Background(), e.Name()); err != nil {
-				r.t.Errorf("switching %s off: %v", e.Name(), err)
-			}
-		}
-		os.RemoveAll(r.dir)
-	})
+		services.Close()
+	}
 }
 
 // bring makes one machine what the cloud says it is.
@@ -271,7 +302,8 @@ func (r *rack) boot(ctx context.Context, m awsfake.Machine) error {
 		return fmt.Errorf("no key in its user data:\n%s", m.UserData)
 	}
 	_, err := machine.NewHostKey(dir)
-	spec := machine.Spec{ID: m.ID, Listen: m.Address + ":2222", User: "ubuntu"}
+	spec := machine.Spec{ID: m.ID, Listen: m.Address + ":2222", User: "ubuntu",
+		Env: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + r.imds + "/" + m.ID}}
 	if err = errors.Join(err, machine.Furnish(dir, spec, key[1])); err != nil {
 		return err
 	}

@@ -61,6 +61,7 @@ var (
 	_ cloud.PortOpener        = (*Provider)(nil)
 	_ cloud.OffSwitch         = (*Provider)(nil)
 	_ cloud.CredentialStamper = (*Provider)(nil)
+	_ cloud.PermissionReader  = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -98,8 +99,6 @@ func (p *Provider) Features() cloud.Features {
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureDocker:    "instances are not started as containers of an image yet",
-			cloud.FeatureNetTier:   "EFA network interfaces are not set up yet",
-			cloud.FeatureLocalDisk: "local disks are not set up yet",
 			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},

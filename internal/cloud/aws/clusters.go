@@ -229,7 +229,10 @@ func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.C
 		}
 		groups = append(groups, page.SecurityGroups...)
 	}
-	done = true
+	done, err = p.removePlacement(ctx, client, at, id)
+	if err != nil {
+		return false, err
+	}
 	for _, g := range groups {
 		_, err := client.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: g.GroupId})
 		switch codeOf(err) {

@@ -223,10 +223,10 @@ func TestReadSettings(t *testing.T) {
 }
 
 func TestMissingRules(t *testing.T) {
-	if n := len(missingRules("sg-1", nil, []string{"8000-8010"})); n != 3 {
+	if n := len(missingRules("sg-1", nil, []string{"22", "8000-8010"})); n != 3 {
 		t.Errorf("%d rules for a new group, want those for itself, ssh and the ports", n)
 	}
-	have := missingRules("sg-1", nil, []string{"8000-8010"})
+	have := missingRules("sg-1", nil, []string{"22", "8000-8010"})
 	if left := missingRules("sg-1", have, []string{"8005", "22"}); len(left) != 0 {
 		t.Errorf("what is open is opened again: %v", left)
 	}

@@ -21,6 +21,7 @@ type group struct {
 	// ours: the cluster's own, made for its ports and removed with it; shared
 	// ones are the installation's, or the user's if not managed.
 	ours, managed bool
+	closed        bool // not even ssh comes in from outside
 }
 
 func digest(parts ...string) string {
@@ -40,9 +41,9 @@ func groupOf(s Settings, id cloud.ClusterID, ports []string) group {
 		return group{name: g}
 	}
 	if len(ports) > 0 {
-		return group{name: ownGroup(id), ours: true, managed: true}
+		return group{name: ownGroup(id), ours: true, managed: true, closed: s.UseSSM}
 	}
-	return group{name: sharedGroup(id.Installation), managed: true}
+	return group{name: sharedGroup(id.Installation), managed: true, closed: s.UseSSM}
 }
 
 // findGroup gives the id of a group; "" if there is none.
@@ -85,6 +86,9 @@ func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, 
 		}
 	}
 	groupID := sdk.ToString(have.GroupId)
+	if !g.closed {
+		ports = append([]string{"22"}, ports...)
+	}
 	for _, rule := range missingRules(groupID, have.IpPermissions, ports) {
 		_, err := client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: have.GroupId, IpPermissions: []types.IpPermission{rule}})
 		if err != nil && codeOf(err) != "InvalidPermission.Duplicate" {
@@ -126,7 +130,7 @@ func missingRules(groupID string, have []types.IpPermission, ports []string) []t
 	if !slices.ContainsFunc(have, within) {
 		out = append(out, types.IpPermission{IpProtocol: sdk.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: sdk.String(groupID)}}})
 	}
-	for _, ports := range append([]string{"22"}, ports...) {
+	for _, ports := range ports {
 		from, to, ok := portRange(ports)
 		if !ok || slices.ContainsFunc(have, func(r types.IpPermission) bool { return open(r, from, to) }) {
 			continue

@@ -11,6 +11,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
+	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -66,7 +67,9 @@ var olderTags = map[string][]string{
 }
 
 // image resolves what a launch starts from: an id (ami-...), a tag, or nothing.
-func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec) (image, error) {
+// With fast, one that has the drivers of the fast network if the user named
+// none.
+func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec, fast bool) (image, error) {
 	o := spec.Offer
 	invalid := func(err error) error { return &cloud.InvalidError{Place: o.Place, Err: err} }
 	id := spec.ImageID
@@ -81,6 +84,11 @@ func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec) (image, err
 			return image{}, invalid(fmt.Errorf("no image has the tag %s in %s; an id (ami-...) can be given instead", id, o.Region))
 		}
 		return image{id: found, root: defaultRoot, size: defaultSize}, nil
+	}
+	if fast {
+		if found, ok, err := p.efaImage(ctx, o.Place); err != nil || ok {
+			return found, err
+		}
 	}
 	tag := defaultTag(o)
 	for _, t := range append([]string{tag}, olderTags[tag]...) {
@@ -104,11 +112,15 @@ func (p *Provider) ownImage(ctx context.Context, at cloud.Place, id string) (ima
 	if len(out.Images) == 0 {
 		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: fmt.Errorf("there is no image %s in %s", id, at.Region)}
 	}
-	got := image{id: id, root: sdk.ToString(out.Images[0].RootDeviceName)}
-	for _, d := range out.Images[0].BlockDeviceMappings {
+	return readImage(out.Images[0]), nil
+}
+
+func readImage(i types.Image) image {
+	got := image{id: sdk.ToString(i.ImageId), root: sdk.ToString(i.RootDeviceName)}
+	for _, d := range i.BlockDeviceMappings {
 		if sdk.ToString(d.DeviceName) == got.root && d.Ebs != nil {
 			got.size = int(sdk.ToInt32(d.Ebs.VolumeSize))
 		}
 	}
-	return got, nil
+	return got
 }

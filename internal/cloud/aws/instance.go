@@ -183,6 +183,9 @@ func (p *Provider) node(i instance) (cloud.Node, bool, error) {
 	if s.InternalIPs || i.publicIP == "" {
 		n.Reach.Host = i.privateIP
 	}
+	if s.throughSSM(i.region) {
+		n.Reach.ProxyCommand = ssmCommand(s.Profile, i.region, i.id)
+	}
 	if s.WithoutAgents {
 		n.Reach = cloud.Reach{Method: cloud.ReachNone, Host: n.Reach.Host}
 	}

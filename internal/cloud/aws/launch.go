@@ -32,15 +32,20 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := p.knows(ctx, spec.Offer.Region); err != nil {
 		return err
 	}
+	s := p.settings(spec)
+	if s.throughSSM(spec.Offer.Region) && !s.WithoutAgents {
+		if err := ssmTools(spec.Offer.Region); err != nil {
+			return err
+		}
+	}
 	leave, err := p.turns.Take(ctx, spec.ID)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	if err := p.enough(ctx, spec); err != nil {
+	if err := p.enough(ctx, spec, s); err != nil {
 		return err
 	}
-	s := p.settings(spec)
 	net, err := p.network(ctx, spec.Offer.Place, s)
 	if err != nil {
 		return err
@@ -80,9 +85,10 @@ func (p *Provider) knows(ctx context.Context, region string) error {
 
 // enough refuses a machine whose quota is known to be nothing. A quota service
 // that does not answer proves nothing.
-func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec) error {
+// Reserved capacity may be had beside it.
+func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec, s Settings) error {
 	code := p.o.QuotaCode(ctx, spec.Offer.InstanceType, spec.Offer.Spot)
-	if code == "" {
+	if code == "" || !spec.Offer.Spot && (s.Prioritize || len(s.Reservations) > 0) {
 		return nil
 	}
 	limit, err := p.quota(ctx, spec.Offer.Region, code)
@@ -205,7 +211,7 @@ func rankTags(id cloud.ClusterID, rank int) map[string]string {
 // after the other as long as there is no room. A token of this attempt may have
 // made some that are gone by now; the next token follows from those.
 func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) error {
-	if err := l.prepare(ctx); err != nil {
+	if err := l.prepare(ctx, len(ranks)); err != nil {
 		return err
 	}
 	var last error
@@ -213,7 +219,9 @@ func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) er
 		in := *l.input
 		in.MinCount, in.MaxCount = sdk.Int32(int32(len(ranks))), sdk.Int32(int32(len(ranks)))
 		in.NetworkInterfaces = slices.Clone(in.NetworkInterfaces)
-		in.NetworkInterfaces[0].SubnetId = sdk.String(sub.id)
+		for i := range in.NetworkInterfaces {
+			in.NetworkInterfaces[i].SubnetId = sdk.String(sub.id)
+		}
 		if len(ranks) == 1 {
 			tags := tagsOf(l.spec, l.p.settings(l.spec))
 			for k, v := range rankTags(l.spec.ID, ranks[0]) {
@@ -229,7 +237,7 @@ func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) er
 			}
 			return nil
 		}
-		last = translate(ctx, l.spec.Offer.Place, err)
+		last = translate(ctx, l.spec.Offer.Place, l.p.explained(ctx, err))
 		if e := (*cloud.CapacityError)(nil); !errors.As(last, &e) {
 			return last
 		}
@@ -266,7 +274,8 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 }
 
 // prepare finds out, once, what all instances of this launch have in common.
-func (l *launch) prepare(ctx context.Context) error {
+// So many of them are missing.
+func (l *launch) prepare(ctx context.Context, missing int) error {
 	if l.input != nil {
 		return nil
 	}
@@ -284,12 +293,42 @@ func (l *launch) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	img, err := p.image(ctx, spec)
+	adapters, err := p.adapters(ctx, spec)
 	if err != nil {
 		return err
 	}
-	l.net = net
-	l.input = runInput(spec, s, img, groupID, profile)
+	img, err := p.image(ctx, spec, adapters > 0)
+	if err != nil {
+		return err
+	}
+	input := runInput(spec, s, img, groupID, profile)
+	held, err := p.reservation(ctx, spec, s, missing)
+	if err != nil {
+		return err
+	}
+	if held != nil {
+		held.use(input)
+		if net.subnets = held.within(net.subnets); len(net.subnets) == 0 {
+			return &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", held.id, held.zone, net.vpc)}
+		}
+	}
+	if adapters > 0 {
+		if groupOf(s, spec.ID, spec.Ports).managed {
+			if err := p.leaveTo(ctx, spec.Offer.Place, groupID); err != nil {
+				return err
+			}
+		}
+		input.NetworkInterfaces = fabric(input.NetworkInterfaces[0], spec.Offer.InstanceType, adapters, s.InternalIPs)
+		// A reservation says by itself where its machines are.
+		if spec.Nodes > 1 && held == nil {
+			name, err := p.closeTogether(ctx, spec.Offer.Place, spec.ID)
+			if err != nil {
+				return err
+			}
+			input.Placement = &types.Placement{GroupName: sdk.String(name)}
+		}
+	}
+	l.net, l.input = net, input
 	return nil
 }
 
@@ -298,7 +337,7 @@ func runInput(spec cloud.LaunchSpec, s Settings, img image, groupID, profile str
 	in := &ec2.RunInstancesInput{
 		ImageId:      sdk.String(img.id),
 		InstanceType: types.InstanceType(spec.Offer.InstanceType),
-		UserData:     sdk.String(base64.StdEncoding.EncodeToString([]byte(userData(s.user(), spec.AuthorizedKey)))),
+		UserData:     sdk.String(base64.StdEncoding.EncodeToString([]byte(userData(s.user(), spec.AuthorizedKey, spec.LocalDisk != "")))),
 		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{
 			DeviceIndex: sdk.Int32(0), Groups: []string{groupID}, DeleteOnTermination: sdk.Bool(true),
 			AssociatePublicIpAddress: sdk.Bool(!s.InternalIPs),
@@ -380,8 +419,10 @@ func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
 }
 
 // userData lets the key in and keeps the system's updates from running while
-// work does. cloud-init reads it at the first boot.
-func userData(user, key string) string {
+// work does. Disks inside the machine are mounted at each boot, if that is
+// wanted: they are empty whenever it comes back on another host. cloud-init
+// reads it.
+func userData(user, key string, localDisks bool) string {
 	var b strings.Builder
 	b.WriteString("#cloud-config\nusers:\n- default\n")
 	if key = strings.TrimSpace(key); key != "" {
@@ -389,8 +430,17 @@ func userData(user, key string) string {
 	}
 	b.WriteString("bootcmd:\n- systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true\n" +
 		"- systemctl disable apt-daily.timer apt-daily-upgrade.timer || true\n")
+	if localDisks {
+		b.WriteString("- [sh, -c, " + strconv.Quote(mountLocal) + "]\n")
+	}
 	return b.String()
 }
+
+// mountLocal makes a file system on each disk inside the machine that has none
+// and mounts them at /mnt/local, /mnt/local1, ...
+const mountLocal = `lsblk -dno NAME,MODEL | awk '/EC2 NVMe Instance Storage/ {print $1}' | sort | { n=; while read -r d; do ` +
+	`m=/mnt/local$n; n=$((n+1)); findmnt -S /dev/$d >/dev/null && continue; ` +
+	`blkid /dev/$d >/dev/null || mkfs.ext4 -q /dev/$d || continue; mkdir -p $m; mount /dev/$d $m && chmod 1777 $m; done; }`
 
 var validUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 

@@ -60,6 +60,7 @@ var meanings = map[string]meaning{
 	"InsufficientVolumeCapacity":           full,
 	"InsufficientFreeAddressesInSubnet":    full,
 	"ReservationCapacityExceeded":          full,
+	"InvalidCapacityReservationState":      full,
 	"SpotMaxPriceTooLow":                   full,
 
 	"VcpuLimitExceeded":                  overQuota,
@@ -70,33 +71,34 @@ var meanings = map[string]meaning{
 	"ResourceCountExceeded":              overQuota,
 	"ConcurrentLaunchLimitExceeded":      overQuota,
 
-	"Unsupported":                  invalid,
-	"UnsupportedOperation":         invalid,
-	"UnsupportedInstanceAttribute": invalid,
-	"InvalidParameter":             invalid,
-	"InvalidParameterValue":        invalid,
-	"InvalidParameterCombination":  invalid,
-	"MissingParameter":             invalid,
-	"InvalidInput":                 invalid,
-	"InvalidAvailabilityZone":      invalid,
-	"InvalidZone.NotFound":         invalid,
-	"InvalidBlockDeviceMapping":    invalid,
-	"InvalidUserData.Malformed":    invalid,
-	"InvalidSubnet":                invalid,
-	"VPCIdNotSpecified":            invalid,
-	"VPCResourceNotSpecified":      invalid,
-	"InvalidVpcID.NotFound":        invalid,
-	"InvalidSubnetID.NotFound":     invalid,
-	"InvalidGroup.NotFound":        invalid,
-	"IdempotentParameterMismatch":  invalid,
-	"TagLimitExceeded":             invalid,
-	"InvalidTagKey.Malformed":      invalid,
-	"EncryptedVolumesNotSupported": invalid,
-	"InvalidAMIID.NotFound":        invalid,
-	"InvalidAMIID.Malformed":       invalid,
-	"InvalidAMIID.Unavailable":     invalid,
-	"InvalidAMIName.NotFound":      invalid,
-	"DefaultVpcDoesNotExist":       invalid,
+	"Unsupported":                   invalid,
+	"UnsupportedOperation":          invalid,
+	"UnsupportedInstanceAttribute":  invalid,
+	"InvalidParameter":              invalid,
+	"InvalidParameterValue":         invalid,
+	"InvalidParameterCombination":   invalid,
+	"MissingParameter":              invalid,
+	"InvalidInput":                  invalid,
+	"InvalidAvailabilityZone":       invalid,
+	"InvalidZone.NotFound":          invalid,
+	"InvalidBlockDeviceMapping":     invalid,
+	"InvalidUserData.Malformed":     invalid,
+	"InvalidSubnet":                 invalid,
+	"VPCIdNotSpecified":             invalid,
+	"VPCResourceNotSpecified":       invalid,
+	"InvalidVpcID.NotFound":         invalid,
+	"InvalidSubnetID.NotFound":      invalid,
+	"InvalidGroup.NotFound":         invalid,
+	"IdempotentParameterMismatch":   invalid,
+	"TagLimitExceeded":              invalid,
+	"InvalidTagKey.Malformed":       invalid,
+	"EncryptedVolumesNotSupported":  invalid,
+	"InvalidAMIID.NotFound":         invalid,
+	"InvalidAMIID.Malformed":        invalid,
+	"InvalidAMIID.Unavailable":      invalid,
+	"InvalidAMIName.NotFound":       invalid,
+	"DefaultVpcDoesNotExist":        invalid,
+	"InvalidPlacementGroup.Unknown": invalid,
 
 	"RequestLimitExceeded":     throttled,
 	"Throttling":               throttled,
@@ -119,6 +121,10 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("asking AWS: %w", context.Cause(ctx))
+	}
+	var told *cloud.PermissionError
+	if errors.As(err, &told) {
+		return err
 	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {

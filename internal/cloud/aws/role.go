@@ -54,7 +54,15 @@ func (p *Provider) profileOf(ctx context.Context, s Settings, cluster string) (s
 	if name := named(s.Profiles, cluster); name != "" {
 		return name, nil
 	}
-	return roleName, p.ensureRole(ctx)
+	if err := p.ensureRole(ctx); err != nil || !s.UseSSM {
+		return roleName, err
+	}
+	client, err := p.iam(ctx)
+	if err != nil {
+		return "", err
+	}
+	_, err = client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(ssmPolicy)})
+	return roleName, translate(ctx, cloud.Place{Cloud: Name}, err)
 }
 
 // ensureRole makes the role and its instance profile, whatever is missing.

@@ -14,7 +14,10 @@ type Settings struct {
 	VPC            string   // by its tag Name; "": the region's default
 	Subnets        []string // by their tag Name; none: all of the VPC
 	SecurityGroups []GroupRule
-	InternalIPs    bool // machines get no public address and are reached at their private one
+	Reservations   []string // ids of capacity reservations and blocks to use
+	Prioritize     bool     // reserved capacity is used before anything else
+	UseSSM         bool     // machines are reached through Systems Manager
+	InternalIPs    bool     // machines get no public address and are reached at their private one
 	ProxyCommand   map[string]string
 	User           string // to log in as; "": ubuntu
 	EncryptDisks   bool
@@ -36,6 +39,7 @@ func ReadSettings(section map[string]any) Settings {
 	s := Settings{
 		Profile: text("profile"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), User: text("ssh_user"),
 		InternalIPs: yes("use_internal_ips"), EncryptDisks: yes("disk_encrypted"), WithoutAgents: yes("without_agents"),
+		Reservations: texts(section["specific_reservations"]), Prioritize: yes("prioritize_reservations"), UseSSM: yes("use_ssm"),
 		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: map[string]string{}, Labels: map[string]string{},
 	}
 	if names := texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {

@@ -39,22 +39,27 @@ type Cloud struct {
 	// that change by themselves.
 	Hardware Hardware
 
-	mu        sync.Mutex
-	serial    int
-	instances []*instance
-	groups    []*group
-	tokens    map[string]run
-	profiles  map[string][]string // roles by instance profile
-	roles     map[string]bool
-	quotas    map[string]float64 // by region and code
-	left      map[offer]int      // how many more there are; absent: plenty
-	allowed   map[offer]int      // how many more the account may have; absent: plenty
-	skew      time.Duration
-	hide      int // lists in which new machines are missing
-	lose      map[string]int
-	lie       map[string]string
-	mode      mode
-	restored  chan struct{}
+	mu           sync.Mutex
+	serial       int
+	instances    []*instance
+	groups       []*group
+	tokens       map[string]run
+	profiles     map[string][]string // roles by instance profile
+	policies     map[string][]string // attached, by role
+	roles        map[string]bool
+	quotas       map[string]float64 // by region and code
+	left         map[offer]int      // how many more there are; absent: plenty
+	allowed      map[offer]int      // how many more the account may have; absent: plenty
+	skew         time.Duration
+	hide         int // lists in which new machines are missing
+	lose         map[string]int
+	lie          map[string]string
+	placements   map[string]*placement // by region and name
+	reservations []*Reservation
+	denied       map[string]bool // "ec2:RunInstances"
+	sealed       bool            // refusals of EC2 say why in a sealed form only
+	mode         mode
+	restored     chan struct{}
 }
 
 type mode int
@@ -96,12 +101,17 @@ type instance struct {
 	ip                        int
 	address                   string // on the hardware; "": made up from ip
 	userData                  string
+	placement                 string
+	held                      *Reservation
+	disk                      string // type, IOPS and throughput
+	nics                      []string
 }
 
 type group struct {
 	id, name, region, vpc string
 	tags                  map[string]string
 	rules                 []rule
+	outward               bool // its members may send to each other by a rule of its own
 }
 
 type rule struct {
@@ -124,13 +134,13 @@ type region struct {
 }
 
 // machines are the types that there are.
-var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge", "g5.xlarge", "p3.2xlarge", "p4d.24xlarge", "t4g.small", "c6i.large"}
+var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge", "g5.xlarge", "p3.2xlarge", "p4d.24xlarge", "p5.48xlarge", "t3.micro", "t4g.small", "c6i.large"}
 
 // New returns a cloud in which nothing is rented.
 func New() *Cloud {
 	return &Cloud{
 		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
-		left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
+		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
 		restored: make(chan struct{}),
 	}
 }
@@ -249,12 +259,43 @@ func (c *Cloud) admit(now mode, key, service, action string) *fault {
 		return refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
 	case now == refusing || key != AccessKey:
 		return refuse(http.StatusForbidden, "InvalidClientTokenId", "The security token included in the request is invalid.")
-	case now == forbidding && !looking.MatchString(action) && service == "ec2":
+	case (now == forbidding && !looking.MatchString(action) || c.denies(service+":"+action)) && service == "ec2":
+		if c.sealed {
+			return refuse(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. Encoded authorization failure message: %s", action)
+		}
 		return refuse(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:iam::%s:user/u is not authorized to perform: ec2:%s on resource: * because no identity-based policy allows the action", Account, action)
-	case now == forbidding && !looking.MatchString(action):
+	case now == forbidding && !looking.MatchString(action) && !asking[action] || c.denies(service+":"+action):
 		return refuse(http.StatusForbidden, "AccessDenied", "User: arn:aws:iam::%s:user/u is not authorized to perform: %s:%s", Account, service, action)
 	}
 	return nil
+}
+
+// asking are calls that change nothing whatever their names.
+var asking = map[string]bool{"SimulatePrincipalPolicy": true, "DecodeAuthorizationMessage": true}
+
+func (c *Cloud) denies(action string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.denied[action]
+}
+
+// simulate says what policies allow.
+func (c *Cloud) simulate(f url.Values) any {
+	type one struct{ EvalActionName, EvalDecision string }
+	var out struct {
+		EvaluationResults struct {
+			Member []one `xml:"member"`
+		}
+		IsTruncated bool
+	}
+	for _, action := range indexed(f, "ActionNames.member") {
+		decision := "allowed"
+		if c.denied[action] || c.mode == forbidding && !looking.MatchString(strings.TrimPrefix(action, "iam:")) {
+			decision = "implicitDeny"
+		}
+		out.EvaluationResults.Member = append(out.EvaluationResults.Member, one{action, decision})
+	}
+	return out
 }
 
 func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
@@ -263,11 +304,22 @@ func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
 		if action == "GetCallerIdentity" {
 			return struct{ Arn, UserId, Account string }{"arn:aws:iam::" + Account + ":user/u", "AIDAFAKE", Account}, nil
 		}
+		if action == "DecodeAuthorizationMessage" {
+			told := fmt.Sprintf(`{"allowed":false,"explicitDeny":false,"context":{"principal":{"id":"AIDAFAKE"},"action":"ec2:%s","resource":"arn:aws:ec2:%s:%s:instance/*"}}`,
+				f.Get("EncodedMessage"), at, Account)
+			return struct{ DecodedMessage string }{told}, nil
+		}
 	case "iam":
+		if action == "SimulatePrincipalPolicy" {
+			return c.simulate(f), nil
+		}
 		return c.iam(action, f)
 	case "ec2":
 		if zonesOf(at) == nil {
 			return nil, refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
+		}
+		if f.Get("DryRun") == "true" {
+			return nil, refuse(http.StatusPreconditionFailed, "DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
 		}
 		return c.ec2(at, action, f)
 	}
@@ -341,6 +393,9 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 		var policy map[string]any
 		if text := f.Get("PolicyDocument"); text != "" && json.Unmarshal([]byte(text), &policy) != nil {
 			return nil, refuse(http.StatusBadRequest, "MalformedPolicyDocument", "Syntax errors in policy.")
+		}
+		if arn := f.Get("PolicyArn"); arn != "" && !slices.Contains(c.policies[roleName], arn) {
+			c.policies[roleName] = append(c.policies[roleName], arn)
 		}
 		return struct{}{}, nil
 	}

@@ -140,8 +140,14 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 		return out, nil
 	case "DescribeImages":
 		return c.describeImages(f)
-	case "DescribeSecurityGroups", "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress":
+	case "DescribeSecurityGroups", "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress":
 		return c.securityGroups(region, action, f)
+	case "DescribeCapacityReservations":
+		return c.describeReservations(region, f)
+	case "DescribeInstanceTypes":
+		return describeTypes(f)
+	case "CreatePlacementGroup", "DescribePlacementGroups", "DeletePlacementGroup":
+		return c.placementGroups(region, action, f)
 	case "DescribeInstances":
 		return c.describeInstances(region, f)
 	case "RunInstances":
@@ -196,15 +202,22 @@ func (c *Cloud) describeImages(f url.Values) (any, *fault) {
 		ImageID        string       `xml:"imageId"`
 		RootDeviceName string       `xml:"rootDeviceName"`
 		Devices        item[device] `xml:"blockDeviceMapping"`
+		CreationDate   string       `xml:"creationDate"`
 	}
 	var out struct {
 		Set item[one] `xml:"imagesSet"`
+	}
+	names := filtersOf(f)
+	for _, name := range published {
+		if len(names) > 0 && fits(names, nil, map[string]string{"name": name, "state": "available"}) {
+			out.Set.Item = append(out.Set.Item, one{"ami-efa-" + name[len(name)-8:], "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{60}}}}, name[len(name)-8:]})
+		}
 	}
 	for _, id := range indexed(f, "ImageId") {
 		if strings.Contains(id, "missing") {
 			return nil, refuse(http.StatusBadRequest, "InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 		}
-		out.Set.Item = append(out.Set.Item, one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8}}}}})
+		out.Set.Item = append(out.Set.Item, one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8}}}}, ""})
 	}
 	return out, nil
 }
@@ -240,6 +253,16 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 			return nil, refuse(http.StatusBadRequest, "DependencyViolation", "resource %s has a dependent object", g.id)
 		}
 		c.groups = slices.Delete(c.groups, n, n+1)
+		return yes, nil
+	case "AuthorizeSecurityGroupEgress":
+		n := at(f.Get("GroupId"))
+		if n < 0 {
+			return nil, refuse(http.StatusBadRequest, "InvalidGroup.NotFound", "The security group '%s' does not exist", f.Get("GroupId"))
+		}
+		if c.groups[n].outward {
+			return nil, refuse(http.StatusBadRequest, "InvalidPermission.Duplicate", "the specified rule already exists")
+		}
+		c.groups[n].outward = f.Get("IpPermissions.1.Groups.1.GroupId") == c.groups[n].id
 		return yes, nil
 	case "AuthorizeSecurityGroupIngress":
 		n := at(f.Get("GroupId"))
@@ -451,6 +474,10 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 			return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", p)
 		}
 	}
+	held, nics, bad := c.admitInterfaces(region, where, machine, n, f)
+	if bad != nil {
+		return nil, bad
+	}
 	o := offer{where, machine, f.Get("InstanceMarketOptions.MarketType") == "spot"}
 	if allowed, ok := c.allowed[o]; ok && allowed < n {
 		if o.spot {
@@ -458,7 +485,7 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		}
 		return nil, refuse(http.StatusBadRequest, "VcpuLimitExceeded", "You have requested more vCPU capacity than your current vCPU limit allows for the instance bucket that the specified instance type belongs to.")
 	}
-	if left, ok := c.left[o]; ok && left < n {
+	if left, ok := c.left[o]; ok && left < n && held == nil {
 		return nil, refuse(http.StatusInternalServerError, "InsufficientInstanceCapacity", "We currently do not have sufficient %s capacity in the Availability Zone you requested (%s).", machine, where)
 	}
 	made := run{parameters: parameters}
@@ -466,6 +493,9 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		i := c.make(region, o, tagsOf(f, "instance"))
 		i.groups, i.index, i.subnet, i.hidden = groups, k, subnet, c.hide
 		i.userData = f.Get("UserData")
+		i.placement, i.held, i.nics = f.Get("Placement.GroupName"), held, nics
+		disk := "BlockDeviceMapping.1.Ebs."
+		i.disk = strings.Join([]string{f.Get(disk + "VolumeType"), f.Get(disk + "Iops"), f.Get(disk + "Throughput")}, " ")
 		i.move("pending", "running", c.Boot)
 		if _, ok := c.left[o]; ok {
 			c.left[o]--

@@ -25,6 +25,17 @@ func (c *Cloud) Refuse() { c.set(refusing) }
 // Forbid lets the credentials look and not touch.
 func (c *Cloud) Forbid() { c.set(forbidding) }
 
+// Deny refuses single actions such as "ec2:RunInstances". Sealed refusals of
+// EC2 tell the reason only to those who have it decoded.
+func (c *Cloud) Deny(sealed bool, actions ...string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.sealed = sealed
+	for _, a := range actions {
+		c.denied[a] = true
+	}
+}
+
 // Cut breaks every connection.
 func (c *Cloud) Cut() { c.set(cut) }
 
@@ -36,6 +47,8 @@ func (c *Cloud) Restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.mode, c.hide, c.skew = fine, 0, 0
+	clear(c.denied)
+	c.sealed = false
 	clear(c.lose)
 	clear(c.lie)
 	clear(c.left)
@@ -168,6 +181,9 @@ func (c *Cloud) Inventory() []string {
 	for _, g := range c.groups {
 		out = append(out, g.id+" "+g.name)
 	}
+	for _, p := range c.placements {
+		out = append(out, "placement group "+p.name)
+	}
 	for _, r := range slices.Sorted(maps.Keys(c.roles)) {
 		out = append(out, "role "+r)
 	}
@@ -202,4 +218,21 @@ func (c *Cloud) Open(id string) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// Reachable tells whether the world gets through to a port of a machine.
+func (c *Cloud) Reachable(id string, port int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := c.find(id)
+	return i != nil && slices.ContainsFunc(c.groups, func(g *group) bool {
+		return slices.Contains(i.groups, g.id) && slices.ContainsFunc(g.rules, func(r rule) bool { return r.cidr != "" && r.low <= port && port <= r.high })
+	})
+}
+
+// Policies are what is attached to a role.
+func (c *Cloud) Policies(role string) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.policies[role])
 }

@@ -40,6 +40,7 @@ type Spec struct {
 	Listen       string             `json:"listen"` // ip:port of the ssh server
 	User         string             `json:"user"`   // the login user's name
 	Accelerators map[string]float64 `json:"accelerators,omitempty"`
+	Env          []string           `json:"env,omitempty"` // key=value, which logins have besides
 }
 
 // server is sshd.json.

@@ -131,7 +131,7 @@ func (x *session) start(command bool, line string, done *sync.WaitGroup) error {
 		"PATH=" + filepath.Join(x.s.dir, "bin") + ":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"TMPDIR=" + filepath.Join(x.s.dir, "tmp"), "LANG=C.UTF-8",
 		EnvMachine + "=" + x.s.dir, fmt.Sprintf("FLUFFYCLOUD_SSHD=%d", os.Getpid()),
-	}, x.env...)
+	}, slices.Concat(x.s.spec.Env, x.env)...)
 	if x.size != nil {
 		return x.startTerminal(cmd, done)
 	}

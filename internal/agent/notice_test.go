@@ -1,0 +1,115 @@
+//go:build unix
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+)
+
+// imds is EC2's metadata service, version 2.
+type imds struct {
+	mu     sync.Mutex
+	said   map[string]string // by path
+	tokens int               // handed out; only the last is good
+}
+
+func (m *imds) say(path, text string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.said[path] = text
+}
+
+// expire makes the token that is out no longer good.
+func (m *imds) expire() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.tokens++
+}
+
+func (m *imds) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case r.Method == http.MethodPut && r.URL.Path == "/latest/api/token" && r.Header.Get("X-aws-ec2-metadata-token-ttl-seconds") != "":
+		m.tokens++
+		fmt.Fprintf(w, "t%d", m.tokens)
+	case r.Header.Get("X-aws-ec2-metadata-token") != fmt.Sprintf("t%d", m.tokens):
+		w.WriteHeader(http.StatusUnauthorized)
+	case m.said[r.URL.Path] == "":
+		w.WriteHeader(http.StatusNotFound)
+	default:
+		fmt.Fprint(w, m.said[r.URL.Path])
+	}
+}
+
+func startIMDS(t *testing.T) (*imds, string) {
+	m := &imds{said: map[string]string{}}
+	s := httptest.NewServer(m)
+	t.Cleanup(s.Close)
+	return m, s.URL
+}
+
+const (
+	actionPath    = "/latest/meta-data/spot/instance-action"
+	rebalancePath = "/latest/meta-data/events/recommendations/rebalance"
+)
+
+func TestNoticesAreRead(t *testing.T) {
+	service, address := startIMDS(t)
+	m := newMetadata(address + "/")
+	if n, err := m.notice(t.Context()); n != nil || err != nil {
+		t.Errorf("nothing is said: %v, %v", n, err)
+	}
+	service.say(rebalancePath, `{"noticeTime": "2026-10-27T08:22:00Z"}`)
+	if n, err := m.notice(t.Context()); err != nil || *n != (agentapi.Notice{Action: agentapi.NoticeRebalance, At: 1793089320}) || n.Final() {
+		t.Errorf("%v, %v", n, err)
+	}
+	service.expire()
+	service.say(actionPath, `{"action": "terminate", "time": "2026-10-27T08:25:00Z"}`)
+	if _, err := m.notice(t.Context()); err == nil {
+		t.Error("an old token was good")
+	}
+	if n, err := m.notice(t.Context()); err != nil || *n != (agentapi.Notice{Action: "terminate", At: 1793089500}) || !n.Final() {
+		t.Errorf("with a new token: %v, %v", n, err)
+	}
+	service.say(actionPath, `<html>`)
+	if n, err := m.notice(t.Context()); err == nil {
+		t.Errorf("nonsense was read as %v", n)
+	}
+}
+
+// TestNoticesArePushed: an agent on AWS tells whoever follows it, and runs the
+// hooks that the user has for it. On another cloud it does not ask.
+func TestNoticesArePushed(t *testing.T) {
+	service, address := startIMDS(t)
+	t.Setenv(metadataEnv, address)
+	t.Setenv(metadataOff, "")
+	c := newCluster(t, 1, twoCPUs, true)
+	hooks := []agentapi.Hook{{Run: "echo saved", Events: []string{"preemption"}}}
+	if _, err := c.head.Autostop(t.Context(), agentapi.Autostop{IdleMinutes: -1, Hooks: &hooks}); err != nil {
+		t.Fatal(err)
+	}
+	service.say(actionPath, `{"action": "terminate", "time": "2026-10-27T08:25:00Z"}`)
+	c.spec.Cloud, c.spec.Epoch = "aws", 2
+	c.configure()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := c.head.Events(ctx, func(e agentapi.Event) error {
+		if e.Info != nil && e.Info.Notice != nil && e.Info.Notice.Action == "terminate" {
+			cancel()
+		}
+		return nil
+	})
+	if ctx.Err() == context.DeadlineExceeded {
+		t.Fatalf("nothing was pushed: %v", err)
+	}
+	awaitFile(t, "saved\n", c.nodes[0].home, ".sky/hooks/preemption.log")
+}

@@ -1,0 +1,196 @@
+package aws_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+)
+
+// with is a provider with settings of the user's.
+func with(s aws.Settings) *aws.Provider {
+	return aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Retries: 2, Backoff: time.Millisecond, Settings: func() aws.Settings { return s }})
+}
+
+// big is a launch of machines with a fast network, wherever there is room in the
+// region.
+func big(nodes int) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "c", Hash: "h"}, Nodes: nodes, Token: "t",
+		Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1"}, InstanceType: "p5.48xlarge"}}
+}
+
+func TestReservations(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		have  []awsfake.Reservation
+		nodes int
+		want  string // the reservation that is used
+		wait  string // what the refusal says
+	}{
+		{"none fits", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 1}}, 2, "", ""},
+		{"another type", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: "p4d.24xlarge", Count: 4}}, 1, "", ""},
+		{"not named", []awsfake.Reservation{{ID: "cr-z", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 4}}, 1, "", ""},
+		{"the one with most room", []awsfake.Reservation{
+			{ID: "cr-a", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 2}, {ID: "cr-b", Zone: "us-east-1b", Machine: "p5.48xlarge", Count: 3}}, 2, "cr-b", ""},
+		{"a block", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1c", Machine: "p5.48xlarge", Count: 2, Block: true}}, 2, "cr-a", ""},
+		{"a block that has not begun", []awsfake.Reservation{
+			{ID: "cr-a", Zone: "us-east-1c", Machine: "p5.48xlarge", Count: 2, Block: true, Start: time.Now().Add(time.Hour)}}, 2, "", "cr-a is scheduled and begins at 20"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := start(t)
+			for _, r := range tt.have {
+				fake.Reserve(r)
+				fake.Fill(r.Zone, r.Machine, false, 0) // there is no other capacity
+			}
+			p := with(aws.Settings{Reservations: []string{"cr-a", "cr-b"}})
+			nodes, err := p.Launch(t.Context(), big(tt.nodes))
+			if tt.wait != "" {
+				var full *cloud.CapacityError
+				if !errors.As(err, &full) || !strings.Contains(err.Error(), tt.wait) {
+					t.Errorf("%v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range nodes {
+				if _, _, _, got := fake.Details(n.ID); got != tt.want {
+					t.Errorf("%s is in %q", n.ID, got)
+				}
+			}
+			// Once more makes nothing.
+			if again, err := p.Launch(t.Context(), big(tt.nodes)); err != nil || len(again) != tt.nodes {
+				t.Errorf("%v, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestReservedCapacityNeedsNoQuota(t *testing.T) {
+	fake := start(t)
+	fake.SetQuota("us-east-1", "L-1", 0)
+	options := aws.Options{Image: images, Poll: 5 * time.Millisecond, QuotaCode: quotaCode}
+	var over *cloud.QuotaError
+	if err := aws.New(options).Prepare(t.Context(), big(1)); !errors.As(err, &over) {
+		t.Errorf("%v", err)
+	}
+	options.Settings = func() aws.Settings { return aws.Settings{Reservations: []string{"cr-a"}} }
+	if err := aws.New(options).Prepare(t.Context(), big(1)); err != nil {
+		t.Errorf("with a reservation: %v", err)
+	}
+}
+
+func TestFastNetwork(t *testing.T) {
+	fake := start(t)
+	spec := big(2)
+	spec.NetworkTier = "best"
+	p := with(aws.Settings{})
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, nics, placement, _ := fake.Details(nodes[0].ID)
+	if !slices.Equal(nics, []string{"efa"}) || !strings.HasPrefix(placement, "sky-pg-c-") {
+		t.Errorf("%q in %q", nics, placement)
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := slices.DeleteFunc(fake.Inventory(), shared.MatchString); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	// A placement group that was made before a crash and never used goes, too.
+	fake.Fill("us-east-1a", "p5.48xlarge", false, 0)
+	fake.Fill("us-east-1b", "p5.48xlarge", false, 0)
+	fake.Fill("us-east-1c", "p5.48xlarge", false, 0)
+	spec.Token = "another"
+	var full *cloud.CapacityError
+	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &full) {
+		t.Errorf("%v", err)
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := slices.DeleteFunc(fake.Inventory(), shared.MatchString); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+
+	// A machine without such a network is rented as it is.
+	plain := spec
+	plain.Offer.InstanceType, plain.Token = "g5.xlarge", "a third"
+	if nodes, err = p.Launch(t.Context(), plain); err != nil {
+		t.Fatal(err)
+	}
+	if _, nics, placement, _ := fake.Details(nodes[0].ID); !slices.Equal(nics, []string{""}) || placement != "" {
+		t.Errorf("%q in %q", nics, placement)
+	}
+}
+
+func TestDisksInsideMachines(t *testing.T) {
+	fake := start(t)
+	spec := big(1)
+	spec.DiskTier, spec.LocalDisk = "ultra", "nvme:100+"
+	nodes, err := with(aws.Settings{}).Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if disk, _, _, _ := fake.Details(nodes[0].ID); disk != "io2 20000 " {
+		t.Errorf("the disk is %q", disk)
+	}
+	if data := fake.Machines()[0].UserData; !strings.Contains(data, "EC2 NVMe Instance Storage") || !strings.Contains(data, "/mnt/local") {
+		t.Errorf("user data:\n%s", data)
+	}
+}
+
+func TestSessionManager(t *testing.T) {
+	fake := start(t)
+	bin := t.TempDir()
+	t.Setenv("PATH", bin)
+	p := with(aws.Settings{UseSSM: true, InternalIPs: false, Profile: ""})
+	var invalid *cloud.InvalidError
+	if err := p.Prepare(t.Context(), big(1)); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "has no aws; install the AWS CLI") {
+		t.Errorf("%v", err)
+	}
+	tool := func(name string) {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tool("aws")
+	if err := p.Prepare(t.Context(), big(1)); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "has no session-manager-plugin; install") {
+		t.Errorf("%v", err)
+	}
+	if left := fake.Inventory(); len(left) > 0 {
+		t.Errorf("made although nothing could be reached: %v", left)
+	}
+	tool("session-manager-plugin")
+	if err := p.Prepare(t.Context(), big(1)); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := p.Launch(t.Context(), big(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "aws ssm start-session --region us-east-1 --target " + nodes[0].ID + " --document-name AWS-StartSSHSession --parameters portNumber=%p"
+	if got := nodes[0].Reach.ProxyCommand; got != want {
+		t.Errorf("reached by %q", got)
+	}
+	if fake.Reachable(nodes[0].ID, 22) {
+		t.Error("the port of ssh is open to the world")
+	}
+	if policies := fake.Policies("skypilot-v1"); !slices.Contains(policies, "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore") {
+		t.Errorf("the role has %v", policies)
+	}
+}
+
+func quotaCode(context.Context, string, bool) string { return "L-1" }
