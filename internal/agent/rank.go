@@ -160,7 +160,7 @@ func (d rankDir) cgroup() string {
 
 // launch starts the rank's process in its own session. Output goes straight to
 // a file, so that the process does not need us.
-func (d rankDir) launch(s *rankSpec, home, shell, lib string) (*exec.Cmd, error) {
+func (d rankDir) launch(s *rankSpec, home, sh, shell, lib string) (*exec.Cmd, error) {
 	out, err := os.OpenFile(s.Output, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, err
@@ -172,7 +172,7 @@ func (d rankDir) launch(s *rankSpec, home, shell, lib string) (*exec.Cmd, error)
 		return nil, err
 	}
 	command := func() *exec.Cmd {
-		cmd := exec.Command("/bin/sh", filepath.Join(lib, "wrapper.sh"), string(d), shell, filepath.Join(lib, "prologue.sh"))
+		cmd := exec.Command(sh, filepath.Join(lib, "wrapper.sh"), string(d), shell, filepath.Join(lib, "prologue.sh"))
 		cmd.Dir = dir
 		cmd.Stdout, cmd.Stderr = out, out
 		cmd.Env = environment(home, s.Env, d.key())

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -31,7 +32,8 @@ type ranks struct {
 	home  string
 	dir   string // one folder for each rank
 	lib   string // the scripts
-	shell string
+	sh    string // runs our scripts
+	shell string // runs tasks' scripts: bash, or sh where there is none
 	log   *slog.Logger
 	watch *watcher
 	wg    sync.WaitGroup
@@ -63,12 +65,15 @@ func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watche
 			return nil, err
 		}
 	}
-	shell, err := exec.LookPath("bash")
-	if err != nil {
-		shell = "/bin/bash"
-	}
-	r.shell = shell
+	r.sh = cmp.Or(found("sh"), "/bin/sh")
+	r.shell = cmp.Or(found("bash"), r.sh) // small images have no bash
 	return r, nil
+}
+
+// found is where a program of that name is, or "".
+func found(name string) string {
+	path, _ := exec.LookPath(name)
+	return path
 }
 
 // keyPattern keeps keys usable as file names and in an environment.
@@ -138,7 +143,7 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 	if s.Output == "" {
 		s.Output = d.file("output")
 	}
-	cmd, err := d.launch(s, r.home, r.shell, r.lib)
+	cmd, err := d.launch(s, r.home, r.sh, r.shell, r.lib)
 	if err != nil {
 		if noSpace(err) || errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.EMFILE) {
 			return rankStatus{}, err

@@ -76,6 +76,7 @@ func slotOf(c agentapi.Capacity) slot {
 	if s.cpu <= 0 {
 		s.cpu = math.MaxInt64
 	}
+	s.cpu = max(s.cpu, milli(defaultCPUs)) // the smallest of pods takes one job that does not say what it needs
 	if s.mem <= 0 {
 		s.mem = math.MaxInt64
 	}

@@ -33,25 +33,25 @@ func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose b
 			slices.ContainsFunc(enabled, func(s string) bool { return strings.EqualFold(s, cloud) })
 	}
 	region := optional(q.place.Region)
-	g, ctx := errgroup.WithContext(ctx)
+	g, gctx := errgroup.WithContext(ctx)
 	if on("kubernetes") {
 		g.Go(func() (err error) {
-			req, err := c.KubernetesGPUs(ctx, region, optional(q.name), q.quantity, false)
-			live.kubernetes, err = quiet(ctx, req, err)
+			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, false)
+			live.kubernetes, err = quiet(gctx, req, err)
 			return softly(err)
 		})
 	}
 	if on("ssh") {
 		g.Go(func() (err error) {
-			req, err := c.KubernetesGPUs(ctx, region, optional(q.name), q.quantity, true)
-			live.ssh, err = quiet(ctx, req, err)
+			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, true)
+			live.ssh, err = quiet(gctx, req, err)
 			return softly(err)
 		})
 	}
 	if on("slurm") {
 		g.Go(func() (err error) {
-			req, err := c.SlurmGPUs(ctx, optional(q.name), q.quantity)
-			live.slurm, err = quiet(ctx, req, err)
+			req, err := c.SlurmGPUs(gctx, optional(q.name), q.quantity)
+			live.slurm, err = quiet(gctx, req, err)
 			return softly(err)
 		})
 	}

@@ -124,7 +124,10 @@ type Reach struct {
 	// Machine says how the agent itself can switch the node off, one of the
 	// Machine constants; "": it cannot.
 	Machine string `json:"machine,omitempty"`
-	Agent   string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
+	// Shell is the node's shell where it is not /bin/sh; the programs beside it are
+	// the node's tools.
+	Shell string `json:"shell,omitempty"`
+	Agent string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
 }
 
 // ReachNone is the Method of nodes that are records of an emulator and no

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/elf"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 
@@ -27,6 +29,16 @@ type binary struct {
 	id     string // build id
 	hash   string // SHA-256 of the file
 	copies string // folder for compressed copies
+}
+
+// static tells whether the agent runs without any library of the node's.
+func (b *binary) static() bool {
+	f, err := elf.Open(b.path)
+	if err != nil {
+		return true // not Linux's
+	}
+	defer f.Close()
+	return !slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
 // binaries finds the agent for a kind of machine, once.

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,7 +51,7 @@ func (t *kubernetesTransport) start(ctx context.Context, c *state.Cluster, n clo
 		}
 	}
 	return startWithin(c, n, "pod "+n.ID, func(stdin *bytes.Reader) (int, []byte, []byte, error) {
-		res, err := t.exec(ctx, n, []string{installed, "agent", "--start"}, stdin)
+		res, err := t.exec(ctx, n, []string{shellOf(n), "-c", toolsOf(n) + `exec "$0" agent --start`, installed}, stdin)
 		if err != nil {
 			return 0, nil, nil, err
 		}
@@ -85,6 +86,18 @@ func (t *kubernetesTransport) exec(ctx context.Context, n cloud.Node, command []
 	}
 }
 
+// shellOf is the shell by which everything is done in a pod.
+func shellOf(n cloud.Node) string { return cmp.Or(n.Reach.Shell, "/bin/sh") }
+
+// toolsOf lets a script, and what it starts, find the tools of a pod whose image
+// has none.
+func toolsOf(n cloud.Node) string {
+	if n.Reach.Shell == "" {
+		return ""
+	}
+	return `export PATH="$PATH:` + path.Dir(n.Reach.Shell) + "\"\n"
+}
+
 // podProbe is what a pod's image has.
 type podProbe struct {
 	goos, goarch string
@@ -92,7 +105,7 @@ type podProbe struct {
 }
 
 func (t *kubernetesTransport) probe(ctx context.Context, n cloud.Node) (podProbe, error) {
-	res, err := t.exec(ctx, n, []string{"/bin/sh", "-c", `uname -s 2>/dev/null || echo Linux; uname -m 2>/dev/null || echo; command -v gzip`}, nil)
+	res, err := t.exec(ctx, n, []string{shellOf(n), "-c", toolsOf(n) + `uname -s 2>/dev/null || echo Linux; uname -m 2>/dev/null || echo; command -v gzip`}, nil)
 	if err != nil {
 		return podProbe{}, err
 	}
@@ -107,7 +120,7 @@ func (t *kubernetesTransport) probe(ctx context.Context, n cloud.Node) (podProbe
 
 // has tells whether the whole binary is in the pod: it says its own hash.
 func (t *kubernetesTransport) has(ctx context.Context, n cloud.Node, installed string, bin *binary) bool {
-	res, err := t.exec(ctx, n, []string{"/bin/sh", "-c", `[ -x "$0" ] && exec "$0" agent --hash; exit 1`, installed}, nil)
+	res, err := t.exec(ctx, n, []string{shellOf(n), "-c", `[ -x "$0" ] && exec "$0" agent --hash; exit 1`, installed}, nil)
 	return err == nil && res.Code == 0 && strings.TrimSpace(string(res.Stdout)) == bin.hash
 }
 
@@ -137,16 +150,20 @@ func (t *kubernetesTransport) upload(ctx context.Context, n cloud.Node, installe
 	defer cancel(nil)
 	moving := &movingSeeker{movingReader{Reader: in}, in}
 	go moving.watch(ctx, cancel)
-	script := fmt.Sprintf(`d=%s; t="$d/.up-$$"
+	script := toolsOf(n) + fmt.Sprintf(`d=%s; t="$d/.up-$$"
 umask 022
 mkdir -p "$d" && %s >"$t" && chmod 755 "$t" && "$t" agent --hash && mv "$t" "$d/sky" && exit 0
 c=$?; rm -f "$t"; exit $c`, sshconn.Quote(path.Dir(installed)), unpack)
-	res, err := t.exec(ctx, n, []string{"/bin/sh", "-c", script}, moving)
+	res, err := t.exec(ctx, n, []string{shellOf(n), "-c", script}, moving)
 	if err != nil {
 		return err
 	}
 	if res.Code != 0 {
-		return fmt.Errorf("exit code %d: %s%s", res.Code, res.Stderr, res.Stdout)
+		err := fmt.Errorf("exit code %d: %s%s", res.Code, res.Stderr, res.Stdout)
+		if !bin.static() {
+			err = fmt.Errorf("%w; this sky needs the C library of the machine that it was built on, which the image may lack: use a released one, or build it with CGO_ENABLED=0", err)
+		}
+		return err
 	}
 	if strings.TrimSpace(string(res.Stdout)) != bin.hash {
 		return errors.New("what arrived there is not what was sent")
@@ -167,6 +184,6 @@ func (t *kubernetesTransport) dialer(n cloud.Node) func(ctx context.Context, add
 			return nil, errors.New("this server was not set up for Kubernetes")
 		}
 		script := `for b in ` + kubernetes.AgentDir + `/*/sky; do exec "$b" agent --connect "$0"; done`
-		return t.o.Kubernetes.Pipe(ctx, n.Reach.Host, []string{"/bin/sh", "-c", script, address})
+		return t.o.Kubernetes.Pipe(ctx, n.Reach.Host, []string{shellOf(n), "-c", script, address})
 	}
 }

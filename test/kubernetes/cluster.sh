@@ -4,78 +4,133 @@
 # simulated machines with GPUs as are asked for. Needs root and what setup.sh
 # prepares.
 #
-#   test/kubernetes/cluster.sh up DIR       start it; DIR/kubeconfig is for clients
-#   test/kubernetes/cluster.sh fake DIR N   add N simulated machines with 8 H100 each
-#   test/kubernetes/cluster.sh down DIR     end it, and remove DIR
+#   test/kubernetes/cluster.sh up DIR         start it; DIR/kubeconfig is for clients
+#   test/kubernetes/cluster.sh fake DIR N     add N simulated machines with 8 H100 each
+#   test/kubernetes/cluster.sh kill DIR NAME  end one of its programs, such as kubelet, at once
+#   test/kubernetes/cluster.sh again DIR NAME start that program again
+#   test/kubernetes/cluster.sh down DIR       end it, and remove DIR
+#
+# All of it runs in a network namespace of its own, which this machine reaches at
+# one address (DIR/address), so any number of clusters can be up at once. "down"
+# ends only processes that "up" noted in DIR, also after an "up" that was cut off.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-verb=${1:?up, fake or down}; dir=${2:?a folder}
+verb=${1:?up, fake, kill, again or down}; dir=${2:?a folder}
 mkdir -p "$dir"; dir=$(cd "$dir" && pwd)
-bridge=skytest0 address=10.99.7.1 pods=10.98.7.0/24
-api=https://127.0.0.1:26443
+# Names of network devices are short and belong to the whole machine.
+sum=$(printf %s "$dir" | cksum | cut -d' ' -f1)
+tag=$((sum % 100000))
+ns=skyk$tag
+net=10.$((100 + sum % 90)).$((sum / 90 % 250))
+address=$net.1
+api=https://$address:6443
+cgroup=skyk$tag
 
 curl_api() { curl -sk --max-time 20 -H "Authorization: Bearer admintoken" "$@"; }
 
-# run NAME COMMAND… starts a process whose pid and log are in DIR.
+# run NAME COMMAND… starts a process in the namespace; its pid, log and command
+# are in DIR.
 run() {
   local name=$1; shift
-  setsid "$@" </dev/null >"$dir/$name.log" 2>&1 &
-  echo $! >"$dir/$name.pid"
+  printf '%q ' "$@" >"$dir/$name.command"
+  begin "$name"
 }
 
-# until NAME SECONDS COMMAND… waits until the command succeeds.
+begin() { # NAME
+  local command; eval "command=($(cat "$dir/$1.command"))"
+  (cd "$dir" && exec setsid nsenter --net="/run/netns/$ns" "${command[@]}" </dev/null >>"$dir/$1.log" 2>&1 9>&-) &
+  echo $! >"$dir/$1.pid"
+}
+
+# until_true WHAT SECONDS COMMAND… waits until the command succeeds.
 until_true() {
-  local what=$1 left=$(( $2 * 5 )); shift 2
+  local what=$1 end=$((SECONDS + $2)); shift 2
   until "$@" >/dev/null 2>&1; do
-    left=$((left - 1))
-    if [ $left -le 0 ]; then echo "waited in vain for $what; see $dir/*.log" >&2; tail -n 5 "$dir"/*.log >&2; exit 1; fi
+    if [ $SECONDS -ge $end ]; then
+      echo "waited in vain for $what:" >&2
+      tail -n 8 "$dir"/*.log >&2
+      return 1
+    fi
     sleep 0.2
   done
 }
 
-end() { # NAME: TERM, then KILL
-  local pid; pid=$(cat "$dir/$1.pid" 2>/dev/null) || return 0
-  kill "$pid" 2>/dev/null || return 0
-  for _ in $(seq 50); do kill -0 "$pid" 2>/dev/null || return 0; sleep 0.1; done
-  kill -9 "$pid" 2>/dev/null || true
+alive() { # NAME: its pid, if that is still the process that was begun
+  local pid; pid=$(cat "$dir/$1.pid" 2>/dev/null) || return 1
+  grep -qa "$dir" "/proc/$pid/cmdline" 2>/dev/null && echo "$pid"
+}
+
+end() { # NAME SIGNAL
+  local pid; pid=$(alive "$1") || return 0
+  kill "-$2" "$pid" 2>/dev/null || return 0
+  for _ in $(seq 100); do [ -d "/proc/$pid" ] || return 0; sleep 0.1; done
+  kill -KILL "$pid" 2>/dev/null || true
 }
 
 down() {
-  for p in kwok kubelet; do end $p; done
-  # What the pods left: their shims hold the containers.
-  if [ -S "$dir/containerd.sock" ]; then
-    for c in $(ctr -a "$dir/containerd.sock" -n k8s.io tasks ls -q 2>/dev/null); do ctr -a "$dir/containerd.sock" -n k8s.io tasks kill -s KILL "$c" >/dev/null 2>&1 || true; done
-    for c in $(ctr -a "$dir/containerd.sock" -n k8s.io containers ls -q 2>/dev/null); do ctr -a "$dir/containerd.sock" -n k8s.io tasks delete -f "$c" >/dev/null 2>&1 || true; done
-  fi
-  for p in kube-scheduler kube-controller-manager kube-apiserver etcd containerd; do end $p; done
+  # Pods' network namespaces, which nobody ends but containerd.
+  local networks; networks=$(cat "$dir"/containerd/state/*/k8s.io/*/config.json 2>/dev/null | grep -o '/run/netns/cni-[-0-9a-f]*' | sort -u)
+  for p in kwok kubelet; do end $p TERM; done
+  # The API server waits for its watchers, and etcd is not needed any more.
+  for p in kube-scheduler kube-controller-manager kube-apiserver etcd containerd; do end $p KILL; done
+  # What the pods left: their shims outlive containerd, and their processes the shims.
+  for p in $(grep -lsa -- "-address$(printf '\\x00')$dir/containerd.sock" /proc/[0-9]*/cmdline | cut -d/ -f3); do
+    for c in $(cat "/proc/$p/task/$p/children" 2>/dev/null); do kill -KILL "$c" 2>/dev/null || true; done
+    kill -KILL "$p" 2>/dev/null || true
+  done
+  for t in /sys/fs/cgroup/*/"$cgroup"; do
+    [ -d "$t" ] || continue
+    for _ in $(seq 50); do
+      for p in $(find "$t" -name cgroup.procs -exec cat {} + 2>/dev/null); do kill -KILL "$p" 2>/dev/null || true; done
+      find "$t" -depth -type d -exec rmdir {} + 2>/dev/null || true
+      [ -d "$t" ] || break
+      sleep 0.1
+    done
+  done
   awk -v d="$dir/" 'index($2, d) == 1 {print $2}' /proc/mounts | sort -r | while read -r m; do umount -l "$m" || true; done
-  ip link del $bridge 2>/dev/null || true
+  for p in $networks; do umount -l "$p" 2>/dev/null || true; rm -f "$p"; done
+  ip link del "skyv$tag" 2>/dev/null || true
+  ip netns del "$ns" 2>/dev/null || true
   rm -rf "$dir"
 }
 
 case $verb in
 down) down; exit ;;
+kill) end "${3:?which}" KILL; exit ;;
+again) begin "${3:?which}"; exit ;;
 fake)
-  bin=$("$here/setup.sh" --folder)/bin
-  [ -f "$dir/kwok.pid" ] || run kwok "$bin/kwok" --kubeconfig "$dir/kubeconfig" --config "$bin/../stages.yaml" --manage-all-nodes=false \
+  files=$("$here/setup.sh" --folder)
+  alive kwok >/dev/null || run kwok "$files/bin/kwok" --kubeconfig "$dir/kubeconfig" --config "$files/stages.yaml" --manage-all-nodes=false \
     --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake --node-lease-duration-seconds=40
   for i in $(seq "${3:?how many}"); do
-    printf '{"apiVersion":"v1","kind":"Node","metadata":{"name":"fake-%d","annotations":{"kwok.x-k8s.io/node":"fake","node.alpha.kubernetes.io/ttl":"0"},"labels":{"type":"kwok","kubernetes.io/hostname":"fake-%d","skypilot.co/accelerator":"h100"}},"status":{"capacity":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"},"allocatable":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"}}}' "$i" "$i" >"$dir/node.json"
-    curl_api -f -X POST -H 'Content-Type: application/json' --data @"$dir/node.json" "$api/api/v1/nodes" >/dev/null
-  done
-  ready() { [ "$(curl_api "$api/api/v1/nodes?labelSelector=type%3Dkwok" | grep -c 'kubelet is posting ready status')" -ge "$1" ]; }
-  until_true "the simulated machines" 120 ready "$3"
+    printf '{"apiVersion":"v1","kind":"Node","metadata":{"name":"fake-%d","annotations":{"kwok.x-k8s.io/node":"fake","node.alpha.kubernetes.io/ttl":"0"},"labels":{"type":"kwok","kubernetes.io/hostname":"fake-%d","skypilot.co/accelerator":"h100"}},"status":{"capacity":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"},"allocatable":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"}}}\n' "$i" "$i"
+  done | xargs -d '\n' -P 8 -I{} curl -sfk --max-time 60 -o /dev/null -H "Authorization: Bearer admintoken" -H 'Content-Type: application/json' -X POST --data {} "$api/api/v1/nodes"
+  ready() { [ "$(curl_api "$api/api/v1/nodes?labelSelector=type%3Dkwok" | grep -c '"reason": "KubeletReady"')" -ge "$1" ]; }
+  until_true "the simulated machines" 180 ready "$3"
   exit ;;
 up) ;;
-*) echo "up, fake or down, not $verb" >&2; exit 2 ;;
+*) echo "up, fake, kill, again or down, not $verb" >&2; exit 2 ;;
 esac
 
-bin=$("$here/setup.sh")/bin
-trap 'echo "the cluster did not start" >&2; down' ERR
-cd "$dir"; mkdir -p pki cni etcd kubelet
+files=$("$here/setup.sh")
+bin=$files/bin
+trap '[ $? = 0 ] || { echo "the cluster did not start" >&2; down; }' EXIT
+# What an earlier try left that was cut off.
+(down)
+mkdir -p "$dir"; cd "$dir"; mkdir -p pki cni etcd kubelet
+echo "$address" >address
 
-run etcd /usr/bin/etcd --data-dir "$dir/etcd" --listen-client-urls http://127.0.0.1:26379 --advertise-client-urls http://127.0.0.1:26379 \
-  --listen-peer-urls http://127.0.0.1:26380 --unsafe-no-fsync --log-level error
+ip netns add "$ns"
+ip -n "$ns" link set lo up
+ip link add "skyv$tag" type veth peer name eth0 netns "$ns"
+ip addr add "$net.254/24" dev "skyv$tag"
+ip link set "skyv$tag" up
+ip -n "$ns" addr add "$address/24" dev eth0
+ip -n "$ns" link set eth0 up
+ip -n "$ns" route add default via "$net.254"
+
+run etcd /usr/bin/etcd --data-dir "$dir/etcd" --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+  --listen-peer-urls http://127.0.0.1:2380 --unsafe-no-fsync --log-level error
 openssl genrsa -out sa.key 2048 2>/dev/null
 echo 'admintoken,admin,1,system:masters' >tokens.csv
 cat >kubeconfig <<YAML
@@ -86,15 +141,15 @@ clusters: [{name: test, cluster: {server: "$api", insecure-skip-tls-verify: true
 users: [{name: admin, user: {token: admintoken}}]
 contexts: [{name: real, context: {cluster: test, user: admin, namespace: default}}]
 YAML
-ip link add $bridge type bridge; ip addr add $address/24 dev $bridge; ip link set $bridge up
-run kube-apiserver "$bin/kube-apiserver" --etcd-servers http://127.0.0.1:26379 --secure-port 26443 --bind-address 0.0.0.0 --advertise-address $address \
-  --cert-dir pki --service-cluster-ip-range 10.97.7.0/24 --service-account-issuer https://sky.test --service-account-key-file sa.key \
-  --service-account-signing-key-file sa.key --token-auth-file tokens.csv --authorization-mode Node,RBAC --allow-privileged \
+run kube-apiserver "$bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --bind-address 0.0.0.0 --advertise-address "$address" \
+  --cert-dir "$dir/pki" --service-cluster-ip-range 10.96.0.0/24 --service-account-issuer https://sky.test --service-account-key-file "$dir/sa.key" \
+  --service-account-signing-key-file "$dir/sa.key" --token-auth-file "$dir/tokens.csv" --authorization-mode Node,RBAC --allow-privileged \
   --kubelet-preferred-address-types=InternalIP --max-requests-inflight 1000 --max-mutating-requests-inflight 500
-until_true "the API server" 120 curl_api -f $api/readyz
-run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig kubeconfig --service-account-private-key-file sa.key --root-ca-file pki/apiserver.crt \
-  --use-service-account-credentials --leader-elect=false --cert-dir pki --secure-port 0 --kube-api-qps 300 --kube-api-burst 500
-run kube-scheduler "$bin/kube-scheduler" --kubeconfig kubeconfig --leader-elect=false --secure-port 0 --kube-api-qps 300 --kube-api-burst 500
+until_true "the API server" 240 curl_api -f "$api/readyz"
+run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig "$dir/kubeconfig" --service-account-private-key-file "$dir/sa.key" \
+  --root-ca-file "$dir/pki/apiserver.crt" --use-service-account-credentials --leader-elect=false --cert-dir "$dir/pki" --secure-port 0 \
+  --kube-api-qps 300 --kube-api-burst 500 --node-monitor-grace-period 40s
+run kube-scheduler "$bin/kube-scheduler" --kubeconfig "$dir/kubeconfig" --leader-elect=false --secure-port 0 --kube-api-qps 300 --kube-api-burst 500
 
 # containerd, with images made of busybox: one to hold sandboxes, one with a
 # shell, and one with nothing but a program.
@@ -107,6 +162,9 @@ state = "$dir/containerd/state"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "localhost/pause:1"
   restrict_oom_score_adj = true
+  stream_server_address = "127.0.0.1"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "$dir/registries"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "/usr/lib/cni"
     conf_dir = "$dir/cni"
@@ -114,11 +172,11 @@ state = "$dir/containerd/state"
     snapshotter = "native"
 TOML
 cat >cni/10-sky.conflist <<JSON
-{"cniVersion":"0.4.0","name":"sky","plugins":[{"type":"bridge","bridge":"$bridge","isGateway":true,"ipMasq":false,
-"ipam":{"type":"host-local","ranges":[[{"subnet":"$pods"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}
+{"cniVersion":"0.4.0","name":"sky$tag","plugins":[{"type":"bridge","bridge":"pods0","isGateway":true,"ipMasq":false,
+"ipam":{"type":"host-local","dataDir":"$dir/addresses","ranges":[[{"subnet":"10.244.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}]}
 JSON
-run containerd containerd -c containerd.toml
-until_true "containerd" 60 ctr -a containerd.sock version
+run containerd /usr/bin/containerd -c "$dir/containerd.toml"
+until_true "containerd" 60 ctr -a "$dir/containerd.sock" version
 image() { # NAME ROOT ENTRYPOINT
   local name=$1 root=$2 entry=$3 work; work=$(mktemp -d -p "$dir")
   tar -C "$root" --owner=0 --group=0 -cf "$work/layer.tar" .
@@ -127,44 +185,50 @@ image() { # NAME ROOT ENTRYPOINT
   echo '{"architecture":"amd64","os":"linux","config":{"Entrypoint":["'"$entry"'"],"Env":["PATH=/usr/bin:/bin","HOME=/root"]},"rootfs":{"type":"layers","diff_ids":["sha256:'"$diff"'"]}}' >"$work/config.json"
   echo '[{"Config":"config.json","RepoTags":["'"$name"'"],"Layers":["l/layer.tar"]}]' >"$work/manifest.json"
   tar -C "$work" -cf "$work.tar" manifest.json config.json l
-  ctr -a containerd.sock -n k8s.io images import "$work.tar" >/dev/null
+  ctr -a "$dir/containerd.sock" -n k8s.io images import "$work.tar" >/dev/null
   rm -rf "$work" "$work.tar"
 }
-mkdir -p rootfs/bin rootfs/etc rootfs/root rootfs/tmp bare/bin
-chmod 1777 rootfs/tmp
-cp /bin/busybox rootfs/bin/; cp /bin/busybox bare/bin/hold
-for t in $(/bin/busybox --list); do [ "$t" = busybox ] || ln -sf busybox "rootfs/bin/$t"; done
-echo 'root:x:0:0:root:/root:/bin/sh' >rootfs/etc/passwd; echo 'root:x:0:' >rootfs/etc/group
-cp /bin/busybox bare/bin/sleep
-image localhost/shell:1 rootfs /bin/sh
-image localhost/bare:1 bare /bin/hold
-# A pause image is a process that sleeps.
-mkdir -p pause/bin; cp /bin/busybox pause/bin/busybox; printf '#!/bin/busybox sh\nexec /bin/busybox sleep 1000000000\n' >pause/pause; chmod 755 pause/pause
+mkdir -p shell/bin shell/etc shell/root shell/tmp bare/bin pause/bin
+chmod 1777 shell/tmp
+cp /bin/busybox shell/bin/; cp /bin/busybox bare/bin/sleep; cp /bin/busybox pause/bin/busybox
+for t in $(/bin/busybox --list); do [ "$t" = busybox ] || ln -sf busybox "shell/bin/$t"; done
+echo 'root:x:0:0:root:/root:/bin/sh' >shell/etc/passwd; echo 'root:x:0:' >shell/etc/group
+printf '#!/bin/busybox sh\ntrap "exit 0" TERM INT\nwhile :; do /bin/busybox sleep 1000000 & wait $!; done\n' >pause/pause; chmod 755 pause/pause
+image localhost/shell:1 shell /bin/sh
+ctr -a "$dir/containerd.sock" -n k8s.io images tag localhost/shell:1 docker.io/library/busybox:1.37-musl >/dev/null
+image localhost/bare:1 bare /bin/sleep
 image localhost/pause:1 pause /pause
 
+for t in /sys/fs/cgroup/*/; do [ -f "$t/cgroup.procs" ] && mkdir -p "$t/$cgroup"; done
+if [ -f /sys/fs/cgroup/cpuset/cpuset.cpus ]; then # a new one has none, and takes no process then
+  cat /sys/fs/cgroup/cpuset/cpuset.cpus >"/sys/fs/cgroup/cpuset/$cgroup/cpuset.cpus"
+  cat /sys/fs/cgroup/cpuset/cpuset.mems >"/sys/fs/cgroup/cpuset/$cgroup/cpuset.mems"
+fi
 cat >kubelet.yaml <<YAML
 apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 failCgroupV1: false
 cgroupDriver: cgroupfs
+cgroupRoot: /$cgroup
 failSwapOn: false
+oomScoreAdj: 0
 address: $address
-port: 26250
+port: 10250
 readOnlyPort: 0
 healthzPort: 0
+clusterDNS: [10.96.0.10]
 authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 containerRuntimeEndpoint: unix://$dir/containerd.sock
 maxPods: 250
 serializeImagePulls: false
-evictionHard: {memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi, nodefs.inodesFree: 10}
-registerWithTaints: []
+evictionHard: {memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi, nodefs.inodesFree: "10"}
+nodeStatusUpdateFrequency: 4s
 syncFrequency: 10s
 YAML
-run kubelet "$bin/kubelet" --config kubelet.yaml --kubeconfig kubeconfig --root-dir "$dir/kubelet" --cert-dir "$dir/pki" --hostname-override real-1 --node-ip $address --node-labels nodetype=real
-node_ready() { curl_api $api/api/v1/nodes/real-1 | grep -q 'kubelet is posting ready status'; }
-until_true "the kubelet" 120 node_ready
-account() { curl_api -f $api/api/v1/namespaces/default/serviceaccounts/default; }
+run kubelet "$bin/kubelet" --config "$dir/kubelet.yaml" --kubeconfig "$dir/kubeconfig" --root-dir "$dir/kubelet" --cert-dir "$dir/pki" --hostname-override real-1 --node-ip "$address" --node-labels nodetype=real
+node_ready() { curl_api "$api/api/v1/nodes/real-1" | grep -q '"reason": "KubeletReady"'; }
+until_true "the kubelet" 180 node_ready
+account() { curl_api -f "$api/api/v1/namespaces/default/serviceaccounts/default"; }
 until_true "the default account" 120 account
-trap - ERR
 echo "$dir/kubeconfig"

@@ -1,4 +1,4 @@
-# Runs one rank: wrapper.sh <folder> <bash> <prologue>.
+# Runs one rank: wrapper.sh <folder> <bash, or sh where there is none> <prologue>.
 #
 # It notes down its number and the exit code in files, so that an agent that was
 # restarted meanwhile knows both. Creating "pid" is what starts the rank: only

@@ -119,7 +119,7 @@ func (p *pod) node(place cloud.Place) (cloud.Node, error) {
 	n := cloud.Node{
 		ID: m.Name + "-" + m.UID[:min(len(m.UID), 8)], Cluster: m.Labels[cloud.TagCluster], Hash: m.Labels[cloud.TagHash], Rank: p.rank(),
 		Place: place, InternalIP: p.Status.PodIP, Created: m.CreationTimestamp.Time,
-		Reach: cloud.Reach{Method: "kubernetes", Host: place.Region + "/" + m.Namespace + "/" + m.Name, Machine: "container"},
+		Reach: cloud.Reach{Method: "kubernetes", Host: place.Region + "/" + m.Namespace + "/" + m.Name, Machine: "container", Shell: p.shell()},
 	}
 	switch p.Status.Phase {
 	case "Pending", "":
@@ -133,8 +133,11 @@ func (p *pod) node(place cloud.Place) (cloud.Node, error) {
 	default:
 		return n, fmt.Errorf("the API server calls pod %s %q, and we do not know what that means", m.Name, p.Status.Phase)
 	}
-	if m.DeletionTimestamp != nil {
-		n.State, n.Reason = cloud.NodeGone, obituary(p)
+	// To be deleted is not to be gone: only the machine knows when the processes
+	// have ended, and one that is silent says nothing. The API server lists the
+	// pod until the machine has confirmed it, or until there is no such machine.
+	if m.DeletionTimestamp != nil && n.State == cloud.NodeRunning {
+		n.Reason = "it is to be deleted, and its machine " + p.Spec.NodeName + " has not said yet that it ended: " + obituary(p)
 	}
 	return n, nil
 }
@@ -206,8 +209,8 @@ func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, i
 // once when it is told to.
 const soon = 1
 
-// remove deletes pods and waits until they are gone. Their nodes are given a
-// minute to say so; then the API server is told to forget them.
+// remove deletes pods and waits until their machines have said that they are
+// gone.
 func (w *where) remove(ctx context.Context, pods []pod) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
@@ -236,16 +239,28 @@ func (w *where) delete(ctx context.Context, p *pod, grace int64) error {
 	return err
 }
 
-// ends waits until a deleted pod is gone.
+// ends waits until a deleted pod is gone. A machine that works gets a minute to
+// say so; then the API server is told to forget the pod. What a silent machine
+// may still run is never forgotten.
 func (w *where) ends(ctx context.Context, p *pod) error {
 	forced := false
 	limit := time.Now().Add(goingPatience)
 	for {
-		there, err := w.still(ctx, p, limit)
+		there, err := w.still(ctx, p, time.Now().Add(min(silentPatience, time.Until(limit))))
 		if err != nil || !there {
 			return err
 		}
-		if forced {
+		silent, err := w.silent(ctx, p.Spec.NodeName)
+		if err != nil {
+			return err
+		}
+		switch {
+		case silent && !p.ended():
+			return &cloud.UnreachableError{Err: fmt.Errorf("pod %s may still run: its machine %s does not answer; it ends when the machine is back, or when somebody who knows that it is off says so (kubectl taint nodes %[2]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete node %[2]s)",
+				p.Metadata.Name, p.Spec.NodeName)}
+		case time.Now().Before(limit):
+			continue
+		case forced:
 			return &cloud.UnreachableError{Err: fmt.Errorf("pod %s does not go away: something in the cluster holds it (a finalizer?)", p.Metadata.Name)}
 		}
 		if err := w.delete(ctx, p, 0); err != nil {
@@ -253,6 +268,18 @@ func (w *where) ends(ctx context.Context, p *pod) error {
 		}
 		forced, limit = true, time.Now().Add(goingPatience)
 	}
+}
+
+// silent tells whether a machine exists and does not answer.
+func (w *where) silent(ctx context.Context, name string) (bool, error) {
+	if name == "" {
+		return false, nil
+	}
+	nodes, _, err := list[node](ctx, w.client, nodesResource, "", metav1.ListOptions{FieldSelector: "metadata.name=" + name})
+	if err != nil {
+		return false, err
+	}
+	return len(nodes) > 0 && !nodes[0].ready(), nil
 }
 
 // still watches one pod until it is gone or limit.

@@ -10,11 +10,13 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/klog/v2"
 
 	"github.com/skypilot-go/sky/internal/config"
 )
@@ -34,7 +36,14 @@ type Contexts struct {
 
 // NewContexts returns the contexts of $KUBECONFIG or home's ~/.kube/config. It
 // does no I/O.
-func NewContexts(home string) *Contexts { return &Contexts{home: home} }
+func NewContexts(home string) *Contexts {
+	quiet()
+	return &Contexts{home: home}
+}
+
+// quiet keeps the library from writing to stderr what we end on purpose, such as
+// connections: all that matters comes back as an error.
+var quiet = sync.OnceFunc(func() { klog.SetLogger(logr.Discard()) })
 
 // client talks to one cluster.
 type client struct {

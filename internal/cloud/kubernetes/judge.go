@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -96,7 +97,7 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 		return invalid("the image %s cannot be used: %s", imageFor(p, c), w.Message)
 	case "CreateContainerError", "RunContainerError", "StartError":
 		if noShell(w.Message) {
-			return invalid("the image %s has no shell, which nodes need: %s", imageFor(p, c), w.Message)
+			return judgement{stage: failed, err: &shellError{place, imageFor(p, c), w.Message}}
 		}
 		return invalid("container %s of pod %s cannot be started: %s: %s", c.Name, name, w.Reason, w.Message)
 	default: // CreateContainerConfigError, CrashLoopBackOff, what else there may be
@@ -128,13 +129,33 @@ func imageFor(p *pod, c *containerStatus) string {
 // hopeless tells answers of a registry from none: to ask again is in vain.
 func hopeless(message string) bool {
 	m := strings.ToLower(message)
-	for _, word := range []string{"not found", "notfound", "manifest unknown", "unauthorized", "authorization failed", "denied", "forbidden", "no match for platform", "invalid reference"} {
+	for _, word := range []string{"not found", "notfound", "manifest unknown", "unauthorized", "authorization failed", "denied", "forbidden", "no match for platform", "invalid reference",
+		"gave http response to https client", "certificate"} {
 		if strings.Contains(m, word) {
 			return true
 		}
 	}
 	return false
 }
+
+// shellError says that an image has nothing that could hold a node.
+type shellError struct {
+	place cloud.Place
+	image string
+	words string // of the container runtime
+}
+
+func (e *shellError) Error() string {
+	return fmt.Sprintf("the image %s has no shell, which nodes need: %s", e.image, e.words)
+}
+
+// Unwrap makes it a refusal that holds for every try.
+func (e *shellError) Unwrap() error {
+	return &cloud.InvalidError{Place: e.place, Err: errors.New(e.words)}
+}
+
+// image is what the node's container runs.
+func (p *pod) image() string { return imageFor(p, &containerStatus{Name: mainContainer}) }
 
 func noShell(message string) bool {
 	return strings.Contains(message, "/bin/sh") && (strings.Contains(message, "no such file") || strings.Contains(message, "not found"))
@@ -147,7 +168,7 @@ func ended(p *pod, place cloud.Place) error {
 	message := why
 	switch {
 	case noShell(message):
-		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("the image has no shell, which nodes need: %s", message)}
+		return &shellError{place, p.image(), message}
 	case terminated(p, "OOMKilled") != "":
 		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("pod %s ran out of memory when it started: %s; ask for more (memory:)", p.Metadata.Name, why)}
 	case terminated(p, "StartError") != "" || terminated(p, "ContainerCannotRun") != "":

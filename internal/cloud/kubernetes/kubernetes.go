@@ -43,6 +43,56 @@ type Options struct {
 type Provider struct {
 	o     Options
 	turns cloud.Turns
+
+	mu      sync.Mutex
+	surveys map[string]*surveyed // by context, of nodes and pods
+}
+
+// surveyed is a survey that is made or was made lately.
+type surveyed struct {
+	done chan struct{}
+	inv  *inventory
+	err  error
+	at   time.Time // when it was done
+}
+
+// surveyAge is how old a list for people may be: what they ask for at once is
+// counted once.
+const surveyAge = 2 * time.Second
+
+// lately is what a context looked like within surveyAge, with what is free.
+func (p *Provider) lately(ctx context.Context, w *where) (*inventory, error) {
+	for {
+		p.mu.Lock()
+		s, mine := p.surveys[w.context], false
+		if s == nil || !s.at.IsZero() && time.Since(s.at) > surveyAge {
+			s, mine = &surveyed{done: make(chan struct{})}, true
+			if p.surveys == nil {
+				p.surveys = map[string]*surveyed{}
+			}
+			p.surveys[w.context] = s
+		}
+		p.mu.Unlock()
+		if mine {
+			inv, err := w.survey(ctx, true)
+			p.mu.Lock()
+			s.inv, s.err, s.at = inv, err, time.Now()
+			if err != nil {
+				delete(p.surveys, w.context)
+			}
+			p.mu.Unlock()
+			close(s.done)
+			return inv, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-s.done:
+		}
+		if s.err == nil {
+			return s.inv, nil // nobody changes it
+		}
+	}
 }
 
 // New returns the provider. It does no I/O.
@@ -210,7 +260,11 @@ func (p *Provider) look(ctx context.Context, sections catalog.Sections, only str
 			}
 			limited, cancel := context.WithTimeout(ctx, surveyTimeout)
 			defer cancel()
-			l.inv, l.err = l.survey(limited, free)
+			if free {
+				l.inv, l.err = p.lately(limited, l.where)
+			} else {
+				l.inv, l.err = l.survey(limited, false)
+			}
 			l.err = refused(ctx, l.place(), l.err)
 		})
 	}

@@ -25,6 +25,9 @@ const (
 	// goingPatience is how long a pod may take to end before it is removed
 	// without proof from its node.
 	goingPatience = 60 * time.Second
+	// silentPatience is how long a machine may take before it is asked whether it
+	// answers at all.
+	silentPatience = 10 * time.Second
 	// startPatience bounds images, volumes and the network of a pod that has a
 	// node.
 	startPatience = 30 * time.Minute
@@ -92,8 +95,13 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.remember(spec.ID, w); err != nil {
 		return nil, err
 	}
-	l := &launch{where: w, spec: spec, wish: wish{spec: spec, conf: w.conf, size: size}}
-	if err := l.run(ctx); err != nil {
+	l := &launch{where: w, spec: spec, wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
+	err = l.run(ctx)
+	if is[*shellError](err) && !l.wish.shell {
+		l.wish.shell = true
+		err = l.run(ctx)
+	}
+	if err != nil {
 		return nil, refused(ctx, w.place(), err)
 	}
 	return w.nodes(ctx, spec.ID)
@@ -137,16 +145,18 @@ func (l *launch) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(have, func(p pod) bool { return p.shell() != "" }) {
+		l.wish.shell = true
+	}
 	var missing []int
 	var dead []pod
 	for rank := range l.spec.Nodes {
-		i := slices.IndexFunc(have, func(p pod) bool { return p.rank() == rank && !p.ended() && p.Metadata.DeletionTimestamp == nil })
-		if i < 0 {
+		if !slices.ContainsFunc(have, func(p pod) bool { return p.rank() == rank && l.good(&p) }) {
 			missing = append(missing, rank)
 		}
 	}
 	for i := range have {
-		if have[i].ended() || have[i].Metadata.DeletionTimestamp != nil {
+		if !l.good(&have[i]) {
 			dead = append(dead, have[i])
 		}
 	}
@@ -165,6 +175,12 @@ func (l *launch) run(ctx context.Context) error {
 		}
 	}
 	return l.wait(ctx, version)
+}
+
+// good tells whether a pod is, or may become, what this launch wants.
+func (l *launch) good(p *pod) bool {
+	hopeless := l.wish.shell && p.shell() == "" && p.Status.Phase != "Running"
+	return !p.ended() && p.Metadata.DeletionTimestamp == nil && !hopeless
 }
 
 // survey finds out which nodes have what the pods want.

@@ -39,6 +39,24 @@ const (
 // image runs as may write to.
 const AgentDir = "/opt/sky"
 
+// A pod whose image has no shell gets one from another image: its first
+// container copies it to where the agent will be.
+const (
+	shellContainer = "sky-shell"
+	shellDir       = AgentDir + "/bin"
+	// shellImage has one static program that is a shell and much besides.
+	shellImage = "busybox:1.37-musl"
+	copyShell  = "mkdir -p " + shellDir + " && cp /bin/busybox " + shellDir + "/ && " + shellDir + "/busybox --install -s " + shellDir
+)
+
+// shell is the shell that a pod was given; "": it has its image's own.
+func (p *pod) shell() string {
+	if slices.ContainsFunc(p.Spec.InitContainers, func(c container) bool { return c.Name == shellContainer }) {
+		return shellDir + "/sh"
+	}
+	return ""
+}
+
 // exitGone is what a pod's first process ends with when the node gave itself
 // back.
 const exitGone = 77
@@ -95,6 +113,13 @@ type wish struct {
 	size    shape
 	devices placement
 	runtime string // runtime class; "": the default
+	shell   bool   // the image has none
+}
+
+// bringsShell tells whether the user's patch says that images have no shell, and
+// where one is to come from.
+func (s settings) bringsShell() bool {
+	return slices.ContainsFunc(asList(asObj(s.PodConfig["spec"])["initContainers"]), func(c any) bool { return asObj(c)["name"] == shellContainer })
 }
 
 // placement is which nodes have the accelerator.
@@ -173,6 +198,14 @@ func (w *wish) podSpec() obj {
 		"affinity":           w.affinity(),
 		"enableServiceLinks": false,
 	}
+	if w.shell {
+		small := obj{"cpu": "10m", "memory": "16M"}
+		spec["initContainers"] = []any{obj{
+			"name": shellContainer, "image": shellImage, "command": []any{"/bin/sh", "-c", copyShell},
+			"resources":    obj{"requests": small, "limits": small},
+			"volumeMounts": []any{obj{"name": agentVolume, "mountPath": AgentDir}},
+		}}
+	}
 	if account := w.conf.account(); account != "" {
 		spec["serviceAccountName"] = account
 	} else {
@@ -226,9 +259,13 @@ func (w *wish) container() obj {
 	if len(limits) > 0 {
 		res["limits"] = limits
 	}
+	sh, script := "/bin/sh", first
+	if w.shell {
+		sh, script = shellDir+"/sh", `PATH="$PATH:`+shellDir+"\"\n"+first
+	}
 	return obj{
 		"name": mainContainer, "image": imageOf(w.spec), "imagePullPolicy": "Always",
-		"command": []any{"/bin/sh", "-c", first}, "env": env, "resources": res,
+		"command": []any{sh, "-c", script}, "env": env, "resources": res,
 		"volumeMounts": []any{
 			obj{"name": "dshm", "mountPath": "/dev/shm"},
 			obj{"name": agentVolume, "mountPath": AgentDir},

@@ -100,7 +100,8 @@ func TestStatesOfPods(t *testing.T) {
 		{`{"status":{"phase":"Unknown"}}`, cloud.NodeRunning},
 		{`{"status":{"phase":"Failed","reason":"Evicted"}}`, cloud.NodeGone},
 		{`{"status":{"phase":"Succeeded"}}`, cloud.NodeGone},
-		{`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Running"}}`, cloud.NodeGone},
+		// What is to be deleted runs until its machine says that it ended.
+		{`{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"spec":{"nodeName":"n1"},"status":{"phase":"Running"}}`, cloud.NodeRunning},
 	} {
 		n, err := podOf(t, tt.pod).node(here)
 		if err != nil || n.State != tt.state || n.State == cloud.NodeGone && n.Reason == "" {

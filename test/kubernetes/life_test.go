@@ -1,0 +1,61 @@
+//go:build kubernetes && linux
+
+package kubernetes
+
+import (
+	"strings"
+	"testing"
+)
+
+// The image has busybox and nothing else: no bash, no C library, no sudo.
+func TestAGangOfPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settings)
+	w.write("src/data.txt", "what was sent\n")
+	task := w.task("task.yaml", "localhost/shell:1", `num_nodes: 3
+workdir: src
+envs: {GREETING: salut}
+run: |
+  echo "$GREETING from rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES: $(cat data.txt)"
+`)
+	w.sky([]string{"Kubernetes: enabled"}, "check", "kubernetes")
+	w.sky([]string{"salut from rank 0 of 3: what was sent", "salut from rank 1 of 3: what was sent", "salut from rank 2 of 3: what was sent", "SUCCEEDED"},
+		"launch", "-y", "-c", "gang", task)
+	if n := len(w.names("pods")); n != 3 {
+		t.Errorf("%d pods run", n)
+	}
+	w.sky([]string{"once more"}, "exec", "gang", "--", "echo once more")
+	w.refused([]string{"FAILED"}, "exec", "gang", "--", "exit 3")
+	w.sky([]string{"SUCCEEDED", "FAILED"}, "queue", "gang")
+	w.sky([]string{"once more"}, "logs", "gang", "2", "--no-follow")
+	if out, _ := w.run("stop", "-y", "gang"); !strings.Contains(out, "the nodes are pods, which cannot be stopped") {
+		t.Errorf("stopping pods:\n%s", out)
+	}
+	w.sky([]string{"UP"}, "status", "-r", "gang")
+	w.sky(nil, "down", "-y", "gang")
+	if left := w.names("pods"); len(left) > 0 {
+		t.Errorf("pods are left: %v", left)
+	}
+}
+
+// The image has one program, which is no shell; what is needed comes from
+// another image. The machine has that one already.
+func TestAnImageWithoutAShell(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settings)
+	task := w.task("task.yaml", "localhost/bare:1", "num_nodes: 2\nrun: |\n  sleep 0 && echo rank $SKYPILOT_NODE_RANK of $(ls /bin)\n")
+	w.sky([]string{"rank 0 of sleep", "rank 1 of sleep", "SUCCEEDED"}, "launch", "-y", "-c", "bare", task)
+	w.sky([]string{"again"}, "exec", "bare", "--", "echo again")
+}
+
+// A pod ends by itself, without any rights in the cluster.
+func TestAClusterGivesItselfBack(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settings)
+	task := w.task("task.yaml", "localhost/shell:1", "run: echo done\n")
+	w.sky([]string{"done"}, "launch", "-y", "-c", "brief", "--down", task)
+	eventually(t, "the cluster to be given back", func() bool {
+		out, _ := w.run("status", "-r")
+		return strings.Contains(out, "No existing clusters")
+	})
+}
