@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
@@ -30,8 +31,9 @@ func Keep(c *state.Cluster) { delete(c.Metadata, endingKey) }
 // forget gives a cluster's machines back, together with what the provider made
 // besides machines, and removes the record once the provider lists none of
 // them. Until then the record stays and says so: every later look at it, the
-// background ones too, goes on from here.
-func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) error {
+// background ones too, goes on from here. When they are not gone in time, the
+// record says so, and out, which may be nil.
+func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, reason string) error {
 	if p, err := m.provider(c); err == nil {
 		if err := m.SameAccount(ctx, c, p); err != nil {
 			return err
@@ -51,7 +53,13 @@ func (m *Manager) forget(ctx context.Context, c *state.Cluster, reason string) e
 		c = marked
 		m.watcher.changes.Ring(c.Hash) // whoever ran jobs there need not wait for the end
 	}
-	if err := m.Provision.GiveBack(ctx, c); err != nil {
+	late := func(text string) {
+		if out != nil {
+			fmt.Fprintf(out, "⚠ %s\n", text)
+		}
+		m.event(context.WithoutCancel(ctx), c, "STATUS_CHANGE", c.Status, text)
+	}
+	if err := m.Provision.GiveBack(ctx, c, late); err != nil {
 		m.remains(context.WithoutCancel(ctx), c, err)
 		return err
 	}
@@ -104,5 +112,5 @@ func (m *Manager) ReleaseOrphan(ctx context.Context, name, hash string, wanted f
 	if is, err := wanted(ctx); err != nil || is {
 		return err
 	}
-	return m.Release(ctx, c, "its launch ended without it")
+	return m.Release(ctx, nil, c, "its launch ended without it")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -114,7 +115,7 @@ func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body ap
 	}
 	dctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	if err := m.forget(dctx, c, "terminated by "+call.User.Name); err != nil {
+	if err := m.forget(dctx, call.Out, c, "terminated by "+call.User.Name); err != nil {
 		if !body.Purge {
 			return fmt.Errorf("terminating cluster %s: %w", c.Name, err)
 		}
@@ -130,11 +131,12 @@ func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body ap
 }
 
 // Release gives back a cluster on behalf of a request that already holds its
-// lock (a launch that failed, or one with --down that is through).
-func (m *Manager) Release(ctx context.Context, c *state.Cluster, reason string) error {
+// lock (a launch that failed, or one with --down that is through). out, if not
+// nil, hears of machines that are not gone in time.
+func (m *Manager) Release(ctx context.Context, out io.Writer, c *state.Cluster, reason string) error {
 	ctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	return m.forget(ctx, c, reason)
+	return m.forget(ctx, out, c, reason)
 }
 
 // seize ends other requests in flight for the cluster and takes its lock.

@@ -25,7 +25,7 @@ type Observation struct {
 // Verdict is what an observation means for the record.
 type Verdict struct {
 	Status       api.ClusterStatus
-	Gone         bool   // no machine is left: the record goes too
+	Gone         bool   // no machine is left, or none that anybody wants: they are given back, and the record goes too
 	Reason       string // for the event, when something changes
 	RestartAgent bool   // machines run, but not all of their agents answer
 	Unknown      bool   // nothing could be found out: leave the record alone
@@ -66,6 +66,8 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		return Verdict{Status: c.Status}
 	case alive == 0:
 		return Verdict{Gone: true, Reason: because("all machines are gone", reason)}
+	case endedItself(c, o):
+		return Verdict{Gone: true, Reason: because(fmt.Sprintf("it has ended itself, and %d machines were left", alive), reason)}
 	case alive > c.NumNodes:
 		return Verdict{Unknown: true, Status: c.Status,
 			Reason: fmt.Sprintf("%d machines carry this cluster's tags, but it has only %d nodes: some may be leaking", alive, c.NumNodes)}
@@ -76,6 +78,13 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 	}
 	return Verdict{Status: api.ClusterInit,
 		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", c.NumNodes, running, stopped, c.NumNodes-alive), reason)}
+}
+
+// endedItself tells whether an autodown came to its end: the head, which ends
+// itself last, after all jobs and hooks, does not run any more. What is left then
+// nobody would end.
+func endedItself(c *state.Cluster, o Observation) bool {
+	return c.Status == api.ClusterAutostopping && c.AutostopDown && !shown(o.Nodes, 0)
 }
 
 // missing is the ranks of a running cluster whose machines the provider calls

@@ -67,6 +67,32 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+func TestWhatAnAutodownLeavesIsGivenBack(t *testing.T) {
+	node := func(rank int, s cloud.NodeState) cloud.Node { return cloud.Node{Rank: rank, State: s} }
+	leaving := &agentapi.Info{State: agentapi.AgentAutostopping}
+	for _, tt := range []struct {
+		name   string
+		status api.ClusterStatus
+		down   bool
+		nodes  []cloud.Node
+		agent  *agentapi.Info
+		want   bool
+	}{
+		{"a worker stayed", api.ClusterAutostopping, true, []cloud.Node{node(0, cloud.NodeGone), node(1, cloud.NodeRunning)}, nil, true},
+		{"a worker stayed and the head is not listed", api.ClusterAutostopping, true, []cloud.Node{node(1, cloud.NodeRunning)}, nil, true},
+		{"all are off instead of gone", api.ClusterAutostopping, true, []cloud.Node{node(0, cloud.NodeStopped), node(1, cloud.NodeStopped)}, nil, true},
+		{"the head runs its hooks, and a worker was preempted", api.ClusterAutostopping, true, []cloud.Node{node(0, cloud.NodeRunning), node(1, cloud.NodeGone)}, leaving, false},
+		{"the head is silent", api.ClusterAutostopping, true, []cloud.Node{node(0, cloud.NodeRunning)}, nil, false},
+		{"it was to stop only", api.ClusterAutostopping, false, []cloud.Node{node(0, cloud.NodeStopped), node(1, cloud.NodeStopped)}, nil, false},
+		{"the head was preempted before", api.ClusterUp, true, []cloud.Node{node(1, cloud.NodeRunning)}, nil, false},
+	} {
+		c := &state.Cluster{Status: tt.status, AutostopDown: tt.down, EverUp: true, NumNodes: 2}
+		if v := Decide(c, Observation{Nodes: tt.nodes, Agent: tt.agent, AgentErr: errors.New("silent")}, time.Now()); v.Gone != tt.want {
+			t.Errorf("%s: %+v", tt.name, v)
+		}
+	}
+}
+
 func TestASilentWorkerIsLookedAfter(t *testing.T) {
 	c := &state.Cluster{Status: api.ClusterUp, EverUp: true, NumNodes: 1}
 	o := Observation{Nodes: []cloud.Node{{State: cloud.NodeRunning}}, Agent: &agentapi.Info{State: agentapi.AgentRunning}, Silent: 1}

@@ -64,7 +64,7 @@ func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, err
 		return nil, err
 	}
 	if why := givingBack(c); why != "" {
-		if err := m.forget(ctx, c, why); err != nil {
+		if err := m.forget(ctx, nil, c, why); err != nil {
 			return c, &api.Error{Type: api.ErrStatusFetching, Message: fmt.Sprintf("Cluster %q is being given back: %v", c.Name, err), Err: err}
 		}
 		return nil, nil
@@ -185,7 +185,7 @@ func (m *Manager) restartAgents(ctx context.Context, c *state.Cluster) (*agentap
 func (m *Manager) apply(ctx context.Context, c *state.Cluster, o Observation, v Verdict) (*state.Cluster, error) {
 	switch {
 	case v.Gone:
-		if err := m.forget(ctx, c, v.Reason); err != nil {
+		if err := m.forget(ctx, nil, c, v.Reason); err != nil {
 			return nil, err
 		}
 		return nil, nil

@@ -220,7 +220,7 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 		// Provisioning takes up what the earlier life was doing.
 		return l.x.bring(ctx, l.call, l.task, c, offers, false)
 	}
-	if err := l.x.Clusters.Release(ctx, c, "its launch never ended; launched anew"); err != nil {
+	if err := l.x.Clusters.Release(ctx, l.call.Out, c, "its launch never ended; launched anew"); err != nil {
 		return nil, fmt.Errorf("giving back what the earlier cluster %s left: %w", c.Name, err)
 	}
 	return l.create(ctx)
@@ -358,7 +358,7 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c
 	if now, gerr := x.Store.Clusters().Get(context.WithoutCancel(ctx), c.Name); gerr == nil && now.Hash == c.Hash {
 		c = now
 	}
-	if rerr := x.Clusters.Release(context.WithoutCancel(ctx), c, "launch failed: "+err.Error()); rerr != nil {
+	if rerr := x.Clusters.Release(context.WithoutCancel(ctx), call.Out, c, "launch failed: "+err.Error()); rerr != nil {
 		return nil, &provision.LeftoverError{Cluster: c.Name, Place: c.Offer.Place, Err: rerr, Cause: err}
 	}
 	if ctx.Err() != nil {

@@ -60,7 +60,7 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 	}
 	if s.r.Keep {
 		s.calm(cleanup, f, ran)
-	} else if cerr := s.e.giveBack(cleanup, f.p, f.spec.ID, a.Offer, s.history, f.note); cerr != nil {
+	} else if cerr := s.giveBack(cleanup, f); cerr != nil {
 		if handedOver(ctx) {
 			return nil, err
 		}
@@ -80,6 +80,16 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 	}
 	return nil, err
 }
+
+// giveBack gives back what the attempt has made.
+func (s *search) giveBack(ctx context.Context, f *flight) error {
+	watch := s.e.watchOver(ctx, f.attempt.ClusterName, f.attempt.Offer.Place, s.late)
+	defer watch.stop()
+	return s.e.giveBack(ctx, f.p, f.spec.ID, f.attempt.Offer, s.history, f.note, watch)
+}
+
+// late tells the user that machines are not gone in time.
+func (s *search) late(text string) { s.out.say("⚠ %s", text) }
 
 func (f *flight) note(step state.Step) { f.steps = append(f.steps, step) }
 

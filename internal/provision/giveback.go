@@ -29,8 +29,9 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 
 // giveBack terminates a cluster's machines until the cloud lists none of them,
 // or ctx ends. Only that is proof: a call that was told to be through may have
-// been overtaken by one whose answer was lost.
-func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, h *History, note func(state.Step)) error {
+// been overtaken by one whose answer was lost. Whoever watches is told what is
+// known meanwhile.
+func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, h *History, note func(state.Step), watch *overdue) error {
 	pause := firstPause
 	for {
 		err := act(ctx, step{name: stepTerminate, limit: h.Deadline(stepTerminate, o), note: note}, func(ctx context.Context) error {
@@ -49,6 +50,7 @@ func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.Cluste
 				err = fmt.Errorf("%s still listed as %s", count(left, "machine is", "machines are"), id.Name)
 			}
 		}
+		watch.saw(err)
 		if ClassOf(Outcome(err)) == BadCredentials || !sleep(ctx, pause) {
 			return err
 		}
@@ -56,31 +58,33 @@ func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.Cluste
 	}
 }
 
-// How long a cluster's machines are looked for after the cloud said that they
-// are gone, and how often.
+// How often a cluster's machines are looked for after the cloud said that they
+// are gone.
 const (
-	proofTime  = 30 * time.Second
 	proofPause = 250 * time.Millisecond
 	proofMost  = 5 * time.Second
 )
 
 // GiveBack terminates a cluster's machines and looks until the cloud lists none
 // of them. What the cloud refuses is returned as it is; machines that stay
-// although it was not are a [*RemainError].
-func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster) error {
+// although it was not, for [GoneWithin], are a [*RemainError]. late, if given, is
+// told when they are not gone that long after the call, whatever the reason.
+func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster, late func(string)) error {
 	p, ok := e.providers.Get(c.Offer.Cloud)
 	if !ok {
 		return fmt.Errorf("cluster %q is on %q, which this version of sky does not know", c.Name, c.Offer.Cloud)
 	}
 	id := e.ClusterID(c)
 	h := e.history(ctx)
+	watch := e.watchOver(ctx, c.Name, c.Offer.Place, late)
+	defer watch.stop()
 	var until time.Time
 	for pause := proofPause; ; pause = min(2*pause, proofMost) {
 		if err := p.Terminate(ctx, id); err != nil {
 			return err
 		}
 		if until.IsZero() {
-			until = time.Now().Add(proofTime)
+			until = time.Now().Add(GoneWithin)
 		}
 		nodes, err := run(ctx, step{name: stepList, limit: h.Deadline(stepList, c.Offer)}, func(ctx context.Context) ([]cloud.Node, error) {
 			return p.Nodes(ctx, id)
@@ -95,8 +99,10 @@ func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster) error {
 			}
 			return nil
 		}
+		remain := &RemainError{Place: c.Offer.Place, Left: left, Of: c.NumNodes}
+		watch.saw(remain)
 		if time.Now().After(until) || !sleep(ctx, pause) {
-			return &RemainError{Place: c.Offer.Place, Left: left, Of: c.NumNodes}
+			return remain
 		}
 	}
 }
@@ -113,7 +119,7 @@ func alive(nodes []cloud.Node) int {
 
 // undo gives back what an attempt has and ends its record, or leaves the record
 // open. It takes as long as ctx lasts, at most [cleanupTimeout].
-func (e *Engine) undo(ctx context.Context, a state.Attempt, steps []state.Step, h *History, why string) error {
+func (e *Engine) undo(ctx context.Context, a state.Attempt, steps []state.Step, h *History, why string, late func(string)) error {
 	p, ok := e.providers.Get(a.Offer.Cloud)
 	if !ok {
 		return nil // stays open until a version of sky that knows the cloud runs
@@ -126,7 +132,9 @@ func (e *Engine) undo(ctx context.Context, a state.Attempt, steps []state.Step, 
 		}
 	}
 	id := cloud.ClusterID{Installation: e.install, Name: a.NameOnCloud, Hash: a.ClusterHash}
-	if err := e.giveBack(ctx, p, id, a.Offer, h, func(s state.Step) { steps = append(steps, s) }); err != nil {
+	watch := e.watchOver(ctx, a.ClusterName, a.Offer.Place, late)
+	defer watch.stop()
+	if err := e.giveBack(ctx, p, id, a.Offer, h, func(s state.Step) { steps = append(steps, s) }, watch); err != nil {
 		return fmt.Errorf("giving back what an attempt to launch %s in %v left: %w", a.ClusterName, a.Offer.Place, err)
 	}
 	return e.end(ctx, a, state.AttemptEnd{Outcome: Cancelled, Message: why, Steps: steps})

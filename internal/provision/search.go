@@ -299,7 +299,7 @@ func (s *search) keep(ctx context.Context, f *flight) error {
 func (s *search) undo(ctx context.Context, a state.Attempt, steps []state.Step, why string) error {
 	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
-	return s.e.undo(cleanup, a, steps, s.history, why)
+	return s.e.undo(cleanup, a, steps, s.history, why, s.late)
 }
 
 // handedOver reports whether another server goes on with the work.

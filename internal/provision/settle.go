@@ -40,7 +40,7 @@ func (e *Engine) settle(ctx context.Context, a state.Attempt, h *History) error 
 	}
 	why := cmp.Or(a.Message, died)
 	if c == nil {
-		return e.undo(ctx, a, nil, h, why)
+		return e.undo(ctx, a, nil, h, why, nil)
 	}
 	// Somebody may be at work on the cluster; then the attempt is theirs.
 	_, err = e.alone(ctx, clusterLease(a.ClusterName), func(ctx context.Context) error {
@@ -49,7 +49,7 @@ func (e *Engine) settle(ctx context.Context, a state.Attempt, h *History) error 
 		case err != nil:
 			return err
 		case c == nil || !about(c, &a) || a.Message != "" && !c.EverUp:
-			return e.undo(ctx, a, nil, h, why)
+			return e.undo(ctx, a, nil, h, why, nil)
 		case c.Status != api.ClusterInit:
 			return e.end(ctx, a, state.AttemptEnd{Outcome: OK, Message: "found out after the server died"})
 		}

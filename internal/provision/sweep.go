@@ -255,7 +255,9 @@ func (e *Engine) End(ctx context.Context, s Stray) error {
 		ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
 		o := cloud.Offer{Place: cloud.Place{Cloud: s.Cloud}}
-		err = e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, e.history(ctx), nil)
+		watch := e.watchOver(ctx, s.Cluster, o.Place, nil)
+		defer watch.stop()
+		err = e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, e.history(ctx), nil, watch)
 		if err == nil {
 			e.Freed()
 		}

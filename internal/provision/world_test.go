@@ -286,7 +286,7 @@ func (s *server) forget(ctx context.Context, c *state.Cluster) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	if err := s.engine.GiveBack(ctx, c); err != nil {
+	if err := s.engine.GiveBack(ctx, c, nil); err != nil {
 		return err
 	}
 	for _, m := range s.w.clouds[c.Offer.Cloud].Machines() {
