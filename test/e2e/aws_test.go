@@ -151,8 +151,8 @@ func TestAWSWithMachines(t *testing.T) {
 			}
 		}
 	}
-	preempt(100 * time.Second)
-	eventually(t, "the notice is on record", time.Minute, func() bool {
+	preempt(115 * time.Second)
+	eventually(t, "the notice is on record", 100*time.Second, func() bool {
 		out, _ := a.run("status", "-o", "json", "s")
 		return strings.Contains(out, "the cloud takes head back (terminate)")
 	})
