@@ -43,10 +43,10 @@ func (d *daemon) registerJobs() {
 		}
 		return j.Submit(ctx, c, b)
 	}))
-	e.Handle("sky.jobs.queue_v2", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue_v2", verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.Queue(ctx, c, b)
 	}))
-	e.Handle("sky.jobs.queue", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue", verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.OldQueue(ctx, c, b)
 	}))
 	e.Handle("sky.jobs.cancel", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
@@ -55,7 +55,7 @@ func (d *daemon) registerJobs() {
 		}
 		return j.Cancel(ctx, c, b)
 	}))
-	e.Handle("sky.jobs.schedules", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
+	e.HandleRead("sky.jobs.schedules", verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
 		return j.Schedules(ctx, c, b)
 	}))
 	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
@@ -64,7 +64,7 @@ func (d *daemon) registerJobs() {
 	e.Handle("sky.jobs.wait", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
 	}))
-	e.Handle("sky.jobs.events", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
+	e.HandleRead("sky.jobs.events", verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
 		return j.Events(ctx, c, b)
 	}))
 	e.Handle("sky.jobs.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {

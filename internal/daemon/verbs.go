@@ -88,30 +88,30 @@ func (d *daemon) register() {
 		}
 		return x.Optimize(ctx, c, b)
 	}))
-	e.Handle("sky.status", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.StatusBody) (any, error) {
+	e.HandleRead("sky.status", verb(func(ctx context.Context, c cluster.Call, b api.StatusBody) (any, error) {
 		return m.Status(ctx, c, b)
 	}))
 	e.Handle("sky.stop", api.ScheduleShort, silent(m.Stop))
 	e.Handle("sky.down", api.ScheduleShort, silent(m.Down))
 	e.Handle("sky.autostop", api.ScheduleShort, silent(m.Autostop))
-	e.Handle("sky.queue", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.QueueBody) (any, error) {
+	e.HandleRead("sky.queue", verb(func(ctx context.Context, c cluster.Call, b api.QueueBody) (any, error) {
 		return m.Queue(ctx, c, b)
 	}))
-	e.Handle("sky.job_status", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.JobStatusBody) (any, error) {
+	e.HandleRead("sky.job_status", verb(func(ctx context.Context, _ cluster.Call, b api.JobStatusBody) (any, error) {
 		return m.JobStatus(ctx, b)
 	}))
 	e.Handle("sky.cancel", api.ScheduleShort, silent(m.Cancel))
-	e.Handle("sky.cost_report", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.CostReportBody) (any, error) {
+	e.HandleRead("sky.cost_report", verb(func(ctx context.Context, c cluster.Call, b api.CostReportBody) (any, error) {
 		return m.CostReport(ctx, c, b)
 	}))
-	e.Handle("sky.cluster_events", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ClusterEventsBody) (any, error) {
+	e.HandleRead("sky.cluster_events", verb(func(ctx context.Context, c cluster.Call, b api.ClusterEventsBody) (any, error) {
 		return m.Events(ctx, c, b)
 	}))
-	e.Handle("sky.endpoints", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.EndpointsBody) (any, error) {
+	e.HandleRead("sky.endpoints", verb(func(ctx context.Context, _ cluster.Call, b api.EndpointsBody) (any, error) {
 		return m.Endpoints(ctx, b)
 	}))
 	e.Handle("sky.check", api.ScheduleShort, verb(d.check))
-	e.Handle("sky.enabled_clouds", api.ScheduleShort, verb(d.enabled))
+	e.HandleRead("sky.enabled_clouds", verb(d.enabled))
 	e.Handle("sky.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DownloadLogsBody) (any, error) {
 		run := "sky-" + time.Now().UTC().Format("2006-01-02-15-04-05-000000")
 		return m.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs", b.ClusterName+"-"+run))

@@ -18,7 +18,7 @@ import (
 // configuration known to the engine. Who may call them the route table says.
 func (d *daemon) registerWorkspaces() {
 	e := d.engine
-	e.Handle("sky.workspaces.get", api.ScheduleShort, verb(func(_ context.Context, c cluster.Call, _ api.Envelope) (any, error) {
+	e.HandleRead("sky.workspaces.get", verb(func(_ context.Context, c cluster.Call, _ api.Envelope) (any, error) {
 		return workspaces.Of(d.settings.current()).Seen(c.Scope.Sees), nil
 	}))
 	e.Handle("sky.workspaces.create", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.WorkspaceBody) (any, error) {

@@ -341,7 +341,7 @@ func TestResultOutlivesABrokenDatabase(t *testing.T) {
 		w.start(e)
 		id, other := submit(t, e, "sky.x", "").ID, submit(t, e, "sky.block", "").ID
 		<-begun
-		db, err := sql.Open("sqlite", filepath.Join(w.dir, "state.db"))
+		db, err := sql.Open("sqlite", "file:"+filepath.Join(w.dir, "state.db")+"?_pragma=busy_timeout(10000)") // the engine writes beside it
 		if err != nil {
 			t.Fatal(err)
 		}

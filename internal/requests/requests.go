@@ -84,6 +84,7 @@ type Engine struct {
 	runs    map[string]*run // what this server runs or is about to
 	longs   int             // slots in use
 	feeds   map[string]*feed
+	recent  recent        // what ended here a moment ago
 	closed  bool          // no new requests
 	closing chan struct{} // closed when streams must end
 
@@ -98,6 +99,7 @@ type handler struct {
 	schedule api.ScheduleType
 	f        Func
 	l        LogFunc
+	reads    bool // f changes nothing
 }
 
 // New returns an engine that does nothing yet: register functions, then Start.
@@ -128,6 +130,13 @@ func New(store *state.Store, o Options) *Engine {
 // "sky.launch". All are registered before Start.
 func (e *Engine) Handle(name string, schedule api.ScheduleType, f Func) {
 	e.handlers[name] = handler{schedule: schedule, f: f}
+}
+
+// HandleRead is Handle for short requests that only tell what is: f changes
+// nothing that matters if it happens twice, and keeps no state. One that is quick
+// is recorded once, with its result, rather than when it begins and when it ends.
+func (e *Engine) HandleRead(name string, f Func) {
+	e.handlers[name] = handler{schedule: api.ScheduleShort, f: f, reads: true}
 }
 
 // HandleLog makes f the function of log requests with that name, which

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -31,12 +32,17 @@ func (e *Engine) Resolve(ctx context.Context, prefix string) (*state.Request, er
 	return e.store.Requests().Get(ctx, id)
 }
 
-// known is a request that this server has in memory because it runs here, nil
-// for any other: clients ask for the result of a short request while it runs.
+// known is a request that this server has in memory because it runs here or did a
+// moment ago, nil for any other: clients ask for the result of a short request at
+// once.
 func (e *Engine) known(id string) *state.Request {
 	e.mu.Lock()
-	r := e.runs[id]
+	r, ended := e.runs[id], e.recent.get(id, time.Now())
 	e.mu.Unlock()
+	if ended != nil {
+		row := *ended
+		return &row
+	}
 	if r == nil {
 		return nil
 	}

@@ -131,9 +131,13 @@ func (e *Engine) claim(r *run, was *state.Request) {
 func (e *Engine) execute(r *run, row *state.Request) {
 	defer e.end(r)
 	e.confirm(r, row)
+	e.finish(r, row, e.outcome(r, row))
+}
+
+// outcome runs the function of a request and tells how it ended.
+func (e *Engine) outcome(r *run, row *state.Request) (o outcome) {
 	c := e.call(row, r.log)
 	h := e.handlers[row.Name]
-	var o outcome
 	switch {
 	case h.f == nil && h.l == nil:
 		o = failed(&UnknownError{row.Name})
@@ -154,7 +158,7 @@ func (e *Engine) execute(r *run, row *state.Request) {
 		span.End(err)
 		o = decide(value, err, context.Cause(r.ctx))
 	}
-	e.finish(r, row, o)
+	return o
 }
 
 // confirm makes known that the row is ours.
@@ -176,6 +180,33 @@ func (e *Engine) protect(ctx context.Context, c *Call, f func() (any, error)) (v
 	return f()
 }
 
+// ended is a row with how its run ended.
+func (e *Engine) ended(row *state.Request, o outcome) *state.Request {
+	ended := *row
+	ended.Status = o.status
+	ended.ReturnValue = o.value
+	ended.StatusMsg = ""
+	ended.FinishedAt = e.store.Now()
+	if o.err != nil {
+		ended.Error, _ = json.Marshal(o.err) // attributes that do not encode are a bug: the type and message go without
+		if ended.Error == nil {
+			ended.Error, _ = json.Marshal(&api.ErrorRecord{Type: o.err.Type, Message: o.err.Message, Hint: o.err.Hint})
+		}
+	}
+	return &ended
+}
+
+// told makes known that a request has ended and that this is on disk.
+func (e *Engine) told(r *run, ended *state.Request) {
+	r.feed.publish(ended)
+	e.mu.Lock()
+	e.recent.add(ended, time.Now())
+	e.mu.Unlock()
+	if e.o.Ended != nil {
+		e.o.Ended(ended)
+	}
+}
+
 // finish writes how a run ended, again and again if the disk or the database
 // fails: the work is done, and must not be done twice for want of a row.
 func (e *Engine) finish(r *run, row *state.Request, o outcome) {
@@ -190,24 +221,11 @@ func (e *Engine) finish(r *run, row *state.Request, o outcome) {
 	if o.status == "" {
 		return
 	}
-	ended := *row
-	ended.Status = o.status
-	ended.ReturnValue = o.value
-	ended.StatusMsg = ""
-	ended.FinishedAt = e.store.Now()
-	if o.err != nil {
-		ended.Error, _ = json.Marshal(o.err) // attributes that do not encode are a bug: the type and message go without
-		if ended.Error == nil {
-			ended.Error, _ = json.Marshal(&api.ErrorRecord{Type: o.err.Type, Message: o.err.Message, Hint: o.err.Hint})
-		}
-	}
+	ended := e.ended(row, o)
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 5*time.Second) {
-		err := e.store.Requests().Finish(context.Background(), &ended)
+		err := e.store.Requests().Finish(context.Background(), ended)
 		if err == nil {
-			r.feed.publish(&ended)
-			if e.o.Ended != nil {
-				e.o.Ended(&ended)
-			}
+			e.told(r, ended)
 			return
 		}
 		if errors.Is(err, state.ErrConflict) {

@@ -281,6 +281,7 @@ func TestStreamEndsWithItsReader(t *testing.T) {
 			t.Error(err)
 		}
 		wait(t, e, id)
+		synctest.Wait() // the run itself lets go of its feed
 		if len(e.feeds) != 0 {
 			t.Errorf("feeds left: %v", e.feeds)
 		}

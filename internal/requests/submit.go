@@ -55,6 +55,9 @@ func (e *Engine) Submit(ctx context.Context, sub Submission) (*state.Request, er
 	if err != nil {
 		return nil, err
 	}
+	if r != nil && h.reads {
+		return e.submitRead(ctx, sub, r, row)
+	}
 	if err := e.create(ctx, row); err != nil {
 		if r != nil {
 			e.end(r)

@@ -26,7 +26,7 @@ func Provide(e *requests.Engine) {
 		case r.Name == "create_debug_dump":
 			e.Handle(requestName(r.Name), r.schedule(), nameDump)
 		case r.Kind == Async && r.Empty != "":
-			e.Handle(requestName(r.Name), r.schedule(), func(context.Context, *requests.Call) (any, error) { return json.RawMessage(r.Empty), nil })
+			e.HandleRead(requestName(r.Name), func(context.Context, *requests.Call) (any, error) { return json.RawMessage(r.Empty), nil })
 		case r.Kind == Async:
 			e.Handle(requestName(r.Name), r.schedule(), func(context.Context, *requests.Call) (any, error) { return nil, notSupported(r.Path) })
 		case r.Kind == Log:

@@ -109,7 +109,7 @@ func handle() *api.Handle {
 func (w *world) verbs() {
 	e := w.engine
 	one := 1
-	e.Handle("sky.status", api.ScheduleShort, func(_ context.Context, c *requests.Call) (any, error) {
+	e.HandleRead("sky.status", func(_ context.Context, c *requests.Call) (any, error) {
 		var b api.StatusBody
 		if err := c.Decode(&b); err != nil {
 			return nil, err
