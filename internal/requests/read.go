@@ -10,7 +10,7 @@ import (
 
 // readPatience is how long the answer to a call may wait for the end of a
 // request that only reads. What takes longer is recorded as running.
-const readPatience = 20 * time.Millisecond
+const readPatience = 500 * time.Millisecond
 
 // submitRead runs a request that only reads, and records it: once, with its
 // result, if that is there soon. Until it is recorded nobody knows its id, so a
