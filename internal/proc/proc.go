@@ -126,8 +126,9 @@ func living(all []entry, found map[int]bool) []int {
 }
 
 // End asks the processes that find returns to terminate, waits up to grace for
-// them and kills what is left, until find returns none: what they start in the
-// meantime is ended too. It returns the context's error if that comes first.
+// them and kills what is left, until find returns none. What a process that was
+// asked starts to end well, to save what it has say, is asked only once that
+// process is gone. It returns the context's error if that comes first.
 func End(ctx context.Context, find func() []int, grace time.Duration) error {
 	deadline := time.Now().Add(grace)
 	asked := map[int]bool{}
@@ -137,14 +138,18 @@ func End(ctx context.Context, find func() []int, grace time.Duration) error {
 			return nil
 		}
 		hard := !time.Now().Before(deadline)
+		var ask []int
 		for _, pid := range pids {
 			switch {
 			case hard:
 				kill(pid)
-			case !asked[pid]:
-				asked[pid] = true
-				terminate(pid)
+			case !asked[pid] && !helps(pid, pids, asked):
+				ask = append(ask, pid)
 			}
+		}
+		for _, pid := range ask {
+			asked[pid] = true
+			terminate(pid)
 		}
 		select {
 		case <-ctx.Done():
@@ -152,6 +157,13 @@ func End(ctx context.Context, find func() []int, grace time.Duration) error {
 		case <-time.After(wait):
 		}
 	}
+}
+
+// helps tells whether a process is the child of one that lives and was asked to
+// terminate at an earlier look, when the child was not there yet.
+func helps(pid int, living []int, asked map[int]bool) bool {
+	e, err := lookup(pid)
+	return err == nil && asked[e.ppid] && slices.Contains(living, e.ppid)
 }
 
 // Wait returns when the process pid with this StartTime has exited, or with

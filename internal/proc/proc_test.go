@@ -144,6 +144,20 @@ func TestEndLeavesNothing(t *testing.T) {
 	}
 }
 
+// What a process starts to end well is left to it.
+func TestEndLetsProcessesSave(t *testing.T) {
+	value := marker(t)
+	out := filepath.Join(t.TempDir(), "out")
+	cmd := start(t, value, "exec >"+out+"; trap 'sh -c \"sleep 0.5; echo saved\"; exit' TERM; echo up; while :; do sleep 0.05; done")
+	eventually(t, "script is up", func() bool { b, _ := os.ReadFile(out); return len(b) > 0 })
+	if err := End(t.Context(), func() []int { return Tree(cmd.Process.Pid, true, "SKY_TEST", value) }, time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if b, _ := os.ReadFile(out); string(b) != "up\nsaved\n" {
+		t.Errorf("it wrote %q", b)
+	}
+}
+
 func TestEndStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
