@@ -19,10 +19,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"math/rand/v2"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
@@ -38,7 +43,7 @@ type Deps struct {
 	Log      *slog.Logger
 	ServerID string
 	Dir      string // where files and logs of jobs are kept
-	Launches int    // how many clusters are brought up at once; 0: 16
+	Launches int    // how many clusters are brought up at once; 0: 16 a core, at most 256
 	// Patience is for how long the agent of a job may be silent although the
 	// provider says that its machines run, before they are ended and the job is run
 	// elsewhere; 0, and nil: for ever.
@@ -73,8 +78,9 @@ type Manager struct {
 	wg       sync.WaitGroup
 }
 
-// launchesAtOnce is how many clusters a server brings up at the same time.
-const launchesAtOnce = 16
+// launchesAtOnce is how many clusters a server brings up at the same time: as
+// many as its cores can start agents on. Most of a launch is waiting for a cloud.
+func launchesAtOnce() int { return min(16*runtime.GOMAXPROCS(0), 256) }
 
 // New returns a manager; Run makes it work.
 func New(d Deps) *Manager {
@@ -89,7 +95,7 @@ func New(d Deps) *Manager {
 
 func newManager(store database, w world, log *slog.Logger, server, dir string, launches int) *Manager {
 	if launches == 0 {
-		launches = launchesAtOnce
+		launches = launchesAtOnce()
 	}
 	m := &Manager{
 		store: store, world: w, log: log, server: server, dir: dir,
@@ -109,11 +115,12 @@ func (m *Manager) wake() {
 	}
 }
 
-// How long a lease on a job holds without renewal, and how often leases are
-// renewed and jobs of dead servers looked for.
+// How long a lease on a job holds without renewal, how often leases are renewed,
+// and how often jobs of dead servers are looked for.
 const (
 	leaseTTL  = 6 * time.Second
 	beatEvery = 2 * time.Second
+	lookEvery = time.Second
 )
 
 // errLeaseLost is the cause of a controller's context whose lease is another's.
@@ -122,17 +129,18 @@ var errLeaseLost = fmt.Errorf("another server took over this job: %w", state.Err
 // Run works on jobs until ctx ends. What it leaves unfinished goes on with
 // another server or the next life of this one.
 func (m *Manager) Run(ctx context.Context) {
-	t := time.NewTicker(beatEvery)
+	t := time.NewTicker(lookEvery)
 	defer t.Stop()
 	m.lastBeat = m.store.Now()
 	if err := m.files.sweep(ctx, m.store); err != nil {
 		m.log.WarnContext(ctx, "files of ended jobs not removed", "err", err)
 	}
+	var beats sync.WaitGroup // apart: taking over many jobs takes longer than a lease holds
+	beats.Go(func() { m.beatAll(ctx) })
 	mine := m.server // what an earlier life of this server held is not waited for
-	beat := true
+	tick := true
 	for ctx.Err() == nil {
-		if beat {
-			m.beat(ctx)
+		if tick {
 			if m.adoptAll(ctx, mine) {
 				mine = ""
 			}
@@ -143,11 +151,12 @@ func (m *Manager) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-m.poke:
-			beat = false
+			tick = false
 		case <-t.C:
-			beat = true
+			tick = true
 		}
 	}
+	beats.Wait()
 	m.handOver()
 }
 
@@ -166,12 +175,26 @@ func (m *Manager) handOver() {
 	}
 }
 
+// beatAll renews the leases now and then until ctx ends.
+func (m *Manager) beatAll(ctx context.Context) {
+	t := time.NewTicker(beatEvery)
+	defer t.Stop()
+	for ctx.Err() == nil {
+		m.beat(ctx)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+}
+
 // beat renews the leases and stops the controllers whose lease is lost.
 func (m *Manager) beat(ctx context.Context) {
 	at := m.store.Now()
-	held, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, leaseTTL)
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	before := maps.Clone(m.running) // leases that are taken from now on may be missing in the answer
+	m.mu.Unlock()
+	held, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, leaseTTL)
 	if err != nil {
 		if ctx.Err() != nil {
 			return
@@ -184,7 +207,7 @@ func (m *Manager) beat(ctx context.Context) {
 	} else {
 		m.lastBeat = at
 	}
-	for _, c := range m.running {
+	for _, c := range before {
 		if held[c.lease.Name] != c.lease.Epoch {
 			c.cancel(errLeaseLost)
 		}
@@ -201,33 +224,47 @@ func (m *Manager) adoptAll(ctx context.Context, mine string) bool {
 		}
 		return false
 	}
+	// In an order of its own, so that servers that do this at the same time share
+	// the jobs instead of asking for the same one.
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	var g errgroup.Group
+	g.SetLimit(adoptAtOnce)
 	for _, id := range ids {
-		if _, err := m.adopt(ctx, id); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "managed job not taken over", "job", id, "err", err)
-		}
+		g.Go(func() error {
+			if err := m.adopt(ctx, id); err != nil && ctx.Err() == nil {
+				m.log.WarnContext(ctx, "managed job not taken over", "job", id, "err", err)
+			}
+			return nil
+		})
 	}
+	_ = g.Wait()
 	return true
 }
 
+// adoptAtOnce is how many jobs are taken over at the same time: their writes
+// share the waits for the disk.
+const adoptAtOnce = 32
+
 // adopt starts the controller of a job, if this server gets the lease.
-func (m *Manager) adopt(ctx context.Context, id int) (*controller, error) {
+func (m *Manager) adopt(ctx context.Context, id int) error {
 	m.mu.Lock()
 	busy := m.running[id] != nil
 	m.mu.Unlock()
 	if busy {
-		return nil, nil
+		return nil
 	}
 	lease, got, err := m.store.Leases().Acquire(ctx, state.ManagedLease+strconv.Itoa(id), m.server, leaseTTL)
 	if err != nil || !got {
-		return nil, err
+		return err
 	}
 	if _, err := m.store.ManagedJobs().Adopt(ctx, id, lease); err != nil {
-		return nil, err
+		return err
 	}
-	return m.start(id, lease, false), nil
+	m.start(id, lease, false)
+	return nil
 }
 
-func (m *Manager) start(id int, lease state.Lease, slot bool) *controller {
+func (m *Manager) start(id int, lease state.Lease, slot bool) {
 	c := &controller{m: m, id: id, lease: lease, slot: slot}
 	cctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
@@ -242,7 +279,6 @@ func (m *Manager) start(id int, lease state.Lease, slot bool) *controller {
 		cancel(nil)
 		m.rows.Ring(id)
 	})
-	return c
 }
 
 // ringCancelled makes controllers look whose jobs were cancelled, perhaps
@@ -260,7 +296,7 @@ func (m *Manager) ringCancelled(ctx context.Context) {
 // dispatch hands free slots to whoever comes first: jobs of this server that
 // want to launch again, and jobs that nobody has claimed yet.
 func (m *Manager) dispatch(ctx context.Context) {
-	for m.slots.free() && ctx.Err() == nil {
+	for late := 0; m.slots.free() && ctx.Err() == nil && late < claimedMost; {
 		id, priority, err := m.store.ManagedJobs().Next(ctx)
 		switch {
 		case errors.Is(err, state.ErrNotFound):
@@ -279,10 +315,21 @@ func (m *Manager) dispatch(ctx context.Context) {
 			if err != nil && ctx.Err() == nil && !errors.Is(err, state.ErrConflict) {
 				m.log.WarnContext(ctx, "managed job not claimed", "job", id, "err", err)
 			}
-			return // somebody else has it, or we cannot: the next look tells
+			if err != nil {
+				return // the next look tells
+			}
+			late++
+			sleep(ctx, rand.N(claimedPause)) // somebody else is claiming it; what comes after it is for anybody
 		}
 	}
 }
+
+// After another server was quicker with a job there is a pause, so long at most;
+// and after so many of them a look at what else there is to do.
+const (
+	claimedPause = 20 * time.Millisecond
+	claimedMost  = 50
+)
 
 // claim takes a waiting job together with a slot.
 func (m *Manager) claim(ctx context.Context, id int) (bool, error) {

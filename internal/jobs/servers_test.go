@@ -1,0 +1,167 @@
+package jobs
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// TestServersShareJobs lets three servers run jobs on one PostgreSQL, ends one
+// of them as a power cut would, and sees the others take its jobs over. It reports
+// how long that took and who has how many.
+//
+//	SKY_TEST_POSTGRES=postgres://… SKY_TEST_JOBS=3000 go test -run ServersShareJobs -v ./internal/jobs
+func TestServersShareJobs(t *testing.T) {
+	jobs := setting(t, "SKY_TEST_JOBS", 90)
+	const servers = 3
+	address := postgresSchema(t)
+	c, provider, offers, err := newCloud(1, 4*jobs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Remove("bad-day")
+	c.SetDelays(model.Delay{}, model.Delay{})
+	o := &outside{
+		calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
+		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
+		listen: func() []*cluster.Bells[string] { return nil },
+	}
+	for id := 1; id <= jobs; id++ {
+		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
+	}
+	var lives []*life
+	dbs := make([]*state.Store, servers)
+	for n := range servers {
+		db, err := state.OpenPostgres(t.Context(), address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dbs[n] = db
+		t.Cleanup(func() { db.Close() })
+	}
+	for n := range jobs {
+		if _, err := dbs[0].ManagedJobs().Submit(t.Context(), &state.ManagedJob{
+			RequestID: fmt.Sprint(n), Name: "j", UserHash: "u", SubmittedAt: time.Now(), Tasks: []*state.ManagedTask{{Name: "j"}},
+			Dag: []byte("name: j\nresources: {use_spot: false}\nrun: work\n"),
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, db := range dbs {
+		ctx, cancel := context.WithCancel(context.Background())
+		l := newLife(cancel)
+		lives = append(lives, l)
+		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: new(cluster.Bells[string])},
+			slog.New(slog.DiscardHandler), fmt.Sprint("server", n), t.TempDir(), 64)
+		done := make(chan struct{})
+		go func() { m.Run(ctx); close(done) }()
+		t.Cleanup(func() { cancel(); <-done })
+	}
+	wait := func(what string, f func() bool) time.Duration {
+		t.Helper()
+		start := time.Now()
+		for !f() {
+			if time.Since(start) > 5*time.Minute {
+				t.Fatalf("%s: not within %v", what, time.Since(start))
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		return time.Since(start)
+	}
+	took := wait("all jobs run", func() bool {
+		page, err := dbs[0].ManagedJobs().List(t.Context(), state.ManagedFilter{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return page.Counts[api.ManagedRunning] == jobs
+	})
+	had := owners(t, address)
+	t.Logf("%d jobs run after %v, by server: %v", jobs, took.Round(time.Millisecond), had)
+	lost := had["server0"]
+	if len(had) != servers || lost == 0 {
+		t.Fatalf("not every server has jobs: %v", had)
+	}
+	lives[0].light(0)
+	_ = lives[0].breath()
+	var now map[string]int
+	took = wait("the others have its jobs", func() bool {
+		now = owners(t, address)
+		return now["server1"]+now["server2"] == jobs
+	})
+	t.Logf("%d jobs of a dead server were taken over %v after its death, by server: %v", lost, took.Round(time.Millisecond), now)
+	for _, v := range o.violations {
+		t.Error(v)
+	}
+}
+
+// owners counts the leases on jobs that hold, by server.
+func owners(t *testing.T, address string) map[string]int {
+	t.Helper()
+	db, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	rows, err := db.Query("SELECT owner, COUNT(*) FROM leases WHERE name LIKE '" + state.ManagedLease + "%' AND expires > " +
+		strconv.FormatInt(time.Now().UnixNano(), 10) + " GROUP BY owner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	out := map[string]int{}
+	for rows.Next() {
+		var owner string
+		var n int
+		if err := rows.Scan(&owner, &n); err != nil {
+			t.Fatal(err)
+		}
+		out[owner] = n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// postgresSchema makes an empty schema that is dropped with the test, and
+// returns the URL that opens it.
+func postgresSchema(t *testing.T) string {
+	t.Helper()
+	address := os.Getenv("SKY_TEST_POSTGRES")
+	if address == "" {
+		t.Skip("SKY_TEST_POSTGRES does not hold the URL of a PostgreSQL database")
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := sql.Open("pgx", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := fmt.Sprintf("sky_jobs_%d", os.Getpid())
+	if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.Exec("DROP SCHEMA " + name + " CASCADE"); err != nil {
+			t.Error(err)
+		}
+		admin.Close()
+	})
+	q := u.Query()
+	q.Set("search_path", name)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
