@@ -190,6 +190,13 @@ func TestWorkspacesOfATeam(t *testing.T) {
 	wants(t, "otto chooses research", err, "does not exist, or you may not use it")
 	_, err = got[[]string](w)(w.as("otto").EnabledClouds(ctx, "research", false))
 	wants(t, "otto asks about research", err, "does not exist, or you may not use it")
+	_, err = got[map[string][]string](w)(w.as("otto").EnabledCloudsOf(ctx, []string{"default", "research"}, false))
+	wants(t, "otto asks about both", err, "does not exist, or you may not use it")
+	both, err := got[map[string][]string](w)(w.as("uma").EnabledCloudsOf(ctx, []string{"default", "research"}, false))
+	wants(t, "uma asks about both", err, "")
+	if len(both) != 2 || !slices.Contains(both["default"], "Local") || !slices.Contains(both["research"], "Local") {
+		t.Errorf("uma is told %v", both)
+	}
 	_, err = check(w.as("uma", "research"))
 	wants(t, "uma chooses research", err, "")
 	_, err = check(w.as("ada", "nosuch"))

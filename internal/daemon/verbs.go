@@ -112,6 +112,7 @@ func (d *daemon) register() {
 	}))
 	e.Handle("sky.check", api.ScheduleShort, verb(d.check))
 	e.HandleRead("sky.enabled_clouds", verb(d.enabled))
+	e.HandleRead("sky.enabled_clouds_batch", verb(d.enabledIn))
 	e.Handle("sky.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DownloadLogsBody) (any, error) {
 		run := "sky-" + time.Now().UTC().Format("2006-01-02-15-04-05-000000")
 		return m.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs", b.ClusterName+"-"+run))
@@ -215,6 +216,19 @@ func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCl
 		}
 	}
 	return names, nil
+}
+
+// enabledIn is enabled for several workspaces.
+func (d *daemon) enabledIn(ctx context.Context, call cluster.Call, b api.EnabledCloudsBatchBody) (any, error) {
+	by := map[string]any{}
+	for _, name := range b.Workspaces {
+		names, err := d.enabled(ctx, call, api.EnabledCloudsBody{Envelope: b.Envelope, Workspace: &name})
+		if err != nil {
+			return nil, err
+		}
+		by[name] = names
+	}
+	return by, nil
 }
 
 // launching tells whether a launch or start of the cluster is on its way.
