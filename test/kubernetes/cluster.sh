@@ -104,7 +104,7 @@ fake)
     --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake --node-lease-duration-seconds=40
   for i in $(seq "${3:?how many}"); do
     printf '{"apiVersion":"v1","kind":"Node","metadata":{"name":"fake-%d","annotations":{"kwok.x-k8s.io/node":"fake","node.alpha.kubernetes.io/ttl":"0"},"labels":{"type":"kwok","kubernetes.io/hostname":"fake-%d","skypilot.co/accelerator":"h100"}},"status":{"capacity":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"},"allocatable":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"}}}\n' "$i" "$i"
-  done | xargs -d '\n' -P 8 -I{} curl -sfk --max-time 60 -o /dev/null -H "Authorization: Bearer admintoken" -H 'Content-Type: application/json' -X POST --data {} "$api/api/v1/nodes"
+  done | xargs -d '\n' -P 8 -I{} curl -sfk --max-time 60 -o /dev/null -H "Authorization: Bearer admintoken" -H 'Content-Type: application/json' -X POST --data {} "$api/api/v1/nodes" || true # some may be there already; all are counted below
   ready() { [ "$(curl_api "$api/api/v1/nodes?labelSelector=type%3Dkwok" | grep -c '"reason": "KubeletReady"')" -ge "$1" ]; }
   until_true "the simulated machines" 180 ready "$3"
   exit ;;

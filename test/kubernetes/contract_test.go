@@ -27,6 +27,7 @@ func TestTheContractOnARealCluster(t *testing.T) {
 			return pod
 		}
 		spec := small(cloud.ClusterID{}, 0)
+		spec.Offer.InstanceType = "" // the size that is offered is the whole machine
 		contexts := kubernetes.NewContexts(dir)
 		run := func(t testing.TB, n cloud.Node, command string) error {
 			res, err := contexts.Exec(t.Context(), n.Reach.Host, []string{"/bin/sh", "-c", command}, nil)

@@ -9,7 +9,7 @@
 # Everything lies in one folder named for the versions, outside the clone, so
 # only the first run on a machine pays for the build.
 # A folder with the file "complete" is used as it is.
-# Neither script is part of .ci/run yet.
+# Not part of .ci/run yet: the first build takes many minutes.
 set -euo pipefail
 
 kubernetes=1.36.3

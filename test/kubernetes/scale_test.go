@@ -1,0 +1,88 @@
+//go:build kubernetes && linux
+
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
+)
+
+// simulated is the provider over machines that only the API server knows, with
+// 8 H100 each. SKY_TEST_MACHINES says how many.
+func simulated(t testing.TB) (*kubernetes.Provider, catalog.Sections) {
+	t.Helper()
+	mustScript(t, "fake", place, cmp.Or(os.Getenv("SKY_TEST_MACHINES"), "20"))
+	t.Setenv("KUBECONFIG", kubeconfig())
+	dir := t.TempDir()
+	sections := func(string) map[string]any {
+		return map[string]any{"allowed_nodes": map[string]any{"label_selector": map[string]any{"type": "kwok"}}, "provision_timeout": 120}
+	}
+	return kubernetes.New(kubernetes.Options{Contexts: kubernetes.NewContexts(dir), Dir: filepath.Join(dir, "places"), Sections: func() catalog.Sections { return sections }}), sections
+}
+
+func TestAHundredPodsWithGPUs(t *testing.T) {
+	p, sections := simulated(t)
+	id := cloud.ClusterID{Installation: "scale", Name: "hundred", Hash: "h1"}
+	spec := cloud.LaunchSpec{ID: id, Nodes: 100, Token: "t", Settings: sections(""),
+		Offer: cloud.Offer{Place: cloud.Place{Cloud: kubernetes.Name, Region: "real"}, InstanceType: "4CPU--16GB--H100:1"}}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+		defer cancel()
+		if err := p.Terminate(ctx, id); err != nil {
+			t.Error(err)
+		}
+		if left, err := p.Nodes(ctx, id); err != nil || len(left) > 0 {
+			t.Errorf("%d pods are left, %v", len(left), err)
+		}
+	})
+	begun := time.Now()
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil || len(nodes) != 100 {
+		t.Fatalf("%d nodes, %v", len(nodes), err)
+	}
+	t.Logf("100 pods run after %v", time.Since(begun).Round(time.Millisecond))
+	begun = time.Now()
+	all, err := p.Available(t.Context(), sections, kubernetes.GPUFilter{})
+	if err != nil || len(all) != 1 || len(all[0].GPUs) != 1 || all[0].GPUs[0].Name != "H100" {
+		t.Fatalf("%+v, %v", all, err)
+	}
+	g := all[0].GPUs[0]
+	t.Logf("%g of %g H100 are free, known after %v", g.Available, g.Capacity, time.Since(begun).Round(time.Millisecond))
+	if g.Available > g.Capacity-100 {
+		t.Errorf("%g of %g are free beside 100 that are taken", g.Available, g.Capacity)
+	}
+}
+
+func BenchmarkListingGPUs(b *testing.B) {
+	_, sections := simulated(b)
+	for b.Loop() {
+		p := kubernetes.New(kubernetes.Options{Contexts: kubernetes.NewContexts("")}) // it has seen nothing yet
+		if _, err := p.Available(b.Context(), sections, kubernetes.GPUFilter{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkExec(b *testing.B) {
+	p := provider(b, b.TempDir())
+	id := cloud.ClusterID{Installation: "scale", Name: "one", Hash: "h1"}
+	nodes, err := p.Launch(b.Context(), small(id, 1))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer p.Terminate(context.Background(), id)
+	contexts := kubernetes.NewContexts("")
+	for b.Loop() {
+		if res, err := contexts.Exec(b.Context(), nodes[0].Reach.Host, []string{"true"}, nil); err != nil || res.Code != 0 {
+			b.Fatal(res, err)
+		}
+	}
+}
