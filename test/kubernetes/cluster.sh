@@ -69,13 +69,14 @@ end() { # NAME SIGNAL
 
 down() {
   # Pods' network namespaces, which nobody ends but containerd.
-  local networks; networks=$(cat "$dir"/containerd/state/*/k8s.io/*/config.json 2>/dev/null | grep -o '/run/netns/cni-[-0-9a-f]*' | sort -u)
+  local networks; networks=$(cat "$dir"/containerd/state/*/k8s.io/*/config.json 2>/dev/null | grep -o '/run/netns/cni-[-0-9a-f]*' | sort -u || true)
   for p in kwok kubelet; do end $p TERM; done
   # The API server waits for its watchers, and etcd is not needed any more.
   for p in kube-scheduler kube-controller-manager kube-apiserver etcd containerd; do end $p KILL; done
   # What the pods left: their shims outlive containerd, and their processes the shims.
-  for p in $(grep -lsa -- "-address$(printf '\\x00')$dir/containerd.sock" /proc/[0-9]*/cmdline | cut -d/ -f3); do
-    for c in $(cat "/proc/$p/task/$p/children" 2>/dev/null); do kill -KILL "$c" 2>/dev/null || true; done
+  for p in $(grep -lsa "$dir/containerd.sock" /proc/[0-9]*/cmdline | cut -d/ -f3); do
+    case $(readlink "/proc/$p/exe") in */containerd-shim*) ;; *) continue ;; esac
+    for c in $(cat "/proc/$p"/task/*/children 2>/dev/null); do kill -KILL "$c" 2>/dev/null || true; done
     kill -KILL "$p" 2>/dev/null || true
   done
   for t in /sys/fs/cgroup/*/"$cgroup"; do
