@@ -222,7 +222,7 @@ func (c *Client) call(ctx context.Context, method, path string, query url.Values
 
 // callAs is call under an id, by which the server knows a call that was recorded
 // already: so it is also repeated when the connection breaks before the answer
-// is here, or a balancer has nobody to ask.
+// is here, until the server is there again, or a balancer has nobody to ask.
 func (c *Client) callAs(ctx context.Context, id, method, path string, query url.Values, body any, limit time.Duration) (*http.Response, error) {
 	var raw []byte
 	if body != nil {
@@ -233,13 +233,17 @@ func (c *Client) callAs(ctx context.Context, id, method, path string, query url.
 	}
 	start := time.Now()
 	var lost attempts
+	sent := false // it may have been recorded
 	for n := 0; ; n++ {
 		res, err := c.doWithin(ctx, limit, id, method, path, query, raw)
 		if err != nil {
-			if id != "" && !dialed(err) && lost.again(ctx, err) {
+			if sent = sent || !dialed(err); id == "" || !sent || ctx.Err() != nil {
+				return nil, err
+			}
+			if lost.again(ctx, err) {
 				continue
 			}
-			return nil, err
+			return nil, fmt.Errorf("%w. Before that the call was on its way, and it may have been accepted as request %s: see sky api status", err, id)
 		}
 		if id != "" && (res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout) && lost.again(ctx, &StatusError{Code: res.StatusCode}) {
 			res.Body.Close()
