@@ -317,8 +317,16 @@ func (tm *team) client(s *teamServer) *sky.Client {
 	return c
 }
 
-// restartDatabase breaks every connection, and lets nobody in for a moment.
+// restartDatabase ends the database server as a crash would and starts it again,
+// if SKY_TEST_POSTGRES_RESTART holds the command for that; else it breaks every
+// connection and lets nobody in for a moment.
 func (tm *team) restartDatabase(away time.Duration) {
+	if command := os.Getenv("SKY_TEST_POSTGRES_RESTART"); command != "" {
+		if out, err := exec.Command("sh", "-c", command).CombinedOutput(); err != nil {
+			tm.t.Errorf("restarting the database: %v\n%s", err, out)
+		}
+		return
+	}
 	for _, s := range tm.servers {
 		s.cable.set(true)
 	}
