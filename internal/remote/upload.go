@@ -72,11 +72,15 @@ func (t *sshTransport) bring(ctx context.Context, s *spread, u upload) error {
 // than was sent.
 const exitDamaged = 65
 
+// uploadAge is how old an upload must be to count as one that was left behind:
+// others may go on at this moment, also such whose connection is cut already.
+const uploadAge = time.Hour
+
 // command is what the node runs to take the binary in, which unpack reads from
 // standard input. Other builds are not needed any more, running or not.
 func (u *upload) command(unpack string) string {
-	dir := path.Dir(u.dst)
-	tmp := path.Join(dir, fmt.Sprintf(".up-%d", time.Now().UnixNano()))
+	dir, now := path.Dir(u.dst), time.Now()
+	tmp := path.Join(dir, fmt.Sprintf(".up-%d", now.UnixNano()))
 	return "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s
 umask 077
 mkdir -p "$d" && %s >"$t" && chmod 700 "$t" && h=$("$t" agent --hash)
@@ -84,8 +88,9 @@ c=$?
 [ $c != 0 ] || [ "$h" = %s ] || c=%d
 [ $c != 0 ] || mv "$t" %s || c=$?
 [ $c = 0 ] || { rm -f "$t"; exit $c; }
-for o in "${d%%/*}"/* "$d"/.up-*; do case $o in "$d"|"${d%%/*}/*"|"$d/.up-*") ;; *) rm -rf "$o" ;; esac; done
-exit 0`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack, u.bin.hash, exitDamaged, sshconn.Quote(u.dst)))
+for o in "${d%%/*}"/*; do case $o in "$d"|"${d%%/*}/*") ;; *) rm -rf "$o" ;; esac; done
+for o in "$d"/.up-*; do [ "${o##*-}" -ge %d ] 2>/dev/null || rm -f "$o"; done
+exit 0`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack, u.bin.hash, exitDamaged, sshconn.Quote(u.dst), now.Add(-uploadAge).UnixNano()))
 }
 
 // upload sends the binary from here.
