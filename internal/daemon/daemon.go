@@ -252,6 +252,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		Uploads:       d.uploads,
 		Validate:      d.validate,
 		ProvisionLogs: d.provisionLogs,
+		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
 	})

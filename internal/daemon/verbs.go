@@ -62,6 +62,7 @@ func (d *daemon) register() {
 	d.registerCatalogs()
 	d.registerProvision()
 	d.registerKubernetes()
+	d.registerPools()
 	d.registerJobs()
 	d.registerWorkspaces()
 	e, m, x := d.engine, d.clusters, d.executor

@@ -123,7 +123,11 @@ var outcomes = map[string]outcome{
 	"GET /audit":               gives[[]api.AuditRecord](query{"since": textParam, "until": textParam, "user": textParam, "cluster": textParam, "action": textParam, "limit": intParam, "format": textParam}),
 	"GET /dashboard/{path...}": media(mediaHTML, nil),
 
-	"GET /ssh_node_pools":                gives[map[string]any](),
+	"GET /ssh_node_pools":                gives[map[string]map[string]any](),
+	"POST /ssh_node_pools":               gives[map[string]string](),
+	"DELETE /ssh_node_pools/{pool}":      gives[map[string]string](),
+	"GET /ssh_node_pools/{pool}/status":  gives[api.SSHPoolStatus](),
+	"POST /ssh_node_pools/keys":          gives[map[string]string](),
 	"GET /ssh_node_pools/keys":           gives[[]string](),
 	"POST /debug/dump":                   media(mediaTar, nil),
 	"GET /debug/dump_download/{name}":    media(mediaZip, nil),

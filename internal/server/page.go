@@ -114,6 +114,13 @@ func constant(json string) func(*Server, http.ResponseWriter, *http.Request) {
 	}
 }
 
+// noInteractiveLogin answers whom a log sent to a login that waits for a person.
+// No log of this server does: it reaches machines with keys and passwords that
+// it has, and a request that lacks one fails and says so.
+func (s *Server) noInteractiveLogin(w http.ResponseWriter, _ *http.Request) {
+	fail(w, http.StatusNotFound, "No login waits for you: this server asks nobody while it reaches a machine.")
+}
+
 // notYet answers for routes that nothing stands behind.
 func (s *Server) notYet(w http.ResponseWriter, r *http.Request) {
 	fail(w, http.StatusBadRequest, notSupported(r.URL.Path).Error())

@@ -201,16 +201,16 @@ func Routes() []Route {
 		{Method: post, Path: "/workspaces/config", Role: Admin, Kind: Async, Name: "workspaces.update_config", Body: body[api.ConfigBody]("config")},
 
 		// Pools of own machines, recipes, support.
-		{Method: get, Path: "/ssh_node_pools", Role: Viewer, Kind: Direct, handle: constant(`{}`)},
-		{Method: post, Path: "/ssh_node_pools", Role: User, Kind: Direct, handle: (*Server).notYet},
-		{Method: del, Path: "/ssh_node_pools/{pool}", Role: User, Kind: Direct, handle: (*Server).notYet},
-		{Method: get, Path: "/ssh_node_pools/keys", Role: User, Kind: Direct, handle: constant(`[]`)},
-		{Method: post, Path: "/ssh_node_pools/keys", Role: User, Kind: Direct, handle: (*Server).notYet},
+		{Method: get, Path: "/ssh_node_pools", Role: Viewer, Kind: Direct, handle: ownMachines((*Server).sshPools)},
+		{Method: post, Path: "/ssh_node_pools", Role: Admin, Kind: Direct, Body: body[map[string]map[string]any](), handle: ownMachines((*Server).setSSHPools)},
+		{Method: del, Path: "/ssh_node_pools/{pool}", Role: Admin, Kind: Direct, handle: ownMachines((*Server).removeSSHPool)},
+		{Method: get, Path: "/ssh_node_pools/keys", Role: Admin, Kind: Direct, handle: ownMachines((*Server).sshKeys)},
+		{Method: post, Path: "/ssh_node_pools/keys", Role: Admin, Kind: Direct, handle: ownMachines((*Server).addSSHKey)},
 		{Method: post, Path: "/ssh_node_pools/deploy", Role: User, Kind: Async, Name: "ssh_node_pools.up", Body: body[api.SSHPoolBody](), Long: true},
 		{Method: post, Path: "/ssh_node_pools/down", Role: User, Kind: Async, Name: "ssh_node_pools.down", Body: body[api.SSHPoolBody](), Long: true},
 		{Method: post, Path: "/ssh_node_pools/{pool}/deploy", Role: User, Kind: Async, Name: "ssh_node_pools.up", Long: true},
 		{Method: post, Path: "/ssh_node_pools/{pool}/down", Role: User, Kind: Async, Name: "ssh_node_pools.down", Long: true},
-		{Method: get, Path: "/ssh_node_pools/{pool}/status", Role: Viewer, Kind: Direct, handle: (*Server).notYet},
+		{Method: get, Path: "/ssh_node_pools/{pool}/status", Role: Viewer, Kind: Direct, handle: ownMachines((*Server).sshPoolStatus)},
 		{Method: get, Path: "/recipes", Role: Viewer, Kind: Async, Name: "recipes.list", Empty: `[]`,
 			Query: query{"pinned_only": boolParam, "my_recipes_only": boolParam, "recipe_type": textParam}},
 		{Method: post, Path: "/recipes/list", Role: Viewer, Kind: Async, Name: "recipes.list", Body: body[api.RecipeListBody](), Empty: `[]`},
@@ -237,7 +237,7 @@ func Routes() []Route {
 		{Method: get, Path: "/dashboard_config", Role: Viewer, Kind: Direct, handle: constant(`{"external_links":[]}`)},
 		{Method: get, Path: "/kubernetes-pod-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
 		{Method: get, Path: "/slurm-job-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
-		{Method: get, Path: "/ssh-interactive-auth", Role: User, Kind: Socket, handle: (*Server).notYet},
+		{Method: get, Path: "/ssh-interactive-auth", Role: User, Kind: Socket, handle: (*Server).noInteractiveLogin},
 	}
 }
 

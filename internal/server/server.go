@@ -77,6 +77,8 @@ type Deps struct {
 	// ProvisionLogs writes how a cluster's machines are started. It fails before
 	// the first byte or not at all.
 	ProvisionLogs func(ctx context.Context, q ProvisionLogs, w io.Writer) error
+	// OwnMachines are the pools of machines of one's own.
+	OwnMachines OwnMachines
 	// Shell opens a stream of [agentapi] shell frames.
 	Shell func(ctx context.Context, cluster string, q agentapi.ShellQuery) (io.ReadWriteCloser, error)
 	// SSHD connects to the sshd of a cluster's node.

@@ -54,7 +54,8 @@ func newWorldOf(t testing.TB, verbs func(*world), change ...func(*Deps)) *world 
 		t.Fatal(err)
 	}
 	d := Deps{Engine: w.engine, Store: w.store, Logger: quiet, Self: state.User{ID: "5e1f", Name: "server"},
-		InstanceID: "instance", BuildID: "build", Home: w.home}
+		InstanceID: "instance", BuildID: "build", Home: w.home,
+		OwnMachines: &machines{pools: map[string]map[string]any{}, keys: map[string]string{}}}
 	for _, c := range change {
 		c(&d)
 	}

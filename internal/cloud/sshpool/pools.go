@@ -87,6 +87,11 @@ func load(file, home string) ([]*pool, error) {
 	if err != nil {
 		return nil, err
 	}
+	return parse(b, file, home)
+}
+
+// parse reads what the pools' file says.
+func parse(b []byte, file, home string) ([]*pool, error) {
 	var raw map[string]poolEntry
 	if err := yaml.UnmarshalWithOptions(b, &raw, yaml.DisallowUnknownField()); err != nil {
 		return nil, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, false)))

@@ -1,0 +1,98 @@
+//go:build unix
+
+package daemon
+
+import (
+	"crypto/ed25519"
+	"encoding/pem"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
+)
+
+// An administrator gives the server a key and a pool; the machines are looked
+// at, and told of; nobody else may say how the server reaches machines.
+func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
+	w := newTeam(t, teamConfig)
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	block, err := ssh.MarshalPrivateKey(private, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewPublicKey(private.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	sshd := sshtest.Start(t, key)
+	ada, uma, ctx := w.as("ada"), w.as("uma"), t.Context()
+	path, err := ada.UploadSSHKey(ctx, "lab-key", pem.EncodeToMemory(block))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := map[string]any{"lab": map[string]any{"user": "tester", "identity_file": path, "password": "tulip",
+		"hosts": []any{map[string]any{"ip": "127.0.0.1", "port": sshd.Port()}}}}
+	if err := ada.SetSSHPools(ctx, pool); err != nil {
+		t.Fatal(err)
+	}
+	if names, err := ada.SSHKeys(ctx); err != nil || len(names) != 1 || names[0] != "lab-key" {
+		t.Errorf("keys %v, %v", names, err)
+	}
+	told, err := uma.SSHPools(ctx)
+	if err != nil || told["lab"]["user"] != "tester" || told["lab"]["password"] == "tulip" {
+		t.Errorf("uma is told %v, %v", told, err)
+	}
+	for what, err := range map[string]error{
+		"sets pools":     uma.SetSSHPools(ctx, pool),
+		"removes a pool": uma.DeleteSSHPool(ctx, "lab"),
+	} {
+		if err == nil {
+			t.Errorf("uma %s", what)
+		}
+	}
+	if _, err := uma.UploadSSHKey(ctx, "other", pem.EncodeToMemory(block)); err == nil {
+		t.Error("uma gives the server a key")
+	}
+	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	up := func(infra string, up bool) error {
+		_, err := got[any](w)(uma.SwitchSSHPools(ctx, infra, up))
+		return err
+	}
+	if err := up("lab", true); err != nil {
+		t.Errorf("up: %v", err)
+	}
+	if err := up("", false); err != nil {
+		t.Errorf("down: %v", err)
+	}
+	if err := up("nope", true); err == nil || !strings.Contains(err.Error(), `no pool "nope"`) {
+		t.Errorf("a pool that is not there: %v", err)
+	}
+	sshd.Close()
+	if err := up("lab", true); err == nil || !strings.Contains(err.Error(), "1 of 1 machines cannot be used") {
+		t.Errorf("a machine that is off: %v", err)
+	}
+	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Not Ready" || !strings.Contains(s.Reason, "127.0.0.1") {
+		t.Errorf("status %+v, %v", s, err)
+	}
+	if err := ada.DeleteSSHPool(ctx, "lab"); err != nil {
+		t.Error(err)
+	}
+	if err := ada.DeleteSSHPool(ctx, "lab"); err == nil {
+		t.Error("the pool is removed twice")
+	}
+	if err := up("", true); err == nil || !strings.Contains(err.Error(), "no machines of one's own") {
+		t.Errorf("without pools: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(w.home, ".sky", "ssh_node_pools.yaml")); err != nil {
+		t.Error(err)
+	}
+}
