@@ -85,8 +85,11 @@ func (d *daemon) poolsUp(ctx context.Context, call cluster.Call, b api.SSHPoolBo
 		}
 	}
 	if len(bad) > 0 {
-		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d of %d machines cannot be used: %s.", len(bad), len(machines), strings.Join(bad, ", ")),
-			Hint: "Mend what is said above about them, and try again; the others can be used: sky launch --infra ssh"}
+		hint := "Mend what is said above about them, and try again."
+		if len(bad) < len(machines) {
+			hint += " The others can be used: sky launch --infra ssh"
+		}
+		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d of %d machines cannot be used: %s.", len(bad), len(machines), strings.Join(bad, ", ")), Hint: hint}
 	}
 	fmt.Fprintf(call.Out, "All %d machines can be used: sky launch --infra ssh\n", len(machines))
 	return nil
