@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,13 @@ func TestChaos(t *testing.T) {
 		steps = 15
 	}
 	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	if s := os.Getenv("SKY_CHAOS_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("SKY_CHAOS_SEED=%d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c := newCluster(t, 2, agentapi.Capacity{CPUs: 2}, false)
 	mark := `echo x >>~/ran-$SKYPILOT_INTERNAL_JOB_ID-$SKYPILOT_NODE_RANK; `
