@@ -538,7 +538,7 @@ func TestARequestMovesBetweenServers(t *testing.T) {
 	}
 
 	// Taken over: the server dies with a long request under way.
-	task := w.write("slow.yaml", "resources: {infra: fluffycloud}\nsetup: sleep 8\nrun: echo done\n")
+	task := w.write("slow.yaml", "resources: {infra: fluffycloud}\nnum_nodes: 8\nrun: echo done\n")
 	text, err := os.ReadFile(task)
 	if err != nil {
 		t.Fatal(err)
@@ -547,10 +547,12 @@ func TestARequestMovesBetweenServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond)
-	tm.kill(a)
-	died := time.Now()
 	var attempt int
+	eventually(t, "the request runs", time.Minute, func() bool {
+		return tm.one(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'") == nil && attempt > 0
+	})
+	tm.kill(a) // eight machines take much longer
+	died := time.Now()
 	eventually(t, "another server has the request", time.Minute, func() bool {
 		err := tm.one(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'")
 		return err == nil && attempt > 1
