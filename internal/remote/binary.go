@@ -129,10 +129,7 @@ func (r *Connector) find(goos, goarch string) (*binary, error) {
 func (r *Connector) unpack(packed []byte, dir string) (*binary, error) {
 	path := filepath.Join(dir, "sky")
 	if _, err := os.Stat(path); err != nil {
-		err := wholefile.Fill(path+".zst", 0o600, func(w *os.File) error {
-			_, err := w.Write(packed)
-			return err
-		})
+		err := wholefile.Write(path+".zst", packed, 0o600)
 		if err == nil {
 			err = wholefile.Fill(path, 0o755, func(w *os.File) error {
 				z, err := zstd.NewReader(bytes.NewReader(packed))
