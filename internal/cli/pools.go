@@ -247,44 +247,14 @@ func (a *app) poolJobs(ctx context.Context, c *sky.Client, names []string, all b
 }
 
 func (a *app) poolLogsCommand() *cobra.Command {
-	o := partLogsOptions{follow: true}
-	return a.build(command{
-		name: "logs", args: "POOL_NAME [WORKER_IDS]...", short: "Follow or download the logs of a pool.", min: 1, max: -1,
+	return a.partLogsCommand(partLogs{
+		whole: "pool", args: "POOL_NAME [WORKER_IDS]...", part: "WORKER_ID",
 		example: "sky jobs pool logs gpus 1\nsky jobs pool logs gpus --controller\nsky jobs pool logs gpus -s",
-		flags: func(f flags) {
-			f.switchable(&o.follow, "follow", "", "Go on until the log ends. [default: yes]")
-			f.on(&o.controller, "controller", "", "The log of the pool's controller.")
-			f.on(&o.syncDown, "sync-down", "s", "Download the logs to ~/sky_logs.")
-			f.number(&o.tail, "tail", "", "Show this many last lines.")
+		stream: func(c *sky.Client, name string, s partLogsStream) (*sky.LogStream, error) {
+			return c.PoolLogs(api.PoolLogsBody{PoolName: name, Target: s.target, WorkerID: s.id, Follow: &s.follow, Tail: s.tail})
 		},
-		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
-			ids, err := jobIDs(args[1:])
-			if err != nil {
-				return err
-			}
-			if err := o.check(a); err != nil {
-				return err
-			}
-			var target string
-			var worker *int
-			if !o.syncDown {
-				if target, worker, err = o.target(ids, "WORKER_ID"); err != nil {
-					return err
-				}
-			}
-			c, err := a.connect(ctx)
-			if err != nil {
-				return err
-			}
-			if o.syncDown {
-				req, err := c.SyncPoolLogs(ctx, api.PoolSyncLogsBody{PoolName: args[0], LocalDir: "~/sky_logs/pool", Targets: o.targets(ids), WorkerIDs: ids, Tail: o.tail})
-				return a.saveLogs(ctx, c, req, err, "Pool "+args[0])
-			}
-			l, err := c.PoolLogs(api.PoolLogsBody{PoolName: args[0], Target: target, WorkerID: worker, Follow: &o.follow, Tail: o.tail})
-			if err != nil {
-				return err
-			}
-			return a.tail(ctx, l, "sky "+strings.Join(a.p.Args, " "), true)
+		gather: func(ctx context.Context, c *sky.Client, name string, g partLogsGather) (*sky.Request[string], error) {
+			return c.SyncPoolLogs(ctx, api.PoolSyncLogsBody{PoolName: name, LocalDir: "~/sky_logs/pool", Targets: g.targets, WorkerIDs: g.ids, Tail: g.tail})
 		},
 	})
 }

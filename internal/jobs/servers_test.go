@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // TestServersShareJobs lets three servers run jobs on one PostgreSQL, ends one
@@ -25,7 +24,7 @@ import (
 func TestServersShareJobs(t *testing.T) {
 	jobs := setting(t, "SKY_TEST_JOBS", 90)
 	const servers = 3
-	address := postgresSchema(t)
+	address := statetest.Postgres(t)
 	c, provider, offers, err := newCloud(1, 4*jobs)
 	if err != nil {
 		t.Fatal(err)
@@ -143,36 +142,4 @@ func owners(t *testing.T, address string) map[string]int {
 		t.Fatal(err)
 	}
 	return out
-}
-
-// postgresSchema makes an empty schema that is dropped with the test, and
-// returns the URL that opens it.
-func postgresSchema(t *testing.T) string {
-	t.Helper()
-	address := os.Getenv("SKY_TEST_POSTGRES")
-	if address == "" {
-		t.Skip("SKY_TEST_POSTGRES does not hold the URL of a PostgreSQL database")
-	}
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprintf("sky_jobs_%d", os.Getpid())
-	if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec("DROP SCHEMA " + name + " CASCADE"); err != nil {
-			t.Error(err)
-		}
-		admin.Close()
-	})
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }

@@ -2,11 +2,7 @@ package requests
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
 	"log/slog"
-	"net/url"
-	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,13 +11,14 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // Two servers with a connection each share one PostgreSQL database: every
 // request is run once, by whoever has a slot, and what a dead one leaves is
 // resumed by the other.
 func TestServersOnPostgres(t *testing.T) {
-	address := postgresSchema(t)
+	address := statetest.Postgres(t)
 	var runs atomic.Int64
 	server := func(id string) *Engine {
 		store, err := state.OpenPostgres(t.Context(), address)
@@ -82,36 +79,4 @@ func TestServersOnPostgres(t *testing.T) {
 	if r := wait(t, two, orphan); r.OwnerID != "s2" || r.Attempt != 2 || string(r.ReturnValue) != `"\"kept\""` {
 		t.Errorf("%v of %s attempt %d: %s", r, r.OwnerID, r.Attempt, r.ReturnValue)
 	}
-}
-
-// postgresSchema makes a schema that is dropped with the test, and returns the
-// URL that opens it.
-func postgresSchema(t *testing.T) string {
-	t.Helper()
-	address := os.Getenv("SKY_TEST_POSTGRES")
-	if address == "" {
-		t.Skip("SKY_TEST_POSTGRES does not hold the URL of a PostgreSQL database")
-	}
-	name := fmt.Sprintf("sky_requests_%d", os.Getpid())
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec("DROP SCHEMA " + name + " CASCADE"); err != nil {
-			t.Error(err)
-		}
-		admin.Close()
-	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }

@@ -2,16 +2,13 @@ package state
 
 import (
 	"context"
-	"database/sql"
-	"fmt"
-	"net/url"
-	"os"
 	"path/filepath"
-	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // backends are the databases that every store is tested on: SQLite, and
@@ -37,12 +34,10 @@ func openTest(t testing.TB) *Store {
 	return s
 }
 
-var schemas atomic.Int64
-
 // openTestPostgres opens an empty schema of the test database.
 func openTestPostgres(t *testing.T) *Store {
 	t.Helper()
-	s, err := OpenPostgres(t.Context(), postgresSchema(t))
+	s, err := OpenPostgres(t.Context(), statetest.Postgres(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,38 +47,6 @@ func openTestPostgres(t *testing.T) *Store {
 		}
 	})
 	return s
-}
-
-// postgresSchema makes a schema that is dropped with the test, and returns the
-// URL that opens it.
-func postgresSchema(t *testing.T) string {
-	t.Helper()
-	address := os.Getenv("SKY_TEST_POSTGRES")
-	if address == "" {
-		t.Skip("SKY_TEST_POSTGRES does not hold the URL of a PostgreSQL database")
-	}
-	name := fmt.Sprintf("sky_test_%d_%d", os.Getpid(), schemas.Add(1))
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec("DROP SCHEMA " + name + " CASCADE"); err != nil {
-			t.Error(err)
-		}
-		admin.Close()
-	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 // same fails the test if two values differ; nil and empty lists are alike.

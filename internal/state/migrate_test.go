@@ -4,6 +4,8 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // Each version of the schema can be left in both directions, on both databases,
@@ -15,7 +17,7 @@ func TestMigrationsGoBothWays(t *testing.T) {
 			return func() *Store { return must(Open(t.Context(), path))(t) }
 		},
 		"postgres": func(t *testing.T) func() *Store {
-			address := postgresSchema(t)
+			address := statetest.Postgres(t)
 			return func() *Store { return must(OpenPostgres(t.Context(), address))(t) }
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 func TestGlobRegexp(t *testing.T) {
@@ -72,7 +73,7 @@ func TestPostgresAddresses(t *testing.T) {
 
 // What is wrong with a database is said so that its administrator can mend it.
 func TestPostgresRefusals(t *testing.T) {
-	address := postgresSchema(t)
+	address := statetest.Postgres(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
 	ok(t, err)
 	defer silent.Close()
@@ -114,7 +115,7 @@ func TestPostgresRefusals(t *testing.T) {
 }
 
 func TestPostgresServersStartTogether(t *testing.T) {
-	address := postgresSchema(t)
+	address := statetest.Postgres(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
@@ -138,7 +139,7 @@ func TestPostgresServersStartTogether(t *testing.T) {
 // A database that is restarted breaks every connection. Whoever asks then
 // waits for it, and a change is made once.
 func TestBrokenConnectionsAreNotSeen(t *testing.T) {
-	address := postgresSchema(t)
+	address := statetest.Postgres(t)
 	s := must(OpenPostgres(t.Context(), address+"&application_name=sky_broken"))(t)
 	defer s.Close()
 	admin, err := sql.Open("pgx", address)
