@@ -70,6 +70,7 @@ type daemon struct {
 	instance  string
 	metrics   *server.Metrics
 	uploads   *server.Uploads
+	downloads *server.Downloads
 	tracer    *trace.Tracer // nil: nothing is traced
 }
 
@@ -210,6 +211,7 @@ func (d *daemon) wire(ctx context.Context) error {
 		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
 	})
 	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}
+	d.downloads = server.NewDownloads(d.o.Home, d.store)
 	d.engine = requests.New(d.store, requests.Options{
 		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Prepare: d.uploads.Localise,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
@@ -250,6 +252,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
 		Uploads:       d.uploads,
+		Downloads:     d.downloads,
 		Validate:      d.validate,
 		ProvisionLogs: d.provisionLogs,
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},

@@ -68,7 +68,11 @@ func (d *daemon) registerJobs() {
 		return j.Events(ctx, c, b)
 	}))
 	e.Handle("sky.jobs.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
-		return j.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs"))
+		dirs, err := j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID))
+		if err != nil {
+			return nil, err
+		}
+		return d.downloads.Offer(ctx, c.User.ID, dirs)
 	}))
 	e.HandleLog("sky.jobs.logs", d.jobLogs)
 }

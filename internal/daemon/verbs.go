@@ -116,7 +116,11 @@ func (d *daemon) register() {
 	e.HandleRead("sky.enabled_clouds_batch", verb(d.enabledIn))
 	e.Handle("sky.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DownloadLogsBody) (any, error) {
 		run := "sky-" + time.Now().UTC().Format("2006-01-02-15-04-05-000000")
-		return m.DownloadLogs(ctx, c, b, filepath.Join(d.dir, "clients", filepath.Base(c.User.ID), "sky_logs", b.ClusterName+"-"+run))
+		dirs, err := m.DownloadLogs(ctx, c, b, filepath.Join(d.downloads.Dir(c.User.ID), b.ClusterName+"-"+run))
+		if err != nil {
+			return nil, err
+		}
+		return d.downloads.Offer(ctx, c.User.ID, dirs)
 	}))
 	e.HandleLog("sky.logs", d.logs)
 	e.HandleLog("sky.hook_logs", func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {

@@ -32,7 +32,7 @@ var errFinished = errors.New("nothing is left to do")
 
 // run works on the job's tasks until all have ended.
 func (c *controller) run(ctx context.Context) {
-	c.out = newControlLog(c.m.controlLog(c.id), func() { c.m.logs.Ring(c.id) })
+	c.out = newControlLog(c.m.kept, controlLogName(c.id), func() { c.m.logs.Ring(c.id) })
 	c.phase = map[int]api.ScheduleState{}
 	var at []int // tasks that runners work on
 	ended := make(chan int)

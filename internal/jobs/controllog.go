@@ -2,18 +2,20 @@ package jobs
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/shelf"
 )
 
 // controlLog is what the controller of a job tells about its work: lines in a
-// file that is kept. It is the output of launches and of giving clusters back,
+// log that is kept. It is the output of launches and of giving clusters back,
 // too.
 type controlLog struct {
-	path string
+	kept shelf.Logs
+	name string
 	grew func()
 
 	mu   sync.Mutex
@@ -21,7 +23,9 @@ type controlLog struct {
 	part []byte // of a line that has not ended
 }
 
-func newControlLog(path string, grew func()) *controlLog { return &controlLog{path: path, grew: grew} }
+func newControlLog(kept shelf.Logs, name string, grew func()) *controlLog {
+	return &controlLog{kept: kept, name: name, grew: grew}
+}
 
 // Write appends whole lines; the beginning of one is kept until the rest comes.
 func (l *controlLog) Write(p []byte) (int, error) {
@@ -61,17 +65,19 @@ func (l *controlLog) StopSpin() {
 	l.spin = ""
 }
 
-// put appends to the file, which is not kept open: most jobs only wait.
+// put appends to the log, which is not kept open: most jobs only wait. The server
+// that had the job before may still have been writing to it.
 func (l *controlLog) put(b []byte) error {
-	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
-		return err
+	defer l.grew()
+	for {
+		a, err := l.kept.Append(l.name)
+		if err != nil {
+			return err
+		}
+		n, err := a.Write(b)
+		err = errors.Join(err, a.Close())
+		if b = b[n:]; !errors.Is(err, shelf.ErrTaken) {
+			return err
+		}
 	}
-	f, err := os.OpenFile(l.path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	_, err = f.Write(b)
-	l.grew()
-	return err
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -30,20 +32,21 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return nil, err
 	}
-	logs, err := filepath.Glob(filepath.Join(m.jobDir(j.ID), pattern))
+	logs, err := m.kept.List(strconv.Itoa(j.ID) + "/" + pattern)
 	if err != nil {
 		return nil, err
 	}
-	for _, from := range logs {
-		if err := copyFile(from, filepath.Join(target, filepath.Base(from))); err != nil {
+	for _, name := range logs {
+		if err := m.copyTo(ctx, filepath.Join(target, path.Base(name)), name); err != nil {
 			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
 		}
 	}
 	return map[string]string{strconv.Itoa(j.ID): target}, nil
 }
 
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
+// copyTo makes a file of a log, unless that was removed meanwhile.
+func (m *Manager) copyTo(ctx context.Context, to, name string) error {
+	in, err := m.kept.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -55,6 +58,9 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, in)
+	_, err = io.Copy(out, io.NewSectionReader(in, 0, math.MaxInt64))
+	if err == nil {
+		err = ctx.Err()
+	}
 	return errors.Join(err, out.Close())
 }

@@ -12,44 +12,63 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/zeebo/blake3"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/filesync"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/task"
 )
 
 // files keeps what jobs need of their users' files. A job may be launched again
 // long after it was submitted, when the user's files are others or gone: so
-// they are copied first, into folders that are named for their contents.
+// they are copied first, into folders that are named for their contents. Servers
+// that share a database keep the folders there as well, and a job may be
+// launched by any of them.
 type files struct {
-	dir string
-	// Whoever takes a folder for a new job holds it for reading until the job is
-	// stored: a sweep would not know of it yet.
-	mu sync.RWMutex
+	dir    string
+	shared *shelf.Files // nil: this server is the only one
+	// Whoever needs a folder that a sweep does not know of yet, or makes one, holds
+	// this for reading.
+	mu       sync.RWMutex
+	fetching chan struct{} // has room for one
 }
 
-// taskFile is the name of what is copied below its folder.
-const taskFile = "data"
+const (
+	// taskFile is the name of what is copied below its folder.
+	taskFile = "data"
+	// anyDir stands in the tasks of jobs for the folder of files of whichever server
+	// launches them.
+	anyDir = "/@files-of-managed-jobs@/"
+	// sharedFiles begins the names of folders in the database.
+	sharedFiles = "job-files/"
+	// sharedKept is how long a folder in the database stays that nobody needs: a
+	// job that another server is about to store may.
+	sharedKept = time.Hour
+)
 
-// take copies the local files of tasks and makes the tasks name the copies. It
-// returns the folders that the job needs; done must be called once the job is
-// stored.
-func (f *files) take(ctx context.Context, dag *task.Dag) (folders []string, done func(), err error) {
+// take copies the local files of a user's tasks and makes the tasks name the
+// copies. It returns the folders that the job needs; done must be called once
+// the job is stored.
+func (f *files) take(ctx context.Context, user string, dag *task.Dag) (folders []string, done func(), err error) {
 	f.mu.RLock()
 	seen := map[string]string{}
 	copied := func(src string, ignored bool) (string, error) {
 		key := fmt.Sprint(ignored, src)
 		if _, ok := seen[key]; !ok {
 			name, err := f.copy(ctx, src, ignored)
+			if err == nil {
+				err = f.share(ctx, user, name)
+			}
 			if err != nil {
 				return "", err
 			}
 			seen[key] = name
 			folders = append(folders, name)
 		}
-		return filepath.Join(f.dir, seen[key], taskFile), nil
+		return anyDir + path.Join(seen[key], taskFile), nil
 	}
 	for _, t := range dag.Tasks {
 		if t.Workdir != "" {
@@ -69,6 +88,66 @@ func (f *files) take(ctx context.Context, dag *task.Dag) (folders []string, done
 		}
 	}
 	return folders, f.mu.RUnlock, nil
+}
+
+// share puts a folder into the database, where it may be already.
+func (f *files) share(ctx context.Context, user, name string) error {
+	if f.shared == nil {
+		return nil
+	}
+	has, err := f.shared.Has(ctx, sharedFiles+name)
+	if err == nil && !has {
+		err = f.shared.PutFolder(ctx, sharedFiles+name, user, filepath.Join(f.dir, name))
+	}
+	if err != nil {
+		return fmt.Errorf("keeping the job's files in the database: %w", err)
+	}
+	return nil
+}
+
+// bring makes the task of a job under way name the copies of its files on this
+// server, where they are from then on.
+func (f *files) bring(ctx context.Context, t *task.Task) (err error) {
+	t.Workdir, err = f.here(ctx, t.Workdir)
+	for dst, src := range t.FileMounts {
+		if err == nil {
+			t.FileMounts[dst], err = f.here(ctx, src)
+		}
+	}
+	return err
+}
+
+// here is the path on this server of a copy. Any other path stays as it is.
+func (f *files) here(ctx context.Context, src string) (string, error) {
+	rest, ok := strings.CutPrefix(src, anyDir)
+	if !ok {
+		return src, nil
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	if f.shared != nil {
+		if err := f.fetch(ctx, name); err != nil {
+			return "", fmt.Errorf("getting the job's files from the database: %w", err)
+		}
+	}
+	return filepath.Join(f.dir, filepath.FromSlash(rest)), nil
+}
+
+// fetch gets a folder that another server put into the database; of those who
+// need the same one at once, one does.
+func (f *files) fetch(ctx context.Context, name string) error {
+	select {
+	case f.fetching <- struct{}{}:
+		defer func() { <-f.fetching }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	dir := filepath.Join(f.dir, name)
+	if isDir(dir) {
+		return nil
+	}
+	return f.shared.FetchFolder(ctx, sharedFiles+name, dir)
 }
 
 // copy copies a file or folder, less what its ignore files say, and returns the
@@ -148,15 +227,15 @@ func fileError(path string, err error) error {
 	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Keeping a copy of %s for the job failed: %v", path, err), Err: err}
 }
 
-// sweep removes folders that no job under way needs.
+// sweep removes folders of this server that no job under way needs.
 func (f *files) sweep(ctx context.Context, store database) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entries, err := os.ReadDir(f.dir)
-	if errors.Is(err, fs.ErrNotExist) || len(entries) == 0 {
-		return nil
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
 	}
-	if err != nil {
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	used, err := store.ManagedJobs().FilesInUse(ctx)
@@ -170,4 +249,18 @@ func (f *files) sweep(ctx context.Context, store database) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// sweepShared does the same in the database.
+func (f *files) sweepShared(ctx context.Context, store database) error {
+	if f.shared == nil {
+		return nil
+	}
+	used, err := store.ManagedJobs().FilesInUse(ctx)
+	if err != nil {
+		return err
+	}
+	return f.shared.Sweep(ctx, sharedFiles, sharedKept, func(name string) bool {
+		return used[strings.TrimPrefix(name, sharedFiles)]
+	})
 }

@@ -3,12 +3,12 @@ package jobs
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
-	"path/filepath"
+	"path"
 	"strconv"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -16,39 +16,48 @@ import (
 // those of tasks, and those of controllers and callbacks; less than 0 keeps
 // them. Files that no job and no schedule needs go, too.
 func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) error {
-	dirs, err := os.ReadDir(m.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
+	here := shelf.Folder(m.dir)
+	ended := map[int]time.Time{}
 	var errs []error
-	for _, d := range dirs {
-		id, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue // not a job's
-		}
-		j, err := m.store.ManagedJobs().Get(ctx, id)
-		switch {
-		case errors.Is(err, state.ErrNotFound):
-			j = &state.ManagedJob{EndedAt: time.Unix(0, 0)}
-		case err != nil:
-			return errors.Join(append(errs, err)...)
-		case j.EndedAt.IsZero():
+	for _, of := range []struct {
+		logs    shelf.Logs
+		pattern string
+		kept    time.Duration
+	}{{m.kept, "task-*.log", tasks}, {m.kept, "controller.log", controllers}, {here, "callback-*", controllers}} {
+		if of.kept < 0 {
 			continue
 		}
-		age := m.store.Now().Sub(j.EndedAt)
-		for pattern, kept := range map[string]time.Duration{"task-*.log": tasks, "controller.log": controllers, "callback-*": controllers} {
-			if kept < 0 || age < kept {
-				continue
+		names, err := of.logs.List("*/" + of.pattern)
+		errs = append(errs, err)
+		for _, name := range names {
+			id, err := strconv.Atoi(path.Dir(name))
+			if err != nil {
+				continue // not a job's
 			}
-			files, _ := filepath.Glob(filepath.Join(m.dir, d.Name(), pattern))
-			for _, f := range files {
-				errs = append(errs, os.Remove(f))
+			if _, ok := ended[id]; !ok {
+				if ended[id], err = m.endOf(ctx, id); err != nil {
+					return errors.Join(append(errs, err)...)
+				}
+			}
+			if at := ended[id]; !at.IsZero() && m.store.Now().Sub(at) >= of.kept {
+				errs = append(errs, of.logs.Remove(name))
 			}
 		}
-		_ = os.Remove(filepath.Join(m.dir, d.Name())) // if nothing is left in it
 	}
-	return errors.Join(append(errs, m.files.sweep(ctx, m.store))...)
+	for id := range ended {
+		_ = os.Remove(m.jobDir(id)) // if nothing is left in it
+	}
+	return errors.Join(append(errs, m.files.sweep(ctx, m.store), m.files.sweepShared(ctx, m.store))...)
+}
+
+// endOf is when a job ended; zero: it has not.
+func (m *Manager) endOf(ctx context.Context, id int) (time.Time, error) {
+	j, err := m.store.ManagedJobs().Get(ctx, id)
+	if errors.Is(err, state.ErrNotFound) {
+		return time.Unix(0, 0), nil
+	}
+	if err != nil {
+		return time.Time{}, err
+	}
+	return j.EndedAt, nil
 }

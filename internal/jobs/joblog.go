@@ -5,25 +5,27 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// The logs of a job are in a folder of its own and outlive its clusters: one
-// file for its controller, and one for each attempt of each task, to which the
-// attempt's log is copied byte for byte while it grows. So the size of the file
-// is where the copy goes on after a crash.
+// The logs of a job outlive its clusters, and on a shelf that servers share also
+// the server that wrote them: one for its controller, and one for each attempt
+// of each task, to which the attempt's log is copied byte for byte while it
+// grows. So the size of the copy is where it goes on after a crash.
 
+// jobDir is the folder of a job on this server.
 func (m *Manager) jobDir(id int) string { return filepath.Join(m.dir, strconv.Itoa(id)) }
 
-func (m *Manager) controlLog(id int) string { return filepath.Join(m.jobDir(id), "controller.log") }
+func controlLogName(id int) string { return fmt.Sprintf("%d/controller.log", id) }
 
-func (m *Manager) attemptLog(id, task, attempt int) string {
-	return filepath.Join(m.jobDir(id), fmt.Sprintf("task-%d-attempt-%d.log", task, attempt))
+func attemptLogName(id, task, attempt int) string {
+	return fmt.Sprintf("%d/task-%d-attempt-%d.log", id, task, attempt)
 }
 
 // copier copies the log of one attempt until it is complete.
@@ -83,19 +85,14 @@ func logCut(most int64) string {
 // copyOnce copies from where the file ends until the log does, or the stream
 // breaks, or as much is there as is kept.
 func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int64, err error) {
-	path := m.attemptLog(a.JobID, a.Task, a.Number)
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return 0, err
-	}
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	kept, err := m.kept.Append(attemptLogName(a.JobID, a.Task, a.Number))
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	size, err := f.Seek(0, io.SeekEnd)
-	if err != nil {
-		return 0, err
-	}
+	defer func() { err = errors.Join(err, kept.Close()) }()
+	f := &gathering{to: kept, pause: m.gather, wrote: func() { m.logs.Ring(a.JobID) }}
+	defer f.stop()
+	size := kept.Size()
 	if size >= m.mostLog {
 		return 0, nil
 	}
@@ -117,20 +114,95 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int6
 				return n, err
 			}
 			n += int64(got)
-			m.logs.Ring(a.JobID)
 			if cut {
-				return n, f.Sync()
+				return n, f.sync()
 			}
 			if got == len(buf) && len(buf) < 256<<10 {
 				buf = make([]byte, 4*len(buf))
 			}
 		}
 		if errors.Is(rerr, io.EOF) {
-			return n, f.Sync()
+			return n, f.sync()
 		}
 		if rerr != nil {
-			return n, rerr
+			return n, errors.Join(rerr, f.sync())
 		}
+	}
+}
+
+// gatherFor is for how long what a job prints is gathered before it is written
+// to a database, and gatherMost how much at once: each write makes a row there.
+const (
+	gatherFor  = 500 * time.Millisecond
+	gatherMost = 256 << 10
+)
+
+// gathering writes to a log after a pause, so that a job that prints line by line
+// is not written line by line; without a pause at once. A log is written by one
+// goroutine, which in the end calls stop.
+type gathering struct {
+	to    shelf.Appender
+	pause time.Duration
+	wrote func()
+
+	mu    sync.Mutex
+	late  []byte // what is not written yet
+	err   error  // of a write that nobody waited for
+	timer *time.Timer
+}
+
+func (g *gathering) Write(p []byte) (int, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.err != nil {
+		return 0, g.err
+	}
+	if g.pause == 0 {
+		defer g.wrote()
+		return g.to.Write(p)
+	}
+	if g.late = append(g.late, p...); len(g.late) >= gatherMost {
+		return len(p), g.flush()
+	}
+	if g.timer == nil {
+		g.timer = time.AfterFunc(g.pause, func() {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			g.timer = nil
+			_ = g.flush() // the next call tells
+		})
+	}
+	return len(p), nil
+}
+
+// flush writes what is late; g.mu is held.
+func (g *gathering) flush() error {
+	if len(g.late) == 0 || g.err != nil {
+		return g.err
+	}
+	_, g.err = g.to.Write(g.late)
+	g.late = g.late[:0]
+	g.wrote()
+	return g.err
+}
+
+// sync returns once everything is kept.
+func (g *gathering) sync() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.flush(); err != nil {
+		return err
+	}
+	return g.to.Sync()
+}
+
+// stop gives up what is late.
+func (g *gathering) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.late = nil
+	if g.timer != nil {
+		g.timer.Stop()
 	}
 }
 

@@ -6,16 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -49,24 +53,48 @@ func logManager(t testing.TB, dir string, w world) *Manager {
 // TestACopiedLogIsTheLog: however often the stream breaks and the server dies,
 // the copy is the log, byte for byte.
 func TestACopiedLogIsTheLog(t *testing.T) {
+	t.Run("folder", func(t *testing.T) { copiedIsLog(t, func(id int) shelf.Logs { return shelf.Folder(t.TempDir()) }, 0) })
+	t.Run("stored", func(t *testing.T) {
+		logs := sharedLogs(t)
+		copiedIsLog(t, func(int) shelf.Logs { return logs }, time.Millisecond)
+	})
+}
+
+// sharedLogs is where servers that share a database keep logs.
+func sharedLogs(t *testing.T) shelf.Logs {
+	t.Helper()
+	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	must(t, err)
+	t.Cleanup(func() { db.Close() })
+	return shelf.Stored{Store: db, Prefix: "jobs/"}
+}
+
+func copiedIsLog(t *testing.T, shelfOf func(id int) shelf.Logs, gather time.Duration) {
+	id := 0
 	rapid.Check(t, func(r *rapid.T) {
-		dir, err := os.MkdirTemp(t.TempDir(), "")
-		if err != nil {
-			r.Fatal(err)
-		}
-		defer os.RemoveAll(dir)
+		id++
+		kept := shelfOf(id)
 		w := &logWorld{
 			log:    rapid.SliceOfN(rapid.Byte(), 0, 20000).Draw(r, "log"),
 			breaks: func() int { return rapid.IntRange(-1, 9000).Draw(r, "breaks") },
 		}
-		a := &state.ManagedAttempt{JobID: 1, Number: 1}
+		a := &state.ManagedAttempt{JobID: id, Number: 1}
 		for {
-			m := logManager(t, dir, w) // another life each time
+			m := logManager(t, "", w) // another life each time, perhaps on another server
+			m.kept, m.gather = kept, gather
 			if _, err := m.copyOnce(r.Context(), a); err == nil {
 				break
 			}
 		}
-		got, err := os.ReadFile(filepath.Join(dir, "1", "task-0-attempt-1.log"))
+		l, err := kept.Open(attemptLogName(id, 0, 1))
+		if len(w.log) == 0 && errors.Is(err, fs.ErrNotExist) {
+			return // made by the first byte
+		}
+		if err != nil {
+			r.Fatal(err)
+		}
+		defer l.Close()
+		got, err := io.ReadAll(io.NewSectionReader(l, 0, 1<<20))
 		if err != nil || !bytes.Equal(got, w.log) {
 			r.Fatalf("%d bytes of %d, %v", len(got), len(w.log), err)
 		}
@@ -86,12 +114,89 @@ func TestALogThatNeverEndsIsCut(t *testing.T) {
 			break
 		}
 	}
-	got, err := os.ReadFile(m.attemptLog(1, 0, 1))
+	got, err := os.ReadFile(filepath.Join(dir, attemptLogName(1, 0, 1)))
 	if err != nil || !bytes.HasPrefix(w.log, got[:m.mostLog]) || string(got[m.mostLog:]) != logCut(m.mostLog) {
 		t.Errorf("%d bytes kept, %v; the end is %q", len(got), err, got[len(got)-100:])
 	}
 	if n, err := m.copyOnce(t.Context(), a); n != 0 || err != nil {
 		t.Errorf("%d more bytes copied, %v", n, err)
+	}
+}
+
+// TestTwoCopyOneLog: a server that lost its lease and the one that has it copy the
+// same log for a moment; nothing is in it twice.
+func TestTwoCopyOneLog(t *testing.T) {
+	kept := sharedLogs(t)
+	w := &logWorld{log: bytes.Repeat([]byte("0123456789abcde\n"), 5000), breaks: func() int { return 9000 }}
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			m := logManager(t, "", w)
+			m.kept, m.gather = kept, time.Microsecond
+			for {
+				if _, err := m.copyOnce(t.Context(), &state.ManagedAttempt{JobID: 1, Number: 1}); err == nil {
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	l, err := kept.Open(attemptLogName(1, 0, 1))
+	must(t, err)
+	if got, err := io.ReadAll(io.NewSectionReader(l, 0, 1<<20)); err != nil || !bytes.Equal(got, w.log) {
+		t.Errorf("%d bytes of %d, %v", len(got), len(w.log), err)
+	}
+}
+
+// TestLogsAreReadThroughEveryServer: what the controller of a job and its tasks
+// printed is had through a server that never worked on it, and forgotten by any.
+func TestLogsAreReadThroughEveryServer(t *testing.T) {
+	kept, db := sharedLogs(t), newMemory()
+	server := func() *Manager {
+		m := newManager(db, &logWorld{}, slog.New(slog.DiscardHandler), "s", t.TempDir(), 1)
+		m.kept = kept
+		return m
+	}
+	a, b := server(), server()
+	job := &state.ManagedJob{ID: 7, Schedule: api.ScheduleDone, EndedAt: time.Now().Add(-time.Hour), Dag: []byte("run: x\n"),
+		UserHash: "u", Workspace: "default", Tasks: []*state.ManagedTask{{JobID: 7, Status: api.ManagedSucceeded, Attempt: 1}}}
+	db.jobs[7] = job
+	db.attempts[attemptID{7, 0, 1}] = &state.ManagedAttempt{JobID: 7, Number: 1, LogKept: true}
+	newControlLog(a.kept, controlLogName(7), func() {}).Printf("Launching cluster %s", "c-7")
+	log, err := a.kept.Append(attemptLogName(7, 0, 1))
+	must(t, err)
+	fmt.Fprint(log, "one\ntwo\n")
+	read := func(body api.JobsLogsBody) string {
+		t.Helper()
+		id := 7
+		body.JobID = &id
+		var out strings.Builder
+		_, err := b.Logs(t.Context(), cluster.Call{User: state.User{ID: "u"}}, body, nil, func(Position) error { return nil }, &out)
+		must(t, err)
+		return out.String()
+	}
+	one := 1
+	if got := read(api.JobsLogsBody{}); !strings.HasPrefix(got, "one\ntwo\n") {
+		t.Errorf("%q", got)
+	}
+	if got := read(api.JobsLogsBody{Tail: &one}); !strings.HasPrefix(got, "two\n") {
+		t.Errorf("%q", got)
+	}
+	if got := read(api.JobsLogsBody{Controller: true}); !strings.Contains(got, "Launching cluster c-7") {
+		t.Errorf("%q", got)
+	}
+	id := 7
+	dirs, err := b.DownloadLogs(t.Context(), cluster.Call{User: state.User{ID: "u"}}, api.JobsDownloadLogsBody{JobID: &id}, t.TempDir())
+	must(t, err)
+	if text, err := os.ReadFile(filepath.Join(dirs["7"], "task-0-attempt-1.log")); string(text) != "one\ntwo\n" {
+		t.Errorf("%q %v", text, err)
+	}
+	must(t, b.Forget(t.Context(), 0, 0))
+	if left, err := kept.List("*/*"); len(left) > 0 || err != nil {
+		t.Errorf("left: %q %v", left, err)
+	}
+	if got := read(api.JobsLogsBody{}); !strings.Contains(got, "were removed") {
+		t.Errorf("%q", got)
 	}
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -42,7 +43,7 @@ type Deps struct {
 	Clusters *cluster.Manager
 	Log      *slog.Logger
 	ServerID string
-	Dir      string // where files and logs of jobs are kept
+	Dir      string // where files and logs of jobs are kept that no other server needs
 	Launches int    // how many clusters are brought up at once; 0: 16 a core, at most 256
 	// Patience is for how long the agent of a job may be silent although the
 	// provider says that its machines run, before they are ended and the job is run
@@ -64,13 +65,15 @@ type Manager struct {
 	admit    func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
 	check    func(ctx context.Context, dag string) error // whether tasks can be run at all
 	patience func() time.Duration                        // see [Deps]
+	kept     shelf.Logs
 	files    files
 	slots    *slots
 	rows     cluster.Bells[int] // by job: what is stored of it changed
 	logs     cluster.Bells[int] // by job: its logs grew
 	poke     chan struct{}
 
-	mostLog int64 // bytes of an attempt's log that are kept
+	mostLog int64         // bytes of an attempt's log that are kept
+	gather  time.Duration // how long what a job prints may wait to be kept
 
 	mu       sync.Mutex
 	running  map[int]*controller
@@ -87,6 +90,11 @@ func New(d Deps) *Manager {
 	m := newManager(stored{d.Store}, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
 	m.check = d.Executor.ValidateDag
 	m.admit = d.Admit
+	if d.Store.Shared() {
+		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
+		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
+		m.files.shared = &shelf.Files{Store: d.Store}
+	}
 	if d.Patience != nil {
 		m.patience = d.Patience
 	}
@@ -99,8 +107,8 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 	}
 	m := &Manager{
 		store: store, world: w, log: log, server: server, dir: dir,
-		files: files{dir: filepath.Join(dir, "files")},
-		poke:  make(chan struct{}, 1), running: map[int]*controller{},
+		kept: shelf.Folder(dir), files: files{dir: filepath.Join(dir, "files"), fetching: make(chan struct{}, 1)},
+		poke: make(chan struct{}, 1), running: map[int]*controller{},
 		mostLog: mostLog, patience: func() time.Duration { return 0 },
 	}
 	m.slots = newSlots(launches, m.wake)

@@ -125,6 +125,9 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 		t.Resources[i].Autostop = nil // the job decides when its cluster goes
 	}
 	t.DependsOn, t.MaxDuration = nil, 0 // the controller's
+	if err := r.m.files.bring(ctx, t); err != nil {
+		return placed{}, err
+	}
 	text, err := (&task.Dag{Name: t.Name, Execution: task.Serial, Tasks: []*task.Task{t}}).YAML()
 	if err != nil {
 		return placed{}, err

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
+	"math"
 	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -66,7 +67,9 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 			return 0, err
 		}
 	}
-	if _, err := os.Stat(m.jobDir(j.ID)); errors.Is(err, fs.ErrNotExist) && j.Schedule == api.ScheduleDone && j.Current().Attempt > 0 {
+	if gone, err := m.logsGone(j); err != nil {
+		return 0, err
+	} else if gone {
 		if err := f.say("The logs of managed job %d were removed: it ended longer ago than jobs.controller.task_logs_gc_retention_hours keeps them.", j.ID); err != nil {
 			return 0, err
 		}
@@ -75,6 +78,23 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 		return api.ExitJobSucceeded, f.controller(ctx, at.Offset)
 	}
 	return f.tasks(ctx, *at)
+}
+
+// logsGone tells whether a job that ended has no log any more.
+func (m *Manager) logsGone(j *state.ManagedJob) (bool, error) {
+	if j.Schedule != api.ScheduleDone || j.Current().Attempt == 0 {
+		return false, nil
+	}
+	for _, name := range []string{controlLogName(j.ID), attemptLogName(j.ID, j.Current().Index, j.Current().Attempt)} {
+		l, err := m.kept.Open(name)
+		if err == nil {
+			return false, l.Close()
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // start is where the stream begins: at the last lines that were asked for.
@@ -96,7 +116,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		return p, nil
 	}
 	if b.Controller {
-		offset, _, err := lastLines(f.m.controlLog(j.ID), tail)
+		offset, _, err := lastLines(f.m.kept, controlLogName(j.ID), tail)
 		p.Offset = offset
 		return p, err
 	}
@@ -112,7 +132,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		if f.which >= 0 && a.Task != f.which {
 			continue
 		}
-		offset, lines, err := lastLines(f.m.attemptLog(a.JobID, a.Task, a.Number), tail)
+		offset, lines, err := lastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
 		if err != nil {
 			return nil, err
 		}
@@ -122,9 +142,9 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 	return p, nil
 }
 
-// lastLines is where the last n lines of a file begin, and how many there are.
-func lastLines(path string, n int) (offset int64, lines int, err error) {
-	f, err := os.Open(path)
+// lastLines is where the last n lines of a log begin, and how many there are.
+func lastLines(kept shelf.Logs, name string, n int) (offset int64, lines int, err error) {
+	f, err := kept.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, 0, nil
 	}
@@ -132,7 +152,7 @@ func lastLines(path string, n int) (offset int64, lines int, err error) {
 		return 0, 0, err
 	}
 	defer f.Close()
-	end, err := f.Seek(0, io.SeekEnd)
+	end, err := f.Size()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -179,7 +199,7 @@ func (f *follower) controller(ctx context.Context, offset int64) error {
 		if err != nil {
 			return err
 		}
-		if offset, err = f.copy(f.m.controlLog(f.id), offset); err != nil {
+		if offset, err = f.copy(controlLogName(f.id), offset); err != nil {
 			return err
 		}
 		if !f.follow || j.Schedule == api.ScheduleDone {
@@ -277,7 +297,7 @@ func (f *follower) task(ctx context.Context, index, attempt int, offset int64, t
 			title = ""
 		}
 		// What is read of the file after the row said that it is whole, is whole.
-		if offset, err = f.copy(f.m.attemptLog(f.id, index, attempt), offset); err != nil {
+		if offset, err = f.copy(attemptLogName(f.id, index, attempt), offset); err != nil {
 			return nil, err
 		}
 		if a != nil && a.LogKept && t.Attempt > attempt {
@@ -328,20 +348,17 @@ func (f *follower) wait(ctx context.Context) error {
 	return nil
 }
 
-// copy writes a file from a byte on and returns where it ended.
-func (f *follower) copy(path string, offset int64) (int64, error) {
-	file, err := os.Open(path)
+// copy writes a log from a byte on and returns where it ended.
+func (f *follower) copy(name string, offset int64) (int64, error) {
+	log, err := f.m.kept.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return offset, nil
 	}
 	if err != nil {
 		return offset, err
 	}
-	defer file.Close()
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
-		return offset, err
-	}
-	n, err := io.Copy(lineWatcher{f}, file)
+	defer log.Close()
+	n, err := io.Copy(lineWatcher{f}, io.NewSectionReader(log, offset, math.MaxInt64-offset))
 	return offset + n, err
 }
 

@@ -29,7 +29,15 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	root, err := os.OpenRoot(filepath.Join(s.Home, filepath.FromSlash(LogsDir(user.ID))))
+	for _, p := range b.FolderPaths {
+		if rel, err := s.inLogs(user.ID, p); err == nil {
+			if err := s.Downloads.fetch(r.Context(), user.ID, rel); err != nil {
+				s.failed(w, r, err)
+				return
+			}
+		}
+	}
+	root, err := os.OpenRoot(s.Downloads.Dir(user.ID))
 	if err == nil {
 		defer root.Close()
 	} else if !errors.Is(err, fs.ErrNotExist) {

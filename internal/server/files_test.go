@@ -3,6 +3,7 @@ package server
 import (
 	"archive/zip"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -13,6 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 const (
@@ -193,6 +198,71 @@ func TestDownload(t *testing.T) {
 	}
 	if r := w.call(post, "/download", `{"folder_paths":["~/`+logs+`/run"],"env_vars":{"SKYPILOT_USER_ID":"cd34"}}`); r.status != 400 {
 		t.Errorf("somebody else's logs: %d", r.status)
+	}
+}
+
+// TestDownloadFromAnotherServer: logs that one server gathered are fetched from
+// another one, with another home folder.
+func TestDownloadFromAnotherServer(t *testing.T) {
+	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "shared.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	a := &Downloads{home: t.TempDir(), shared: &shelf.Files{Store: db}}
+	b := newWorld(t)
+	b.server.Downloads = &Downloads{home: b.home, shared: &shelf.Files{Store: db}}
+	gathered := filepath.Join(a.Dir("ab12"), "c1-sky-2026", "1-train")
+	if err := os.MkdirAll(gathered, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(gathered, "run.log"), []byte("out"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	dirs, err := a.Offer(t.Context(), "ab12", map[string]string{"1": gathered, "2": filepath.Join(a.Dir("ab12"), "c1-sky-2026", "2-silent")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "~/" + LogsDir("ab12") + "/c1-sky-2026/1-train"; dirs["1"] != want {
+		t.Errorf("%q, want %q", dirs["1"], want)
+	}
+	if err := os.RemoveAll(a.home); err != nil { // the server is gone for good
+		t.Fatal(err)
+	}
+	ask := func(user string) reply {
+		return b.call(post, "/download", fmt.Sprintf(`{"folder_paths":[%q,%q],"env_vars":{"SKYPILOT_USER_ID":%q}}`, dirs["1"], dirs["2"], user))
+	}
+	r := ask("ab12")
+	if r.status != 200 {
+		t.Fatalf("%d %s", r.status, r.body)
+	}
+	base := strings.TrimPrefix(b.home, "/") + "/" + LogsDir("ab12") + "/c1-sky-2026/"
+	want := map[string]string{base + "1-train/": "", base + "1-train/run.log": "out", base + "2-silent/": ""}
+	if got := unzipped(t, r.body); !maps.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+	if r := ask("cd34"); r.status != 400 {
+		t.Errorf("somebody else's logs: %d", r.status)
+	}
+	// They go some hours later, but not the folder that others are in.
+	old := filepath.Join(b.server.Downloads.Dir("ab12"), "c1-sky-2026")
+	managed := filepath.Join(b.server.Downloads.Dir("ab12"), managedDownloads, "managed-job-1")
+	if err := os.MkdirAll(managed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{old, filepath.Dir(managed)} {
+		if err := os.Chtimes(dir, time.Time{}, time.Now().Add(-2*downloadKept)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.server.Downloads.sweep(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("old logs stay: %v", err)
+	}
+	if _, err := os.Stat(managed); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -20,7 +20,7 @@ const (
 	uploadKept = time.Hour
 )
 
-// Housekeep removes uploads that nothing needs any more and brings the audit log
+// Housekeep removes uploads and gathered logs that nothing needs any more and brings the audit log
 // up to date, now and every hour until ctx ends.
 func (s *Server) Housekeep(ctx context.Context) {
 	for {
@@ -52,7 +52,7 @@ func (s *Server) collectUploads(ctx context.Context, now time.Time) error {
 			needed[s.below(BlobDir(r.UserID, *b.BlobID))] = true
 		}
 	}
-	errs := []error{s.Uploads.sweep(ctx, needed)}
+	errs := []error{s.Uploads.sweep(ctx, needed), s.Downloads.sweep(ctx, now)}
 	for _, pattern := range []string{BlobDir("*", "*"), clientsDir + "/*/uploads/*"} {
 		found, err := filepath.Glob(s.below(pattern))
 		errs = append(errs, err)

@@ -55,6 +55,8 @@ type Deps struct {
 	AuditKept time.Duration
 	// Uploads are the files of clients; nil: made by New.
 	Uploads *Uploads
+	// Downloads are gathered logs; nil: made by New.
+	Downloads *Downloads
 	// UploadQuota is how many bytes of uploads a user may have; 0: 50 GiB.
 	UploadQuota int64
 	// Hosts are names and addresses, besides those of this machine's loopback, under
@@ -162,6 +164,9 @@ func New(d Deps) *Server {
 	d.UploadQuota = cmp.Or(d.UploadQuota, 50<<30)
 	if d.Uploads == nil {
 		d.Uploads = &Uploads{Home: d.Home, Store: d.Store}
+	}
+	if d.Downloads == nil {
+		d.Downloads = NewDownloads(d.Home, d.Store)
 	}
 	if d.Metrics == nil {
 		d.Metrics = NewMetrics()

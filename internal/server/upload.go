@@ -132,7 +132,7 @@ func (s *Server) quota(w http.ResponseWriter, r *http.Request, user string) bool
 		s.failed(w, r, err)
 	case used > s.UploadQuota:
 		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"Your uploads take %d MiB on the server, and %d MiB is the limit for one user. They are removed an hour after the last request that needs them; large data belongs in a bucket.",
+			"Your files take %d MiB on the server, and %d MiB is the limit for one user. Uploads are removed an hour after the last request that needs them, files of managed jobs when those have ended; large data belongs in a bucket.",
 			used>>20, s.UploadQuota>>20))
 	default:
 		return true

@@ -48,6 +48,21 @@ func (d Folder) Remove(names ...string) error {
 	return nil
 }
 
+// List looks for files whose names match.
+func (d Folder) List(pattern string) ([]string, error) {
+	found, err := filepath.Glob(d.path(pattern))
+	if err != nil {
+		return nil, err
+	}
+	for i, path := range found {
+		if found[i], err = filepath.Rel(string(d), path); err != nil {
+			return nil, err
+		}
+		found[i] = filepath.ToSlash(found[i])
+	}
+	return found, nil
+}
+
 type fileAppender struct {
 	*os.File
 	size int64

@@ -17,6 +17,8 @@ type Logs interface {
 	Open(name string) (Log, error)
 	// Remove forgets logs; those that do not exist are skipped.
 	Remove(names ...string) error
+	// List is the names of the logs that match a pattern of [path.Match].
+	List(pattern string) ([]string, error)
 }
 
 // Appender adds to the end of a log. What a Write returned for survives the

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -65,6 +67,28 @@ func (s Stored) Remove(names ...string) error {
 		streams[i] = s.Prefix + name
 	}
 	return s.Store.Streams().Delete(ctx, streams)
+}
+
+// List asks for the streams.
+func (s Stored) List(pattern string) ([]string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	defer cancel()
+	all, err := s.Store.Streams().List(ctx, s.Prefix)
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, stream := range all {
+		name := strings.TrimPrefix(stream, s.Prefix)
+		match, err := path.Match(pattern, name)
+		if err != nil {
+			return nil, err
+		}
+		if match {
+			names = append(names, name)
+		}
+	}
+	return names, nil
 }
 
 // storedAppender writes one stream. A piece is keyed by where it begins, so of

@@ -43,12 +43,20 @@ func (t *Streams) Size(ctx context.Context, stream string) (int64, error) {
 }
 
 // Read is the pieces that hold the bytes from an offset on: at most limit of
-// them, none at the end. The first may begin before.
+// them and about [MaxPiece] bytes, none at the end. The first may begin before.
 func (t *Streams) Read(ctx context.Context, stream string, from int64, limit int) ([]Piece, error) {
 	list, err := all(t.s.read(ctx), func(p *Piece) []any { return []any{number(&p.At), binary(&p.Data)} },
 		`SELECT at, data FROM stream_pieces WHERE stream = ? AND at + LENGTH(data) > ?
-			AND at >= COALESCE((SELECT MAX(at) FROM stream_pieces WHERE stream = ? AND at <= ?), 0)
-		ORDER BY at LIMIT ?`, stream, from, stream, from, limit)
+			AND at >= COALESCE((SELECT MAX(at) FROM stream_pieces WHERE stream = ? AND at <= ?), 0) AND at < ?
+		ORDER BY at LIMIT ?`, stream, from, stream, from, from+MaxPiece, limit)
+	return values(list), t.s.explain(err)
+}
+
+// List is the names of the streams that begin with prefix, in order.
+func (t *Streams) List(ctx context.Context, prefix string) ([]string, error) {
+	cond, args := t.s.db.d.prefixed("stream", prefix)
+	list, err := all(t.s.read(ctx), func(name *string) []any { return []any{text(name)} },
+		"SELECT stream FROM stream_pieces WHERE at = 0 AND "+cond+" ORDER BY stream", args...)
 	return values(list), t.s.explain(err)
 }
 

@@ -1,0 +1,128 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
+)
+
+// usedFiles is a database of jobs that need some folders.
+type usedFiles struct {
+	*memory
+	used map[string]bool
+}
+
+func (u usedFiles) ManagedJobs() managedJobs { return usedJobs{u.memory.ManagedJobs(), u.used} }
+
+type usedJobs struct {
+	managedJobs
+	used map[string]bool
+}
+
+func (u usedJobs) FilesInUse(context.Context) (map[string]bool, error) { return u.used, nil }
+
+// TestAJobsFilesReachEveryServer: what one server copied, another one brings,
+// though the first is gone with its disk.
+func TestAJobsFilesReachEveryServer(t *testing.T) {
+	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
+	must(t, err)
+	defer db.Close()
+	server := func() *files {
+		return &files{dir: filepath.Join(t.TempDir(), "files"), shared: &shelf.Files{Store: db}, fetching: make(chan struct{}, 1)}
+	}
+	user := t.TempDir()
+	write := func(name, text string, mode fs.FileMode) {
+		path := filepath.Join(user, name)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), mode))
+		must(t, os.Chtimes(path, time.Unix(1e9, 5), time.Unix(1e9, 5)))
+	}
+	write("proj/run.sh", "echo hi\n", 0o755)
+	write("proj/deep/empty", "", 0o600)
+	write("proj/.skyignore", "secret\n", 0o644)
+	write("proj/secret", "not for machines\n", 0o600)
+	must(t, os.Symlink("run.sh", filepath.Join(user, "proj", "link")))
+	write("one", "a file\n", 0o644)
+
+	a, b := server(), server()
+	dag := &task.Dag{Tasks: []*task.Task{{Workdir: filepath.Join(user, "proj"),
+		FileMounts: map[string]string{"/f": filepath.Join(user, "one"), "/b": "s3://bucket/x"}}}}
+	folders, done, err := a.take(t.Context(), "u", dag)
+	must(t, err)
+	done()
+	if len(folders) != 2 {
+		t.Errorf("folders %q", folders)
+	}
+	if got := dag.Tasks[0]; strings.Contains(got.Workdir+got.FileMounts["/f"], a.dir) || got.FileMounts["/b"] != "s3://bucket/x" {
+		t.Errorf("the stored task names a server's own folder: %q, %q", got.Workdir, got.FileMounts)
+	}
+	must(t, os.RemoveAll(a.dir))
+	must(t, os.RemoveAll(user))
+
+	for range 2 { // the second time they are here
+		here := &task.Task{Workdir: dag.Tasks[0].Workdir, FileMounts: map[string]string{"/f": dag.Tasks[0].FileMounts["/f"], "/b": "s3://bucket/x"}}
+		must(t, b.bring(t.Context(), here))
+		if text, err := os.ReadFile(here.FileMounts["/f"]); string(text) != "a file\n" || here.FileMounts["/b"] != "s3://bucket/x" {
+			t.Errorf("%q %v %q", text, err, here.FileMounts)
+		}
+		script := filepath.Join(here.Workdir, "run.sh")
+		info, err := os.Stat(script)
+		must(t, err)
+		if info.Mode().Perm() != 0o755 || !info.ModTime().Equal(time.Unix(1e9, 5)) {
+			t.Errorf("%v %v", info.Mode(), info.ModTime())
+		}
+		if to, err := os.Readlink(filepath.Join(here.Workdir, "link")); to != "run.sh" || err != nil {
+			t.Errorf("%q %v", to, err)
+		}
+		if info, err := os.Stat(filepath.Join(here.Workdir, "deep", "empty")); err != nil || info.Size() != 0 {
+			t.Error(err)
+		}
+		if _, err := os.Stat(filepath.Join(here.Workdir, "secret")); err == nil {
+			t.Error("an ignored file was kept")
+		}
+	}
+	if left, _ := filepath.Glob(filepath.Join(b.dir, "new-*")); len(left) > 0 {
+		t.Errorf("left behind: %q", left)
+	}
+
+	// What a job needs stays. In the database also what one may be about to need.
+	left := func(used ...string) (here, there int) {
+		u := usedFiles{newMemory(), map[string]bool{}}
+		for _, name := range used {
+			u.used[name] = true
+		}
+		must(t, b.sweep(t.Context(), u))
+		must(t, b.sweepShared(t.Context(), u))
+		entries, err := os.ReadDir(b.dir)
+		must(t, err)
+		names, err := b.shared.Names(t.Context(), sharedFiles)
+		must(t, err)
+		return len(entries), len(names)
+	}
+	if here, there := left(folders...); here != 2 || there != 2 {
+		t.Errorf("%d and %d are left", here, there)
+	}
+	if here, there := left(folders[0]); here != 1 || there != 2 {
+		t.Errorf("%d and %d are left", here, there)
+	}
+	gone := &task.Task{Workdir: anyDir + "0123/data"}
+	if err := b.bring(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("files that are nowhere: %v", err)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
