@@ -187,6 +187,10 @@ type Features struct {
 	// OnServer means that the nodes are on the machine that sky runs on, and no
 	// other machine reaches them.
 	OnServer bool
+	// Containers means that the nodes are containers, of the image that a task
+	// names (LaunchSpec.ImageID is docker:IMAGE then). Elsewhere what runs on a
+	// machine is put into a container, and ImageID is the machine's.
+	Containers bool
 }
 
 // Feature is something a task may need of a cloud.

@@ -69,8 +69,27 @@ func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) strin
 	if r.DiskTier != "" && r.DiskTier != "best" && slices.Index(tiers, r.DiskTier) > slices.Index(tiers, tierOf(c)) {
 		return fmt.Sprintf("the task wants disk tier %s, the cluster has %s", r.DiskTier, tierOf(c))
 	}
+	if reason := otherImage(c, r); reason != "" {
+		return reason
+	}
 	if exec && !containsAll(c.Ports, r.Ports) {
 		return fmt.Sprintf("the task wants ports %s open, the cluster has %s", strings.Join(r.Ports, ", "), orNone(c.Ports))
+	}
+	return ""
+}
+
+// otherImage tells that the request names another image than the cluster has.
+func otherImage(c *state.Cluster, r task.Resources) string {
+	if len(r.ImageID) == 0 {
+		return ""
+	}
+	machine, container := imagesAt(c, c.Offer.Place)
+	m, k := pick(r.ImageID, c.Offer.Region)
+	switch {
+	case k != "" && k != container:
+		return fmt.Sprintf("the task wants the image docker:%s, the cluster has %s", k, cmp.Or(container, "none"))
+	case m != "" && m != machine:
+		return fmt.Sprintf("the task wants the image %s, the cluster has %s", m, cmp.Or(machine, "the cloud's own"))
 	}
 	return ""
 }

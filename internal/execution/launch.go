@@ -263,6 +263,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		LastEvent: "launching",
 	}
 	remember(first, c.Metadata)
+	rememberImages(l.task.Resources, c.Metadata)
 	l.x.Clusters.Mark(c)
 	if l.managed != nil {
 		cluster.Managed(c, l.managed.JobID)
@@ -383,7 +384,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		}
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
-		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, ImageID: textOf(c, imageKey), Out: call.Out,
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Image: x.startsFrom(c), Out: call.Out,
 		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
 		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), Settings: placed(cfg, c), Options: options,
 	})
@@ -392,6 +393,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	}
 	c, err = x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 		c.Offer, c.Nodes = offer, carryAgents(got, c.Nodes)
+		x.noteContainer(c)
 		return nil
 	})
 	if err != nil {
@@ -403,7 +405,11 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	} else {
 		call.Out.Spin("Starting the agents on cluster " + c.Name)
 	}
-	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error { return x.Remote.Ensure(ctx, c) }); err != nil {
+	containers, err := containers(call, t, cfg, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) }); err != nil {
 		return nil, err
 	}
 	ready, owner := c.Nodes, x.account(ctx, c)

@@ -20,7 +20,6 @@ const (
 
 // remember notes what a request says of its machines besides their size.
 func remember(r task.Resources, metadata map[string]any) {
-	metadata[imageKey] = image(r)
 	for key, value := range map[string]string{diskTierKey: r.DiskTier, networkTierKey: r.NetworkTier, localDiskKey: r.LocalDisk} {
 		if value != "" {
 			metadata[key] = value

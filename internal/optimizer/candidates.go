@@ -138,19 +138,28 @@ func (f *finder) needs(r *task.Resources) []cloud.Feature {
 			needs = append(needs, feature)
 		}
 	}
-	_, docker := r.ImageID["docker"]
 	want(cloud.FeatureMultiNode, f.nodes > 1)
 	want(cloud.FeatureSpot, wantsSpot(r))
 	want(cloud.FeatureDiskTier, r.DiskTier != "" && r.DiskTier != "best")
 	want(cloud.FeatureNetTier, r.NetworkTier == "best")
-	want(cloud.FeatureDocker, docker)
-	want(cloud.FeatureImage, len(r.ImageID) > 0 && !docker)
+	want(cloud.FeatureDocker, containerImage(r))
+	want(cloud.FeatureImage, machineImage(r) != "")
 	want(cloud.FeaturePorts, len(r.Ports) > 0)
 	want(cloud.FeatureLocalDisk, r.LocalDisk != "")
 	for _, m := range f.task.StorageMounts {
 		want(cloud.FeatureStorage, m.Mode != "COPY")
 	}
 	return needs
+}
+
+// containerImage tells whether the request names an image of containers.
+func containerImage(r *task.Resources) bool {
+	for region, id := range r.ImageID {
+		if region == "docker" || strings.HasPrefix(id, "docker:") {
+			return true
+		}
+	}
+	return false
 }
 
 func wantsSpot(r *task.Resources) bool { return r.UseSpot != nil && *r.UseSpot }
@@ -214,8 +223,11 @@ func (f *finder) newRequest(r *task.Resources) (request, error) {
 func imageRegions(r *task.Resources) []string {
 	var regions []string
 	for region := range r.ImageID {
-		if region == "" || region == "docker" {
+		if region == "" {
 			return nil
+		}
+		if region == "docker" { // runs on any machine
+			continue
 		}
 		regions = append(regions, region)
 	}

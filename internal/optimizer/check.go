@@ -54,8 +54,8 @@ func (f *finder) check(req *request) error {
 		return nil // reported as "not enabled"
 	}
 	if len(r.ImageID) > 0 && r.Cloud == "" {
-		if _, docker := r.ImageID["docker"]; !docker {
-			return f.invalid("image_id", firstImage(r), "images belong to one cloud: say which with infra:", nil)
+		if image := machineImage(r); image != "" {
+			return f.invalid("image_id", image, "images belong to one cloud: say which with infra:", nil)
 		}
 	}
 	for _, id := range r.ImageID {
@@ -92,9 +92,13 @@ func (f *finder) checkImage(r *task.Resources, id string) error {
 	return nil
 }
 
-func firstImage(r *task.Resources) string {
-	for _, id := range r.ImageID {
-		return id
+// machineImage is an image of machines, not of containers, that the request
+// names; "": it names none.
+func machineImage(r *task.Resources) string {
+	for region, id := range r.ImageID {
+		if region != "docker" && !strings.HasPrefix(id, "docker:") {
+			return id
+		}
 	}
 	return ""
 }

@@ -71,10 +71,12 @@ type Request struct {
 	Options Options
 
 	// For the specification of the machines.
-	ImageID, DiskTier, NetworkTier string
-	LocalDisk, AuthorizedKey       string
-	EphemeralGB                    int
-	PriorityClass                  string
+	DiskTier, NetworkTier    string
+	LocalDisk, AuthorizedKey string
+	EphemeralGB              int
+	PriorityClass            string
+	// Image is what the machines of an offer start from; nil: the cloud's own.
+	Image func(cloud.Offer) string
 	// Settings are those of a place's cloud for this task; nil: there are none.
 	Settings func(cloud.Place) map[string]any
 }

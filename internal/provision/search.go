@@ -161,10 +161,13 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 		spec: cloud.LaunchSpec{
 			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token,
 			DiskGB: s.r.Cluster.DiskGB, Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports,
-			ImageID: s.r.ImageID, DiskTier: s.r.DiskTier, NetworkTier: s.r.NetworkTier, LocalDisk: s.r.LocalDisk, AuthorizedKey: s.r.AuthorizedKey,
+			DiskTier: s.r.DiskTier, NetworkTier: s.r.NetworkTier, LocalDisk: s.r.LocalDisk, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
 			EphemeralGB: s.r.EphemeralGB, PriorityClass: s.r.PriorityClass,
 		},
+	}
+	if s.r.Image != nil {
+		f.spec.ImageID = s.r.Image(o)
 	}
 	if s.r.Settings != nil {
 		f.spec.Settings = s.r.Settings(o.Place)

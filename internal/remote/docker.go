@@ -29,7 +29,7 @@ type dockerTransport Connector
 // inContainer is where agents' binaries are in a container.
 const inContainer = "/opt/sky"
 
-func (t *dockerTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread) (string, error) {
+func (t *dockerTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread, _ *Containers) (string, error) {
 	r := (*Connector)(t)
 	if t.o.Docker == nil {
 		return "", errors.New("this server was not set up for containers")

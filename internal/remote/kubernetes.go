@@ -26,7 +26,7 @@ type kubernetesTransport Connector
 // bringTimeout bounds the whole way to a running agent in a pod.
 const bringTimeout = 10 * time.Minute
 
-func (t *kubernetesTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread) (string, error) {
+func (t *kubernetesTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread, _ *Containers) (string, error) {
 	r := (*Connector)(t)
 	if t.o.Kubernetes == nil {
 		return "", errors.New("this server was not set up for Kubernetes")

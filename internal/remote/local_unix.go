@@ -18,7 +18,7 @@ import (
 // localTransport starts agents as processes of this machine.
 type localTransport Connector
 
-func (t *localTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread) (string, error) {
+func (t *localTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread, _ *Containers) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.StartTimeout)
 	defer cancel()
 	if a, ok := nodeagent.Running(n.Reach.Home); ok && a.BuildID == t.o.BuildID {

@@ -10,6 +10,6 @@ import (
 
 type localTransport Connector
 
-func (t *localTransport) start(context.Context, *state.Cluster, cloud.Node, *spread) (string, error) {
+func (t *localTransport) start(context.Context, *state.Cluster, cloud.Node, *spread, *Containers) (string, error) {
 	return "", errors.New("nodes on this machine need Linux or macOS")
 }

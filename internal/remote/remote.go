@@ -109,8 +109,9 @@ func NodeName(rank int) string {
 type transport interface {
 	// start makes an agent of this build run on the node and returns the
 	// address it listens on. A running one is left alone. Whoever has the agent
-	// already may bring it there.
-	start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread) (address string, err error)
+	// already may bring it there. On a machine whose cluster has an image it runs
+	// in a container of it; with made nil no container is made.
+	start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread, made *Containers) (address string, err error)
 }
 
 func (r *Connector) transport(n cloud.Node) (transport, error) {
@@ -130,7 +131,16 @@ func (r *Connector) transport(n cloud.Node) (transport, error) {
 // Ensure makes an agent run on every node of the cluster and know its place in
 // it. The cluster's Nodes get the agents' addresses; the caller saves them. It
 // is safe to repeat, and cheap when nothing is missing.
-func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
+//
+// Containers that the agents run in are started, and not made: see [Connector.Install].
+func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error { return r.ensure(ctx, c, nil) }
+
+// Install is Ensure for machines that may be new: their containers are made.
+func (r *Connector) Install(ctx context.Context, c *state.Cluster, made Containers) error {
+	return r.ensure(ctx, c, &made)
+}
+
+func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containers) error {
 	if len(c.Nodes) == 0 {
 		return errors.New("the cluster has no nodes")
 	}
@@ -145,7 +155,7 @@ func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error {
 			if err != nil {
 				return &NodeError{NodeName(i), "reaching it", err}
 			}
-			address, err := t.start(gctx, c, c.Nodes[i], s)
+			address, err := t.start(gctx, c, c.Nodes[i], s, made)
 			if err != nil {
 				return &NodeError{NodeName(i), "starting the agent", err}
 			}

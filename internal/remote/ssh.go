@@ -59,7 +59,7 @@ func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, erro
 // is on record: addresses are used again for other machines.
 func hostAlias(hash, node string) string { return hash + "." + node }
 
-func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread) (string, error) {
+func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread, made *Containers) (string, error) {
 	r := (*Connector)(t)
 	target, err := r.target(c, n)
 	if err != nil {
@@ -100,10 +100,18 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if listen == "" {
 		listen = host.address
 	}
-	spec := nodeagent.Spec{
-		Home: host.home, Machine: n.Reach.Machine, Files: files.Files(),
-		Listen: net.JoinHostPort(listen, strconv.Itoa(agentapi.Port)),
+	listen = net.JoinHostPort(listen, strconv.Itoa(agentapi.Port))
+	if ImageOf(c) != "" {
+		name, err := t.contain(ctx, c, n, target, installed, host.home, made)
+		if err != nil {
+			return "", err
+		}
+		life, err := t.run(ctx, target, installed, nodeagent.Spec{
+			Container: name, Machine: nodeagent.MachineInside, Files: files.Files(), WholeEnvironment: true, Listen: listen,
+		})
+		return life.Address, err
 	}
+	spec := nodeagent.Spec{Home: host.home, Machine: n.Reach.Machine, Files: files.Files(), Listen: listen}
 	if n.Reach.Home != "" {
 		spec.Node = path.Dir(host.home)
 	}

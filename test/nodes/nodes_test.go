@@ -115,7 +115,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // hosts is how many setup.sh makes.
-const hosts = 15
+const hosts = 17
 
 // host is the address of a host, homeOf its home folder as seen from here.
 func host(i int) string   { return given[fmt.Sprint("SKY_TEST_HOST", i)] }

@@ -8,7 +8,8 @@
 #	setup.sh reboot DIR I   switches host I off and on
 #
 # All hosts are on one bridge with this machine, except h6, which can be reached
-# from h1 only. The home of h5 is a disk of 4 MB. "up" writes their addresses to DIR/given
+# from h1 only. The home of h5 is a disk of 4 MB. On h16 and h17 there is a container
+# engine, too. "up" writes their addresses to DIR/given
 # and to its output.
 #
 # Needs root on Debian, and no service manager. What "up" starts is noted
@@ -21,7 +22,7 @@ what=${1:-} dir=${2:-}
 sum=$(printf %s "$dir" | cksum | cut -d' ' -f1)
 tag=$(printf %s "$sum" | cut -c1-5)
 bridge=skyb$tag
-open="1 2 3 4 5 7 8 9 10 11 12 13 14 15" hidden=6
+open="1 2 3 4 5 7 8 9 10 11 12 13 14 15 16 17" hidden=6 engines="16 17"
 hosts="$open $hidden"
 net=10.97.$((sum % 250)) behind=10.98.$((sum % 250))
 
@@ -55,7 +56,7 @@ down() {
   ip link del "$bridge" 2>/dev/null || true
   while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
   for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
-  rm -rf "$dir"/h[0-9]* "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock"
+  rm -rf "$dir"/h[0-9]* "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock" "$dir/image.tar"
   rmdir "$dir" 2>/dev/null || true
 }
 
@@ -83,6 +84,7 @@ hosts_up() {
   for i in $hosts; do
     h=$dir/h$i ns=sky$tag-$i
     mkdir -p "$h/home"
+    case " $engines " in *" $i "*) mkdir "$h/docker" ;; esac
     ssh-keygen -q -t ed25519 -N '' -f "$h/hostkey"
     ip netns add "$ns"
     ip -n "$ns" link set lo up
@@ -111,12 +113,16 @@ hosts_up() {
   echo "SKY_TEST_HOST$hidden=$behind.$hidden"
   echo "SKY_TEST_KEY=$dir/key"
   echo "SKY_TEST_TAG=$tag"
+  echo "SKY_TEST_BRIDGE=$net.254"
 }
 
 boot() {
   h=$dir/h$1
-  SKY_TEST_HOST=$dir setsid ip netns exec "sky$tag-$1" unshare --mount --uts --pid --fork --mount-proc --kill-child \
-    sh "$here/host.sh" "h$1" "$h" "$dir/key.pub" </dev/null >"$h/log" 2>&1 &
+  enter="ip netns exec sky$tag-$1"
+  [ -d "$h/docker" ] && enter="nsenter --net=/run/netns/sky$tag-$1" # an engine needs this machine's /sys
+  # shellcheck disable=SC2086
+  SKY_TEST_HOST=$dir setsid $enter unshare --mount --uts --pid --fork --mount-proc --kill-child \
+    sh "$here/host.sh" "h$1" "$h" "$dir/key.pub" "$net.0/24" </dev/null >"$h/log" 2>&1 &
   echo $! >"$h/pid"
 }
 
@@ -169,6 +175,7 @@ engine_up() {
   echo >"$dir/empty/nothing"
   tar -C "$dir/empty" -c . | curl -fs -X POST --unix-socket "$dir/docker.sock" -H 'Content-Type: application/x-tar' --data-binary @- \
     'http://d/images/create?fromSrc=-&repo=sky-test&tag=empty' >/dev/null
+  tar -C "$root" -cf "$dir/image.tar" .
   echo "SKY_TEST_DOCKER=$dir/docker.sock"
 }
 

@@ -98,7 +98,6 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureDocker:    "instances are not started as containers of an image yet",
 			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},

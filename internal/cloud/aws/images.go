@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -74,8 +73,6 @@ func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec, fast bool) 
 	invalid := func(err error) error { return &cloud.InvalidError{Place: o.Place, Err: err} }
 	id := spec.ImageID
 	switch {
-	case strings.HasPrefix(id, "docker:"):
-		return image{}, invalid(errors.New("container images are not started on instances yet"))
 	case strings.HasPrefix(id, "ami-"):
 		return p.ownImage(ctx, o.Place, id)
 	case id != "":

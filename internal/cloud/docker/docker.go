@@ -53,7 +53,7 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
 // Features says what containers cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are containers on this machine"
-	return cloud.Features{OnServer: true, Lacks: map[cloud.Feature]string{
+	return cloud.Features{OnServer: true, Containers: true, Lacks: map[cloud.Feature]string{
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
 		cloud.FeatureImage:     own + " and run container images (image_id: docker:...)",
 		cloud.FeatureDiskTier:  own + " and use its disk",

@@ -104,7 +104,7 @@ func (p *Provider) DisplayName() string { return "Kubernetes" }
 // Features says what pods cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const pods = "the nodes are pods"
-	return cloud.Features{MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
+	return cloud.Features{Containers: true, MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
 		cloud.FeatureStop:      pods + ", which cannot be stopped; sky down gives them back",
 		cloud.FeatureAutostop:  pods + ", which cannot be stopped; use autodown (--down)",
 		cloud.FeatureSpot:      pods + "; spot nodes are chosen with kubernetes.pod_config",

@@ -69,7 +69,6 @@ func (p *Provider) Features() cloud.Features {
 		cloud.FeatureAutostop:  own + " and stay on; use autodown (--down)",
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
 		cloud.FeatureImage:     own + " and use their operating system",
-		cloud.FeatureDocker:    own + " and do not run tasks in containers",
 		cloud.FeatureDiskTier:  own + " and use their disks",
 		cloud.FeatureNetTier:   own + " and use their network",
 		cloud.FeatureLocalDisk: own + " and use their disks",

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/agent"
 	"github.com/skypilot-go/sky/internal/buildid"
+	"github.com/skypilot-go/sky/internal/remote/container"
 )
 
 // memory keeps an idle agent small.
@@ -39,10 +40,12 @@ func Main(args []string) int {
 	fs := flag.NewFlagSet("sky agent", flag.ContinueOnError)
 	home := fs.String("home", os.Getenv("HOME"), "the node's home folder")
 	listen := fs.String("listen", "", "address to listen on, ip:port")
-	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container", "poweroff" or nothing`)
+	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container", "inside", "poweroff" or nothing`)
 	start := fs.Bool("start", false, "start an agent that goes on by itself, as JSON on standard input says")
 	back := fs.String("give-back", "", "end what runs in this node's `folder`, and remove it")
 	connect := fs.String("connect", "", "join standard input and output to this `address`")
+	contain := fs.Bool("contain", false, "make the container run that JSON on standard input describes")
+	keep := fs.String("keep", "", "wait for the end of this `container`, and do with the machine what it says")
 	send := fs.Bool("send", false, "bring this program to another node, as JSON on standard input says")
 	hash := fs.Bool("hash", false, "print the SHA-256 of this program")
 	version := fs.Bool("version", false, "print version and build")
@@ -66,6 +69,10 @@ func Main(args []string) int {
 		ctx, cancel := context.WithTimeout(ctx, backTimeout)
 		defer cancel()
 		err = folderNode(*back).Terminate(ctx)
+	case *contain:
+		return container.Contain(ctx, os.Stdin, os.Stdout, spawnKeeper)
+	case *keep != "":
+		err = keepContainer(ctx, *home, *keep, *kind)
 	case *send:
 		err = sendTo(ctx, os.Stdin, os.Stdout)
 	case *connect != "":
@@ -102,6 +109,9 @@ func startFrom(ctx context.Context, in io.Reader, out io.Writer) int {
 	defer cancel()
 	var s Spec
 	err := json.NewDecoder(io.LimitReader(in, 1<<20)).Decode(&s)
+	if err == nil && s.Container != "" {
+		return startWithin(ctx, s, out)
+	}
 	if err == nil && s.Home == "" {
 		s.Home, err = os.UserHomeDir()
 	}

@@ -6,11 +6,13 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"syscall"
 
 	"github.com/skypilot-go/sky/internal/agent"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
+	"github.com/skypilot-go/sky/internal/remote/container"
 )
 
 // machine is the agent's view of the node it runs on.
@@ -26,11 +28,17 @@ func machine(kind string) (agent.Machine, error) {
 		return Container{}, nil
 	case MachinePowerOff:
 		return PowerOff{}, nil
+	case MachineInside:
+		return container.Inside{}, nil
 	}
-	return nil, fmt.Errorf("--machine can be %q, %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, MachinePowerOff, kind)
+	return nil, fmt.Errorf("--machine can be %q, %q, %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, MachineInside, MachinePowerOff, kind)
 }
 
-func folderNode(dir string) folder.Node { return folder.Node{Dir: dir, Mark: local.EnvNode} }
+func folderNode(dir string) folder.Node {
+	return folder.Node{Dir: dir, Mark: local.EnvNode, Clear: func(ctx context.Context) error {
+		return container.Remove(ctx, filepath.Join(dir, folder.Home))
+	}}
+}
 
 // Container is a node that is a container whose first process ends on TERM,
 // which stops it, and on USR1, which says that it is not wanted any more.

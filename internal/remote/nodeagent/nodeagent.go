@@ -31,6 +31,9 @@ type Spec struct {
 	// that it is started with, except what ssh says about the login: in a
 	// container that is the image's, on a rented machine the cloud's.
 	WholeEnvironment bool `json:"whole_environment,omitempty"`
+	// Container is the one on this machine in which the agent is to run; "": it
+	// runs on the machine itself.
+	Container string `json:"container,omitempty"`
 	// Files are the certificates by name (pki.NodeFiles).
 	Files map[string][]byte `json:"files"`
 }
@@ -42,6 +45,7 @@ const (
 	MachineFolder    = cloud.MachineFolder    // a node of package folder
 	MachineContainer = cloud.MachineContainer // see [Container]
 	MachinePowerOff  = cloud.MachinePowerOff  // see [PowerOff]
+	MachineInside    = "inside"               // a container on a machine: see package container
 )
 
 // Life is what a running agent tells about itself in agent.json.

@@ -3,6 +3,8 @@
 // the provider that looks at it from outside share it.
 package folder
 
+import "context"
+
 // What is in a node's folder. Who holds the record holds the machine; while the
 // node is being given back the record has its other name.
 const (
@@ -12,4 +14,9 @@ const (
 )
 
 // Node is the folder Dir; its processes have Mark=Dir in their environment.
-type Node struct{ Dir, Mark string }
+type Node struct {
+	Dir, Mark string
+	// Clear removes what of the node is not in the folder; nil: there is nothing.
+	// It is called while nobody else can have the machine.
+	Clear func(context.Context) error
+}

@@ -47,6 +47,11 @@ func (n Node) Terminate(ctx context.Context) error {
 	if mine, _ := f.Stat(); !sameFile(leaving, mine) {
 		return nil
 	}
+	if n.Clear != nil {
+		if err := n.Clear(ctx); err != nil {
+			return err
+		}
+	}
 	err = proc.End(ctx, func() []int {
 		return slices.DeleteFunc(proc.Marked(n.Mark, n.Dir), func(pid int) bool { return pid == os.Getpid() })
 	}, grace)

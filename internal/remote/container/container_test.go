@@ -1,0 +1,142 @@
+//go:build unix
+
+package container
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestTheNameOfAnImage(t *testing.T) {
+	for _, c := range []struct {
+		image, server, want string
+		moves               bool
+	}{
+		{"python", "", "python", true},
+		{"python:3.13", "", "python:3.13", false},
+		{"python:latest", "", "python:latest", true},
+		{"team/train", "registry.example.com", "registry.example.com/team/train", true},
+		{"team/train:1", "https://registry.example.com/", "registry.example.com/team/train:1", false},
+		{"registry.example.com/team/train:1", "registry.example.com", "registry.example.com/team/train:1", false},
+		{"localhost:5000/train", "localhost:5000", "localhost:5000/train", true},
+		{"localhost:5000/train@sha256:abc", "", "localhost:5000/train@sha256:abc", false},
+		{"me/train:2", "docker.io", "me/train:2", false},
+		{"me/train:2", "https://index.docker.io/v1/", "me/train:2", false},
+		{"train:2", "ghcr.io/org", "ghcr.io/org/train:2", false},
+	} {
+		var l *Login
+		if c.server != "" {
+			l = &Login{Username: "u", Server: c.server}
+		}
+		if got := fullName(c.image, l); got != c.want || moves(got) != c.moves {
+			t.Errorf("%s at %q: %s (moves: %t), want %s (%t)", c.image, c.server, got, moves(got), c.want, c.moves)
+		}
+	}
+}
+
+func TestALoginIsWhereDockerLooks(t *testing.T) {
+	for server, key := range map[string]string{"docker.io": hubKey, "": hubKey, "https://ghcr.io/org": "ghcr.io", "localhost:5000": "localhost:5000"} {
+		dir, err := loginFolder(&Login{Username: "u", Password: "p", Server: server})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, _ := os.ReadFile(filepath.Join(dir, "config.json"))
+		os.RemoveAll(dir)
+		if want := `{"auths":{"` + key + `":{"auth":"dTpw"}}}`; string(text) != want {
+			t.Errorf("%q: %s, want %s", server, text, want)
+		}
+	}
+}
+
+func TestAPullThatFailsSaysWhatToDo(t *testing.T) {
+	login := &Login{Username: "robot", Password: "hush", Server: "r.io"}
+	for _, c := range []struct {
+		said  string
+		login *Login
+		want  string
+	}{
+		{"manifest for python:9 not found: manifest unknown: manifest unknown", nil, "look at its name and tag"},
+		{"pull access denied for nope, repository does not exist or may require 'docker login'", nil, "or it is private and needs a login"},
+		{"pull access denied for nope, repository does not exist or may require 'docker login'", login, "the login as robot does not reach it"},
+		{"Get \"https://r.io/v2/\": unauthorized: authentication required", nil, "wants a login"},
+		{"Get \"https://r.io/v2/\": unauthorized: incorrect username or password", login, "refuses the login as robot"},
+		{"no matching manifest for linux/arm64/v8 in the manifest list entries", nil, "is not there for amd64"},
+		{"write /var/lib/docker/tmp/x: no space left on device", nil, "disk_size"},
+		{"toomanyrequests: You have reached your pull rate limit", nil, "allows no more pulls"},
+		{"Get \"https://r.io/v2/\": dial tcp: lookup r.io: no such host", nil, "the machine does not get"},
+		{"something new", nil, "something new"},
+	} {
+		err := pullError(&failed{what: "pull", said: c.said, code: 1}, "r.io/train:1", c.login, "amd64")
+		if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s:\n%v\nwant %q", c.said, err, c.want)
+		}
+		if full := errors.As(err, new(*NoSpaceError)); full != strings.Contains(c.said, "no space") {
+			t.Errorf("%s: NoSpaceError %t", c.said, full)
+		}
+	}
+}
+
+func TestProgressCountsLayers(t *testing.T) {
+	var p progress
+	var counts []int
+	for _, line := range []string{
+		"3.13-slim: Pulling from library/python", "aaaaaaaaaaaa: Pulling fs layer", "bbbbbbbbbbbb: Already exists", "aaaaaaaaaaaa: Download complete",
+		"aaaaaaaaaaaa: Pull complete", "Digest: sha256:1234", "Status: Downloaded newer image for python:3.13-slim",
+	} {
+		if p.read(line) {
+			counts = append(counts, len(p.done)*10+len(p.layers))
+		}
+	}
+	if !slices.Equal(counts, []int{1, 12, 22}) {
+		t.Errorf("%v", counts)
+	}
+}
+
+func TestWhatAContainerIsGiven(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		s         Spec
+		h         hardware
+		has, lack string
+	}{
+		{"no GPUs", Spec{}, hardware{}, "--network host", "--gpus"},
+		{"GPUs", Spec{GPUs: true}, hardware{}, "--gpus=all", "/dev/"},
+		{"the user says which", Spec{GPUs: true, Options: []string{"--gpus", "device=0"}}, hardware{}, "--gpus device=0", "--gpus=all"},
+		{"Neuron", Spec{GPUs: true}, hardware{neuron: []string{"/dev/neuron0", "/dev/neuron1"}}, "--device=/dev/neuron0 --device=/dev/neuron1", "--gpus"},
+		{"AMD", Spec{GPUs: true}, hardware{amd: true}, "--device=/dev/kfd --device=/dev/dri", "--gpus"},
+		{"a fast network", Spec{}, hardware{infiniband: true}, "--cap-add=IPC_LOCK --device=/dev/infiniband --ulimit=memlock=-1:-1", "--gpus"},
+		{"shared memory", Spec{}, hardware{shm: 5}, "--shm-size=5", "--gpus"},
+		{"the user's shared memory", Spec{Options: []string{"--shm-size=1g"}}, hardware{shm: 5}, "--shm-size=1g", "--shm-size=5"},
+		{"the machine's shared memory", Spec{Options: []string{"--ipc=host"}}, hardware{shm: 5}, "--ipc=host", "--shm-size"},
+	} {
+		got := strings.Join(arguments(c.s, "img:1", "/p", c.h), " ")
+		if !strings.Contains(got, c.has) || strings.Contains(got, c.lack) {
+			t.Errorf("%s: %s", c.name, got)
+		}
+		if !strings.Contains(got, "--volume /p:/opt/sky:ro") || !strings.Contains(got, " img:1 -c trap") {
+			t.Errorf("%s: %s", c.name, got)
+		}
+	}
+}
+
+func TestAMachineWithoutDocker(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	home := t.TempDir()
+	if err := os.Mkdir(filepath.Join(home, ".sky"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	in, _ := json.Marshal(Spec{Name: "c", Image: "img", Home: home, Create: true})
+	var out bytes.Buffer
+	code := Contain(context.Background(), bytes.NewReader(in), &out, func(Spec) error { t.Error("a keeper was started"); return nil })
+	var l Line
+	if err := json.Unmarshal(out.Bytes(), &l); err != nil || code == 0 || !l.Done || !strings.Contains(l.Error, "there is no Docker on the machine") {
+		t.Errorf("exit %d: %s", code, out.String())
+	}
+}
