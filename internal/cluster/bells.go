@@ -33,10 +33,16 @@ func (b *Bells[K]) Listen(key K) (<-chan struct{}, func()) {
 }
 
 // Ring wakes all who listen for key.
-func (b *Bells[K]) Ring(key K) {
+func (b *Bells[K]) Ring(key K) { b.RingOthers(key, nil) }
+
+// RingOthers wakes all who listen for key except through that channel.
+func (b *Bells[K]) RingOthers(key K, not <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for ch := range b.listeners[key] {
+		if not != nil && ch == not {
+			continue
+		}
 		select {
 		case ch <- struct{}{}:
 		default:

@@ -65,8 +65,12 @@ type renter struct {
 }
 
 func (r *renter) boot() {
+	r.bootWith(unmanned{fluffycloud.New(fluffycloud.Options{API: r.cloud.Account("ann", "owner"), Poll: 2 * time.Second})})
+}
+
+func (r *renter) bootWith(p cloud.Provider) {
 	log := slog.New(slog.DiscardHandler)
-	reg := cloud.NewRegistry(unmanned{fluffycloud.New(fluffycloud.Options{API: r.cloud.Account("ann", "owner"), Poll: 2 * time.Second})})
+	reg := cloud.NewRegistry(p)
 	r.m = New(Deps{
 		Store: r.db, Providers: reg, Provision: provision.New("i", reg, r.db, log),
 		Remote: remote.New(remote.Options{Logger: log}), Log: log, ServerID: "s",

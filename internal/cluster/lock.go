@@ -35,8 +35,9 @@ type locks struct {
 
 // slot is one cluster's place in the queue: whoever holds the token.
 type slot struct {
-	token chan struct{}
-	users int
+	token  chan struct{}
+	users  int
+	looked time.Time // when the latest look at provider and agents that succeeded began
 }
 
 func newLocks(store *state.Store, server string) *locks {
@@ -154,6 +155,24 @@ func (l *locks) enter(name string) *slot {
 	}
 	s.users++
 	return s
+}
+
+// looked notes that a look at a cluster succeeded, for those who wait for it.
+func (l *locks) looked(name string, began time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s := l.held[name]; s != nil {
+		s.looked = began
+	}
+}
+
+// lookedSince tells whether a look at a cluster that began after a time has
+// succeeded, as far as those know who have waited for it since then.
+func (l *locks) lookedSince(name string, since time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.held[name]
+	return s != nil && s.looked.After(since)
 }
 
 func (l *locks) leave(name string, s *slot) {

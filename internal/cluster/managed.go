@@ -60,18 +60,34 @@ func (m *Manager) DownManaged(ctx context.Context, call Call, name string, job i
 }
 
 // Look is [Manager.Refresh] that waits for whoever works on the cluster: what
-// it returns is proven by the provider. nil, nil: the cluster is gone.
+// it returns is proven by the provider, who was asked since. nil, nil: the cluster
+// is gone.
 func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error) {
+	began := now()
 	lctx, unlock, err := m.Lock(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer unlock()
-	c, err := m.refresh(lctx, name)
+	c, err := m.Store.Clusters().Get(lctx, name)
+	if err == nil && !m.provenSince(c, began) {
+		c, err = m.refresh(lctx, name)
+	}
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}
 	return c, err
+}
+
+// provenSince tells whether a record is what a provider said who was asked after a
+// time: by this server, or by another one that found the cluster not running. Of
+// one that runs the agents tell, too, so its record proves nothing.
+func (m *Manager) provenSince(c *state.Cluster, since time.Time) bool {
+	if GivingBack(c) {
+		return false
+	}
+	running := c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping
+	return m.locks.lookedSince(c.Name, since) || !running && c.StatusUpdatedAt.After(since)
 }
 
 // AgentJob asks the head agent of a cluster about a job, once.
@@ -129,5 +145,8 @@ func Resources(c *state.Cluster) (short, full string) {
 // happened to the cluster or its jobs, and what ends that. Looking is the
 // receiver's business: many happenings may be one.
 func (m *Manager) Changed(hash string) (<-chan struct{}, func()) {
+	if !m.watcher.follows(hash) {
+		m.watcher.wake() // it may be a cluster that another server launched
+	}
 	return m.watcher.changes.Listen(hash)
 }

@@ -69,6 +69,7 @@ func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, err
 		}
 		return nil, nil
 	}
+	began := now()
 	o := m.observe(ctx, c)
 	v := Decide(c, o, now())
 	if v.RestartAgent {
@@ -79,7 +80,11 @@ func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, err
 			m.Log.WarnContext(ctx, "agent not restarted", "cluster", c.Name, "err", err)
 		}
 	}
-	return m.apply(ctx, c, o, v)
+	c, err = m.apply(ctx, c, o, v)
+	if err == nil {
+		m.locks.looked(name, began)
+	}
+	return c, err
 }
 
 func (m *Manager) observe(ctx context.Context, c *state.Cluster) Observation {

@@ -82,6 +82,13 @@ func (m *Manager) refreshThose(ctx context.Context, which func(*state.Cluster) b
 	}
 }
 
+// follows tells whether somebody is connected to a cluster's agents, or tries to be.
+func (w *watcher) follows(hash string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.running[hash] != nil
+}
+
 // reconcile makes one follower run per cluster that has a live agent.
 func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	live, err := w.m.Store.Clusters().List(ctx, state.ClusterFilter{
@@ -135,6 +142,7 @@ const (
 // broken connection makes it look what happened.
 func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 	wait := followFirst
+	defer w.changes.Ring(hash) // perhaps another server found out what became of it
 	for ctx.Err() == nil {
 		c, err := w.m.Store.Clusters().Get(ctx, name)
 		if err != nil || c.Hash != hash || c.Status != api.ClusterUp && c.Status != api.ClusterAutostopping {
@@ -163,6 +171,9 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 		}
 		// The connection broke: the agent died, stopped itself, or is out of
 		// reach. Only the provider knows.
+		if wait == followFirst {
+			w.changes.Ring(hash)
+		}
 		if _, err := w.m.Refresh(ctx, name); err != nil && !errors.Is(err, state.ErrNotFound) && ctx.Err() == nil {
 			w.m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
 		}

@@ -35,8 +35,11 @@ type callback struct {
 // callback runs the task's event_callback, if it has one, when the task's state
 // changed. Whatever comes of it changes nothing for the job.
 func (c *controller) callback(s situation, e state.ManagedEvent) {
+	if !c.shape.tasks[e.Task].tells {
+		return
+	}
 	t, err := taskOf(s.job, e.Task)
-	if err != nil || t.EventCallback == "" {
+	if err != nil {
 		return
 	}
 	names := []string{e.Code}

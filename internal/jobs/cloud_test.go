@@ -10,9 +10,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
-// slowAnswer is how long a slow call takes on a bad day.
-const slowAnswer = 20 * time.Second
-
 // newCloud is a cloud on a bad day.
 func newCloud(seed uint64, jobs int) (*model.Cloud, cloud.Provider, []cloud.Offer, error) {
 	cfg := model.Default(seed)
@@ -25,7 +22,7 @@ func newCloud(seed uint64, jobs int) (*model.Cloud, cloud.Provider, []cloud.Offe
 		{ID: "bad-day", Kind: model.Lose, Op: "instances.*", Chance: 0.02},
 		{ID: "bad-day", Kind: model.Cut, Chance: 0.02},
 		{ID: "bad-day", Kind: model.Throttle, Chance: 0.02},
-		{ID: "bad-day", Kind: model.Slow, Chance: 0.03, Delay: slowAnswer},
+		{ID: "bad-day", Kind: model.Slow, Chance: 0.03, Delay: 20 * time.Second},
 	} {
 		if err := c.Inject(f); err != nil {
 			return nil, nil, nil, err

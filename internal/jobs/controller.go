@@ -3,8 +3,10 @@ package jobs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -20,10 +22,14 @@ type controller struct {
 	cancel context.CancelCauseFunc
 
 	shape     *shape // of the job; nil: not read yet
+	files     bool   // the job has files that go with it
 	out       *controlLog
 	callbacks callbacks
 
+	over atomic.Bool // the job's end is written, or just being: its lease is gone or going
+
 	mu    sync.Mutex
+	asked *time.Time                // the job is to be ended, and by when; nil: nobody has said so
 	slot  bool                      // came with the claim: the first launch has its turn
 	phase map[int]api.ScheduleState // what the runners do, by task
 }
@@ -46,15 +52,18 @@ func (c *controller) run(ctx context.Context) {
 		}
 	}()
 	for ctx.Err() == nil {
+		if c.over.Load() {
+			if c.files {
+				c.m.untidy.Store(true)
+			}
+			return
+		}
 		todo, err := c.todo(ctx, at)
 		switch {
 		case err != nil:
 			c.failed(ctx, err)
 		case len(at) == 0 && len(todo) == 0:
-			if err := c.finish(ctx); err == nil {
-				c.release(ctx)
-				return
-			} else {
+			if err := c.finish(ctx); err != nil {
 				c.failed(ctx, err)
 			}
 		case len(at) == 0 && len(todo) == 1: // the rule: it needs nobody else to run it
@@ -98,8 +107,21 @@ func (c *controller) load(ctx context.Context) (*state.ManagedJob, error) {
 		if c.shape, err = shapeOf(j); err != nil {
 			return nil, err
 		}
+		c.files = len(j.Files) > 0
+	}
+	if j.CancelAsked {
+		c.mu.Lock()
+		c.asked = &j.CancelBy
+		c.mu.Unlock()
 	}
 	return j, nil
+}
+
+// knows tells whether the controller has read that its job is to be ended by then.
+func (c *controller) knows(by time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.asked != nil && c.asked.Equal(by)
 }
 
 // todo is the tasks whose time has come, less those that are worked on.
@@ -117,13 +139,6 @@ func (c *controller) todo(ctx context.Context, at []int) ([]int, error) {
 		open[a.Task] = a.ClosedAt.IsZero()
 	}
 	return slices.DeleteFunc(c.shape.ready(j, open), func(i int) bool { return slices.Contains(at, i) }), nil
-}
-
-// release ends the lease of a job that is done.
-func (c *controller) release(ctx context.Context) {
-	if err := c.m.store.Leases().Forget(ctx, c.lease); err != nil {
-		c.m.log.WarnContext(ctx, "lease on an ended job not removed", "job", c.id, "err", err)
-	}
 }
 
 // takeSlot takes the slot that came with the claim, if nobody has yet.
@@ -147,9 +162,10 @@ func (c *controller) does(task int, s api.ScheduleState) {
 }
 
 // save writes what changed and tells whoever follows the job. Tasks that cannot
-// begin any more are cancelled with it. Another task's change in between is
-// merged; a cancel is [state.ErrConflict]: it changes what is to be done.
-func (c *controller) save(ctx context.Context, s situation, events ...state.ManagedEvent) error {
+// begin any more are cancelled with it, and a job ends whose only task is done.
+// Another task's change in between is merged; a cancel is [state.ErrConflict]: it
+// changes what is to be done. own is the bell of whoever saves.
+func (c *controller) save(ctx context.Context, s situation, own <-chan struct{}, events ...state.ManagedEvent) error {
 	// What was done is written even if the server is told to go meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
@@ -158,17 +174,17 @@ func (c *controller) save(ctx context.Context, s situation, events ...state.Mana
 		if err != nil {
 			return err
 		}
-		c.mu.Lock()
-		if s.job.Schedule != api.ScheduleDone {
-			s.job.Schedule = together(s.job.Schedule, c.phase)
+		if err := c.scheduled(s); err != nil {
+			return err
 		}
-		c.mu.Unlock()
 		all := append(slices.Clone(events), dropped...)
 		err = c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: s.attempt, Closed: s.closed, Events: all})
 		if err == nil {
+			c.m.rows.RingOthers(c.id, own)
 			c.saved(s, all)
 			return nil
 		}
+		c.over.Store(false)
 		if !errors.Is(err, state.ErrConflict) || s.task == nil {
 			return err
 		}
@@ -184,17 +200,37 @@ func (c *controller) save(ctx context.Context, s situation, events ...state.Mana
 	}
 }
 
+// scheduled notes the job's place in the schedule.
+func (c *controller) scheduled(s situation) error {
+	only := s.task != nil && len(s.job.Tasks) == 1 && s.task.Status.Terminal() && (s.attempt == nil || !s.attempt.ClosedAt.IsZero())
+	switch {
+	case s.job.Schedule == api.ScheduleDone:
+	case only:
+		if err := schedule(s.job, finished); err != nil {
+			return err
+		}
+		s.job.EndedAt = time.Now()
+	default:
+		c.mu.Lock()
+		s.job.Schedule = together(s.job.Schedule, c.phase)
+		c.mu.Unlock()
+	}
+	c.over.Store(s.job.Schedule == api.ScheduleDone)
+	return nil
+}
+
 // saved tells what was written.
 func (c *controller) saved(s situation, events []state.ManagedEvent) {
-	c.m.rows.Ring(c.id)
+	var lines []string
 	for _, e := range events {
-		if e.Reason == "" {
-			c.out.Printf("Task %d is %s", e.Task, e.Status)
-		} else {
-			c.out.Printf("Task %d is %s: %s", e.Task, e.Status, e.Reason)
+		line := fmt.Sprintf("Task %d is %s", e.Task, e.Status)
+		if e.Reason != "" {
+			line += ": " + e.Reason
 		}
+		lines = append(lines, line)
 		c.callback(s, e)
 	}
+	c.out.Print(lines...)
 }
 
 // finish ends the job.
@@ -203,19 +239,15 @@ func (c *controller) finish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if j.Schedule != api.ScheduleDone {
-		if err := schedule(j, finished); err != nil {
-			return err
-		}
-		j.EndedAt = time.Now()
-		if err := c.save(ctx, situation{job: j}); err != nil {
-			return err
-		}
+	if j.Schedule == api.ScheduleDone { // written, and the answer was lost
+		c.over.Store(true)
+		return nil
 	}
-	if err := c.m.files.sweep(ctx, c.m.store); err != nil {
-		c.m.log.WarnContext(ctx, "files of an ended job not removed", "job", c.id, "err", err)
+	if err := schedule(j, finished); err != nil {
+		return err
 	}
-	return nil
+	j.EndedAt = time.Now()
+	return c.save(ctx, situation{job: j}, nil)
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -42,10 +42,21 @@ func (l *controlLog) Write(p []byte) (int, error) {
 }
 
 // Printf appends a line with the time.
-func (l *controlLog) Printf(format string, a ...any) {
+func (l *controlLog) Printf(format string, a ...any) { l.Print(fmt.Sprintf(format, a...)) }
+
+// Print appends lines with the time, at once: each write makes a row in a database.
+func (l *controlLog) Print(lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	var b []byte
+	at := time.Now().UTC().Format("2006-01-02 15:04:05")
+	for _, line := range lines {
+		b = fmt.Appendf(b, "[%s] %s\n", at, line)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.put(fmt.Appendf(nil, "[%s] %s\n", time.Now().UTC().Format("2006-01-02 15:04:05"), fmt.Sprintf(format, a...)))
+	_ = l.put(b)
 }
 
 // Spin notes what is waited for.

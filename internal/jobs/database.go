@@ -38,7 +38,7 @@ type managedJobs interface {
 	Next(ctx context.Context) (id, priority int, err error)
 	Orphans(ctx context.Context, owner string) ([]int, error)
 	AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error)
-	Cancelled(ctx context.Context) ([]int, error)
+	Cancelled(ctx context.Context) (map[int]time.Time, error)
 	Events(ctx context.Context, id, task, limit int) ([]state.ManagedEvent, error)
 	FilesInUse(ctx context.Context) (map[string]bool, error)
 }
@@ -46,8 +46,8 @@ type managedJobs interface {
 // leases is the store of leases, see [state.Leases].
 type leases interface {
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (state.Lease, bool, error)
+	Release(ctx context.Context, l state.Lease) error
 	Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error)
-	Forget(ctx context.Context, l state.Lease) error
 }
 
 // stored is the real database.

@@ -176,20 +176,37 @@ func (h *hands) up(_ context.Context, c *row, nodes []cloud.Node, p *plan, job i
 	return c, nil
 }
 
+func (h *hands) Recorded(_ context.Context, a *state.ManagedAttempt) observation {
+	o, err := live(h.life, func() (observation, error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.recorded(a), nil
+	})
+	if err != nil {
+		return observation{looked: true}
+	}
+	return o
+}
+
+func (h *hands) recorded(a *state.ManagedAttempt) observation {
+	o := observation{looked: true}
+	if c := h.records[a.ClusterName]; c == nil || c.Hash != a.ClusterHash {
+		o.cluster, o.proven, o.reason = clusterGone, true, "the cluster is gone"
+	} else {
+		o.recorded(&c.Cluster, time.Now())
+	}
+	return o
+}
+
 func (h *hands) Look(_ context.Context, a *state.ManagedAttempt) observation {
 	o, err := live(h.life, func() (observation, error) {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		o := observation{looked: true}
-		c := h.records[a.ClusterName]
-		if c == nil || c.Hash != a.ClusterHash {
-			o.cluster, o.proven, o.reason = clusterGone, true, "the cluster is gone"
+		o := h.recorded(a)
+		if o.cluster == clusterGone || o.cluster == clusterBroken && a.Nodes == 1 {
 			return o, nil
 		}
-		g := h.machines[c.Hash]
-		if o.recorded(&c.Cluster, time.Now()); o.cluster == clusterBroken && a.Nodes == 1 {
-			return o, nil
-		}
+		g := h.machines[a.ClusterHash]
 		switch {
 		case g.cut || g.dead[0]:
 			o.silent = "no answer"
@@ -215,12 +232,24 @@ func (h *hands) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterStat
 	if c == nil {
 		return clusterGone, "the cluster is gone", nil
 	}
+	began := time.Now()
 	unlock, err := c.lock(ctx)
 	if err != nil {
 		return clusterUnknown, "", err
 	}
 	defer unlock()
-	v, err := live(h.life, func() (cluster.Verdict, error) { return h.refresh(ctx, c) })
+	v, err := live(h.life, func() (cluster.Verdict, error) {
+		if h.get(c.Name, c.Hash) == nil {
+			return cluster.Verdict{Gone: true, Reason: "the cluster is gone"}, nil
+		}
+		h.mu.Lock()
+		found := c.Status != api.ClusterUp && c.StatusUpdatedAt.After(began) // by somebody, meanwhile
+		h.mu.Unlock()
+		if found {
+			return cluster.Verdict{}, nil
+		}
+		return h.refresh(ctx, c)
+	})
 	switch {
 	case err != nil:
 		return clusterUnknown, "", err

@@ -206,22 +206,32 @@ func (g *gathering) stop() {
 	}
 }
 
-// How long the rest of an ended job's log is waited for.
-const (
-	restOfLog = time.Minute
-)
+// restOfLog is how long the rest of an ended job's log is waited for.
+const restOfLog = time.Minute
+
+// moreLog tells whether an attempt that has ended may have a log that is not
+// here yet.
+func moreLog(s situation, now time.Time) bool {
+	if s.attempt.ClusterJob == 0 {
+		return false
+	}
+	switch outcome(s.attempt.Outcome) {
+	case outAborted:
+		return now.Before(s.job.CancelBy)
+	case outLost, outNode, outHung, outOvertime:
+		return false
+	}
+	return true
+}
 
 // keepLog gets what is left of the attempt's log, if it can be had.
 func (r *runner) keepLog(ctx context.Context, s situation) error {
 	a := s.attempt
-	switch {
-	case a.ClusterJob == 0:
-	case outcome(a.Outcome) == outAborted:
+	if outcome(a.Outcome) == outAborted {
 		if over, err := r.leave(ctx, s); err != nil || !over {
 			return err
 		}
-	case outcome(a.Outcome) == outLost, outcome(a.Outcome) == outNode, outcome(a.Outcome) == outHung, outcome(a.Outcome) == outOvertime:
-	default:
+	} else {
 		r.follow(a)
 		t := time.NewTimer(restOfLog)
 		defer t.Stop()
@@ -235,5 +245,5 @@ func (r *runner) keepLog(ctx context.Context, s situation) error {
 	}
 	r.unfollow()
 	a.LogKept = true
-	return r.save(ctx, s)
+	return r.write(ctx, s)
 }

@@ -25,6 +25,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,9 +76,12 @@ type Manager struct {
 	mostLog int64         // bytes of an attempt's log that are kept
 	gather  time.Duration // how long what a job prints may wait to be kept
 
+	untidy atomic.Bool      // jobs ended that had files
+	unused map[string]int64 // leases without a controller at the latest heartbeat, with their epochs
+
 	mu       sync.Mutex
 	running  map[int]*controller
-	lastBeat time.Time
+	lastBeat time.Time // when the leases were renewed last
 	wg       sync.WaitGroup
 }
 
@@ -139,10 +143,8 @@ var errLeaseLost = fmt.Errorf("another server took over this job: %w", state.Err
 func (m *Manager) Run(ctx context.Context) {
 	t := time.NewTicker(lookEvery)
 	defer t.Stop()
-	m.lastBeat = m.store.Now()
-	if err := m.files.sweep(ctx, m.store); err != nil {
-		m.log.WarnContext(ctx, "files of ended jobs not removed", "err", err)
-	}
+	m.beaten(m.store.Now())
+	m.untidy.Store(true)
 	var beats sync.WaitGroup // apart: taking over many jobs takes longer than a lease holds
 	beats.Go(func() { m.beatAll(ctx) })
 	mine := m.server // what an earlier life of this server held is not waited for
@@ -154,6 +156,7 @@ func (m *Manager) Run(ctx context.Context) {
 			}
 			m.ringCancelled(ctx)
 			m.submitDue(ctx)
+			m.tidy(ctx)
 		}
 		m.dispatch(ctx)
 		select {
@@ -166,6 +169,18 @@ func (m *Manager) Run(ctx context.Context) {
 	}
 	beats.Wait()
 	m.handOver()
+}
+
+// tidy removes the files of jobs that ended since it did so last.
+func (m *Manager) tidy(ctx context.Context) {
+	if !m.untidy.Swap(false) {
+		return
+	}
+	m.wg.Go(func() {
+		if err := m.files.sweep(ctx, m.store); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "files of ended jobs not removed", "err", err)
+		}
+	})
 }
 
 // handOver leaves every job as it is, for whoever comes next.
@@ -196,6 +211,20 @@ func (m *Manager) beatAll(ctx context.Context) {
 	}
 }
 
+// beaten notes when the leases were renewed.
+func (m *Manager) beaten(at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastBeat = at
+}
+
+// held tells whether the leases of this server hold for certain.
+func (m *Manager) held() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.store.Now().Sub(m.lastBeat) < leaseTTL
+}
+
 // beat renews the leases and stops the controllers whose lease is lost.
 func (m *Manager) beat(ctx context.Context) {
 	at := m.store.Now()
@@ -208,18 +237,45 @@ func (m *Manager) beat(ctx context.Context) {
 			return
 		}
 		m.log.ErrorContext(ctx, "leases on managed jobs not renewed", "err", err)
-		if at.Sub(m.lastBeat) < leaseTTL {
+		if m.held() {
 			return
 		}
 		held = nil // by now others may act
 	} else {
-		m.lastBeat = at
+		m.beaten(at)
 	}
+	m.giveUp(ctx, held)
 	for _, c := range before {
-		if held[c.lease.Name] != c.lease.Epoch {
+		if held[c.lease.Name] != c.lease.Epoch && !c.over.Load() {
 			c.cancel(errLeaseLost)
 		}
 	}
+}
+
+// giveUp releases the leases that no controller has used for a while: whoever took
+// them got no further, and as long as this server holds them nobody works on the
+// jobs.
+func (m *Manager) giveUp(ctx context.Context, held map[string]int64) {
+	unused := map[string]int64{}
+	m.mu.Lock()
+	used := make(map[string]bool, len(m.running))
+	for _, c := range m.running {
+		used[c.lease.Name] = true
+	}
+	m.mu.Unlock()
+	for name, epoch := range held {
+		if used[name] {
+			continue
+		}
+		unused[name] = epoch
+		if m.unused[name] != epoch {
+			continue
+		}
+		if err := m.store.Leases().Release(ctx, state.Lease{Name: name, Owner: m.server, Epoch: epoch}); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "lease on a managed job not given up", "lease", name, "err", err)
+		}
+	}
+	m.unused = unused
 }
 
 // adoptAll takes over jobs under way that no live server holds, and those of
@@ -266,7 +322,7 @@ func (m *Manager) adopt(ctx context.Context, id int) error {
 		return err
 	}
 	if _, err := m.store.ManagedJobs().Adopt(ctx, id, lease); err != nil {
-		return err
+		return errors.Join(err, m.store.Leases().Release(ctx, lease))
 	}
 	m.start(id, lease, false)
 	return nil
@@ -290,14 +346,19 @@ func (m *Manager) start(id int, lease state.Lease, slot bool) {
 }
 
 // ringCancelled makes controllers look whose jobs were cancelled, perhaps
-// through another server.
+// through another server, and that do not know it.
 func (m *Manager) ringCancelled(ctx context.Context) {
-	ids, err := m.store.ManagedJobs().Cancelled(ctx)
+	asked, err := m.store.ManagedJobs().Cancelled(ctx)
 	if err != nil {
 		return
 	}
-	for _, id := range ids {
-		m.rows.Ring(id)
+	for id, by := range asked {
+		m.mu.Lock()
+		c := m.running[id]
+		m.mu.Unlock()
+		if c != nil && !c.knows(by) {
+			m.rows.Ring(id)
+		}
 	}
 }
 
@@ -346,14 +407,14 @@ func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
 		return false, err
 	}
 	j, err := m.store.ManagedJobs().Adopt(ctx, id, lease)
+	if err == nil {
+		err = schedule(j, claimed)
+	}
+	if err == nil {
+		err = m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: j})
+	}
 	if err != nil {
-		return false, err
-	}
-	if err := schedule(j, claimed); err != nil {
-		return false, err
-	}
-	if err := m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: j}); err != nil {
-		return false, err
+		return false, errors.Join(err, m.store.Leases().Release(ctx, lease))
 	}
 	m.slots.take()
 	m.start(id, lease, true)

@@ -79,13 +79,22 @@ func (w witness) ManagedJobs() managedJobs { return w }
 
 func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
 	err := w.managedJobs.Save(ctx, c)
-	if a := c.Attempt; err == nil && a != nil && (outcome(a.Outcome) == outLost || outcome(a.Outcome) == outNode) && !a.LogKept && a.ClusterHash != "" {
+	if a := c.Attempt; err == nil && a != nil && (outcome(a.Outcome) == outLost || outcome(a.Outcome) == outNode) && a.ClusterHash != "" && w.s.first(a) {
 		w.s.lost(a)
 	}
-	if a := c.Attempt; err == nil && a != nil && outcome(a.Outcome) == outHung {
+	if a := c.Attempt; err == nil && a != nil && outcome(a.Outcome) == outHung && w.s.first(a) {
 		w.s.gaveUp(a)
 	}
 	return err
+}
+
+// first tells whether an attempt's end is written for the first time.
+func (s *simulation) first(a *state.ManagedAttempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.settled[attemptKey(a)]
+	s.settled[attemptKey(a)] = true
+	return !was
 }
 
 // lost notes when a loss was acted upon.
@@ -107,8 +116,7 @@ func (s *simulation) lost(a *state.ManagedAttempt) {
 		}
 	}
 	s.count.slowest = max(s.count.slowest, took)
-	// One may be waiting for an answer of its own from the provider.
-	if took > 5*time.Second+slowAnswer && len(s.listen()) == simServers {
+	if took > 5*time.Second && len(s.listen()) == simServers {
 		s.violation("job %d, attempt %d: decided %v after the proof", a.JobID, a.Number, took)
 	}
 }

@@ -147,7 +147,7 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 		text = []byte(admitted)
 	}
 	call.Load = func() []byte { return s.attempt.Progress }
-	call.Save = r.keep(s)
+	call.Save = r.remember(s)
 	r.out.Printf("Launching cluster %s (attempt %d of task %d, %q)", s.attempt.ClusterName, s.attempt.Number, s.task.Index, s.task.Name)
 	return r.m.world.Launch(ctx, launch{
 		call: call, task: string(text), attempt: s.attempt,
@@ -240,14 +240,21 @@ func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 // notLaunched deals with a launch that failed.
 func (r *runner) notLaunched(ctx context.Context, s situation, err error) error {
 	r.out.Printf("The launch failed: %v", err)
+	ended := func(o outcome, reason string) error {
+		events, err := r.settle(s, action{outcome: o, reason: reason})
+		if err != nil {
+			return err
+		}
+		return r.write(ctx, s, events...)
+	}
 	ran := !s.task.StartedAt.IsZero()
 	switch judge(err, ran) {
 	case lostIt:
-		return r.settle(ctx, s, action{outcome: outLost, reason: err.Error()})
+		return ended(outLost, err.Error())
 	case badSetup:
-		return r.settle(ctx, s, action{outcome: outSetup, reason: err.Error()})
+		return ended(outSetup, err.Error())
 	case never:
-		return r.settle(ctx, s, action{outcome: outRefused, reason: err.Error()})
+		return ended(outRefused, err.Error())
 	}
 	// If the job may have been submitted, its cluster is left alone: the next
 	// try finds out.
@@ -256,7 +263,7 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 		r.mute = time.Now()
 	}
 	if submitting && s.patience > 0 && time.Since(r.mute) >= s.patience {
-		return r.settle(ctx, s, action{outcome: outHung, reason: hung(s.patience, err.Error())})
+		return ended(outHung, hung(s.patience, err.Error()))
 	}
 	if !submitting {
 		if err := r.m.world.Down(ctx, s.attempt, r.call(s)); err != nil {

@@ -14,9 +14,6 @@ const leaveAgain = 5 * time.Second
 // more to wait for; if not, somebody changed the job: it is to be decided anew.
 func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) {
 	a, by := s.attempt, s.job.CancelBy
-	if !time.Now().Before(by) {
-		return true, nil
-	}
 	r.follow(a)
 	t := time.NewTicker(leaveAgain)
 	defer t.Stop()

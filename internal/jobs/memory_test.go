@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,6 +153,7 @@ func (m *memory) put(j *state.ManagedJob) {
 	if c.Schedule == api.ScheduleDone {
 		delete(m.live, j.ID)
 		delete(m.asked, j.ID)
+		m.unlease(j.ID)
 	}
 	m.jobs[j.ID] = c
 }
@@ -226,6 +226,7 @@ func (m *memory) AskCancel(_ context.Context, ids []int, grace time.Duration) ([
 				t.Status, t.EndedAt = api.ManagedCancelled, time.Now()
 			}
 			delete(m.live, id)
+			m.unlease(id)
 		} else {
 			m.asked[id] = true
 		}
@@ -234,10 +235,14 @@ func (m *memory) AskCancel(_ context.Context, ids []int, grace time.Duration) ([
 	return asked, nil
 }
 
-func (m *memory) Cancelled(context.Context) ([]int, error) {
+func (m *memory) Cancelled(context.Context) (map[int]time.Time, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.asked)), nil
+	out := map[int]time.Time{}
+	for id := range m.asked {
+		out[id] = m.jobs[id].CancelBy
+	}
+	return out, nil
 }
 
 func (m *memory) FilesInUse(context.Context) (map[string]bool, error) { return nil, nil }
@@ -286,12 +291,20 @@ func (m memoryLeases) Beat(_ context.Context, prefix, owner string, ttl time.Dur
 	return out, nil
 }
 
-func (m memoryLeases) Forget(_ context.Context, l state.Lease) error {
+func (m memoryLeases) Release(_ context.Context, l state.Lease) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if have := m.leases[l.Name]; have != nil && have.Owner == l.Owner && have.Epoch == l.Epoch {
+		m.own(have, "")
+		have.Expires = time.Time{}
+	}
+	return nil
+}
+
+// unlease removes the lease on a job that is done.
+func (m *memory) unlease(id int) {
+	if l := m.leases[state.ManagedLease+strconv.Itoa(id)]; l != nil {
 		delete(m.leases, l.Name)
 		delete(m.owned[l.Owner], l.Name)
 	}
-	return nil
 }

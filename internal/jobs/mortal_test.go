@@ -121,8 +121,8 @@ func (m mortal) Orphans(ctx context.Context, owner string) ([]int, error) {
 	return live(m.l, func() ([]int, error) { return m.d.ManagedJobs().Orphans(ctx, owner) })
 }
 
-func (m mortal) Cancelled(ctx context.Context) ([]int, error) {
-	return live(m.l, func() ([]int, error) { return m.d.ManagedJobs().Cancelled(ctx) })
+func (m mortal) Cancelled(ctx context.Context) (map[int]time.Time, error) {
+	return live(m.l, func() (map[int]time.Time, error) { return m.d.ManagedJobs().Cancelled(ctx) })
 }
 
 func (m mortal) FilesInUse(ctx context.Context) (map[string]bool, error) {
@@ -136,10 +136,10 @@ func (m mortalLeases) Acquire(ctx context.Context, name, owner string, ttl time.
 	return l, got && err == nil, err
 }
 
-func (m mortalLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
-	return live(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
+func (m mortalLeases) Release(ctx context.Context, l state.Lease) error {
+	return liveOnly(m.l, func() error { return m.d.Leases().Release(ctx, l) })
 }
 
-func (m mortalLeases) Forget(ctx context.Context, l state.Lease) error {
-	return liveOnly(m.l, func() error { return m.d.Leases().Forget(ctx, l) })
+func (m mortalLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
+	return live(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
 }

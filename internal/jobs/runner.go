@@ -22,9 +22,11 @@ type runner struct {
 	index int
 	phase api.ScheduleState
 
+	kept situation       // the job and the attempt as they are stored, for the next step; without a job: to be read
 	slot bool            // holds one of the launches that may run at once
 	bell <-chan struct{} // the job's rows changed
 	seen observation     // since the last wait
+	rang bool            // something happened to the cluster or its job since then
 	mute time.Time       // since when the agent has not answered this server; zero: it did last
 
 	// Of the running attempt.
@@ -80,18 +82,68 @@ func (r *runner) does(s api.ScheduleState) {
 	r.controller.does(r.index, s)
 }
 
-// load reads what is known of the task.
+// load is what is known of the task. It is read anew unless the step before left
+// it as it wrote or read it: nobody else writes as long as the lease holds, but
+// for those who cancel the job, and what is stored after that is refused.
 func (r *runner) load(ctx context.Context) (situation, error) {
-	j, err := r.controller.load(ctx)
-	if err != nil {
-		return situation{}, err
+	s := situation{job: r.kept.job, attempt: r.kept.attempt}
+	r.kept = situation{}
+	if s.job == nil || !r.m.held() {
+		j, err := r.controller.load(ctx)
+		if err != nil {
+			return s, err
+		}
+		s = situation{job: j}
+		if t := j.Tasks[r.index]; t.Attempt > 0 {
+			if s.attempt, err = r.m.store.ManagedJobs().Attempt(ctx, j.ID, t.Index, t.Attempt); err != nil {
+				return s, err
+			}
+		}
 	}
-	t, of := j.Tasks[r.index], r.shape.tasks[r.index]
-	s := situation{job: j, task: t, seen: r.seen, policy: of.policy, empty: of.empty, end: r.shape.end(j, r.index), patience: r.m.patience()}
-	if t.Attempt > 0 {
-		s.attempt, err = r.m.store.ManagedJobs().Attempt(ctx, j.ID, t.Index, t.Attempt)
+	of := r.shape.tasks[r.index]
+	s.task, s.seen, s.policy, s.empty, s.end, s.patience = s.job.Tasks[r.index], r.seen, of.policy, of.empty, r.shape.end(s.job, r.index), r.m.patience()
+	return s, nil
+}
+
+// keep leaves what is known to the next step, which comes at once.
+func (r *runner) keep(s situation) { r.kept = situation{job: s.job, attempt: s.attempt} }
+
+// save writes what changed. The next step begins with that.
+func (r *runner) save(ctx context.Context, s situation, events ...state.ManagedEvent) error {
+	if err := r.controller.save(ctx, s, r.bell, events...); err != nil {
+		return err
 	}
-	return s, err
+	r.keep(s)
+	return nil
+}
+
+// write saves what changed together with all that follows from it and needs
+// nobody else: how the attempt ended, and what the task is then.
+func (r *runner) write(ctx context.Context, s situation, events ...state.ManagedEvent) error {
+	for {
+		var more []state.ManagedEvent
+		var err error
+		switch a := decide(s, time.Now()); {
+		case !written(s, a):
+			return r.save(ctx, s, events...)
+		case a.do == doMove:
+			more, err = moved(s, a)
+		case a.do == doSettle:
+			more, err = r.settle(s, a)
+		case a.do == doKeep:
+			r.unfollow()
+			s.attempt.LogKept = true
+		}
+		if err != nil {
+			return err
+		}
+		events = append(events, more...)
+	}
+}
+
+// written tells whether an action is nothing but something to be written down.
+func written(s situation, a action) bool {
+	return a.do == doMove || a.do == doSettle || a.do == doKeep && !moreLog(s, time.Now())
 }
 
 // taskOf is one task of a job as it was submitted.
@@ -115,6 +167,9 @@ func (r *runner) step(ctx context.Context) error {
 	if a.do != doLaunch && a.do != doBegin && r.slot {
 		r.freeSlot()
 	}
+	if written(s, a) {
+		return r.write(ctx, s)
+	}
 	switch a.do {
 	case doBegin:
 		return r.begin(ctx, s)
@@ -124,20 +179,19 @@ func (r *runner) step(ctx context.Context) error {
 		return r.pause(ctx, s, a.until)
 	case doLook:
 		r.follow(s.attempt)
+		r.rang = false
 		r.seen = r.look(ctx, s.attempt)
+		r.keep(s)
 		return nil
 	case doProve:
+		r.keep(s)
 		return r.prove(ctx, s.attempt)
 	case doNote:
 		return r.note(ctx, s, a)
 	case doWait:
 		return r.wait(ctx, until(a.until, s.end.at))
-	case doSettle:
-		return r.settle(ctx, s, a)
 	case doKeep:
 		return r.keepLog(ctx, s)
-	case doMove:
-		return r.move(ctx, s, a)
 	case doReplace:
 		return r.replace(ctx, s)
 	case doClose:
@@ -268,26 +322,54 @@ func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation 
 	return o
 }
 
-// prove asks the provider.
+// prove asks the provider. A proof that comes in another way meanwhile is as good:
+// an answer may take long.
 func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	got, reason, err := r.m.world.Prove(ctx, a)
-	if err != nil {
-		r.seen.failed = true
-		r.out.Printf("The state of cluster %s could not be found out: %v", a.ClusterName, err)
+	type answer struct {
+		cluster clusterState
+		reason  string
+		err     error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		var got answer
+		got.cluster, got.reason, got.err = r.m.world.Prove(ctx, a)
+		answers <- got
+	}()
+	for {
+		var got answer
+		select {
+		case got = <-answers:
+		case <-r.changed:
+			r.rang = true
+			o := r.m.world.Recorded(ctx, a)
+			if !o.proven || o.cluster != clusterBroken && o.cluster != clusterGone {
+				continue
+			}
+			got = answer{cluster: o.cluster, reason: o.reason}
+		}
+		if got.err != nil {
+			r.seen.failed = true
+			r.out.Printf("The state of cluster %s could not be found out: %v", a.ClusterName, got.err)
+			return nil
+		}
+		r.seen.cluster, r.seen.proven = got.cluster, true
+		if got.reason != "" {
+			r.seen.reason = got.reason
+		}
 		return nil
 	}
-	r.seen.cluster, r.seen.proven = got, true
-	if reason != "" {
-		r.seen.reason = reason
-	}
-	return nil
 }
 
 // wait waits until something happens to the cluster or the job. What happened
 // since the runner looked has rung already.
 func (r *runner) wait(ctx context.Context, end time.Time) error {
+	if r.rang {
+		r.seen, r.rang = observation{}, false
+		return nil
+	}
 	after := lookAgain + rand.N(lookAgain/4)
 	if r.seen.failed {
 		after = proveAgain
@@ -325,8 +407,8 @@ func (r *runner) unfollow() {
 	r.followed, r.changed, r.copy = "", nil, nil
 }
 
-// settle writes down how the attempt ended.
-func (r *runner) settle(ctx context.Context, s situation, a action) error {
+// settle notes how the attempt ended.
+func (r *runner) settle(s situation, a action) ([]state.ManagedEvent, error) {
 	at := a.ended
 	if at.IsZero() {
 		at = time.Now()
@@ -335,33 +417,27 @@ func (r *runner) settle(ctx context.Context, s situation, a action) error {
 	s.attempt.Outcome, s.attempt.Reason, s.attempt.ExitCodes, s.attempt.EndedAt = string(a.outcome), a.reason, a.codes, at
 	r.seen = observation{}
 	r.does(api.ScheduleAlive)
-	var events []state.ManagedEvent
-	if e := follows(s); e == lost && t.Status != api.ManagedCancelling {
-		if a.outcome == outFailed || a.outcome == outSetup {
-			if counts, _ := s.policy.again(a.codes, t.Restarts); counts {
-				t.Restarts++
-			}
-		}
-		event, err := move(t, e, a.reason, at)
-		if err != nil {
-			return err
-		}
-		events = append(events, event)
+	e := follows(s)
+	if e != lost || t.Status == api.ManagedCancelling {
+		return nil, nil
 	}
-	return r.save(ctx, s, events...)
+	if a.outcome == outFailed || a.outcome == outSetup {
+		if counts, _ := s.policy.again(a.codes, t.Restarts); counts {
+			t.Restarts++
+		}
+	}
+	event, err := move(t, e, a.reason, at)
+	return []state.ManagedEvent{event}, err
 }
 
-// move writes down the task's new state.
-func (r *runner) move(ctx context.Context, s situation, a action) error {
+// moved is the task's new state.
+func moved(s situation, a action) ([]state.ManagedEvent, error) {
 	at := time.Now()
 	if s.attempt != nil && !s.attempt.EndedAt.IsZero() && s.attempt.ClosedAt.IsZero() {
 		at = s.attempt.EndedAt
 	}
 	event, err := move(s.task, a.event, a.reason, at)
-	if err != nil {
-		return err
-	}
-	return r.save(ctx, s, event)
+	return []state.ManagedEvent{event}, err
 }
 
 // closePause is how long to wait before a cluster that could not be given back
@@ -410,8 +486,8 @@ func attemptKey(a *state.ManagedAttempt) string {
 	return fmt.Sprintf("managed-%d-%d-%d", a.JobID, a.Task, a.Number)
 }
 
-// keep is what a launch remembers, in the attempt's row.
-func (r *runner) keep(s situation) func(context.Context, []byte) error {
+// remember keeps what a launch must know in a later life, in the attempt's row.
+func (r *runner) remember(s situation) func(context.Context, []byte) error {
 	return func(ctx context.Context, b []byte) error {
 		if !json.Valid(b) {
 			return errors.New("a launch keeps something that is no JSON")

@@ -23,6 +23,7 @@ type traits struct {
 	after   []int // tasks that must have succeeded before it begins
 	policy  policy
 	empty   bool          // it has nothing to run
+	tells   bool          // it has an event_callback
 	limit   time.Duration // from its first run to its end; 0: none
 	primary bool          // of a job group: its end counts
 	delay   time.Duration // of a job group: how long it goes on after the primary tasks
@@ -41,7 +42,7 @@ func shapeOf(j *state.ManagedJob) (*shape, error) {
 	for i, after := range dag.After() {
 		t := dag.Tasks[i]
 		s.tasks[i] = traits{
-			after: after, policy: policyOf(t), empty: t.Run == "", limit: time.Duration(t.MaxDuration) * time.Second,
+			after: after, policy: policyOf(t), empty: t.Run == "", tells: t.EventCallback != "", limit: time.Duration(t.MaxDuration) * time.Second,
 			primary: len(dag.PrimaryTasks) == 0 || slices.Contains(dag.PrimaryTasks, t.Name),
 			delay:   delayOf(dag, t.Name),
 		}

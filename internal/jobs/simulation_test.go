@@ -102,7 +102,8 @@ type simulation struct {
 	servers []*server
 	deaths  int
 	took    time.Duration
-	goneAt  []time.Time // when a server began to go, and when it was gone
+	settled map[string]bool // attempts whose end was written, by key
+	goneAt  []time.Time     // when a server began to go, and when it was gone
 }
 
 // server is one of the servers, in its present life.
@@ -128,7 +129,7 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 			seed: seed, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 			records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 		},
-		t: t, db: db, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), servers: make([]*server, simServers),
+		t: t, db: db, rng: rand.New(rand.NewPCG(seed, 1)), dir: t.TempDir(), servers: make([]*server, simServers), settled: map[string]bool{},
 	}
 	if seed%2 == 1 { // machines hang, and servers do not wait for ever
 		s.patience = 45 * time.Minute

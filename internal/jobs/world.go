@@ -22,6 +22,8 @@ type world interface {
 	// Launch brings the attempt's cluster up and submits its job. Again, after
 	// a crash at any point, it goes on where it was.
 	Launch(ctx context.Context, l launch) (placed, error)
+	// Recorded is what is known of the cluster without asking anybody.
+	Recorded(ctx context.Context, a *state.ManagedAttempt) observation
 	// Look finds out what it can without asking the provider.
 	Look(ctx context.Context, a *state.ManagedAttempt) observation
 	// Prove asks the provider about the machines.
@@ -126,19 +128,31 @@ func (w *onClusters) mine(ctx context.Context, name, hash string) (*state.Cluste
 	return c, err
 }
 
-func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+func (w *onClusters) Recorded(ctx context.Context, a *state.ManagedAttempt) observation {
+	o, _ := w.recorded(ctx, a)
+	return o
+}
+
+// recorded is Recorded with the cluster's record; nil: it is gone, or unknown.
+func (w *onClusters) recorded(ctx context.Context, a *state.ManagedAttempt) (observation, *state.Cluster) {
 	o := observation{looked: true}
 	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
-	if err != nil {
-		return o
-	}
-	if c == nil {
+	switch {
+	case err != nil:
+	case c == nil:
 		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a)
+	default:
+		o.recorded(c, time.Now())
+	}
+	return o, c
+}
+
+func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
+	o, c := w.recorded(ctx, a)
+	if c == nil || o.cluster == clusterGone {
 		return o
 	}
-	if o.recorded(c, time.Now()); o.cluster == clusterGone {
-		return o
-	} else if o.cluster == clusterBroken {
+	if o.cluster == clusterBroken {
 		if a.Nodes == 1 {
 			return o
 		}

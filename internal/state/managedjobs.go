@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,7 +74,8 @@ var (
 	selectManagedAttempts = "SELECT " + managedAttemptColumns.list() + " FROM managed_attempts "
 	upsertManagedAttempt  = "INSERT INTO managed_attempts (" + managedAttemptColumns.list() + ") VALUES (" + managedAttemptColumns.marks() +
 		") ON CONFLICT (job_id, task, attempt) DO UPDATE SET " + excluded(managedAttemptColumns[3:])
-	insertManagedEvent = "INSERT INTO managed_events (seq, " + managedEventColumns.list() + ") VALUES (?, " + managedEventColumns.marks() + ")"
+	insertManagedEvent = "INSERT INTO managed_events (seq, " + managedEventColumns.list() +
+		") VALUES ((SELECT COALESCE(MAX(seq), 0) + 1 FROM managed_events WHERE job_id = ?), " + managedEventColumns.marks() + ")"
 )
 
 // Submit writes a new job, PENDING and WAITING, and gives it the next id; of an
@@ -173,7 +175,7 @@ type ManagedChange struct {
 // Save writes a change if the job's Version and Epoch are still what is
 // stored, and increments the Version in place; else [ErrConflict]. A move that
 // a task or the schedule cannot make is a [*ManagedTransitionError]; what has
-// ended never changes.
+// ended never changes. With the job's end goes the lease on it.
 func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 	row := *c.Job
 	row.Version++
@@ -209,7 +211,10 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 				return err
 			}
 		}
-		return nil
+		if row.Schedule == api.ScheduleDone {
+			_, err = s.exec("DELETE FROM leases WHERE name = ?", ManagedLease+strconv.Itoa(row.ID))
+		}
+		return err
 	})
 	if err == nil {
 		c.Job.Version = row.Version
@@ -245,11 +250,7 @@ func saveTask(s *session, task *ManagedTask) error {
 }
 
 func addManagedEvent(s *session, e ManagedEvent) error {
-	var seq int64
-	if err := s.one([]any{&seq}, "SELECT COALESCE(MAX(seq), 0) + 1 FROM managed_events WHERE job_id = ?", e.JobID); err != nil {
-		return err
-	}
-	_, err := s.exec(insertManagedEvent, append([]any{seq}, managedEventFields(&e)...)...)
+	_, err := s.exec(insertManagedEvent, append([]any{e.JobID}, managedEventFields(&e)...)...)
 	return err
 }
 
@@ -297,52 +298,68 @@ const ManagedLease = "job/"
 
 // AskCancel notes that jobs are to be ended, with as much time to end by
 // themselves as grace, and returns those that had not ended, in order. One that
-// waits for its first launch ends at once. The latest call counts.
+// waits for its first launch ends at once. The latest call counts. Many jobs are
+// asked some at a time: with an error comes which were.
 func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error) {
-	if len(ids) == 0 {
-		return nil, nil
-	}
 	now := t.s.Now()
 	var by time.Time
 	if grace > 0 {
 		by = now.Add(grace)
 	}
-	var asked []*int
-	err := t.s.write(ctx, func(s *session) (err error) {
-		asked, err = all(s.once(), func(id *int) []any { return []any{id} },
-			"SELECT id FROM managed_jobs WHERE schedule <> 'DONE' AND id IN ("+marks(len(ids))+") ORDER BY id", anys(ids)...)
+	asked := []int{}
+	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), askedAtOnce) {
+		var of []int
+		err := t.s.write(ctx, func(s *session) (err error) {
+			of = nil
+			for _, id := range some {
+				if err := askCancel(s, id, by, now); errors.Is(err, ErrNotFound) {
+					continue
+				} else if err != nil {
+					return err
+				}
+				of = append(of, id)
+			}
+			return nil
+		})
 		if err != nil {
-			return err
+			return asked, err
 		}
-		for _, id := range asked {
-			if _, err := s.exec("UPDATE managed_jobs SET cancel_asked = TRUE, cancel_by = ?, version = version + 1 WHERE id = ? AND schedule <> 'DONE'", instant(&by), *id); err != nil {
-				return err
-			}
-			n, err := s.exec("UPDATE managed_jobs SET schedule = 'DONE', ended_at = ? WHERE id = ? AND schedule = 'WAITING'", nanos(now), *id)
-			if err != nil {
-				return err
-			}
-			if n == 0 {
-				continue
-			}
-			if _, err := s.exec("UPDATE managed_tasks SET status = 'CANCELLED', ended_at = ? WHERE job_id = ? AND status = 'PENDING'", nanos(now), *id); err != nil {
-				return err
-			}
-			e := ManagedEvent{JobID: *id, Status: api.ManagedCancelled, Code: "CANCELLED", Reason: "cancelled before it was launched", At: now}
-			if err := addManagedEvent(s, e); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return values(asked), err
+		asked = append(asked, of...)
+	}
+	return asked, nil
 }
 
-// Cancelled is the jobs under way that are to be ended.
-func (t *ManagedJobs) Cancelled(ctx context.Context) ([]int, error) {
-	ids, err := all(t.s.read(ctx), func(id *int) []any { return []any{id} },
-		"SELECT id FROM managed_jobs WHERE schedule <> 'DONE' AND cancel_asked ORDER BY id")
-	return values(ids), t.s.explain(err)
+// askedAtOnce is how many jobs a transaction cancels: others that write do not
+// wait for long.
+const askedAtOnce = 100
+
+// askCancel notes that a job is to be ended; [ErrNotFound] if there is none that
+// has not.
+func askCancel(s *session, id int, by, now time.Time) error {
+	var is api.ScheduleState
+	err := s.one([]any{text(&is)}, `UPDATE managed_jobs SET cancel_asked = TRUE, cancel_by = ?, version = version + 1,
+		ended_at = CASE WHEN schedule = 'WAITING' THEN ? ELSE ended_at END,
+		schedule = CASE WHEN schedule = 'WAITING' THEN 'DONE' ELSE schedule END
+		WHERE id = ? AND schedule <> 'DONE' RETURNING schedule`, instant(&by), nanos(now), id)
+	if err != nil || is != api.ScheduleDone {
+		return err
+	}
+	if _, err := s.exec("UPDATE managed_tasks SET status = 'CANCELLED', ended_at = ? WHERE job_id = ? AND status = 'PENDING'", nanos(now), id); err != nil {
+		return err
+	}
+	return addManagedEvent(s, ManagedEvent{JobID: id, Status: api.ManagedCancelled, Code: "CANCELLED", Reason: "cancelled before it was launched", At: now})
+}
+
+// Cancelled is the jobs under way that are to be ended, and until when each may
+// end by itself, as its CancelBy.
+func (t *ManagedJobs) Cancelled(ctx context.Context) (map[int]time.Time, error) {
+	list, err := all(t.s.read(ctx), func(j *ManagedJob) []any { return []any{number(&j.ID), instant(&j.CancelBy)} },
+		"SELECT id, cancel_by FROM managed_jobs WHERE schedule <> 'DONE' AND cancel_asked")
+	out := make(map[int]time.Time, len(list))
+	for _, j := range list {
+		out[j.ID] = j.CancelBy
+	}
+	return out, t.s.explain(err)
 }
 
 // Events is the latest events of a job, the newest first; task -1 is all of
@@ -386,12 +403,4 @@ func (t *Leases) Beat(ctx context.Context, prefix, owner string, ttl time.Durati
 		out[l.Name] = l.Epoch
 	}
 	return out, err
-}
-
-// Forget removes a lease that nobody will ask for again.
-func (t *Leases) Forget(ctx context.Context, l Lease) error {
-	return t.s.writeAgain(ctx, func(s *session) error {
-		_, err := s.exec("DELETE FROM leases WHERE name = ? AND owner = ? AND epoch = ?", l.Name, l.Owner, l.Epoch)
-		return err
-	})
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -93,19 +95,62 @@ func TestManagedCancel(t *testing.T) {
 		if j = must(js.Get(ctx, 2))(t); !j.CancelAsked || j.Schedule != api.ScheduleLaunching {
 			t.Errorf("a launching job: %+v", j)
 		}
-		same(t, "to end", must(js.Cancelled(ctx))(t), []int{2})
+		same(t, "to end", must(js.Cancelled(ctx))(t), map[int]time.Time{2: {}})
 		same(t, "asked again", must(js.AskCancel(ctx, []int{1}, 0))(t), []int{})
 		if !j.CancelBy.IsZero() {
 			t.Errorf("it may end by itself until %v", j.CancelBy)
 		}
 		must(js.AskCancel(ctx, []int{2}, time.Hour))(t)
-		if by := must(js.Get(ctx, 2))(t).CancelBy; by.Before(s.Now().Add(59 * time.Minute)) {
+		by := must(js.Get(ctx, 2))(t).CancelBy
+		if by.Before(s.Now().Add(59 * time.Minute)) {
 			t.Errorf("it may end by itself until %v", by)
+		}
+		if got := must(js.Cancelled(ctx))(t); len(got) != 1 || !got[2].Equal(by) {
+			t.Errorf("to end: %v, want 2 by %v", got, by)
 		}
 		must(js.AskCancel(ctx, []int{2}, 0))(t)
 		if by := must(js.Get(ctx, 2))(t).CancelBy; !by.IsZero() {
 			t.Errorf("the latest call does not count: %v", by)
 		}
+	})
+}
+
+// More jobs than one transaction takes are all cancelled, waiting or not.
+func TestManagedCancelOfMany(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx, js := t.Context(), s.ManagedJobs()
+		var ids []int
+		for n := range 2*askedAtOnce + 3 {
+			id := must(js.Submit(ctx, newManaged(fmt.Sprint("r", n), 1)))(t).ID
+			if ids = append(ids, id, id); n%2 == 0 {
+				j := must(js.Adopt(ctx, id, Lease{Epoch: 1}))(t)
+				j.Schedule = api.ScheduleLaunching
+				ok(t, js.Save(ctx, ManagedChange{Job: j}))
+			}
+		}
+		asked := must(js.AskCancel(ctx, ids, 0))(t)
+		same(t, "asked", asked, slices.Compact(ids))
+		same(t, "under way", len(must(js.Cancelled(ctx))(t)), askedAtOnce+2)
+		p := must(js.List(ctx, ManagedFilter{Limit: 1}))(t)
+		same(t, "counts", p.Counts, map[api.ManagedStatus]int{api.ManagedCancelled: askedAtOnce + 1, api.ManagedPending: askedAtOnce + 2})
+	})
+}
+
+// A lease on a job that is done would be renewed for ever.
+func TestManagedLeaseGoesWithTheJob(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx, js := t.Context(), s.ManagedJobs()
+		var jobs []*ManagedJob
+		for n := range 2 {
+			id := must(js.Submit(ctx, newManaged(fmt.Sprint("r", n), 1)))(t).ID
+			l, _, err := s.Leases().Acquire(ctx, ManagedLease+strconv.Itoa(id), "s1", time.Hour)
+			ok(t, err)
+			jobs = append(jobs, must(js.Adopt(ctx, id, l))(t))
+		}
+		jobs[0].Schedule, jobs[1].Schedule = api.ScheduleDone, api.ScheduleLaunching
+		ok(t, js.Save(ctx, ManagedChange{Job: jobs[0]}))
+		ok(t, js.Save(ctx, ManagedChange{Job: jobs[1]}))
+		same(t, "held", must(s.Leases().Beat(ctx, ManagedLease, "s1", time.Hour))(t), map[string]int64{"job/2": 1})
 	})
 }
 

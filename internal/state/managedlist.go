@@ -135,7 +135,7 @@ func (t *ManagedJobs) List(ctx context.Context, f ManagedFilter) (*ManagedPage, 
 		return nil, t.s.explain(err)
 	}
 	p.Rows = values(rows)
-	return p, t.latest(t.s.read(ctx), p.Rows)
+	return p, t.s.explain(latest(s, p.Rows))
 }
 
 func managedRowFields(r *ManagedRow) []any {
@@ -143,19 +143,29 @@ func managedRowFields(r *ManagedRow) []any {
 	return append(managedJobFields(r.Job), managedTaskFields(r.Task)...)
 }
 
+// latestAtOnce is for how many rows the latest attempts are read with one query.
+const latestAtOnce = 100
+
 // latest adds the latest attempt to each row.
-func (t *ManagedJobs) latest(s *session, rows []ManagedRow) error {
-	for i := range rows {
-		task := rows[i].Task
-		if task.Attempt == 0 {
-			continue
+func latest(s *session, rows []ManagedRow) error {
+	for some := range slices.Chunk(rows, latestAtOnce) {
+		ids := make([]int, len(some))
+		for i, r := range some {
+			ids[i] = r.Job.ID
 		}
-		a := new(ManagedAttempt)
-		err := s.one(managedAttemptFields(a), selectManagedAttempts+"WHERE job_id = ? AND task = ? AND attempt = ?", task.JobID, task.Index, task.Attempt)
+		list, err := all(s, managedAttemptFields, "SELECT "+managedAttemptColumns.of("a")+` FROM managed_tasks t
+			JOIN managed_attempts a ON a.job_id = t.job_id AND a.task = t.task AND a.attempt = t.attempt
+			WHERE t.job_id IN (`+marks(len(ids))+")", anys(ids)...)
 		if err != nil {
-			return t.s.explain(err)
+			return err
 		}
-		rows[i].Attempt = a
+		of := make(map[[2]int]*ManagedAttempt, len(list))
+		for _, a := range list {
+			of[[2]int{a.JobID, a.Task}] = a
+		}
+		for i, r := range some {
+			some[i].Attempt = of[[2]int{r.Job.ID, r.Task.Index}]
+		}
 	}
 	return nil
 }

@@ -1,0 +1,151 @@
+package cluster
+
+import (
+	"context"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// counting is a provider that counts how often it is asked for machines.
+type counting struct {
+	unmanned
+	lists atomic.Int64
+	takes time.Duration // for an answer
+}
+
+func (c *counting) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+	c.lists.Add(1)
+	time.Sleep(c.takes)
+	return c.unmanned.Nodes(ctx, id)
+}
+
+// rented is a server with clusters on a cloud that behaves, whose questions are
+// counted.
+func rented(t *testing.T, db *state.Store, machines int) (*renter, *counting) {
+	t.Helper()
+	cfg := model.Default(1)
+	cfg.Capacity = machines
+	c, err := model.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.SetDelays(model.Delay{}, model.Delay{})
+	p := &counting{unmanned: unmanned{fluffycloud.New(fluffycloud.Options{API: c.Account("ann", "owner"), Poll: time.Second})}}
+	r := &renter{t: t, cloud: c, db: db, allowed: map[string]time.Duration{}}
+	r.bootWith(p)
+	return r, p
+}
+
+func openDB(t *testing.T) *state.Store {
+	t.Helper()
+	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "sky.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// Whoever waits for somebody's look at a cluster does not ask again, unless the
+// answer may be older than the question.
+func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		defer db.Close()
+		r, p := rented(t, db, 4)
+		if err := r.launch(t.Context(), "c", 1); err != nil {
+			t.Fatal(err)
+		}
+		p.takes = 10 * time.Second
+		p.lists.Store(0)
+		start := time.Now()
+		var answers []time.Duration
+		done := make(chan struct{})
+		for n := range 5 {
+			go func() {
+				time.Sleep(time.Duration(n) * time.Second)
+				c, err := r.m.Look(t.Context(), "c")
+				if err != nil || c.Status != api.ClusterUp {
+					t.Errorf("%v, %v", c, err)
+				}
+				answers = append(answers, time.Since(start))
+				done <- struct{}{}
+			}()
+		}
+		for range 5 {
+			<-done
+		}
+		// The first asks; the others came while it did, so one of them asks anew.
+		if n := p.lists.Load(); n != 2 {
+			t.Errorf("the provider was asked %d times; answers after %v", n, answers)
+		}
+		if last := answers[4]; last > 21*time.Second {
+			t.Errorf("the last answer came after %v", last)
+		}
+	})
+}
+
+// What another server found out is no reason to ask again either.
+func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		defer db.Close()
+		r, p := rented(t, db, 4)
+		if err := r.launch(t.Context(), "c", 1); err != nil {
+			t.Fatal(err)
+		}
+		lease, _, err := db.Leases().Acquire(t.Context(), "cluster/c", "another", time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.lists.Store(0)
+		done := make(chan *state.Cluster, 1)
+		go func() {
+			c, err := r.m.Look(t.Context(), "c")
+			if err != nil {
+				t.Error(err)
+			}
+			done <- c
+		}()
+		time.Sleep(time.Second)
+		if _, err := db.Clusters().Update(t.Context(), "c", "hash-c", func(c *state.Cluster) error {
+			c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Leases().Release(t.Context(), lease); err != nil {
+			t.Fatal(err)
+		}
+		if c := <-done; c == nil || c.Status != api.ClusterInit || p.lists.Load() != 0 {
+			t.Errorf("%v after %d questions", c, p.lists.Load())
+		}
+	})
+}
+
+// Who follows a cluster is told when it does not run any more, although another
+// server found that out.
+func TestTheEndOfAFollowerIsHeard(t *testing.T) {
+	db := openDB(t)
+	r, _ := rented(t, db, 4)
+	if err := db.Clusters().Create(t.Context(), &state.Cluster{Name: "c", Hash: "h", Status: api.ClusterInit, NumNodes: 1}); err != nil {
+		t.Fatal(err)
+	}
+	bell, stop := r.m.Changed("h")
+	defer stop()
+	r.m.watcher.follow(t.Context(), "c", "h", 0)
+	select {
+	case <-bell:
+	default:
+		t.Error("nobody was told")
+	}
+}
