@@ -95,6 +95,20 @@ func (c Call) MayUse(taskConfig map[string]any) error {
 		Message: fmt.Sprintf("The task asks for the workspace %q (config.active_workspace), which you may not use.", name)}
 }
 
+// MayBegin refuses something new whose task's config section asks for a workspace
+// that was removed.
+func (c Call) MayBegin(taskConfig map[string]any) error {
+	name, _ := taskConfig["active_workspace"].(string)
+	if c.Config == nil || name == "" {
+		return nil
+	}
+	if w, _ := c.Config.Workspace(name); w.Removed {
+		err := &config.RemovedError{Workspace: name}
+		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+	}
+	return nil
+}
+
 // Output is where a request's progress goes.
 type Output interface {
 	io.Writer

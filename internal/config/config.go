@@ -18,9 +18,10 @@ import "slices"
 type Config struct {
 	side     Side
 	home     string
-	root     *node // every layer; nil when all are empty
-	own      *node // less the environment: what a client sends
-	db       *node // taken out of the layers, since it never travels
+	root     *node           // every layer; nil when all are empty
+	own      *node           // less the environment: what a client sends
+	db       *node           // taken out of the layers, since it never travels
+	removed  map[string]bool // workspaces that only [Config.WithRemoved] brought
 	warnings []Warning
 }
 

@@ -16,6 +16,15 @@ type Workspace struct {
 	Name         string
 	Private      bool
 	AllowedUsers []string // names or ids
+	Removed      bool     // from the configuration: for what is in it still, and nothing new
+}
+
+// RemovedError refuses something new in a workspace that was removed.
+type RemovedError struct{ Workspace string }
+
+func (e *RemovedError) Error() string {
+	return fmt.Sprintf("The workspace %q was removed from the API server's configuration. What is still in it can be used and ended, but nothing new begins there: "+
+		"choose another one with -w NAME or sky workspace use NAME, or ask an administrator to put it back.", e.Workspace)
 }
 
 // Allows says whether a user, known by id or name, may use the workspace.
@@ -59,7 +68,7 @@ func (c *Config) Workspace(name string) (Workspace, bool) {
 	if n == nil {
 		return Workspace{Name: name}, name == DefaultWorkspace
 	}
-	return Workspace{name, asBool(n.get("private")), asTexts(n.get("allowed_users"))}, true
+	return Workspace{name, asBool(n.get("private")), asTexts(n.get("allowed_users")), c.removed[name]}, true
 }
 
 // InWorkspace returns the configuration with another active workspace, which
@@ -83,7 +92,9 @@ func (c *Config) missingWorkspace() *Problem {
 	}
 	var names []string
 	for _, w := range c.Workspaces() {
-		names = append(names, w.Name)
+		if !w.Removed {
+			names = append(names, w.Name)
+		}
 	}
 	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, didYouMean(similar.Names(name, names)))
 	return &Problem{Origin: c.Origin("active_workspace"), Path: "active_workspace", Text: text + "; run sky check to see the workspaces you can use"}

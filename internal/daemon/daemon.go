@@ -185,7 +185,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	if d.self, err = self(d.o.Home); err != nil {
 		return err
 	}
-	if err := d.settings.inDatabase(d.store); err != nil {
+	if err := d.settings.inDatabase(ctx, d.store); err != nil {
 		return err
 	}
 	cfg := d.settings.current()

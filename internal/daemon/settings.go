@@ -23,14 +23,16 @@ type settings struct {
 
 	editing sync.Mutex // held while the configuration is changed
 
-	mu     sync.Mutex
-	store  *state.Store // holds a part of the configuration, if servers share it; else nil
-	text   []byte       // that part
-	asked  time.Time    // when it was last read
-	now    *config.Config
-	who    server.Rules // what now says about users
-	read   time.Time    // when the file was changed that now came from
-	absent bool
+	mu      sync.Mutex
+	store   *state.Store // holds a part of the configuration, if servers share it; else nil
+	text    []byte       // that part
+	asked   time.Time    // when it was last read
+	record  *record      // of workspaces; nil until there is a database
+	written *config.Config
+	now     *config.Config // as written, with workspaces that were removed
+	who     server.Rules   // what now says about users
+	read    time.Time      // when the file was changed that now came from
+	absent  bool
 }
 
 // loadSettings reads the configuration; a server does not start on one that is
@@ -51,14 +53,29 @@ func (s *settings) load() error {
 	if err != nil {
 		return err
 	}
-	who, err := rulesOf(c)
-	if err != nil {
+	if _, err := rulesOf(c); err != nil {
 		return err
 	}
 	for _, w := range c.Warnings() {
 		s.log.Log(context.Background(), w.Level, w.Text)
 	}
-	s.now, s.who = c, who
+	return s.apply(c)
+}
+
+// apply puts a configuration in force.
+func (s *settings) apply(c *config.Config) error {
+	now := c
+	if s.record != nil {
+		var err error
+		if now, err = s.record.keep(c); err != nil {
+			s.log.Error("the workspaces were not noted in the database", "err", err)
+		}
+	}
+	who, err := rulesOf(now)
+	if err != nil {
+		return err
+	}
+	s.written, s.now, s.who = c, now, who
 	return nil
 }
 
@@ -69,6 +86,15 @@ func (s *settings) current() *config.Config {
 	defer s.mu.Unlock()
 	s.look()
 	return s.now
+}
+
+// asWritten is the configuration that is in force for new things, and that is
+// shown and edited.
+func (s *settings) asWritten() *config.Config {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.look()
+	return s.written
 }
 
 // rules is what the configuration in force says about users.
@@ -100,16 +126,23 @@ const storedConfig = "config"
 // askEvery is how soon a server sees what another one changed.
 const askEvery = 5 * time.Second
 
-// inDatabase lays the configuration in a shared database over the file's.
-func (s *settings) inDatabase(store *state.Store) error {
-	if !store.Shared() {
-		return nil
-	}
+// inDatabase lays the configuration in a shared database over the file's, and
+// keeps what is on record about workspaces in any.
+func (s *settings) inDatabase(ctx context.Context, store *state.Store) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.store = store
-	s.asksAgain()
-	return s.load()
+	if store.Shared() {
+		s.store = store
+		s.asksAgain()
+		if err := s.load(); err != nil {
+			return err
+		}
+	}
+	var err error
+	if s.record, err = readRecord(ctx, store, s.written); err != nil {
+		return err
+	}
+	return s.apply(s.written)
 }
 
 // asksAgain reads the part in the database if it is time, and reports whether it

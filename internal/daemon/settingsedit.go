@@ -49,7 +49,7 @@ func (s *settings) fresh() *config.Config {
 	s.mu.Lock()
 	s.asked = time.Time{}
 	s.mu.Unlock()
-	return s.current()
+	return s.asWritten()
 }
 
 func (s *settings) write(ctx context.Context, keys []string, value any, whole map[string]any) error {

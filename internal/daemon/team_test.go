@@ -17,6 +17,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -356,6 +357,145 @@ func TestManagedJobsOfOthers(t *testing.T) {
 	for _, id := range []int{open, secret} {
 		if j, err := w.d.store.ManagedJobs().Get(ctx, id); err != nil || !j.CancelAsked {
 			t.Errorf("job %d is not being cancelled (%v)", id, err)
+		}
+	}
+}
+
+// A workspace that was taken out of the configuration by hand, while things live
+// in it, shuts nobody out of those and lets nobody else in.
+func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
+	w := newTeam(t, teamConfig)
+	ctx := t.Context()
+	w.cluster("secret", "uma", "research")
+	job := w.job("b", "uma", "research")
+	ended := w.job("c", "uma", "research")
+	w.write("config.yaml", "rbac: {default_role: user}\n")
+
+	names := func(who string, workspace ...string) (out []string) {
+		records, err := got[[]api.StatusRecord](w)(w.as(who, workspace...).Status(ctx, api.StatusBody{}))
+		wants(t, "status of "+who, err, "")
+		for _, r := range records {
+			out = append(out, r.Name)
+		}
+		return out
+	}
+	for who, want := range map[string][]string{"uma": {"secret"}, "otto": nil, "ada": {"secret"}} {
+		if have := names(who); !slices.Equal(have, want) {
+			t.Errorf("%s sees %v, want %v", who, have, want)
+		}
+	}
+	for _, who := range []string{"uma", "ada"} {
+		// Whoever still names the workspace in their own configuration, and who does not.
+		for _, workspace := range [][]string{nil, {"research"}} {
+			c := w.as(who, workspace...)
+			if have := names(who, workspace...); !slices.Equal(have, []string{"secret"}) {
+				t.Errorf("%s in %v sees %v", who, workspace, have)
+			}
+			_, err := got[[]api.JobRecord](w)(c.Queue(ctx, api.QueueBody{ClusterName: "secret"}))
+			wants(t, who+" looks into it", err, "to be UP")
+			_, err = got[api.LaunchResult](w)(c.Exec(ctx, api.ExecBody{ClusterName: "secret", Task: "run: x"}))
+			wants(t, who+" runs on it", err, "to be UP")
+			_, err = got[any](w)(c.Cancel(ctx, api.CancelBody{ClusterName: "secret", JobIDs: []int{1}}))
+			wants(t, who+" cancels on it", err, "to be UP")
+			_, err = got[any](w)(c.Stop(ctx, api.StopBody{ClusterName: "secret"}))
+			wants(t, who+" stops it", err, "refused the credentials") // as it would in any workspace
+			page, err := got[sky.JobsPage](w)(c.JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
+			wants(t, who+" lists jobs", err, "")
+			if len(page.Jobs) != 2 {
+				t.Errorf("%s in %v sees %d jobs", who, workspace, len(page.Jobs))
+			}
+			for _, body := range []api.LaunchBody{{ClusterName: "secret", Task: "run: x"}, {ClusterName: "other", Task: "run: x\nconfig: {active_workspace: research}\nresources: {infra: local}\n"}} {
+				_, err = got[api.LaunchResult](w)(c.Launch(ctx, body))
+				wants(t, who+" launches "+body.ClusterName, err, "was removed from the API server's configuration")
+			}
+			_, err = got[sky.JobsLaunchResult](w)(c.LaunchJob(ctx, api.JobsLaunchBody{Task: "run: x\nconfig: {active_workspace: research}\nresources: {infra: local}\n"}))
+			wants(t, who+" submits a job", err, "was removed from the API server's configuration")
+		}
+		_, err := got[api.LaunchResult](w)(w.as(who, "research").Launch(ctx, api.LaunchBody{ClusterName: "other", Task: "run: x\nresources: {infra: local}\n"}))
+		wants(t, who+" launches in it", err, "was removed from the API server's configuration")
+	}
+	for _, workspace := range [][]string{nil, {"research"}} {
+		otto := w.as("otto", workspace...)
+		_, err := got[any](w)(otto.Down(ctx, api.StopBody{ClusterName: "secret"}))
+		wants(t, "otto ends what is not his", err, "workspace that you may not use")
+		_, err = got[[]api.JobRecord](w)(otto.Queue(ctx, api.QueueBody{ClusterName: "secret"}))
+		wants(t, "otto looks into it", err, "workspace that you may not use")
+	}
+	_, err := got[api.LaunchResult](w)(w.as("otto", "research").Launch(ctx, api.LaunchBody{ClusterName: "other", Task: "run: x"}))
+	wants(t, "otto launches in it", err, "does not exist, or you may not use it")
+
+	for who, id := range map[string]int{"uma": job, "ada": ended} {
+		_, err := got[any](w)(w.as(who, "research").CancelJobs(ctx, api.JobsCancelBody{JobIDs: []int{id}}))
+		wants(t, who+" cancels a job", err, "")
+		if j, err := w.d.store.ManagedJobs().Get(ctx, id); err != nil || !j.CancelAsked {
+			t.Errorf("job %d is not being cancelled (%v)", id, err)
+		}
+	}
+	listed, err := got[map[string]map[string]any](w)(w.as("ada").Workspaces(ctx))
+	wants(t, "the workspaces", err, "")
+	if listed["research"] != nil {
+		t.Errorf("it is still listed: %v", listed)
+	}
+	values, err := got[map[string]any](w)(w.as("ada").ServerConfig(ctx))
+	wants(t, "the configuration", err, "")
+	if values["workspaces"] != nil {
+		t.Errorf("it is shown in the configuration: %v", values)
+	}
+	// Put back, now open to all, it is as any other.
+	_, err = got[map[string]map[string]any](w)(w.as("ada").CreateWorkspace(ctx, "research", nil))
+	wants(t, "putting it back", err, "")
+	if have := names("otto"); !slices.Equal(have, []string{"secret"}) {
+		t.Errorf("otto sees %v", have)
+	}
+	_, err = got[any](w)(w.as("uma", "research").Down(ctx, api.StopBody{ClusterName: "secret"}))
+	wants(t, "uma ends it", err, "refused the credentials")
+}
+
+// The record outlives the server, and begins for what was there before it.
+func TestAWorkspaceIsRemovedWhileNoServerRuns(t *testing.T) {
+	dir := t.TempDir()
+	open := func() *state.Store {
+		s, err := state.Open(t.Context(), filepath.Join(dir, "sky.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	served := func(text map[string]any) map[string]config.Workspace {
+		store := open()
+		defer store.Close()
+		c, err := config.FromMap(config.Server, config.Origin{}, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := readRecord(t.Context(), store, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c, err = r.keep(c); err != nil {
+			t.Fatal(err)
+		}
+		out := map[string]config.Workspace{}
+		for _, w := range c.Workspaces() {
+			out[w.Name] = w
+		}
+		return out
+	}
+	store := open()
+	w := &team{t: t, d: &daemon{store: store}}
+	w.cluster("old", "uma", "forgotten")
+	store.Close()
+	lab := map[string]any{"workspaces": map[string]any{"lab": map[string]any{"private": true, "allowed_users": []any{"bob"}}}}
+	for _, text := range []map[string]any{lab, nil, nil} {
+		all := served(text)
+		if l := all["lab"]; !l.Private || !slices.Equal(l.AllowedUsers, []string{"bob"}) || l.Removed != (text == nil) {
+			t.Errorf("%v: lab is %+v", text, l)
+		}
+		if f := all["forgotten"]; !f.Removed || !f.Allows(auth.UserID("uma"), "") || f.Allows(auth.UserID("otto"), "otto") {
+			t.Errorf("%v: a workspace that nobody knows any more is %+v", text, f)
+		}
+		if d := all["default"]; d.Removed || d.Private {
+			t.Errorf("%v: default is %+v", text, d)
 		}
 	}
 }

@@ -19,7 +19,7 @@ import (
 func (d *daemon) registerWorkspaces() {
 	e := d.engine
 	e.HandleRead("sky.workspaces.get", verb(func(_ context.Context, c cluster.Call, _ api.Envelope) (any, error) {
-		return workspaces.Of(d.settings.current()).Seen(c.Scope.Sees), nil
+		return workspaces.Of(d.settings.asWritten()).Seen(c.Scope.Sees), nil
 	}))
 	e.Handle("sky.workspaces.create", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.WorkspaceBody) (any, error) {
 		return d.changeWorkspace(ctx, func(all workspaces.All) (string, map[string]any, error) {
@@ -66,7 +66,7 @@ func (d *daemon) registerWorkspaces() {
 		})
 	}))
 	e.Handle("sky.workspaces.get_config", api.ScheduleShort, verb(func(context.Context, cluster.Call, api.Envelope) (any, error) {
-		return d.settings.current().WithoutSecrets(), nil
+		return d.settings.asWritten().WithoutSecrets(), nil
 	}))
 	e.Handle("sky.workspaces.update_config", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.ConfigBody) (any, error) {
 		return d.replaceConfig(ctx, b.Config)
@@ -93,7 +93,7 @@ func (d *daemon) changeWorkspace(ctx context.Context, change func(workspaces.All
 	if err != nil {
 		return nil, err
 	}
-	return workspaces.Of(d.settings.current()), nil
+	return workspaces.Of(d.settings.asWritten()), nil
 }
 
 // changeMembers changes who may use some workspaces, each by itself.
@@ -155,7 +155,7 @@ func (d *daemon) replaceConfig(ctx context.Context, values map[string]any) (any,
 	if err != nil {
 		return nil, err
 	}
-	return d.settings.current().WithoutSecrets(), nil
+	return d.settings.asWritten().WithoutSecrets(), nil
 }
 
 // livingIn lists what is in a workspace and has not ended.

@@ -53,6 +53,11 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if t.Service != nil || t.Pool != nil {
 		fmt.Fprintln(call.Out, "The service section is ignored by sky launch; services start with: sky serve up")
 	}
+	if managed == nil && call.Attempt <= 1 { // what was accepted before goes on
+		if err := call.MayBegin(t.Config); err != nil {
+			return nil, err
+		}
+	}
 	l := &launch{x: x, call: call, body: body, task: t, name: name, managed: managed}
 	if body.Dryrun {
 		return l.dryrun(ctx)

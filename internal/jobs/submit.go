@@ -45,7 +45,7 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 		}
 	}
 	for _, t := range dag.Tasks {
-		if err := call.MayUse(t.Config); err != nil {
+		if err := cmp.Or(call.MayUse(t.Config), call.MayBegin(t.Config)); err != nil {
 			return nil, err
 		}
 	}

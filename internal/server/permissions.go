@@ -89,6 +89,7 @@ have one of three roles.
 
 What users and viewers see, by name or in a list, is limited to the workspaces that they may use: every cluster, managed job and request belongs
 to one. A workspace is open to everybody unless its settings say ` + "`private: true`" + `; then to its ` + "`allowed_users`" + ` (ids or names) and to admins.
+One that was removed from the configuration keeps its last settings for what is still in it, and takes nothing new.
 
 A service account has a role of its own, which is never above that of whoever made or changed it. New users get the role in
 ` + "`rbac.default_role`" + ` (admin). ` + "`rbac.roles.user.permissions.blocklist`" + ` replaces the list of what users may not call, and

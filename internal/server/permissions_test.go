@@ -152,11 +152,17 @@ func containsWord(list []string, s string) bool {
 	return false
 }
 
-// Every route is called by everybody; the table says who gets through.
+// Every route is called by everybody; the table says who gets through. A
+// workspace that was removed opens and closes for what is in it as before.
 func TestPermissionMatrix(t *testing.T) {
+	t.Run("workspace", func(t *testing.T) { permissionMatrix(t, false) })
+	t.Run("removed workspace", func(t *testing.T) { permissionMatrix(t, true) })
+}
+
+func permissionMatrix(t *testing.T, removed bool) {
 	w := newWorldOf(t, func(*world) {}, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "wes": "user", "ada": "admin"}), func(d *Deps) {
 		d.Rules = func() Rules {
-			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "lab", Private: true, AllowedUsers: []string{"uma", "otto", "vic"}}}}
+			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "lab", Private: true, AllowedUsers: []string{"uma", "otto", "vic"}, Removed: removed}}}
 		}
 	})
 	w.ownCluster("umas", "uma", "lab")
@@ -187,6 +193,9 @@ func TestPermissionMatrix(t *testing.T) {
 			refused := got.status == http.StatusUnauthorized || got.status == http.StatusForbidden
 			if want != 0 && got.status != want || want == 0 && refused {
 				t.Errorf("%s %s as %q: %d %s, want %s", r.Method, r.Path, c.who, got.status, got.body, c.want)
+			}
+			if removed && r.Path == "/launch" && (c.who == "uma" || c.who == "ada") && got.status != http.StatusBadRequest {
+				t.Errorf("%s launches in a removed workspace: %d %s", c.who, got.status, got.body)
 			}
 			if versioned := got.header.Get(api.HeaderAPIVersion) != ""; refused && r.Kind != Socket && c.who != "otto" && c.who != "wes" && versioned {
 				t.Errorf("%s %s as %q: a refusal with a version", r.Method, r.Path, c.who)

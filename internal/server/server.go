@@ -110,8 +110,9 @@ func (r Rules) all() []config.Workspace {
 	return r.Workspaces
 }
 
-// accessible are the names of the workspaces that a user may use. Service
-// accounts are known by their ids only: anybody may give one any name.
+// accessible are the names of the workspaces whose things a user may see, removed
+// ones among them. Service accounts are known by their ids only: anybody may give
+// one any name.
 func (r Rules) accessible(u state.User) []string {
 	name := u.Name
 	if auth.IsAccount(u.ID) {
@@ -124,6 +125,16 @@ func (r Rules) accessible(u state.User) []string {
 		}
 	}
 	return names
+}
+
+// removed tells whether a workspace is there only for what is in it still.
+func (r Rules) removed(name string) bool {
+	return slices.ContainsFunc(r.all(), func(w config.Workspace) bool { return w.Name == name && w.Removed })
+}
+
+// usable are the names of the workspaces that a user may choose.
+func (r Rules) usable(u state.User) []string {
+	return slices.DeleteFunc(r.accessible(u), r.removed)
 }
 
 // ProvisionLogs says what of a cluster's start is shown.

@@ -61,16 +61,25 @@ func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, raw []byte
 	asked := cmp.Or(b.Config.Active, rules.Active)
 	if c != nil {
 		at := cmp.Or(c.Workspace, config.DefaultWorkspace)
+		if rt.begins() && rules.removed(at) {
+			return "", removed(at)
+		}
 		if asked != "" && asked != at && (rt.Name == "launch" || rt.Name == "exec") {
 			return "", &api.Error{Type: api.ErrValue, Message: "Cluster " + quoted(c.Name) + " is in the workspace " + quoted(at) +
 				", not in " + quoted(asked) + ". Choose another name, or the cluster's workspace."}
 		}
 		return at, nil
 	}
-	accessible := rules.accessible(u)
 	if loggedIn(r) == nil {
-		accessible = rules.accessible(state.User{Role: "admin"})
+		u.Role = "admin"
 	}
+	if asked != "" && rules.removed(asked) && slices.Contains(rules.accessible(u), asked) {
+		if rt.begins() {
+			return "", removed(asked)
+		}
+		return asked, nil
+	}
+	accessible := rules.usable(u)
 	preferred := u.PreferredWorkspace
 	if clientAPI(r) < choosesWorkspace {
 		preferred = config.DefaultWorkspace
@@ -94,6 +103,21 @@ func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, raw []byte
 	return name, nil
 }
 
+// begins tells whether a call makes something new, of which a workspace that was
+// removed takes none.
+func (r Route) begins() bool {
+	switch r.Name {
+	case "launch", "jobs.launch", "jobs.pool_apply", "serve.up", "volume_apply":
+		return true
+	}
+	return false
+}
+
+func removed(workspace string) error {
+	err := &config.RemovedError{Workspace: workspace}
+	return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+}
+
 func (s *Server) workspace(w http.ResponseWriter, r *http.Request) {
 	u := loggedIn(r)
 	if u == nil {
@@ -101,7 +125,7 @@ func (s *Server) workspace(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	rules := s.Rules()
-	accessible := rules.accessible(*u)
+	accessible := rules.usable(*u)
 	name, source := chooseWorkspace(cmp.Or(r.URL.Query().Get("requested"), rules.Active), u.PreferredWorkspace, accessible)
 	out := api.WorkspaceChoice{Workspace: optional(name), Source: source, Preferred: optional(u.PreferredWorkspace), Accessible: accessible}
 	if source == "default-fallback" && u.PreferredWorkspace != "" {
@@ -125,9 +149,9 @@ func (s *Server) preferWorkspace(w http.ResponseWriter, r *http.Request) {
 	if b.Preferred != nil {
 		name = *b.Preferred
 		rules := s.Rules()
-		accessible := rules.accessible(*u)
+		accessible := rules.usable(*u)
 		switch {
-		case !slices.ContainsFunc(rules.all(), func(w config.Workspace) bool { return w.Name == name }):
+		case !slices.ContainsFunc(rules.all(), func(w config.Workspace) bool { return w.Name == name && !w.Removed }):
 			fail(w, http.StatusNotFound, "There is no workspace "+quoted(name)+".")
 			return
 		case !slices.Contains(accessible, name):

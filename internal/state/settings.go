@@ -12,6 +12,22 @@ func (t *Settings) Get(ctx context.Context, key string) ([]byte, error) {
 	return v, t.s.explain(err)
 }
 
+// List is the values whose names begin with prefix, by name.
+func (t *Settings) List(ctx context.Context, prefix string) (map[string][]byte, error) {
+	type setting struct {
+		name  string
+		value []byte
+	}
+	cond, args := t.s.db.d.prefixed("name", prefix)
+	list, err := all(t.s.read(ctx), func(v *setting) []any { return []any{text(&v.name), binary(&v.value)} },
+		"SELECT name, value FROM settings WHERE "+cond, args...)
+	found := map[string][]byte{}
+	for _, v := range list {
+		found[v.name] = v.value
+	}
+	return found, t.s.explain(err)
+}
+
 // Set writes the value.
 func (t *Settings) Set(ctx context.Context, key string, v []byte) error {
 	return t.s.writeAgain(ctx, func(s *session) error {
