@@ -181,6 +181,7 @@ type Handle struct {
 	IsGRPCEnabled      bool            `json:"is_grpc_enabled"`
 	SSHUser            *string         `json:"ssh_user,omitempty"`
 	RuntimeMetadata    map[string]bool `json:"provision_runtime_metadata,omitempty"`
+	CannotStop         bool            `json:"cannot_stop,omitempty"` // its nodes can only be given back
 }
 
 // StatusRecord is one cluster in the answer of status.

@@ -234,15 +234,17 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 	if !c.Local() {
 		dashboard = c.Endpoint() + "/dashboard/clusters/" + o.cluster
 	}
-	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, dashboard))
+	stops := res.Handle == nil || !res.Handle.CannotStop
+	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, dashboard, stops))
 	return outcome
 }
 
 // hintColumn is where commands stand in hints.
 const hintColumn = 32
 
-// launchHints is the block after a launch.
-func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string) string {
+// launchHints is the block after a launch; stops tells whether the cluster can be
+// stopped.
+func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string, stops bool) string {
 	var b strings.Builder
 	b.WriteString("\n📋 Useful Commands\n")
 	tree := func(items [][2]string) {
@@ -271,12 +273,13 @@ func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string
 	if dashboard != "" {
 		items = append(items, [2]string{"View on dashboard:", dashboard})
 	}
-	tree(append(items, [][2]string{
-		{"To log into the head VM:", reach},
-		{"To submit a job:", "sky exec " + cluster + " yaml_file"},
-		{"To stop the cluster:", "sky stop " + cluster},
-		{"To teardown the cluster:", "sky down " + cluster},
-	}...))
+	items = append(items,
+		[2]string{"To log into the head VM:", reach},
+		[2]string{"To submit a job:", "sky exec " + cluster + " yaml_file"})
+	if stops {
+		items = append(items, [2]string{"To stop the cluster:", "sky stop " + cluster})
+	}
+	tree(append(items, [2]string{"To teardown the cluster:", "sky down " + cluster}))
 	return b.String()
 }
 

@@ -14,6 +14,15 @@ type PortOpener interface {
 	OpenPorts(ctx context.Context, id ClusterID, ports []string) error
 }
 
+// Endpointer is a provider whose clusters' open ports are not reached at their
+// head's address.
+type Endpointer interface {
+	// Endpoints is where each open port is reached, as host:port or as a URL.
+	// A port whose way in is not ready yet is left out, and why says what is
+	// missing.
+	Endpoints(ctx context.Context, id ClusterID, ports []int) (at map[int]string, why string, err error)
+}
+
 // OffSwitch is a provider whose machines can switch themselves off
 // (Reach.Machine is [MachinePowerOff]), and that can be told what that means.
 type OffSwitch interface {

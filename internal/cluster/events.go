@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -91,11 +93,38 @@ func (m *Manager) Endpoints(ctx context.Context, body api.EndpointsBody) (map[st
 		}
 		ports = []string{want}
 	}
+	if p, ok := m.Providers.Get(c.Offer.Cloud); ok {
+		if e, ok := cloud.As[cloud.Endpointer](p); ok {
+			return m.endpointsAt(ctx, e, c, ports)
+		}
+	}
 	out := map[string]string{}
 	for _, p := range ports {
 		if len(c.Nodes) > 0 {
 			out[p] = orElse(c.Nodes[0].ExternalIP, c.Nodes[0].InternalIP) + ":" + p
 		}
+	}
+	return out, nil
+}
+
+// endpointsAt asks the provider, which alone knows the way in.
+func (m *Manager) endpointsAt(ctx context.Context, e cloud.Endpointer, c *state.Cluster, ports []string) (map[string]string, error) {
+	var numbers []int
+	for _, p := range ports {
+		if n, err := strconv.Atoi(p); err == nil {
+			numbers = append(numbers, n)
+		}
+	}
+	at, why, err := e.Endpoints(ctx, m.Provision.ClusterID(c), numbers)
+	if err != nil {
+		return nil, err
+	}
+	if len(at) == 0 && why != "" {
+		return nil, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("The ports of cluster %q cannot be reached yet: %s.", c.Name, why)}
+	}
+	out := map[string]string{}
+	for n, where := range at {
+		out[strconv.Itoa(n)] = where
 	}
 	return out, nil
 }

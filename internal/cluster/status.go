@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -143,6 +144,9 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 	}
 	if c.Offer.Spot {
 		h.LaunchedResources["use_spot"] = true
+	}
+	if p, ok := m.Providers.Get(c.Offer.Cloud); ok {
+		_, h.CannotStop = p.Features().Lacks[cloud.FeatureStop]
 	}
 	for _, n := range c.Nodes {
 		if n.Reach.Method == "ssh" {

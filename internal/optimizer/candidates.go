@@ -102,9 +102,6 @@ func (f *finder) eligible(s Source, r *task.Resources) bool {
 	if r.Cloud != "" {
 		return strings.EqualFold(r.Cloud, s.Name())
 	}
-	if n, ok := s.(interface{ OnlyNamed() bool }); ok && n.OnlyNamed() {
-		return false
-	}
 	return !lastResort(s) || !slices.ContainsFunc(f.problem.Sources, func(o Source) bool { return !lastResort(o) })
 }
 
@@ -146,6 +143,10 @@ func (f *finder) needs(r *task.Resources) []cloud.Feature {
 	want(cloud.FeatureImage, machineImage(r) != "")
 	want(cloud.FeaturePorts, len(r.Ports) > 0)
 	want(cloud.FeatureLocalDisk, r.LocalDisk != "")
+	if a := r.Autostop; a != nil && a.Enabled {
+		want(cloud.FeatureAutostop, !a.Down)
+		want(cloud.FeatureAutodown, a.Down)
+	}
 	for _, m := range f.task.StorageMounts {
 		want(cloud.FeatureStorage, m.Mode != "COPY")
 	}

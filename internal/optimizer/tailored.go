@@ -16,10 +16,6 @@ type tailored struct {
 	lacks         map[cloud.Feature]string
 }
 
-// OnlyNamed keeps the source out unless a request names it. Pods that cost
-// nothing would win every plan, and the way into them is a preview.
-func (t tailored) OnlyNamed() bool { return true }
-
 func (t tailored) Name() string                    { return t.name }
 func (t tailored) DisplayName() string             { return t.display }
 func (t tailored) Lacks() map[cloud.Feature]string { return t.lacks }

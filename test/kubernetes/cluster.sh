@@ -140,7 +140,9 @@ kind: Config
 current-context: real
 clusters: [{name: test, cluster: {server: "$api", insecure-skip-tls-verify: true}}]
 users: [{name: admin, user: {token: admintoken}}]
-contexts: [{name: real, context: {cluster: test, user: admin, namespace: default}}]
+contexts:
+- {name: real, context: {cluster: test, user: admin, namespace: default}}
+- {name: twin, context: {cluster: test, user: admin, namespace: default}} # another way to the same
 YAML
 run kube-apiserver "$bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --bind-address 0.0.0.0 --advertise-address "$address" \
   --cert-dir "$dir/pki" --service-cluster-ip-range 10.96.0.0/24 --service-account-issuer https://sky.test --service-account-key-file "$dir/sa.key" \

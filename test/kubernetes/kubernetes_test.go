@@ -68,6 +68,7 @@ func inPlace(tests func() int) (code int) {
 		panic(err)
 	}
 	address = strings.TrimSpace(string(b))
+	os.Setenv("KUBECONFIG", kubeconfig())
 	binary = filepath.Join(place, "sky")
 	build := exec.Command("go", "build", "-o", binary, "../../cmd/sky")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
@@ -169,8 +170,13 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
+// ready tells whether the machine answers, and pods may go there again.
 func ready(t testing.TB) bool {
-	for _, c := range mustAsk(t, "GET", "/api/v1/nodes/real-1", nil)["status"].(map[string]any)["conditions"].([]any) {
+	node := mustAsk(t, "GET", "/api/v1/nodes/real-1", nil)
+	if taints, _ := node["spec"].(map[string]any)["taints"].([]any); len(taints) > 0 {
+		return false
+	}
+	for _, c := range node["status"].(map[string]any)["conditions"].([]any) {
 		if c := c.(map[string]any); c["type"] == "Ready" {
 			return c["status"] == "True"
 		}

@@ -19,7 +19,6 @@ import (
 func simulated(t testing.TB) (*kubernetes.Provider, catalog.Sections) {
 	t.Helper()
 	mustScript(t, "fake", place, cmp.Or(os.Getenv("SKY_TEST_MACHINES"), "20"))
-	t.Setenv("KUBECONFIG", kubeconfig())
 	dir := t.TempDir()
 	sections := func(string) map[string]any {
 		return map[string]any{"allowed_nodes": map[string]any{"label_selector": map[string]any{"type": "kwok"}}, "provision_timeout": 120}

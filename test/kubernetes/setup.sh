@@ -9,7 +9,6 @@
 # Everything lies in one folder named for the versions, outside the clone, so
 # only the first run on a machine pays for the build.
 # A folder with the file "complete" is used as it is.
-# Not part of .ci/run yet: the first build takes many minutes.
 set -euo pipefail
 
 kubernetes=1.36.3
@@ -29,6 +28,8 @@ need=()
 [ -x /bin/busybox ] || need+=(busybox-static)
 command -v iptables >/dev/null || need+=(iptables)
 command -v ip >/dev/null || need+=(iproute2)
+command -v openssl >/dev/null || need+=(openssl)
+command -v curl >/dev/null || need+=(curl ca-certificates)
 if [ ${#need[@]} -gt 0 ]; then
   apt-get update -qq >&2
   DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >&2

@@ -102,7 +102,6 @@ func TestTheAPIServerRestarts(t *testing.T) {
 	eventually(t, "the API server", isReady)
 	eventually(t, "the machine", func() bool { return ready(t) })
 	w.sky([]string{"UP"}, "status", "-r", "on")
-	t.Setenv("KUBECONFIG", kubeconfig())
 	if res, err := kubernetes.NewContexts("").Exec(t.Context(), "real/"+w.namespace+"/"+w.names("pods")[0], []string{"touch", "/tmp/end"}, nil); err != nil || res.Code != 0 {
 		t.Fatal(res, err)
 	}
@@ -182,7 +181,6 @@ func TestAMachineThatIsSilent(t *testing.T) {
 }
 
 func provider(t testing.TB, dir string) *kubernetes.Provider {
-	t.Setenv("KUBECONFIG", kubeconfig())
 	return kubernetes.New(kubernetes.Options{Contexts: kubernetes.NewContexts(dir), Dir: filepath.Join(dir, "places"), Sections: func() catalog.Sections {
 		return func(string) map[string]any { return onReal() }
 	}})

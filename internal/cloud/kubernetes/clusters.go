@@ -186,9 +186,6 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 // clearKind removes what carries the cluster's labels. What the account may not
 // even see, it has not made.
 func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, id cloud.ClusterID) error {
-	type object struct {
-		Metadata metadata `json:"metadata"`
-	}
 	have, _, err := list[object](ctx, w.client, of, w.namespace, metav1.ListOptions{LabelSelector: selector(id.Tags())})
 	if absent(err) || is[*cloud.PermissionError](refused(ctx, w.place(), err)) {
 		return nil

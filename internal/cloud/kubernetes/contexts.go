@@ -61,6 +61,7 @@ var (
 	eventsResource    = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	claimsResource    = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
+	reviewsResource   = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 	runtimesResource  = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}
 )
 

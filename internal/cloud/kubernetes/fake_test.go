@@ -39,6 +39,7 @@ type fake struct {
 	room    int // pods that may still be scheduled; -1: any number
 	quota   int // pods that may still be created; -1: any number
 	ips     int
+	denied  []string                                   // what the account may not create: "pods/" or "pods/exec"
 	refuse  func(pod obj) (status int, message string) // an admission rule
 	onBoot  func(pod obj)                              // another fate than running; changes status
 }
@@ -213,6 +214,14 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		refuseWith(w, 404, "NotFound", name+" not found")
+	case r.Method == "POST" && parts[n-1] == "selfsubjectaccessreviews":
+		var q obj
+		json.NewDecoder(r.Body).Decode(&q)
+		sub, _ := asObj(asObj(q["spec"])["resourceAttributes"])["subresource"].(string)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		q["status"] = obj{"allowed": !slices.Contains(f.denied, "pods/"+sub)}
+		say(w, 201, q)
 	case r.Method == "POST":
 		f.create(w, r, collection)
 	case r.Method == "PATCH":
@@ -490,7 +499,10 @@ func (h *hook) troubles(harness *cloudtest.Harness) {
 	}
 	harness.Restore = func(testing.TB) { h.set(nil) }
 	harness.Cut = always(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
-	harness.Hang = always(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	harness.Hang = always(func(_ http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body) // a server sees that a client went only when it has read what was sent
+		<-r.Context().Done()
+	})
 	harness.Refuse = always(func(w http.ResponseWriter, _ *http.Request) { refuseWith(w, 401, "Unauthorized", "Unauthorized") })
 	harness.Throttle = always(func(w http.ResponseWriter, _ *http.Request) {
 		refuseWith(w, 429, "TooManyRequests", "the server has received too many requests")

@@ -20,8 +20,9 @@ const (
 	failed // it will not run any more
 )
 
-// pullPatience is how long an image whose registry does not answer is tried.
-const pullPatience = 2 * time.Minute
+// pullPatience is how long an image whose registry does not answer is tried. Its
+// machine has waited half a minute for an answer before it says so.
+const pullPatience = time.Minute
 
 // judgement is what a pod's status means while it is waited for.
 type judgement struct {
@@ -57,6 +58,9 @@ func judge(p *pod, place cloud.Place, since time.Duration) judgement {
 		switch {
 		case scheduled.Reason == "SchedulingGated":
 			doing = "pod " + name + " to be admitted by its queue"
+			if queue := p.Metadata.Labels[kueueQueue]; queue != "" {
+				doing += " (" + queue + ", kubernetes.kueue)"
+			}
 		case scheduled.Message != "":
 			doing += " (" + scheduled.Message + ")"
 		}
@@ -90,7 +94,8 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 		case hopeless(w.Message):
 			return invalid("the image %s cannot be pulled: %s", imageFor(p, c), w.Message)
 		case since >= pullPatience:
-			return judgement{stage: failed, err: &cloud.UnreachableError{Err: fmt.Errorf("the image %s could not be pulled for %v: %s", imageFor(p, c), since.Round(time.Second), w.Message)}}
+			return judgement{stage: failed, err: &cloud.UnreachableError{Err: fmt.Errorf("the image %s could not be pulled for %v, as its registry does not answer machine %s: %s",
+				imageFor(p, c), since.Round(time.Second), p.Spec.NodeName, w.Message)}}
 		}
 		j.doing = fmt.Sprintf("the image %s to be pulled on %s (%s)", imageFor(p, c), p.Spec.NodeName, w.Message)
 	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
@@ -130,7 +135,7 @@ func imageFor(p *pod, c *containerStatus) string {
 func hopeless(message string) bool {
 	m := strings.ToLower(message)
 	for _, word := range []string{"not found", "notfound", "manifest unknown", "unauthorized", "authorization failed", "denied", "forbidden", "no match for platform", "invalid reference",
-		"gave http response to https client", "certificate"} {
+		"gave http response to https client", "certificate", "no such host"} {
 		if strings.Contains(m, word) {
 			return true
 		}

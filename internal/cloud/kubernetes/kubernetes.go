@@ -14,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -41,8 +43,9 @@ type Options struct {
 
 // Provider rents pods.
 type Provider struct {
-	o     Options
-	turns cloud.Turns
+	o       Options
+	turns   cloud.Turns
+	trouble trouble
 
 	mu      sync.Mutex
 	surveys map[string]*surveyed // by context, of nodes and pods
@@ -112,6 +115,7 @@ func (p *Provider) Features() cloud.Features {
 		cloud.FeatureNetTier:   pods + " and use the network of their cluster",
 		cloud.FeatureLocalDisk: pods + " and use the disks of their machines",
 		cloud.FeatureCloneDisk: pods + " and have no disks to clone",
+		cloud.FeatureImage:     pods + ", which run container images: image_id: docker:NAME",
 		cloud.FeatureStorage:   pods + "; buckets cannot be mounted into them",
 	}}
 }
@@ -218,19 +222,58 @@ func (p *Provider) checkOne(ctx context.Context, name string, section map[string
 	}
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	for _, of := range []struct {
-		resource  schema.GroupVersionResource
-		namespace string
-	}{{podsResource, w.namespace}, {nodesResource, ""}} {
-		_, err := w.Resource(of.resource).Namespace(of.namespace).List(limited, metav1.ListOptions{Limit: 1})
-		if err != nil {
-			if limited.Err() != nil && ctx.Err() == nil {
-				return "", &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(name), w.rest.Host, checkTimeout)}
-			}
-			return "", refused(ctx, w.place(), err)
+	g, gctx := errgroup.WithContext(limited)
+	see := func(of schema.GroupVersionResource, namespace string) {
+		g.Go(func() error {
+			_, err := w.Resource(of).Namespace(namespace).List(gctx, metav1.ListOptions{Limit: 1})
+			return err
+		})
+	}
+	see(podsResource, w.namespace)
+	see(nodesResource, "")
+	g.Go(func() error { return w.mayRent(gctx) })
+	if err := g.Wait(); err != nil {
+		if limited.Err() != nil && ctx.Err() == nil {
+			return "", &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(name), w.rest.Host, checkTimeout)}
 		}
+		return "", refused(ctx, w.place(), err)
 	}
 	return fmt.Sprintf("%s_%s", p.o.Contexts.owner(w.context), w.namespace), nil
+}
+
+// mayRent asks whether the account may make pods and run commands in them: one
+// that may only look is no place for anything. An API server that does not
+// answer such questions is taken to agree.
+func (w *where) mayRent(ctx context.Context) error {
+	g, gctx := errgroup.WithContext(ctx)
+	for _, sub := range []string{"", "exec"} {
+		g.Go(func() error {
+			q := obj{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": obj{"resourceAttributes": obj{
+				"namespace": w.namespace, "verb": "create", "version": "v1", "resource": "pods", "subresource": sub}}}
+			u, err := w.Resource(reviewsResource).Create(gctx, &unstructured.Unstructured{Object: q}, metav1.CreateOptions{})
+			if err != nil {
+				return gctx.Err()
+			}
+			a, err := as[review](u)
+			if err != nil || a.Status.Allowed || a.Status.EvaluationError != "" {
+				return nil
+			}
+			what := "make pods"
+			if sub != "" {
+				what = "run commands in pods (pods/exec)"
+			}
+			return &cloud.PermissionError{Place: w.place(), Err: fmt.Errorf("the account may look, and may not %s in namespace %s", what, w.namespace)}
+		})
+	}
+	return g.Wait()
+}
+
+// review is the answer to the question what an account may do.
+type review struct {
+	Status struct {
+		Allowed         bool   `json:"allowed"`
+		EvaluationError string `json:"evaluationError"`
+	} `json:"status"`
 }
 
 // look is what one context looks like.

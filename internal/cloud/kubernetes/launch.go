@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -95,7 +97,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.remember(spec.ID, w); err != nil {
 		return nil, err
 	}
-	l := &launch{where: w, spec: spec, wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
+	l := &launch{where: w, spec: spec, trouble: &p.trouble, wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
 	err = l.run(ctx)
 	if is[*shellError](err) && !l.wish.shell {
 		l.wish.shell = true
@@ -136,8 +138,39 @@ func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *where
 // launch is one call of Launch.
 type launch struct {
 	*where
-	spec cloud.LaunchSpec
-	wish wish
+	spec    cloud.LaunchSpec
+	wish    wish
+	trouble *trouble
+}
+
+// trouble is since when pods have waited for what may never come. It outlives a
+// call, as calls are repeated: patience is for a pod, not for each look at it.
+type trouble struct {
+	mu    sync.Mutex
+	begun map[string]time.Time // by pod
+}
+
+// troubleAge is when the trouble of a pod that nobody has asked for since is
+// forgotten.
+const troubleAge = time.Hour
+
+// since is when a pod's trouble began; now if it has none.
+func (t *trouble) since(uid string, troubled bool, now time.Time) time.Time {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !troubled {
+		delete(t.begun, uid)
+		return now
+	}
+	if at, ok := t.begun[uid]; ok {
+		return at
+	}
+	maps.DeleteFunc(t.begun, func(_ string, at time.Time) bool { return now.Sub(at) > troubleAge })
+	if t.begun == nil {
+		t.begun = map[string]time.Time{}
+	}
+	t.begun[uid] = now
+	return now
 }
 
 func (l *launch) run(ctx context.Context) error {
@@ -370,23 +403,16 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		deadline = begun.Add(patience)
 	}
 	var grown bool
-	trouble := map[string]time.Time{} // since when, by pod
 	f := l.follow(ctx, l.spec.ID, version)
 	defer f.stop()
 	for {
 		now := time.Now()
 		counted := map[stage]int{}
-		waits := ""
+		waits, restless := "", false
 		for _, p := range f.have {
-			since, known := trouble[p.Metadata.UID]
-			switch {
-			case !troubled(p):
-				delete(trouble, p.Metadata.UID)
-				since = now
-			case !known:
-				trouble[p.Metadata.UID], since = now, now
-			}
-			j := judge(p, l.place(), now.Sub(since))
+			in := troubled(p)
+			restless = restless || in
+			j := judge(p, l.place(), now.Sub(l.trouble.since(p.Metadata.UID, in, now)))
 			if j.err != nil {
 				return j.err
 			}
@@ -419,7 +445,7 @@ func (l *launch) wait(ctx context.Context, version string) error {
 			}
 			return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", startPatience, waits)}
 		}
-		if err := f.next(ctx, limit, len(trouble) > 0); err != nil {
+		if err := f.next(ctx, limit, restless); err != nil {
 			return fmt.Errorf("while waiting for %s: %w", waits, err)
 		}
 	}

@@ -124,6 +124,11 @@ func (n *node) address() string {
 	return ""
 }
 
+// object is what is read of anything else.
+type object struct {
+	Metadata metadata `json:"metadata"`
+}
+
 // ended tells whether a pod holds nothing of its node any more.
 func (p *pod) ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 

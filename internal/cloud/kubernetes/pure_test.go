@@ -331,6 +331,9 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		{"pod security", 403, `pods "web-head" is forbidden: violates PodSecurity "restricted:latest"`, is[*cloud.InvalidError]},
 		{"no right", 403, `pods is forbidden: User "ann" cannot create resource "pods"`, is[*cloud.PermissionError]},
 		{"no such account", 403, `pods "web-head" is forbidden: error looking up service account team/x: serviceaccount "x" not found`, is[*cloud.InvalidError]},
+		{"no such priority", 403, `pods "web-head" is forbidden: no PriorityClass with name x was found`, is[*cloud.InvalidError]},
+		{"no such runtime", 403, `pods "web-head" is forbidden: pod rejected: RuntimeClass "x" not found`, is[*cloud.InvalidError]},
+		{"a policy", 422, `pods "web-head" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, is[*cloud.InvalidError]},
 		{"nonsense", 422, `Pod "web-head" is invalid: spec.containers[0].image: Required value`, is[*cloud.InvalidError]},
 	} {
 		f.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,9 +33,7 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 		return &cloud.AuthError{Cloud: Name, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return &cloud.QuotaError{Place: place, Err: err}
-	case strings.Contains(err.Error(), "admission webhook") && strings.Contains(err.Error(), "denied the request"):
-		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w", err)}
-	case apierrors.IsForbidden(err) && violates(err):
+	case violates(err):
 		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w", err)}
 	case apierrors.IsForbidden(err):
 		return &cloud.PermissionError{Place: place, Err: err}
@@ -49,12 +48,16 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 	return &cloud.UnreachableError{Err: fmt.Errorf("Kubernetes context %s: %w", quoted(place.Region), err)}
 }
 
-// violates tells what pod security and other built-in rules refuse from what
-// the account may not do: the one names the object's fields, the other a verb.
+// violates tells what webhooks, policies, pod security and other built-in rules
+// refuse from what the account may not do: the one names the object's fields, the
+// other a verb.
 func violates(err error) bool {
 	s := err.Error()
-	return strings.Contains(s, "violates PodSecurity") || strings.Contains(s, "ValidatingAdmissionPolicy") ||
-		strings.Contains(s, "is forbidden: error looking up service account") || strings.Contains(s, "no PriorityClass with name")
+	if strings.Contains(s, "denied the request") && strings.Contains(s, "admission webhook") || strings.Contains(s, "denied request") && strings.Contains(s, "ValidatingAdmissionPolicy") {
+		return true
+	}
+	return apierrors.IsForbidden(err) && slices.ContainsFunc([]string{"violates PodSecurity", "is forbidden: error looking up service account",
+		"no PriorityClass with name", "RuntimeClass"}, func(word string) bool { return strings.Contains(s, word) })
 }
 
 // credentialsFailed: the user's way to log in failed before anything was asked.

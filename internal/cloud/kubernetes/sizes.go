@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -24,12 +25,19 @@ type tailored struct {
 }
 
 // Tailored looks at the nodes of every context in use. A context that cannot be
-// looked at offers nothing; when none can, the first one's error is returned.
+// looked at, or where the account may make no pods, offers nothing; when none can, the first one's error is returned.
 func (p *Provider) Tailored(ctx context.Context, sections catalog.Sections) (catalog.Tailored, error) {
 	looks, err := p.look(ctx, sections, "", false)
 	if err != nil {
 		return nil, err
 	}
+	var wg sync.WaitGroup
+	for i := range looks {
+		if l := &looks[i]; l.err == nil {
+			wg.Go(func() { l.err = refused(ctx, l.place(), l.mayRent(ctx)) })
+		}
+	}
+	wg.Wait()
 	s := &sizes{}
 	var failed error
 	for _, l := range looks {
