@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,10 +23,11 @@ type watcher struct {
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc // by cluster hash
+	heard   map[string][]time.Time        // of those: when each agent was heard last, by rank
 }
 
 func newWatcher(m *Manager) *watcher {
-	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}}
+	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}, heard: map[string][]time.Time{}}
 }
 
 // wake makes the watcher look at the records again.
@@ -74,9 +76,11 @@ func (m *Manager) refreshThose(ctx context.Context, which func(*state.Cluster) b
 		m.Log.WarnContext(ctx, "clusters not listed", "err", err)
 		return
 	}
-	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool {
-		return (c.Status != api.ClusterStopped || GivingBack(c)) && which(c) && m.Here(c) == nil
+	all = slices.DeleteFunc(all, func(c *state.Cluster) bool {
+		return c.Status == api.ClusterStopped && !GivingBack(c) || !which(c) || m.Here(c) != nil
 	})
+	fine := m.fine(ctx, all)
+	_, failed := m.RefreshAll(ctx, all, func(c *state.Cluster) bool { return !fine[c.Hash] })
 	for name, err := range failed {
 		m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)
 	}
@@ -87,6 +91,23 @@ func (w *watcher) follows(hash string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.running[hash] != nil
+}
+
+// hear notes that an agent spoke.
+func (w *watcher) hear(hash string, rank int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at := w.heard[hash]; rank < len(at) {
+		at[rank] = now()
+	}
+}
+
+// hears tells whether every agent of a cluster was heard since a time.
+func (w *watcher) hears(c *state.Cluster, since time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	at := w.heard[c.Hash]
+	return len(at) >= c.NumNodes && len(at) > 0 && !slices.ContainsFunc(at, func(t time.Time) bool { return t.Before(since) })
 }
 
 // reconcile makes one follower run per cluster that has a live agent.
@@ -112,7 +133,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		fctx, cancel := context.WithCancel(ctx)
-		w.running[c.Hash] = cancel
+		w.running[c.Hash], w.heard[c.Hash] = cancel, make([]time.Time, max(c.NumNodes, 1))
 		wg.Go(func() {
 			var agents sync.WaitGroup
 			for rank := range max(c.NumNodes, 1) {
@@ -121,6 +142,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			agents.Wait()
 			w.mu.Lock()
 			delete(w.running, c.Hash)
+			delete(w.heard, c.Hash)
 			w.mu.Unlock()
 			cancel()
 		})
@@ -151,6 +173,7 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 		if client, err := w.m.Remote.Node(c, rank); err == nil {
 			err = client.Events(ctx, func(e agentapi.Event) error {
 				wait = followFirst
+				w.hear(hash, rank)
 				if e.Info != nil && e.Info.Notice != nil {
 					w.m.announced(ctx, name, hash, rank, *e.Info.Notice)
 				}

@@ -22,23 +22,42 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // BenchmarkManyRunningJobs lets many jobs run at once under one manager on the
 // real database and a cloud in memory, and measures what that costs.
 //
-//	SKY_BENCH_JOBS=10000 go test -run '^$' -bench ManyRunningJobs -benchtime 1x -timeout 0 ./internal/jobs
+//	SKY_BENCH_JOBS=10000 go test -run '^$' -bench 'ManyRunningJobs$' -benchtime 1x -timeout 0 ./internal/jobs
 //	SKY_BENCH_PROFILE=cancel.pprof …    # and where the time of cancelling them all goes
 func BenchmarkManyRunningJobs(b *testing.B) {
-	jobs := 1000
-	if s := os.Getenv("SKY_BENCH_JOBS"); s != "" {
-		var err error
-		if jobs, err = strconv.Atoi(s); err != nil {
+	for range b.N {
+		db, err := state.Open(b.Context(), filepath.Join(b.TempDir(), "sky.db"))
+		if err != nil {
 			b.Fatal(err)
 		}
+		many(b, db)
+		db.Close()
 	}
+}
+
+// BenchmarkManyRunningJobsOnThreeServers lets them run under three managers on one
+// PostgreSQL, of which one dies in the end.
+//
+//	SKY_TEST_POSTGRES=postgres://… SKY_BENCH_JOBS=10000 go test -run '^$' -bench OnThreeServers -benchtime 1x -timeout 0 ./internal/jobs
+func BenchmarkManyRunningJobsOnThreeServers(b *testing.B) {
 	for range b.N {
-		many(b, jobs)
+		address := statetest.Postgres(b)
+		var dbs []*state.Store
+		for range 3 {
+			db, err := state.OpenPostgres(b.Context(), address)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer db.Close()
+			dbs = append(dbs, db)
+		}
+		many(b, dbs...)
 	}
 }
 
@@ -47,12 +66,15 @@ type quiet struct{ io.Writer }
 func (quiet) Spin(string) {}
 func (quiet) StopSpin()   {}
 
-func many(b *testing.B, jobs int) {
-	db, err := state.Open(b.Context(), filepath.Join(b.TempDir(), "sky.db"))
-	if err != nil {
-		b.Fatal(err)
+// many measures what many jobs cost on servers with these databases, which are one.
+func many(b *testing.B, dbs ...*state.Store) {
+	jobs := 1000
+	if s := os.Getenv("SKY_BENCH_JOBS"); s != "" {
+		var err error
+		if jobs, err = strconv.Atoi(s); err != nil {
+			b.Fatal(err)
+		}
 	}
-	defer db.Close()
 	c, provider, offers, err := newCloud(1, 4*jobs)
 	if err != nil {
 		b.Fatal(err)
@@ -67,13 +89,23 @@ func many(b *testing.B, jobs int) {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	bells := new(cluster.Bells[string])
-	o.listen = func() []*cluster.Bells[string] { return []*cluster.Bells[string]{bells} }
-	m := newManager(stored{db}, &hands{outside: o, life: newLife(stop), bells: bells}, slog.New(slog.DiscardHandler), "bench", b.TempDir(), 256)
-	m.check = func(context.Context, string) error { return nil }
-	done := make(chan struct{})
-	go func() { m.Run(ctx); close(done) }()
-	defer func() { stop(); <-done }()
+	bells := make([]*cluster.Bells[string], len(dbs))
+	o.listen = func() []*cluster.Bells[string] { return bells }
+	var lives []*life
+	var servers []*Manager
+	var ended sync.WaitGroup
+	for n, db := range dbs {
+		bells[n] = new(cluster.Bells[string])
+		sctx, end := context.WithCancel(ctx)
+		l := newLife(end)
+		lives = append(lives, l)
+		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: bells[n]},
+			slog.New(slog.DiscardHandler), serverName(n), b.TempDir(), 256)
+		m.check = func(context.Context, string) error { return nil }
+		servers = append(servers, m)
+		ended.Go(func() { m.Run(sctx) })
+	}
+	defer func() { stop(); ended.Wait() }()
 	call := func(n int) cluster.Call {
 		return cluster.Call{RequestID: fmt.Sprint("request-", n), User: state.User{ID: "u", Name: "u"}, Out: quiet{io.Discard}}
 	}
@@ -84,7 +116,7 @@ func many(b *testing.B, jobs int) {
 	for caller := range callers {
 		wg.Go(func() {
 			for n := caller; n < jobs; n += callers {
-				if _, err := m.Submit(ctx, call(n), api.JobsLaunchBody{Task: fmt.Sprintf("name: j%d\nresources: {use_spot: false}\nrun: work\n", n)}); err != nil {
+				if _, err := servers[n%len(servers)].Submit(ctx, call(n), api.JobsLaunchBody{Task: fmt.Sprintf("name: j%d\nresources: {use_spot: false}\nrun: work\n", n)}); err != nil {
 					b.Error(err)
 				}
 			}
@@ -93,8 +125,9 @@ func many(b *testing.B, jobs int) {
 	wg.Wait()
 	b.ReportMetric(float64(jobs)/time.Since(start).Seconds(), "submits/s")
 
+	asked := servers[len(servers)-1]
 	count := func(s api.ManagedStatus) int {
-		page, err := m.Queue(ctx, call(0), api.JobsQueueBody{AllUsers: true, Limit: new(1)})
+		page, err := asked.Queue(ctx, call(0), api.JobsQueueBody{AllUsers: true, Limit: new(1)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -119,13 +152,17 @@ func many(b *testing.B, jobs int) {
 	var pages []time.Duration
 	for range 50 {
 		at := time.Now()
-		if _, err := m.Queue(ctx, call(0), api.JobsQueueBody{AllUsers: true, Limit: new(50)}); err != nil {
+		if _, err := asked.Queue(ctx, call(0), api.JobsQueueBody{AllUsers: true, Limit: new(50)}); err != nil {
 			b.Fatal(err)
 		}
 		pages = append(pages, time.Since(at))
 	}
 	slices.Sort(pages)
 	b.ReportMetric(float64(pages[len(pages)/2].Microseconds())/1000, "ms/page")
+
+	if len(servers) > 1 {
+		b.ReportMetric(takeOver(servers, lives, jobs).Seconds(), "s-to-take-over")
+	}
 
 	if f := os.Getenv("SKY_BENCH_PROFILE"); f != "" {
 		out, err := os.Create(f)
@@ -139,7 +176,7 @@ func many(b *testing.B, jobs int) {
 		defer pprof.StopCPUProfile()
 	}
 	start, before = time.Now(), cpu()
-	if err := m.Cancel(ctx, call(0), api.JobsCancelBody{AllUsers: true}); err != nil {
+	if err := asked.Cancel(ctx, call(0), api.JobsCancelBody{AllUsers: true}); err != nil {
 		b.Fatal(err)
 	}
 	for count(api.ManagedCancelled) < jobs {
@@ -149,6 +186,26 @@ func many(b *testing.B, jobs int) {
 	b.ReportMetric((cpu() - before).Seconds(), "cpu-s-to-cancel")
 	for _, v := range o.violations {
 		b.Error(v)
+	}
+}
+
+// takeOver is how long it takes until all jobs have a controller again after the
+// first of several servers has died.
+func takeOver(servers []*Manager, lives []*life, jobs int) time.Duration {
+	lives[0].light(0)
+	_ = lives[0].breath()
+	died := time.Now()
+	for {
+		held := 0
+		for _, m := range servers[1:] {
+			m.mu.Lock()
+			held += len(m.running)
+			m.mu.Unlock()
+		}
+		if held == jobs {
+			return time.Since(died)
+		}
+		time.Sleep(50 * time.Millisecond)
 	}
 }
 

@@ -101,6 +101,11 @@ func (e *Engine) ClusterID(c *state.Cluster) cloud.ClusterID {
 	return cloud.ClusterID{Installation: e.install, Name: c.NameOnCloud, Hash: c.Hash}
 }
 
+// Listed is every machine of the installation on a cloud, in one question.
+func (e *Engine) Listed(ctx context.Context, p cloud.Provider) ([]cloud.Node, error) {
+	return p.Nodes(ctx, cloud.ClusterID{Installation: e.install})
+}
+
 // What is remembered of past attempts.
 const (
 	rememberFor  = 7 * 24 * time.Hour

@@ -179,7 +179,7 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 		wg.Go(func() {
 			limit := h.Deadline(stepList, cloud.Offer{Place: cloud.Place{Cloud: p.Name()}})
 			nodes, err := run(ctx, step{name: stepList, limit: limit}, func(ctx context.Context) ([]cloud.Node, error) {
-				return p.Nodes(ctx, cloud.ClusterID{Installation: e.install})
+				return e.Listed(ctx, p)
 			})
 			mu.Lock()
 			defer mu.Unlock()
