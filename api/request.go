@@ -14,6 +14,9 @@ type Envelope struct {
 	ClientAPIVersion     *int              `json:"client_api_version,omitempty"`
 }
 
+// Sent is the envelope of a body.
+func (e *Envelope) Sent() *Envelope { return e }
+
 // Environment variables that carry the caller's identity when there is no login.
 const (
 	EnvUserID = "SKYPILOT_USER_ID"

@@ -6,7 +6,6 @@ import (
 	"context"
 	"log/slog"
 	"os"
-	"runtime/debug"
 
 	"github.com/skypilot-go/sky/internal/cli"
 	"github.com/skypilot-go/sky/internal/daemon"
@@ -24,13 +23,8 @@ func main() {
 	}))
 }
 
-// serverGC is how much garbage, in percent of what lives, the API server lets
-// pile up: it mostly holds many small things for long, and memory is what
-// limits how many.
-const serverGC = 40
-
 func serve(ctx context.Context, o cli.ServeOptions) error {
-	debug.SetGCPercent(serverGC)
+	paceGC()
 	home, err := os.UserHomeDir()
 	if err != nil {
 		return err

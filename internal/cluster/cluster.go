@@ -52,6 +52,7 @@ type Manager struct {
 	locks    *locks
 	watcher  *watcher
 	accounts accounts
+	answers  answers
 }
 
 // New returns a manager; Watch makes it follow the agents.

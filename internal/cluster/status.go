@@ -39,15 +39,12 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 		fmt.Fprintf(call.Out, "Cluster %s is shown as last seen: %v\n", name, err)
 	}
 	records := make([]api.StatusRecord, 0, len(clusters))
-	// Clients on this machine have the entries that the server writes for their ssh.
-	withKeys := body.UsingRemoteAPIServer && (body.IncludeCredentials == nil || *body.IncludeCredentials)
-	withHandle := body.IncludeHandle == nil || *body.IncludeHandle
 	for _, c := range clusters {
 		r := m.Record(c)
-		if !withHandle {
+		if !withHandle(body) {
 			r.Handle = nil
 		}
-		if withKeys && call.Scope.Owns(c.UserHash) {
+		if withKeys(body) && call.Scope.Owns(c.UserHash) {
 			if r.Credentials, err = m.Remote.Credentials(c); err != nil {
 				m.Log.WarnContext(ctx, "ssh credentials not told", "cluster", c.Name, "err", err)
 			}
@@ -56,6 +53,14 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 	}
 	return records, nil
 }
+
+// withKeys reports whether a caller wants the keys of clusters. Clients on this
+// machine have the entries that the server writes for their ssh.
+func withKeys(b api.StatusBody) bool {
+	return b.UsingRemoteAPIServer && (b.IncludeCredentials == nil || *b.IncludeCredentials)
+}
+
+func withHandle(b api.StatusBody) bool { return b.IncludeHandle == nil || *b.IncludeHandle }
 
 // paged limits a filter to the part of the list that a caller asks for; nil is
 // not given.

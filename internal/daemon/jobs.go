@@ -84,7 +84,7 @@ func (d *daemon) jobLogs(ctx context.Context, c *requests.Call, w io.Writer) (an
 	if err := c.Decode(&body); err != nil {
 		return nil, err
 	}
-	call, err := callOf(c)
+	call, err := callOf(c, &body)
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,7 @@ func verb[B any](f func(context.Context, cluster.Call, B) (any, error)) requests
 		if err := c.Decode(&body); err != nil {
 			return nil, err
 		}
-		call, err := callOf(c)
+		call, err := callOf(c, &body)
 		if err != nil {
 			return nil, err
 		}
@@ -45,13 +45,17 @@ func silent[B any](f func(context.Context, cluster.Call, B) error) requests.Func
 	return verb(func(ctx context.Context, call cluster.Call, b B) (any, error) { return nil, f(ctx, call, b) })
 }
 
-func callOf(c *requests.Call) (cluster.Call, error) {
-	var env api.Envelope
-	if err := c.Decode(&env); err != nil {
-		return cluster.Call{}, err
+// callOf is the call that a request is, with the body that was read from it.
+func callOf(c *requests.Call, body any) (cluster.Call, error) {
+	env, ok := body.(interface{ Sent() *api.Envelope })
+	if !ok {
+		env = new(api.Envelope)
+		if err := c.Decode(env); err != nil {
+			return cluster.Call{}, err
+		}
 	}
 	return cluster.Call{
-		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.EntrypointCommand,
+		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.Sent().EntrypointCommand,
 		Out: c.Log, Load: c.State, Save: c.SetState, Rest: c.Rest,
 	}, nil
 }
@@ -90,7 +94,8 @@ func (d *daemon) register() {
 		return x.Optimize(ctx, c, b)
 	}))
 	e.HandleRead("sky.status", verb(func(ctx context.Context, c cluster.Call, b api.StatusBody) (any, error) {
-		return m.Status(ctx, c, b)
+		list, err := m.StatusJSON(ctx, c, b)
+		return requests.Encoded(list), err
 	}))
 	e.Handle("sky.stop", api.ScheduleShort, silent(m.Stop))
 	e.Handle("sky.down", api.ScheduleShort, silent(m.Down))

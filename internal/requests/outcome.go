@@ -24,6 +24,9 @@ func decide(value any, err, cause error) outcome {
 	case errors.Is(cause, ErrLeaseLost):
 		return outcome{}
 	case err == nil: // it had finished, whatever was asked meanwhile
+		if b, ok := value.(Encoded); ok {
+			return outcome{status: api.RequestSucceeded, value: json.RawMessage(b)}
+		}
 		b, err := json.Marshal(value)
 		if err != nil {
 			return failed(fmt.Errorf("the result cannot be encoded: %w", err))

@@ -43,8 +43,12 @@ var (
 )
 
 // Func does what a request asks for. The value is marshalled to JSON as the
-// request's result. It may be called again after a crash at any point.
+// request's result, unless it is [Encoded]. It may be called again after a crash at any point.
 type Func func(ctx context.Context, c *Call) (any, error)
+
+// Encoded is a result that is JSON already, as [json.Marshal] writes it. It is
+// used as it is and must not be changed any more.
+type Encoded []byte
 
 // LogFunc answers a request whose response body is a log: it writes the stream
 // itself. Called again with the same State it must write the same bytes.

@@ -26,7 +26,7 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if _, err := s.mayAsk(r, rt, s.scope(r), aboutOf(raw)); err != nil {
+	if _, err := s.mayAsk(r, rt, s.scope(r), headOf(raw).about()); err != nil {
 		s.failed(w, r, err)
 		return
 	}
@@ -57,7 +57,7 @@ func decode[T any](s *Server, w http.ResponseWriter, r *http.Request) (b T, u st
 		err = json.Unmarshal(raw, &b)
 	}
 	if err == nil {
-		u, err = s.caller(r, raw)
+		u, err = s.caller(r, headOf(raw))
 	}
 	if err != nil {
 		s.failed(w, r, err)

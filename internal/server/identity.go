@@ -85,9 +85,35 @@ func (s *Server) address(r *http.Request) string {
 // userID is what an id may look like: it also names folders.
 var userID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]{0,127}$`)
 
-// identity is the part of a body that says who sent it.
-type identity struct {
-	EnvVars map[string]string `json:"env_vars"`
+// head is what the server itself reads of a body, all at once.
+type head struct {
+	EnvVars map[string]string `json:"env_vars"` // who sent it
+
+	// What it is about.
+	ClusterName string   `json:"cluster_name"`
+	Cluster     string   `json:"cluster"`
+	AllUsers    bool     `json:"all_users"`
+	RequestIDs  []string `json:"request_ids"`
+	Command     string   `json:"entrypoint_command"`
+
+	// Where it belongs.
+	Config struct {
+		Active string `json:"active_workspace"`
+	} `json:"override_skypilot_config"`
+	Workspace  string   `json:"workspace"`  // that a call asks about
+	Workspaces []string `json:"workspaces"` // or some
+
+	Task string `json:"task"`
+}
+
+// headOf reads it. Its shape was checked: what has a wrong type nevertheless is
+// left out here and refused by whoever needs it. A body of a route without one
+// says nothing.
+func headOf(raw []byte) (h head) {
+	if len(raw) > 0 {
+		_ = json.Unmarshal(raw, &h)
+	}
+	return h
 }
 
 // identityError means that a body names a caller that cannot be.
@@ -99,17 +125,13 @@ func (e *identityError) Error() string {
 
 // caller is whom a request runs as: who logged in, else whom the body names,
 // else the server's own user. Callers become known by this.
-func (s *Server) caller(r *http.Request, raw []byte) (state.User, error) {
+func (s *Server) caller(r *http.Request, h head) (state.User, error) {
 	if known := loggedIn(r); known != nil {
 		return *known, nil // the login has made sure of all that follows
 	}
 	u := s.Self
-	if len(raw) > 0 {
-		var id identity
-		_ = json.Unmarshal(raw, &id) // the shape was checked; a route without one names nobody
-		if told := id.EnvVars[api.EnvUserID]; told != "" {
-			u = state.User{ID: told, Name: id.EnvVars[api.EnvUser]}
-		}
+	if told := h.EnvVars[api.EnvUserID]; told != "" {
+		u = state.User{ID: told, Name: h.EnvVars[api.EnvUser]}
 	}
 	if !userID.MatchString(u.ID) {
 		return state.User{}, &identityError{u.ID}

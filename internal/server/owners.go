@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -34,19 +35,8 @@ type about struct {
 	RequestIDs []string
 }
 
-func aboutOf(raw []byte) about {
-	var b struct {
-		ClusterName string   `json:"cluster_name"`
-		Cluster     string   `json:"cluster"`
-		AllUsers    bool     `json:"all_users"`
-		RequestIDs  []string `json:"request_ids"`
-		Command     string   `json:"entrypoint_command"`
-	}
-	_ = json.Unmarshal(raw, &b) // a wrong type was refused before, or is not about a cluster
-	if b.ClusterName == "" {
-		b.ClusterName = b.Cluster
-	}
-	return about{Cluster: b.ClusterName, AllUsers: b.AllUsers, RequestIDs: b.RequestIDs, Command: b.Command}
+func (h head) about() about {
+	return about{Cluster: cmp.Or(h.ClusterName, h.Cluster), AllUsers: h.AllUsers, RequestIDs: h.RequestIDs, Command: h.Command}
 }
 
 func denied(format string, args ...any) error {

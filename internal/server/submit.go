@@ -67,17 +67,18 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 	if !ok {
 		return requests.Submission{}, false
 	}
-	user, err := s.caller(r, raw)
+	head := headOf(raw)
+	user, err := s.caller(r, head)
 	if err != nil {
 		s.failed(w, r, err)
 		return requests.Submission{}, false
 	}
-	about := aboutOf(raw)
+	about := head.about()
 	scope := s.scope(r)
 	workspace := ""
 	cluster, err := s.mayAsk(r, rt, scope, about)
 	if err == nil {
-		workspace, err = s.workspaceOf(r, rt, user, raw, cluster)
+		workspace, err = s.workspaceOf(r, rt, user, head, cluster)
 	}
 	if err == nil {
 		raw, err = s.restrained(r, rt, raw)
@@ -85,7 +86,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 	if err == nil {
 		raw, err = rt.withPath(raw, r)
 	}
-	if err == nil {
+	if err == nil && head.Task != "" {
 		raw, err = s.localised(r.Context(), raw, user.ID, rt.Name == "exec")
 	}
 	if err == nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -105,11 +104,11 @@ func (s *Server) noteDirect(w http.ResponseWriter, r *http.Request, raw []byte) 
 		return true
 	}
 	u := state.User{ID: t.entry.UserID, Name: t.entry.UserName}
-	var id identity
-	if loggedIn(r) == nil && json.Unmarshal(raw, &id) == nil && userID.MatchString(id.EnvVars[api.EnvUserID]) {
-		u = state.User{ID: id.EnvVars[api.EnvUserID], Name: id.EnvVars[api.EnvUser]}
+	h := headOf(raw)
+	if loggedIn(r) == nil && userID.MatchString(h.EnvVars[api.EnvUserID]) {
+		u = state.User{ID: h.EnvVars[api.EnvUserID], Name: h.EnvVars[api.EnvUser]}
 	}
-	a := aboutOf(raw)
+	a := h.about()
 	if a.Cluster == "" {
 		a.Cluster = r.URL.Query().Get("cluster_name")
 	}

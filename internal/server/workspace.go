@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
@@ -40,18 +39,10 @@ const choosesWorkspace = 53
 // workspaceOf decides which workspace a request belongs to: that of the cluster
 // that it is about, else what its configuration asks for, else the user's. "" is
 // the default one, unasked. Calls about workspaces themselves belong to none.
-func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, raw []byte, c *state.Cluster) (string, error) {
+func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, b head, c *state.Cluster) (string, error) {
 	if strings.HasPrefix(rt.Path, "/workspaces") || rt.Name == "api_cancel" {
 		return "", nil
 	}
-	var b struct {
-		Config struct {
-			Active string `json:"active_workspace"`
-		} `json:"override_skypilot_config"`
-		Workspace  string   `json:"workspace"`  // that a call asks about
-		Workspaces []string `json:"workspaces"` // or some
-	}
-	_ = json.Unmarshal(raw, &b) // of a wrong type: refused when the configuration is read
 	rules, scope := s.Rules(), s.scope(r)
 	for _, name := range append(b.Workspaces, b.Workspace) {
 		if name != "" && !scope.Sees(name) {

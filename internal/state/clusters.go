@@ -106,7 +106,7 @@ func (t *Clusters) List(ctx context.Context, f ClusterFilter) ([]*Cluster, error
 	in(&w, "c.status", f.Statuses)
 	q := selectClusters + w.String() + " ORDER BY c.launched_at DESC, c.name"
 	q, args := page(q, w.args, f.Limit, f.Offset)
-	list, err := all(t.s.read(ctx).once(), clusterRow, q, args...)
+	list, err := all(t.s.read(ctx).varying(), clusterRow, q, args...)
 	return list, t.s.explain(err)
 }
 

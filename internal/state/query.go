@@ -37,11 +37,19 @@ type querier interface {
 	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
 }
 
-// once is the session for a query whose text depends on a filter: it is not
-// kept prepared.
+// once is the session for a query whose text depends on a filter that seldom
+// comes again: it is not kept prepared.
 func (s *session) once() *session {
 	q := *s
 	q.cache = nil
+	return &q
+}
+
+// varying is the session for a query whose text depends on a filter of which
+// there are a few: the latest of them are kept prepared.
+func (s *session) varying() *session {
+	q := *s
+	q.cache = s.cache.varying()
 	return &q
 }
 
@@ -54,6 +62,7 @@ func (s *session) exec(query string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
+	defer s.cache.done(st)
 	var res sql.Result
 	if st != nil {
 		res, err = st.ExecContext(ctx, args...)
@@ -72,6 +81,7 @@ func (s *session) query(ctx context.Context, query string, args []any) (*sql.Row
 	if err != nil {
 		return nil, err
 	}
+	defer s.cache.done(st) // its rows keep it open
 	if st != nil {
 		return st.QueryContext(ctx, args...)
 	}
@@ -94,6 +104,14 @@ func (s *session) one(dest []any, query string, args ...any) error {
 func (s *session) oneOnce(dest []any, query string, args []any) error {
 	ctx, cancel := s.within()
 	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.limit == 0 {
+		// To be able to end a query costs goroutines, and one row of a file is
+		// there sooner than they are.
+		ctx = context.WithoutCancel(ctx)
+	}
 	rows, err := s.query(ctx, query, args)
 	if err != nil {
 		return err
@@ -141,28 +159,77 @@ func allOnce[T any](s *session, fields func(*T) []any, query string, args []any)
 
 // statements keeps the prepared form of queries. A nil one keeps none.
 type statements struct {
-	mu   sync.Mutex
-	kept map[string]*sql.Stmt
+	mu    sync.Mutex
+	kept  map[string]*statement
+	most  int         // how many are kept; 0: all
+	other *statements // those whose text varies
 }
 
-func newStatements() *statements { return &statements{kept: map[string]*sql.Stmt{}} }
+// statement is a prepared query; what is kept of it is guarded by statements.mu.
+type statement struct {
+	*sql.Stmt
+	users   int  // who are about to run it
+	dropped bool // the last of them closes it
+}
 
-// get is the prepared form of a query; nil means: run the text.
-func (c *statements) get(ctx context.Context, db querier, query string) (*sql.Stmt, error) {
+// mostVarying is how many queries whose text varies are kept prepared: on each
+// connection each takes some 10 KB.
+const mostVarying = 32
+
+func newStatements() *statements {
+	return &statements{kept: map[string]*statement{}, other: &statements{kept: map[string]*statement{}, most: mostVarying}}
+}
+
+func (c *statements) varying() *statements {
+	if c == nil {
+		return nil
+	}
+	return c.other
+}
+
+// get is the prepared form of a query, to be given back with done once it has
+// been started; nil means: run the text.
+func (c *statements) get(ctx context.Context, db querier, query string) (*statement, error) {
 	if c == nil {
 		return nil, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if st := c.kept[query]; st != nil {
-		return st, nil
+	st := c.kept[query]
+	if st == nil {
+		prepared, err := db.PrepareContext(context.WithoutCancel(ctx), query)
+		if err != nil {
+			return nil, err
+		}
+		if st = (&statement{Stmt: prepared}); c.most > 0 && len(c.kept) >= c.most {
+			c.drop()
+		}
+		c.kept[query] = st
 	}
-	st, err := db.PrepareContext(context.WithoutCancel(ctx), query)
-	if err != nil {
-		return nil, err
-	}
-	c.kept[query] = st
+	st.users++
 	return st, nil
+}
+
+// drop makes room: it takes any, for what is in use comes back at once.
+func (c *statements) drop() {
+	for query, st := range c.kept {
+		delete(c.kept, query)
+		if st.dropped = true; st.users == 0 {
+			st.Close()
+		}
+		return
+	}
+}
+
+func (c *statements) done(st *statement) {
+	if st == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if st.users--; st.users == 0 && st.dropped {
+		st.Close()
+	}
 }
 
 func (c *statements) close() {
@@ -175,6 +242,7 @@ func (c *statements) close() {
 		st.Close()
 	}
 	clear(c.kept)
+	c.other.close()
 }
 
 // values turns a list of pointers into a list of what they point to.

@@ -84,7 +84,7 @@ func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error
 		w.either(seen)
 	}
 	q, args := page(selectRequests+w.String()+" ORDER BY created_at DESC, id DESC", w.args, f.Limit, 0)
-	list, err := all(t.s.read(ctx).once(), requestFields, q, args...)
+	list, err := all(t.s.read(ctx).varying(), requestFields, q, args...)
 	return list, t.s.explain(err)
 }
 

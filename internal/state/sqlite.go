@@ -70,6 +70,7 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 		d:       sqliteDialect,
 		where:   path,
 		migrate: w,
+		options: []goose.ProviderOption{goose.WithGoMigrations(versionsMigration)},
 		turn:    func(ctx context.Context) (func() error, error) { return migrationTurn(ctx, path) },
 		write:   batch.write,
 		read: func(ctx context.Context) *session {
