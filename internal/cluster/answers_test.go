@@ -2,12 +2,9 @@ package cluster
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -16,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 func shownBy(t testing.TB, m *Manager, call Call, b api.StatusBody) []api.StatusRecord {
@@ -72,16 +70,18 @@ func TestStatusJSONIsStatus(t *testing.T) {
 // writer counts up its own cluster and asks both servers at once, while others
 // keep asking.
 func TestStatusJSONIsNeverStale(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "sky.db")
-	databases := map[string]func() (*state.Store, error){
-		"sqlite": func() (*state.Store, error) { return state.Open(context.Background(), path) },
-	}
-	if os.Getenv("SKY_TEST_POSTGRES") != "" {
-		address := postgresSchema(t)
-		databases["postgres"] = func() (*state.Store, error) { return state.OpenPostgres(context.Background(), address) }
-	}
-	for name, open := range databases {
+	for name, prepare := range map[string]func(t *testing.T) func() (*state.Store, error){
+		"sqlite": func(t *testing.T) func() (*state.Store, error) {
+			path := filepath.Join(t.TempDir(), "sky.db")
+			return func() (*state.Store, error) { return state.Open(context.Background(), path) }
+		},
+		"postgres": func(t *testing.T) func() (*state.Store, error) {
+			address := statetest.Postgres(t)
+			return func() (*state.Store, error) { return state.OpenPostgres(context.Background(), address) }
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
+			open := prepare(t)
 			var servers []*Manager
 			for range 2 {
 				store, err := open()
@@ -142,35 +142,6 @@ func TestStatusJSONIsNeverStale(t *testing.T) {
 			readers.Wait()
 		})
 	}
-}
-
-// postgresSchema makes a schema of the test database that is dropped with the
-// test, and returns the URL that opens it.
-func postgresSchema(t *testing.T) string {
-	t.Helper()
-	address := os.Getenv("SKY_TEST_POSTGRES")
-	admin, err := sql.Open("pgx", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprint("sky_cluster_", os.Getpid())
-	if _, err := admin.Exec("CREATE SCHEMA " + name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := admin.Exec("DROP SCHEMA " + name + " CASCADE"); err != nil {
-			t.Error(err)
-		}
-		admin.Close()
-	})
-	u, err := url.Parse(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
 }
 
 // Lists with keys are for who may have them.
