@@ -1,14 +1,19 @@
 package cloud
 
-import "fmt"
+import (
+	"fmt"
+	"time"
+)
 
 // The errors of providers. A type exists because a caller branches on it: it
 // says how much of the map a refusal closes. Err keeps the cloud's own words.
 
-// CapacityError means the place is full at the moment.
+// CapacityError means the place is full at the moment. Expected is when there will
+// be room, if the cloud tells.
 type CapacityError struct {
-	Place Place
-	Err   error
+	Place    Place
+	Expected time.Time
+	Err      error
 }
 
 // QuotaError means the account may not have more of this there.

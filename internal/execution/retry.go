@@ -22,7 +22,7 @@ const (
 // untilUp runs a round of getting machines, and with retry again and again
 // while there are none to be had. Other failures end it, and so do those that
 // no waiting mends. A round begins early when room was made or is said to be
-// there; a request that waits keeps nobody else from running.
+// there, now or at a time; a request that waits keeps nobody else from running.
 func untilUp[T any](ctx context.Context, x *Executor, call cluster.Call, t *task.Task, retry bool, round func(context.Context) (T, error)) (T, error) {
 	c, err := settings(call, t)
 	if err != nil {
@@ -44,6 +44,9 @@ func untilUp[T any](ctx context.Context, x *Executor, call cluster.Call, t *task
 				return got, err
 			}
 			pause = min(pause, left)
+		}
+		if at := unplaced.Expected(); time.Until(at) > 0 {
+			pause = min(pause, time.Until(at))
 		}
 		fmt.Fprintf(call.Out, "%v\n", err)
 		call.Out.Spin(fmt.Sprintf("Nothing to be had; trying again in %v, or as soon as there is room", pause.Round(time.Second)))

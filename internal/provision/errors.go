@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -47,6 +48,19 @@ func (e *UnplacedError) Retryable() bool {
 		}
 	}
 	return false
+}
+
+// Expected is when a cloud says that there will be room, the earliest; zero: none
+// says.
+func (e *UnplacedError) Expected() time.Time {
+	var first time.Time
+	for _, a := range e.Attempts {
+		full, ok := errors.AsType[*cloud.CapacityError](a.Err)
+		if ok && !full.Expected.IsZero() && (first.IsZero() || full.Expected.Before(first)) {
+			first = full.Expected
+		}
+	}
+	return first
 }
 
 // A LeftoverError means that machines of a failed attempt may still exist and

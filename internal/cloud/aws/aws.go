@@ -14,6 +14,7 @@ package aws
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -53,6 +54,7 @@ type Provider struct {
 	turns   cloud.Turns
 	access  access
 	regions memory
+	plans   sync.Map // map[int]*reservation by the token of an attempt
 }
 
 var (

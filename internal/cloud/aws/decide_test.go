@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,6 +169,68 @@ func TestRefusals(t *testing.T) {
 	errors.As(translate(t.Context(), use1a, &smithy.GenericAPIError{Code: "VcpuLimitExceeded"}), &quota)
 	if quota == nil || quota.Place.Zone != "" || quota.Place.Region != "us-east-1" {
 		t.Errorf("a quota closes the region: %v", quota)
+	}
+}
+
+// Every code of the table becomes an error that says what it rules out.
+func TestEveryCodeRulesSomethingOut(t *testing.T) {
+	everywhere, region := cloud.Place{Cloud: Name}, cloud.Place{Cloud: Name, Region: "us-east-1"}
+	for code, m := range meanings {
+		err := translate(t.Context(), use1a, &smithy.OperationError{ServiceID: "EC2", OperationName: "RunInstances", Err: &smithy.GenericAPIError{Code: code, Message: "no"}})
+		var at cloud.Place
+		want := use1a
+		switch e := err.(type) {
+		case *cloud.AuthError:
+			at, want = cloud.Place{Cloud: e.Cloud}, everywhere
+			if m != badCredentials && m != expired || e.Fix == "" {
+				t.Errorf("%s: %v, mended by %q", code, err, e.Fix)
+			}
+		case *cloud.PermissionError:
+			at, want = e.Place, region
+			if m == forbidden {
+				want = everywhere
+				if !strings.Contains(err.Error(), "ec2:RunInstances is missing") {
+					t.Errorf("%s: %v", code, err)
+				}
+			} else if m != regionClosed {
+				t.Errorf("%s: %v", code, err)
+			}
+		case *cloud.CapacityError:
+			at = e.Place
+			if m != full {
+				t.Errorf("%s: %v", code, err)
+			}
+		case *cloud.QuotaError:
+			at, want = e.Place, region
+			if m != overQuota {
+				t.Errorf("%s: %v", code, err)
+			}
+		case *cloud.InvalidError:
+			at = e.Place
+			if m == wrongInRegion {
+				want = region
+			} else if m != invalid {
+				t.Errorf("%s: %v", code, err)
+			}
+		case *cloud.ThrottledError:
+			at = use1a // which it does not say: the zone that was asked for
+			if m != throttled {
+				t.Errorf("%s: %v", code, err)
+			}
+		case *cloud.UnreachableError:
+			at = use1a
+			if m != theirs {
+				t.Errorf("%s: %v", code, err)
+			}
+		default:
+			t.Errorf("%s is an error that nobody branches on: %v", code, err)
+		}
+		if at != want {
+			t.Errorf("%s rules out %v, want %v", code, at, want)
+		}
+		if !strings.Contains(err.Error(), code) {
+			t.Errorf("AWS's own words are lost: %v", err)
+		}
 	}
 }
 

@@ -83,24 +83,29 @@ func (p *Provider) knows(ctx context.Context, region string) error {
 		Err: fmt.Errorf("the account has no region %q; it has %s", region, strings.Join(all, ", "))}
 }
 
-// enough refuses a machine whose quota is known to be nothing. A quota service
-// that does not answer proves nothing.
-// Reserved capacity may be had beside it.
+// enough refuses machines that the quota is known not to allow, whatever else of
+// it is in use. A quota service that does not answer proves nothing. Reserved
+// capacity may be had beside it.
 func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec, s Settings) error {
-	code := p.o.QuotaCode(ctx, spec.Offer.InstanceType, spec.Offer.Spot)
-	if code == "" || !spec.Offer.Spot && (s.Prioritize || len(s.Reservations) > 0) {
+	o := spec.Offer
+	code := p.o.QuotaCode(ctx, o.InstanceType, o.Spot)
+	if code == "" || !o.Spot && (s.Prioritize || len(s.Reservations) > 0) {
 		return nil
 	}
-	limit, err := p.quota(ctx, spec.Offer.Region, code)
-	if err != nil || limit > 0 {
+	limit, err := p.quota(ctx, o.Region, code)
+	if err != nil {
 		var auth *cloud.AuthError
 		if errors.As(err, &auth) || ctx.Err() != nil {
 			return err
 		}
 		return nil
 	}
-	return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: spec.Offer.Region},
-		Err: fmt.Errorf("the quota %s of EC2, which counts %s, is 0; ask for more in the console under Service Quotas", code, spec.Offer.InstanceType)}
+	need := max(int(o.CPUs)*spec.Nodes, 1)
+	if limit >= need {
+		return nil
+	}
+	return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: o.Region},
+		Err: fmt.Errorf("the quota %s of EC2, which counts the vCPUs of %s, is %d, and this takes %d; ask for more in the console under Service Quotas", code, o.InstanceType, limit, need)}
 }
 
 // Launch looks, decides and acts until every rank runs.
@@ -146,6 +151,9 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		}
 		return false, l.act(ctx, s)
 	})
+	if lost := (*cloud.UnreachableError)(nil); !errors.As(err, &lost) { // else it is called again
+		p.plans.Delete(spec.Token)
+	}
 	return nodes, err
 }
 
@@ -156,6 +164,7 @@ type launch struct {
 	mine  map[string]bool // instances that it started or made
 	input *ec2.RunInstancesInput
 	net   network
+	plan  map[int]*reservation // by rank; absent: on demand
 }
 
 func (l *launch) act(ctx context.Context, s step) error {
@@ -207,30 +216,82 @@ func rankTags(id cloud.ClusterID, rank int) map[string]string {
 	return t
 }
 
-// create asks for instances of the ranks, all or none of them: in one subnet
-// after the other as long as there is no room. A token of this attempt may have
-// made some that are gone by now; the next token follows from those.
+// create asks for instances of the ranks, all or none of those that are had in
+// the same way: on demand, or from one reservation.
 func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) error {
-	if err := l.prepare(ctx, len(ranks)); err != nil {
+	if err := l.prepare(ctx, ranks); err != nil {
 		return err
 	}
+	for _, b := range batches(ranks, l.plan) {
+		subnets := l.net.subnets
+		if b.in != nil {
+			if subnets = b.in.within(subnets); len(subnets) == 0 {
+				return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", b.in.id, b.in.zone, l.net.vpc)}
+			}
+		}
+		if err := l.createBatch(ctx, client, b, subnets); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batch is ranks that one call asks for.
+type batch struct {
+	in    *reservation // nil: on demand
+	ranks []int
+}
+
+// batches are the ranks by where they are to be, reservations first: they are
+// refused before anything costs money.
+func batches(ranks []int, plan map[int]*reservation) []batch {
+	var out []batch
+	for _, rank := range ranks {
+		in := plan[rank]
+		i := slices.IndexFunc(out, func(b batch) bool { return b.in == in })
+		if i < 0 {
+			i = len(out)
+			out = append(out, batch{in: in})
+		}
+		out[i].ranks = append(out[i].ranks, rank)
+	}
+	slices.SortStableFunc(out, func(a, b batch) int {
+		switch {
+		case a.in != nil && b.in == nil:
+			return -1
+		case a.in == nil && b.in != nil:
+			return 1
+		}
+		return 0
+	})
+	return out
+}
+
+// createBatch makes the call, in one subnet after the other as long as there is
+// no room. A token of this attempt may have made some that are gone by now; the
+// next token follows from those.
+func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, subnets []subnet) error {
 	var last error
-	for _, sub := range l.net.subnets {
+	for _, sub := range subnets {
 		in := *l.input
-		in.MinCount, in.MaxCount = sdk.Int32(int32(len(ranks))), sdk.Int32(int32(len(ranks)))
+		in.MinCount, in.MaxCount = sdk.Int32(int32(len(b.ranks))), sdk.Int32(int32(len(b.ranks)))
 		in.NetworkInterfaces = slices.Clone(in.NetworkInterfaces)
 		for i := range in.NetworkInterfaces {
 			in.NetworkInterfaces[i].SubnetId = sdk.String(sub.id)
 		}
-		if len(ranks) == 1 {
+		words := []string{l.spec.Token, l.spec.ID.Hash, fmt.Sprint(b.ranks), sub.id}
+		if b.in != nil {
+			b.in.use(&in)
+			words = append(words, b.in.id)
+		}
+		if len(b.ranks) == 1 {
 			tags := tagsOf(l.spec, l.p.settings(l.spec))
-			for k, v := range rankTags(l.spec.ID, ranks[0]) {
+			for k, v := range rankTags(l.spec.ID, b.ranks[0]) {
 				tags[k] = v
 			}
 			in.TagSpecifications = specifications(tags)
 		}
-		token := digest(l.spec.Token, l.spec.ID.Hash, fmt.Sprint(ranks), sub.id)
-		made, err := l.run(ctx, client, in, token)
+		made, err := l.run(ctx, client, in, digest(words...))
 		if err == nil {
 			for _, id := range made {
 				l.mine[id] = true
@@ -274,8 +335,8 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 }
 
 // prepare finds out, once, what all instances of this launch have in common.
-// So many of them are missing.
-func (l *launch) prepare(ctx context.Context, missing int) error {
+// These ranks are missing.
+func (l *launch) prepare(ctx context.Context, missing []int) error {
 	if l.input != nil {
 		return nil
 	}
@@ -302,15 +363,9 @@ func (l *launch) prepare(ctx context.Context, missing int) error {
 		return err
 	}
 	input := runInput(spec, s, img, groupID, profile)
-	held, err := p.reservation(ctx, spec, s, missing)
+	plan, err := p.reservations(ctx, spec, s, missing, adapters > 0 && spec.Nodes > 1)
 	if err != nil {
 		return err
-	}
-	if held != nil {
-		held.use(input)
-		if net.subnets = held.within(net.subnets); len(net.subnets) == 0 {
-			return &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", held.id, held.zone, net.vpc)}
-		}
 	}
 	if adapters > 0 {
 		if groupOf(s, spec.ID, spec.Ports).managed {
@@ -320,7 +375,7 @@ func (l *launch) prepare(ctx context.Context, missing int) error {
 		}
 		input.NetworkInterfaces = fabric(input.NetworkInterfaces[0], spec.Offer.InstanceType, adapters, s.InternalIPs)
 		// A reservation says by itself where its machines are.
-		if spec.Nodes > 1 && held == nil {
+		if spec.Nodes > 1 && len(plan) == 0 {
 			name, err := p.closeTogether(ctx, spec.Offer.Place, spec.ID)
 			if err != nil {
 				return err
@@ -328,7 +383,7 @@ func (l *launch) prepare(ctx context.Context, missing int) error {
 			input.Placement = &types.Placement{GroupName: sdk.String(name)}
 		}
 	}
-	l.net, l.input = net, input
+	l.net, l.input, l.plan = net, input, plan
 	return nil
 }
 

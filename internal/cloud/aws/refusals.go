@@ -23,7 +23,8 @@ const (
 	regionClosed
 	full
 	overQuota
-	invalid
+	invalid       // in that zone
+	wrongInRegion // in all zones of the region
 	throttled
 	theirs // on their side; it may work in a moment
 )
@@ -62,6 +63,7 @@ var meanings = map[string]meaning{
 	"ReservationCapacityExceeded":          full,
 	"InvalidCapacityReservationState":      full,
 	"SpotMaxPriceTooLow":                   full,
+	"UnfulfillableCapacity":                full,
 
 	"VcpuLimitExceeded":                  overQuota,
 	"InstanceLimitExceeded":              overQuota,
@@ -70,6 +72,7 @@ var meanings = map[string]meaning{
 	"SecurityGroupsPerInterfaceExceeded": overQuota,
 	"ResourceCountExceeded":              overQuota,
 	"ConcurrentLaunchLimitExceeded":      overQuota,
+	"ServiceQuotaExceededException":      overQuota,
 
 	"Unsupported":                   invalid,
 	"UnsupportedOperation":          invalid,
@@ -79,26 +82,27 @@ var meanings = map[string]meaning{
 	"InvalidParameterCombination":   invalid,
 	"MissingParameter":              invalid,
 	"InvalidInput":                  invalid,
+	"InvalidInstanceType":           invalid,
 	"InvalidAvailabilityZone":       invalid,
 	"InvalidZone.NotFound":          invalid,
 	"InvalidBlockDeviceMapping":     invalid,
-	"InvalidUserData.Malformed":     invalid,
+	"InvalidUserData.Malformed":     wrongInRegion,
 	"InvalidSubnet":                 invalid,
-	"VPCIdNotSpecified":             invalid,
-	"VPCResourceNotSpecified":       invalid,
-	"InvalidVpcID.NotFound":         invalid,
-	"InvalidSubnetID.NotFound":      invalid,
-	"InvalidGroup.NotFound":         invalid,
+	"VPCIdNotSpecified":             wrongInRegion,
+	"VPCResourceNotSpecified":       wrongInRegion,
+	"InvalidVpcID.NotFound":         wrongInRegion,
+	"InvalidSubnetID.NotFound":      wrongInRegion,
+	"InvalidGroup.NotFound":         wrongInRegion,
 	"IdempotentParameterMismatch":   invalid,
-	"TagLimitExceeded":              invalid,
-	"InvalidTagKey.Malformed":       invalid,
+	"TagLimitExceeded":              wrongInRegion,
+	"InvalidTagKey.Malformed":       wrongInRegion,
 	"EncryptedVolumesNotSupported":  invalid,
-	"InvalidAMIID.NotFound":         invalid,
-	"InvalidAMIID.Malformed":        invalid,
-	"InvalidAMIID.Unavailable":      invalid,
-	"InvalidAMIName.NotFound":       invalid,
-	"DefaultVpcDoesNotExist":        invalid,
-	"InvalidPlacementGroup.Unknown": invalid,
+	"InvalidAMIID.NotFound":         wrongInRegion,
+	"InvalidAMIID.Malformed":        wrongInRegion,
+	"InvalidAMIID.Unavailable":      wrongInRegion,
+	"InvalidAMIName.NotFound":       wrongInRegion,
+	"DefaultVpcDoesNotExist":        wrongInRegion,
+	"InvalidPlacementGroup.Unknown": wrongInRegion,
 
 	"RequestLimitExceeded":     throttled,
 	"Throttling":               throttled,
@@ -112,6 +116,8 @@ var meanings = map[string]meaning{
 	"ServiceUnavailable": theirs,
 	"Unavailable":        theirs,
 	"RequestTimeout":     theirs,
+
+	"ConcurrentModification": theirs, // somebody else changes the role at the moment
 }
 
 // translate says in sky's words why a call about a place failed.
@@ -146,6 +152,8 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 		return &cloud.QuotaError{Place: region, Err: err}
 	case invalid:
 		return &cloud.InvalidError{Place: at, Err: err}
+	case wrongInRegion:
+		return &cloud.InvalidError{Place: region, Err: err}
 	case throttled:
 		return &cloud.ThrottledError{Err: err}
 	case theirs:
@@ -184,7 +192,9 @@ func meaningOf(api smithy.APIError) meaning {
 	switch {
 	case strings.HasSuffix(code, "LimitExceeded"):
 		return overQuota
-	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Malformed"), strings.HasPrefix(code, "InvalidParameter"):
+	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Malformed"):
+		return wrongInRegion
+	case strings.HasPrefix(code, "InvalidParameter"):
 		return invalid
 	}
 	return other

@@ -21,11 +21,17 @@ type reservation struct {
 	block            bool // a capacity block, which is bought for a time
 }
 
-// reservation finds the one of the user's reservations that all missing nodes
-// fit into; nil if the cluster is to use none.
-func (p *Provider) reservation(ctx context.Context, spec cloud.LaunchSpec, s Settings, nodes int) (*reservation, error) {
+// reservations finds those of the user's that the missing nodes are to be in, by
+// rank; ranks that are absent are rented on demand. With together they have to be
+// near each other.
+func (p *Provider) reservations(ctx context.Context, spec cloud.LaunchSpec, s Settings, ranks []int, together bool) (map[int]*reservation, error) {
 	if len(s.Reservations) == 0 || spec.Offer.Spot {
 		return nil, nil
+	}
+	// What is free changes with each call that this launch makes. One that is made
+	// again because its answer was lost must ask for the same.
+	if plan, ok := p.plans.Load(spec.Token); ok {
+		return plan.(map[int]*reservation), nil
 	}
 	client, err := p.ec2(ctx, spec.Offer.Region)
 	if err != nil {
@@ -41,13 +47,35 @@ func (p *Provider) reservation(ctx context.Context, spec cloud.LaunchSpec, s Set
 		}
 		list = append(list, page.CapacityReservations...)
 	}
-	return reserved(spec, list, s.Reservations, nodes)
+	shares, err := reserved(spec, list, s.Reservations, len(ranks), together)
+	if err != nil {
+		return nil, err
+	}
+	plan := map[int]*reservation{}
+	rest := ranks
+	for _, sh := range shares {
+		for _, rank := range rest[:sh.nodes] {
+			plan[rank] = sh.in
+		}
+		rest = rest[sh.nodes:]
+	}
+	p.plans.Store(spec.Token, plan)
+	return plan, nil
 }
 
-// reserved decides which of the named reservations holds the nodes: the one
-// with most room. A capacity block that has not begun is worth waiting for.
-func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []string, nodes int) (*reservation, error) {
-	var fit, coming []types.CapacityReservation
+// share is how many nodes a reservation takes.
+type share struct {
+	in    *reservation
+	nodes int
+}
+
+// reserved decides which of the named reservations hold the nodes: the one with
+// most room if they all fit into it, else as many as are needed, those with most
+// room first. What fits into none is rented on demand, unless a reservation that
+// has not begun would hold all nodes: that is worth waiting for. Nodes that have
+// to be together are in reservations of one zone, all of them, or in none.
+func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []string, nodes int, together bool) ([]share, error) {
+	var open, coming []types.CapacityReservation
 	for _, r := range list {
 		at := instance{zone: sdk.ToString(r.AvailabilityZone), zoneID: sdk.ToString(r.AvailabilityZoneId)}
 		if !slices.Contains(names, sdk.ToString(r.CapacityReservationId)) || sdk.ToString(r.InstanceType) != spec.Offer.InstanceType || !at.inZone(spec.Offer.Zone) {
@@ -55,8 +83,8 @@ func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []s
 		}
 		switch r.State {
 		case types.CapacityReservationStateActive:
-			if int(sdk.ToInt32(r.AvailableInstanceCount)) >= nodes {
-				fit = append(fit, r)
+			if sdk.ToInt32(r.AvailableInstanceCount) > 0 {
+				open = append(open, r)
 			}
 		case types.CapacityReservationStateScheduled, types.CapacityReservationStatePending, types.CapacityReservationStatePaymentPending,
 			types.CapacityReservationStateAssessing, types.CapacityReservationStateDelayed:
@@ -65,27 +93,59 @@ func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []s
 			}
 		}
 	}
-	slices.SortFunc(fit, func(a, b types.CapacityReservation) int {
+	slices.SortFunc(open, func(a, b types.CapacityReservation) int {
 		return cmp.Or(cmp.Compare(sdk.ToInt32(b.AvailableInstanceCount), sdk.ToInt32(a.AvailableInstanceCount)),
 			strings.Compare(sdk.ToString(a.CapacityReservationId), sdk.ToString(b.CapacityReservationId)))
 	})
-	if len(fit) > 0 {
-		r := fit[0]
-		return &reservation{id: sdk.ToString(r.CapacityReservationId), zone: sdk.ToString(r.AvailabilityZone), zoneID: sdk.ToString(r.AvailabilityZoneId),
-			block: r.ReservationType == types.CapacityReservationTypeCapacityBlock}, nil
+	if together {
+		open = oneZone(open, nodes)
 	}
-	if len(coming) > 0 {
-		slices.SortFunc(coming, func(a, b types.CapacityReservation) int {
-			return sdk.ToTime(a.StartDate).Compare(sdk.ToTime(b.StartDate))
-		})
-		when := "later"
-		if start := sdk.ToTime(coming[0].StartDate); !start.IsZero() {
-			when = "at " + start.UTC().Format(time.RFC3339)
+	var shares []share
+	missing := nodes
+	for _, r := range open {
+		if missing == 0 {
+			break
 		}
-		return nil, &cloud.CapacityError{Place: spec.Offer.Place,
-			Err: fmt.Errorf("the capacity reservation %s is %s and begins %s", sdk.ToString(coming[0].CapacityReservationId), coming[0].State, when)}
+		n := min(missing, int(sdk.ToInt32(r.AvailableInstanceCount)))
+		missing -= n
+		shares = append(shares, share{&reservation{id: sdk.ToString(r.CapacityReservationId), zone: sdk.ToString(r.AvailabilityZone), zoneID: sdk.ToString(r.AvailabilityZoneId),
+			block: r.ReservationType == types.CapacityReservationTypeCapacityBlock}, n})
 	}
-	return nil, nil
+	if missing > 0 && len(coming) > 0 {
+		return nil, notYet(spec.Offer.Place, coming)
+	}
+	return shares, nil
+}
+
+// oneZone are the reservations of the zone with most room, if that holds all
+// nodes; they are in order.
+func oneZone(open []types.CapacityReservation, nodes int) []types.CapacityReservation {
+	room := map[string]int{}
+	best := ""
+	for _, r := range open {
+		zone := sdk.ToString(r.AvailabilityZone)
+		room[zone] += int(sdk.ToInt32(r.AvailableInstanceCount))
+		if room[zone] > room[best] || room[zone] == room[best] && zone < best {
+			best = zone
+		}
+	}
+	if room[best] < nodes {
+		return nil
+	}
+	return slices.DeleteFunc(open, func(r types.CapacityReservation) bool { return sdk.ToString(r.AvailabilityZone) != best })
+}
+
+// notYet says when the first of the reservations begins.
+func notYet(at cloud.Place, coming []types.CapacityReservation) error {
+	slices.SortFunc(coming, func(a, b types.CapacityReservation) int {
+		return sdk.ToTime(a.StartDate).Compare(sdk.ToTime(b.StartDate))
+	})
+	when, start := "later", sdk.ToTime(coming[0].StartDate)
+	if !start.IsZero() {
+		when = "at " + start.UTC().Format(time.RFC3339)
+	}
+	return &cloud.CapacityError{Place: at, Expected: start,
+		Err: fmt.Errorf("the capacity reservation %s is %s and begins %s", sdk.ToString(coming[0].CapacityReservationId), coming[0].State, when)}
 }
 
 // use makes a call for instances one for instances of the reservation.

@@ -28,21 +28,23 @@ func big(nodes int) cloud.LaunchSpec {
 }
 
 func TestReservations(t *testing.T) {
+	const m = "p5.48xlarge"
 	for _, tt := range []struct {
 		name  string
 		have  []awsfake.Reservation
 		nodes int
-		want  string // the reservation that is used
-		wait  string // what the refusal says
+		want  []string // the reservations that are used; "" is on demand
+		wait  string   // what the refusal says
 	}{
-		{"none fits", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 1}}, 2, "", ""},
-		{"another type", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: "p4d.24xlarge", Count: 4}}, 1, "", ""},
-		{"not named", []awsfake.Reservation{{ID: "cr-z", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 4}}, 1, "", ""},
-		{"the one with most room", []awsfake.Reservation{
-			{ID: "cr-a", Zone: "us-east-1a", Machine: "p5.48xlarge", Count: 2}, {ID: "cr-b", Zone: "us-east-1b", Machine: "p5.48xlarge", Count: 3}}, 2, "cr-b", ""},
-		{"a block", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1c", Machine: "p5.48xlarge", Count: 2, Block: true}}, 2, "cr-a", ""},
-		{"a block that has not begun", []awsfake.Reservation{
-			{ID: "cr-a", Zone: "us-east-1c", Machine: "p5.48xlarge", Count: 2, Block: true, Start: time.Now().Add(time.Hour)}}, 2, "", "cr-a is scheduled and begins at 20"},
+		{"another type", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: "p4d.24xlarge", Count: 4}}, 1, []string{""}, ""},
+		{"not named", []awsfake.Reservation{{ID: "cr-z", Zone: "us-east-1a", Machine: m, Count: 4}}, 1, []string{""}, ""},
+		{"the one with most room", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: m, Count: 2}, {ID: "cr-b", Zone: "us-east-1b", Machine: m, Count: 3}}, 2, []string{"cr-b", "cr-b"}, ""},
+		{"a block", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1c", Machine: m, Count: 2, Block: true}}, 2, []string{"cr-a", "cr-a"}, ""},
+		{"several together", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: m, Count: 2}, {ID: "cr-b", Zone: "us-east-1b", Machine: m, Count: 3, Block: true}}, 5,
+			[]string{"cr-a", "cr-a", "cr-b", "cr-b", "cr-b"}, ""},
+		{"the rest on demand", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: m, Count: 1}}, 3, []string{"", "", "cr-a"}, ""},
+		{"an expired block is none", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1c", Machine: m, Count: 2, Block: true, End: time.Now().Add(-time.Hour)}}, 1, []string{""}, ""},
+		{"a block that has not begun", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1c", Machine: m, Count: 2, Block: true, Start: time.Now().Add(time.Hour)}}, 2, nil, "cr-a is scheduled and begins at 20"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			fake := start(t)
@@ -50,26 +52,69 @@ func TestReservations(t *testing.T) {
 				fake.Reserve(r)
 				fake.Fill(r.Zone, r.Machine, false, 0) // there is no other capacity
 			}
+			fake.Lose("RunInstances", 1) // and the answer to the first call does not arrive
 			p := with(aws.Settings{Reservations: []string{"cr-a", "cr-b"}})
 			nodes, err := p.Launch(t.Context(), big(tt.nodes))
 			if tt.wait != "" {
 				var full *cloud.CapacityError
-				if !errors.As(err, &full) || !strings.Contains(err.Error(), tt.wait) {
+				if !errors.As(err, &full) || !strings.Contains(err.Error(), tt.wait) || full.Expected.IsZero() {
 					t.Errorf("%v", err)
 				}
 				return
 			}
+			for try := 0; err != nil && try < 5; try++ { // as the engine does
+				nodes, err = p.Launch(t.Context(), big(tt.nodes))
+			}
 			if err != nil {
 				t.Fatal(err)
 			}
+			var used []string
 			for _, n := range nodes {
-				if _, _, _, got := fake.Details(n.ID); got != tt.want {
-					t.Errorf("%s is in %q", n.ID, got)
-				}
+				_, _, _, got := fake.Details(n.ID)
+				used = append(used, got)
+			}
+			if slices.Sort(used); !slices.Equal(used, tt.want) {
+				t.Errorf("in %q, want %q", used, tt.want)
 			}
 			// Once more makes nothing.
 			if again, err := p.Launch(t.Context(), big(tt.nodes)); err != nil || len(again) != tt.nodes {
 				t.Errorf("%v, %v", again, err)
+			}
+		})
+	}
+}
+
+func TestReservationsOfOneZoneForAFastNetwork(t *testing.T) {
+	const m = "p5.48xlarge"
+	for _, tt := range []struct {
+		name string
+		have []awsfake.Reservation
+		want []string
+	}{
+		{"two in one zone", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: m, Count: 1}, {ID: "cr-b", Zone: "us-east-1a", Machine: m, Count: 1}}, []string{"cr-a", "cr-b"}},
+		{"two in two zones", []awsfake.Reservation{{ID: "cr-a", Zone: "us-east-1a", Machine: m, Count: 1}, {ID: "cr-b", Zone: "us-east-1b", Machine: m, Count: 1}}, []string{"", ""}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			fake := start(t)
+			for _, r := range tt.have {
+				fake.Reserve(r)
+			}
+			spec := big(2)
+			spec.NetworkTier = "best"
+			nodes, err := with(aws.Settings{Reservations: []string{"cr-a", "cr-b"}}).Launch(t.Context(), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var used []string
+			for _, n := range nodes {
+				_, _, placement, got := fake.Details(n.ID)
+				used = append(used, got)
+				if (placement == "") != (got != "") {
+					t.Errorf("%s in the reservation %q is in the placement group %q", n.ID, got, placement)
+				}
+			}
+			if slices.Sort(used); !slices.Equal(used, tt.want) {
+				t.Errorf("in %q, want %q", used, tt.want)
 			}
 		})
 	}
@@ -83,6 +128,18 @@ func TestReservedCapacityNeedsNoQuota(t *testing.T) {
 	if err := aws.New(options).Prepare(t.Context(), big(1)); !errors.As(err, &over) {
 		t.Errorf("%v", err)
 	}
+	// So is one that allows some machines of that size, and not as many.
+	fake.SetQuota("us-east-1", "L-1", 200)
+	two := big(2)
+	two.Offer.CPUs = 192
+	if err := aws.New(options).Prepare(t.Context(), two); !errors.As(err, &over) || !strings.Contains(err.Error(), "is 200, and this takes 384") {
+		t.Errorf("%v", err)
+	}
+	two.Nodes = 1
+	if err := aws.New(options).Prepare(t.Context(), two); err != nil {
+		t.Errorf("within the quota: %v", err)
+	}
+	fake.SetQuota("us-east-1", "L-1", 0)
 	options.Settings = func() aws.Settings { return aws.Settings{Reservations: []string{"cr-a"}} }
 	if err := aws.New(options).Prepare(t.Context(), big(1)); err != nil {
 		t.Errorf("with a reservation: %v", err)

@@ -18,6 +18,7 @@ type Reservation struct {
 	Block             bool
 	Count             int
 	Start             time.Time // zero: it has begun
+	End               time.Time // zero: never
 }
 
 type placement struct {
@@ -59,6 +60,9 @@ func (c *Cloud) Details(id string) (disk string, nics []string, placement, reser
 func (r *Reservation) state() string {
 	if time.Now().Before(r.Start) {
 		return "scheduled"
+	}
+	if !r.End.IsZero() && time.Now().After(r.End) {
+		return "expired"
 	}
 	return "active"
 }
