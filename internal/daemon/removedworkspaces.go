@@ -3,8 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/json"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -38,50 +36,24 @@ func readRecord(ctx context.Context, store *state.Store, c *config.Config) (*rec
 	if err := r.read(ctx); err != nil {
 		return nil, err
 	}
-	owners, err := ownersIn(ctx, store)
+	tenants, err := store.Tenants(ctx)
 	if err != nil {
 		return nil, err
 	}
 	all := workspaces.Of(c)
-	for name, ids := range owners {
+	for name, ids := range tenants {
 		if _, known := r.known[name]; known || all[name] != nil || name == "" {
 			continue
 		}
-		allowed := []any{}
-		for _, id := range slices.Sorted(maps.Keys(ids)) {
-			allowed = append(allowed, id)
+		allowed := make([]any, len(ids))
+		for i, id := range ids {
+			allowed[i] = id
 		}
 		if err := r.write(ctx, name, map[string]any{"private": true, "allowed_users": allowed}); err != nil {
 			return nil, err
 		}
 	}
 	return r, nil
-}
-
-// ownersIn are the owners of clusters and of live managed jobs by workspace.
-func ownersIn(ctx context.Context, store *state.Store) (map[string]map[string]bool, error) {
-	clusters, err := store.Clusters().List(ctx, state.ClusterFilter{})
-	if err != nil {
-		return nil, err
-	}
-	page, err := store.ManagedJobs().List(ctx, state.ManagedFilter{Live: true})
-	if err != nil {
-		return nil, err
-	}
-	owners := map[string]map[string]bool{}
-	add := func(workspace, user string) {
-		if owners[workspace] == nil {
-			owners[workspace] = map[string]bool{}
-		}
-		owners[workspace][user] = true
-	}
-	for _, c := range clusters {
-		add(c.Workspace, c.UserHash)
-	}
-	for _, row := range page.Rows {
-		add(row.Job.Workspace, row.Job.UserHash)
-	}
-	return owners, nil
 }
 
 func (r *record) read(ctx context.Context) error {
