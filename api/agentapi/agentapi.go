@@ -145,22 +145,25 @@ type JobSpec struct {
 
 // Job is the record of a job on the cluster.
 type Job struct {
-	ID          int               `json:"id"`
-	Key         string            `json:"key"`
-	Name        string            `json:"name"`
-	User        string            `json:"user"`
-	UserHash    string            `json:"user_hash"`
-	Status      api.JobStatus     `json:"status"`
-	SubmittedAt float64           `json:"submitted_at"`
-	StartedAt   float64           `json:"started_at"`
-	EndedAt     float64           `json:"ended_at"`
-	Resources   string            `json:"resources"`
-	NumNodes    int               `json:"num_nodes"`
-	LogDir      string            `json:"log_dir"` // "~/sky_logs/<id>-<name>"
-	TaskID      string            `json:"task_id"`
-	ExitCodes   []int             `json:"exit_codes,omitempty"` // rank order; setup's when FAILED_SETUP
-	Reason      string            `json:"reason,omitempty"`     // why it waits, or why it failed
-	Metadata    map[string]string `json:"metadata,omitempty"`
+	ID          int           `json:"id"`
+	Key         string        `json:"key"`
+	Name        string        `json:"name"`
+	User        string        `json:"user"`
+	UserHash    string        `json:"user_hash"`
+	Status      api.JobStatus `json:"status"`
+	SubmittedAt float64       `json:"submitted_at"`
+	StartedAt   float64       `json:"started_at"`
+	EndedAt     float64       `json:"ended_at"`
+	Resources   string        `json:"resources"`
+	NumNodes    int           `json:"num_nodes"`
+	LogDir      string        `json:"log_dir"` // "~/sky_logs/<id>-<name>"
+	TaskID      string        `json:"task_id"`
+	ExitCodes   []int         `json:"exit_codes,omitempty"` // rank order; setup's when FAILED_SETUP
+	Reason      string        `json:"reason,omitempty"`     // why it waits, or why it failed
+	// Silent is which of its nodes does not answer the head, and why. Its processes
+	// there may be fine.
+	Silent   string            `json:"silent,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // CancelRequest ends jobs. Exactly one selector counts: IDs, else All (of

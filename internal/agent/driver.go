@@ -38,6 +38,9 @@ type driver struct {
 	copyCtx    context.Context // of the copies of other nodes' output
 	copies     sync.WaitGroup
 	collecting sync.Map // sources whose copies have begun
+
+	mu      sync.Mutex
+	unheard map[int]string // nodes that do not answer, by index, and why
 }
 
 // drive works on the job until it is settled or the agent ends.
@@ -91,6 +94,9 @@ func (a *Agent) openLog(j *openJob, job *agentapi.Job) *jobLog {
 // work runs the phases until the job has an outcome.
 func (d *driver) work(rec *record) {
 	ctx := d.j.ctx
+	if rec.Job.Silent != "" {
+		d.tell() // an earlier life said so
+	}
 	if rec.Job.Status == api.JobPending {
 		e, first := evRun, phaseRun
 		if d.spec.Setup != "" {

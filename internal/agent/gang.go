@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -155,6 +157,7 @@ func (d *driver) await(ctx context.Context, ms []member, statuses []rankStatus) 
 			if err != nil {
 				return err
 			}
+			d.heard(ms[i])
 			if st.State == rankAbsent {
 				st = rankStatus{State: rankLost, Code: codeLost, Reason: "the node has lost track of it"}
 			}
@@ -224,17 +227,16 @@ func (d *driver) all(ctx context.Context, ms []member, f func(ctx context.Contex
 				}
 				switch {
 				case err == nil:
-					if try > 0 {
-						d.reason("")
-					}
+					d.heard(m)
 					return
 				case ctx.Err() != nil:
 					return
 				case !temporary(err):
+					d.heard(m)
 					refuse(i, err)
 					return
 				}
-				if try == 3 {
+				if try >= 3 {
 					d.silent(m, err)
 				}
 				select {
@@ -259,17 +261,46 @@ func (d *driver) silent(m member, err error) {
 	if u, ok := errors.AsType[*agentclient.UnreachableError](err); ok {
 		err = u.Err
 	}
-	d.reason(fmt.Sprintf("%s cannot be reached: %v", nodeName(m.place.Index), err))
+	d.mu.Lock()
+	if d.unheard == nil {
+		d.unheard = map[int]string{}
+	}
+	if _, known := d.unheard[m.place.Index]; known {
+		d.mu.Unlock()
+		return
+	}
+	d.unheard[m.place.Index] = fmt.Sprintf("%s cannot be reached: %v", nodeName(m.place.Index), err)
+	d.mu.Unlock()
+	d.tell()
 	d.a.log.Warn("node cannot be used", "job", d.j.id, "node", nodeName(m.place.Index), "err", err)
 }
 
-// reason says in the job's record why it does not get on; "" that it does.
-func (d *driver) reason(text string) {
+// heard takes back that a node is silent.
+func (d *driver) heard(m member) {
+	d.mu.Lock()
+	_, was := d.unheard[m.place.Index]
+	delete(d.unheard, m.place.Index)
+	d.mu.Unlock()
+	if was {
+		d.tell()
+	}
+}
+
+// tell says in the job's record which node is silent, the first of several, or
+// that none is.
+func (d *driver) tell() {
+	d.mu.Lock()
+	defer d.mu.Unlock() // what is told last is true
+	text := ""
+	for _, i := range slices.Sorted(maps.Keys(d.unheard)) {
+		text = d.unheard[i]
+		break
+	}
 	if _, err := d.a.update(d.j.id, func(r *record) error {
-		if r.Job.Status.Terminal() || r.Job.Reason == text {
+		if r.Job.Status.Terminal() || r.Job.Reason == text && r.Job.Silent == text {
 			return errEnded
 		}
-		r.Job.Reason = text
+		r.Job.Reason, r.Job.Silent = text, text
 		return nil
 	}); err != nil && !errors.Is(err, errEnded) {
 		d.a.log.Warn("reason not noted", "job", d.j.id, "err", err)

@@ -37,6 +37,7 @@ type endRequest struct {
 type peer interface {
 	prepare(ctx context.Context, s *rankSpec) error
 	start(ctx context.Context, s *rankSpec) (rankStatus, error)
+	// wait returns when the rank is over, and from other nodes after a while, too.
 	wait(ctx context.Context, key string) (rankStatus, error)
 	end(ctx context.Context, key string, grace time.Duration) (rankStatus, error)
 	forget(ctx context.Context, key string) error
@@ -76,14 +77,10 @@ func (p remotePeer) start(ctx context.Context, s *rankSpec) (st rankStatus, err 
 }
 
 func (p remotePeer) wait(ctx context.Context, key string) (st rankStatus, err error) {
-	for {
-		call, cancel := context.WithTimeout(ctx, 2*waitPoll)
-		err = p.c.Call(call, pathRankWait, nil, &st, key)
-		cancel()
-		if err != nil || st.State != rankRunning {
-			return st, err
-		}
-	}
+	ctx, cancel := context.WithTimeout(ctx, 2*waitPoll)
+	defer cancel()
+	err = p.c.Call(ctx, pathRankWait, nil, &st, key)
+	return st, err
 }
 
 func (p remotePeer) end(ctx context.Context, key string, grace time.Duration) (st rankStatus, err error) {

@@ -173,7 +173,7 @@ func (rec *record) move(e jobEvent, now time.Time) error {
 	if !ok {
 		return errEnded
 	}
-	rec.Job.Status = next
+	rec.Job.Status, rec.Job.Silent = next, ""
 	switch {
 	case next == api.JobRunning:
 		rec.Job.StartedAt = seconds(now)

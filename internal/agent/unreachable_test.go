@@ -47,11 +47,11 @@ func TestSilentNodeDoesNotFailItsJob(t *testing.T) {
 	id := c.submit(agentapi.JobSpec{NumNodes: 2, Run: "for i in {1..40}; do echo tick $i; sleep 0.05; done"})
 	c.await(id, "ticking on both", func(*agentapi.Job) bool { return strings.Count(c.logNow(id), ") tick 3\n") == 2 })
 	c.nodes[1].kill()
-	c.await(id, "missing a node", func(j *agentapi.Job) bool { return strings.Contains(j.Reason, "worker1 cannot be reached") })
+	c.await(id, "missing a node", func(j *agentapi.Job) bool { return strings.Contains(j.Silent, "worker1 cannot be reached") })
 	time.Sleep(time.Second)
 	c.nodes[1].spawn()
 	log := c.follow(id)
-	if job := c.job(id); job.Status != api.JobSucceeded {
+	if job := c.job(id); job.Status != api.JobSucceeded || job.Silent != "" {
 		t.Errorf("job: %s", mustJSON(job))
 	}
 	checkLines(t, log, "(head, rank=0,", "tick", 40)
@@ -142,4 +142,23 @@ func TestAnotherCluster(t *testing.T) {
 	if info, err := c.head.Info(t.Context()); err != nil || len(info.Jobs) != 1 || info.Jobs[string(api.JobSucceeded)] != 1 {
 		t.Errorf("info %+v, %v", info, err)
 	}
+}
+
+// A node that answers again says nothing for another one that does not.
+func TestEachSilentNodeIsMissed(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 3, twoCPUs, false)
+	id := c.submit(agentapi.JobSpec{NumNodes: 3, Run: "echo up; sleep 1000"})
+	c.await(id, "up on all", func(*agentapi.Job) bool { return strings.Count(c.logNow(id), ") up\n") == 3 })
+	missing := func(node string) {
+		t.Helper()
+		c.await(id, "missing "+node, func(j *agentapi.Job) bool { return strings.Contains(j.Silent, node+" cannot be reached") })
+	}
+	c.nodes[1].kill()
+	missing("worker1")
+	c.nodes[2].kill()
+	c.nodes[1].spawn()
+	missing("worker2")
+	c.nodes[2].spawn()
+	c.await(id, "missing none", func(j *agentapi.Job) bool { return j.Silent == "" && j.Reason == "" })
 }

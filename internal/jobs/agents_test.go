@@ -24,6 +24,7 @@ type gang struct {
 	watched bool
 	given   bool      // back, by somebody's wish
 	hung    bool      // it does nothing any more, and its provider calls it running
+	stuck   bool      // only a worker hangs, and the head says that it is silent
 	lied    bool      // the cloud lies about one of the machines at the moment
 	proven  time.Time // when the provider said so
 	run     *run
@@ -84,7 +85,11 @@ func (g *gang) plague() {
 		g.after(at+long, g.heal)
 	}
 	if g.o.patience > 0 && g.rng.IntN(15) == 0 {
-		g.after(time.Duration(g.rng.Int64N(int64(g.plan.work))), g.hang)
+		f := g.hang
+		if g.plan.nodes > 1 && g.rng.IntN(2) == 0 {
+			f = g.stick
+		}
+		g.after(time.Duration(g.rng.Int64N(int64(g.plan.work))), f)
 	}
 	if g.rng.IntN(10) == 0 { // the cloud lies about a machine for a while
 		rank := g.rng.IntN(g.plan.nodes)
@@ -157,6 +162,19 @@ func (g *gang) hang() {
 		g.saved(r)
 	}
 	g.partition()
+}
+
+// stick makes a worker stop working, for ever, under a head that goes on.
+func (g *gang) stick() {
+	if g.hung || g.cut || g.gone() || g.lied {
+		return
+	}
+	g.hung, g.stuck = true, true
+	g.o.count.hung++
+	if r := g.run; r != nil && !r.job.Status.Terminal() {
+		g.saved(r)
+	}
+	g.broken()
 }
 
 // leave is what an agent does that is to end its job gracefully: the job is

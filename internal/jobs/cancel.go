@@ -20,7 +20,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		return &api.Error{Type: api.ErrValue, Message: "Say in exactly one way which managed jobs to cancel: by ids, by name, by pool, or all."}
 	}
 	if b.Pool != nil && *b.Pool != "" {
-		return unsupported("pools")
+		return unsupported("pools", "Name the jobs by id, by name (-n), or say all (-a); they are in: sky jobs queue")
 	}
 	if b.GracefulTimeout != nil && *b.GracefulTimeout < 0 {
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("graceful_timeout is in seconds, and %d is less than none.", *b.GracefulTimeout)}

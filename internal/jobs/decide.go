@@ -78,7 +78,7 @@ type observation struct {
 	failed  bool // the provider was asked and could not tell
 	job     *agentapi.Job
 	noJob   bool      // the agent answers and knows no such job
-	silent  string    // why the agent did not answer; "": it did, or was not asked
+	silent  string    // why the agent did not answer, or a worker did not answer it; "": they did, or were not asked
 	since   time.Time // with silent: since when this server has heard nothing
 }
 
@@ -254,7 +254,7 @@ func decideRunning(s situation, now time.Time) action {
 			return action{do: doWait, until: until}
 		}
 		return action{do: doSettle, outcome: outHung, reason: hung(s.patience, o.silent)}
-	case o.job != nil && isSilent(s.task):
+	case o.job != nil && o.silent == "" && isSilent(s.task):
 		return action{do: doNote}
 	default:
 		return action{do: doWait}

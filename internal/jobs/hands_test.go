@@ -214,7 +214,10 @@ func (h *hands) Look(_ context.Context, a *state.ManagedAttempt) observation {
 			o.noJob = true
 		default:
 			job := g.run.job
-			o.job = &job
+			if g.stuck && !job.Status.Terminal() {
+				job.Silent = "worker1 cannot be reached: no answer"
+			}
+			o.answered(&job)
 		}
 		return o, nil
 	})

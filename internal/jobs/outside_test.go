@@ -110,7 +110,7 @@ func (o *outside) refresh(ctx context.Context, c *row) (cluster.Verdict, error) 
 	g := o.machines[c.Hash]
 	seen := cluster.Observation{Nodes: nodes, NodesErr: err, AgentErr: errors.New("no answer")}
 	for rank, dead := range g.dead {
-		if dead || g.cut {
+		if dead || g.cut || g.stuck && rank > 0 {
 			seen.Silent++
 			continue
 		}

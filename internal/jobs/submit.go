@@ -36,7 +36,8 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
 	if dag.Execution == task.Parallel {
-		return nil, unsupported("job groups (execution: parallel)")
+		return nil, unsupported("job groups (execution: parallel)",
+			"Tasks that need not reach each other run at the same time with `depends_on: []` in place of `execution: parallel`, each on a cluster of its own.")
 	}
 	if body.Name != nil && *body.Name != "" {
 		dag.Name = *body.Name
@@ -134,12 +135,12 @@ func notYet(body api.JobsLaunchBody) error {
 	case body.NumJobs != nil && (*body.NumJobs < 1 || *body.NumJobs > mostJobs):
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("num_jobs should be from 1 to %d, not %d.", mostJobs, *body.NumJobs)}
 	case body.Pool != nil && *body.Pool != "":
-		return unsupported("pools")
+		return unsupported("pools", "Without a pool, each job gets a cluster of its own: sky jobs launch --num-jobs 10 task.yaml")
 	}
 	return nil
 }
 
-func unsupported(what string) error {
-	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky does not have %s yet.", what),
-		Hint: "Submit the tasks one by one, or as a pipeline: several documents after a header with a name."}
+// unsupported refuses what this version lacks, and says what to do instead.
+func unsupported(what, instead string) error {
+	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky does not have %s yet.", what), Hint: instead}
 }

@@ -279,6 +279,44 @@ func TestAHungMachineIsEndedBeforeTheJobRunsElsewhere(t *testing.T) {
 	}
 }
 
+// A worker that hangs under a head that answers is silence, too: the head's word
+// that the job runs says nothing about it.
+func TestAHungWorkerUnderAnAnsweringHeadIsNoHealthyJob(t *testing.T) {
+	for _, patience := range []time.Duration{0, 45 * time.Minute} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, &plan{nodes: 3}, "")
+			s.patience = patience
+			s.serve(nil)
+			s.until(api.ManagedRunning)
+			s.does((*gang).stick)
+			time.Sleep(44 * time.Minute)
+			if got := s.is(); got.Status != api.ManagedRunning || !isSilent(got) || !strings.Contains(got.Details, "worker1") {
+				t.Errorf("%v: %s, %q", patience, got.Status, got.Details)
+			}
+			if patience == 0 {
+				time.Sleep(24 * time.Hour)
+				if got := s.is(); got.Status != api.ManagedRunning || got.Recoveries != 0 {
+					t.Errorf("%s, %q, %d recoveries", got.Status, got.Details, got.Recoveries)
+				}
+				if _, err := s.db.AskCancel(t.Context(), []int{s.job}, 0); err != nil {
+					t.Fatal(err)
+				}
+				s.until(api.ManagedCancelled)
+				s.close(1)
+				return
+			}
+			if got := s.until(api.ManagedSucceeded); got.Recoveries != 1 {
+				t.Errorf("%d recoveries", got.Recoveries)
+			}
+			all, _ := s.db.Attempts(t.Context(), s.job)
+			if len(all) != 2 || outcome(all[0].Outcome) != outHung || all[1].StartedAt.Before(all[0].ClosedAt) {
+				t.Errorf("attempts %+v", all)
+			}
+			s.close(2)
+		})
+	}
+}
+
 // What counts is the silence that one server heard: one that has just come does
 // not know what was before.
 func TestPatienceBeginsAnewWithAServer(t *testing.T) {

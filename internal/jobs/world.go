@@ -164,7 +164,7 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 	var refused *agentapi.Error
 	switch {
 	case err == nil:
-		o.job = job
+		o.answered(job)
 	case errors.As(err, &refused) && refused.Code == agentapi.CodeNotFound:
 		o.noJob = true
 	default:
@@ -183,6 +183,15 @@ func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (cluste
 	}
 	s, reason := stateOf(c)
 	return s, reason, nil
+}
+
+// answered takes over what the head says of a job. If it has not heard of a node
+// for a while, nobody knows whether the job still works.
+func (o *observation) answered(job *agentapi.Job) {
+	o.job = job
+	if !job.Status.Terminal() {
+		o.silent = job.Silent
+	}
 }
 
 // headTimeout is how long the head of a cluster that lost nodes has for an

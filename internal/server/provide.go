@@ -38,10 +38,14 @@ func Provide(e *requests.Engine) {
 // notSupported names the path, and the command that most often stands behind it.
 func notSupported(path string) error {
 	command := strings.Join(strings.FieldsFunc(path, func(r rune) bool { return r == '/' || r == '_' }), " ")
-	return &api.Error{
+	e := &api.Error{
 		Type:    api.ErrNotSupported,
 		Message: fmt.Sprintf("This server (version %s) does not support `sky %s` (%s) yet; nothing was changed.", api.ProductVersion, command, path),
 	}
+	if strings.HasPrefix(path, "/jobs/pool_") {
+		e.Hint = "Without a pool, each of many jobs gets a cluster of its own: sky jobs launch --num-jobs 10 task.yaml"
+	}
+	return e
 }
 
 // cancel asks the requests named, or all active ones, to end, and returns those
