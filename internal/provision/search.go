@@ -277,7 +277,7 @@ func (s *search) refused(o cloud.Offer, took time.Duration, err error) {
 		s.callOff()
 		return
 	}
-	s.out.say("✗ %v: %v", o.Place, err)
+	s.out.say("✗ %v: %s: %v", o.Place, ClassOf(Outcome(err)), words(err))
 }
 
 // callOff ends the attempts under way; they give back what they have.

@@ -2,6 +2,7 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -65,13 +66,17 @@ var olderTags = map[string][]string{
 	"skypilot:custom-gpu-ubuntu":        {"skypilot:gpu-ubuntu-2004"},
 }
 
-// image resolves what a launch starts from: an id (ami-...), a tag, or nothing.
+// image resolves what a launch starts from: an id (ami-...), a parameter of Systems
+// Manager (ssm:NAME) that holds one, a tag, or nothing.
 // With fast, one that has the drivers of the fast network if the user named
 // none.
 func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec, fast bool) (image, error) {
 	o := spec.Offer
 	invalid := func(err error) error { return &cloud.InvalidError{Place: o.Place, Err: err} }
 	id := spec.ImageID
+	if name, ok := parameterOf(id); ok {
+		return p.parameterImage(ctx, o.Place, name)
+	}
 	switch {
 	case strings.HasPrefix(id, "ami-"):
 		return p.ownImage(ctx, o.Place, id)
@@ -93,7 +98,11 @@ func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec, fast bool) 
 			return image{id: found, root: defaultRoot, size: defaultSize}, nil
 		}
 	}
-	return image{}, invalid(fmt.Errorf("the list of images has none for %s in %s; fetch it with: sky catalog refresh aws, or give image_id: ami-...", tag, o.Region))
+	found, err := p.parameterImage(ctx, o.Place, publicParameter(o))
+	if e := (*cloud.InvalidError)(nil); errors.As(err, &e) {
+		return image{}, invalid(fmt.Errorf("the list of images has none for %s in %s, and %w; fetch the list with: sky catalog refresh aws, or give image_id: ami-...", tag, o.Region, e.Err))
+	}
+	return found, err
 }
 
 // ownImage looks a user's image up.

@@ -272,6 +272,7 @@ func batches(ranks []int, plan map[int]*reservation) []batch {
 // next token follows from those.
 func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, subnets []subnet) error {
 	var last error
+	var zones []string
 	for _, sub := range subnets {
 		in := *l.input
 		in.MinCount, in.MaxCount = sdk.Int32(int32(len(b.ranks))), sdk.Int32(int32(len(b.ranks)))
@@ -299,8 +300,16 @@ func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, s
 			return nil
 		}
 		last = translate(ctx, l.spec.Offer.Place, l.p.explained(ctx, err))
-		if e := (*cloud.CapacityError)(nil); !errors.As(last, &e) {
+		full := (*cloud.CapacityError)(nil)
+		if !errors.As(last, &full) {
 			return last
+		}
+		if !slices.Contains(zones, sub.zone) {
+			zones = append(zones, sub.zone)
+		}
+		if len(zones) > 1 {
+			slices.Sort(zones)
+			full.Err = fmt.Errorf("nothing in %s; %w", strings.Join(zones, ", "), full.Err)
 		}
 	}
 	return last

@@ -137,13 +137,15 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 		return silent(err)
 	}
 	region := cloud.Place{Cloud: Name, Region: at.Region}
+	lacks := err
+	err = plain(api, err)
 	switch meaningOf(api) {
 	case badCredentials:
 		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
 	case expired:
 		return &cloud.AuthError{Cloud: Name, Fix: "log in again (aws sso login, or new keys), then: sky check aws", Err: err}
 	case forbidden:
-		return &cloud.PermissionError{Place: cloud.Place{Cloud: Name}, Err: permission(api, err)}
+		return &cloud.PermissionError{Place: cloud.Place{Cloud: Name}, Err: permission(api, lacks)}
 	case regionClosed:
 		return &cloud.PermissionError{Place: region, Err: err}
 	case full:
@@ -163,6 +165,25 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 		return &cloud.UnreachableError{Err: err}
 	}
 	return fmt.Errorf("AWS refused: %w", err)
+}
+
+// refusal is an error of AWS in its own words, without those of the SDK.
+type refusal struct {
+	text string
+	err  error
+}
+
+func (r *refusal) Error() string { return r.text }
+func (r *refusal) Unwrap() error { return r.err }
+
+// plain tells code, message and, for a question to AWS, the request.
+func plain(api smithy.APIError, err error) error {
+	text := api.ErrorCode() + ": " + strings.TrimSuffix(api.ErrorMessage(), ".")
+	var r interface{ ServiceRequestID() string }
+	if errors.As(err, &r) && r.ServiceRequestID() != "" {
+		text += " (request " + r.ServiceRequestID() + ")"
+	}
+	return &refusal{text, err}
 }
 
 // silent is an error without an answer of AWS: from the way there, or from
@@ -205,13 +226,13 @@ func permission(api smithy.APIError, err error) error {
 	text := api.ErrorMessage()
 	if _, rest, ok := strings.Cut(text, "perform: "); ok {
 		action, _, _ := strings.Cut(rest, " ")
-		return fmt.Errorf("the permission %s is missing: %w", action, err)
+		return fmt.Errorf("the permission %s is missing: %w", action, plain(api, err))
 	}
 	var op *smithy.OperationError
 	if errors.As(err, &op) {
-		return fmt.Errorf("the permission %s:%s is missing: %w", strings.ToLower(op.Service()), op.Operation(), err)
+		return fmt.Errorf("the permission %s:%s is missing: %w", strings.ToLower(op.Service()), op.Operation(), plain(api, err))
 	}
-	return err
+	return plain(api, err)
 }
 
 // codeOf is the code of an error of AWS; "" for others.

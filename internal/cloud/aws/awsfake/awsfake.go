@@ -48,6 +48,7 @@ type Cloud struct {
 	policies     map[string][]string // attached, by role
 	roles        map[string]bool
 	quotas       map[string]float64 // by region and code
+	parameters   map[string]string  // of Systems Manager, by region and name
 	left         map[offer]int      // how many more there are; absent: plenty
 	allowed      map[offer]int      // how many more the account may have; absent: plenty
 	skew         time.Duration
@@ -190,7 +191,7 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler)
 	}
-	if service == "servicequotas" {
+	if service == "servicequotas" || service == "ssm" {
 		c.serveJSON(w, r, region, now, key)
 		return
 	}
@@ -402,7 +403,7 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 	return nil, refuse(http.StatusBadRequest, "InvalidAction", "Could not find operation %s", action)
 }
 
-// serveJSON answers Service Quotas.
+// serveJSON answers Service Quotas, and Systems Manager for parameters.
 func (c *Cloud) serveJSON(w http.ResponseWriter, r *http.Request, region string, now mode, key string) {
 	fail := func(status int, code, message string) {
 		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
@@ -418,9 +419,21 @@ func (c *Cloud) serveJSON(w http.ResponseWriter, r *http.Request, region string,
 		fail(http.StatusBadRequest, "UnrecognizedClientException", "The security token included in the request is invalid.")
 		return
 	}
-	var in struct{ QuotaCode, ServiceCode string }
+	var in struct{ QuotaCode, ServiceCode, Name string }
 	if err := json.NewDecoder(r.Body).Decode(&in); err != nil {
 		fail(http.StatusBadRequest, "SerializationException", err.Error())
+		return
+	}
+	if r.Header.Get("X-Amz-Target") == "AmazonSSM.GetParameter" {
+		c.mu.Lock()
+		v, ok := c.parameters[region+" "+in.Name]
+		c.mu.Unlock()
+		if !ok {
+			fail(http.StatusBadRequest, "ParameterNotFound", "")
+			return
+		}
+		w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+		json.NewEncoder(w).Encode(map[string]any{"Parameter": map[string]any{"Name": in.Name, "Type": "String", "Value": v}})
 		return
 	}
 	c.mu.Lock()

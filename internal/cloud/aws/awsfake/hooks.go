@@ -81,6 +81,16 @@ func (c *Cloud) SetQuota(region, code string, value float64) {
 	c.quotas[region+" "+code] = value
 }
 
+// SetParameter sets a parameter of Systems Manager.
+func (c *Cloud) SetParameter(region, name, value string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.parameters == nil {
+		c.parameters = map[string]string{}
+	}
+	c.parameters[region+" "+name] = value
+}
+
 // Slow makes machines take so long to boot.
 func (c *Cloud) Slow(boot time.Duration) {
 	c.mu.Lock()
