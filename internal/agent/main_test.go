@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 		err := Run(ctx, Options{
 			Home: home, Listen: os.Getenv("SKY_TEST_AGENT_LISTEN"), Version: "test", BuildID: "test",
 			Logger:  slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
-			Machine: fileMachine(home), endGrace: testGrace,
+			Machine: fileMachine(home), endGrace: testGrace, waitPoll: time.Second,
 		})
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "agent:", err)
@@ -156,7 +156,7 @@ func freeAddress(t testing.TB) string {
 func (n *testNode) runHere() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, noticeEvery: 20 * time.Millisecond}
+	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

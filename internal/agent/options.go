@@ -43,5 +43,6 @@ type Options struct {
 	Now     func() time.Time // nil: time.Now
 
 	endGrace    time.Duration // between TERM and KILL; tests have no patience
+	waitPoll    time.Duration // see the constant; 0: that
 	noticeEvery time.Duration // between questions for notices; 0: five seconds
 }

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -286,7 +287,7 @@ func (a *Agent) rankSpecOf(w http.ResponseWriter, r *http.Request) (*rankSpec, e
 }
 
 func (a *Agent) rankWait(w http.ResponseWriter, r *http.Request) error {
-	ctx, cancel := context.WithTimeout(r.Context(), waitPoll)
+	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(a.o.waitPoll, waitPoll))
 	defer cancel()
 	st, err := a.ranks.wait(ctx, r.PathValue("key"))
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
