@@ -53,6 +53,8 @@ type Manager struct {
 	watcher  *watcher
 	accounts accounts
 	answers  answers
+	tails    tails
+	finding  together[jobKey, foundJob]
 }
 
 // New returns a manager; Watch makes it follow the agents.

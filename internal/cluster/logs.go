@@ -62,13 +62,22 @@ func (m *Manager) Logs(ctx context.Context, body api.LogsBody, at *LogPosition, 
 		}
 	}
 	out := &lineEnder{w: w}
-	if err := m.copyLog(ctx, c, *at, tail, follow, begin, out); err != nil {
+	read := func(ctx context.Context, at LogPosition, lines int, follow bool, begin func(LogPosition) error, w io.Writer) (int64, error) {
+		return m.copyLog(ctx, c, at, lines, follow, begin, w)
+	}
+	last := func(ctx context.Context) (*agentapi.Job, error) {
+		_, job, err := m.findJob(ctx, c.Name, &at.JobID, nil)
+		return job, err
+	}
+	if follow {
+		job, err = m.tails.follow(ctx, *at, tail, begin, out, read, last)
+	} else if _, err = read(ctx, *at, tail, false, begin, out); err == nil {
+		job, err = last(ctx)
+	}
+	if err != nil {
 		return 0, err
 	}
 	if err := out.end(); err != nil {
-		return 0, err
-	}
-	if _, job, err = m.findJob(ctx, c.Name, &at.JobID, nil); err != nil {
 		return 0, err
 	}
 	if !job.Status.Terminal() {
@@ -89,7 +98,8 @@ func mark(s api.JobStatus) string {
 
 // findJob returns the cluster and the job that a stream is of: the one of a
 // known position, the one of that id, or the latest.
-func (m *Manager) findJob(ctx context.Context, name string, id *int, at *LogPosition) (c *state.Cluster, job *agentapi.Job, err error) {
+// Both are shared with others who ask for the same.
+func (m *Manager) findJob(ctx context.Context, name string, id *int, at *LogPosition) (*state.Cluster, *agentapi.Job, error) {
 	want := 0
 	switch {
 	case at != nil:
@@ -97,22 +107,37 @@ func (m *Manager) findJob(ctx context.Context, name string, id *int, at *LogPosi
 	case id != nil:
 		want = *id
 	}
-	err = m.ask(ctx, name, "Reading logs", func(up *state.Cluster, client *agentclient.Client) error {
-		c = up
-		job, err = client.Job(ctx, want)
-		return err
+	found, err := m.finding.do(ctx, jobKey{name, want}, func(ctx context.Context) (f foundJob, err error) {
+		err = m.ask(ctx, name, "Reading logs", func(up *state.Cluster, client *agentclient.Client) error {
+			f.cluster = up
+			f.job, err = client.Job(ctx, want)
+			return err
+		})
+		return f, err
 	})
-	return c, job, err
+	return found.cluster, found.job, err
+}
+
+// jobKey names a job, the latest one if its id is 0, of whatever cluster has the
+// name now.
+type jobKey struct {
+	cluster string
+	id      int
+}
+
+type foundJob struct {
+	cluster *state.Cluster
+	job     *agentapi.Job
 }
 
 // copyLog streams from the position on, reconnecting when the stream breaks
-// while the cluster lives.
-func (m *Manager) copyLog(ctx context.Context, c *state.Cluster, at LogPosition, tail int, follow bool, begin func(LogPosition) error, w io.Writer) error {
+// while the cluster lives; see [readLog].
+func (m *Manager) copyLog(ctx context.Context, c *state.Cluster, at LogPosition, tail int, follow bool, begin func(LogPosition) error, w io.Writer) (int64, error) {
 	started := begin == nil
 	for try := 0; ; try++ {
 		client, err := m.Remote.Head(c)
 		if err != nil {
-			return err
+			return at.Offset, err
 		}
 		rc, start, err := client.Log(ctx, at.JobID, agentclient.LogOptions{Offset: at.Offset, Tail: tail, Follow: follow})
 		if err == nil {
@@ -120,7 +145,7 @@ func (m *Manager) copyLog(ctx context.Context, c *state.Cluster, at LogPosition,
 			if !started {
 				if err := begin(at); err != nil {
 					rc.Close()
-					return err
+					return at.Offset, err
 				}
 				started = true
 			}
@@ -132,32 +157,32 @@ func (m *Manager) copyLog(ctx context.Context, c *state.Cluster, at LogPosition,
 				try = 0
 			}
 			if err == nil {
-				return nil
+				return at.Offset, nil
 			}
 			var we *writeError
 			if errors.As(err, &we) {
-				return we.err // the reader of our stream is gone
+				return at.Offset, we.err // the reader of our stream is gone
 			}
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return at.Offset, context.Cause(ctx)
 		}
 		if isNotFound(err) || try >= logTries {
-			return unreachable(c, "Reading logs", err)
+			return at.Offset, unreachable(c, "Reading logs", err)
 		}
 		// The agent may have died and be restarted: find out what is left.
 		fresh, rerr := m.Refresh(ctx, c.Name)
 		switch {
 		case errors.Is(rerr, state.ErrNotFound), rerr == nil && (fresh == nil || fresh.Hash != at.Hash):
-			return &api.Error{Type: api.ErrClusterDoesNotExist, Message: fmt.Sprintf("Cluster %s is gone; its log ends here.", c.Name)}
+			return at.Offset, &api.Error{Type: api.ErrClusterDoesNotExist, Message: fmt.Sprintf("Cluster %s is gone; its log ends here.", c.Name)}
 		case rerr == nil && fresh.Status == api.ClusterStopped:
-			return NotUp(fresh, "Reading logs")
+			return at.Offset, NotUp(fresh, "Reading logs")
 		case rerr == nil:
 			c = fresh
 		}
 		select {
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return at.Offset, context.Cause(ctx)
 		case <-time.After(logPause):
 		}
 	}

@@ -55,31 +55,32 @@ func (l *liveWriter) control(c control) {
 	l.write(line)
 }
 
-// keepAlive sends heartbeats until the result is called.
+// keepAlive sends heartbeats until the result is called. It is a timer, not a
+// goroutine: most of those who follow a log wait for it.
 func (l *liveWriter) keepAlive() (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := time.NewTimer(silence)
-		defer t.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-t.C:
-			}
-			l.mu.Lock()
-			if time.Since(l.last) >= silence {
-				if l.midLine { // a control line would swallow the line's beginning
-					l.last = time.Now()
-				} else {
-					l.write(heartbeat.line(""))
-				}
-			}
-			next := silence - time.Since(l.last)
-			l.mu.Unlock()
-			t.Reset(next)
+	var timer *time.Timer
+	ended := false
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	timer = time.AfterFunc(silence, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if ended {
+			return
 		}
+		if time.Since(l.last) >= silence {
+			if l.midLine { // a control line would swallow the line's beginning
+				l.last = time.Now()
+			} else {
+				l.write(heartbeat.line(""))
+			}
+		}
+		timer.Reset(silence - time.Since(l.last))
 	})
-	return func() { close(done); wg.Wait() }
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		ended = true
+		timer.Stop()
+	}
 }

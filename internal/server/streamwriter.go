@@ -1,7 +1,6 @@
 package server
 
 import (
-	"bufio"
 	"net/http"
 	"time"
 )
@@ -15,14 +14,18 @@ const textPlain = "text/plain; charset=utf-8"
 // leaves with Flush, and a reader that stalls does not hold it for ever. It is
 // for one writer at a time.
 type stream struct {
-	w   http.ResponseWriter
-	rc  *http.ResponseController
-	buf *bufio.Writer
-	err error
+	w    http.ResponseWriter // has buffers of its own
+	rc   *http.ResponseController
+	held int // bytes that were written and may not have left
+	err  error
 }
 
+// heldByHTTP is how much the HTTP server holds back at least; what is less does
+// not wait for the reader.
+const heldByHTTP = 2 << 10
+
 func newStream(w http.ResponseWriter) *stream {
-	return &stream{w: w, rc: http.NewResponseController(w), buf: bufio.NewWriterSize(w, 4<<10)}
+	return &stream{w: w, rc: http.NewResponseController(w)}
 }
 
 // begin sends the headers. Proxies are told to hold nothing back.
@@ -39,10 +42,11 @@ func (s *stream) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	if s.buf.Buffered()+len(p) > s.buf.Size() {
+	if s.held += len(p); s.held >= heldByHTTP {
 		s.deadline()
+		s.held = 0
 	}
-	n, err := s.buf.Write(p)
+	n, err := s.w.Write(p)
 	s.err = err
 	return n, err
 }
@@ -53,9 +57,8 @@ func (s *stream) Flush() {
 		return
 	}
 	s.deadline()
-	if s.err = s.buf.Flush(); s.err == nil {
-		s.err = s.rc.Flush()
-	}
+	s.held = 0
+	s.err = s.rc.Flush()
 }
 
 // Close sends what is left; the connection may be used for the next request.

@@ -212,7 +212,7 @@ func (l *load) follow(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	req, err := client.Launch(ctx, api.LaunchBody{ClusterName: "load", Task: "resources: {infra: local}\nrun: for i in $(seq 1 400); do echo line $i; sleep 0.05; done\n"})
+	req, err := client.Launch(ctx, api.LaunchBody{ClusterName: "load", Task: "resources: {infra: local}\nrun: for i in $(seq 1 400); do echo line $i; sleep 0.05; done; echo printed at $(date +%s%N)\n"})
 	if err != nil {
 		return err
 	}
@@ -226,6 +226,7 @@ func (l *load) follow(ctx context.Context) error {
 	}()
 	var wg sync.WaitGroup
 	var whole, most atomic.Int64
+	late := make(chan time.Duration, l.followers) // after the job printed its last line
 	watch, stop := context.WithCancel(ctx)
 	go func() {
 		for watch.Err() == nil {
@@ -248,18 +249,38 @@ func (l *load) follow(ctx context.Context) error {
 			}
 			if err == nil && bytes.Contains(b, []byte("line 400")) {
 				whole.Add(1)
+				late <- b.late()
 			}
 		})
 	}
 	wg.Wait()
 	stop()
-	fmt.Printf("followers: %d of %d saw the whole log in %v, %d MiB resident before, at most %d\n",
-		whole.Load(), l.followers, time.Since(began).Round(time.Millisecond), before, most.Load())
+	close(late)
+	fmt.Printf("followers: %d of %d saw the whole log of %v, the last of them %v after it was printed; %d MiB resident before, at most %d\n",
+		whole.Load(), l.followers, time.Since(began).Round(time.Second), latest(late), before, most.Load())
 	return nil
 }
 
 // tail keeps the end of what is written.
 type tail []byte
+
+// late is how long ago the job printed its last line by its own account.
+func (t tail) late() time.Duration {
+	_, rest, _ := bytes.Cut(t, []byte("printed at "))
+	end := bytes.IndexByte(rest, '\n')
+	at, err := strconv.ParseInt(string(rest[:max(end, 0)]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return time.Since(time.Unix(0, at))
+}
+
+func latest(late <-chan time.Duration) (most time.Duration) {
+	for d := range late {
+		most = max(most, d)
+	}
+	return most.Round(time.Millisecond)
+}
 
 func (t *tail) Write(p []byte) (int, error) {
 	*t = append(*t, p...)
