@@ -12,7 +12,7 @@ func (a *app) localCommand() *cobra.Command {
 	var port *int
 	const pools = "`sky ssh up` and `sky ssh down`, with the machines in ~/.sky/ssh_node_pools.yaml"
 	up := a.oldFlags(a.build(command{
-		name: "up", short: "Make a Kubernetes cluster on this machine.", max: 0,
+		name: "up", short: "Look whether the Kubernetes cluster that kind made on this machine can be used.", max: 0,
 		example: "sky local up\nsky local up --no-gpus --port-start 30000",
 		flags: func(f flags) {
 			f.async(&async)

@@ -18,6 +18,35 @@ import (
 func (d *daemon) registerKubernetes() {
 	d.engine.Handle("sky.realtime_kubernetes_gpu_availability", api.ScheduleShort, verb(d.kubernetesGPUs))
 	d.engine.Handle("sky.kubernetes_node_info", api.ScheduleShort, verb(d.kubernetesNodes))
+	d.engine.Handle("sky.local_up", api.ScheduleShort, silent(d.localUp))
+}
+
+// localUp looks whether the cluster that kind has made on this machine can be
+// used; it makes none.
+func (d *daemon) localUp(ctx context.Context, call cluster.Call, b api.LocalUpBody) error {
+	p, sections, err := d.pods(&call, b.Envelope)
+	if err != nil {
+		return err
+	}
+	name := "skypilot"
+	if b.Name != nil && *b.Name != "" {
+		name = *b.Name
+	}
+	at := "kind-" + name
+	call.Out.Spin("Looking at context " + at)
+	who, used, err := p.CheckContext(ctx, at, sections)
+	if _, absent := errors.AsType[*cloud.InvalidError](err); absent {
+		return &api.Error{Type: api.ErrNotSupported, Message: err.Error() + ". This version of sky makes no Kubernetes cluster itself.",
+			Hint: "Make it with https://kind.sigs.k8s.io, and run this again: kind create cluster --name " + name + ". Any other context of the kubeconfig can be used at once: sky check kubernetes"}
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(call.Out, "✓ Context %s answers (%s).\nUse it: sky launch --infra k8s/%s\n", at, who, at)
+	if !used {
+		fmt.Fprintf(call.Out, "It takes part in plans that name no context when kubernetes.allowed_contexts lists it, or: kubectl config use-context %s\n", at)
+	}
+	return nil
 }
 
 // pods is the provider of pods, with the settings that hold for a request.

@@ -103,10 +103,11 @@ fake)
   files=$("$here/setup.sh" --folder)
   alive kwok >/dev/null || run kwok "$files/bin/kwok" --kubeconfig "$dir/kubeconfig" --config "$files/stages.yaml" --manage-all-nodes=false \
     --manage-nodes-with-annotation-selector=kwok.x-k8s.io/node=fake --node-lease-duration-seconds=40
-  for i in $(seq "${3:?how many}"); do
+  ready() { [ "$(curl_api "$api/api/v1/nodes?labelSelector=type%3Dkwok" | grep -c '"reason": "KubeletReady"')" -ge "$1" ]; }
+  if ready "${3:?how many}"; then exit; fi
+  for i in $(seq "$3"); do
     printf '{"apiVersion":"v1","kind":"Node","metadata":{"name":"fake-%d","annotations":{"kwok.x-k8s.io/node":"fake","node.alpha.kubernetes.io/ttl":"0"},"labels":{"type":"kwok","kubernetes.io/hostname":"fake-%d","skypilot.co/accelerator":"h100"}},"status":{"capacity":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"},"allocatable":{"cpu":"64","memory":"512Gi","pods":"110","nvidia.com/gpu":"8"}}}\n' "$i" "$i"
   done | xargs -d '\n' -P 8 -I{} curl -sfk --max-time 60 -o /dev/null -H "Authorization: Bearer admintoken" -H 'Content-Type: application/json' -X POST --data {} "$api/api/v1/nodes" || true # some may be there already; all are counted below
-  ready() { [ "$(curl_api "$api/api/v1/nodes?labelSelector=type%3Dkwok" | grep -c '"reason": "KubeletReady"')" -ge "$1" ]; }
   until_true "the simulated machines" 180 ready "$3"
   exit ;;
 up) ;;
@@ -142,7 +143,7 @@ clusters: [{name: test, cluster: {server: "$api", insecure-skip-tls-verify: true
 users: [{name: admin, user: {token: admintoken}}]
 contexts:
 - {name: real, context: {cluster: test, user: admin, namespace: default}}
-- {name: twin, context: {cluster: test, user: admin, namespace: default}} # another way to the same
+- {name: kind-twin, context: {cluster: test, user: admin, namespace: default}} # another way to the same
 YAML
 run kube-apiserver "$bin/kube-apiserver" --etcd-servers http://127.0.0.1:2379 --secure-port 6443 --bind-address 0.0.0.0 --advertise-address "$address" \
   --cert-dir "$dir/pki" --service-cluster-ip-range 10.96.0.0/24 --service-account-issuer https://sky.test --service-account-key-file "$dir/sa.key" \

@@ -70,7 +70,7 @@ func inPlace(tests func() int) (code int) {
 	address = strings.TrimSpace(string(b))
 	os.Setenv("KUBECONFIG", kubeconfig())
 	binary = filepath.Join(place, "sky")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/sky")
+	build := exec.Command("go", "build", "-trimpath", "-o", binary, "../../cmd/sky") // as .ci/run builds it for release
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building sky: %v\n%s", err, out)

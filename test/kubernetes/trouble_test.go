@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -55,7 +56,11 @@ func TestPodsThatCannotRun(t *testing.T) {
 
 func TestAMachineThatIsFull(t *testing.T) {
 	w := newWorld(t, settings+"  provision_timeout: 2\n")
-	hold := w.write("hold.yaml", "resources:\n  infra: kubernetes\n  cpus: 1.2\n  memory: 0.1\n  image_id: docker:localhost/shell:1\n")
+	has, err := strconv.ParseFloat(in(mustAsk(t, "GET", "/api/v1/nodes/real-1", nil), "status", "allocatable", "cpu").(string), 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hold := w.write("hold.yaml", fmt.Sprintf("resources:\n  infra: kubernetes\n  cpus: %.1f\n  memory: 0.1\n  image_id: docker:localhost/shell:1\n", 0.6*has))
 	w.sky(nil, "launch", "-y", "-c", "first", hold)
 	w.refused([]string{"no capacity", "the nearest, real-1, has", "free of", "Insufficient cpu"}, "launch", "-y", "-c", "second", hold)
 }

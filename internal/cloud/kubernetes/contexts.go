@@ -50,7 +50,24 @@ type client struct {
 	context   string
 	namespace string // of the context; never ""
 	rest      *rest.Config
+	raw       rest.Interface // for lists
 	dynamic.Interface
+}
+
+// clientsOf makes the clients of a cluster, over the same connections.
+func clientsOf(conf *rest.Config) (dynamic.Interface, rest.Interface, error) {
+	own := dynamic.ConfigFor(conf)
+	h, err := rest.HTTPClientFor(own)
+	if err != nil {
+		return nil, nil, err
+	}
+	dyn, err := dynamic.NewForConfigAndClient(own, h)
+	if err != nil {
+		return nil, nil, err
+	}
+	own.GroupVersion = &schema.GroupVersion{}
+	raw, err := rest.UnversionedRESTClientForConfigAndClient(own, h)
+	return dyn, raw, err
 }
 
 // The kinds of objects that are asked for.
@@ -170,14 +187,14 @@ func (c *Contexts) client(context string) (*client, error) {
 	conf.QPS, conf.Burst = -1, -1
 	conf.UserAgent = "sky"
 	conf.WarningHandler = rest.NoWarnings{}
-	dyn, err := dynamic.NewForConfig(conf)
+	dyn, raw, err := clientsOf(conf)
 	if err != nil {
 		return nil, fmt.Errorf("context %q cannot be used: %w", context, err)
 	}
 	if c.clients == nil {
 		c.clients = map[string]*client{}
 	}
-	k := &client{context: context, namespace: namespace, rest: conf, Interface: dyn}
+	k := &client{context: context, namespace: namespace, rest: conf, raw: raw, Interface: dyn}
 	c.clients[context] = k
 	return k, nil
 }

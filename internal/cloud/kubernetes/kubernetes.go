@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -203,6 +204,19 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 		return nil, firstProof(errs)
 	}
 	return id, nil
+}
+
+// CheckContext succeeds when that context could be used with these settings, and
+// says who we are there. used tells whether the settings let it be used.
+func (p *Provider) CheckContext(ctx context.Context, name string, sections catalog.Sections) (who string, used bool, err error) {
+	if who, err = p.checkOne(ctx, name, sections(name)); err != nil {
+		return "", false, err
+	}
+	names, err := p.contexts(sections)
+	if err != nil && !errors.Is(err, errNone) {
+		return "", false, err
+	}
+	return who, slices.Contains(names, name), nil
 }
 
 // firstProof prefers what says something about the credentials.

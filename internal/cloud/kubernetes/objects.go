@@ -2,10 +2,13 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -138,30 +141,72 @@ const pageSize = 500
 // cached lets the API server answer from memory, a moment old.
 const cached = "0"
 
-// list reads all objects of a kind. It returns the version to watch from.
+// page is one answer to a list.
+type page[T any] struct {
+	Metadata struct {
+		ResourceVersion string `json:"resourceVersion"`
+		Continue        string `json:"continue"`
+	} `json:"metadata"`
+	Items []T `json:"items"`
+}
+
+// list reads all objects of a kind. It returns the version to watch from. What
+// nobody reads of them is skipped, not decoded: machines and pods are large, and
+// there may be thousands.
 func list[T any](ctx context.Context, k *client, of schema.GroupVersionResource, namespace string, o metav1.ListOptions) ([]T, string, error) {
 	var out []T
 	if o.ResourceVersion != cached {
 		o.Limit = pageSize
 	}
 	for {
-		page, err := k.Resource(of).Namespace(namespace).List(ctx, o)
+		b, err := k.get(ctx, of, namespace, o)
 		if err != nil {
 			return nil, "", err
 		}
-		out = slices.Grow(out, len(page.Items))
-		for i := range page.Items {
-			v, err := as[T](&page.Items[i])
-			if err != nil {
-				return nil, "", err
-			}
-			out = append(out, *v)
+		var p page[T]
+		if err := json.Unmarshal(b, &p); err != nil {
+			return nil, "", fmt.Errorf("the API server sent a list of %s that cannot be read: %w", of.Resource, err)
 		}
-		if o.Continue = page.GetContinue(); o.Continue == "" {
-			return out, page.GetResourceVersion(), nil
+		if out == nil {
+			out = p.Items
+		} else {
+			out = append(out, p.Items...)
 		}
-		o.ResourceVersion, o.ResourceVersionMatch = "", ""
+		if o.Continue = p.Metadata.Continue; o.Continue == "" {
+			return out, p.Metadata.ResourceVersion, nil
+		}
+		o.ResourceVersion = ""
 	}
+}
+
+// get is one page of a list as the API server writes it.
+func (k *client) get(ctx context.Context, of schema.GroupVersionResource, namespace string, o metav1.ListOptions) ([]byte, error) {
+	path := []string{"apis", of.Group, of.Version}
+	if of.Group == "" {
+		path = []string{"api", of.Version}
+	}
+	r := k.raw.Get().AbsPath(path...).Resource(of.Resource).SetHeader("Accept", "application/json")
+	if namespace != "" {
+		r.Namespace(namespace)
+	}
+	for name, value := range map[string]string{"labelSelector": o.LabelSelector, "fieldSelector": o.FieldSelector, "resourceVersion": o.ResourceVersion, "continue": o.Continue} {
+		if value != "" {
+			r.Param(name, value)
+		}
+	}
+	if o.Limit > 0 {
+		r.Param("limit", strconv.FormatInt(o.Limit, 10))
+	}
+	res := r.Do(ctx)
+	b, err := res.Raw()
+	if err == nil {
+		return b, nil
+	}
+	var said metav1.Status
+	if json.Unmarshal(b, &said) == nil && said.Kind == "Status" && said.Status == metav1.StatusFailure {
+		return nil, &apierrors.StatusError{ErrStatus: said}
+	}
+	return nil, err
 }
 
 func as[T any](u *unstructured.Unstructured) (*T, error) {
