@@ -431,8 +431,9 @@ func BenchmarkGPUsOf500Nodes(b *testing.B) {
 	for i := range 500 {
 		f.addNode(fmt.Sprintf("gpu-%d", i), map[string]string{skyKey: "h100"}, map[string]string{"cpu": "64", "memory": "512Gi", nvidiaKey: "8"})
 	}
-	p := New(Options{Contexts: contexts(b, map[string]string{"here": f.server.URL}, "here"), Dir: b.TempDir()})
+	all := contexts(b, map[string]string{"here": f.server.URL}, "here")
 	for b.Loop() {
+		p := New(Options{Contexts: all}) // it has seen nothing yet
 		if all, err := p.Available(b.Context(), quick, GPUFilter{}); err != nil || all[0].GPUs[0].Available != 4000 {
 			b.Fatal(all, err)
 		}
