@@ -225,6 +225,8 @@ authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
 authorization: {mode: AlwaysAllow}
 containerRuntimeEndpoint: unix://$dir/containerd.sock
 maxPods: 250
+imageGCHighThresholdPercent: 100 # never: images that were put there cannot be pulled again
+imageGCLowThresholdPercent: 99
 serializeImagePulls: false
 evictionHard: {memory.available: 1Mi, nodefs.available: 1Mi, imagefs.available: 1Mi, nodefs.inodesFree: "10"}
 nodeStatusUpdateFrequency: 4s
