@@ -3,6 +3,7 @@ package sky
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -83,4 +84,29 @@ func deref(p *int) int {
 		return 0
 	}
 	return *p
+}
+
+// Send makes a call whose body is JSON already, such as one that another server
+// took, under an id of the caller's choosing (a random UUID): however often it is
+// sent under the same id, the server takes it once. The body says who calls.
+func (c *Client) Send(ctx context.Context, id, path string, body []byte) (*Request[json.RawMessage], error) {
+	res, err := c.callAs(ctx, id, http.MethodPost, path, nil, json.RawMessage(body), submitTimeout)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20)) // so that the connection is used again
+	return &Request[json.RawMessage]{c, id}, nil
+}
+
+// SendLog is Send for calls that are answered with a log, whose last tail lines
+// are wanted (0: all).
+func (c *Client) SendLog(path string, body []byte, tail int) *LogStream {
+	return &LogStream{c: c, path: path, body: body, tail: tail}
+}
+
+// Known tells whether the server has a request of that id.
+func (c *Client) Known(ctx context.Context, id string) (bool, error) {
+	list, err := c.Requests(ctx, RequestFilter{IDs: []string{id}, All: true, Limit: 1, Fields: []string{"request_id"}})
+	return len(list) > 0, err
 }

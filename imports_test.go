@@ -21,7 +21,7 @@ var layers = [][]string{
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},
 	{"internal/server"},
-	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces"},
+	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller"},
 	{"internal/execution"},
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer"},
@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws"},
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
-	{"internal/cloud", "internal/config"},
+	{"internal/cloud", "internal/config", "internal/upload"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace"},
 	{"internal/wholefile"},
 	{"."}, // the Go SDK

@@ -23,6 +23,7 @@ var (
 const (
 	HeaderAPIVersion      = "X-SkyPilot-API-Version"
 	HeaderVersion         = "X-SkyPilot-Version"
+	HeaderScope           = "X-Sky-Scope"                  // what the caller wants to be held to, as JSON {"user", "workspaces"}; it only takes away
 	HeaderRequestID       = "X-Skypilot-Request-ID"        // on every response
 	HeaderStreamRequestID = "X-SkyPilot-Stream-Request-ID" // on /api/stream
 	HeaderClientType      = "X-SkyPilot-Client-Type"

@@ -31,6 +31,7 @@ const (
 	PathShell    = "GET /v1/shell"             // upgrade to a ShellFrame stream; query: ShellQuery
 	PathSync     = "POST /v1/sync"             // upgrade to package filesync's protocol
 	PathHookLogs = "GET /v1/hooks/{event}/log" // head: raw bytes
+	PathServer   = "GET /v1/server"            // upgrade to a connection to the API server that runs on the node; query home: its home folder, below the agent's; 404 Error if none runs
 )
 
 // Headers of PathLog answers.
@@ -73,6 +74,7 @@ type Capacity struct {
 type Info struct {
 	Version   string         `json:"version"`
 	BuildID   string         `json:"build_id"`
+	Platform  string         `json:"platform"` // "linux/amd64"
 	NodeID    string         `json:"node_id"`
 	Epoch     int64          `json:"epoch"`
 	PID       int            `json:"pid"`
@@ -248,10 +250,12 @@ const (
 	FrameExit   byte = 5 // from the agent, last: one big-endian int32
 )
 
-// ShellProtocol and SyncProtocol are the Upgrade tokens of PathShell, PathSync.
+// ShellProtocol, SyncProtocol and ServerProtocol are the Upgrade tokens of
+// PathShell, PathSync and PathServer.
 const (
-	ShellProtocol = "sky-shell/1"
-	SyncProtocol  = "sky-sync/1"
+	ShellProtocol  = "sky-shell/1"
+	SyncProtocol   = "sky-sync/1"
+	ServerProtocol = "sky-server/1"
 )
 
 // Error is the body of every answer that is not 2xx.

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 
@@ -33,8 +34,12 @@ func serve(ctx context.Context, o cli.ServeOptions) error {
 	if v := os.Getenv("SKYPILOT_DEBUG"); v == "1" || v == "true" {
 		level = slog.LevelDebug
 	}
-	return daemon.Run(ctx, daemon.Options{
-		Home: home, Host: o.Host, Port: o.Port, Ready: o.Ready,
+	err = daemon.Run(ctx, daemon.Options{
+		Home: home, Host: o.Host, Port: o.Port, AnyPort: o.AnyPort, UntilIdle: o.UntilIdle, Ready: o.Ready,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
+	if errors.Is(err, daemon.ErrIdle) {
+		return cli.ErrIdle
+	}
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"sync"
 	"time"
 
@@ -313,7 +314,7 @@ func (a *Agent) info() *agentapi.Info {
 
 func (a *Agent) infoLocked() *agentapi.Info {
 	info := &agentapi.Info{
-		Version: a.o.Version, BuildID: a.o.BuildID, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
+		Version: a.o.Version, BuildID: a.o.BuildID, Platform: runtime.GOOS + "/" + runtime.GOARCH, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
 		StartedAt: seconds(a.started), Home: a.o.Home, State: a.state,
 		Autostop: a.idle.setting(), IdleSince: a.idle.sinceSeconds(), Jobs: map[string]int{},
 		Notice: a.notice,

@@ -51,6 +51,7 @@ func (a *Agent) table() []route {
 		{agentapi.PathShell, headOnly, false, a.getShell},
 		{agentapi.PathSync, headOnly, false, a.postSync},
 		{agentapi.PathHookLogs, server, true, a.getHookLog},
+		{agentapi.PathServer, server, false, a.getServer},
 		{pathRankPrepare, headOnly, false, a.rankPrepare},
 		{pathRankStart, headOnly, false, a.rankStart},
 		{pathRankWait, headOnly, false, a.rankWait},

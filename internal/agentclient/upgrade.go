@@ -24,6 +24,13 @@ func (c *Client) Sync(ctx context.Context) (io.ReadWriteCloser, error) {
 	return c.Upgrade(ctx, agentapi.PathSync, agentapi.SyncProtocol, nil)
 }
 
+// Server connects to the API server that runs on the node in a home folder, which
+// is relative to the agent's. If none does the error is an [*agentapi.Error] with
+// the code CodeNotFound.
+func (c *Client) Server(ctx context.Context, home string) (net.Conn, error) {
+	return c.Upgrade(ctx, agentapi.PathServer, agentapi.ServerProtocol, url.Values{"home": {home}})
+}
+
 // ShellValues encodes q as the query of [agentapi.PathShell].
 func ShellValues(q agentapi.ShellQuery) url.Values {
 	v := url.Values{}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -29,6 +30,7 @@ func (a *app) apiCommand() *cobra.Command {
 func (a *app) apiStartCommand() *cobra.Command {
 	o := ServeOptions{Host: "127.0.0.1"}
 	var foreground bool
+	var idle *int
 	return a.build(command{
 		name: "start", short: "Start the API server on this machine.", noConfig: true,
 		long:    "Does nothing when it already runs. Other commands start it when they need it.",
@@ -38,8 +40,21 @@ func (a *app) apiStartCommand() *cobra.Command {
 			f.choice(&o.Host, "host", "", "Address to listen on.", "0.0.0.0", "localhost", "127.0.0.1")
 			f.on(&foreground, "foreground", "", "Stay in the foreground; end with Ctrl-C.")
 			f.on(&o.EnableBasicAuth, "enable-basic-auth", "", "Ask users for a name and password.")
+			f.on(&o.AnyPort, "any-port", "", "In the foreground: listen on another port if that one is in use.")
+			f.number(&idle, "until-idle", "", "In the foreground: end, with exit code 10, after this many minutes without a request, job, schedule or cluster.")
 		},
-		run: func(ctx context.Context, _ *cobra.Command, _ []string) error { return a.apiStart(ctx, o, foreground) },
+		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			if idle != nil {
+				if *idle < 1 {
+					return usagef("--until-idle is a number of minutes, at least 1.")
+				}
+				o.UntilIdle = time.Duration(*idle) * time.Minute
+			}
+			if (o.AnyPort || idle != nil) && !foreground {
+				return usagef("--any-port and --until-idle go with --foreground.")
+			}
+			return a.apiStart(ctx, o, foreground)
+		},
 	})
 }
 
@@ -67,7 +82,12 @@ func (a *app) apiStart(ctx context.Context, o ServeOptions, foreground bool) err
 		if a.p.Serve == nil {
 			return errors.New("this build of sky has no API server")
 		}
-		return a.p.Serve(ctx, o)
+		err := a.p.Serve(ctx, o)
+		if errors.Is(err, ErrIdle) {
+			a.t.Note("The API server ended: %v.", err)
+			return exitError(exitIdle)
+		}
+		return err
 	}
 	if o.Deploy {
 		local.Command = append(local.Command, "--deploy")

@@ -9,7 +9,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"time"
 )
 
 // Program is the outside world of one run of sky. Everything that the command
@@ -24,7 +26,8 @@ type Program struct {
 	// Environ lists the environment as os.Environ does; nil means os.Environ().
 	Environ []string
 
-	// Serve runs the API server until ctx ends.
+	// Serve runs the API server until ctx ends; it returns [ErrIdle] if it ended
+	// because there was nothing to do.
 	Serve func(ctx context.Context, o ServeOptions) error
 	// Agent runs the hidden "sky agent …"; args come after the word agent.
 	Agent func(args []string) int
@@ -36,6 +39,14 @@ type ServeOptions struct {
 	Port            int
 	Deploy          bool // for a team: listens on every address
 	EnableBasicAuth bool
+	AnyPort         bool          // takes another port if that one is in use
+	UntilIdle       time.Duration // ends after so long without anything to do; 0: never
 	// Ready, if not nil, is called once the server answers requests.
 	Ready func()
 }
+
+// ErrIdle is why a server ended that was to run while there is work.
+var ErrIdle = errors.New("there was nothing to do any more")
+
+// exitIdle is the exit code of such a server: it tells its end from others.
+const exitIdle = 10

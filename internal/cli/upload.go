@@ -2,14 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
-	"path"
-	"path/filepath"
-	"strings"
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/internal/cli/format"
-	"github.com/skypilot-go/sky/internal/filesync"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -20,20 +16,9 @@ func (a *app) upload(ctx context.Context, c *sky.Client, dag *task.Dag) (*string
 	if err != nil || shared {
 		return nil, err
 	}
-	var files []sky.UploadFile
-	for _, t := range dag.Tasks {
-		mapping := map[string]string{}
-		for _, src := range localSources(t) {
-			more, err := uploadFiles(src, src == t.Workdir)
-			if err != nil {
-				return nil, err
-			}
-			files = append(files, more...)
-			mapping[src] = archiveName(src)
-		}
-		if len(mapping) > 0 {
-			t.FileMountsMapping = mapping
-		}
+	files, err := upload.Collect(dag)
+	if err != nil {
+		return nil, err
 	}
 	if len(files) == 0 {
 		return nil, nil
@@ -47,51 +32,4 @@ func (a *app) upload(ctx context.Context, c *sky.Client, dag *task.Dag) (*string
 		return nil, err
 	}
 	return &blob, nil
-}
-
-// localSources are the paths of this machine that a task names.
-func localSources(t *task.Task) []string {
-	var out []string
-	add := func(p string) {
-		if p != "" && !strings.Contains(p, "://") && !strings.HasPrefix(p, "skypilot:") {
-			out = append(out, p)
-		}
-	}
-	add(t.Workdir)
-	for _, src := range t.FileMounts {
-		add(src)
-	}
-	for _, m := range t.StorageMounts {
-		for _, src := range m.Sources {
-			add(src)
-		}
-	}
-	if t.Service != nil {
-		add(t.Service.TLSKeyfile)
-		add(t.Service.TLSCertfile)
-	}
-	return out
-}
-
-// archiveName is where an absolute path stands in the archive.
-func archiveName(p string) string {
-	p = filepath.ToSlash(p)
-	if vol := filepath.VolumeName(p); vol != "" {
-		p = strings.TrimSuffix(vol, ":") + p[len(vol):]
-	}
-	return strings.TrimPrefix(p, "/")
-}
-
-func uploadFiles(src string, ignore bool) ([]sky.UploadFile, error) {
-	var files []sky.UploadFile
-	for e, err := range filesync.Walk(src, ignore) {
-		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", src, err)
-		}
-		files = append(files, sky.UploadFile{
-			Name: path.Join(archiveName(src), e.Path), Path: filepath.Join(src, filepath.FromSlash(e.Path)),
-			Mode: e.Mode, Target: e.Target,
-		})
-	}
-	return files, nil
 }

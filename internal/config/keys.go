@@ -178,6 +178,8 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 		Key{"task_logs_gc_retention_hours", retention("logs of tasks")},
 	).openToNewer()
 	if kind == "jobs" {
+		controller.Keys = append(controller.Keys, Key{"mode", choice("Where managed jobs are looked after: by the API server itself (server), or by one like it on a rented cluster of its own "+
+			"(cluster), for a machine that sleeps. Absent: server, or cluster where consolidation_mode is false.", JobsOnServer, JobsOnCluster)})
 		patience := whole("Minutes after which a job whose node does not answer, although its provider says that it runs, is run elsewhere; " +
 			"its machines are ended first. Absent: never.").min(1)
 		patience.ServerOnly = true
@@ -193,6 +195,12 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 		Key{"force_disable_cloud_bucket", yesNo("Never put files in a bucket on their way.", false)},
 	).openToNewer()
 }
+
+// Values of jobs.controller.mode.
+const (
+	JobsOnServer  = "server"
+	JobsOnCluster = "cluster"
+)
 
 // resourceKeys names the fields of a task's resources; their values are
 // checked where resources are.

@@ -28,6 +28,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
 	"github.com/skypilot-go/sky/internal/proc"
@@ -50,7 +51,12 @@ type Options struct {
 	Host   string
 	Port   int
 	Logger *slog.Logger
-	Ready  func() // called once requests are answered; may be nil
+	// AnyPort makes the server listen on another port if that one is in use.
+	AnyPort bool
+	// UntilIdle ends the server, with [ErrIdle], when there was nothing to do for so
+	// long; 0: never.
+	UntilIdle time.Duration
+	Ready     func() // called once requests are answered; may be nil
 }
 
 type daemon struct {
@@ -66,12 +72,14 @@ type daemon struct {
 	clusters  *cluster.Manager
 	executor  *execution.Executor
 	jobs      *jobs.Manager
-	self      state.User
-	instance  string
-	metrics   *server.Metrics
-	uploads   *server.Uploads
-	downloads *server.Downloads
-	tracer    *trace.Tracer // nil: nothing is traced
+	// controller looks after managed jobs elsewhere, if the configuration says so.
+	controller *controller.Controller
+	self       state.User
+	instance   string
+	metrics    *server.Metrics
+	uploads    *server.Uploads
+	downloads  *server.Downloads
+	tracer     *trace.Tracer // nil: nothing is traced
 }
 
 // Bounds of going down.
@@ -94,6 +102,9 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	// The port first: it tells a second server before anything is touched.
 	l, err := net.Listen("tcp", net.JoinHostPort(o.Host, strconv.Itoa(o.Port)))
+	if err != nil && o.AnyPort {
+		l, err = net.Listen("tcp", net.JoinHostPort(o.Host, "0"))
+	}
 	if err != nil {
 		return fmt.Errorf("listening on %s:%d: %w", o.Host, o.Port, err)
 	}
@@ -225,6 +236,11 @@ func (d *daemon) wire(ctx context.Context) error {
 		Clusters: d.clusters, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
 	})
 	d.jobs = d.newJobs()
+	d.controller = controller.New(controller.Deps{
+		Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: connector,
+		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: d.log,
+		Far: os.Getenv(controller.EnvFar) == "1",
+	})
 	d.register()
 	return nil
 }
@@ -275,6 +291,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { d.clusters.Watch(work) })
 	loops.Go(func() { d.jobs.Run(work) })
+	loops.Go(func() { d.controller.Keep(work) })
 	loops.Go(func() { d.sweep(work) })
 	loops.Go(func() { handler.Housekeep(work) })
 	loops.Go(func() { d.forget(work) })
@@ -287,12 +304,26 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	if d.o.Ready != nil {
 		d.o.Ready()
 	}
-	err = handler.Serve(ctx, l, drainTimeout)
+	serving, end := context.WithCancel(ctx)
+	defer end()
+	if d.o.UntilIdle > 0 {
+		loops.Go(func() {
+			d.waitIdle(serving, d.o.UntilIdle)
+			end()
+		})
+	}
+	err = handler.Serve(serving, l, drainTimeout)
 	d.log.InfoContext(ctx, "API server ended")
+	end()
 	stop()
 	loops.Wait()
 	if errors.Is(err, http.ErrServerClosed) {
 		err = nil
+	}
+	// Nothing comes in any more: what came before is seen here, and the next life
+	// goes on with it.
+	if err == nil && ctx.Err() == nil && d.o.UntilIdle > 0 && !d.busy(context.WithoutCancel(ctx)) {
+		return ErrIdle
 	}
 	return err
 }

@@ -37,44 +37,44 @@ func (d *daemon) newJobs() *jobs.Manager {
 // registerJobs makes the verbs of managed jobs known to the engine.
 func (d *daemon) registerJobs() {
 	e, j := d.engine, d.jobs
-	e.Handle("sky.jobs.launch", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
+	e.Handle(reqJobsLaunch, api.ScheduleLong, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
 		if b.Task, err = d.admit(ctx, &c, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
 			return nil, err
 		}
 		return j.Submit(ctx, c, b)
-	}))
-	e.HandleRead("sky.jobs.queue_v2", verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	})))
+	e.HandleRead("sky.jobs.queue_v2", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.Queue(ctx, c, b)
-	}))
-	e.HandleRead("sky.jobs.queue", verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	})))
+	e.HandleRead("sky.jobs.queue", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.OldQueue(ctx, c, b)
-	}))
-	e.Handle("sky.jobs.cancel", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
+	})))
+	e.Handle("sky.jobs.cancel", api.ScheduleShort, d.far(silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
 		if err := d.configure(&c, b.Envelope); err != nil {
 			return err
 		}
 		return j.Cancel(ctx, c, b)
-	}))
-	e.HandleRead("sky.jobs.schedules", verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
+	})))
+	e.HandleRead("sky.jobs.schedules", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
 		return j.Schedules(ctx, c, b)
-	}))
-	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
+	})))
+	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, d.far(silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
 		return j.EndSchedules(ctx, c, b)
-	}))
-	e.Handle("sky.jobs.wait", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
+	})))
+	e.Handle("sky.jobs.wait", api.ScheduleLong, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
-	}))
-	e.HandleRead("sky.jobs.events", verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
+	})))
+	e.HandleRead("sky.jobs.events", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
 		return j.Events(ctx, c, b)
-	}))
-	e.Handle("sky.jobs.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
+	})))
+	e.Handle(reqJobsDownload, api.ScheduleShort, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
 		dirs, err := j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID))
 		if err != nil {
 			return nil, err
 		}
 		return d.downloads.Offer(ctx, c.User.ID, dirs)
-	}))
-	e.HandleLog("sky.jobs.logs", d.jobLogs)
+	})))
+	e.HandleLog("sky.jobs.logs", d.farLog(d.jobLogs))
 }
 
 // jobLogs streams a managed job's log; where it began is kept, so that a replay

@@ -22,6 +22,9 @@ const (
 	reqLaunch = "sky.launch"
 	reqExec   = "sky.exec"
 	reqStart  = "sky.start"
+
+	reqJobsLaunch   = "sky.jobs.launch"
+	reqJobsDownload = "sky.jobs.download_logs"
 )
 
 // verb is a function of the engine whose body has the type B.
@@ -75,11 +78,17 @@ func (d *daemon) register() {
 		if b.Task, err = d.admit(ctx, &c, policy.Launch, b.Task, o, b.Envelope); err != nil {
 			return nil, err
 		}
+		if err := reserved(b.ClusterName, "Launching tasks on it"); err != nil {
+			return nil, err
+		}
 		return x.Launch(ctx, c, b)
 	}))
 	e.Handle(reqExec, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.ExecBody) (_ any, err error) {
 		o := &api.RequestOptions{ClusterName: &b.ClusterName, Down: b.Down, Dryrun: b.Dryrun}
 		if b.Task, err = d.admit(ctx, &c, policy.Exec, b.Task, o, b.Envelope); err != nil {
+			return nil, err
+		}
+		if err := reserved(b.ClusterName, "Executing tasks on it"); err != nil {
 			return nil, err
 		}
 		return x.Exec(ctx, c, b, d.launching)
@@ -97,16 +106,31 @@ func (d *daemon) register() {
 		list, err := m.StatusJSON(ctx, c, b)
 		return requests.Encoded(list), err
 	}))
-	e.Handle("sky.stop", api.ScheduleShort, silent(m.Stop))
-	e.Handle("sky.down", api.ScheduleShort, silent(m.Down))
-	e.Handle("sky.autostop", api.ScheduleShort, silent(m.Autostop))
+	e.Handle("sky.stop", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.StopBody) error {
+		if err := reserved(b.ClusterName, "Stopping it"); err != nil {
+			return err
+		}
+		return m.Stop(ctx, c, b)
+	}))
+	e.Handle("sky.down", api.ScheduleShort, silent(d.down))
+	e.Handle("sky.autostop", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.AutostopBody) error {
+		if err := reserved(b.ClusterName, "Changing its autostop"); err != nil {
+			return err
+		}
+		return m.Autostop(ctx, c, b)
+	}))
 	e.HandleRead("sky.queue", verb(func(ctx context.Context, c cluster.Call, b api.QueueBody) (any, error) {
 		return m.Queue(ctx, c, b)
 	}))
 	e.HandleRead("sky.job_status", verb(func(ctx context.Context, _ cluster.Call, b api.JobStatusBody) (any, error) {
 		return m.JobStatus(ctx, b)
 	}))
-	e.Handle("sky.cancel", api.ScheduleShort, silent(m.Cancel))
+	e.Handle("sky.cancel", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.CancelBody) error {
+		if err := reserved(b.ClusterName, "Cancelling the job of its server"); err != nil {
+			return err
+		}
+		return m.Cancel(ctx, c, b)
+	}))
 	e.HandleRead("sky.cost_report", verb(func(ctx context.Context, c cluster.Call, b api.CostReportBody) (any, error) {
 		return m.CostReport(ctx, c, b)
 	}))
@@ -241,12 +265,17 @@ func (d *daemon) enabledIn(ctx context.Context, call cluster.Call, b api.Enabled
 	return by, nil
 }
 
-// launching tells whether a launch or start of the cluster is on its way.
+// launching tells whether a launch or start of the cluster is on its way. That of
+// the jobs controller is part of launching a managed job.
 func (d *daemon) launching(ctx context.Context, name string) (bool, error) {
-	rows, err := d.engine.List(ctx, state.RequestFilter{
+	filter := state.RequestFilter{
 		ClusterName: name, Names: []string{reqLaunch, reqStart},
 		Statuses: []api.RequestStatus{api.RequestPending, api.RequestRunning}, Limit: 1,
-	})
+	}
+	if name == d.controller.Name() {
+		filter.ClusterName, filter.Names = "", []string{reqJobsLaunch}
+	}
+	rows, err := d.engine.List(ctx, filter)
 	return len(rows) > 0, err
 }
 

@@ -56,9 +56,24 @@ func limited(r *http.Request) *state.User {
 func (s *Server) scope(r *http.Request) *state.Scope {
 	u := limited(r)
 	if u == nil {
-		return nil
+		return narrowed(r)
 	}
 	return &state.Scope{User: u.ID, Workspaces: s.Rules().accessible(*u)}
+}
+
+// narrowed is what a caller who may touch everything wants to be held to: another
+// server that hands on the call of one of its users says what that user may
+// touch. It can only take away. What cannot be read leaves nothing.
+func narrowed(r *http.Request) *state.Scope {
+	text := r.Header.Get(api.HeaderScope)
+	if text == "" {
+		return nil
+	}
+	scope := &state.Scope{}
+	if json.Unmarshal([]byte(text), scope) != nil {
+		return &state.Scope{}
+	}
+	return scope
 }
 
 // mayAsk reports why a call may not be about what it names: nil if it may. Of

@@ -2,6 +2,7 @@ package fluffycloud
 
 import (
 	"bufio"
+	"context"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -120,4 +121,13 @@ func parseCredentials(r io.Reader) (credentials, error) {
 		}
 	}
 	return c, lines.Err()
+}
+
+// CarryCredentials writes the credentials in use as a credentials file.
+func (p *Provider) CarryCredentials(context.Context) (map[string][]byte, error) {
+	c, err := readCredentials()
+	if err != nil {
+		return nil, err
+	}
+	return map[string][]byte{".fluffycloud/credentials": fmt.Appendf(nil, "endpoint = %s\ntoken = %s\n", c.endpoint, c.token)}, nil
 }

@@ -1,0 +1,117 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/requests"
+)
+
+// far lets the jobs controller answer a request about managed jobs, where the
+// configuration says that it looks after them; else f does.
+func (d *daemon) far(f requests.Func) requests.Func {
+	return func(ctx context.Context, c *requests.Call) (any, error) {
+		call, wanted, err := d.farCall(c)
+		if err != nil {
+			return nil, err
+		}
+		if !wanted {
+			return f(ctx, c)
+		}
+		defer c.Log.StopSpin()
+		body := []byte(c.Body)
+		if c.Name == reqJobsLaunch { // before anything is rented
+			if body, err = d.admitted(ctx, call, body); err != nil {
+				return nil, err
+			}
+		}
+		result, err := d.controller.Answer(ctx, call, c.Name, body, d.downloads.Dir(c.User.ID))
+		if err != nil || c.Name != reqJobsDownload {
+			return result, err
+		}
+		var dirs map[string]string
+		if err := json.Unmarshal(result, &dirs); err != nil {
+			return nil, err
+		}
+		return d.downloads.Offer(ctx, c.User.ID, dirs)
+	}
+}
+
+// farLog is far for requests that are answered with a log.
+func (d *daemon) farLog(f requests.LogFunc) requests.LogFunc {
+	return func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+		call, wanted, err := d.farCall(c)
+		if err != nil {
+			return nil, err
+		}
+		if !wanted {
+			return f(ctx, c, w)
+		}
+		return d.controller.AnswerLog(ctx, call, c.Name, c.Body, w)
+	}
+}
+
+// farCall is the call of a request, and whether the jobs controller answers it.
+func (d *daemon) farCall(c *requests.Call) (call cluster.Call, wanted bool, err error) {
+	var env api.Envelope
+	if err := c.Decode(&env); err != nil {
+		return call, false, err
+	}
+	if !d.controller.Wanted(env.OverrideConfig) {
+		return call, false, nil
+	}
+	call, err = callOf(c)
+	return call, true, err
+}
+
+// admitted is the body of a managed job's launch with the tasks as the
+// administrator's policy wants them.
+func (d *daemon) admitted(ctx context.Context, call cluster.Call, body []byte) ([]byte, error) {
+	var b api.JobsLaunchBody
+	fields := map[string]json.RawMessage{}
+	err := json.Unmarshal(body, &b)
+	if err == nil {
+		err = json.Unmarshal(body, &fields)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if b.Task, err = d.admit(ctx, &call, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
+		return nil, err
+	}
+	if err := d.executor.ValidateDag(ctx, b.Task); err != nil {
+		return nil, err
+	}
+	if fields["task"], err = json.Marshal(b.Task); err != nil {
+		return nil, err
+	}
+	return json.Marshal(fields)
+}
+
+// reserved refuses what users may not do to controllers.
+func reserved(name, doing string) error {
+	kind := controller.Reserved(name)
+	if kind == "" {
+		return nil
+	}
+	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q is the controller of %s. %s is not possible.", name, kind, doing)}
+}
+
+// down gives a cluster back. The jobs controller goes only when it has nothing to
+// do any more, or when somebody insists.
+func (d *daemon) down(ctx context.Context, c cluster.Call, b api.StopBody) error {
+	if b.ClusterName == d.controller.Name() && !b.Purge {
+		done, err := d.controller.Ending(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
+	return d.clusters.Down(ctx, c, b)
+}
