@@ -21,6 +21,7 @@ var badConfigs = []struct{ text, want string }{
 	{"gcp:\n  # note\n  enable_gpudirect: true", `3:3: gcp.enable_gpudirect: unknown key; did you mean enable_gpu_direct?`},
 	{"kubernetes: {allow_contexts: [a]}", `1:14: kubernetes.allow_contexts: unknown key; did you mean allowed_contexts?`},
 	{"kubernetes: {context_configs: {my.ctx: {port: ingress}}}", `1:41: kubernetes.context_configs."my.ctx".port: unknown key; did you mean ports?`},
+	{"jobs: {controller: {mode: laptop}}", `1:27: jobs.controller.mode: "laptop" is not one of server, cluster`},
 	{"jobs: {controler: {}}", `1:8: jobs.controler: unknown key; did you mean controller?`},
 	{"jobs: {controller: {resources: {cpu: 4}}}", `1:33: jobs.controller.resources.cpu: unknown key; did you mean cpus?`},
 	{"slurm: {cluster_configs: {c: {partition_configs: {p: {price: 1}}}}}", `1:55: slurm.cluster_configs.c.partition_configs.p.price: unknown key; known here: pricing, sbatch_options`},
