@@ -61,7 +61,7 @@ func Forwarded() map[string]string {
 // Answer lets the controller's server answer a request: its name, and its body as
 // it is recorded. A launch brings the controller up. logs is the folder for what
 // is downloaded.
-func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string, body []byte, logs string) (any, error) {
+func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string, body []byte, logs string) (json.RawMessage, error) {
 	r := routes[name]
 	if name == launchName {
 		return c.launch(ctx, call, r, body)

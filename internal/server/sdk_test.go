@@ -84,6 +84,9 @@ func TestTheGoClientHasEveryRoute(t *testing.T) {
 			mu.Lock()
 			method = c.Type().Method(i).Name
 			mu.Unlock()
+			if method == "Send" || method == "SendLog" { // to whatever route one says
+				continue
+			}
 			args := madeUp(t, method, c.Method(i).Type(), yes)
 			if method == "Complete" {
 				for _, kind := range []string{sky.CompleteClusters, sky.CompleteRequests, sky.CompleteStorages, sky.CompleteVolumes} {
