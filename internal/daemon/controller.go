@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -60,13 +61,15 @@ func (d *daemon) farLog(f requests.LogFunc) requests.LogFunc {
 // farCall is the call of a request, and whether the jobs controller answers it.
 func (d *daemon) farCall(c *requests.Call) (call cluster.Call, wanted bool, err error) {
 	var env api.Envelope
-	if err := c.Decode(&env); err != nil {
-		return call, false, err
+	if bytes.Contains(c.Body, []byte(`"mode"`)) { // most calls say nothing about it and are not read for it
+		if err := c.Decode(&env); err != nil {
+			return call, false, err
+		}
 	}
 	if !d.controller.Wanted(env.OverrideConfig) {
 		return call, false, nil
 	}
-	call, err = callOf(c)
+	call, err = callOf(c, nil)
 	return call, true, err
 }
 
