@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
@@ -63,11 +64,13 @@ func (a *app) sshStdio(ctx context.Context, c *sky.Client, cluster string, node 
 		return err
 	}
 	defer conn.Close()
+	var over atomic.Bool // ssh needs this command no longer
 	go func() {
-		_, _ = io.Copy(conn, a.t.In)
-		conn.Close() // ssh is gone
+		_, err := io.Copy(conn, a.t.In)
+		over.Store(err == nil)
+		conn.Close()
 	}()
-	if _, err := io.Copy(a.t.Out, conn); err != nil && !errors.Is(err, net.ErrClosed) {
+	if _, err := io.Copy(a.t.Out, conn); err != nil && !errors.Is(err, net.ErrClosed) && !over.Load() {
 		return fmt.Errorf("the connection to cluster '%s' broke: %w", cluster, err)
 	}
 	return nil

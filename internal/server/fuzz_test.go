@@ -99,3 +99,58 @@ func wellFormed(t *testing.T, r *http.Request, a *httptest.ResponseRecorder) {
 		}
 	}
 }
+
+// However a log is asked for, what comes is a part of it, or a refusal that says
+// why.
+func FuzzStreamParameters(f *testing.F) {
+	w := newWorld(f)
+	close(w.block)
+	id := w.call(post, "/logs", `{"cluster_name":"c"}`).id()
+	w.payload(id) // it has ended
+	w.file("sky_logs/run.log", "one\ntwo\nthree\n")
+	for _, seed := range [][4]string{
+		{"", "true", "auto", ""}, {"2", "False", "console", ""}, {"0", "True", "plain", "gz"}, {"-1", "1", "html", "zip"},
+		{"9999999999999999999", "no", "raw", "GZ"}, {"1e3", "", "", ""}, {" 1", "TRUE", "Plain", "gz"},
+	} {
+		f.Add(seed[0], seed[1], seed[2], seed[3], "", "", uint8(0))
+		f.Add(seed[0], seed[1], seed[2], seed[3], "my log.txt", "Mozilla/5.0", uint8(1))
+	}
+	f.Add("1", "false", "plain", "gz", "../../x\r\nSet-Cookie: a=b", "curl", uint8(2))
+	f.Fuzz(func(t *testing.T, tail, follow, format, compress, download, agent string, what uint8) {
+		q := url.Values{}
+		for name, v := range map[string]string{"tail": tail, "follow": follow, "format": format, "compress": compress, "download": download} {
+			if v != "" {
+				q.Set(name, v)
+			}
+		}
+		switch what % 3 {
+		case 0:
+			q.Set("request_id", id)
+		case 1:
+			q.Set("log_path", "~/sky_logs/run.log")
+		}
+		r := httptest.NewRequest(http.MethodGet, "http://localhost/api/stream?"+q.Encode(), nil)
+		r.Header.Set("User-Agent", agent)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond) // for a file that is followed
+		defer cancel()
+		a := httptest.NewRecorder()
+		if serveUncut(w.server, a, r.WithContext(ctx)) {
+			if ctx.Err() == nil {
+				t.Fatalf("%s was cut off", r.URL)
+			}
+			return
+		}
+		wellFormed(t, r, a)
+		for name, values := range a.Header() {
+			for _, v := range values {
+				if strings.ContainsAny(v, "\r\n\x00") {
+					t.Fatalf("%s: the header %s is %q", r.URL, name, v)
+				}
+			}
+		}
+		if a.Code == http.StatusOK && what%3 == 1 && a.Header().Get("Content-Type") == "text/plain; charset=utf-8" &&
+			!strings.HasSuffix("one\ntwo\nthree\n", a.Body.String()) && !strings.Contains(a.Body.String(), "<sky-payload>") {
+			t.Fatalf("%s: %q is no end of the file", r.URL, a.Body)
+		}
+	})
+}

@@ -54,6 +54,7 @@ down() {
     ip link del "skyv$tag-$i" 2>/dev/null || true
   done
   ip link del "$bridge" 2>/dev/null || true
+  ip netns del "skyc$tag" 2>/dev/null || true # of a test that was cut off
   while iptables -D FORWARD -i "$bridge" -o "$bridge" -j ACCEPT 2>/dev/null; do :; done
   for m in $(awk -v d="$dir/" 'index($2, d) == 1 { print $2 }' /proc/mounts | sort -r); do umount "$m" 2>/dev/null || umount -l "$m" || true; done
   rm -rf "$dir"/h[0-9]* "$dir"/user-* "$dir"/*.fluffy "$dir/docker" "$dir/image" "$dir/empty" "$dir"/key* "$dir/given" "$dir/up" "$dir/docker.sock" "$dir/image.tar"
