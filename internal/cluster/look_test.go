@@ -69,7 +69,7 @@ func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
 		p.lists.Store(0)
 		start := time.Now()
 		var answers []time.Duration
-		done := make(chan struct{})
+		done := make(chan time.Duration)
 		for n := range 5 {
 			go func() {
 				time.Sleep(time.Duration(n) * time.Second)
@@ -77,12 +77,11 @@ func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
 				if err != nil || c.Status != api.ClusterUp {
 					t.Errorf("%v, %v", c, err)
 				}
-				answers = append(answers, time.Since(start))
-				done <- struct{}{}
+				done <- time.Since(start)
 			}()
 		}
 		for range 5 {
-			<-done
+			answers = append(answers, <-done)
 		}
 		// The first asks; the others came while it did, so one of them asks anew.
 		if n := p.lists.Load(); n != 2 {
