@@ -74,7 +74,7 @@ func TestAQuotaOfTheNamespace(t *testing.T) {
 		_, known := mustAsk(t, "GET", quotas+"/few", nil)["status"].(map[string]any)["hard"]
 		return known
 	})
-	w.refused([]string{"quota reached", "exceeded quota: few"}, "launch", "-y", "-c", "q", w.task("q.yaml", "localhost/shell:1", "num_nodes: 2\n"))
+	w.refused([]string{"kubernetes/real", "quota", "exceeded quota: few"}, "launch", "-y", "-c", "q", w.task("q.yaml", "localhost/shell:1", "num_nodes: 2\n"))
 }
 
 func TestAPodThatRunsOutOfMemory(t *testing.T) {
