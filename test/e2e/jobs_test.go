@@ -133,9 +133,10 @@ run: |
 	if j.Status != "SUCCEEDED" || j.Recoveries != 0 {
 		t.Errorf("%+v", j)
 	}
-	if files, _ := filepath.Glob(filepath.Join(w.home, ".sky/api_server/jobs/files/*")); len(files) > 0 {
-		t.Errorf("files of an ended job are kept: %v", files)
-	}
+	eventually(t, "files of an ended job are removed", time.Minute, func() bool {
+		files, _ := filepath.Glob(filepath.Join(w.home, ".sky/api_server/jobs/files/*"))
+		return len(files) == 0
+	})
 	if out := w.sky("status"); strings.Contains(out, "hello-1") {
 		t.Errorf("the job's cluster is shown:\n%s", out)
 	}
