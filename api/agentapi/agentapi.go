@@ -239,17 +239,6 @@ type ShellQuery struct {
 	Node    int // index into ClusterSpec.Nodes; the head forwards
 }
 
-// A shell stream carries frames both ways: one type byte, a big-endian uint32
-// length, then the payload.
-const (
-	FrameStdin  byte = 0 // to the agent
-	FrameResize byte = 1 // to the agent: two big-endian uint16, rows and columns
-	FrameEOF    byte = 2 // to the agent: no more stdin
-	FrameStdout byte = 3 // from the agent
-	FrameStderr byte = 4 // from the agent, never with TTY
-	FrameExit   byte = 5 // from the agent, last: one big-endian int32
-)
-
 // ShellProtocol, SyncProtocol and ServerProtocol are the Upgrade tokens of
 // PathShell, PathSync and PathServer.
 const (

@@ -156,10 +156,7 @@ type frames struct {
 func (f *frames) send(kind byte, data []byte) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	head := [5]byte{kind}
-	binary.BigEndian.PutUint32(head[1:], uint32(len(data)))
-	_, err := f.w.Write(append(head[:], data...))
-	return err
+	return agentapi.WriteFrame(f.w, kind, data)
 }
 
 // readFrame reads one frame into buf.

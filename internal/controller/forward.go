@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -397,10 +397,12 @@ func unanswered(err error) bool {
 
 // plain is an error without the address that stands for the way there.
 func plain(err error) string {
-	if lost, ok := errors.AsType[*sky.ConnectError](err); ok {
+	if lost, ok := errors.AsType[*url.Error](err); ok {
+		err = lost.Err
+	} else if lost, ok := errors.AsType[*sky.ConnectError](err); ok {
 		err = lost.Err
 	}
-	return strings.TrimPrefix(err.Error(), `Post "http://127.0.0.1`)
+	return err.Error()
 }
 
 // ask makes a call of this server's own that changes nothing.

@@ -247,15 +247,11 @@ func (c *Controller) run(ctx context.Context, cl *state.Cluster, command string)
 	defer shell.Close()
 	var said bytes.Buffer
 	for {
-		var h [5]byte
-		if _, err := io.ReadFull(shell, h[:]); err != nil {
+		kind, b, err := agentapi.ReadFrame(shell)
+		if err != nil {
 			return err
 		}
-		b := make([]byte, min(binary.BigEndian.Uint32(h[1:]), 1<<20))
-		if _, err := io.ReadFull(shell, b); err != nil {
-			return err
-		}
-		switch h[0] {
+		switch kind {
 		case agentapi.FrameStdout, agentapi.FrameStderr:
 			said.Write(b)
 		case agentapi.FrameExit:

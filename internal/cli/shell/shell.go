@@ -13,9 +13,6 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 )
 
-// maxFrame bounds what a peer can make us allocate.
-const maxFrame = 1 << 20
-
 // Session is one shell.
 type Session struct {
 	Conn           io.ReadWriteCloser
@@ -40,7 +37,7 @@ func (s *Session) Run(ctx context.Context) (int, error) {
 	stop := context.AfterFunc(ctx, func() { s.Conn.Close() })
 	defer stop()
 	for {
-		kind, payload, err := ReadFrame(s.Conn)
+		kind, payload, err := agentapi.ReadFrame(s.Conn)
 		if err != nil {
 			if ctx.Err() != nil {
 				return 0, ctx.Err()
@@ -102,31 +99,5 @@ func (s *Session) sendSizes(ctx context.Context) {
 func (s *Session) send(kind byte, payload []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return WriteFrame(s.Conn, kind, payload)
-}
-
-// WriteFrame writes one frame in one write.
-func WriteFrame(w io.Writer, kind byte, payload []byte) error {
-	b := make([]byte, 0, 5+len(payload))
-	b = append(b, kind)
-	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
-	_, err := w.Write(append(b, payload...))
-	return err
-}
-
-// ReadFrame reads one frame.
-func ReadFrame(r io.Reader) (kind byte, payload []byte, err error) {
-	var head [5]byte
-	if _, err := io.ReadFull(r, head[:]); err != nil {
-		return 0, nil, err
-	}
-	n := binary.BigEndian.Uint32(head[1:])
-	if n > maxFrame {
-		return 0, nil, fmt.Errorf("a frame of %d bytes is too long", n)
-	}
-	payload = make([]byte, n)
-	if _, err := io.ReadFull(r, payload); err != nil {
-		return 0, nil, io.ErrUnexpectedEOF
-	}
-	return head[0], payload, nil
+	return agentapi.WriteFrame(s.Conn, kind, payload)
 }
