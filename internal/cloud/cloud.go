@@ -69,6 +69,10 @@ type LaunchSpec struct {
 	EphemeralGB int
 	// PriorityClass is what the task asks for, where the cloud has such classes.
 	PriorityClass string
+	// Volumes are mounted into every node. One that goes with the cluster
+	// (Volume.Cluster is ID) is made by Prepare and removed by Terminate, like all
+	// that Prepare makes; the others exist. Only a [Volumer] is asked for any.
+	Volumes []VolumeMount
 	// Settings are the cloud's section of the configuration as it holds in the
 	// offer's place, for this task; what nobody set is absent.
 	Settings map[string]any
