@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/task"
 )
@@ -187,6 +188,30 @@ func TestSaveEndpoint(t *testing.T) {
 	}
 	if got, _ := os.ReadFile(file); string(got) != broken {
 		t.Errorf("a broken file became %q", got)
+	}
+}
+
+// A password in the endpoint stays where it is: no argument and no file gets it.
+func TestSSHProxyNamesTheServerButNoPassword(t *testing.T) {
+	const name = "SKYPILOT_API_SERVER_ENDPOINT="
+	for endpoint, want := range map[string]string{
+		"":                                   "",
+		"http://127.0.0.1:46580":             "",
+		"https://sky.example.com/a%20b/":     "env " + name + "'https://sky.example.com/a%%20b' ",
+		"https://ann:s3cret@sky.example.com": "",
+	} {
+		a := &app{environ: []string{"HOME=" + t.TempDir(), name + endpoint}}
+		var err error
+		if a.client, err = sky.New(sky.Options{Endpoint: endpoint, Environ: a.environ}); err != nil {
+			t.Fatal(err)
+		}
+		got := a.sshProxy()
+		if strings.Contains(got, "s3cret") || !strings.HasPrefix(got, want) || strings.Contains(got, name) != (want != "") {
+			t.Errorf("%s: %q, want it to begin with %q", endpoint, got, want)
+		}
+		if elsewhere := strings.Contains(endpoint, "example.com"); strings.HasSuffix(got, " ssh --stdio") != elsewhere {
+			t.Errorf("%s: %q", endpoint, got)
+		}
 	}
 }
 

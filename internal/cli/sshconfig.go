@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -102,7 +103,10 @@ func includeSSH(path string) error {
 }
 
 // sshProxy is the command that takes ssh to the nodes of clusters of a server
-// elsewhere, which may be the only one to reach them; "" for the server here.
+// elsewhere, which may be the only one to reach them; "" for the server here. It
+// names the server where only the environment does, for ssh may be used where that
+// is not set; but not where a password goes along with it, which would be missing
+// then: such a server is reached where the environment says so.
 func (a *app) sshProxy() string {
 	if a.client == nil || a.client.Local() {
 		return ""
@@ -112,10 +116,10 @@ func (a *app) sshProxy() string {
 		self = "sky"
 	}
 	proxy := quoteWord(self) + " ssh --stdio"
-	if a.env("SKYPILOT_API_SERVER_ENDPOINT") != "" { // ssh may be used where it is not set
+	if u, err := url.Parse(a.env("SKYPILOT_API_SERVER_ENDPOINT")); err == nil && u.Host != "" && u.User == nil {
 		proxy = "env SKYPILOT_API_SERVER_ENDPOINT=" + quoteWord(a.client.Endpoint()) + " " + proxy
 	}
-	return proxy
+	return strings.ReplaceAll(proxy, "%", "%%") // which ssh has a meaning for
 }
 
 func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
