@@ -24,11 +24,14 @@ type Query struct {
 	Regions, Zones []string
 	// EachZone asks for one offer per zone also where the cloud itself picks
 	// the zone.
-	EachZone  bool
-	DiskTier  string // low, medium, high, ultra, best
-	DiskGB    int    // of the system disk
-	LocalDisk string // "nvme:100+", "ssd:375"
-	MaxHourly float64
+	EachZone bool
+	// FastNetwork asks for machines with the fastest network of their cloud.
+	// Price lists do not know it.
+	FastNetwork bool
+	DiskTier    string // low, medium, high, ultra, best
+	DiskGB      int    // of the system disk
+	LocalDisk   string // "nvme:100+", "ssd:375"
+	MaxHourly   float64
 }
 
 // Amount is how much of something is asked for: exactly N, at least N, or at

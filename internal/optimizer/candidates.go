@@ -204,7 +204,7 @@ func (f *finder) newRequest(r *task.Resources) (request, error) {
 	}
 	q := &req.query
 	q.InstanceType = r.InstanceType
-	q.Spot = wantsSpot(r)
+	q.Spot, q.FastNetwork = wantsSpot(r), r.NetworkTier == "best"
 	q.Regions, q.Zones = places(r.Region, r.Regions), places(r.Zone, r.Zones)
 	q.DiskTier, q.DiskGB, q.LocalDisk, q.MaxHourly = r.DiskTier, r.DiskSize, r.LocalDisk, r.MaxHourlyCost
 	if vm, ok := r.AcceleratorArgs["tpu_vm"].(bool); ok && !vm {

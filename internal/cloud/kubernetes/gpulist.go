@@ -65,7 +65,7 @@ func (inv *inventory) gpus(f GPUFilter) []GPUs {
 		}
 		g := &out[j]
 		g.Capacity += m.has.accelerators
-		if ok, _ := m.usable(allowedNodes{}); ok && !inv.blind {
+		if ok, _ := m.usable(choice{spot: m.spot()}); ok && !inv.blind {
 			g.Available += m.free.accelerators
 		}
 		for _, n := range counts(m.has.accelerators) {

@@ -111,22 +111,33 @@ func newMachine(n *node, f *formatter, taken resources) machine {
 }
 
 // usable tells whether new pods may go to the node, and why not.
-func (m *machine) usable(allowed allowedNodes) (ok bool, why string) {
+func (m *machine) usable(may choice) (ok bool, why string) {
 	switch {
 	case !m.ready():
 		return false, "it is not ready"
 	case m.Spec.Unschedulable:
 		return false, "it is cordoned"
-	case !allowed.admits(&m.node):
+	case !may.admits(&m.node):
 		return false, "allowed_nodes leaves it out"
+	case may.spot && !m.spot():
+		return false, "it is no spot machine"
+	case may.fast && m.fabric() == nil:
+		return false, "it has no fast network that is known here"
 	}
 	for _, t := range m.Spec.Taints {
-		if t.Effect != "NoSchedule" && t.Effect != "NoExecute" || slices.Contains(deviceKeys, t.Key) && m.has.accelerators > 0 || t.Key == gkeSpotKey {
+		if t.Effect != "NoSchedule" && t.Effect != "NoExecute" || slices.Contains(deviceKeys, t.Key) && m.has.accelerators > 0 || t.Key == gkeSpotKey && may.spot {
 			continue
 		}
 		return false, "it has the taint " + t.Key
 	}
 	return true, ""
+}
+
+// choice is which nodes will do, whatever their size.
+type choice struct {
+	allowedNodes
+	spot bool // only machines that may be taken back
+	fast bool // only machines with a fast network
 }
 
 func (a allowedNodes) admits(n *node) bool {
@@ -151,11 +162,11 @@ func (s shape) holds(want shape) bool {
 }
 
 // matching are the nodes for pods that want the accelerator; without one, all.
-func (inv *inventory) matching(want shape, allowed allowedNodes) []*machine {
+func (inv *inventory) matching(want shape, may choice) []*machine {
 	var out []*machine
 	for i := range inv.nodes {
 		m := &inv.nodes[i]
-		if ok, _ := m.usable(allowed); !ok {
+		if ok, _ := m.usable(may); !ok {
 			continue
 		}
 		if want.accelerator != "" && (m.accelerator == "" || !sameAccelerator(want.accelerator, m.accelerator)) {
@@ -168,12 +179,12 @@ func (inv *inventory) matching(want shape, allowed allowedNodes) []*machine {
 
 // fit says whether a pod of that size goes onto some node when it is empty;
 // why says what is missing and what is nearest.
-func (inv *inventory) fit(want shape, allowed allowedNodes) (ok bool, why string) {
-	ready := inv.matching(shape{}, allowed)
+func (inv *inventory) fit(want shape, may choice) (ok bool, why string) {
+	ready := inv.matching(shape{}, may)
 	if len(ready) == 0 {
-		return false, inv.noneReady(allowed)
+		return false, inv.noneReady(may)
 	}
-	nodes := inv.matching(want, allowed)
+	nodes := inv.matching(want, may)
 	if len(nodes) == 0 {
 		if have := inv.kinds(ready); have != "" {
 			return false, fmt.Sprintf("no ready node has %s; there are %s", want.accelerator, have)
@@ -193,11 +204,11 @@ func (inv *inventory) fit(want shape, allowed allowedNodes) (ok bool, why string
 }
 
 // full says what is free now where pods of that size could go.
-func (inv *inventory) full(want shape, allowed allowedNodes, pods int) string {
-	if ok, why := inv.fit(want, allowed); !ok {
+func (inv *inventory) full(want shape, may choice, pods int) string {
+	if ok, why := inv.fit(want, may); !ok {
 		return why
 	}
-	nodes := inv.matching(want, allowed)
+	nodes := inv.matching(want, may)
 	if inv.blind {
 		return fmt.Sprintf("%s were asked for; what is free on the %d nodes that could have it is not known: the account may not see all pods", want, len(nodes))
 	}
@@ -219,14 +230,14 @@ func (inv *inventory) full(want shape, allowed allowedNodes, pods int) string {
 	return fmt.Sprintf("%s were asked for, and no node has as much free; the nearest, %s, has %v free of %v", want, n.Metadata.Name, n.free, n.has)
 }
 
-func (inv *inventory) noneReady(allowed allowedNodes) string {
+func (inv *inventory) noneReady(may choice) string {
 	if len(inv.nodes) == 0 {
 		return "the cluster has no nodes"
 	}
 	count := map[string]int{}
 	var reasons []string
 	for i := range inv.nodes {
-		if _, why := inv.nodes[i].usable(allowed); why != "" {
+		if _, why := inv.nodes[i].usable(may); why != "" {
 			if count[why]++; count[why] == 1 {
 				reasons = append(reasons, why)
 			}
@@ -275,8 +286,8 @@ func nearest(nodes []*machine, want shape, have func(*machine) shape) *machine {
 
 // clamp makes a request for a whole node fit: what a node says that it has is
 // more than pods may take of it.
-func (inv *inventory) clamp(want shape, allowed allowedNodes) shape {
-	nodes := inv.matching(want, allowed)
+func (inv *inventory) clamp(want shape, may choice) shape {
+	nodes := inv.matching(want, may)
 	within := func(want float64, capacity, limit func(*machine) float64) float64 {
 		const same = 0.01
 		least := want

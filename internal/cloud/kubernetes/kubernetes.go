@@ -111,9 +111,7 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{Containers: true, MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
 		cloud.FeatureStop:      pods + ", which cannot be stopped; sky down gives them back",
 		cloud.FeatureAutostop:  pods + ", which cannot be stopped; use autodown (--down)",
-		cloud.FeatureSpot:      pods + "; spot nodes are chosen with kubernetes.pod_config",
 		cloud.FeatureDiskTier:  pods + " and use the disks of their machines",
-		cloud.FeatureNetTier:   pods + " and use the network of their cluster",
 		cloud.FeatureLocalDisk: pods + " and use the disks of their machines",
 		cloud.FeatureCloneDisk: pods + " and have no disks to clone",
 		cloud.FeatureImage:     pods + ", which run container images: image_id: docker:NAME",

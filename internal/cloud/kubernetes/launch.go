@@ -216,10 +216,16 @@ func (l *launch) good(p *pod) bool {
 	return !p.ended() && p.Metadata.DeletionTimestamp == nil && !hopeless
 }
 
+// choice is which nodes this launch may use.
+func (l *launch) choice() choice {
+	return choice{allowedNodes: l.conf.AllowedNodes, spot: l.spec.Offer.Spot, fast: l.spec.NetworkTier == "best"}
+}
+
 // survey finds out which nodes have what the pods want.
 func (l *launch) survey(ctx context.Context) error {
 	size, conf := l.wish.size, l.conf
-	if size.accelerator == "" && len(conf.AllowedNodes.IPs) == 0 {
+	best := l.spec.NetworkTier == "best"
+	if size.accelerator == "" && len(conf.AllowedNodes.IPs) == 0 && !best {
 		return nil
 	}
 	inv, err := l.where.survey(ctx, false)
@@ -231,11 +237,18 @@ func (l *launch) survey(ctx context.Context) error {
 			l.wish.conf.AllowedNodes.Names = append(slices.Clone(l.wish.conf.AllowedNodes.Names), inv.nodes[i].Metadata.Name)
 		}
 	}
+	if best {
+		l.wish.network, l.wish.adapters = join(inv.matching(size, l.choice()), size)
+		if l.wish.network == nil {
+			_, why := inv.fit(size, l.choice())
+			return &cloud.CapacityError{Place: l.place(), Err: errors.New(why)}
+		}
+	}
 	if size.accelerator == "" {
 		return nil
 	}
 	d := placement{resource: deviceKey(size.accelerator), extra: map[string]string{}}
-	for _, m := range inv.matching(size, conf.AllowedNodes) {
+	for _, m := range inv.matching(size, l.choice()) {
 		d.label, d.resource = m.label, m.deviceKey
 		if !slices.Contains(d.values, m.value) {
 			d.values = append(d.values, m.value)
@@ -254,7 +267,7 @@ func (l *launch) survey(ctx context.Context) error {
 		}
 	}
 	if d.label == "" {
-		_, why := inv.fit(size, conf.AllowedNodes)
+		_, why := inv.fit(size, l.choice())
 		return &cloud.CapacityError{Place: l.place(), Err: errors.New(why)}
 	}
 	slices.Sort(d.values)
@@ -457,7 +470,7 @@ func (l *launch) full(ctx context.Context, pods int, scheduler string, waited ti
 	sctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	if inv, err := l.where.survey(sctx, true); err == nil {
-		why = inv.full(l.wish.size, l.conf.AllowedNodes, l.spec.Nodes) + "; "
+		why = inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
 	}
 	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
 		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}

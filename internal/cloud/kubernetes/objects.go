@@ -118,6 +118,9 @@ type taint struct {
 
 func (n *node) ready() bool { return n.Status.Conditions.of("Ready").Status == "True" }
 
+// spot tells whether the machine may be taken back.
+func (n *node) spot() bool { return n.Metadata.Labels[gkeSpotKey] == "true" }
+
 func (n *node) address() string {
 	for _, a := range n.Status.Addresses {
 		if a.Type == "InternalIP" {

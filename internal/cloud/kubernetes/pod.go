@@ -114,6 +114,9 @@ type wish struct {
 	devices placement
 	runtime string // runtime class; "": the default
 	shell   bool   // the image has none
+	// network is joined with so many of its devices; nil: the ordinary one.
+	network  *fabric
+	adapters float64
 }
 
 // bringsShell tells whether the user's patch says that images have no shell, and
@@ -153,10 +156,14 @@ func (w *wish) describe(rank int, name string) obj {
 			annotations[kueueMaxRun] = seconds
 		}
 	}
+	spec := w.podSpec()
+	if w.network != nil {
+		w.network.connect(labels, spec, asObj(asList(spec["containers"])[0]), w.adapters)
+	}
 	p := obj{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": obj{"name": name, "labels": texts(labels), "annotations": texts(annotations)},
-		"spec":     w.podSpec(),
+		"spec":     spec,
 	}
 	p = merge(p, w.conf.PodConfig)
 	// Whatever the user patched, a pod stays findable and is what was asked for.
@@ -221,11 +228,19 @@ func (w *wish) podSpec() obj {
 	for k, v := range w.devices.extra {
 		selector[k] = v
 	}
+	var tolerations []any
+	if w.size.accelerators > 0 {
+		tolerations = append(tolerations, w.toleration())
+	}
+	if w.spec.Offer.Spot {
+		selector[gkeSpotKey] = "true"
+		tolerations = append(tolerations, obj{"key": gkeSpotKey, "operator": "Equal", "value": "true", "effect": "NoSchedule"})
+	}
 	if len(selector) > 0 {
 		spec["nodeSelector"] = selector
 	}
-	if w.size.accelerators > 0 {
-		spec["tolerations"] = []any{w.toleration()}
+	if len(tolerations) > 0 {
+		spec["tolerations"] = tolerations
 	}
 	return spec
 }

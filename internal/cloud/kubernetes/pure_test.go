@@ -183,20 +183,20 @@ func TestWhyNothingFits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ok, why := inv.fit(want, allowedNodes{})
+		ok, why := inv.fit(want, choice{})
 		if ok != (tt.says == "") || !strings.Contains(why, tt.says) {
 			t.Errorf("%s: %t, %q", tt.size, ok, why)
 		}
 	}
 	want, _ := parseShape("8CPU--32GB--H100:4")
-	if why := inv.full(want, allowedNodes{}, 2); !strings.Contains(why, "2 pods") || !strings.Contains(why, "room for 1") {
+	if why := inv.full(want, choice{}, 2); !strings.Contains(why, "2 pods") || !strings.Contains(why, "room for 1") {
 		t.Error(why)
 	}
 	want.accelerators = 8
-	if why := inv.full(want, allowedNodes{}, 1); !strings.Contains(why, "the nearest, g1, has H100:4") {
+	if why := inv.full(want, choice{}, 1); !strings.Contains(why, "the nearest, g1, has H100:4") {
 		t.Error(why)
 	}
-	if ok, why := inv.fit(shape{cpus: 1}, allowedNodes{Names: []string{"down"}}); ok || !strings.Contains(why, "3: allowed_nodes leaves it out; 1: it is not ready") {
+	if ok, why := inv.fit(shape{cpus: 1}, choice{allowedNodes: allowedNodes{Names: []string{"down"}}}); ok || !strings.Contains(why, "3: allowed_nodes leaves it out; 1: it is not ready") {
 		t.Errorf("%t %q", ok, why)
 	}
 	free := inv.gpus(GPUFilter{})
@@ -240,13 +240,13 @@ func TestAWholeNodeIsLessThanItSays(t *testing.T) {
 	n.Status.Allocatable = map[string]string{"cpu": "15800m", "memory": "62Gi"}
 	inv := &inventory{}
 	inv.take([]node{n}, nil)
-	if got := inv.clamp(shape{cpus: 16, memoryGB: 8}, allowedNodes{}); got.cpus != 14.2 || got.memoryGB != 8 {
+	if got := inv.clamp(shape{cpus: 16, memoryGB: 8}, choice{}); got.cpus != 14.2 || got.memoryGB != 8 {
 		t.Error(got)
 	}
-	if got := inv.clamp(shape{cpus: 8, memoryGB: 64}, allowedNodes{}); got.cpus != 8 || got.memoryGB >= 62 {
+	if got := inv.clamp(shape{cpus: 8, memoryGB: 64}, choice{}); got.cpus != 8 || got.memoryGB >= 62 {
 		t.Error(got)
 	}
-	if got := inv.clamp(shape{cpus: 32, memoryGB: 8}, allowedNodes{}); got.cpus != 32 {
+	if got := inv.clamp(shape{cpus: 32, memoryGB: 8}, choice{}); got.cpus != 32 {
 		t.Error(got)
 	}
 }

@@ -132,23 +132,22 @@ func (t *tailored) offer(q catalog.Query) (o cloud.Offer, why string) {
 	if len(q.Zones) > 0 {
 		return o, "Kubernetes contexts have no zones"
 	}
-	if q.Spot {
-		return o, "no node is a spot machine"
-	}
 	want, err := wanted(q)
 	if err != nil {
 		return o, err.Error()
 	}
+	may := choice{allowedNodes: t.conf.AllowedNodes, spot: q.Spot, fast: q.FastNetwork}
 	if q.InstanceType == "" {
-		want = t.inv.clamp(want, t.conf.AllowedNodes)
+		want = t.inv.clamp(want, may)
 	}
 	if want.accelerator != "" {
 		want.accelerator = t.known(want.accelerator)
 	}
-	if ok, why := t.inv.fit(want, t.conf.AllowedNodes); !ok && !t.grows(want) {
+	if ok, why := t.inv.fit(want, may); !ok && !t.grows(want, may) {
 		return o, why
 	}
 	o = want.offer(context, t.conf.Pricing)
+	o.Spot = q.Spot
 	if q.MaxHourly > 0 && o.HourlyPrice > q.MaxHourly {
 		return o, fmt.Sprintf("%s costs $%.2f per hour there", o.InstanceType, o.HourlyPrice)
 	}
@@ -167,8 +166,11 @@ func (t *tailored) known(name string) string {
 }
 
 // grows tells whether an autoscaler may add a node for the pod.
-func (t *tailored) grows(want shape) bool {
-	if t.conf.Autoscaler == "" {
+func (t *tailored) grows(want shape, may choice) bool {
+	switch {
+	case t.conf.Autoscaler == "", may.fast: // what network a new node would have is not known
+		return false
+	case may.spot && t.conf.Autoscaler != "gke":
 		return false
 	}
 	if want.accelerator == "" {
