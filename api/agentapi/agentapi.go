@@ -10,7 +10,11 @@
 // the other nodes. All times are Unix seconds as floats; zero means "not yet".
 package agentapi
 
-import "github.com/skypilot-go/sky/api"
+import (
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+)
 
 // Port is where an agent listens on its node's address unless told otherwise.
 const Port = 46590
@@ -93,6 +97,17 @@ type Notice struct {
 	Action string  `json:"action"` // terminate, stop, hibernate, or NoticeRebalance
 	At     float64 `json:"at"`     // when it is done, or since when it is likely
 }
+
+// Where the node is a container whose orchestrator is about to end it, EndingFile
+// is written in EndingDir: it holds how many seconds are left. The head's agent
+// runs the hooks of preemption then and makes EndedFile, for which the
+// orchestrator waits that long, or until the process in EndingPID is no more.
+const (
+	EndingDir  = "/opt/sky"
+	EndingFile = "ending"
+	EndedFile  = "ended"
+	EndingPID  = "agent.pid"
+)
 
 // NoticeRebalance says that an interruption is likely and not yet decided.
 const NoticeRebalance = "rebalance"
@@ -193,11 +208,14 @@ type Autostop struct {
 	Hooks *[]Hook `json:"hooks,omitempty"`
 }
 
+// HookTimeout is how long a hook may run that says nothing about it.
+const HookTimeout = time.Hour
+
 // Hook runs on the head before the cluster goes away.
 type Hook struct {
 	Run     string   `json:"run"`
 	Events  []string `json:"events"`  // stop, preemption, down; empty: all
-	Timeout int      `json:"timeout"` // seconds; 0: 3600
+	Timeout int      `json:"timeout"` // seconds; 0: HookTimeout
 }
 
 // ShutdownRequest ends an agent and everything it started.

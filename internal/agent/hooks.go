@@ -18,10 +18,7 @@ import (
 // hookEvents are the ends of a cluster that hooks can run before.
 var hookEvents = map[string]bool{"stop": true, "down": true, "preemption": true}
 
-const (
-	hookTimeout     = time.Hour // unless the hook says otherwise
-	codeHookTimeout = 124
-)
+const codeHookTimeout = 124
 
 func (a *Agent) hooksDir() string            { return filepath.Join(a.o.Home, ".sky", "hooks") }
 func (a *Agent) hookLog(event string) string { return filepath.Join(a.hooksDir(), event+".log") }
@@ -91,7 +88,7 @@ func (a *Agent) runHooks(ctx context.Context, event, run string, hooks []agentap
 }
 
 func (a *Agent) runHook(ctx context.Context, key, event, out string, h agentapi.Hook) (int, error) {
-	limit := hookTimeout
+	limit := agentapi.HookTimeout
 	if h.Timeout > 0 {
 		limit = time.Duration(h.Timeout) * time.Second
 	}

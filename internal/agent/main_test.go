@@ -156,7 +156,7 @@ func freeAddress(t testing.TB) string {
 func (n *testNode) runHere() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond}
+	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond, endingDir: filepath.Join(n.home, "orchestrator")}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

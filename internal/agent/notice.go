@@ -11,10 +11,13 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // The metadata service of EC2 tells a machine two minutes ahead that it will be
@@ -112,15 +115,12 @@ func (m *metadata) notice(ctx context.Context) (*agentapi.Notice, error) {
 	return &agentapi.Notice{Action: agentapi.NoticeRebalance, At: seconds(said.NoticeTime)}, nil
 }
 
-// watchNotices asks again and again, as long as the cluster is on a cloud that
-// gives notice, and passes on what is new.
+// watchNotices asks again and again, as long as the cluster is where notice is
+// given, and passes on what is new.
 func (a *Agent) watchNotices() {
-	if strings.EqualFold(os.Getenv(metadataOff), "true") {
-		return
-	}
 	m := newMetadata(cmp.Or(os.Getenv(metadataEnv), metadataService))
 	every := cmp.Or(a.o.noticeEvery, metadataEvery)
-	silent := false
+	off, silent, told := strings.EqualFold(os.Getenv(metadataOff), "true"), false, false
 	for wait := every; ; {
 		select {
 		case <-a.ctx.Done():
@@ -128,7 +128,19 @@ func (a *Agent) watchNotices() {
 		case <-time.After(wait):
 		}
 		wait = every
-		if spec := a.clusterSpec(); spec == nil || spec.Cloud != "aws" {
+		spec := a.clusterSpec()
+		if spec != nil && spec.Cloud == "kubernetes" {
+			wait = cmp.Or(a.o.noticeEvery, endingEvery)
+			if !told {
+				// Without it nobody waits for hooks, which is no reason not to work.
+				err := wholefile.Write(a.endingFile(agentapi.EndingPID), []byte(strconv.Itoa(os.Getpid())), 0o644)
+				if told = true; err != nil {
+					a.log.Warn("hooks of preemption may be cut off", "err", err)
+				}
+			}
+			a.noticed(a.ending())
+		}
+		if spec == nil || spec.Cloud != "aws" || off {
 			continue
 		}
 		n, err := m.notice(a.ctx)
@@ -160,7 +172,48 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	a.mu.Unlock()
 	a.log.Warn("the cloud takes this machine back", "action", n.Action, "at", n.At)
 	a.publishState()
-	if n.Final() && a.isHead() {
-		a.wg.Go(func() { a.hooksOf(a.ctx, "preemption", "notice") })
+	if n.Final() {
+		a.wg.Go(func() {
+			if a.isHead() {
+				a.hooksOf(a.ctx, "preemption", "notice")
+			}
+			if a.ctx.Err() == nil {
+				a.ended()
+			}
+		})
+	}
+}
+
+// endingEvery is how often a container's agent looks whether it is to end: the
+// time until then is short, and a look costs nothing.
+const endingEvery = time.Second
+
+// ending is what the container's orchestrator says about its end; nil: nothing, or
+// it has its answer.
+func (a *Agent) ending() *agentapi.Notice {
+	file := a.endingFile(agentapi.EndingFile)
+	said, err := os.Stat(file)
+	if err != nil {
+		return nil
+	}
+	if _, err := os.Stat(a.endingFile(agentapi.EndedFile)); err == nil {
+		return nil
+	}
+	text, _ := os.ReadFile(file)
+	left, _ := strconv.Atoi(strings.TrimSpace(string(text))) // the hooks matter, not the number
+	return &agentapi.Notice{Action: "terminate", At: seconds(said.ModTime()) + float64(left)}
+}
+
+func (a *Agent) endingFile(name string) string {
+	return filepath.Join(cmp.Or(a.o.endingDir, agentapi.EndingDir), name)
+}
+
+// ended tells the container's orchestrator that nothing is left to be done.
+func (a *Agent) ended() {
+	if _, err := os.Stat(a.endingFile(agentapi.EndingFile)); err != nil {
+		return // nobody waits
+	}
+	if err := os.WriteFile(a.endingFile(agentapi.EndedFile), []byte("done\n"), 0o644); err != nil {
+		a.log.Warn("the end of hooks not told", "err", err)
 	}
 }

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -112,4 +115,34 @@ func TestNoticesArePushed(t *testing.T) {
 		t.Fatalf("nothing was pushed: %v", err)
 	}
 	awaitFile(t, "saved\n", c.nodes[0].home, ".sky/hooks/preemption.log")
+}
+
+// TestAPodThatIsEvicted: the agents of a cluster of pods do what is to be done
+// before their containers end, and say when it is done.
+func TestAPodThatIsEvicted(t *testing.T) {
+	c := newCluster(t, 2, twoCPUs, true)
+	hooks := []agentapi.Hook{{Run: "test ! -e $HOME/orchestrator/ended && echo saved", Events: []string{"preemption"}}, {Run: "echo other", Events: []string{"down"}}}
+	if _, err := c.head.Autostop(t.Context(), agentapi.Autostop{IdleMinutes: -1, Hooks: &hooks}); err != nil {
+		t.Fatal(err)
+	}
+	c.spec.Cloud, c.spec.Epoch = "kubernetes", 2
+	c.configure()
+	for _, n := range c.nodes {
+		awaitFile(t, fmt.Sprint(os.Getpid()), n.home, "orchestrator/"+agentapi.EndingPID) // agents are in this process
+	}
+	for i := len(c.nodes) - 1; i >= 0; i-- { // the head last: its hooks see the cluster whole
+		n := c.nodes[i]
+		if err := os.WriteFile(filepath.Join(n.home, "orchestrator", agentapi.EndingFile), []byte("600\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		awaitFile(t, "done", n.home, "orchestrator/"+agentapi.EndedFile)
+	}
+	log, err := os.ReadFile(filepath.Join(c.nodes[0].home, ".sky/hooks/preemption.log"))
+	if err != nil || !strings.HasSuffix(string(log), "saved\n") || strings.Contains(string(log), "other") {
+		t.Errorf("%q, %v", log, err)
+	}
+	info, err := c.head.Info(t.Context())
+	if err != nil || info.Notice == nil || !info.Notice.Final() || time.Until(time.UnixMilli(int64(info.Notice.At*1000))) < 5*time.Minute {
+		t.Errorf("%+v, %v", info.Notice, err)
+	}
 }

@@ -65,6 +65,9 @@ type LaunchSpec struct {
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
 	// DisplayName and User are for people who look at the cloud by other means.
 	DisplayName, User string
+	// EndGrace is how long a node that is taken back may go on, for what has to be
+	// saved first, where the cloud can be told; 0: no longer than usual.
+	EndGrace time.Duration
 	// EphemeralGB is scratch space, where machines can be given some.
 	EphemeralGB int
 	// PriorityClass is what the task asks for, where the cloud has such classes.

@@ -391,7 +391,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Image: x.startsFrom(c), Out: call.Out,
 		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
-		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), Settings: placed(cfg, c), Options: options,
+		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), EndGrace: endGrace(t), Settings: placed(cfg, c), Options: options,
 	})
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -173,6 +174,16 @@ func (l *launch) autostop(ctx context.Context, c *state.Cluster) error {
 		want.Hooks = &hooks
 	}
 	return l.x.Clusters.SetAutostop(ctx, c.Name, want)
+}
+
+// endGrace is how long the task's hooks may take when its nodes are taken back.
+func endGrace(t *task.Task) (d time.Duration) {
+	for _, h := range t.Hooks {
+		if len(h.Events) == 0 || slices.Contains(h.Events, "preemption") {
+			d += cmp.Or(time.Duration(h.Timeout)*time.Second, agentapi.HookTimeout)
+		}
+	}
+	return d
 }
 
 // autostopOf is the autostop that a launch asks for; false if it asks for none.

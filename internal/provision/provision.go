@@ -75,6 +75,7 @@ type Request struct {
 	LocalDisk, AuthorizedKey string
 	EphemeralGB              int
 	PriorityClass            string
+	EndGrace                 time.Duration
 	// Image is what the machines of an offer start from; nil: the cloud's own.
 	Image func(cloud.Offer) string
 	// Settings are those of a place's cloud for this task; nil: there are none.

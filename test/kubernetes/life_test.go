@@ -3,6 +3,8 @@
 package kubernetes
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -58,4 +60,39 @@ func TestAClusterGivesItselfBack(t *testing.T) {
 		out, _ := w.run("status", "-r")
 		return strings.Contains(out, "No existing clusters")
 	})
+}
+
+// A pod that is evicted goes on until the hooks of its task have run, and no
+// longer.
+func TestHooksRunBeforeAPodIsEvicted(t *testing.T) {
+	t.Parallel()
+	saved := t.TempDir()
+	if err := os.Chmod(saved, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, `
+  allowed_nodes: {names: [real-1]}
+  pod_config:
+    spec:
+      containers: [{imagePullPolicy: IfNotPresent, volumeMounts: [{name: saved, mountPath: /saved}]}]
+      volumes: [{name: saved, hostPath: {path: `+saved+`}}]
+`)
+	task := w.task("task.yaml", "localhost/shell:1", `num_nodes: 2
+run: sleep 1000
+config:
+  hooks: [{run: "echo begun >/saved/begun; sleep 4; echo $SKYPILOT_HOOK_EVENT >/saved/ended", events: [preemption], timeout: 120}]
+`)
+	w.sky(nil, "launch", "-y", "-d", "-c", "hooked", task)
+	pods := w.names("pods")
+	if len(pods) != 2 {
+		t.Fatalf("pods: %v", pods)
+	}
+	for _, pod := range pods { // as when their machine is drained
+		mustAsk(t, "POST", "/api/v1/namespaces/"+w.namespace+"/pods/"+pod+"/eviction", obj{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": obj{"name": pod}})
+	}
+	eventually(t, "the pods to be gone", func() bool { return len(w.names("pods")) == 0 })
+	if b, err := os.ReadFile(filepath.Join(saved, "ended")); string(b) != "preemption\n" {
+		t.Errorf("the hook wrote %q (%v)", b, err)
+	}
+	w.sky(nil, "down", "-y", "hooked")
 }

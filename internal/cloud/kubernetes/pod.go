@@ -10,7 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
@@ -67,6 +69,18 @@ const exitGone = 77
 const first = `trap 'exit 0' TERM INT
 trap 'exit 77' USR1
 while :; do sleep 1000000 & wait $!; done`
+
+// maxEndGrace is how long the end of a pod is held up at most.
+const maxEndGrace = 10 * time.Minute
+
+// endGrace is how many seconds a pod has that is evicted; 0: what is usual.
+func (w *wish) endGrace() int { return int(min(w.spec.EndGrace, maxEndGrace).Seconds()) }
+
+// lastWords runs in a pod that is evicted, before its first process is told to
+// end: it waits until the head's agent has run the hooks, or is no more.
+const lastWords = `cd ` + agentapi.EndingDir + ` && echo %[1]d >` + agentapi.EndingFile + `
+n=0
+while [ ! -e ` + agentapi.EndedFile + ` ] && [ $n -lt %[1]d ] && kill -0 "$(cat ` + agentapi.EndingPID + ` 2>/dev/null)" 2>/dev/null; do sleep 1; n=$((n+1)); done`
 
 var nameFormat = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
@@ -218,6 +232,9 @@ func (w *wish) podSpec() obj {
 	} else {
 		spec["automountServiceAccountToken"] = false // it needs no rights
 	}
+	if seconds := w.endGrace(); seconds > 0 {
+		spec["terminationGracePeriodSeconds"] = seconds
+	}
 	if w.runtime != "" {
 		spec["runtimeClassName"] = w.runtime
 	}
@@ -278,7 +295,7 @@ func (w *wish) container() obj {
 	if w.shell {
 		sh, script = shellDir+"/sh", `PATH="$PATH:`+shellDir+"\"\n"+first
 	}
-	return obj{
+	main := obj{
 		"name": mainContainer, "image": imageOf(w.spec), "imagePullPolicy": "Always",
 		"command": []any{sh, "-c", script}, "env": env, "resources": res,
 		"volumeMounts": []any{
@@ -286,6 +303,10 @@ func (w *wish) container() obj {
 			obj{"name": agentVolume, "mountPath": AgentDir},
 		},
 	}
+	if seconds := w.endGrace(); seconds > 0 {
+		main["lifecycle"] = obj{"preStop": obj{"exec": obj{"command": []any{sh, "-c", fmt.Sprintf(lastWords, seconds)}}}}
+	}
+	return main
 }
 
 // memoryG writes gigabytes as the API takes them.

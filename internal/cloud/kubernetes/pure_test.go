@@ -296,6 +296,24 @@ func TestPodsAreDescribed(t *testing.T) {
 	}
 }
 
+func TestAPodIsHeldUpForHooks(t *testing.T) {
+	describe := func(d time.Duration) string {
+		w := wish{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, EndGrace: d}}
+		return jsonOf(w.describe(0, "web-head"))
+	}
+	for _, tt := range []struct {
+		grace time.Duration
+		want  string
+	}{{90 * time.Second, `"terminationGracePeriodSeconds":90`}, {2 * time.Hour, `"terminationGracePeriodSeconds":600`}} {
+		if text := describe(tt.grace); !strings.Contains(text, tt.want) || !strings.Contains(text, `"preStop"`) {
+			t.Errorf("%s is missing in %s", tt.want, text)
+		}
+	}
+	if text := describe(0); strings.Contains(text, "preStop") || strings.Contains(text, "terminationGracePeriodSeconds") {
+		t.Errorf("without hooks: %s", text)
+	}
+}
+
 func TestHowLongPodsMayWait(t *testing.T) {
 	for _, tt := range []struct {
 		section map[string]any
