@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},
-	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace"},
+	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry"},
 	{"internal/wholefile"},
 	{"."}, // the Go SDK
 	{"api", "task"},

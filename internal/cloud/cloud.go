@@ -8,6 +8,8 @@ package cloud
 import (
 	"context"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/registry"
 )
 
 // Place is somewhere machines can be rented. Empty parts mean "any" in a
@@ -70,6 +72,9 @@ type LaunchSpec struct {
 	EndGrace time.Duration
 	// EphemeralGB is scratch space, where machines can be given some.
 	EphemeralGB int
+	// Login is to the registry of the image, where nodes are containers; nil: it
+	// needs none. One that is not complete was given before, and Prepare kept it.
+	Login *registry.Login
 	// PriorityClass is what the task asks for, where the cloud has such classes.
 	PriorityClass string
 	// Volumes are mounted into every node. One that goes with the cluster

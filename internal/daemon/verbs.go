@@ -94,6 +94,9 @@ func (d *daemon) register() {
 		return x.Exec(ctx, c, b, d.launching)
 	}))
 	e.Handle(reqStart, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.StartBody) (any, error) {
+		if err := d.configure(&c, b.Envelope); err != nil {
+			return nil, err
+		}
 		return x.Start(ctx, c, b)
 	}))
 	e.Handle("sky.optimize", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.DagBody) (err error) {

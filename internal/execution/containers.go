@@ -6,8 +6,8 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/registry"
 	"github.com/skypilot-go/sky/internal/remote"
-	"github.com/skypilot-go/sky/internal/remote/container"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -38,18 +38,34 @@ func containers(call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cl
 }
 
 // login is the task's login to a registry; nil: it has none.
-func login(t *task.Task) *container.Login {
+func login(t *task.Task) *registry.Login {
 	value := func(name string) string {
 		if v, ok := t.Secrets[name]; ok {
 			return v.Reveal()
 		}
 		return t.Envs[name]
 	}
-	l := container.Login{Username: value(dockerUsername), Password: value(dockerPassword), Server: value(dockerServer)}
+	l := registry.Login{Username: value(dockerUsername), Password: value(dockerPassword), Server: value(dockerServer)}
 	if l.Username == "" || l.Server == "" {
 		return nil
 	}
 	return &l
+}
+
+// registryKey is the key in a record's metadata for the registry that the task
+// logged in to: what is made later has images of the same names.
+const registryKey = "registry"
+
+// loginOf is the login for a cluster's images where its nodes are containers: the
+// task's, or only the registry, of which they have the login already.
+func loginOf(t *task.Task, c *state.Cluster) *registry.Login {
+	if l := login(t); l != nil {
+		return l
+	}
+	if server := textOf(c, registryKey); server != "" {
+		return &registry.Login{Server: server}
+	}
+	return nil
 }
 
 // splitWords splits a text into words as a shell does, which expands nothing.

@@ -269,6 +269,9 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	}
 	remember(first, c.Metadata)
 	rememberImages(l.task.Resources, c.Metadata)
+	if login := login(l.task); login != nil {
+		c.Metadata[registryKey] = login.Server
+	}
 	l.x.Clusters.Mark(c)
 	if l.managed != nil {
 		cluster.Managed(c, l.managed.JobID)
@@ -392,6 +395,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Image: x.startsFrom(c), Out: call.Out,
 		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
 		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), EndGrace: endGrace(t), Settings: placed(cfg, c), Options: options,
+		Login: loginOf(t, c),
 	})
 	if err != nil {
 		return nil, err

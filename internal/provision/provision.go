@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/registry"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
 )
@@ -78,6 +79,8 @@ type Request struct {
 	EndGrace                 time.Duration
 	// Image is what the machines of an offer start from; nil: the cloud's own.
 	Image func(cloud.Offer) string
+	// Login is as in [cloud.LaunchSpec].
+	Login *registry.Login
 	// Settings are those of a place's cloud for this task; nil: there are none.
 	Settings func(cloud.Place) map[string]any
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/registry"
 	"github.com/skypilot-go/sky/internal/remote/container"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
@@ -29,9 +30,9 @@ func ImageOf(c *state.Cluster) string {
 
 // Containers say how containers on machines are made.
 type Containers struct {
-	Login   *container.Login // to the image's registry; nil: it asks for none
-	Options []string         // further options of docker run, one word each
-	Doing   func(string)     // is told how far it is, of the head; nil: nobody wants to know
+	Login   *registry.Login // to the image's registry; nil: it asks for none
+	Options []string        // further options of docker run, one word each
+	Doing   func(string)    // is told how far it is, of the head; nil: nobody wants to know
 }
 
 const (

@@ -230,7 +230,7 @@ func (w *world) close() {
 		w.t.Errorf("down -a: exit %d\n%s", code, out)
 	}
 	w.run("api", "stop")
-	for _, kind := range []string{"pods", "services", "persistentvolumeclaims"} {
+	for _, kind := range []string{"pods", "services", "persistentvolumeclaims", "secrets", "/apis/networking.k8s.io/v1/namespaces/" + w.namespace + "/ingresses"} {
 		if left := w.names(kind); len(left) > 0 {
 			w.t.Errorf("%s are left: %v", kind, left)
 		}
@@ -244,6 +244,9 @@ func (w *world) path(of string) string { return "/api/v1/namespaces/" + w.namesp
 
 func (w *world) names(kind string) []string {
 	w.t.Helper()
+	if strings.HasPrefix(kind, "/") {
+		return names(w.t, kind)
+	}
 	return names(w.t, w.path(kind))
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -30,11 +29,7 @@ func TestPodsThatCannotRun(t *testing.T) {
 	registry := &http.Server{Handler: http.NotFoundHandler()}
 	go registry.Serve(l)
 	at := l.Addr().String()
-	hosts := filepath.Join(place, "registries", at, "hosts.toml")
-	os.MkdirAll(filepath.Dir(hosts), 0o755)
-	if err := os.WriteFile(hosts, []byte(fmt.Sprintf("server = \"http://%s\"\n[host.\"http://%s\"]\n", at, at)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	plainly(t, at)
 	t.Cleanup(func() { registry.Close() })
 
 	w := newWorld(t, settings)

@@ -180,7 +180,7 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 			return err
 		}
 	}
-	return nil
+	return w.dropLogin(ctx, id)
 }
 
 // clearKind removes what carries the cluster's labels. What the account may not

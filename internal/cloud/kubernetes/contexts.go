@@ -75,6 +75,7 @@ var (
 	podsResource      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	nodesResource     = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
 	servicesResource  = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	secretsResource   = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	eventsResource    = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	claimsResource    = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
 	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}

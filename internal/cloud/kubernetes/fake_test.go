@@ -196,7 +196,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	collection, name := r.URL.Path, ""
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	n := len(parts)
-	plain := map[string]bool{"pods": true, "nodes": true, "services": true, "events": true, "persistentvolumeclaims": true, "ingresses": true, "runtimeclasses": true}
+	plain := map[string]bool{"pods": true, "nodes": true, "services": true, "events": true, "persistentvolumeclaims": true, "ingresses": true, "runtimeclasses": true, "secrets": true}
 	if n > 1 && !plain[parts[n-1]] {
 		collection, name = "/"+strings.Join(parts[:n-1], "/"), parts[n-1]
 	}
@@ -441,6 +441,7 @@ func (f *fake) patch(w http.ResponseWriter, r *http.Request, collection, name st
 func (f *fake) remove(w http.ResponseWriter, r *http.Request, collection, name string) {
 	var options struct {
 		GracePeriodSeconds *int64
+		DryRun             []string
 		Preconditions      struct{ UID string }
 	}
 	json.NewDecoder(r.Body).Decode(&options)
@@ -454,6 +455,10 @@ func (f *fake) remove(w http.ResponseWriter, r *http.Request, collection, name s
 	uid := asObj(o["metadata"])["uid"]
 	if options.Preconditions.UID != "" && options.Preconditions.UID != uid {
 		refuseWith(w, 409, "Conflict", "the UID in the precondition does not match")
+		return
+	}
+	if len(options.DryRun) > 0 {
+		say(w, 200, obj{"kind": "Status", "status": "Success"})
 		return
 	}
 	if !strings.HasSuffix(collection, "/pods") || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {

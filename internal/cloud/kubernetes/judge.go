@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/registry"
 )
 
 // stage is how far a pod has come.
@@ -90,14 +91,18 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 	switch w.Reason {
 	case "", "PodInitializing", "ContainerCreating":
 	case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable":
-		switch {
-		case hopeless(w.Message):
-			return invalid("the image %s cannot be pulled: %s", imageFor(p, c), w.Message)
+		image := imageFor(p, c)
+		switch what := problemOf(w.Message); {
+		case what != pullSilent && what != pullLimited:
+			return judgement{stage: failed, err: &cloud.InvalidError{Place: place, Err: unpulled(p, image, w.Message)}}
+		case since >= pullPatience && what == pullLimited:
+			return judgement{stage: failed, err: &cloud.UnreachableError{Err: fmt.Errorf("the image %s could not be pulled for %v, as %s allows no more pulls for the moment; with a login it may allow more: %s",
+				image, since.Round(time.Second), registry.HostOf(image), w.Message)}}
 		case since >= pullPatience:
 			return judgement{stage: failed, err: &cloud.UnreachableError{Err: fmt.Errorf("the image %s could not be pulled for %v, as its registry does not answer machine %s: %s",
-				imageFor(p, c), since.Round(time.Second), p.Spec.NodeName, w.Message)}}
+				image, since.Round(time.Second), p.Spec.NodeName, w.Message)}}
 		}
-		j.doing = fmt.Sprintf("the image %s to be pulled on %s (%s)", imageFor(p, c), p.Spec.NodeName, w.Message)
+		j.doing = fmt.Sprintf("the image %s to be pulled on %s (%s)", image, p.Spec.NodeName, w.Message)
 	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
 		return invalid("the image %s cannot be used: %s", imageFor(p, c), w.Message)
 	case "CreateContainerError", "RunContainerError", "StartError":
@@ -129,18 +134,6 @@ func imageFor(p *pod, c *containerStatus) string {
 		}
 	}
 	return c.Image
-}
-
-// hopeless tells answers of a registry from none: to ask again is in vain.
-func hopeless(message string) bool {
-	m := strings.ToLower(message)
-	for _, word := range []string{"not found", "notfound", "manifest unknown", "unauthorized", "authorization failed", "denied", "forbidden", "no match for platform", "invalid reference",
-		"gave http response to https client", "certificate", "no such host"} {
-		if strings.Contains(m, word) {
-			return true
-		}
-	}
-	return false
 }
 
 // shellError says that an image has nothing that could hold a node.

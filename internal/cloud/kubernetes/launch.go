@@ -35,7 +35,8 @@ const (
 	startPatience = 30 * time.Minute
 )
 
-// Prepare checks what is asked for, and opens the cluster's ports.
+// Prepare checks what is asked for, keeps the login to the image's registry, and
+// opens the cluster's ports.
 func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	w, _, err := p.valid(spec)
 	if err != nil {
@@ -44,11 +45,19 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if len(spec.Ports) == 0 {
+	if len(spec.Ports) == 0 && !spec.Login.Complete() {
 		return nil
 	}
 	if err := p.remember(spec.ID, w); err != nil {
 		return err
+	}
+	if spec.Login.Complete() {
+		if err := w.keepLogin(ctx, spec.ID, spec.User, spec.Login); err != nil {
+			return refused(ctx, w.place(), err)
+		}
+	}
+	if len(spec.Ports) == 0 {
+		return nil
 	}
 	return refused(ctx, w.place(), w.open(ctx, spec.ID, spec.User, spec.Ports))
 }

@@ -48,10 +48,13 @@ func (c conditions) of(kind string) condition {
 type pod struct {
 	Metadata metadata `json:"metadata"`
 	Spec     struct {
-		NodeName       string            `json:"nodeName"`
-		Containers     []container       `json:"containers"`
-		InitContainers []container       `json:"initContainers"`
-		Overhead       map[string]string `json:"overhead"`
+		NodeName         string            `json:"nodeName"`
+		Containers       []container       `json:"containers"`
+		InitContainers   []container       `json:"initContainers"`
+		Overhead         map[string]string `json:"overhead"`
+		ImagePullSecrets []struct {
+			Name string `json:"name"`
+		} `json:"imagePullSecrets"`
 	} `json:"spec"`
 	Status struct {
 		Phase                 string            `json:"phase"`

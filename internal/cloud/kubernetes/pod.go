@@ -180,6 +180,10 @@ func (w *wish) describe(rank int, name string) obj {
 		"spec":     spec,
 	}
 	p = merge(p, w.conf.PodConfig)
+	if w.spec.Login != nil { // besides the user's own
+		spec := p["spec"].(obj)
+		spec["imagePullSecrets"] = append(asList(spec["imagePullSecrets"]), obj{"name": loginName(w.spec.ID)})
+	}
 	// Whatever the user patched, a pod stays findable and is what was asked for.
 	meta := merge(p["metadata"].(obj), w.conf.Metadata)
 	meta["name"] = name
@@ -322,7 +326,7 @@ func imageOf(spec cloud.LaunchSpec) string {
 	if image == "" || strings.HasPrefix(image, "skypilot:") {
 		return DefaultImage
 	}
-	return image
+	return spec.Login.Image(image)
 }
 
 // affinity puts the pod on nodes that have what it wants and may be used, and

@@ -32,6 +32,11 @@ func waiting(reason, message string) string {
 		"containerStatuses":[{"name":"ray-node","state":{"waiting":{"reason":%q,"message":%q}}}]}}`, reason, message)
 }
 
+// pulling is waiting with a Secret to pull with.
+func pulling(reason, message, secret string) string {
+	return strings.Replace(waiting(reason, message), `"spec":{`, fmt.Sprintf(`"spec":{"imagePullSecrets":[{"name":%q}],`, secret), 1)
+}
+
 func over(phase, reason, message, status string) string {
 	return fmt.Sprintf(`{"spec":{"nodeName":"n1"},"status":{"phase":%q,"reason":%q,"message":%q,"containerStatuses":[%s]}}`, phase, reason, message, status)
 }
@@ -53,6 +58,12 @@ func TestWhatAPodThatIsWaitedForMeans(t *testing.T) {
 		{"a registry that does not answer for long", waiting("ImagePullBackOff", "Back-off pulling image"), time.Hour, failed, is[*cloud.UnreachableError], "img:1"},
 		{"no such image", waiting("ErrImagePull", "manifest unknown: not found"), 0, failed, is[*cloud.InvalidError], "img:1"},
 		{"an image that may not be pulled", waiting("ImagePullBackOff", "401 Unauthorized"), 0, failed, is[*cloud.InvalidError], "Unauthorized"},
+		{"an image for who logs in", waiting("ErrImagePull", "pull access denied, repository does not exist or may require authorization"), 0, failed, is[*cloud.InvalidError], "as Docker Hub refuses who does not log in; set SKYPILOT_DOCKER_USERNAME"},
+		{"a login that the registry refuses", pulling("ErrImagePull", "authorization failed", "web-skypilot-registry"), 0, failed, is[*cloud.InvalidError], "refuses the task's login"},
+		{"a secret that the registry refuses", pulling("ErrImagePull", "authorization failed", "mine"), 0, failed, is[*cloud.InvalidError], "refuses the login of mine (imagePullSecrets)"},
+		{"too many pulls", waiting("ErrImagePull", "toomanyrequests: You have reached your unauthenticated pull rate limit. denied"), time.Second, starting, none, "toomanyrequests"},
+		{"too many pulls for long", waiting("ErrImagePull", "toomanyrequests: You have reached"), time.Hour, failed, is[*cloud.UnreachableError], "allows no more pulls"},
+		{"an image for other machines", waiting("ErrImagePull", "no match for platform in manifest"), 0, failed, is[*cloud.InvalidError], "platform"},
 		{"an image's name that is none", waiting("InvalidImageName", "couldn't parse"), 0, failed, is[*cloud.InvalidError], "parse"},
 		{"a secret that is missing", waiting("CreateContainerConfigError", `secret "x" not found`), 0, failed, is[*cloud.InvalidError], `secret "x"`},
 		{"no shell", waiting("RunContainerError", `exec: "/bin/sh": stat /bin/sh: no such file or directory`), 0, failed, is[*cloud.InvalidError], "no shell"},

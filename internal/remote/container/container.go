@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"io"
 	"sync"
+
+	"github.com/skypilot-go/sky/internal/registry"
 )
 
 // Spec says which container there is to be.
@@ -21,9 +23,9 @@ type Spec struct {
 	Name  string `json:"name"`
 	Image string `json:"image"`
 	// Options are further options of "docker run", one word each.
-	Options []string `json:"options,omitempty"`
-	GPUs    bool     `json:"gpus,omitempty"` // all of the machine's
-	Login   *Login   `json:"login,omitempty"`
+	Options []string        `json:"options,omitempty"`
+	GPUs    bool            `json:"gpus,omitempty"` // all of the machine's
+	Login   *registry.Login `json:"login,omitempty"`
 	// Home is the machine's home folder of this cluster; below it are the
 	// agent's programs and what is noted about the container.
 	Home string `json:"home"`
@@ -35,13 +37,6 @@ type Spec struct {
 	// Create allows to pull the image and make the container. Without it one
 	// that exists is started, and none is an error.
 	Create bool `json:"create,omitempty"`
-}
-
-// Login is for a private registry.
-type Login struct {
-	Username string `json:"username"`
-	Password string `json:"password"`
-	Server   string `json:"server"`
 }
 
 // Programs is the folder in the container with the agent's programs, each in a

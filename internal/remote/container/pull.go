@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/registry"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // ensureImage makes the image be on the machine. One that is there is taken,
 // unless its tag is "latest" or none, which means the newest.
 func (e *engine) ensureImage(ctx context.Context, s Spec, t *teller) (image string, err error) {
-	image = fullName(s.Image, s.Login)
+	image = s.Login.Image(s.Image)
 	have, err := e.archOf(ctx, image)
 	if err != nil {
 		return "", err
@@ -68,55 +68,21 @@ func moves(image string) bool {
 	return !ok || tag == "latest"
 }
 
-// fullName puts the login's registry before a name that has none.
-func fullName(image string, l *Login) string {
-	if l == nil || dockerHub(l.Server) || strings.HasPrefix(image, registry(l.Server)+"/") {
-		return image
-	}
-	return registry(l.Server) + "/" + image
-}
-
-// registry is a server's name as it begins the names of images.
-func registry(server string) string {
-	_, after, ok := strings.Cut(server, "://")
-	if !ok {
-		after = server
-	}
-	return strings.TrimSuffix(after, "/")
-}
-
-// hubKey is how Docker calls its own registry where logins are kept.
-const hubKey = "https://index.docker.io/v1/"
-
-func dockerHub(server string) bool {
-	host, _, _ := strings.Cut(registry(server), "/")
-	return host == "" || host == "docker.io" || host == "index.docker.io" || host == "registry-1.docker.io"
-}
-
 // loginFolder writes a login where Docker finds it for one pull; it never is in
 // a list of processes, and on disk only until then.
-func loginFolder(l *Login) (string, error) {
+func loginFolder(l *registry.Login) (string, error) {
 	dir, err := os.MkdirTemp("", "sky-login-")
 	if err != nil {
 		return "", err
 	}
-	key, _, _ := strings.Cut(registry(l.Server), "/")
-	if dockerHub(l.Server) {
-		key = hubKey
-	}
-	auth := base64.StdEncoding.EncodeToString([]byte(l.Username + ":" + l.Password))
-	text, err := json.Marshal(map[string]any{"auths": map[string]any{key: map[string]string{"auth": auth}}})
-	if err == nil {
-		err = os.WriteFile(filepath.Join(dir, "config.json"), text, 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.json"), l.File(), 0o600); err != nil {
 		os.RemoveAll(dir)
 		return "", err
 	}
 	return dir, nil
 }
 
-func (e *engine) pull(ctx context.Context, image string, l *Login, t *teller) error {
+func (e *engine) pull(ctx context.Context, image string, l *registry.Login, t *teller) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, pullTimeout, fmt.Errorf("pulling %s took longer than %v", image, pullTimeout))
 	defer cancel()
 	args := []string{"pull", image}
@@ -201,11 +167,8 @@ func broken(err error) bool {
 }
 
 // pullError says in plain words why an image did not come.
-func pullError(err error, image string, l *Login, arch string) error {
-	server, _, _ := strings.Cut(image, "/")
-	if !strings.ContainsAny(server, ".:") {
-		server = "Docker Hub"
-	}
+func pullError(err error, image string, l *registry.Login, arch string) error {
+	server := registry.HostOf(image)
 	switch {
 	case err == nil:
 		return nil
