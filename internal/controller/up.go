@@ -3,7 +3,6 @@ package controller
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -240,25 +239,12 @@ func (c *Controller) run(ctx context.Context, cl *state.Cluster, command string)
 	if err != nil {
 		return err
 	}
-	shell, err := head.Shell(ctx, agentapi.ShellQuery{Command: command})
+	said, code, err := head.Run(ctx, agentapi.ShellQuery{Command: command})
 	if err != nil {
 		return err
 	}
-	defer shell.Close()
-	var said bytes.Buffer
-	for {
-		kind, b, err := agentapi.ReadFrame(shell)
-		if err != nil {
-			return err
-		}
-		switch kind {
-		case agentapi.FrameStdout, agentapi.FrameStderr:
-			said.Write(b)
-		case agentapi.FrameExit:
-			if len(b) == 4 && binary.BigEndian.Uint32(b) == 0 {
-				return nil
-			}
-			return fmt.Errorf("%s: %s", command, bytes.TrimSpace(said.Bytes()))
-		}
+	if code != 0 {
+		return fmt.Errorf("%s: %s", command, bytes.TrimSpace(said))
 	}
+	return nil
 }

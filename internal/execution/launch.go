@@ -421,6 +421,9 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) }); err != nil {
 		return nil, err
 	}
+	if err := x.firstRun(ctx, call, c, placed(cfg, c)(c.Offer.Place)); err != nil {
+		return nil, err
+	}
 	ready, owner := c.Nodes, x.account(ctx, c)
 	c, err = x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 		if len(owner) > 0 {

@@ -72,6 +72,7 @@ func TestHooksRunBeforeAPodIsEvicted(t *testing.T) {
 	}
 	w := newWorld(t, `
   allowed_nodes: {names: [real-1]}
+  post_provision_runcmd: ["echo $HOME >>/saved/first", [touch, /saved/a b]]
   pod_config:
     spec:
       containers: [{imagePullPolicy: IfNotPresent, volumeMounts: [{name: saved, mountPath: /saved}]}]
@@ -86,6 +87,14 @@ config:
 	pods := w.names("pods")
 	if len(pods) != 2 {
 		t.Fatalf("pods: %v", pods)
+	}
+	w.sky(nil, "exec", "hooked", "-d", "--", "true") // what is for new pods does not run again
+	w.sky(nil, "launch", "-y", "-d", "-c", "hooked", task)
+	if b, err := os.ReadFile(filepath.Join(saved, "first")); strings.Count(string(b), "\n") != 2 {
+		t.Errorf("the commands for new pods wrote %q (%v)", b, err)
+	}
+	if _, err := os.Stat(filepath.Join(saved, "a b")); err != nil {
+		t.Error(err)
 	}
 	for _, pod := range pods { // as when their machine is drained
 		mustAsk(t, "POST", "/api/v1/namespaces/"+w.namespace+"/pods/"+pod+"/eviction", obj{"apiVersion": "policy/v1", "kind": "Eviction", "metadata": obj{"name": pod}})

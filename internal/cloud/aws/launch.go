@@ -3,6 +3,7 @@ package aws
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -401,7 +402,7 @@ func runInput(spec cloud.LaunchSpec, s Settings, img image, groupID, profile str
 	in := &ec2.RunInstancesInput{
 		ImageId:      sdk.String(img.id),
 		InstanceType: types.InstanceType(spec.Offer.InstanceType),
-		UserData:     sdk.String(base64.StdEncoding.EncodeToString([]byte(userData(s.user(), spec.AuthorizedKey, spec.LocalDisk != "")))),
+		UserData:     sdk.String(base64.StdEncoding.EncodeToString([]byte(userData(s.user(), spec.AuthorizedKey, spec.LocalDisk != "", s.FirstRun)))),
 		NetworkInterfaces: []types.InstanceNetworkInterfaceSpecification{{
 			DeviceIndex: sdk.Int32(0), Groups: []string{groupID}, DeleteOnTermination: sdk.Bool(true),
 			AssociatePublicIpAddress: sdk.Bool(!s.InternalIPs),
@@ -484,9 +485,9 @@ func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
 
 // userData lets the key in and keeps the system's updates from running while
 // work does. Disks inside the machine are mounted at each boot, if that is
-// wanted: they are empty whenever it comes back on another host. cloud-init
-// reads it.
-func userData(user, key string, localDisks bool) string {
+// wanted: they are empty whenever it comes back on another host. The user's
+// commands run once, at the end of the first boot. cloud-init reads it.
+func userData(user, key string, localDisks bool, firstRun []any) string {
 	var b strings.Builder
 	b.WriteString("#cloud-config\nusers:\n- default\n")
 	if key = strings.TrimSpace(key); key != "" {
@@ -496,6 +497,13 @@ func userData(user, key string, localDisks bool) string {
 		"- systemctl disable apt-daily.timer apt-daily-upgrade.timer || true\n")
 	if localDisks {
 		b.WriteString("- [sh, -c, " + strconv.Quote(mountLocal) + "]\n")
+	}
+	if len(firstRun) > 0 {
+		commands, err := json.Marshal(firstRun) // YAML, too
+		if err != nil {
+			panic(err) // texts and lists of texts, as the configuration was checked
+		}
+		fmt.Fprintf(&b, "runcmd: %s\n", commands)
 	}
 	return b.String()
 }

@@ -24,6 +24,7 @@ type Settings struct {
 	Labels         map[string]string
 	Profiles       []GroupRule // instance profiles ("remote_identity"); none: sky's own
 	NoIdentity     bool        // machines get no role at all
+	FirstRun       []any       // commands for cloud-init to run on new machines: lines for a shell, or lists of arguments
 	WithoutAgents  bool        // instances are records of an emulator: nothing runs on them
 }
 
@@ -42,6 +43,7 @@ func ReadSettings(section map[string]any) Settings {
 		Reservations: texts(section["specific_reservations"]), Prioritize: yes("prioritize_reservations"), UseSSM: yes("use_ssm"),
 		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: map[string]string{}, Labels: map[string]string{},
 	}
+	s.FirstRun, _ = section["post_provision_runcmd"].([]any)
 	if names := texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {
 		s.VPC = names[0]
 	}

@@ -1,6 +1,10 @@
 package aws_test
 
 import (
+	"reflect"
+
+	"github.com/goccy/go-yaml"
+
 	"context"
 	"errors"
 	"os"
@@ -206,6 +210,23 @@ func TestDisksInsideMachines(t *testing.T) {
 	}
 	if data := fake.Machines()[0].UserData; !strings.Contains(data, "EC2 NVMe Instance Storage") || !strings.Contains(data, "/mnt/local") {
 		t.Errorf("user data:\n%s", data)
+	}
+}
+
+func TestCommandsForNewMachines(t *testing.T) {
+	fake := start(t)
+	settings := aws.ReadSettings(map[string]any{"post_provision_runcmd": []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}})
+	if _, err := with(settings).Launch(t.Context(), big(1)); err != nil {
+		t.Fatal(err)
+	}
+	var data struct {
+		Bootcmd, Runcmd []any
+	}
+	if err := yaml.Unmarshal([]byte(fake.Machines()[0].UserData), &data); err != nil {
+		t.Fatal(err)
+	}
+	if want := []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}; !reflect.DeepEqual(data.Runcmd, want) || len(data.Bootcmd) == 0 {
+		t.Errorf("%v, want %v; bootcmd %v", data.Runcmd, want, data.Bootcmd)
 	}
 }
 
