@@ -1,6 +1,10 @@
 package execution
 
 import (
+	"fmt"
+	"slices"
+	"strings"
+
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/config"
@@ -54,6 +58,22 @@ func placed(all *config.Config, c *state.Cluster) func(cloud.Place) map[string]a
 	return func(p cloud.Place) map[string]any {
 		return all.For(config.Scope{Cloud: p.Cloud, Workspace: c.Workspace, Region: p.Region, Cluster: c.Name}).Section()
 	}
+}
+
+// inAllowedPools leaves out the machines of pools that ssh.allowed_node_pools does
+// not list, where it is set; why says that none is left.
+func inAllowedPools(offers []cloud.Offer, cloudName string, section map[string]any) (allowed []cloud.Offer, why string) {
+	list, ok := section["allowed_node_pools"].([]any)
+	if !ok || cloudName != "ssh" {
+		return offers, ""
+	}
+	allowed = slices.DeleteFunc(slices.Clone(offers), func(o cloud.Offer) bool {
+		return !slices.Contains(list, any(strings.TrimPrefix(o.Region, "ssh-")))
+	})
+	if len(allowed) == 0 && len(offers) > 0 {
+		return nil, fmt.Sprintf("ssh.allowed_node_pools lists none of the pools that there are (%v)", list)
+	}
+	return allowed, ""
 }
 
 // sectionsOf are the settings of a cloud by region.

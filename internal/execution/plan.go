@@ -104,7 +104,10 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 			silent(p, fmt.Errorf("asking what it offers: %w", err))
 			continue
 		}
-		if offers != nil {
+		if offers, why := inAllowedPools(offers, p.Name(), sectionsOf(c, p.Name())("")); why != "" {
+			no(p, why)
+			continue
+		} else if offers != nil {
 			sources = append(sources, optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks))
 			continue
 		}

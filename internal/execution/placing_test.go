@@ -1,0 +1,36 @@
+package execution
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+func TestOnlyAllowedPoolsTakePart(t *testing.T) {
+	offers := []cloud.Offer{{Place: cloud.Place{Cloud: "ssh", Region: "ssh-lab"}}, {Place: cloud.Place{Cloud: "ssh", Region: "ssh-attic"}}}
+	for _, tt := range []struct {
+		name    string
+		cloud   string
+		section map[string]any
+		want    string // pools, or why there are none
+	}{
+		{"not set", "ssh", nil, "ssh-lab ssh-attic"},
+		{"one", "ssh", map[string]any{"allowed_node_pools": []any{"attic", "cellar"}}, "ssh-attic"},
+		{"none of them", "ssh", map[string]any{"allowed_node_pools": []any{"cellar"}}, "lists none of the pools that there are ([cellar])"},
+		{"nothing", "ssh", map[string]any{"allowed_node_pools": []any{}}, "lists none"},
+		{"another cloud", "docker", map[string]any{"allowed_node_pools": []any{"attic"}}, "ssh-lab ssh-attic"},
+	} {
+		got, why := inAllowedPools(offers, tt.cloud, tt.section)
+		var names []string
+		for _, o := range got {
+			names = append(names, o.Region)
+		}
+		if said := strings.Join(append(names, why), " "); !strings.Contains(said, tt.want) || (why == "") != (len(got) > 0) {
+			t.Errorf("%s: %q, want %q", tt.name, said, tt.want)
+		}
+	}
+	if len(offers) != 2 || offers[0].Region != "ssh-lab" {
+		t.Error("the list that was given was changed")
+	}
+}
