@@ -23,6 +23,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller"},
 	{"internal/execution"},
+	{"internal/volumes"},
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer"},
 	{"internal/remote", "internal/cloud/all"},

@@ -26,28 +26,8 @@ func (c *Client) StorageDelete(ctx context.Context, name string) (*Request[any],
 	return post[any](ctx, c, "/storage/delete", api.StorageDeleteBody{Envelope: c.envelope(), Name: name})
 }
 
-// Volume is a disk that outlives clusters.
-type Volume struct {
-	Name           string         `json:"name"`
-	Type           string         `json:"type"` // k8s-pvc, k8s-hostpath, runpod-network-volume
-	LaunchedAt     int64          `json:"launched_at"`
-	Cloud          string         `json:"cloud"`
-	Region         *string        `json:"region"`
-	Zone           *string        `json:"zone"`
-	Size           *string        `json:"size"` // GB
-	Config         map[string]any `json:"config"`
-	NameOnCloud    string         `json:"name_on_cloud"`
-	UserHash       string         `json:"user_hash"`
-	UserName       string         `json:"user_name"`
-	Workspace      string         `json:"workspace"`
-	LastAttachedAt *int64         `json:"last_attached_at"`
-	LastUse        *string        `json:"last_use"`
-	Status         *string        `json:"status"`
-	UsedByPods     []string       `json:"usedby_pods"`
-	UsedByClusters []string       `json:"usedby_clusters"`
-	Ephemeral      bool           `json:"is_ephemeral"`
-	ErrorMessage   *string        `json:"error_message"`
-}
+// Volume is a disk that outlives clusters, or goes with one.
+type Volume = api.Volume
 
 // VolumeList lists volumes; refresh asks the clouds.
 func (c *Client) VolumeList(ctx context.Context, refresh bool) (*Request[[]Volume], error) {

@@ -104,6 +104,9 @@ const (
 	ErrFileNotFound         = "FileNotFoundError"
 	ErrJobNotFound          = "ValueError"
 	ErrStatusFetching       = "ClusterStatusFetchingError"
+	ErrVolumeNotFound       = "VolumeNotFoundError"
+	ErrVolumeNotReady       = "VolumeNotReadyError"
+	ErrVolumeTopology       = "VolumeTopologyConflictError"
 )
 
 // Health is the answer of /api/health.

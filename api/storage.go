@@ -48,6 +48,39 @@ type VolumeValidateBody struct {
 	UseExisting *bool             `json:"use_existing"`
 }
 
+// Statuses of a volume.
+const (
+	VolumeReady    = "READY"
+	VolumeInUse    = "IN_USE"
+	VolumeNotReady = "NOT_READY"
+)
+
+// Volume is a disk that outlives clusters, or goes with one.
+type Volume struct {
+	Name           string         `json:"name"`
+	Type           string         `json:"type"` // k8s-pvc, k8s-hostpath, runpod-network-volume
+	LaunchedAt     int64          `json:"launched_at"`
+	Cloud          string         `json:"cloud"`
+	Region         *string        `json:"region"`
+	Zone           *string        `json:"zone"`
+	Size           *string        `json:"size"` // GB
+	Config         map[string]any `json:"config"`
+	NameOnCloud    string         `json:"name_on_cloud"`
+	UserHash       string         `json:"user_hash"`
+	UserName       string         `json:"user_name"`
+	Workspace      string         `json:"workspace"`
+	LastAttachedAt *int64         `json:"last_attached_at"`
+	LastUse        *string        `json:"last_use"`
+	Status         *string        `json:"status"`
+	UsedByPods     []string       `json:"usedby_pods"`
+	UsedByClusters []string       `json:"usedby_clusters"`
+	Ephemeral      bool           `json:"is_ephemeral"`
+	// FetchFailed says that its cloud could not be asked who uses it.
+	FetchFailed  bool    `json:"usedby_fetch_failed"`
+	ErrorMessage *string `json:"error_message"`
+	CreationYAML *string `json:"creation_yaml"`
+}
+
 // DownloadBody asks for a zip of folders that a download of logs named.
 type DownloadBody struct {
 	Envelope

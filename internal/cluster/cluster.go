@@ -49,7 +49,7 @@ type Deps struct {
 // Manager looks after all clusters of an installation.
 type Manager struct {
 	Deps
-	locks    *locks
+	locks    *Locks
 	watcher  *watcher
 	accounts accounts
 	answers  answers
@@ -62,7 +62,7 @@ func New(d Deps) *Manager {
 	if d.OncePer == nil {
 		d.OncePer = func(ctx context.Context, _ time.Duration, _ string, f func(context.Context)) { f(ctx) }
 	}
-	m := &Manager{Deps: d, locks: newLocks(d.Store, d.ServerID)}
+	m := &Manager{Deps: d, locks: NewLocks(d.Store, d.ServerID, "cluster")}
 	m.watcher = newWatcher(m)
 	return m
 }

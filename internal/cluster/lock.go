@@ -21,47 +21,60 @@ const (
 var now = time.Now
 
 // errLockLost is the cause of a context whose lease was taken over.
-var errLockLost = fmt.Errorf("another server took over this cluster: %w", state.ErrHandover)
+var errLockLost = fmt.Errorf("another server took over: %w", state.ErrHandover)
 
-// locks gives each cluster one writer: a queue in this process, and a lease in
-// the database against other servers.
-type locks struct {
+// Locks give each thing of one kind one writer: a queue in this process, and a
+// lease in the database against other servers.
+type Locks struct {
 	store  *state.Store
 	server string
+	kind   string
 
 	mu   sync.Mutex
 	held map[string]*slot
 }
 
-// slot is one cluster's place in the queue: whoever holds the token.
+// slot is one thing's place in the queue: whoever holds the token.
 type slot struct {
 	token  chan struct{}
 	users  int
 	looked time.Time // when the latest look at provider and agents that succeeded began
 }
 
-func newLocks(store *state.Store, server string) *locks {
-	return &locks{store: store, server: server, held: map[string]*slot{}}
+// NewLocks returns the locks of a server for things of a kind.
+func NewLocks(store *state.Store, server, kind string) *Locks {
+	return &Locks{store: store, server: server, kind: kind, held: map[string]*slot{}}
 }
 
-// Lock waits until the caller is the only one to change the cluster. The
-// returned context ends when the lease is lost; unlock must be called.
-func (m *Manager) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	return m.locks.lock(ctx, name, true)
+// Lock waits until the caller is the only one to change the thing of that name.
+// The returned context ends when the lease is lost; unlock must be called.
+func (l *Locks) Lock(ctx context.Context, name string) (context.Context, func(), error) {
+	return l.lock(ctx, name, true)
 }
 
 // TryLock is Lock without waiting; ok is false when somebody has it.
-func (m *Manager) TryLock(ctx context.Context, name string) (lctx context.Context, unlock func(), ok bool, err error) {
-	lctx, unlock, err = m.locks.lock(ctx, name, false)
+func (l *Locks) TryLock(ctx context.Context, name string) (lctx context.Context, unlock func(), ok bool, err error) {
+	lctx, unlock, err = l.lock(ctx, name, false)
 	if errors.Is(err, errBusy) {
 		return nil, nil, false, nil
 	}
 	return lctx, unlock, err == nil, err
 }
 
-var errBusy = errors.New("the cluster is locked")
+// Lock waits until the caller is the only one to change the cluster. The
+// returned context ends when the lease is lost; unlock must be called.
+func (m *Manager) Lock(ctx context.Context, name string) (context.Context, func(), error) {
+	return m.locks.Lock(ctx, name)
+}
 
-func (l *locks) lock(ctx context.Context, name string, wait bool) (context.Context, func(), error) {
+// TryLock is Lock without waiting; ok is false when somebody has it.
+func (m *Manager) TryLock(ctx context.Context, name string) (lctx context.Context, unlock func(), ok bool, err error) {
+	return m.locks.TryLock(ctx, name)
+}
+
+var errBusy = errors.New("somebody else works on it")
+
+func (l *Locks) lock(ctx context.Context, name string, wait bool) (context.Context, func(), error) {
 	s := l.enter(name)
 	if wait {
 		select {
@@ -101,9 +114,9 @@ func (l *locks) lock(ctx context.Context, name string, wait bool) (context.Conte
 	}, nil
 }
 
-func (l *locks) lease(ctx context.Context, name string, wait bool) (state.Lease, error) {
+func (l *Locks) lease(ctx context.Context, name string, wait bool) (state.Lease, error) {
 	for {
-		lease, ok, err := l.store.Leases().Acquire(ctx, "cluster/"+name, l.server, lockTTL)
+		lease, ok, err := l.store.Leases().Acquire(ctx, l.kind+"/"+name, l.server, lockTTL)
 		if err != nil || ok {
 			return lease, err
 		}
@@ -119,7 +132,7 @@ func (l *locks) lease(ctx context.Context, name string, wait bool) (state.Lease,
 }
 
 // keep renews the lease until ctx ends.
-func (l *locks) keep(ctx context.Context, lease state.Lease, lost context.CancelCauseFunc) {
+func (l *Locks) keep(ctx context.Context, lease state.Lease, lost context.CancelCauseFunc) {
 	t := time.NewTicker(lockRenew)
 	defer t.Stop()
 	held := time.Now()
@@ -145,7 +158,7 @@ func (l *locks) keep(ctx context.Context, lease state.Lease, lost context.Cancel
 	}
 }
 
-func (l *locks) enter(name string) *slot {
+func (l *Locks) enter(name string) *slot {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.held[name]
@@ -158,7 +171,7 @@ func (l *locks) enter(name string) *slot {
 }
 
 // looked notes that a look at a cluster succeeded, for those who wait for it.
-func (l *locks) looked(name string, began time.Time) {
+func (l *Locks) looked(name string, began time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.held[name]; s != nil {
@@ -168,14 +181,14 @@ func (l *locks) looked(name string, began time.Time) {
 
 // lookedSince tells whether a look at a cluster that began after a time has
 // succeeded, as far as those know who have waited for it since then.
-func (l *locks) lookedSince(name string, since time.Time) bool {
+func (l *Locks) lookedSince(name string, since time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.held[name]
 	return s != nil && s.looked.After(since)
 }
 
-func (l *locks) leave(name string, s *slot) {
+func (l *Locks) leave(name string, s *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s.users--; s.users == 0 {

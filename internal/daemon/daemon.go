@@ -41,6 +41,7 @@ import (
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/internal/volumes"
 	"github.com/skypilot-go/sky/internal/wholefile"
 	"github.com/skypilot-go/sky/task"
 )
@@ -70,6 +71,7 @@ type daemon struct {
 	catalogs  *catalog.Store
 	provision *provision.Engine
 	clusters  *cluster.Manager
+	volumes   *volumes.Manager
 	executor  *execution.Executor
 	jobs      *jobs.Manager
 	// controller looks after managed jobs elsewhere, if the configuration says so.
@@ -231,9 +233,12 @@ func (d *daemon) wire(ctx context.Context) error {
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
 		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(),
 	})
+	d.volumes = volumes.New(volumes.Deps{
+		Store: d.store, Providers: d.providers, Installation: string(installation), ServerID: d.serverID(), Log: d.log, Config: d.settings.current,
+	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Clusters: d.clusters, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
+		Clusters: d.clusters, Volumes: d.volumes, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
 	})
 	d.jobs = d.newJobs()
 	d.controller = controller.New(controller.Deps{
@@ -267,9 +272,10 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
-		Uploads:       d.uploads,
-		Downloads:     d.downloads,
-		Validate:      d.validate,
+		Uploads:        d.uploads,
+		Downloads:      d.downloads,
+		Validate:       d.validate,
+		ValidateVolume: d.validateVolume, VolumeNames: d.volumes.Names,
 		ProvisionLogs: d.provisionLogs,
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
 		Shell:         d.clusters.Shell,
@@ -295,6 +301,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.sweep(work) })
 	loops.Go(func() { handler.Housekeep(work) })
 	loops.Go(func() { d.forget(work) })
+	loops.Go(func() { d.volumes.Keep(work, d.oncePer) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {
 		return err

@@ -46,6 +46,9 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 	if err := fits(c, t, true); err != nil {
 		return nil, err
 	}
+	if err := x.warnVolumes(ctx, call, c, t); err != nil {
+		return nil, err
+	}
 	if body.Dryrun {
 		fmt.Fprintln(call.Out, "Dryrun finished.")
 		return &api.LaunchResult{Handle: x.Clusters.Handle(c)}, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/volumes"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -26,6 +27,7 @@ type Deps struct {
 	Provision *provision.Engine
 	Remote    *remote.Connector
 	Clusters  *cluster.Manager
+	Volumes   *volumes.Manager
 	Log       *slog.Logger
 	Catalogs  *catalog.Store
 	BuildID   string // of the agents that are installed

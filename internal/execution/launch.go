@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/internal/volumes"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -92,6 +93,7 @@ type launch struct {
 	found bool // the cluster was up already
 
 	managed *Managed // nil: a user's own cluster
+	volumes *volumes.Use
 }
 
 // dryrun plans and rents nothing. The result is null unless the plan itself was
@@ -169,6 +171,9 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		return l.takeOver(ctx, c)
 	}
 	if err := fits(c, l.task, false); err != nil {
+		return nil, err
+	}
+	if err := l.x.warnVolumes(ctx, l.call, c, l.task); err != nil {
 		return nil, err
 	}
 	if c.Status == api.ClusterUp && len(c.Nodes) > 0 {
@@ -276,8 +281,8 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	if l.managed != nil {
 		cluster.Managed(c, l.managed.JobID)
 	}
-	if err := l.x.Store.Clusters().Create(ctx, c); err != nil {
-		return nil, err
+	if err := l.x.Store.Clusters().CreateWith(ctx, c, l.volumes.Hold(c)); err != nil {
+		return nil, volumes.NotThere(err)
 	}
 	return l.x.bring(ctx, l.call, l.task, c, offers, false)
 }
@@ -301,6 +306,11 @@ func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
 
 func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {
 	l.call.Out.Spin("Optimizing")
+	use, err := l.x.bindVolumes(ctx, l.call, l.task, l.name, l.body.PlanOptions)
+	if err != nil {
+		return optimizer.Problem{}, nil, err
+	}
+	l.volumes = use
 	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions)
 	if err != nil {
 		return p, nil, err
@@ -386,6 +396,15 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		return nil, err
 	}
 	options := ways(cfg)
+	mounted, err := x.Volumes.Mounted(ctx, c, placed(cfg, c))
+	if err != nil {
+		return nil, err
+	}
+	if mounted != nil && keep {
+		if err := x.Store.Volumes().Attached(ctx, c.Hash, command(call, c.LastUse)); err != nil {
+			return nil, err
+		}
+	}
 	if p, ok := x.Providers.Get(c.Offer.Cloud); ok && keep {
 		if err := x.Clusters.SameAccount(ctx, c, p); err != nil {
 			return nil, err
@@ -395,7 +414,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Image: x.startsFrom(c), Out: call.Out,
 		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
 		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), EndGrace: endGrace(t), Settings: placed(cfg, c), Options: options,
-		Login: loginOf(t, c),
+		Login: loginOf(t, c), Volumes: mounted,
 	})
 	if err != nil {
 		return nil, err

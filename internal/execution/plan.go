@@ -24,6 +24,11 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 	if err != nil {
 		return err
 	}
+	for _, t := range dag.Tasks {
+		if _, err := x.bindVolumes(ctx, call, t, "", body.PlanOptions); err != nil {
+			return err
+		}
+	}
 	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions)
 	if err != nil {
 		return err

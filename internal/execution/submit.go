@@ -43,8 +43,6 @@ func (x *Executor) runnable(t *task.Task) error {
 		what = "a git repository as workdir"
 	case len(t.StorageMounts) > 0:
 		what = "buckets in file_mounts"
-	case len(t.Volumes) > 0:
-		what = "volumes"
 	case len(t.SecretRefs) > 0 || len(t.ManagedSecrets) > 0:
 		what = "secrets kept by the server"
 	}

@@ -83,6 +83,9 @@ type Request struct {
 	Login *registry.Login
 	// Settings are those of a place's cloud for this task; nil: there are none.
 	Settings func(cloud.Place) map[string]any
+	// Volumes are what the nodes mount, at a place and in a cluster of that id; nil:
+	// nothing.
+	Volumes func(cloud.Place, cloud.ClusterID) []cloud.VolumeMount
 }
 
 // Provision returns the offer that was had and its nodes, in rank order. The

@@ -172,6 +172,9 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 	if s.r.Settings != nil {
 		f.spec.Settings = s.r.Settings(o.Place)
 	}
+	if s.r.Volumes != nil {
+		f.spec.Volumes = s.r.Volumes(o.Place, id)
+	}
 	s.tell(&o)
 	actx, cancel := context.WithCancelCause(ctx)
 	f.cancel = cancel

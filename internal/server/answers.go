@@ -129,6 +129,7 @@ var outcomes = map[string]outcome{
 	"GET /ssh_node_pools/{pool}/status":  gives[api.SSHPoolStatus](),
 	"POST /ssh_node_pools/keys":          gives[map[string]string](),
 	"GET /ssh_node_pools/keys":           gives[[]string](),
+	"GET /volumes":                       gives[[]api.Volume](),
 	"POST /debug/dump":                   media(mediaTar, nil),
 	"GET /debug/dump_download/{name}":    media(mediaZip, nil),
 	"POST /ssh_node_pools/deploy":        gives[nothing](),

@@ -134,7 +134,12 @@ func (s *Server) completeStorage(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) completeVolume(w http.ResponseWriter, r *http.Request) {
-	s.complete(w, r, s.VolumeNames)
+	var names func(context.Context, string) ([]string, error)
+	if s.VolumeNames != nil {
+		scope := s.scope(r)
+		names = func(ctx context.Context, prefix string) ([]string, error) { return s.VolumeNames(ctx, scope, prefix) }
+	}
+	s.complete(w, r, names)
 }
 
 func (s *Server) completeRequest(w http.ResponseWriter, r *http.Request) {

@@ -74,8 +74,10 @@ type Deps struct {
 	Validate func(ctx context.Context, dag api.DagBody, user state.User) error
 	// ValidateVolume checks a volume.
 	ValidateVolume func(ctx context.Context, volume api.VolumeValidateBody, user state.User) error
-	// StorageNames and VolumeNames complete the names of buckets and volumes.
-	StorageNames, VolumeNames func(ctx context.Context, prefix string) ([]string, error)
+	// StorageNames and VolumeNames complete the names of buckets and volumes, of
+	// those that a caller sees.
+	StorageNames func(ctx context.Context, prefix string) ([]string, error)
+	VolumeNames  func(ctx context.Context, scope *state.Scope, prefix string) ([]string, error)
 	// ProvisionLogs writes how a cluster's machines are started. It fails before
 	// the first byte or not at all.
 	ProvisionLogs func(ctx context.Context, q ProvisionLogs, w io.Writer) error

@@ -64,11 +64,18 @@ var insertCluster = "INSERT INTO clusters (" + clusterColumns.list() + ") VALUES
 
 // Create writes a new cluster with Version 1; [ErrConflict] if the name or
 // the hash is taken.
-func (t *Clusters) Create(ctx context.Context, c *Cluster) error {
+func (t *Clusters) Create(ctx context.Context, c *Cluster) error { return t.CreateWith(ctx, c, nil) }
+
+// CreateWith is Create of a cluster that holds volumes, from its first moment to
+// its last. A [*VolumeNotThereError] if one is not there.
+func (t *Clusters) CreateWith(ctx context.Context, c *Cluster, mounts []NewVolumeMount) error {
 	row := *c
 	row.Version = 1
 	err := t.s.createOnce(ctx, func(s *session) error {
-		return changed(s.exec(insertCluster, clusterFields(&row)...))
+		if err := changed(s.exec(insertCluster, clusterFields(&row)...)); err != nil {
+			return err
+		}
+		return hold(s, &row, mounts)
 	})
 	if err == nil {
 		c.Version = 1
@@ -165,7 +172,8 @@ func (t *Clusters) Update(ctx context.Context, name, hash string, f func(*Cluste
 }
 
 // Delete removes the cluster and closes its open usage interval; what it was
-// stays in the history. [ErrNotFound] if that incarnation is gone.
+// stays in the history. It holds no volume any more, and those that were its own
+// go. [ErrNotFound] if that incarnation is gone.
 func (t *Clusters) Delete(ctx context.Context, name, hash string) error {
 	now := t.s.Now()
 	return t.s.writeAgain(ctx, func(s *session) error {
@@ -173,6 +181,9 @@ func (t *Clusters) Delete(ctx context.Context, name, hash string) error {
 			return err
 		}
 		if err := closeUsage(s, hash, now); err != nil {
+			return err
+		}
+		if err := letGo(s, hash); err != nil {
 			return err
 		}
 		_, err := s.exec("DELETE FROM clusters WHERE name = ? AND hash = ?", name, hash)

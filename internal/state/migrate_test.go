@@ -40,6 +40,9 @@ func TestMigrationsGoBothWays(t *testing.T) {
 				ok(t, s.Downgrade(context.Background(), to))
 				found, _, err := must(provider(s.db))(t).GetVersions(t.Context())
 				ok(t, err)
+				if to == versionsMigration.Version && s.Shared() {
+					to-- // there is none of that number here
+				}
 				same(t, "version", found, to)
 				ok(t, s.Close())
 			}
