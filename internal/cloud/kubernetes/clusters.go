@@ -18,7 +18,8 @@ import (
 )
 
 // Nodes lists the pods. A cluster is looked for where it was put; one that
-// nobody remembers is looked for everywhere.
+// nobody remembers is looked for everywhere. With all clusters come those of
+// which only something else is left.
 func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
 	places, err := p.places(id)
 	if err != nil {
@@ -28,7 +29,14 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 	errs := make([]error, len(places))
 	var wg sync.WaitGroup
 	for i, w := range places {
-		wg.Go(func() { found[i], errs[i] = w.nodes(ctx, id) })
+		wg.Go(func() {
+			found[i], errs[i] = w.nodes(ctx, id)
+			if errs[i] == nil && id.Name == "" {
+				var left []cloud.Node
+				left, errs[i] = w.leftovers(ctx, id, found[i])
+				found[i] = append(found[i], left...)
+			}
+		})
 	}
 	wg.Wait()
 	if ctx.Err() != nil {
@@ -175,12 +183,15 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 	if err := w.remove(ctx, pods); err != nil {
 		return err
 	}
-	for _, of := range []schema.GroupVersionResource{servicesResource, ingressesResource, claimsResource} {
+	for _, of := range []schema.GroupVersionResource{servicesResource, ingressesResource} {
 		if err := w.clearKind(ctx, of, id); err != nil {
 			return err
 		}
 	}
-	return w.dropLogin(ctx, id)
+	if err := w.dropLogin(ctx, id); err != nil {
+		return err
+	}
+	return w.clearClaims(ctx, id)
 }
 
 // clearKind removes what carries the cluster's labels. What the account may not

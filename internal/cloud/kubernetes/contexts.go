@@ -78,6 +78,8 @@ var (
 	secretsResource   = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	eventsResource    = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	claimsResource    = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+	volumesResource   = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
+	classesResource   = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
 	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
 	reviewsResource   = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
 	runtimesResource  = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}

@@ -39,7 +39,9 @@ type fake struct {
 	room    int // pods that may still be scheduled; -1: any number
 	quota   int // pods that may still be created; -1: any number
 	ips     int
-	denied  []string                                   // what the account may not create: "pods/" or "pods/exec"
+	denied  []string                                   // what the account may not: "pods/" or "pods/exec", or "delete persistentvolumeclaims"
+	cleaned []string                                   // machine and folder that was emptied
+	reviews int                                        // how often it was asked what the account may
 	refuse  func(pod obj) (status int, message string) // an admission rule
 	onBoot  func(pod obj)                              // another fate than running; changes status
 }
@@ -88,6 +90,7 @@ func startFake(t testing.TB) *fake {
 		f.server.Close()
 	})
 	f.addNode("node-1", nil, map[string]string{"cpu": "64", "memory": "256Gi"})
+	f.addClass("standard", true, false, "")
 	return f
 }
 
@@ -153,6 +156,9 @@ func (f *fake) drop(path, name string) {
 		f.version++
 		delete(f.objects[path], name)
 		f.note("DELETED", path, o)
+		if path == podsPath {
+			f.letGo()
+		}
 	}
 }
 
@@ -196,7 +202,8 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	collection, name := r.URL.Path, ""
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	n := len(parts)
-	plain := map[string]bool{"pods": true, "nodes": true, "services": true, "events": true, "persistentvolumeclaims": true, "ingresses": true, "runtimeclasses": true, "secrets": true}
+	plain := map[string]bool{"pods": true, "nodes": true, "services": true, "events": true, "persistentvolumeclaims": true, "ingresses": true, "runtimeclasses": true, "secrets": true,
+		"persistentvolumes": true, "storageclasses": true}
 	if n > 1 && !plain[parts[n-1]] {
 		collection, name = "/"+strings.Join(parts[:n-1], "/"), parts[n-1]
 	}
@@ -217,10 +224,12 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == "POST" && parts[n-1] == "selfsubjectaccessreviews":
 		var q obj
 		json.NewDecoder(r.Body).Decode(&q)
-		sub, _ := asObj(asObj(q["spec"])["resourceAttributes"])["subresource"].(string)
+		about := asObj(asObj(q["spec"])["resourceAttributes"])
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		q["status"] = obj{"allowed": !slices.Contains(f.denied, "pods/"+sub)}
+		f.reviews++
+		q["status"] = obj{"allowed": !slices.Contains(f.denied, text(about["resource"])+"/"+text(about["subresource"])) &&
+			!slices.Contains(f.denied, text(about["verb"])+" "+text(about["resource"]))}
 		say(w, 201, q)
 	case r.Method == "POST":
 		f.create(w, r, collection)
@@ -325,7 +334,7 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request, collection string)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	name, _ := asObj(o["metadata"])["name"].(string)
-	isPod := strings.HasSuffix(collection, "/pods")
+	isPod, isClaim := strings.HasSuffix(collection, "/pods"), collection == claimsPath
 	if f.refuse != nil && isPod {
 		if code, message := f.refuse(o); code != 0 {
 			refuseWith(w, code, map[int]string{403: "Forbidden", 422: "Invalid", 400: "BadRequest"}[code], message)
@@ -348,9 +357,15 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request, collection string)
 	if isPod {
 		o["status"] = obj{"phase": "Pending"}
 	}
+	if isClaim {
+		f.newClaim(o)
+	}
 	f.store(collection, o)
 	if isPod {
 		f.schedule(collection, name)
+	}
+	if isClaim {
+		f.provision(name, false)
 	}
 	say(w, 201, o)
 }
@@ -367,6 +382,10 @@ func (f *fake) run(collection, name string, uid any) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	o := f.objects[collection][name]
+	if o != nil && asObj(o["metadata"])["uid"] == uid && asObj(asObj(o["metadata"])["labels"])[labelCleans] != nil {
+		f.clean(copyOf(o))
+		return
+	}
 	if o == nil || asObj(o["metadata"])["uid"] != uid || asObj(o["status"])["phase"] != "Pending" || asObj(o["spec"])["nodeName"] != nil {
 		return
 	}
@@ -375,6 +394,12 @@ func (f *fake) run(collection, name string, uid any) {
 		o["status"] = obj{"phase": "Pending", "conditions": []any{obj{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
 			"message": "0/1 nodes are available: 1 Insufficient cpu."}}}
 		f.store(collection, o)
+		return
+	}
+	if message := f.lacksVolumes(o); message != "" {
+		o["status"] = obj{"phase": "Pending", "conditions": []any{obj{"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}}}
+		f.store(collection, o)
+		f.schedule(collection, name)
 		return
 	}
 	if f.room > 0 {
@@ -461,7 +486,9 @@ func (f *fake) remove(w http.ResponseWriter, r *http.Request, collection, name s
 		say(w, 200, obj{"kind": "Status", "status": "Success"})
 		return
 	}
-	if !strings.HasSuffix(collection, "/pods") || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
+	if collection == claimsPath {
+		f.removeClaim(name)
+	} else if !strings.HasSuffix(collection, "/pods") || options.GracePeriodSeconds != nil && *options.GracePeriodSeconds == 0 {
 		f.drop(collection, name)
 	} else if asObj(o["metadata"])["deletionTimestamp"] == nil {
 		o = copyOf(o)
@@ -484,7 +511,7 @@ func (f *fake) inventory() []string {
 	defer f.mu.Unlock()
 	var out []string
 	for path, all := range f.objects {
-		if !strings.HasSuffix(path, "/nodes") {
+		if !strings.HasSuffix(path, "/nodes") && path != classesPath && path != eventsPath {
 			for name := range all {
 				out = append(out, path+"/"+name)
 			}

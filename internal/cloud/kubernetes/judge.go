@@ -167,6 +167,8 @@ func ended(p *pod, place cloud.Place) error {
 	switch {
 	case noShell(message):
 		return &shellError{place, p.image(), message}
+	case p.exitCode() == exitLinks:
+		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("pod %s: %s", p.Metadata.Name, why)}
 	case terminated(p, "OOMKilled") != "":
 		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("pod %s ran out of memory when it started: %s; ask for more (memory:)", p.Metadata.Name, why)}
 	case terminated(p, "StartError") != "" || terminated(p, "ContainerCannotRun") != "":

@@ -17,7 +17,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -251,41 +250,6 @@ func (p *Provider) checkOne(ctx context.Context, name string, section map[string
 		return "", refused(ctx, w.place(), err)
 	}
 	return fmt.Sprintf("%s_%s", p.o.Contexts.owner(w.context), w.namespace), nil
-}
-
-// mayRent asks whether the account may make pods and run commands in them: one
-// that may only look is no place for anything. An API server that does not
-// answer such questions is taken to agree.
-func (w *where) mayRent(ctx context.Context) error {
-	g, gctx := errgroup.WithContext(ctx)
-	for _, sub := range []string{"", "exec"} {
-		g.Go(func() error {
-			q := obj{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": obj{"resourceAttributes": obj{
-				"namespace": w.namespace, "verb": "create", "version": "v1", "resource": "pods", "subresource": sub}}}
-			u, err := w.Resource(reviewsResource).Create(gctx, &unstructured.Unstructured{Object: q}, metav1.CreateOptions{})
-			if err != nil {
-				return gctx.Err()
-			}
-			a, err := as[review](u)
-			if err != nil || a.Status.Allowed || a.Status.EvaluationError != "" {
-				return nil
-			}
-			what := "make pods"
-			if sub != "" {
-				what = "run commands in pods (pods/exec)"
-			}
-			return &cloud.PermissionError{Place: w.place(), Err: fmt.Errorf("the account may look, and may not %s in namespace %s", what, w.namespace)}
-		})
-	}
-	return g.Wait()
-}
-
-// review is the answer to the question what an account may do.
-type review struct {
-	Status struct {
-		Allowed         bool   `json:"allowed"`
-		EvaluationError string `json:"evaluationError"`
-	} `json:"status"`
 }
 
 // look is what one context looks like.

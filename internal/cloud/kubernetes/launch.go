@@ -35,8 +35,8 @@ const (
 	startPatience = 30 * time.Minute
 )
 
-// Prepare checks what is asked for, keeps the login to the image's registry, and
-// opens the cluster's ports.
+// Prepare checks what is asked for, keeps the login to the image's registry, makes
+// the volumes that go with the cluster, and opens its ports.
 func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	w, _, err := p.valid(spec)
 	if err != nil {
@@ -45,11 +45,17 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	if len(spec.Ports) == 0 && !spec.Login.Complete() {
+	volumes := ownVolumes(&spec)
+	if len(spec.Ports) == 0 && !spec.Login.Complete() && !volumes {
 		return nil
 	}
 	if err := p.remember(spec.ID, w); err != nil {
 		return err
+	}
+	if volumes {
+		if err := w.keepVolumes(ctx, &spec); err != nil {
+			return refused(ctx, w.place(), err)
+		}
 	}
 	if spec.Login.Complete() {
 		if err := w.keepLogin(ctx, spec.ID, spec.User, spec.Login); err != nil {
@@ -84,6 +90,9 @@ func (p *Provider) valid(spec cloud.LaunchSpec) (*where, shape, error) {
 	}
 	if docker, _ := w.conf.EnableDocker.(bool); docker || w.conf.EnableDocker != nil && w.conf.EnableDocker != false {
 		return invalid(errors.New("kubernetes.enable_docker is not supported: run a container builder as a container of kubernetes.pod_config"))
+	}
+	if err := w.checkMounts(&spec); err != nil {
+		return invalid(err)
 	}
 	return w, size, nil
 }
@@ -150,6 +159,8 @@ type launch struct {
 	spec    cloud.LaunchSpec
 	wish    wish
 	trouble *trouble
+	// slowVolumes are shared ones and those that are yet to be made.
+	slowVolumes bool
 }
 
 // trouble is since when pods have waited for what may never come. It outlives a
@@ -200,6 +211,11 @@ func (l *launch) run(ctx context.Context) error {
 	for i := range have {
 		if !l.good(&have[i]) {
 			dead = append(dead, have[i])
+		}
+	}
+	if len(missing) > 0 || slices.ContainsFunc(have, func(p pod) bool { return p.Status.Phase == "Pending" }) {
+		if err := l.readyVolumes(ctx); err != nil {
+			return err
 		}
 	}
 	if len(missing) > 0 {
@@ -418,7 +434,7 @@ func (w *where) pods(ctx context.Context, id cloud.ClusterID) ([]pod, string, er
 // wait follows the pods until all run, one cannot, or there was no node for long
 // enough.
 func (l *launch) wait(ctx context.Context, version string) error {
-	patience := l.conf.patience(l.spec.Nodes, false)
+	patience := l.conf.patience(l.spec.Nodes, l.slowVolumes)
 	begun := time.Now()
 	deadline := time.Time{}
 	if patience > 0 {
@@ -481,6 +497,7 @@ func (l *launch) full(ctx context.Context, pods int, scheduler string, waited ti
 	if inv, err := l.where.survey(sctx, true); err == nil {
 		why = inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
 	}
+	why += l.volumeTroubles(sctx)
 	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
 		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}
 }

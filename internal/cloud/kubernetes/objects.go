@@ -26,6 +26,7 @@ type metadata struct {
 	Annotations       map[string]string `json:"annotations"`
 	CreationTimestamp metav1.Time       `json:"creationTimestamp"`
 	DeletionTimestamp *metav1.Time      `json:"deletionTimestamp"`
+	Finalizers        []string          `json:"finalizers"`
 }
 
 type condition struct {
@@ -55,6 +56,7 @@ type pod struct {
 		ImagePullSecrets []struct {
 			Name string `json:"name"`
 		} `json:"imagePullSecrets"`
+		Volumes []podVolume `json:"volumes"`
 	} `json:"spec"`
 	Status struct {
 		Phase                 string            `json:"phase"`

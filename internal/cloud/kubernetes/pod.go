@@ -263,6 +263,7 @@ func (w *wish) podSpec() obj {
 	if len(tolerations) > 0 {
 		spec["tolerations"] = tolerations
 	}
+	w.addVolumes(spec)
 	return spec
 }
 
@@ -295,9 +296,9 @@ func (w *wish) container() obj {
 	if len(limits) > 0 {
 		res["limits"] = limits
 	}
-	sh, script := "/bin/sh", first
+	sh, script := "/bin/sh", links(w.spec.Volumes)+first
 	if w.shell {
-		sh, script = shellDir+"/sh", `PATH="$PATH:`+shellDir+"\"\n"+first
+		sh, script = shellDir+"/sh", `PATH="$PATH:`+shellDir+"\"\n"+script
 	}
 	main := obj{
 		"name": mainContainer, "image": imageOf(w.spec), "imagePullPolicy": "Always",

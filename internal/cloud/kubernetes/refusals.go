@@ -57,7 +57,7 @@ func violates(err error) bool {
 		return true
 	}
 	return apierrors.IsForbidden(err) && slices.ContainsFunc([]string{"violates PodSecurity", "is forbidden: error looking up service account",
-		"no PriorityClass with name", "RuntimeClass"}, func(word string) bool { return strings.Contains(s, word) })
+		"no PriorityClass with name", "RuntimeClass", "storage usage per PersistentVolumeClaim"}, func(word string) bool { return strings.Contains(s, word) })
 }
 
 // credentialsFailed: the user's way to log in failed before anything was asked.
@@ -68,7 +68,7 @@ func credentialsFailed(err error) bool {
 
 func translated(err error) bool {
 	return is[*cloud.InvalidError](err) || is[*cloud.CapacityError](err) || is[*cloud.QuotaError](err) || is[*cloud.AuthError](err) ||
-		is[*cloud.PermissionError](err) || is[*cloud.ThrottledError](err) || is[*cloud.UnreachableError](err)
+		is[*cloud.PermissionError](err) || is[*cloud.ThrottledError](err) || is[*cloud.UnreachableError](err) || is[*cloud.InUseError](err)
 }
 
 func is[E error](err error) bool {
