@@ -49,7 +49,8 @@ func (e *Error) As(target any) bool {
 	return ok
 }
 
-// Warning is something a person should hear of that stops nothing.
+// Warning is something a person should hear of that stops nothing; at LevelInfo,
+// only who asks.
 type Warning struct {
 	Level slog.Level
 	Text  string

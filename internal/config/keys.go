@@ -104,7 +104,7 @@ func apiServerKeys() *Spec {
 		Key{"cluster_event_retention_hours", hours("status events of clusters")},
 		Key{"cluster_debug_event_retention_hours", hours("debug events of clusters")},
 		Key{"cluster_terminal_event_retention_hours", hours("the last events of clusters")},
-		Key{"daemon_log_max_bytes", whole("Size at which logs of background work are rotated.").min(0).def(128 << 20)},
+		Key{"daemon_log_max_bytes", whole("Size in bytes at which the server's own log begins anew; what it held becomes server.log.1. 0: never.").min(0).def(128 << 20)},
 	).serverOnly()
 }
 
@@ -140,9 +140,13 @@ func daemonKeys() *Spec {
 		"skypilot-status-refresh-daemon", "skypilot-volume-status-refresh-daemon", "managed-job-status-refresh-daemon",
 		"sky-serve-status-refresh-daemon", "pool-status-refresh-daemon", "server-heartbeat-daemon", "expired-token-cleanup-daemon",
 	} {
-		s.Keys = append(s.Keys, Key{id, section("One kind of background work.",
+		kind := section("One kind of background work.",
 			Key{"log_level", choice("How much it logs.", "DEBUG", "INFO", "WARNING")},
-			Key{"interval_seconds", whole("Seconds between two runs.").min(1)})})
+			Key{"interval_seconds", whole("Seconds between two runs.").min(1)})
+		if id != "skypilot-volume-status-refresh-daemon" {
+			kind = kind.inert("what it would look for is told to the server when it happens")
+		}
+		s.Keys = append(s.Keys, Key{id, kind})
 	}
 	return s
 }
@@ -161,7 +165,7 @@ func logKeys() *Spec {
 			Key{"log_stream_prefix", text("What log streams begin with.").def("skypilot-")},
 			Key{"auto_create_group", yesNo("Create the log group when it is missing.", true)},
 			Key{"additional_tags", dict("More tags on each entry.", text("A tag's value."))}).open()},
-	).need("store")
+	).need("store").inert("sky keeps logs itself and collects them nowhere yet")
 }
 
 func controllerKeys(kind string, resources map[string]any) *Spec {
@@ -171,7 +175,7 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 	controller := section("What runs on the controller's behalf.",
 		Key{"resources", resourceKeys().def(resources)},
 		Key{"autostop", autostopKeys().def(map[string]any{"idle_minutes": 10, "down": false})},
-		Key{"high_availability", yesNo("Restart the controller elsewhere when its node fails (Kubernetes).", false)},
+		Key{"high_availability", yesNo("Restart the controller elsewhere when its node fails (Kubernetes).", false).inert("managed jobs outlive the server and its machine anyway")},
 		Key{"consolidation_mode", &Spec{Doc: "Run the controller inside the API server; absent: yes on servers started with --deploy that have no controller cluster.",
 			Kinds: Bool, ServerOnly: true}},
 		Key{"controller_logs_gc_retention_hours", retention("logs of the controller")},

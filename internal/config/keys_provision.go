@@ -2,8 +2,8 @@ package config
 
 func provisionKeys() *Spec {
 	return section("How places for machines are chosen and tried, and how new machines are set up.",
-		Key{"ssh_timeout", whole("Seconds that one attempt to connect may take.").min(1).def(10)},
-		Key{"install_conda", yesNo("Whether nodes get conda.", true)},
+		Key{"ssh_timeout", whole("Seconds that each step of one attempt to connect may take; what is set when the server starts.").min(1).def(15).serverOnly()},
+		Key{"install_conda", yesNo("Whether nodes get conda.", true).inert("nodes get nothing but the agent; use an image with conda, or install it in setup")},
 		Key{"ranking", choice("Which of the places that fit is tried first: the cheapest that is likely to have room (availability), or the cheapest (price).",
 			"availability", "price").def("availability").task()},
 		Key{"availability_half_life_minutes", number("Minutes after which what an attempt has seen of a place counts half.").min(1).def(90).task()},

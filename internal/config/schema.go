@@ -138,6 +138,7 @@ type Doc struct {
 	Text       string
 	Values     []string // the words a text can be
 	Deprecated string
+	Inert      string
 	Task       bool // tasks may set it
 	ServerOnly bool // only the server's value counts
 }
@@ -152,7 +153,7 @@ func Docs() []Doc {
 		}
 		name, parent := strings.Join(path, "."), strings.Join(path[:len(path)-1], ".")
 		task[name], server[name] = s.TaskMay || task[parent], s.ServerOnly || server[parent]
-		out = append(out, Doc{name, s.Kinds, s.Default, s.Doc, s.Enum, s.Deprecated, task[name], server[name]})
+		out = append(out, Doc{name, s.Kinds, s.Default, s.Doc, s.Enum, s.Deprecated, s.Inert, task[name], server[name]})
 		return true
 	})
 	return out

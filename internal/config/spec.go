@@ -18,6 +18,7 @@ type Spec struct {
 	Kinds      Kind
 	Default    any    // in force while the key is absent; nil: none
 	Deprecated string // what to do instead; the key still works
+	Inert      string // why setting it changes nothing
 	Secret     bool   // never shown
 	ServerOnly bool   // what clients send is ignored
 	Quiet      bool   // … without a warning, too
@@ -135,6 +136,7 @@ func (s *Spec) need(keys ...string) *Spec { s.Required = keys; return s }
 func (s *Spec) open() *Spec               { s.Others = free; return s }
 func (s *Spec) openToNewer() *Spec        { s.OpenToNewer = true; return s }
 func (s *Spec) deprecated(d string) *Spec { s.Deprecated = d; return s }
+func (s *Spec) inert(why string) *Spec    { s.Inert = why; return s }
 func (s *Spec) check(f func(*node) string) *Spec {
 	s.Check = f
 	return s

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"log/slog"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/similar"
@@ -76,7 +77,7 @@ func (c *checker) taskSection(n *node, s *Spec) {
 			below := s.key(e.key)
 			switch {
 			case below == nil && s.OpenToNewer && c.side == Client:
-				c.warn(e.at, "unknown key; the server decides whether it means anything")
+				c.note(e.at, slog.LevelWarn, "unknown key; the server decides whether it means anything")
 			case below == nil:
 				c.problem(e.at, "unknown key%s", didYouMean(similar.Names(e.key, taskNames(s))))
 			case below.TaskMay:

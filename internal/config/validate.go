@@ -43,8 +43,8 @@ func (c *checker) problem(at place, format string, args ...any) {
 	c.problems = append(c.problems, Problem{Origin: at.origin(), Path: dotted(c.path), Text: fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) warn(at place, text string) {
-	c.warnings = append(c.warnings, Warning{slog.LevelWarn, Problem{at.origin(), dotted(c.path), text}.String()})
+func (c *checker) note(at place, level slog.Level, text string) {
+	c.warnings = append(c.warnings, Warning{level, Problem{at.origin(), dotted(c.path), text}.String()})
 }
 
 func (c *checker) under(key string, f func()) {
@@ -62,7 +62,10 @@ func (c *checker) value(n *node, s *Spec) {
 		return
 	}
 	if s.Deprecated != "" {
-		c.warn(n.at, "deprecated: "+s.Deprecated)
+		c.note(n.at, slog.LevelWarn, "deprecated: "+s.Deprecated)
+	}
+	if s.Inert != "" {
+		c.note(n.at, slog.LevelInfo, "this changes nothing: "+s.Inert)
 	}
 	switch n.kind {
 	case Text:
@@ -153,7 +156,7 @@ func (c *checker) entry(e entry, s *Spec) {
 	}
 	text := "unknown key" + c.suggest(e.key, s)
 	if s.OpenToNewer && c.side == Client {
-		c.warn(e.at, text+"; the server decides whether it means anything")
+		c.note(e.at, slog.LevelWarn, text+"; the server decides whether it means anything")
 		return
 	}
 	c.problem(e.at, "%s", text)

@@ -217,6 +217,7 @@ func TestClientsPassNewerKeysOn(t *testing.T) {
 
 func TestDeprecatedKeysWarn(t *testing.T) {
 	for text, want := range map[string]string{
+		"kubernetes: {apt_mirrors: []}":                   "~/.sky/config.yaml:1:27: kubernetes.apt_mirrors: this changes nothing: sky installs no packages",
 		"kubernetes: {networking: nodeport}":              "~/.sky/config.yaml:1:26: kubernetes.networking: deprecated: remove it",
 		"workspace: a":                                    "~/.sky/config.yaml:1:12: workspace: deprecated: write active_workspace",
 		"data: {mount_cached: {sequential_upload: true}}": "~/.sky/config.yaml:1:42: data.mount_cached.sequential_upload: deprecated: set",

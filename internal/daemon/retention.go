@@ -2,6 +2,8 @@ package daemon
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -55,5 +57,8 @@ func (d *daemon) forgetFiles(ctx context.Context) {
 	}
 	if err := d.jobs.Forget(ctx, kept("task"), kept("controller")); err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "old logs of managed jobs not removed", "err", err)
+	}
+	if err := shorten(os.Stderr, filepath.Join(d.o.Home, ".sky", "api_server", "server.log"), int64(c.Int("api_server", "daemon_log_max_bytes"))); err != nil {
+		d.log.WarnContext(ctx, "the server's log grows on", "err", err)
 	}
 }

@@ -57,6 +57,9 @@ func notes(d config.Doc) string {
 	if d.Deprecated != "" {
 		out = append(out, "Deprecated: "+prose(d.Deprecated)+".")
 	}
+	if d.Inert != "" {
+		out = append(out, "Changes nothing: "+prose(d.Inert)+".")
+	}
 	if d.Task {
 		out = append(out, "*task*")
 	}
