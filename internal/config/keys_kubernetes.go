@@ -46,7 +46,7 @@ func contextKeys() []Key {
 		Key{"auto_mounts", list("Volumes that every pod mounts.", section("A volume.",
 			Key{"volume_name", text("Its name.")},
 			Key{"mount_paths", list("Where it appears.", text("A path.").match(pattern(`^(/|~/|~$)`, "a path that begins with / or ~")))},
-		).need("volume_name", "mount_paths"))},
+		).need("volume_name", "mount_paths")).inert("name the volume under volumes of each task")},
 		Key{"enable_docker", &Spec{Doc: "Let pods run or build containers.", Default: false,
 			Kinds: Bool | Text | Map, Enum: []string{"ALL", "BUILD"}, TaskMay: true,
 			Keys: []Key{

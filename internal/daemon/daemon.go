@@ -205,7 +205,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	sky := filepath.Join(d.o.Home, ".sky")
 	conns := sshconn.New(sshconn.Options{
 		Home: d.o.Home, KnownHosts: filepath.Join(sky, "known_hosts"), AgentSocket: os.Getenv("SSH_AUTH_SOCK"),
-		Timeout: time.Duration(cfg.Int("provision", "ssh_timeout")) * time.Second,
+		Timeout:  time.Duration(cfg.Int("provision", "ssh_timeout")) * time.Second,
 		Password: sshpool.Passwords(filepath.Join(sky, sshpool.PoolsFile), d.o.Home),
 	})
 	engine := docker.NewEngine(docker.SocketFromEnv())

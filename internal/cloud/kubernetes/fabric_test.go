@@ -127,6 +127,26 @@ func TestPodsWithAFastNetworkAreDescribed(t *testing.T) {
 	}
 }
 
+func TestFlexStart(t *testing.T) {
+	for _, tt := range []struct {
+		section map[string]any
+		want    bool
+	}{
+		{nil, false},
+		{map[string]any{"dws": map[string]any{"enabled": true}}, true},
+		{map[string]any{"dws": map[string]any{"enabled": true}, "kueue": map[string]any{"local_queue_name": "q"}}, false},
+	} {
+		conf, err := newSettings(tt.section)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := wish{conf: conf, size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1}}
+		if got := strings.Contains(jsonOf(w.describe(0, "web-head")), `"nodeSelector":{"cloud.google.com/gke-flex-start":"true"}`); got != tt.want {
+			t.Errorf("%v: %t", tt.section, got)
+		}
+	}
+}
+
 func TestSpotMachinesOfGKE(t *testing.T) {
 	has := map[string]string{"cpu": "8", "memory": "32Gi"}
 	spot := nodeOf("spot", map[string]string{gkeSpotKey: "true"}, has)

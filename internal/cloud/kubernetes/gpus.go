@@ -34,6 +34,7 @@ const (
 	gkeTPUKey    = "cloud.google.com/gke-tpu-accelerator"
 	gkeTopology  = "cloud.google.com/gke-tpu-topology"
 	gkeSpotKey   = "cloud.google.com/gke-spot"
+	gkeFlexKey   = "cloud.google.com/gke-flex-start"
 	karpenterKey = "karpenter.k8s.aws/instance-gpu-name"
 	nvidiaName   = "nvidia.com/gpu.product"
 	coreweaveKey = "gpu.nvidia.com/class"

@@ -249,6 +249,9 @@ func (w *wish) podSpec() obj {
 	for k, v := range w.devices.extra {
 		selector[k] = v
 	}
+	if w.conf.DWS.Enabled && w.conf.Kueue.Queue == "" {
+		selector[gkeFlexKey] = "true" // with a queue, that asks for the machines
+	}
 	var tolerations []any
 	if w.size.accelerators > 0 {
 		tolerations = append(tolerations, w.toleration())

@@ -19,7 +19,6 @@ type settings struct {
 	Limits         any            `json:"set_pod_resource_limits"` // bool or multiple
 	AllowedNodes   allowedNodes   `json:"allowed_nodes"`
 	Pricing        pricing        `json:"pricing"`
-	AutoMounts     []autoMount    `json:"auto_mounts"`
 	EnableDocker   any            `json:"enable_docker"`
 	Kueue          struct {
 		Queue string `json:"local_queue_name"`
@@ -38,11 +37,6 @@ type allowedNodes struct {
 }
 
 func (a allowedNodes) any() bool { return len(a.Labels)+len(a.Names)+len(a.IPs) > 0 }
-
-type autoMount struct {
-	Volume string   `json:"volume_name"`
-	Paths  []string `json:"mount_paths"`
-}
 
 // pricing is what the user says that a context costs, in $ per hour.
 type pricing struct {
