@@ -123,6 +123,13 @@ func (f forgetful) Adopt(ctx context.Context, id int, l state.Lease) (*state.Man
 	return f.managedJobs.Adopt(ctx, id, l)
 }
 
+func (f forgetful) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error) {
+	if f.left.Load() > 0 {
+		return nil, errors.New("the database is away")
+	}
+	return f.managedJobs.AdoptAll(ctx, leases)
+}
+
 type forgetfulLeases struct {
 	leases
 	left *atomic.Int64

@@ -21,8 +21,9 @@ type controller struct {
 	lease  state.Lease
 	cancel context.CancelCauseFunc
 
-	shape     *shape // of the job; nil: not read yet
-	files     bool   // the job has files that go with it
+	adopted   *state.ManagedAdopted // as the job was when this began; nil: it has been looked at
+	shape     *shape                // of the job; nil: not read yet
+	files     bool                  // the job has files that go with it
 	out       *controlLog
 	callbacks callbacks
 
@@ -58,7 +59,7 @@ func (c *controller) run(ctx context.Context) {
 			}
 			return
 		}
-		todo, err := c.todo(ctx, at)
+		now, todo, err := c.todo(ctx, at)
 		switch {
 		case err != nil:
 			c.failed(ctx, err)
@@ -67,7 +68,9 @@ func (c *controller) run(ctx context.Context) {
 				c.failed(ctx, err)
 			}
 		case len(at) == 0 && len(todo) == 1: // the rule: it needs nobody else to run it
-			c.runner(todo[0]).run(ctx)
+			r := c.runner(todo[0])
+			r.keep(situation{job: now.Job, attempt: latest(now, todo[0])})
+			r.run(ctx)
 		default:
 			for _, task := range todo {
 				at = append(at, task)
@@ -99,13 +102,18 @@ func (c *controller) load(ctx context.Context) (*state.ManagedJob, error) {
 	if err != nil {
 		return nil, err
 	}
+	return j, c.learn(j)
+}
+
+// learn notes what a job says about itself, if it is still this server's.
+func (c *controller) learn(j *state.ManagedJob) (err error) {
 	if j.Epoch != c.lease.Epoch {
 		c.cancel(errLeaseLost)
-		return nil, errLeaseLost
+		return errLeaseLost
 	}
 	if c.shape == nil {
 		if c.shape, err = shapeOf(j); err != nil {
-			return nil, err
+			return err
 		}
 		c.files = len(j.Files) > 0
 	}
@@ -114,7 +122,33 @@ func (c *controller) load(ctx context.Context) (*state.ManagedJob, error) {
 		c.asked = &j.CancelBy
 		c.mu.Unlock()
 	}
-	return j, nil
+	return nil
+}
+
+// look is the job with its attempts as they are stored: what came with the lease,
+// the first time.
+func (c *controller) look(ctx context.Context) (state.ManagedAdopted, error) {
+	if now := c.adopted; now != nil {
+		if c.adopted = nil; c.m.held() {
+			return *now, c.learn(now.Job)
+		}
+	}
+	j, err := c.load(ctx)
+	if err != nil {
+		return state.ManagedAdopted{}, err
+	}
+	attempts, err := c.m.store.ManagedJobs().Attempts(ctx, c.id)
+	return state.ManagedAdopted{Job: j, Attempts: attempts}, err
+}
+
+// latest is a task's attempt under way, or its last one; nil: it has made none.
+func latest(now state.ManagedAdopted, task int) *state.ManagedAttempt {
+	for _, a := range now.Attempts {
+		if a.Task == task && a.Number == now.Job.Tasks[task].Attempt {
+			return a
+		}
+	}
+	return nil
 }
 
 // knows tells whether the controller has read that its job is to be ended by then.
@@ -124,21 +158,17 @@ func (c *controller) knows(by time.Time) bool {
 	return c.asked != nil && c.asked.Equal(by)
 }
 
-// todo is the tasks whose time has come, less those that are worked on.
-func (c *controller) todo(ctx context.Context, at []int) ([]int, error) {
-	j, err := c.load(ctx)
-	if err != nil {
-		return nil, err
-	}
-	attempts, err := c.m.store.ManagedJobs().Attempts(ctx, c.id)
-	if err != nil {
-		return nil, err
+// todo is the tasks whose time has come, less those that are worked on, and the
+// job that says so.
+func (c *controller) todo(ctx context.Context, at []int) (now state.ManagedAdopted, todo []int, err error) {
+	if now, err = c.look(ctx); err != nil {
+		return now, nil, err
 	}
 	open := map[int]bool{}
-	for _, a := range attempts {
+	for _, a := range now.Attempts {
 		open[a.Task] = a.ClosedAt.IsZero()
 	}
-	return slices.DeleteFunc(c.shape.ready(j, open), func(i int) bool { return slices.Contains(at, i) }), nil
+	return now, slices.DeleteFunc(c.shape.ready(now.Job, open), func(i int) bool { return slices.Contains(at, i) }), nil
 }
 
 // takeSlot takes the slot that came with the claim, if nobody has yet.

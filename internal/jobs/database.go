@@ -35,6 +35,7 @@ type managedJobs interface {
 	Attempt(ctx context.Context, id, task, attempt int) (*state.ManagedAttempt, error)
 	Save(ctx context.Context, c state.ManagedChange) error
 	Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error)
+	AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error)
 	Next(ctx context.Context) (id, priority int, err error)
 	Orphans(ctx context.Context, owner string) ([]int, error)
 	AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error)
@@ -46,6 +47,7 @@ type managedJobs interface {
 // leases is the store of leases, see [state.Leases].
 type leases interface {
 	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (state.Lease, bool, error)
+	AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) ([]state.Lease, error)
 	Release(ctx context.Context, l state.Lease) error
 	Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error)
 }

@@ -23,12 +23,11 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
@@ -76,8 +75,9 @@ type Manager struct {
 	mostLog int64         // bytes of an attempt's log that are kept
 	gather  time.Duration // how long what a job prints may wait to be kept
 
-	untidy atomic.Bool      // jobs ended that had files
-	unused map[string]int64 // leases without a controller at the latest heartbeat, with their epochs
+	untidy  atomic.Bool      // jobs ended that had files
+	tidying atomic.Bool      // their files are just being removed
+	unused  map[string]int64 // leases without a controller at the latest heartbeat, with their epochs
 
 	mu       sync.Mutex
 	running  map[int]*controller
@@ -171,14 +171,28 @@ func (m *Manager) Run(ctx context.Context) {
 	m.handOver()
 }
 
-// tidy removes the files of jobs that ended since it did so last.
+// How long after files could not be removed it is tried again; it doubles.
+const (
+	tidyPause     = 10 * time.Second
+	tidyPauseMost = 10 * time.Minute
+)
+
+// tidy removes the files of jobs that ended since it did so last, for as long as
+// it takes.
 func (m *Manager) tidy(ctx context.Context) {
-	if !m.untidy.Swap(false) {
+	if !m.untidy.Load() || !m.tidying.CompareAndSwap(false, true) {
 		return
 	}
 	m.wg.Go(func() {
-		if err := m.files.sweep(ctx, m.store); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "files of ended jobs not removed", "err", err)
+		defer m.tidying.Store(false)
+		for pause := tidyPause; ctx.Err() == nil; pause = min(2*pause, tidyPauseMost) {
+			m.untidy.Store(false)
+			err := m.files.sweep(ctx, m.store)
+			if err == nil || ctx.Err() != nil {
+				return
+			}
+			m.log.WarnContext(ctx, "files of ended jobs not removed; to be tried again", "after", pause, "err", err)
+			sleep(ctx, pause)
 		}
 	})
 }
@@ -288,48 +302,64 @@ func (m *Manager) adoptAll(ctx context.Context, mine string) bool {
 		}
 		return false
 	}
+	m.mu.Lock()
+	ids = slices.DeleteFunc(ids, func(id int) bool { return m.running[id] != nil })
+	m.mu.Unlock()
 	// In an order of its own, so that servers that do this at the same time share
-	// the jobs instead of asking for the same one.
+	// the jobs instead of asking for the same ones.
 	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	var g errgroup.Group
-	g.SetLimit(adoptAtOnce)
-	for _, id := range ids {
-		g.Go(func() error {
-			if err := m.adopt(ctx, id); err != nil && ctx.Err() == nil {
-				m.log.WarnContext(ctx, "managed job not taken over", "job", id, "err", err)
-			}
-			return nil
-		})
+	for some := range slices.Chunk(ids, adoptedAtOnce) {
+		if ctx.Err() != nil {
+			break
+		}
+		if err := m.adopt(ctx, some); err != nil && ctx.Err() == nil {
+			m.log.WarnContext(ctx, "managed jobs not taken over", "jobs", len(some), "err", err)
+		}
 	}
-	_ = g.Wait()
 	return true
 }
 
-// adoptAtOnce is how many jobs are taken over at the same time: their writes
-// share the waits for the disk.
-const adoptAtOnce = 32
+// adoptedAtOnce is how many jobs are taken over with one call: others that take
+// some get theirs meanwhile, and whoever cancels them does not wait for long.
+const adoptedAtOnce = 100
 
-// adopt starts the controller of a job, if this server gets the lease.
-func (m *Manager) adopt(ctx context.Context, id int) error {
-	m.mu.Lock()
-	busy := m.running[id] != nil
-	m.mu.Unlock()
-	if busy {
-		return nil
+// adopt starts the controllers of those of the jobs whose leases this server gets.
+// Leases that it got before something failed are given up soon, see [Manager.giveUp].
+func (m *Manager) adopt(ctx context.Context, ids []int) error {
+	names, of := make([]string, len(ids)), make(map[string]int, len(ids))
+	for i, id := range ids {
+		names[i] = leaseName(id)
+		of[names[i]] = id
 	}
-	lease, got, err := m.store.Leases().Acquire(ctx, state.ManagedLease+strconv.Itoa(id), m.server, leaseTTL)
-	if err != nil || !got {
+	got, err := m.store.Leases().AcquireAll(ctx, names, m.server, leaseTTL)
+	if err != nil {
 		return err
 	}
-	if _, err := m.store.ManagedJobs().Adopt(ctx, id, lease); err != nil {
-		return errors.Join(err, m.store.Leases().Release(ctx, lease))
+	leases := make(map[int]state.Lease, len(got))
+	for _, l := range got {
+		leases[of[l.Name]] = l
 	}
-	m.start(id, lease, false)
-	return nil
+	found, err := m.store.ManagedJobs().AdoptAll(ctx, leases)
+	if err != nil {
+		return err
+	}
+	for _, a := range found {
+		m.start(a, leases[a.Job.ID], false)
+		delete(leases, a.Job.ID)
+	}
+	for _, l := range leases { // of jobs that ended meanwhile
+		err = errors.Join(err, m.store.Leases().Release(ctx, l))
+	}
+	return err
 }
 
-func (m *Manager) start(id int, lease state.Lease, slot bool) {
-	c := &controller{m: m, id: id, lease: lease, slot: slot}
+// leaseName is the name of the lease on a job.
+func leaseName(id int) string { return state.ManagedLease + strconv.Itoa(id) }
+
+// start begins to work on a job, which is as it is stored.
+func (m *Manager) start(a state.ManagedAdopted, lease state.Lease, slot bool) {
+	id := a.Job.ID
+	c := &controller{m: m, id: id, lease: lease, slot: slot, adopted: &a}
 	cctx, cancel := context.WithCancelCause(context.Background())
 	c.cancel = cancel
 	m.mu.Lock()
@@ -402,7 +432,7 @@ const (
 
 // claim takes a waiting job together with a slot.
 func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
-	lease, got, err := m.store.Leases().Acquire(ctx, state.ManagedLease+strconv.Itoa(id), m.server, leaseTTL)
+	lease, got, err := m.store.Leases().Acquire(ctx, leaseName(id), m.server, leaseTTL)
 	if err != nil || !got {
 		return false, err
 	}
@@ -417,6 +447,6 @@ func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
 		return false, errors.Join(err, m.store.Leases().Release(ctx, lease))
 	}
 	m.slots.take()
-	m.start(id, lease, true)
+	m.start(state.ManagedAdopted{Job: j}, lease, true) // one that waited has made no attempt
 	return true, nil
 }

@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,6 +178,21 @@ func (m *memory) Adopt(_ context.Context, id int, l state.Lease) (*state.Managed
 	return copied(c), nil
 }
 
+func (m *memory) AdoptAll(ctx context.Context, leases map[int]state.Lease) (out []state.ManagedAdopted, err error) {
+	for _, id := range slices.Sorted(maps.Keys(leases)) {
+		j, err := m.Adopt(ctx, id, leases[id])
+		if err != nil || j.Schedule == api.ScheduleDone {
+			continue
+		}
+		attempts, err := m.Attempts(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, state.ManagedAdopted{Job: j, Attempts: attempts})
+	}
+	return out, nil
+}
+
 func (m *memory) Next(context.Context) (id, priority int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -267,6 +283,15 @@ func (m memoryLeases) Acquire(_ context.Context, name, owner string, ttl time.Du
 	m.own(l, owner)
 	l.Expires = now.Add(ttl)
 	return *l, true, nil
+}
+
+func (m memoryLeases) AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) (out []state.Lease, err error) {
+	for _, name := range names {
+		if l, got, _ := m.Acquire(ctx, name, owner, ttl); got {
+			out = append(out, l)
+		}
+	}
+	return out, nil
 }
 
 func (m memoryLeases) own(l *state.Lease, owner string) {

@@ -112,6 +112,10 @@ func (m mortal) Adopt(ctx context.Context, id int, l state.Lease) (*state.Manage
 	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Adopt(ctx, id, l) })
 }
 
+func (m mortal) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error) {
+	return live(m.l, func() ([]state.ManagedAdopted, error) { return m.d.ManagedJobs().AdoptAll(ctx, leases) })
+}
+
 func (m mortal) Next(ctx context.Context) (id, priority int, err error) {
 	err = liveOnly(m.l, func() (err error) { id, priority, err = m.d.ManagedJobs().Next(ctx); return err })
 	return id, priority, err
@@ -134,6 +138,10 @@ type mortalLeases struct{ mortal }
 func (m mortalLeases) Acquire(ctx context.Context, name, owner string, ttl time.Duration) (l state.Lease, got bool, err error) {
 	err = liveOnly(m.l, func() (err error) { l, got, err = m.d.Leases().Acquire(ctx, name, owner, ttl); return err })
 	return l, got && err == nil, err
+}
+
+func (m mortalLeases) AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) ([]state.Lease, error) {
+	return live(m.l, func() ([]state.Lease, error) { return m.d.Leases().AcquireAll(ctx, names, owner, ttl) })
 }
 
 func (m mortalLeases) Release(ctx context.Context, l state.Lease) error {

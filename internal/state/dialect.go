@@ -20,6 +20,10 @@ type dialect struct {
 	glob func(column, pattern string) (string, any)
 	// prefixed is the condition that column begins with prefix, and its arguments.
 	prefixed func(column, prefix string) (string, []any)
+	// free ends a SELECT of rows to be changed that takes only those that nobody
+	// else is changing, and inTurn one that waits for them in the order in which it
+	// lists them. With a single writer there is nobody else.
+	free, inTurn string
 	// explain adds to a database error what the user can do about it.
 	explain func(where string, err error) error
 }

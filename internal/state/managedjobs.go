@@ -387,20 +387,3 @@ func (t *ManagedJobs) FilesInUse(ctx context.Context) (map[string]bool, error) {
 	}
 	return used, t.s.explain(err)
 }
-
-// Beat renews all leases of an owner whose names begin with prefix and tells
-// which they are.
-func (t *Leases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
-	cond, args := t.s.db.d.prefixed("name", prefix)
-	var held []*Lease
-	err := t.s.writeAgain(ctx, func(s *session) (err error) {
-		held, err = all(s, func(l *Lease) []any { return []any{text(&l.Name), number(&l.Epoch)} },
-			"UPDATE leases SET expires = ? WHERE owner = ? AND "+cond+" RETURNING name, epoch", append([]any{nanos(t.s.Now().Add(ttl)), owner}, args...)...)
-		return err
-	})
-	out := make(map[string]int64, len(held))
-	for _, l := range held {
-		out[l.Name] = l.Epoch
-	}
-	return out, err
-}

@@ -31,6 +31,8 @@ var postgresDialect = &dialect{
 	prefixed: func(column, prefix string) (string, []any) {
 		return "starts_with(" + column + ", ?)", []any{prefix}
 	},
+	free:    " FOR UPDATE SKIP LOCKED",
+	inTurn:  " FOR UPDATE",
 	explain: explainPostgres,
 }
 

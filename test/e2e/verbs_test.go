@@ -136,7 +136,7 @@ func TestCancelEndsDaemonsToo(t *testing.T) {
 	w.sky("exec", "c1", "-d", "--", "setsid bash -c 'trap \"\" TERM; exec -a stubborn sleep 555' & (setsid nohup sleep 556 >/dev/null 2>&1 &) ; sleep 557")
 	count := func() (n int) {
 		for _, cmd := range w.processes() {
-			if strings.Contains(cmd, "555") || strings.Contains(cmd, "556") || strings.Contains(cmd, "557") {
+			if strings.HasSuffix(cmd, " 555") || strings.HasSuffix(cmd, " 556") || strings.HasSuffix(cmd, " 557") {
 				n++
 			}
 		}
