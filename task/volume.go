@@ -6,6 +6,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Kinds of volumes.
@@ -49,6 +50,13 @@ type VolumeDetails struct {
 	// CleanupOnDeletion says that deleting removes the content of HostPath.
 	CleanupOnDeletion bool
 }
+
+// volumeLanguage returns the schema of a volume's file, built once.
+var volumeLanguage = sync.OnceValue(func() *schema {
+	s := volumeSchema()
+	s.title = "a volume"
+	return s.prepare()
+})
 
 func volumeSchema() *schema {
 	return object(
@@ -94,7 +102,7 @@ func ParseVolume(name string, data []byte) (*Volume, error) {
 	}
 	doc := *docs[0]
 	doc.entries = slices.DeleteFunc(slices.Clone(doc.entries), func(e entry) bool { return e.val.isNull() })
-	b.check(&doc, volumeSchema().prepare(), "")
+	b.check(&doc, volumeLanguage(), "")
 	if len(b.errs) > 0 {
 		return nil, joined(b.errs)
 	}

@@ -105,6 +105,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.finish(w, "sky.jobs.queue_v2", map[string]any{"jobs": []any{}, "total": 0, "total_no_filter": 0, "status_counts": map[string]int{}}, nil, "")
 	case "POST /serve/status", "POST /jobs/pool_status":
 		f.finish(w, "sky.serve.status", []any{}, nil, "")
+	case "POST /volumes/validate":
+		fmt.Fprint(w, "null")
 	case "POST /validate":
 		f.validate(w, body)
 	case "POST /optimize":

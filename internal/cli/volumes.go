@@ -2,11 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	sky "github.com/skypilot-go/sky"
@@ -22,102 +22,96 @@ func (a *app) volumesCommand() *cobra.Command {
 	})
 }
 
-// volumeSpec is a volume as its file and the options say it.
-type volumeSpec struct {
-	Name        string            `yaml:"name"`
-	Type        string            `yaml:"type"`
-	Infra       string            `yaml:"infra"`
-	Size        any               `yaml:"size"`
-	Labels      map[string]string `yaml:"labels"`
-	Config      map[string]any    `yaml:"config"`
-	UseExisting *bool             `yaml:"use_existing"`
+// volumeOptions are the options of sky volumes apply; they go over the file.
+type volumeOptions struct {
+	name, infra, kind, size string
+	useExisting             *bool
+	yes, async              bool
 }
 
 func (a *app) volumesApplyCommand() *cobra.Command {
-	var o volumeSpec
-	var size string
-	var yes, async bool
+	var o volumeOptions
 	return a.build(command{
 		name: "apply", args: "[YAML]", short: "Make a volume, or register one that exists.", max: 1,
 		example: "sky volumes apply volume.yaml\nsky volumes apply -n data --infra k8s --type k8s-pvc --size 100",
 		flags: func(f flags) {
-			f.text(&o.Name, "name", "n", "Name of the volume.")
-			f.text(&o.Infra, "infra", "", "Where the volume is.")
-			f.choice(&o.Type, "type", "", "Kind of volume.", "k8s-pvc", "k8s-hostpath", "runpod-network-volume")
-			f.text(&size, "size", "", "Size in GB.")
-			f.tri(&o.UseExisting, "use-existing", "", "Register a volume that exists.")
-			f.yes(&yes)
-			f.async(&async)
+			f.text(&o.name, "name", "n", "Name of the volume.")
+			f.text(&o.infra, "infra", "", "Where the volume is.")
+			f.choice(&o.kind, "type", "", "Kind of volume.", task.VolumeTypes...)
+			f.text(&o.size, "size", "", "Size in GB.")
+			f.tri(&o.useExisting, "use-existing", "", "Register a volume that exists.")
+			f.yes(&o.yes)
+			f.async(&o.async)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
-			v := volumeSpec{}
+			v, text := &task.Volume{}, ""
 			if len(args) > 0 {
 				var err error
-				if v, err = readVolume(expandHome(args[0], a.home)); err != nil {
+				if v, text, err = readVolume(expandHome(args[0], a.home)); err != nil {
 					return err
 				}
 			}
-			return a.applyVolume(ctx, v.with(o, size), yes, async)
+			o.over(v)
+			return a.applyVolume(ctx, v, text, o)
 		},
 	})
 }
 
-func readVolume(path string) (v volumeSpec, err error) {
+func readVolume(path string) (*task.Volume, string, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return v, usagef("'%s' needs to be a YAML file: %v", path, err)
+		if pe, ok := errors.AsType[*os.PathError](err); ok {
+			err = pe.Err
+		}
+		return nil, "", usagef("'%s' needs to be a YAML file that describes a volume: %v", path, err)
 	}
-	if err := yaml.Unmarshal(data, &v); err != nil {
-		return v, usagef("'%s' needs to be a YAML file: %v", path, err)
-	}
-	return v, nil
+	v, err := task.ParseVolume(path, data)
+	return v, string(data), err
 }
 
-// with lays options over the file.
-func (v volumeSpec) with(o volumeSpec, size string) volumeSpec {
-	set := func(to *string, s string) {
+// over lays the options over what a file says.
+func (o volumeOptions) over(v *task.Volume) {
+	for to, s := range map[*string]string{&v.Name: o.name, &v.Infra: o.infra, &v.Type: o.kind, &v.Size: o.size} {
 		if s != "" {
 			*to = s
 		}
 	}
-	set(&v.Name, o.Name)
-	set(&v.Type, o.Type)
-	set(&v.Infra, o.Infra)
-	if size != "" {
-		v.Size = size
+	if o.useExisting != nil {
+		v.UseExisting = *o.useExisting
 	}
-	if o.UseExisting != nil {
-		v.UseExisting = o.UseExisting
-	}
-	return v
 }
 
-func (a *app) applyVolume(ctx context.Context, v volumeSpec, yes, async bool) error {
-	if err := task.ValidVolumeName(v.Name, v.Type); err != nil {
-		return usagef("%v", err)
-	}
-	infra, err := task.ParseInfra(v.Infra)
+// applyVolume checks a volume here and on the server, asks, and makes it. text is
+// the file it comes from; "": none.
+func (a *app) applyVolume(ctx context.Context, v *task.Volume, text string, o volumeOptions) error {
+	d, err := v.Check()
 	if err != nil {
-		return err
+		return usagef("%v", err)
 	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
 	body := api.VolumeApplyBody{
-		Name: v.Name, VolumeType: v.Type, Cloud: infra.Cloud, Region: optional(infra.Region), Zone: optional(infra.Zone),
-		Config: v.Config, Labels: v.Labels, UseExisting: v.UseExisting,
+		Name: v.Name, VolumeType: v.Type, Cloud: d.Place.Cloud, Region: optional(d.Place.Region), Zone: optional(d.Place.Zone),
+		Config: v.Config, Labels: v.Labels, UseExisting: &v.UseExisting, CreationYAML: optional(text),
 	}
-	if v.Size != nil {
-		body.Size = new(api.Text(fmt.Sprint(v.Size)))
+	if v.Size != "" {
+		body.Size = new(api.Text(v.Size))
 	}
-	if !yes {
+	check := api.VolumeValidateBody{Name: &v.Name, VolumeType: &v.Type, Infra: optional(v.Infra), Size: body.Size, Labels: v.Labels, Config: v.Config, UseExisting: &v.UseExisting}
+	if err := c.ValidateVolume(ctx, check); err != nil {
+		return err
+	}
+	if !o.yes {
 		if err := a.t.Confirm(ctx, fmt.Sprintf("Proceed to create volume '%s'?", v.Name), true); err != nil {
 			return err
 		}
 	}
 	req, err := c.VolumeApply(ctx, body)
-	_, err = finish(ctx, a, async, "volume_apply", req, err)
+	if _, err = finish(ctx, a, o.async, "volume_apply", req, err); err == nil && !o.async {
+		a.t.Println(fmt.Sprintf("Mount it in a task with: volumes: {/mnt/%s: %s}", v.Name, v.Name))
+	}
 	return err
 }
 
@@ -200,6 +194,9 @@ func (a *app) volumesDeleteCommand() *cobra.Command {
 					return err
 				}
 				a.t.Warn("Error deleting volumes %s: %s", strings.Join(picked, ", "), errorText(err))
+				if e, ok := asAPIError(err); ok && e.Hint != "" {
+					a.t.Warn("%s", e.Hint)
+				}
 			}
 			return nil
 		},

@@ -41,6 +41,15 @@ type Volumer interface {
 	LookAtVolumes(ctx context.Context, vs []Volume) ([]VolumeState, error)
 }
 
+// VolumePlacer is a Volumer that chooses a place for volumes which name none.
+type VolumePlacer interface {
+	// PlaceVolume returns the volume with the place, and whatever else finds it
+	// there, that MakeVolume would choose now. It asks nobody. With that on record
+	// before the volume is made, it is found even if the choice would be another
+	// one by then.
+	PlaceVolume(v Volume) (Volume, error)
+}
+
 // Volume is a disk by the names that its cloud has for it.
 type Volume struct {
 	Installation string // which sky installation owns it

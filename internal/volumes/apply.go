@@ -93,6 +93,13 @@ func (m *Manager) Apply(ctx context.Context, call cluster.Call, b api.VolumeAppl
 	switch {
 	case fresh:
 		v = newVolume(want, call, workspace)
+		if placer, ok := p.(cloud.VolumePlacer); ok {
+			placed, err := placer.PlaceVolume(m.onCloud(v, c))
+			if err != nil {
+				return failed("Volume %q could not be made", v, err)
+			}
+			v.Is = bare(placed)
+		}
 		if b.CreationYAML != nil {
 			v.CreationYAML = *b.CreationYAML
 		}

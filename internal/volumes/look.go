@@ -30,15 +30,15 @@ func (m *Manager) look(ctx context.Context, c *config.Config, list []*state.Volu
 		if v.Stage != state.VolumeThere {
 			continue
 		}
-		vol := m.onCloud(v, c)
+		vol := v.Is
 		if v.ClusterHash != "" {
 			owner := owners[v.ClusterHash]
 			if owner == nil || len(owner.Nodes) == 0 {
 				continue // its nodes are being got, or it goes
 			}
-			vol = own(v, owner.Offer.Place, m.idOf(owner), vol.Settings)
-			vol.Installation = m.Installation
+			vol = own(v, owner.Offer.Place, m.idOf(owner), nil)
 		}
+		vol = m.asked(vol, v.Workspace, c)
 		place := cloud.Place{Cloud: vol.Place.Cloud, Region: vol.Place.Region}
 		q := at[place]
 		if q == nil {

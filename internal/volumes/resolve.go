@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -41,11 +42,17 @@ func (m mount) name() string {
 	return "The volume at " + m.path
 }
 
+// accessMode is how often and where the volume may be mounted at once; "": as
+// often as anybody likes.
 func (m mount) accessMode() string {
+	is := m.own
 	if m.volume != nil {
-		return cmp.Or(m.volume.Is.AccessMode, cloud.ReadWriteOnce)
+		is = m.volume.Is
 	}
-	return cmp.Or(m.own.AccessMode, cloud.ReadWriteOnce)
+	if is.Type == cloud.VolumeHostPath {
+		return ""
+	}
+	return cmp.Or(is.AccessMode, cloud.ReadWriteOnce)
 }
 
 // Resolve finds the volumes of a task for a new cluster, and refuses what cannot
@@ -73,9 +80,7 @@ func (m *Manager) Resolve(ctx context.Context, call cluster.Call, c *config.Conf
 		u.mounts = append(u.mounts, mount{path: path, subPath: asked.SubPath, volume: v})
 		look = append(look, v)
 	}
-	// What the cloud says now counts. One that cannot be asked is no reason to
-	// fail: the launch finds out.
-	if err := m.look(ctx, c, look); err != nil {
+	if err := m.awaitReady(ctx, call, c, look); err != nil {
 		return nil, err
 	}
 	for i := range u.mounts {
@@ -84,6 +89,34 @@ func (m *Manager) Resolve(ctx context.Context, call cluster.Call, c *config.Conf
 		}
 	}
 	return u, m.free(ctx, u, name)
+}
+
+// How long a launch waits for volumes that are not ready, such as those that were
+// made a moment ago, and how often it looks.
+const (
+	usualPatience = 30 * time.Second
+	readyPause    = time.Second
+)
+
+// awaitReady looks at volumes until all are ready, for a while. What the clouds
+// say then counts; one that cannot be asked is no reason to fail: the launch finds
+// out.
+func (m *Manager) awaitReady(ctx context.Context, call cluster.Call, c *config.Config, list []*state.Volume) error {
+	for until := time.Now().Add(m.patience); ; {
+		if err := m.look(ctx, c, list); err != nil {
+			return err
+		}
+		late := slices.IndexFunc(list, func(v *state.Volume) bool { return v.Seen.Exists && !v.Seen.Ready && v.Seen.Unknown == "" })
+		if late < 0 || time.Now().After(until) {
+			return nil
+		}
+		call.Out.Spin(fmt.Sprintf("Waiting until volume %s is ready: %s", list[late].Name, list[late].Seen.Reason))
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(readyPause):
+		}
+	}
 }
 
 // ownVolume is a volume that is made with a cluster.

@@ -47,12 +47,13 @@ type Deps struct {
 // Manager looks after all volumes of an installation.
 type Manager struct {
 	Deps
-	locks *cluster.Locks
+	locks    *cluster.Locks
+	patience time.Duration // of launches with volumes that are not ready
 }
 
 // New returns a manager. Nothing runs yet.
 func New(d Deps) *Manager {
-	return &Manager{Deps: d, locks: cluster.NewLocks(d.Store, d.ServerID, "volume")}
+	return &Manager{Deps: d, locks: cluster.NewLocks(d.Store, d.ServerID, "volume"), patience: usualPatience}
 }
 
 // Volumer is the provider of that name, if it has volumes; else an [*api.Error]
@@ -91,10 +92,14 @@ func (m *Manager) kinds() string {
 
 // onCloud is a volume on record as its cloud is asked about it.
 func (m *Manager) onCloud(v *state.Volume, c *config.Config) cloud.Volume {
-	out := v.Is
-	out.Installation = m.Installation
-	out.Settings = c.For(config.Scope{Cloud: out.Place.Cloud, Workspace: v.Workspace, Region: out.Place.Region}).Section()
-	return out
+	return m.asked(v.Is, v.Workspace, c)
+}
+
+// asked is a volume of a workspace with what its cloud needs to find it.
+func (m *Manager) asked(v cloud.Volume, workspace string, c *config.Config) cloud.Volume {
+	v.Installation = m.Installation
+	v.Settings = c.For(config.Scope{Cloud: v.Place.Cloud, Workspace: workspace, Region: v.Place.Region}).Section()
+	return v
 }
 
 // bare is a cloud's volume as it is kept on record.

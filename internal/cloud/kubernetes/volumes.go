@@ -15,7 +15,10 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
-var _ cloud.Volumer = (*Provider)(nil)
+var (
+	_ cloud.Volumer      = (*Provider)(nil)
+	_ cloud.VolumePlacer = (*Provider)(nil)
+)
 
 // CheckVolume refuses what can never be a volume of a Kubernetes cluster.
 func (p *Provider) CheckVolume(v cloud.Volume) error {
@@ -144,6 +147,16 @@ func (p *Provider) whereOf(v *cloud.Volume) (*where, error) {
 	}
 	w.namespace = cmp.Or(v.Namespace, w.namespace)
 	return w, nil
+}
+
+// PlaceVolume names the context and the namespace.
+func (p *Provider) PlaceVolume(v cloud.Volume) (cloud.Volume, error) {
+	w, err := p.whereOf(&v)
+	if err != nil {
+		return v, err
+	}
+	v.Place, v.Namespace = w.place(), w.namespace
+	return v, nil
 }
 
 // MakeVolume makes the claim of a volume. Folders of machines are made when a
