@@ -35,6 +35,8 @@ type access struct {
 	clients map[string]*ec2.Client
 	regions []string
 	learnt  time.Time
+	entered map[string]bool  // regions that have let us in
+	shut    map[string]error // those that do not
 }
 
 // regionsKept is how long the list of the account's regions is believed.
@@ -132,6 +134,7 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 		c.Region = homeRegion
 	}
 	a.stamp, a.config, a.clients, a.regions = stamp, &c, map[string]*ec2.Client{}, nil
+	a.entered, a.shut = nil, nil
 	return c, nil
 }
 

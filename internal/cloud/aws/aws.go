@@ -54,6 +54,7 @@ type Provider struct {
 	turns   cloud.Turns
 	access  access
 	regions memory
+	fresh   fresh
 	plans   sync.Map // map[int]*reservation by the token of an attempt
 }
 

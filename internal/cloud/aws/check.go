@@ -40,27 +40,20 @@ func (p *Provider) learnZones(ctx context.Context, user string) error {
 		return err
 	}
 	found := make([]map[string]string, len(regions))
-	g, gctx := errgroup.WithContext(ctx)
+	errs := make([]error, len(regions))
+	var g errgroup.Group
+	g.SetLimit(atOnce)
 	for i, region := range regions {
 		g.Go(func() error {
-			client, err := p.ec2(gctx, region)
-			if err != nil {
-				return err
-			}
-			out, err := client.DescribeAvailabilityZones(gctx, &ec2.DescribeAvailabilityZonesInput{})
-			if err != nil {
-				return translate(ctx, cloud.Place{Cloud: Name, Region: region}, err)
-			}
-			found[i] = map[string]string{}
-			for _, z := range out.AvailabilityZones {
-				if z.State == types.AvailabilityZoneStateAvailable || z.State == "" {
-					found[i][sdk.ToString(z.ZoneId)] = sdk.ToString(z.ZoneName)
-				}
-			}
+			found[i], errs[i] = p.zones(ctx, region)
 			return nil
 		})
 	}
-	if err := g.Wait(); err != nil {
+	g.Wait()
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if err := p.access.answers(regions, errs); err != nil {
 		return err
 	}
 	names := map[string]string{}
@@ -71,4 +64,23 @@ func (p *Provider) learnZones(ctx context.Context, user string) error {
 	}
 	p.o.Zones(user, names)
 	return nil
+}
+
+// zones are the names of a region's zones by their ids.
+func (p *Provider) zones(ctx context.Context, region string) (map[string]string, error) {
+	client, err := p.ec2(ctx, region)
+	if err != nil {
+		return nil, err
+	}
+	out, err := client.DescribeAvailabilityZones(ctx, &ec2.DescribeAvailabilityZonesInput{}) // a call without pages
+	if err != nil {
+		return nil, translate(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+	}
+	names := map[string]string{}
+	for _, z := range out.AvailabilityZones {
+		if z.State == types.AvailabilityZoneStateAvailable || z.State == "" {
+			names[sdk.ToString(z.ZoneId)] = sdk.ToString(z.ZoneName)
+		}
+	}
+	return names, nil
 }

@@ -4,10 +4,13 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -165,24 +168,33 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	defer leave()
 	// What is remembered may be old, and what is not found here is paid for.
 	p.regions.forget(id)
-	regions := map[string]bool{}
+	looks := 0
 	err = p.until(ctx, "the instances to end", func(ctx context.Context) (bool, error) {
 		list, err := p.findEverywhere(ctx, id)
 		if err != nil {
 			return false, err
 		}
-		rest := true
+		made := p.fresh.things(id)
+		if looks++; !made.young() {
+			made.instances = nil // they would be listed
+		}
+		rest := !made.unsure() || looks > settleTries
 		ending := map[string][]string{}
 		for _, i := range list {
 			if _, _, err := p.node(i); err != nil {
 				return false, err
 			}
-			regions[i.region] = true
+			delete(made.instances, i.id)
 			if i.exists() {
 				rest = false
 				ending[i.region] = append(ending[i.region], i.id)
 			}
 		}
+		unlisted, err := p.endUnlisted(ctx, made.instances)
+		if err != nil {
+			return false, err
+		}
+		rest = rest && (!unlisted || looks > settleTries)
 		return rest, p.each(ctx, ending, func(ctx context.Context, client *ec2.Client, ids []string) error {
 			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 			return err
@@ -192,51 +204,95 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 		return err
 	}
 	p.regions.forget(id)
-	return p.removeGroups(ctx, id)
+	if err := p.removeGroups(ctx, id); err != nil {
+		return err
+	}
+	p.fresh.forget(id)
+	return nil
+}
+
+// endUnlisted ends instances that were made and are in no list yet, or not any
+// more. It reports whether some of them are not known to AWS.
+func (p *Provider) endUnlisted(ctx context.Context, regions map[string]string) (unknown bool, err error) {
+	for id, region := range regions {
+		client, err := p.ec2(ctx, region)
+		if err != nil {
+			return false, err
+		}
+		err = cloud.Settled(ctx, func(ctx context.Context) error {
+			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
+			return err
+		})
+		switch {
+		case codeOf(err) == "InvalidInstanceID.NotFound":
+			unknown = true
+		case err != nil && !gone(err):
+			return false, translate(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+		}
+	}
+	return unknown, nil
 }
 
 // removeGroups removes the security groups that were made for the cluster, once
 // nothing is in them any more.
 func (p *Provider) removeGroups(ctx context.Context, id cloud.ClusterID) error {
-	regions, err := p.allRegions(ctx)
+	regions, err := p.openRegions(ctx)
 	if err != nil {
 		return err
 	}
+	looks := 0
 	return p.until(ctx, "the security group to be free", func(ctx context.Context) (bool, error) {
-		free := true
+		looks++
+		made := p.fresh.things(id)
+		var wait atomic.Bool
+		g, gctx := errgroup.WithContext(ctx)
+		g.SetLimit(atOnce)
 		for _, region := range regions {
-			done, err := p.removeGroupsOf(ctx, region, id)
-			if err != nil {
-				return false, err
-			}
-			free = free && done
+			g.Go(func() error {
+				done, err := p.removeGroupsOf(gctx, region, id, made, looks > settleTries)
+				if !done {
+					wait.Store(true)
+				}
+				return err
+			})
 		}
-		return free, nil
+		err := g.Wait()
+		return !wait.Load() && (!made.unsure() || looks > settleTries), err
 	})
 }
 
-func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.ClusterID) (done bool, err error) {
+// removeGroupsOf removes those of one region: what is listed, and what was made
+// and may not be listed yet. With settled, what AWS does not know is gone.
+func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.ClusterID, made making, settled bool) (done bool, err error) {
 	at := cloud.Place{Cloud: Name, Region: region}
 	client, err := p.ec2(ctx, region)
 	if err != nil {
 		return false, err
 	}
-	var groups []types.SecurityGroup
-	for pages := ec2.NewDescribeSecurityGroupsPaginator(client, &ec2.DescribeSecurityGroupsInput{Filters: filters(id)}); pages.HasMorePages(); {
-		page, err := pages.NextPage(ctx)
-		if err != nil {
-			return false, translate(ctx, at, err)
-		}
-		groups = append(groups, page.SecurityGroups...)
-	}
-	done, err = p.removePlacement(ctx, client, at, id)
+	groups, err := listGroups(ctx, client, at, filters(id))
 	if err != nil {
 		return false, err
 	}
+	done, err = p.removePlacement(ctx, client, at, id, made, settled)
+	if err != nil {
+		return false, err
+	}
+	names := in(region, made.groups)
 	for _, g := range groups {
-		_, err := client.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: g.GroupId})
+		if name := sdk.ToString(g.GroupId); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		_, err := client.DeleteSecurityGroup(ctx, &ec2.DeleteSecurityGroupInput{GroupId: sdk.String(name)})
+		if err == nil {
+			p.fresh.with(id, func(m *making) { delete(m.groups, name) })
+		}
 		switch codeOf(err) {
 		case "InvalidGroup.NotFound", "InvalidGroupId.NotFound":
+			if _, mine := made.groups[name]; mine && !settled && made.young() {
+				done = false
+			}
 			continue
 		case "DependencyViolation", "InvalidGroup.InUse":
 			done = false
@@ -247,4 +303,16 @@ func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.C
 		}
 	}
 	return done, nil
+}
+
+// in are the things of one region.
+func in(region string, things map[string]string) []string {
+	var out []string
+	for thing, at := range things {
+		if at == region {
+			out = append(out, thing)
+		}
+	}
+	slices.Sort(out)
+	return out
 }

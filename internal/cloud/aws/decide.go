@@ -17,6 +17,21 @@ type step struct {
 	done   bool           // every rank runs and is written
 }
 
+// notStarted says why an instance that was made ended before it ran.
+func notStarted(at cloud.Place, i instance) error {
+	err := fmt.Errorf("%s was lost while it started (%s)", i.id, i.why())
+	region := cloud.Place{Cloud: at.Cloud, Region: at.Region}
+	switch i.reasonCode {
+	case "Client.VolumeLimitExceeded":
+		return &cloud.QuotaError{Place: region, Err: err}
+	case "Client.InternalError", "Client.InvalidParameterValue":
+		return &cloud.InvalidError{Place: region, Err: fmt.Errorf("%w; AWS ends machines so whose disk is encrypted with a key that these credentials may not use", err)}
+	case "Client.InvalidSnapshot.NotFound":
+		return &cloud.InvalidError{Place: region, Err: fmt.Errorf("%w; the snapshot of its image is gone", err)}
+	}
+	return &cloud.CapacityError{Place: at, Err: err}
+}
+
 // next decides how to get from the cluster's instances to what spec asks for.
 // Stopped ones are resumed before any is created, and what is on its way to
 // stop is waited for. mine are the instances that this launch has started or
@@ -37,7 +52,7 @@ func next(spec cloud.LaunchSpec, list []instance, mine map[string]bool) (step, e
 		switch i.state {
 		case types.InstanceStateNameTerminated, types.InstanceStateNameShuttingDown:
 			if mine[i.id] {
-				return step{}, &cloud.CapacityError{Place: spec.Offer.Place, Err: fmt.Errorf("%s was lost while it started (%s)", i.id, i.why())}
+				return step{}, notStarted(spec.Offer.Place, i)
 			}
 			continue
 		case types.InstanceStateNameRunning:

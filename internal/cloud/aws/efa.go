@@ -35,16 +35,20 @@ func (p *Provider) adapters(ctx context.Context, spec cloud.LaunchSpec) (int, er
 	if err != nil {
 		return 0, err
 	}
-	out, err := client.DescribeInstanceTypes(ctx, &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(spec.Offer.InstanceType)}})
-	if err != nil {
-		return 0, translate(ctx, spec.Offer.Place, err)
-	}
-	for _, t := range out.InstanceTypes {
-		if t.NetworkInfo != nil && t.NetworkInfo.EfaInfo != nil {
-			return int(sdk.ToInt32(t.NetworkInfo.EfaInfo.MaximumEfaInterfaces)), nil
+	in := &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(spec.Offer.InstanceType)}}
+	most := 0
+	for pages := ec2.NewDescribeInstanceTypesPaginator(client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return 0, translate(ctx, spec.Offer.Place, err)
+		}
+		for _, t := range page.InstanceTypes {
+			if t.NetworkInfo != nil && t.NetworkInfo.EfaInfo != nil {
+				most = int(sdk.ToInt32(t.NetworkInfo.EfaInfo.MaximumEfaInterfaces))
+			}
 		}
 	}
-	return 0, nil
+	return most, nil
 }
 
 // fabric are the network interfaces of a machine with so many adapters. More
@@ -76,14 +80,14 @@ func (p *Provider) efaImage(ctx context.Context, at cloud.Place) (image, bool, e
 		return image{}, false, err
 	}
 	for _, name := range efaImages {
-		out, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{Owners: []string{"amazon"}, Filters: []types.Filter{
+		images, err := listImages(ctx, client, at, &ec2.DescribeImagesInput{Owners: []string{"amazon"}, Filters: []types.Filter{
 			{Name: sdk.String("name"), Values: []string{name}}, {Name: sdk.String("state"), Values: []string{"available"}},
 		}})
 		if err != nil {
-			return image{}, false, translate(ctx, at, err)
+			return image{}, false, err
 		}
-		if len(out.Images) > 0 {
-			return readImage(slices.MaxFunc(out.Images, func(a, b types.Image) int {
+		if len(images) > 0 {
+			return readImage(slices.MaxFunc(images, func(a, b types.Image) int {
 				return cmp.Compare(sdk.ToString(a.CreationDate), sdk.ToString(b.CreationDate))
 			})), true, nil
 		}
@@ -98,8 +102,11 @@ func (p *Provider) leaveTo(ctx context.Context, at cloud.Place, groupID string) 
 	if err != nil {
 		return err
 	}
-	_, err = client.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: sdk.String(groupID),
-		IpPermissions: missingRules(groupID, nil, nil)[:1]})
+	err = p.known(ctx, newGroup, func() error {
+		_, err := client.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: sdk.String(groupID),
+			IpPermissions: missingRules(groupID, nil, nil)[:1]})
+		return err
+	})
 	if err != nil && codeOf(err) != "InvalidPermission.Duplicate" {
 		return translate(ctx, at, err)
 	}
@@ -107,7 +114,7 @@ func (p *Provider) leaveTo(ctx context.Context, at cloud.Place, groupID string) 
 }
 
 func placementGroup(id cloud.ClusterID) string {
-	return "sky-pg-" + id.Name + "-" + digest(id.Installation, id.Name, id.Hash)
+	return "sky-pg-" + inName(id.Name) + "-" + digest(id.Installation, id.Name, id.Hash)
 }
 
 // closeTogether makes the cluster's placement group, which is removed with it.
@@ -124,6 +131,7 @@ func (p *Provider) closeTogether(ctx context.Context, at cloud.Place, id cloud.C
 		})
 		return err
 	})
+	p.fresh.with(id, func(m *making) { m.placements[name] = at.Region })
 	if err != nil && codeOf(err) != "InvalidPlacementGroup.Duplicate" {
 		return "", translate(ctx, at, err)
 	}
@@ -131,7 +139,8 @@ func (p *Provider) closeTogether(ctx context.Context, at cloud.Place, id cloud.C
 }
 
 // removePlacement removes the placement groups of a cluster in a region.
-func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID) (done bool, err error) {
+func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID, made making, settled bool) (done bool, err error) {
+	// A call without pages.
 	out, err := client.DescribePlacementGroups(ctx, &ec2.DescribePlacementGroupsInput{Filters: filters(id)})
 	if codeOf(err) == "UnauthorizedOperation" {
 		return true, nil // who may not look at them is not one to have made them
@@ -140,10 +149,22 @@ func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at c
 		return false, translate(ctx, at, err)
 	}
 	done = true
+	names := in(at.Region, made.placements)
 	for _, g := range out.PlacementGroups {
-		_, err := client.DeletePlacementGroup(ctx, &ec2.DeletePlacementGroupInput{GroupName: g.GroupName})
+		if name := sdk.ToString(g.GroupName); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		_, err := client.DeletePlacementGroup(ctx, &ec2.DeletePlacementGroupInput{GroupName: sdk.String(name)})
+		if err == nil {
+			p.fresh.with(id, func(m *making) { delete(m.placements, name) })
+		}
 		switch codeOf(err) {
 		case "InvalidPlacementGroup.Unknown":
+			if _, mine := made.placements[name]; mine && !settled && made.young() {
+				done = false
+			}
 			continue
 		case "InvalidPlacementGroup.InUse":
 			done = false

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -32,8 +33,12 @@ func digest(parts ...string) string {
 func sharedGroup(installation string) string { return "sky-sg-" + digest(installation) }
 
 func ownGroup(id cloud.ClusterID) string {
-	return "sky-sg-" + id.Name + "-" + digest(id.Installation, id.Name, id.Hash)
+	return "sky-sg-" + inName(id.Name) + "-" + digest(id.Installation, id.Name, id.Hash)
 }
+
+// inName is as much of a cluster's name as the name of a group may hold, which
+// has 255 characters at most.
+func inName(name string) string { return name[:min(len(name), 200)] }
 
 // groupOf decides which group a cluster's machines are in.
 func groupOf(s Settings, id cloud.ClusterID, ports []string) group {
@@ -46,19 +51,28 @@ func groupOf(s Settings, id cloud.ClusterID, ports []string) group {
 	return group{name: sharedGroup(id.Installation), managed: true, closed: s.UseSSM}
 }
 
-// findGroup gives the id of a group; "" if there is none.
+// findGroup gives the group of that name; nil if there is none.
 func findGroup(ctx context.Context, client *ec2.Client, at cloud.Place, vpc, name string) (*types.SecurityGroup, error) {
-	out, err := client.DescribeSecurityGroups(ctx, &ec2.DescribeSecurityGroupsInput{Filters: []types.Filter{
+	list, err := listGroups(ctx, client, at, []types.Filter{
 		{Name: sdk.String("group-name"), Values: []string{literal(name)}},
 		{Name: sdk.String("vpc-id"), Values: []string{vpc}},
-	}})
-	if err != nil {
-		return nil, translate(ctx, at, err)
+	})
+	if err != nil || len(list) == 0 {
+		return nil, err
 	}
-	if len(out.SecurityGroups) == 0 {
-		return nil, nil
+	return &list[0], nil
+}
+
+func listGroups(ctx context.Context, client *ec2.Client, at cloud.Place, by []types.Filter) ([]types.SecurityGroup, error) {
+	var out []types.SecurityGroup
+	for pages := ec2.NewDescribeSecurityGroupsPaginator(client, &ec2.DescribeSecurityGroupsInput{Filters: by}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(ctx, at, err)
+		}
+		out = append(out, page.SecurityGroups...)
 	}
-	return &out.SecurityGroups[0], nil
+	return out, nil
 }
 
 // ensureGroup makes the group if it is managed and missing, and lets in what
@@ -81,7 +95,7 @@ func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, 
 		return sdk.ToString(have.GroupId), nil
 	}
 	if have == nil {
-		if have, err = makeGroup(ctx, client, at, vpc, id, g); err != nil {
+		if have, err = p.makeGroup(ctx, client, at, vpc, id, g); err != nil {
 			return "", err
 		}
 	}
@@ -90,7 +104,10 @@ func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, 
 		ports = append([]string{"22"}, ports...)
 	}
 	for _, rule := range missingRules(groupID, have.IpPermissions, ports) {
-		_, err := client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: have.GroupId, IpPermissions: []types.IpPermission{rule}})
+		err := p.known(ctx, newGroup, func() error {
+			_, err := client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: have.GroupId, IpPermissions: []types.IpPermission{rule}})
+			return err
+		})
 		if err != nil && codeOf(err) != "InvalidPermission.Duplicate" {
 			return "", translate(ctx, at, err)
 		}
@@ -98,20 +115,41 @@ func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, 
 	return groupID, nil
 }
 
-func makeGroup(ctx context.Context, client *ec2.Client, at cloud.Place, vpc string, id cloud.ClusterID, g group) (*types.SecurityGroup, error) {
+func (p *Provider) makeGroup(ctx context.Context, client *ec2.Client, at cloud.Place, vpc string, id cloud.ClusterID, g group) (*types.SecurityGroup, error) {
 	tags := map[string]string{"skypilot": "true", cloud.TagInstallation: id.Installation}
 	if g.ours {
 		tags = id.Tags()
 		tags["skypilot"] = "true"
 	}
-	out, err := client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
-		GroupName: sdk.String(g.name), VpcId: sdk.String(vpc), Description: sdk.String("Made by sky"),
-		TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: toTags(tags)}},
+	var out *ec2.CreateSecurityGroupOutput
+	err := cloud.Settled(ctx, func(ctx context.Context) (err error) {
+		out, err = client.CreateSecurityGroup(ctx, &ec2.CreateSecurityGroupInput{
+			GroupName: sdk.String(g.name), VpcId: sdk.String(vpc), Description: sdk.String("Made by sky"),
+			TagSpecifications: []types.TagSpecification{{ResourceType: types.ResourceTypeSecurityGroup, Tags: toTags(tags)}},
+		})
+		return err
 	})
-	if codeOf(err) == "InvalidGroup.Duplicate" { // somebody was quicker
-		have, err := findGroup(ctx, client, at, vpc, g.name)
-		if err != nil || have != nil {
-			return have, err
+	if g.ours {
+		p.fresh.with(id, func(m *making) {
+			switch {
+			case err == nil:
+				m.groups[sdk.ToString(out.GroupId)] = at.Region
+			case !refused(err):
+				m.lost = time.Now()
+			}
+		})
+	}
+	if codeOf(err) == "InvalidGroup.Duplicate" { // it is not listed yet, or somebody was quicker
+		for range settleTries {
+			have, err := findGroup(ctx, client, at, vpc, g.name)
+			if err != nil || have != nil {
+				return have, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			case <-time.After(p.o.Poll):
+			}
 		}
 		return nil, &cloud.UnreachableError{Err: fmt.Errorf("the security group %s exists and is not listed yet", g.name)}
 	}
@@ -203,6 +241,11 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 	if err != nil {
 		return err
 	}
+	if slices.ContainsFunc(list, func(i instance) bool { return i.fabric }) {
+		if err := p.leaveTo(ctx, at, groupID); err != nil {
+			return err
+		}
+	}
 	return p.moveTo(ctx, at, list, groupID)
 }
 
@@ -216,7 +259,19 @@ func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, 
 		if slices.Contains(i.groups, groupID) || !i.exists() {
 			continue
 		}
-		_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(i.id), Groups: []string{groupID}})
+		err := p.known(ctx, newGroup, func() error {
+			if len(i.nics) < 2 {
+				_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(i.id), Groups: []string{groupID}})
+				return err
+			}
+			for _, nic := range slices.Backward(i.nics) { // the first, by which the machine is judged, last
+				_, err := client.ModifyNetworkInterfaceAttribute(ctx, &ec2.ModifyNetworkInterfaceAttributeInput{NetworkInterfaceId: sdk.String(nic), Groups: []string{groupID}})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 		if err != nil && !gone(err) {
 			return translate(ctx, at, err)
 		}
@@ -227,7 +282,7 @@ func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, 
 // gone reports whether a call failed since the machine has ended meanwhile.
 func gone(err error) bool {
 	switch codeOf(err) {
-	case "InvalidInstanceID.NotFound", "IncorrectInstanceState", "IncorrectState":
+	case "InvalidInstanceID.NotFound", "InvalidNetworkInterfaceID.NotFound", "IncorrectInstanceState", "IncorrectState":
 		return true
 	}
 	return false

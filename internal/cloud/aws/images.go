@@ -19,8 +19,9 @@ import (
 // image is what machines start from.
 type image struct {
 	id   string
-	root string // the device of the first disk
-	size int    // GB that it needs at least; 0: unknown
+	root string   // the device of the first disk
+	size int      // GB that it needs at least; 0: unknown
+	more []string // devices of further disks that it brings
 }
 
 // The root device and size of the images behind sky's tags.
@@ -111,21 +112,37 @@ func (p *Provider) ownImage(ctx context.Context, at cloud.Place, id string) (ima
 	if err != nil {
 		return image{}, err
 	}
-	out, err := client.DescribeImages(ctx, &ec2.DescribeImagesInput{ImageIds: []string{id}})
+	images, err := listImages(ctx, client, at, &ec2.DescribeImagesInput{ImageIds: []string{id}})
 	if err != nil {
-		return image{}, translate(ctx, at, err)
+		return image{}, err
 	}
-	if len(out.Images) == 0 {
+	if len(images) == 0 {
 		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: fmt.Errorf("there is no image %s in %s", id, at.Region)}
 	}
-	return readImage(out.Images[0]), nil
+	return readImage(images[0]), nil
+}
+
+func listImages(ctx context.Context, client *ec2.Client, at cloud.Place, in *ec2.DescribeImagesInput) ([]types.Image, error) {
+	var out []types.Image
+	for pages := ec2.NewDescribeImagesPaginator(client, in); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return nil, translate(ctx, at, err)
+		}
+		out = append(out, page.Images...)
+	}
+	return out, nil
 }
 
 func readImage(i types.Image) image {
 	got := image{id: sdk.ToString(i.ImageId), root: sdk.ToString(i.RootDeviceName)}
 	for _, d := range i.BlockDeviceMappings {
-		if sdk.ToString(d.DeviceName) == got.root && d.Ebs != nil {
+		switch name := sdk.ToString(d.DeviceName); {
+		case d.Ebs == nil:
+		case name == got.root:
 			got.size = int(sdk.ToInt32(d.Ebs.VolumeSize))
+		default:
+			got.more = append(got.more, name)
 		}
 	}
 	return got

@@ -28,6 +28,8 @@ type instance struct {
 	created                  time.Time
 	reasonCode, reason       string
 	groups                   []string // ids of its security groups
+	nics                     []string // ids of its network interfaces
+	fabric                   bool     // some of them are fast ones
 	spot                     bool
 }
 
@@ -123,6 +125,10 @@ func read(region string, i types.Instance) instance {
 	}
 	for _, g := range i.SecurityGroups {
 		out.groups = append(out.groups, sdk.ToString(g.GroupId))
+	}
+	for _, n := range i.NetworkInterfaces {
+		out.nics = append(out.nics, sdk.ToString(n.NetworkInterfaceId))
+		out.fabric = out.fabric || strings.HasPrefix(sdk.ToString(n.InterfaceType), "efa")
 	}
 	return out
 }

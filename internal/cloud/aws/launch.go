@@ -1,6 +1,7 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -30,7 +31,7 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := p.manned(ctx); err != nil {
 		return err
 	}
-	if err := p.knows(ctx, spec.Offer.Region); err != nil {
+	if err := p.knows(ctx, spec.Offer.Region, spec.ID); err != nil {
 		return err
 	}
 	s := p.settings(spec)
@@ -74,16 +75,6 @@ func (p *Provider) manned(ctx context.Context) error {
 		Err: errors.New("aws.without_agents is set in the configuration, which is for emulators of EC2 only: real machines would cost money and do nothing. Take it out, or point AWS_ENDPOINT_URL at the emulator")}
 }
 
-// knows refuses a region that the account does not have.
-func (p *Provider) knows(ctx context.Context, region string) error {
-	all, err := p.allRegions(ctx)
-	if err != nil || slices.Contains(all, region) {
-		return err
-	}
-	return &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region},
-		Err: fmt.Errorf("the account has no region %q; it has %s", region, strings.Join(all, ", "))}
-}
-
 // enough refuses machines that the quota is known not to allow, whatever else of
 // it is in use. A quota service that does not answer proves nothing. Reserved
 // capacity may be had beside it.
@@ -118,7 +109,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.manned(ctx); err != nil {
 		return nil, err
 	}
-	if err := p.knows(ctx, place.Region); err != nil {
+	if err := p.knows(ctx, place.Region, spec.ID); err != nil {
 		return nil, err
 	}
 	if spec.Nodes < 1 || spec.Token == "" || spec.ID.Hash == "" || spec.ID.Installation == "" {
@@ -166,6 +157,8 @@ type launch struct {
 	input *ec2.RunInstancesInput
 	net   network
 	plan  map[int]*reservation // by rank; absent: on demand
+	// mismatches are calls that a token was refused since it was used otherwise.
+	mismatches int
 }
 
 func (l *launch) act(ctx context.Context, s step) error {
@@ -319,13 +312,31 @@ func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, s
 // run makes the call. Where its token belongs to instances that have ended, it
 // is made again under a token that follows from them.
 func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstancesInput, token string) ([]string, error) {
-	for {
+	for range maxEnds {
 		in.ClientToken = sdk.String(token)
 		var out *ec2.RunInstancesOutput
-		err := cloud.Settled(ctx, func(ctx context.Context) (err error) {
-			out, err = client.RunInstances(ctx, &in, once)
-			return err
+		err := l.p.known(ctx, newParts(profileName(in.IamInstanceProfile)), func() error {
+			return cloud.Settled(ctx, func(ctx context.Context) (err error) {
+				out, err = client.RunInstances(ctx, &in, once)
+				return err
+			})
 		})
+		switch code := codeOf(err); {
+		case code == "IdempotentInstanceTerminated":
+			token = digest(token, "ended")
+			continue
+		case code == "IdempotentParameterMismatch":
+			// An earlier call under this token asked for something else. What it made
+			// is listed in a while; if nothing is, it made nothing.
+			if l.mismatches++; l.mismatches < settleTries {
+				return nil, nil
+			}
+			l.mismatches = 0
+			token = digest(token, "mismatch")
+			continue
+		case err != nil && !refused(err):
+			l.p.fresh.lost(l.spec.ID)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -338,10 +349,27 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 			}
 		}
 		if !ended || len(ids) == 0 {
+			l.p.fresh.with(l.spec.ID, func(m *making) {
+				for _, id := range ids {
+					m.instances[id] = l.spec.Offer.Region
+				}
+			})
 			return ids, nil
 		}
 		token = digest(token, ids[0])
 	}
+	return nil, &cloud.UnreachableError{Err: fmt.Errorf("%d calls for these machines in a row have made some that have ended", maxEnds)}
+}
+
+// maxEnds is how often a cluster of one name and hash is lost and made again
+// within one attempt; more is a fault.
+const maxEnds = 100
+
+func profileName(p *types.IamInstanceProfileSpecification) string {
+	if p == nil {
+		return ""
+	}
+	return sdk.ToString(p.Name)
 }
 
 // prepare finds out, once, what all instances of this launch have in common.
@@ -407,7 +435,7 @@ func runInput(spec cloud.LaunchSpec, s Settings, img image, groupID, profile str
 			DeviceIndex: sdk.Int32(0), Groups: []string{groupID}, DeleteOnTermination: sdk.Bool(true),
 			AssociatePublicIpAddress: sdk.Bool(!s.InternalIPs),
 		}},
-		BlockDeviceMappings: []types.BlockDeviceMapping{{DeviceName: sdk.String(img.root), Ebs: disk(spec, s, img)}},
+		BlockDeviceMappings: disks(spec, s, img),
 		MetadataOptions:     &types.InstanceMetadataOptionsRequest{HttpTokens: types.HttpTokensStateRequired, HttpEndpoint: types.InstanceMetadataEndpointStateEnabled},
 		TagSpecifications:   specifications(tagsOf(spec, s)),
 	}
@@ -453,11 +481,29 @@ func specifications(tags map[string]string) []types.TagSpecification {
 	return []types.TagSpecification{
 		{ResourceType: types.ResourceTypeInstance, Tags: toTags(tags)},
 		{ResourceType: types.ResourceTypeVolume, Tags: toTags(tags)},
+		{ResourceType: types.ResourceTypeNetworkInterface, Tags: toTags(tags)},
 	}
 }
 
 // defaultDiskGB is the size of the disk when a task names none.
 const defaultDiskGB = 256
+
+// disks are the machine's own, and those that its image brings: they go with it,
+// too, whatever the image says.
+func disks(spec cloud.LaunchSpec, s Settings, img image) []types.BlockDeviceMapping {
+	out := []types.BlockDeviceMapping{{DeviceName: sdk.String(img.root), Ebs: disk(spec, s, img)}}
+	for _, device := range img.more {
+		d := &types.EbsBlockDevice{DeleteOnTermination: sdk.Bool(true)}
+		if s.EncryptDisks {
+			d.Encrypted = sdk.Bool(true)
+		}
+		out = append(out, types.BlockDeviceMapping{DeviceName: sdk.String(device), Ebs: d})
+	}
+	return out
+}
+
+// mostMagnetic is the largest disk of the tier low, in GB.
+const mostMagnetic = 1024
 
 // disk is the machine's disk by its tier.
 func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
@@ -473,9 +519,9 @@ func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
 	switch spec.DiskTier {
 	case "low":
 		d.VolumeType = types.VolumeTypeStandard
-	case "high", "best":
+	case "high":
 		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(7000), sdk.Int32(437)
-	case "ultra":
+	case "ultra", "best":
 		d.VolumeType, d.Iops = types.VolumeTypeIo2, sdk.Int32(20000)
 	default: // medium
 		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(3500), sdk.Int32(218)
@@ -514,6 +560,9 @@ const mountLocal = `lsblk -dno NAME,MODEL | awk '/EC2 NVMe Instance Storage/ {pr
 	`m=/mnt/local$n; n=$((n+1)); findmnt -S /dev/$d >/dev/null && continue; ` +
 	`blkid /dev/$d >/dev/null || mkfs.ext4 -q /dev/$d || continue; mkdir -p $m; mount /dev/$d $m && chmod 1777 $m; done; }`
 
+// mostTags is how many tags a thing can have.
+const mostTags = 50
+
 var validUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // valid refuses what AWS would refuse, or worse, understand otherwise.
@@ -531,6 +580,12 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 		if err := validLabel(k, v); err != nil {
 			return err
 		}
+	}
+	if n := len(tagsOf(spec, p.settings(spec))) + len(rankTags(spec.ID, 0)) - 1; n > mostTags { // Name is in both
+		return fmt.Errorf("a machine has %d tags at most, and with these labels it would have %d", mostTags, n)
+	}
+	if size := cmp.Or(spec.DiskGB, defaultDiskGB); spec.DiskTier == "low" && size > mostMagnetic {
+		return fmt.Errorf("disks of tier low have %d GB at most on AWS, not %d; take disk_tier: medium", mostMagnetic, size)
 	}
 	for _, ports := range spec.Ports {
 		if _, _, ok := portRange(ports); !ok {

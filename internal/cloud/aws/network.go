@@ -67,13 +67,18 @@ func findVPC(ctx context.Context, client *ec2.Client, at cloud.Place, name strin
 	if name != "" {
 		filter = types.Filter{Name: sdk.String("tag:Name"), Values: []string{literal(name)}}
 	}
-	out, err := client.DescribeVpcs(ctx, &ec2.DescribeVpcsInput{Filters: []types.Filter{filter}})
-	if err != nil {
-		return "", translate(ctx, at, err)
+	var vpcs []types.Vpc
+	for pages := ec2.NewDescribeVpcsPaginator(client, &ec2.DescribeVpcsInput{Filters: []types.Filter{filter}}); pages.HasMorePages(); {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return "", translate(ctx, at, err)
+		}
+		vpcs = append(vpcs, page.Vpcs...)
 	}
-	switch n := len(out.Vpcs); {
+	var err error
+	switch n := len(vpcs); {
 	case n == 1:
-		return sdk.ToString(out.Vpcs[0].VpcId), nil
+		return sdk.ToString(vpcs[0].VpcId), nil
 	case n == 0 && name == "":
 		err = errors.New("the region has no default VPC; make one with: aws ec2 create-default-vpc --region " + at.Region + ", or name yours in the configuration as aws.vpc_name")
 	case n == 0:

@@ -187,7 +187,8 @@ func (p *Provider) lackingIAM(ctx context.Context, arn, account string) []string
 	if arn = p.principal(ctx, client, arn); arn == "" {
 		return nil
 	}
-	role := "arn:aws:iam::" + account + ":role/" + roleName
+	part, _, _ := strings.Cut(strings.TrimPrefix(arn, "arn:"), ":")
+	role := "arn:" + part + ":iam::" + account + ":role/" + roleName
 	profile := instanceProfileARN(role)
 	actions := map[string][]string{role: {"iam:PassRole"}, profile: {"iam:GetInstanceProfile"}}
 	have, err := client.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: sdk.String(roleName)})

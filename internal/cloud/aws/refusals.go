@@ -19,6 +19,7 @@ const (
 	other meaning = iota
 	badCredentials
 	expired
+	wrongTime // the clock of this machine
 	forbidden
 	regionClosed
 	full
@@ -44,7 +45,8 @@ var meanings = map[string]meaning{
 	"Blocked":                     badCredentials,
 	"ExpiredToken":                expired,
 	"ExpiredTokenException":       expired,
-	"RequestExpired":              expired,
+	"RequestExpired":              wrongTime,
+	"RequestTimeTooSkewed":        wrongTime,
 
 	"UnauthorizedOperation": forbidden,
 	"AccessDenied":          forbidden,
@@ -120,6 +122,9 @@ var meanings = map[string]meaning{
 	"ConcurrentModification": theirs, // somebody else changes the role at the moment
 }
 
+// fixClock mends calls that AWS thinks were signed at another time.
+const fixClock = "set the clock of the machine that the API server runs on (AWS accepts five minutes of difference), then: sky check aws"
+
 // translate says in sky's words why a call about a place failed.
 func translate(ctx context.Context, at cloud.Place, err error) error {
 	if err == nil {
@@ -141,11 +146,21 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 	err = plain(api, err)
 	switch meaningOf(api) {
 	case badCredentials:
-		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
+		fix := fixCredentials
+		if text := api.ErrorMessage(); strings.Contains(text, "Signature expired") || strings.Contains(text, "Signature not yet current") {
+			fix = fixClock
+		}
+		return &cloud.AuthError{Cloud: Name, Fix: fix, Err: err}
 	case expired:
 		return &cloud.AuthError{Cloud: Name, Fix: "log in again (aws sso login, or new keys), then: sky check aws", Err: err}
+	case wrongTime:
+		return &cloud.AuthError{Cloud: Name, Fix: "log in again if the keys in use are temporary (aws sso login, or new keys); if they are not, " + fixClock, Err: err}
 	case forbidden:
-		return &cloud.PermissionError{Place: cloud.Place{Cloud: Name}, Err: permission(api, lacks)}
+		where := cloud.Place{Cloud: Name}
+		if strings.Contains(api.ErrorMessage(), "explicit deny") { // as organizations deny regions
+			where = region
+		}
+		return &cloud.PermissionError{Place: where, Err: permission(api, lacks)}
 	case regionClosed:
 		return &cloud.PermissionError{Place: region, Err: err}
 	case full:
@@ -233,6 +248,12 @@ func permission(api smithy.APIError, err error) error {
 		return fmt.Errorf("the permission %s:%s is missing: %w", strings.ToLower(op.Service()), op.Operation(), plain(api, err))
 	}
 	return plain(api, err)
+}
+
+func apiError(err error) (smithy.APIError, bool) {
+	var api smithy.APIError
+	ok := errors.As(err, &api)
+	return api, ok
 }
 
 // codeOf is the code of an error of AWS; "" for others.

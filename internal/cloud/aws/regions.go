@@ -2,7 +2,6 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -84,11 +83,11 @@ func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]in
 		})
 	}
 	g.Wait()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
 	// A region that did not answer may hold the machines: no list then.
-	if err := errors.Join(errs...); err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
+	if err := p.access.answers(regions, errs); err != nil {
 		return nil, err
 	}
 	if id.Name != "" {

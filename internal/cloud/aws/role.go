@@ -4,7 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net/url"
+	"strings"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -19,9 +19,24 @@ import (
 const roleName = "skypilot-v1"
 
 // rolePolicies are what the role may do.
-var rolePolicies = []string{
-	"arn:aws:iam::aws:policy/AmazonEC2FullAccess",
-	"arn:aws:iam::aws:policy/AmazonS3FullAccess",
+var rolePolicies = []string{"AmazonEC2FullAccess", "AmazonS3FullAccess"}
+
+// policy is the ARN of one of AWS's own policies, in the part of AWS that the
+// account belongs to.
+func (p *Provider) policy(ctx context.Context, name string) string {
+	c, _ := p.load(ctx)
+	return "arn:" + partition(c.Region) + ":iam::aws:policy/" + name
+}
+
+// partition is the part of AWS that a region belongs to.
+func partition(region string) string {
+	switch {
+	case strings.HasPrefix(region, "cn-"):
+		return "aws-cn"
+	case strings.HasPrefix(region, "us-gov-"):
+		return "aws-us-gov"
+	}
+	return "aws"
 }
 
 const passRolePolicy = "SkyPilotPassRolePolicy"
@@ -61,7 +76,10 @@ func (p *Provider) profileOf(ctx context.Context, s Settings, cluster string) (s
 	if err != nil {
 		return "", err
 	}
-	_, err = client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(ssmPolicy)})
+	err = p.known(ctx, newEntity, func() error {
+		_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, ssmPolicy))})
+		return err
+	})
 	return roleName, translate(ctx, cloud.Place{Cloud: Name}, err)
 }
 
@@ -96,23 +114,37 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 		if err == nil {
 			role = &iam.GetRoleOutput{Role: made.Role}
 		} else if codeOf(err) == "EntityAlreadyExists" {
-			role, err = client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(roleName)})
+			err = p.known(ctx, newEntity, func() (err error) {
+				role, err = client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(roleName)})
+				return err
+			})
 		}
 	}
 	if err != nil {
 		return fail(err)
 	}
-	for _, arn := range rolePolicies {
-		if _, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(arn)}); err != nil {
+	for _, name := range rolePolicies {
+		err := p.known(ctx, newEntity, func() error {
+			_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, name))})
+			return err
+		})
+		if err != nil {
 			return fail(err)
 		}
 	}
-	if _, err := client.PutRolePolicy(ctx, &iam.PutRolePolicyInput{
-		RoleName: sdk.String(roleName), PolicyName: sdk.String(passRolePolicy), PolicyDocument: passRole(role.Role),
-	}); err != nil {
+	err = p.known(ctx, newEntity, func() error {
+		_, err := client.PutRolePolicy(ctx, &iam.PutRolePolicyInput{
+			RoleName: sdk.String(roleName), PolicyName: sdk.String(passRolePolicy), PolicyDocument: passRole(role.Role),
+		})
+		return err
+	})
+	if err != nil {
 		return fail(err)
 	}
-	_, err = client.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: sdk.String(roleName), RoleName: sdk.String(roleName)})
+	err = p.known(ctx, newEntity, func() error {
+		_, err := client.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: sdk.String(roleName), RoleName: sdk.String(roleName)})
+		return err
+	})
 	if err != nil && codeOf(err) != "LimitExceeded" { // it holds one role: somebody was quicker
 		return fail(err)
 	}
@@ -138,13 +170,9 @@ func passRole(r *types.Role) *string {
 
 // instanceProfileARN is the ARN of the profile with the name of a role.
 func instanceProfileARN(role string) string {
-	u, err := url.PathUnescape(role)
-	if err != nil {
-		u = role
-	}
-	var account string
-	if _, err := fmt.Sscanf(u, "arn:aws:iam::%12s", &account); err != nil {
+	part := strings.Split(role, ":") // arn:aws:iam::123456789012:role/name
+	if len(part) < 6 {
 		return "*"
 	}
-	return "arn:aws:iam::" + account + ":instance-profile/" + roleName
+	return strings.Join(part[:5], ":") + ":instance-profile/" + roleName
 }

@@ -14,7 +14,7 @@ import (
 // its plugin connects to that.
 
 // ssmPolicy is what the machines' role needs for it.
-const ssmPolicy = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+const ssmPolicy = "AmazonSSMManagedInstanceCore"
 
 // throughSSM tells that the machines of a region are reached in this way.
 func (s *Settings) throughSSM(region string) bool { return s.UseSSM && s.proxy(region) == "" }

@@ -35,6 +35,8 @@ type Cloud struct {
 	Boot time.Duration // of machines that start
 	End  time.Duration // of machines that stop or end
 	Page int           // entries of a list's page at most
+	// EmptyPages begins every list with a page that has no entries.
+	EmptyPages bool
 	// Hardware is what stands behind instances; nil: nothing, they are records
 	// that change by themselves.
 	Hardware Hardware
@@ -61,6 +63,17 @@ type Cloud struct {
 	sealed       bool            // refusals of EC2 say why in a sealed form only
 	mode         mode
 	restored     chan struct{}
+	pages        map[string]*rest // by token
+	plague       func(service, action string) Trouble
+	unsettled    int            // calls that do not know what is new
+	young        map[string]int // calls for which a role or profile is still unknown
+	volumes      []*volume
+	nics         []*nic
+	closed       map[string]string // regions that let nobody in, with the code that they say
+	unsupported  map[offer]bool    // what a zone does not have at all
+	broken       *reasonXML        // why new machines end at once
+	private      bool              // there are private subnets, too
+	drift        time.Duration     // of the clock by which signatures are judged
 }
 
 type mode int
@@ -89,7 +102,6 @@ type instance struct {
 	subnet, vpc               string
 	spot                      bool
 	tags                      map[string]string
-	groups                    []string
 	index                     int
 	launched, created         time.Time
 	state, target             string // target after due
@@ -104,8 +116,12 @@ type instance struct {
 	userData                  string
 	placement                 string
 	held                      *Reservation
-	disk                      string // type, IOPS and throughput
-	nics                      []string
+	disk                      string   // type, IOPS and throughput
+	kinds                     []string // of its network interfaces
+	before                    string   // the state that lists still show
+	behind                    int      // so many times
+	tagsBefore                map[string]string
+	tagsBehind                int
 }
 
 type group struct {
@@ -113,6 +129,7 @@ type group struct {
 	tags                  map[string]string
 	rules                 []rule
 	outward               bool // its members may send to each other by a rule of its own
+	unknown               int  // to so many calls
 }
 
 type rule struct {
@@ -142,7 +159,7 @@ func New() *Cloud {
 	return &Cloud{
 		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
 		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
-		restored: make(chan struct{}),
+		restored: make(chan struct{}), pages: map[string]*rest{}, young: map[string]int{}, closed: map[string]string{}, unsupported: map[offer]bool{},
 	}
 }
 
@@ -191,16 +208,37 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		panic(http.ErrAbortHandler)
 	}
-	if service == "servicequotas" || service == "ssm" {
+	json := service == "servicequotas" || service == "ssm"
+	action := ""
+	if _, action, _ = strings.Cut(r.Header.Get("X-Amz-Target"), "."); !json {
+		if err := r.ParseForm(); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		action = r.PostForm.Get("Action")
+	}
+	trouble := c.trouble(service, action)
+	if trouble == Broken {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Date", time.Now().Add(c.drifted()).UTC().Format(http.TimeFormat))
+	if json {
+		if trouble == Busy {
+			now = throttling
+		}
 		c.serveJSON(w, r, region, now, key)
 		return
 	}
-	if err := r.ParseForm(); err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
+	if trouble == Busy {
+		now = throttling
 	}
-	action := r.PostForm.Get("Action")
 	f := c.admit(now, key, service, action)
+	if f == nil {
+		f = c.inTime(service, r.Header.Get("X-Amz-Date"))
+	}
+	if f == nil && trouble == Failing {
+		f = refuse(http.StatusInternalServerError, "InternalError", "An internal error has occurred.")
+	}
 	var answer any
 	lost := false
 	if f == nil {
@@ -213,8 +251,11 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		c.mu.Unlock()
 	}
-	if lost {
+	if lost || trouble == Lost {
 		panic(http.ErrAbortHandler)
+	}
+	if trouble == Exhausted {
+		f = refuse(http.StatusServiceUnavailable, "Unavailable", "The server is overloaded and can't handle the request.")
 	}
 	w.Header().Set("Content-Type", "text/xml;charset=UTF-8")
 	if f != nil {
@@ -281,22 +322,26 @@ func (c *Cloud) denies(action string) bool {
 }
 
 // simulate says what policies allow.
-func (c *Cloud) simulate(f url.Values) any {
+func (c *Cloud) simulate(f url.Values) (answer any, no *fault) {
 	type one struct{ EvalActionName, EvalDecision string }
 	var out struct {
 		EvaluationResults struct {
 			Member []one `xml:"member"`
 		}
 		IsTruncated bool
+		Marker      string `xml:",omitempty"`
 	}
+	var all []one
 	for _, action := range indexed(f, "ActionNames.member") {
 		decision := "allowed"
 		if c.denied[action] || c.mode == forbidding && !looking.MatchString(strings.TrimPrefix(action, "iam:")) {
 			decision = "implicitDeny"
 		}
-		out.EvaluationResults.Member = append(out.EvaluationResults.Member, one{action, decision})
+		all = append(all, one{action, decision})
 	}
-	return out
+	out.EvaluationResults.Member, out.Marker, no = part(c, "SimulatePrincipalPolicy", hash(f, "Marker"), f.Get("Marker"), c.Page, all)
+	out.IsTruncated = out.Marker != ""
+	return out, no
 }
 
 func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
@@ -312,12 +357,24 @@ func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
 		}
 	case "iam":
 		if action == "SimulatePrincipalPolicy" {
-			return c.simulate(f), nil
+			return c.simulate(f)
 		}
 		return c.iam(action, f)
 	case "ec2":
 		if zonesOf(at) == nil {
 			return nil, refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
+		}
+		switch code := c.closed[at]; code {
+		case "":
+		case "UnauthorizedOperation":
+			return nil, refuse(http.StatusForbidden, code, "You are not authorized to perform this operation. User: arn:aws:iam::%s:user/u is not authorized to perform: ec2:%s with an explicit deny in a service control policy", Account, action)
+		case "AuthFailure":
+			return nil, refuse(http.StatusUnauthorized, code, "AWS was not able to validate the provided access credentials")
+		default:
+			return nil, refuse(http.StatusForbidden, code, "You are not subscribed to this service. Please go to http://aws.amazon.com to subscribe.")
+		}
+		if no := wellFormed(action, f); no != nil {
+			return nil, no
 		}
 		if f.Get("DryRun") == "true" {
 			return nil, refuse(http.StatusPreconditionFailed, "DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
@@ -353,6 +410,15 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 	}
 	name, roleName := f.Get("InstanceProfileName"), f.Get("RoleName")
 	_, haveProfile := c.profiles[name]
+	// What is made is not known everywhere at once.
+	if !strings.HasPrefix(action, "Create") {
+		if roleName != "" && c.roles[roleName] && c.tooYoung("role "+roleName) {
+			return nil, missing("role", roleName)
+		}
+		if haveProfile && c.tooYoung("profile "+name) {
+			return nil, missing("instance profile", name)
+		}
+	}
 	switch action {
 	case "GetInstanceProfile":
 		if !haveProfile {
@@ -364,6 +430,7 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 			return nil, exists("Instance Profile", name)
 		}
 		c.profiles[name] = nil
+		c.young["profile "+name] = c.unsettled
 		return struct{ InstanceProfile profile }{aProfile(name)}, nil
 	case "AddRoleToInstanceProfile":
 		switch {
@@ -375,6 +442,7 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 			return nil, refuse(http.StatusConflict, "LimitExceeded", "Cannot exceed quota for InstanceSessionsPerInstanceProfile: 1")
 		}
 		c.profiles[name] = []string{roleName}
+		c.young["profile "+name] = c.unsettled // EC2 learns of it later, too
 		return struct{}{}, nil
 	case "GetRole":
 		if !c.roles[roleName] {
@@ -386,6 +454,7 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 			return nil, exists("Role", roleName)
 		}
 		c.roles[roleName] = true
+		c.young["role "+roleName] = c.unsettled
 		return struct{ Role role }{aRole(roleName)}, nil
 	case "AttachRolePolicy", "PutRolePolicy":
 		if !c.roles[roleName] {
@@ -401,6 +470,38 @@ func (c *Cloud) iam(action string, f url.Values) (any, *fault) {
 		return struct{}{}, nil
 	}
 	return nil, refuse(http.StatusBadRequest, "InvalidAction", "Could not find operation %s", action)
+}
+
+// tooYoung tells that a call does not know a new role or profile yet. The
+// caller holds mu.
+func (c *Cloud) tooYoung(what string) bool {
+	left := c.young[what]
+	defer func() { c.young[what] = left }()
+	return unknown(&left)
+}
+
+func (c *Cloud) drifted() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.drift
+}
+
+// tolerance is how far clocks may be apart.
+const tolerance = 5 * time.Minute
+
+// inTime refuses what was signed at another time.
+func (c *Cloud) inTime(service, date string) *fault {
+	now := time.Now().Add(c.drifted())
+	signed, err := time.Parse("20060102T150405Z", date)
+	switch {
+	case err == nil && now.Sub(signed).Abs() <= tolerance:
+		return nil
+	case service == "ec2" && now.After(signed):
+		return refuse(http.StatusBadRequest, "RequestExpired", "Request has expired.")
+	case service == "ec2":
+		return refuse(http.StatusUnauthorized, "AuthFailure", "AWS was not able to validate the provided access credentials")
+	}
+	return refuse(http.StatusForbidden, "SignatureDoesNotMatch", "Signature expired: %s is now earlier than %s (%s - 5 min.)", date, now.UTC().Format("20060102T150405Z"), now.UTC().Format("20060102T150405Z"))
 }
 
 // serveJSON answers Service Quotas, and Systems Manager for parameters.

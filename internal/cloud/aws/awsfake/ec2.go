@@ -1,7 +1,9 @@
 package awsfake
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -20,6 +22,9 @@ func (c *Cloud) settle() {
 		}
 		if i.target != "" && !now.Before(i.due) && (c.Hardware == nil || i.arrived) {
 			i.state, i.target = i.target, ""
+		}
+		if i.state == "terminated" {
+			c.clear(i)
 		}
 	}
 }
@@ -67,7 +72,7 @@ type item[T any] struct {
 	Item []T `xml:"item"`
 }
 
-func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
+func (c *Cloud) ec2(region, action string, f url.Values) (answer any, no *fault) {
 	switch action {
 	case "DescribeRegions":
 		type one struct {
@@ -78,6 +83,9 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 			Set item[one] `xml:"regionInfo"`
 		}
 		for _, r := range regions {
+			if c.closed[r.name] == "OptInRequired" { // lists name what the account has switched on
+				continue
+			}
 			out.Set.Item = append(out.Set.Item, one{r.name, "opt-in-not-required"})
 		}
 		return out, nil
@@ -100,12 +108,17 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 			IsDefault bool   `xml:"isDefault"`
 		}
 		var out struct {
-			Set item[one] `xml:"vpcSet"`
+			Set  item[one] `xml:"vpcSet"`
+			Next string    `xml:"nextToken,omitempty"`
 		}
-		if fits(filtersOf(f), map[string]string{}, map[string]string{"is-default": "true"}) {
-			out.Set.Item = append(out.Set.Item, one{"vpc-" + region, true})
+		var all []one
+		for _, v := range []one{{"vpc-other-" + region, false}, {"vpc-more-" + region, false}, {"vpc-" + region, true}} {
+			if fits(filtersOf(f), map[string]string{"Name": v.VpcID}, map[string]string{"is-default": strconv.FormatBool(v.IsDefault)}) {
+				all = append(all, v)
+			}
 		}
-		return out, nil
+		out.Set.Item, out.Next, no = page(c, region, action, f, all)
+		return out, no
 	case "DescribeSubnets":
 		type one struct {
 			SubnetID            string `xml:"subnetId"`
@@ -116,36 +129,55 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 			MapPublicIPOnLaunch bool   `xml:"mapPublicIpOnLaunch"`
 		}
 		var out struct {
-			Set item[one] `xml:"subnetSet"`
+			Set  item[one] `xml:"subnetSet"`
+			Next string    `xml:"nextToken,omitempty"`
 		}
+		var all []one
 		for _, z := range zonesOf(region) {
-			out.Set.Item = append(out.Set.Item, one{"subnet-" + z.name, "available", "vpc-" + region, z.name, z.id, true})
+			if fits(filtersOf(f), nil, map[string]string{"vpc-id": "vpc-" + region}) {
+				all = append(all, one{"subnet-" + z.name, "available", "vpc-" + region, z.name, z.id, true})
+			}
 		}
-		return out, nil
+		if private := c.private; private && len(all) > 0 {
+			for _, z := range zonesOf(region) {
+				all = append(all, one{"subnet-private-" + z.name, "available", "vpc-" + region, z.name, z.id, false})
+			}
+		}
+		out.Set.Item, out.Next, no = page(c, region, action, f, all)
+		return out, no
 	case "DescribeRouteTables":
 		type route struct {
 			GatewayID string `xml:"gatewayId"`
 		}
 		type association struct {
-			Main bool `xml:"main"`
+			Main   bool   `xml:"main"`
+			Subnet string `xml:"subnetId,omitempty"`
 		}
 		type one struct {
 			Routes       item[route]       `xml:"routeSet"`
 			Associations item[association] `xml:"associationSet"`
 		}
 		var out struct {
-			Set item[one] `xml:"routeTableSet"`
+			Set  item[one] `xml:"routeTableSet"`
+			Next string    `xml:"nextToken,omitempty"`
 		}
-		out.Set.Item = []one{{item[route]{[]route{{"igw-1"}}}, item[association]{[]association{{true}}}}}
-		return out, nil
+		if !fits(filtersOf(f), nil, map[string]string{"vpc-id": "vpc-" + region}) {
+			return out, nil
+		}
+		all := []one{{item[route]{[]route{{"igw-1"}}}, item[association]{[]association{{Main: true}}}}}
+		for _, z := range zonesOf(region) {
+			all = append(all, one{item[route]{[]route{{"local"}}}, item[association]{[]association{{Subnet: "subnet-private-" + z.name}}}})
+		}
+		out.Set.Item, out.Next, no = page(c, region, action, f, all)
+		return out, no
 	case "DescribeImages":
-		return c.describeImages(f)
+		return c.describeImages(region, f)
 	case "DescribeSecurityGroups", "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress":
 		return c.securityGroups(region, action, f)
 	case "DescribeCapacityReservations":
 		return c.describeReservations(region, f)
 	case "DescribeInstanceTypes":
-		return describeTypes(f)
+		return c.describeTypes(region, f)
 	case "CreatePlacementGroup", "DescribePlacementGroups", "DeletePlacementGroup":
 		return c.placementGroups(region, action, f)
 	case "DescribeInstances":
@@ -157,22 +189,9 @@ func (c *Cloud) ec2(region, action string, f url.Values) (any, *fault) {
 	case "CreateTags":
 		return c.createTags(region, f)
 	case "ModifyInstanceAttribute":
-		i := c.find(f.Get("InstanceId"))
-		if i == nil || i.region != region {
-			return nil, noInstance(f.Get("InstanceId"))
-		}
-		if !i.alive() {
-			return nil, refuse(http.StatusBadRequest, "IncorrectInstanceState", "The instance %s is not in a valid state for this operation.", i.id)
-		}
-		if behavior := f.Get("InstanceInitiatedShutdownBehavior.Value"); behavior != "" {
-			i.endsWhenOff = behavior == "terminate"
-		}
-		if g := indexed(f, "GroupId"); len(g) > 0 {
-			i.groups = g
-		}
-		return struct {
-			Return bool `xml:"return"`
-		}{true}, nil
+		return c.modifyInstance(region, f)
+	case "ModifyNetworkInterfaceAttribute":
+		return c.modifyInterface(region, f)
 	}
 	return nil, refuse(http.StatusBadRequest, "InvalidAction", "The action %s is not valid for this web service.", action)
 }
@@ -190,9 +209,10 @@ func zonesOf(region string) []zone {
 	return nil
 }
 
-func (c *Cloud) describeImages(f url.Values) (any, *fault) {
+func (c *Cloud) describeImages(region string, f url.Values) (answer any, no *fault) {
 	type ebs struct {
-		VolumeSize int `xml:"volumeSize"`
+		VolumeSize int  `xml:"volumeSize"`
+		Ends       bool `xml:"deleteOnTermination"`
 	}
 	type device struct {
 		DeviceName string `xml:"deviceName"`
@@ -205,26 +225,37 @@ func (c *Cloud) describeImages(f url.Values) (any, *fault) {
 		CreationDate   string       `xml:"creationDate"`
 	}
 	var out struct {
-		Set item[one] `xml:"imagesSet"`
+		Set  item[one] `xml:"imagesSet"`
+		Next string    `xml:"nextToken,omitempty"`
 	}
+	var all []one
 	names := filtersOf(f)
 	for _, name := range published {
 		if len(names) > 0 && fits(names, nil, map[string]string{"name": name, "state": "available"}) {
-			out.Set.Item = append(out.Set.Item, one{"ami-efa-" + name[len(name)-8:], "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{60}}}}, name[len(name)-8:]})
+			all = append(all, one{"ami-efa-" + name[len(name)-8:], "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{60, true}}}}, name[len(name)-8:]})
 		}
 	}
 	for _, id := range indexed(f, "ImageId") {
 		if strings.Contains(id, "missing") {
 			return nil, refuse(http.StatusBadRequest, "InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 		}
-		out.Set.Item = append(out.Set.Item, one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8}}}}, ""})
+		o := one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8, true}}}}, ""}
+		for _, d := range moreDisks(id) {
+			o.Devices.Item = append(o.Devices.Item, device{d, ebs{100, false}})
+		}
+		all = append(all, o)
 	}
-	return out, nil
+	out.Set.Item, out.Next, no = page(c, region, "DescribeImages", f, all)
+	return out, no
 }
 
-func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault) {
+func (c *Cloud) securityGroups(region, action string, f url.Values) (answer any, no *fault) {
 	at := func(id string) int {
-		return slices.IndexFunc(c.groups, func(g *group) bool { return g.id == id && g.region == region })
+		n := slices.IndexFunc(c.groups, func(g *group) bool { return g.id == id && g.region == region })
+		if n >= 0 && unknown(&c.groups[n].unknown) {
+			return -1
+		}
+		return n
 	}
 	yes := struct {
 		Return bool `xml:"return"`
@@ -238,7 +269,10 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 		if len(name) > 255 {
 			return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Value (%s) for parameter GroupName is invalid. Character sets beyond ASCII are not supported; at most 255 characters.", name)
 		}
-		g := &group{id: c.next("sg"), name: name, region: region, vpc: vpc, tags: tagsOf(f, "security-group")}
+		if !strings.HasSuffix(vpc, region) {
+			return nil, refuse(http.StatusBadRequest, "InvalidVpcID.NotFound", "The vpc ID '%s' does not exist", vpc)
+		}
+		g := &group{id: c.next("sg"), name: name, region: region, vpc: vpc, tags: tagsOf(f, "security-group"), unknown: c.unsettled}
 		c.groups = append(c.groups, g)
 		return struct {
 			GroupID string `xml:"groupId"`
@@ -249,7 +283,10 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 			return nil, refuse(http.StatusBadRequest, "InvalidGroup.NotFound", "The security group '%s' does not exist", f.Get("GroupId"))
 		}
 		g := c.groups[n]
-		if slices.ContainsFunc(c.instances, func(i *instance) bool { return i.state != "terminated" && slices.Contains(i.groups, g.id) }) {
+		if slices.ContainsFunc(c.nics, func(i *nic) bool { return slices.Contains(i.groups, g.id) }) ||
+			slices.ContainsFunc(c.groups, func(o *group) bool {
+				return o != g && slices.ContainsFunc(o.rules, func(r rule) bool { return r.from == g.id })
+			}) {
 			return nil, refuse(http.StatusBadRequest, "DependencyViolation", "resource %s has a dependent object", g.id)
 		}
 		c.groups = slices.Delete(c.groups, n, n+1)
@@ -269,13 +306,24 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 		if n < 0 {
 			return nil, refuse(http.StatusBadRequest, "InvalidGroup.NotFound", "The security group '%s' does not exist", f.Get("GroupId"))
 		}
-		r := rule{protocol: f.Get("IpPermissions.1.IpProtocol"), cidr: f.Get("IpPermissions.1.IpRanges.1.CidrIp"), from: f.Get("IpPermissions.1.Groups.1.GroupId")}
-		r.low, _ = strconv.Atoi(f.Get("IpPermissions.1.FromPort"))
-		r.high, _ = strconv.Atoi(f.Get("IpPermissions.1.ToPort"))
-		if slices.Contains(c.groups[n].rules, r) {
-			return nil, refuse(http.StatusBadRequest, "InvalidPermission.Duplicate", "the specified rule already exists")
+		var fresh []rule
+		for k := 1; f.Has(nth("IpPermissions", k) + ".IpProtocol"); k++ {
+			p := nth("IpPermissions", k)
+			r := rule{protocol: f.Get(p + ".IpProtocol"), cidr: f.Get(p + ".IpRanges.1.CidrIp"), from: f.Get(p + ".Groups.1.GroupId")}
+			r.low, _ = strconv.Atoi(f.Get(p + ".FromPort"))
+			r.high, _ = strconv.Atoi(f.Get(p + ".ToPort"))
+			if slices.Contains(c.groups[n].rules, r) || slices.Contains(fresh, r) {
+				return nil, refuse(http.StatusBadRequest, "InvalidPermission.Duplicate", "the specified rule \"peer: %s, %s, from port: %d, to port: %d, ALLOW\" already exists", r.cidr, r.protocol, r.low, r.high)
+			}
+			if r.protocol == "tcp" && (!f.Has(p+".FromPort") || r.low > r.high) {
+				return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Invalid value for portRange. Must specify both from and to ports with TCP/UDP.")
+			}
+			fresh = append(fresh, r)
 		}
-		c.groups[n].rules = append(c.groups[n].rules, r)
+		if len(c.groups[n].rules)+len(fresh) > mostRules {
+			return nil, refuse(http.StatusBadRequest, "RulesPerSecurityGroupLimitExceeded", "The maximum number of rules per security group has been reached.")
+		}
+		c.groups[n].rules = append(c.groups[n].rules, fresh...)
 		return yes, nil
 	}
 	type pair struct {
@@ -299,10 +347,12 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 		Tags        item[tag]        `xml:"tagSet"`
 	}
 	var out struct {
-		Set item[one] `xml:"securityGroupInfo"`
+		Set  item[one] `xml:"securityGroupInfo"`
+		Next string    `xml:"nextToken,omitempty"`
 	}
+	var all []one
 	for _, g := range c.groups {
-		if g.region != region || !fits(filtersOf(f), g.tags, map[string]string{"group-name": g.name, "vpc-id": g.vpc}) {
+		if g.region != region || unknown(&g.unknown) || !fits(filtersOf(f), g.tags, map[string]string{"group-name": g.name, "vpc-id": g.vpc}) {
 			continue
 		}
 		o := one{GroupID: g.id, GroupName: g.name, VpcID: g.vpc, Tags: item[tag]{tagSet(g.tags)}}
@@ -316,9 +366,10 @@ func (c *Cloud) securityGroups(region, action string, f url.Values) (any, *fault
 			}
 			o.Permissions.Item = append(o.Permissions.Item, p)
 		}
-		out.Set.Item = append(out.Set.Item, o)
+		all = append(all, o)
 	}
-	return out, nil
+	out.Set.Item, out.Next, no = page(c, region, action, f, all)
+	return out, no
 }
 
 type stateXML struct {
@@ -332,24 +383,31 @@ type reasonXML struct {
 }
 
 type instanceXML struct {
-	InstanceID  string     `xml:"instanceId"`
-	State       stateXML   `xml:"instanceState"`
-	Machine     string     `xml:"instanceType"`
-	LaunchIndex int        `xml:"amiLaunchIndex"`
-	LaunchTime  string     `xml:"launchTime"`
-	Zone        string     `xml:"placement>availabilityZone"`
-	ZoneID      string     `xml:"placement>availabilityZoneId"`
-	PrivateIP   string     `xml:"privateIpAddress,omitempty"`
-	PublicIP    string     `xml:"ipAddress,omitempty"`
-	Lifecycle   string     `xml:"instanceLifecycle,omitempty"`
-	Reason      *reasonXML `xml:"stateReason,omitempty"`
-	Tags        item[tag]  `xml:"tagSet"`
-	Attached    string     `xml:"blockDeviceMapping>item>ebs>attachTime"`
-	Groups      struct {
-		Item []struct {
-			GroupID string `xml:"groupId"`
-		} `xml:"item"`
-	} `xml:"groupSet"`
+	InstanceID  string         `xml:"instanceId"`
+	State       stateXML       `xml:"instanceState"`
+	Machine     string         `xml:"instanceType"`
+	LaunchIndex int            `xml:"amiLaunchIndex"`
+	LaunchTime  string         `xml:"launchTime"`
+	Zone        string         `xml:"placement>availabilityZone"`
+	ZoneID      string         `xml:"placement>availabilityZoneId"`
+	PrivateIP   string         `xml:"privateIpAddress,omitempty"`
+	PublicIP    string         `xml:"ipAddress,omitempty"`
+	Lifecycle   string         `xml:"instanceLifecycle,omitempty"`
+	Reason      *reasonXML     `xml:"stateReason,omitempty"`
+	Tags        item[tag]      `xml:"tagSet"`
+	Attached    string         `xml:"blockDeviceMapping>item>ebs>attachTime"`
+	Groups      item[groupXML] `xml:"groupSet"`
+	Nics        item[nicXML]   `xml:"networkInterfaceSet"`
+}
+
+type groupXML struct {
+	GroupID string `xml:"groupId"`
+}
+
+type nicXML struct {
+	ID     string         `xml:"networkInterfaceId"`
+	Kind   string         `xml:"interfaceType"`
+	Groups item[groupXML] `xml:"groupSet"`
 }
 
 var stateCodes = map[string]int{"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
@@ -385,10 +443,30 @@ func (c *Cloud) show(i *instance) instanceXML {
 	if i.reasonCode != "" {
 		x.Reason = &reasonXML{i.reasonCode, i.reason}
 	}
-	for _, g := range i.groups {
-		x.Groups.Item = append(x.Groups.Item, struct {
-			GroupID string `xml:"groupId"`
-		}{g})
+	for _, n := range c.nics {
+		if n.instance != i.id {
+			continue
+		}
+		shown := nicXML{ID: n.id, Kind: cmp.Or(n.kind, "interface")}
+		for _, g := range n.groups {
+			shown.Groups.Item = append(shown.Groups.Item, groupXML{g})
+			if len(x.Nics.Item) == 0 {
+				x.Groups.Item = append(x.Groups.Item, groupXML{g})
+			}
+		}
+		x.Nics.Item = append(x.Nics.Item, shown)
+	}
+	return x
+}
+
+// list is show as lists have it, which come after what has happened.
+func (c *Cloud) list(i *instance) instanceXML {
+	x := c.show(i)
+	if unknown(&i.behind) {
+		x.State = stateXML{stateCodes[i.before], i.before}
+	}
+	if i.tagsBehind > 0 {
+		x.Tags = item[tag]{tagSet(i.tagsBefore)}
 	}
 	return x
 }
@@ -398,37 +476,29 @@ type reservationXML struct {
 	Instances     item[instanceXML] `xml:"instancesSet"`
 }
 
-func (c *Cloud) describeInstances(region string, f url.Values) (any, *fault) {
-	var found []instanceXML
-	for _, i := range c.instances {
-		if i.region != region {
-			continue
-		}
-		if i.hidden > 0 {
-			i.hidden--
-			continue
-		}
-		if fits(filtersOf(f), i.tags, map[string]string{"instance-state-name": i.state}) {
-			found = append(found, c.show(i))
-		}
-	}
+func (c *Cloud) describeInstances(region string, f url.Values) (answer any, no *fault) {
 	var out struct {
-		Set       item[reservationXML] `xml:"reservationSet"`
-		NextToken string               `xml:"nextToken,omitempty"`
+		Set  item[reservationXML] `xml:"reservationSet"`
+		Next string               `xml:"nextToken,omitempty"`
 	}
-	from, _ := strconv.Atoi(f.Get("NextToken"))
-	from = min(max(from, 0), len(found))
-	to := len(found)
-	if c.Page > 0 && f.Get("MaxResults") != "" {
-		to = min(from+c.Page, to)
+	var all []reservationXML
+	if !f.Has("NextToken") {
+		for _, i := range c.instances {
+			if i.region != region || unknown(&i.hidden) {
+				continue
+			}
+			tags := i.tags
+			if i.tagsBehind > 0 {
+				tags = i.tagsBefore
+			}
+			if fits(filtersOf(f), tags, map[string]string{"instance-state-name": i.state}) {
+				all = append(all, reservationXML{"r-" + i.id, item[instanceXML]{[]instanceXML{c.list(i)}}})
+			}
+			unknown(&i.tagsBehind)
+		}
 	}
-	for n, i := range found[from:to] {
-		out.Set.Item = append(out.Set.Item, reservationXML{fmt.Sprintf("r-%d", from+n), item[instanceXML]{[]instanceXML{i}}})
-	}
-	if to < len(found) {
-		out.NextToken = strconv.Itoa(to)
-	}
-	return out, nil
+	out.Set.Item, out.Next, no = page(c, region, "DescribeInstances", f, all)
+	return out, no
 }
 
 func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
@@ -444,9 +514,15 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 			return nil, refuse(http.StatusBadRequest, "IdempotentParameterMismatch", "The client token %s was used before with other parameters", token)
 		}
 		for _, id := range before.ids {
+			if !c.find(id).alive() {
+				return nil, refuse(http.StatusBadRequest, "IdempotentInstanceTerminated", "The client token you have provided is associated with a terminated instance. Please use a different client token.")
+			}
 			out.Instances.Item = append(out.Instances.Item, c.show(c.find(id)))
 		}
 		return out, nil
+	}
+	if len(token) > 64 {
+		return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Value (%s) for parameter clientToken is invalid. Expected length of 64 or less.", token)
 	}
 	n, err := strconv.Atoi(f.Get("MinCount"))
 	if err != nil || n < 1 || f.Get("MaxCount") != f.Get("MinCount") {
@@ -459,18 +535,18 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	if f.Get("ImageId") == "" {
 		return nil, refuse(http.StatusBadRequest, "MissingParameter", "The request must contain the parameter ImageId")
 	}
-	where := strings.TrimPrefix(subnet, "subnet-")
+	where := strings.TrimPrefix(strings.TrimPrefix(subnet, "subnet-"), "private-")
 	if !slices.ContainsFunc(zonesOf(region), func(z zone) bool { return z.name == where }) {
 		return nil, refuse(http.StatusBadRequest, "InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", subnet)
 	}
 	groups := indexed(f, "NetworkInterface.1.SecurityGroupId")
 	for _, g := range groups {
-		if !slices.ContainsFunc(c.groups, func(x *group) bool { return x.id == g }) {
+		if !slices.ContainsFunc(c.groups, func(x *group) bool { return x.id == g && !unknown(&x.unknown) }) {
 			return nil, refuse(http.StatusBadRequest, "InvalidGroup.NotFound", "The security group '%s' does not exist", g)
 		}
 	}
 	if p := f.Get("IamInstanceProfile.Name"); p != "" {
-		if _, ok := c.profiles[p]; !ok {
+		if roles, ok := c.profiles[p]; !ok || len(roles) == 0 || c.tooYoung("profile "+p) {
 			return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", p)
 		}
 	}
@@ -478,7 +554,14 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	if bad != nil {
 		return nil, bad
 	}
+	disks, bad := disksOf(f)
+	if bad != nil {
+		return nil, bad
+	}
 	o := offer{where, machine, f.Get("InstanceMarketOptions.MarketType") == "spot"}
+	if c.unsupported[offer{zone: where, machine: machine}] {
+		return nil, refuse(http.StatusBadRequest, "Unsupported", "Your requested instance type (%s) is not supported in your requested Availability Zone (%s). Please retry your request by not specifying an Availability Zone.", machine, where)
+	}
 	if allowed, ok := c.allowed[o]; ok && allowed < n {
 		if o.spot {
 			return nil, refuse(http.StatusBadRequest, "MaxSpotInstanceCountExceeded", "Max spot instance count exceeded")
@@ -491,11 +574,12 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	made := run{parameters: parameters}
 	for k := range n {
 		i := c.make(region, o, tagsOf(f, "instance"))
-		i.groups, i.index, i.subnet, i.hidden = groups, k, subnet, c.hide
+		i.index, i.subnet, i.hidden = k, subnet, max(c.hide, c.unsettled)
 		i.userData = f.Get("UserData")
-		i.placement, i.held, i.nics = f.Get("Placement.GroupName"), held, nics
+		i.placement, i.held, i.kinds = f.Get("Placement.GroupName"), held, nics
 		disk := "BlockDeviceMapping.1.Ebs."
 		i.disk = strings.Join([]string{f.Get(disk + "VolumeType"), f.Get(disk + "Iops"), f.Get(disk + "Throughput")}, " ")
+		c.furnish(i, f, disks)
 		i.move("pending", "running", c.Boot)
 		if _, ok := c.left[o]; ok {
 			c.left[o]--
@@ -508,6 +592,11 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	}
 	if token != "" {
 		c.tokens[region+token] = made
+	}
+	for _, id := range made.ids { // the answer still says pending
+		if c.broken != nil {
+			c.end(c.find(id), c.broken.Code, c.broken.Message)
+		}
 	}
 	return out, nil
 }
@@ -534,7 +623,7 @@ func (c *Cloud) change(region, action string, f url.Values) (any, *fault) {
 	var list []*instance
 	for _, id := range indexed(f, "InstanceId") {
 		i := c.find(id)
-		if i == nil || i.region != region {
+		if i == nil || i.region != region || unknown(&i.hidden) {
 			return nil, noInstance(id)
 		}
 		list = append(list, i)
@@ -546,7 +635,7 @@ func (c *Cloud) change(region, action string, f url.Values) (any, *fault) {
 	for _, i := range list {
 		switch {
 		case action == "StartInstances" && i.state != "stopped" && i.state != "running" && i.state != "pending",
-			action == "StopInstances" && !i.alive():
+			action == "StopInstances" && (!i.alive() || i.state == "pending"):
 			return nil, wrong(i)
 		case action == "StopInstances" && i.spot:
 			return nil, refuse(http.StatusBadRequest, "UnsupportedOperation", "You can't stop the Spot Instance '%s' because it is associated with a one-time Spot Instance request.", i.id)
@@ -558,6 +647,7 @@ func (c *Cloud) change(region, action string, f url.Values) (any, *fault) {
 		}
 	}
 	for _, i := range list {
+		i.before, i.behind = i.state, c.unsettled
 		switch action {
 		case "StartInstances":
 			if i.state == "stopped" {
@@ -581,6 +671,9 @@ func (c *Cloud) change(region, action string, f url.Values) (any, *fault) {
 		case "TerminateInstances":
 			c.end(i, "Client.UserInitiatedShutdown", "Client.UserInitiatedShutdown: User initiated shutdown")
 		}
+		if i.state == i.before {
+			i.behind = 0
+		}
 		out.Set.Item = append(out.Set.Item, one{i.id, stateXML{stateCodes[i.state], i.state}})
 	}
 	return out, nil
@@ -590,19 +683,23 @@ func (c *Cloud) createTags(region string, f url.Values) (any, *fault) {
 	var list []*instance
 	for _, id := range indexed(f, "ResourceId") {
 		i := c.find(id)
-		if i == nil || i.region != region {
+		if i == nil || i.region != region || unknown(&i.hidden) {
 			return nil, noInstance(id)
 		}
 		list = append(list, i)
 	}
-	for n := 1; ; n++ {
-		key, ok := f[fmt.Sprintf("Tag.%d.Key", n)]
-		if !ok {
-			break
+	for _, i := range list {
+		if i.tagsBehind == 0 {
+			i.tagsBefore, i.tagsBehind = maps.Clone(i.tags), c.unsettled
 		}
-		for _, i := range list {
-			i.tags[key[0]] = f.Get(fmt.Sprintf("Tag.%d.Value", n))
+		tags := maps.Clone(i.tags)
+		for n := 1; f.Has(nth("Tag", n) + ".Key"); n++ {
+			tags[f.Get(nth("Tag", n)+".Key")] = f.Get(nth("Tag", n) + ".Value")
 		}
+		if len(tags) > mostTags {
+			return nil, refuse(http.StatusBadRequest, "TagLimitExceeded", "More than %d tags were specified", mostTags)
+		}
+		i.tags = tags
 	}
 	return struct {
 		Return bool `xml:"return"`

@@ -46,16 +46,16 @@ func (c *Cloud) Hang() { c.set(hanging) }
 func (c *Cloud) Restore() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.mode, c.hide, c.skew = fine, 0, 0
+	c.mode, c.hide, c.skew, c.drift, c.unsettled, c.plague = fine, 0, 0, 0, 0, nil
+	clear(c.closed)
+	clear(c.unsupported)
+	c.settled()
 	clear(c.denied)
 	c.sealed = false
 	clear(c.lose)
 	clear(c.lie)
 	clear(c.left)
 	clear(c.allowed)
-	for _, i := range c.instances {
-		i.hidden = 0
-	}
 	close(c.restored)
 	c.restored = make(chan struct{})
 }
@@ -136,6 +136,17 @@ func (c *Cloud) Kill(id string) {
 	}
 }
 
+// Break ends the machines that are made from now on before they run, for such a
+// reason; "": none.
+func (c *Cloud) Break(code, reason string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.broken = &reasonXML{code, reason}
+	if code == "" {
+		c.broken = nil
+	}
+}
+
 // Halt is a machine's own shutdown.
 func (c *Cloud) Halt(id string) {
 	c.mu.Lock()
@@ -164,7 +175,9 @@ func (c *Cloud) Preempt(id string, in time.Duration) {
 func (c *Cloud) Seed(region, zone, machine string, tags map[string]string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.make(region, offer{zone, machine, false}, tags).move("running", "running", 0)
+	i := c.make(region, offer{zone, machine, false}, tags)
+	i.move("running", "running", 0)
+	c.nics = append(c.nics, &nic{id: c.next("eni"), region: region, instance: i.id, ends: true})
 }
 
 // Billed reports whether a machine costs money.
@@ -176,17 +189,26 @@ func (c *Cloud) Billed(id string) bool {
 	return i != nil && (i.state == "running" || i.state == "pending")
 }
 
-// Inventory lists what exists: machines that have not ended, security groups,
-// roles and instance profiles.
+// Inventory lists what exists in the account but what every account has:
+// machines that have not ended, volumes and network interfaces, security
+// groups, placement groups, roles and instance profiles.
 func (c *Cloud) Inventory() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.settle()
 	var out []string
+	cluster := map[string]string{}
 	for _, i := range c.instances {
+		cluster[i.id] = i.tags["skypilot-cluster-name"]
 		if i.alive() {
 			out = append(out, fmt.Sprintf("%s %s %s", i.id, i.tags["skypilot-cluster-name"], i.state))
 		}
+	}
+	for _, v := range c.volumes {
+		out = append(out, v.id+" volume of "+cluster[v.instance])
+	}
+	for _, n := range c.nics {
+		out = append(out, n.id+" network interface of "+cluster[n.instance])
 	}
 	for _, g := range c.groups {
 		out = append(out, g.id+" "+g.name)
@@ -213,7 +235,7 @@ func (c *Cloud) Open(id string) []string {
 	}
 	var out []string
 	for _, g := range c.groups {
-		if !slices.Contains(i.groups, g.id) {
+		if !slices.Contains(c.groupsOf(id), g.id) {
 			continue
 		}
 		for _, r := range g.rules {
@@ -236,7 +258,7 @@ func (c *Cloud) Reachable(id string, port int) bool {
 	defer c.mu.Unlock()
 	i := c.find(id)
 	return i != nil && slices.ContainsFunc(c.groups, func(g *group) bool {
-		return slices.Contains(i.groups, g.id) && slices.ContainsFunc(g.rules, func(r rule) bool { return r.cidr != "" && r.low <= port && port <= r.high })
+		return slices.Contains(c.groupsOf(id), g.id) && slices.ContainsFunc(g.rules, func(r rule) bool { return r.cidr != "" && r.low <= port && port <= r.high })
 	})
 }
 

@@ -24,6 +24,7 @@ type Reservation struct {
 type placement struct {
 	name, region string
 	tags         map[string]string
+	unknown      int // to so many calls
 }
 
 // adapters is how many EFAs machines have; absent: none.
@@ -54,7 +55,7 @@ func (c *Cloud) Details(id string) (disk string, nics []string, placement, reser
 	if i.held != nil {
 		reservation = i.held.ID
 	}
-	return i.disk, i.nics, i.placement, reservation
+	return i.disk, i.kinds, i.placement, reservation
 }
 
 func (r *Reservation) state() string {
@@ -78,7 +79,7 @@ func (c *Cloud) free(r *Reservation) int {
 	return r.Count - used
 }
 
-func (c *Cloud) describeReservations(region string, f url.Values) (any, *fault) {
+func (c *Cloud) describeReservations(region string, f url.Values) (answer any, no *fault) {
 	type one struct {
 		ID        string `xml:"capacityReservationId"`
 		Type      string `xml:"instanceType"`
@@ -91,8 +92,10 @@ func (c *Cloud) describeReservations(region string, f url.Values) (any, *fault) 
 		Kind      string `xml:"reservationType"`
 	}
 	var out struct {
-		Set item[one] `xml:"capacityReservationSet"`
+		Set  item[one] `xml:"capacityReservationSet"`
+		Next string    `xml:"nextToken,omitempty"`
 	}
+	var all []one
 	for _, r := range c.reservations {
 		n := slices.IndexFunc(zonesOf(region), func(z zone) bool { return z.name == r.Zone })
 		if n < 0 || !fits(filtersOf(f), nil, map[string]string{"instance-type": r.Machine}) {
@@ -108,27 +111,31 @@ func (c *Cloud) describeReservations(region string, f url.Values) (any, *fault) 
 		if o.State == "scheduled" {
 			o.Available = 0
 		}
-		out.Set.Item = append(out.Set.Item, o)
+		all = append(all, o)
 	}
-	return out, nil
+	out.Set.Item, out.Next, no = page(c, region, "DescribeCapacityReservations", f, all)
+	return out, no
 }
 
-func describeTypes(f url.Values) (any, *fault) {
+func (c *Cloud) describeTypes(region string, f url.Values) (answer any, no *fault) {
 	type one struct {
 		Type      string `xml:"instanceType"`
 		Supported bool   `xml:"networkInfo>efaSupported"`
 		Most      int    `xml:"networkInfo>efaInfo>maximumEfaInterfaces,omitempty"`
 	}
 	var out struct {
-		Set item[one] `xml:"instanceTypeSet"`
+		Set  item[one] `xml:"instanceTypeSet"`
+		Next string    `xml:"nextToken,omitempty"`
 	}
+	var all []one
 	for _, t := range indexed(f, "InstanceType") {
 		if !slices.Contains(machines, t) {
 			return nil, refuse(http.StatusBadRequest, "InvalidInstanceType", "The following supplied instance types do not exist: [%s]", t)
 		}
-		out.Set.Item = append(out.Set.Item, one{t, adapters[t] > 0, adapters[t]})
+		all = append(all, one{t, adapters[t] > 0, adapters[t]})
 	}
-	return out, nil
+	out.Set.Item, out.Next, no = page(c, region, "DescribeInstanceTypes", f, all)
+	return out, no
 }
 
 // admitInterfaces refuses what does not go together, and finds the reservation
@@ -167,8 +174,14 @@ func (c *Cloud) admitInterfaces(region, where, machine string, n int, f url.Valu
 	if name := f.Get("Placement.GroupName"); name != "" && c.placements[region+" "+name] == nil {
 		return nil, nil, refuse(http.StatusBadRequest, "InvalidPlacementGroup.Unknown", "The placement group '%s' is unknown.", name)
 	}
+	if name := f.Get("Placement.GroupName"); name != "" && unknown(&c.placements[region+" "+name].unknown) {
+		return nil, nil, refuse(http.StatusBadRequest, "InvalidPlacementGroup.Unknown", "The placement group '%s' is unknown.", name)
+	}
 	block := f.Get("InstanceMarketOptions.MarketType") == "capacity-block"
 	target := f.Get("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId")
+	if f.Get("InstanceMarketOptions.MarketType") == "spot" && (target != "" || f.Has("CapacityReservationSpecification.CapacityReservationPreference")) {
+		return wrong("Spot Instances cannot be launched into a Capacity Reservation.")
+	}
 	if target == "" {
 		if block {
 			return wrong("You must specify a Capacity Block when MarketType is capacity-block")
@@ -206,10 +219,10 @@ func (c *Cloud) placementGroups(region, action string, f url.Values) (any, *faul
 		if c.placements[key] != nil {
 			return nil, refuse(http.StatusBadRequest, "InvalidPlacementGroup.Duplicate", "The placement group '%s' already exists.", name)
 		}
-		c.placements[key] = &placement{name, region, tagsOf(f, "placement-group")}
+		c.placements[key] = &placement{name, region, tagsOf(f, "placement-group"), c.unsettled}
 		return yes, nil
 	case "DeletePlacementGroup":
-		if c.placements[key] == nil {
+		if c.placements[key] == nil || unknown(&c.placements[key].unknown) {
 			return nil, refuse(http.StatusBadRequest, "InvalidPlacementGroup.Unknown", "The placement group '%s' is unknown.", name)
 		}
 		if slices.ContainsFunc(c.instances, func(i *instance) bool { return i.placement == name && i.region == region && i.state != "terminated" }) {
@@ -227,7 +240,7 @@ func (c *Cloud) placementGroups(region, action string, f url.Values) (any, *faul
 		Set item[one] `xml:"placementGroupSet"`
 	}
 	for _, p := range c.placements {
-		if p.region == region && fits(filtersOf(f), p.tags, nil) {
+		if p.region == region && !unknown(&p.unknown) && fits(filtersOf(f), p.tags, nil) {
 			out.Set.Item = append(out.Set.Item, one{p.name, "cluster", item[tag]{tagSet(p.tags)}})
 		}
 	}
