@@ -281,7 +281,7 @@ func TestTeardown(t *testing.T) {
 		t.Fatal(err)
 	}
 	documented := map[string]bool{}
-	for _, m := range regexp.MustCompile("(?m)^\\| ([^|]*) \\| [^|]* \\| no, [^|]* \\|$").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\| ([^|]*) \| [^|]* \| no, [^|]* \|$`).FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = true
 	}
 	stays := map[string]*regexp.Regexp{
