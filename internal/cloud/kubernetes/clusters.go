@@ -180,7 +180,7 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 	if err != nil {
 		return err
 	}
-	if err := w.remove(ctx, pods); err != nil {
+	if err := w.remove(ctx, id, pods); err != nil {
 		return err
 	}
 	for _, of := range []schema.GroupVersionResource{servicesResource, ingressesResource} {
@@ -217,9 +217,13 @@ func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, i
 // once when it is told to.
 const soon = 1
 
-// remove deletes pods and waits until their machines have said that they are
-// gone.
-func (w *where) remove(ctx context.Context, pods []pod) error {
+// remove deletes pods of a cluster and waits until their machines have said that
+// they are gone. They are followed together for a while; then each that is left
+// is looked into.
+func (w *where) remove(ctx context.Context, id cloud.ClusterID, pods []pod) error {
+	if len(pods) == 0 {
+		return nil
+	}
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(atOnce)
 	for _, p := range pods {
@@ -228,12 +232,35 @@ func (w *where) remove(ctx context.Context, pods []pod) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	for _, p := range pods {
+	left, err := w.leave(ctx, id, pods, time.Now().Add(silentPatience))
+	if err != nil {
+		return err
+	}
+	for _, p := range left {
 		if err := w.ends(ctx, &p); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// leave follows deleted pods until none of them is there any more, or limit. It
+// returns those that are, or that nobody knows of.
+func (w *where) leave(ctx context.Context, id cloud.ClusterID, pods []pod, limit time.Time) ([]pod, error) {
+	f := w.follow(ctx, id, "")
+	defer f.stop()
+	left := slices.Clone(pods)
+	for {
+		if f.synced {
+			left = slices.DeleteFunc(left, func(p pod) bool { return f.have[p.Metadata.UID] == nil })
+		}
+		if len(left) == 0 || !time.Now().Before(limit) {
+			return left, nil
+		}
+		if err := f.next(ctx, limit, false); err != nil {
+			return nil, err
+		}
+	}
 }
 
 func (w *where) delete(ctx context.Context, p *pod, grace int64) error {

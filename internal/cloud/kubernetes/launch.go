@@ -222,7 +222,7 @@ func (l *launch) run(ctx context.Context) error {
 		if err := l.survey(ctx); err != nil {
 			return err
 		}
-		if err := l.remove(ctx, dead); err != nil {
+		if err := l.remove(ctx, l.spec.ID, dead); err != nil {
 			return err
 		}
 		if err := l.create(ctx, missing); err != nil {
@@ -411,7 +411,7 @@ func (l *launch) owner(ctx context.Context, name string) (whose, error) {
 	case mine && !p.ended():
 		return ours, nil
 	case mine:
-		return going, l.remove(ctx, []pod{*p})
+		return going, l.remove(ctx, l.spec.ID, []pod{*p})
 	}
 	return theirs, nil
 }
@@ -511,7 +511,7 @@ func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
 			idle = append(idle, *p)
 		}
 	}
-	return l.remove(ctx, idle)
+	return l.remove(ctx, l.spec.ID, idle)
 }
 
 // grows tells whether a cluster autoscaler has said that it adds nodes for one
