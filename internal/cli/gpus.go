@@ -135,13 +135,14 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 	var counts map[string][]float64
 	var offers map[string][]sky.AcceleratorOffer
 	g, gctx := errgroup.WithContext(ctx)
-	if !o.all || q.name != "" {
+	mine := liveClouds[q.place.Cloud] // only what the user has
+	if !o.all || q.name != "" || mine {
 		g.Go(func() (err error) {
-			live, err = a.liveGPUs(gctx, c, q, o.verbose)
+			live, err = a.liveGPUs(gctx, c, q, o.verbose && a.output == "table")
 			return err
 		})
 	}
-	if q.place.Cloud == "" || !liveClouds[q.place.Cloud] {
+	if !mine {
 		g.Go(func() (err error) {
 			body := q.body(o)
 			if q.name == "" && a.output == "table" && !o.all {
@@ -158,14 +159,14 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 		return err
 	}
 	if a.output != "table" {
-		if offers == nil {
-			offers = map[string][]sky.AcceleratorOffer{}
-		}
-		_, err := a.emit(offers)
+		_, err := a.emit(live.with(offers))
 		return err
 	}
 	text := live.text(a.t, q, o.verbose)
 	switch {
+	case mine && live.any(), q.name != "" && len(offers) == 0 && live.any():
+	case mine && q.name == "":
+		text += "No GPUs on " + q.place.String() + ". Machines have some and are not listed? Label them: sky gpus label\n"
 	case q.name != "":
 		text += offersText(a.t, offers, q, o)
 	case o.all:

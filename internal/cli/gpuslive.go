@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/table"
@@ -21,7 +22,18 @@ type liveGPUs struct {
 	nodes                  map[string]sky.KubernetesNodes // by context
 }
 
-// liveGPUs asks those kinds of clusters that are enabled.
+// any tells whether one of the clusters has an accelerator that was asked for.
+func (l liveGPUs) any() bool {
+	for _, kind := range l.kinds() {
+		if slices.ContainsFunc(kind.list, func(k sky.ContextGPUs) bool { return len(k.GPUs) > 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// liveGPUs asks those kinds of clusters that are enabled. What fails is left out,
+// unless it was asked for by name.
 func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose bool) (live liveGPUs, err error) {
 	req, err := c.EnabledClouds(ctx, "", false)
 	enabled, err := quiet(ctx, req, err)
@@ -32,38 +44,45 @@ func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose b
 		return (q.place.Cloud == "" || q.place.Cloud == cloud) &&
 			slices.ContainsFunc(enabled, func(s string) bool { return strings.EqualFold(s, cloud) })
 	}
+	soft := softly
+	if only := q.place.Cloud; liveClouds[only] {
+		if !on(only) {
+			return live, &api.Error{Type: api.ErrNotSupported, Message: "There is no " + only + " that sky can use.", Hint: "What is missing says: sky check " + only}
+		}
+		soft = func(err error) error { return err }
+	}
 	region := optional(q.place.Region)
 	g, gctx := errgroup.WithContext(ctx)
 	if on("kubernetes") {
 		g.Go(func() (err error) {
 			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, false)
 			live.kubernetes, err = quiet(gctx, req, err)
-			return softly(err)
+			return soft(err)
 		})
 	}
 	if on("ssh") {
 		g.Go(func() (err error) {
 			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, true)
 			live.ssh, err = quiet(gctx, req, err)
-			return softly(err)
+			return soft(err)
 		})
 	}
 	if on("slurm") {
 		g.Go(func() (err error) {
 			req, err := c.SlurmGPUs(gctx, optional(q.name), q.quantity)
 			live.slurm, err = quiet(gctx, req, err)
-			return softly(err)
+			return soft(err)
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return live, err
 	}
 	live.nodes = map[string]sky.KubernetesNodes{}
-	if verbose || q.name == "" {
+	if verbose {
 		for _, k := range slices.Concat(live.kubernetes, live.ssh) {
 			req, err := c.KubernetesNodeInfo(ctx, &k.Context)
 			nodes, err := quiet(ctx, req, err)
-			if softly(err) != nil {
+			if err := soft(err); err != nil {
 				return live, err
 			}
 			live.nodes[k.Context] = nodes
@@ -81,16 +100,56 @@ func softly(err error) error {
 	return ignoreRefusal(err)
 }
 
+// listedOffer is an offer, and for machines that the user already has how many
+// of the accelerator they have and how many are free now.
+type listedOffer struct {
+	sky.AcceleratorOffer
+	Capacity  *float64 `json:"capacity,omitempty"`
+	Available *float64 `json:"available,omitempty"`
+}
+
+// with adds what the user already has to what clouds offer, by accelerator. It
+// is pure.
+func (l liveGPUs) with(offers map[string][]sky.AcceleratorOffer) map[string][]listedOffer {
+	out := map[string][]listedOffer{}
+	for name, list := range offers {
+		out[name] = make([]listedOffer, len(list))
+		for i, o := range list {
+			out[name][i].AcceleratorOffer = o
+		}
+	}
+	for _, kind := range l.kinds() {
+		for _, k := range kind.list {
+			for _, g := range k.GPUs {
+				for _, count := range g.Counts {
+					out[g.GPU] = append(out[g.GPU], listedOffer{
+						AcceleratorOffer: sky.AcceleratorOffer{Cloud: kind.cloud, AcceleratorName: g.GPU, AcceleratorCount: count, Region: &k.Context},
+						Capacity:         &g.Capacity, Available: &g.Available,
+					})
+				}
+			}
+		}
+	}
+	return out
+}
+
+// liveKind is one kind of clusters that users have.
+type liveKind struct {
+	cloud, title string
+	list         []sky.ContextGPUs
+}
+
+func (l liveGPUs) kinds() []liveKind {
+	return []liveKind{{"Kubernetes", "Kubernetes GPUs", l.kubernetes}, {"SSH", "SSH Node Pool GPUs", l.ssh}, {"Slurm", "Slurm GPUs", l.slurm}}
+}
+
 func (l liveGPUs) text(t *term.Term, q gpuQuery, verbose bool) string {
 	var b strings.Builder
 	column := "REQUESTABLE_QTY_PER_NODE"
 	if q.quantity != nil {
 		column = "QTY_FILTER"
 	}
-	for _, kind := range [...]struct {
-		title string
-		list  []sky.ContextGPUs
-	}{{"Kubernetes GPUs", l.kubernetes}, {"SSH Node Pool GPUs", l.ssh}, {"Slurm GPUs", l.slurm}} {
+	for _, kind := range l.kinds() {
 		for _, k := range kind.list {
 			if len(k.GPUs) == 0 {
 				continue

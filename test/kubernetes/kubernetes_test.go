@@ -192,13 +192,13 @@ const settings = `
 
 // world is one user: a home folder, a server, and a namespace of the cluster.
 type world struct {
-	t         *testing.T
+	t         testing.TB
 	home      string
 	env       []string
 	namespace string
 }
 
-func newWorld(t *testing.T, settings string) *world {
+func newWorld(t testing.TB, settings string) *world {
 	t.Helper()
 	home, err := os.MkdirTemp(place, "user-")
 	if err != nil {

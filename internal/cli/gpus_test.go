@@ -1,0 +1,38 @@
+package cli
+
+import (
+	"encoding/json"
+	"testing"
+
+	sky "github.com/skypilot-go/sky"
+)
+
+func TestAcceleratorsThatAUserHasAreListedForPrograms(t *testing.T) {
+	live := liveGPUs{kubernetes: []sky.ContextGPUs{{Context: "prod", GPUs: []sky.GPUAvailability{{GPU: "H100", Counts: []float64{1, 2}, Capacity: 16, Available: 3}}}}}
+	price := 2.5
+	got, err := jsonText(live.with(map[string][]sky.AcceleratorOffer{"H100": {{Cloud: "AWS", AcceleratorName: "H100", AcceleratorCount: 8, Price: &price}}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var back map[string][]struct {
+		Cloud, Region       string
+		AcceleratorCount    float64 `json:"accelerator_count"`
+		Capacity, Available *float64
+		Price               *float64
+	}
+	if err := json.Unmarshal([]byte(got), &back); err != nil {
+		t.Fatal(err)
+	}
+	list := back["H100"]
+	if len(list) != 3 || list[0].Cloud != "AWS" || list[0].Capacity != nil || *list[0].Price != price {
+		t.Fatal(got)
+	}
+	for i, o := range list[1:] {
+		if o.Cloud != "Kubernetes" || o.Region != "prod" || o.AcceleratorCount != float64(i+1) || *o.Capacity != 16 || *o.Available != 3 || o.Price != nil {
+			t.Errorf("%+v in %s", o, got)
+		}
+	}
+	if !live.any() || (liveGPUs{}).any() || (liveGPUs{ssh: []sky.ContextGPUs{{Context: "pool"}}}).any() {
+		t.Error("whether there are any")
+	}
+}
