@@ -180,7 +180,7 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 	if err != nil {
 		return err
 	}
-	if err := w.remove(ctx, id, pods); err != nil {
+	if err := w.remove(ctx, nodesOf(id), pods); err != nil {
 		return err
 	}
 	for _, of := range []schema.GroupVersionResource{servicesResource, ingressesResource} {
@@ -217,10 +217,10 @@ func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, i
 // once when it is told to.
 const soon = 1
 
-// remove deletes pods of a cluster and waits until their machines have said that
-// they are gone. They are followed together for a while; then each that is left
+// remove deletes pods, which a selector chooses, and waits until their machines
+// have said that they are gone. They are followed together for a while; then each that is left
 // is looked into.
-func (w *where) remove(ctx context.Context, id cloud.ClusterID, pods []pod) error {
+func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 	if len(pods) == 0 {
 		return nil
 	}
@@ -232,7 +232,7 @@ func (w *where) remove(ctx context.Context, id cloud.ClusterID, pods []pod) erro
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	left, err := w.leave(ctx, id, pods, time.Now().Add(silentPatience))
+	left, err := w.leave(ctx, by, pods, time.Now().Add(silentPatience))
 	if err != nil {
 		return err
 	}
@@ -246,8 +246,8 @@ func (w *where) remove(ctx context.Context, id cloud.ClusterID, pods []pod) erro
 
 // leave follows deleted pods until none of them is there any more, or limit. It
 // returns those that are, or that nobody knows of.
-func (w *where) leave(ctx context.Context, id cloud.ClusterID, pods []pod, limit time.Time) ([]pod, error) {
-	f := w.follow(ctx, id, "")
+func (w *where) leave(ctx context.Context, by string, pods []pod, limit time.Time) ([]pod, error) {
+	f := w.follow(by, "")
 	defer f.stop()
 	left := slices.Clone(pods)
 	for {

@@ -23,10 +23,10 @@ const (
 	lookAgain = 5 * time.Second
 )
 
-// follower keeps a cluster's pods as the API server tells of them.
+// follower keeps pods as the API server tells of them.
 type follower struct {
 	*where
-	id      cloud.ClusterID
+	by      string          // the selector that chooses them
 	have    map[string]*pod // by UID
 	synced  bool            // have is complete
 	shrank  bool            // one of them went
@@ -37,8 +37,8 @@ type follower struct {
 
 // follow begins with a list. version is what an earlier list was of; it saves
 // nothing yet but is where the API server's memory must reach to.
-func (w *where) follow(_ context.Context, id cloud.ClusterID, version string) *follower {
-	return &follower{where: w, id: id, have: map[string]*pod{}, version: version}
+func (w *where) follow(by, version string) *follower {
+	return &follower{where: w, by: by, have: map[string]*pod{}, version: version}
 }
 
 func (f *follower) stop() {
@@ -84,14 +84,12 @@ func (f *follower) next(ctx context.Context, limit time.Time, restless bool) err
 
 // begin lists, and watches from there.
 func (f *follower) begin(ctx context.Context) error {
-	pods, version, err := f.pods(ctx, f.id)
+	pods, version, err := f.chosen(ctx, f.by)
 	if err != nil {
 		return err
 	}
-	labels := f.id.Tags()
-	labels[cloud.TagRank] = ""
 	w, err := f.Resource(podsResource).Namespace(f.namespace).Watch(ctx, metav1.ListOptions{
-		LabelSelector: selector(labels), ResourceVersion: version, AllowWatchBookmarks: true,
+		LabelSelector: f.by, ResourceVersion: version, AllowWatchBookmarks: true,
 	})
 	if err != nil {
 		return err

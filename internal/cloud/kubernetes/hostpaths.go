@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -46,9 +45,11 @@ func cleanerLabels(v *cloud.Volume) map[string]string {
 	return labels
 }
 
+func cleanersOf(v *cloud.Volume) string { return selector(map[string]string{labelCleans: cleans(v)}) }
+
 // cleaners are the pods that empty this volume's folders.
 func (w *where) cleaners(ctx context.Context, v *cloud.Volume) ([]pod, error) {
-	pods, _, err := list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{LabelSelector: selector(map[string]string{labelCleans: cleans(v)})})
+	pods, _, err := w.chosen(ctx, cleanersOf(v))
 	return pods, err
 }
 
@@ -58,7 +59,7 @@ func (w *where) stopCleaning(ctx context.Context, v *cloud.Volume) error {
 	if err != nil {
 		return err
 	}
-	return w.remove(ctx, pods)
+	return w.remove(ctx, cleanersOf(v), pods)
 }
 
 // describeCleaner is the pod that empties the folder on a machine.

@@ -222,7 +222,7 @@ func (l *launch) run(ctx context.Context) error {
 		if err := l.survey(ctx); err != nil {
 			return err
 		}
-		if err := l.remove(ctx, l.spec.ID, dead); err != nil {
+		if err := l.remove(ctx, nodesOf(l.spec.ID), dead); err != nil {
 			return err
 		}
 		if err := l.create(ctx, missing); err != nil {
@@ -411,7 +411,7 @@ func (l *launch) owner(ctx context.Context, name string) (whose, error) {
 	case mine && !p.ended():
 		return ours, nil
 	case mine:
-		return going, l.remove(ctx, l.spec.ID, []pod{*p})
+		return going, l.remove(ctx, nodesOf(l.spec.ID), []pod{*p})
 	}
 	return theirs, nil
 }
@@ -426,9 +426,19 @@ func (p *pod) rank() int {
 
 // pods lists a cluster's pods, or everything of an installation.
 func (w *where) pods(ctx context.Context, id cloud.ClusterID) ([]pod, string, error) {
+	return w.chosen(ctx, nodesOf(id))
+}
+
+// nodesOf selects the pods that are a cluster's nodes.
+func nodesOf(id cloud.ClusterID) string {
 	labels := id.Tags()
 	labels[cloud.TagRank] = "" // whatever it is
-	return list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{LabelSelector: selector(labels)})
+	return selector(labels)
+}
+
+// chosen lists the pods that a selector of labels chooses.
+func (w *where) chosen(ctx context.Context, by string) ([]pod, string, error) {
+	return list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{LabelSelector: by})
 }
 
 // wait follows the pods until all run, one cannot, or there was no node for long
@@ -441,7 +451,7 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		deadline = begun.Add(patience)
 	}
 	var grown bool
-	f := l.follow(ctx, l.spec.ID, version)
+	f := l.follow(nodesOf(l.spec.ID), version)
 	defer f.stop()
 	for {
 		now := time.Now()
@@ -511,7 +521,7 @@ func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
 			idle = append(idle, *p)
 		}
 	}
-	return l.remove(ctx, l.spec.ID, idle)
+	return l.remove(ctx, nodesOf(l.spec.ID), idle)
 }
 
 // grows tells whether a cluster autoscaler has said that it adds nodes for one

@@ -359,7 +359,7 @@ func TestFoldersOfMachines(t *testing.T) {
 	}
 	busy := v
 	busy.HostPath = "/mnt/busy"
-	if err := p.DeleteVolume(t.Context(), busy); err == nil || !strings.Contains(err.Error(), "Resource busy") || !strings.Contains(err.Error(), "node-1") {
+	if err := p.DeleteVolume(t.Context(), busy); err == nil || !strings.Contains(err.Error(), "Resource busy") || !strings.Contains(err.Error(), "machine node-") {
 		t.Error(err)
 	}
 	f.update("/api/v1/nodes", "node-2", func(o obj) { asObj(o["status"])["conditions"] = []any{obj{"type": "Ready", "status": "Unknown"}} })
