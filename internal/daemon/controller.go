@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/requests"
 )
 
@@ -89,6 +90,9 @@ func (d *daemon) admitted(ctx context.Context, call cluster.Call, body []byte) (
 		return nil, err
 	}
 	if err := d.executor.ValidateDag(ctx, b.Task); err != nil {
+		return nil, err
+	}
+	if err := execution.NoNamedVolumes(b.Task); err != nil {
 		return nil, err
 	}
 	if fields["task"], err = json.Marshal(b.Task); err != nil {

@@ -41,6 +41,11 @@ func (d *daemon) registerJobs() {
 		if b.Task, err = d.admit(ctx, &c, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
 			return nil, err
 		}
+		if c.Attempt <= 1 { // what was accepted before goes on
+			if err := d.executor.CheckVolumes(ctx, c, b.Task); err != nil {
+				return nil, err
+			}
+		}
 		return j.Submit(ctx, c, b)
 	})))
 	e.HandleRead("sky.jobs.queue_v2", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {

@@ -176,6 +176,15 @@ func (d *daemon) livingIn(ctx context.Context, name string) ([]workspaces.Resour
 	for _, c := range clusters {
 		out = append(out, workspaces.Resource{What: "cluster", Name: c.Name, UserID: c.UserHash, UserName: c.UserName, IsAdmin: admin[c.UserHash]})
 	}
+	volumes, err := d.store.Volumes().List(ctx, state.VolumeFilter{Workspace: name})
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range volumes {
+		if v.ClusterHash == "" {
+			out = append(out, workspaces.Resource{What: "volume", Name: v.Name, UserID: v.UserHash, UserName: v.UserName, IsAdmin: admin[v.UserHash]})
+		}
+	}
 	page, err := d.store.ManagedJobs().List(ctx, state.ManagedFilter{InWorkspace: name, Live: true})
 	if err != nil {
 		return nil, err

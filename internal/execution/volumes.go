@@ -41,3 +41,36 @@ func (x *Executor) warnVolumes(ctx context.Context, call cluster.Call, c *state.
 	}
 	return err
 }
+
+// CheckVolumes refuses tasks whose volumes they could not mount if they were
+// launched now.
+func (x *Executor) CheckVolumes(ctx context.Context, call cluster.Call, text string) error {
+	dag, err := parse(text)
+	if err != nil {
+		return err
+	}
+	for _, t := range dag.Tasks {
+		if _, err := x.bindVolumes(ctx, call, t, "", api.PlanOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// NoNamedVolumes refuses tasks that name volumes, for a server that has none.
+func NoNamedVolumes(text string) error {
+	dag, err := parse(text)
+	if err != nil {
+		return err
+	}
+	for _, t := range dag.Tasks {
+		for path, v := range t.Volumes {
+			if v.Name != "" {
+				return &api.Error{Type: api.ErrNotSupported,
+					Message: fmt.Sprintf("The task mounts the volume %s at %s, but managed jobs are looked after by a server of their own here (jobs.controller.mode: cluster), which knows no volumes of this one.", v.Name, path),
+					Hint:    "Give the job a volume of its own (size: in place of a name), or let this server look after managed jobs."}
+			}
+		}
+	}
+	return nil
+}

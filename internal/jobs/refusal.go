@@ -54,7 +54,7 @@ func judge(err error, ran bool) verdict {
 		}
 		return never
 	case api.ErrValue, api.ErrNotSupported, api.ErrInvalidClusterName, api.ErrResourcesMismatch, api.ErrFileNotFound,
-		api.ErrPermissionDenied, api.ErrInvalidConfig, api.ErrClusterOwnerMismatch, "UserRequestRejectedByPolicy":
+		api.ErrPermissionDenied, api.ErrInvalidConfig, api.ErrClusterOwnerMismatch, api.ErrVolumeNotFound, api.ErrVolumeTopology, "UserRequestRejectedByPolicy":
 		return never
 	}
 	return tryLater

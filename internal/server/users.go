@@ -194,6 +194,13 @@ func (s *Server) removeUser(r *http.Request, id string) error {
 	if len(clusters) > 0 {
 		return refuse(http.StatusBadRequest, "The user has clusters, %s for one: take them down first.", quoted(clusters[0].Name))
 	}
+	volumes, err := s.Store.Volumes().List(r.Context(), state.VolumeFilter{UserHash: id, Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(volumes) > 0 {
+		return refuse(http.StatusBadRequest, "The user has volumes, %s for one: delete them first.", quoted(volumes[0].Name))
+	}
 	return noUser(id, s.Store.Users().Delete(r.Context(), id))
 }
 

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -16,17 +18,24 @@ func (m *Manager) Settle(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, v := range list {
-		if ctx.Err() != nil {
-			return errors.Join(append(errs, context.Cause(ctx))...)
-		}
-		if err := m.settle(ctx, v.Name); err != nil {
-			errs = append(errs, err)
-		}
+	errs := make([]error, len(list))
+	var g errgroup.Group
+	g.SetLimit(settleAtOnce)
+	for i, v := range list {
+		g.Go(func() error {
+			if errs[i] = context.Cause(ctx); errs[i] == nil {
+				errs[i] = m.settle(ctx, v.Name)
+			}
+			return nil
+		})
 	}
+	_ = g.Wait() // the errors are in errs
 	return errors.Join(errs...)
 }
+
+// settleAtOnce is how many volumes are settled in parallel: a cloud that does not
+// answer must not keep the others waiting.
+const settleAtOnce = 16
 
 func (m *Manager) settle(ctx context.Context, name string) error {
 	ctx, unlock, ok, err := m.locks.TryLock(ctx, name)

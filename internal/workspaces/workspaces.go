@@ -50,7 +50,7 @@ func (a All) Seen(sees func(name string) bool) All {
 
 // A Resource is something that lives in a workspace and belongs to a user.
 type Resource struct {
-	What     string // cluster, managed job
+	What     string // cluster, volume, managed job
 	Name     string
 	UserID   string
 	UserName string
@@ -151,7 +151,7 @@ func inUse(name string, live []Resource, format string, args ...any) error {
 		names = append(names, fmt.Sprintf("%d more", more))
 	}
 	return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(format, args...) + ": " + strings.Join(names, ", ") + ".",
-		Hint: fmt.Sprintf("Take down what is in it first: sky status -u, sky jobs queue -u (with -w %s).", name)}
+		Hint: fmt.Sprintf("Take down what is in it first: sky status -u, sky jobs queue -u, sky volumes ls (with -w %s).", name)}
 }
 
 // accessKeys are the settings that say who may use a workspace.
