@@ -19,6 +19,32 @@ func (c *Config) JobsOn(sent map[string]any) string {
 	return JobsOnServer
 }
 
+// NoClusterBesideDatabase says why managed jobs cannot be on a cluster of their own
+// where servers share a database.
+const NoClusterBesideDatabase = "managed jobs cannot be looked after by a cluster where the servers' state is in a database (db): every server on it looks after them, " +
+	"and takes over those of a server that dies. Leave jobs.controller.mode out, or set it to " + JobsOnServer
+
+// jobsOnCluster is what says that a cluster looks after managed jobs; nil: nothing
+// does.
+func (n *node) jobsOnCluster() *node {
+	if n == nil || (&Config{root: n}).JobsOn(nil) != JobsOnCluster {
+		return nil
+	}
+	if mode := n.find("jobs", "controller", "mode"); mode != nil {
+		return mode
+	}
+	return n.find("jobs", "controller", "consolidation_mode")
+}
+
+// CheckJobsBesideDatabase is an error, with its place, if a cluster is to look
+// after managed jobs although the servers' state is in a database.
+func (c *Config) CheckJobsBesideDatabase() error {
+	if mode := c.root.jobsOnCluster(); mode != nil && c.db != nil {
+		return &Error{Problems: []Problem{{Origin: mode.at.origin(), Path: "jobs.controller", Text: NoClusterBesideDatabase}}}
+	}
+	return nil
+}
+
 // ForJobsController is this configuration, as text and with its secrets, for the
 // server that looks after managed jobs in this one's place: without what is about
 // this server alone, and without what would make that one hand the jobs on again.

@@ -36,6 +36,9 @@ func validate(root *node, side Side) ([]Problem, []Warning) {
 	}
 	c := &checker{side: side}
 	c.value(root, Keys())
+	if mode := root.jobsOnCluster(); mode != nil && root.get("db") != nil {
+		c.under("jobs", func() { c.under("controller", func() { c.problem(mode.at, "%s", NoClusterBesideDatabase) }) })
+	}
 	return c.problems, c.warnings
 }
 

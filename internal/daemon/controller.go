@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/execution"
@@ -69,6 +70,9 @@ func (d *daemon) farCall(c *requests.Call) (call cluster.Call, wanted bool, err 
 	}
 	if !d.controller.Wanted(env.OverrideConfig) {
 		return call, false, nil
+	}
+	if d.store.Shared() { // a client asked for it, or what the database holds says so
+		return call, false, &api.Error{Type: api.ErrNotSupported, Message: "jobs.controller: " + config.NoClusterBesideDatabase + "."}
 	}
 	call, err = callOf(c, nil)
 	return call, true, err

@@ -1,11 +1,18 @@
 package daemon
 
 import (
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
 // TestTheControllerAnswersEveryJobsRoute keeps the table of what is forwarded
@@ -24,5 +31,47 @@ func TestTheControllerAnswersEveryJobsRoute(t *testing.T) {
 	}
 	if len(forwarded) > 0 {
 		t.Errorf("forwarded, but no routes: %v", forwarded)
+	}
+}
+
+// A server with a database does not start while its configuration wants managed
+// jobs on a cluster: it does not even look for the database.
+func TestAServerWithADatabaseLooksAfterJobsItself(t *testing.T) {
+	home := t.TempDir()
+	file := filepath.Join(home, ".sky", "config.yaml")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("jobs: {controller: {mode: cluster}}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("HOME", home)
+	t.Setenv(config.EnvDatabase, "postgres://nobody@127.0.0.1:1/none")
+	err := Run(t.Context(), Options{Home: home, Host: "127.0.0.1", Logger: slog.New(slog.DiscardHandler)})
+	if err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase) {
+		t.Errorf("started, or refused for another reason: %v", err)
+	}
+}
+
+// Nor does a client get one by asking for it.
+func TestNobodyAsksForAClusterBesideADatabase(t *testing.T) {
+	store, err := state.OpenPostgres(t.Context(), statetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	d := &daemon{store: store, controller: controller.New(controller.Deps{Config: func() *config.Config { return &config.Config{} }})}
+	asks := func(mode string) error {
+		_, wanted, err := d.farCall(&requests.Call{Body: []byte(`{"override_skypilot_config": {"jobs": {"controller": {"mode": "` + mode + `"}}}}`)})
+		if wanted {
+			t.Errorf("%s: it is wanted", mode)
+		}
+		return err
+	}
+	if err := asks(config.JobsOnServer); err != nil {
+		t.Error(err)
+	}
+	if err := asks(config.JobsOnCluster); err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase) {
+		t.Errorf("%v", err)
 	}
 }

@@ -138,6 +138,9 @@ func (d *daemon) run(ctx context.Context) error {
 func (d *daemon) openStore(ctx context.Context) (*state.Store, error) {
 	c := d.settings.current()
 	if address := c.DatabaseURI(); address != "" {
+		if err := c.CheckJobsBesideDatabase(); err != nil {
+			return nil, err
+		}
 		store, err := state.OpenPostgres(ctx, address)
 		if err != nil {
 			return nil, fmt.Errorf("opening the database (from %s): %w", c.Origin("db"), err)
