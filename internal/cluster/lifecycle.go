@@ -186,22 +186,31 @@ func (m *Manager) goodbye(ctx context.Context, c *state.Cluster, event string, b
 	}
 }
 
+// CanAutostop refuses an autostop, or an autodown, that the cluster's cloud
+// cannot do. To cancel one (less than 0 minutes) is always possible.
+func (m *Manager) CanAutostop(c *state.Cluster, minutes int, down bool) error {
+	p, err := m.provider(c)
+	if err != nil {
+		return err
+	}
+	feature := cloud.FeatureAutostop
+	if down {
+		feature = cloud.FeatureAutodown
+	}
+	if reason, lacks := p.Features().Lacks[feature]; lacks && minutes >= 0 {
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason)}
+	}
+	return nil
+}
+
 // Autostop sets or cancels when a cluster stops itself.
 func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody) error {
 	c, err := m.Up(ctx, body.ClusterName, "Setting autostop")
 	if err != nil {
 		return err
 	}
-	p, err := m.provider(c)
-	if err != nil {
+	if err := m.CanAutostop(c, body.IdleMinutes, body.Down); err != nil {
 		return err
-	}
-	feature := cloud.FeatureAutostop
-	if body.Down {
-		feature = cloud.FeatureAutodown
-	}
-	if reason, lacks := p.Features().Lacks[feature]; lacks && body.IdleMinutes >= 0 {
-		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason)}
 	}
 	a := agentapi.Autostop{IdleMinutes: body.IdleMinutes, Down: body.Down, WaitFor: api.WaitForJobsAndSSH}
 	if body.IdleMinutes == 0 {

@@ -59,6 +59,7 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 			return nil, err
 		}
 	}
+	takeAutostop(t, body)
 	l := &launch{x: x, call: call, body: body, task: t, name: name, managed: managed}
 	if body.Dryrun {
 		return l.dryrun(ctx)
@@ -101,7 +102,7 @@ type launch struct {
 func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 	var result *api.LaunchResult
 	if c, err := l.x.Store.Clusters().Get(ctx, l.name); err == nil && len(l.body.AssumeEnabled) == 0 {
-		if err := fits(c, l.task, false); err != nil {
+		if err := l.fits(c); err != nil {
 			return nil, err
 		}
 		fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", l.name)
@@ -170,7 +171,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 	if cluster.GivingBack(c) || c.Status == api.ClusterInit && !c.EverUp {
 		return l.takeOver(ctx, c)
 	}
-	if err := fits(c, l.task, false); err != nil {
+	if err := l.fits(c); err != nil {
 		return nil, err
 	}
 	if err := l.x.warnVolumes(ctx, l.call, c, l.task); err != nil {
@@ -186,6 +187,18 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
 	}
 	return l.x.bring(ctx, l.call, l.task, c, provision.Exactly(c.Offer), true)
+}
+
+// fits checks that a cluster which exists can take the task, and the autostop
+// that comes with it.
+func (l *launch) fits(c *state.Cluster) error {
+	if err := fits(c, l.task, false); err != nil {
+		return err
+	}
+	if want, ok := autostopOf(l.task); ok {
+		return l.x.Clusters.CanAutostop(c, want.IdleMinutes, want.Down)
+	}
+	return nil
 }
 
 // mine refuses clusters of a managed job to users, and other clusters to a

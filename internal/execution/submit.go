@@ -157,7 +157,7 @@ func (s *submission) syncError(o filesync.Options, err error) error {
 
 // autostop applies what the task says about autostop and hooks.
 func (l *launch) autostop(ctx context.Context, c *state.Cluster) error {
-	want, ok := autostopOf(l.task, l.body)
+	want, ok := autostopOf(l.task)
 	if !ok && l.task.Hooks == nil {
 		return nil
 	}
@@ -184,8 +184,25 @@ func endGrace(t *task.Task) (d time.Duration) {
 	return d
 }
 
-// autostopOf is the autostop that a launch asks for; false if it asks for none.
-func autostopOf(t *task.Task, body api.LaunchBody) (agentapi.Autostop, bool) {
+// takeAutostop writes into a task what a client sent beside it, as earlier ones
+// do, so that plans know of it. What the task says itself holds.
+func takeAutostop(t *task.Task, body api.LaunchBody) {
+	a := task.Autostop{Enabled: true, Down: body.Down}
+	switch {
+	case t.Resources[0].Autostop != nil, body.IdleMinutesAutostop == nil && !body.Down:
+		return
+	case body.IdleMinutesAutostop != nil:
+		a.Enabled, a.IdleMinutes = *body.IdleMinutesAutostop >= 0, max(0, *body.IdleMinutesAutostop)
+	}
+	for i := range t.Resources {
+		if t.Resources[i].Autostop == nil {
+			t.Resources[i].Autostop = &a
+		}
+	}
+}
+
+// autostopOf is the autostop that a task asks for; false if it asks for none.
+func autostopOf(t *task.Task) (agentapi.Autostop, bool) {
 	a := agentapi.Autostop{WaitFor: api.WaitForJobsAndSSH}
 	switch r := t.Resources[0]; {
 	case r.Autostop != nil && !r.Autostop.Enabled:
@@ -196,10 +213,6 @@ func autostopOf(t *task.Task, body api.LaunchBody) (agentapi.Autostop, bool) {
 		if r.Autostop.WaitFor != "" {
 			a.WaitFor = api.WaitFor(r.Autostop.WaitFor)
 		}
-	case body.IdleMinutesAutostop != nil:
-		a.IdleMinutes, a.Down = *body.IdleMinutesAutostop, body.Down
-	case body.Down:
-		a.Down = true
 	default:
 		return a, false
 	}

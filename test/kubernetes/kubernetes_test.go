@@ -196,6 +196,7 @@ type world struct {
 	home      string
 	env       []string
 	namespace string
+	port      string // of the user's server
 }
 
 func newWorld(t testing.TB, settings string) *world {
@@ -210,7 +211,7 @@ func newWorld(t testing.TB, settings string) *world {
 	}
 	port := l.Addr().(*net.TCPAddr).Port
 	l.Close()
-	w := &world{t: t, home: home, namespace: filepath.Base(home), env: []string{
+	w := &world{t: t, home: home, namespace: filepath.Base(home), port: strconv.Itoa(port), env: []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"SKY_API_PORT=" + strconv.Itoa(port), "KUBECONFIG=" + kubeconfig(),
 	}}

@@ -3,6 +3,8 @@
 package kubernetes
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,6 +62,43 @@ func TestAClusterGivesItselfBack(t *testing.T) {
 		out, _ := w.run("status", "-r")
 		return strings.Contains(out, "No existing clusters")
 	})
+}
+
+// Earlier clients send autostop beside the task. Pods cannot be stopped.
+func TestAutostopBesideTheTaskIsNotPlannedOntoPods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settings)
+	w.sky([]string{"Kubernetes: enabled"}, "check", "kubernetes")
+	launch := func(more string) (answer string, code int) {
+		t.Helper()
+		call := func(method, path, body string) *http.Response {
+			req, err := http.NewRequest(method, "http://127.0.0.1:"+w.port+path, strings.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", "application/json")
+			req.Header.Set("X-SkyPilot-API-Version", "24")
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { res.Body.Close() })
+			return res
+		}
+		res := call("POST", "/launch", `{"task":"resources:\n  infra: kubernetes\nrun: echo hi\n","cluster_name":"old","dryrun":true`+more+`}`)
+		res = call("GET", "/api/get?request_id="+res.Header.Get("X-Skypilot-Request-Id"), "")
+		b, err := io.ReadAll(res.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b), res.StatusCode
+	}
+	if said, code := launch(`,"idle_minutes_to_autostop":10`); code < 400 || !strings.Contains(said, "which cannot be stopped; use autodown") {
+		t.Errorf("autostop: %d\n%s", code, said)
+	}
+	if said, code := launch(`,"idle_minutes_to_autostop":10,"down":true`); code != 200 {
+		t.Errorf("autodown: %d\n%s", code, said)
+	}
 }
 
 // A pod that is evicted goes on until the hooks of its task have run, and no
