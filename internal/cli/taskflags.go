@@ -124,7 +124,8 @@ func (t *taskFlags) overrides(a *app) (task.Overrides, error) {
 	if o.SecretFile, err = a.envFile(t.secretFile); err != nil {
 		return o, err
 	}
-	o.Config, err = config.Overrides(a.configs, config.Options{Side: config.Client, Home: a.home, Env: a.lookupEnv})
+	over, err := config.Overrides(a.configs, config.Options{Side: config.Client, Home: a.home, Env: a.lookupEnv})
+	o.Config = config.TaskPart(over) // over what the task says; the rest goes with the request
 	return o, err
 }
 

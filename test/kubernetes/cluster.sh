@@ -11,7 +11,7 @@
 #   test/kubernetes/cluster.sh down DIR       end it, and remove DIR
 #
 # All of it runs in a network namespace of its own, which this machine reaches at
-# one address (DIR/address), so any number of clusters can be up at once. "down"
+# one address (DIR/address; the namespace is in DIR/network), so any number of clusters can be up at once. "down"
 # ends only processes that "up" noted in DIR, also after an "up" that was cut off.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
@@ -126,7 +126,7 @@ trap '[ $? = 0 ] || { echo "the cluster did not start" >&2; down; }' EXIT
 # What an earlier try left that was cut off.
 (down)
 mkdir -p "$dir"; cd "$dir"; mkdir -p pki cni etcd kubelet
-echo "$address" >address
+echo "$address" >address; echo "$ns" >network
 
 ip netns add "$ns"
 ip -n "$ns" link set lo up
@@ -210,6 +210,10 @@ printf '#!/bin/busybox sh\ntrap "exit 0" TERM INT\nwhile :; do /bin/busybox slee
 image localhost/shell:1 shell /bin/sh
 ctr -a "$dir/containerd.sock" -n k8s.io images tag localhost/shell:1 docker.io/library/busybox:1.37-musl >/dev/null
 image localhost/bare:1 bare /bin/sleep
+# To be pulled with a password. What was pulled so is kept by the kubelet from pods
+# that do not have it, under any name, so it must not be one of the others.
+cp -a shell private; echo private >private/etc/kind
+image localhost/private:1 private /bin/sh
 image localhost/pause:1 pause /pause
 
 for t in /sys/fs/cgroup/*/; do [ -f "$t/cgroup.procs" ] && mkdir -p "$t/$cgroup"; done

@@ -197,6 +197,7 @@ type world struct {
 	env       []string
 	namespace string
 	port      string // of the user's server
+	after     func() // when everything is given back; nil: nothing
 }
 
 func newWorld(t testing.TB, settings string) *world {
@@ -235,6 +236,9 @@ func (w *world) close() {
 		if left := w.names(kind); len(left) > 0 {
 			w.t.Errorf("%s are left: %v", kind, left)
 		}
+	}
+	if w.after != nil {
+		w.after()
 	}
 	mustAsk(w.t, "DELETE", "/api/v1/namespaces/"+w.namespace, nil)
 	os.RemoveAll(w.home)

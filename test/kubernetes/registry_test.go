@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/crypto/bcrypt"
 )
@@ -36,7 +37,7 @@ func beside(t *testing.T) string {
 }
 
 // daemon runs a program until the test ends, or this process.
-func daemon(t *testing.T, log string, name string, args ...string) {
+func daemon(t *testing.T, log, name string, args ...string) *os.Process {
 	t.Helper()
 	out, err := os.Create(log)
 	if err != nil {
@@ -45,18 +46,21 @@ func daemon(t *testing.T, log string, name string, args ...string) {
 	defer out.Close()
 	c := exec.Command(name, args...)
 	c.Stdout, c.Stderr = out, out
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		c.Process.Kill()
+		c.Process.Signal(syscall.SIGTERM)
+		patience := time.AfterFunc(10*time.Second, func() { c.Process.Kill() })
 		c.Wait()
+		patience.Stop()
 		if t.Failed() {
 			said, _ := os.ReadFile(log)
 			t.Logf("%s:\n%s", name, said[max(0, len(said)-4000):])
 		}
 	})
+	return c.Process
 }
 
 // plainly lets the machine's containerd talk to a registry without TLS.
@@ -69,7 +73,7 @@ func plainly(t *testing.T, at string) {
 	}
 }
 
-// startRegistry runs Docker's own registry with a password, and the test image in
+// startRegistry runs Docker's own registry with a password, and an image in
 // it as team/shell:1.
 func startRegistry(t *testing.T) (at string) {
 	t.Helper()
@@ -105,7 +109,7 @@ func startRegistry(t *testing.T) (at string) {
 			t.Fatalf("ctr %v: %v\n%s", args, err, out)
 		}
 	}
-	ctr("push", "--plain-http", "--user", registryUser+":"+registryPass, at+"/team/shell:1", "localhost/shell:1")
+	ctr("push", "--plain-http", "--user", registryUser+":"+registryPass, at+"/team/shell:1", "localhost/private:1")
 	return at
 }
 

@@ -54,6 +54,7 @@ func TestPortsOfSomebodyElse(t *testing.T) {
 		f := startFake(t)
 		theirs := obj{"apiVersion": "v1", "kind": "Thing", "metadata": obj{"name": tt.name, "namespace": "team", "labels": obj{"app": "theirs"}}, "spec": obj{"selector": obj{"app": "theirs"}}}
 		f.put(tt.path, theirs)
+		f.put("/apis/networking.k8s.io/v1/ingressclasses", obj{"apiVersion": "networking.k8s.io/v1", "kind": "IngressClass", "metadata": obj{"name": ingressClass}})
 		p := New(Options{Contexts: contexts(t, map[string]string{"here": f.server.URL}, "here"), Dir: t.TempDir()})
 		spec := cloud.LaunchSpec{ID: id, Nodes: 1, Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Ports: []string{"8080"},
 			Settings: map[string]any{"ports": tt.way}}

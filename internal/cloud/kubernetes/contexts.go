@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -72,17 +73,18 @@ func clientsOf(conf *rest.Config) (dynamic.Interface, rest.Interface, error) {
 
 // The kinds of objects that are asked for.
 var (
-	podsResource      = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
-	nodesResource     = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
-	servicesResource  = schema.GroupVersionResource{Version: "v1", Resource: "services"}
-	secretsResource   = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	eventsResource    = schema.GroupVersionResource{Version: "v1", Resource: "events"}
-	claimsResource    = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
-	volumesResource   = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
-	classesResource   = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
-	ingressesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
-	reviewsResource   = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
-	runtimesResource  = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}
+	podsResource           = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	nodesResource          = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+	servicesResource       = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+	secretsResource        = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	eventsResource         = schema.GroupVersionResource{Version: "v1", Resource: "events"}
+	claimsResource         = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
+	volumesResource        = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}
+	classesResource        = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"}
+	ingressesResource      = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingresses"}
+	ingressClassesResource = schema.GroupVersionResource{Group: "networking.k8s.io", Version: "v1", Resource: "ingressclasses"}
+	reviewsResource        = schema.GroupVersionResource{Group: "authorization.k8s.io", Version: "v1", Resource: "selfsubjectaccessreviews"}
+	runtimesResource       = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}
 )
 
 const (
@@ -190,6 +192,7 @@ func (c *Contexts) client(context string) (*client, error) {
 	conf.QPS, conf.Burst = -1, -1
 	conf.UserAgent = "sky"
 	conf.WarningHandler = rest.NoWarnings{}
+	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next} })
 	dyn, raw, err := clientsOf(conf)
 	if err != nil {
 		return nil, fmt.Errorf("context %q cannot be used: %w", context, err)

@@ -203,7 +203,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	n := len(parts)
 	plain := map[string]bool{"pods": true, "nodes": true, "services": true, "events": true, "persistentvolumeclaims": true, "ingresses": true, "runtimeclasses": true, "secrets": true,
-		"persistentvolumes": true, "storageclasses": true}
+		"persistentvolumes": true, "ingressclasses": true, "storageclasses": true}
 	if n > 1 && !plain[parts[n-1]] {
 		collection, name = "/"+strings.Join(parts[:n-1], "/"), parts[n-1]
 	}

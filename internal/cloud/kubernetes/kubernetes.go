@@ -231,6 +231,14 @@ func (p *Provider) checkOne(ctx context.Context, name string, section map[string
 	if err != nil {
 		return "", err
 	}
+	if err := unlessBusy(ctx, func() error { return w.check(ctx) }); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s_%s", p.o.Contexts.owner(w.context), w.namespace), nil
+}
+
+// check succeeds when the context lets us see nodes and pods, and make pods.
+func (w *where) check(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	g, gctx := errgroup.WithContext(limited)
@@ -245,11 +253,11 @@ func (p *Provider) checkOne(ctx context.Context, name string, section map[string
 	g.Go(func() error { return w.mayRent(gctx) })
 	if err := g.Wait(); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
-			return "", &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(name), w.rest.Host, checkTimeout)}
+			return &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(w.context), w.rest.Host, checkTimeout)}
 		}
-		return "", refused(ctx, w.place(), err)
+		return refused(ctx, w.place(), err)
 	}
-	return fmt.Sprintf("%s_%s", p.o.Contexts.owner(w.context), w.namespace), nil
+	return nil
 }
 
 // look is what one context looks like.
@@ -279,12 +287,14 @@ func (p *Provider) look(ctx context.Context, sections catalog.Sections, only str
 			}
 			limited, cancel := context.WithTimeout(ctx, surveyTimeout)
 			defer cancel()
-			if free {
-				l.inv, l.err = p.lately(limited, l.where)
-			} else {
-				l.inv, l.err = l.survey(limited, false)
-			}
-			l.err = refused(ctx, l.place(), l.err)
+			l.err = unlessBusy(limited, func() (err error) {
+				if free {
+					l.inv, err = p.lately(limited, l.where)
+				} else {
+					l.inv, err = l.survey(limited, false)
+				}
+				return refused(ctx, l.place(), err)
+			})
 		})
 	}
 	wg.Wait()

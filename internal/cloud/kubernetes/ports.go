@@ -87,7 +87,7 @@ func (p *Provider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []in
 		case err != nil && !apierrors.IsForbidden(err): // who may not see it has not made it
 			return nil, "", refused(ctx, w.place(), err)
 		case made && host == "":
-			why = "the ingress " + ingressName(id, n) + " has no address, which an ingress controller of class nginx gives it"
+			why = "the ingress " + ingressName(id, n) + " has no address, which an ingress controller of class " + ingressClass + " gives it"
 		case made:
 			at[n] = "http://" + host + w.ingressPath(id, n)
 		default:
@@ -253,8 +253,27 @@ func servicePorts(ports []int) []any {
 	return out
 }
 
+// ingressClass is the kind of ingress whose annotations ours have.
+const ingressClass = "nginx"
+
+// hasIngress refuses where nobody would do anything about an ingress. Who may not
+// see whether somebody does is believed.
+func (w *where) hasIngress(ctx context.Context) error {
+	_, err := w.Resource(ingressClassesResource).Get(ctx, ingressClass, metav1.GetOptions{ResourceVersion: cached})
+	switch {
+	case absent(err):
+		return &cloud.InvalidError{Place: w.place(), Err: fmt.Errorf("kubernetes.ports is ingress, and the cluster has no ingress class %s: install ingress-nginx (helm install ingress-nginx ingress-nginx --repo https://kubernetes.github.io/ingress-nginx), or set kubernetes.ports to loadbalancer or podip", ingressClass)}
+	case apierrors.IsForbidden(err):
+		return nil
+	}
+	return err
+}
+
 // openIngress makes a Service and a path for each port, through nginx.
 func (w *where) openIngress(ctx context.Context, id cloud.ClusterID, user string, ports []int) error {
+	if err := w.hasIngress(ctx); err != nil {
+		return err
+	}
 	labels := texts(stamp(id, user))
 	for _, n := range ports {
 		name := fmt.Sprintf("%s--skypilot-svc--%d", id.Name, n)
@@ -272,7 +291,7 @@ func (w *where) openIngress(ctx context.Context, id cloud.ClusterID, user string
 			"apiVersion": "networking.k8s.io/v1", "kind": "Ingress",
 			"metadata": obj{"name": ingress, "labels": labels, "annotations": obj{
 				"nginx.ingress.kubernetes.io/use-regex": "true", "nginx.ingress.kubernetes.io/rewrite-target": "/$2"}},
-			"spec": obj{"ingressClassName": "nginx", "rules": []any{obj{"http": obj{"paths": []any{obj{
+			"spec": obj{"ingressClassName": ingressClass, "rules": []any{obj{"http": obj{"paths": []any{obj{
 				"path": w.ingressPath(id, n) + "(/|$)(.*)", "pathType": "ImplementationSpecific",
 				"backend": obj{"service": obj{"name": name, "port": obj{"number": n}}}}}}}}},
 		}))

@@ -38,7 +38,7 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 	case apierrors.IsForbidden(err):
 		return &cloud.PermissionError{Place: place, Err: err}
 	case apierrors.IsTooManyRequests(err):
-		return &cloud.ThrottledError{Err: err}
+		return &cloud.ThrottledError{Err: fmt.Errorf("the API server of Kubernetes context %s has too much to do and asks to slow down: %w", quoted(place.Region), err)}
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err),
 		apierrors.IsRequestEntityTooLargeError(err):
 		return &cloud.InvalidError{Place: place, Err: err}
