@@ -53,14 +53,18 @@ func TestJobsSurviveBadDays(t *testing.T) {
 // TestMemoryIsADatabase plays days on the real database: the one in memory
 // must not be kinder.
 func TestMemoryIsADatabase(t *testing.T) {
-	for seed := range uint64(2) {
+	jobs, seeds := 30, uint64(2)
+	if testing.Short() { // see above
+		jobs, seeds = 10, 1
+	}
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "sky.db"))
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer db.Close()
-			if s := simulate(t, seed, 30, stored{db}); len(s.violations) > 0 {
+			if s := simulate(t, seed, jobs, stored{db}); len(s.violations) > 0 {
 				t.Errorf("seed %d:\n%s", seed, strings.Join(s.violations, "\n"))
 			}
 		})

@@ -62,7 +62,7 @@ func (f *fixture) writePools(name string, hosts []*sshtest.Server) {
 }
 
 func (f *fixture) provider(t testing.TB) *Provider {
-	pool := sshconn.New(sshconn.Options{Home: f.home, KnownHosts: filepath.Join(f.home, "known_hosts"), Timeout: 2 * time.Second})
+	pool := sshconn.New(sshconn.Options{Home: f.home, KnownHosts: filepath.Join(f.home, "known_hosts"), Timeout: 10 * time.Second})
 	t.Cleanup(pool.Close)
 	return New(InSkyDir(f.home, pool))
 }
