@@ -28,7 +28,10 @@ const (
 	cleanPatience = 10 * time.Minute
 	// cleanScript stays on one file system: what is mounted below the folder is
 	// somebody else's.
-	cleanScript = "find /volume -xdev -mindepth 1 -delete"
+	cleanScript = `cd /volume || exit
+find . -xdev -mindepth 1 -depth ! -type d -exec rm -f {} +
+find . -xdev -mindepth 1 -depth -type d -exec rmdir {} +
+left=$(ls -A) && [ -z "$left" ] || { echo "left: $left"; exit 1; }`
 )
 
 // cleans is the label's value of pods that empty this volume's folders.
@@ -192,6 +195,8 @@ func (w *where) cleaned(ctx context.Context, v *cloud.Volume) error {
 			case "Succeeded":
 			case "Failed":
 				failed = append(failed, fmt.Errorf("machine %s: %s", p.Spec.NodeName, obituary(p)))
+			case "Running":
+				at[p.Spec.NodeName] = "it is being emptied"
 			default:
 				j := judge(p, w.place(), time.Since(begun))
 				if j.err != nil {
@@ -206,7 +211,11 @@ func (w *where) cleaned(ctx context.Context, v *cloud.Volume) error {
 		case err == nil && len(at) == 0:
 			return nil
 		case time.Since(begun) > cleanPatience:
-			return &cloud.UnreachableError{Err: fmt.Errorf("%s was not emptied within %v on: %s", v.HostPath, cleanPatience, strings.Join(slices.Sorted(maps.Keys(at)), ", "))}
+			var missing []string
+			for _, machine := range slices.Sorted(maps.Keys(at)) {
+				missing = append(missing, machine+" ("+at[machine]+")")
+			}
+			return &cloud.UnreachableError{Err: fmt.Errorf("%s was not emptied within %v on: %s", v.HostPath, cleanPatience, strings.Join(missing, ", "))}
 		}
 		if err := pause(ctx, wait); err != nil {
 			return err

@@ -501,13 +501,12 @@ func (l *launch) wait(ctx context.Context, version string) error {
 
 // full is why no node was found in time, with what is free and what is nearest.
 func (l *launch) full(ctx context.Context, pods int, scheduler string, waited time.Duration) error {
-	var why string
 	sctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
+	why := l.volumeTroubles(sctx)
 	if inv, err := l.where.survey(sctx, true); err == nil {
-		why = inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
+		why += inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
 	}
-	why += l.volumeTroubles(sctx)
 	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
 		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}
 }

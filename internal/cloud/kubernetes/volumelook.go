@@ -52,8 +52,14 @@ func (e *event) String() string {
 	return strings.TrimSuffix(e.Reason+": "+strings.TrimSpace(e.Message), ": ")
 }
 
-// claimEvents are the last event of each claim by its UID. What the account may
-// not see, nobody said.
+// tries tells whether an event says no more than that a volume is being made.
+func (e *event) tries() bool {
+	return e.Type != "Warning" && (e.Reason == "Provisioning" || e.Reason == "ExternalProvisioning")
+}
+
+// claimEvents are the last event of each claim by its UID that says anything:
+// while making a volume fails again and again, so does the news that it is tried.
+// What the account may not see, nobody said.
 func (w *where) claimEvents(ctx context.Context) (map[string]*event, error) {
 	events, _, err := list[event](ctx, w.client, eventsResource, w.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=PersistentVolumeClaim"})
 	if apierrors.IsForbidden(err) {
@@ -65,29 +71,35 @@ func (w *where) claimEvents(ctx context.Context) (map[string]*event, error) {
 		if e.About.Kind != "PersistentVolumeClaim" {
 			continue
 		}
-		if had := last[e.About.UID]; had == nil || !e.at().Before(had.at()) {
+		had := last[e.About.UID]
+		if had == nil || had.tries() && !e.tries() || had.tries() == e.tries() && !e.at().Before(had.at()) {
 			last[e.About.UID] = e
 		}
 	}
 	return last, err
 }
 
+// claimYoung is how long a claim may have no volume before that counts as a
+// trouble, if nothing else is said: to make one takes its time, and pods that
+// mount it wait as long.
+const claimYoung = 3 * time.Minute
+
 // readiness tells whether a claim can be mounted, or will be when something
 // mounts it; why not, if not. waits is whether its storage class makes disks
-// then; said is the claim's last event. It is pure.
-func readiness(c *claim, waits bool, said *event) (ready bool, why string) {
+// then; said is the claim's last event, age how long it is there. It is pure.
+func readiness(c *claim, waits bool, said *event, age time.Duration) (ready bool, why string) {
 	if why := unusable(c); why != "" {
 		return false, why
 	}
 	switch {
 	case c.bound():
 		return true, ""
-	case said == nil && waits, said != nil && said.Reason == "WaitForFirstConsumer":
+	case said != nil && said.Type == "Warning":
+		return false, said.String()
+	case waits, said != nil && said.Reason == "WaitForFirstConsumer", age < claimYoung:
 		return true, ""
 	case said == nil:
-		return false, "it has no volume yet"
-	case waits && said.Type != "Warning":
-		return true, ""
+		return false, "it has no volume yet, and nothing was said about it"
 	}
 	return false, said.String()
 }
@@ -185,7 +197,7 @@ func (w *where) lookAt(ctx context.Context, vs []cloud.Volume, out []cloud.Volum
 				continue
 			}
 			s.SizeGB = c.sizeGB()
-			s.Ready, s.Reason = readiness(c, waits[c.Spec.Class], said[c.Metadata.UID])
+			s.Ready, s.Reason = readiness(c, waits[c.Spec.Class], said[c.Metadata.UID], asked.Sub(c.Metadata.CreationTimestamp.Time))
 			by = users.claims[claimName(v)]
 		}
 		for _, p := range by {
@@ -248,8 +260,8 @@ func usersOf(pods []pod) using {
 	return u
 }
 
-// unbound says of each of these claims that has no volume yet why; of those that
-// have one, on which machines it can be used only.
+// claimTroubles says of each of these claims that has no volume yet why; of those
+// that have one, on which machines it can be used only.
 func (w *where) claimTroubles(ctx context.Context, names []string) (unbound, fixed []string, err error) {
 	said, err := w.claimEvents(ctx)
 	var errs []error

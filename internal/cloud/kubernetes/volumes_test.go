@@ -133,6 +133,25 @@ func TestVolumesInTheHomeFolder(t *testing.T) {
 	}
 }
 
+// That a volume is being made, which is said again and again, does not hide why
+// that failed; that it is not wanted any more does.
+func TestWhatIsSaidOfAClaim(t *testing.T) {
+	f := startFake(t)
+	p := providerOver(t, f, nil)
+	for i, e := range []struct{ kind, reason string }{{"Warning", "ProvisioningFailed"}, {"Normal", "Provisioning"}, {"Normal", "ExternalProvisioning"}, {"Normal", "WaitForFirstConsumer"}} {
+		f.put(eventsPath, obj{"kind": "Event", "metadata": obj{"name": fmt.Sprint(i)}, "type": e.kind, "reason": e.reason, "lastTimestamp": time.Unix(int64(1000+i), 0).UTC().Format(time.RFC3339),
+			"involvedObject": obj{"kind": "PersistentVolumeClaim", "uid": "u"}})
+		w, err := p.at("here", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		said, err := w.claimEvents(t.Context())
+		if want := map[bool]string{true: "WaitForFirstConsumer", false: "ProvisioningFailed"}[i == 3]; err != nil || said["u"] == nil || said["u"].Reason != want {
+			t.Errorf("after %s: %v %v", e.reason, said["u"], err)
+		}
+	}
+}
+
 func TestWhenAClaimIsReady(t *testing.T) {
 	phase := func(phase string) *claim {
 		c := &claim{}
@@ -149,22 +168,25 @@ func TestWhenAClaimIsReady(t *testing.T) {
 		c     *claim
 		waits bool
 		said  *event
+		age   time.Duration
 		ready bool
 		why   string
 	}{
-		{"bound", phase("Bound"), false, failed, true, ""},
-		{"for the first pod", phase("Pending"), true, nil, true, ""},
-		{"for the first pod, by its event alone", phase("Pending"), false, waiting, true, ""},
-		{"made for a pod", phase("Pending"), true, busy, true, ""},
-		{"failed for a pod", phase("Pending"), true, failed, false, "no disks left"},
-		{"failed", phase("Pending"), false, failed, false, "ProvisioningFailed: no disks left"},
-		{"under way", phase("Pending"), false, busy, false, "waiting for a volume"},
-		{"nothing said", phase("Pending"), false, nil, false, "no volume yet"},
-		{"lost", phase("Lost"), false, nil, false, "lost"},
-		{"going", going, false, nil, false, "being deleted"},
-		{"gone", nil, false, nil, false, "there is none"},
+		{"bound", phase("Bound"), false, failed, time.Hour, true, ""},
+		{"for the first pod", phase("Pending"), true, nil, time.Hour, true, ""},
+		{"for the first pod, by its event alone", phase("Pending"), false, waiting, time.Hour, true, ""},
+		{"made for a pod", phase("Pending"), true, busy, time.Hour, true, ""},
+		{"failed for a pod", phase("Pending"), true, failed, 0, false, "no disks left"},
+		{"failed", phase("Pending"), false, failed, 0, false, "ProvisioningFailed: no disks left"},
+		{"just made", phase("Pending"), false, nil, -time.Second, true, ""},
+		{"being made", phase("Pending"), false, busy, time.Minute, true, ""},
+		{"being made for too long", phase("Pending"), false, busy, time.Hour, false, "waiting for a volume"},
+		{"nothing said", phase("Pending"), false, nil, time.Hour, false, "no volume yet"},
+		{"lost", phase("Lost"), false, nil, 0, false, "lost"},
+		{"going", going, false, nil, 0, false, "being deleted"},
+		{"gone", nil, false, nil, 0, false, "there is none"},
 	} {
-		if ready, why := readiness(tt.c, tt.waits, tt.said); ready != tt.ready || !strings.Contains(why, tt.why) {
+		if ready, why := readiness(tt.c, tt.waits, tt.said, tt.age); ready != tt.ready || !strings.Contains(why, tt.why) {
 			t.Errorf("%s: %v %q", tt.name, ready, why)
 		}
 	}
@@ -303,6 +325,31 @@ func TestPatienceWithVolumes(t *testing.T) {
 		if err := l.readyVolumes(t.Context()); err != nil || l.slowVolumes != tt.slow {
 			t.Errorf("%+v: %v %v", tt, l.slowVolumes, err)
 		}
+	}
+}
+
+// The script that empties a folder, run by a real shell.
+func TestEmptyingAFolder(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"a/b/-x", "a/.hidden", ".top", "with space", "-rf"} {
+		os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755)
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	outside := filepath.Join(t.TempDir(), "kept")
+	os.WriteFile(outside, nil, 0o600)
+	os.Symlink(filepath.Dir(outside), filepath.Join(dir, "a", "link"))
+	for range 2 {
+		if out, err := exec.Command("/bin/sh", "-c", strings.ReplaceAll(cleanScript, "/volume", dir)).CombinedOutput(); err != nil || len(out) > 0 {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v %v", left, err)
+	}
+	if _, err := os.Stat(outside); err != nil {
+		t.Error("it followed a link")
 	}
 }
 
