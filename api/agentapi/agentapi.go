@@ -90,6 +90,7 @@ type Info struct {
 	IdleSince float64        `json:"idle_since"`
 	Jobs      map[string]int `json:"jobs,omitempty"`   // count by api.JobStatus
 	Notice    *Notice        `json:"notice,omitempty"` // nil: the cloud has announced nothing
+	Stuck     string         `json:"stuck,omitempty"`  // why the machine is still on although it was to be stopped; the agent goes on trying
 }
 
 // Notice is what a cloud announced about a machine that it may take back.

@@ -57,6 +57,7 @@ type Agent struct {
 	mu      sync.Mutex // guards what follows
 	spec    *agentapi.ClusterSpec
 	state   agentapi.AgentState
+	stuck   string // why its machine could not be stopped
 	jobs    map[int]*openJob
 	counts  map[api.JobStatus]int
 	clients map[string]*agentclient.Client
@@ -317,7 +318,7 @@ func (a *Agent) infoLocked() *agentapi.Info {
 		Version: a.o.Version, BuildID: a.o.BuildID, Platform: runtime.GOOS + "/" + runtime.GOARCH, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
 		StartedAt: seconds(a.started), Home: a.o.Home, State: a.state,
 		Autostop: a.idle.setting(), IdleSince: a.idle.sinceSeconds(), Jobs: map[string]int{},
-		Notice: a.notice,
+		Notice: a.notice, Stuck: a.stuck,
 	}
 	if a.spec != nil {
 		info.Epoch = a.spec.Epoch

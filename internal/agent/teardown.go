@@ -30,6 +30,8 @@ const (
 	restartGrace = time.Minute
 	// workerPatience bounds the tries to reach a worker that must stop first.
 	workerPatience = 5 * time.Minute
+	// stopPause is the longest pause between tries to stop this machine.
+	stopPause = 10 * time.Minute
 )
 
 // autostop gives the cluster back: hooks, then jobs, then the workers'
@@ -214,13 +216,14 @@ func (a *Agent) stopMachine(machine string) {
 	if machine == "terminate" {
 		act = a.o.Machine.Terminate
 	}
-	for wait := time.Second; ; wait = min(2*wait, time.Minute) {
+	for wait := time.Second; ; wait = min(2*wait, stopPause) {
 		err := act(a.ctx)
 		if err == nil {
 			a.stop(errShutDown)
 			return
 		}
-		a.log.Error("machine not stopped, trying again", "err", err)
+		a.log.Error("machine not stopped, trying again", "err", err, "in", wait)
+		a.tellStuck(err.Error())
 		select {
 		case <-a.ctx.Done():
 			return
@@ -230,9 +233,19 @@ func (a *Agent) stopMachine(machine string) {
 		wanted := a.state == agentapi.AgentRunning // somebody configured the cluster anew
 		a.mu.Unlock()
 		if wanted {
+			a.tellStuck("")
 			return
 		}
 	}
+}
+
+// tellStuck lets the server know why this machine is still on; "" if it is
+// wanted again.
+func (a *Agent) tellStuck(why string) {
+	a.mu.Lock()
+	a.stuck = why
+	a.mu.Unlock()
+	a.publishState()
 }
 
 // postShutdown ends everything on this node and then the agent. The head is

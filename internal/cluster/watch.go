@@ -177,6 +177,10 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 				if e.Info != nil && e.Info.Notice != nil {
 					w.m.announced(ctx, name, hash, rank, *e.Info.Notice)
 				}
+				if e.Info != nil && e.Info.Stuck != "" {
+					w.m.tell(ctx, name, hash, fmt.Sprintf("%s was to switch itself off, is still on and may cost money (the agent tries again): %s; end it with: sky down %s",
+						remote.NodeName(rank), e.Info.Stuck, name))
+				}
 				if rank != 0 {
 					return nil // the head speaks for the cluster
 				}
@@ -250,6 +254,11 @@ func (m *Manager) announced(ctx context.Context, name, hash string, rank int, n 
 	if !n.Final() {
 		text = fmt.Sprintf("the cloud says since %s that it may take %s back", at, remote.NodeName(rank))
 	}
+	m.tell(ctx, name, hash, text)
+}
+
+// tell notes, once, what an agent says of its machine.
+func (m *Manager) tell(ctx context.Context, name, hash, text string) {
 	c, err := m.Store.Clusters().Get(ctx, name)
 	if err != nil || c.Hash != hash || c.LastEvent == text {
 		return

@@ -128,6 +128,11 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 		if ctx.Err() != nil {
 			return sdk.Config{}, context.Cause(ctx)
 		}
+		var none config.SharedConfigProfileNotExistError
+		if errors.As(err, &none) {
+			return sdk.Config{}, &cloud.AuthError{Cloud: Name, Fix: "see which there are with: aws configure list-profiles  (it is chosen by AWS_PROFILE, or aws.profile in the configuration)",
+				Err: &refusal{fmt.Sprintf("there is no profile %q in %s", none.Profile, strings.Join(credentialFiles(), " or ")), err}}
+		}
 		return sdk.Config{}, &cloud.AuthError{Cloud: Name, Err: err, Fix: fixCredentials}
 	}
 	if c.Region == "" {
@@ -202,7 +207,11 @@ func (p *Provider) allRegions(ctx context.Context) ([]string, error) {
 	}
 	out, err := client.DescribeRegions(ctx, &ec2.DescribeRegionsInput{})
 	if err != nil {
-		return nil, translate(ctx, cloud.Place{Cloud: Name}, err)
+		err = translate(ctx, cloud.Place{Cloud: Name}, err)
+		if refused := (*cloud.PermissionError)(nil); errors.As(err, &refused) {
+			refused.Err = fmt.Errorf("the region %s, which is asked for the others, does not let these credentials in: %w; name one that does as your default (AWS_REGION, or region in ~/.aws/config)", c.Region, refused.Err)
+		}
+		return nil, err
 	}
 	var names []string
 	for _, r := range out.Regions {

@@ -344,3 +344,48 @@ func TestTeardown(t *testing.T) {
 		})
 	}
 }
+
+// TestOneAccountAtATime: a workspace's profile is not passed over, which would
+// rent with another account than it says.
+func TestOneAccountAtATime(t *testing.T) {
+	fake := start(t)
+	spec := one("t")
+	spec.Settings = map[string]any{"profile": "prod"}
+	var invalid *cloud.InvalidError
+	if _, err := provider().Launch(t.Context(), spec); !errors.As(err, &invalid) || !strings.Contains(err.Error(), `aws.profile is "prod" here`) {
+		t.Errorf("launch: %v", err)
+	}
+	if err := provider().Prepare(t.Context(), spec); !errors.As(err, &invalid) || len(fake.Inventory()) > 0 {
+		t.Errorf("prepare: %v", err)
+	}
+}
+
+// TestWhatUsersRead: what is wrong, and what to do about it.
+func TestWhatUsersRead(t *testing.T) {
+	fake := start(t)
+	check := func() (fix string, err error) {
+		_, err = provider().Check(t.Context())
+		var auth *cloud.AuthError
+		if errors.As(err, &auth) {
+			fix = auth.Fix
+		}
+		return fix, err
+	}
+	for _, tt := range []struct {
+		name       string
+		with       func()
+		says, mend string
+	}{
+		{"wrong keys", fake.Refuse, "InvalidClientTokenId", "aws configure"},
+		{"a region that is not switched on", func() { fake.CloseRegion("us-east-1", "OptInRequired") }, "the region us-east-1, which is asked for the others, does not let these credentials in", ""},
+		{"a region that is denied", func() { fake.CloseRegion("us-east-1", "UnauthorizedOperation") }, "name one that does as your default (AWS_REGION", ""},
+		{"no endpoint", func() { t.Setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1") }, `unreachable: no answer from http://127.0.0.1:1/: dial tcp 127.0.0.1:1: connect: connection refused`, ""},
+		{"no such profile", func() { t.Setenv("AWS_PROFILE", "nope") }, `there is no profile "nope" in `, "aws configure list-profiles"},
+	} {
+		tt.with()
+		if fix, err := check(); err == nil || !strings.Contains(err.Error(), tt.says) || !strings.Contains(fix, tt.mend) {
+			t.Errorf("%s: %v\nto be mended by %q", tt.name, err, fix)
+		}
+		fake.Restore()
+	}
+}

@@ -35,6 +35,9 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 		return err
 	}
 	s := p.settings(spec)
+	if err := p.sameAccount(s); err != nil {
+		return err
+	}
 	if s.throughSSM(spec.Offer.Region) && !s.WithoutAgents {
 		if err := ssmTools(spec.Offer.Region); err != nil {
 			return err
@@ -57,6 +60,16 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	}
 	_, err = p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, spec.Ports), spec.Ports)
 	return err
+}
+
+// sameAccount refuses a launch whose settings name another profile than the
+// installation's: it would be paid by the wrong account.
+func (p *Provider) sameAccount(s Settings) error {
+	if have := p.o.Settings().Profile; s.Profile != have {
+		return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("aws.profile is %q here and %q for the installation, and one server uses one account at a time; "+
+			"set aws.profile in the server's configuration, or run a server of its own for the other account", s.Profile, have)}
+	}
+	return nil
 }
 
 // manned refuses to rent real machines that nothing could be brought onto.
@@ -106,7 +119,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.valid(spec); err != nil {
 		return nil, &cloud.InvalidError{Place: place, Err: err}
 	}
-	if err := p.manned(ctx); err != nil {
+	if err := errors.Join(p.sameAccount(p.settings(spec)), p.manned(ctx)); err != nil {
 		return nil, err
 	}
 	if err := p.knows(ctx, place.Region, spec.ID); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/aws/smithy-go"
@@ -213,6 +214,10 @@ func silent(err error) error {
 		return &cloud.AuthError{Cloud: Name, Fix: fixCredentials, Err: err}
 	} else if s == 429 {
 		return &cloud.ThrottledError{Err: err}
+	}
+	var way *url.Error
+	if errors.As(err, &way) { // without the words of the SDK around it
+		return &cloud.UnreachableError{Err: &refusal{fmt.Sprintf("no answer from %s: %v", way.URL, way.Err), err}}
 	}
 	return &cloud.UnreachableError{Err: err}
 }
