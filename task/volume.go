@@ -213,7 +213,7 @@ func (v *Volume) checkConfig(d *VolumeDetails, bad func(field, format string, ar
 		return bad("config.host_path", "config.host_path and config.cleanup_on_deletion are for volumes of the type %s, not %s", VolumeHostPath, v.Type)
 	case v.Type != VolumeHostPath:
 	case d.HostPath == "":
-		return bad("config.host_path", "a volume of the type %s needs config.host_path: the folder of the machines, such as /mnt/data", VolumeHostPath)
+		return bad("config.host_path", "a volume of the type %s needs one: the folder of the machines, such as /mnt/data", VolumeHostPath)
 	case !path.IsAbs(d.HostPath) || slices.Contains(strings.Split(d.HostPath, "/"), ".."):
 		return bad("config.host_path", "should be an absolute path without .., such as /mnt/data, not %q", d.HostPath)
 	case path.Clean(d.HostPath) == "/":

@@ -195,7 +195,8 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 	case "POST /storage/delete", "POST /volumes/delete", "POST /volumes/apply":
 		f.finish(w, "sky.x", nil, nil, "")
 	case "GET /volumes":
-		f.finish(w, "sky.volume_list", []map[string]any{{"name": "vol", "type": "k8s-pvc", "cloud": "kubernetes", "launched_at": time.Now().Unix() - 90, "status": "READY", "config": map[string]any{}}}, nil, "")
+		f.finish(w, "sky.volume_list", []map[string]any{{"name": "vol", "type": "k8s-pvc", "cloud": "kubernetes", "launched_at": time.Now().Unix() - 90, "status": "READY", "config": map[string]any{}},
+			{"name": "train-own", "type": "k8s-pvc", "cloud": "kubernetes", "launched_at": time.Now().Unix() - 90, "status": "IN_USE", "is_ephemeral": true, "config": map[string]any{}}}, nil, "")
 	case "POST /users/me/workspace":
 		fmt.Fprint(w, `{"preferred":null}`)
 	case "POST /debug/dump_create":

@@ -131,7 +131,7 @@ func TestVolumesText(t *testing.T) {
 	list := []sky.Volume{
 		{Name: "data", Type: "k8s-pvc", Cloud: "kubernetes", Region: new("ctx"), Size: new("100"), UserName: "me", Workspace: "default", LaunchedAt: testNow.Unix() - 90,
 			Status: new("READY"), Config: map[string]any{"access_mode": "ReadWriteOnce"}},
-		{Name: "net", Type: "runpod-network-volume", Cloud: "runpod", LaunchedAt: testNow.Unix() - 3*86400, Status: new("NOT_READY")},
+		{Name: "net", Type: "runpod-network-volume", Cloud: "runpod", LaunchedAt: testNow.Unix() - 3*86400, Status: new("NOT_READY"), ErrorMessage: new("being made: no answer\nat all")},
 	}
 	same(t, volumesText(plainTerm(), list, false, testNow), `
 Kubernetes PVCs:
@@ -139,8 +139,8 @@ NAME  TYPE     INFRA           SIZE   USER  WORKSPACE  AGE  STATUS  LAST_USE  US
 data  k8s-pvc  kubernetes/ctx  100Gi  me    default    90s  READY   -         -        False
 
 RunPod Network Volumes:
-NAME  TYPE                   INFRA   SIZE  USER  WORKSPACE  AGE  STATUS     LAST_USE  USED_BY
-net   runpod-network-volume  runpod  -     -     -          3d   NOT_READY  -         -
+NAME  TYPE                   INFRA   SIZE  USER  WORKSPACE  AGE  STATUS     LAST_USE  USED_BY  MESSAGE
+net   runpod-network-volume  runpod  -     -     -          3d   NOT_READY  -         -        being made: no answer …
 `)
 	wide := volumeTable("k8s-pvc", list[:1], true, testNow)
 	if got := strings.Join(wide.Header[10:], " "); got != "IS_EPHEMERAL NAME_ON_CLOUD STORAGE_CLASS ACCESS_MODE MESSAGE" {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -182,7 +183,9 @@ func (a *app) volumesDeleteCommand() *cobra.Command {
 			}
 			var have []string
 			for _, v := range list {
-				have = append(have, v.Name)
+				if !v.Ephemeral || slices.Contains(names, v.Name) { // the others go with their clusters
+					have = append(have, v.Name)
+				}
 			}
 			picked, err := a.pick(ctx, "volume", have, names, all, yes)
 			if err != nil || len(picked) == 0 {

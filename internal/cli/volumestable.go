@@ -46,29 +46,29 @@ func volumeTable(kind string, list []sky.Volume, verbose bool, now time.Time) *t
 		tab.Header = append(tab.Header, "IS_EPHEMERAL", "NAME_ON_CLOUD", "STORAGE_CLASS", "ACCESS_MODE", "MESSAGE")
 	case kind == "k8s-pvc":
 		tab.Header = append(tab.Header, "IS_EPHEMERAL")
-		if failed {
-			tab.Header = append(tab.Header, "MESSAGE")
-		}
 	case kind == "k8s-hostpath":
 		tab.Header = append(tab.Header, "HOST_PATH")
 	case verbose:
 		tab.Header = append(tab.Header, "NAME_ON_CLOUD")
+	}
+	if failed && !slices.Contains(tab.Header, "MESSAGE") {
+		tab.Header = append(tab.Header, "MESSAGE")
 	}
 	for _, v := range list {
 		row := volumeRow(v, now)
 		cfg := func(k string) string { s, _ := v.Config[k].(string); return format.OrDash(s) }
 		switch {
 		case kind == "k8s-pvc" && verbose:
-			row = append(row, yesNo(v.Ephemeral), format.OrDash(v.NameOnCloud), cfg("storage_class_name"), cfg("access_mode"), format.OrDash(text(v.ErrorMessage)))
+			row = append(row, yesNo(v.Ephemeral), format.OrDash(v.NameOnCloud), cfg("storage_class_name"), cfg("access_mode"))
 		case kind == "k8s-pvc":
 			row = append(row, yesNo(v.Ephemeral))
-			if failed {
-				row = append(row, format.OrDash(text(v.ErrorMessage)))
-			}
 		case kind == "k8s-hostpath":
 			row = append(row, cfg("host_path"))
 		case verbose:
 			row = append(row, format.OrDash(v.NameOnCloud))
+		}
+		if len(row) < len(tab.Header) { // MESSAGE
+			row = append(row, format.OrDash(firstLine(text(v.ErrorMessage))))
 		}
 		tab.Add(row...)
 	}
@@ -111,4 +111,13 @@ func text(p *string) string {
 func yesNo(b bool) string {
 	s := fmt.Sprint(b)
 	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// firstLine is the first line of a text, with dots for the others.
+func firstLine(s string) string {
+	first, rest, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	if strings.TrimSpace(rest) != "" {
+		first += " …"
+	}
+	return first
 }
