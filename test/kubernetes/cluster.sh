@@ -101,6 +101,7 @@ kill) end "${3:?which}" KILL; exit ;;
 again) begin "${3:?which}"; exit ;;
 fake)
   files=$("$here/setup.sh" --folder)
+  exec 9>"$dir/fake.lock"; flock 9 # two tests at once start one program
   # Real machines start their pods and renew their leases all at once, not four at a time as KWOK would.
   cat >"$dir/kwok.yaml" <<YAML
 apiVersion: config.kwok.x-k8s.io/v1alpha1

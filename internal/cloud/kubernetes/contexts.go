@@ -52,6 +52,7 @@ type client struct {
 	namespace string // of the context; never ""
 	rest      *rest.Config
 	raw       rest.Interface // for lists
+	busy      *busy
 	dynamic.Interface
 }
 
@@ -192,7 +193,8 @@ func (c *Contexts) client(context string) (*client, error) {
 	conf.QPS, conf.Burst = -1, -1
 	conf.UserAgent = "sky"
 	conf.WarningHandler = rest.NoWarnings{}
-	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next} })
+	busy := &busy{}
+	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next, busy} })
 	dyn, raw, err := clientsOf(conf)
 	if err != nil {
 		return nil, fmt.Errorf("context %q cannot be used: %w", context, err)
@@ -200,7 +202,7 @@ func (c *Contexts) client(context string) (*client, error) {
 	if c.clients == nil {
 		c.clients = map[string]*client{}
 	}
-	k := &client{context: context, namespace: namespace, rest: conf, raw: raw, Interface: dyn}
+	k := &client{context: context, namespace: namespace, rest: conf, raw: raw, busy: busy, Interface: dyn}
 	c.clients[context] = k
 	return k, nil
 }

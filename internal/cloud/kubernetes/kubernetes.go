@@ -253,6 +253,9 @@ func (w *where) check(ctx context.Context) error {
 	g.Go(func() error { return w.mayRent(gctx) })
 	if err := g.Wait(); err != nil {
 		if limited.Err() != nil && ctx.Err() == nil {
+			if w.busy.lately(checkTimeout) {
+				return throttled(w.place(), errors.New("its last answer was 429 Too Many Requests"))
+			}
 			return &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(w.context), w.rest.Host, checkTimeout)}
 		}
 		return refused(ctx, w.place(), err)

@@ -38,7 +38,7 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 	case apierrors.IsForbidden(err):
 		return &cloud.PermissionError{Place: place, Err: err}
 	case apierrors.IsTooManyRequests(err):
-		return &cloud.ThrottledError{Err: fmt.Errorf("the API server of Kubernetes context %s has too much to do and asks to slow down: %w", quoted(place.Region), err)}
+		return throttled(place, err)
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsMethodNotSupported(err),
 		apierrors.IsRequestEntityTooLargeError(err):
 		return &cloud.InvalidError{Place: place, Err: err}
@@ -46,6 +46,10 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 		return err
 	}
 	return &cloud.UnreachableError{Err: fmt.Errorf("Kubernetes context %s: %w", quoted(place.Region), err)}
+}
+
+func throttled(place cloud.Place, err error) error {
+	return &cloud.ThrottledError{Err: fmt.Errorf("the API server of Kubernetes context %s has too much to do and asks to slow down: %w", quoted(place.Region), err)}
 }
 
 // violates tells what webhooks, policies, pod security and other built-in rules

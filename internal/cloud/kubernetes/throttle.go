@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -12,13 +13,22 @@ import (
 // mindful lets a call that was told to come back later give up when it has not
 // so long: what is known then is that the API server asks to slow down, and not
 // that it does not answer. Otherwise the library waits and asks again, ten times.
-type mindful struct{ next http.RoundTripper }
+type mindful struct {
+	next http.RoundTripper
+	busy *busy
+}
+
+// busy knows when an API server last asked to slow down.
+type busy struct{ at atomic.Int64 }
+
+func (b *busy) lately(d time.Duration) bool { return time.Since(time.Unix(0, b.at.Load())) < d }
 
 func (m *mindful) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := m.next.RoundTrip(r)
 	if err != nil || res.StatusCode != http.StatusTooManyRequests {
 		return res, err
 	}
+	m.busy.at.Store(time.Now().UnixNano())
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 	until, limited := r.Context().Deadline()
 	if limited && time.Until(until) < time.Duration(seconds)*time.Second+answerTime {

@@ -35,7 +35,11 @@ func TestCallsThatAreToldToComeBackLater(t *testing.T) {
 				ctx = limited
 			}
 			r, _ := http.NewRequestWithContext(ctx, "GET", "https://here/", nil)
-			res, err := (&mindful{answers(tt.status)}).RoundTrip(r)
+			var b busy
+			res, err := (&mindful{answers(tt.status), &b}).RoundTrip(r)
+			if b.lately(time.Second) != (tt.status == http.StatusTooManyRequests) {
+				t.Errorf("%d: busy %t", tt.status, b.lately(time.Second))
+			}
 			if err != nil || (res.Header.Get("Retry-After") != "") != tt.waits {
 				t.Errorf("%d with %v left: %v %v", tt.status, tt.left, res.Header, err)
 			}
