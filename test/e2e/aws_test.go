@@ -82,6 +82,7 @@ func (a *account) nothingLeft() {
 // TestAnEmulatorOfAWS takes a cluster through its life on instances that are
 // records and no machines.
 func TestAnEmulatorOfAWS(t *testing.T) {
+	t.Parallel()
 	a := newAccount(t, nil)
 	a.write(".sky/config.yaml", "aws: {without_agents: true}\n")
 	wants(t, a.sky("check", "aws", "-v"), "AWS: enabled [compute]", "Activated account: AIDAFAKE")
@@ -124,6 +125,7 @@ func TestAnEmulatorOfAWS(t *testing.T) {
 // TestAWSWithMachines runs jobs on a fake whose instances are real processes
 // with an ssh server each, reached through a proxy command.
 func TestAWSWithMachines(t *testing.T) {
+	t.Parallel()
 	rack := newRack(t)
 	a := newAccount(t, rack)
 	rack.follow(a.cloud)

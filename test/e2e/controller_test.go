@@ -53,6 +53,7 @@ func (f *fluffy) controller() string {
 // TestJobsGoOnWhileTheLaptopSleeps hands a job to a controller, takes the job's
 // machine away while no server runs here, and finds everything when one does.
 func TestJobsGoOnWhileTheLaptopSleeps(t *testing.T) {
+	t.Parallel()
 	f := newLaptop(t, "2m")
 	f.write("work/data.txt", "from-the-workdir\n")
 	begun, end := f.write("begun", ""), filepath.Join(f.home, "end")
@@ -140,6 +141,7 @@ run: |
 // of making the controller and of handing jobs to it. There is one controller, and
 // each job is submitted once at most, and once if its launch said so.
 func TestTheServerDiesWhileAJobIsHandedOver(t *testing.T) {
+	t.Parallel()
 	f := newLaptop(t, "10m")
 	r := seed(t)
 	f.sky("api", "start")

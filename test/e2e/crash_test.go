@@ -67,6 +67,7 @@ func (w *world) requestsOf(name string) map[string]string {
 // Whatever was under way ends, well or with a reason; no job runs twice; a
 // cluster that is down leaves nothing.
 func TestTheServerDiesDuringLaunchExecAndDown(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := seed(t)
 	runs := w.write("runs", "") // every run of a job leaves a line here
@@ -146,6 +147,7 @@ func (w *world) settled() {
 // TestTheAgentsDie kills agents of a cluster at random moments while jobs come
 // and run. Every job ends as it should, and ran once.
 func TestTheAgentsDie(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := seed(t)
 	runs := w.write("runs", "")
@@ -206,6 +208,7 @@ func TestTheAgentsDie(t *testing.T) {
 
 // TestALogStreamIsResumed kills the server under a follower.
 func TestALogStreamIsResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "c1", "-d", "--", "for i in $(seq 1 60); do echo n=$i.; sleep 0.1; done")
 	c := w.command("logs", "c1", "--tail", "0")
@@ -234,6 +237,7 @@ func TestALogStreamIsResumed(t *testing.T) {
 
 // TestASyncIsResumed kills an agent while files are on their way to it.
 func TestASyncIsResumed(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for i := range 40 {
 		w.write(fmt.Sprintf("proj/f%d", i), noise(i, 4<<20))

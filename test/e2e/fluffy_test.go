@@ -174,6 +174,7 @@ var (
 // answers after their effect and hangs. Every launch ends UP or with a full
 // report, and no machine is left that belongs to nothing.
 func TestTheServerDiesWhileACloudIsInTrouble(t *testing.T) {
+	t.Parallel()
 	f := newFluffy(t, 50*time.Millisecond)
 	r := seed(t)
 	f.sky("api", "start")
@@ -313,6 +314,7 @@ func (f *fluffy) reset() {
 // TestManyClustersAtOnce launches many clusters at the same moment; none fails.
 // SKY_E2E_CLUSTERS says how many.
 func TestManyClustersAtOnce(t *testing.T) {
+	t.Parallel()
 	n := 4
 	if v := os.Getenv("SKY_E2E_CLUSTERS"); v != "" {
 		var err error
@@ -363,6 +365,7 @@ func TestManyClustersAtOnce(t *testing.T) {
 // TestAFailedLaunchTellsEverything reads the report of a launch that finds no
 // room anywhere, as a user does.
 func TestAFailedLaunchTellsEverything(t *testing.T) {
+	t.Parallel()
 	f := newFluffy(t, 0)
 	f.full("fluff-h100-8", northern...)
 	f.operate("POST", "faults", model.Fault{ID: "quota", Kind: model.Fail, Op: "instances.create", Code: fluffyapi.QuotaExceeded, Message: "you may have 0 H100 in east"})
@@ -401,6 +404,7 @@ func TestAFailedLaunchTellsEverything(t *testing.T) {
 // TestStrays makes machines that belong to nothing, as a lost database would, and
 // sweeps them.
 func TestStrays(t *testing.T) {
+	t.Parallel()
 	f := newFluffy(t, 0)
 	f.sky("launch", "-y", "-d", "-c", "c1", "--infra", "fluffycloud", "--cpus", "1", "--", "true")
 	wants(t, f.sky("sweep", "--grace", "0"), "No machines without a cluster.")

@@ -4,6 +4,9 @@
 // real API server, real agents, real processes.
 //
 //	go test -tags e2e ./test/e2e
+//
+// Worlds know nothing of each other, and most tests wait most of the time: they run
+// at the same time, those apart that share a database server and restart it.
 package e2e
 
 import (
@@ -12,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -19,6 +23,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -293,14 +298,36 @@ func eventually(t testing.TB, what string, limit time.Duration, f func() bool) {
 	}
 }
 
+// given are the ports that were handed out.
+var given struct {
+	sync.Mutex
+	ports map[int]bool
+}
+
+// freePort is a port for a server that is started later, and perhaps again: nobody
+// else gets it here, nor does the kernel give it to a connection as its own end.
 func freePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	given.Lock()
+	defer given.Unlock()
+	for range 1000 {
+		port := 12000 + rand.N(8000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil || given.ports[port] {
+			if err == nil {
+				l.Close()
+			}
+			continue
+		}
+		l.Close()
+		if given.ports == nil {
+			given.ports = map[int]bool{}
+		}
+		given.ports[port] = true
+		return port
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 func tailOf(path string, n int) string {

@@ -111,6 +111,7 @@ func procsOf(dir string) []int {
 }
 
 func TestAManagedJobRunsToItsEnd(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("proj/data", "from the working folder")
 	w.write("proj/.skyignore", "skipped\n")
@@ -154,6 +155,7 @@ run: |
 }
 
 func TestManagedJobsThatFail(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	runs := w.write("runs", "")
 	w.fails(100, []string{"FAILED", "exit code 3"}, "jobs", "launch", "-y", "-n", "bad", "--", "echo before; exit 3")
@@ -193,6 +195,7 @@ func TestManagedJobsThatFail(t *testing.T) {
 }
 
 func TestAPipelineRunsInOrder(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	runs := w.write("runs", "")
 	pipeline := w.write("p.yaml", fmt.Sprintf(`
@@ -222,6 +225,7 @@ run: echo third >> %[1]s
 }
 
 func TestManagedJobsAreCancelled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("jobs", "launch", "-y", "-d", "-n", "long", "--", "sleep 1000")
 	w.reaches("1.0", "RUNNING")
@@ -258,6 +262,7 @@ func TestManagedJobsAreCancelled(t *testing.T) {
 }
 
 func TestAManagedJobRecovers(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	runs := w.write("runs", "")
 	task := w.write("task.yaml", fmt.Sprintf("name: train\nrun: |\n  echo run >> %s\n  n=$(grep -c run %[1]s)\n  echo attempt $n began\n  [ $n = 2 ] || sleep 1000\n  echo all done\n", runs))
@@ -291,6 +296,7 @@ func TestAManagedJobRecovers(t *testing.T) {
 // TestTheServerDiesUnderManagedJobs kills the server at random moments of a
 // job's life. The job ends well, and ran once.
 func TestTheServerDiesUnderManagedJobs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := seed(t)
 	runs := w.write("runs", "")
@@ -341,6 +347,7 @@ func TestTheServerDiesUnderManagedJobs(t *testing.T) {
 // TestAJobThatEndsWhileNobodyLooksRanOnce lets a job end while there is no
 // server.
 func TestAJobThatEndsWhileNobodyLooksRanOnce(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	runs := w.write("runs", "")
 	w.sky("jobs", "launch", "-y", "-d", "-n", "quiet", "--", "echo run >> "+runs+"; sleep 1; echo the end")

@@ -13,6 +13,7 @@ import (
 // TestTasksThatDependOnEachOther runs a diamond whose one branch fails: the
 // branches run at the same time, what needs both does not run.
 func TestTasksThatDependOnEachOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	log := w.write("log", "")
 	meet := w.home + "/meet"
@@ -57,6 +58,7 @@ func TestTasksThatDependOnEachOther(t *testing.T) {
 }
 
 func TestAJobThatTakesTooLongIsEnded(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	task := w.write("task.yaml", "name: slow\nmax_duration: 2s\nrun: echo begun; sleep 1000\n")
 	start := time.Now()

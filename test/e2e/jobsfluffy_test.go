@@ -50,6 +50,7 @@ run: |
 //
 //	SKY_E2E_JOBS=50 go test -tags e2e -timeout 2h -run CheckpointingJobs ./test/e2e
 func TestCheckpointingJobsOnBadDays(t *testing.T) {
+	t.Parallel()
 	n := 4
 	if v := os.Getenv("SKY_E2E_JOBS"); v != "" {
 		var err error
@@ -161,6 +162,7 @@ func (f *fluffy) takeOne(r *rand.Rand) bool {
 // TestALostNodeOfAGangIsReplacedAlone takes one machine of three away: the
 // others stay, and the job runs on all three again.
 func TestALostNodeOfAGangIsReplacedAlone(t *testing.T) {
+	t.Parallel()
 	f := newFluffy(t, 0)
 	begun, end := f.write("begun", ""), filepath.Join(f.home, "end")
 	task := f.write("gang.yaml", fmt.Sprintf(`

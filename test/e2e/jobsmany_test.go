@@ -15,6 +15,7 @@ import (
 // TestJobArrays submits a job several times in one go and ends what is left of
 // it by name.
 func TestJobArrays(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	ranks := w.write("ranks", "")
 	out := w.sky("jobs", "launch", "-y", "-n", "sweep", "--num-jobs", "3", "--",
@@ -46,6 +47,7 @@ func (w *world) done1(task string) {
 // TestSchedules keeps a schedule through the death of the server and lets it
 // submit jobs.
 func TestSchedules(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	runs := w.write("runs", "")
 	if err := os.Mkdir(filepath.Join(w.home, "work"), 0o700); err != nil {
@@ -89,6 +91,7 @@ func TestSchedules(t *testing.T) {
 // then with the server dying right after, and takes their machines away now
 // and then before. Each ends CANCELLED and leaves nothing behind.
 func TestCancelAtAnyMoment(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := seed(t)
 	w.sky("api", "start")
@@ -123,6 +126,7 @@ func TestCancelAtAnyMoment(t *testing.T) {
 
 // TestManagedJobsThatCannotBe are refused with a reason, and leave nothing.
 func TestManagedJobsThatCannotBe(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	bad := w.write("bad.yaml", "name: bad\nresources: {job_recovery: FAILOVERR}\nrun: echo\n")
 	w.fails(1, []string{"bad.yaml:2:", "FAILOVERR", "FAILOVER"}, "jobs", "launch", "-y", bad)

@@ -16,6 +16,7 @@ import (
 // TestQuickstart runs the commands of docs/quickstart.md as they stand there
 // and compares what they print.
 func TestQuickstart(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../../docs/quickstart.md")
 	if err != nil {
 		t.Fatal(err)

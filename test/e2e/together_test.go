@@ -14,6 +14,7 @@ import (
 // TestManyCommandsOnFewClusters lets several people do everything at once to
 // the same clusters. Commands may be refused; nothing hangs, crashes or is left.
 func TestManyCommandsOnFewClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	r := seed(t)
 	w.sky("api", "start")

@@ -14,6 +14,7 @@ import (
 // asked for it, which carries the request's id; so does a second one on the same
 // cluster, without what it did not have to do.
 func TestALaunchIsTraced(t *testing.T) {
+	t.Parallel()
 	r := tracetest.New(t)
 	w := newWorld(t)
 	w.env = append(w.env, "OTEL_BSP_SCHEDULE_DELAY=50")

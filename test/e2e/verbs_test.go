@@ -14,6 +14,7 @@ import (
 )
 
 func TestAClustersLife(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	task := w.write("task.yaml", `
 name: hi
@@ -57,6 +58,7 @@ run: |
 }
 
 func TestFourNodesTalkToEachOther(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	task := w.write("task.yaml", `
 num_nodes: 4
@@ -89,6 +91,7 @@ run: |
 }
 
 func TestFilesArrive(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.write("proj/a.txt", "alpha")
 	w.write("proj/skip.me", "no")
@@ -114,6 +117,7 @@ run: |
 }
 
 func TestExitCodesOfJobs(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "c1")
 	w.fails(100, []string{"FAILED"}, "exec", "c1", "--", "exit 3")
@@ -131,6 +135,7 @@ func TestExitCodesOfJobs(t *testing.T) {
 }
 
 func TestCancelEndsDaemonsToo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "c1")
 	w.sky("exec", "c1", "-d", "--", "setsid bash -c 'trap \"\" TERM; exec -a stubborn sleep 555' & (setsid nohup sleep 556 >/dev/null 2>&1 &) ; sleep 557")
@@ -149,6 +154,7 @@ func TestCancelEndsDaemonsToo(t *testing.T) {
 }
 
 func TestTenCommandsAtOnceStartOneServer(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	var wg sync.WaitGroup
 	for range 10 {
@@ -181,6 +187,7 @@ func TestTenCommandsAtOnceStartOneServer(t *testing.T) {
 }
 
 func TestAutostopAndAutodown(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("waits for two idle minutes")
 	}
@@ -206,6 +213,7 @@ func TestAutostopAndAutodown(t *testing.T) {
 }
 
 func TestAPIInfoAndStatus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("api", "start")
 	var info map[string]any
@@ -225,6 +233,7 @@ func TestAPIInfoAndStatus(t *testing.T) {
 }
 
 func TestAShellOnANode(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "c1", "--num-nodes", "2")
 	wants(t, w.sky("ssh", "c1", "--", "echo $HOME; exit 0"), "node-0/home")

@@ -15,6 +15,7 @@ import (
 )
 
 func TestWrongTaskFiles(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, tt := range []struct {
 		name, text string
@@ -46,6 +47,7 @@ func TestWrongTaskFiles(t *testing.T) {
 }
 
 func TestWrongClusters(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, args := range [][]string{{"exec", "nosuch", "--", "true"}, {"logs", "nosuch"}, {"queue", "nosuch"}, {"ssh", "nosuch", "--", "true"}} {
 		out, code := w.run(args...)
@@ -59,6 +61,7 @@ func TestWrongClusters(t *testing.T) {
 }
 
 func TestAnotherUsersClusterIsAskedAbout(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "mine")
 	other := &world{t: t, home: w.home, port: w.port, env: append([]string{"SKYPILOT_USER_ID=abcdef01", "SKYPILOT_USER=someone"}, w.env...)}
@@ -70,6 +73,7 @@ func TestAnotherUsersClusterIsAskedAbout(t *testing.T) {
 }
 
 func TestAnUnreadableFile(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		if _, err := exec.LookPath("setpriv"); err != nil {
 			t.Skip("root reads everything, and setpriv is not there to become somebody else")
@@ -99,6 +103,7 @@ func TestAnUnreadableFile(t *testing.T) {
 }
 
 func TestThePortIsTaken(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
 	if err != nil {
@@ -114,6 +119,7 @@ func TestThePortIsTaken(t *testing.T) {
 }
 
 func TestAServerOfAnotherVersion(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", w.port))
 	if err != nil {
@@ -135,6 +141,7 @@ func TestAServerOfAnotherVersion(t *testing.T) {
 
 // TestJobsThatPrintWildly looks at output that breaks naive log handling.
 func TestJobsThatPrintWildly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.sky("launch", "-y", "-c", "c1")
 	out := w.sky("exec", "c1", "--", `printf 'bin \x00\xff\xfe end\n'; head -c 3000000 /dev/zero | tr '\0' x; echo; echo done`)
@@ -158,6 +165,7 @@ func TestJobsThatPrintWildly(t *testing.T) {
 
 // TestAFullDisk launches onto a file system that has no room left.
 func TestAFullDisk(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting a small file system needs root")
 	}
