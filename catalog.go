@@ -163,12 +163,13 @@ func (c *Client) StatusKubernetes(ctx context.Context) (*Request[[]json.RawMessa
 	return get[[]json.RawMessage](ctx, c, "/status_kubernetes", nil)
 }
 
-// LocalUp makes a Kubernetes cluster on this machine.
+// LocalUp looks whether the Kubernetes cluster that kind made on the server's
+// machine can be used.
 func (c *Client) LocalUp(ctx context.Context, gpus bool, name string, portStart *int) (*Request[any], error) {
 	return post[any](ctx, c, "/local_up", api.LocalUpBody{Envelope: c.envelope(), GPUs: &gpus, Name: &name, PortStart: portStart})
 }
 
-// LocalDown ends what LocalUp made.
+// LocalDown looks whether that cluster can go: whether sky has anything on it.
 func (c *Client) LocalDown(ctx context.Context, name string) (*Request[any], error) {
 	return post[any](ctx, c, "/local_down", api.LocalDownBody{Envelope: c.envelope(), Name: &name})
 }

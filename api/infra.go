@@ -60,7 +60,7 @@ type LabelGPUsBody struct {
 	WaitForCompletion *bool   `json:"wait_for_completion,omitempty"` // default true
 }
 
-// LocalUpBody makes a local Kubernetes cluster.
+// LocalUpBody asks whether a Kubernetes cluster that kind made can be used.
 type LocalUpBody struct {
 	Envelope
 	GPUs      *bool   `json:"gpus,omitempty"` // default true
@@ -68,7 +68,7 @@ type LocalUpBody struct {
 	PortStart *int    `json:"port_start"`
 }
 
-// LocalDownBody removes it.
+// LocalDownBody asks whether it can go.
 type LocalDownBody struct {
 	Envelope
 	Name *string `json:"name"`

@@ -17,7 +17,7 @@ func (a *app) localCommand() *cobra.Command {
 		flags: func(f flags) {
 			f.async(&async)
 			f.number(&port, "port-start", "", "First of 100 ports to use; a multiple of 100.")
-			f.text(&name, "name", "", "Name of the cluster.")
+			f.text(&name, "name", "", "What kind calls the cluster; its context is kind-NAME.")
 			f.switchable(&gpus, "gpus", "", "Let the cluster use this machine's GPUs. [default: yes]")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -37,11 +37,11 @@ func (a *app) localCommand() *cobra.Command {
 		oldFlag{name: "ssh-key-path", takes: true, instead: pools}, oldFlag{name: "context-name", takes: true, instead: pools},
 		oldFlag{name: "password", takes: true, instead: pools}, oldFlag{name: "cleanup", instead: pools})
 	down := a.build(command{
-		name: "down", short: "Remove the Kubernetes cluster that `sky local up` made.", max: 0,
-		example: "sky local down",
+		name: "down", short: "Look whether the Kubernetes cluster that kind made on this machine can go: whether sky has anything on it.", max: 0,
+		example: "sky local down\nsky local down --name dev",
 		flags: func(f flags) {
 			f.async(&async)
-			f.text(&name, "name", "", "Name of the cluster.")
+			f.text(&name, "name", "", "What kind calls the cluster; its context is kind-NAME.")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
 			c, err := a.connect(ctx)
@@ -53,7 +53,7 @@ func (a *app) localCommand() *cobra.Command {
 			return err
 		},
 	})
-	return a.build(command{name: "local", example: "sky local up\nsky local down", hidden: true, short: "A Kubernetes cluster on this machine.", group: []*cobra.Command{up, down}})
+	return a.build(command{name: "local", example: "sky local up\nsky local down", hidden: true, short: "A Kubernetes cluster that kind made on this machine.", group: []*cobra.Command{up, down}})
 }
 
 func (a *app) statusKubernetesCommand() *cobra.Command {

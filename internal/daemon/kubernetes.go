@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -11,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // registerKubernetes makes known what clients ask about clusters that they have
@@ -19,6 +21,7 @@ func (d *daemon) registerKubernetes() {
 	d.engine.Handle("sky.realtime_kubernetes_gpu_availability", api.ScheduleShort, verb(d.kubernetesGPUs))
 	d.engine.Handle("sky.kubernetes_node_info", api.ScheduleShort, verb(d.kubernetesNodes))
 	d.engine.Handle("sky.local_up", api.ScheduleShort, silent(d.localUp))
+	d.engine.Handle("sky.local_down", api.ScheduleShort, silent(d.localDown))
 }
 
 // localUp looks whether the cluster that kind has made on this machine can be
@@ -28,11 +31,7 @@ func (d *daemon) localUp(ctx context.Context, call cluster.Call, b api.LocalUpBo
 	if err != nil {
 		return err
 	}
-	name := "skypilot"
-	if b.Name != nil && *b.Name != "" {
-		name = *b.Name
-	}
-	at := "kind-" + name
+	name, at := kindCluster(b.Name)
 	call.Out.Spin("Looking at context " + at)
 	who, used, err := p.CheckContext(ctx, at, sections)
 	if _, absent := errors.AsType[*cloud.InvalidError](err); absent {
@@ -47,6 +46,52 @@ func (d *daemon) localUp(ctx context.Context, call cluster.Call, b api.LocalUpBo
 		fmt.Fprintf(call.Out, "It takes part in plans that name no context when kubernetes.allowed_contexts lists it, or: kubectl config use-context %s\n", at)
 	}
 	return nil
+}
+
+// localDown says whether the cluster that kind has made can go. As localUp made
+// nothing there is nothing else to undo: the cluster and its context are kind's.
+func (d *daemon) localDown(ctx context.Context, call cluster.Call, b api.LocalDownBody) error {
+	name, at := kindCluster(b.Name)
+	all, err := d.store.Clusters().List(ctx, state.ClusterFilter{})
+	if err != nil {
+		return err
+	}
+	seen, others := onContext(all, at, call.Scope.Sees)
+	end := "kind delete cluster --name " + name
+	switch {
+	case len(seen) > 0:
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Context %s still has clusters of sky: %s. They would be lost without a word.", at, strings.Join(seen, ", ")),
+			Hint: "Give them back: sky down " + strings.Join(seen, " ") + ". Then nothing of sky is left there, and kind can remove its cluster: " + end}
+	case others > 0:
+		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Context %s still has %d clusters of other workspaces.", at, others),
+			Hint: "Whoever owns them gives them back with sky down. Then kind can remove its cluster: " + end}
+	}
+	fmt.Fprintf(call.Out, "✓ Nothing of sky is on context %s. sky local up made no Kubernetes cluster and so none is removed; one that kind made goes with: %s\n", at, end)
+	return nil
+}
+
+// onContext names the clusters on a context that a caller sees, and counts the
+// others. It is pure.
+func onContext(all []*state.Cluster, at string, sees func(workspace string) bool) (seen []string, others int) {
+	for _, c := range all {
+		switch {
+		case c.Offer.Place.Cloud != kubernetes.Name || c.Offer.Place.Region != at:
+		case sees(c.Workspace):
+			seen = append(seen, c.Name)
+		default:
+			others++
+		}
+	}
+	return seen, others
+}
+
+// kindCluster is what kind calls a cluster, and its context.
+func kindCluster(asked *string) (name, context string) {
+	name = "skypilot"
+	if asked != nil && *asked != "" {
+		name = *asked
+	}
+	return name, "kind-" + name
 }
 
 // pods is the provider of pods, with the settings that hold for a request.

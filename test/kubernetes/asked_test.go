@@ -328,6 +328,8 @@ func TestPlacesAndPorts(t *testing.T) {
 		t.Errorf("where it is:\n%s", out)
 	}
 	w.sky([]string{"Context kind-twin answers", "sky launch --infra k8s/kind-twin"}, "local", "up", "--name", "twin")
+	w.refused([]string{"Context kind-twin still has clusters of sky: there", "sky down there", "kind delete cluster --name twin"}, "local", "down", "--name", "twin")
+	w.sky([]string{"Nothing of sky is on context kind-skypilot"}, "local", "down")
 	w.refused([]string{`no Kubernetes context "kind-none"`, "kind create cluster --name none"}, "local", "up", "--name", "none")
 	services := w.names("services")
 	i := slices.IndexFunc(services, func(s string) bool { return strings.HasPrefix(s, "free-") })
