@@ -169,6 +169,7 @@ func TestVolumesThatCannotBe(t *testing.T) {
 	w.sky(nil, "volumes", "apply", "-y", w.volume("theirs", "type: k8s-pvc\nuse_existing: true\n"))
 	w.sky([]string{"SUCCEEDED"}, "launch", "-y", "-c", "guest", w.task("guest.yaml", "localhost/shell:1", "volumes: {/data: theirs}\nrun: touch /data/x\n"))
 	w.sky(nil, "down", "-y", "guest")
+	w.refused(nil, "launch", "-y", "-c", "home", w.task("home.yaml", "localhost/shell:1", "volumes: {/root: theirs}\nrun: echo no\n"))
 	w.sky([]string{"✓"}, "volumes", "delete", "-y", "theirs")
 	if left := w.claims(); !slices.Equal(left, []string{"theirs"}) {
 		t.Errorf("claims: %v", left)

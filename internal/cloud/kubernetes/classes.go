@@ -37,7 +37,7 @@ func (c *storageClass) byDefault() bool {
 // classes are the cluster's storage classes. known is false where the account
 // may not see them.
 func (w *where) classes(ctx context.Context) (all []storageClass, known bool, err error) {
-	all, _, err = list[storageClass](ctx, w.client, classesResource, "", metav1.ListOptions{ResourceVersion: cached})
+	all, _, err = list[storageClass](ctx, w.client, classesResource, "", metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		return nil, false, nil
 	}

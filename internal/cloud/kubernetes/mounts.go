@@ -148,29 +148,40 @@ func volumeSource(v *cloud.Volume) obj {
 // below the home folder.
 func homeMount(i int) string { return homeMounts + "/" + strconv.Itoa(i) }
 
-// links is a script that puts volumes into the home folder of the image's user,
-// before anything else is done there. What the image has there is not hidden.
-func links(mounts []cloud.VolumeMount) string {
-	var b strings.Builder
-	for i, m := range mounts {
-		rest, ok := inHome(m.Path)
-		if !ok {
-			continue
-		}
-		if b.Len() == 0 {
-			fmt.Fprintf(&b, `skyl() {
+// linkScript are the functions of a pod's first process that have to do with
+// volumes and need to know the home folder.
+const linkScript = `skyno() { # WHY
+  echo "$1" >&2; echo "$1" >/dev/termination-log
+  exit %d
+}
+skyhome() { # PATH of a mount
+  h=${HOME:-/}
+  case "${h%%/}/" in "$1"/*) skyno "a volume at $1 would hide the home folder $h, where sky keeps what belongs to this cluster alone; mount it below it" ;; esac
+}
+skylink() { # PATH in the home folder, TARGET
   h=${HOME:-/}; p="${h%%/}/$1"
   if [ -L "$p" ]; then rm -f "$p"; elif [ -d "$p" ]; then rmdir "$p" 2>/dev/null; fi
   if [ ! -e "$p" ]; then mkdir -p "${p%%/*}" 2>/dev/null; ln -s "$2" "$p" 2>/dev/null && return; fi
   [ -e "$p" ] && w="the image has something there" || w="the image's user ($(id -u 2>/dev/null)) may not write there"
-  w="the volume for ~/$1 cannot be put at $p: $w; mount it at an absolute path"
-  echo "$w" >&2
-  echo "$w" >/dev/termination-log
-  exit %d
+  skyno "the volume for ~/$1 cannot be put at $p: $w; mount it at an absolute path"
 }
-`, exitLinks)
+`
+
+// links is a script that puts volumes into the home folder of the image's user,
+// before anything else is done there. Neither what the image has there nor the
+// home folder itself is hidden.
+func links(mounts []cloud.VolumeMount) string {
+	if len(mounts) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, linkScript, exitLinks)
+	for i, m := range mounts {
+		if rest, ok := inHome(m.Path); ok {
+			fmt.Fprintf(&b, "skylink %s %s\n", quotedForShell(path.Clean(rest)), homeMount(i))
+			continue
 		}
-		fmt.Fprintf(&b, "skyl %s %s\n", quotedForShell(path.Clean(rest)), homeMount(i))
+		fmt.Fprintf(&b, "skyhome %s\n", quotedForShell(path.Clean(m.Path)))
 	}
 	return b.String()
 }

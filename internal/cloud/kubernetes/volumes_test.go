@@ -70,7 +70,7 @@ func TestAPodWithVolumes(t *testing.T) {
 	if s := jsonOf(pod["volumes"]); strings.Count(s, `"claimName":"data"`) != 1 || !strings.Contains(s, `"hostPath":{"path":"/mnt/disk","type":"DirectoryOrCreate"}`) {
 		t.Error(s)
 	}
-	if s := text(asList(main["command"])[2]); !strings.Contains(s, "skyl 'home data/x' /opt/sky-volumes/3") {
+	if s := text(asList(main["command"])[2]); !strings.Contains(s, "skylink 'home data/x' /opt/sky-volumes/3") {
 		t.Error(s)
 	}
 }
@@ -124,8 +124,18 @@ func TestVolumesInTheHomeFolder(t *testing.T) {
 			t.Errorf("%s: %q %v %v %s", tt.name, at, err, lerr, out)
 		}
 	}
-	if s := links([]cloud.VolumeMount{{Path: "/abs"}}); s != "" {
+	if s := links(nil); s != "" {
 		t.Errorf("for nothing: %s", s)
+	}
+	for path, hides := range map[string]bool{"/home/ann": true, "/home": true, "/home/ann/x": false, "/home/an": false, "/data": false} {
+		for _, home := range []string{"/home/ann", "/home/ann/", "/"} {
+			c := exec.Command("/bin/sh", "-c", strings.ReplaceAll(links([]cloud.VolumeMount{{Path: path}}), "/dev/termination-log", "/dev/null")+"echo on")
+			c.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
+			out, _ := c.Output()
+			if on := strings.TrimSpace(string(out)) == "on"; on == (hides && home != "/") {
+				t.Errorf("%s with the home folder %s: %s", path, home, out)
+			}
+		}
 	}
 	p := podOf(t, over("Failed", "", "", fmt.Sprintf(`{"name":"ray-node","state":{"terminated":{"exitCode":%d,"message":"the volume for ~/data cannot be put"}}}`, exitLinks)))
 	if j := judge(p, here, 0); !is[*cloud.InvalidError](j.err) || !strings.Contains(j.err.Error(), "~/data") {
