@@ -70,6 +70,10 @@ end() { # NAME SIGNAL
 down() {
   # Pods' network namespaces, which nobody ends but containerd.
   local networks; networks=$(cat "$dir"/containerd/state/*/k8s.io/*/config.json 2>/dev/null | grep -o '/run/netns/cni-[-0-9a-f]*' | sort -u || true)
+  # Servers of tests that were cut off.
+  for p in $(grep -lsa "$dir/sky" /proc/[0-9]*/cmdline | cut -d/ -f3); do
+    case $(readlink "/proc/$p/exe") in "$dir/sky"*) kill -KILL "$p" 2>/dev/null || true ;; esac
+  done
   for p in kwok kubelet; do end $p TERM; done
   # The API server waits for its watchers, and etcd is not needed any more.
   for p in kube-scheduler kube-controller-manager kube-apiserver etcd containerd; do end $p KILL; done
