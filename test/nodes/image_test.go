@@ -50,12 +50,28 @@ func agentsInContainers() []int {
 	for _, d := range dirs {
 		cmd, _ := os.ReadFile(filepath.Join(d, "cmdline"))
 		words := strings.Split(string(cmd), "\x00")
-		if len(words) > 2 && strings.HasPrefix(words[0], "/opt/sky/") && words[1] == "agent" && words[2] == "--home" {
+		if len(words) > 2 && strings.HasPrefix(words[0], "/opt/sky/") && words[1] == "agent" && words[2] == "--home" && onOurs(d) {
 			pid, _ := strconv.Atoi(filepath.Base(d))
 			pids = append(pids, pid)
 		}
 	}
 	return pids
+}
+
+// onOurs tells whether a process has the network of a host with an engine:
+// somebody else's containers on this machine have not.
+func onOurs(process string) bool {
+	its, err := os.Stat(filepath.Join(process, "ns", "net"))
+	if err != nil {
+		return false
+	}
+	for _, host := range []int{16, 17} {
+		ours, err := os.Stat(fmt.Sprintf("/run/netns/sky%s-%d", given["SKY_TEST_TAG"], host))
+		if err == nil && os.SameFile(its, ours) {
+			return true
+		}
+	}
+	return false
 }
 
 // noContainers looks at the engines of the hosts.
@@ -118,11 +134,12 @@ run: |
 		_, code := w.run("ssh", "x", "--", "cat ~/begun")
 		return code == 0
 	})
-	if before := agentsInContainers(); len(before) != 2 {
-		t.Errorf("agents in containers: %v", before)
-	} else {
-		kill(t, before)
-	}
+	var agents []int
+	eventually(t, "an agent is in each container", time.Minute, func() bool { // what one just starts for a job looks like one for a moment
+		agents = agentsInContainers()
+		return len(agents) == 2
+	})
+	kill(t, agents)
 	w.sky([]string{"over", "SUCCEEDED"}, "logs", "x")
 
 	// So are containers, when the machines were off; their disks are kept.
