@@ -221,7 +221,9 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if trouble == Broken {
 		panic(http.ErrAbortHandler)
 	}
-	w.Header().Set("Date", time.Now().Add(c.drifted()).UTC().Format(http.TimeFormat))
+	if by := c.drifted(); by != 0 {
+		w.Header().Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+	}
 	if json {
 		if trouble == Busy {
 			now = throttling
@@ -262,21 +264,24 @@ func (c *Cloud) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeFault(w, service, f)
 		return
 	}
-	fmt.Fprintf(w, `<?xml version="1.0" encoding="UTF-8"?><%sResponse xmlns=%q>`, action, "http://ec2.amazonaws.com/doc/2016-11-15/")
+	var whole bytes.Buffer // an answer goes out in one piece
+	fmt.Fprintf(&whole, `<?xml version="1.0" encoding="UTF-8"?><%sResponse xmlns=%q>`, action, "http://ec2.amazonaws.com/doc/2016-11-15/")
 	if service != "ec2" {
-		fmt.Fprintf(w, "<%sResult>", action)
+		fmt.Fprintf(&whole, "<%sResult>", action)
 	} else {
-		fmt.Fprint(w, "<requestId>req-1</requestId>")
+		fmt.Fprint(&whole, "<requestId>req-1</requestId>")
 	}
 	var text bytes.Buffer
 	if err := xml.NewEncoder(&text).EncodeElement(answer, xml.StartElement{Name: xml.Name{Local: "root"}}); err != nil {
 		panic(err)
 	}
-	w.Write(bytes.TrimSuffix(bytes.TrimPrefix(text.Bytes(), []byte("<root>")), []byte("</root>")))
+	whole.Write(bytes.TrimSuffix(bytes.TrimPrefix(text.Bytes(), []byte("<root>")), []byte("</root>")))
 	if service != "ec2" {
-		fmt.Fprintf(w, "</%sResult><ResponseMetadata><RequestId>req-1</RequestId></ResponseMetadata>", action)
+		fmt.Fprintf(&whole, "</%sResult><ResponseMetadata><RequestId>req-1</RequestId></ResponseMetadata>", action)
 	}
-	fmt.Fprintf(w, "</%sResponse>", action)
+	fmt.Fprintf(&whole, "</%sResponse>", action)
+	w.Header().Set("Content-Length", strconv.Itoa(whole.Len()))
+	w.Write(whole.Bytes())
 }
 
 func writeFault(w http.ResponseWriter, service string, f *fault) {

@@ -456,6 +456,9 @@ func (c *Cloud) show(i *instance) instanceXML {
 		}
 		x.Nics.Item = append(x.Nics.Item, shown)
 	}
+	if len(x.Nics.Item) == 1 && x.Nics.Item[0].Kind == "interface" {
+		x.Nics.Item = nil // the only one has nothing to tell that the machine does not; long lists stay short
+	}
 	return x
 }
 
