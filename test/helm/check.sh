@@ -24,6 +24,12 @@ for text in 'replicas: 3' 'kind: Service' 'kind: ServiceAccount' 'kind: PodDisru
   '"team-sky,team-sky.ml,team-sky.ml.svc,team-sky.ml.svc.cluster.local"' 'serviceAccountName: team-sky'; do has "$text"; done
 hasnot 'kind: Ingress'
 hasnot SKYPILOT_INITIAL_BASIC_AUTH
+hasnot 'kind: Role'
+hasnot 'kind: ClusterRole'
+
+render --set database.secret=sky-db,pods.enabled=true,pods.namespace=work
+for text in 'kind: Role' 'kind: RoleBinding' 'namespace: work' 'kind: ClusterRole' 'kind: ClusterRoleBinding' 'name: ml-team-sky' 'pods/exec' \
+  '{kind: ServiceAccount, name: team-sky, namespace: ml}'; do has "$text"; done
 
 render --set database.secret=sky-db,replicas=1,ingress.enabled=true,ingress.host=sky.example.com,ingress.tlsSecret=tls,serviceAccount.create=false,basicAuth.secret=first
 for text in 'kind: Ingress' 'host: "sky.example.com"' 'secretName: tls' ',sky.example.com"' 'serviceAccountName: default' 'name: SKYPILOT_INITIAL_BASIC_AUTH'; do has "$text"; done
