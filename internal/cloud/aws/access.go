@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
+	"github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -119,9 +122,13 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 	if a.config != nil && a.stamp == stamp {
 		return *a.config, nil
 	}
-	options := []func(*config.LoadOptions) error{config.WithRetryer(p.retryer)}
+	// The region counts for credentials, too: roles are taken on in one.
+	options := []func(*config.LoadOptions) error{config.WithRetryer(p.retryer), config.WithDefaultRegion(homeRegion)}
 	if profile := p.o.Settings().Profile; profile != "" {
 		options = append(options, config.WithSharedConfigProfile(profile))
+	}
+	if elsewhere := os.Getenv("AWS_ENDPOINT_URL"); elsewhere != "" {
+		options = append(options, config.WithAPIOptions([]func(*middleware.Stack) error{sendTo(elsewhere)}))
 	}
 	c, err := config.LoadDefaultConfig(ctx, options...)
 	if err != nil {
@@ -135,12 +142,26 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 		}
 		return sdk.Config{}, &cloud.AuthError{Cloud: Name, Err: err, Fix: fixCredentials}
 	}
-	if c.Region == "" {
-		c.Region = homeRegion
-	}
 	a.stamp, a.config, a.clients, a.regions = stamp, &c, map[string]*ec2.Client{}, nil
 	a.entered, a.shut = nil, nil
 	return c, nil
+}
+
+// sendTo sends calls to AWS to another endpoint. The SDK does that itself, but
+// reads where to after it has prepared the calls that take on roles and sign on.
+func sendTo(endpoint string) func(*middleware.Stack) error {
+	to, err := url.Parse(endpoint)
+	return func(s *middleware.Stack) error {
+		if err != nil {
+			return fmt.Errorf("AWS_ENDPOINT_URL: %w", err)
+		}
+		return s.Finalize.Insert(middleware.FinalizeMiddlewareFunc("skyEndpoint", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			if r, ok := in.Request.(*smithyhttp.Request); ok && strings.HasSuffix(r.URL.Hostname(), ".amazonaws.com") {
+				r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
+			}
+			return next.HandleFinalize(ctx, in)
+		}), "ResolveEndpointV2", middleware.After)
+	}
 }
 
 // retryer repeats what may be repeated, slower when AWS asks for that.
