@@ -18,10 +18,11 @@ import "slices"
 type Config struct {
 	side     Side
 	home     string
-	root     *node           // every layer; nil when all are empty
-	own      *node           // less the environment: what a client sends
-	db       *node           // taken out of the layers, since it never travels
-	removed  map[string]bool // workspaces that only [Config.WithRemoved] brought
+	root     *node             // every layer; nil when all are empty
+	own      *node             // less the environment: what a client sends
+	db       *node             // taken out of the layers, since it never travels
+	removed  map[string]bool   // workspaces that only [Config.WithRemoved] brought
+	withheld map[string]string // clouds that are not to be used, and why
 	warnings []Warning
 }
 

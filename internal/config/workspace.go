@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -107,10 +108,29 @@ func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
 			return false, "it is not in allowed_clouds (" + allowed.at.origin().String() + ")"
 		}
 	}
+	if why := c.withheld[cloud]; why != "" {
+		return false, why
+	}
 	if n := c.root.find("workspaces", workspace, cloud, "disabled"); asBool(n) {
 		return false, "it is disabled in the workspace " + workspace + " (" + n.at.origin().String() + ")"
 	}
 	return true, ""
+}
+
+// Withhold returns a configuration by which a cloud is not used, for the reason
+// why, unless allowed_clouds names it.
+func (c *Config) Withhold(cloud, why string) *Config {
+	allowed := c.root.find("allowed_clouds")
+	if allowed != nil && slices.ContainsFunc(asTexts(allowed), func(a string) bool { return strings.EqualFold(a, cloud) }) {
+		return c
+	}
+	out := *c
+	out.withheld = maps.Clone(c.withheld)
+	if out.withheld == nil {
+		out.withheld = map[string]string{}
+	}
+	out.withheld[cloud] = why
+	return &out
 }
 
 // Namespace returns the Kubernetes namespace of a scope, "" for the one in the

@@ -29,7 +29,10 @@ func (d *daemon) newJobs() *jobs.Manager {
 			if err != nil {
 				return "", nil, err
 			}
-			return d.judged(ctx, c, policy.JobsLaunchCluster, dag, nil, user, out)
+			if dag, c, err = d.judged(ctx, c, policy.JobsLaunchCluster, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
+				c = d.offMachine(c)
+			}
+			return dag, c, err
 		},
 	})
 }

@@ -31,6 +31,7 @@ type team struct {
 
 const teamConfig = `
 rbac: {default_role: user}
+allowed_clouds: [local]
 workspaces:
   research: {private: true, allowed_users: [uma]}
 `
@@ -496,6 +497,42 @@ func TestAWorkspaceIsRemovedWhileNoServerRuns(t *testing.T) {
 		}
 		if d := all["default"]; d.Removed || d.Private {
 			t.Errorf("%v: default is %+v", text, d)
+		}
+	}
+}
+
+// What runs on the server's own machine can read all that the server knows.
+func TestTheServersMachineIsForAdministrators(t *testing.T) {
+	const mine = "which only administrators may use"
+	for _, allowed := range []bool{false, true} {
+		config := "rbac: {default_role: user}\n"
+		if allowed {
+			config += "allowed_clouds: [local]\n"
+		}
+		w := newTeam(t, config)
+		plan := func(who string, config map[string]any) error {
+			c, err := sky.New(sky.Options{Endpoint: w.url, HTTPClient: &http.Client{Transport: asUser(who)}, Environ: []string{"HOME=" + w.home}, Config: config})
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = got[api.LaunchResult](w)(c.Launch(t.Context(), api.LaunchBody{ClusterName: "c", Task: "run: x\nresources: {infra: local}\n", Dryrun: true}))
+			return err
+		}
+		says := mine
+		if allowed {
+			says = ""
+		}
+		wants(t, "an administrator", plan("ada", nil), "")
+		wants(t, "a user", plan("uma", nil), says)
+		wants(t, "a user whose own configuration allows it", plan("uma", map[string]any{"allowed_clouds": []any{"local"}}), says)
+		clouds, err := got[[]string](w)(w.as("uma").EnabledClouds(t.Context(), "default", false))
+		if err != nil || slices.Contains(clouds, "Local") != allowed {
+			t.Errorf("allowed %t: a user is told %v, %v", allowed, clouds, err)
+		}
+		for who, want := range map[string]bool{"ada": true, "uma": false, "nobody who logged in": true} {
+			if got := w.d.administers(t.Context(), state.User{ID: auth.UserID(who)}); got != want {
+				t.Errorf("%s administers: %t", who, got)
+			}
 		}
 	}
 }

@@ -175,6 +175,9 @@ func (d *daemon) configure(call *cluster.Call, env api.Envelope) (err error) {
 	if call.Config, err = d.settings.current().Request(env.OverrideConfig); err != nil {
 		return err
 	}
+	if call.Scope != nil {
+		call.Config = d.offMachine(call.Config)
+	}
 	if call.Attempt <= 1 { // a resumed request has said so already
 		for _, w := range call.Config.Warnings() {
 			fmt.Fprintln(call.Out, w.Text)
@@ -189,7 +192,9 @@ func (d *daemon) admit(ctx context.Context, call *cluster.Call, name, dag string
 	if err := d.configure(call, env); err != nil {
 		return "", err
 	}
-	dag, call.Config, err = d.judged(ctx, call.Config, name, dag, o, call.User, call.Out)
+	if dag, call.Config, err = d.judged(ctx, call.Config, name, dag, o, call.User, call.Out); err == nil && call.Scope != nil {
+		call.Config = d.offMachine(call.Config)
+	}
 	return dag, err
 }
 
