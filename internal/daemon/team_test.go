@@ -370,7 +370,7 @@ func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
 	w.cluster("secret", "uma", "research")
 	job := w.job("b", "uma", "research")
 	ended := w.job("c", "uma", "research")
-	w.write("config.yaml", "rbac: {default_role: user}\n")
+	w.write("config.yaml", "rbac: {default_role: user}\nallowed_clouds: [local]\n")
 
 	names := func(who string, workspace ...string) (out []string) {
 		records, err := got[[]api.StatusRecord](w)(w.as(who, workspace...).Status(ctx, api.StatusBody{}))
