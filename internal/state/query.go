@@ -193,21 +193,39 @@ func (c *statements) get(ctx context.Context, db querier, query string) (*statem
 	if c == nil {
 		return nil, nil
 	}
+	if st := c.take(query); st != nil {
+		return st, nil
+	}
+	// To prepare may take waiting for a connection, and whoever has one may be about
+	// to ask for c: it must be free meanwhile.
+	prepared, err := db.PrepareContext(context.WithoutCancel(ctx), query)
+	if err != nil {
+		return nil, err
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	st := c.kept[query]
 	if st == nil {
-		prepared, err := db.PrepareContext(context.WithoutCancel(ctx), query)
-		if err != nil {
-			return nil, err
-		}
 		if st = (&statement{Stmt: prepared}); c.most > 0 && len(c.kept) >= c.most {
 			c.drop()
 		}
 		c.kept[query] = st
+	} else { // somebody else was faster
+		prepared.Close()
 	}
 	st.users++
 	return st, nil
+}
+
+// take is the prepared form of a query, if it is kept.
+func (c *statements) take(query string) *statement {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	st := c.kept[query]
+	if st != nil {
+		st.users++
+	}
+	return st
 }
 
 // drop makes room: it takes any, for what is in use comes back at once.
