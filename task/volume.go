@@ -19,8 +19,16 @@ const (
 // VolumeTypes are the kinds of volumes, in the order in which lists show them.
 var VolumeTypes = []string{VolumeClaim, VolumeHostPath, VolumeRunPod}
 
-// AccessModes say how often and where a volume may be mounted at once.
-var AccessModes = []string{"ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany", "ReadOnlyMany"}
+// How often and where a volume may be mounted at once.
+const (
+	ReadWriteOnce    = "ReadWriteOnce"
+	ReadWriteOncePod = "ReadWriteOncePod"
+	ReadWriteMany    = "ReadWriteMany"
+	ReadOnlyMany     = "ReadOnlyMany"
+)
+
+// AccessModes are all of them.
+var AccessModes = []string{ReadWriteOnce, ReadWriteOncePod, ReadWriteMany, ReadOnlyMany}
 
 // clouds of the kinds of volumes.
 var volumeClouds = map[string]string{VolumeClaim: "kubernetes", VolumeHostPath: "kubernetes", VolumeRunPod: "runpod"}

@@ -5,21 +5,22 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/task"
 )
 
-// Kinds of volumes, as task files and the API name them.
+// Kinds of volumes that providers have.
 const (
-	VolumeClaim    = "k8s-pvc"               // a PersistentVolumeClaim
-	VolumeHostPath = "k8s-hostpath"          // a folder of whichever machine a pod is on
-	VolumeRunPod   = "runpod-network-volume" // no provider has it yet
+	VolumeClaim    = task.VolumeClaim    // a PersistentVolumeClaim
+	VolumeHostPath = task.VolumeHostPath // a folder of whichever machine a pod is on
 )
 
 // How often and where a volume may be mounted at once.
 const (
-	ReadWriteOnce    = "ReadWriteOnce"
-	ReadWriteOncePod = "ReadWriteOncePod"
-	ReadWriteMany    = "ReadWriteMany"
-	ReadOnlyMany     = "ReadOnlyMany"
+	ReadWriteOnce    = task.ReadWriteOnce
+	ReadWriteOncePod = task.ReadWriteOncePod
+	ReadWriteMany    = task.ReadWriteMany
+	ReadOnlyMany     = task.ReadOnlyMany
 )
 
 // Volumer is a provider that keeps disks which outlive its nodes.

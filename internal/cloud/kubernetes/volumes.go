@@ -13,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/task"
 )
 
 var (
@@ -63,8 +64,8 @@ func checkClaim(v *cloud.Volume) error {
 	if v.HostPath != "" {
 		return fmt.Errorf("host_path is for volumes of type %s", cloud.VolumeHostPath)
 	}
-	if modes := []string{cloud.ReadWriteOnce, cloud.ReadWriteOncePod, cloud.ReadWriteMany, cloud.ReadOnlyMany}; v.AccessMode != "" && !slices.Contains(modes, v.AccessMode) {
-		return fmt.Errorf("there is no access mode %q; there are %s", v.AccessMode, strings.Join(modes, ", "))
+	if v.AccessMode != "" && !slices.Contains(task.AccessModes, v.AccessMode) {
+		return fmt.Errorf("there is no access mode %q; there are %s", v.AccessMode, strings.Join(task.AccessModes, ", "))
 	}
 	if v.Class != "" && len(validation.IsDNS1123Subdomain(v.Class)) > 0 {
 		return fmt.Errorf("%.60q cannot be a storage class", v.Class)
