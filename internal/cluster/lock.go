@@ -38,6 +38,7 @@ type Locks struct {
 type slot struct {
 	token  chan struct{}
 	users  int
+	looks  bool      // who has it only looks at provider and agents
 	looked time.Time // when the latest look at provider and agents that succeeded began
 }
 
@@ -49,12 +50,15 @@ func NewLocks(store *state.Store, server, kind string) *Locks {
 // Lock waits until the caller is the only one to change the thing of that name.
 // The returned context ends when the lease is lost; unlock must be called.
 func (l *Locks) Lock(ctx context.Context, name string) (context.Context, func(), error) {
-	return l.lock(ctx, name, true)
+	return l.lock(ctx, name, claim{waits: forAll})
 }
 
 // TryLock is Lock without waiting; ok is false when somebody has it.
 func (l *Locks) TryLock(ctx context.Context, name string) (lctx context.Context, unlock func(), ok bool, err error) {
-	lctx, unlock, err = l.lock(ctx, name, false)
+	return busy(l.lock(ctx, name, claim{waits: forNobody}))
+}
+
+func busy(lctx context.Context, unlock func(), err error) (context.Context, func(), bool, error) {
 	if errors.Is(err, errBusy) {
 		return nil, nil, false, nil
 	}
@@ -74,25 +78,30 @@ func (m *Manager) TryLock(ctx context.Context, name string) (lctx context.Contex
 
 var errBusy = errors.New("somebody else works on it")
 
-func (l *Locks) lock(ctx context.Context, name string, wait bool) (context.Context, func(), error) {
+// claim is what somebody wants a lock for.
+type claim struct {
+	looks bool // only to look at provider and agents
+	waits waitFor
+	late  <-chan time.Time // ends the wait with errBusy; nil: only the context does
+}
+
+// waitFor is whom a claim waits for.
+type waitFor int
+
+const (
+	forAll   waitFor = iota
+	forLooks         // those who only look, and other servers, of which nobody knows what they do
+	forNobody
+)
+
+func (l *Locks) lock(ctx context.Context, name string, c claim) (context.Context, func(), error) {
 	s := l.enter(name)
-	if wait {
-		select {
-		case s.token <- struct{}{}:
-		case <-ctx.Done():
-			l.leave(name, s)
-			return nil, nil, context.Cause(ctx)
-		}
-	} else {
-		select {
-		case s.token <- struct{}{}:
-		default:
-			l.leave(name, s)
-			return nil, nil, errBusy
-		}
+	if err := l.queue(ctx, s, c); err != nil {
+		l.leave(name, s)
+		return nil, nil, err
 	}
-	release := func() { <-s.token; l.leave(name, s) }
-	lease, err := l.lease(ctx, name, wait)
+	release := func() { l.pass(s); l.leave(name, s) }
+	lease, err := l.lease(ctx, name, c)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -114,18 +123,62 @@ func (l *Locks) lock(ctx context.Context, name string, wait bool) (context.Conte
 	}, nil
 }
 
-func (l *Locks) lease(ctx context.Context, name string, wait bool) (state.Lease, error) {
+// queue waits for the slot's token.
+func (l *Locks) queue(ctx context.Context, s *slot, c claim) error {
+	select {
+	case s.token <- struct{}{}:
+		l.taken(s, c)
+		return nil
+	default:
+	}
+	if c.waits == forNobody || c.waits == forLooks && !l.lookedAt(s) {
+		return errBusy
+	}
+	select {
+	case s.token <- struct{}{}:
+		l.taken(s, c)
+		return nil
+	case <-c.late:
+		return errBusy
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// taken notes what the token was taken for.
+func (l *Locks) taken(s *slot, c claim) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s.looks = c.looks
+}
+
+// pass gives the token to the next one.
+func (l *Locks) pass(s *slot) {
+	l.taken(s, claim{})
+	<-s.token
+}
+
+// lookedAt tells whether whoever has the token only looks.
+func (l *Locks) lookedAt(s *slot) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return s.looks
+}
+
+func (l *Locks) lease(ctx context.Context, name string, c claim) (state.Lease, error) {
 	for {
 		lease, ok, err := l.store.Leases().Acquire(ctx, l.kind+"/"+name, l.server, lockTTL)
 		if err != nil || ok {
 			return lease, err
 		}
-		if !wait {
+		if c.waits == forNobody {
 			return lease, errBusy
 		}
 		select {
 		case <-ctx.Done():
 			return lease, context.Cause(ctx)
+		case <-c.late:
+			return lease, errBusy
 		case <-time.After(lockPoll):
 		}
 	}

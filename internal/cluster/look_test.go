@@ -1,8 +1,10 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -54,6 +57,12 @@ func openDB(t *testing.T) *state.Store {
 	t.Cleanup(func() { db.Close() })
 	return db
 }
+
+// printed is what a client reads.
+type printed struct{ *bytes.Buffer }
+
+func (printed) Spin(string) {}
+func (printed) StopSpin()   {}
 
 // Whoever waits for somebody's look at a cluster does not ask again, unless the
 // answer may be older than the question.
@@ -147,4 +156,61 @@ func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	default:
 		t.Error("nobody was told")
 	}
+}
+
+// Who asks what is true now is not told what was on record because somebody
+// looks already; whoever launches or ends the cluster is not waited for.
+func TestAUsersLookWaitsForOthersThatLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := openDB(t)
+		defer db.Close()
+		r, p := rented(t, db, 4)
+		if err := r.launch(t.Context(), "c", 1); err != nil {
+			t.Fatal(err)
+		}
+		p.takes = 5 * time.Second
+		background := make(chan struct{})
+		go func() {
+			defer close(background)
+			if _, err := r.m.Refresh(t.Context(), "c"); err != nil {
+				t.Error(err)
+			}
+		}()
+		synctest.Wait()
+		account := r.cloud.Account("ann", "owner")
+		there, err := account.Instances(t.Context(), fluffyapi.Query{})
+		if err != nil || len(there.Items) != 1 {
+			t.Fatalf("%v, %v", there, err)
+		}
+		if _, err := account.Terminate(t.Context(), there.Items[0].ID); err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		ask := func() []api.StatusRecord {
+			t.Helper()
+			out.Reset()
+			list, err := r.m.Status(t.Context(), Call{Out: printed{&out}}, api.StatusBody{ClusterNames: []string{"c"}, Refresh: api.RefreshForce})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return list
+		}
+		if list := ask(); len(list) != 0 {
+			t.Errorf("the cluster is shown as %s\n%s", list[0].Status, &out)
+		}
+		<-background
+
+		if err := r.launch(t.Context(), "c", 1); err != nil {
+			t.Fatal(err)
+		}
+		_, unlock, err := r.m.Lock(t.Context(), "c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unlock()
+		began := time.Now()
+		if list := ask(); len(list) != 1 || list[0].Status != api.ClusterUp || !strings.Contains(out.String(), "as last seen: somebody else works on it") || time.Since(began) > 0 {
+			t.Errorf("%v after %v: %s", list, time.Since(began), &out)
+		}
+	})
 }

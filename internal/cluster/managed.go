@@ -63,16 +63,7 @@ func (m *Manager) DownManaged(ctx context.Context, call Call, name string, job i
 // it returns is proven by the provider, who was asked since. nil, nil: the cluster
 // is gone.
 func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error) {
-	began := now()
-	lctx, unlock, err := m.Lock(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	c, err := m.Store.Clusters().Get(lctx, name)
-	if err == nil && !m.provenSince(c, began) {
-		c, err = m.refresh(lctx, name)
-	}
+	c, _, err := m.look(ctx, name, claim{looks: true, waits: forAll})
 	if errors.Is(err, state.ErrNotFound) {
 		return nil, nil
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,21 +26,47 @@ const (
 	refreshPeriod  = 60 * time.Second // the background look at every cluster
 	restartTimeout = time.Minute      // bringing a dead agent back
 	busyPatience   = 30 * time.Second // with somebody who works on a cluster whose agent does not answer
+	lookPatience   = 20 * time.Second // of a user's look with those of others
 )
 
 // Refresh looks at the provider and the agent and brings the record up to
 // date. It returns nil when the cluster turned out to be gone. While somebody
 // else works on the cluster the record is returned as it is.
 func (m *Manager) Refresh(ctx context.Context, name string) (*state.Cluster, error) {
-	lctx, unlock, ok, err := m.TryLock(ctx, name)
-	if err != nil {
-		return nil, err
+	c, _, err := m.look(ctx, name, claim{looks: true, waits: forNobody})
+	return c, err
+}
+
+// refreshNow is Refresh for a user who wants to know what is true now: it waits
+// for somebody else's look at the cluster. Whoever does more with it is not waited
+// for: that is what the error says beside the record as it is.
+func (m *Manager) refreshNow(ctx context.Context, name string) (*state.Cluster, error) {
+	t := time.NewTimer(lookPatience)
+	defer t.Stop()
+	c, ok, err := m.look(ctx, name, claim{looks: true, waits: forLooks, late: t.C})
+	if err == nil && !ok {
+		err = errBusy
 	}
-	if !ok {
-		return m.Store.Clusters().Get(ctx, name)
+	return c, err
+}
+
+// look brings the record up to date if the claim on the cluster's lock is met.
+func (m *Manager) look(ctx context.Context, name string, want claim) (c *state.Cluster, ok bool, err error) {
+	began := now()
+	lctx, unlock, ok, err := busy(m.locks.lock(ctx, name, want))
+	switch {
+	case err != nil:
+		return nil, false, err
+	case !ok:
+		c, err = m.Store.Clusters().Get(ctx, name)
+		return c, false, err
 	}
 	defer unlock()
-	return m.refresh(lctx, name)
+	c, err = m.Store.Clusters().Get(lctx, name)
+	if err == nil && !m.provenSince(c, began) {
+		c, err = m.refresh(lctx, name)
+	}
+	return c, true, err
 }
 
 // refreshNext is Refresh that waits a while for whoever works on the cluster:
@@ -240,6 +267,11 @@ func (m *Manager) usage(ctx context.Context, c *state.Cluster) {
 // left, in the same order. Those that could not be refreshed stay as they are;
 // the second result tells why, by name.
 func (m *Manager) RefreshAll(ctx context.Context, clusters []*state.Cluster, need func(*state.Cluster) bool) ([]*state.Cluster, map[string]error) {
+	return refreshAll(ctx, clusters, need, m.Refresh)
+}
+
+func refreshAll(ctx context.Context, clusters []*state.Cluster, need func(*state.Cluster) bool,
+	refresh func(context.Context, string) (*state.Cluster, error)) ([]*state.Cluster, map[string]error) {
 	out := make([]*state.Cluster, len(clusters))
 	errs := make([]error, len(clusters))
 	g, gctx := errgroup.WithContext(ctx)
@@ -250,13 +282,13 @@ func (m *Manager) RefreshAll(ctx context.Context, clusters []*state.Cluster, nee
 			continue
 		}
 		g.Go(func() error {
-			fresh, err := m.Refresh(gctx, c.Name)
+			fresh, err := refresh(gctx, c.Name)
 			switch {
 			case err == nil:
 				out[i] = fresh
 			case errors.Is(err, state.ErrNotFound):
 			default:
-				out[i], errs[i] = c, err
+				out[i], errs[i] = cmp.Or(fresh, c), err
 			}
 			return nil
 		})

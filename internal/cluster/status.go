@@ -30,7 +30,7 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 	var failed map[string]error
 	switch body.Refresh {
 	case api.RefreshForce:
-		clusters, failed = m.RefreshAll(ctx, clusters, func(*state.Cluster) bool { return true })
+		clusters, failed = refreshAll(ctx, clusters, func(*state.Cluster) bool { return true }, m.refreshNow)
 	case api.RefreshAuto:
 		at := now()
 		clusters, failed = m.RefreshAll(ctx, clusters, func(c *state.Cluster) bool { return stale(c, at) })
