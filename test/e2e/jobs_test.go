@@ -274,6 +274,10 @@ func TestAManagedJobRecovers(t *testing.T) {
 	}
 	eventually(t, "the job runs", 30*time.Second, func() bool { return ran(t, runs, "run") == 1 })
 	w.reaches("1.0", "RUNNING")
+	eventually(t, "its log is followed", 30*time.Second, func() bool { // what is still on the machine goes with it
+		got, _ := os.ReadFile(out.Name())
+		return strings.Contains(string(got), "attempt 1 began")
+	})
 	w.preempt("train-1")
 	start := time.Now()
 	j := w.reaches("1.0", "SUCCEEDED")
