@@ -14,6 +14,17 @@ type PortOpener interface {
 	OpenPorts(ctx context.Context, id ClusterID, ports []string) error
 }
 
+// LaunchLimiter is a provider whose Launch waits for more than machines to boot:
+// queues, autoscalers, images. What earlier launches took says nothing about that.
+type LaunchLimiter interface {
+	// LaunchLimit is how long Launch may take, which it sees to by itself: less
+	// must not be granted. [Forever]: there is no limit.
+	LaunchLimit(spec LaunchSpec) time.Duration
+}
+
+// Forever is longer than anybody waits, and short enough to be added to a time.
+const Forever = 10 * 365 * 24 * time.Hour
+
 // Endpointer is a provider whose clusters' open ports are not reached at their
 // head's address.
 type Endpointer interface {

@@ -114,7 +114,11 @@ func (s *search) launch(ctx context.Context, f *flight) ([]cloud.Node, error) {
 	}
 	return persist(ctx, func() ([]cloud.Node, error) {
 		doing := fmt.Sprintf("getting %s in %v", machines(s.r.Nodes), at)
-		nodes, err := run(ctx, s.step(f, stepLaunch, doing), func(ctx context.Context) ([]cloud.Node, error) {
+		step := s.step(f, stepLaunch, doing)
+		if p, ok := cloud.As[cloud.LaunchLimiter](f.p); ok {
+			step.limit = max(step.limit, p.LaunchLimit(f.spec))
+		}
+		nodes, err := run(ctx, step, func(ctx context.Context) ([]cloud.Node, error) {
 			return f.p.Launch(ctx, f.spec)
 		})
 		if err == nil {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -31,6 +33,53 @@ type step struct {
 	note  func(state.Step)
 }
 
+// waits is what a call's provider said last that it waits for.
+type waits struct {
+	mu   sync.Mutex
+	what string
+	step *step
+}
+
+// hear keeps what it waits for, and shows it when it is something else than
+// before.
+func (w *waits) hear(what string) {
+	what = oneLine(what)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if what == w.what {
+		return
+	}
+	w.what = what
+	if w.step.doing != "" {
+		w.step.out.show(started(w.step.doing) + ": waiting for " + what)
+	}
+}
+
+// now is ", waiting for" what it was last, "" for nothing.
+func (w *waits) now() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.what == "" {
+		return ""
+	}
+	return ", waiting for " + w.what
+}
+
+// started is what is done, as the beginning of a line.
+func started(doing string) string { return strings.ToUpper(doing[:1]) + doing[1:] }
+
+// mostWaits bounds what is told of a wait, in bytes: schedulers of large clusters
+// are wordy.
+const mostWaits = 300
+
+func oneLine(s string) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) > mostWaits {
+		s = strings.ToValidUTF8(s[:mostWaits], "") + " …"
+	}
+	return s
+}
+
 // run calls f and returns what it returned. A call that its deadline cut off is
 // a [*TimeoutError].
 func run[T any](ctx context.Context, s step, f func(context.Context) (T, error)) (T, error) {
@@ -41,6 +90,8 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 	start := time.Now()
 	limited, cancel := context.WithTimeoutCause(ctx, s.limit, errDeadline)
 	defer cancel()
+	waits := &waits{step: &s}
+	limited = cloud.WithWaits(limited, waits.hear)
 	answers := make(chan answer, 1)
 	go func() {
 		v, err := f(limited)
@@ -61,7 +112,7 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 			return a.v, a.err
 		case <-tell.C:
 			if s.doing != "" {
-				s.out.say("… still %s: %s so far, most take %s, given up after %s", s.doing, took(time.Since(start)), took(s.usual), took(s.limit))
+				s.out.say("… still %s%s: %s so far, most take %s, %s", s.doing, waits.now(), took(time.Since(start)), took(s.usual), limit(s.limit))
 			}
 		case <-ended:
 			ended = nil
@@ -77,6 +128,14 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 			return none, fmt.Errorf("the step %q does not stop: %w", s.name, context.Cause(limited))
 		}
 	}
+}
+
+// limit is how long a step may take, for people.
+func limit(d time.Duration) string {
+	if d >= cloud.Forever {
+		return "never given up"
+	}
+	return "given up after " + took(d)
 }
 
 func (s *step) took(start time.Time, ok bool) {

@@ -188,6 +188,48 @@ func TestACallThatHangsIsCutAndGivenBack(t *testing.T) {
 	}
 }
 
+// patient is a provider whose launches may take as long as it says.
+type patient struct {
+	*scripted
+	limit time.Duration
+}
+
+func (p patient) LaunchLimit(cloud.LaunchSpec) time.Duration { return p.limit }
+
+// A provider that waits in a queue, or for an image, is not cut off because
+// others were quick; what it waits for is told.
+func TestAPatientProviderIsNotCut(t *testing.T) {
+	for _, tt := range []struct {
+		limit time.Duration
+		says  string
+	}{
+		{25 * time.Hour, "given up after 25h"},
+		{cloud.Forever, "never given up"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var s *stage
+			s = newStage(t, func(ctx context.Context, spec cloud.LaunchSpec) error {
+				cloud.Waits(ctx, "its turn\nin the queue")
+				time.Sleep(20 * time.Hour)
+				s.p.up(spec, 2)
+				return ctx.Err()
+			})
+			s.providers = cloud.NewRegistry(patient{s.p, tt.limit})
+			if o, err := s.provision(t.Context(), Options{}, "a", "b"); err != nil || o.Zone != "a" {
+				t.Errorf("got %v, %v", o.Place, err)
+			}
+			for _, want := range []string{
+				"Getting 2 machines in aws/east/a: waiting for its turn in the queue\n",
+				"still getting 2 machines in aws/east/a, waiting for its turn in the queue: ", tt.says,
+			} {
+				if !strings.Contains(s.out.String(), want) {
+					t.Errorf("%q is not said in %.600s", want, s.out.String())
+				}
+			}
+		})
+	}
+}
+
 func TestALostAnswerIsLookedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -197,4 +199,39 @@ func onReal() map[string]any {
 func small(id cloud.ClusterID, nodes int) cloud.LaunchSpec {
 	return cloud.LaunchSpec{ID: id, Nodes: nodes, Token: "t", ImageID: "docker:localhost/shell:1", Settings: onReal(),
 		Offer: cloud.Offer{Place: cloud.Place{Cloud: kubernetes.Name, Region: "real"}, InstanceType: "0.01CPU--0.01GB", CPUs: 0.01, MemoryGiB: 0.01}}
+}
+
+// A pod that has its machine and cannot start there says why while it is waited
+// for, and ends with whoever waited.
+func TestAPodThatDoesNotStart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, settings+"  pod_config: {spec: {volumes: [{name: papers, secret: {secretName: nowhere}}]}}\n")
+	c := exec.Command(binary, "launch", "-y", "-c", "stuck", w.task("task.yaml", "localhost/shell:1", "run: echo here\n"))
+	c.Env = w.env
+	out, err := os.Create(filepath.Join(w.home, "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c.Stdout, c.Stderr = out, out
+	said := func() string {
+		text, _ := os.ReadFile(out.Name())
+		return strings.Join(strings.Fields(string(text)), " ") // long lines are folded
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- c.Wait() }()
+	eventually(t, "the reason to be told", func() bool {
+		text := said()
+		return strings.Contains(text, "to start on real-1 (FailedMount: ") && strings.Contains(text, `secret "nowhere" not found`)
+	})
+	w.sky(nil, "down", "-y", "stuck")
+	if err := <-ended; err == nil {
+		t.Errorf("the launch succeeded: %s", said())
+	}
+	if left := w.names("pods"); len(left) > 0 {
+		t.Errorf("pods are left: %v", left)
+	}
 }

@@ -632,6 +632,7 @@ func (p *Provider) until(ctx context.Context, what string, f func(context.Contex
 	tick := time.NewTicker(p.o.Poll)
 	defer tick.Stop()
 	for {
+		cloud.Waits(ctx, what)
 		done, err := f(limited)
 		switch {
 		case done || err != nil && limited.Err() == nil:

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -66,7 +67,10 @@ func (p *Provider) pull(ctx context.Context, spec cloud.LaunchSpec, image string
 	if status(err) != 404 {
 		return p.refused(ctx, spec.Offer.Place, err)
 	}
-	err = p.engine.Pull(ctx, image)
+	cloud.Waits(ctx, "the image "+image+" to be pulled")
+	pull, cancel := context.WithTimeout(ctx, pullPatience)
+	defer cancel()
+	err = p.engine.Pull(pull, image)
 	if err == nil || ctx.Err() != nil {
 		return p.refused(ctx, spec.Offer.Place, err)
 	}
@@ -76,6 +80,12 @@ func (p *Provider) pull(ctx context.Context, spec cloud.LaunchSpec, image string
 	}
 	return p.refused(ctx, spec.Offer.Place, err)
 }
+
+// pullPatience bounds pulling an image, which may be large and its registry slow.
+const pullPatience = 30 * time.Minute
+
+// LaunchLimit is what the image may take, and containers to start.
+func (p *Provider) LaunchLimit(cloud.LaunchSpec) time.Duration { return pullPatience + time.Minute }
 
 // exitGone is what a container's first process ends with when the node gave
 // itself back.

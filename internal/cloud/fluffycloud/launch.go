@@ -207,6 +207,7 @@ func (p *Provider) until(ctx context.Context, what string, f func(context.Contex
 	defer cancel()
 	// Soon at first: some calls are through at once.
 	for wait := p.o.Poll / 8; ; wait = min(2*wait, p.o.Poll) {
+		cloud.Waits(ctx, what)
 		done, err := f(limited)
 		switch {
 		case done || err != nil && limited.Err() == nil:

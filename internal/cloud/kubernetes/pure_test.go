@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"pgregory.net/rapid"
 
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -341,6 +343,43 @@ func TestHowLongPodsMayWait(t *testing.T) {
 		if got := s.patience(tt.nodes, false); err != nil || got != tt.want {
 			t.Errorf("%v, %d nodes: %v, want %v (%v)", tt.section, tt.nodes, got, tt.want, err)
 		}
+	}
+}
+
+// The engine must not cut off what the provider waits for on purpose.
+func TestHowLongALaunchMayTake(t *testing.T) {
+	f := startFake(t)
+	p := providerOver(t, f, nil)
+	for _, tt := range []struct {
+		section map[string]any
+		want    time.Duration
+	}{
+		{nil, startPatience + 10*time.Second},
+		{map[string]any{"provision_timeout": -1}, cloud.Forever},
+		{map[string]any{"autoscaler": "gke"}, startPatience + 15*time.Minute},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, startPatience + 24*time.Hour},
+	} {
+		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1,
+			Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Settings: tt.section}
+		if got := p.LaunchLimit(spec); got != tt.want {
+			t.Errorf("%v: %v, want %v", tt.section, got, tt.want)
+		}
+	}
+}
+
+func TestWhatIsSaidOfAPodThatDoesNotStart(t *testing.T) {
+	at := func(s int) metav1.Time { return metav1.Unix(int64(s), 0) }
+	events := []event{
+		{Type: "Warning", Reason: "FailedScheduling", Message: "0/1 nodes", Last: at(9)},
+		{Type: "Warning", Reason: "FailedMount", Message: "MountVolume.SetUp failed\n", Last: at(5)},
+		{Type: "Warning", Reason: "FailedAttachVolume", Message: "in use", Last: at(4)},
+		{Type: "Normal", Reason: "Pulling", Last: at(8)},
+	}
+	if e := complaint(events); e == nil || e.String() != "FailedMount: MountVolume.SetUp failed" {
+		t.Errorf("%v", e)
+	}
+	if e := complaint(events[:1]); e != nil {
+		t.Errorf("%v", e)
 	}
 }
 

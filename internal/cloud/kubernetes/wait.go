@@ -1,0 +1,158 @@
+package kubernetes
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// wait follows the pods until all run, one cannot, or one has waited long enough:
+// for a node, and from then on for what it needs there.
+func (l *launch) wait(ctx context.Context, version string) error {
+	patience := l.conf.patience(l.spec.Nodes, l.slowVolumes)
+	begun := time.Now()
+	placed := begun // when the last of those that are there was given a node
+	deadline := time.Time{}
+	if patience > 0 {
+		deadline = begun.Add(patience)
+	}
+	var grown bool
+	stuck := stuck{launch: l}
+	f := l.follow(nodesOf(l.spec.ID), version)
+	defer f.stop()
+	for {
+		now := time.Now()
+		c, err := l.count(f.have, now)
+		switch {
+		case err != nil:
+			return err
+		case f.synced && c.running >= l.spec.Nodes && c.running == len(f.have):
+			return nil
+		case f.synced && len(f.have) < l.spec.Nodes && f.shrank:
+			return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%d of %d pods were deleted before all of them ran", l.spec.Nodes-len(f.have), l.spec.Nodes)}
+		}
+		limit := deadline
+		switch {
+		case c.unscheduled > 0:
+			placed = now
+		case !f.synced:
+			c.waits = "the API server to list the pods"
+			limit = placed.Add(startPatience)
+		default:
+			if c.slow != nil {
+				c.waits += stuck.why(ctx, c.slow, now)
+				c.restless = true
+			} else {
+				c.waits = "all pods to be listed"
+			}
+			limit = placed.Add(startPatience)
+		}
+		if !limit.IsZero() && !now.Before(limit) {
+			if c.unscheduled == 0 {
+				return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", startPatience, c.waits)}
+			}
+			if more := l.conf.growing(); more > 0 && !grown && l.grows(ctx) {
+				grown, deadline = true, begun.Add(max(more, patience))
+				continue
+			}
+			why := l.full(ctx, c.unscheduled, c.waits, now.Sub(begun))
+			return errors.Join(why, l.withdraw(ctx, f.have))
+		}
+		cloud.Waits(ctx, c.waits)
+		if err := f.next(ctx, limit, c.restless); err != nil {
+			return fmt.Errorf("while waiting for %s: %w", c.waits, err)
+		}
+	}
+}
+
+// census is how far the pods of a launch have come.
+type census struct {
+	unscheduled, running int
+	waits                string // for what, of the pod that is furthest behind
+	slow                 *pod   // that pod
+	restless             bool   // time alone may change what is to be done
+}
+
+// count judges the pods; an error is that one of them cannot come right.
+func (l *launch) count(have map[string]*pod, now time.Time) (census, error) {
+	var c census
+	for _, p := range slices.SortedFunc(maps.Values(have), func(a, b *pod) int { return cmp.Compare(a.rank(), b.rank()) }) {
+		in := troubled(p)
+		c.restless = c.restless || in
+		j := judge(p, l.place(), now.Sub(l.trouble.since(p.Metadata.UID, in, now)))
+		if j.err != nil {
+			return c, j.err
+		}
+		first := false
+		switch j.stage {
+		case unscheduled:
+			c.unscheduled++
+			first = c.unscheduled == 1
+		case running:
+			c.running++
+		case starting:
+			first = c.slow == nil
+		}
+		if first {
+			c.waits, c.slow = j.doing, p
+		}
+	}
+	return c, nil
+}
+
+// LaunchLimit is what pods may wait for a node, and for what they need on it.
+func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
+	w, _, err := p.valid(spec)
+	if err != nil {
+		return 0
+	}
+	// Whether its volumes are slow shows later.
+	patience := w.conf.patience(spec.Nodes, len(spec.Volumes) > 0)
+	if patience == 0 {
+		return cloud.Forever
+	}
+	return max(patience, w.conf.growing()) + startPatience
+}
+
+// full is why no node was found in time, with what is free and what is nearest.
+func (l *launch) full(ctx context.Context, pods int, scheduler string, waited time.Duration) error {
+	sctx, cancel := context.WithTimeout(ctx, surveyTimeout)
+	defer cancel()
+	why := l.volumeTroubles(sctx)
+	if inv, err := l.where.survey(sctx, true); err == nil {
+		why += inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
+	}
+	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
+		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}
+}
+
+// withdraw removes the pods that got no node: they are not to get one when
+// nobody waits for it any more.
+func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
+	var idle []pod
+	for _, p := range have {
+		if judge(p, l.place(), 0).stage == unscheduled {
+			idle = append(idle, *p)
+		}
+	}
+	return l.remove(ctx, nodesOf(l.spec.ID), idle)
+}
+
+// grows tells whether a cluster autoscaler has said that it adds nodes for one
+// of the pods.
+func (l *launch) grows(ctx context.Context) bool {
+	events, _, err := list[event](ctx, l.client, eventsResource, l.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=TriggeredScaleUp"})
+	if err != nil {
+		return false
+	}
+	return slices.ContainsFunc(events, func(e event) bool { return strings.HasPrefix(e.About.Name, l.spec.ID.Name+"-") })
+}
