@@ -185,9 +185,25 @@ func (d *daemon) kubernetesNodes(ctx context.Context, call cluster.Call, b api.N
 // them just then.
 func (d *daemon) sections(name string) func() catalog.Sections {
 	return func() catalog.Sections {
+		return sectionsOf(d.settings.current(), config.Scope{Cloud: name})
+	}
+}
+
+// everywhere are a cloud's settings by region in each workspace.
+func (d *daemon) everywhere(name string) func() []catalog.Sections {
+	return func() (all []catalog.Sections) {
 		c := d.settings.current()
-		return func(region string) map[string]any {
-			return c.For(config.Scope{Cloud: name, Region: region}).Section()
+		for _, w := range c.Workspaces() {
+			all = append(all, sectionsOf(c, config.Scope{Cloud: name, Workspace: w.Name}))
 		}
+		return all
+	}
+}
+
+func sectionsOf(c *config.Config, s config.Scope) catalog.Sections {
+	return func(region string) map[string]any {
+		at := s
+		at.Region = region
+		return c.For(at).Section()
 	}
 }

@@ -205,7 +205,10 @@ func small(id cloud.ClusterID, nodes int) cloud.LaunchSpec {
 // for, and ends with whoever waited.
 func TestAPodThatDoesNotStart(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, settings+"  pod_config: {spec: {volumes: [{name: papers, secret: {secretName: nowhere}}]}}\n")
+	w := newWorld(t, `
+  allowed_nodes: {names: [real-1]}
+  pod_config: {spec: {containers: [{imagePullPolicy: IfNotPresent, volumeMounts: [{name: papers, mountPath: /papers}]}], volumes: [{name: papers, secret: {secretName: nowhere}}]}}
+`)
 	c := exec.Command(binary, "launch", "-y", "-c", "stuck", w.task("task.yaml", "localhost/shell:1", "run: echo here\n"))
 	c.Env = w.env
 	out, err := os.Create(filepath.Join(w.home, "out"))
@@ -225,6 +228,11 @@ func TestAPodThatDoesNotStart(t *testing.T) {
 	go func() { ended <- c.Wait() }()
 	eventually(t, "the reason to be told", func() bool {
 		text := said()
+		select {
+		case err := <-ended:
+			t.Fatalf("the launch ended: %v\n%s", err, text)
+		default:
+		}
 		return strings.Contains(text, "to start on real-1 (FailedMount: ") && strings.Contains(text, `secret "nowhere" not found`)
 	})
 	w.sky(nil, "down", "-y", "stuck")

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
@@ -21,7 +22,7 @@ import (
 // nobody remembers is looked for everywhere. With all clusters come those of
 // which only something else is left.
 func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
-	places, err := p.places(id)
+	places, err := p.places(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +57,10 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 }
 
 // places are where a cluster is, or where it may be; for no name, where any may
-// be.
-func (p *Provider) places(id cloud.ClusterID) ([]*where, error) {
+// be. What is remembered here may be lost, or be another server's: then the
+// settings of every workspace say where to look, and pods are found in every
+// namespace that the account may see.
+func (p *Provider) places(ctx context.Context, id cloud.ClusterID) ([]*where, error) {
 	if id.Name != "" && validName(id.Name) != nil {
 		return nil, nil // no such cluster can exist
 	}
@@ -65,12 +68,7 @@ func (p *Provider) places(id cloud.ClusterID) ([]*where, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []*where
-	add := func(w *where) {
-		if !slices.ContainsFunc(out, func(o *where) bool { return o.context == w.context && o.namespace == w.namespace }) {
-			out = append(out, w)
-		}
-	}
+	var out places
 	for _, k := range known {
 		w, err := p.at(k.Context, nil)
 		if is[*cloud.InvalidError](err) && id.Name == "" {
@@ -80,27 +78,80 @@ func (p *Provider) places(id cloud.ClusterID) ([]*where, error) {
 			return nil, err
 		}
 		w.namespace = k.Namespace
-		add(w)
+		out.add(w)
 	}
 	if id.Name != "" && len(out) > 0 {
 		return out, nil
 	}
-	sections := p.sections()
-	names, err := p.contexts(sections)
-	if errors.Is(err, errNone) {
-		return out, nil // nothing was ever here, as far as can be told
-	}
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		w, err := p.at(name, sections(name))
+	for i, sections := range p.everywhere() {
+		names, err := p.contexts(sections)
+		if errors.Is(err, errNone) {
+			continue // nothing was ever here, as far as can be told
+		}
 		if err != nil {
 			return nil, err
 		}
-		add(w)
+		for _, name := range names {
+			w, err := p.at(name, sections(name))
+			if i > 0 && is[*cloud.InvalidError](err) {
+				continue // a workspace of others allows a context that is not there
+			}
+			if err != nil {
+				return nil, err
+			}
+			out.add(w)
+		}
 	}
-	return out, nil
+	return out.spread(ctx, id)
+}
+
+// everywhere are the settings by which clusters may have been made, those that
+// hold where no task's are given first.
+func (p *Provider) everywhere() []catalog.Sections {
+	all := []catalog.Sections{p.sections()}
+	if p.o.Everywhere != nil {
+		all = append(all, p.o.Everywhere()...)
+	}
+	return all
+}
+
+// places are different from each other.
+type places []*where
+
+func (ps *places) add(w *where) {
+	if !slices.ContainsFunc(*ps, func(o *where) bool { return o.context == w.context && o.namespace == w.namespace }) {
+		*ps = append(*ps, w)
+	}
+}
+
+// spread adds the namespaces in which the cluster has pods, in each context whose
+// account may see all pods. For no name a context that does not answer adds none.
+func (ps places) spread(ctx context.Context, id cloud.ClusterID) (places, error) {
+	var contexts []*where
+	for _, w := range ps {
+		if !slices.ContainsFunc(contexts, func(o *where) bool { return o.context == w.context }) {
+			contexts = append(contexts, w)
+		}
+	}
+	found := make([][]pod, len(contexts))
+	errs := make([]error, len(contexts))
+	var wg sync.WaitGroup
+	for i, w := range contexts {
+		wg.Go(func() {
+			found[i], _, errs[i] = list[pod](ctx, w.client, podsResource, "", metav1.ListOptions{LabelSelector: nodesOf(id)})
+			errs[i] = refused(ctx, w.place(), errs[i])
+		})
+	}
+	wg.Wait()
+	for i, w := range contexts {
+		if err := errs[i]; err != nil && id.Name != "" && !is[*cloud.PermissionError](err) {
+			return nil, err
+		}
+		for _, p := range found[i] {
+			ps.add(&where{client: w.client, conf: w.conf, namespace: p.Metadata.Namespace})
+		}
+	}
+	return ps, nil
 }
 
 // nodes are a cluster's pods in this place.
@@ -161,7 +212,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 		return err
 	}
 	defer done()
-	places, err := p.places(id)
+	places, err := p.places(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -39,6 +39,9 @@ type Options struct {
 	Dir string
 	// Sections are the settings that hold where no task's are given; nil: none.
 	Sections func() catalog.Sections
+	// Everywhere are the settings of every workspace: where clusters may be of which
+	// nobody remembers where they are. nil: Sections say enough.
+	Everywhere func() []catalog.Sections
 }
 
 // Provider rents pods.

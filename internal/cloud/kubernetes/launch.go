@@ -39,6 +39,11 @@ const (
 // the volumes that go with the cluster, and opens its ports.
 func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	w, _, err := p.valid(spec)
+	if w != nil { // also of what is refused: it is given back, and nobody is to be asked for it elsewhere
+		if rerr := p.remember(spec.ID, w); rerr != nil {
+			return rerr
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -46,12 +51,6 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 		return context.Cause(ctx)
 	}
 	volumes := ownVolumes(&spec)
-	if len(spec.Ports) == 0 && !spec.Login.Complete() && !volumes {
-		return nil
-	}
-	if err := p.remember(spec.ID, w); err != nil {
-		return err
-	}
 	if volumes {
 		if err := w.keepVolumes(ctx, &spec); err != nil {
 			return refused(ctx, w.place(), err)
@@ -68,11 +67,12 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	return refused(ctx, w.place(), w.open(ctx, spec.ID, spec.User, spec.Ports))
 }
 
-// valid refuses what can never work, without asking anybody.
-func (p *Provider) valid(spec cloud.LaunchSpec) (*where, shape, error) {
+// valid refuses what can never work, without asking anybody. It says where also
+// then, if that is known.
+func (p *Provider) valid(spec cloud.LaunchSpec) (w *where, size shape, err error) {
 	place := spec.Offer.Place
 	invalid := func(err error) (*where, shape, error) {
-		return nil, shape{}, &cloud.InvalidError{Place: place, Err: err}
+		return w, size, &cloud.InvalidError{Place: place, Err: err}
 	}
 	if err := validName(spec.ID.Name); err != nil {
 		return invalid(err)
@@ -80,12 +80,10 @@ func (p *Provider) valid(spec cloud.LaunchSpec) (*where, shape, error) {
 	if spec.Offer.Zone != "" {
 		return invalid(errors.New("Kubernetes contexts have no zones"))
 	}
-	size, err := shapeOf(spec.Offer)
-	if err != nil {
+	if size, err = shapeOf(spec.Offer); err != nil {
 		return invalid(err)
 	}
-	w, err := p.at(place.Region, spec.Settings)
-	if err != nil {
+	if w, err = p.at(place.Region, spec.Settings); err != nil {
 		return nil, size, err
 	}
 	if docker, _ := w.conf.EnableDocker.(bool); docker || w.conf.EnableDocker != nil && w.conf.EnableDocker != false {

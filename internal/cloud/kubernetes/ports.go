@@ -23,7 +23,7 @@ func balancerName(id cloud.ClusterID) string { return id.Name + "--skypilot-lb" 
 // here finds the place where a cluster has pods, with the settings that hold
 // there.
 func (p *Provider) here(ctx context.Context, id cloud.ClusterID) (*where, []pod, error) {
-	places, err := p.places(id)
+	places, err := p.places(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
