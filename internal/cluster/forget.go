@@ -7,6 +7,7 @@ import (
 	"io"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -31,8 +32,8 @@ func Keep(c *state.Cluster) { delete(c.Metadata, endingKey) }
 // forget gives a cluster's machines back, together with what the provider made
 // besides machines, and removes the record once the provider lists none of
 // them. Until then the record stays and says so: every later look at it, the
-// background ones too, goes on from here. When they are not gone in time, the
-// record says so, and out, which may be nil.
+// background ones too, goes on from here. out, which may be nil, hears what is
+// waited for; when they are not gone in time, the record says so, and out.
 func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, reason string) error {
 	if p, err := m.provider(c); err == nil {
 		if err := m.SameAccount(ctx, c, p); err != nil {
@@ -59,7 +60,10 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 		}
 		m.event(context.WithoutCancel(ctx), c, "STATUS_CHANGE", c.Status, text)
 	}
-	if err := m.Provision.GiveBack(ctx, c, late); err != nil {
+	gctx, end := provision.Tell(ctx, out, "terminating cluster "+c.Name)
+	err := m.Provision.GiveBack(gctx, c, late)
+	end()
+	if err != nil {
 		m.remains(context.WithoutCancel(ctx), c, err)
 		return err
 	}

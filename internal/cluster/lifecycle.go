@@ -7,10 +7,13 @@ import (
 	"io"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -56,11 +59,14 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	}
 	if c.Status != api.ClusterStopped {
 		call.Out.Spin("Stopping cluster " + c.Name)
-		m.goodbye(ctx, c, "stop", body)
+		m.goodbye(ctx, call.Out, c, "stop", body)
 	}
 	sctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	if err := stopper.Stop(sctx, m.Provision.ClusterID(c)); err != nil && !body.Purge {
+	sctx, end := provision.Tell(sctx, call.Out, "stopping cluster "+c.Name)
+	err = stopper.Stop(sctx, m.Provision.ClusterID(c))
+	end()
+	if err != nil && !body.Purge {
 		return fmt.Errorf("stopping cluster %s: %w", c.Name, err)
 	}
 	from := c.Status
@@ -111,7 +117,7 @@ func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body ap
 	}
 	call.Out.Spin("Terminating cluster " + c.Name)
 	if c.Status != api.ClusterStopped {
-		m.goodbye(ctx, c, "down", body)
+		m.goodbye(ctx, call.Out, c, "down", body)
 	}
 	dctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
@@ -141,6 +147,9 @@ func (m *Manager) Release(ctx context.Context, out io.Writer, c *state.Cluster, 
 
 // seize ends other requests in flight for the cluster and takes its lock.
 func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Context, func(), error) {
+	if call.Out != nil {
+		call.Out.Spin("Waiting for other requests on cluster " + name + " to end")
+	}
 	if m.CancelRequests != nil {
 		if err := m.CancelRequests(ctx, name, call.RequestID); err != nil {
 			return nil, nil, err
@@ -151,7 +160,7 @@ func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Co
 
 // goodbye lets the agents run hooks and end their jobs. An agent that does not
 // answer must not keep its machine alive.
-func (m *Manager) goodbye(ctx context.Context, c *state.Cluster, event string, body api.StopBody) {
+func (m *Manager) goodbye(ctx context.Context, out io.Writer, c *state.Cluster, event string, body api.StopBody) {
 	client, err := m.Remote.Head(c)
 	if err != nil {
 		return
@@ -162,28 +171,35 @@ func (m *Manager) goodbye(ctx context.Context, c *state.Cluster, event string, b
 	if err != nil {
 		return
 	}
-	timeout := goodbyeTimeout
+	timeout, doing := goodbyeTimeout, "waiting for the agents of cluster "+c.Name+" to end its jobs"
 	if info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
 		timeout += hookTimeout
+		doing = "waiting for the hooks of cluster " + c.Name
 	}
 	if body.Graceful && body.GracefulTimeout != nil {
 		timeout += time.Duration(*body.GracefulTimeout) * time.Second
 	}
-	for rank := range c.Nodes {
+	_, end := provision.Tell(ctx, out, doing)
+	defer end()
+	bid := func(rank int, req agentapi.ShutdownRequest) {
 		node, err := m.client(c, rank)
 		if err != nil {
-			continue
-		}
-		req := agentapi.ShutdownRequest{}
-		if rank == 0 {
-			req.Event = event
+			return
 		}
 		sctx, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
 		if _, err := node.Shutdown(sctx, req); err != nil {
 			m.Log.InfoContext(ctx, "agent did not shut down by itself", "cluster", c.Name, "node", rank, "err", err)
 		}
-		cancel()
 	}
+	bid(0, agentapi.ShutdownRequest{Event: event}) // runs hooks, for which the others may be needed
+	// Those that are gone do not answer: they are not waited for one by one.
+	var g errgroup.Group
+	g.SetLimit(refreshAtOnce)
+	for rank := 1; rank < len(c.Nodes); rank++ {
+		g.Go(func() error { bid(rank, agentapi.ShutdownRequest{}); return nil })
+	}
+	g.Wait()
 }
 
 // CanAutostop refuses an autostop, or an autodown, that the cluster's cloud

@@ -450,7 +450,11 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	if err != nil {
 		return nil, err
 	}
-	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) }); err != nil {
+	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error {
+		ctx, end := provision.Tell(ctx, call.Out, "starting the agents on cluster "+c.Name)
+		defer end()
+		return x.Remote.Install(ctx, c, containers)
+	}); err != nil {
 		return nil, err
 	}
 	if err := x.firstRun(ctx, call, c, placed(cfg, c)(c.Offer.Place)); err != nil {

@@ -85,6 +85,8 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 func (s *search) giveBack(ctx context.Context, f *flight) error {
 	watch := s.e.watchOver(ctx, f.attempt.ClusterName, f.attempt.Offer.Place, s.late)
 	defer watch.stop()
+	ctx, end := tell(ctx, s.out, fmt.Sprintf("giving back what the attempt in %v left", f.attempt.Offer.Place))
+	defer end()
 	return s.e.giveBack(ctx, f.p, f.spec.ID, f.attempt.Offer, s.history, f.note, watch)
 }
 

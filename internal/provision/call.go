@@ -50,9 +50,7 @@ func (w *waits) hear(what string) {
 		return
 	}
 	w.what = what
-	if w.step.doing != "" {
-		w.step.out.show(started(w.step.doing) + ": waiting for " + what)
-	}
+	w.step.out.show(started(w.step.doing) + ": waiting for " + what)
 }
 
 // now is ", waiting for" what it was last, "" for nothing.
@@ -91,7 +89,9 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 	limited, cancel := context.WithTimeoutCause(ctx, s.limit, errDeadline)
 	defer cancel()
 	waits := &waits{step: &s}
-	limited = cloud.WithWaits(limited, waits.hear)
+	if s.doing != "" { // else whoever listens already does
+		limited = cloud.WithWaits(limited, waits.hear)
+	}
 	answers := make(chan answer, 1)
 	go func() {
 		v, err := f(limited)

@@ -135,7 +135,9 @@ func (r *Connector) transport(n cloud.Node) (transport, error) {
 // Containers that the agents run in are started, and not made: see [Connector.Install].
 func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error { return r.ensure(ctx, c, nil) }
 
-// Install is Ensure for machines that may be new: their containers are made.
+// Install is Ensure for machines that may be new, or just switched on: they are
+// given time to boot, and their containers are made. What is waited for is told
+// with [cloud.Waits], of the first node that is waited for.
 func (r *Connector) Install(ctx context.Context, c *state.Cluster, made Containers) error {
 	return r.ensure(ctx, c, &made)
 }
@@ -149,8 +151,11 @@ func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containe
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	s := newSpread(c.Nodes)
+	w := &waiting{told: func(what string) { cloud.Waits(ctx, what) }, of: make([]string, len(c.Nodes))}
 	for i := range c.Nodes {
 		g.Go(func() error {
+			defer w.hear(i, "")
+			gctx := cloud.WithWaits(gctx, func(what string) { w.hear(i, what) })
 			t, err := r.transport(c.Nodes[i])
 			if err != nil {
 				return &NodeError{NodeName(i), "reaching it", err}

@@ -25,9 +25,10 @@ import (
 type sshTransport Connector
 
 const (
-	// bootTimeout is how long the sshd of a machine that was just made may take
-	// to answer, keyTimeout how long to learn our key.
-	bootTimeout = 10 * time.Minute
+	// bootTimeout is how long the sshd of a machine that was just made or switched
+	// on may take to answer (those without a hypervisor test their memory first),
+	// keyTimeout how long it may refuse our key from then on.
+	bootTimeout = 15 * time.Minute
 	keyTimeout  = 90 * time.Second
 	bootRetry   = time.Second
 	// scriptTimeout bounds a look at a node or the start of its agent.
@@ -68,7 +69,7 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if address, ok := r.answering(ctx, c, n); ok {
 		return address, nil
 	}
-	host, err := t.reach(ctx, target, n)
+	host, err := t.reach(ctx, target, n, made != nil)
 	if err != nil {
 		return "", err
 	}
@@ -161,10 +162,12 @@ type sshHost struct {
 	has             map[string]bool // agents' binaries
 }
 
-// reach looks at the node. One that was just made may need time to come up.
-func (t *sshTransport) reach(ctx context.Context, target sshconn.Target, n cloud.Node) (*sshHost, error) {
+// reach looks at the node. One that boots is given time: one that was just made,
+// or, with booting, maybe switched on: how old it is does not tell that.
+func (t *sshTransport) reach(ctx context.Context, target sshconn.Target, n cloud.Node, booting bool) (*sshHost, error) {
 	began := time.Now()
-	young := time.Since(n.Created) < bootTimeout && !n.Reach.OwnKeys
+	var refusing time.Time // since when it answers and refuses our key
+	boots := (booting || time.Since(n.Created) < bootTimeout) && !n.Reach.OwnKeys
 	for {
 		host, err := t.look(ctx, target, n.Reach.Home)
 		var gone *sshconn.UnreachableError
@@ -172,13 +175,20 @@ func (t *sshTransport) reach(ctx context.Context, target sshconn.Target, n cloud
 		switch {
 		case err == nil:
 			return host, nil
-		case ctx.Err() != nil || !young:
+		case ctx.Err() != nil || !boots:
 			return nil, err
 		case errors.As(err, &gone) && time.Since(began) < bootTimeout:
-		case errors.As(err, &refused) && time.Since(began) < keyTimeout:
+		case errors.As(err, &refused):
+			if refusing.IsZero() {
+				refusing = time.Now()
+			}
+			if time.Since(refusing) >= keyTimeout {
+				return nil, err
+			}
 		default:
 			return nil, err
 		}
+		cloud.Waits(ctx, fmt.Sprintf("%s to boot: %v", NodeName(n.Rank), err))
 		select {
 		case <-ctx.Done():
 			return nil, err

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -212,6 +213,43 @@ func TestAMachineThatIsStillBooting(t *testing.T) {
 	}()
 	if err := m.ensure(m.connector()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A machine that is switched on again is as old as its disk.
+func TestAnOldMachineThatWasJustSwitchedOn(t *testing.T) {
+	m := newMachines(t, 1)
+	m.c.Nodes[0].Created = time.Now().Add(-24 * time.Hour)
+	m.hosts[0].Set(func(k *sshtest.Knobs) { k.Down = true })
+	r := m.connector()
+	if err := m.ensure(r); !is[*sshconn.UnreachableError](err) {
+		t.Fatalf("whoever only looks waited for it, or got %v", err)
+	}
+	var waited string
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	ctx = cloud.WithWaits(ctx, func(what string) {
+		waited = what
+		m.hosts[0].Set(func(k *sshtest.Knobs) { k.Down = false })
+	})
+	if err := r.Install(ctx, m.c, Containers{}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(waited, "head to boot: ") {
+		t.Errorf("what it waited for was called %q", waited)
+	}
+}
+
+func TestOfManyNodesTheFirstThatIsWaitedForIsTold(t *testing.T) {
+	var told []string
+	w := &waiting{told: func(what string) { told = append(told, what) }, of: make([]string, 3)}
+	w.hear(2, "worker2")
+	w.hear(1, "worker1")
+	w.hear(2, "worker2 again")
+	w.hear(1, "")
+	w.hear(2, "")
+	if want := []string{"worker2", "worker1", "worker1", "worker2 again"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }
 

@@ -283,11 +283,13 @@ func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	cloud.Waits(ctx, "the pods to end")
 	left, err := w.leave(ctx, by, pods, time.Now().Add(silentPatience))
 	if err != nil {
 		return err
 	}
 	for _, p := range left {
+		cloud.Waits(ctx, fmt.Sprintf("pod %s on machine %s to end", p.Metadata.Name, p.Spec.NodeName))
 		if err := w.ends(ctx, &p); err != nil {
 			return err
 		}
