@@ -289,7 +289,7 @@ func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.C
 			p.fresh.with(id, func(m *making) { delete(m.groups, name) })
 		}
 		switch codeOf(err) {
-		case "InvalidGroup.NotFound", "InvalidGroupId.NotFound":
+		case "InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidSecurityGroupID.NotFound":
 			if _, mine := made.groups[name]; mine && !settled && made.young() {
 				done = false
 			}

@@ -172,6 +172,51 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
+// AuthFailure is not always about the credentials.
+func TestRefusalsThatLookLikeBadCredentials(t *testing.T) {
+	refused := func(code, text string) error {
+		return translate(t.Context(), use1a, &smithy.OperationError{ServiceID: "EC2", OperationName: "RunInstances", Err: &smithy.GenericAPIError{Code: code, Message: text}})
+	}
+	var invalid *cloud.InvalidError
+	if err := refused("AuthFailure", "Not authorized for images: [ami-0123]"); !errors.As(err, &invalid) || invalid.Place.Region != "us-east-1" || invalid.Place.Zone != "" {
+		t.Errorf("an image of somebody else's: %T %v", err, err)
+	}
+	var forbidden *cloud.PermissionError
+	if err := refused("AuthFailure.ServiceLinkedRoleCreationNotPermitted", "The provided credentials do not have permission to create the service-linked role for EC2 Spot Instances."); !errors.As(err, &forbidden) ||
+		!strings.Contains(err.Error(), "iam:CreateServiceLinkedRole") || !strings.Contains(err.Error(), "--aws-service-name spot.amazonaws.com") {
+		t.Errorf("the first spot machine: %T %v", err, err)
+	}
+	var auth *cloud.AuthError
+	if err := refused("AuthFailure", "AWS was not able to validate the provided access credentials"); !errors.As(err, &auth) {
+		t.Errorf("%T %v", err, err)
+	}
+}
+
+// TestDisksOfAnySize: no volume is asked for more than its size allows.
+func TestDisksOfAnySize(t *testing.T) {
+	for _, tt := range []struct {
+		tier string
+		gb   int
+		want string
+	}{
+		{"", 0, "gp3 256 3500 218"}, {"medium", 10, "gp3 10 3500 218"}, {"medium", 6, "gp3 6 - 218"},
+		{"high", 256, "gp3 256 7000 437"}, {"high", 10, "gp3 10 5000 437"}, {"high", 1, "gp3 1 - 437"},
+		{"ultra", 40, "io2 40 20000 -"}, {"best", 8, "io2 8 4000 -"},
+		{"low", 8, "standard 8 - -"},
+	} {
+		d := disk(cloud.LaunchSpec{DiskTier: tt.tier, DiskGB: tt.gb}, Settings{}, image{})
+		show := func(n *int32) string {
+			if n == nil {
+				return "-"
+			}
+			return fmt.Sprint(*n)
+		}
+		if got := fmt.Sprint(d.VolumeType, " ", *d.VolumeSize, " ", show(d.Iops), " ", show(d.Throughput)); got != tt.want {
+			t.Errorf("%q of %d GB: %s, want %s", tt.tier, tt.gb, got, tt.want)
+		}
+	}
+}
+
 // Every code of the table becomes an error that says what it rules out.
 func TestEveryCodeRulesSomethingOut(t *testing.T) {
 	everywhere, region := cloud.Place{Cloud: Name}, cloud.Place{Cloud: Name, Region: "us-east-1"}
@@ -251,6 +296,7 @@ func TestDefaultImages(t *testing.T) {
 		{"p2.xlarge", gpu("K80"), "skypilot:k80-ubuntu-2004"},
 		{"trn1.2xlarge", gpu("Trainium"), "skypilot:neuron-ubuntu-2204"},
 		{"p6-b200.48xlarge", gpu("B200"), "skypilot:custom-gpu-ubuntu-cuda13"},
+		{"p6e-gb200.36xlarge", gpu("GB200"), "skypilot:custom-gpu-ubuntu-arm64-cuda13"},
 	} {
 		if got := defaultTag(cloud.Offer{InstanceType: tt.machine, Accelerators: tt.gpus}); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.machine, got, tt.want)

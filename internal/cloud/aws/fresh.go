@@ -39,7 +39,7 @@ func (p *Provider) known(ctx context.Context, young func(error) bool, call func(
 
 func newGroup(err error) bool {
 	code := codeOf(err)
-	return code == "InvalidGroup.NotFound" || code == "InvalidGroupId.NotFound"
+	return code == "InvalidGroup.NotFound" || code == "InvalidGroupId.NotFound" || code == "InvalidSecurityGroupID.NotFound"
 }
 
 func newEntity(err error) bool { return codeOf(err) == "NoSuchEntity" }
@@ -49,7 +49,8 @@ func newEntity(err error) bool { return codeOf(err) == "NoSuchEntity" }
 func newParts(profile string) func(error) bool {
 	return func(err error) bool {
 		return newGroup(err) || codeOf(err) == "InvalidPlacementGroup.Unknown" ||
-			profile == roleName && codeOf(err) == "InvalidParameterValue" && strings.Contains(err.Error(), "Invalid IAM Instance Profile")
+			profile == roleName && codeOf(err) == "InvalidParameterValue" &&
+				(strings.Contains(err.Error(), "Invalid IAM Instance Profile") || strings.Contains(err.Error(), "has no associated IAM Roles"))
 	}
 }
 

@@ -30,8 +30,9 @@ const (
 	defaultSize = 45
 )
 
-// arm64 matches the types with ARM processors: a generation followed by "g".
-var arm64 = regexp.MustCompile(`^(a1|[a-z]+\d+g[a-z]*)(-[a-z0-9]+)?\.`)
+// arm64 matches the types with ARM processors: a generation followed by "g", and
+// those with NVIDIA's own.
+var arm64 = regexp.MustCompile(`^(a1|[a-z]+\d+g[a-z]*|p6e-gb200|p6e-gb300)(-[a-z0-9]+)?\.`)
 
 // oldGPUs need drivers that newer images no longer have.
 var oldGPUs = []string{"M60", "P100", "P4", "V100", "V100-32GB"}
@@ -99,7 +100,11 @@ func (p *Provider) image(ctx context.Context, spec cloud.LaunchSpec, fast bool) 
 			return image{id: found, root: defaultRoot, size: defaultSize}, nil
 		}
 	}
-	found, err := p.parameterImage(ctx, o.Place, publicParameter(o))
+	name := publicParameter(o)
+	if name == "" {
+		return image{}, invalid(fmt.Errorf("the list of images has none for %s in %s, and the newest that AWS publishes has no driver for such a GPU; fetch the list with: sky catalog refresh aws, or give image_id: ami-...", tag, o.Region))
+	}
+	found, err := p.parameterImage(ctx, o.Place, name)
 	if e := (*cloud.InvalidError)(nil); errors.As(err, &e) {
 		return image{}, invalid(fmt.Errorf("the list of images has none for %s in %s, and %w; fetch the list with: sky catalog refresh aws, or give image_id: ami-...", tag, o.Region, e.Err))
 	}

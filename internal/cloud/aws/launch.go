@@ -275,12 +275,16 @@ func batches(ranks []int, plan map[int]*reservation) []batch {
 }
 
 // createBatch makes the call, in one subnet after the other as long as there is
-// no room. A token of this attempt may have made some that are gone by now; the
+// no room, or the zone does not have such machines at all, as some zones of most
+// regions. A token of this attempt may have made some that are gone by now; the
 // next token follows from those.
 func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, subnets []subnet) error {
-	var last error
-	var zones []string
+	var none, unfit error     // why there is no room, why not at all
+	var zones, never []string // that answered so
 	for _, sub := range subnets {
+		if slices.Contains(never, sub.zone) {
+			continue
+		}
 		in := *l.input
 		in.MinCount, in.MaxCount = sdk.Int32(int32(len(b.ranks))), sdk.Int32(int32(len(b.ranks)))
 		in.NetworkInterfaces = slices.Clone(in.NetworkInterfaces)
@@ -306,20 +310,39 @@ func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, s
 			}
 			return nil
 		}
-		last = translate(ctx, l.spec.Offer.Place, l.p.explained(ctx, err))
-		full := (*cloud.CapacityError)(nil)
-		if !errors.As(last, &full) {
-			return last
-		}
-		if !slices.Contains(zones, sub.zone) {
-			zones = append(zones, sub.zone)
-		}
-		if len(zones) > 1 {
-			slices.Sort(zones)
-			full.Err = fmt.Errorf("nothing in %s; %w", strings.Join(zones, ", "), full.Err)
+		refusal := translate(ctx, l.spec.Offer.Place, l.p.explained(ctx, err))
+		var full *cloud.CapacityError
+		var invalid *cloud.InvalidError
+		switch {
+		case errors.As(refusal, &full):
+			zones = withZone(zones, sub.zone)
+			if len(zones) > 1 {
+				full.Err = fmt.Errorf("nothing in %s; %w", strings.Join(zones, ", "), full.Err)
+			}
+			none = refusal
+		case codeOf(err) == "Unsupported" && errors.As(refusal, &invalid):
+			never = withZone(never, sub.zone)
+			if len(never) > 1 {
+				invalid.Err = fmt.Errorf("in none of %s; %w", strings.Join(never, ", "), invalid.Err)
+			}
+			unfit = refusal
+		default:
+			return refusal
 		}
 	}
-	return last
+	if none != nil {
+		return none
+	}
+	return unfit
+}
+
+// withZone is a list of zones with one more, sorted, each once.
+func withZone(zones []string, zone string) []string {
+	if !slices.Contains(zones, zone) {
+		zones = append(zones, zone)
+	}
+	slices.Sort(zones)
+	return zones
 }
 
 // run makes the call. Where its token belongs to instances that have ended, it
@@ -463,6 +486,8 @@ func runInput(spec cloud.LaunchSpec, s Settings, img image, groupID, profile str
 				InstanceInterruptionBehavior: types.InstanceInterruptionBehaviorTerminate,
 			},
 		}
+		// It cannot be stopped, so powering off by itself can only be its end.
+		in.InstanceInitiatedShutdownBehavior = types.ShutdownBehaviorTerminate
 	}
 	if !spec.Offer.Spot {
 		in.CapacityReservationSpecification = &types.CapacityReservationSpecification{CapacityReservationPreference: types.CapacityReservationPreferenceOpen}
@@ -533,13 +558,25 @@ func disk(spec cloud.LaunchSpec, s Settings, img image) *types.EbsBlockDevice {
 	case "low":
 		d.VolumeType = types.VolumeTypeStandard
 	case "high":
-		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(7000), sdk.Int32(437)
+		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, iops(7000, size), sdk.Int32(437)
 	case "ultra", "best":
-		d.VolumeType, d.Iops = types.VolumeTypeIo2, sdk.Int32(20000)
+		d.VolumeType, d.Iops = types.VolumeTypeIo2, sdk.Int32(int32(max(100, min(20000, mostIOPS*size))))
 	default: // medium
-		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, sdk.Int32(3500), sdk.Int32(218)
+		d.VolumeType, d.Iops, d.Throughput = types.VolumeTypeGp3, iops(3500, size), sdk.Int32(218)
 	}
 	return d
+}
+
+// mostIOPS is how many a volume may be given for each GB of its size.
+const mostIOPS = 500
+
+// iops are what a gp3 volume is given, as many as wanted if it is large enough;
+// nil: the 3000 that each has.
+func iops(want, size int) *int32 {
+	if want = min(want, mostIOPS*size); want <= 3000 {
+		return nil
+	}
+	return sdk.Int32(int32(want))
 }
 
 // userData lets the key in and keeps the system's updates from running while

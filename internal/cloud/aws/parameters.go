@@ -30,7 +30,8 @@ func parameterOf(id string) (name string, ok bool) {
 }
 
 // publicParameter names the newest image for a machine that its maker publishes
-// in every region, for when the list of images has none there.
+// in every region, for when the list of images has none there; "" if the newest
+// would not do: its drivers are NVIDIA's open ones, which begin with Turing.
 func publicParameter(o cloud.Offer) string {
 	arch, deep := "amd64", "x86_64"
 	if arm64.MatchString(o.InstanceType) {
@@ -42,6 +43,8 @@ func publicParameter(o cloud.Offer) string {
 		return "/aws/service/canonical/ubuntu/server/22.04/stable/current/" + arch + "/hvm/ebs-gp2/ami-id"
 	case strings.HasPrefix(gpu[0], "Trainium"), strings.HasPrefix(gpu[0], "Inferentia"):
 		return "/aws/service/neuron/dlami/multi-framework/ubuntu-22.04/latest/image_id"
+	case gpu[0] == "K80", slices.Contains(oldGPUs, gpu[0]):
+		return ""
 	}
 	return "/aws/service/deeplearning/ami/" + deep + "/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id"
 }

@@ -51,6 +51,7 @@ func TestWhatMachinesStartFrom(t *testing.T) {
 		{"eu-central-1", "p5.48xlarge", "H100", "", "ami-deep", ""},
 		{"eu-central-1", "trn1.2xlarge", "Trainium", "", "ami-neuron", ""},
 		{"us-west-2", "m6i.large", "", "", "", "sky catalog refresh aws"},
+		{"eu-central-1", "p3.2xlarge", "V100", "", "", "has no driver for such a GPU"},
 	} {
 		spec := cloud.LaunchSpec{ImageID: tt.id, Offer: cloud.Offer{Place: cloud.Place{Cloud: Name, Region: tt.region}, InstanceType: tt.machine}}
 		if tt.gpu != "" {

@@ -225,12 +225,17 @@ func silent(err error) error {
 func meaningOf(api smithy.APIError) meaning {
 	code := api.ErrorCode()
 	if m, ok := meanings[code]; ok {
-		if m == invalid && code == "Unsupported" && strings.Contains(strings.ToLower(api.ErrorMessage()), "capacity") {
+		switch text := api.ErrorMessage(); {
+		case code == "Unsupported" && strings.Contains(strings.ToLower(text), "capacity"):
 			return full
+		case code == "AuthFailure" && strings.Contains(text, "Not authorized for images"): // somebody else's
+			return wrongInRegion
 		}
 		return m
 	}
 	switch {
+	case code == noSpotRole:
+		return forbidden
 	case strings.HasSuffix(code, "LimitExceeded"):
 		return overQuota
 	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Malformed"):
@@ -241,9 +246,17 @@ func meaningOf(api smithy.APIError) meaning {
 	return other
 }
 
+// noSpotRole refuses the first spot machine of an account to those who may not
+// make the role that EC2 itself uses for them.
+const noSpotRole = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+
 // permission names the action that was refused, when the message tells it.
 func permission(api smithy.APIError, err error) error {
 	text := api.ErrorMessage()
+	if api.ErrorCode() == noSpotRole {
+		return fmt.Errorf("the account has had no spot machine yet, and the permission iam:CreateServiceLinkedRole is missing; "+
+			"let somebody who has it run, once: aws iam create-service-linked-role --aws-service-name spot.amazonaws.com: %w", plain(api, err))
+	}
 	if _, rest, ok := strings.Cut(text, "perform: "); ok {
 		action, _, _ := strings.Cut(rest, " ")
 		return fmt.Errorf("the permission %s is missing: %w", action, plain(api, err))

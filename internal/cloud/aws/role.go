@@ -39,6 +39,16 @@ func partition(region string) string {
 	return "aws"
 }
 
+// ec2Service is how EC2 is called in policies in the part of AWS that the account
+// belongs to.
+func (p *Provider) ec2Service(ctx context.Context) string {
+	c, _ := p.load(ctx)
+	if partition(c.Region) == "aws-cn" {
+		return "ec2.amazonaws.com.cn"
+	}
+	return "ec2.amazonaws.com"
+}
+
 const passRolePolicy = "SkyPilotPassRolePolicy"
 
 // profileSettles is how long EC2 may not know an instance profile that IAM has
@@ -109,7 +119,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 		made, err = client.CreateRole(ctx, &iam.CreateRoleInput{
 			RoleName: sdk.String(roleName),
 			AssumeRolePolicyDocument: document(statement{Effect: "Allow",
-				Principal: map[string]string{"Service": "ec2.amazonaws.com"}, Action: "sts:AssumeRole"}),
+				Principal: map[string]string{"Service": p.ec2Service(ctx)}, Action: "sts:AssumeRole"}),
 		})
 		if err == nil {
 			role = &iam.GetRoleOutput{Role: made.Role}

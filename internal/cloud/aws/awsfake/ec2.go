@@ -549,8 +549,12 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		}
 	}
 	if p := f.Get("IamInstanceProfile.Name"); p != "" {
-		if roles, ok := c.profiles[p]; !ok || len(roles) == 0 || c.tooYoung("profile "+p) {
+		roles, ok := c.profiles[p]
+		switch { // EC2 learns of the profile, and then of the role in it
+		case !ok:
 			return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "Value (%s) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name", p)
+		case len(roles) == 0 || c.tooYoung("profile "+p):
+			return nil, refuse(http.StatusBadRequest, "InvalidParameterValue", "IAM Instance Profile \"arn:aws:iam::%s:instance-profile/%s\" has no associated IAM Roles", Account, p)
 		}
 	}
 	held, nics, bad := c.admitInterfaces(region, where, machine, n, f)
@@ -579,6 +583,7 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 		i := c.make(region, o, tagsOf(f, "instance"))
 		i.index, i.subnet, i.hidden = k, subnet, max(c.hide, c.unsettled)
 		i.userData = f.Get("UserData")
+		i.endsWhenOff = f.Get("InstanceInitiatedShutdownBehavior") == "terminate"
 		i.placement, i.held, i.kinds = f.Get("Placement.GroupName"), held, nics
 		disk := "BlockDeviceMapping.1.Ebs."
 		i.disk = strings.Join([]string{f.Get(disk + "VolumeType"), f.Get(disk + "Iops"), f.Get(disk + "Throughput")}, " ")

@@ -154,7 +154,7 @@ func (c *Cloud) Halt(id string) {
 	i := c.find(id)
 	switch {
 	case i == nil || !i.alive():
-	case i.endsWhenOff || i.spot:
+	case i.endsWhenOff:
 		c.end(i, "Client.InstanceInitiatedShutdown", "Client.InstanceInitiatedShutdown: Instance initiated shutdown")
 	default:
 		i.move("stopping", "stopped", c.End)

@@ -40,7 +40,7 @@ var calls = map[string]call{
 	"CreatePlacementGroup": {may: " GroupName Strategy TagSpecification.N.ResourceType TagSpecification.N.Tag.N.Key TagSpecification.N.Tag.N.Value",
 		must: []string{"GroupName", "Strategy"}},
 	"DeletePlacementGroup": {may: " GroupName", must: []string{"GroupName"}},
-	"RunInstances": {may: " ImageId InstanceType MinCount MaxCount ClientToken UserData IamInstanceProfile.Name InstanceMarketOptions.MarketType" +
+	"RunInstances": {may: " ImageId InstanceType MinCount MaxCount ClientToken UserData InstanceInitiatedShutdownBehavior IamInstanceProfile.Name InstanceMarketOptions.MarketType" +
 		" InstanceMarketOptions.SpotOptions.SpotInstanceType InstanceMarketOptions.SpotOptions.InstanceInterruptionBehavior" +
 		" CapacityReservationSpecification.CapacityReservationPreference CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId" +
 		" Placement.GroupName MetadataOptions.HttpTokens MetadataOptions.HttpEndpoint" +

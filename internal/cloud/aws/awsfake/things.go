@@ -54,6 +54,8 @@ func disksOf(f url.Values) (map[string]volume, *fault) {
 			return nil, refuse(http.StatusBadRequest, "InvalidParameterCombination", "The parameter throughput is not supported for %s volumes", kind)
 		case kind == "gp3" && (iops != 0 && (iops < 3000 || iops > 16000) || through != 0 && (through < 125 || through*4 > max(iops, 3000))):
 			return wrong("gp3 volumes have 3000 to 16000 IOPS and 0.25 MiB/s for each at most, not %d and %d", iops, through)
+		case kind == "gp3" && size > 0 && iops > max(3000, 500*size):
+			return wrong("Iops to volume size ratio of %d is too high; maximum is 500", iops/size)
 		case kind == "io2" && (iops < 100 || size > 0 && iops > 1000*size):
 			return wrong("Iops to volume size ratio of %d for %d GiB is too high; maximum is 1000", iops, size)
 		case kind == "standard" && (iops > 0 || size > 1024):
@@ -100,7 +102,7 @@ func (c *Cloud) modifyInstance(region string, f url.Values) (any, *fault) {
 		return nil, refuse(http.StatusBadRequest, "IncorrectInstanceState", "The instance %s is not in a valid state for this operation.", i.id)
 	case len(groups) > 0 == (behavior != ""):
 		return nil, refuse(http.StatusBadRequest, "InvalidParameterCombination", "One attribute can be modified at a time")
-	case behavior != "" && i.spot:
+	case behavior == "stop" && i.spot:
 		return nil, refuse(http.StatusBadRequest, "UnsupportedOperation", "The shutdown behavior of a Spot Instance cannot be modified")
 	case behavior != "":
 		i.endsWhenOff = behavior == "terminate"
@@ -141,7 +143,7 @@ func (c *Cloud) modifyInterface(region string, f url.Values) (any, *fault) {
 func (c *Cloud) put(n *nic, groups []string) *fault {
 	for _, id := range groups {
 		if !slices.ContainsFunc(c.groups, func(g *group) bool { return g.id == id && g.region == n.region && !unknown(&g.unknown) }) {
-			return refuse(http.StatusBadRequest, "InvalidGroup.NotFound", "The security group '%s' does not exist", id)
+			return refuse(http.StatusBadRequest, "InvalidSecurityGroupID.NotFound", "The security group '%s' does not exist", id)
 		}
 	}
 	n.groups = groups
