@@ -70,6 +70,9 @@ func (a *app) start(ctx context.Context, s selection, o startOptions) error {
 	for _, r := range picked {
 		if r.Status == api.ClusterUp && !o.force {
 			a.t.Printf("Cluster %s already has status UP.\n", r.Name)
+			if o.minutes != nil {
+				a.t.Printf("Its autostop was not changed. To change it, run: sky autostop %s -i %d%s\n", r.Name, *o.minutes, downFlag(o.down))
+			}
 			continue
 		}
 		names = append(names, r.Name)
@@ -104,4 +107,11 @@ func (a *app) start(ctx context.Context, s selection, o startOptions) error {
 		}
 	}
 	return nil
+}
+
+func downFlag(down bool) string {
+	if down {
+		return " --down"
+	}
+	return ""
 }

@@ -272,8 +272,19 @@ func (m *Manager) SetAutostop(ctx context.Context, name string, a agentapi.Autos
 		if a.IdleMinutes < 0 {
 			c.AutostopMinutes, c.AutostopDown = -1, false
 		}
+		Awake(c)
 		return nil
 	})
+	return err
+}
+
+// WithoutAutostop notes that a cluster which was switched on stays without the
+// autostop that it had before.
+func (m *Manager) WithoutAutostop(ctx context.Context, c *state.Cluster) error {
+	if !Waking(c) {
+		return nil
+	}
+	_, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error { Awake(c); return nil })
 	return err
 }
 

@@ -360,7 +360,7 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c
 	from := c.Status
 	c, err := x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 		if c.Status == api.ClusterStopped {
-			c.AutostopMinutes, c.AutostopDown = -1, false
+			cluster.SwitchedOn(c)
 		}
 		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
 		c.Epoch++
@@ -518,7 +518,11 @@ func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
 	if errors.As(err, &apiErr) {
 		return err
 	}
-	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Launching cluster %q failed: %v", c.Name, err), Err: err}
+	e := &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Launching cluster %q failed: %v", c.Name, err), Err: err}
+	if keep {
+		e.Hint = fmt.Sprintf("Its machines may run and cost money. Try again with: sky start %s; switch them off with: sky stop %[1]s", c.Name)
+	}
+	return e
 }
 
 func (l *launch) waitAutostopping(ctx context.Context) error {

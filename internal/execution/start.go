@@ -39,15 +39,16 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		return nil, &api.Error{Type: api.ErrClusterNotUp, Message: fmt.Sprintf("Cluster %q is being given back and cannot be started.", c.Name),
 			Hint: "Its machines go as soon as the cloud lets them; sky status shows why they have not. A new one starts with: sky launch -c " + c.Name}
 	}
-	before := agentapi.Autostop{IdleMinutes: c.AutostopMinutes, Down: c.AutostopDown, WaitFor: c.AutostopWaitFor}
-	if c.Status == api.ClusterUp && !body.Force {
+	want := cluster.AutostopOf(c)
+	switch up := c.Status == api.ClusterUp && !body.Force; {
+	case up && call.Attempt <= 1 && !cluster.Waking(c):
 		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)
 		return x.Clusters.Handle(c), nil
+	case !up: // else an earlier life of this request, or another start, got as far as the autostop
+		if c, err = x.bring(ctx, call, &task.Task{}, c, provision.Exactly(c.Offer), true); err != nil {
+			return nil, err
+		}
 	}
-	if c, err = x.bring(ctx, call, &task.Task{}, c, provision.Exactly(c.Offer), true); err != nil {
-		return nil, err
-	}
-	want := before
 	if body.IdleMinutesAutostop != nil {
 		want = agentapi.Autostop{IdleMinutes: *body.IdleMinutesAutostop, Down: body.Down, WaitFor: api.WaitForJobsAndSSH}
 		if body.WaitFor != nil {
@@ -58,9 +59,12 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		want.IdleMinutes = 1
 	}
 	if want.IdleMinutes > 0 {
-		if err := x.Clusters.SetAutostop(ctx, c.Name, want); err != nil {
-			return nil, err
-		}
+		err = x.Clusters.SetAutostop(ctx, c.Name, want)
+	} else {
+		err = x.Clusters.WithoutAutostop(ctx, c)
+	}
+	if err != nil {
+		return nil, err
 	}
 	return x.Clusters.Handle(c), nil
 }

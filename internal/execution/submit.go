@@ -159,7 +159,7 @@ func (s *submission) syncError(o filesync.Options, err error) error {
 func (l *launch) autostop(ctx context.Context, c *state.Cluster) error {
 	want, ok := autostopOf(l.task)
 	if !ok && l.task.Hooks == nil {
-		return nil
+		return l.x.Clusters.WithoutAutostop(ctx, c)
 	}
 	if !ok { // hooks alone keep what is set
 		want = agentapi.Autostop{IdleMinutes: c.AutostopMinutes, Down: c.AutostopDown, WaitFor: api.WaitForJobsAndSSH}

@@ -424,3 +424,19 @@ func TestStrays(t *testing.T) {
 	f.fails(0, []string{"1 machine ended."}, "sweep", "--grace", "0", "--terminate", "-y")
 	f.nothingLeft()
 }
+
+// TestAStartThatFailsLosesNoAutostop starts a stopped cluster while the cloud
+// refuses to, and again: its machines must not run for ever then.
+func TestAStartThatFailsLosesNoAutostop(t *testing.T) {
+	t.Parallel()
+	f := newFluffy(t, 0)
+	f.sky("launch", "-y", "-d", "-c", "c", "--infra", "fluffycloud", "--cpus", "1", "-i", "1440", "--", "true")
+	f.sky("stop", "-y", "c")
+	f.operate("POST", "faults", model.Fault{Kind: model.Fail, Op: "instances.start", Code: fluffyapi.Unauthorized, Message: "the token was revoked"})
+	f.fails(1, []string{"the token was revoked"}, "start", "-y", "c")
+	f.operate("DELETE", "faults", nil)
+	f.sky("start", "-y", "c")
+	wants(t, f.sky("status", "-o", "json", "c"), `"status": "UP"`, `"autostop": 1440`)
+	wants(t, f.sky("start", "-y", "c", "-i", "5", "--down"), "autostop was not changed", "sky autostop c -i 5 --down")
+	f.sky("down", "-y", "c")
+}
