@@ -48,6 +48,11 @@ type ThrottledError struct{ Err error }
 // UnreachableError means we could not tell: no answer, or a broken one.
 type UnreachableError struct{ Err error }
 
+// OverdueError, in an [UnreachableError], means that what a cloud began did not
+// come about in all the time that the provider has for it: asking again would wait
+// as long again.
+type OverdueError struct{ Err error }
+
 func (e *CapacityError) Error() string { return fmt.Sprintf("no capacity in %v: %v", e.Place, e.Err) }
 func (e *QuotaError) Error() string    { return fmt.Sprintf("quota reached in %v: %v", e.Place, e.Err) }
 func (e *AuthError) Error() string {
@@ -59,6 +64,7 @@ func (e *PermissionError) Error() string {
 func (e *InvalidError) Error() string     { return fmt.Sprintf("%v cannot do this: %v", e.Place, e.Err) }
 func (e *ThrottledError) Error() string   { return fmt.Sprintf("throttled: %v", e.Err) }
 func (e *UnreachableError) Error() string { return fmt.Sprintf("unreachable: %v", e.Err) }
+func (e *OverdueError) Error() string     { return e.Err.Error() }
 
 func (e *CapacityError) Unwrap() error    { return e.Err }
 func (e *QuotaError) Unwrap() error       { return e.Err }
@@ -67,3 +73,4 @@ func (e *PermissionError) Unwrap() error  { return e.Err }
 func (e *InvalidError) Unwrap() error     { return e.Err }
 func (e *ThrottledError) Unwrap() error   { return e.Err }
 func (e *UnreachableError) Unwrap() error { return e.Err }
+func (e *OverdueError) Unwrap() error     { return e.Err }

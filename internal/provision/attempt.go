@@ -87,7 +87,7 @@ func (s *search) giveBack(ctx context.Context, f *flight) error {
 	defer watch.stop()
 	ctx, end := tell(ctx, s.out, fmt.Sprintf("giving back what the attempt in %v left", f.attempt.Offer.Place))
 	defer end()
-	return s.e.giveBack(ctx, f.p, f.spec.ID, f.attempt.Offer, s.history, f.note, watch)
+	return s.e.giveBack(ctx, f.p, f.spec.ID, f.attempt.Offer, f.attempt.Nodes, s.history, f.note, watch)
 }
 
 // late tells the user that machines are not gone in time.
@@ -98,7 +98,7 @@ func (f *flight) note(step state.Step) { f.steps = append(f.steps, step) }
 // step is a call of this attempt.
 func (s *search) step(f *flight, name, doing string) step {
 	o := f.attempt.Offer
-	return step{name: name, limit: s.history.Deadline(name, o), usual: s.history.Usual(name, o), doing: doing, out: s.out, note: f.note}
+	return step{name: name, limit: s.history.Deadline(name, o, s.r.Nodes), usual: s.history.Usual(name, o), doing: doing, out: s.out, note: f.note}
 }
 
 // launch asks for the machines until all of them run. When the answer is lost

@@ -37,34 +37,40 @@ const (
 	enough = 5
 )
 
-// Deadline is how long a step at an offer may take: three times what nine in
-// ten have taken lately, within bounds.
-func (h *History) Deadline(step string, o cloud.Offer) time.Duration {
+// Deadline is how long a step for so many machines of an offer may take: three
+// times what nine in ten have taken lately, within bounds. Only the same machine,
+// and as many of them, teach that it may be short: what else there is on the
+// cloud may be quicker by nature.
+func (h *History) Deadline(step string, o cloud.Offer, nodes int) time.Duration {
 	p := paces[step]
-	d, ok := h.p90(step, false, o)
-	if !ok {
-		return p.unknown
+	if d, ok := h.p90(step, false, func(a *state.Attempt) bool { return sameMachine(a, o) && a.Nodes >= nodes }); ok {
+		return min(max(slack*d, p.least), p.most)
 	}
-	return min(max(slack*d, p.least), p.most)
+	if d, ok := h.p90(step, false, func(a *state.Attempt) bool { return a.Offer.Cloud == o.Cloud }); ok {
+		return min(max(slack*d, p.unknown), p.most)
+	}
+	return p.unknown
 }
 
-// Usual is how long nine in ten steps that succeeded have taken.
+// Usual is how long nine in ten steps that succeeded have taken: with the same
+// machine, or if that is too little, on the same cloud.
 func (h *History) Usual(step string, o cloud.Offer) time.Duration {
-	if d, ok := h.p90(step, true, o); ok {
+	if d, ok := h.p90(step, true, func(a *state.Attempt) bool { return sameMachine(a, o) }); ok {
+		return d
+	}
+	if d, ok := h.p90(step, true, func(a *state.Attempt) bool { return a.Offer.Cloud == o.Cloud }); ok {
 		return d
 	}
 	return paces[step].usual
 }
 
-// p90 looks at the same machine on the same cloud, or if that is too little, at
-// the cloud.
-func (h *History) p90(step string, okOnly bool, o cloud.Offer) (time.Duration, bool) {
-	took := h.Took(step, okOnly, func(a *state.Attempt) bool {
-		return a.Offer.Cloud == o.Cloud && a.Offer.InstanceType == o.InstanceType
-	})
-	if len(took) < enough {
-		took = h.Took(step, okOnly, func(a *state.Attempt) bool { return a.Offer.Cloud == o.Cloud })
-	}
+func sameMachine(a *state.Attempt, o cloud.Offer) bool {
+	return a.Offer.Cloud == o.Cloud && a.Offer.InstanceType == o.InstanceType
+}
+
+// p90 is of the attempts that want selects; false: they are too few.
+func (h *History) p90(step string, okOnly bool, want func(*state.Attempt) bool) (time.Duration, bool) {
+	took := h.Took(step, okOnly, want)
 	if len(took) < enough {
 		return 0, false
 	}

@@ -230,6 +230,37 @@ func TestAPatientProviderIsNotCut(t *testing.T) {
 	}
 }
 
+// A cloud that had all its time is not given the same time twice more; one that
+// could not be asked is asked again.
+func TestAProviderThatHasWaitedLongEnoughIsNotAskedAgain(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want string
+	}{
+		{"overdue", &cloud.UnreachableError{Err: &cloud.OverdueError{Err: errors.New("waited 10m0s for the instances to run")}},
+			"launch a as c-u; terminate c-u; launch b as c-u-2"},
+		{"no answer", &cloud.UnreachableError{Err: errors.New("connection reset")},
+			"launch a as c-u; launch a as c-u; launch a as c-u; terminate c-u; launch b as c-u-2"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, func(_ context.Context, spec cloud.LaunchSpec) error {
+				if spec.Offer.Zone == "b" {
+					return nil
+				}
+				time.Sleep(10 * time.Minute)
+				return tt.err
+			})
+			if o, err := s.provision(t.Context(), Options{}, "a", "b"); err != nil || o.Zone != "b" {
+				t.Errorf("%s: got %v, %v", tt.name, o.Place, err)
+			}
+			if got := strings.Join(s.p.calls, "; "); got != tt.want {
+				t.Errorf("%s: calls %s", tt.name, got)
+			}
+		})
+	}
+}
+
 func TestALostAnswerIsLookedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

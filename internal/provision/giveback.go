@@ -31,19 +31,19 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 // or ctx ends. Only that is proof: a call that was told to be through may have
 // been overtaken by one whose answer was lost. Whoever watches is told what is
 // known meanwhile.
-func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, h *History, note func(state.Step), watch *overdue) error {
+func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, nodes int, h *History, note func(state.Step), watch *overdue) error {
 	pause := firstPause
 	for {
-		err := act(ctx, step{name: stepTerminate, limit: h.Deadline(stepTerminate, o), note: note}, func(ctx context.Context) error {
+		err := act(ctx, step{name: stepTerminate, limit: h.Deadline(stepTerminate, o, nodes), note: note}, func(ctx context.Context) error {
 			return p.Terminate(ctx, id)
 		})
 		if err == nil {
-			var nodes []cloud.Node
-			nodes, err = run(ctx, step{name: stepList, limit: h.Deadline(stepList, o), note: note}, func(ctx context.Context) ([]cloud.Node, error) {
+			var listed []cloud.Node
+			listed, err = run(ctx, step{name: stepList, limit: h.Deadline(stepList, o, nodes), note: note}, func(ctx context.Context) ([]cloud.Node, error) {
 				return p.Nodes(ctx, id)
 			})
 			if err == nil {
-				left := alive(nodes)
+				left := alive(listed)
 				if left == 0 {
 					return nil
 				}
@@ -86,7 +86,7 @@ func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster, late func(strin
 		if until.IsZero() {
 			until = time.Now().Add(GoneWithin)
 		}
-		nodes, err := run(ctx, step{name: stepList, limit: h.Deadline(stepList, c.Offer)}, func(ctx context.Context) ([]cloud.Node, error) {
+		nodes, err := run(ctx, step{name: stepList, limit: h.Deadline(stepList, c.Offer, c.NumNodes)}, func(ctx context.Context) ([]cloud.Node, error) {
 			return p.Nodes(ctx, id)
 		})
 		if err != nil {
@@ -134,7 +134,7 @@ func (e *Engine) undo(ctx context.Context, a state.Attempt, steps []state.Step, 
 	id := cloud.ClusterID{Installation: e.install, Name: a.NameOnCloud, Hash: a.ClusterHash}
 	watch := e.watchOver(ctx, a.ClusterName, a.Offer.Place, late)
 	defer watch.stop()
-	if err := e.giveBack(ctx, p, id, a.Offer, h, func(s state.Step) { steps = append(steps, s) }, watch); err != nil {
+	if err := e.giveBack(ctx, p, id, a.Offer, a.Nodes, h, func(s state.Step) { steps = append(steps, s) }, watch); err != nil {
 		return fmt.Errorf("giving back what an attempt to launch %s in %v left: %w", a.ClusterName, a.Offer.Place, err)
 	}
 	return e.end(ctx, a, state.AttemptEnd{Outcome: Cancelled, Message: why, Steps: steps})

@@ -53,10 +53,17 @@ func TestRefusalsAreForgottenInTime(t *testing.T) {
 }
 
 func TestDeadlinesAreLearned(t *testing.T) {
+	many := func(nodes int, attempts []state.Attempt) []state.Attempt {
+		for i := range attempts {
+			attempts[i].Nodes = nodes
+		}
+		return attempts
+	}
 	launches := func(machine string, outcome string, took ...time.Duration) []state.Attempt {
 		var out []state.Attempt
 		for _, d := range took {
 			a := past(cloud.Offer{Place: cloud.Place{Cloud: "aws"}, InstanceType: machine}, time.Hour, outcome)
+			a.Nodes = 4
 			a.Steps = []state.Step{{Name: stepLaunch, Took: d, OK: outcome == OK}}
 			out = append(out, a)
 		}
@@ -74,14 +81,17 @@ func TestDeadlinesAreLearned(t *testing.T) {
 		{"one in ten may be slow", launches("p4", OK, min, min, min, min, min, min, min, min, min, 40*min), 3 * min, min},
 		{"never below the bound", launches("p4", OK, quick, quick, quick, quick, quick), 2 * min, quick},
 		{"never above it", launches("p4", OK, 30*min, 30*min, 30*min, 30*min, 30*min), time.Hour, 30 * min},
-		{"another machine of the cloud will do", launches("p5", OK, min, min, min, min, min), 3 * min, min},
+		{"another machine of the cloud tells what is usual, and cuts nothing short", launches("p5", OK, min, min, min, min, min), 15 * min, min},
+		{"but that it may take long", launches("p5", OK, 7*min, 7*min, 7*min, 7*min, 7*min), 21 * min, 7 * min},
+		{"more machines are a lesson", many(8, launches("p4", OK, min, min, min, min, min)), 3 * min, min},
+		{"fewer may be quicker", many(3, launches("p4", OK, min, min, min, min, min)), 15 * min, min},
 		{"but its own is better", append(launches("p5", OK, quick, quick, quick, quick, quick), launches("p4", OK, 4*min, 4*min, 4*min, 4*min, 4*min)...), 12 * min, 4 * min},
 		{"what was cut off raises the deadline, not what is usual", append(launches("p4", OK, 2*min, 2*min, 2*min, 2*min, 2*min), launches("p4", Timeout, 6*min, 6*min)...), 18 * min, 2 * min},
 		{"failures say nothing", launches("p4", Capacity, quick, quick, quick, quick, quick), 15 * min, 2 * min},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h, o := NewHistory(tt.past, noon), cloud.Offer{Place: cloud.Place{Cloud: "aws"}, InstanceType: "p4"}
-			if got := h.Deadline(stepLaunch, o); got != tt.deadline {
+			if got := h.Deadline(stepLaunch, o, 4); got != tt.deadline {
 				t.Errorf("deadline %v, want %v", got, tt.deadline)
 			}
 			if got := h.Usual(stepLaunch, o); got != tt.usual {

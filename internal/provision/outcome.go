@@ -20,7 +20,7 @@ const (
 	Invalid     = "invalid"     // it can never work as asked
 	Throttled   = "throttled"   // asked to slow down
 	Unreachable = "unreachable" // no answer, or a broken one
-	Timeout     = "timeout"     // no answer within the step's deadline
+	Timeout     = "timeout"     // it did not come about in time
 	Cancelled   = "cancelled"   // somebody wanted it undone, or another attempt was quicker
 	Internal    = "internal"    // a mistake of ours, or one that no cloud has named
 )
@@ -72,7 +72,7 @@ func Outcome(err error) string {
 		return Partial
 	}
 	switch {
-	case is[*TimeoutError](err):
+	case is[*TimeoutError](err), is[*cloud.OverdueError](err):
 		return Timeout
 	case is[*cloud.AuthError](err):
 		return Credentials

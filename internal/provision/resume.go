@@ -122,7 +122,7 @@ func (s *search) mostComplete(ctx context.Context, open []state.Attempt) int {
 			continue
 		}
 		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: s.e.install, Name: a.NameOnCloud, Hash: a.ClusterHash}, Offer: a.Offer, Nodes: s.r.Nodes}
-		nodes, err := run(ctx, step{name: stepList, limit: s.history.Deadline(stepList, a.Offer)}, func(ctx context.Context) ([]cloud.Node, error) {
+		nodes, err := run(ctx, step{name: stepList, limit: s.history.Deadline(stepList, a.Offer, a.Nodes)}, func(ctx context.Context) ([]cloud.Node, error) {
 			return p.Nodes(ctx, spec.ID)
 		})
 		if err == nil && whole(nodes, &spec) == nil {

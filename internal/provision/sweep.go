@@ -177,7 +177,7 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 			continue
 		}
 		wg.Go(func() {
-			limit := h.Deadline(stepList, cloud.Offer{Place: cloud.Place{Cloud: p.Name()}})
+			limit := h.Deadline(stepList, cloud.Offer{Place: cloud.Place{Cloud: p.Name()}}, 0)
 			nodes, err := run(ctx, step{name: stepList, limit: limit}, func(ctx context.Context) ([]cloud.Node, error) {
 				return e.Listed(ctx, p)
 			})
@@ -257,7 +257,7 @@ func (e *Engine) End(ctx context.Context, s Stray) error {
 		o := cloud.Offer{Place: cloud.Place{Cloud: s.Cloud}}
 		watch := e.watchOver(ctx, s.Cluster, o.Place, nil)
 		defer watch.stop()
-		err = e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, e.history(ctx), nil, watch)
+		err = e.giveBack(ctx, p, cloud.ClusterID{Installation: e.install, Name: s.Cluster, Hash: s.Hash}, o, len(s.Nodes), e.history(ctx), nil, watch)
 		if err == nil {
 			e.Freed()
 		}

@@ -215,7 +215,7 @@ func (p *Provider) until(ctx context.Context, what string, f func(context.Contex
 		case ctx.Err() != nil:
 			return fmt.Errorf("waiting for %s: %w", what, ctx.Err())
 		case limited.Err() != nil:
-			return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", p.o.Timeout, what)}
+			return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", p.o.Timeout, what)}}
 		}
 		again := time.NewTimer(wait)
 		select {

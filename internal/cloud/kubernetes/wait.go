@@ -58,7 +58,7 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		}
 		if !limit.IsZero() && !now.Before(limit) {
 			if c.unscheduled == 0 {
-				return &cloud.UnreachableError{Err: fmt.Errorf("waited %v for %s", startPatience, c.waits)}
+				return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", startPatience, c.waits)}}
 			}
 			if more := l.conf.growing(); more > 0 && !grown && l.grows(ctx) {
 				grown, deadline = true, begun.Add(max(more, patience))
