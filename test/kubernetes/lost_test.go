@@ -3,6 +3,8 @@
 package kubernetes
 
 import (
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -116,4 +118,41 @@ func (w *world) uid(of string) string {
 	}
 	uid, _ := in(o, "metadata", "uid").(string)
 	return uid
+}
+
+// A machine that dies and is deleted, as by a cloud that took it back: there is
+// nobody left to say that its pods ended, and none is needed. What is given back
+// meanwhile ends, and the rest is seen as gone.
+func TestAMachineThatNeverComesBack(t *testing.T) {
+	w := newWorld(t, settings)
+	task := w.task("task.yaml", "localhost/shell:1", "run: echo here\n")
+	w.sky([]string{"here"}, "launch", "-y", "-c", "one", task)
+	w.sky([]string{"here"}, "launch", "-y", "-c", "two", task)
+	mustScript(t, "kill", place, "kubelet")
+	back := false
+	again := func() {
+		if !back {
+			back = true
+			mustScript(t, "again", place, "kubelet")
+			eventually(t, "the machine", func() bool {
+				_, code, err := ask("GET", "/api/v1/nodes/real-1", nil)
+				return err == nil && code == http.StatusOK && ready(t)
+			})
+		}
+	}
+	t.Cleanup(again)
+	mustAsk(t, "DELETE", "/api/v1/nodes/real-1", nil)
+	w.sky(nil, "down", "-y", "one")
+	if left := w.names("pods"); slices.ContainsFunc(left, func(p string) bool { return strings.HasPrefix(p, "one-") }) {
+		t.Errorf("pods are left: %v", left)
+	}
+	eventually(t, "the other cluster to be seen as gone", func() bool {
+		out, _ := w.run("status", "-r")
+		return strings.Contains(out, "No existing clusters")
+	})
+	if left := w.names("pods"); len(left) > 0 {
+		t.Errorf("pods are left: %v", left)
+	}
+	again()
+	w.sky([]string{"here"}, "launch", "-y", "-c", "three", task)
 }

@@ -244,6 +244,7 @@ const (
 func (w *where) claimEnds(ctx context.Context, old *claim) error {
 	limit := time.Now().Add(claimPatience)
 	for wait := claimPause; ; wait = min(2*wait, claimPauseMost) {
+		cloud.Waits(ctx, "the claim "+old.Metadata.Name+" to be gone")
 		c, err := w.claim(ctx, old.Metadata.Name)
 		if err == nil && (c == nil || c.Metadata.UID != old.Metadata.UID) {
 			return nil

@@ -288,13 +288,19 @@ func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range left {
-		cloud.Waits(ctx, fmt.Sprintf("pod %s on machine %s to end", p.Metadata.Name, p.Spec.NodeName))
-		if err := w.ends(ctx, &p); err != nil {
-			return err
+	if len(left) > 0 {
+		what := fmt.Sprintf("pod %s on machine %s to end", left[0].Metadata.Name, left[0].Spec.NodeName)
+		if more := len(left) - 1; more > 0 {
+			what += fmt.Sprintf(", and %d more", more)
 		}
+		cloud.Waits(ctx, what)
 	}
-	return nil
+	ends, ectx := errgroup.WithContext(ctx)
+	ends.SetLimit(atOnce)
+	for _, p := range left {
+		ends.Go(func() error { return w.ends(ectx, &p) })
+	}
+	return ends.Wait()
 }
 
 // leave follows deleted pods until none of them is there any more, or limit. It
@@ -428,5 +434,6 @@ func (w *where) gone(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+	cloud.Waits(ctx, "pod "+name+", which is there already, to end")
 	return w.ends(ctx, p)
 }

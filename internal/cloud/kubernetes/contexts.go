@@ -53,6 +53,7 @@ type client struct {
 	rest      *rest.Config
 	raw       rest.Interface // for lists
 	busy      *busy
+	clock     *clock
 	dynamic.Interface
 }
 
@@ -193,8 +194,8 @@ func (c *Contexts) client(context string) (*client, error) {
 	conf.QPS, conf.Burst = -1, -1
 	conf.UserAgent = "sky"
 	conf.WarningHandler = rest.NoWarnings{}
-	busy := &busy{}
-	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next, busy} })
+	busy, clock := &busy{}, &clock{}
+	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next, busy, clock} })
 	dyn, raw, err := clientsOf(conf)
 	if err != nil {
 		return nil, fmt.Errorf("context %q cannot be used: %w", context, err)
@@ -202,7 +203,7 @@ func (c *Contexts) client(context string) (*client, error) {
 	if c.clients == nil {
 		c.clients = map[string]*client{}
 	}
-	k := &client{context: context, namespace: namespace, rest: conf, raw: raw, busy: busy, Interface: dyn}
+	k := &client{context: context, namespace: namespace, rest: conf, raw: raw, busy: busy, clock: clock, Interface: dyn}
 	c.clients[context] = k
 	return k, nil
 }

@@ -337,7 +337,7 @@ func (f *fake) create(w http.ResponseWriter, r *http.Request, collection string)
 	isPod, isClaim := strings.HasSuffix(collection, "/pods"), collection == claimsPath
 	if f.refuse != nil && isPod {
 		if code, message := f.refuse(o); code != 0 {
-			refuseWith(w, code, map[int]string{403: "Forbidden", 422: "Invalid", 400: "BadRequest"}[code], message)
+			refuseWith(w, code, map[int]string{403: "Forbidden", 422: "Invalid", 400: "BadRequest", 500: "InternalError"}[code], message)
 			return
 		}
 	}

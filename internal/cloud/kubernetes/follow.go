@@ -19,6 +19,9 @@ const (
 	awayPatience = time.Minute
 	// awayPause is between two tries to reach it.
 	awayPause = 500 * time.Millisecond
+	// watchLeast is what a watch lasts at least, on average: behind a proxy that
+	// ends them at once the API server is not asked faster than this.
+	watchLeast = time.Second
 	// lookAgain bounds how long nothing is judged while time alone matters.
 	lookAgain = 5 * time.Second
 )
@@ -33,6 +36,7 @@ type follower struct {
 	version string
 	watch   watch.Interface
 	away    time.Time // since when the API server does not answer
+	begun   time.Time // when the last watch began
 }
 
 // follow begins with a list. version is what an earlier list was of; it saves
@@ -52,6 +56,12 @@ func (f *follower) stop() {
 // change what is to be done.
 func (f *follower) next(ctx context.Context, limit time.Time, restless bool) error {
 	if f.watch == nil {
+		if early := time.Until(f.begun.Add(watchLeast)); early > 0 && !f.begun.IsZero() {
+			if err := pause(ctx, early); err != nil {
+				return err
+			}
+		}
+		f.begun = time.Now()
 		err := f.begin(ctx)
 		if err == nil {
 			f.away = time.Time{}

@@ -43,6 +43,9 @@ func judge(p *pod, place cloud.Place, since time.Duration) judgement {
 				return judgeContainer(p, &c, place, since)
 			}
 		}
+		if p.Metadata.DeletionTimestamp != nil {
+			return judgement{stage: failed, err: &cloud.CapacityError{Place: place, Err: fmt.Errorf("pod %s is being deleted before all of them ran: %s", name, obituary(p))}}
+		}
 		return judgement{stage: running}
 	case "Failed", "Succeeded":
 		return judgement{stage: failed, err: ended(p, place)}
@@ -51,7 +54,7 @@ func judge(p *pod, place cloud.Place, since time.Duration) judgement {
 		return judgement{stage: failed, err: fmt.Errorf("the API server calls pod %s %q, and we do not know what that means", name, p.Status.Phase)}
 	}
 	if p.Metadata.DeletionTimestamp != nil {
-		return judgement{stage: failed, err: &cloud.CapacityError{Place: place, Err: fmt.Errorf("pod %s was deleted before it ran: %s", name, disruption(p))}}
+		return judgement{stage: failed, err: &cloud.CapacityError{Place: place, Err: fmt.Errorf("pod %s was deleted before it ran: %s", name, obituary(p))}}
 	}
 	scheduled := p.Status.Conditions.of("PodScheduled")
 	if p.Spec.NodeName == "" && scheduled.Status != "True" {
@@ -109,6 +112,10 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 		if noShell(w.Message) {
 			return judgement{stage: failed, err: &shellError{place, imageFor(p, c), w.Message}}
 		}
+		if slow(w.Message) { // it is tried again
+			j.doing = fmt.Sprintf("container %s of pod %s to be made on %s (%s)", c.Name, name, p.Spec.NodeName, w.Message)
+			return j
+		}
 		return invalid("container %s of pod %s cannot be started: %s: %s", c.Name, name, w.Reason, w.Message)
 	default: // CreateContainerConfigError, CrashLoopBackOff, what else there may be
 		return invalid("container %s of pod %s cannot be started: %s: %s", c.Name, name, w.Reason, w.Message)
@@ -154,6 +161,13 @@ func (e *shellError) Unwrap() error {
 
 // image is what the node's container runs.
 func (p *pod) image() string { return imageFor(p, &containerStatus{Name: mainContainer}) }
+
+// slow tells whether the words of a container runtime say no more than that it
+// takes its time, as machines do that are busy unpacking large images.
+func slow(message string) bool {
+	return slices.ContainsFunc([]string{"context deadline exceeded", "DeadlineExceeded", "is reserved for", "request timed out"},
+		func(words string) bool { return strings.Contains(message, words) })
+}
 
 func noShell(message string) bool {
 	return strings.Contains(message, "/bin/sh") && (strings.Contains(message, "no such file") || strings.Contains(message, "not found"))

@@ -34,6 +34,8 @@ type condition struct {
 	Status  string `json:"status"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
+	// Since is when Status became what it is, by the cluster's clock.
+	Since metav1.Time `json:"lastTransitionTime"`
 }
 
 type conditions []condition

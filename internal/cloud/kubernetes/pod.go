@@ -189,6 +189,9 @@ func (w *wish) describe(rank int, name string) obj {
 	meta["name"] = name
 	meta["labels"] = merge(asObj(meta["labels"]), texts(labels))
 	p["metadata"] = meta
+	if spec := asObj(p["spec"]); spec["runtimeClassName"] == "" {
+		delete(spec, "runtimeClassName") // the user wants the machine's own, which has no name
+	}
 	return p
 }
 

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,6 +68,8 @@ func TestWhatAPodThatIsWaitedForMeans(t *testing.T) {
 		{"too many pulls for long", waiting("ErrImagePull", "toomanyrequests: You have reached"), time.Hour, failed, is[*cloud.UnreachableError], "allows no more pulls"},
 		{"an image for other machines", waiting("ErrImagePull", "no match for platform in manifest"), 0, failed, is[*cloud.InvalidError], "platform"},
 		{"an image's name that is none", waiting("InvalidImageName", "couldn't parse"), 0, failed, is[*cloud.InvalidError], "parse"},
+		{"a machine that is busy with an image", waiting("CreateContainerError", "context deadline exceeded"), time.Hour, starting, none, "to be made on n1 (context deadline exceeded)"},
+		{"a container that cannot be made", waiting("CreateContainerError", "no command specified"), 0, failed, is[*cloud.InvalidError], "no command"},
 		{"a secret that is missing", waiting("CreateContainerConfigError", `secret "x" not found`), 0, failed, is[*cloud.InvalidError], `secret "x"`},
 		{"no shell", waiting("RunContainerError", `exec: "/bin/sh": stat /bin/sh: no such file or directory`), 0, failed, is[*cloud.InvalidError], "no shell"},
 		{"running", `{"status":{"phase":"Running","containerStatuses":[{"name":"ray-node","state":{"running":{}}}]}}`, 0, running, none, ""},
@@ -76,6 +79,7 @@ func TestWhatAPodThatIsWaitedForMeans(t *testing.T) {
 		{"out of memory", over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":137,"reason":"OOMKilled"}}}`), 0, failed, is[*cloud.InvalidError], "memory"},
 		{"without a shell from the start", over("Failed", "", "", `{"name":"ray-node","state":{"terminated":{"exitCode":128,"reason":"StartError","message":"exec: \"/bin/sh\": stat /bin/sh: no such file or directory"}}}`), 0, failed, is[*cloud.InvalidError], "no shell"},
 		{"deleted", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Pending"}}`, 0, failed, is[*cloud.CapacityError], "deleted"},
+		{"deleted while others start", `{"metadata":{"deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Running","conditions":[{"type":"DisruptionTarget","status":"True","reason":"PreemptionByScheduler"}],"containerStatuses":[{"name":"ray-node","state":{"running":{}}}]}}`, 0, failed, is[*cloud.CapacityError], "higher priority"},
 		{"a word nobody knows", `{"status":{"phase":"quantum"}}`, 0, failed, func(err error) bool { return err != nil && !translated(err) }, "quantum"},
 	} {
 		j := judge(podOf(t, tt.pod), here, tt.since)
@@ -304,6 +308,10 @@ func TestPodsAreDescribed(t *testing.T) {
 			t.Errorf("%s is missing in %s", part, text)
 		}
 	}
+	w.conf.PodConfig = map[string]any{"spec": map[string]any{"runtimeClassName": ""}}
+	if text := jsonOf(w.describe(0, "web-head")); strings.Contains(text, "runtimeClassName") {
+		t.Errorf("a runtime class that the user does not want: %s", text)
+	}
 	if strings.Contains(text, "priorityClassName") {
 		t.Error("the queue decides about priorities")
 	}
@@ -335,6 +343,7 @@ func TestHowLongPodsMayWait(t *testing.T) {
 	}{
 		{nil, 1, 10 * time.Second}, {nil, 6, 11 * time.Second}, {nil, 1000, time.Minute},
 		{map[string]any{"provision_timeout": 5}, 9, 5 * time.Second}, {map[string]any{"provision_timeout": -1}, 9, 0},
+		{map[string]any{"provision_timeout": 0}, 9, time.Second}, // not for ever
 		{map[string]any{"autoscaler": "karpenter"}, 1, time.Minute},
 		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, 1, 24 * time.Hour},
 		{map[string]any{"dws": map[string]any{"enabled": true}}, 3, 1220 * time.Second},
@@ -342,6 +351,74 @@ func TestHowLongPodsMayWait(t *testing.T) {
 		s, err := newSettings(tt.section)
 		if got := s.patience(tt.nodes, false); err != nil || got != tt.want {
 			t.Errorf("%v, %d nodes: %v, want %v (%v)", tt.section, tt.nodes, got, tt.want, err)
+		}
+	}
+}
+
+// A call that goes on with pods of an earlier one, which a crash or a lost answer
+// ended, does not begin to wait anew.
+func TestWaitsGoOnWhereAnEarlierCallEnded(t *testing.T) {
+	begun := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	ago := func(d time.Duration) time.Time { return begun.Add(-d) }
+	for _, tt := range []struct {
+		name            string
+		c               census
+		patience, grown time.Duration
+		from, limit     time.Time
+	}{
+		{"a pod that was just made", census{unscheduled: 1, made: ago(time.Second)}, time.Hour, 0, begun, begun.Add(time.Hour)},
+		{"one that has waited in its queue", census{unscheduled: 1, made: ago(20 * time.Hour)}, 24 * time.Hour, 0, ago(20 * time.Hour), begun.Add(4 * time.Hour)},
+		{"one that has waited long enough", census{unscheduled: 1, made: ago(time.Hour)}, time.Minute, 0, ago(time.Hour), begun.Add(leastPatience)},
+		{"the same with little patience", census{unscheduled: 1, made: ago(time.Hour)}, 2 * time.Second, 0, ago(time.Hour), begun.Add(2 * time.Second)},
+		{"one for which a machine is added", census{unscheduled: 1, made: ago(5 * time.Minute)}, time.Minute, 15 * time.Minute, ago(5 * time.Minute), begun.Add(10 * time.Minute)},
+		{"one that may wait for ever", census{unscheduled: 1, made: ago(time.Hour)}, 0, 0, ago(time.Hour), time.Time{}},
+		{"a clock that goes ahead", census{unscheduled: 1, made: begun.Add(time.Hour)}, time.Hour, 0, begun, begun.Add(time.Hour)},
+		{"images for some time", census{placed: ago(20 * time.Minute)}, time.Hour, 0, ago(20 * time.Minute), begun.Add(startPatience - 20*time.Minute)},
+		{"images for too long", census{placed: ago(time.Hour)}, time.Hour, 0, ago(time.Hour), begun.Add(leastPatience)},
+		{"nothing known", census{}, time.Hour, 0, begun, begun.Add(startPatience)},
+	} {
+		if from, limit := tt.c.window(begun, begun, tt.patience, tt.grown); !from.Equal(tt.from) || !limit.Equal(tt.limit) {
+			t.Errorf("%s: from %v until %v, want %v and %v", tt.name, from, limit, tt.from, tt.limit)
+		}
+	}
+}
+
+// A pod that has waited too long is not waited for once more, as often as the
+// launch is repeated.
+func TestAPodThatHasNotStartedInTime(t *testing.T) {
+	f := startFake(t)
+	p := providerOver(t, f, nil)
+	id := cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}
+	began := time.Now().Add(-2 * startPatience).UTC().Format(time.RFC3339)
+	f.put(podsPath, obj{"apiVersion": "v1", "kind": "Pod", "spec": obj{"nodeName": "node-1"},
+		"metadata": obj{"name": podName(id, 0, false), "namespace": "team", "labels": texts(cloud.LaunchSpec{ID: id}.NodeTags(0)), "uid": "u1", "creationTimestamp": began},
+		"status":   obj{"phase": "Pending", "conditions": []any{obj{"type": "PodScheduled", "status": "True", "lastTransitionTime": began}}}})
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // much less than startPatience
+	defer cancel()
+	_, err := p.Launch(ctx, cloud.LaunchSpec{ID: id, Nodes: 1, Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}})
+	if !is[*cloud.UnreachableError](err) || !strings.Contains(err.Error(), "to start on node-1") {
+		t.Errorf("%v", err)
+	}
+}
+
+// An autoscaler's word counts for the pod that it is about.
+func TestWhatAutoscalersSay(t *testing.T) {
+	f := startFake(t)
+	say := func(name, reason, pod, uid string) {
+		f.put(eventsPath, obj{"metadata": obj{"name": name}, "reason": reason, "type": "Normal", "involvedObject": obj{"kind": "Pod", "name": pod, "uid": uid}})
+	}
+	say("a", "TriggeredScaleUp", "web-two-head", "u2")
+	say("b", "TriggeredScaleUp", "web-head", "before")
+	say("c", "Nominated", "web-head", "u1")
+	have := map[string]*pod{"u1": {Metadata: metadata{Name: "web-head", UID: "u1"}}}
+	for scaler, want := range map[string]bool{"gke": false, "karpenter": true, "generic": true} {
+		w, err := providerOver(t, f, nil).at("here", map[string]any{"autoscaler": scaler})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &launch{where: w}
+		if got := l.grows(t.Context(), have); got != want || w.conf.growing() == 0 {
+			t.Errorf("%s: %t, want %t", scaler, got, want)
 		}
 	}
 }
@@ -354,10 +431,10 @@ func TestHowLongALaunchMayTake(t *testing.T) {
 		section map[string]any
 		want    time.Duration
 	}{
-		{nil, startPatience + 10*time.Second},
+		{nil, startPatience + aroundWait + 10*time.Second},
 		{map[string]any{"provision_timeout": -1}, cloud.Forever},
-		{map[string]any{"autoscaler": "gke"}, startPatience + 15*time.Minute},
-		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, startPatience + 24*time.Hour},
+		{map[string]any{"autoscaler": "gke"}, startPatience + aroundWait + 15*time.Minute},
+		{map[string]any{"kueue": map[string]any{"local_queue_name": "q"}}, startPatience + aroundWait + 24*time.Hour},
 	} {
 		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1,
 			Offer: cloud.Offer{Place: here, InstanceType: "1CPU--1GB"}, Settings: tt.section}
@@ -373,10 +450,18 @@ func TestWhatIsSaidOfAPodThatDoesNotStart(t *testing.T) {
 		{Type: "Warning", Reason: "FailedScheduling", Message: "0/1 nodes", Last: at(9)},
 		{Type: "Warning", Reason: "FailedMount", Message: "MountVolume.SetUp failed\n", Last: at(5)},
 		{Type: "Warning", Reason: "FailedAttachVolume", Message: "in use", Last: at(4)},
-		{Type: "Normal", Reason: "Pulling", Last: at(8)},
+		{Type: "Normal", Reason: "Pulling", Last: at(3)},
 	}
 	if e := complaint(events); e == nil || e.String() != "FailedMount: MountVolume.SetUp failed" {
 		t.Errorf("%v", e)
+	}
+	events = append(events, event{Type: "Normal", Reason: "Pulling", Message: `Pulling image "img"`, Last: at(10)})
+	if e := complaint(events); e == nil || e.Message != `Pulling image "img"` {
+		t.Errorf("%+v", e)
+	}
+	events = append(events, event{Type: "Normal", Reason: "Pulled", Last: at(11)})
+	if e := complaint(events); e != nil {
+		t.Errorf("what is done is no complaint: %v", e)
 	}
 	if e := complaint(events[:1]); e != nil {
 		t.Errorf("%v", e)
@@ -402,6 +487,12 @@ func TestErrorsOfTheAPIServer(t *testing.T) {
 		{"no such priority", 403, `pods "web-head" is forbidden: no PriorityClass with name x was found`, is[*cloud.InvalidError]},
 		{"no such runtime", 403, `pods "web-head" is forbidden: pod rejected: RuntimeClass "x" not found`, is[*cloud.InvalidError]},
 		{"a policy", 422, `pods "web-head" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no`, is[*cloud.InvalidError]},
+		{"a range of limits", 403, `pods "web-head" is forbidden: [minimum memory usage per Container is 1Gi, but request is 1G, maximum cpu usage per Container is 1, but limit is 2]`, is[*cloud.InvalidError]},
+		{"a quota of limits", 403, `pods "web-head" is forbidden: failed quota: q: must specify limits.cpu for: ray-node`, is[*cloud.InvalidError]},
+		{"a namespace that goes", 403, `pods "web-head" is forbidden: unable to create new content in namespace team because it is being terminated`, is[*cloud.InvalidError]},
+		{"no right to one", 403, `pods "web-head" is forbidden: User "system:serviceaccount:a:b" cannot create resource "pods" in API group "" in the namespace "team"`, is[*cloud.PermissionError]},
+		{"a proxy before it", 403, `access denied`, is[*cloud.PermissionError]},
+		{"a webhook that does not answer", 500, `Internal error occurred: failed calling webhook "policy.io": failed to call webhook: Post "https://policy.io/?timeout=10s": context deadline exceeded`, is[*cloud.UnreachableError]},
 		{"nonsense", 422, `Pod "web-head" is invalid: spec.containers[0].image: Required value`, is[*cloud.InvalidError]},
 	} {
 		f.mu.Lock()

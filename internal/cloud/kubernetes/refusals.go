@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
+	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,12 +29,15 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 		return &cloud.InvalidError{Place: place, Err: err}
 	case credentialsFailed(err):
 		return &cloud.AuthError{Cloud: Name, Err: err, Fix: "run: kubectl --context " + quoted(place.Region) + " get pods; it names what is missing, such as a plugin or a login"}
-	case apierrors.IsUnauthorized(err):
-		return &cloud.AuthError{Cloud: Name, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return &cloud.QuotaError{Place: place, Err: err}
 	case violates(err):
-		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w", err)}
+		return &cloud.InvalidError{Place: place, Err: fmt.Errorf("a rule of the cluster refuses it: %w; %s", err, remedy(err))}
+	case silentHook(err) != "":
+		return &cloud.UnreachableError{Err: fmt.Errorf("Kubernetes context %s: the admission webhook %s gives no answer, and nothing is changed there without one (failurePolicy: Fail); whoever runs the cluster must mend or remove it (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations): %w",
+			quoted(place.Region), silentHook(err), err)}
+	case apierrors.IsUnauthorized(err):
+		return &cloud.AuthError{Cloud: Name, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
 	case apierrors.IsForbidden(err):
 		return &cloud.PermissionError{Place: place, Err: err}
 	case apierrors.IsTooManyRequests(err):
@@ -52,16 +55,34 @@ func throttled(place cloud.Place, err error) error {
 	return &cloud.ThrottledError{Err: fmt.Errorf("the API server of Kubernetes context %s has too much to do and asks to slow down: %w", quoted(place.Region), err)}
 }
 
-// violates tells what webhooks, policies, pod security and other built-in rules
-// refuse from what the account may not do: the one names the object's fields, the
-// other a verb.
+// violates tells what webhooks, policies, limit ranges, pod security and other
+// built-in rules refuse from what the account may not do: only the latter is about
+// a user and a verb.
 func violates(err error) bool {
 	s := err.Error()
 	if strings.Contains(s, "denied the request") && strings.Contains(s, "admission webhook") || strings.Contains(s, "denied request") && strings.Contains(s, "ValidatingAdmissionPolicy") {
 		return true
 	}
-	return apierrors.IsForbidden(err) && slices.ContainsFunc([]string{"violates PodSecurity", "is forbidden: error looking up service account",
-		"no PriorityClass with name", "RuntimeClass", "storage usage per PersistentVolumeClaim"}, func(word string) bool { return strings.Contains(s, word) })
+	return apierrors.IsForbidden(err) && strings.Contains(s, " is forbidden: ") && !(strings.Contains(s, `User "`) && strings.Contains(s, `" cannot `))
+}
+
+// remedy is what to do about a rule.
+func remedy(err error) string {
+	if s := err.Error(); strings.Contains(s, "failed quota") && strings.Contains(s, "must specify") {
+		return "give pods limits (kubernetes.set_pod_resource_limits: true), or what else it names (kubernetes.pod_config)"
+	}
+	return "give pods what it asks for (kubernetes.pod_config), or ask who runs the cluster"
+}
+
+var hookFailed = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
+
+// silentHook is the webhook without whose word the API server does nothing, and
+// that it cannot reach or make sense of.
+func silentHook(err error) string {
+	if m := hookFailed.FindStringSubmatch(err.Error()); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // credentialsFailed: the user's way to log in failed before anything was asked.

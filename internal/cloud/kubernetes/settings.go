@@ -91,7 +91,7 @@ func (s settings) patience(nodes int, sharedVolumes bool) time.Duration {
 		if *s.Timeout < 0 {
 			return 0
 		}
-		return time.Duration(*s.Timeout) * time.Second
+		return time.Duration(max(*s.Timeout, 1)) * time.Second
 	}
 	extra := float64(max(nodes-1, 0))
 	seconds := min(10+0.2*extra, 60)
@@ -112,10 +112,23 @@ func (s settings) patience(nodes int, sharedVolumes bool) time.Duration {
 // growing is how long a cluster autoscaler that has begun to add nodes is
 // waited for, at least.
 func (s settings) growing() time.Duration {
-	if s.Autoscaler == "" || s.Autoscaler == "karpenter" || s.Timeout != nil && *s.Timeout < 0 {
+	if s.Autoscaler == "" || s.Timeout != nil && *s.Timeout < 0 {
 		return 0
 	}
 	return 900 * time.Second
+}
+
+// growth are the events about a pod by which an autoscaler says that it adds a
+// node for it.
+func (s settings) growth() []string {
+	const cluster, karpenter = "TriggeredScaleUp", "Nominated"
+	switch s.Autoscaler {
+	case "karpenter":
+		return []string{karpenter}
+	case "generic":
+		return []string{cluster, karpenter}
+	}
+	return []string{cluster}
 }
 
 // The default account of a pod, which gives its processes no rights.

@@ -1,8 +1,10 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,26 +44,39 @@ func (s *stuck) why(ctx context.Context, p *pod, now time.Time) string {
 	ctx, cancel := context.WithTimeout(ctx, stuckTimeout)
 	defer cancel()
 	events, _, err := list[event](ctx, s.client, eventsResource, s.namespace, metav1.ListOptions{
-		FieldSelector: "involvedObject.kind=Pod,involvedObject.uid=" + p.Metadata.UID + ",type=Warning",
+		FieldSelector: "involvedObject.kind=Pod,involvedObject.uid=" + p.Metadata.UID,
 	})
 	if err != nil {
 		return s.said
 	}
 	s.said = ""
 	if e := complaint(events); e != nil {
-		s.said = " (" + e.String() + ")"
+		said := e.String()
+		if e.Type != "Warning" {
+			said = e.Message
+		}
+		s.said = " (" + said + ")"
 	}
 	return s.said
 }
 
-// complaint is the latest warning about a pod that has a node.
+// complaint is the latest warning about a pod that has a node, or that an image
+// is being pulled; nil is nothing.
 func complaint(events []event) *event {
 	events = slices.DeleteFunc(slices.Clone(events), func(e event) bool {
-		return e.Type != "Warning" || e.Reason == "FailedScheduling" // that is over
+		if e.Type == "Warning" {
+			return e.Reason == "FailedScheduling" // that is over
+		}
+		return e.Reason != "Pulling" && e.Reason != "Pulled"
 	})
 	if len(events) == 0 {
 		return nil
 	}
-	e := slices.MaxFunc(events, func(a, b event) int { return a.at().Compare(b.at()) })
+	e := slices.MaxFunc(events, func(a, b event) int {
+		return cmp.Or(a.at().Compare(b.at()), strings.Compare(a.Type, b.Type)) // in one second a Warning counts
+	})
+	if e.Reason == "Pulled" {
+		return nil
+	}
 	return &e
 }

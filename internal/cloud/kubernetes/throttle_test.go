@@ -3,6 +3,7 @@ package kubernetes
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"testing"
 	"testing/synctest"
@@ -36,7 +37,7 @@ func TestCallsThatAreToldToComeBackLater(t *testing.T) {
 			}
 			r, _ := http.NewRequestWithContext(ctx, "GET", "https://here/", nil)
 			var b busy
-			res, err := (&mindful{answers(tt.status), &b}).RoundTrip(r)
+			res, err := (&mindful{answers(tt.status), &b, &clock{}}).RoundTrip(r)
 			if b.lately(time.Second) != (tt.status == http.StatusTooManyRequests) {
 				t.Errorf("%d: busy %t", tt.status, b.lately(time.Second))
 			}
@@ -75,6 +76,62 @@ func TestABusyAPIServerIsAskedForAWhile(t *testing.T) {
 					return tt.then
 				})
 				if took := time.Since(start); err != tt.want || took < tt.least || took > tt.most {
+					t.Errorf("%v after %v", err, took)
+				}
+			})
+		})
+	}
+}
+
+// hanging answers after a while, or when nobody listens any more.
+type hanging struct{ headers, body time.Duration }
+
+func (h hanging) RoundTrip(r *http.Request) (*http.Response, error) {
+	if err := pause(r.Context(), h.headers); err != nil {
+		return nil, r.Context().Err()
+	}
+	date := time.Now().Add(time.Hour).UTC().Format(http.TimeFormat)
+	return &http.Response{StatusCode: 200, Header: http.Header{"Date": []string{date}}, Body: io.NopCloser(readerFunc(func([]byte) (int, error) {
+		if err := pause(r.Context(), h.body); err != nil {
+			return 0, r.Context().Err()
+		}
+		return 0, io.EOF
+	}))}, nil
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
+// An API server that took a call and says nothing holds nobody up for ever, while
+// watches and commands go on.
+func TestCallsThatHang(t *testing.T) {
+	for _, tt := range []struct {
+		name, url string
+		hanging
+		ends bool
+	}{
+		{"an answer", "https://here/api/v1/pods", hanging{time.Second, time.Second}, false},
+		{"no answer", "https://here/api/v1/pods", hanging{time.Hour, 0}, true},
+		{"half an answer", "https://here/api/v1/pods", hanging{0, time.Hour}, true},
+		{"a watch", "https://here/api/v1/pods?watch=true", hanging{0, time.Hour}, false},
+		{"a watch that does not begin", "https://here/api/v1/pods?watch=true", hanging{time.Hour, 0}, true},
+		{"a command", "https://here/api/v1/namespaces/a/pods/b/exec", hanging{time.Hour, 0}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := http.NewRequestWithContext(t.Context(), "GET", tt.url, nil)
+				begun := time.Now()
+				var c clock
+				res, err := (&mindful{tt.hanging, &busy{}, &c}).RoundTrip(r)
+				if err == nil {
+					if ours := c.ours(begun.Add(time.Hour)); ours.Sub(begun).Abs() > 2*time.Second && tt.headers < time.Hour {
+						t.Errorf("a clock that is an hour ahead: %v after %v", ours, begun)
+					}
+					_, err = io.ReadAll(res.Body)
+					res.Body.Close()
+				}
+				if took := time.Since(begun); (err == errSilence) != tt.ends || err != nil && err != errSilence || tt.ends && took != silence {
 					t.Errorf("%v after %v", err, took)
 				}
 			})

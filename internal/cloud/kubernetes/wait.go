@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,12 +19,8 @@ import (
 func (l *launch) wait(ctx context.Context, version string) error {
 	patience := l.conf.patience(l.spec.Nodes, l.slowVolumes)
 	begun := time.Now()
-	placed := begun // when the last of those that are there was given a node
-	deadline := time.Time{}
-	if patience > 0 {
-		deadline = begun.Add(patience)
-	}
-	var grown bool
+	placed := begun         // when the last of those that are there was given a node
+	var grown time.Duration // how long pods may wait at least, as an autoscaler adds machines
 	stuck := stuck{launch: l}
 	f := l.follow(nodesOf(l.spec.ID), version)
 	defer f.stop()
@@ -40,32 +35,31 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		case f.synced && len(f.have) < l.spec.Nodes && f.shrank:
 			return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%d of %d pods were deleted before all of them ran", l.spec.Nodes-len(f.have), l.spec.Nodes)}
 		}
-		limit := deadline
 		switch {
 		case c.unscheduled > 0:
 			placed = now
 		case !f.synced:
 			c.waits = "the API server to list the pods"
-			limit = placed.Add(startPatience)
+		case c.slow != nil:
+			c.waits += stuck.why(ctx, c.slow, now)
+			c.restless = true
 		default:
-			if c.slow != nil {
-				c.waits += stuck.why(ctx, c.slow, now)
-				c.restless = true
-			} else {
-				c.waits = "all pods to be listed"
-			}
-			limit = placed.Add(startPatience)
+			c.waits = "all pods to be listed"
 		}
+		from, limit := c.window(begun, placed, patience, grown)
 		if !limit.IsZero() && !now.Before(limit) {
 			if c.unscheduled == 0 {
 				return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", startPatience, c.waits)}}
 			}
-			if more := l.conf.growing(); more > 0 && !grown && l.grows(ctx) {
-				grown, deadline = true, begun.Add(max(more, patience))
+			if more := l.conf.growing(); more > 0 && grown == 0 && l.grows(ctx, f.have) {
+				grown = more
 				continue
 			}
-			why := l.full(ctx, c.unscheduled, c.waits, now.Sub(begun))
+			why := l.full(ctx, c.unscheduled, c.waits, now.Sub(from))
 			return errors.Join(why, l.withdraw(ctx, f.have))
+		}
+		if grown > 0 && c.unscheduled > 0 {
+			c.waits += ", for which the autoscaler adds machines"
 		}
 		cloud.Waits(ctx, c.waits)
 		if err := f.next(ctx, limit, c.restless); err != nil {
@@ -74,12 +68,51 @@ func (l *launch) wait(ctx context.Context, version string) error {
 	}
 }
 
+// leastPatience is what a call waits for pods that have waited long enough, as
+// under an earlier call that a crash cut off: the API server, and with it the
+// scheduler, may have been away.
+const leastPatience = 10 * time.Second
+
+// earlier is when a wait that now begins has really begun: at, if that is known
+// and clearly before. Clocks differ by a little.
+func earlier(now, at time.Time) time.Time {
+	if at.IsZero() || now.Sub(at) < leastPatience {
+		return now
+	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// window is since when the pods have waited for what they wait for now, and until
+// when they may; zero: for ever. begun is when this call began to wait, placed
+// when it last saw a pod without a node. It is pure.
+func (c *census) window(begun, placed time.Time, patience, grown time.Duration) (from, limit time.Time) {
+	if c.unscheduled == 0 {
+		from = earlier(placed, c.placed)
+		return from, later(from.Add(startPatience), begun.Add(leastPatience))
+	}
+	from = earlier(begun, c.made)
+	if patience == 0 {
+		return from, time.Time{}
+	}
+	return from, later(from.Add(max(patience, grown)), begun.Add(min(patience, leastPatience)))
+}
+
 // census is how far the pods of a launch have come.
 type census struct {
 	unscheduled, running int
 	waits                string // for what, of the pod that is furthest behind
 	slow                 *pod   // that pod
 	restless             bool   // time alone may change what is to be done
+	// When the youngest pod without a node was made, and when the last of those that
+	// do not run yet got theirs, by our clock; zero: there is none.
+	made, placed time.Time
 }
 
 // count judges the pods; an error is that one of them cannot come right.
@@ -97,10 +130,14 @@ func (l *launch) count(have map[string]*pod, now time.Time) (census, error) {
 		case unscheduled:
 			c.unscheduled++
 			first = c.unscheduled == 1
+			c.made = later(c.made, l.clock.ours(p.Metadata.CreationTimestamp.Time))
 		case running:
 			c.running++
 		case starting:
 			first = c.slow == nil
+			if at := p.Status.Conditions.of("PodScheduled").Since; !at.IsZero() {
+				c.placed = later(c.placed, l.clock.ours(at.Time))
+			}
 		}
 		if first {
 			c.waits, c.slow = j.doing, p
@@ -120,8 +157,12 @@ func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
 	if patience == 0 {
 		return cloud.Forever
 	}
-	return max(patience, w.conf.growing()) + startPatience
+	return max(patience, w.conf.growing()) + startPatience + aroundWait
 }
+
+// aroundWait is for what a launch does before its pods are waited for, such as
+// seeing earlier ones off, and after.
+const aroundWait = 10 * time.Minute
 
 // full is why no node was found in time, with what is free and what is nearest.
 func (l *launch) full(ctx context.Context, pods int, scheduler string, waited time.Duration) error {
@@ -149,10 +190,23 @@ func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
 
 // grows tells whether a cluster autoscaler has said that it adds nodes for one
 // of the pods.
-func (l *launch) grows(ctx context.Context) bool {
-	events, _, err := list[event](ctx, l.client, eventsResource, l.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=TriggeredScaleUp"})
-	if err != nil {
-		return false
+func (l *launch) grows(ctx context.Context, have map[string]*pod) bool {
+	for _, reason := range l.conf.growth() {
+		events, _, err := list[event](ctx, l.client, eventsResource, l.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=Pod,reason=" + reason})
+		if err != nil {
+			continue
+		}
+		for _, p := range have {
+			if slices.ContainsFunc(events, func(e event) bool { return e.Reason == reason && e.about(p) }) {
+				return true
+			}
+		}
 	}
-	return slices.ContainsFunc(events, func(e event) bool { return strings.HasPrefix(e.About.Name, l.spec.ID.Name+"-") })
+	return false
+}
+
+// about tells whether it was said about the pod, and not about an earlier one of
+// its name.
+func (e *event) about(p *pod) bool {
+	return e.About.Name == p.Metadata.Name && (e.About.UID == "" || e.About.UID == p.Metadata.UID)
 }
