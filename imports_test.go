@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry"},
-	{"internal/wholefile"},
+	{"internal/wholefile", "internal/porttest"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 }

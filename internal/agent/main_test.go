@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -27,6 +26,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -131,7 +131,7 @@ func newCluster(t testing.TB, n int, capacity agentapi.Capacity, inProcess bool)
 
 func (c *testCluster) addNode(i int) *testNode {
 	c.t.Helper()
-	node := &testNode{t: c.t, id: fmt.Sprintf("n%d", i), home: c.t.TempDir(), address: freeAddress(c.t)}
+	node := &testNode{t: c.t, id: fmt.Sprintf("n%d", i), home: c.t.TempDir(), address: fmt.Sprint("127.0.0.1:", porttest.Free(c.t))}
 	files, err := pki.IssueNode(c.bundle, node.id)
 	if err != nil {
 		c.t.Fatal(err)
@@ -145,15 +145,6 @@ func (c *testCluster) addNode(i int) *testNode {
 	}
 	node.client = agentclient.New(node.address, tlsc, nil)
 	return node
-}
-
-func freeAddress(t testing.TB) string {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
 }
 
 func (n *testNode) runHere() {

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -39,7 +40,7 @@ func TestScripts(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("USER", "me")
 			e.Setenv("SKYPILOT_USER_ID", "abcd1234")
-			e.Setenv("SKY_API_PORT", freePort(t))
+			e.Setenv("SKY_API_PORT", fmt.Sprint(porttest.Free(t)))
 			e.Setenv("TERM", "xterm")
 			e.Setenv("GORACE", "atexit_sleep_ms=0") // else each command of a -race build waits a second
 			return nil
@@ -76,15 +77,6 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
-}
-
-func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
 }
 
 // serveFake is the API server of scripts that use a local one.

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/serve"
+	"github.com/skypilot-go/sky/internal/porttest"
 )
 
 // fluffy is a FluffyCloud of a world's own: a process whose machines are real
@@ -63,7 +64,7 @@ func newFluffy(t testing.TB, boot time.Duration) *fluffy {
 	}
 	f := &fluffy{dir: filepath.Join(dir, "cloud")}
 	credentials := filepath.Join(dir, "credentials")
-	c := exec.Command(tool, "serve", "--dir", f.dir, "--listen", fmt.Sprintf("127.0.0.1:%d", freePort(t)), "--credentials", credentials, "--boot", boot.String())
+	c := exec.Command(tool, "serve", "--dir", f.dir, "--listen", fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)), "--credentials", credentials, "--boot", boot.String())
 	c.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {

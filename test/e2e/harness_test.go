@@ -15,18 +15,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/porttest"
 )
 
 // binary is sky as it is released, with an agent for nodes; built once for all
@@ -82,7 +81,7 @@ func newWorld(t testing.TB) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, home: home, port: freePort(t)}
+	w := &world{t: t, home: home, port: porttest.Free(t)}
 	w.env = []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"SKY_API_PORT=" + strconv.Itoa(w.port),
@@ -301,38 +300,6 @@ func eventually(t testing.TB, what string, limit time.Duration, f func() bool) {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-}
-
-// given are the ports that were handed out.
-var given struct {
-	sync.Mutex
-	ports map[int]bool
-}
-
-// freePort is a port for a server that is started later, and perhaps again: nobody
-// else gets it here, nor does the kernel give it to a connection as its own end.
-func freePort(t testing.TB) int {
-	t.Helper()
-	given.Lock()
-	defer given.Unlock()
-	for range 1000 {
-		port := 12000 + rand.N(8000)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil || given.ports[port] {
-			if err == nil {
-				l.Close()
-			}
-			continue
-		}
-		l.Close()
-		if given.ports == nil {
-			given.ports = map[int]bool{}
-		}
-		given.ports[port] = true
-		return port
-	}
-	t.Fatal("no port is free")
-	return 0
 }
 
 func tailOf(path string, n int) string {

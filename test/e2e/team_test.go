@@ -23,6 +23,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the test's own database
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/porttest"
 )
 
 // relay passes TCP connections on to the first of its targets that answers, each
@@ -166,7 +167,7 @@ func newTeam(t *testing.T, n int) *team {
 	tm.startCloud()
 	var backends []string
 	for i := range n {
-		s := &teamServer{home: filepath.Join(dir, fmt.Sprint("server", i)), port: freePort(t), cable: newRelay(t, u.Host)}
+		s := &teamServer{home: filepath.Join(dir, fmt.Sprint("server", i)), port: porttest.Free(t), cable: newRelay(t, u.Host)}
 		own := *u
 		own.Host, own.Path = s.cable.address(), "/"+tm.database
 		if err := os.MkdirAll(filepath.Join(s.home, ".sky"), 0o700); err != nil {
@@ -221,7 +222,7 @@ func (tm *team) startCloud() {
 		tm.t.Fatalf("building fluffycloud: %v\n%s", err, out)
 	}
 	creds := filepath.Join(tm.dir, "credentials")
-	c := exec.Command(bin, "serve", "--dir", filepath.Join(tm.dir, "cloud"), "--listen", fmt.Sprint("127.0.0.1:", freePort(tm.t)), "--credentials", creds, "--boot", "50ms")
+	c := exec.Command(bin, "serve", "--dir", filepath.Join(tm.dir, "cloud"), "--listen", fmt.Sprint("127.0.0.1:", porttest.Free(tm.t)), "--credentials", creds, "--boot", "50ms")
 	log, err := os.Create(filepath.Join(tm.dir, "cloud.log"))
 	if err != nil {
 		tm.t.Fatal(err)

@@ -25,6 +25,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/porttest"
 )
 
 var (
@@ -206,12 +208,7 @@ func newWorld(t testing.TB, settings string) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := porttest.Free(t)
 	w := &world{t: t, home: home, namespace: filepath.Base(home), port: strconv.Itoa(port), env: []string{
 		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
 		"SKY_API_PORT=" + strconv.Itoa(port), "KUBECONFIG=" + kubeconfig(),

@@ -18,6 +18,7 @@ import (
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -65,12 +66,7 @@ func playServer() {
 // local is a local server of its own for a test, on a free port.
 func local(t *testing.T, role string) *Local {
 	t.Helper()
-	probe, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := fmt.Sprint(probe.Addr().(*net.TCPAddr).Port)
-	probe.Close()
+	port := fmt.Sprint(porttest.Free(t))
 	home := t.TempDir()
 	l := &Local{
 		Home: home, Endpoint: "http://127.0.0.1:" + port,
