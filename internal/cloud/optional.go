@@ -18,7 +18,8 @@ type PortOpener interface {
 // queues, autoscalers, images. What earlier launches took says nothing about that.
 type LaunchLimiter interface {
 	// LaunchLimit is how long Launch may take, which it sees to by itself: less
-	// must not be granted. [Forever]: there is no limit.
+	// must not be granted. [Forever]: there is no limit; 0: it takes what it usually
+	// takes.
 	LaunchLimit(spec LaunchSpec) time.Duration
 }
 

@@ -43,7 +43,7 @@ type Options struct {
 	// are learnt; nil: nobody wants to know.
 	Zones   func(user string, names map[string]string)
 	Poll    time.Duration // between looks at what changes; 0: two seconds
-	Timeout time.Duration // of machines that start or end; 0: 10 minutes
+	Timeout time.Duration // of ordinary machines that start or end; 0: 10 minutes
 	Retries int           // of a call that is throttled or fails on their side; 0: 4
 	Backoff time.Duration // the longest pause between them; 0: 5 seconds
 }
@@ -63,6 +63,7 @@ var (
 	_ cloud.Stopper           = (*Provider)(nil)
 	_ cloud.PortOpener        = (*Provider)(nil)
 	_ cloud.OffSwitch         = (*Provider)(nil)
+	_ cloud.LaunchLimiter     = (*Provider)(nil)
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.PermissionReader  = (*Provider)(nil)
 )

@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync/atomic"
+	"strings"
+	"sync"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
@@ -66,6 +67,17 @@ func (p *Provider) toNodes(list []instance) ([]cloud.Node, error) {
 	}), nil
 }
 
+// existing is how many of the machines are there, on or off.
+func existing(list []instance) int {
+	n := 0
+	for _, i := range list {
+		if i.exists() {
+			n++
+		}
+	}
+	return n
+}
+
 // Stop switches the cluster's machines off and waits until they are.
 func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
@@ -76,11 +88,13 @@ func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
 		return err
 	}
 	defer leave()
-	return p.until(ctx, "the instances to stop", func(ctx context.Context) (bool, error) {
+	w := &wait{what: "the machines to stop", most: slowToEnd * p.o.Timeout}
+	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.find(ctx, id)
 		if err != nil {
 			return false, err
 		}
+		w.what = machinesTo("stop", existing(list), list, func(i instance) bool { return i.state == types.InstanceStateNameStopped })
 		rest := true
 		toStop := map[string][]string{}
 		for _, i := range list {
@@ -156,7 +170,7 @@ func (p *Provider) each(ctx context.Context, ids map[string][]string, call func(
 }
 
 // Terminate ends the cluster's machines, waits until they cost nothing, and
-// removes its security group.
+// removes its security group and placement group.
 func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
 		return nil // no cluster has no name; the tags of none would fit all
@@ -169,10 +183,16 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	// What is remembered may be old, and what is not found here is paid for.
 	p.regions.forget(id)
 	looks := 0
-	err = p.until(ctx, "the instances to end", func(ctx context.Context) (bool, error) {
+	w := &wait{what: "the machines to end", most: p.o.Timeout}
+	err = p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.findEverywhere(ctx, id)
 		if err != nil {
 			return false, err
+		}
+		if n := existing(list); n > 0 {
+			w.what = machinesTo("end", n, list, func(instance) bool { return false })
+		} else {
+			w.what = "AWS to list all machines of the cluster, in case there are more"
 		}
 		made := p.fresh.things(id)
 		if looks++; !made.young() {
@@ -195,6 +215,9 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 			return false, err
 		}
 		rest = rest && (!unlisted || looks > settleTries)
+		if len(ending) > 0 {
+			p.leaveGroup(ctx, id, list)
+		}
 		return rest, p.each(ctx, ending, func(ctx context.Context, client *ec2.Client, ids []string) error {
 			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
 			return err
@@ -241,41 +264,47 @@ func (p *Provider) removeGroups(ctx context.Context, id cloud.ClusterID) error {
 		return err
 	}
 	looks := 0
-	return p.until(ctx, "the security group to be free", func(ctx context.Context) (bool, error) {
+	w := &wait{what: "the security group to be free", most: slowToEnd * p.o.Timeout}
+	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		looks++
 		made := p.fresh.things(id)
-		var wait atomic.Bool
+		var mu sync.Mutex
+		var left []string
 		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(atOnce)
 		for _, region := range regions {
 			g.Go(func() error {
-				done, err := p.removeGroupsOf(gctx, region, id, made, looks > settleTries)
-				if !done {
-					wait.Store(true)
-				}
+				more, err := p.removeGroupsOf(gctx, region, id, made, looks > settleTries)
+				mu.Lock()
+				defer mu.Unlock()
+				left = append(left, more...)
 				return err
 			})
 		}
 		err := g.Wait()
-		return !wait.Load() && (!made.unsure() || looks > settleTries), err
+		if slices.Sort(left); len(left) > 0 {
+			w.what = strings.Join(left, " and ") + " to be free: the machines in it have ended, and AWS is still taking them apart"
+		}
+		return len(left) == 0 && (!made.unsure() || looks > settleTries), err
 	})
 }
 
 // removeGroupsOf removes those of one region: what is listed, and what was made
 // and may not be listed yet. With settled, what AWS does not know is gone.
-func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.ClusterID, made making, settled bool) (done bool, err error) {
+// It returns those that are left.
+func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.ClusterID, made making, settled bool) (left []string, err error) {
 	at := cloud.Place{Cloud: Name, Region: region}
 	client, err := p.ec2(ctx, region)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	groups, err := listGroups(ctx, client, at, filters(id))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	done, err = p.removePlacement(ctx, client, at, id, made, settled)
+	left, err = p.removePlacement(ctx, client, at, id, made, settled)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	names := in(region, made.groups)
 	for _, g := range groups {
@@ -291,18 +320,18 @@ func (p *Provider) removeGroupsOf(ctx context.Context, region string, id cloud.C
 		switch codeOf(err) {
 		case "InvalidGroup.NotFound", "InvalidGroupId.NotFound", "InvalidSecurityGroupID.NotFound":
 			if _, mine := made.groups[name]; mine && !settled && made.young() {
-				done = false
+				left = append(left, "the security group "+name)
 			}
 			continue
 		case "DependencyViolation", "InvalidGroup.InUse":
-			done = false
+			left = append(left, "the security group "+name)
 			continue
 		}
 		if err != nil {
-			return false, translate(ctx, at, err)
+			return nil, translate(ctx, at, err)
 		}
 	}
-	return done, nil
+	return left, nil
 }
 
 // in are the things of one region.

@@ -389,3 +389,31 @@ func TestWhatUsersRead(t *testing.T) {
 		fake.Restore()
 	}
 }
+
+// TestAGroupIsGoneBeforeItsMachinesAre: they cost nothing while they are taken
+// apart, which takes long on metal.
+func TestAGroupIsGoneBeforeItsMachinesAre(t *testing.T) {
+	fake := start(t)
+	fake.End = time.Hour
+	p := aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Timeout: 20 * time.Second})
+	spec := one("t")
+	spec.Nodes, spec.Ports = 2, []string{"8080"}
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.Launch(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	own := func(thing string) bool { return strings.Contains(thing, " sky-sg-c-") }
+	if !slices.ContainsFunc(fake.Inventory(), own) {
+		t.Fatalf("the cluster has no group of its own: %q", fake.Inventory())
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, thing := range fake.Inventory() {
+		if own(thing) || strings.HasPrefix(thing, "i-") {
+			t.Errorf("left behind: %s", thing)
+		}
+	}
+}

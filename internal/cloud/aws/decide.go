@@ -32,6 +32,21 @@ func notStarted(at cloud.Place, i instance) error {
 	return &cloud.CapacityError{Place: at, Err: err}
 }
 
+// waitsFor says what a launch waits for, for people.
+func waitsFor(spec cloud.LaunchSpec, list []instance) string {
+	running := func(i instance) bool { return i.state == types.InstanceStateNameRunning }
+	on := 0
+	for _, i := range list {
+		if running(i) {
+			on++
+		}
+	}
+	if on == spec.Nodes {
+		return "AWS to list the ranks of the machines"
+	}
+	return machinesTo("run", spec.Nodes, list, running)
+}
+
 // next decides how to get from the cluster's instances to what spec asks for.
 // Stopped ones are resumed before any is created, and what is on its way to
 // stop is waited for. mine are the instances that this launch has started or

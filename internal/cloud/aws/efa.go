@@ -102,7 +102,7 @@ func (p *Provider) leaveTo(ctx context.Context, at cloud.Place, groupID string) 
 	if err != nil {
 		return err
 	}
-	err = p.known(ctx, newGroup, func() error {
+	err = p.known(ctx, groupKnown+groupID, newGroup, func() error {
 		_, err := client.AuthorizeSecurityGroupEgress(ctx, &ec2.AuthorizeSecurityGroupEgressInput{GroupId: sdk.String(groupID),
 			IpPermissions: missingRules(groupID, nil, nil)[:1]})
 		return err
@@ -139,16 +139,16 @@ func (p *Provider) closeTogether(ctx context.Context, at cloud.Place, id cloud.C
 }
 
 // removePlacement removes the placement groups of a cluster in a region.
-func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID, made making, settled bool) (done bool, err error) {
+// It returns those that are left.
+func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID, made making, settled bool) (left []string, err error) {
 	// A call without pages.
 	out, err := client.DescribePlacementGroups(ctx, &ec2.DescribePlacementGroupsInput{Filters: filters(id)})
 	if codeOf(err) == "UnauthorizedOperation" {
-		return true, nil // who may not look at them is not one to have made them
+		return nil, nil // who may not look at them is not one to have made them
 	}
 	if err != nil {
-		return false, translate(ctx, at, err)
+		return nil, translate(ctx, at, err)
 	}
-	done = true
 	names := in(at.Region, made.placements)
 	for _, g := range out.PlacementGroups {
 		if name := sdk.ToString(g.GroupName); !slices.Contains(names, name) {
@@ -163,16 +163,16 @@ func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at c
 		switch codeOf(err) {
 		case "InvalidPlacementGroup.Unknown":
 			if _, mine := made.placements[name]; mine && !settled && made.young() {
-				done = false
+				left = append(left, "the placement group "+name)
 			}
 			continue
 		case "InvalidPlacementGroup.InUse":
-			done = false
+			left = append(left, "the placement group "+name)
 			continue
 		}
 		if err != nil {
-			return false, translate(ctx, at, err)
+			return nil, translate(ctx, at, err)
 		}
 	}
-	return done, nil
+	return left, nil
 }

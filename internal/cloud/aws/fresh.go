@@ -22,13 +22,14 @@ const (
 )
 
 // known makes a call about something that sky has made, again while AWS says
-// that it does not know the thing.
-func (p *Provider) known(ctx context.Context, young func(error) bool, call func() error) error {
+// that it does not know the thing. what is waited for then, for people.
+func (p *Provider) known(ctx context.Context, what string, young func(error) bool, call func() error) error {
 	for try := 1; ; try++ {
 		err := call()
 		if err == nil || try == settleTries || !young(err) {
 			return err
 		}
+		cloud.Waits(ctx, what)
 		select {
 		case <-ctx.Done():
 			return err
@@ -36,6 +37,12 @@ func (p *Provider) known(ctx context.Context, young func(error) bool, call func(
 		}
 	}
 }
+
+// What is waited for with known.
+const (
+	groupKnown = "EC2 to know the security group " // and its id
+	roleKnown  = "IAM to know the role " + roleName
+)
 
 func newGroup(err error) bool {
 	code := codeOf(err)

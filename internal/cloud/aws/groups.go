@@ -13,6 +13,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
@@ -104,7 +106,7 @@ func (p *Provider) ensureGroup(ctx context.Context, at cloud.Place, vpc string, 
 		ports = append([]string{"22"}, ports...)
 	}
 	for _, rule := range missingRules(groupID, have.IpPermissions, ports) {
-		err := p.known(ctx, newGroup, func() error {
+		err := p.known(ctx, groupKnown+groupID, newGroup, func() error {
 			_, err := client.AuthorizeSecurityGroupIngress(ctx, &ec2.AuthorizeSecurityGroupIngressInput{GroupId: have.GroupId, IpPermissions: []types.IpPermission{rule}})
 			return err
 		})
@@ -145,6 +147,7 @@ func (p *Provider) makeGroup(ctx context.Context, client *ec2.Client, at cloud.P
 			if err != nil || have != nil {
 				return have, err
 			}
+			cloud.Waits(ctx, "EC2 to list the security group "+g.name)
 			select {
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)
@@ -259,7 +262,7 @@ func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, 
 		if slices.Contains(i.groups, groupID) || !i.exists() {
 			continue
 		}
-		err := p.known(ctx, newGroup, func() error {
+		err := p.known(ctx, groupKnown+groupID, newGroup, func() error {
 			if len(i.nics) < 2 {
 				_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(i.id), Groups: []string{groupID}})
 				return err
@@ -277,6 +280,45 @@ func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, 
 		}
 	}
 	return nil
+}
+
+// Bounds of leaveGroup: what it does may not keep machines running for long.
+const (
+	mostLeaving   = 16
+	leavingAtOnce = 4
+	leavingTime   = 10 * time.Second
+)
+
+// leaveGroup moves a cluster's machines from its own security group to the one of
+// the installation before they end. They cost nothing once they are told to end,
+// but are in their group until they are taken apart, which takes a minute, and 20
+// on metal; nobody has to wait for that to remove the group. What does not work
+// is waited for instead, and so is what is in a placement group.
+func (p *Provider) leaveGroup(ctx context.Context, id cloud.ClusterID, list []instance) {
+	own := ownGroup(id)
+	list = slices.DeleteFunc(slices.Clone(list), func(i instance) bool {
+		return !i.exists() || len(i.nics) > 1 || !slices.Contains(i.groupNames, own)
+	})
+	if len(list) == 0 || len(list) > mostLeaving {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, leavingTime)
+	defer cancel()
+	at := cloud.Place{Cloud: Name, Region: list[0].region}
+	client, err := p.ec2(ctx, at.Region)
+	if err != nil {
+		return
+	}
+	to, err := findGroup(ctx, client, at, list[0].vpc, sharedGroup(id.Installation))
+	if err != nil || to == nil {
+		return
+	}
+	var g errgroup.Group
+	g.SetLimit(leavingAtOnce)
+	for _, i := range list {
+		g.Go(func() error { return p.moveTo(ctx, at, []instance{i}, sdk.ToString(to.GroupId)) })
+	}
+	_ = g.Wait() // see above
 }
 
 // gone reports whether a call failed since the machine has ended meanwhile.

@@ -27,7 +27,8 @@ type instance struct {
 	launched                 time.Time // since when it is on
 	created                  time.Time
 	reasonCode, reason       string
-	groups                   []string // ids of its security groups
+	vpc                      string
+	groups, groupNames       []string // of its security groups: ids, names
 	nics                     []string // ids of its network interfaces
 	fabric                   bool     // some of them are fast ones
 	spot                     bool
@@ -96,7 +97,7 @@ func read(region string, i types.Instance) instance {
 	out := instance{
 		id: sdk.ToString(i.InstanceId), region: region, rank: -1, tags: map[string]string{},
 		privateIP: sdk.ToString(i.PrivateIpAddress), publicIP: sdk.ToString(i.PublicIpAddress),
-		launched: sdk.ToTime(i.LaunchTime), index: sdk.ToInt32(i.AmiLaunchIndex),
+		launched: sdk.ToTime(i.LaunchTime), index: sdk.ToInt32(i.AmiLaunchIndex), vpc: sdk.ToString(i.VpcId),
 		spot: i.InstanceLifecycle == types.InstanceLifecycleTypeSpot,
 	}
 	// An instance that is started again says when that was; the disk that it
@@ -125,6 +126,7 @@ func read(region string, i types.Instance) instance {
 	}
 	for _, g := range i.SecurityGroups {
 		out.groups = append(out.groups, sdk.ToString(g.GroupId))
+		out.groupNames = append(out.groupNames, sdk.ToString(g.GroupName))
 	}
 	for _, n := range i.NetworkInterfaces {
 		out.nics = append(out.nics, sdk.ToString(n.NetworkInterfaceId))

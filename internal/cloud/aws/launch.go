@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -58,7 +57,12 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if _, err := p.profileOf(ctx, s, spec.ID.Name); err != nil {
 		return err
 	}
-	_, err = p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, spec.Ports), spec.Ports)
+	g := groupOf(s, spec.ID, spec.Ports)
+	if _, err := p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, g, spec.Ports); err != nil || !g.ours {
+		return err
+	}
+	// Its machines end in that of the installation: see leaveGroup.
+	_, err = p.ensureGroup(ctx, spec.Offer.Place, net.vpc, spec.ID, groupOf(s, spec.ID, nil), nil)
 	return err
 }
 
@@ -136,7 +140,8 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	l := launch{p: p, spec: spec, mine: map[string]bool{}}
 	var nodes []cloud.Node
 	look := p.find // at first wherever the cluster may be
-	err = p.until(ctx, "the instances to run", func(ctx context.Context) (bool, error) {
+	w := &wait{what: "the machines to run", most: p.patience(spec.Offer.InstanceType)}
+	err = p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := look(ctx, spec.ID)
 		if err != nil {
 			return false, err
@@ -146,6 +151,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 			return p.describe(ctx, place.Region, id)
 		}
 		s, err := next(spec, list, l.mine)
+		w.what = waitsFor(spec, list)
 		switch {
 		case err != nil:
 			return false, err
@@ -351,7 +357,7 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 	for range maxEnds {
 		in.ClientToken = sdk.String(token)
 		var out *ec2.RunInstancesOutput
-		err := l.p.known(ctx, newParts(profileName(in.IamInstanceProfile)), func() error {
+		err := l.p.known(ctx, "EC2 to know the role and the groups of the machines", newParts(profileName(in.IamInstanceProfile)), func() error {
 			return cloud.Settled(ctx, func(ctx context.Context) (err error) {
 				out, err = client.RunInstances(ctx, &in, once)
 				return err
@@ -659,29 +665,4 @@ func validLabel(k, v string) error {
 		return fmt.Errorf("%q cannot be the value of a label on AWS: up to 255 characters, no spaces", v)
 	}
 	return nil
-}
-
-// until repeats f until it reports that all is done. Waits end with the context
-// or after the provider's timeout.
-func (p *Provider) until(ctx context.Context, what string, f func(context.Context) (done bool, err error)) error {
-	limited, cancel := context.WithTimeout(ctx, p.o.Timeout)
-	defer cancel()
-	tick := time.NewTicker(p.o.Poll)
-	defer tick.Stop()
-	for {
-		cloud.Waits(ctx, what)
-		done, err := f(limited)
-		switch {
-		case done || err != nil && limited.Err() == nil:
-			return err
-		case ctx.Err() != nil:
-			return fmt.Errorf("waiting for %s: %w", what, context.Cause(ctx))
-		case limited.Err() != nil:
-			return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", p.o.Timeout, what)}}
-		}
-		select {
-		case <-limited.Done():
-		case <-tick.C:
-		}
-	}
 }

@@ -86,7 +86,7 @@ func (p *Provider) profileOf(ctx context.Context, s Settings, cluster string) (s
 	if err != nil {
 		return "", err
 	}
-	err = p.known(ctx, newEntity, func() error {
+	err = p.known(ctx, roleKnown, newEntity, func() error {
 		_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, ssmPolicy))})
 		return err
 	})
@@ -124,7 +124,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 		if err == nil {
 			role = &iam.GetRoleOutput{Role: made.Role}
 		} else if codeOf(err) == "EntityAlreadyExists" {
-			err = p.known(ctx, newEntity, func() (err error) {
+			err = p.known(ctx, roleKnown, newEntity, func() (err error) {
 				role, err = client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(roleName)})
 				return err
 			})
@@ -134,7 +134,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 		return fail(err)
 	}
 	for _, name := range rolePolicies {
-		err := p.known(ctx, newEntity, func() error {
+		err := p.known(ctx, roleKnown, newEntity, func() error {
 			_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, name))})
 			return err
 		})
@@ -142,7 +142,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 			return fail(err)
 		}
 	}
-	err = p.known(ctx, newEntity, func() error {
+	err = p.known(ctx, roleKnown, newEntity, func() error {
 		_, err := client.PutRolePolicy(ctx, &iam.PutRolePolicyInput{
 			RoleName: sdk.String(roleName), PolicyName: sdk.String(passRolePolicy), PolicyDocument: passRole(role.Role),
 		})
@@ -151,13 +151,14 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 	if err != nil {
 		return fail(err)
 	}
-	err = p.known(ctx, newEntity, func() error {
+	err = p.known(ctx, roleKnown, newEntity, func() error {
 		_, err := client.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: sdk.String(roleName), RoleName: sdk.String(roleName)})
 		return err
 	})
 	if err != nil && codeOf(err) != "LimitExceeded" { // it holds one role: somebody was quicker
 		return fail(err)
 	}
+	cloud.Waits(ctx, "EC2 to learn of the role "+roleName+", which is new")
 	select {
 	case <-time.After(min(profileSettles, 5*p.o.Poll)):
 		return nil

@@ -396,12 +396,14 @@ type instanceXML struct {
 	Reason      *reasonXML     `xml:"stateReason,omitempty"`
 	Tags        item[tag]      `xml:"tagSet"`
 	Attached    string         `xml:"blockDeviceMapping>item>ebs>attachTime"`
+	VpcID       string         `xml:"vpcId"`
 	Groups      item[groupXML] `xml:"groupSet"`
 	Nics        item[nicXML]   `xml:"networkInterfaceSet"`
 }
 
 type groupXML struct {
-	GroupID string `xml:"groupId"`
+	GroupID   string `xml:"groupId"`
+	GroupName string `xml:"groupName"`
 }
 
 type nicXML struct {
@@ -420,7 +422,7 @@ func (c *Cloud) show(i *instance) instanceXML {
 	x := instanceXML{
 		InstanceID: i.id, State: stateXML{stateCodes[state], state}, Machine: i.machine, LaunchIndex: i.index,
 		LaunchTime: i.launched.UTC().Format("2006-01-02T15:04:05.000Z"), Zone: i.zone, Tags: item[tag]{tagSet(i.tags)},
-		Attached: i.created.UTC().Format("2006-01-02T15:04:05.000Z"),
+		Attached: i.created.UTC().Format("2006-01-02T15:04:05.000Z"), VpcID: i.vpc,
 	}
 	for _, z := range zonesOf(i.region) {
 		if z.name == i.zone {
@@ -449,9 +451,13 @@ func (c *Cloud) show(i *instance) instanceXML {
 		}
 		shown := nicXML{ID: n.id, Kind: cmp.Or(n.kind, "interface")}
 		for _, g := range n.groups {
-			shown.Groups.Item = append(shown.Groups.Item, groupXML{g})
+			one := groupXML{GroupID: g}
+			if n := slices.IndexFunc(c.groups, func(have *group) bool { return have.id == g }); n >= 0 {
+				one.GroupName = c.groups[n].name
+			}
+			shown.Groups.Item = append(shown.Groups.Item, one)
 			if len(x.Nics.Item) == 0 {
-				x.Groups.Item = append(x.Groups.Item, groupXML{g})
+				x.Groups.Item = append(x.Groups.Item, one)
 			}
 		}
 		x.Nics.Item = append(x.Nics.Item, shown)
