@@ -150,6 +150,8 @@ func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Co
 	if call.Out != nil {
 		call.Out.Spin("Waiting for other requests on cluster " + name + " to end")
 	}
+	_, end := provision.Tell(ctx, call.Out, "waiting for other requests on cluster "+name+" to end")
+	defer end()
 	if m.CancelRequests != nil {
 		if err := m.CancelRequests(ctx, name, call.RequestID); err != nil {
 			return nil, nil, err

@@ -289,8 +289,9 @@ func (d *daemon) launching(ctx context.Context, name string) (bool, error) {
 }
 
 // cancelTimeout bounds how long a stop or down waits for the requests that it
-// cancels.
-const cancelTimeout = 2 * time.Minute
+// cancels: a launch that is called off gives back what it has, which may take a
+// quarter of an hour.
+const cancelTimeout = 16 * time.Minute
 
 // cancelRequests ends what is in flight for a cluster and waits until it has
 // ended: two writers never work on one cluster.

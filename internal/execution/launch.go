@@ -305,6 +305,8 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 func (l *launch) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
 	_, span := trace.Start(ctx, "wait for the lock")
 	defer func() { span.End(err) }()
+	_, end := provision.Tell(ctx, l.call.Out, "waiting for other requests on cluster "+l.name)
+	defer end()
 	return l.x.Clusters.Lock(ctx, l.name)
 }
 

@@ -27,7 +27,7 @@ func All(r *cloud.Registry, record func(name string, m Method, took time.Duratio
 			layers = append(layers, Metrics(func(m Method, took time.Duration, err error) { record(p.Name(), m, took, err) }))
 		}
 		layers = append(layers,
-			Retry(RetryOptions{Only: []Method{Offers, Nodes, Stop, Terminate}}),
+			Retry(RetryOptions{Only: []Method{Offers, Nodes, Stop, Terminate, WhenOff}}),
 			Retry(RetryOptions{Only: []Method{Check}, Tries: 2, First: 250 * time.Millisecond}),
 			Deadlines(DefaultDeadlines()))
 		if perSecond, burst := pace(p); perSecond > 0 {

@@ -9,8 +9,8 @@
 //		wrap.Rate(10, 20),                       // innermost: every try counts
 //	)
 //
-// Optional interfaces other than [cloud.Stopper] are found behind the layers by
-// [cloud.As], and called without them.
+// Optional interfaces other than [cloud.Stopper], and the [cloud.OffSwitch] of one,
+// are found behind the layers by [cloud.As], and called without them.
 package wrap
 
 import (
@@ -30,6 +30,7 @@ const (
 	Nodes     Method = "Nodes"
 	Stop      Method = "Stop"
 	Terminate Method = "Terminate"
+	WhenOff   Method = "WhenOff"
 )
 
 // Layer does something around a call. By the contract every method may be
@@ -37,10 +38,13 @@ const (
 type Layer func(ctx context.Context, m Method, next func(context.Context) error) error
 
 // With puts layers around a provider, the first one outermost. The result is a
-// Stopper if the provider is one.
+// Stopper if the provider is one, and an OffSwitch if it is both.
 func With(p cloud.Provider, layers ...Layer) cloud.Provider {
 	w := wrapped{Provider: p, layers: layers}
 	if s, ok := cloud.As[cloud.Stopper](p); ok {
+		if o, ok := cloud.As[cloud.OffSwitch](p); ok {
+			return &offSwitch{stopper{w, s}, o}
+		}
 		return &stopper{w, s}
 	}
 	return &w
@@ -100,4 +104,15 @@ type stopper struct {
 
 func (s *stopper) Stop(ctx context.Context, id cloud.ClusterID) error {
 	return s.do(ctx, Stop, func(ctx context.Context) error { return s.inner.Stop(ctx, id) })
+}
+
+// offSwitch is a stopper that machines switch off by themselves: were they not told
+// to end then, for one call that was throttled, they would only stop.
+type offSwitch struct {
+	stopper
+	off cloud.OffSwitch
+}
+
+func (o *offSwitch) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error {
+	return o.do(ctx, WhenOff, func(ctx context.Context) error { return o.off.WhenOff(ctx, id, ends) })
 }

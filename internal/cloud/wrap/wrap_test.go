@@ -211,3 +211,35 @@ func TestAllDressesEveryProvider(t *testing.T) {
 		}
 	})
 }
+
+// switched is a Stopper whose machines switch themselves off.
+type switched struct{ fakeStopper }
+
+func (*switched) Name() string { return "switched" }
+
+func (s *switched) WhenOff(context.Context, cloud.ClusterID, bool) error {
+	_, err := s.Nodes(context.Background(), cloud.ClusterID{})
+	return err
+}
+
+func TestAThrottledOffSwitchIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &switched{}
+		p.errs = []error{&cloud.ThrottledError{Err: boom}, &cloud.UnreachableError{Err: boom}}
+		r := All(cloud.NewRegistry(p), nil)
+		dressed, _ := r.Get("switched")
+		off, ok := cloud.As[cloud.OffSwitch](With(dressed))
+		if !ok {
+			t.Fatal("the switch is hidden")
+		}
+		if err := off.WhenOff(t.Context(), cloud.ClusterID{}, true); err != nil || p.calls != 3 {
+			t.Errorf("%v after %d calls", err, p.calls)
+		}
+		if _, ok := cloud.As[cloud.Stopper](dressed); !ok {
+			t.Error("it can no longer stop")
+		}
+	})
+	if _, ok := cloud.As[cloud.OffSwitch](With(&fakeStopper{})); ok {
+		t.Error("a provider without a switch has one, once it is wrapped")
+	}
+}
