@@ -3,6 +3,7 @@ package aws
 import (
 	"cmp"
 	"context"
+	"errors"
 	"regexp"
 	"slices"
 
@@ -25,42 +26,83 @@ var efaImages = []string{
 	"Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *",
 }
 
-// adapters is how many EFAs a machine of this launch can have; 0 if it wants
-// or has none.
-func (p *Provider) adapters(ctx context.Context, spec cloud.LaunchSpec) (int, error) {
+// adapters are the network cards of a machine of this launch that can have an
+// EFA, one each; none if it wants or has none.
+func (p *Provider) adapters(ctx context.Context, spec cloud.LaunchSpec) ([]int, error) {
 	if spec.NetworkTier != "best" || !efaFamilies.MatchString(spec.Offer.InstanceType) {
-		return 0, nil
+		return nil, nil
 	}
 	client, err := p.ec2(ctx, spec.Offer.Region)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
 	in := &ec2.DescribeInstanceTypesInput{InstanceTypes: []types.InstanceType{types.InstanceType(spec.Offer.InstanceType)}}
-	most := 0
+	var out []int
 	for pages := ec2.NewDescribeInstanceTypesPaginator(client, in); pages.HasMorePages(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return 0, translate(ctx, spec.Offer.Place, err)
+			return nil, translate(ctx, spec.Offer.Place, err)
 		}
 		for _, t := range page.InstanceTypes {
 			if t.NetworkInfo != nil && t.NetworkInfo.EfaInfo != nil {
-				most = int(sdk.ToInt32(t.NetworkInfo.EfaInfo.MaximumEfaInterfaces))
+				out = efaCards(spec.Offer.InstanceType, *t.NetworkInfo)
 			}
 		}
 	}
-	return most, nil
+	return out, nil
 }
 
-// fabric are the network interfaces of a machine with so many adapters. More
-// than one cannot be had together with a public address.
-func fabric(first types.InstanceNetworkInterfaceSpecification, machine string, adapters int, internal bool) []types.InstanceNetworkInterfaceSpecification {
-	first.InterfaceType = sdk.String("efa")
+// plainFirst matches machines whose first network card can have no EFA, in case
+// EC2 does not say which can.
+var plainFirst = regexp.MustCompile(`^p6-b300\.`)
+
+// efaCards are the indexes of the network cards that can have an EFA, in order,
+// as many as the machine may have.
+func efaCards(machine string, info types.NetworkInfo) []int {
+	fast := func(kind types.NetworkCardInterfaceType) bool {
+		return kind == types.NetworkCardInterfaceTypeEfa || kind == types.NetworkCardInterfaceTypeEfaOnly
+	}
+	var out []int
+	for _, card := range info.NetworkCards {
+		if slices.ContainsFunc(card.InterfaceTypes, fast) {
+			out = append(out, int(sdk.ToInt32(card.NetworkCardIndex)))
+		}
+	}
+	most := int(sdk.ToInt32(info.EfaInfo.MaximumEfaInterfaces))
+	if len(out) == 0 { // EC2 does not say
+		first := 0
+		if plainFirst.MatchString(machine) {
+			first = 1
+		}
+		for n := range most {
+			out = append(out, first+n)
+		}
+	}
+	slices.Sort(out)
+	return out[:min(most, len(out))]
+}
+
+// errPlainFirst refuses machines that would be rented without what was asked for.
+var errPlainFirst = errors.New("its fast adapters come beside an ordinary one, and AWS gives machines with several no public address; " +
+	"set aws.use_internal_ips (and how they are reached: aws.ssh_proxy_command or aws.use_ssm), or take network_tier: best out of the task")
+
+// fabric are the network interfaces of a machine with adapters on these network
+// cards. More than one interface cannot be had together with a public address.
+// The first is on the first card, which not every machine has adapters on.
+func fabric(first types.InstanceNetworkInterfaceSpecification, machine string, adapters []int, internal bool) ([]types.InstanceNetworkInterfaceSpecification, error) {
+	rest := adapters
+	if adapters[0] == 0 {
+		first.InterfaceType = sdk.String("efa")
+		rest = adapters[1:]
+	} else if !internal {
+		return nil, errPlainFirst
+	}
 	out := []types.InstanceNetworkInterfaceSpecification{first}
-	if !internal || adapters < 2 {
-		return out
+	if !internal || len(rest) == 0 {
+		return out, nil
 	}
 	out[0].AssociatePublicIpAddress = nil // may not even be mentioned
-	for card := 1; card < adapters; card++ {
+	for _, card := range rest {
 		kind := "efa-only"
 		if (machine == "p5.48xlarge" || machine == "p5e.48xlarge") && card%4 == 0 {
 			kind = "efa"
@@ -70,7 +112,7 @@ func fabric(first types.InstanceNetworkInterfaceSpecification, machine string, a
 			Groups: first.Groups, DeleteOnTermination: sdk.Bool(true),
 		})
 	}
-	return out
+	return out, nil
 }
 
 // efaImage finds the newest image with the drivers; false if there is none.

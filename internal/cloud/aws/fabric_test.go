@@ -1,9 +1,11 @@
 package aws
 
 import (
+	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,11 +25,17 @@ func TestFabric(t *testing.T) {
 		{"p4d.24xlarge", 4, false, "efa"},
 		{"p4d.24xlarge", 4, true, "efa efa-only efa-only efa-only"},
 		{"p5.48xlarge", 9, true, "efa efa-only efa-only efa-only efa efa-only efa-only efa-only efa"},
+		{"p6-b300.48xlarge", 2, true, "interface efa-only efa-only"},
+		{"p6-b300.48xlarge", 16, false, errPlainFirst.Error()},
 	} {
-		list := fabric(first, tt.machine, tt.adapters, tt.internal)
+		cards := efaCards(tt.machine, types.NetworkInfo{EfaInfo: &types.EfaInfo{MaximumEfaInterfaces: sdk.Int32(int32(tt.adapters))}})
+		list, err := fabric(first, tt.machine, cards, tt.internal)
 		var kinds []string
+		if err != nil {
+			kinds = append(kinds, err.Error())
+		}
 		for card, n := range list {
-			kinds = append(kinds, *n.InterfaceType)
+			kinds = append(kinds, cmp.Or(sdk.ToString(n.InterfaceType), "interface"))
 			if len(list) > 1 && n.AssociatePublicIpAddress != nil {
 				t.Errorf("%+v: a public address is mentioned", tt)
 			}
@@ -38,6 +46,15 @@ func TestFabric(t *testing.T) {
 		if got := strings.Join(kinds, " "); got != tt.want {
 			t.Errorf("%+v: %s", tt, got)
 		}
+	}
+	// What EC2 says of single cards counts.
+	card := func(index int32, kinds ...types.NetworkCardInterfaceType) types.NetworkCardInfo {
+		return types.NetworkCardInfo{NetworkCardIndex: sdk.Int32(index), InterfaceTypes: kinds}
+	}
+	told := types.NetworkInfo{EfaInfo: &types.EfaInfo{MaximumEfaInterfaces: sdk.Int32(2)}, NetworkCards: []types.NetworkCardInfo{
+		card(0, "interface"), card(5, "interface", "efa", "efa-only"), card(1, "efa-only"), card(3, "secondary"), card(9, "efa")}}
+	if got := efaCards("p7.48xlarge", told); !slices.Equal(got, []int{1, 5}) {
+		t.Errorf("adapters on cards %v", got)
 	}
 	if *first.AssociatePublicIpAddress != true || first.InterfaceType != nil {
 		t.Error("the first was changed")

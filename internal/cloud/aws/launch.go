@@ -438,22 +438,25 @@ func (l *launch) prepare(ctx context.Context, missing []int) error {
 	if err != nil {
 		return err
 	}
-	img, err := p.image(ctx, spec, adapters > 0)
+	img, err := p.image(ctx, spec, len(adapters) > 0)
 	if err != nil {
 		return err
 	}
 	input := runInput(spec, s, img, groupID, profile)
-	plan, err := p.reservations(ctx, spec, s, missing, adapters > 0 && spec.Nodes > 1)
+	plan, err := p.reservations(ctx, spec, s, missing, len(adapters) > 0 && spec.Nodes > 1)
 	if err != nil {
 		return err
 	}
-	if adapters > 0 {
+	if len(adapters) > 0 {
+		input.NetworkInterfaces, err = fabric(input.NetworkInterfaces[0], spec.Offer.InstanceType, adapters, s.InternalIPs)
+		if err != nil {
+			return &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("%s: %w", spec.Offer.InstanceType, err)}
+		}
 		if groupOf(s, spec.ID, spec.Ports).managed {
 			if err := p.leaveTo(ctx, spec.Offer.Place, groupID); err != nil {
 				return err
 			}
 		}
-		input.NetworkInterfaces = fabric(input.NetworkInterfaces[0], spec.Offer.InstanceType, adapters, s.InternalIPs)
 		// A reservation says by itself where its machines are.
 		if spec.Nodes > 1 && len(plan) == 0 {
 			name, err := p.closeTogether(ctx, spec.Offer.Place, spec.ID)

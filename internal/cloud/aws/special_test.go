@@ -197,6 +197,26 @@ func TestFastNetwork(t *testing.T) {
 	}
 }
 
+// TestFastNetworkBesideAnOrdinaryOne: the first network card of some machines can
+// have no adapter.
+func TestFastNetworkBesideAnOrdinaryOne(t *testing.T) {
+	fake := start(t)
+	fake.Private()
+	spec := big(1)
+	spec.NetworkTier, spec.Offer.InstanceType = "best", "p6-b300.48xlarge"
+	var invalid *cloud.InvalidError
+	if _, err := with(aws.Settings{}).Launch(t.Context(), spec); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "aws.use_internal_ips") {
+		t.Errorf("with a public address: %v", err)
+	}
+	nodes, err := with(aws.Settings{InternalIPs: true}).Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, nics, _, _ := fake.Details(nodes[0].ID); len(nics) != 17 || nics[0] != "" || nics[1] != "efa-only" || nics[16] != "efa-only" {
+		t.Errorf("%q", nics)
+	}
+}
+
 func TestDisksInsideMachines(t *testing.T) {
 	fake := start(t)
 	spec := big(1)

@@ -152,7 +152,7 @@ type region struct {
 }
 
 // machines are the types that there are.
-var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge", "g5.xlarge", "p3.2xlarge", "p4d.24xlarge", "p5.48xlarge", "t3.micro", "t4g.small", "c6i.large"}
+var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge", "g5.xlarge", "p3.2xlarge", "p4d.24xlarge", "p5.48xlarge", "p6-b300.48xlarge", "t3.micro", "t4g.small", "c6i.large"}
 
 // New returns a cloud in which nothing is rented.
 func New() *Cloud {

@@ -28,7 +28,10 @@ type placement struct {
 }
 
 // adapters is how many EFAs machines have; absent: none.
-var adapters = map[string]int{"p4d.24xlarge": 4, "p5.48xlarge": 32}
+var adapters = map[string]int{"p4d.24xlarge": 4, "p5.48xlarge": 32, "p6-b300.48xlarge": 16}
+
+// plainFirst are machines whose first network card can have no EFA.
+var plainFirst = map[string]bool{"p6-b300.48xlarge": true}
 
 // published are images of Amazon's.
 var published = []string{
@@ -152,6 +155,9 @@ func (c *Cloud) admitInterfaces(region, where, machine string, n int, f url.Valu
 			efas++
 		}
 		nics = append(nics, kind)
+	}
+	if plainFirst[machine] && strings.HasPrefix(nics[0], "efa") {
+		return wrong("EFA interfaces are not supported on network card 0 of %s.", machine)
 	}
 	if efas > adapters[machine] {
 		return wrong("%s does not support %d EFA interfaces", machine, efas)
