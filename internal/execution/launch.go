@@ -220,7 +220,10 @@ func (l *launch) mine(c *state.Cluster) error {
 // of this build.
 func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
 	fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", c.Name)
-	if err := l.x.Remote.Ensure(ctx, c); err != nil {
+	ectx, end := provision.Tell(ctx, l.call.Out, "reaching the agents on cluster "+c.Name)
+	err := l.x.Remote.Ensure(ectx, c)
+	end()
+	if err != nil {
 		return nil, err
 	}
 	nodes := c.Nodes
