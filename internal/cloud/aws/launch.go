@@ -145,6 +145,10 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		look = func(ctx context.Context, id cloud.ClusterID) ([]instance, error) {
 			return p.describe(ctx, place.Region, id)
 		}
+		l.zone = ""
+		if n := slices.IndexFunc(list, instance.exists); n >= 0 {
+			l.zone = list[n].zone
+		}
 		s, err := next(spec, list, l.mine)
 		w.what = waitsFor(spec, list)
 		switch {
@@ -171,6 +175,7 @@ type launch struct {
 	input *ec2.RunInstancesInput
 	net   network
 	plan  map[int]*reservation // by rank; absent: on demand
+	zone  string               // where the cluster has machines; "": nowhere yet
 	// mismatches are calls that a token was refused since it was used otherwise.
 	mismatches int
 }
@@ -232,6 +237,12 @@ func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) er
 	}
 	for _, b := range batches(ranks, l.plan) {
 		subnets := l.net.subnets
+		if len(l.plan) == 0 && l.zone != "" { // the others are to be near
+			subnets = slices.DeleteFunc(slices.Clone(subnets), func(s subnet) bool { return s.zone != l.zone })
+			if len(subnets) == 0 {
+				return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the cluster's other machines are in zone %s, where VPC %s has no subnet that fits", l.zone, l.net.vpc)}
+			}
+		}
 		if b.in != nil {
 			if subnets = b.in.within(subnets); len(subnets) == 0 {
 				return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", b.in.id, b.in.zone, l.net.vpc)}

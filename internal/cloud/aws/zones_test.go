@@ -77,3 +77,28 @@ func TestSpotMachinesThatPowerOffEnd(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 }
+
+// TestWhatIsMissingIsMadeBesideTheRest: also where the plan leaves the zone open
+// and another one would be tried first.
+func TestWhatIsMissingIsMadeBesideTheRest(t *testing.T) {
+	const m = "p5.48xlarge"
+	fake := start(t)
+	fake.Fill("us-east-1c", m, false, 0)
+	p := with(aws.Settings{})
+	nodes, err := p.Launch(t.Context(), big(2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fake.Kill(nodes[1].ID)
+	fake.Restore() // and there is room everywhere
+	spec := big(2)
+	spec.Token = "another"
+	if nodes, err = p.Launch(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		if n.Place.Zone != "us-east-1b" {
+			t.Errorf("%s is in %s", n.ID, n.Place.Zone)
+		}
+	}
+}
