@@ -23,11 +23,13 @@ type QuotaError struct {
 }
 
 // AuthError means the credentials are missing, wrong or refused. Fix is the
-// command or step that mends it.
+// command or step that mends it. Region is where they are for, on a cloud whose
+// regions have their own, as clusters and pools have; "": they are for all of it.
 type AuthError struct {
-	Cloud string
-	Fix   string
-	Err   error
+	Cloud  string
+	Region string
+	Fix    string
+	Err    error
 }
 
 // PermissionError means the credentials are good and may not do this.
@@ -56,7 +58,7 @@ type OverdueError struct{ Err error }
 func (e *CapacityError) Error() string { return fmt.Sprintf("no capacity in %v: %v", e.Place, e.Err) }
 func (e *QuotaError) Error() string    { return fmt.Sprintf("quota reached in %v: %v", e.Place, e.Err) }
 func (e *AuthError) Error() string {
-	return fmt.Sprintf("%s refused the credentials: %v", e.Cloud, e.Err)
+	return fmt.Sprintf("%v refused the credentials: %v", Place{Cloud: e.Cloud, Region: e.Region}, e.Err)
 }
 func (e *PermissionError) Error() string {
 	return fmt.Sprintf("not permitted in %v: %v", e.Place, e.Err)

@@ -186,7 +186,7 @@ func refusalOf(kind string, o cloud.Offer, named cloud.Place) error {
 	case Quota:
 		err = &cloud.QuotaError{Place: named, Err: boom}
 	case Credentials:
-		err = &cloud.AuthError{Cloud: o.Cloud, Err: boom}
+		err = &cloud.AuthError{Cloud: o.Cloud, Region: named.Region, Err: boom}
 	case Permission:
 		err = &cloud.PermissionError{Place: named, Err: boom}
 	case Invalid:

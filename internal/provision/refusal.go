@@ -9,7 +9,7 @@ import (
 // ruledOut says how much of the map a refusal closes; false means the error is
 // none of the map's business and is shown at once.
 //
-//	credentials                    the cloud, spot or not
+//	credentials                    the cloud, or the region that has its own
 //	permission                     the place the error names
 //	quota                          that machine in the region
 //	capacity, preempted, partial   that machine in the place the error names
@@ -25,7 +25,11 @@ func ruledOut(o cloud.Offer, err error) (cloud.Block, bool) {
 	}
 	switch Outcome(err) {
 	case Credentials:
-		return cloud.Block{Cloud: o.Cloud}, true
+		b := cloud.Block{Cloud: o.Cloud}
+		if e, _ := errors.AsType[*cloud.AuthError](err); e.Region == o.Region {
+			b.Region = e.Region
+		}
+		return b, true
 	case Permission:
 		e, _ := errors.AsType[*cloud.PermissionError](err)
 		return cloud.BlockPlace(within(e.Place, o)), true

@@ -160,7 +160,7 @@ func (p *Provider) at(context string, section map[string]any) (*where, error) {
 		if is[*contextError](err) {
 			return nil, &cloud.InvalidError{Place: place, Err: err}
 		}
-		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "mend the kubeconfig; try: kubectl --context " + quoted(context) + " get pods"}
+		return nil, &cloud.AuthError{Cloud: Name, Region: context, Err: err, Fix: "mend the kubeconfig; try: kubectl --context " + quoted(context) + " get pods"}
 	}
 	conf, err := newSettings(section)
 	if err != nil {

@@ -28,7 +28,7 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 	case errors.As(err, &unknown):
 		return &cloud.InvalidError{Place: place, Err: err}
 	case credentialsFailed(err):
-		return &cloud.AuthError{Cloud: Name, Err: err, Fix: "run: kubectl --context " + quoted(place.Region) + " get pods; it names what is missing, such as a plugin or a login"}
+		return &cloud.AuthError{Cloud: Name, Region: place.Region, Err: err, Fix: "run: kubectl --context " + quoted(place.Region) + " get pods; it names what is missing, such as a plugin or a login"}
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), "exceeded quota"):
 		return &cloud.QuotaError{Place: place, Err: err}
 	case violates(err):
@@ -37,7 +37,7 @@ func refused(ctx context.Context, place cloud.Place, err error) error {
 		return &cloud.UnreachableError{Err: fmt.Errorf("Kubernetes context %s: the admission webhook %s gives no answer, and nothing is changed there without one (failurePolicy: Fail); whoever runs the cluster must mend or remove it (kubectl get validatingwebhookconfigurations,mutatingwebhookconfigurations): %w",
 			quoted(place.Region), silentHook(err), err)}
 	case apierrors.IsUnauthorized(err):
-		return &cloud.AuthError{Cloud: Name, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
+		return &cloud.AuthError{Cloud: Name, Region: place.Region, Err: err, Fix: fmt.Sprintf("log in again, or renew the user of context %s in the kubeconfig; try: kubectl --context %[1]s get pods", quoted(place.Region))}
 	case apierrors.IsForbidden(err):
 		return &cloud.PermissionError{Place: place, Err: err}
 	case apierrors.IsTooManyRequests(err):

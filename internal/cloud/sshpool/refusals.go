@@ -25,7 +25,7 @@ func (p *Provider) failure(bad []*seen, place cloud.Place) error {
 	var full *sshconn.NoSpaceError
 	switch {
 	case refused == len(bad):
-		return &cloud.AuthError{Cloud: Name, Err: err, Fix: "name the user and the identity_file or password of these machines in " + p.o.File}
+		return &cloud.AuthError{Cloud: Name, Region: place.Region, Err: err, Fix: "name the user and the identity_file or password of these machines in " + p.o.File}
 	case errors.As(err, &full):
 		return &cloud.CapacityError{Place: place, Err: err}
 	}
