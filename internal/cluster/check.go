@@ -27,33 +27,29 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 			selected = append(selected, p)
 		}
 	}
+	// All at once, told in order: one that is slow keeps nobody waiting twice.
+	answers := make([]chan checked, len(selected))
+	for i, p := range selected {
+		if ok, _ := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+			continue
+		}
+		answers[i] = make(chan checked, 1)
+		go func() { answers[i] <- look(ctx, p) }()
+	}
 	report := map[string][]string{}
 	var enabled []string
-	for _, p := range selected {
-		if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+	for i, p := range selected {
+		if answers[i] == nil {
+			_, why := c.CloudUse(c.ActiveWorkspace(), p.Name())
 			fmt.Fprintf(out, "  %s: disabled\n    Reason [compute]: %s\n", p.DisplayName(), why)
 			continue
 		}
-		who, err := p.Check(ctx)
-		if err != nil {
-			fmt.Fprintf(out, "  %s: disabled\n    Reason [compute]: %v\n", p.DisplayName(), err)
-			var auth *cloud.AuthError
-			if errors.As(err, &auth) && auth.Fix != "" {
-				fmt.Fprintf(out, "    To enable it: %s\n", auth.Fix)
-			}
-			var refused *cloud.PermissionError
-			if errors.As(err, &refused) {
-				lacking(ctx, p, out)
-			}
-			continue
+		a := <-answers[i]
+		a.tell(out, p, verbose)
+		if a.err == nil {
+			report[p.DisplayName()] = []string{"compute"}
+			enabled = append(enabled, p.DisplayName())
 		}
-		fmt.Fprintf(out, "  %s: enabled [compute]\n", p.DisplayName())
-		if verbose && len(who) > 0 {
-			fmt.Fprintf(out, "    Activated account: %s\n", who[0])
-		}
-		lacking(ctx, p, out)
-		report[p.DisplayName()] = []string{"compute"}
-		enabled = append(enabled, p.DisplayName())
 	}
 	if len(enabled) == 0 {
 		fmt.Fprintln(out, "\n  No infra to check/enabled.")
@@ -71,16 +67,45 @@ func nameList(r *cloud.Registry) []string {
 	return names
 }
 
-// lacking tells which permissions are missing, where that can be found out.
-func lacking(ctx context.Context, p cloud.Provider, out io.Writer) {
-	reader, ok := cloud.As[cloud.PermissionReader](p)
-	if !ok {
-		return
+// checked is what a look at a provider's credentials showed.
+type checked struct {
+	who     cloud.Identity
+	err     error
+	lack    cloud.Lack
+	lackErr error // why it is not known what is lacking
+}
+
+// look tries a provider's credentials, and finds out which permissions are missing
+// where that can be told and is of interest.
+func look(ctx context.Context, p cloud.Provider) (a checked) {
+	a.who, a.err = p.Check(ctx)
+	var refused *cloud.PermissionError
+	if a.err != nil && !errors.As(a.err, &refused) {
+		return a
 	}
-	switch lack, err := reader.Lacking(ctx); {
-	case err != nil:
-		fmt.Fprintf(out, "    Hint [compute]: which permissions are missing could not be found out: %v\n", err)
-	case len(lack.Permissions) > 0:
-		fmt.Fprintf(out, "    Hint [compute]: these permissions are missing: %s\n    To grant them: %s\n", strings.Join(lack.Permissions, ", "), lack.Fix)
+	if reader, ok := cloud.As[cloud.PermissionReader](p); ok {
+		a.lack, a.lackErr = reader.Lacking(ctx)
+	}
+	return a
+}
+
+func (a *checked) tell(out io.Writer, p cloud.Provider, verbose bool) {
+	if a.err != nil {
+		fmt.Fprintf(out, "  %s: disabled\n    Reason [compute]: %v\n", p.DisplayName(), a.err)
+		var auth *cloud.AuthError
+		if errors.As(a.err, &auth) && auth.Fix != "" {
+			fmt.Fprintf(out, "    To enable it: %s\n", auth.Fix)
+		}
+	} else {
+		fmt.Fprintf(out, "  %s: enabled [compute]\n", p.DisplayName())
+		if verbose && len(a.who) > 0 {
+			fmt.Fprintf(out, "    Activated account: %s\n", a.who[0])
+		}
+	}
+	switch {
+	case a.lackErr != nil:
+		fmt.Fprintf(out, "    Hint [compute]: which permissions are missing could not be found out: %v\n", a.lackErr)
+	case len(a.lack.Permissions) > 0:
+		fmt.Fprintf(out, "    Hint [compute]: these permissions are missing: %s\n    To grant them: %s\n", strings.Join(a.lack.Permissions, ", "), a.lack.Fix)
 	}
 }

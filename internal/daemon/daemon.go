@@ -82,6 +82,7 @@ type daemon struct {
 	uploads    *server.Uploads
 	downloads  *server.Downloads
 	tracer     *trace.Tracer // nil: nothing is traced
+	working    working
 }
 
 // Bounds of going down.

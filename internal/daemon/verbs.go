@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -224,6 +225,7 @@ func (d *daemon) check(ctx context.Context, call cluster.Call, b api.CheckBody) 
 	if err != nil {
 		return nil, err
 	}
+	defer d.working.forget()
 	report, err := cluster.Check(ctx, d.providers, c, b.Clouds, b.Verbose, call.Out)
 	if err != nil {
 		return nil, err
@@ -249,16 +251,22 @@ func (d *daemon) enabled(ctx context.Context, call cluster.Call, b api.EnabledCl
 	if err != nil {
 		return nil, err
 	}
-	names := []string{}
-	for _, p := range d.providers.All() {
-		if ok, _ := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
-			continue
+	all := d.providers.All()
+	works := make([]bool, len(all))
+	var wg sync.WaitGroup
+	for i, p := range all {
+		if ok, _ := c.CloudUse(c.ActiveWorkspace(), p.Name()); ok {
+			wg.Go(func() { works[i] = d.working.ask(ctx, p) })
 		}
-		if _, err := p.Check(ctx); err == nil {
+	}
+	wg.Wait()
+	names := []string{}
+	for i, p := range all {
+		if works[i] {
 			names = append(names, p.DisplayName())
 		}
 	}
-	return names, nil
+	return names, ctx.Err()
 }
 
 // enabledIn is enabled for several workspaces.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -71,57 +72,31 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 // it must not keep the others from being used. Why a cloud is left out is also
 // returned, by its name.
 func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config) ([]optimizer.Source, map[string]string, error) {
+	all := x.Providers.All()
+	found := make([]optimizer.Source, len(all))
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, p := range all { // at once: one that is slow keeps nobody waiting twice
+		wg.Go(func() { found[i], errs[i] = x.source(ctx, c, p) })
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return nil, nil, context.Cause(ctx)
+	}
 	var sources []optimizer.Source
 	var refused []string
 	reasons := map[string]string{}
-	no := func(p cloud.Provider, reason string) {
-		reasons[p.Name()] = reason
-		refused = append(refused, fmt.Sprintf("%s: %s", p.DisplayName(), reason))
-	}
-	silent := func(p cloud.Provider, err error) {
-		no(p, err.Error())
-		fmt.Fprintf(call.Out, "%s is left out of the plan: %v\n", p.DisplayName(), err)
-	}
-	for _, p := range x.Providers.All() {
-		if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
-			no(p, why)
+	for i, p := range all {
+		err := errs[i]
+		if err == nil {
+			sources = append(sources, found[i])
 			continue
 		}
-		if _, err := p.Check(ctx); err != nil {
-			if _, ok := errors.AsType[*cloud.AuthError](err); ok {
-				no(p, err.Error())
-			} else {
-				silent(p, err)
-			}
-			continue
+		reasons[p.Name()] = err.Error()
+		refused = append(refused, fmt.Sprintf("%s: %v", p.DisplayName(), err))
+		if _, said := errors.AsType[*notEnabled](err); !said {
+			fmt.Fprintf(call.Out, "%s is left out of the plan: %v\n", p.DisplayName(), err)
 		}
-		if tailor, ok := cloud.As[catalog.Tailor](p); ok {
-			t, err := tailor.Tailored(ctx, sectionsOf(c, p.Name()))
-			if err != nil {
-				silent(p, fmt.Errorf("asking what it offers: %w", err))
-				continue
-			}
-			sources = append(sources, optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks))
-			continue
-		}
-		offers, err := p.Offers(ctx)
-		if err != nil {
-			silent(p, fmt.Errorf("asking what it offers: %w", err))
-			continue
-		}
-		if offers, why := inAllowedPools(offers, p.Name(), sectionsOf(c, p.Name())("")); why != "" {
-			no(p, why)
-			continue
-		} else if offers != nil {
-			sources = append(sources, optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks))
-			continue
-		}
-		table, err := x.Catalogs.Table(ctx, p.Name())
-		if err != nil {
-			silent(p, fmt.Errorf("its price list: %w", err))
-			continue
-		}
-		sources = append(sources, optimizer.CatalogSource(table, p.Features().Lacks))
 	}
 	if len(sources) == 0 {
 		return nil, nil, &api.Error{
@@ -131,6 +106,46 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 		}
 	}
 	return sources, reasons, nil
+}
+
+// notEnabled is that a cloud is not to be used, or cannot be: nothing to tell who
+// did not ask for it.
+type notEnabled struct{ why string }
+
+func (e *notEnabled) Error() string { return e.why }
+
+// source is what one cloud has.
+func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provider) (none optimizer.Source, err error) {
+	if ok, why := c.CloudUse(c.ActiveWorkspace(), p.Name()); !ok {
+		return none, &notEnabled{why}
+	}
+	if _, err := p.Check(ctx); err != nil {
+		if _, ok := errors.AsType[*cloud.AuthError](err); ok {
+			return none, &notEnabled{err.Error()}
+		}
+		return none, err
+	}
+	if tailor, ok := cloud.As[catalog.Tailor](p); ok {
+		t, err := tailor.Tailored(ctx, sectionsOf(c, p.Name()))
+		if err != nil {
+			return none, fmt.Errorf("asking what it offers: %w", err)
+		}
+		return optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks), nil
+	}
+	offers, err := p.Offers(ctx)
+	if err != nil {
+		return none, fmt.Errorf("asking what it offers: %w", err)
+	}
+	if offers, why := inAllowedPools(offers, p.Name(), sectionsOf(c, p.Name())("")); why != "" {
+		return none, &notEnabled{why}
+	} else if offers != nil {
+		return optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks), nil
+	}
+	table, err := x.Catalogs.Table(ctx, p.Name())
+	if err != nil {
+		return none, fmt.Errorf("its price list: %w", err)
+	}
+	return optimizer.CatalogSource(table, p.Features().Lacks), nil
 }
 
 // noPrices is what to do about price lists that cannot be had.

@@ -259,7 +259,7 @@ func (w *where) check(ctx context.Context) error {
 			if w.busy.lately(checkTimeout) {
 				return throttled(w.place(), errors.New("its last answer was 429 Too Many Requests"))
 			}
-			return &cloud.UnreachableError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(w.context), w.rest.Host, checkTimeout)}
+			return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("the API server of context %s (%s) did not answer within %v", quoted(w.context), w.rest.Host, checkTimeout)}}
 		}
 		return refused(ctx, w.place(), err)
 	}

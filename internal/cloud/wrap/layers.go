@@ -52,11 +52,13 @@ func Retry(o RetryOptions) Layer {
 	}
 }
 
-// passing tells whether an error may be gone the next time.
+// passing tells whether an error may be gone the next time. What was waited for as
+// long as makes sense is not waited for again.
 func passing(err error) bool {
 	var slow *cloud.ThrottledError
 	var silent *cloud.UnreachableError
-	return errors.As(err, &slow) || errors.As(err, &silent)
+	var overdue *cloud.OverdueError
+	return (errors.As(err, &slow) || errors.As(err, &silent)) && !errors.As(err, &overdue)
 }
 
 // Rate lets through so many calls a second; burst can be saved up. Callers wait

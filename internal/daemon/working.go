@@ -1,0 +1,96 @@
+package daemon
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+const (
+	// workingFresh is how long what is known of a cloud's credentials is told
+	// without asking.
+	workingFresh = 15 * time.Second
+	// workingSoon is how long who has an older answer waits for a new one.
+	workingSoon = 200 * time.Millisecond
+	// workingLimit bounds one look, which goes on when nobody waits any more.
+	workingLimit = time.Minute
+)
+
+// working knows of which clouds the credentials work, for lists that must come at
+// once although a cloud is slow to answer, or does not. The zero value is ready.
+type working struct {
+	mu sync.Mutex
+	by map[string]*workingCloud
+}
+
+// workingCloud is what is known of one.
+type workingCloud struct {
+	works   bool
+	at      time.Time     // since when; zero: nothing is known
+	looking chan struct{} // closed when the look under way is through; nil: there is none
+}
+
+// ask tells whether a cloud's credentials work: as was seen a moment ago, or else
+// what a new look shows, if it is soon or nothing was known before.
+func (w *working) ask(ctx context.Context, p cloud.Provider) bool {
+	w.mu.Lock()
+	c := w.of(p.Name())
+	known := !c.at.IsZero()
+	if known && time.Since(c.at) < workingFresh {
+		defer w.mu.Unlock()
+		return c.works
+	}
+	if c.looking == nil {
+		c.looking = make(chan struct{})
+		go w.look(context.WithoutCancel(ctx), p, c)
+	}
+	looking := c.looking
+	w.mu.Unlock()
+
+	var late <-chan time.Time
+	if known {
+		t := time.NewTimer(workingSoon)
+		defer t.Stop()
+		late = t.C
+	}
+	select {
+	case <-looking:
+	case <-late:
+	case <-ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return c.works
+}
+
+func (w *working) look(ctx context.Context, p cloud.Provider, c *workingCloud) {
+	ctx, cancel := context.WithTimeout(ctx, workingLimit)
+	defer cancel()
+	_, err := p.Check(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	c.works, c.at = err == nil, time.Now()
+	close(c.looking)
+	c.looking = nil
+}
+
+// forget makes the next who ask look again: somebody has seen that it may be
+// otherwise.
+func (w *working) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.by = nil
+}
+
+// of is what is known of a cloud. w.mu is held.
+func (w *working) of(name string) *workingCloud {
+	if w.by == nil {
+		w.by = map[string]*workingCloud{}
+	}
+	if w.by[name] == nil {
+		w.by[name] = &workingCloud{}
+	}
+	return w.by[name]
+}
