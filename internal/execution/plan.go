@@ -54,7 +54,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 	} else {
 		var c *config.Config
 		if c, err = settings(call, dag.Tasks[0]); err == nil {
-			p.Sources, p.Refused, err = x.enabled(ctx, call, c)
+			p.Sources, p.Refused, err = x.enabled(ctx, call, c, clouds(dag))
 		}
 	}
 	if err != nil {
@@ -70,9 +70,12 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 // enabled are the clouds that c allows and whose credentials work, as the
 // optimizer wants them. A cloud that does not answer is left out, and said to be:
 // it must not keep the others from being used. Why a cloud is left out is also
-// returned, by its name.
-func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config) ([]optimizer.Source, map[string]string, error) {
+// returned, by its name. Only those named are asked; nil: all.
+func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Config, named []string) ([]optimizer.Source, map[string]string, error) {
 	all := x.Providers.All()
+	if named != nil {
+		all = slices.DeleteFunc(slices.Clone(all), func(p cloud.Provider) bool { return !slices.Contains(named, p.Name()) })
+	}
 	found := make([]optimizer.Source, len(all))
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
@@ -98,7 +101,7 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 			fmt.Fprintf(call.Out, "%s is left out of the plan: %v\n", p.DisplayName(), err)
 		}
 	}
-	if len(sources) == 0 {
+	if len(sources) == 0 && named == nil { // else the plan says what there is no way to
 		return nil, nil, &api.Error{
 			Type:    api.ErrNoCloudAccess,
 			Message: "No infrastructure is enabled. " + strings.Join(refused, "; "),
@@ -106,6 +109,24 @@ func (x *Executor) enabled(ctx context.Context, call cluster.Call, c *config.Con
 		}
 	}
 	return sources, reasons, nil
+}
+
+// clouds are those that a plan has to know of: what every candidate of every task
+// names. nil: all of them, as one may be anywhere.
+func clouds(dag *task.Dag) []string {
+	named := []string{}
+	for _, t := range dag.Tasks {
+		if len(t.Resources) == 0 {
+			return nil
+		}
+		for _, r := range t.Resources {
+			if r.Cloud == "" {
+				return nil
+			}
+			named = append(named, strings.ToLower(r.Cloud))
+		}
+	}
+	return named
 }
 
 // notEnabled is that a cloud is not to be used, or cannot be: nothing to tell who

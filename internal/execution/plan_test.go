@@ -1,0 +1,88 @@
+package execution
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cluster"
+)
+
+// asked is a cloud that notes that somebody asked for it.
+type asked struct {
+	cloud.Provider
+	name string
+	err  error
+	by   *sync.Map
+}
+
+func (a asked) Name() string             { return a.name }
+func (a asked) DisplayName() string      { return strings.ToUpper(a.name) }
+func (a asked) Features() cloud.Features { return cloud.Features{} }
+
+func (a asked) Check(context.Context) (cloud.Identity, error) {
+	a.by.Store(a.name, true)
+	return nil, a.err
+}
+
+func (a asked) Offers(context.Context) ([]cloud.Offer, error) {
+	return []cloud.Offer{{Place: cloud.Place{Cloud: a.name, Region: "r"}, InstanceType: "small", CPUs: 8, MemoryGiB: 32, HourlyPrice: 1}}, nil
+}
+
+// spoken is what a client reads.
+type spoken struct{ *bytes.Buffer }
+
+func (spoken) Spin(string) {}
+func (spoken) StopSpin()   {}
+
+// A plan waits only for clouds that it may use: one that does not answer must not
+// hold up a task that is for another.
+func TestAPlanAsksTheCloudsThatTasksName(t *testing.T) {
+	for _, tt := range []struct {
+		name, task string
+		asked      []string
+		want       string // of the error; "": it is planned
+	}{
+		{"any", "run: echo", []string{"aws", "gcp", "lambda"}, ""},
+		{"one", "resources: {infra: aws}", []string{"aws"}, ""},
+		{"one or another", "resources: {any_of: [{infra: aws}, {infra: lambda}]}", []string{"aws", "lambda"}, ""},
+		{"one that does not answer", "resources: {infra: gcp}", []string{"gcp"}, "gcp  it is not enabled: unreachable: no route"},
+		{"one or any", "resources: {any_of: [{infra: aws}, {cpus: 4}]}", []string{"aws", "gcp", "lambda"}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var by sync.Map
+			providers := cloud.NewRegistry(
+				asked{name: "aws", by: &by}, asked{name: "lambda", by: &by},
+				asked{name: "gcp", by: &by, err: &cloud.UnreachableError{Err: errors.New("no route")}},
+			)
+			dag, err := parse(tt.task)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			x := New(Deps{Providers: providers, Log: slog.New(slog.DiscardHandler)})
+			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&out}}, dag, 0, api.PlanOptions{})
+			var names []string
+			by.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
+			if slices.Sort(names); !slices.Equal(names, tt.asked) {
+				t.Errorf("asked %v, want %v", names, tt.asked)
+			}
+			switch {
+			case tt.want == "" && (err != nil || plan.Tasks[0].Chosen.Offer.Cloud != "aws"):
+				t.Errorf("%v, %v", plan, err)
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+			if said := strings.Contains(out.String(), "GCP is left out of the plan"); said != slices.Contains(tt.asked, "gcp") {
+				t.Errorf("said:\n%s", &out)
+			}
+		})
+	}
+}
