@@ -34,7 +34,7 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 			continue
 		}
 		answers[i] = make(chan checked, 1)
-		go func() { answers[i] <- look(ctx, p) }()
+		go func() { answers[i] <- checkOne(ctx, p) }()
 	}
 	report := map[string][]string{}
 	var enabled []string
@@ -75,9 +75,9 @@ type checked struct {
 	lackErr error // why it is not known what is lacking
 }
 
-// look tries a provider's credentials, and finds out which permissions are missing
+// checkOne tries a provider's credentials, and finds out which permissions are missing
 // where that can be told and is of interest.
-func look(ctx context.Context, p cloud.Provider) (a checked) {
+func checkOne(ctx context.Context, p cloud.Provider) (a checked) {
 	a.who, a.err = p.Check(ctx)
 	var refused *cloud.PermissionError
 	if a.err != nil && !errors.As(a.err, &refused) {

@@ -131,7 +131,7 @@ func (l *Locks) queue(ctx context.Context, s *slot, c claim) error {
 		return nil
 	default:
 	}
-	if c.waits == forNobody || c.waits == forLooks && !l.lookedAt(s) {
+	if c.waits == forNobody || c.waits == forLooks && !l.onlyLooks(s) {
 		return errBusy
 	}
 	select {
@@ -158,8 +158,8 @@ func (l *Locks) pass(s *slot) {
 	<-s.token
 }
 
-// lookedAt tells whether whoever has the token only looks.
-func (l *Locks) lookedAt(s *slot) bool {
+// onlyLooks tells whether whoever has the token only looks.
+func (l *Locks) onlyLooks(s *slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return s.looks

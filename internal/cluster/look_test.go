@@ -48,6 +48,16 @@ func rented(t *testing.T, db *state.Store, machines int) (*renter, *counting) {
 	return r, p
 }
 
+// launched is rented with cluster c of one machine.
+func launched(t *testing.T) (*renter, *counting) {
+	t.Helper()
+	r, p := rented(t, openDB(t), 4)
+	if err := r.launch(t.Context(), "c", 1); err != nil {
+		t.Fatal(err)
+	}
+	return r, p
+}
+
 func openDB(t *testing.T) *state.Store {
 	t.Helper()
 	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "sky.db"))
@@ -68,12 +78,7 @@ func (printed) StopSpin()   {}
 // answer may be older than the question.
 func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		r, p := rented(t, db, 4)
-		if err := r.launch(t.Context(), "c", 1); err != nil {
-			t.Fatal(err)
-		}
+		r, p := launched(t)
 		p.takes = 10 * time.Second
 		p.lists.Store(0)
 		start := time.Now()
@@ -105,13 +110,8 @@ func TestLookTrustsWhatWasFoundWhileItWaited(t *testing.T) {
 // What another server found out is no reason to ask again either.
 func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		r, p := rented(t, db, 4)
-		if err := r.launch(t.Context(), "c", 1); err != nil {
-			t.Fatal(err)
-		}
-		lease, _, err := db.Leases().Acquire(t.Context(), "cluster/c", "another", time.Minute)
+		r, p := launched(t)
+		lease, _, err := r.db.Leases().Acquire(t.Context(), "cluster/c", "another", time.Minute)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,13 +125,13 @@ func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
 			done <- c
 		}()
 		time.Sleep(time.Second)
-		if _, err := db.Clusters().Update(t.Context(), "c", "hash-c", func(c *state.Cluster) error {
+		if _, err := r.db.Clusters().Update(t.Context(), "c", "hash-c", func(c *state.Cluster) error {
 			c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
 			return nil
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if err := db.Leases().Release(t.Context(), lease); err != nil {
+		if err := r.db.Leases().Release(t.Context(), lease); err != nil {
 			t.Fatal(err)
 		}
 		if c := <-done; c == nil || c.Status != api.ClusterInit || p.lists.Load() != 0 {
@@ -162,12 +162,7 @@ func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 // looks already; whoever launches or ends the cluster is not waited for.
 func TestAUsersLookWaitsForOthersThatLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		db := openDB(t)
-		defer db.Close()
-		r, p := rented(t, db, 4)
-		if err := r.launch(t.Context(), "c", 1); err != nil {
-			t.Fatal(err)
-		}
+		r, p := launched(t)
 		p.takes = 5 * time.Second
 		background := make(chan struct{})
 		go func() {

@@ -64,7 +64,7 @@ func (m *Manager) look(ctx context.Context, name string, want claim) (c *state.C
 	defer unlock()
 	c, err = m.Store.Clusters().Get(lctx, name)
 	if err == nil && !m.provenSince(c, began) {
-		c, err = m.refresh(lctx, name)
+		c, err = m.refresh(lctx, c)
 	}
 	return c, true, err
 }
@@ -72,24 +72,14 @@ func (m *Manager) look(ctx context.Context, name string, want claim) (c *state.C
 // refreshNext is Refresh that waits a while for whoever works on the cluster:
 // most likely they are bringing its agent back.
 func (m *Manager) refreshNext(ctx context.Context, name string) (*state.Cluster, error) {
-	wctx, cancel := context.WithTimeout(ctx, busyPatience)
-	defer cancel()
-	_, unlock, err := m.Lock(wctx, name)
-	switch {
-	case err == nil:
-		unlock()
-	case ctx.Err() != nil:
-		return nil, err
-	}
-	return m.Refresh(ctx, name)
+	t := time.NewTimer(busyPatience)
+	defer t.Stop()
+	c, _, err := m.look(ctx, name, claim{looks: true, waits: forAll, late: t.C})
+	return c, err
 }
 
-// refresh is Refresh under the cluster's lock.
-func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, error) {
-	c, err := m.Store.Clusters().Get(ctx, name)
-	if err != nil {
-		return nil, err
-	}
+// refresh brings the record of a cluster whose lock is held up to date.
+func (m *Manager) refresh(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
 	if why := givingBack(c); why != "" {
 		if err := m.forget(ctx, nil, c, why); err != nil {
 			return c, &api.Error{Type: api.ErrStatusFetching, Message: fmt.Sprintf("Cluster %q is being given back: %v", c.Name, err), Err: err}
@@ -107,7 +97,8 @@ func (m *Manager) refresh(ctx context.Context, name string) (*state.Cluster, err
 			m.Log.WarnContext(ctx, "agent not restarted", "cluster", c.Name, "err", err)
 		}
 	}
-	c, err = m.apply(ctx, c, o, v)
+	name := c.Name
+	c, err := m.apply(ctx, c, o, v)
 	if err == nil {
 		m.locks.looked(name, began)
 	}

@@ -31,6 +31,15 @@ func (c *Config) For(s Scope) Settings {
 	return Settings{c, s}
 }
 
+// Sections returns the cloud's sections by region, everything else as in s.
+func (c *Config) Sections(s Scope) func(region string) map[string]any {
+	return func(region string) map[string]any {
+		at := s
+		at.Region = region
+		return c.For(at).Section()
+	}
+}
+
 // Get returns the value under a path below the cloud's section, defaults not
 // considered.
 func (s Settings) Get(path ...string) (any, bool) {

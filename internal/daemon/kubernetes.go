@@ -107,10 +107,7 @@ func (d *daemon) pods(call *cluster.Call, env api.Envelope) (*kubernetes.Provide
 	if !ok {
 		return nil, nil, fmt.Errorf("%s is not what it is called", p.Name())
 	}
-	c := call.Config
-	return pods, func(region string) map[string]any {
-		return c.For(config.Scope{Cloud: kubernetes.Name, Region: region}).Section()
-	}, nil
+	return pods, call.Config.Sections(config.Scope{Cloud: kubernetes.Name}), nil
 }
 
 // kubernetesGPUs answers with lists, as clients know it: [context, [[gpu,
@@ -185,7 +182,7 @@ func (d *daemon) kubernetesNodes(ctx context.Context, call cluster.Call, b api.N
 // them just then.
 func (d *daemon) sections(name string) func() catalog.Sections {
 	return func() catalog.Sections {
-		return sectionsOf(d.settings.current(), config.Scope{Cloud: name})
+		return d.settings.current().Sections(config.Scope{Cloud: name})
 	}
 }
 
@@ -194,16 +191,8 @@ func (d *daemon) everywhere(name string) func() []catalog.Sections {
 	return func() (all []catalog.Sections) {
 		c := d.settings.current()
 		for _, w := range c.Workspaces() {
-			all = append(all, sectionsOf(c, config.Scope{Cloud: name, Workspace: w.Name}))
+			all = append(all, c.Sections(config.Scope{Cloud: name, Workspace: w.Name}))
 		}
 		return all
-	}
-}
-
-func sectionsOf(c *config.Config, s config.Scope) catalog.Sections {
-	return func(region string) map[string]any {
-		at := s
-		at.Region = region
-		return c.For(at).Section()
 	}
 }

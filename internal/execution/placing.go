@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
@@ -74,11 +73,4 @@ func inAllowedPools(offers []cloud.Offer, cloudName string, section map[string]a
 		return nil, fmt.Sprintf("ssh.allowed_node_pools lists none of the pools that there are (%v)", list)
 	}
 	return allowed, ""
-}
-
-// sectionsOf are the settings of a cloud by region.
-func sectionsOf(c *config.Config, name string) catalog.Sections {
-	return func(region string) map[string]any {
-		return c.For(config.Scope{Cloud: name, Region: region}).Section()
-	}
 }

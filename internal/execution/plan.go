@@ -146,8 +146,9 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 		}
 		return none, err
 	}
+	sections := c.Sections(config.Scope{Cloud: p.Name()})
 	if tailor, ok := cloud.As[catalog.Tailor](p); ok {
-		t, err := tailor.Tailored(ctx, sectionsOf(c, p.Name()))
+		t, err := tailor.Tailored(ctx, sections)
 		if err != nil {
 			return none, fmt.Errorf("asking what it offers: %w", err)
 		}
@@ -157,7 +158,7 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 	if err != nil {
 		return none, fmt.Errorf("asking what it offers: %w", err)
 	}
-	if offers, why := inAllowedPools(offers, p.Name(), sectionsOf(c, p.Name())("")); why != "" {
+	if offers, why := inAllowedPools(offers, p.Name(), sections("")); why != "" {
 		return none, &notEnabled{why}
 	} else if offers != nil {
 		return optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks), nil
