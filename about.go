@@ -14,13 +14,7 @@ func (c *Client) OpenAPI(ctx context.Context) (json.RawMessage, error) {
 
 // Metrics writes the server's figures to w, in the text format of Prometheus.
 func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
-	res, err := c.call(ctx, http.MethodGet, "/metrics", nil, nil, 0)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	_, err = io.Copy(w, res.Body)
-	return err
+	return c.copyTo(ctx, call{method: http.MethodGet, path: "/metrics"}, w)
 }
 
 // Plugin is an addition to the server's pages.

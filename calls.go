@@ -3,7 +3,6 @@ package sky
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -45,6 +44,11 @@ func (c *Client) Requests(ctx context.Context, f RequestFilter) ([]api.RequestPa
 		q.Set("cluster_name", f.Cluster)
 	}
 	return callJSON[[]api.RequestPayload](ctx, c, http.MethodGet, "/api/status", q, nil)
+}
+
+// Sizes tells how much room the server's files take.
+func (c *Client) Sizes(ctx context.Context) (api.Sizes, error) {
+	return callJSON[api.Sizes](ctx, c, http.MethodGet, "/api/sizes", nil, nil)
 }
 
 // CancelRequests ends calls in flight; the result lists those that it ended.
@@ -90,12 +94,9 @@ func deref(p *int) int {
 // took, under an id of the caller's choosing (a random UUID): however often it is
 // sent under the same id, the server takes it once. The body says who calls.
 func (c *Client) Send(ctx context.Context, id, path string, body []byte) (*Request[json.RawMessage], error) {
-	res, err := c.callAs(ctx, id, http.MethodPost, path, nil, json.RawMessage(body), submitTimeout)
-	if err != nil {
+	if _, err := c.submit(ctx, call{method: http.MethodPost, path: path, body: body, id: id}); err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20)) // so that the connection is used again
 	return &Request[json.RawMessage]{c, id}, nil
 }
 

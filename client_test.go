@@ -66,6 +66,7 @@ func TestHealth(t *testing.T) {
 		{"we are too old", "80", 400, `{"error":"version_mismatch","message":"upgrade"}`, new(*VersionError)},
 		{"login", "53", 401, `{"detail":"x"}`, new(*AuthError)},
 		{"login by status", "53", 200, `{"status":"needs_auth","version":"1","api_version":"53","commit":"x"}`, new(*AuthError)},
+		{"too many wrong passwords", "", 429, `{"detail":"Too many wrong passwords. Try again in 8 seconds."}`, new(*StatusError)},
 		{"another server", "", 404, "<html>", new(*NotSkyError)},
 		{"another server that is fine", "", 200, "<html>", new(*NotSkyError)},
 		{"no version at all", "", 200, `{"status":"healthy"}`, new(*NotSkyError)},
@@ -194,16 +195,6 @@ func TestLater(t *testing.T) {
 	c.notify = func(s string) { told = append(told, s) }
 	if _, err := c.Down(t.Context(), api.StopBody{ClusterName: "x"}); err != nil || calls != 3 || len(told) != 2 {
 		t.Errorf("%v after %d calls, told %q", err, calls, told)
-	}
-}
-
-func TestLaterIsNotForever(t *testing.T) {
-	c := serve(t, map[string]http.HandlerFunc{"POST /down": func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusServiceUnavailable)
-		fmt.Fprint(w, `{"detail":"full"}`)
-	}})
-	if _, err := c.Down(t.Context(), api.StopBody{}); err == nil || err.Error() != "full" {
-		t.Error(err)
 	}
 }
 

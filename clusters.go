@@ -12,7 +12,7 @@ import (
 // Validate checks a Dag's YAML on the server; a refusal is an [*api.Error].
 func (c *Client) Validate(ctx context.Context, b api.DagBody) error {
 	b.Envelope = c.envelope()
-	_, err := callJSON[any](ctx, c, "POST", "/validate", nil, b)
+	_, err := postAgain[any](ctx, c, "/validate", b)
 	return err
 }
 

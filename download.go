@@ -3,6 +3,7 @@ package sky
 import (
 	"archive/zip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,18 +28,29 @@ func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[
 	if len(dirs) == 0 {
 		return local, nil
 	}
-	res, err := c.call(ctx, http.MethodPost, "/download", nil, api.DownloadBody{Envelope: c.envelope(), FolderPaths: dirs}, 0)
+	body, err := json.Marshal(api.DownloadBody{Envelope: c.envelope(), FolderPaths: dirs})
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
 	tmp, err := os.CreateTemp("", "sky-download-*.zip")
 	if err != nil {
 		return nil, err
 	}
 	defer os.Remove(tmp.Name())
 	defer tmp.Close()
-	size, err := io.Copy(tmp, res.Body)
+	var size int64
+	var serverHome string
+	k := call{method: http.MethodPost, path: "/download", body: body, idempotent: true}
+	err = c.exchange(ctx, k, func(res *http.Response) (err error) {
+		serverHome = res.Header.Get(headerHomePath)
+		if err = tmp.Truncate(0); err == nil {
+			_, err = tmp.Seek(0, io.SeekStart)
+		}
+		if err == nil {
+			size, err = io.Copy(tmp, res.Body)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("downloading logs: %w", err)
 	}
@@ -46,7 +58,6 @@ func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[
 	if err != nil {
 		return nil, fmt.Errorf("downloading logs: the API server sent no zip file: %w", err)
 	}
-	serverHome := res.Header.Get(headerHomePath)
 	for _, f := range archive.File {
 		if err := unpack(f, serverHome, local); err != nil {
 			return nil, err

@@ -13,6 +13,7 @@ import (
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/state"
@@ -30,7 +31,9 @@ func exampleServer() (c *sky.Client, end func()) {
 	server.Provide(engine)
 	madeUpClusters(engine)
 	must(engine.Start(context.Background()))
-	s := server.New(server.Deps{Engine: engine, Store: store, Logger: quiet, Self: state.User{ID: "5e1f", Name: "server"}, Home: dir})
+	gate, err := auth.New(context.Background(), store, auth.Options{Owner: auth.Owner{OpenLoopback: true}})
+	must(err)
+	s := server.New(server.Deps{Gate: gate, Engine: engine, Store: store, Logger: quiet, Self: state.User{ID: "5e1f", Name: "server"}, Home: dir})
 	hs := httptest.NewServer(s)
 	c, err = sky.New(sky.Options{Endpoint: hs.URL, HTTPClient: hs.Client(), Environ: []string{"HOME=" + dir, "SKYPILOT_USER_ID=abcd1234", "SKYPILOT_USER=me"}})
 	must(err)

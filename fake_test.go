@@ -15,10 +15,11 @@ import (
 // quick makes pauses between tries short for a test.
 func quick(t *testing.T) {
 	t.Helper()
-	old, oldLater := streamBackoff, laterBackoff
-	streamBackoff = backoff{first: time.Millisecond, max: time.Millisecond, factor: 1}
-	laterBackoff = backoff{first: time.Millisecond, max: time.Millisecond, total: 200 * time.Millisecond, factor: 1}
-	t.Cleanup(func() { streamBackoff, laterBackoff = old, oldLater })
+	old, oldBroken, oldLater := outageBackoff, brokenBackoff, laterBackoff
+	brokenBackoff = backoff{first: time.Millisecond, max: time.Millisecond, factor: 1}
+	outageBackoff = backoff{first: time.Millisecond, max: time.Millisecond, factor: 1}
+	laterBackoff = backoff{first: time.Millisecond, max: time.Millisecond, factor: 1}
+	t.Cleanup(func() { outageBackoff, brokenBackoff, laterBackoff = old, oldBroken, oldLater })
 }
 
 // serve starts a server for handlers by "METHOD /path"; /api/health answers by
@@ -45,7 +46,7 @@ func serve(t *testing.T, handlers map[string]http.HandlerFunc) *Client {
 func client(t *testing.T, endpoint string) *Client {
 	t.Helper()
 	c, err := New(Options{
-		Endpoint: endpoint, Command: "sky test", HTTPClient: &http.Client{Transport: &http.Transport{}},
+		Endpoint: endpoint, Command: "sky test", Patience: 200 * time.Millisecond, HTTPClient: &http.Client{Transport: &http.Transport{}},
 		Environ: []string{"HOME=" + t.TempDir(), "SKYPILOT_USER_ID=abcd1234", "SKYPILOT_USER=me", "AWS_PROFILE=work", "SKYPILOT_X=1", "SKYPILOT_SERVER_Y=2"},
 	})
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,8 +16,7 @@ import (
 )
 
 const (
-	healthTimeout = 2500 * time.Millisecond
-	healthTries   = 3
+	healthTimeout = 5 * time.Second // of one try
 	healthKept    = 5 * time.Second
 )
 
@@ -44,57 +44,98 @@ func (e *NotSkyError) Error() string {
 }
 
 // Health asks the server how it is and checks that both can talk. The answer is
-// kept for a few seconds. Errors: [*ConnectError], [*AuthError], [*VersionError],
-// [*NotSkyError].
-func (c *Client) Health(ctx context.Context) (*api.Health, error) {
+// kept for a few seconds. A server that does not answer is waited for. Errors:
+// [*ConnectError], [*AuthError], [*VersionError], [*NotSkyError].
+func (c *Client) Health(ctx context.Context) (*api.Health, error) { return c.healthy(ctx, false) }
+
+// HealthIfListening is Health, except that a server that does not take
+// connections is an error at once.
+func (c *Client) HealthIfListening(ctx context.Context) (*api.Health, error) {
+	return c.healthy(ctx, true)
+}
+
+func (c *Client) healthy(ctx context.Context, listening bool) (*api.Health, error) {
 	c.mu.Lock()
 	kept, at := c.health, c.healthAt
 	c.mu.Unlock()
 	if kept != nil && time.Since(at) < healthKept {
 		return kept, nil
 	}
-	var h *api.Health
-	var err error
-	for n := range healthTries {
-		if h, err = c.Ping(ctx, healthTimeout); err == nil {
-			break
+	o := outage{c: c}
+	defer o.over()
+	for {
+		began := time.Now()
+		h, err := c.pingAloud(ctx, &o)
+		if err == nil {
+			c.mu.Lock()
+			c.health, c.healthAt = h, time.Now()
+			c.mu.Unlock()
+			return h, nil
 		}
-		if _, lost := errors.AsType[*ConnectError](err); !lost || refused(err) {
+		if listening && refused(err) {
 			return nil, err
 		}
-		if n+1 < healthTries {
-			if err := sleep(ctx, 100*time.Millisecond); err != nil {
-				return nil, err
-			}
+		if s, ok := errors.AsType[*silentError](err); ok && !o.since.IsZero() {
+			s.quiet = time.Since(o.since)
+		} else if ok {
+			s.quiet = time.Since(began)
+		}
+		if err := o.again(ctx, err, true); err != nil {
+			return nil, err
 		}
 	}
-	if err != nil {
-		return nil, err
+}
+
+// pingAloud is Ping with the usual time limit, and reports that it waits.
+func (c *Client) pingAloud(ctx context.Context, o *outage) (*api.Health, error) {
+	since := o.since
+	if since.IsZero() {
+		since = time.Now()
 	}
-	c.mu.Lock()
-	c.health, c.healthAt = h, time.Now()
-	c.mu.Unlock()
-	return h, nil
+	w := c.waits.begin(since, "no answer")
+	defer w.end()
+	return c.Ping(ctx, healthTimeout)
 }
 
 // Ping asks for the server's health once, without using what is known.
 func (c *Client) Ping(ctx context.Context, timeout time.Duration) (*api.Health, error) {
+	h, _, err := c.ask(ctx, timeout, nil)
+	return h, err
+}
+
+// ask is Ping with further headers. It returns those of the answer, too.
+func (c *Client) ask(ctx context.Context, timeout time.Duration, more http.Header) (*api.Health, http.Header, error) {
 	short, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	res, err := c.do(short, http.MethodGet, "/api/health", nil, nil)
+	req, err := c.request(short, http.MethodGet, "/api/health", nil, nil)
 	if err != nil {
-		if ctx.Err() == nil && short.Err() != nil {
-			return nil, &ConnectError{c.Endpoint(), fmt.Errorf("no answer within %v", timeout)}
-		}
-		return nil, err
+		return nil, nil, err
 	}
-	defer res.Body.Close()
-	return c.readHealth(res)
+	maps.Copy(req.Header, more)
+	for {
+		res, err := c.send(req)
+		if err != nil {
+			if ctx.Err() == nil && short.Err() != nil {
+				return nil, nil, &ConnectError{c.Endpoint(), &silentError{timeout}}
+			}
+			return nil, nil, err
+		}
+		h, err := c.readHealth(res)
+		res.Body.Close()
+		// Health is told to everybody, who must log in as well.
+		if _, locked := errors.AsType[*AuthError](err); !locked || !c.knownAnew(http.StatusUnauthorized, req.Header) {
+			return h, res.Header, err
+		}
+	}
 }
 
 func (c *Client) readHealth(res *http.Response) (*api.Health, error) {
-	var h api.Health
-	err := json.NewDecoder(res.Body).Decode(&h)
+	var body struct {
+		api.Health
+		Detail string `json:"detail"`
+	}
+	err := json.NewDecoder(res.Body).Decode(&body)
+	h := body.Health
 	serverAPI, _ := strconv.Atoi(res.Header.Get(api.HeaderAPIVersion))
 	if serverAPI == 0 {
 		serverAPI, _ = strconv.Atoi(h.APIVersion)
@@ -109,6 +150,10 @@ func (c *Client) readHealth(res *http.Response) (*api.Health, error) {
 		return nil, &AuthError{c.Endpoint()}
 	case res.StatusCode == http.StatusBadRequest && serverAPI > 0, h.Status == "version_mismatch":
 		return nil, tooFar
+	case failureOf(&StatusError{Code: res.StatusCode}) == unsent, failureOf(&StatusError{Code: res.StatusCode}) == lost:
+		return nil, &StatusError{Code: res.StatusCode} // of a proxy that has no server to ask
+	case res.StatusCode == http.StatusTooManyRequests && body.Detail != "":
+		return nil, &StatusError{Code: res.StatusCode, Detail: body.Detail}
 	case res.StatusCode != http.StatusOK:
 		return nil, &NotSkyError{c.Endpoint(), fmt.Sprintf("it answers %s", res.Status)}
 	case err != nil:
@@ -151,11 +196,12 @@ func ReadInstance(home string) (Instance, error) {
 	return in, nil
 }
 
-// SharesFiles reports whether the server reads the same files as this process,
-// so that nothing needs uploading: both know the same instance id.
+// SharesFiles reports whether the server reads the same files as this process and
+// lets this caller's tasks name them, so that nothing needs uploading: both know
+// the same instance id.
 func (c *Client) SharesFiles(ctx context.Context) (bool, error) {
 	h, err := c.Health(ctx)
-	if err != nil {
+	if err != nil || h.UploadFiles {
 		return false, err
 	}
 	in, err := ReadInstance(c.env.home())

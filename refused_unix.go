@@ -7,5 +7,8 @@ import (
 	"syscall"
 )
 
-// refused reports whether nobody listens, so that asking again is pointless.
+// refused reports whether nobody listens at the endpoint.
 func refused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
+
+// reset reports whether the other side broke the connection.
+func reset(err error) bool { return errors.Is(err, syscall.ECONNRESET) }

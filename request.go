@@ -127,17 +127,32 @@ const submitTimeout = time.Minute
 
 // submit sends a call and returns the future of its result.
 func submit[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (*Request[T], error) {
-	res, err := c.callAs(ctx, uuid.NewString(), method, path, query, body, submitTimeout)
+	k := call{method: method, path: path, query: query, id: uuid.NewString()}
+	if body != nil {
+		var err error
+		if k.body, err = json.Marshal(body); err != nil {
+			return nil, err
+		}
+	}
+	id, err := c.submit(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	id := res.Header.Get(api.HeaderRequestID)
-	if res.StatusCode != http.StatusOK || id == "" {
-		return nil, &StatusError{res.StatusCode, fmt.Sprintf("the API server answered %s to %s without a request id", res.Status, path)}
+	if id == "" {
+		return nil, &StatusError{http.StatusOK, fmt.Sprintf("the API server answered %s without a request id", path)}
 	}
-	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20)) // so that the connection is used again
 	return &Request[T]{c, id}, nil
+}
+
+// submit makes a call that is answered with a request's id.
+func (c *Client) submit(ctx context.Context, k call) (id string, err error) {
+	k.limit = submitTimeout
+	err = c.exchange(ctx, k, func(res *http.Response) error {
+		id = res.Header.Get(api.HeaderRequestID)
+		_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, 1<<20)) // so that the connection is used again
+		return nil
+	})
+	return id, err
 }
 
 func post[T any](ctx context.Context, c *Client, path string, body any) (*Request[T], error) {
@@ -151,46 +166,44 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 // Payload waits until a request (id or prefix) has ended and returns its record.
 // Its failure is returned as an error; lost connections are taken up again.
 func (c *Client) Payload(ctx context.Context, id string) (*api.RequestPayload, error) {
-	var tries attempts
-	for {
-		p, err := c.payload(ctx, id)
-		if err == nil || !tries.again(ctx, err) {
-			return p, err
-		}
-	}
-}
-
-func (c *Client) payload(ctx context.Context, id string) (*api.RequestPayload, error) {
-	res, err := c.do(ctx, http.MethodGet, "/api/get", url.Values{"request_id": {id}}, nil)
+	var p *api.RequestPayload
+	var failed error
+	k := call{method: http.MethodGet, path: "/api/get", query: url.Values{"request_id": {id}}, recorded: true}
+	err := c.exchange(ctx, k, func(res *http.Response) (err error) {
+		p, failed, err = readPayload(res)
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
-	var p api.RequestPayload
-	switch res.StatusCode {
-	case http.StatusOK:
-		if err := json.NewDecoder(res.Body).Decode(&p); err != nil {
-			return nil, &ConnectError{c.Endpoint(), err}
+	return p, failed
+}
+
+// readPayload reads the record of a request that has ended. failed is how the
+// request failed; err is that the answer is no record.
+func readPayload(res *http.Response) (p *api.RequestPayload, failed, err error) {
+	body, err := io.ReadAll(res.Body)
+	if err != nil {
+		return nil, nil, err
+	}
+	p = new(api.RequestPayload)
+	if res.StatusCode == http.StatusOK {
+		if err := json.Unmarshal(body, p); err != nil {
+			return nil, nil, fmt.Errorf("the API server's answer to /api/get is not understood: %w", err)
 		}
-	case http.StatusInternalServerError:
-		body, err := io.ReadAll(res.Body)
-		if err != nil {
-			return nil, &ConnectError{c.Endpoint(), err}
-		}
+	} else {
 		wrapped := struct {
 			Detail *api.RequestPayload `json:"detail"`
-		}{&p}
+		}{p}
 		if json.Unmarshal(body, &wrapped) != nil || p.RequestID == "" {
-			return nil, &StatusError{res.StatusCode, detailText(body, "")}
+			return nil, nil, &StatusError{res.StatusCode, detailText(body, "")}
 		}
-	default:
-		return nil, answerError(res)
 	}
 	if e := decodeError(p.Error); e != nil {
-		return &p, e
+		return p, e, nil
 	}
 	if p.Status == api.RequestCancelled {
-		return &p, &api.Error{Type: api.ErrRequestCancelled, Message: fmt.Sprintf("Request %s was cancelled.", p.RequestID)}
+		return p, &api.Error{Type: api.ErrRequestCancelled, Message: fmt.Sprintf("Request %s was cancelled.", p.RequestID)}, nil
 	}
-	return &p, nil
+	return p, nil, nil
 }

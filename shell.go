@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/coder/websocket"
 )
@@ -52,23 +53,45 @@ func (c *Client) InteractiveAuth(ctx context.Context, session string) (net.Conn,
 }
 
 func (c *Client) websocket(ctx context.Context, path string, q url.Values) (net.Conn, error) {
-	u := *c.base
+	u := c.dialed()
 	u.Path = strings.TrimRight(u.Path, "/") + path
 	u.RawQuery = q.Encode()
 	h := c.headers()
 	c.trace(ctx, h)
-	ws, res, err := websocket.Dial(ctx, u.String(), &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: h})
-	if err != nil {
-		if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
-			return nil, refusal(res, path, err)
+	o := outage{c: c}
+	defer o.over()
+	for { // until there is a connection; one that breaks cannot be taken up again
+		ws, err := c.dialWebsocket(ctx, u.String(), h, path)
+		if err == nil {
+			ws.SetReadLimit(-1)
+			return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
 		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+		if err := o.again(ctx, err, false); err != nil {
+			return nil, err
 		}
-		return nil, &ConnectError{c.Endpoint(), err}
 	}
-	ws.SetReadLimit(-1)
-	return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
+}
+
+func (c *Client) dialWebsocket(ctx context.Context, address string, h http.Header, path string) (*websocket.Conn, error) {
+	// The handshake's context would end the connection: websocket.NetConn bounds that.
+	dialing, giveUp := context.WithCancelCause(ctx)
+	s := c.watch(dialing, time.Time{}, giveUp)
+	defer s.stop()
+	ws, res, err := websocket.Dial(dialing, address, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: h})
+	if err == nil {
+		return ws, nil
+	}
+	defer giveUp(nil)
+	if res != nil && c.knownAnew(res.StatusCode, h) {
+		ws, res, err = websocket.Dial(dialing, address, &websocket.DialOptions{HTTPClient: c.http, HTTPHeader: h})
+		if err == nil {
+			return ws, nil
+		}
+	}
+	if res != nil && res.StatusCode != http.StatusSwitchingProtocols {
+		return nil, refusal(res, path, err)
+	}
+	return nil, c.severed(dialing, err)
 }
 
 // refusal is the server's reason. The websocket client keeps the beginning of the

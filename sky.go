@@ -15,9 +15,12 @@
 package sky
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -49,8 +52,22 @@ type Options struct {
 	ConfigPath string
 	// Environ is the environment to read; nil means os.Environ().
 	Environ []string
-	// Notify, if not nil, hears about retries, in words for people.
+	// Notify, if not nil, hears of answers that ask to come again later, in words for
+	// people.
 	Notify func(message string)
+	// Patience is how long a call that may be repeated is repeated while the server
+	// does not answer; 0: 30 seconds, negative: not at all.
+	Patience time.Duration
+	// Waiting, if not nil, hears about once a second of calls that have waited for the
+	// server for two seconds, and once that they do no more. It must be quick.
+	Waiting func(Wait)
+	// Revive, if not nil, starts the server again: it is called when nobody has
+	// listened at the endpoint for a second, at most once a minute. The call that waits
+	// ends with the error that it returns.
+	Revive func(ctx context.Context) error
+	// Vouch, if not nil, says whether what listens at an address of this machine may be
+	// shown that the caller reads the token of the home folder's server.
+	Vouch func(at netip.AddrPort) bool
 }
 
 // Client talks to one API server. Its methods may be called concurrently.
@@ -64,7 +81,13 @@ type Client struct {
 	env      environ
 	user     api.User
 	cookies  []*http.Cookie
-	retry    backoff // of answers that say "later"
+	patience time.Duration
+	waits    waits
+	revive   func(context.Context) error
+	owner    owner
+
+	reviving sync.Mutex
+	revived  time.Time // guarded by reviving
 
 	mu       sync.Mutex
 	config   map[string]any // goes along with every request
@@ -97,9 +120,11 @@ func New(o Options) (*Client, error) {
 	}
 	c := &Client{
 		base: base, basic: base.User, token: o.Token, http: o.HTTPClient, notify: o.Notify,
-		env: env, user: user, retry: laterBackoff, config: o.Config,
+		env: env, user: user, config: o.Config, patience: max(0, cmp.Or(o.Patience, outagePatience)), revive: o.Revive,
 	}
 	base.User = nil
+	c.owner.home, c.owner.at, c.owner.vouch = env.home(), c.serverAt(), o.Vouch
+	c.waits = waits{endpoint: c.Endpoint(), report: o.Waiting}
 	if c.http == nil {
 		c.http = &http.Client{Transport: newTransport()}
 	}
@@ -139,6 +164,16 @@ func (c *Client) Endpoint() string { return strings.TrimRight(c.base.String(), "
 // Local reports whether the endpoint is the one a server started on this
 // machine by default has.
 func (c *Client) Local() bool { return IsLocal(c.Endpoint(), c.env.Get) }
+
+// dialed is the URL that is connected to: the default server listens at 127.0.0.1,
+// whatever else "localhost" may mean.
+func (c *Client) dialed() url.URL {
+	u := *c.base
+	if c.Local() {
+		u.Host = "127.0.0.1:" + localPort(c.env.Get)
+	}
+	return u
+}
 
 // User is who the client asks as when the server has no login.
 func (c *Client) User() api.User { return c.user }

@@ -3,8 +3,6 @@ package sky
 import (
 	"bytes"
 	"context"
-	"encoding/json"
-	"io"
 	"mime/multipart"
 	"net/http"
 	"net/url"
@@ -22,7 +20,8 @@ func (c *Client) SSHPools(ctx context.Context) (map[string]map[string]any, error
 
 // SetSSHPools adds pools, or replaces those of the same names.
 func (c *Client) SetSSHPools(ctx context.Context, pools map[string]any) error {
-	return c.tell(ctx, poolsPath, pools)
+	_, err := postAgain[any](ctx, c, poolsPath, pools)
+	return err
 }
 
 // DeleteSSHPool forgets a pool; its machines stay as they are.
@@ -59,26 +58,11 @@ func (c *Client) UploadSSHKey(ctx context.Context, name string, key []byte) (pat
 	if err != nil {
 		return "", err
 	}
-	req, err := c.request(ctx, http.MethodPost, poolsPath+"/keys", nil, body.Bytes())
-	if err != nil {
-		return "", err
-	}
-	req.Header.Set("Content-Type", form.FormDataContentType())
-	res, err := c.http.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		return "", &ConnectError{c.Endpoint(), err}
-	}
-	if res.StatusCode != http.StatusOK {
-		return "", answerError(res)
-	}
-	defer res.Body.Close()
-	var kept struct {
+	k := call{method: http.MethodPost, path: poolsPath + "/keys", body: body.Bytes(), form: form.FormDataContentType()}
+	kept, err := exchangeJSON[struct {
 		Path string `json:"key_path"`
-	}
-	return kept.Path, json.NewDecoder(io.LimitReader(res.Body, 1<<20)).Decode(&kept)
+	}](ctx, c, k, nil)
+	return kept.Path, err
 }
 
 // SwitchSSHPools turns SSH node pools on (up) or off (down). infra names one

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"strconv"
-	"time"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -25,32 +23,6 @@ type StreamOptions struct {
 	Interactive func(ctx context.Context, session string) error
 }
 
-// streamBackoff is the pause between tries to take a stream up again.
-var streamBackoff = backoff{first: time.Second, max: 5 * time.Second, factor: 1.6, jitter: 0.2}
-
-// maxFailures in a row end a stream: about a quarter of a minute, so that a
-// server that is restarted is waited for.
-const maxFailures = 6
-
-// attempts counts failures in a row.
-type attempts struct{ failed int }
-
-// again tells whether err is worth another try, after a pause.
-func (a *attempts) again(ctx context.Context, err error) bool {
-	if a.failed++; a.failed >= maxFailures || !transient(err) {
-		return false
-	}
-	return sleep(ctx, streamBackoff.wait(a.failed-1, rand.Float64())) == nil
-}
-
-func transient(err error) bool {
-	if s, ok := errors.AsType[*StatusError](err); ok {
-		return s.Code >= 500 && s.Code != http.StatusServiceUnavailable
-	}
-	_, lost := errors.AsType[*ConnectError](err)
-	return lost
-}
-
 // StreamRequest copies the log of a request (id or prefix; "" is the latest one)
 // to w, as [Request.Stream] does.
 func (c *Client) StreamRequest(ctx context.Context, id string, w io.Writer, o StreamOptions) error {
@@ -61,10 +33,7 @@ func (c *Client) StreamRequest(ctx context.Context, id string, w io.Writer, o St
 	if o.Tail > 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
 	}
-	open := func(ctx context.Context) (*http.Response, error) {
-		return c.openStream(ctx, http.MethodGet, "/api/stream", q, nil)
-	}
-	return c.follow(ctx, open, w, o, o.Tail)
+	return c.follow(ctx, call{method: http.MethodGet, path: "/api/stream", query: q}, w, o, o.Tail, nil)
 }
 
 // StreamServerLog copies a log file of the server: a path below ~/sky_logs, or
@@ -74,42 +43,41 @@ func (c *Client) StreamServerLog(ctx context.Context, path string, w io.Writer, 
 	if o.Tail > 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
 	}
-	open := func(ctx context.Context) (*http.Response, error) {
-		return c.openStream(ctx, http.MethodGet, "/api/stream", q, nil)
-	}
-	return c.follow(ctx, open, w, o, o.Tail)
+	return c.follow(ctx, call{method: http.MethodGet, path: "/api/stream", query: q}, w, o, o.Tail, nil)
 }
 
-func (c *Client) openStream(ctx context.Context, method, path string, q url.Values, body []byte) (*http.Response, error) {
-	res, err := c.do(ctx, method, path, q, body)
-	if err != nil {
-		return nil, err
-	}
-	if res.StatusCode != http.StatusOK {
-		return nil, answerError(res)
-	}
-	return res, nil
-}
-
-// follow reads the stream that open gives until it ends well, and opens it again
-// when it breaks or the server asks for that, without writing a line twice. tail
-// is how many last lines a connection begins with; 0 means all.
-func (c *Client) follow(ctx context.Context, open func(context.Context) (*http.Response, error), w io.Writer, o StreamOptions, tail int) error {
-	var tries attempts
+// follow reads the stream that a call gives until it ends well, and makes the
+// call again when it breaks or the server asks for that, without writing a line
+// twice. tail is how many last lines a connection begins with; 0 means all. opened,
+// if not nil, hears of each connection.
+func (c *Client) follow(ctx context.Context, k call, w io.Writer, o StreamOptions, tail int, opened func(*http.Response)) error {
+	trouble := outage{c: c}
+	defer trouble.over()
 	p := &playback{w: w, tail: max(0, tail)}
 	for {
-		err := c.play(ctx, open, p, o)
-		if p.moved {
-			tries = attempts{}
-		}
-		switch {
-		case err == nil || ctx.Err() != nil:
-			return errors.Join(err, ctx.Err())
-		case errors.Is(err, errRetry):
-			if !p.moved && !tries.again(ctx, &ConnectError{c.Endpoint(), err}) {
-				return err
+		p.begin()
+		err := c.try(ctx, k, &trouble, func(res *http.Response) error {
+			if opened != nil {
+				opened(res)
 			}
-		case !tries.again(ctx, err):
+			return play(ctx, res, p, o)
+		})
+		if out, ok := errors.AsType[*outputError](err); ok {
+			return out.err
+		}
+		if err == nil || ctx.Err() != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		if p.moved {
+			trouble.over()
+		}
+		if errors.Is(err, errRetry) {
+			if p.moved {
+				continue
+			}
+			err = &ConnectError{c.Endpoint(), err}
+		}
+		if err := trouble.again(ctx, err, true); err != nil {
 			return err
 		}
 	}
@@ -119,15 +87,7 @@ func (c *Client) follow(ctx context.Context, open func(context.Context) (*http.R
 var errRetry = errors.New("the API server keeps asking to try again")
 
 // play reads one connection.
-func (c *Client) play(ctx context.Context, open func(context.Context) (*http.Response, error), p *playback, o StreamOptions) error {
-	p.begin()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	res, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
+func play(ctx context.Context, res *http.Response, p *playback, o StreamOptions) error {
 	d := &decoder{emit: p.line, control: func(k Control) error {
 		switch {
 		case k.Code == Retry:
@@ -155,17 +115,10 @@ func (c *Client) play(ctx context.Context, open func(context.Context) (*http.Res
 			return o.Interactive(ctx, session)
 		}
 	}
-	_, err = io.Copy(d, res.Body)
-	if err == nil {
-		err = p.settle()
-	}
-	if out, ok := errors.AsType[*outputError](err); ok {
-		return out.err
-	}
-	if err == nil || errors.Is(err, errRetry) {
+	if _, err := io.Copy(d, res.Body); err != nil {
 		return err
 	}
-	return &ConnectError{c.Endpoint(), err}
+	return p.settle()
 }
 
 // LogStream is a log that the server sends while it is written. Its request
@@ -185,14 +138,8 @@ func (l *LogStream) ID() string { return l.id }
 // Stream copies the log to w until it ends. A broken connection is taken up
 // again without repeating a line.
 func (l *LogStream) Stream(ctx context.Context, w io.Writer, o StreamOptions) error {
-	open := func(ctx context.Context) (*http.Response, error) {
-		res, err := l.c.openStream(ctx, http.MethodPost, l.path, l.query, l.body)
-		if err == nil {
-			l.id = res.Header.Get(api.HeaderRequestID)
-		}
-		return res, err
-	}
-	return l.c.follow(ctx, open, w, o, l.tail)
+	k := call{method: http.MethodPost, path: l.path, query: l.query, body: l.body}
+	return l.c.follow(ctx, k, w, o, l.tail, func(res *http.Response) { l.id = res.Header.Get(api.HeaderRequestID) })
 }
 
 // ExitCode waits for what the log's request ended with: for a job's log the exit

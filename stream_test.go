@@ -16,7 +16,7 @@ import (
 
 const (
 	heartbeat = `<sky-payload>"<heartbeat></heartbeat>"</sky-payload>` + "\n"
-	retry     = `<sky-payload>"<retry></retry>"</sky-payload>` + "\n"
+	askAgain  = `<sky-payload>"<retry></retry>"</sky-payload>` + "\n"
 	spin      = `<sky-payload>"<rich_start>[cyan]busy[/]</rich_start>"</sky-payload>` + "\n"
 )
 
@@ -32,7 +32,7 @@ func TestStreamResumes(t *testing.T) {
 		{"broken in the middle of a line", []string{"a\nhal!", "a\nhalf\n"}, "a\nhalf\n", 0},
 		{"control lines do not count", []string{spin + "a\n!", spin + "a\n" + spin + "b\n"}, "a\nb\n", 2},
 		{"progress lines count", []string{"1%\r2%\rx\n!", "1%\r2%\rx\ny\n"}, "1%\r2%\rx\ny\n", 0},
-		{"the server asks to try again", []string{"a\n" + retry, "a\nb\n"}, "a\nb\n", 0},
+		{"the server asks to try again", []string{"a\n" + askAgain, "a\nb\n"}, "a\nb\n", 0},
 		{"progress forgives failures", []string{"a\n!", "a\nb\n!", "a\nb\nc\n!", "a\nb\nc\nd\n!", "a\nb\nc\nd\ne\n"}, "a\nb\nc\nd\ne\n", 0},
 		{"heartbeats are progress", []string{heartbeat + "!", heartbeat + "!", heartbeat + "!", heartbeat + "!", "a\n"}, "a\n", 4},
 	}
@@ -50,7 +50,7 @@ func TestStreamResumes(t *testing.T) {
 }
 
 func TestStreamGivesUp(t *testing.T) {
-	c := serve(t, map[string]http.HandlerFunc{"GET /api/stream": breaking(t, slices.Repeat([]string{"a\n!"}, maxFailures)...)})
+	c := serve(t, map[string]http.HandlerFunc{"GET /api/stream": breaking(t, slices.Repeat([]string{"a\n!"}, 1000)...)})
 	var out bytes.Buffer
 	err := c.StreamRequest(t.Context(), "x", &out, StreamOptions{Follow: true})
 	if _, lost := errors.AsType[*ConnectError](err); !lost || out.String() != "a\n" {
@@ -59,7 +59,7 @@ func TestStreamGivesUp(t *testing.T) {
 }
 
 func TestStreamRefusals(t *testing.T) {
-	for _, code := range []int{http.StatusNotFound, http.StatusBadRequest, http.StatusServiceUnavailable} {
+	for _, code := range []int{http.StatusNotFound, http.StatusBadRequest, http.StatusConflict} {
 		calls := 0
 		c := serve(t, map[string]http.HandlerFunc{"GET /api/stream": func(w http.ResponseWriter, r *http.Request) {
 			calls++

@@ -2,14 +2,15 @@ package sky
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
 	"strings"
@@ -30,6 +31,9 @@ func (e *ConnectError) Error() string {
 	return fmt.Sprintf("cannot reach the API server at %s: %v", e.Endpoint, plainCause(e.Err))
 }
 func (e *ConnectError) Unwrap() error { return e.Err }
+
+// Refused reports whether an error is that nobody listens at the endpoint.
+func Refused(err error) bool { return refused(err) }
 
 // StatusError is an answer that is not a success and carries no error of a known
 // class.
@@ -65,41 +69,9 @@ func newTransport() *http.Transport {
 	}
 }
 
-// backoff is how long to wait between tries: from first, growing, up to max, in
-// all not longer than total (0: no limit).
-type backoff struct {
-	first, max, total time.Duration
-	factor, jitter    float64
-}
-
-var laterBackoff = backoff{first: 5 * time.Second, max: 25 * time.Second, total: 600 * time.Second, factor: 1.6, jitter: 0.4}
-
-// wait is the pause after the n-th failure (from 0); r is random in [0,1).
-func (b backoff) wait(n int, r float64) time.Duration {
-	d := float64(b.first)
-	for range n {
-		if d *= b.factor; d >= float64(b.max) {
-			d = float64(b.max)
-			break
-		}
-	}
-	return time.Duration(d * (1 + b.jitter*(2*r-1)))
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
-}
-
 // request makes one HTTP request with the headers of the protocol.
 func (c *Client) request(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Request, error) {
-	u := *c.base
+	u := c.dialed()
 	u.Path = strings.TrimRight(u.Path, "/") + path
 	u.RawQuery = query.Encode()
 	var r io.Reader
@@ -144,6 +116,8 @@ func (c *Client) headers() http.Header {
 		pass, _ := c.basic.Password()
 		r := http.Request{Header: h}
 		r.SetBasicAuth(c.basic.Username(), pass)
+	default:
+		c.owner.show(h)
 	}
 	if len(c.cookies) > 0 {
 		r := http.Request{Header: h}
@@ -156,132 +130,248 @@ func (c *Client) headers() http.Header {
 
 // do sends once. The caller closes the body.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, body []byte) (*http.Response, error) {
-	return c.doAs(ctx, "", method, path, query, body)
-}
-
-// doAs is do for a call that is recorded under an id; "": one that the server
-// chooses.
-func (c *Client) doAs(ctx context.Context, id, method, path string, query url.Values, body []byte) (*http.Response, error) {
 	req, err := c.request(ctx, method, path, query, body)
 	if err != nil {
 		return nil, err
 	}
-	if id != "" {
-		req.Header.Set(api.HeaderRequestID, id)
-	}
+	return c.send(req)
+}
+
+// send makes one try of a request; that no answer came is a [*ConnectError].
+func (c *Client) send(req *http.Request) (*http.Response, error) {
 	res, err := c.http.Do(req)
-	if err != nil {
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+	if err == nil && c.knownAnew(res.StatusCode, req.Header) {
+		again := req.Clone(req.Context())
+		if req.GetBody != nil {
+			if again.Body, err = req.GetBody(); err != nil {
+				return res, nil
+			}
 		}
-		return nil, &ConnectError{Endpoint: c.Endpoint(), Err: err}
+		res.Body.Close()
+		res, err = c.http.Do(again)
+	}
+	if err != nil {
+		c.owner.forget()
+		return nil, c.severed(req.Context(), err)
 	}
 	return res, nil
 }
 
-// doWithin is do, with a limit on the time until the answer begins.
-func (c *Client) doWithin(ctx context.Context, limit time.Duration, id, method, path string, query url.Values, body []byte) (*http.Response, error) {
-	if limit == 0 {
-		return c.doAs(ctx, id, method, path, query, body)
+// knownAnew is [owner.renew] for calls that show who owns the server, and nothing else.
+func (c *Client) knownAnew(status int, h http.Header) bool {
+	return h.Get("Authorization") == "" && c.owner.renew(status, h)
+}
+
+// severed is the error of a connection that gave err: why the caller or the watch
+// over the call ended it, or else a [*ConnectError].
+func (c *Client) severed(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	within, cancel := context.WithCancelCause(ctx)
-	slow := &ConnectError{c.Endpoint(), fmt.Errorf("no answer within %v", limit)}
-	timer := time.AfterFunc(limit, func() { cancel(slow) })
-	res, err := c.doAs(within, id, method, path, query, body)
-	if !timer.Stop() && ctx.Err() == nil {
-		err = slow
-		if res != nil {
-			res.Body.Close()
+	return &ConnectError{Endpoint: c.Endpoint(), Err: err}
+}
+
+// A call is one exchange with the server, repeated as [retry] says.
+type call struct {
+	method, path string
+	query        url.Values
+	body         []byte
+	form         string                    // type of the body; "": JSON
+	stream       func() (io.Reader, error) // the body, anew for each try; nil: body
+	// id is that of the request that the call makes; the server takes a call once
+	// under one id. "": the call makes none, or the server chooses its id.
+	id string
+	// idempotent calls may reach the server twice. Those with an id are.
+	idempotent bool
+	// recorded calls are answered with the record of a request; that of one that
+	// failed comes with the status 500.
+	recorded bool
+	// limit, if not 0, bounds the time until the answer begins.
+	limit time.Duration
+}
+
+// exchange makes a call until take has read the whole answer, which is a success
+// (200 to 399). take is called again for each try; what it returns is final
+// unless it comes from the connection. An error that came from the server is
+// one of [*api.Error], [*AuthError] and [*StatusError].
+func (c *Client) exchange(ctx context.Context, k call, take func(*http.Response) error) error {
+	o := outage{c: c}
+	defer o.over()
+	idempotent := k.idempotent || k.id != "" || k.method == http.MethodGet
+	for {
+		err := c.try(ctx, k, &o, take)
+		if err == nil {
+			return nil
 		}
-	}
-	if err != nil {
-		cancel(nil)
-		return nil, err
-	}
-	res.Body = &cancelBody{res.Body, cancel}
-	return res, nil
-}
-
-// cancelBody frees a request's context with its body.
-type cancelBody struct {
-	io.ReadCloser
-	cancel context.CancelCauseFunc
-}
-
-func (b *cancelBody) Close() error {
-	defer b.cancel(nil)
-	return b.ReadCloser.Close()
-}
-
-// call sends and repeats while the server says 503, which promises that nothing
-// was recorded. An answer of 400 and above becomes an error. Each try may take
-// at most limit until the answer begins; 0 means no limit.
-func (c *Client) call(ctx context.Context, method, path string, query url.Values, body any, limit time.Duration) (*http.Response, error) {
-	return c.callAs(ctx, "", method, path, query, body, limit)
-}
-
-// callAs is call under an id, by which the server knows a call that was recorded
-// already: so it is also repeated when the connection breaks before the answer
-// is here, until the server is there again, or a balancer has nobody to ask.
-func (c *Client) callAs(ctx context.Context, id, method, path string, query url.Values, body any, limit time.Duration) (*http.Response, error) {
-	var raw []byte
-	if body != nil {
-		var err error
-		if raw, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	start := time.Now()
-	var lost attempts
-	sent := false // it may have been recorded
-	for n := 0; ; n++ {
-		res, err := c.doWithin(ctx, limit, id, method, path, query, raw)
-		if err != nil {
-			if sent = sent || !dialed(err); id == "" || !sent || ctx.Err() != nil {
-				return nil, err
-			}
-			if lost.again(ctx, err) {
-				continue
-			}
-			return nil, fmt.Errorf("%w. Before that the call was on its way, and it may have been accepted as request %s: see sky api status", err, id)
-		}
-		if id != "" && (res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout) && lost.again(ctx, &StatusError{Code: res.StatusCode}) {
-			res.Body.Close()
+		final := o.again(ctx, err, idempotent)
+		switch {
+		case final == nil:
 			continue
+		case ctx.Err() != nil || !o.maybe || failureOf(err) == answered:
+		case k.id != "" && k.method != http.MethodGet:
+			final = fmt.Errorf("%w. The call may have been accepted as request %s: see sky api status", final, k.id)
+		case !idempotent:
+			final = fmt.Errorf("%w. The call may have been carried out: look before you repeat it", final)
 		}
-		if res.StatusCode < 400 {
-			return res, nil
-		}
-		err = answerError(res)
-		wait := c.retry.wait(n, rand.Float64())
-		if res.StatusCode != http.StatusServiceUnavailable || time.Since(start)+wait > c.retry.total {
-			return nil, err
-		}
-		c.notify(err.Error() + " Trying again…")
-		if err := sleep(ctx, wait); err != nil {
-			return nil, err
-		}
+		return final
 	}
 }
 
-// dialed reports whether an error is that nobody listens at the endpoint.
-func dialed(err error) bool {
-	op, ok := errors.AsType[*net.OpError](err)
-	return ok && op.Op == "dial"
-}
-
-// callJSON decodes a direct answer.
-func callJSON[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
-	var v T
-	res, err := c.call(ctx, method, path, query, body, 0)
+// try is one try of a call.
+func (c *Client) try(ctx context.Context, k call, o *outage, take func(*http.Response) error) error {
+	trying, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if k.limit > 0 {
+		t := time.AfterFunc(k.limit, func() { cancel(&ConnectError{c.Endpoint(), &silentError{k.limit}}) })
+		defer t.Stop()
+		answer := take
+		take = func(res *http.Response) error {
+			t.Stop()
+			return answer(res)
+		}
+	}
+	req, err := c.request(c.traced(trying, o), k.method, k.path, k.query, k.body)
 	if err != nil {
-		return v, err
+		return err
 	}
+	if k.stream != nil {
+		body, err := k.stream()
+		if err != nil {
+			return err
+		}
+		req.Body, req.ContentLength = io.NopCloser(body), -1
+		req.GetBody = func() (io.ReadCloser, error) {
+			body, err := k.stream()
+			return io.NopCloser(body), err
+		}
+	}
+	if k.form != "" {
+		req.Header.Set("Content-Type", k.form)
+	}
+	if k.id != "" {
+		req.Header.Set(api.HeaderRequestID, k.id)
+	}
+	return c.answer(req, o.since, cancel, func(res *http.Response) error {
+		if res.StatusCode >= 400 && !(k.recorded && res.StatusCode == http.StatusInternalServerError) {
+			return answerError(res)
+		}
+		return take(res)
+	})
+}
+
+// answer sends a request, watches the server meanwhile and gives its answer to
+// take. giveUp ends the request.
+func (c *Client) answer(req *http.Request, since time.Time, giveUp context.CancelCauseFunc, take func(*http.Response) error) error {
+	s := c.watch(req.Context(), since, giveUp)
+	defer s.stop()
+	res, err := c.send(req)
+	if err != nil {
+		return err
+	}
+	s.hear()
+	body := &heardBody{ReadCloser: res.Body, c: c, ctx: req.Context(), s: s}
+	res.Body = body
 	defer res.Body.Close()
-	if err := json.NewDecoder(res.Body).Decode(&v); err != nil && !errors.Is(err, io.EOF) {
-		return v, fmt.Errorf("the API server's answer to %s is not understood: %w", path, err)
+	if err := take(res); err != nil {
+		return cmp.Or(body.err, err)
 	}
-	return v, nil
+	return nil
+}
+
+// traced ends the report of an outage once there is a connection again.
+func (c *Client) traced(ctx context.Context, o *outage) context.Context {
+	if o.wait == nil {
+		return ctx
+	}
+	w := o.wait
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { w.end() }})
+}
+
+// heardBody is an answer's body that tells the watch what comes and keeps the
+// error of the connection.
+type heardBody struct {
+	io.ReadCloser
+	c   *Client
+	ctx context.Context
+	s   *silence
+	err error
+}
+
+func (b *heardBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if n > 0 {
+		b.s.hear()
+	}
+	if err != nil && err != io.EOF {
+		b.err = b.c.severed(b.ctx, err)
+		err = b.err
+	}
+	return n, err
+}
+
+// readJSON decodes the answer of a call into v; an empty one leaves it as it is.
+func readJSON(path string, v any) func(*http.Response) error {
+	return func(res *http.Response) error {
+		raw, err := io.ReadAll(res.Body)
+		if err != nil {
+			return err
+		}
+		if len(bytes.TrimSpace(raw)) == 0 {
+			return nil
+		}
+		if err := json.Unmarshal(raw, v); err != nil {
+			return fmt.Errorf("the API server's answer to %s is not understood: %w", path, err)
+		}
+		return nil
+	}
+}
+
+// callJSON makes a call that is answered directly. It is repeated if it is a GET.
+func callJSON[T any](ctx context.Context, c *Client, method, path string, query url.Values, body any) (T, error) {
+	return exchangeJSON[T](ctx, c, call{method: method, path: path, query: query}, body)
+}
+
+// postAgain is callJSON for a POST that may be carried out twice.
+func postAgain[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
+	return exchangeJSON[T](ctx, c, call{method: http.MethodPost, path: path, idempotent: true}, body)
+}
+
+func exchangeJSON[T any](ctx context.Context, c *Client, k call, body any) (v T, err error) {
+	if body != nil {
+		if k.body, err = json.Marshal(body); err != nil {
+			return v, err
+		}
+	}
+	err = c.exchange(ctx, k, func(res *http.Response) error {
+		var fresh T
+		v = fresh
+		return readJSON(k.path, &v)(res)
+	})
+	return v, err
+}
+
+// copyTo writes the answer of a call to w. A call whose answer breaks off is
+// repeated only as long as nothing was written.
+func (c *Client) copyTo(ctx context.Context, k call, w io.Writer) error {
+	out := &countedWriter{w: w}
+	return c.exchange(ctx, k, func(res *http.Response) error {
+		_, err := io.Copy(out, res.Body)
+		if err != nil && out.n > 0 {
+			return fmt.Errorf("the answer to %s broke off after %d bytes: %v", k.path, out.n, err) // not %w: what was written stays
+		}
+		return err
+	})
+}
+
+type countedWriter struct {
+	w io.Writer
+	n int64
+}
+
+func (w *countedWriter) Write(p []byte) (int, error) {
+	n, err := w.w.Write(p)
+	w.n += int64(n)
+	return n, err
 }
 
 // answerError reads an answer that is an error, and closes it.

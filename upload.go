@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -26,7 +25,6 @@ import (
 const (
 	chunkSize      = 95_000_000
 	chunksAtOnce   = 4
-	chunkTries     = 3
 	uploadRounds   = 3
 	symlinkAttr    = 0xA1ED0000
 	uploadPatience = 250 * time.Millisecond
@@ -35,9 +33,18 @@ const (
 // UploadFile is one thing to bring to a server: a file, a folder or a link.
 type UploadFile struct {
 	Name   string // in the archive: an absolute path with slashes, without the first one
-	Path   string // of a file's content on this machine
+	Path   string // of a file's content on this machine; with Open only for messages
 	Mode   fs.FileMode
 	Target string // of a link
+	// Open opens the content of a file; nil: that at Path.
+	Open func() (io.ReadCloser, error)
+}
+
+func (f UploadFile) open() (io.ReadCloser, error) {
+	if f.Open != nil {
+		return f.Open()
+	}
+	return os.Open(f.Path)
 }
 
 // Upload brings files to the server, unless it has the same ones already, and
@@ -105,7 +112,7 @@ func addFile(z *zip.Writer, f UploadFile, sum io.Writer) error {
 		return err
 	}
 	h.SetMode(f.Mode)
-	in, err := os.Open(f.Path)
+	in, err := f.open()
 	if err != nil {
 		return err
 	}
@@ -164,65 +171,38 @@ func (u *upload) run(ctx context.Context) error {
 
 // sendChunk sends one part; completed means that the server has everything.
 func (u *upload) sendChunk(ctx context.Context, i int) (completed bool, err error) {
-	for n := range chunkTries {
-		if n > 0 {
-			if err := sleep(ctx, streamBackoff.wait(n-1, 0.5)); err != nil {
-				return false, err
-			}
-		}
-		if completed, err = u.trySend(ctx, i); err == nil || !transient(err) {
-			return completed, err
-		}
-	}
-	return false, err
-}
-
-func (u *upload) trySend(ctx context.Context, i int) (bool, error) {
 	from := int64(i) * chunkSize
-	part := io.NewSectionReader(u.file, from, min(chunkSize, u.size-from))
-	q := url.Values{
-		"user_hash": {u.c.user.ID}, "upload_id": {u.id},
-		"chunk_index": {strconv.Itoa(i)}, "total_chunks": {strconv.Itoa(u.chunks())},
+	var counted *countingReader
+	k := call{
+		method: http.MethodPost, path: "/upload_v2", form: "application/octet-stream", idempotent: true,
+		query: url.Values{
+			"user_hash": {u.c.user.ID}, "upload_id": {u.id},
+			"chunk_index": {strconv.Itoa(i)}, "total_chunks": {strconv.Itoa(u.chunks())},
+		},
+		stream: func() (io.Reader, error) {
+			if counted != nil { // sent for nothing
+				u.sent.Add(-counted.n.Swap(0))
+			}
+			counted = &countingReader{u: u, r: io.NewSectionReader(u.file, from, min(chunkSize, u.size-from))}
+			return counted, nil
+		},
 	}
-	req, err := u.c.request(ctx, http.MethodPost, "/upload_v2", q, nil)
-	if err != nil {
-		return false, err
-	}
-	counted := &countingReader{u: u, r: part}
-	req.Body, req.ContentLength = io.NopCloser(counted), -1
-	req.Header.Set("Content-Type", "application/octet-stream")
-	res, err := u.c.http.Do(req)
-	if err != nil {
-		u.sent.Add(-counted.n)
-		if ctx.Err() != nil {
-			return false, ctx.Err()
-		}
-		return false, &ConnectError{u.c.Endpoint(), err}
-	}
-	if res.StatusCode != http.StatusOK {
-		u.sent.Add(-counted.n)
-		return false, answerError(res)
-	}
-	defer res.Body.Close()
-	var answer struct {
+	answer, err := exchangeJSON[struct {
 		Status string `json:"status"`
-	}
-	if err := json.NewDecoder(res.Body).Decode(&answer); err != nil {
-		return false, &ConnectError{u.c.Endpoint(), err}
-	}
-	return answer.Status == "completed", nil
+	}](ctx, u.c, k, nil)
+	return answer.Status == "completed", err
 }
 
 // countingReader reports progress.
 type countingReader struct {
 	u *upload
 	r io.Reader
-	n int64
+	n atomic.Int64
 }
 
 func (r *countingReader) Read(p []byte) (int, error) {
 	n, err := r.r.Read(p)
-	r.n += int64(n)
+	r.n.Add(int64(n))
 	if sent := r.u.sent.Add(int64(n)); r.u.progress != nil && n > 0 {
 		r.u.progress(min(sent, r.u.size), r.u.size)
 	}

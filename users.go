@@ -33,7 +33,7 @@ func (c *Client) DeleteUser(ctx context.Context, id string) error {
 
 // SetRoles gives several users one role; the answer says who did not get it.
 func (c *Client) SetRoles(ctx context.Context, ids []string, role string) (api.UsersUpdated, error) {
-	return callJSON[api.UsersUpdated](ctx, c, http.MethodPost, "/users/batch_update", nil, api.UsersUpdateBody{UserIDs: ids, Role: role})
+	return postAgain[api.UsersUpdated](ctx, c, "/users/batch_update", api.UsersUpdateBody{UserIDs: ids, Role: role})
 }
 
 // ImportUsers adds the users of a CSV table with the columns username, password
@@ -79,7 +79,7 @@ func (c *Client) DeleteToken(ctx context.Context, id string) error {
 
 // TokenRole is the role of a token's service account.
 func (c *Client) TokenRole(ctx context.Context, id string) (api.TokenRoles, error) {
-	return callJSON[api.TokenRoles](ctx, c, http.MethodPost, tokensPath+"/get-role", nil, api.TokenBody{TokenID: id})
+	return postAgain[api.TokenRoles](ctx, c, tokensPath+"/get-role", api.TokenBody{TokenID: id})
 }
 
 // SetTokenRole changes it; it cannot be above the caller's own.
@@ -126,11 +126,5 @@ func (c *Client) Audit(ctx context.Context, f AuditFilter) ([]api.AuditRecord, e
 func (c *Client) ExportAudit(ctx context.Context, f AuditFilter, w io.Writer) error {
 	q := f.query()
 	q.Set("format", "jsonl")
-	res, err := c.call(ctx, http.MethodGet, "/audit", q, nil, 0)
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	_, err = io.Copy(w, res.Body)
-	return err
+	return c.copyTo(ctx, call{method: http.MethodGet, path: "/audit", query: q}, w)
 }

@@ -2,6 +2,7 @@ package sky
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"net/url"
@@ -84,7 +85,7 @@ func (c *Client) MyWorkspace(ctx context.Context, requested string) (WorkspaceIn
 
 // PreferWorkspace sets, or with nil clears, the caller's preferred workspace.
 func (c *Client) PreferWorkspace(ctx context.Context, name *string) error {
-	_, err := callJSON[any](ctx, c, http.MethodPost, "/users/me/workspace", nil, api.UserWorkspaceBody{Preferred: name})
+	_, err := postAgain[any](ctx, c, "/users/me/workspace", api.UserWorkspaceBody{Preferred: name})
 	return err
 }
 
@@ -105,24 +106,28 @@ func (c *Client) DebugDump(ctx context.Context, b api.DebugDumpBody) (*Request[s
 
 // DownloadDump copies an archive that DebugDump made to w.
 func (c *Client) DownloadDump(ctx context.Context, remote string, w io.Writer) error {
-	res, err := c.call(ctx, http.MethodGet, "/debug/dump_download/"+url.PathEscape(path.Base(remote)), nil, nil, 0)
+	return c.copyTo(ctx, call{method: http.MethodGet, path: "/debug/dump_download/" + url.PathEscape(path.Base(remote))}, w)
+}
+
+// Backup writes a backup of the server's state to w, as it is at one moment: a tar
+// archive packed with gzip, which "sky api restore" reads. It is for administrators.
+// A backup that was cut off is an error, and is known by its lack of sums.
+func (c *Client) Backup(ctx context.Context, b api.BackupBody, w io.Writer) error {
+	b.Envelope = c.envelope()
+	raw, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	_, err = io.Copy(w, res.Body)
-	return err
+	return c.copyTo(ctx, call{method: http.MethodPost, path: "/backup", body: raw, idempotent: true}, w)
 }
 
 // Dump writes what a bug report needs to know about the server to w, as a tar
 // archive packed with gzip, without secrets. Nothing selected is everything.
 func (c *Client) Dump(ctx context.Context, b api.DebugDumpBody, w io.Writer) error {
 	b.Envelope = c.envelope()
-	res, err := c.call(ctx, http.MethodPost, "/debug/dump", nil, b, 0)
+	raw, err := json.Marshal(b)
 	if err != nil {
 		return err
 	}
-	defer res.Body.Close()
-	_, err = io.Copy(w, res.Body)
-	return err
+	return c.copyTo(ctx, call{method: http.MethodPost, path: "/debug/dump", body: raw, idempotent: true}, w)
 }

@@ -66,6 +66,12 @@ type RecipeCreateBody struct {
 	OwnerName   *string `json:"owner_name"`
 }
 
+// BackupBody says what a backup of the server holds besides its database.
+type BackupBody struct {
+	Envelope
+	WithKeys bool `json:"with_keys"` // the keys that the content needs
+}
+
 // DebugDumpBody says what a support archive is about.
 type DebugDumpBody struct {
 	Envelope

@@ -38,6 +38,9 @@ type LaunchResult struct {
 	JobID  *int    `json:"job_id"`
 	Handle *Handle `json:"handle"`
 	Plan   *Plan   `json:"plan,omitempty"` // of a dry run that asked for it
+	// SubmittedAt is when the agent took the job, by the agent's clock; 0: unknown.
+	// It is for callers inside the server.
+	SubmittedAt float64 `json:"-"`
 }
 
 // RequestOptions travel with validate and optimize for admin policies.

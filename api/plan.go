@@ -6,7 +6,8 @@ type PlanOptions struct {
 	// AssumeEnabled plans as if these clouds were enabled, and no others; "all"
 	// stands for every cloud that has a price list.
 	AssumeEnabled []string `json:"assume_enabled,omitempty"`
-	// CatalogDir holds other price lists, as CLOUD/vms.csv, on the server's disk.
+	// CatalogDir holds other price lists, as CLOUD/vms.csv, on the server's disk;
+	// only the owner of that machine may name one.
 	CatalogDir string `json:"catalog_dir,omitempty"`
 	// Explain accounts for every alternative; WantPlan puts the plan into the
 	// result.

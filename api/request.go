@@ -125,11 +125,16 @@ type Health struct {
 
 	// Beyond the reference protocol. BuildID identifies the server's binary;
 	// InstanceID is also in ~/.sky/api_server/instance.json, so a client that
-	// can read the same id there shares the server's file system.
-	BuildID    string `json:"build_id,omitempty"`
-	InstanceID string `json:"instance_id,omitempty"`
-	PID        int    `json:"server_pid,omitempty"`
-	StartedAt  int64  `json:"started_at,omitempty"`
+	// can read the same id there shares the server's file system. With UploadFiles
+	// it uploads nevertheless: tasks of this caller bring uploaded files only.
+	UploadFiles bool   `json:"upload_files,omitempty"`
+	BuildID     string `json:"build_id,omitempty"`
+	InstanceID  string `json:"instance_id,omitempty"`
+	PID         int    `json:"server_pid,omitempty"`
+	StartedAt   int64  `json:"started_at,omitempty"`
+	// Degraded says why the server accepts only some calls, such as that its disk is
+	// full; "": it accepts all.
+	Degraded string `json:"degraded,omitempty"`
 }
 
 // User is a person or service account.

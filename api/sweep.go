@@ -10,6 +10,9 @@ type SweepBody struct {
 	// null.
 	Terminate bool     `json:"terminate"`
 	Strays    []string `json:"strays"`
+	// Adopt takes them back into records instead, as clusters of the caller where no
+	// tag names an owner.
+	Adopt bool `json:"adopt"`
 }
 
 // SweepReport is what a sweep found and did.
@@ -31,8 +34,9 @@ type Stray struct {
 	ClusterHash string         `json:"cluster_hash"`
 	Since       int64          `json:"since"` // Unix seconds: made, or first seen
 	Machines    []StrayMachine `json:"machines"`
-	Ended       bool           `json:"ended"` // and proven gone
-	Error       string         `json:"error"` // why it could not be ended
+	Ended       bool           `json:"ended"`             // and proven gone
+	Error       string         `json:"error"`             // why it could not be ended, or taken back
+	Adopted     string         `json:"adopted,omitempty"` // the name of the cluster that it is now
 }
 
 // StrayMachine is one machine of a stray.

@@ -3,13 +3,14 @@ package task
 import (
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // memoryName matches accelerators asked for by their memory: 80GB, 80GB+.
-var memoryName = regexp.MustCompile(`^([0-9]+)([GgMmTt])[Bb](\+)?$`)
+var memoryName = lazyregexp.New(`^([0-9]+)([GgMmTt])[Bb](\+)?$`)
 
 // ParseAccelerator reads "A100", "A100:8", "80GB+:4", "nvidia:80GB+:4".
 func ParseAccelerator(s string) (Accelerator, error) {

@@ -3,14 +3,15 @@ package task
 import (
 	"fmt"
 	"net/netip"
-	"regexp"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // bucketRule is what a store allows in the names of buckets.
 type bucketRule struct {
 	min, max int
-	pattern  *regexp.Regexp
+	pattern  *lazyregexp.Regexp
 	words    string   // the pattern for people
 	without  []string // what a name may not contain
 	prefixes []string // nor begin with
@@ -21,26 +22,26 @@ type bucketRule struct {
 
 var (
 	s3Bucket = &bucketRule{
-		min: 3, max: 63, pattern: regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`), words: "lower-case letters, digits, . and -, beginning and ending with a letter or digit",
+		min: 3, max: 63, pattern: lazyregexp.New(`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`), words: "lower-case letters, digits, . and -, beginning and ending with a letter or digit",
 		without: []string{".."}, prefixes: []string{"xn--"}, suffixes: []string{"-s3alias", "--ol-s3"},
 	}
 	bucketRules = map[string]*bucketRule{
 		"S3": s3Bucket, "R2": s3Bucket, "NEBIUS": s3Bucket, "COREWEAVE": s3Bucket, "VASTDATA": s3Bucket,
 		"GCS": {
-			min: 3, max: 222, pattern: regexp.MustCompile(`^[a-z0-9][-a-z0-9._]*[a-z0-9]$`), words: "lower-case letters, digits, . _ and -, beginning and ending with a letter or digit",
+			min: 3, max: 222, pattern: lazyregexp.New(`^[a-z0-9][-a-z0-9._]*[a-z0-9]$`), words: "lower-case letters, digits, . _ and -, beginning and ending with a letter or digit",
 			without: []string{"..", ".-", "-.", "google", "g00gle", "go0gle", "g0ogle"}, prefixes: []string{"goog"}, part: 63,
 		},
 		"AZURE": {
-			min: 3, max: 63, pattern: regexp.MustCompile(`^[a-z0-9][-a-z0-9]*[a-z0-9]$`), words: "lower-case letters, digits and -, beginning and ending with a letter or digit",
+			min: 3, max: 63, pattern: lazyregexp.New(`^[a-z0-9][-a-z0-9]*[a-z0-9]$`), words: "lower-case letters, digits and -, beginning and ending with a letter or digit",
 			without: []string{"--"}, anIP: true,
 		},
 		"IBM": {
-			min: 3, max: 63, pattern: regexp.MustCompile(`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`), words: "lower-case letters, digits, . and -, beginning and ending with a letter or digit",
+			min: 3, max: 63, pattern: lazyregexp.New(`^[a-z0-9][-a-z0-9.]*[a-z0-9]$`), words: "lower-case letters, digits, . and -, beginning and ending with a letter or digit",
 			without: []string{"..", "--", ".-", "-."},
 		},
-		"OCI": {min: 1, max: 256, pattern: regexp.MustCompile(`^[A-Za-z0-9-._]+$`), words: "letters, digits, - . and _", anIP: true},
+		"OCI": {min: 1, max: 256, pattern: lazyregexp.New(`^[A-Za-z0-9-._]+$`), words: "letters, digits, - . and _", anIP: true},
 	}
-	azureContainer = regexp.MustCompile(`^https://([a-z0-9]{3,24})\.blob\.core\.windows\.net(/[^/]+)+$`)
+	azureContainer = lazyregexp.New(`^https://([a-z0-9]{3,24})\.blob\.core\.windows\.net(/[^/]+)+$`)
 )
 
 // ValidBucketName refuses names that a bucket in store ("S3", in any case)

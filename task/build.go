@@ -77,7 +77,7 @@ func (b *builder) task(doc *node) *Task {
 	if delete(t.Metadata, substitutedMark); len(t.Metadata) == 0 {
 		t.Metadata = nil
 	}
-	t.UserYAML = textOf(full.get("_user_specified_yaml"))
+	t.UserYAML = displayed(textOf(full.get("_user_specified_yaml")))
 	t.FileMountsMapping = textMap(full.get("file_mounts_mapping"))
 	b.managedSecrets(t, full.get("managed_secrets"))
 	b.resources(t, full.get("resources"))

@@ -2,9 +2,10 @@ package task
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // fileMounts splits the field: texts are files and URLs, maps are buckets.
@@ -113,7 +114,7 @@ func (b *builder) storage(n *node, path string) StorageMount {
 	return m
 }
 
-var scheme = regexp.MustCompile(`^([a-zA-Z][a-zA-Z0-9+.-]*)://`)
+var scheme = lazyregexp.New(`^([a-zA-Z][a-zA-Z0-9+.-]*)://`)
 
 // IsURL tells a remote source from a local path.
 func IsURL(s string) bool { return scheme.MatchString(s) }
@@ -241,9 +242,9 @@ func (b *builder) volumes(t *Task, n *node) {
 }
 
 var (
-	gitHTTP = regexp.MustCompile(`^https?://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
-	gitSSH  = regexp.MustCompile(`^ssh://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
-	gitSCP  = regexp.MustCompile(`^(?:[^@/\s:]+@)?[^/:@\s]+:[^\s:]+$`)
+	gitHTTP = lazyregexp.New(`^https?://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
+	gitSSH  = lazyregexp.New(`^ssh://(?:[^@/\s]+@)?[^/:@\s]+(?::[0-9]+)?/[^\s]+$`)
+	gitSCP  = lazyregexp.New(`^(?:[^@/\s:]+@)?[^/:@\s]+:[^\s:]+$`)
 )
 
 // ParseGitURL brings the address of a repository into canonical form: without

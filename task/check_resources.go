@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // JobRecoveryStrategies are the ways a managed job comes back.
@@ -123,12 +124,12 @@ func (r *Resources) check(fail func(key, format string, args ...any)) {
 }
 
 var (
-	awsLabelKey   = regexp.MustCompile(`^\S{1,127}$`)
-	awsLabelValue = regexp.MustCompile(`^\S{0,255}$`)
-	gcpLabelKey   = regexp.MustCompile(`^[a-z]([a-z0-9_-]{0,62})?$`)
-	gcpLabelValue = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
-	podLabelKey   = regexp.MustCompile(`^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$`)
-	podLabelValue = regexp.MustCompile(`^([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?$`)
+	awsLabelKey   = lazyregexp.New(`^\S{1,127}$`)
+	awsLabelValue = lazyregexp.New(`^\S{0,255}$`)
+	gcpLabelKey   = lazyregexp.New(`^[a-z]([a-z0-9_-]{0,62})?$`)
+	gcpLabelValue = lazyregexp.New(`^[a-z0-9_-]{0,63}$`)
+	podLabelKey   = lazyregexp.New(`^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$`)
+	podLabelValue = lazyregexp.New(`^([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?$`)
 )
 
 // LabelProblem says why a cloud would refuse a label; "" if it would not.

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
+// dockerPassword is the variable that is a secret wherever it stands.
+const dockerPassword = "SKYPILOT_DOCKER_PASSWORD"
+
 // display is the document as written; if it holds secrets, written anew
 // without them.
 func (o *origin) display() string {
-	if secrets := o.doc.get("secrets"); secrets == nil || secrets.kind != mappingNode {
-		if envs := o.doc.get("envs"); envs == nil || envs.get("SKYPILOT_DOCKER_PASSWORD") == nil {
-			return o.document()
-		}
+	if !o.shows() {
+		return o.document()
 	}
 	hide := func(n *node, only string) *node {
 		out := *n
@@ -30,12 +31,24 @@ func (o *origin) display() string {
 		case e.key.text == "secrets" && e.val.kind == mappingNode:
 			doc.entries[i].val = hide(e.val, "")
 		case e.key.text == "envs" && e.val.kind == mappingNode:
-			doc.entries[i].val = hide(e.val, "SKYPILOT_DOCKER_PASSWORD")
+			doc.entries[i].val = hide(e.val, dockerPassword)
 		}
 	}
 	var w writer
 	w.document(&doc)
 	return w.String()
+}
+
+// shows reports whether the text holds a secret.
+func (o *origin) shows() bool {
+	shown := func(n *node) bool { return n != nil && !n.isNull() && n.text != Redacted }
+	if secrets := o.doc.get("secrets"); secrets != nil && secrets.kind == mappingNode {
+		if slices.ContainsFunc(secrets.entries, func(e entry) bool { return shown(e.val) }) {
+			return true
+		}
+	}
+	envs := o.doc.get("envs")
+	return envs != nil && shown(envs.get(dockerPassword))
 }
 
 // document is the task's part of the text: what stands between the lines

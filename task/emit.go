@@ -97,8 +97,8 @@ func (t *Task) tree(display bool) *node {
 	n.putText("run", t.Run)
 	if len(t.Envs) > 0 {
 		envs := maps.Clone(t.Envs)
-		if _, ok := envs["SKYPILOT_DOCKER_PASSWORD"]; ok && display {
-			envs["SKYPILOT_DOCKER_PASSWORD"] = Redacted
+		if _, ok := envs[dockerPassword]; ok && display {
+			envs[dockerPassword] = Redacted
 		}
 		n.put("envs", envs)
 	}

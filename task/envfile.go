@@ -2,9 +2,10 @@ package task
 
 import (
 	"os"
-	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // ReadEnvFile reads a file of KEY=VALUE lines.
@@ -17,8 +18,8 @@ func ReadEnvFile(path string) (map[string]string, error) {
 }
 
 var (
-	envFileKey       = regexp.MustCompile(`^(?:export[ \t]+)?([^\s='"#]+|'[^'\n]+')[ \t]*`)
-	envFileReference = regexp.MustCompile(`\$\{([^}:]*)(?::-([^}]*))?\}`)
+	envFileKey       = lazyregexp.New(`^(?:export[ \t]+)?([^\s='"#]+|'[^'\n]+')[ \t]*`)
+	envFileReference = lazyregexp.New(`\$\{([^}:]*)(?::-([^}]*))?\}`)
 )
 
 // ParseEnvFile reads KEY=VALUE lines: "export" in front, comments, 'raw' and

@@ -11,20 +11,21 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"regexp"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Rules for the names of clusters, services, volumes, workspaces.
 
 var (
-	clusterName   = regexp.MustCompile(`^[a-zA-Z]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$`)
-	taskName      = regexp.MustCompile(`^` + taskNamePattern + `$`)
-	envKey        = regexp.MustCompile(`^` + envKeyPattern + `$`)
-	recipeName    = regexp.MustCompile(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
-	workspaceName = regexp.MustCompile(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
-	dnsSubdomain  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	userID        = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	clusterName   = lazyregexp.New(`^[a-zA-Z]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$`)
+	taskName      = lazyregexp.New(`^` + taskNamePattern + `$`)
+	envKey        = lazyregexp.New(`^` + envKeyPattern + `$`)
+	recipeName    = lazyregexp.New(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
+	workspaceName = lazyregexp.New(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
+	dnsSubdomain  = lazyregexp.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
+	userID        = lazyregexp.New(`^[0-9a-f]{8}$`)
 )
 
 // ValidClusterName refuses names that a cluster (service, pool) cannot have.

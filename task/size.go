@@ -4,18 +4,19 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Numbers, sizes and durations as users write them. Sizes are powers of 1024;
 // what is called GB in the language is 2^30 bytes.
 
 var (
-	decimal   = regexp.MustCompile(`^(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)$`)
-	withUnit  = regexp.MustCompile(`^((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?i:([kmgtp])[bi])$`)
-	wholeUnit = regexp.MustCompile(`^([0-9]+)(?:([kmgtp]b|[KMGTP]B|[KMGTP]b|[kmgtp]i|[KMGTP]I|[KMGTP]i))?$`)
+	decimal   = lazyregexp.New(`^(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)$`)
+	withUnit  = lazyregexp.New(`^((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))(?i:([kmgtp])[bi])$`)
+	wholeUnit = lazyregexp.New(`^([0-9]+)(?:([kmgtp]b|[KMGTP]B|[KMGTP]b|[kmgtp]i|[KMGTP]I|[KMGTP]i))?$`)
 )
 
 // gbPerUnit has the size of each unit in GB.
@@ -125,7 +126,7 @@ func parseWholeSize(s string) (float64, error) {
 	return f, nil
 }
 
-var duration = regexp.MustCompile(`^([0-9]+)([smhdwSMHDW])?$`)
+var duration = lazyregexp.New(`^([0-9]+)([smhdwSMHDW])?$`)
 
 var secondsPerUnit = map[string]int{"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
@@ -155,7 +156,7 @@ func parseDuration(s string, base int, unit, such string) (int, error) {
 	return n * (u / base), nil
 }
 
-var localDisk = regexp.MustCompile(`^(?:(?i:(nvme|ssd)))?(:)?(?:([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(\+)?)?$`)
+var localDisk = lazyregexp.New(`^(?:(?i:(nvme|ssd)))?(:)?(?:([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(\+)?)?$`)
 
 // ParseLocalDisk brings "nvme", "375+", "ssd:375" into the form mode:size[+].
 func ParseLocalDisk(s string) (string, error) {

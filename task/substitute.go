@@ -1,15 +1,16 @@
 package task
 
 import (
-	"regexp"
 	"slices"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // substituted are the fields in which ${VAR} is replaced while reading; in
 // setup and run the shell does it.
 var substituted = []string{"workdir", "file_mounts", "service", "volumes"}
 
-var variable = regexp.MustCompile(`\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?`)
+var variable = lazyregexp.New(`\$\{?\b([a-zA-Z_][a-zA-Z0-9_]*)\b\}?`)
 
 // variables are the values that ${VAR} stands for. Declared names without a
 // value are in unset.

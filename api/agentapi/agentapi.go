@@ -27,6 +27,7 @@ const (
 	PathJobs     = "GET /v1/jobs"              // head: -> []Job, newest first
 	PathJob      = "GET /v1/jobs/{id}"         // head: -> Job; id may be "latest"; 404 Error
 	PathCancel   = "POST /v1/jobs/cancel"      // head: CancelRequest -> CancelResponse
+	PathReported = "POST /v1/jobs/reported"    // head: ReportedRequest -> nothing; how these jobs ended is stored
 	PathLog      = "GET /v1/jobs/{id}/log"     // head: raw bytes of the merged log; query offset, tail, follow
 	PathLogFiles = "GET /v1/jobs/{id}/files"   // head: tar of the job's log folder, paths relative to ~/sky_logs
 	PathEvents   = "GET /v1/events"            // stream of Event, one JSON object a line, for ever; a worker has no jobs to tell of
@@ -35,6 +36,7 @@ const (
 	PathShell    = "GET /v1/shell"             // upgrade to a ShellFrame stream; query: ShellQuery
 	PathSync     = "POST /v1/sync"             // upgrade to package filesync's protocol
 	PathHookLogs = "GET /v1/hooks/{event}/log" // head: raw bytes
+	PathCallback = "POST /v1/callbacks/{key}"  // head: CallbackRequest -> CallbackResult, when the script has ended; the same key never starts it twice
 	PathServer   = "GET /v1/server"            // upgrade to a connection to the API server that runs on the node; query home: its home folder, below the agent's; 404 Error if none runs
 )
 
@@ -131,12 +133,22 @@ type SubmitRequest struct {
 	Key   string  `json:"key"`
 	Epoch int64   `json:"epoch"`
 	Spec  JobSpec `json:"spec"`
+	// Report: somebody must learn how the job ended, whatever becomes of the machine.
+	// Each Hello and Beat tells it until PathReported says that it is stored.
+	Report bool `json:"report,omitempty"`
+}
+
+// ReportedRequest says how which jobs ended is stored where it outlives the
+// cluster.
+type ReportedRequest struct {
+	IDs []int `json:"ids"`
 }
 
 // SubmitResponse names the job.
 type SubmitResponse struct {
-	JobID     int  `json:"job_id"`
-	Duplicate bool `json:"duplicate"` // the key was known
+	JobID       int     `json:"job_id"`
+	Duplicate   bool    `json:"duplicate"` // the key was known
+	SubmittedAt float64 `json:"submitted_at"`
 }
 
 // JobSpec is all an agent needs to run a job.
@@ -181,6 +193,7 @@ type Job struct {
 	// Silent is which of its nodes does not answer the head, and why. Its processes
 	// there may be fine.
 	Silent   string            `json:"silent,omitempty"`
+	Report   bool              `json:"report,omitempty"` // see SubmitRequest
 	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
@@ -226,6 +239,22 @@ type ShutdownRequest struct {
 	Machine      string `json:"machine,omitempty"`       // "stop" or "terminate": the agent's machine, too, afterwards
 }
 
+// CallbackRequest is a script that is run beside the cluster's jobs: it is none of
+// them, and does not keep the cluster from being idle.
+type CallbackRequest struct {
+	Script         string            `json:"script"`
+	Env            map[string]string `json:"env"`             // may hold secrets: never logged, never in argv
+	Log            string            `json:"log"`             // name of the file below ~/sky_logs/managed_job_event that its output is added to
+	TimeoutSeconds int               `json:"timeout_seconds"` // then it is ended, with all that it started
+}
+
+// CallbackResult is how the script ended.
+type CallbackResult struct {
+	Code     int    `json:"code"`
+	TimedOut bool   `json:"timed_out,omitempty"`
+	Output   string `json:"output"` // the end of it; "" if it ran before this call
+}
+
 // Event is pushed by an agent to whoever listens on PathEvents. The first
 // one is a Hello with the whole state, so a listener needs nothing else; a Beat
 // comes at least every 10 seconds.
@@ -234,7 +263,7 @@ type Event struct {
 	At   float64   `json:"at"`
 	Info *Info     `json:"info,omitempty"` // Hello, Beat, State
 	Job  *Job      `json:"job,omitempty"`  // JobChanged
-	Jobs []Job     `json:"jobs,omitempty"` // Hello: jobs that have not ended
+	Jobs []Job     `json:"jobs,omitempty"` // Hello: jobs that have not ended; Hello, Beat: those whose end is to be reported
 }
 
 // EventKind names what an Event tells.

@@ -10,18 +10,31 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cli"
 	"github.com/skypilot-go/sky/internal/daemon"
+	"github.com/skypilot-go/sky/internal/installation"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 )
 
 func main() {
 	os.Exit(cli.Main(cli.Program{
-		Args:   os.Args[1:],
-		Stdin:  os.Stdin,
-		Stdout: os.Stdout,
-		Stderr: os.Stderr,
-		Serve:  serve,
-		Agent:  nodeagent.Main,
+		Args:    os.Args[1:],
+		Stdin:   os.Stdin,
+		Stdout:  os.Stdout,
+		Stderr:  os.Stderr,
+		Serve:   serve,
+		Restore: restore,
+		Agent:   nodeagent.Main,
 	}))
+}
+
+func restore(ctx context.Context, home, file string, other bool) (*cli.Restored, error) {
+	r, err := daemon.Restore(ctx, installation.RestoreOptions{Home: home, File: file, Other: other})
+	if err != nil {
+		return nil, err
+	}
+	return &cli.Restored{
+		File: r.File, Installation: r.ID, Generation: r.Generation, Aside: r.Aside, RequestsEnded: r.Requests,
+		LiveJobs: r.Jobs, KeysRestored: r.KeysPut, KeysAbsent: r.KeysAbsent,
+	}, nil
 }
 
 func serve(ctx context.Context, o cli.ServeOptions) error {
@@ -36,6 +49,7 @@ func serve(ctx context.Context, o cli.ServeOptions) error {
 	}
 	err = daemon.Run(ctx, daemon.Options{
 		Home: home, Host: o.Host, Port: o.Port, AnyPort: o.AnyPort, UntilIdle: o.UntilIdle, Ready: o.Ready,
+		AcceptDatabase: o.AcceptDatabase, StartAnew: o.StartAnew,
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: level})),
 	})
 	if errors.Is(err, daemon.ErrIdle) {

@@ -60,6 +60,7 @@ type Agent struct {
 	stuck   string // why its machine could not be stopped
 	jobs    map[int]*openJob
 	counts  map[api.JobStatus]int
+	reports map[int]agentapi.Job // that have ended and somebody must learn how
 	clients map[string]*agentclient.Client
 	idle    idleness
 	notice  *agentapi.Notice
@@ -148,7 +149,7 @@ func open(ctx context.Context, o Options, dialTLS *tls.Config) (*Agent, error) {
 	a := &Agent{
 		o: o, log: o.Logger, now: o.Now, started: o.Now(), queue: q, dialTLS: dialTLS, hub: newHub(),
 		kicked: make(chan struct{}, 1), looked: make(chan struct{}, 1), state: agentapi.AgentRunning,
-		jobs: map[int]*openJob{}, counts: map[api.JobStatus]int{}, clients: map[string]*agentclient.Client{},
+		jobs: map[int]*openJob{}, counts: map[api.JobStatus]int{}, reports: map[int]agentapi.Job{}, clients: map[string]*agentclient.Client{},
 	}
 	a.ctx, a.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	a.watch = newWatcher(a.ctx)
@@ -303,6 +304,7 @@ func (a *Agent) changeCluster() error {
 	}
 	a.mu.Lock()
 	clear(a.counts)
+	clear(a.reports)
 	a.mu.Unlock()
 	return a.setAutostop(nil)
 }

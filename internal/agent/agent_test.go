@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -571,5 +572,29 @@ func TestEvents(t *testing.T) {
 	cancel()
 	if err := <-done; !errors.Is(err, context.Canceled) {
 		t.Errorf("events ended with %v", err)
+	}
+}
+
+// A job's outcome is known when its program has exited: what the program left
+// behind, and does not end when told to, is ended afterwards.
+func TestAnOutcomeDoesNotWaitForWhatTheProgramLeftBehind(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 2} {
+		c := newCluster(t, nodes, agentapi.Capacity{}, false)
+		id := c.submit(agentapi.JobSpec{NumNodes: nodes, Run: `(trap "" TERM; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1; done) & date +%s.%N >~/ended`})
+		job := c.awaitEnd(id)
+		ended, err := strconv.ParseFloat(strings.TrimSpace(readFile(t, c.nodes[0].home, "ended")), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if after := job.EndedAt - ended; job.Status != api.JobSucceeded || after > leftoverGrace.Seconds()-2 {
+			t.Errorf("%d nodes: %s, %.1fs after the program's end", nodes, job.Status, after)
+		}
+		c.follow(id) // the log ends with what was left behind
+		for rank := range nodes {
+			if pids := proc.Marked(markerEnv, fmt.Sprintf("%s-%d-%s-%d", c.spec.Hash, id, phaseRun, rank)); len(pids) > 0 {
+				t.Errorf("processes are left: %v", pids)
+			}
+		}
 	}
 }

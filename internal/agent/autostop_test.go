@@ -120,7 +120,7 @@ func readFile(t testing.TB, elem ...string) string {
 	return string(data)
 }
 
-func awaitFile(t *testing.T, want string, elem ...string) {
+func awaitFile(t testing.TB, want string, elem ...string) {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.HasPrefix(readFile(t, elem...), want) {

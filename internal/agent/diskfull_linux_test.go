@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/diskspace/disktest"
 )
 
 // smallDisk mounts a file system of a few MiB on a node's home.
@@ -38,24 +38,6 @@ func smallDisk(t *testing.T, n *testNode) {
 	}
 }
 
-// fill uses up a file system to the last byte.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	for size := 1 << 16; size > 0; {
-		if _, err := f.Write(make([]byte, size)); err != nil {
-			if !errors.Is(err, syscall.ENOSPC) {
-				t.Fatal(err)
-			}
-			size /= 2
-		}
-	}
-}
-
 // With a full disk nothing new is accepted, what runs goes on, and nothing that
 // was accepted or printed is lost.
 func TestFullDisk(t *testing.T) {
@@ -71,7 +53,7 @@ func TestFullDisk(t *testing.T) {
 	runs := c.submit(agentapi.JobSpec{Run: fmt.Sprintf("seq 1 1000; while [ ! -e %s ]; do sleep 0.05; done; exit 5", gate)})
 	c.await(runs, "printing", func(*agentapi.Job) bool { return strings.Contains(c.logNow(runs), ") 1000\n") })
 	full := filepath.Join(n.home, "full")
-	fill(t, full)
+	disktest.Fill(t, full)
 
 	refused := 0
 	for i := range 5 { // the queue's file may have some room of its own

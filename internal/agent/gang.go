@@ -136,11 +136,14 @@ func (d *driver) gang(ctx context.Context, p phase) (codes []int, reason string,
 	}, func(i int, err error) { statuses[i] = refused(err) }); err != nil {
 		return nil, "", err
 	}
-	return d.await(ctx, ms, statuses)
+	return d.await(ctx, p, ms, statuses)
 }
 
-// await waits for all ranks; the first that fails takes the others with it.
-func (d *driver) await(ctx context.Context, ms []member, statuses []rankStatus) ([]int, string, error) {
+// await waits for all ranks; the first that fails takes the others with it. What
+// setup leaves behind is gone before run begins. The end of run is the job's
+// outcome: it does not wait for what the ranks left behind, as their machine may be
+// taken away any moment; settle ends that.
+func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []rankStatus) ([]int, string, error) {
 	failed, fail := context.WithCancel(ctx)
 	defer fail()
 	for _, st := range statuses {
@@ -150,7 +153,11 @@ func (d *driver) await(ctx context.Context, ms []member, statuses []rankStatus) 
 	}
 	err := d.all(ctx, ms, func(ctx context.Context, i int, pr peer) error {
 		for !statuses[i].over() {
-			st, err := waitOrFailed(ctx, failed, pr, ms[i].key)
+			wait := pr.wait
+			if p == phaseRun {
+				wait = pr.waitExit
+			}
+			st, err := waitOrFailed(ctx, failed, wait, ms[i].key)
 			if errors.Is(err, errOtherFailed) {
 				st, err = pr.end(ctx, ms[i].key, d.a.o.endGrace)
 			}
@@ -166,7 +173,9 @@ func (d *driver) await(ctx context.Context, ms []member, statuses []rankStatus) 
 		if statuses[i].Code != 0 {
 			fail()
 		}
-		d.ended(ms[i])
+		if p == phaseSetup {
+			d.ended(ms[i])
+		}
 		return nil
 	}, func(i int, err error) {
 		statuses[i] = refused(err)
@@ -182,8 +191,8 @@ func (d *driver) await(ctx context.Context, ms []member, statuses []rankStatus) 
 var errOtherFailed = errors.New("another rank failed")
 
 // waitOrFailed waits for a rank, but no longer than until another one fails.
-func waitOrFailed(ctx, failed context.Context, pr peer, key string) (rankStatus, error) {
-	st, err := pr.wait(failed, key)
+func waitOrFailed(ctx, failed context.Context, wait func(context.Context, string) (rankStatus, error), key string) (rankStatus, error) {
+	st, err := wait(failed, key)
 	if err != nil && failed.Err() != nil && ctx.Err() == nil {
 		return st, errOtherFailed
 	}

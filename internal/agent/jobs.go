@@ -48,7 +48,7 @@ func (a *Agent) submit(r *agentapi.SubmitRequest) (*agentapi.SubmitResponse, err
 		return nil, invalid("a job needs a key")
 	}
 	if rec, err := a.queue.byKey(r.Key); err == nil {
-		return &agentapi.SubmitResponse{JobID: rec.Job.ID, Duplicate: true}, nil
+		return &agentapi.SubmitResponse{JobID: rec.Job.ID, Duplicate: true, SubmittedAt: rec.Job.SubmittedAt}, nil
 	}
 	a.submitting.RLock()
 	defer a.submitting.RUnlock()
@@ -78,7 +78,7 @@ func (a *Agent) submit(r *agentapi.SubmitRequest) (*agentapi.SubmitResponse, err
 		if job.Name == "" {
 			job.Name = "-"
 		}
-		job.SubmittedAt = seconds(now)
+		job.SubmittedAt, job.Report = seconds(now), r.Report
 		job.Resources, job.NumNodes, job.Metadata = spec.Resources, spec.NumNodes, spec.Metadata
 		job.LogDir = fmt.Sprintf("~/sky_logs/%d-%s", job.ID, fileName(job.Name))
 		job.TaskID = spec.TaskID
@@ -92,7 +92,7 @@ func (a *Agent) submit(r *agentapi.SubmitRequest) (*agentapi.SubmitResponse, err
 	if fresh {
 		a.enqueue(rec, &spec)
 	}
-	return &agentapi.SubmitResponse{JobID: rec.Job.ID, Duplicate: !fresh}, nil
+	return &agentapi.SubmitResponse{JobID: rec.Job.ID, Duplicate: !fresh, SubmittedAt: rec.Job.SubmittedAt}, nil
 }
 
 // enqueue makes a stored job known to the scheduler.
@@ -159,6 +159,7 @@ func (a *Agent) update(id int, f func(*record) error) (*record, error) {
 			a.counts[rec.Job.Status]++
 			if rec.Job.Status.Terminal() {
 				a.quieterLocked()
+				a.reportLocked(rec)
 			}
 		}
 		j.rec = rec
@@ -356,6 +357,7 @@ func (a *Agent) selected(r *agentapi.CancelRequest) []int {
 func (a *Agent) recoverJobs() error {
 	if err := a.queue.each(func(rec *record) error {
 		a.counts[rec.Job.Status]++
+		a.reportLocked(rec)
 		return nil
 	}); err != nil {
 		return err

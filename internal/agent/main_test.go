@@ -89,6 +89,7 @@ type testNode struct {
 	home    string
 	address string
 	client  *agentclient.Client
+	grace   time.Duration
 
 	stop func() // ends the agent and leaves its jobs
 	cmd  *exec.Cmd
@@ -98,8 +99,9 @@ type testNode struct {
 var twoCPUs = agentapi.Capacity{CPUs: 2, MemoryGiB: 8}
 
 // newCluster starts a cluster of n agents. inProcess ones are goroutines of the
-// test; others can be killed.
-func newCluster(t testing.TB, n int, capacity agentapi.Capacity, inProcess bool) *testCluster {
+// test; others can be killed. grace, if given, is what processes in the former get
+// between TERM and KILL in place of testGrace.
+func newCluster(t testing.TB, n int, capacity agentapi.Capacity, inProcess bool, grace ...time.Duration) *testCluster {
 	t.Helper()
 	bundle, err := pki.NewAuthority("test")
 	if err != nil {
@@ -113,6 +115,9 @@ func newCluster(t testing.TB, n int, capacity agentapi.Capacity, inProcess bool)
 	}
 	for i := range n {
 		node := c.addNode(i)
+		for _, g := range grace {
+			node.grace = g
+		}
 		c.nodes = append(c.nodes, node)
 		c.spec.Nodes = append(c.spec.Nodes, agentapi.Node{ID: node.id, IP: fmt.Sprintf("10.0.0.%d", i), Address: node.address})
 	}
@@ -131,7 +136,7 @@ func newCluster(t testing.TB, n int, capacity agentapi.Capacity, inProcess bool)
 
 func (c *testCluster) addNode(i int) *testNode {
 	c.t.Helper()
-	node := &testNode{t: c.t, id: fmt.Sprintf("n%d", i), home: c.t.TempDir(), address: fmt.Sprint("127.0.0.1:", porttest.Free(c.t))}
+	node := &testNode{t: c.t, grace: testGrace, id: fmt.Sprintf("n%d", i), home: c.t.TempDir(), address: fmt.Sprint("127.0.0.1:", porttest.Free(c.t))}
 	files, err := pki.IssueNode(c.bundle, node.id)
 	if err != nil {
 		c.t.Fatal(err)
@@ -150,7 +155,7 @@ func (c *testCluster) addNode(i int) *testNode {
 func (n *testNode) runHere() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: testGrace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond, endingDir: filepath.Join(n.home, "orchestrator")}
+	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: n.grace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond, endingDir: filepath.Join(n.home, "orchestrator")}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

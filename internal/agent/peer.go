@@ -4,6 +4,7 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +20,7 @@ import (
 const (
 	pathRankPrepare = "PUT /v1/ranks/{key}"        // rankSpec
 	pathRankStart   = "POST /v1/ranks/{key}/start" // rankSpec -> rankStatus
-	pathRankWait    = "GET /v1/ranks/{key}/wait"   // -> rankStatus, when it is over or after waitPoll
+	pathRankWait    = "GET /v1/ranks/{key}/wait"   // -> rankStatus, when it is over or after waitPoll; query exit=1: when its own process is
 	pathRankEnd     = "POST /v1/ranks/{key}/end"   // endRequest -> rankStatus, when it is over
 	pathRankForget  = "DELETE /v1/ranks/{key}"     //
 	pathRankOutput  = "GET /v1/ranks/{key}/output" // raw bytes from query offset until it is over
@@ -39,6 +40,8 @@ type peer interface {
 	start(ctx context.Context, s *rankSpec) (rankStatus, error)
 	// wait returns when the rank is over, and from other nodes after a while, too.
 	wait(ctx context.Context, key string) (rankStatus, error)
+	// waitExit is wait that does not wait for what the rank left behind.
+	waitExit(ctx context.Context, key string) (rankStatus, error)
 	end(ctx context.Context, key string, grace time.Duration) (rankStatus, error)
 	forget(ctx context.Context, key string) error
 }
@@ -52,6 +55,10 @@ func (p localPeer) start(_ context.Context, s *rankSpec) (rankStatus, error) { r
 
 func (p localPeer) wait(ctx context.Context, key string) (rankStatus, error) {
 	return p.r.wait(ctx, key)
+}
+
+func (p localPeer) waitExit(ctx context.Context, key string) (rankStatus, error) {
+	return p.r.waitExit(ctx, key)
 }
 
 func (p localPeer) end(ctx context.Context, key string, grace time.Duration) (rankStatus, error) {
@@ -76,11 +83,26 @@ func (p remotePeer) start(ctx context.Context, s *rankSpec) (st rankStatus, err 
 	return st, err
 }
 
-func (p remotePeer) wait(ctx context.Context, key string) (st rankStatus, err error) {
+func (p remotePeer) wait(ctx context.Context, key string) (rankStatus, error) {
+	return p.poll(ctx, key, nil)
+}
+
+func (p remotePeer) waitExit(ctx context.Context, key string) (rankStatus, error) {
+	return p.poll(ctx, key, url.Values{"exit": {"1"}})
+}
+
+func (p remotePeer) poll(ctx context.Context, key string, q url.Values) (st rankStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*waitPoll)
 	defer cancel()
-	err = p.c.Call(ctx, pathRankWait, nil, &st, key)
-	return st, err
+	resp, err := p.c.Open(ctx, pathRankWait, q, key)
+	if err != nil {
+		return st, err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
+		return st, &agentclient.UnreachableError{Address: p.c.Address(), Err: err}
+	}
+	return st, nil
 }
 
 func (p remotePeer) end(ctx context.Context, key string, grace time.Duration) (st rankStatus, err error) {

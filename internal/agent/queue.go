@@ -17,6 +17,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/envelope"
 )
 
 // record is what the queue keeps of a job.
@@ -28,6 +29,8 @@ type record struct {
 	// Settled: its processes are gone and its log is complete. Nothing is left
 	// to do, and its spec (with the secrets) is forgotten.
 	Settled bool `json:"settled,omitempty"`
+	// Reported: how it ended is stored by whoever asked for that.
+	Reported bool `json:"reported,omitempty"`
 	// Grace is how long its processes have between TERM and KILL; 0: as usual.
 	Grace time.Duration `json:"grace,omitempty"`
 }
@@ -58,7 +61,10 @@ var errNoJob = errors.New("no such job")
 
 // queue is the durable part of the head. What a method has returned survives a
 // crash of the agent and of the machine.
-type queue struct{ db *bbolt.DB }
+type queue struct {
+	db   *bbolt.DB
+	keys jobKeys
+}
 
 func openQueue(dir string) (*queue, error) {
 	db, err := bbolt.Open(filepath.Join(dir, "jobs.db"), 0o600, &bbolt.Options{
@@ -71,8 +77,11 @@ func openQueue(dir string) (*queue, error) {
 	}
 	// Callers that arrive together share one write to the disk.
 	db.MaxBatchDelay = time.Millisecond
-	q := &queue{db}
-	return q, db.Update(func(tx *bbolt.Tx) error { return makeBuckets(tx) })
+	q := &queue{db, jobKeys(filepath.Join(dir, "job-keys"))}
+	if err := db.Update(func(tx *bbolt.Tx) error { return makeBuckets(tx) }); err != nil {
+		return q, err
+	}
+	return q, q.keys.sweep(db)
 }
 
 func makeBuckets(tx *bbolt.Tx) error {
@@ -88,7 +97,7 @@ func (q *queue) close() error { return q.db.Close() }
 
 // reset forgets all jobs: the agent now belongs to another cluster.
 func (q *queue) reset() error {
-	return q.db.Update(func(tx *bbolt.Tx) error {
+	err := q.db.Update(func(tx *bbolt.Tx) error {
 		for _, b := range [][]byte{bucketJobs, bucketSpecs, bucketKeys, bucketOpen} {
 			if err := tx.DeleteBucket(b); err != nil && !errors.Is(err, bbolterrors.ErrBucketNotFound) {
 				return err
@@ -96,6 +105,10 @@ func (q *queue) reset() error {
 		}
 		return makeBuckets(tx)
 	})
+	if err != nil {
+		return err
+	}
+	return q.keys.sweep(q.db)
 }
 
 func idKey(id int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)) }
@@ -103,10 +116,15 @@ func idKey(id int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(id)
 // submit stores a job under key and returns it; fresh is false if the key was
 // known. finish completes the record once its id is certain.
 func (q *queue) submit(key string, spec *agentapi.JobSpec, finish func(*record)) (rec *record, fresh bool, err error) {
-	specData, err := json.Marshal(spec)
+	specData, keyID, err := q.keys.seal(spec)
 	if err != nil {
 		return nil, false, err
 	}
+	defer func() {
+		if err != nil || !fresh { // it was queued before, or is not
+			_ = q.keys.forget(keyID)
+		}
+	}()
 	err = q.db.Batch(func(tx *bbolt.Tx) error {
 		keys, jobs := tx.Bucket(bucketKeys), tx.Bucket(bucketJobs)
 		if id := keys.Get([]byte(key)); id != nil {
@@ -139,6 +157,7 @@ func (q *queue) submit(key string, spec *agentapi.JobSpec, finish func(*record))
 // is. f may be called more than once.
 func (q *queue) update(id int, f func(*record) error) (*record, error) {
 	var rec *record
+	var done envelope.ID // the key that goes
 	err := q.db.Batch(func(tx *bbolt.Tx) error {
 		jobs, key := tx.Bucket(bucketJobs), idKey(id)
 		data := jobs.Get(key)
@@ -158,12 +177,16 @@ func (q *queue) update(id int, f func(*record) error) (*record, error) {
 			return err
 		}
 		if rec.Settled {
+			done = envelope.KeyOf(tx.Bucket(bucketSpecs).Get(key))
 			if err := errors.Join(tx.Bucket(bucketSpecs).Delete(key), tx.Bucket(bucketOpen).Delete(key)); err != nil {
 				return err
 			}
 		}
 		return jobs.Put(key, data)
 	})
+	if err == nil {
+		_ = q.keys.forget(done) // else the next start does it
+	}
 	return rec, err
 }
 
@@ -218,8 +241,8 @@ func (q *queue) spec(id int) (spec *agentapi.JobSpec, err error) {
 		if data == nil {
 			return errNoJob
 		}
-		spec = &agentapi.JobSpec{}
-		return json.Unmarshal(data, spec)
+		spec, err = q.keys.open(data)
+		return err
 	})
 	return spec, err
 }

@@ -8,14 +8,15 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
@@ -40,17 +41,55 @@ type ranks struct {
 
 	mu   sync.Mutex
 	live map[string]*liveRank
+	over map[string]time.Time // ranks that must not start any more, and since when
+}
+
+// overKept is for how long a node remembers that a rank is over. A call that its head
+// gave up on, or that was on its way when the head died, may come after those that
+// ended and forgot the rank, but not later than that.
+const overKept = 10 * time.Minute
+
+// errRankOver refuses to start what was ended and forgotten.
+var errRankOver = invalid("the rank has been ended already")
+
+// ends notes that a rank must not start any more.
+func (r *ranks) ends(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	maps.DeleteFunc(r.over, func(_ string, at time.Time) bool { return now.Sub(at) > overKept })
+	r.over[key] = now
+}
+
+func (r *ranks) isOver(key string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, over := r.over[key]
+	return over
 }
 
 // liveRank is a rank that somebody waits for.
 type liveRank struct {
 	starting sync.Mutex    // held while it is being started
+	exited   chan struct{} // closed when its exit code is known; what it left behind may still run; nil: not supervised
+	code     rankStatus    // valid once exited is closed
 	done     chan struct{} // closed when its whole tree is gone; nil: not supervised
 	status   rankStatus    // valid once done is closed
 }
 
+// exit notes how the rank's own process ended, the first time that it is known.
+// Only its supervisor calls it.
+func (l *liveRank) exit(st rankStatus) {
+	select {
+	case <-l.exited:
+	default:
+		l.code = st
+		close(l.exited)
+	}
+}
+
 func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watcher) (*ranks, error) {
-	r := &ranks{ctx: ctx, home: home, dir: filepath.Join(dir, "ranks"), lib: filepath.Join(dir, "lib"), log: log, watch: w, live: map[string]*liveRank{}}
+	r := &ranks{ctx: ctx, home: home, dir: filepath.Join(dir, "ranks"), lib: filepath.Join(dir, "lib"), log: log, watch: w, live: map[string]*liveRank{}, over: map[string]time.Time{}}
 	for _, d := range []string{r.dir, r.lib} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
@@ -77,7 +116,7 @@ func found(name string) string {
 }
 
 // keyPattern keeps keys usable as file names and in an environment.
-var keyPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,150}$`)
+var keyPattern = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,150}$`)
 
 func (r *ranks) folder(key string) (rankDir, error) {
 	if !keyPattern.MatchString(key) {
@@ -112,6 +151,12 @@ func (r *ranks) prepare(s *rankSpec) error {
 	if err != nil {
 		return err
 	}
+	l := r.entry(s.Key)
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	if r.isOver(s.Key) {
+		return errRankOver
+	}
 	return d.prepare(s.Script)
 }
 
@@ -128,6 +173,9 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 	defer l.starting.Unlock()
 	if l.done != nil {
 		return r.current(d, l), nil
+	}
+	if r.isOver(s.Key) {
+		return rankStatus{}, errRankOver
 	}
 	st := d.status()
 	switch {
@@ -174,19 +222,28 @@ func (r *ranks) current(d rankDir, l *liveRank) rankStatus {
 // supervise waits for the rank in the background: until its process has exited
 // and all it left behind is gone. cmd is nil for a rank of an earlier agent.
 func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
-	l.done = make(chan struct{})
+	l.exited, l.done = make(chan struct{}), make(chan struct{})
 	r.wg.Go(func() {
-		st, err := r.outlast(d, pid, cmd)
+		st, err := r.outlast(d, l, pid, cmd)
 		if err != nil {
 			return // the agent ends; the rank goes on
 		}
 		l.status = st
+		l.exit(st)
 		close(l.done)
 		r.watch.wake(d.file("output"))
 	})
 }
 
-func (r *ranks) outlast(d rankDir, pid int, cmd *exec.Cmd) (rankStatus, error) {
+// outlast waits until a rank's process has exited, which it notes in l as soon as
+// the wrapper has written the code, and ends what that left behind: to find it may
+// take seconds on a busy machine.
+func (r *ranks) outlast(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankStatus, error) {
+	noted := func() {
+		if st := d.status(); st.State == rankExited {
+			l.exit(st)
+		}
+	}
 	if cmd != nil {
 		if start, err := proc.StartTime(pid); err == nil {
 			_ = proc.Wait(r.ctx, pid, start) // what follows looks for itself
@@ -194,13 +251,14 @@ func (r *ranks) outlast(d rankDir, pid int, cmd *exec.Cmd) (rankStatus, error) {
 		if r.ctx.Err() != nil {
 			return rankStatus{}, r.ctx.Err()
 		}
+		noted()
 		// It is a zombie now: its number is not used again before we reap it.
 		if err := d.endTree(r.ctx, pid, true, leftoverGrace); err != nil {
 			return rankStatus{}, err
 		}
 		_ = cmd.Wait()
 		if _, ok := d.number("exit"); !ok {
-			if noted, _ := d.number("pid"); noted == pid {
+			if owner, _ := d.number("pid"); owner == pid {
 				if err := d.record(exitCode(cmd.ProcessState)); err != nil {
 					r.log.Warn("exit code not written", "rank", d.key(), "err", err)
 					st := rankStatus{State: rankExited, PID: pid, Code: exitCode(cmd.ProcessState)}
@@ -213,15 +271,16 @@ func (r *ranks) outlast(d rankDir, pid int, cmd *exec.Cmd) (rankStatus, error) {
 		}
 	}
 	// Of an earlier agent, or such a one's start came first.
-	if noted, ok := d.number("pid"); ok && d.alive(noted) {
-		if start, err := proc.StartTime(noted); err == nil && d.alive(noted) {
-			_ = proc.Wait(r.ctx, noted, start)
+	if owner, ok := d.number("pid"); ok && d.alive(owner) {
+		if start, err := proc.StartTime(owner); err == nil && d.alive(owner) {
+			_ = proc.Wait(r.ctx, owner, start)
 		}
 		if r.ctx.Err() != nil {
 			return rankStatus{}, r.ctx.Err()
 		}
 		cmd = nil
 	}
+	noted()
 	if cmd == nil {
 		if err := d.endTree(r.ctx, 0, false, leftoverGrace); err != nil {
 			return rankStatus{}, err
@@ -244,6 +303,16 @@ func exitCode(ps *os.ProcessState) int {
 // wait returns when the rank and all its processes are gone, or the status it
 // has when the context ends (then with the context's error).
 func (r *ranks) wait(ctx context.Context, key string) (rankStatus, error) {
+	return r.await(ctx, key, false)
+}
+
+// waitExit is wait for the rank's own process alone: its exit code is certain, and
+// processes that it left behind are still being ended.
+func (r *ranks) waitExit(ctx context.Context, key string) (rankStatus, error) {
+	return r.await(ctx, key, true)
+}
+
+func (r *ranks) await(ctx context.Context, key string, exit bool) (rankStatus, error) {
 	d, err := r.folder(key)
 	if err != nil {
 		return rankStatus{}, err
@@ -258,9 +327,14 @@ func (r *ranks) wait(ctx context.Context, key string) (rankStatus, error) {
 		}
 		r.supervise(d, l, st.PID, nil)
 	}
-	done := l.done
+	done, exited := l.done, l.exited
 	l.starting.Unlock()
+	if !exit {
+		exited = nil
+	}
 	select {
+	case <-exited:
+		return l.code, nil
 	case <-done:
 		return l.status, nil
 	case <-ctx.Done():
@@ -285,6 +359,9 @@ func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankS
 		case <-l.done:
 			l.starting.Unlock()
 			return l.status, nil
+		case <-l.exited: // what it left behind is being ended
+			l.starting.Unlock()
+			return r.wait(ctx, key)
 		default:
 		}
 	}
@@ -293,6 +370,7 @@ func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankS
 		// that has not yet come so far as to create this file.
 		f, err := os.OpenFile(d.file("pid"), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			r.ends(key)
 			l.starting.Unlock()
 			f.Close()
 			return st, nil
@@ -322,6 +400,10 @@ func (r *ranks) forget(key string) error {
 	if err != nil {
 		return err
 	}
+	l := r.entry(key)
+	l.starting.Lock()
+	defer l.starting.Unlock()
+	r.ends(key)
 	r.mu.Lock()
 	delete(r.live, key)
 	r.mu.Unlock()

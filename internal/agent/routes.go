@@ -43,6 +43,7 @@ func (a *Agent) table() []route {
 		{agentapi.PathJobs, server, true, a.getJobs},
 		{agentapi.PathJob, server, true, a.getJob},
 		{agentapi.PathCancel, server, true, answer(a.cancel)},
+		{agentapi.PathReported, server, true, answer(a.reported)},
 		{agentapi.PathLog, server, true, a.getLog},
 		{agentapi.PathLogFiles, server, true, a.getLogFiles},
 		{agentapi.PathEvents, server, false, a.getEvents},
@@ -52,6 +53,7 @@ func (a *Agent) table() []route {
 		{agentapi.PathSync, headOnly, false, a.postSync},
 		{agentapi.PathHookLogs, server, true, a.getHookLog},
 		{agentapi.PathServer, server, false, a.getServer},
+		{agentapi.PathCallback, server, true, a.postCallback},
 		{pathRankPrepare, headOnly, false, a.rankPrepare},
 		{pathRankStart, headOnly, false, a.rankStart},
 		{pathRankWait, headOnly, false, a.rankWait},
@@ -240,6 +242,7 @@ func (a *Agent) snapshot() agentapi.Event {
 			e.Jobs = append(e.Jobs, j.rec.Job)
 		}
 	}
+	e.Jobs = append(e.Jobs, a.unreportedLocked()...)
 	slices.SortFunc(e.Jobs, func(x, y agentapi.Job) int { return x.ID - y.ID })
 	return e
 }
@@ -290,7 +293,7 @@ func (a *Agent) rankSpecOf(w http.ResponseWriter, r *http.Request) (*rankSpec, e
 func (a *Agent) rankWait(w http.ResponseWriter, r *http.Request) error {
 	ctx, cancel := context.WithTimeout(r.Context(), cmp.Or(a.o.waitPoll, waitPoll))
 	defer cancel()
-	st, err := a.ranks.wait(ctx, r.PathValue("key"))
+	st, err := a.ranks.await(ctx, r.PathValue("key"), r.URL.Query().Get("exit") == "1")
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}

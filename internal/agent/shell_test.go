@@ -180,7 +180,7 @@ func TestSyncIsServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := filesync.Send(ctx, conn, filesync.Options{Src: src, Dst: "~/got", Contents: true}); err != nil {
+	if _, err := filesync.Send(ctx, conn, filesync.Options{Src: filesync.Local(src), Dst: "~/got", Contents: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got := readFile(t, c.nodes[0].home, "got", "f"); got != "data" {

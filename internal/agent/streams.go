@@ -184,7 +184,7 @@ func (a *Agent) getEvents(w http.ResponseWriter, r *http.Request) error {
 		case <-a.ctx.Done():
 			return errStreamBroken
 		case <-ticker.C:
-			e.Info = a.info()
+			e.Info, e.Jobs = a.info(), a.unreported()
 		case next, ok := <-events:
 			if !ok {
 				return errStreamBroken // too slow: it comes back for a new Hello

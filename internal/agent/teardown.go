@@ -5,9 +5,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"net"
 	"net/http"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
@@ -30,6 +33,11 @@ const (
 	restartGrace = time.Minute
 	// workerPatience bounds the tries to reach a worker that must stop first.
 	workerPatience = 5 * time.Minute
+	// workerRetry is the pause between tries to tell a worker that it must stop.
+	workerRetry = 3 * time.Second
+	// workerAbsent is how many tries in a row must find nobody at the address of a
+	// worker that was told to stop, whose answer was lost, before it counts as stopped.
+	workerAbsent = 3
 	// stopPause is the longest pause between tries to stop this machine.
 	stopPause = 10 * time.Minute
 )
@@ -158,45 +166,92 @@ func (a *Agent) hooksOf(ctx context.Context, event, run string) {
 	}
 }
 
+// A worker is another agent that ends before its head does.
+type worker interface {
+	Shutdown(ctx context.Context, r agentapi.ShutdownRequest) (*agentapi.Info, error)
+	Info(ctx context.Context) (*agentapi.Info, error)
+}
+
 // stopWorkers asks the other agents to end everything and stop their machines.
 func (a *Agent) stopWorkers(machine string) {
 	a.mu.Lock()
-	var peers []remotePeer
+	var workers []worker
 	for i, n := range a.spec.Nodes {
 		if i != a.spec.Self {
-			peers = append(peers, remotePeer{a.clientLocked(n.Address)})
+			workers = append(workers, a.clientLocked(n.Address))
 		}
 	}
 	a.mu.Unlock()
-	ctx, cancel := context.WithTimeout(a.ctx, workerPatience)
-	defer cancel()
 	var wg sync.WaitGroup
-	for _, p := range peers {
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				_, err := p.c.Shutdown(ctx, agentapi.ShutdownRequest{Machine: machine})
-				if err == nil {
-					a.awaitGone(ctx, p)
-					return
-				}
-				a.log.Warn("worker not stopped, trying again", "err", err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(3 * time.Second):
-				}
-			}
-		})
+	for _, w := range workers {
+		wg.Go(func() { stopWorker(a.ctx, a.log, w, machine) })
 	}
 	wg.Wait()
 }
 
+// stopWorker tells one worker to stop its machine until it has stopped, or for
+// workerPatience at most.
+//
+// A worker acknowledges when everything on it has ended and then stops its machine at
+// once, so its answer may be lost. If it may have been told, which is the case when a
+// connection to it broke, and then nobody is at its address in workerAbsent tries in a
+// row, it has stopped: a worker that was told goes on with that although nobody listens,
+// and its agent ends only with its machine. A connection that times out proves nothing,
+// as a network may be cut, and neither does a refusal by a worker that was never told:
+// its agent may just be starting again. Those are tried for all of workerPatience, so
+// that no machine is left running and billed that could have been told. The one case
+// that looks the same is an agent that crashed while it was told: nobody starts it again
+// while the head waits, so waiting longer would not end its machine either. The server
+// does, which gives back every machine of a cluster whose head ended itself.
+func stopWorker(ctx context.Context, log *slog.Logger, w worker, machine string) {
+	ctx, cancel := context.WithTimeout(ctx, workerPatience)
+	defer cancel()
+	told, absent := false, 0
+	for ctx.Err() == nil {
+		_, err := w.Shutdown(ctx, agentapi.ShutdownRequest{Machine: machine})
+		if err == nil {
+			awaitGone(ctx, w)
+			return
+		}
+		switch _, refused := errors.AsType[*agentapi.Error](err); {
+		case refused:
+			absent = 0
+		case nobodyThere(err):
+			absent++
+		default: // it may have read the call
+			told, absent = told || !neverConnected(err), 0
+		}
+		if told && absent >= workerAbsent {
+			log.Info("worker has stopped; its answer was lost", "err", err)
+			return
+		}
+		log.Warn("worker not stopped, trying again", "err", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(workerRetry):
+		}
+	}
+}
+
+// nobodyThere tells whether an address has no agent: its host refuses connections, or
+// the network says that there is no such host.
+func nobodyThere(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH)
+}
+
+// neverConnected tells whether a call cannot have reached anybody.
+func neverConnected(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
 // awaitGone waits until a worker does not answer any more: its agent ends when
 // its machine is being stopped.
-func (a *Agent) awaitGone(ctx context.Context, p remotePeer) {
+func awaitGone(ctx context.Context, w worker) {
 	ctx, cancel := context.WithTimeout(ctx, goneAfter)
 	defer cancel()
 	for ctx.Err() == nil {
-		if _, err := p.c.Info(ctx); err != nil {
+		if _, err := w.Info(ctx); err != nil {
 			return
 		}
 		select {

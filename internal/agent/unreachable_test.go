@@ -3,7 +3,11 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -125,12 +129,29 @@ func TestAnotherCluster(t *testing.T) {
 	c := newCluster(t, 1, twoCPUs, true)
 	id := c.submit(agentapi.JobSpec{Name: "x", Run: "echo first; sleep 1000"})
 	c.await(id, "running", func(*agentapi.Job) bool { return strings.Contains(c.logNow(id), ") first\n") })
+	ended, err := c.head.Submit(t.Context(), agentapi.SubmitRequest{Key: "ended", Epoch: c.spec.Epoch, Report: true,
+		Spec: agentapi.JobSpec{Run: "true", Secrets: map[string]string{"A": "b"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.awaitEnd(ended.JobID)
+	c.await(ended.JobID, "told", func(*agentapi.Job) bool { return len(c.told()) == 1 })
+	key := filepath.Join(c.nodes[0].home, ".sky", "agent", "job-keys", "0123456789abcdef")
+	if err := os.WriteFile(key, nil, 0o600); err != nil { // a crash left it
+		t.Fatal(err)
+	}
 	hash := c.spec.Hash
 	c.spec.Hash += "b"
 	c.spec.Epoch++
 	c.configure()
 	if left := proc.Marked(markerEnv, fmt.Sprintf("%s-%d-run-0", hash, id)); len(left) > 0 {
 		t.Errorf("processes of the earlier cluster: %v", left)
+	}
+	if got := c.told(); len(got) > 0 {
+		t.Errorf("told of the earlier cluster: %s", mustJSON(got))
+	}
+	if _, err := os.Stat(key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the key of a secret of the earlier cluster: %v", err)
 	}
 	again := c.submit(agentapi.JobSpec{Name: "x", Run: "echo second"})
 	if again != id {

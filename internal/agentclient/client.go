@@ -78,6 +78,9 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 	return c
 }
 
+// Address is where the agent is.
+func (c *Client) Address() string { return c.address }
+
 // Close drops idle connections. Streams that are open stay open.
 func (c *Client) Close() { c.trans.CloseIdleConnections() }
 
@@ -131,6 +134,11 @@ func (c *Client) Cancel(ctx context.Context, r agentapi.CancelRequest) (*agentap
 	return do[agentapi.CancelResponse](ctx, c, agentapi.PathCancel, r)
 }
 
+// Reported says that how these jobs ended is stored: the agent stops telling it.
+func (c *Client) Reported(ctx context.Context, ids []int) error {
+	return c.Call(ctx, agentapi.PathReported, agentapi.ReportedRequest{IDs: ids}, nil)
+}
+
 // Autostop sets when the cluster gives itself back.
 func (c *Client) Autostop(ctx context.Context, a agentapi.Autostop) (*agentapi.Info, error) {
 	return do[agentapi.Info](ctx, c, agentapi.PathAutostop, a)
@@ -140,6 +148,12 @@ func (c *Client) Autostop(ctx context.Context, a agentapi.Autostop) (*agentapi.I
 // jobs have ended, just before the agent exits.
 func (c *Client) Shutdown(ctx context.Context, r agentapi.ShutdownRequest) (*agentapi.Info, error) {
 	return do[agentapi.Info](ctx, c, agentapi.PathShutdown, r)
+}
+
+// Callback runs a script beside the cluster's jobs and waits for its end. The same
+// key again is the same run.
+func (c *Client) Callback(ctx context.Context, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
+	return do[agentapi.CallbackResult](ctx, c, agentapi.PathCallback, r, key)
 }
 
 // Events calls f with every event until the context ends, f fails or the agent

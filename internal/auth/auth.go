@@ -1,8 +1,8 @@
 // Package auth finds out who sends a request to the API server.
 //
 // A [Gate] asks its schemes one after the other: the token of a service account,
-// the session of a browser login, a password, the header of a proxy in front, an
-// OAuth2 proxy. The first that knows the caller wins; a scheme that is shown
+// the session of a browser login, a password, the header of a proxy in front, the
+// token of the server's owner, an OAuth2 proxy. The first that knows the caller wins; a scheme that is shown
 // credentials which are not good refuses with a [Denial]. What a known caller
 // may do is decided elsewhere: see [Policy] for the part that is configured.
 package auth
@@ -12,10 +12,13 @@ import (
 	"crypto/md5" //nolint:gosec // ids, not secrets
 	"encoding/hex"
 	"net/http"
+	"net/netip"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/tcpowner"
 )
 
 // Names of the schemes, as the audit log tells them.
@@ -25,6 +28,7 @@ const (
 	ByBasic   = "basic"
 	ByProxy   = "proxy"
 	ByOAuth2  = "oauth2"
+	ByOwner   = "owner"
 )
 
 // Paths that callers need before they can log in.
@@ -64,15 +68,26 @@ type Gate struct {
 	schemes []scheme
 	signer  *signer // nil: nothing is signed
 	guesses *guesses
+	decoys  decoys
+	secrets *attempts // of forged tokens and sessions
+	lookups *attempts // of logins that nobody has agreed to
+	notes   *notes
 	client  *http.Client // of the OAuth2 proxy
 	now     func() time.Time
+	// What this process is, and how accounts of this machine are told apart.
+	uid       int
+	accountOf func(local, remote netip.AddrPort) tcpowner.Owner
 }
 
 // New prepares the schemes that the options switch on. It makes the secret that
 // tokens are signed with, and the first administrator, if they are wanted and
 // missing.
 func New(ctx context.Context, store *state.Store, o Options) (*Gate, error) {
-	g := &Gate{o: o, store: store, guesses: newGuesses(), client: newProxyClient(), now: time.Now}
+	g := &Gate{
+		o: o, store: store, guesses: newGuesses(), secrets: newAttempts(secretPace), lookups: newAttempts(lookupPace), notes: newNotes(),
+		client: newProxyClient(), now: time.Now, uid: os.Getuid(), accountOf: tcpowner.Peer,
+	}
+	g.guesses.now = func() time.Time { return g.now() }
 	if o.ServiceAccounts || o.Basic {
 		var err error
 		if g.signer, err = newSigner(ctx, store); err != nil {
@@ -91,6 +106,7 @@ func New(ctx context.Context, store *state.Store, o Options) (*Gate, error) {
 	if o.Proxy.Enabled {
 		g.schemes = append(g.schemes, g.byProxy)
 	}
+	g.schemes = append(g.schemes, g.byOwner)
 	if o.OAuth2 != nil {
 		g.schemes = append(g.schemes, g.byOAuth2)
 	}
@@ -98,27 +114,29 @@ func New(ctx context.Context, store *state.Store, o Options) (*Gate, error) {
 }
 
 // Options are what the gate was made with.
-func (g *Gate) Options() Options { return g.o }
+func (g *Gate) Options() Options {
+	if g == nil {
+		return Options{}
+	}
+	return g.o
+}
 
 // Identify returns who sends a request; nil if the request does not tell. Any
 // error that is not a [*Denial] is a failure of the server's.
 func (g *Gate) Identify(r *http.Request) (*Caller, error) {
+	if g == nil {
+		return nil, nil
+	}
 	for _, s := range g.schemes {
 		if c, err := s(r); c != nil || err != nil {
 			return c, err
 		}
 	}
-	return nil, nil
+	return nil, g.forgedSession(r)
 }
 
-// Demands reports whether a caller who does not tell who they are has to: some
-// login is on, and the request does not come from this machine.
-func (g *Gate) Demands(r *http.Request) bool {
-	return (g.o.Basic || g.o.OAuth2 != nil || g.o.Proxy.Enabled && g.o.Proxy.Explicit) && !Loopback(r)
-}
-
-// Challenge is what a caller who has to log in is told.
-func (g *Gate) Challenge(r *http.Request) *Denial {
+// challenge is what a caller who has to log in is told.
+func (g *Gate) challenge() *Denial {
 	d := unauthorized("Log in first: sky api login.")
 	if g.o.Basic {
 		d.Header.Set("WWW-Authenticate", realm)

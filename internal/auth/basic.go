@@ -2,11 +2,7 @@ package auth
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
 	"net/http"
-	"runtime"
-	"sync"
 
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -25,77 +21,41 @@ func (g *Gate) seed(ctx context.Context) error {
 	return g.store.Users().SeedAdmin(ctx, state.User{ID: UserID(name), Name: name, Type: "basic"}, hash)
 }
 
-// byBasic knows users by their passwords. From this machine, and to ask for the
-// server's health, a password that does not fit is as good as none.
+// byBasic knows users by their passwords. To ask for the server's health, a password
+// that does not fit is as good as none; but it counts as a guess, and may be put off,
+// like everywhere else.
 func (g *Gate) byBasic(r *http.Request) (*Caller, error) {
 	name, password, ok := r.BasicAuth()
 	if !ok {
 		return nil, nil
+	}
+	decoy, err := g.decoys.of(r.Context(), g.store, name, g.now())
+	if err != nil {
+		return nil, err
 	}
 	c, err := g.store.Users().Credential(r.Context(), UserID(name))
 	known := err == nil && c.Name == name && c.Hash != ""
 	if err != nil && !isNotFound(err) {
 		return nil, err
 	}
+	t := try{account: UserID(name), from: sourceOf(g.address(r)), known: known, hash: c.Hash, password: password}
 	if !known {
-		c.Hash = decoy
+		t.hash, c.User = decoy, state.User{}
 	}
-	good, err := g.guesses.fits(r.Context(), c.Hash, password)
+	v, err := g.guesses.judge(r.Context(), t)
 	switch {
 	case err != nil:
 		return nil, err
-	case known && good:
+	case v.good:
 		return &Caller{User: c.User, By: ByBasic}, nil
-	case Loopback(r) || r.URL.Path == HealthPath:
+	case v.wait > 0:
+		return nil, putOff("Too many wrong passwords for this user or from this address.", v.wait)
+	}
+	g.noteGuess(r, c.User, v)
+	if r.URL.Path == HealthPath {
 		return nil, nil
 	}
 	d := unauthorized("The user's name or password is wrong.")
 	d.Header.Set("WWW-Authenticate", realm)
 	return nil, d
-}
-
-// guesses compares passwords with hashes, which is slow on purpose: a pair that
-// fitted is remembered, and only so many are compared at once.
-type guesses struct {
-	key   []byte // of this process: what is remembered is worth nothing elsewhere
-	turns chan struct{}
-
-	mu   sync.Mutex
-	good map[[sha256.Size]byte]bool
-}
-
-const maxRemembered = 4096
-
-func newGuesses() *guesses {
-	return &guesses{key: random(32), turns: make(chan struct{}, max(1, runtime.GOMAXPROCS(0)-1)), good: map[[sha256.Size]byte]bool{}}
-}
-
-func (g *guesses) fits(ctx context.Context, hash, password string) (bool, error) {
-	mac := hmac.New(sha256.New, g.key)
-	mac.Write([]byte(hash))
-	mac.Write([]byte{0})
-	mac.Write([]byte(password))
-	mark := [sha256.Size]byte(mac.Sum(nil))
-	g.mu.Lock()
-	known := g.good[mark]
-	g.mu.Unlock()
-	if known {
-		return true, nil
-	}
-	select {
-	case g.turns <- struct{}{}:
-		defer func() { <-g.turns }()
-	case <-ctx.Done():
-		return false, ctx.Err()
-	}
-	if !fits(hash, password) {
-		return false, nil
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if len(g.good) >= maxRemembered {
-		clear(g.good)
-	}
-	g.good[mark] = true
-	return true, nil
 }

@@ -7,9 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"regexp"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -27,7 +27,7 @@ const (
 )
 
 // challengeForm is the base64url of 32 bytes.
-var challengeForm = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
+var challengeForm = lazyregexp.New(`^[A-Za-z0-9_-]{43}$`)
 
 // ErrChallenge means that a challenge or verifier cannot be one.
 var ErrChallenge = errors.New("the login's code is not valid: start again with sky api login")
@@ -107,5 +107,6 @@ func (g *Gate) bySession(r *http.Request) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.guesses.familiar(c.ID, sourceOf(g.address(r)))
 	return &Caller{User: c.User, By: BySession}, nil
 }

@@ -2,7 +2,9 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
@@ -23,12 +25,12 @@ func newProxyClient() *http.Client {
 
 // byOAuth2 asks the OAuth2 proxy whose cookies these are.
 func (g *Gate) byOAuth2(r *http.Request) (*Caller, error) {
-	if Loopback(r) {
-		return nil, nil
-	}
 	anonymous := r.URL.Path == HealthPath || r.URL.Path == PollPath
 	if anonymous && len(r.Cookies()) == 0 {
 		return nil, nil
+	}
+	if err := g.Lookup(r); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), proxyTime)
 	defer cancel()
@@ -47,6 +49,10 @@ func (g *Gate) byOAuth2(r *http.Request) (*Caller, error) {
 	switch {
 	case err == nil && res.StatusCode == http.StatusAccepted && res.Header.Get("X-Auth-Request-Email") != "":
 		return g.named(r.Context(), res.Header.Get("X-Auth-Request-Email"), ByOAuth2)
+	case err == nil && res.StatusCode == http.StatusUnauthorized && len(r.Cookies()) > 0:
+		g.LookupFailed(r)
+	}
+	switch {
 	case anonymous:
 		return nil, nil
 	case err == nil && res.StatusCode == http.StatusUnauthorized:
@@ -58,12 +64,34 @@ func (g *Gate) byOAuth2(r *http.Request) (*Caller, error) {
 }
 
 // Forward passes what is under [OAuth2Prefix] on to the OAuth2 proxy; nil if
-// there is none.
+// there is none. Who comes back with logins that were never begun is put off in
+// the end, like who asks for others' logins.
 func (g *Gate) Forward() http.Handler {
 	if g == nil || g.o.OAuth2 == nil {
 		return nil
 	}
+	proxy := g.oauth2Proxy()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if d, ok := errors.AsType[*Denial](g.Lookup(r)); ok {
+			maps.Copy(w.Header(), d.Header)
+			http.Error(w, d.Message, d.Status)
+			return
+		}
+		proxy.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), forwardedKey{}, r)))
+	})
+}
+
+// forwardedKey is for the request as it came.
+type forwardedKey struct{}
+
+func (g *Gate) oauth2Proxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
+		ModifyResponse: func(res *http.Response) error {
+			if r, ok := res.Request.Context().Value(forwardedKey{}).(*http.Request); ok && res.StatusCode >= 400 && r.URL.Path == OAuth2Prefix+"callback" {
+				g.LookupFailed(r)
+			}
+			return nil
+		},
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(g.o.OAuth2)
 			p.SetXForwarded()

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -22,6 +23,13 @@ type Options struct {
 	Initial         string        // NAME:HASH of the first administrator
 	Proxy           Proxy
 	OAuth2          *url.URL // of the OAuth2 proxy; nil: none
+	Owner           Owner
+}
+
+// Demanded reports whether people have to log in: some login is on, and somebody
+// switched it on.
+func (o Options) Demanded() bool {
+	return o.Basic || o.OAuth2 != nil || o.Proxy.Enabled && o.Proxy.Explicit
 }
 
 func (o Options) defaultRole() string {
@@ -42,7 +50,13 @@ type Proxy struct {
 	Claim    string // of the JWT
 	// Trusted are addresses that the header is believed from.
 	Trusted []netip.Prefix
+	// Users are the accounts, besides root and the server's own, whose processes are
+	// believed at an address of this machine.
+	Users []int
 }
+
+// envProxyUsers names [Proxy.Users], with commas between names or numbers.
+const envProxyUsers = "SKY_TRUSTED_PROXY_USERS"
 
 func (p Proxy) trusts(peer netip.Addr) bool {
 	for _, t := range p.Trusted {
@@ -93,6 +107,7 @@ func Load(home string, getenv func(string) string) (Options, error) {
 		}
 		o.OAuth2 = u
 	}
+	o.Owner.OpenLoopback = on(EnvOpenLoopback)
 	errs = append(errs, o.loadProxy(filepath.Join(home, ".sky", ".server.yaml"), getenv))
 	return o, errors.Join(errs...)
 }
@@ -133,8 +148,30 @@ func (o *Options) loadProxy(file string, getenv func(string) string) error {
 	if trusted == nil { // a proxy on this machine
 		trusted = []string{"127.0.0.0/8", "::1"}
 	}
-	o.Proxy.Trusted, err = prefixes(trusted)
+	if o.Proxy.Trusted, err = prefixes(trusted); err != nil {
+		return err
+	}
+	o.Proxy.Users, err = accounts(getenv(envProxyUsers))
 	return err
+}
+
+// accounts reads names or numbers of this machine's accounts.
+func accounts(list string) (out []int, err error) {
+	for name := range strings.SplitSeq(list, ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		text := name
+		if u, err := user.Lookup(name); err == nil {
+			text = u.Uid
+		}
+		uid, err := strconv.ParseUint(text, 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("the variable %s names %q, which is no account of this machine", envProxyUsers, name)
+		}
+		out = append(out, int(uid))
+	}
+	return out, nil
 }
 
 // prefixes reads addresses and networks.

@@ -6,34 +6,34 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/GehirnInc/crypt"
 	"github.com/GehirnInc/crypt/apr1_crypt"
 	"github.com/GehirnInc/crypt/sha256_crypt"
 	"github.com/GehirnInc/crypt/sha512_crypt"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"golang.org/x/crypto/bcrypt"
 )
 
 // A kind of password hash: what it looks like, and whether a password fits.
 type kind struct {
-	form *regexp.Regexp
+	form *lazyregexp.Regexp
 	fits func(hash, password string) bool
 }
 
 var kinds = []kind{
-	{regexp.MustCompile(`^\$2[abxy]?\$\d\d\$[./0-9A-Za-z]{53}$`), func(hash, password string) bool {
+	{lazyregexp.New(`^\$2[abxy]?\$\d\d\$[./0-9A-Za-z]{53}$`), func(hash, password string) bool {
 		return bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil
 	}},
-	{regexp.MustCompile(`^\$5\$(rounds=\d{1,7}\$)?[^$:]{0,16}\$[./0-9A-Za-z]{43}$`), fitsCrypt(sha256_crypt.New)},
-	{regexp.MustCompile(`^\$6\$(rounds=\d{1,7}\$)?[^$:]{0,16}\$[./0-9A-Za-z]{86}$`), fitsCrypt(sha512_crypt.New)},
-	{regexp.MustCompile(`^\$apr1\$[^$:]{0,8}\$[./0-9A-Za-z]{22}$`), fitsCrypt(apr1_crypt.New)},
-	{regexp.MustCompile(`^\{SHA\}[+/0-9A-Za-z]{27}=$`), func(hash, password string) bool {
+	{lazyregexp.New(`^\$5\$(rounds=\d{1,7}\$)?[^$:]{0,16}\$[./0-9A-Za-z]{43}$`), fitsCrypt(sha256_crypt.New)},
+	{lazyregexp.New(`^\$6\$(rounds=\d{1,7}\$)?[^$:]{0,16}\$[./0-9A-Za-z]{86}$`), fitsCrypt(sha512_crypt.New)},
+	{lazyregexp.New(`^\$apr1\$[^$:]{0,8}\$[./0-9A-Za-z]{22}$`), fitsCrypt(apr1_crypt.New)},
+	{lazyregexp.New(`^\{SHA\}[+/0-9A-Za-z]{27}=$`), func(hash, password string) bool {
 		sum := sha1.Sum([]byte(password)) //nolint:gosec // an accepted kind of old hashes
 		return equal(hash, "{SHA}"+base64.StdEncoding.EncodeToString(sum[:]))
 	}},
-	{regexp.MustCompile(`^[./0-9A-Za-z]{13}$`), func(hash, password string) bool {
+	{lazyregexp.New(`^[./0-9A-Za-z]{13}$`), func(hash, password string) bool {
 		return equal(hash, desCrypt(password, hash[:2]))
 	}},
 }
@@ -78,12 +78,6 @@ func HashPassword(password string) (string, error) {
 	}
 	return string(h), err
 }
-
-// decoy is compared with when there is no such user, so that the time an answer
-// takes does not tell.
-var decoy = func() string {
-	return "$2a$10$" + strings.Repeat("u", 53)
-}()
 
 // parseInitial splits NAME:HASH.
 func parseInitial(s string) (name, hash string, err error) {

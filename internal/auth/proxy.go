@@ -7,15 +7,15 @@ import (
 )
 
 // byProxy knows users by the header that a proxy in front of the server sets.
-// From anywhere but the addresses that are trusted the header is not looked at:
-// everybody can write one.
+// From anywhere but the addresses and accounts that are trusted the header is not
+// looked at: everybody can write one.
 func (g *Gate) byProxy(r *http.Request) (*Caller, error) {
 	p := g.o.Proxy
 	value := r.Header.Get(p.Header)
 	if value == "" {
 		return nil, nil
 	}
-	if peer, ok := peerOf(r); !ok || !p.trusts(peer) {
+	if !g.trusted(r) {
 		return nil, nil
 	}
 	if p.JWT {
@@ -25,6 +25,16 @@ func (g *Gate) byProxy(r *http.Request) (*Caller, error) {
 		}
 	}
 	return g.named(r.Context(), value, ByProxy)
+}
+
+// trusted reports whether a request comes from a proxy that is trusted: from its
+// address and, if that is one of this machine's, from an account that runs one.
+func (g *Gate) trusted(r *http.Request) bool {
+	from, ok := peerOf(r)
+	if !ok || !g.o.Proxy.trusts(from) {
+		return false
+	}
+	return !onThisMachine(from) || g.own(r, g.o.Proxy.Users)
 }
 
 // claimOf is a claim of a JWT whose signature somebody else has checked.

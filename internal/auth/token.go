@@ -12,6 +12,7 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -81,17 +82,25 @@ func (s *signer) sign(c claims) (string, error) {
 	return jwt.NewWithClaims(jwt.SigningMethodHS256, &c).SignedString(s.secret)
 }
 
-var errSignature = errors.New("the token is not valid")
+// errSignature means that a text was not signed by this installation, errEnded
+// that it was, but does not hold now or for this purpose.
+var (
+	errSignature = errors.New("the token is not valid")
+	errEnded     = errors.New("the token is not valid any more")
+)
 
 // parse returns what a signed text of one kind says, if it holds now.
 func (s *signer) parse(text, kind string, now time.Time) (*claims, error) {
 	var c claims
 	_, err := jwt.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return s.secret, nil },
 		jwt.WithValidMethods([]string{"HS256"}), jwt.WithTimeFunc(func() time.Time { return now }))
-	if err != nil || !c.valid(kind, now) {
-		return nil, errSignature
+	switch {
+	case err == nil && c.valid(kind, now):
+		return &c, nil
+	case err == nil || errors.Is(err, jwt.ErrTokenExpired): // the library looks at the signature first
+		return nil, errEnded
 	}
-	return &c, nil
+	return nil, errSignature
 }
 
 // TokenHash is what is kept of a token.
@@ -131,6 +140,9 @@ const usedEvery = time.Minute
 func (g *Gate) byToken(r *http.Request) (*Caller, error) {
 	scheme, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	isOurs := strings.EqualFold(scheme, "bearer") && strings.HasPrefix(text, TokenPrefix)
+	if strings.HasPrefix(text, api.OwnerPrefix) {
+		return nil, nil // see byOwner
+	}
 	if !isOurs && r.Header.Get("X-Skypilot-Auth-Mode") != "token" {
 		return nil, nil
 	}
@@ -140,6 +152,9 @@ func (g *Gate) byToken(r *http.Request) (*Caller, error) {
 	}
 	now := g.now()
 	c, err := g.signer.parse(strings.TrimPrefix(text, TokenPrefix), kindAccount, now)
+	if errors.Is(err, errSignature) {
+		return nil, g.forged(r, ByToken, refused)
+	}
 	if err != nil {
 		return nil, refused
 	}

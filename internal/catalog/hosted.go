@@ -157,10 +157,10 @@ func (s *Store) download(ctx context.Context, cloud, file string) error {
 	}
 	sum := md5.Sum(text)
 	next := s.meta(cloud, file, ".md5.next")
-	if err := wholefile.WriteSynced(next, []byte(hex.EncodeToString(sum[:])), 0o644); err != nil {
+	if err := wholefile.WriteSynced(next, []byte(hex.EncodeToString(sum[:])), 0o600); err != nil {
 		return err
 	}
-	if err := wholefile.WriteSynced(s.path(cloud, file), text, 0o644); err != nil {
+	if err := wholefile.WriteSynced(s.path(cloud, file), text, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(next, s.meta(cloud, file, ".md5"))
@@ -253,11 +253,11 @@ const lockAge = 2 * time.Minute
 // lock keeps other processes from downloading the same file.
 func (s *Store) lock(ctx context.Context, cloud, file string) (unlock func(), err error) {
 	path := s.meta(cloud, file, ".lock")
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, err
 	}
 	for {
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 		if err == nil {
 			f.Close()
 			return func() { os.Remove(path) }, nil

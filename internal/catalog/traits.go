@@ -1,8 +1,9 @@
 package catalog
 
 import (
-	"regexp"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // traits are the facts of a cloud that decide which rows of its price list
@@ -11,7 +12,7 @@ type traits struct {
 	name, display string
 	// family matches the instance types to take when only a size is asked for.
 	// Nil: any.
-	family *regexp.Regexp
+	family *lazyregexp.Regexp
 	// size for a request that asks for none; memory is GiB per vCPU.
 	cpus, memoryPerCPU float64
 	// anySize: there is no default size.
@@ -30,13 +31,13 @@ type traits struct {
 // Name and DisplayName of a cloud are here also for clouds that have no price
 // list of their own.
 var allTraits = []traits{
-	{name: "aws", display: "AWS", regionClass: usFirst, family: regexp.MustCompile(`^(m6i|m6id|m7i|r6i|r6id|r7i|c6i|c6id|c7i)\.`)},
-	{name: "azure", display: "Azure", family: regexp.MustCompile(`^Standard_([DE]\d+s_v5|F\d+s_v2)$`), disk: azureDisk},
-	{name: "gcp", display: "GCP", eachZone: true, family: regexp.MustCompile(`^n[24]-(standard|highmem|highcpu)-`)},
-	{name: "ibm", display: "IBM", family: regexp.MustCompile(`^bx2-`)},
+	{name: "aws", display: "AWS", regionClass: usFirst, family: lazyregexp.New(`^(m6i|m6id|m7i|r6i|r6id|r7i|c6i|c6id|c7i)\.`)},
+	{name: "azure", display: "Azure", family: lazyregexp.New(`^Standard_([DE]\d+s_v5|F\d+s_v2)$`), disk: azureDisk},
+	{name: "gcp", display: "GCP", eachZone: true, family: lazyregexp.New(`^n[24]-(standard|highmem|highcpu)-`)},
+	{name: "ibm", display: "IBM", family: lazyregexp.New(`^bx2-`)},
 	{name: "lambda", display: "Lambda", cpus: 30, regionClass: usFirst},
 	{name: "scp", display: "SCP", memoryPerCPU: 2, minDisk: 100, maxDisk: 300, regionClass: financialLast},
-	{name: "oci", display: "OCI", family: regexp.MustCompile(`^VM\.Standard(\.E|3)`), disk: noUltra},
+	{name: "oci", display: "OCI", family: lazyregexp.New(`^VM\.Standard(\.E|3)`), disk: noUltra},
 	{name: "kubernetes", display: "Kubernetes", cpus: 2, memoryPerCPU: 1},
 	{name: "runpod", display: "RunPod", anySize: true},
 	{name: "vast", display: "Vast"},

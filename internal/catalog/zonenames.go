@@ -25,5 +25,5 @@ func (s *Store) SetZoneNames(account string, names map[string]string) error {
 	if have, err := os.ReadFile(path); err == nil && bytes.Equal(have, []byte(b.String())) {
 		return nil
 	}
-	return wholefile.Write(path, []byte(b.String()), 0o644)
+	return wholefile.Write(path, []byte(b.String()), 0o600)
 }

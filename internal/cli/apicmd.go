@@ -22,7 +22,8 @@ func (a *app) apiCommand() *cobra.Command {
 		example: "sky api info\nsky api status\nsky api logs --server-logs",
 		group: []*cobra.Command{
 			a.apiStartCommand(), a.apiStopCommand(), a.apiLogsCommand(), a.apiCancelCommand(), a.apiStatusCommand(),
-			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(), a.apiDumpCommand(),
+			a.apiLoginCommand(), a.apiLogoutCommand(), a.apiInfoCommand(), a.apiDumpCommand(), a.apiRotateKeyCommand(),
+			a.apiBackupCommand(), a.apiRestoreCommand(),
 		},
 	})
 }
@@ -33,7 +34,9 @@ func (a *app) apiStartCommand() *cobra.Command {
 	var idle *int
 	return a.build(command{
 		name: "start", short: "Start the API server on this machine.", noConfig: true,
-		long:    "Does nothing when it already runs. Other commands start it when they need it.",
+		long: "Does nothing when it already runs. Other commands start it when they need it.\n\n" +
+			"A server does not start on a database that is missing, damaged, older than it was or of another installation,\n" +
+			"and says what can be done: --accept-database and --start-anew are ways out.",
 		example: "sky api start\nsky api start --foreground",
 		flags: func(f flags) {
 			f.on(&o.Deploy, "deploy", "", "Serve a team: listen on all addresses of this machine.")
@@ -41,6 +44,8 @@ func (a *app) apiStartCommand() *cobra.Command {
 			f.on(&foreground, "foreground", "", "Stay in the foreground; end with Ctrl-C.")
 			f.on(&o.EnableBasicAuth, "enable-basic-auth", "", "Ask users for a name and password.")
 			f.on(&o.AnyPort, "any-port", "", "In the foreground: listen on another port if that one is in use.")
+			f.on(&o.AcceptDatabase, "accept-database", "", "Go on with a database that is older than it was, or of another installation.")
+			f.on(&o.StartAnew, "start-anew", "", "Begin a new database in place of one that is lost; its files are kept aside.")
 			f.number(&idle, "until-idle", "", "In the foreground: end, with exit code 10, after this many minutes without a request, job, schedule or cluster.")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
@@ -49,6 +54,9 @@ func (a *app) apiStartCommand() *cobra.Command {
 					return usagef("--until-idle is a number of minutes, at least 1.")
 				}
 				o.UntilIdle = time.Duration(*idle) * time.Minute
+			}
+			if o.AcceptDatabase && o.StartAnew {
+				return usagef("Choose one of --accept-database and --start-anew.")
 			}
 			if (o.AnyPort || idle != nil) && !foreground {
 				return usagef("--any-port and --until-idle go with --foreground.")
@@ -96,16 +104,29 @@ func (a *app) apiStart(ctx context.Context, o ServeOptions, foreground bool) err
 	if o.EnableBasicAuth {
 		local.Command = append(local.Command, "--enable-basic-auth")
 	}
+	switch {
+	case o.AcceptDatabase:
+		local.Command = append(local.Command, "--accept-database")
+	case o.StartAnew:
+		local.Command = append(local.Command, "--start-anew")
+	}
 	spin := a.t.Spin("[bold cyan]Starting the API server[/]")
 	h, started, err := local.Ensure(ctx)
 	spin.Stop()
+	if err == nil && !started {
+		err = local.Proved(ctx)
+	}
 	if err != nil {
 		return err
+	}
+	if !started && (o.AcceptDatabase || o.StartAnew) {
+		return errors.New("the API server is running already, so its database is in order: leave --accept-database and --start-anew out")
 	}
 	if !started {
 		a.t.Println("API server is already running:")
 		a.warnOtherBuild(h)
 	}
+	a.warnDegraded(h)
 	a.t.Printf("├── SkyPilot API server and dashboard: %s\n└── View API server logs at: %s\n", c.Endpoint(), "~/.sky/api_server/server.log")
 	return nil
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -125,12 +124,12 @@ func (a *app) apiCancel(ctx context.Context, ids []string, all, allUsers, yes bo
 }
 
 func (a *app) apiStatusCommand() *cobra.Command {
-	var all, verbose bool
+	var all, verbose, room bool
 	var cluster string
 	limit := "50"
 	return a.build(command{
 		name: "status", args: "[ID_PREFIXES]...", short: "List requests.", max: -1,
-		example:  "sky api status\nsky api status -a -l none\nsky api status -o json",
+		example:  "sky api status\nsky api status -a -l none\nsky api status -o json\nsky api status --sizes -o json",
 		long:     "Shows requests in progress; with -a or ID_PREFIXES, finished ones too.",
 		complete: a.completer(sky.CompleteRequests),
 		flags: func(f flags) {
@@ -139,6 +138,7 @@ func (a *app) apiStatusCommand() *cobra.Command {
 			f.note("limit", noteMeta, "INTEGER|none|all")
 			f.text(&cluster, "cluster", "c", "Only requests about this cluster.")
 			f.on(&verbose, "verbose", "v", "Show the cluster too.")
+			f.on(&room, "sizes", "", "How much room the server's files take, in place of requests.")
 			f.out(a)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, ids []string) error {
@@ -150,13 +150,25 @@ func (a *app) apiStatusCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, err := c.Requests(ctx, sky.RequestFilter{IDs: ids, All: all, Limit: n, Cluster: cluster})
-			if _, lost := errors.AsType[*sky.ConnectError](err); lost && c.Local() {
-				a.t.Note("No API server runs on this machine, so there are no requests.")
-				err = nil // none is started only to say that
+			if room {
+				sizes, err := c.Sizes(ctx)
+				if err != nil {
+					return a.explainRemote(err)
+				}
+				if done, err := a.emit(sizes); done {
+					return err
+				}
+				a.t.Print(sizesText(sizes))
+				return nil
 			}
-			if err != nil {
-				return a.explainRemote(err, c.Endpoint())
+			var list []api.RequestPayload
+			if c.Local() {
+				_, err = c.HealthIfListening(ctx)
+			}
+			if sky.Refused(err) {
+				a.t.Note("No API server runs on this machine, so there are no requests.") // none is started only to say that
+			} else if list, err = c.Requests(ctx, sky.RequestFilter{IDs: ids, All: all, Limit: n, Cluster: cluster}); err != nil {
+				return a.explainRemote(err)
 			}
 			if done, err := a.emit(nonNil(list)); done {
 				return err
@@ -165,9 +177,24 @@ func (a *app) apiStatusCommand() *cobra.Command {
 			if n > 0 && len(list) >= n {
 				a.t.Printf("\nShowing %d requests. Use \"-l none\" or \"-l all\" to show all requests.\n", n)
 			}
+			if err == nil {
+				if sizes, err := c.Sizes(ctx); err == nil { // an older server does not tell
+					a.t.Print("\n" + sizesText(sizes))
+				}
+			}
 			return nil
 		},
 	})
+}
+
+// sizesText says how much room the server's files take.
+func sizesText(s api.Sizes) string {
+	log := ""
+	if s.WAL > 0 {
+		log = " (and its log " + format.Bytes(s.WAL) + ")"
+	}
+	return fmt.Sprintf("On the server: database %s%s, uploads %s, logs %s, the server's own log %s.\n",
+		format.Bytes(s.Database), log, format.Bytes(s.Uploads), format.Bytes(s.Logs), format.Bytes(s.ServerLog))
 }
 
 // requestLimit reads the value of --limit; 0 means no limit.
@@ -245,7 +272,7 @@ func (a *app) apiInfo(ctx context.Context) error {
 	info := apiInfo{User: new(c.User())}
 	info.Client.Version, info.Client.Commit, info.Client.BuildID = api.ProductVersion, api.Commit, clientBuild()
 	info.Server.URL = c.Endpoint()
-	h, err := c.Health(ctx)
+	h, err := c.HealthIfListening(ctx)
 	switch {
 	case err == nil:
 		s := &info.Server

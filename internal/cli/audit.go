@@ -96,7 +96,7 @@ func auditText(t *term.Term, records []api.AuditRecord, now time.Time) string {
 	for _, r := range records {
 		result := cmp.Or(r.Result, "RUNNING")
 		style := map[string]term.Style{"SUCCEEDED": term.Green, "FAILED": term.Red, "DENIED": term.Red}[result]
-		tab.Add(format.Ago(r.At, now), cmp.Or(r.UserName, r.UserID), format.OrDash(r.Role), format.OrDash(r.Address),
+		tab.Add(format.Ago(r.At, now), format.OrDash(cmp.Or(r.UserName, r.UserID)), format.OrDash(r.Role), format.OrDash(r.Address),
 			strings.TrimPrefix(r.Action, "sky."), format.OrDash(r.Cluster), t.Style(style, result), r.ID)
 	}
 	return tab.String()

@@ -42,8 +42,30 @@ func (a *app) open() (*sky.Client, error) {
 	a.client, err = sky.New(sky.Options{
 		Endpoint: endpoint, Token: s.token, Command: a.typed, Config: s.forRequest, ConfigPath: s.paths,
 		Environ: a.environ, Notify: func(m string) { a.t.Warn("%s", m) },
+		Waiting: (&waiting{t: a.t}).show,
+		Revive:  a.revive,
+		Vouch:   localserver.Vouch,
 	})
 	return a.client, err
+}
+
+// revive starts a server on this machine that died while the command talked to
+// it.
+func (a *app) revive(ctx context.Context) error {
+	if a.health == nil || !a.client.Local() {
+		return nil
+	}
+	local, err := a.local(a.client)
+	if err != nil {
+		return err
+	}
+	if local.Client, err = a.clientFor(a.client.Endpoint(), ""); err != nil { // one that revives nothing
+		return err
+	}
+	local.Starting = func() {
+		a.t.Note("The API server on this machine has died (log: %s); starting it again…", localserver.LogFile(a.home))
+	}
+	return local.Revive(ctx)
 }
 
 // connect makes the client and sees to it that the server answers; a local
@@ -58,8 +80,9 @@ func (a *app) connect(ctx context.Context) (*sky.Client, error) {
 	}
 	if !c.Local() {
 		if a.health, err = c.Health(ctx); err != nil {
-			return nil, a.explainRemote(err, c.Endpoint())
+			return nil, a.explainRemote(err)
 		}
+		a.warnDegraded(a.health)
 		return c, nil
 	}
 	var spin *term.Spinner
@@ -82,6 +105,7 @@ func (a *app) connect(ctx context.Context) (*sky.Client, error) {
 		return nil, err
 	}
 	a.health = h
+	defer a.warnDegraded(h)
 	if started {
 		a.t.Note("%s The API server runs at %s (log: %s)", a.t.ErrStyle(term.Green, "✓"), c.Endpoint(), localserver.LogFile(a.home))
 	} else {
@@ -95,10 +119,22 @@ func (a *app) local(c *sky.Client) (*localserver.Local, error) {
 	if err != nil {
 		return nil, fmt.Errorf("finding the sky program: %w", err)
 	}
+	_, chosen, err := a.endpoint()
+	if err != nil {
+		return nil, err
+	}
 	return &localserver.Local{
-		Home: a.home, Client: c, Endpoint: c.Endpoint(), Environ: a.environ,
+		Chosen: chosen != "",
+		Home:   a.home, Client: c, Endpoint: c.Endpoint(), Environ: a.environ,
 		Command: []string{exe, "api", "start", "--foreground"},
 	}, nil
+}
+
+// warnDegraded tells that the server accepts only some calls.
+func (a *app) warnDegraded(h *api.Health) {
+	if h.Degraded != "" {
+		a.t.Warn("The API server only shows, stops and ends what exists: %s.", h.Degraded)
+	}
 }
 
 // warnOtherBuild tells when the server that runs is not of this binary.
@@ -111,11 +147,24 @@ func (a *app) warnOtherBuild(h *api.Health) {
 	}
 }
 
-func (a *app) explainRemote(err error, endpoint string) error {
-	if _, ok := errors.AsType[*sky.ConnectError](err); ok {
-		_, from, _ := a.endpoint()
-		return fmt.Errorf("%w. The endpoint %s is set by %s; check the address and your network, or unset it to use a server on this machine", err, endpoint, from)
+// lostAdvice says what to do about a server that does not answer; "" for other
+// errors.
+func (a *app) lostAdvice(err error) string {
+	if _, lost := errors.AsType[*sky.ConnectError](err); !lost || a.client == nil {
+		return ""
 	}
+	if !a.client.Local() {
+		endpoint, from, _ := a.endpoint()
+		return fmt.Sprintf("The endpoint %s is set by %s; check the address and your network, or unset it to use a server on this machine", endpoint, from)
+	}
+	local, lerr := a.local(a.client)
+	if lerr != nil {
+		return ""
+	}
+	return local.Advice()
+}
+
+func (a *app) explainRemote(err error) error {
 	if v, ok := errors.AsType[*sky.VersionError](err); ok {
 		return fmt.Errorf("%w. Use a client of the server's version, or ask its administrator for an upgrade", v)
 	}

@@ -6,12 +6,16 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"os"
 	"path"
 	"strings"
 	"sync"
 	"time"
 
+	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 )
 
@@ -75,6 +79,10 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _ := body["cluster_name"].(string)
 	switch r.Method + " " + r.URL.Path {
 	case "GET /api/health":
+		if token, err := os.ReadFile(sky.OwnerFile(os.Getenv("HOME"))); err == nil {
+			at := netip.MustParseAddrPort(r.Context().Value(http.LocalAddrContextKey).(net.Addr).String())
+			w.Header().Set(api.HeaderProof, api.OwnerProof(string(token), at, r.Header.Get(api.HeaderChallenge), 0))
+		}
 		fmt.Fprintf(w, `{"status":"healthy","api_version":"53","version":%q,"commit":"abc","user":{"id":"abcd1234","name":"me"}}`, api.ProductVersion)
 	case "GET /api/get":
 		f.get(w, r.URL.Query().Get("request_id"))
@@ -245,6 +253,9 @@ func (f *fakeAPI) list(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("all_status") == "True" {
 			list = append(list, f.requests[id].payload)
 		}
+	}
+	if strings.HasPrefix(r.URL.Query().Get("cluster_name"), "ending") { // somebody stops it
+		list = append(list, api.RequestPayload{RequestID: "00000009-0000", Name: "sky.stop", Status: api.RequestRunning})
 	}
 	_ = json.NewEncoder(w).Encode(list)
 }

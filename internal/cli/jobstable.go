@@ -60,7 +60,7 @@ func jobColumns(t *term.Term, v jobsView, now time.Time) []jobColumn {
 			}
 			return strconv.Itoa(sum)
 		}},
-		{"STATUS", true, func(j sky.ManagedJob) string { return managedStatusCell(t, j.Status) }, func(tasks []sky.ManagedJob) string { return wholeStatus(t, tasks) }},
+		{"STATUS", true, func(j sky.ManagedJob) string { return managedStatusCell(t, shownStatus(j)) }, func(tasks []sky.ManagedJob) string { return wholeStatus(t, tasks) }},
 		{"PROGRESS", true, func(j sky.ManagedJob) string { return progressCell(j.BatchTotal, j.BatchDone, j.Status) }, dash},
 		{"POOL", true, pool, first(pool)},
 		{"WORKER_CLUSTER", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(text(j.CurrentCluster)) }, dash},
@@ -188,7 +188,7 @@ func detailsCell(j sky.ManagedJob) string {
 func wholeStatus(t *term.Term, tasks []sky.ManagedJob) string {
 	for i, j := range tasks {
 		if !finished(j.Status) {
-			return managedStatusCell(t, j.Status) + fmt.Sprintf(" (task: %d)", i)
+			return managedStatusCell(t, shownStatus(j)) + fmt.Sprintf(" (task: %d)", i)
 		}
 		if j.Status != "SUCCEEDED" {
 			return managedStatusCell(t, j.Status)
@@ -197,13 +197,25 @@ func wholeStatus(t *term.Term, tasks []sky.ManagedJob) string {
 	return managedStatusCell(t, "SUCCEEDED")
 }
 
+// unreachable begins the details of a job whose agent does not answer.
+const unreachable = "UNREACHABLE"
+
+// shownStatus is a job's state for people. A job whose agent does not answer is what
+// it was for programs; nobody knows whether it still runs.
+func shownStatus(j sky.ManagedJob) string {
+	if j.Status == "RUNNING" && strings.HasPrefix(text(j.Details), unreachable) {
+		return unreachable
+	}
+	return j.Status
+}
+
 func managedStatusCell(t *term.Term, s string) string {
 	switch {
 	case s == "RUNNING" || s == "SUCCEEDED":
 		return t.Style(term.Green, s)
 	case strings.HasPrefix(s, "FAILED"):
 		return t.Style(term.Red, s)
-	case s == "RECOVERING" || s == "CANCELLING" || s == "CANCELLED":
+	case s == unreachable || s == "RECOVERING" || s == "CANCELLING" || s == "CANCELLED":
 		return t.Style(term.Yellow, s)
 	}
 	return t.Style(term.Blue, s)

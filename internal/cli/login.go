@@ -16,6 +16,7 @@ import (
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cli/localserver"
 	"github.com/skypilot-go/sky/internal/cli/term"
 )
 
@@ -86,7 +87,7 @@ func (a *app) login(ctx context.Context, o loginOptions) error {
 }
 
 func (a *app) clientFor(endpoint, token string) (*sky.Client, error) {
-	return sky.New(sky.Options{Endpoint: endpoint, Token: token, Environ: a.environ, Command: a.typed})
+	return sky.New(sky.Options{Endpoint: endpoint, Token: token, Environ: a.environ, Command: a.typed, Vouch: localserver.Vouch})
 }
 
 const (

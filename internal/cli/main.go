@@ -165,7 +165,11 @@ func (a *app) showError(err error) {
 		}
 		return
 	}
-	a.t.Note("%s", a.t.ErrStyle(term.Red, "Error: ")+err.Error())
+	text := err.Error()
+	if advice := a.lostAdvice(err); advice != "" {
+		text = strings.TrimSuffix(text, ".") + ". " + advice
+	}
+	a.t.Note("%s", a.t.ErrStyle(term.Red, "Error: ")+text)
 }
 
 func (a *app) plainErr(s string) string {

@@ -29,6 +29,8 @@ type Program struct {
 	// Serve runs the API server until ctx ends; it returns [ErrIdle] if it ended
 	// because there was nothing to do.
 	Serve func(ctx context.Context, o ServeOptions) error
+	// Restore puts a backup in the place of the database below the home folder.
+	Restore func(ctx context.Context, home, file string, other bool) (*Restored, error)
 	// Agent runs the hidden "sky agent …"; args come after the word agent.
 	Agent func(args []string) int
 }
@@ -41,8 +43,23 @@ type ServeOptions struct {
 	EnableBasicAuth bool
 	AnyPort         bool          // takes another port if that one is in use
 	UntilIdle       time.Duration // ends after so long without anything to do; 0: never
+	// AcceptDatabase goes on with a database that is older than the server knows, or
+	// of another installation; StartAnew begins a new one in place of a lost one.
+	AcceptDatabase, StartAnew bool
 	// Ready, if not nil, is called once the server answers requests.
 	Ready func()
+}
+
+// Restored is what a restore has done, for -o json.
+type Restored struct {
+	File          string `json:"file"`
+	Installation  string `json:"installation"`
+	Generation    int64  `json:"generation"`
+	Aside         string `json:"aside,omitempty"` // the folder with what was there before
+	RequestsEnded int    `json:"requests_ended"`  // that had not ended when the backup was made
+	LiveJobs      []int  `json:"live_jobs"`       // managed jobs that had not
+	KeysRestored  int    `json:"keys_restored"`
+	KeysAbsent    bool   `json:"keys_absent"` // keys that the content needs are neither here nor in the backup
 }
 
 // ErrIdle is why a server ended that was to run while there is work.

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/proc"
 )
@@ -91,6 +92,9 @@ func serveFake(ctx context.Context, o ServeOptions) error {
 	start, _ := proc.StartTime(os.Getpid())
 	in, _ := json.Marshal(sky.Instance{PID: os.Getpid(), Start: start, InstanceID: "one", Endpoint: fmt.Sprintf("http://127.0.0.1:%d", o.Port)})
 	if err := os.WriteFile(sky.InstanceFile(os.Getenv("HOME")), in, 0o600); err != nil {
+		return err
+	}
+	if err := os.WriteFile(sky.OwnerFile(os.Getenv("HOME")), []byte(api.OwnerPrefix+"fake"), 0o600); err != nil {
 		return err
 	}
 	srv := &http.Server{Handler: newFakeAPI()}

@@ -71,7 +71,7 @@ func (a *app) sshStdio(ctx context.Context, c *sky.Client, cluster string, node 
 		conn.Close()
 	}()
 	if _, err := io.Copy(a.t.Out, conn); err != nil && !errors.Is(err, net.ErrClosed) && !over.Load() {
-		return fmt.Errorf("the connection to cluster '%s' broke: %w", cluster, err)
+		return fmt.Errorf("the connection to cluster '%s' broke: %w. It cannot be taken up again; connect anew", cluster, err)
 	}
 	return nil
 }
@@ -96,7 +96,7 @@ func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions) erro
 	code, err := s.Run(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the connection to cluster '%s' broke: %w", o.Cluster, err)
+		return fmt.Errorf("the connection to cluster '%s' broke: %w. A shell cannot be taken up again; open a new one with: sky ssh %[1]s", o.Cluster, err)
 	case code != 0:
 		return exitError(code)
 	}

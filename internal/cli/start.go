@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -68,7 +69,7 @@ func (a *app) start(ctx context.Context, s selection, o startOptions) error {
 	}
 	var names []string
 	for _, r := range picked {
-		if r.Status == api.ClusterUp && !o.force {
+		if r.Status == api.ClusterUp && !o.force && !beingEnded(ctx, c, r.Name) {
 			a.t.Printf("Cluster %s already has status UP.\n", r.Name)
 			if o.minutes != nil {
 				a.t.Printf("Its autostop was not changed. To change it, run: sky autostop %s -i %d%s\n", r.Name, *o.minutes, downFlag(o.down))
@@ -114,4 +115,11 @@ func downFlag(down bool) string {
 		return " --down"
 	}
 	return ""
+}
+
+// beingEnded tells whether a stop or down of a cluster is under way, so that its
+// record is about to change. A start waits for it on the server.
+func beingEnded(ctx context.Context, c *sky.Client, name string) bool {
+	open, err := c.Requests(ctx, sky.RequestFilter{Cluster: name, Fields: []string{"request_id", "name"}})
+	return err == nil && slices.ContainsFunc(open, func(r api.RequestPayload) bool { return r.Name == "sky.stop" || r.Name == "sky.down" })
 }

@@ -18,8 +18,8 @@ import (
 
 // sweepOptions are the flags of sky sweep.
 type sweepOptions struct {
-	terminate, yes bool
-	grace          *int
+	terminate, adopt, yes bool
+	grace                 *int
 }
 
 func (a *app) sweepCommand() *cobra.Command {
@@ -29,10 +29,14 @@ func (a *app) sweepCommand() *cobra.Command {
 		long: "Everything that sky rents carries the tags of its installation. What has these tags on any cloud and belongs\n" +
 			"to no cluster on record costs money for nothing: it is listed, and with --terminate ended. The API server looks\n" +
 			"for such machines by itself now and then, and says so in its log and metrics.\n\n" +
+			"With --adopt they become clusters on record again, as far as their tags tell, as after the loss of the server's\n" +
+			"database. Their agents get new certificates where the user's ssh key is still there; where it is not, sky stop and\n" +
+			"sky down work and nothing else does.\n\n" +
 			"The exit code is 0 when nothing is left, 1 when something is or a cloud could not be asked.",
 		example: "sky sweep\nsky sweep aws gcp -o json\nsky sweep --terminate",
 		flags: func(f flags) {
 			f.on(&o.terminate, "terminate", "", "End what is found.")
+			f.on(&o.adopt, "adopt", "", "Take what is found back into the records, as clusters.")
 			f.number(&o.grace, "grace", "", "Minutes for which a machine must have been there to count; 0: none (default: provision.sweep.grace_minutes).")
 			f.yes(&o.yes)
 			f.out(a)
@@ -45,11 +49,14 @@ func (a *app) sweep(ctx context.Context, clouds []string, o sweepOptions) error 
 	if o.grace != nil && *o.grace < 0 {
 		return usagef("Invalid value for '--grace': %d is negative.", *o.grace)
 	}
+	if o.adopt && o.terminate {
+		return usagef("Choose one of --adopt and --terminate.")
+	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
 	}
-	body := api.SweepBody{Clouds: clouds}
+	body := api.SweepBody{Clouds: clouds, Adopt: o.adopt}
 	if o.grace != nil {
 		body.GraceMinutes = new(float64(*o.grace))
 	}
@@ -81,7 +88,7 @@ func (a *app) sweep(ctx context.Context, clouds []string, o sweepOptions) error 
 	if !done {
 		a.t.Print(sweepText(a.t, report, a.now()))
 	}
-	if len(report.Unlisted) > 0 || slices.ContainsFunc(report.Strays, func(s api.Stray) bool { return !s.Ended }) {
+	if len(report.Unlisted) > 0 || slices.ContainsFunc(report.Strays, func(s api.Stray) bool { return !s.Ended && s.Adopted == "" }) {
 		return exitError(1)
 	}
 	return nil
@@ -129,8 +136,10 @@ func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
 		case s.Ended:
 			result = "ended"
 			ended += len(s.Machines)
+		case s.Adopted != "":
+			result = "now cluster " + s.Adopted
 		case s.Error != "":
-			result = "not ended: " + s.Error
+			result = "left: " + s.Error
 			left += len(s.Machines)
 		default:
 			left += len(s.Machines)
@@ -151,7 +160,7 @@ func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
 		fmt.Fprintf(&b, "%s ended.\n", countText(ended, "machine", "machines"))
 	}
 	if left > 0 {
-		fmt.Fprintf(&b, "%s cost money and belong to no cluster. To end what is left: sky sweep --terminate\n", t.Style(term.Red, countText(left, "machine", "machines")))
+		fmt.Fprintf(&b, "%s cost money and belong to no cluster. To end what is left: sky sweep --terminate; to make it clusters again: sky sweep --adopt\n", t.Style(term.Red, countText(left, "machine", "machines")))
 	}
 	if r.Elsewhere {
 		b.WriteString("Another API server sweeps at the moment, so nothing was ended here; look again in a minute.\n")

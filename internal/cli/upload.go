@@ -16,7 +16,7 @@ func (a *app) upload(ctx context.Context, c *sky.Client, dag *task.Dag) (*string
 	if err != nil || shared {
 		return nil, err
 	}
-	files, err := upload.Collect(dag)
+	files, err := upload.Collect(dag, upload.OwnMachine())
 	if err != nil {
 		return nil, err
 	}

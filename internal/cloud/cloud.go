@@ -67,6 +67,8 @@ type LaunchSpec struct {
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
 	// DisplayName and User are for people who look at the cloud by other means.
 	DisplayName, User string
+	// UserID and Workspace say to whom the cluster belongs, for when its record is lost.
+	UserID, Workspace string
 	// EndGrace is how long a node that is taken back may go on, for what has to be
 	// saved first, where the cloud can be told; 0: no longer than usual.
 	EndGrace time.Duration
@@ -110,6 +112,7 @@ type Node struct {
 	Reach      Reach     `json:"reach"`
 	Created    time.Time `json:"created"`
 	Reason     string    `json:"reason,omitempty"` // why it is gone or stopped, in the cloud's words
+	About      *About    `json:"-"`                // nil: the cloud tells no more
 }
 
 // Reach is how package remote gets to a node.

@@ -2,8 +2,9 @@ package cloud
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // NVIDIAAccelerators counts the GPUs of one machine by the name that tasks use.
@@ -32,8 +33,8 @@ func NVIDIAAccelerators(csv string) map[string]float64 {
 }
 
 var (
-	brandWords = regexp.MustCompile(`(?i)^(NVIDIA|Tesla|Quadro|GeForce)\s+`)
-	variant    = regexp.MustCompile(`(?i)[- ](SXM\d*|PCIE|PCI-E|HBM\d*e?|NVL|\d+GB|\d+G)\b`)
+	brandWords = lazyregexp.New(`(?i)^(NVIDIA|Tesla|Quadro|GeForce)\s+`)
+	variant    = lazyregexp.New(`(?i)[- ](SXM\d*|PCIE|PCI-E|HBM\d*e?|NVL|\d+GB|\d+G)\b`)
 )
 
 // nvidiaName turns what the driver says into the name catalogs use:

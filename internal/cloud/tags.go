@@ -12,6 +12,47 @@ const (
 	TagHead         = "skypilot-head-node" // "1" or "0"
 )
 
+// Tags that say of a cluster what its record did, for when the record is lost.
+const (
+	tagCluster   = "sky-cluster"
+	tagUserID    = "sky-user-id"
+	tagUser      = "sky-user"
+	tagWorkspace = "sky-workspace"
+	tagNodes     = "sky-nodes"
+)
+
+// About is what a machine's tags and its cloud tell of the cluster that it belongs
+// to, besides its name on the cloud; what nobody tells is empty.
+type About struct {
+	Cluster          string // as its user calls it
+	UserID, UserName string
+	Workspace        string
+	Nodes            int // of the whole cluster
+	InstanceType     string
+	Spot             bool
+}
+
+// RecordTags are tags for clouds that take any text as a tag's value.
+func (s LaunchSpec) RecordTags() map[string]string {
+	tags := map[string]string{}
+	for key, value := range map[string]string{tagCluster: s.DisplayName, tagUserID: s.UserID, tagUser: s.User, tagWorkspace: s.Workspace} {
+		if value != "" {
+			tags[key] = value
+		}
+	}
+	if s.Nodes > 0 {
+		tags[tagNodes] = strconv.Itoa(s.Nodes)
+	}
+	return tags
+}
+
+// AboutTags reads what RecordTags wrote.
+func AboutTags(tags map[string]string, instanceType string, spot bool) *About {
+	nodes, _ := strconv.Atoi(tags[tagNodes])
+	return &About{Cluster: tags[tagCluster], UserID: tags[tagUserID], UserName: tags[tagUser], Workspace: tags[tagWorkspace],
+		Nodes: nodes, InstanceType: instanceType, Spot: spot}
+}
+
 // Tags is what identifies a cluster: the parts of id that are given.
 func (id ClusterID) Tags() map[string]string {
 	tags := map[string]string{}

@@ -25,6 +25,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/upload"
 )
 
 // Deps are what a Manager works with.
@@ -41,6 +42,9 @@ type Deps struct {
 	// Machine names the machine of this server, if several servers share the
 	// database; see [Manager.Here].
 	Machine string
+	// Ended stores how a job that asks for a report ended, see [agentapi.SubmitRequest]:
+	// its agent tells it again until there was no error. nil: nobody asks.
+	Ended func(ctx context.Context, hash string, j agentapi.Job) error
 	// OncePer runs f unless some server of the installation did within the period.
 	// nil: always.
 	OncePer func(ctx context.Context, period time.Duration, name string, f func(context.Context))
@@ -76,6 +80,8 @@ type Call struct {
 	Attempt   int          // > 1: resumed after a crash
 	Command   string
 	Out       Output
+	// Files are those that the request's tasks may bring to nodes.
+	Files upload.Files
 	// Config is what holds for this request: the server's configuration with the
 	// client's laid over it. Nil: defaults.
 	Config *config.Config

@@ -40,6 +40,7 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 			return err
 		}
 	}
+	m.watcher.wordsOf(c.Hash).since(heardAt(c)) // the record goes
 	if givingBack(c) == "" {
 		marked, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 			if c.Metadata == nil {

@@ -96,7 +96,10 @@ func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) er
 	}
 	call.Out.Spin("Cancelling jobs on cluster " + body.ClusterName)
 	var resp *agentapi.CancelResponse
-	err := m.ask(ctx, body.ClusterName, "Cancelling jobs", func(_ *state.Cluster, client *agentclient.Client) (err error) {
+	err := m.ask(ctx, body.ClusterName, "Cancelling jobs", func(c *state.Cluster, client *agentclient.Client) (err error) {
+		if err := Unmanaged(c); err != nil {
+			return err
+		}
 		resp, err = client.Cancel(ctx, req)
 		return err
 	})

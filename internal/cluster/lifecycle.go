@@ -31,7 +31,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	if err != nil {
 		return err
 	}
-	if err := unmanaged(c); err != nil {
+	if err := Unmanaged(c); err != nil {
 		return err
 	}
 	p, err := m.provider(c)
@@ -95,7 +95,7 @@ func (m *Manager) Down(ctx context.Context, call Call, body api.StopBody) error 
 		}
 		return err
 	}
-	if err := unmanaged(c); err != nil && !body.Purge {
+	if err := Unmanaged(c); err != nil && !body.Purge {
 		return err
 	}
 	return m.down(ctx, call, c, body)
@@ -225,6 +225,9 @@ func (m *Manager) CanAutostop(c *state.Cluster, minutes int, down bool) error {
 func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody) error {
 	c, err := m.Up(ctx, body.ClusterName, "Setting autostop")
 	if err != nil {
+		return err
+	}
+	if err := Unmanaged(c); err != nil {
 		return err
 	}
 	if err := m.CanAutostop(c, body.IdleMinutes, body.Down); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -33,15 +34,16 @@ func ManagedBy(c *state.Cluster, job int) bool {
 	return c.IsManaged && c.Metadata[managedJob] == strconv.Itoa(job)
 }
 
-// unmanaged refuses what users may not do to clusters of managed jobs.
-func unmanaged(c *state.Cluster) error {
+// Unmanaged refuses what users may not do to clusters of managed jobs: end them,
+// and whatever would make the job's controller see an end that the job did not have.
+func Unmanaged(c *state.Cluster) error {
 	if !c.IsManaged {
 		return nil
 	}
 	job, _ := c.Metadata[managedJob].(string)
 	return &api.Error{
 		Type:    api.ErrNotSupported,
-		Message: fmt.Sprintf("Cluster %q belongs to managed job %s, which would start it again.", c.Name, job),
+		Message: fmt.Sprintf("Cluster %q belongs to managed job %s, which alone decides what runs there and when it ends.", c.Name, job),
 		Hint:    "To end the job and its cluster: sky jobs cancel " + job,
 	}
 }
@@ -68,6 +70,28 @@ func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error)
 		return nil, nil
 	}
 	return c, err
+}
+
+// MayRun tells whether all machines of a cluster may run: its provider shows them so,
+// or cannot tell.
+func (m *Manager) MayRun(ctx context.Context, c *state.Cluster) bool {
+	p, err := m.provider(c)
+	if err != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, providerLimit)
+	defer cancel()
+	nodes, err := p.Nodes(ctx, m.Provision.ClusterID(c))
+	if err != nil {
+		return true
+	}
+	running := 0
+	for _, n := range nodes {
+		if n.State == cloud.NodeRunning {
+			running++
+		}
+	}
+	return running == c.NumNodes
 }
 
 // provenSince tells whether a record is what a provider said who was asked after a
@@ -105,16 +129,34 @@ func (m *Manager) AgentEnd(ctx context.Context, c *state.Cluster, id int, grace 
 	return err
 }
 
-// AgentCancelAll ends every job of a cluster.
-func (m *Manager) AgentCancelAll(ctx context.Context, c *state.Cluster) error {
+// AgentCancel ends those jobs of a cluster that which picks from all of them.
+func (m *Manager) AgentCancel(ctx context.Context, c *state.Cluster, which func([]agentapi.Job) []int) error {
 	client, err := m.Remote.Head(c)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
-	_, err = client.Cancel(ctx, agentapi.CancelRequest{All: true})
+	all, err := client.Jobs(ctx)
+	if err != nil {
+		return err
+	}
+	ids := which(all)
+	if len(ids) == 0 { // without ids the request would mean another job
+		return nil
+	}
+	_, err = client.Cancel(ctx, agentapi.CancelRequest{IDs: ids})
 	return err
+}
+
+// AgentCallback runs a script on the head of a cluster beside its jobs, and waits
+// for its end. The same key again is the same run.
+func (m *Manager) AgentCallback(ctx context.Context, c *state.Cluster, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return nil, err
+	}
+	return client.Callback(ctx, key, r)
 }
 
 // AgentLog follows the log of a job from a byte on, until the job has ended

@@ -89,6 +89,21 @@ func TestStatusPages(t *testing.T) {
 	}
 }
 
+// What a machine is called means something to clients that know its cloud only;
+// the name of another cloud breaks their listing.
+func TestHandlesNameMachinesOfCloudsThatClientsKnow(t *testing.T) {
+	m := &Manager{Deps: Deps{Providers: cloud.NewRegistry()}}
+	for name, known := range map[string]bool{"aws": true, "fluffycloud": false} {
+		c := &state.Cluster{NumNodes: 1, Offer: cloud.Offer{Place: cloud.Place{Cloud: name, Region: "east"}, InstanceType: "puff", CPUs: 2, MemoryGiB: 8}}
+		got := m.Record(c).Handle.LaunchedResources
+		_, typed := got["instance_type"]
+		_, placed := got["infra"]
+		if typed != known || placed != known || got["cpus"] != "2" || got["memory"] != "8" {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
 func BenchmarkStatusOf10000(b *testing.B) {
 	m := full(b, 10_000)
 	first := 50

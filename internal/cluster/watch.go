@@ -24,10 +24,11 @@ type watcher struct {
 	mu      sync.Mutex
 	running map[string]context.CancelFunc // by cluster hash
 	heard   map[string][]time.Time        // of those: when each agent was heard last, by rank
+	words   map[string]*words             // by cluster hash, and for a while after the cluster is gone
 }
 
 func newWatcher(m *Manager) *watcher {
-	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}, heard: map[string][]time.Time{}}
+	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}, heard: map[string][]time.Time{}, words: map[string]*words{}}
 }
 
 // wake makes the watcher look at the records again.
@@ -133,6 +134,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			continue
 		}
 		fctx, cancel := context.WithCancel(ctx)
+		w.wordsLocked(c.Hash).since(heardAt(c))
 		w.running[c.Hash], w.heard[c.Hash] = cancel, make([]time.Time, max(c.NumNodes, 1))
 		wg.Go(func() {
 			var agents sync.WaitGroup
@@ -152,6 +154,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 			cancel()
 		}
 	}
+	w.forgetLocked(now().Add(-wordsKept))
 }
 
 // Pauses before an agent whose connection broke is connected to again.
@@ -183,6 +186,9 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 				}
 				if rank != 0 {
 					return nil // the head speaks for the cluster
+				}
+				if err := w.report(ctx, client, hash, e); err != nil {
+					w.m.Log.WarnContext(ctx, "the end of a job is not stored; its agent tells it again", "cluster", name, "err", err)
 				}
 				if e.Kind != agentapi.EventBeat {
 					w.changes.Ring(hash)
@@ -234,6 +240,7 @@ func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event
 		// Only between these two: everything else is decided under the lock.
 		if c.Status == api.ClusterUp || c.Status == api.ClusterAutostopping {
 			c.Status, c.StatusUpdatedAt = status, now()
+			noteHeard(c, now())
 		}
 		return nil
 	})

@@ -58,7 +58,7 @@ func BenchmarkRequest(b *testing.B) {
 	c := &Config{side: Server, root: n, own: n}
 	sent := c.ForRequest()
 	for b.Loop() {
-		if _, err := c.Request(sent); err != nil {
+		if _, err := c.Request(sent, Admin); err != nil {
 			b.Fatal(err)
 		}
 	}

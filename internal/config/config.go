@@ -23,6 +23,7 @@ type Config struct {
 	db       *node             // taken out of the layers, since it never travels
 	removed  map[string]bool   // workspaces that only [Config.WithRemoved] brought
 	withheld map[string]string // clouds that are not to be used, and why
+	confined bool              // see [Config.Confined]
 	warnings []Warning
 }
 

@@ -2,9 +2,12 @@ package config
 
 // JobsOn tells where managed jobs are looked after, [JobsOnServer] or
 // [JobsOnCluster]. Of what a client sends along with a request only the mode
-// itself counts; it was checked on the client's side, and any other value is
-// passed over.
-func (c *Config) JobsOn(sent map[string]any) string {
+// itself counts, and only if the sender may set it; it was checked on the client's
+// side, and any other value is passed over.
+func (c *Config) JobsOn(sent map[string]any, from Sender) string {
+	if !Keys().at("jobs", "controller").takes(from) {
+		sent = nil
+	}
 	jobs, _ := sent["jobs"].(map[string]any)
 	controller, _ := jobs["controller"].(map[string]any)
 	if mode, _ := controller["mode"].(string); mode == JobsOnServer || mode == JobsOnCluster {
@@ -27,7 +30,7 @@ const NoClusterBesideDatabase = "managed jobs cannot be looked after by a cluste
 // jobsOnCluster is what says that a cluster looks after managed jobs; nil: nothing
 // does.
 func (n *node) jobsOnCluster() *node {
-	if n == nil || (&Config{root: n}).JobsOn(nil) != JobsOnCluster {
+	if n == nil || (&Config{root: n}).JobsOn(nil, Admin) != JobsOnCluster {
 		return nil
 	}
 	if mode := n.find("jobs", "controller", "mode"); mode != nil {
@@ -51,7 +54,7 @@ func (c *Config) CheckJobsBesideDatabase() error {
 func (c *Config) ForJobsController() []byte {
 	n := c.root
 	for _, path := range [][]string{
-		{"api_server"}, {"db"}, {"rbac"}, {"daemons"},
+		{"api_server"}, {"db"}, {"rbac"}, {"daemons"}, {"jobs", "callback_runner"},
 		{"jobs", "controller", "mode"}, {"jobs", "controller", "consolidation_mode"}, {"jobs", "controller", "resources"},
 		{"jobs", "controller", "autostop"}, {"jobs", "controller", "high_availability"},
 	} {

@@ -37,7 +37,7 @@ func TestWhereJobsAreLookedAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.JobsOn(tt.sent); got != tt.want {
+		if got := c.JobsOn(tt.sent, Admin); got != tt.want {
 			t.Errorf("%q with %v: %s", tt.text, tt.sent, got)
 		}
 	}

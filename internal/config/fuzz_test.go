@@ -36,7 +36,7 @@ func FuzzLoad(f *testing.F) {
 		c.Show()
 		c.YAML()
 		c.For(Scope{Cloud: "kubernetes", Region: "east"}).Value("pod_config")
-		if _, err := c.Request(c.ForRequest()); err != nil && c.missingWorkspace() == nil {
+		if _, err := c.Request(c.ForRequest(), Admin); err != nil && c.missingWorkspace() == nil {
 			t.Fatalf("a server does not accept its own configuration: %v", err)
 		}
 	})

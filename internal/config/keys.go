@@ -43,8 +43,8 @@ var keys = sync.OnceValue(func() *Spec {
 			Key{"external_links", list("Links that are found in logs.",
 				section("A kind of link.",
 					Key{"label", text("What the link is called.")},
-					Key{"regex", text("What a link looks like.").check(compiles)}).need("label", "regex"))})},
-		Key{"plugins", anything("Settings of plugins, passed through.")},
+					Key{"regex", text("What a link looks like.").check(compiles)}).need("label", "regex"))}).admins(confines)},
+		Key{"plugins", anything("Settings of plugins, passed through.").admins(executes)},
 		Key{"api_server", apiServerKeys()},
 		Key{"rbac", rbacKeys()},
 		Key{"tracing", tracingKeys()},
@@ -165,7 +165,7 @@ func logKeys() *Spec {
 			Key{"log_stream_prefix", text("What log streams begin with.").def("skypilot-")},
 			Key{"auto_create_group", yesNo("Create the log group when it is missing.", true)},
 			Key{"additional_tags", dict("More tags on each entry.", text("A tag's value."))}).open()},
-	).need("store").inert("sky keeps logs itself and collects them nowhere yet")
+	).need("store").admins(opens).inert("sky keeps logs itself and collects them nowhere yet")
 }
 
 func controllerKeys(kind string, resources map[string]any) *Spec {
@@ -180,7 +180,7 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 			Kinds: Bool, ServerOnly: true}},
 		Key{"controller_logs_gc_retention_hours", retention("logs of the controller")},
 		Key{"task_logs_gc_retention_hours", retention("logs of tasks")},
-	).openToNewer()
+	).openToNewer().admins(rights)
 	if kind == "jobs" {
 		controller.Keys = append(controller.Keys, Key{"mode", choice("Where managed jobs are looked after: by the API server itself (server), or by one like it on a rented cluster of its own "+
 			"(cluster), for a machine that sleeps. Absent: server, or cluster where consolidation_mode is false.", JobsOnServer, JobsOnCluster)})
@@ -192,12 +192,17 @@ func controllerKeys(kind string, resources map[string]any) *Spec {
 		controller.key("task_logs_gc_retention_hours").ServerOnly = true
 	}
 	doc := map[string]string{"jobs": "Managed jobs.", "serve": "Services."}[kind]
-	return section(doc,
+	s := section(doc,
 		Key{"controller", controller},
 		Key{"bucket", text("Bucket for files on their way; absent: one per job.").
 			match(pattern(`^(https|s3|gs|r2|cos)://.+`, "a bucket URL that begins with s3://, gs://, r2://, cos:// or https://"))},
 		Key{"force_disable_cloud_bucket", yesNo("Never put files in a bucket on their way.", false)},
 	).openToNewer()
+	if kind == "jobs" {
+		s.Keys = append(s.Keys, Key{"callback_runner", list("Program with its arguments that runs the event_callback of a job that has no node at the time; the script's file is its last argument, "+
+			"and its environment is the callback's, with PATH. It must confine what it runs: the script is a user's. Absent: such callbacks are not run.", text("An argument.")).serverOnly()})
+	}
+	return s
 }
 
 // Values of jobs.controller.mode.

@@ -1,5 +1,14 @@
 package config
 
+// Why keys are their administrators' on a server with logins.
+const (
+	executes = "the server executes it"
+	connects = "the server connects to it"
+	opens    = "it names a file of the server"
+	rights   = "it chooses whose rights the server uses, or hands out"
+	confines = "it says what users may use"
+)
+
 const (
 	localCredentials = "LOCAL_CREDENTIALS"
 	serviceAccount   = "SERVICE_ACCOUNT"
@@ -29,17 +38,18 @@ func internalIPs() Key {
 }
 
 func proxyCommand() Key {
-	return Key{"ssh_proxy_command", text("ProxyCommand to reach machines by ssh; with a map, only its regions are used.").or(Null).byRegion(Text | Null)}
+	return Key{"ssh_proxy_command", text("ProxyCommand to reach machines by ssh; with a map, only its regions are used.").or(Null).byRegion(Text | Null).
+		admins(executes)}
 }
 
 func identity(standard string) Key {
-	return Key{"remote_identity", choice("Whose credentials nodes get.", localCredentials, serviceAccount, noUpload).anyCase().def(standard)}
+	return Key{"remote_identity", choice("Whose credentials nodes get.", localCredentials, serviceAccount, noUpload).anyCase().def(standard).admins(rights)}
 }
 
 // identityOrRole also takes the name of a role, for all or by cluster.
 func identityOrRole() Key {
 	return Key{"remote_identity", text("Whose credentials nodes get: LOCAL_CREDENTIALS, SERVICE_ACCOUNT, NO_UPLOAD or the name of a role.").
-		byCluster().def(localCredentials)}
+		byCluster().def(localCredentials).admins(rights)}
 }
 
 func kubernetesIdentity() Key {
@@ -58,13 +68,14 @@ func awsKeys() *Spec {
 	return section("Amazon Web Services.",
 		prioritize(), reservations(),
 		Key{"disk_encrypted", yesNo("Encrypt disks.", false)},
-		Key{"ssh_user", text("User to log in as.").def("ubuntu")},
+		Key{"ssh_user", text("User to log in as.").def("ubuntu").
+			match(pattern(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}$`, "a user's name: letters, digits and . _ @ -"))},
 		Key{"security_group_name", text("Security group of machines; absent: one that sky makes.").byCluster()},
 		Key{"vpc_name", text("VPC to launch in.").or(Null)},
 		Key{"vpc_names", names("VPCs to launch in.")},
 		Key{"subnet_names", names("Subnets to launch in.")},
-		Key{"use_ssm", yesNo("Reach machines through Systems Manager.", false)},
-		Key{"without_agents", yesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false)},
+		Key{"use_ssm", yesNo("Reach machines through Systems Manager.", false).admins(executes)},
+		Key{"without_agents", yesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false).admins(confines)},
 		runCommands(), capabilities(), labels(), internalIPs(), proxyCommand(), identityOrRole(),
 	).renamed("instance_tags", "labels")
 }
@@ -88,7 +99,7 @@ func gcpKeys() *Spec {
 
 func azureKeys() *Spec {
 	id := identityOrRole()
-	id.TaskMay = true
+	id.TaskMay, id.Admins = true, ""
 	return section("Microsoft Azure.",
 		Key{"storage_account", text("Storage account for buckets.")},
 		Key{"resource_group_vm", text("Resource group of machines; absent: one per cluster.")},
@@ -123,8 +134,8 @@ func nebiusKeys() *Spec {
 	return section("Nebius.",
 		internalIPs(), proxyCommand(),
 		Key{"use_static_ip_address", yesNo("Keep a machine's public address when it stops.", false)},
-		Key{"tenant_id", text("Tenant.")},
-		Key{"domain", text("Address of the API.")},
+		Key{"tenant_id", text("Tenant.").admins(rights)},
+		Key{"domain", text("Address of the API.").admins(connects)},
 		Key{"security_group_name", text("Security group of machines.")},
 		Key{"region_configs", dict("Settings of regions.", section("A region.",
 			Key{"project_id", text("Project to launch in.")},
@@ -156,7 +167,7 @@ func slurmKeys() *Spec {
 	partitions := Key{"gpu_partition_map", dict("Partitions of each kind of GPU.", text("A partition, or a list.").or(List).items(text("A partition.")))}
 	cpu := func() Key { return Key{"cpu_partition", text("Partition of jobs without GPUs.").task()} }
 	return section("Slurm clusters.",
-		Key{"allowed_clusters", list("Clusters to use, or all.", text("A cluster.")).or(Text).words("all")},
+		Key{"allowed_clusters", list("Clusters to use, or all.", text("A cluster.")).or(Text).words("all").admins(confines)},
 		Key{"provision_timeout", whole("Seconds to wait for nodes; absent: 120, or a day when a partition is named.")},
 		Key{"pricing", pricing()}, options(), partitions, cpu(),
 		Key{"cluster_configs", dict("Settings of single clusters.", section("A cluster.",
@@ -180,7 +191,7 @@ func sshKeys() *Spec {
 	}
 	return section("Own machines, in pools.",
 		append([]Key{
-			{"allowed_node_pools", list("Pools to use; absent: all.", text("A pool."))},
+			{"allowed_node_pools", list("Pools to use; absent: all.", text("A pool.")).admins(confines)},
 			{"context_configs", dict("Settings of single pools.", section("A pool.", pod...))},
 			identity(serviceAccount),
 		}, pod...)...)

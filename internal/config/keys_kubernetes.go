@@ -13,7 +13,7 @@ func (s *Spec) mapOnly() *Spec { s.Kinds = Map; return s }
 
 func queueKeys() []Key {
 	return []Key{
-		{"namespace", text("Namespace of pods; absent: the one in the kubeconfig.")},
+		{"namespace", text("Namespace of pods; absent: the one in the kubeconfig.").admins(rights)},
 		{"kueue", section("Kueue.", Key{"local_queue_name", text("Queue of jobs.")}).task()},
 		{"quota", section("Quotas.", Key{"queue", text("Queue of jobs; wins over kueue.local_queue_name.")}).open().task()},
 	}
@@ -25,7 +25,7 @@ func contextKeys() []Key {
 		Key{"allowed_nodes", section("Nodes to use; one that matches any of these is allowed.",
 			Key{"label_selector", dict("Labels that all match.", text("A label's value."))},
 			Key{"names", list("Names of nodes.", text("A node."))},
-			Key{"ips", list("Addresses of nodes.", text("An address."))})},
+			Key{"ips", list("Addresses of nodes.", text("An address."))}).admins(confines)},
 		Key{"networking", choice("How pods are reached.", "nodeport", "portforward").deprecated("remove it; pods are reached through the Kubernetes API")},
 		Key{"ports", choice("How ports are opened.", "loadbalancer", "ingress", "podip").def("loadbalancer")},
 		Key{"pod_config", podConfig()},
@@ -59,7 +59,7 @@ func contextKeys() []Key {
 func kubernetesKeys() *Spec {
 	return section("Kubernetes.",
 		append([]Key{
-			{"allowed_contexts", list("Contexts to use, or all; absent: the current one.", text("A context.")).or(Text).words("all")},
+			{"allowed_contexts", list("Contexts to use, or all; absent: the current one.", text("A context.")).or(Text).words("all").admins(confines)},
 			{"context_configs", dict("Settings of single contexts.", plainly(section("A context.", contextKeys()...).openToNewer()))},
 		}, contextKeys()...)...,
 	).openToNewer()

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 )
 
@@ -19,18 +20,40 @@ func (c *Config) ForRequest() map[string]any {
 	return m
 }
 
+// Sender says whose configuration comes along with a request.
+type Sender int
+
+const (
+	// Admin administers the server, as everybody does where nobody logs in.
+	Admin Sender = iota
+	// User logs in and is no administrator. Keys that make the server execute,
+	// open or connect to something, or that choose whose rights it uses, are not
+	// theirs to set: see [Spec.Admins].
+	User
+)
+
+// takes tells whether a request of that sender may set the key, as far as the
+// key itself is concerned: what is above or below it may say otherwise.
+func (s *Spec) takes(from Sender) bool {
+	return !s.ServerOnly && (s.Admins == "" || from == Admin)
+}
+
 // Request returns the configuration under which a server answers a request:
-// its own, with sent, the client's, laid over it. Keys that only the server
-// decides are dropped from sent, with a warning where the client's value
-// differs. The result's warnings are those of this request. The error is an
-// [*Error].
-func (c *Config) Request(sent map[string]any) (*Config, error) {
-	over, dropped := c.dropServerOnly(fromPlain(sent, place{src: &source{LayerRequest, "your configuration"}}))
+// its own, with sent, the client's, laid over it. Keys that the sender may not
+// set are dropped from sent, with a warning where the client's value differs.
+// The result's warnings are those of this request. The error is an [*Error].
+func (c *Config) Request(sent map[string]any, from Sender) (*Config, error) {
+	d := dropped{own: c, from: from}
+	over := d.clean(fromPlain(sent, place{src: &source{LayerRequest, "your configuration"}}), Keys(), nil)
 	out := *c
 	out.warnings = nil
-	if len(dropped) > 0 {
+	if len(d.server) > 0 {
 		out.warnings = append(out.warnings, Warning{slog.LevelWarn, fmt.Sprintf(
-			"your configuration sets %s differently from the API server; the server's values hold, since only it decides them", strings.Join(dropped, ", "))})
+			"your configuration sets %s differently from the API server; the server's values hold, since only it decides them", strings.Join(d.server, ", "))})
+	}
+	if len(d.admins) > 0 {
+		out.warnings = append(out.warnings, Warning{slog.LevelWarn, fmt.Sprintf(
+			"your configuration sets %s differently from the API server; the server's values hold, since only its administrators may set them", strings.Join(d.admins, ", "))})
 	}
 	out.root = overlay(c.root, over, Keys())
 	if problems, _ := validate(out.root, Server); len(problems) > 0 {
@@ -42,29 +65,53 @@ func (c *Config) Request(sent map[string]any) (*Config, error) {
 	return &out, nil
 }
 
-// dropServerOnly removes what a client cannot decide and returns the paths
-// where it tried to.
-func (c *Config) dropServerOnly(sent *node) (*node, []string) {
-	var differing []string
-	var drop [][]string
-	Keys().walk(nil, func(path []string, s *Spec) bool {
-		n := sent.find(path...)
-		if n == nil {
-			return false
+// dropped takes out of a client's configuration what its sender may not set.
+type dropped struct {
+	own    *Config
+	from   Sender
+	server []string // paths that only the server decides and that differ there
+	admins []string // paths that only administrators may set and that differ
+}
+
+// clean returns n, which s describes, less what the sender may not set; nil if
+// nothing is left. Entries of a map with names of the user's are looked into,
+// too.
+func (d *dropped) clean(n *node, s *Spec, path []string) *node {
+	if n == nil || n.kind != Map || s == nil || s == free {
+		return n
+	}
+	out := n
+	for _, e := range n.entries {
+		below := s.key(e.key)
+		if below == nil {
+			continue // refused later, or passed on
 		}
-		if !s.ServerOnly {
-			return true
+		at := append(slices.Clip(path), e.key)
+		if below.takes(d.from) {
+			if rest := d.clean(e.node, below, at); rest == nil {
+				out = out.without(e.key)
+			} else if rest != e.node {
+				out = out.with(e.key, e.at, rest)
+			}
+		} else {
+			d.tell(below, at, e.node)
+			out = out.without(e.key)
 		}
-		drop = append(drop, path)
-		if own := c.root.find(path...); !s.Quiet && (own == nil || !same(own, n)) {
-			differing = append(differing, dotted(path))
-		}
-		return false
-	})
-	for _, path := range drop {
-		if sent != nil {
-			sent = sent.without(path...)
+		if out == nil {
+			return nil
 		}
 	}
-	return sent, differing
+	return out
+}
+
+// tell notes a value that is dropped, if it differs from the server's.
+func (d *dropped) tell(s *Spec, path []string, n *node) {
+	if own := d.own.root.find(path...); s.Quiet || own != nil && same(own, n) {
+		return
+	}
+	if s.ServerOnly {
+		d.server = append(d.server, dotted(path))
+	} else {
+		d.admins = append(d.admins, dotted(path))
+	}
 }

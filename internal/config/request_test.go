@@ -46,7 +46,7 @@ workspaces: {team: {}}
 active_workspace: team
 aws: {labels: {b: client}, vpc_names: [c]}
 kubernetes: {pod_config: {spec: {tolerations: [c]}}, pricing: {cpu: 1.0}, provision_timeout: 30}
-`)))
+`)), Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ active_workspace: team
 	if got := s.Text("aws", "labels", "b"); got != "server" {
 		t.Error("the server's own configuration changed to", got)
 	}
-	if same, err := s.Request(nil); err != nil || !reflect.DeepEqual(same.Map(), s.Map()) {
+	if same, err := s.Request(nil, Admin); err != nil || !reflect.DeepEqual(same.Map(), s.Map()) {
 		t.Error("nothing sent:", err)
 	}
 }
@@ -98,7 +98,7 @@ workspaces: {mine: {}}
 rbac: {default_role: admin}
 admin_policy: http://mine
 `)
-	c, err := s.Request(sent)
+	c, err := s.Request(sent, Admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ admin_policy: http://mine
 		t.Error("what a client may set is lost:", c.Map())
 	}
 
-	if c, err := s.Request(values(t, own)); err != nil || len(c.Warnings()) > 0 {
+	if c, err := s.Request(values(t, own), Admin); err != nil || len(c.Warnings()) > 0 {
 		t.Error("equal values are no news:", err, c.Warnings())
 	}
 }
@@ -138,10 +138,10 @@ func TestRequestsThatDoNotFit(t *testing.T) {
 		{"aws: ~", "your configuration: aws: is empty"},
 		{"active_workspace: taem", `your configuration: active_workspace: the workspace "taem" does not exist on the API server; did you mean team?`},
 	} {
-		_, err := s.Request(values(t, test.sent))
+		_, err := s.Request(values(t, test.sent), Admin)
 		wantErr(t, err, test.want)
 	}
-	if c, err := s.Request(values(t, "active_workspace: default")); err != nil || c.ActiveWorkspace() != "default" {
+	if c, err := s.Request(values(t, "active_workspace: default"), Admin); err != nil || c.ActiveWorkspace() != "default" {
 		t.Error("default always exists:", err)
 	}
 }

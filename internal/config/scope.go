@@ -47,6 +47,19 @@ func (s Settings) Get(path ...string) (any, bool) {
 	return n.plain(), n != nil
 }
 
+// OnlyAllowedContexts is true in the section of Kubernetes of a configuration that
+// is [Config.Confined]: a context that allowed_contexts does not let be used cannot
+// be named either.
+const OnlyAllowedContexts = "only_allowed_contexts"
+
+// Confined is the configuration for a caller who may use of a cloud only what the
+// server's settings list, even where others may name more.
+func (c *Config) Confined() *Config {
+	out := *c
+	out.confined = true
+	return &out
+}
+
 // Section returns the cloud's whole section as it holds in the scope. What
 // nobody set is absent, and so is what is about other regions. The queue of a
 // Kubernetes scope is under kueue.local_queue_name, wherever it was named.
@@ -67,6 +80,9 @@ func (s Settings) Section() map[string]any {
 		}
 	}
 	if s.scope.Cloud == "kubernetes" {
+		if s.c.confined {
+			out[OnlyAllowedContexts] = true
+		}
 		if queue := s.c.Queue(s.scope); queue != "" {
 			out["kueue"] = map[string]any{"local_queue_name": queue}
 		}

@@ -1,10 +1,10 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Redacted stands where a secret was.
@@ -63,21 +63,17 @@ func redact(n *node, s *Spec) *node {
 }
 
 var (
-	assignedSecret = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?i)([a-z0-9_]*(?:token|secret|password|passwd|api_?key|access_?key)[a-z0-9_]*=)[^\s&"']+`)
-	})
-	urlPassword = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`)
-	})
+	assignedSecret = lazyregexp.New(`(?i)([a-z0-9_]*(?:token|secret|password|passwd|api_?key|access_?key)[a-z0-9_]*=)[^\s&"']+`)
+	urlPassword    = lazyregexp.New(`(://[^/\s:@]*:)[^/\s@]+@`)
 )
 
 // Mask hides secrets inside of a text: passwords in URLs, NAME_TOKEN=value.
 func Mask(s string) string {
 	if strings.Contains(s, "=") {
-		s = assignedSecret().ReplaceAllString(s, "${1}"+Redacted)
+		s = assignedSecret.ReplaceAllString(s, "${1}"+Redacted)
 	}
 	if strings.Contains(s, "://") {
-		s = urlPassword().ReplaceAllString(s, "${1}"+Redacted+"@")
+		s = urlPassword.ReplaceAllString(s, "${1}"+Redacted+"@")
 	}
 	return s
 }
@@ -85,7 +81,7 @@ func Mask(s string) string {
 // hasPassword says whether a value is a URL with a password.
 func hasPassword(n *node) bool {
 	s, ok := n.value.(string)
-	return ok && strings.Contains(s, "://") && urlPassword().MatchString(s)
+	return ok && strings.Contains(s, "://") && urlPassword.MatchString(s)
 }
 
 // Secrets returns the values that must not be shown, wherever they stand in the

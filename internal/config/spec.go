@@ -1,10 +1,10 @@
 package config
 
 import (
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Spec describes the value of one key. The tree that [Keys] returns is the only
@@ -22,6 +22,7 @@ type Spec struct {
 	Secret     bool   // never shown
 	ServerOnly bool   // what clients send is ignored
 	Quiet      bool   // … without a warning, too
+	Admins     string // why a server with logins takes it from its administrators only; "": from every user
 	TaskMay    bool   // tasks may set it in their config section
 	Patch      bool   // layers merge by the rules for pod specs, see patch
 	ByCluster  bool   // a List here is a list by cluster name
@@ -53,14 +54,14 @@ type Key struct {
 type Pattern struct {
 	Expr  string
 	Means string // completes "must be …"
-	re    func() *regexp.Regexp
+	re    *lazyregexp.Regexp
 }
 
 func pattern(expr, means string) *Pattern {
-	return &Pattern{expr, means, sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expr) })}
+	return &Pattern{expr, means, lazyregexp.New(expr)}
 }
 
-func (p *Pattern) match(s string) bool { return p.re().MatchString(s) }
+func (p *Pattern) match(s string) bool { return p.re.MatchString(s) }
 
 // key returns the spec of a Map's key, or nil if there is none.
 func (s *Spec) key(name string) *Spec {
@@ -127,6 +128,7 @@ func (s *Spec) def(v any) *Spec           { s.Default = v; return s }
 func (s *Spec) task() *Spec               { s.TaskMay = true; return s }
 func (s *Spec) serverOnly() *Spec         { s.ServerOnly = true; return s }
 func (s *Spec) secret() *Spec             { s.Secret = true; return s }
+func (s *Spec) admins(why string) *Spec   { s.Admins = why; return s }
 func (s *Spec) patched() *Spec            { s.Patch = true; return s }
 func (s *Spec) words(w ...string) *Spec   { s.Enum = w; return s }
 func (s *Spec) anyCase() *Spec            { s.AnyCase = true; return s }

@@ -94,8 +94,8 @@ const EnvFar = "IS_SKYPILOT_JOB_CONTROLLER"
 
 // Wanted tells whether a request with that configuration of the client is about
 // jobs on the controller.
-func (c *Controller) Wanted(sent map[string]any) bool {
-	return !c.Far && c.Config().JobsOn(sent) == config.JobsOnCluster
+func (c *Controller) Wanted(sent map[string]any, from config.Sender) bool {
+	return !c.Far && c.Config().JobsOn(sent, from) == config.JobsOnCluster
 }
 
 // look returns the cluster's record; nil: there is none.
@@ -150,6 +150,7 @@ func (c *Controller) client(cl *state.Cluster, call cluster.Call) (*sky.Client, 
 	}
 	c.mu.Unlock()
 	return sky.New(sky.Options{
+		Patience: farPatience,
 		Endpoint: "http://127.0.0.1", // its own; the way there is the transport's
 		User:     api.User{ID: call.User.ID, Name: call.User.Name}, Environ: []string{"HOME=" + c.Dir},
 		HTTPClient: &http.Client{Transport: held{w.transport, call.Scope}},
@@ -174,6 +175,10 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set(api.HeaderScope, string(text))
 	return h.next.RoundTrip(r)
 }
+
+// farPatience is how long a call to the far server is repeated before the cluster
+// is looked at: it may have ended.
+const farPatience = 10 * time.Second
 
 // pingTimeout bounds asking the far server how it is.
 const pingTimeout = 10 * time.Second

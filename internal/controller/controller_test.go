@@ -32,16 +32,16 @@ func configured(t *testing.T, text string) *config.Config {
 func TestNoControllerRentsTheNext(t *testing.T) {
 	c := configured(t, "jobs: {controller: {mode: cluster, consolidation_mode: false, unreachable_minutes: 9}}\nallowed_clouds: [aws]\napi_server: {requests_retention_hours: 2}\n")
 	near := New(Deps{Config: func() *config.Config { return c }})
-	if !near.Wanted(nil) {
+	if !near.Wanted(nil, config.Admin) {
 		t.Error("the mode is cluster, and jobs stay here")
 	}
 	sent := map[string]any{"jobs": map[string]any{"controller": map[string]any{"mode": "cluster"}}}
 	far := New(Deps{Config: func() *config.Config { return c }, Far: true})
-	if far.Wanted(nil) || far.Wanted(sent) {
+	if far.Wanted(nil, config.Admin) || far.Wanted(sent, config.Admin) {
 		t.Error("the far server hands jobs on")
 	}
 	taken := configured(t, string(c.ForJobsController()))
-	if taken.JobsOn(nil) != config.JobsOnServer {
+	if taken.JobsOn(nil, config.Admin) != config.JobsOnServer {
 		t.Errorf("the configuration that is taken along has the mode, too:\n%s", c.ForJobsController())
 	}
 	if taken.Int("jobs", "controller", "unreachable_minutes") != 9 || len(taken.Texts("allowed_clouds")) != 1 {

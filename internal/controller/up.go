@@ -127,11 +127,11 @@ func (c *Controller) serve(ctx context.Context, call cluster.Call, cl *state.Clu
 		case err == nil && !asked:
 			asked = true
 			call.Out.Spin("Updating the jobs controller")
-			if err := c.run(ctx, cl, kitDir+"/sky api stop"); err != nil {
+			if err := c.run(ctx, cl, kitDir+"/sky api stop"); err != nil && ctx.Err() == nil {
 				return fmt.Errorf("updating the jobs controller: %w", err)
 			}
 		case err != nil:
-			if err := c.start(ctx, cl); err != nil {
+			if err := c.start(ctx, cl); err != nil && ctx.Err() == nil {
 				return err
 			}
 		}

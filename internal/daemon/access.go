@@ -2,15 +2,20 @@ package daemon
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
+	"net"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/server"
+	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
 // Variables of the server that are about who may reach it.
@@ -29,13 +34,24 @@ type access struct {
 }
 
 // access reads it from the environment. What cannot be read keeps the server
-// from starting: it must not have fewer locks than were meant.
-func (d *daemon) access(ctx context.Context) (a access, err error) {
+// from starting: it must not have fewer locks than were meant. at is where the server
+// listens.
+func (d *daemon) access(ctx context.Context, at net.Addr) (a access, err error) {
 	o, err := auth.Load(d.o.Home, os.Getenv)
 	if err != nil {
 		return a, err
 	}
 	o.DefaultRole = func() string { return d.settings.rules().DefaultRole }
+	o.Owner.Self = d.self
+	if o.Owner.Token, err = writeOwnerToken(d.o.Home); err != nil {
+		return a, err
+	}
+	if tcp, ok := at.(*net.TCPAddr); !ok || !tcp.IP.IsLoopback() {
+		o.Owner.Exposed = true
+		if !o.Demanded() {
+			d.log.WarnContext(ctx, "nobody has to log in, and the server listens beyond this machine: whoever reaches it may do everything", "address", at.String())
+		}
+	}
 	if a.gate, err = auth.New(ctx, d.store, o); err != nil {
 		return a, err
 	}
@@ -52,6 +68,16 @@ func (d *daemon) access(ctx context.Context) (a access, err error) {
 		a.auditKept = time.Duration(days) * 24 * time.Hour
 	}
 	return a, nil
+}
+
+// writeOwnerToken makes the token of this start's owner known to those who may read
+// the server's files.
+func writeOwnerToken(home string) (string, error) {
+	token := api.OwnerPrefix + rand.Text()
+	if err := wholefile.Write(sky.OwnerFile(home), []byte(token+"\n"), 0o600); err != nil {
+		return "", fmt.Errorf("writing the token of the server's owner: %w", err)
+	}
+	return token, nil
 }
 
 // rulesOf is what a configuration says about users.

@@ -17,21 +17,21 @@ import (
 
 // registerCatalogs makes the questions about price lists known to the engine.
 func (d *daemon) registerCatalogs() {
-	d.engine.Handle("sky.list_accelerators", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
+	d.engine.HandleRead("sky.list_accelerators", verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
 		tables, q, err := d.listing(ctx, c, b)
 		if err != nil {
 			return nil, err
 		}
 		return catalog.List(tables, q), nil
 	}))
-	d.engine.Handle("sky.list_accelerator_counts", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
+	d.engine.HandleRead("sky.list_accelerator_counts", verb(func(ctx context.Context, c cluster.Call, b api.ListAcceleratorsBody) (any, error) {
 		tables, q, err := d.listing(ctx, c, b)
 		if err != nil {
 			return nil, err
 		}
 		return catalog.Counts(tables, q), nil
 	}))
-	d.engine.Handle("sky.catalog.status", api.ScheduleShort, func(ctx context.Context, c *requests.Call) (any, error) {
+	d.engine.HandleRead("sky.catalog.status", func(ctx context.Context, c *requests.Call) (any, error) {
 		return d.catalogStatus(ctx), nil
 	})
 	d.engine.Handle("sky.catalog.refresh", api.ScheduleShort, verb(d.catalogRefresh))

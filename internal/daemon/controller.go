@@ -68,7 +68,7 @@ func (d *daemon) farCall(c *requests.Call) (call cluster.Call, wanted bool, err 
 			return call, false, err
 		}
 	}
-	if !d.controller.Wanted(env.OverrideConfig) {
+	if !d.controller.Wanted(env.OverrideConfig, sender(c.Scope)) {
 		return call, false, nil
 	}
 	if d.store.Shared() { // a client asked for it, or what the database holds says so

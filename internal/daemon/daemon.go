@@ -19,6 +19,9 @@ import (
 
 	"github.com/google/uuid"
 
+	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/buildid"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -29,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
 	"github.com/skypilot-go/sky/internal/proc"
@@ -57,7 +61,11 @@ type Options struct {
 	// UntilIdle ends the server, with [ErrIdle], when there was nothing to do for so
 	// long; 0: never.
 	UntilIdle time.Duration
-	Ready     func() // called once requests are answered; may be nil
+	// AcceptDatabase goes on with a database that is older than what this home folder
+	// knows, or of another installation; StartAnew begins a new one in the place of
+	// one that is lost. Without them both are an [*installation.LostError].
+	AcceptDatabase, StartAnew bool
+	Ready                     func() // called once requests are answered; may be nil
 }
 
 type daemon struct {
@@ -78,11 +86,21 @@ type daemon struct {
 	controller *controller.Controller
 	self       state.User
 	instance   string
-	metrics    *server.Metrics
-	uploads    *server.Uploads
-	downloads  *server.Downloads
-	tracer     *trace.Tracer // nil: nothing is traced
-	working    working
+	// Which installation this is, and what notes the generation of its database.
+	installation string
+	note         func(generation int64) error
+	unchecked    bool // the database was not looked through before the start
+	metrics      *server.Metrics
+	uploads      *server.Uploads
+	downloads    *server.Downloads
+	tracer       *trace.Tracer // nil: nothing is traced
+	working      working
+	disk         *disk
+	// logins tells that people have to log in: then what they write runs, and is
+	// looked at, with their own rights and never with the server's.
+	logins     bool
+	keySources keySources
+	ring       *envelope.Ring // the keys of the store
 }
 
 // Bounds of going down.
@@ -124,31 +142,23 @@ func (d *daemon) run(ctx context.Context) error {
 		return err
 	}
 	defer d.endTraces()
-	if d.store, err = d.openStore(ctx); err != nil {
+	d.disk = newDisk(d.dir, d.log)
+	if err := d.disk.open(); err != nil {
 		return err
 	}
+	if err := d.openStore(ctx); err != nil {
+		return err
+	}
+	d.store.KeepReserve(d.disk.reserve)
 	defer d.store.Close()
+	d.keySources = newKeySources(d.dir)
+	if err := d.unlock(ctx); err != nil {
+		return err
+	}
 	if err := d.wire(ctx); err != nil {
 		return err
 	}
 	return d.serve(ctx, l)
-}
-
-// openStore opens the database that the configuration names, or else the file
-// of this server.
-func (d *daemon) openStore(ctx context.Context) (*state.Store, error) {
-	c := d.settings.current()
-	if address := c.DatabaseURI(); address != "" {
-		if err := c.CheckJobsBesideDatabase(); err != nil {
-			return nil, err
-		}
-		store, err := state.OpenPostgres(ctx, address)
-		if err != nil {
-			return nil, fmt.Errorf("opening the database (from %s): %w", c.Origin("db"), err)
-		}
-		return store, nil
-	}
-	return state.Open(ctx, filepath.Join(d.dir, "sky.db"))
 }
 
 // requestLogs is where requests' logs are when servers share them; nil: in a folder.
@@ -182,6 +192,21 @@ func (d *daemon) shareKey() func(user string, private []byte) ([]byte, error) {
 	}
 }
 
+// sshConfigHome is the home folder whose ssh configuration gets an entry for each
+// cluster; "": none does. Where people log in, the names of clusters are other
+// people's, and an entry could take the place of a host that the server's own
+// account connects to.
+func (d *daemon) sshConfigHome() string {
+	if d.logins {
+		old, _ := filepath.Glob(filepath.Join(d.o.Home, ".sky", "generated", "ssh", "*")) // of a life without logins
+		for _, file := range old {
+			os.Remove(file)
+		}
+		return ""
+	}
+	return d.o.Home
+}
+
 // serverID names this server in leases. A database that one server at a time
 // uses (the folder is locked) knows it by the same name in every life, so that
 // what a killed server held is not waited for.
@@ -194,10 +219,7 @@ func (d *daemon) serverID() string {
 
 // wire puts the parts together. Nothing runs yet.
 func (d *daemon) wire(ctx context.Context) error {
-	installation, err := d.store.Settings().SetIfAbsent(ctx, "installation", []byte(uuid.NewString()))
-	if err != nil {
-		return err
-	}
+	var err error
 	d.instance = uuid.NewString()
 	if d.self, err = self(d.o.Home); err != nil {
 		return err
@@ -205,6 +227,11 @@ func (d *daemon) wire(ctx context.Context) error {
 	if err := d.settings.inDatabase(ctx, d.store); err != nil {
 		return err
 	}
+	logins, err := auth.Load(d.o.Home, os.Getenv)
+	if err != nil {
+		return err
+	}
+	d.logins = logins.Demanded()
 	cfg := d.settings.current()
 	sky := filepath.Join(d.o.Home, ".sky")
 	conns := sshconn.New(sshconn.Options{
@@ -223,23 +250,32 @@ func (d *daemon) wire(ctx context.Context) error {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 	})
 	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
-	d.provision = provision.New(string(installation), d.providers, d.store, d.log)
+	d.provision = provision.New(d.installation, d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Agents: agents.For, Logger: d.log,
-		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.o.Home, ShareKey: d.shareKey(),
+		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.sshConfigHome(), ShareKey: d.shareKey(),
 	})
-	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store}
+	limits, err := server.UploadLimitsFrom(os.Getenv)
+	if err != nil {
+		return err
+	}
+	d.uploads = &server.Uploads{Home: d.o.Home, Store: d.store, Limits: limits}
+	if err := d.uploads.Clean(); err != nil {
+		d.log.WarnContext(ctx, "not all that was left of uploads was removed", "error", err)
+	}
 	d.downloads = server.NewDownloads(d.o.Home, d.store)
 	d.engine = requests.New(d.store, requests.Options{
-		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Prepare: d.uploads.Localise,
+		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Files: d.files,
+		Admit:     d.disk.admit,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
 	})
 	d.clusters = cluster.New(cluster.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
 		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(),
+		Ended: func(ctx context.Context, hash string, j agentapi.Job) error { return d.jobs.Ended(ctx, hash, j) },
 	})
 	d.volumes = volumes.New(volumes.Deps{
-		Store: d.store, Providers: d.providers, Installation: string(installation), ServerID: d.serverID(), Log: d.log, Config: d.settings.current,
+		Store: d.store, Providers: d.providers, Installation: d.installation, ServerID: d.serverID(), Log: d.log, Config: d.settings.current,
 	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
@@ -268,20 +304,24 @@ func pruneRuntime(dir, build string) {
 
 func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	pruneRuntime(filepath.Join(d.o.Home, ".sky", "runtime"), buildid.ID())
-	access, err := d.access(ctx)
+	d.pruneBackups()
+	access, err := d.access(ctx, l.Addr())
 	if err != nil {
 		return err
 	}
+	defer os.Remove(sky.OwnerFile(d.o.Home))
 	handler := server.New(server.Deps{
 		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
 		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
+		Degraded:   d.disk.trouble,
 		InstanceID: d.instance, BuildID: buildid.ID(), Home: d.o.Home,
 		Uploads:        d.uploads,
 		Downloads:      d.downloads,
 		Validate:       d.validate,
 		ValidateVolume: d.validateVolume, VolumeNames: d.volumes.Names,
 		ProvisionLogs: d.provisionLogs,
+		Backup:        d.backup,
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
@@ -304,8 +344,11 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.jobs.Run(work) })
 	loops.Go(func() { d.controller.Keep(work) })
 	loops.Go(func() { d.sweep(work) })
+	loops.Go(func() { d.disk.keep(work) })
 	loops.Go(func() { handler.Housekeep(work) })
 	loops.Go(func() { d.forget(work) })
+	loops.Go(func() { d.checkDatabase(work) })
+	loops.Go(func() { d.keepSealed(work) })
 	loops.Go(func() { d.volumes.Keep(work, d.oncePer) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {

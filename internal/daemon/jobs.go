@@ -24,8 +24,14 @@ func (d *daemon) newJobs() *jobs.Manager {
 		Patience: func() time.Duration {
 			return time.Duration(d.settings.current().Int("jobs", "controller", "unreachable_minutes")) * time.Minute
 		},
+		Callbacks: func(ctx context.Context, owner state.User) jobs.CallbackPlace {
+			if !d.logins && d.administers(ctx, owner) {
+				return jobs.CallbackPlace{Here: true}
+			}
+			return jobs.CallbackPlace{Runner: d.settings.current().Texts("jobs", "callback_runner")}
+		},
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
-			c, err := d.settings.current().Request(sent)
+			c, err := d.settings.current().Request(sent, d.senderOf(ctx, user))
 			if err != nil {
 				return "", nil, err
 			}

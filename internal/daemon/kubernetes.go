@@ -18,8 +18,8 @@ import (
 // registerKubernetes makes known what clients ask about clusters that they have
 // already.
 func (d *daemon) registerKubernetes() {
-	d.engine.Handle("sky.realtime_kubernetes_gpu_availability", api.ScheduleShort, verb(d.kubernetesGPUs))
-	d.engine.Handle("sky.kubernetes_node_info", api.ScheduleShort, verb(d.kubernetesNodes))
+	d.engine.HandleRead("sky.realtime_kubernetes_gpu_availability", verb(d.kubernetesGPUs))
+	d.engine.HandleRead("sky.kubernetes_node_info", verb(d.kubernetesNodes))
 	d.engine.Handle("sky.local_up", api.ScheduleShort, silent(d.localUp))
 	d.engine.Handle("sky.local_down", api.ScheduleShort, silent(d.localDown))
 }

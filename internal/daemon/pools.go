@@ -34,6 +34,9 @@ func (o ownMachines) Status(ctx context.Context, pool string) (api.SSHPoolStatus
 		return s, err
 	}
 	ready, why, err := p.Ready(ctx, pool)
+	if no, ok := errors.AsType[*cloud.AuthError](err); ok { // there is no such pool
+		return s, &api.Error{Type: api.ErrFileNotFound, Message: no.Err.Error() + ".", Hint: no.Fix}
+	}
 	if !ready {
 		s.Status, s.Reason = "Not Ready", why
 	}

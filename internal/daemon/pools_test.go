@@ -5,6 +5,8 @@ package daemon
 import (
 	"crypto/ed25519"
 	"encoding/pem"
+	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +14,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
 )
 
@@ -88,6 +91,10 @@ func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	}
 	if err := ada.DeleteSSHPool(ctx, "lab"); err == nil {
 		t.Error("the pool is removed twice")
+	}
+	_, err = uma.SSHPoolStatus(ctx, "lab")
+	if s, ok := errors.AsType[*sky.StatusError](err); !ok || s.Code != http.StatusNotFound {
+		t.Errorf("the status of a pool where there are none: %v", err)
 	}
 	if err := up("", true); err == nil || !strings.Contains(err.Error(), "no machines of one's own") {
 		t.Errorf("without pools: %v", err)

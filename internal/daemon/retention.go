@@ -23,6 +23,7 @@ func (d *daemon) forget(ctx context.Context) {
 	for {
 		d.oncePer(ctx, forgetEvery, "forget", d.forgetOnce)
 		d.forgetFiles(ctx) // each server has its own
+		d.advance(ctx)
 		select {
 		case <-ctx.Done():
 			return

@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/installation"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -19,7 +20,7 @@ import (
 // engine.
 func (d *daemon) registerProvision() {
 	d.engine.Handle("sky.sweep", api.ScheduleLong, verb(d.sweepAsked))
-	d.engine.Handle("sky.availability", api.ScheduleShort, verb(d.availability))
+	d.engine.HandleRead("sky.availability", verb(d.availability))
 }
 
 // sweepAgain is when the second sweep after a start comes.
@@ -40,8 +41,10 @@ func (d *daemon) sweep(ctx context.Context) {
 	soon := time.After(sweepAgain)
 	for ctx.Err() == nil {
 		// What this machine lists is there and nothing else is: no grace.
-		if _, err := d.provision.Sweep(ctx, provision.SweepOptions{Clouds: []string{"local"}, Grace: -1, End: onThisMachine}); err != nil && ctx.Err() == nil {
-			d.log.WarnContext(ctx, "sweep failed", "err", err)
+		if !d.straysHeld(ctx) {
+			if _, err := d.provision.Sweep(ctx, provision.SweepOptions{Clouds: []string{"local"}, Grace: -1, End: onThisMachine}); err != nil && ctx.Err() == nil {
+				d.log.WarnContext(ctx, "sweep failed", "err", err)
+			}
 		}
 		d.oncePer(ctx, sweepAgain, "sweep", d.sweepOnce)
 		// Soon again at first: what a killed server was sweeping is locked for a
@@ -66,7 +69,10 @@ func (d *daemon) sweep(ctx context.Context) {
 func (d *daemon) sweepOnce(ctx context.Context) {
 	c := d.settings.current()
 	all := c.Bool("provision", "sweep", "terminate")
-	end := func(s provision.Stray) bool { return all || onThisMachine(s) || d.provision.GivenUp(ctx, s) }
+	held := d.straysHeld(ctx)
+	end := func(s provision.Stray) bool {
+		return !held && (all || onThisMachine(s)) || d.provision.GivenUp(ctx, s)
+	}
 	report, err := d.provision.Sweep(ctx, provision.SweepOptions{Grace: grace(c), End: end})
 	if err != nil && ctx.Err() == nil {
 		d.log.WarnContext(ctx, "sweep failed", "err", err)
@@ -136,6 +142,12 @@ func (d *daemon) sweepAsked(ctx context.Context, call cluster.Call, b api.SweepB
 			o.Grace = -1 // none
 		}
 	}
+	if b.Adopt && b.Terminate {
+		return nil, &api.Error{Type: api.ErrValue, Message: "Strays are either taken back or ended: choose one of adopt and terminate."}
+	}
+	if b.Adopt && b.GraceMinutes == nil {
+		o.Grace = -1 // what is taken back does no harm if it is young
+	}
 	if b.Terminate {
 		o.End = func(s provision.Stray) bool { return b.Strays == nil || slices.Contains(b.Strays, strayID(&s)) }
 	}
@@ -145,7 +157,26 @@ func (d *daemon) sweepAsked(ctx context.Context, call cluster.Call, b api.SweepB
 		return nil, err
 	}
 	d.swept(ctx, report)
-	return sweepReport(report), nil
+	out := sweepReport(report)
+	if b.Adopt {
+		for i, s := range report.Strays {
+			if b.Strays != nil && !slices.Contains(b.Strays, strayID(&s.Stray)) {
+				continue
+			}
+			name, err := d.adopt(ctx, call, s.Stray)
+			if err != nil {
+				out.Strays[i].Error = err.Error()
+				continue
+			}
+			out.Strays[i].Adopted = name
+		}
+	}
+	if (b.Adopt || b.Terminate) && !report.Elsewhere { // somebody has looked
+		if err := d.store.Settings().Delete(ctx, installation.StraysHeld); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func strayID(s *provision.Stray) string { return s.Cloud + "/" + s.Cluster + "/" + s.Hash }

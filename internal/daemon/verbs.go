@@ -60,7 +60,7 @@ func callOf(c *requests.Call, body any) (cluster.Call, error) {
 	}
 	return cluster.Call{
 		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.Sent().EntrypointCommand,
-		Out: c.Log, Load: c.State, Save: c.SetState, Rest: c.Rest,
+		Out: c.Log, Files: c.Files, Load: c.State, Save: c.SetState, Rest: c.Rest,
 	}, nil
 }
 
@@ -173,7 +173,7 @@ func (d *daemon) register() {
 // configure finds the configuration that holds for a request, the server's with
 // the client's laid over, and tells what of the client's does not count.
 func (d *daemon) configure(call *cluster.Call, env api.Envelope) (err error) {
-	if call.Config, err = d.settings.current().Request(env.OverrideConfig); err != nil {
+	if call.Config, err = d.settings.current().Request(env.OverrideConfig, sender(call.Scope)); err != nil {
 		return err
 	}
 	if call.Scope != nil {

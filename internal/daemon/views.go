@@ -16,7 +16,7 @@ import (
 
 // validate answers /validate.
 func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User) error {
-	c, err := d.settings.current().Request(body.OverrideConfig)
+	c, err := d.settings.current().Request(body.OverrideConfig, d.senderOf(ctx, user))
 	if err != nil {
 		return err
 	}

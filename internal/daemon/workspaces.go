@@ -65,7 +65,7 @@ func (d *daemon) registerWorkspaces() {
 			return all.RemoveUsers(name, b.UserIDs, names)
 		})
 	}))
-	e.Handle("sky.workspaces.get_config", api.ScheduleShort, verb(func(context.Context, cluster.Call, api.Envelope) (any, error) {
+	e.HandleRead("sky.workspaces.get_config", verb(func(context.Context, cluster.Call, api.Envelope) (any, error) {
 		return d.settings.asWritten().WithoutSecrets(), nil
 	}))
 	e.Handle("sky.workspaces.update_config", api.ScheduleShort, verb(func(ctx context.Context, _ cluster.Call, b api.ConfigBody) (any, error) {

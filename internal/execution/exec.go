@@ -36,6 +36,9 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 		}
 		return nil, err
 	}
+	if err := cluster.Unmanaged(c); err != nil {
+		return nil, err
+	}
 	if p.Submitting != "" && p.Submitting != c.Hash {
 		return nil, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf(
 			"The server was restarted while it submitted this job to cluster %q, and the cluster was replaced since. The job may have run; it is not started again.", c.Name)}

@@ -45,6 +45,8 @@ type Progress struct {
 	// to be sent; from then on the job may have run.
 	Submitting string `json:"submitting,omitempty"`
 	JobID      int    `json:"job_id,omitempty"`
+	// SubmittedAt is when the agent took it, by the agent's clock.
+	SubmittedAt float64 `json:"submitted_at,omitempty"`
 }
 
 // oneTask parses what the client sent and insists on a single task.

@@ -67,6 +67,9 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if done, result, err := l.resumed(ctx); done {
 		return result, err
 	}
+	if err := call.Files.Check(t); err != nil {
+		return nil, err
+	}
 	c, err := untilUp(ctx, x, call, t, body.RetryUntilUp, l.bringUp)
 	if err != nil {
 		return nil, err
@@ -129,13 +132,13 @@ func (l *launch) resumed(ctx context.Context) (done bool, result *api.LaunchResu
 	c, err := l.x.Store.Clusters().Get(ctx, l.name)
 	switch {
 	case err == nil && c.Hash == p.Submitting && p.JobID != 0:
-		return true, &api.LaunchResult{JobID: &p.JobID, Handle: l.x.Clusters.Handle(c)}, nil
+		return true, &api.LaunchResult{JobID: &p.JobID, SubmittedAt: p.SubmittedAt, Handle: l.x.Clusters.Handle(c)}, nil
 	case err == nil && c.Hash == p.Submitting:
 		return false, nil, nil // submitting again under the same key is harmless
 	case err != nil && !errors.Is(err, state.ErrNotFound):
 		return true, nil, err
 	case p.JobID != 0:
-		return true, &api.LaunchResult{JobID: &p.JobID, Handle: &api.Handle{ClusterName: l.name}}, nil
+		return true, &api.LaunchResult{JobID: &p.JobID, SubmittedAt: p.SubmittedAt, Handle: &api.Handle{ClusterName: l.name}}, nil
 	}
 	return true, nil, &api.Error{
 		Type:    api.ErrRuntime,
@@ -158,7 +161,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 	c, err := l.x.Store.Clusters().Get(ctx, l.name)
 	switch {
 	case errors.Is(err, state.ErrNotFound):
-		return l.create(ctx)
+		return l.createAnew(ctx)
 	case err != nil:
 		return nil, err
 	}
@@ -183,6 +186,8 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 			return up, nil
 		} else if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		} else if lost, ok := errors.AsType[*provision.LostError](err); ok && l.managed != nil {
+			return nil, lost // a managed job goes where there is room
 		}
 		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
 	}
@@ -221,7 +226,7 @@ func (l *launch) mine(c *state.Cluster) error {
 func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
 	fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", c.Name)
 	ectx, end := provision.Tell(ctx, l.call.Out, "reaching the agents on cluster "+c.Name)
-	err := l.x.Remote.Ensure(ectx, c)
+	err := l.x.Provision.WhileStanding(ectx, c, func(ctx context.Context) error { return l.x.Remote.Ensure(ctx, c) })
 	end()
 	if err != nil {
 		return nil, err
@@ -249,11 +254,27 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 	if err := l.x.Clusters.Release(ctx, l.call.Out, c, "its launch never ended; launched anew"); err != nil {
 		return nil, fmt.Errorf("giving back what the earlier cluster %s left: %w", c.Name, err)
 	}
-	return l.create(ctx)
+	return l.createAnew(ctx)
 }
 
 // launchedBy is the key in a record's metadata for the request that made it.
 const launchedBy = "launched_by_request"
+
+// lossesInLaunch is how many times in a row a launch may lose its machines before
+// their agents run.
+const lossesInLaunch = 3
+
+// createAnew is create, again if the machines were taken away before their agents ran.
+func (l *launch) createAnew(ctx context.Context) (*state.Cluster, error) {
+	for try := 1; ; try++ {
+		c, err := l.create(ctx)
+		lost, ok := errors.AsType[*provision.LostError](err)
+		if !ok || try == lossesInLaunch || ctx.Err() != nil {
+			return c, err
+		}
+		fmt.Fprintf(l.call.Out, "%v; launching again\n", lost)
+	}
+}
 
 // create plans, writes the record, and gets the machines.
 func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
@@ -283,7 +304,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		LaunchedAt: time.Now(), StatusUpdatedAt: time.Now(),
 		Offer: best, NumNodes: max(l.task.NumNodes, 1),
 		Ports: first.Ports, Labels: first.Labels, DiskGB: first.DiskSize,
-		Certs: certs, AutostopMinutes: -1,
+		Certs: state.Seal(certs), AutostopMinutes: -1,
 		LastUse: command(l.call, ""), CreationCmd: l.call.Command, CreationYAML: l.task.UserYAML,
 		Metadata:  map[string]any{launchedBy: l.call.RequestID},
 		LastEvent: "launching",
@@ -362,22 +383,7 @@ func ranked(plan *optimizer.Plan) [][]cloud.Offer {
 // keep says that they have been up before: nothing is terminated then. On
 // failure of a cluster that never was up, machines and record go.
 func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
-	from := c.Status
-	c, err := x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-		if c.Status == api.ClusterStopped {
-			cluster.SwitchedOn(c)
-		}
-		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
-		c.Epoch++
-		cluster.Keep(c)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	x.event(ctx, c, "STATUS_CHANGE", from, "getting machines")
-	call.Out.Spin(fmt.Sprintf("Launching cluster %s (%s)", c.Name, nodes(c.NumNodes)))
-	up, err := x.provisionAndInstall(ctx, call, t, c, offers, keep)
+	up, err := x.getMachines(ctx, call, t, c, offers, keep)
 	if err == nil {
 		call.Out.StopSpin()
 		fmt.Fprintf(call.Out, "✓ Cluster launched: %s.\n", up.Name)
@@ -402,6 +408,26 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c
 		return nil, context.Cause(ctx)
 	}
 	return nil, x.launchError(c, err, keep)
+}
+
+// getMachines marks the record as INIT, gets the machines and sets up their agents.
+func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+	from := c.Status
+	c, err := x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+		if c.Status == api.ClusterStopped {
+			cluster.SwitchedOn(c)
+		}
+		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
+		c.Epoch++
+		cluster.Keep(c)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.event(ctx, c, "STATUS_CHANGE", from, "getting machines")
+	call.Out.Spin(fmt.Sprintf("Launching cluster %s (%s)", c.Name, nodes(c.NumNodes)))
+	return x.provisionAndInstall(ctx, call, t, c, offers, keep)
 }
 
 func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
@@ -458,7 +484,7 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error {
 		ctx, end := provision.Tell(ctx, call.Out, "starting the agents on cluster "+c.Name)
 		defer end()
-		return x.Remote.Install(ctx, c, containers)
+		return x.Provision.WhileStanding(ctx, c, func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) })
 	}); err != nil {
 		return nil, err
 	}
@@ -502,6 +528,10 @@ func carryAgents(got, known []cloud.Node) []cloud.Node {
 // launchError says what a failed launch left.
 func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
 	var unplaced *provision.UnplacedError
+	if lost, ok := errors.AsType[*provision.LostError](err); ok {
+		unplaced = lost.Unplaced(c.Offer, c.NumNodes, time.Since(c.StatusUpdatedAt))
+		err = unplaced
+	}
 	if errors.As(err, &unplaced) {
 		var history []string
 		for _, a := range unplaced.Attempts {

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 )
@@ -16,6 +17,10 @@ type Managed struct {
 	// Order splits a tier of the plan's offers into tiers of its own: what comes
 	// first is tried first. nil leaves it whole.
 	Order func([]cloud.Offer) [][]cloud.Offer
+	// Replaces picks, from all jobs of the cluster, those that are ended before the
+	// job is submitted. It must not pick the job itself: a launch that a crash cut off
+	// is repeated. nil: none.
+	Replaces func([]agentapi.Job) []int
 }
 
 func (m *Managed) order(tiers [][]cloud.Offer) [][]cloud.Offer {

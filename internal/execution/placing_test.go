@@ -1,11 +1,34 @@
 package execution
 
 import (
+	"maps"
 	"strings"
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/task"
 )
+
+// What a request says of its machines besides their size stands in the record, and
+// nothing stands there that it does not say.
+func TestWhatARequestSaysOfItsMachinesIsRemembered(t *testing.T) {
+	for _, tt := range []struct {
+		r    task.Resources
+		want map[string]any
+	}{
+		{task.Resources{}, map[string]any{}},
+		{task.Resources{DiskTier: "high"}, map[string]any{"disk_tier": "high"}},
+		{task.Resources{NetworkTier: "best"}, map[string]any{"network_tier": "best"}},
+		{task.Resources{LocalDisk: "nvme:100+"}, map[string]any{"local_disk": "nvme:100+"}},
+		{task.Resources{EphemeralStorage: 7}, map[string]any{"ephemeral_gb": 7}},
+		{task.Resources{PriorityClass: "urgent"}, map[string]any{"priority_class": "urgent"}},
+	} {
+		got := map[string]any{}
+		if remember(tt.r, got); !maps.Equal(got, tt.want) {
+			t.Errorf("%v, want %v", got, tt.want)
+		}
+	}
+}
 
 func TestOnlyAllowedPoolsTakePart(t *testing.T) {
 	offers := []cloud.Offer{{Place: cloud.Place{Cloud: "ssh", Region: "ssh-lab"}}, {Place: cloud.Place{Cloud: "ssh", Region: "ssh-attic"}}}

@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -89,7 +90,7 @@ func (s *submission) unmanned() error {
 	}
 }
 
-// mount is one thing to copy.
+// mount is one thing to copy; src is its name in the task.
 type mount struct{ dst, src string }
 
 // mounts are the file mounts in a stable order, with relative destinations
@@ -110,7 +111,11 @@ func (s *submission) mounts() []mount {
 // node.
 func (s *submission) syncFiles(ctx context.Context, all bool) error {
 	if s.task.Workdir != "" {
-		if err := s.sync(ctx, "workdir", filesync.Options{Src: s.task.Workdir, Dst: Workdir, Ignore: true, Contents: true}); err != nil {
+		src, err := s.call.Files.Source(s.task, s.task.Workdir)
+		if err == nil {
+			err = s.sync(ctx, "workdir", filesync.Options{Src: src, Dst: Workdir, Ignore: true, Contents: true})
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -118,11 +123,16 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 		return nil
 	}
 	for _, m := range s.mounts() {
-		isDir, err := isFolder(m.src)
+		src, err := s.call.Files.Source(s.task, m.src)
 		if err != nil {
-			return fileError(m.src, err)
+			return err
 		}
-		if err := s.sync(ctx, "file mount", filesync.Options{Src: m.src, Dst: m.dst, Ignore: isDir, Contents: isDir}); err != nil {
+		e, err := filesync.Stat(src)
+		if err != nil {
+			return upload.Error(src, err)
+		}
+		isDir := e.Mode.IsDir()
+		if err := s.sync(ctx, "file mount", filesync.Options{Src: src, Dst: m.dst, Ignore: isDir, Contents: isDir}); err != nil {
 			return err
 		}
 	}
@@ -152,7 +162,7 @@ func (s *submission) syncError(o filesync.Options, err error) error {
 			Message: fmt.Sprintf("The disk of cluster %q is full: %v", s.cluster.Name, err),
 			Hint:    fmt.Sprintf("The cluster stays up. Make room on it (sky ssh %s) and run this again.", s.cluster.Name)}
 	}
-	return fileError(o.Src, err)
+	return upload.Error(o.Src, err)
 }
 
 // autostop applies what the task says about autostop and hooks.
@@ -232,6 +242,11 @@ func (s *submission) submit(ctx context.Context) (_ *api.LaunchResult, err error
 		fmt.Fprintln(s.call.Out, "The task has nothing to run; the cluster is ready.")
 		return result, nil
 	}
+	if s.managed != nil && s.managed.Replaces != nil {
+		if err := s.x.Clusters.AgentCancel(ctx, s.cluster, s.managed.Replaces); err != nil {
+			return nil, submitError(s.cluster, fmt.Errorf("ending jobs of earlier attempts: %w", err))
+		}
+	}
 	// From here on the job may run: a later life must know.
 	p := Progress{Submitting: s.cluster.Hash}
 	if err := save(ctx, s.call, p); err != nil {
@@ -245,13 +260,13 @@ func (s *submission) submit(ctx context.Context) (_ *api.LaunchResult, err error
 		}
 		return nil, submitError(s.cluster, err)
 	}
-	p.JobID = resp.JobID
+	p.JobID, p.SubmittedAt = resp.JobID, resp.SubmittedAt
 	if err := save(ctx, s.call, p); err != nil {
 		return nil, err
 	}
 	s.call.Out.StopSpin()
 	fmt.Fprintf(s.call.Out, "✓ Job submitted, ID: %d\n", resp.JobID)
-	result.JobID = &resp.JobID
+	result.JobID, result.SubmittedAt = &resp.JobID, resp.SubmittedAt
 	return result, nil
 }
 
@@ -270,7 +285,7 @@ func (s *submission) queue(ctx context.Context, spec agentapi.JobSpec) (*agentap
 		if err != nil {
 			return nil, err
 		}
-		resp, err := head.Submit(ctx, agentapi.SubmitRequest{Key: s.call.RequestID, Epoch: s.cluster.Epoch, Spec: spec})
+		resp, err := head.Submit(ctx, agentapi.SubmitRequest{Key: s.call.RequestID, Epoch: s.cluster.Epoch, Spec: spec, Report: s.managed != nil})
 		var refused *agentapi.Error
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || try == submitTries {
 			return resp, err
@@ -324,6 +339,13 @@ func (s *submission) spec() agentapi.JobSpec {
 	}
 	for k, v := range t.Secrets {
 		spec.Secrets[k] = v.Reveal()
+	}
+	// A login is a secret although it is written among the variables.
+	if password, ok := spec.Envs[dockerPassword]; ok {
+		delete(spec.Envs, dockerPassword)
+		if _, given := spec.Secrets[dockerPassword]; !given {
+			spec.Secrets[dockerPassword] = password
+		}
 	}
 	if s.managed != nil {
 		spec.TaskID = s.managed.TaskID

@@ -54,7 +54,7 @@ func BenchmarkFirst(b *testing.B) {
 		defer cpu(b)()
 		for i := 0; b.Loop(); i++ {
 			dst := filepath.Join(top, fmt.Sprintf("sky%d-%d", b.N, i))
-			if _, err := Send(b.Context(), conn, Options{Src: src, Dst: dst}); err != nil {
+			if _, err := Send(b.Context(), conn, Options{Src: Local(src), Dst: dst}); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -72,7 +72,7 @@ func BenchmarkUnchanged(b *testing.B) {
 	src := sourceOfManyFiles(b)
 	dst := filepath.Join(b.TempDir(), "dst")
 	conn := serve(b, dst)
-	o := Options{Src: src, Dst: dst}
+	o := Options{Src: Local(src), Dst: dst}
 	if _, err := Send(b.Context(), conn, o); err != nil {
 		b.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func BenchmarkLarge(b *testing.B) {
 		conn := serve(b, top)
 		defer cpu(b)()
 		for i := 0; b.Loop(); i++ {
-			if _, err := Send(b.Context(), conn, Options{Src: src, Dst: filepath.Join(top, fmt.Sprintf("sky%d-%d", b.N, i))}); err != nil {
+			if _, err := Send(b.Context(), conn, Options{Src: Local(src), Dst: filepath.Join(top, fmt.Sprintf("sky%d-%d", b.N, i))}); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -37,7 +37,7 @@ type visitor interface {
 
 // crawlTree reads the whole tree; start makes the visitor of each crawler.
 func crawlTree(ctx context.Context, t *tree, start func() visitor) error {
-	c := &crawl{tree: t, stack: []pending{{"", t.meta, t.top}}}
+	c := &crawl{tree: t, stack: []pending{{"", t.meta, t.ignored}}}
 	c.more = sync.NewCond(&c.mu)
 	stop := context.AfterFunc(ctx, func() { c.end(context.Cause(ctx)) })
 	defer stop()

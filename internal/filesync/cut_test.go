@@ -92,7 +92,7 @@ func TestCutAnywhere(t *testing.T) {
 	for try := 0; ; try++ {
 		conn := &tap{Conn: serve(t, home), cuts: true}
 		conn.left.Store(r.Int64N(1 << 20))
-		st, err := Send(t.Context(), conn, Options{Src: src, Dst: "d"})
+		st, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"})
 		wire += st.WireBytes
 		if err == nil {
 			break
@@ -124,7 +124,7 @@ func TestACutFileGoesOn(t *testing.T) {
 	write(t, src, map[string]string{"big": noise(8 << 20)})
 	conn := &tap{Conn: serve(t, home), cuts: true}
 	conn.left.Store(6 << 20)
-	if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "d"}); err == nil {
+	if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"}); err == nil {
 		t.Fatal("a cut connection goes unnoticed")
 	}
 	var parts []string
@@ -136,7 +136,7 @@ func TestACutFileGoesOn(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	st, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+	st, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	equal(t, src, filepath.Join(home, "d"))
 	if st.SentBytes > 3<<20+chunkBytes {
@@ -144,14 +144,14 @@ func TestACutFileGoesOn(t *testing.T) {
 	}
 	// A part that is not the start of the file is not built upon.
 	must(t, os.Remove(filepath.Join(home, "d/big")))
-	f, err := openFile(filepath.Join(src, "big"))
+	f, err := openPath(filepath.Join(src, "big"))
 	must(t, err)
 	it, err := f.stat()
 	f.close()
 	must(t, err)
 	it.name = "big"
 	write(t, home, map[string]string{"d/" + partName(&it): "something else"})
-	st, err = Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+	st, err = Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	equal(t, src, filepath.Join(home, "d"))
 	if st.SentBytes != 8<<20 {
@@ -164,14 +164,14 @@ func TestLeftoversOfADeadSyncAreRemoved(t *testing.T) {
 	write(t, src, map[string]string{"d/big": noise(4 << 20)})
 	conn := &tap{Conn: serve(t, home), cuts: true}
 	conn.left.Store(2 << 20)
-	if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "x"}); err == nil {
+	if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x"}); err == nil {
 		t.Fatal("a cut connection goes unnoticed")
 	}
 	waitFor(t, func() bool { return len(unfinished(t, home)) == 1 })
 	must(t, os.Remove(filepath.Join(src, "d/big")))
 	write(t, src, map[string]string{"other": "1"})
 	time.Sleep(50 * time.Millisecond) // the receiver ends by itself
-	_, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "x"})
+	_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "x"})
 	must(t, err)
 	if left := unfinished(t, home); len(left) > 0 {
 		t.Errorf("left over: %v", left)
@@ -208,7 +208,7 @@ func TestSyncsAtTheSameTime(t *testing.T) {
 		conn := serve(t, home)
 		wg.Go(func() {
 			for range 3 {
-				if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "d"}); err != nil {
+				if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"}); err != nil {
 					t.Error(err)
 				}
 			}

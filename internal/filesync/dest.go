@@ -86,7 +86,7 @@ func (d *dest) folder(path string) (int, error) {
 	if path == "" {
 		path = "."
 	}
-	return openBeneath(d.fd, path)
+	return openBeneath(d.fd, path, folderFlags)
 }
 
 // at is the path of something below, for people.
@@ -95,10 +95,16 @@ func (d *dest) at(path, name string) string {
 }
 
 // openStepwise is openBeneath with one call per element.
-func openStepwise(fd int, path string) (int, error) {
+func openStepwise(fd int, path string, flags int) (int, error) {
 	at := fd
-	for name := range strings.SplitSeq(path, "/") {
-		next, err := retry(func() (int, error) { return unix.Openat(at, name, folderFlags, 0) })
+	for rest, more := path, true; more; {
+		var name string
+		name, rest, more = strings.Cut(rest, "/")
+		step := folderFlags
+		if !more {
+			step = flags
+		}
+		next, err := retry(func() (int, error) { return unix.Openat(at, name, step, 0) })
 		if at != fd {
 			unix.Close(at)
 		}
@@ -129,7 +135,7 @@ func (d *dest) obstacle(path string) (at string, kind kind, err error) {
 		if kind := statItem("", &st).kind; kind != kindFolder {
 			return at, kind, nil
 		}
-		next, err := openBeneath(fd, name)
+		next, err := openBeneath(fd, name, folderFlags)
 		if err != nil {
 			return "", 0, err
 		}

@@ -13,7 +13,7 @@ const defaultTimeout = 60 * time.Second
 type Options struct {
 	// Src is the file or folder to send. If it is a symlink, what it points
 	// to is sent.
-	Src string
+	Src Source
 	// Dst is the place at the receiver: absolute, or "~/x" or "x" below the
 	// home of the receiving end. Missing parents are created.
 	Dst string

@@ -3,6 +3,7 @@
 package filesync
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
@@ -20,11 +21,26 @@ type folder struct {
 	names []fs.DirEntry
 }
 
-// openFolder opens and reads a folder, without following a symlink.
-func openFolder(path string) (*folder, error) {
-	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	})
+// nonblock keeps the opening of a pipe from waiting for its writer.
+const nonblock = unix.O_NONBLOCK
+
+// A folderHandle is the open folder that a tree is read below.
+type folderHandle struct{ file *os.File }
+
+func handleOf(f *os.File, _ *tree) (*folderHandle, error) { return &folderHandle{f}, nil }
+
+func (h *folderHandle) close() { h.file.Close() }
+
+// stat describes one name in the folder itself.
+func (h *folderHandle) stat(name string) (item, error) {
+	return (&folder{path: h.file.Name(), fd: int(h.file.Fd())}).stat(name)
+}
+
+// openFolder opens and reads a folder below the source, "" for the source
+// itself. No element of the path may be a symlink.
+func (t *tree) openFolder(below string) (*folder, error) {
+	path := t.path(below)
+	fd, err := openBeneath(int(t.top.file.Fd()), cmp.Or(below, "."), folderFlags)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -105,14 +121,39 @@ type sourceFile struct {
 	name string
 }
 
-func openFile(path string) (*sourceFile, error) {
+const fileFlags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+
+// openFile opens a file below the source, "." for a source that is a file. No
+// element of the path may be a symlink.
+func (t *tree) openFile(below string) (*sourceFile, error) {
+	if t.file && t.root != nil {
+		return openWithin(t.root, t.below)
+	}
+	path := t.path(below)
 	fd, err := retry(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if t.file {
+			return unix.Open(t.at, fileFlags, 0)
+		}
+		return openBeneath(int(t.top.file.Fd()), below, fileFlags)
 	})
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return &sourceFile{fd, path}, nil
+}
+
+// openWithin opens a file below root. A symlink may lead to it, but not out.
+func openWithin(root *os.Root, path string) (*sourceFile, error) {
+	f, err := root.OpenFile(path, fileFlags&^unix.O_NOFOLLOW, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: f.Name(), Err: err}
+	}
+	return &sourceFile{fd, f.Name()}, nil
 }
 
 func (f *sourceFile) read(p []byte) (int, error) {

@@ -1,6 +1,7 @@
 package filesync
 
 import (
+	"cmp"
 	"io"
 	"io/fs"
 	"os"
@@ -8,28 +9,60 @@ import (
 	"strings"
 )
 
-// A folder is an open folder of the source.
+// nonblock has no meaning here.
+const nonblock = 0
+
+// A folderHandle is the open folder that a tree is read below.
+type folderHandle struct{ root *os.Root }
+
+func handleOf(f *os.File, t *tree) (h *folderHandle, err error) {
+	f.Close()
+	h = new(folderHandle)
+	if t.root != nil {
+		h.root, err = t.root.OpenRoot(t.below)
+	} else {
+		h.root, err = os.OpenRoot(t.at)
+	}
+	return h, err
+}
+
+func (h *folderHandle) close() {
+	if h.root != nil {
+		h.root.Close()
+	}
+}
+
+// stat describes one name in the folder itself.
+func (h *folderHandle) stat(name string) (item, error) { return (&folder{root: h.root}).stat(name) }
+
+// A folder is a folder of the source.
 type folder struct {
-	path  string
+	root  *os.Root
+	below string
 	names []fs.DirEntry
 }
 
-func openFolder(path string) (*folder, error) {
-	names, err := os.ReadDir(path)
-	return &folder{path, names}, err
+func (t *tree) openFolder(below string) (*folder, error) {
+	f, err := t.top.root.Open(cmp.Or(below, "."))
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	names, err := f.ReadDir(-1)
+	return &folder{t.top.root, below, names}, err
 }
 
 func (f *folder) close() {}
 
 func (f *folder) stat(name string) (item, error) {
-	path := filepath.Join(f.path, name)
-	info, err := os.Lstat(path)
+	path := join(f.below, name)
+	info, err := f.root.Lstat(path)
 	if err != nil {
 		return item{}, err
 	}
 	it := infoItem(name, info)
 	if it.kind == kindLink {
-		target, err := os.Readlink(path)
+		target, err := f.root.Readlink(path)
 		if err != nil {
 			return item{}, err
 		}
@@ -60,8 +93,17 @@ func infoItem(name string, info fs.FileInfo) item {
 // A sourceFile is an open file of the source.
 type sourceFile struct{ file *os.File }
 
-func openFile(path string) (*sourceFile, error) {
-	f, err := os.Open(path)
+func (t *tree) openFile(below string) (*sourceFile, error) {
+	var f *os.File
+	var err error
+	switch {
+	case !t.file:
+		f, err = t.top.root.Open(below)
+	case t.root != nil:
+		f, err = t.root.Open(t.below)
+	default:
+		f, err = os.Open(t.at)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func recordSync(f *testing.F, change bool) (sent, answered []byte) {
 	for range 2 {
 		client.log.Reset()
 		server.log.Reset()
-		_, err := Send(f.Context(), client, Options{Src: src, Dst: "d"})
+		_, err := Send(f.Context(), client, Options{Src: Local(src), Dst: "d"})
 		must(f, err)
 		if !change {
 			break
@@ -128,7 +128,7 @@ func FuzzSend(f *testing.F) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			Send(context.Background(), conn, Options{Src: src, Dst: "d", Cache: filepath.Join(src, "..", "cache")})
+			Send(context.Background(), conn, Options{Src: Local(src), Dst: "d", Cache: filepath.Join(src, "..", "cache")})
 		}()
 		select {
 		case <-done:

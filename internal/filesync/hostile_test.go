@@ -253,7 +253,7 @@ func TestFoldersSwappedForLinks(t *testing.T) {
 	})
 	must(t, os.Mkdir(filepath.Join(outside, "b"), 0o755))
 	for range 20 {
-		Send(t.Context(), conn, Options{Src: src, Dst: "d"}) // may fail, or not
+		Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"}) // may fail, or not
 		os.RemoveAll(filepath.Join(home, "d/a/b"))
 	}
 	close(stop)
@@ -300,7 +300,7 @@ func TestHostileReceivers(t *testing.T) {
 				server.(*net.UnixConn).CloseWrite()
 				io.Copy(io.Discard, server)
 			}()
-			_, err := Send(t.Context(), client, Options{Src: src, Dst: "d"})
+			_, err := Send(t.Context(), client, Options{Src: Local(src), Dst: "d"})
 			if err == nil {
 				t.Error("nobody complains")
 			}

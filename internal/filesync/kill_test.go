@@ -67,7 +67,7 @@ func TestAKilledReceiverLeavesNoHalfFile(t *testing.T) {
 	for try := range 8 {
 		conn, kill := process(t, home)
 		time.AfterFunc(time.Duration(10+try*15)*time.Millisecond, kill)
-		if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "x"}); err == nil {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x"}); err == nil {
 			break // it was faster
 		}
 		kill()
@@ -82,7 +82,7 @@ func TestAKilledReceiverLeavesNoHalfFile(t *testing.T) {
 	}
 	conn, kill := process(t, home)
 	defer kill()
-	_, err := Send(t.Context(), conn, Options{Src: src, Dst: "x"})
+	_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x"})
 	must(t, err)
 	equal(t, src, dst)
 	for _, path := range unfinished(t, dst) {

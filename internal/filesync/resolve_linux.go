@@ -15,14 +15,14 @@ import (
 // noOpenat2 is set when the kernel, or a filter before it, lacks the call.
 var noOpenat2 atomic.Bool
 
-// openBeneath opens a folder below the one open as fd; no element of the path
-// may be a symlink.
-func openBeneath(fd int, path string) (int, error) {
+// openBeneath opens a folder or a file, as flags say, below the folder open as
+// fd; no element of the path may be a symlink.
+func openBeneath(fd int, path string, flags int) (int, error) {
 	if noOpenat2.Load() {
-		return openStepwise(fd, path)
+		return openStepwise(fd, path, flags)
 	}
 	how := unix.OpenHow{
-		Flags:   folderFlags,
+		Flags:   uint64(flags),
 		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
 	}
 	for range 100 {
@@ -32,11 +32,11 @@ func openBeneath(fd int, path string) (int, error) {
 			continue
 		case errors.Is(err, unix.ENOSYS), errors.Is(err, unix.EPERM), errors.Is(err, unix.E2BIG):
 			noOpenat2.Store(true)
-			return openStepwise(fd, path)
+			return openStepwise(fd, path, flags)
 		}
 		return got, err
 	}
-	return openStepwise(fd, path)
+	return openStepwise(fd, path, flags)
 }
 
 // times are for setting the time of the last change only.

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openBeneath opens a folder below the one open as fd; no element of the path
-// may be a symlink.
-func openBeneath(fd int, path string) (int, error) { return openStepwise(fd, path) }
+// openBeneath opens a folder or a file, as flags say, below the folder open as
+// fd; no element of the path may be a symlink.
+func openBeneath(fd int, path string, flags int) (int, error) { return openStepwise(fd, path, flags) }
 
 // times are for setting the time of the last change; the time of the last
 // access becomes now.

@@ -11,13 +11,17 @@ import (
 	"github.com/skypilot-go/sky/internal/filesync/ignore"
 )
 
-// A tree is a source: what is sent of a folder, or a single file.
+// A tree is a source that is open: what is sent of a folder, or a single file.
 type tree struct {
-	root  string // absolute, symlinks of its own name resolved
-	file  bool   // root is a file
-	rules string // name of the ignore files, "" to send everything
-	top   *ignore.Matcher
-	meta  item // of root
+	name    string          // for people
+	at      string          // absolute, symlinks of its own name resolved
+	below   string          // the path in root
+	root    *os.Root        // what nothing may lead out of; nil: a path of this machine
+	top     *folderHandle   // nil: the source is a file
+	file    bool            // it is a file
+	rules   string          // name of the ignore files, "" to send everything
+	ignored *ignore.Matcher // by what holds for the whole tree
+	meta    item            // of the source itself
 }
 
 const (
@@ -25,75 +29,77 @@ const (
 	gitIgnore = ".gitignore"
 )
 
-// openTree looks at the source and finds out which ignore rules hold.
-func openTree(src string, useIgnore bool) (*tree, error) {
-	root, err := filepath.Abs(src)
+// openTree opens the source and finds out which ignore rules hold. The caller
+// closes it.
+func openTree(src Source, useIgnore bool) (t *tree, err error) {
+	f, at, root, err := src.open()
 	if err != nil {
 		return nil, err
 	}
-	if root, err = filepath.EvalSymlinks(root); err != nil {
-		return nil, err
-	}
-	info, err := os.Stat(root)
+	t = &tree{name: src.name, at: at, below: src.path, root: root}
+	defer func() {
+		if err != nil {
+			t.close()
+		}
+	}()
+	info, err := f.Stat()
 	if err != nil {
+		f.Close()
 		return nil, err
 	}
-	t := &tree{root: root, file: !info.IsDir()}
-	if t.meta, err = rootItem(root, info); err != nil {
+	t.file = !info.IsDir()
+	if t.file {
+		f.Close()
+		if !info.Mode().IsRegular() {
+			return nil, fmt.Errorf("%q is neither a file nor a folder", src.name)
+		}
+		file, err := t.openFile(".")
+		if err != nil {
+			return nil, err
+		}
+		defer file.close()
+		t.meta, err = file.stat()
+		return t, err
+	}
+	if t.top, err = handleOf(f, t); err != nil {
 		return nil, err
 	}
-	if t.file && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%q is neither a file nor a folder", src)
-	}
-	if !useIgnore || t.file {
+	t.meta = item{kind: kindFolder, perm: uint16(info.Mode().Perm()), mtime: info.ModTime().UnixNano()}
+	if !useIgnore {
 		return t, nil
 	}
 	t.rules = gitIgnore
-	if info, err := os.Lstat(filepath.Join(root, skyIgnore)); err == nil && info.Mode().IsRegular() {
+	if it, err := t.top.stat(skyIgnore); err == nil && it.kind == kindFile {
 		t.rules = skyIgnore
 		return t, nil
 	}
-	exclude, err := readRules(filepath.Join(root, ".git", "info", "exclude"))
+	exclude, err := t.rulesAt(".git/info/exclude")
 	if err != nil {
 		return nil, err
 	}
-	t.top = t.top.In("", exclude)
+	t.ignored = t.ignored.In("", exclude)
 	return t, nil
+}
+
+func (t *tree) close() {
+	if t.top != nil {
+		t.top.close()
+	}
+	if t.root != nil {
+		t.root.Close()
+	}
 }
 
 // folder is the folder that everything sent is in.
 func (t *tree) folder() string {
 	if t.file {
-		return filepath.Dir(t.root)
+		return filepath.Dir(t.at)
 	}
-	return t.root
+	return t.at
 }
 
-// rootItem describes the source itself, and makes sure that a file can be
-// read.
-func rootItem(root string, info fs.FileInfo) (item, error) {
-	if info.IsDir() {
-		return item{kind: kindFolder, perm: uint16(info.Mode().Perm()), mtime: info.ModTime().UnixNano()}, nil
-	}
-	f, err := openFile(root)
-	if err != nil {
-		return item{}, err
-	}
-	defer f.close()
-	return f.stat()
-}
-
-// readRules reads an ignore file; none has no rules.
-func readRules(path string) (ignore.Rules, error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) || isNotFolder(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading ignore rules: %w", err)
-	}
-	return ignore.Parse(data), nil
-}
+// path is where something below the source is, for messages.
+func (t *tree) path(below string) string { return filepath.Join(t.at, filepath.FromSlash(below)) }
 
 // A listing is what is sent of one folder.
 type listing struct {
@@ -107,12 +113,12 @@ type listing struct {
 // are those of the folder above. A folder that is gone has nothing in it, and
 // gone is true.
 func (t *tree) list(path string, rules *ignore.Matcher, buf []item) (l listing, gone bool, err error) {
-	f, err := openFolder(filepath.Join(t.root, filepath.FromSlash(path)))
+	f, err := t.openFolder(path)
 	if errors.Is(err, fs.ErrNotExist) && path != "" {
 		return l, true, nil
 	}
 	if path != "" && (isLoop(err) || isNotFolder(err)) {
-		return l, false, &ChangedError{Path: filepath.Join(t.root, filepath.FromSlash(path)), Gone: true}
+		return l, false, &ChangedError{Path: t.path(path), Gone: true}
 	}
 	if err != nil {
 		return l, false, fmt.Errorf("reading the source: %w", err)
@@ -135,7 +141,7 @@ func (t *tree) list(path string, rules *ignore.Matcher, buf []item) (l listing, 
 func (t *tree) folderRules(f *folder, path string, rules *ignore.Matcher) (*ignore.Matcher, error) {
 	for _, n := range f.names {
 		if n.Name() == t.rules && n.Type().IsRegular() {
-			own, err := readRules(filepath.Join(f.path, t.rules))
+			own, err := t.rulesAt(join(path, t.rules))
 			return rules.In(path, own), err
 		}
 	}

@@ -24,8 +24,9 @@ func Send(ctx context.Context, conn io.ReadWriter, o Options) (Stats, error) {
 	if err != nil {
 		return Stats{}, err
 	}
+	defer t.close()
 	if t.file && o.Contents {
-		return Stats{}, fmt.Errorf("%q is a file, but the contents of a folder are wanted", o.Src)
+		return Stats{}, fmt.Errorf("%q is a file, but the contents of a folder are wanted", o.Src.String())
 	}
 	if o.Dst == "" || len(o.Dst) > maxPath {
 		return Stats{}, fmt.Errorf("file sync: %q is no destination", o.Dst)

@@ -29,7 +29,7 @@ func TestCompressedWhenTheWayIsSlow(t *testing.T) {
 	go func() { done <- Serve(t.Context(), b, home) }()
 	slow := &tap{Conn: a, onWrite: func() { time.Sleep(time.Millisecond) }}
 	var last Progress
-	st, err := Send(t.Context(), slow, Options{Src: src, Dst: "d", Progress: func(p Progress) { last = p }})
+	st, err := Send(t.Context(), slow, Options{Src: Local(src), Dst: "d", Progress: func(p Progress) { last = p }})
 	must(t, err)
 	a.Close()
 	must(t, <-done)
@@ -53,7 +53,7 @@ func TestManyZeros(t *testing.T) {
 	_, err = f.WriteAt([]byte("middle"), 50<<20)
 	must(t, err)
 	must(t, f.Close())
-	st, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+	st, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	if st.WireBytes > 1<<20 || st.SentBytes != size {
 		t.Errorf("%+v", st)

@@ -14,33 +14,33 @@ const goneFor = 100 * time.Millisecond
 // below is the path of a reference's file as its hash is remembered.
 func (s *sender) below(r *ref) string {
 	if s.tree.file {
-		return filepath.Base(s.tree.root)
+		return filepath.Base(s.tree.at)
 	}
 	return join(r.block.path, r.file().name)
 }
 
-// path is where the file of a reference is.
+// path is where the file of a reference is, for messages.
 func (s *sender) path(r *ref) string {
 	if s.tree.file {
-		return s.tree.root
+		return s.tree.at
 	}
-	return filepath.Join(s.tree.root, filepath.FromSlash(r.block.path), r.file().name)
+	return s.tree.path(join(r.block.path, r.file().name))
 }
 
 // open opens the file of a reference.
 func (s *sender) open(ctx context.Context, r *ref) (*sourceFile, error) {
-	path := s.path(r)
-	f, err := openFile(path)
+	below := join(r.block.path, r.file().name)
+	f, err := s.tree.openFile(below)
 	if errors.Is(err, fs.ErrNotExist) {
 		select {
 		case <-time.After(goneFor):
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}
-		f, err = openFile(path)
+		f, err = s.tree.openFile(below)
 	}
 	if errors.Is(err, fs.ErrNotExist) || isLoop(err) || isNotFolder(err) {
-		return nil, &ChangedError{Path: path, Gone: true}
+		return nil, &ChangedError{Path: s.path(r), Gone: true}
 	}
 	return f, err
 }

@@ -47,7 +47,7 @@ func TestUnreadable(t *testing.T) {
 		path := filepath.Join(src, mode.path)
 		must(t, os.Chmod(path, mode.perm))
 		conn := serve(t, home)
-		_, err := Send(t.Context(), conn, Options{Src: src, Dst: "x"})
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x"})
 		if err == nil || !errors.Is(err, fs.ErrPermission) || !strings.Contains(err.Error(), path) {
 			t.Errorf("%s: %v", mode.path, err)
 		}
@@ -55,7 +55,7 @@ func TestUnreadable(t *testing.T) {
 			t.Errorf("something was changed before the error: %v", err)
 		}
 		write(t, src, map[string]string{".skyignore": "/" + mode.path})
-		if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "x", Ignore: true}); err != nil {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x", Ignore: true}); err != nil {
 			t.Errorf("ignored, but %v", err)
 		}
 		must(t, os.Chmod(path, 0o700))
@@ -68,7 +68,7 @@ func TestUnreadable(t *testing.T) {
 		for _, dir := range []string{"ro/sub", "ro"} {
 			must(t, os.Chmod(filepath.Join(src, dir), 0o555))
 		}
-		_, err := Send(t.Context(), conn, Options{Src: src, Dst: "x"})
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x"})
 		must(t, err)
 		equal(t, src, filepath.Join(home, "x"))
 		for _, dir := range []string{"ro", "ro/sub"} {
@@ -79,7 +79,7 @@ func TestUnreadable(t *testing.T) {
 	for _, dir := range []string{"ro", "ro/sub"} {
 		must(t, os.Chmod(filepath.Join(home, "x", dir), 0o755)) // for removal
 	}
-	if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "/not-mine"}); err == nil || !strings.Contains(err.Error(), "/not-mine") {
+	if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "/not-mine"}); err == nil || !strings.Contains(err.Error(), "/not-mine") {
 		t.Error(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestTheSourceChanges(t *testing.T) {
 			var once sync.Once
 			change := func() { once.Do(func() { write(t, src, map[string]string{"f": noise(size - 9)}) }) }
 			conn := &tap{Conn: serve(t, home), onRead: change} // between listing and reading
-			_, err := Send(t.Context(), conn, Options{Src: src, Dst: "d", Cache: t.TempDir()})
+			_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d", Cache: t.TempDir()})
 			must(t, err)
 			equal(t, path, filepath.Join(home, "d/f"))
 		})
@@ -117,7 +117,7 @@ func TestTheSourceChanges(t *testing.T) {
 			defer wg.Wait()
 			defer close(stop)
 			for range 1000 { // it may be at rest at the right moments
-				_, err := Send(t.Context(), conn, Options{Src: src, Dst: "d", Cache: t.TempDir()})
+				_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d", Cache: t.TempDir()})
 				if err == nil {
 					continue
 				}
@@ -140,7 +140,7 @@ func TestTheSourceChanges(t *testing.T) {
 			}
 		}}
 		var last Progress
-		_, err := Send(t.Context(), conn, Options{Src: src, Dst: "d", Progress: func(p Progress) { last = p }})
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d", Progress: func(p Progress) { last = p }})
 		must(t, err)
 		equal(t, path, filepath.Join(home, "d/f"))
 		if last.Done != 19*chunkBytes {
@@ -153,11 +153,11 @@ func TestTheSourceChanges(t *testing.T) {
 		var once sync.Once
 		raw := serve(t, home)
 		conn := &tap{Conn: raw, onRead: func() { once.Do(func() { os.Remove(filepath.Join(src, "f")) }) }}
-		_, err := Send(t.Context(), conn, Options{Src: src, Dst: "d"})
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"})
 		if e, ok := errors.AsType[*ChangedError](err); !ok || !e.Gone {
 			t.Error(err)
 		}
-		if _, err := Send(t.Context(), raw, Options{Src: src, Dst: "d"}); err != nil {
+		if _, err := Send(t.Context(), raw, Options{Src: Local(src), Dst: "d"}); err != nil {
 			t.Errorf("the connection cannot be used again: %v", err)
 		}
 	})
@@ -170,16 +170,16 @@ func TestErrorsLeaveTheConnectionUsable(t *testing.T) {
 	write(t, home, map[string]string{"bad/g": "a file"})
 	conn := serve(t, home)
 	for range 5 {
-		if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "bad"}); !isConflict(err) {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "bad"}); !isConflict(err) {
 			t.Fatal(err)
 		}
-		if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "~x/y"}); err == nil {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "~x/y"}); err == nil {
 			t.Fatal("a bad destination is accepted")
 		}
-		if _, err := Send(t.Context(), conn, Options{Src: filepath.Join(src, "none"), Dst: "y"}); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(filepath.Join(src, "none")), Dst: "y"}); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatal(err)
 		}
-		_, err := Send(t.Context(), conn, Options{Src: src, Dst: "good"})
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "good"})
 		must(t, err)
 	}
 	equal(t, src, filepath.Join(home, "good"))

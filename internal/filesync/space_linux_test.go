@@ -34,7 +34,7 @@ func TestDiskFull(t *testing.T) {
 			src := t.TempDir()
 			write(t, src, c.files)
 			dst := filepath.Join(disk, strings.ReplaceAll(c.name, " ", "-"))
-			_, err := Send(t.Context(), conn, Options{Src: src, Dst: dst})
+			_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: dst})
 			full, ok := errors.AsType[*NoSpaceError](err)
 			if !ok || !strings.HasPrefix(full.Path, dst) {
 				t.Fatalf("%v", err)
@@ -53,7 +53,7 @@ func TestDiskFull(t *testing.T) {
 			for name := range c.files {
 				must(t, os.Remove(filepath.Join(src, name)))
 			}
-			_, err = Send(t.Context(), conn, Options{Src: src, Dst: dst})
+			_, err = Send(t.Context(), conn, Options{Src: Local(src), Dst: dst})
 			must(t, err)
 			equal(t, src, dst)
 		})

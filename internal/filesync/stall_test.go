@@ -24,7 +24,7 @@ func TestNothingMoves(t *testing.T) {
 			defer a.Close()
 			go io.Copy(io.Discard, b)
 			start := time.Now()
-			_, err := Send(t.Context(), a, Options{Src: src, Dst: "d", Timeout: 10 * time.Second})
+			_, err := Send(t.Context(), a, Options{Src: Local(src), Dst: "d", Timeout: 10 * time.Second})
 			if e, ok := errors.AsType[*StalledError](err); !ok || !e.Timeout() {
 				t.Error(err)
 			}
@@ -39,7 +39,7 @@ func TestNothingMoves(t *testing.T) {
 			a, b := net.Pipe()
 			defer a.Close()
 			defer b.Close()
-			_, err := Send(t.Context(), a, Options{Src: src, Dst: "d"})
+			_, err := Send(t.Context(), a, Options{Src: Local(src), Dst: "d"})
 			if e, ok := errors.AsType[*StalledError](err); !ok || e.After != defaultTimeout {
 				t.Error(err)
 			}
@@ -95,7 +95,7 @@ func TestCancel(t *testing.T) {
 		mine := errors.New("the user has had enough")
 		time.AfterFunc(20*time.Millisecond, func() { cancel(mine) })
 		start := time.Now()
-		if _, err := Send(ctx, client, Options{Src: src, Dst: "d"}); !errors.Is(err, mine) {
+		if _, err := Send(ctx, client, Options{Src: Local(src), Dst: "d"}); !errors.Is(err, mine) {
 			t.Error(err)
 		}
 		a.Close()
@@ -121,7 +121,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("took %v", took)
 		}
 	}
-	if _, err := Send(canceled(), nil, Options{Src: src, Dst: "d"}); !errors.Is(err, context.Canceled) {
+	if _, err := Send(canceled(), nil, Options{Src: Local(src), Dst: "d"}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 }

@@ -85,7 +85,7 @@ func write(t checker, dir string, files map[string]string) {
 func snapshot(t checker, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for e, err := range Walk(dir, false) {
+	for e, err := range Walk(Local(dir), false) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +124,7 @@ func TestFirstAndSecondSync(t *testing.T) {
 	src, home := t.TempDir(), t.TempDir()
 	write(t, src, map[string]string{"a": "1", "d/b": "22", "d/e/f/c": "", "empty/": ""})
 	conn := serve(t, home)
-	o := Options{Src: src, Dst: "~/x/y"}
+	o := Options{Src: Local(src), Dst: "~/x/y"}
 	st, err := Send(t.Context(), conn, o)
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestOverTLS(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- Serve(ctx, server, home) }()
 	for range 2 {
-		_, err := Send(t.Context(), client, Options{Src: src, Dst: "d"})
+		_, err := Send(t.Context(), client, Options{Src: Local(src), Dst: "d"})
 		must(t, err)
 		equal(t, src, filepath.Join(home, "d"))
 	}

@@ -91,7 +91,7 @@ func TestAnyTree(t *testing.T) {
 		src := filepath.Join(t.TempDir(), fmt.Sprint("src", n))
 		must(rt, os.Mkdir(src, 0o755))
 		defer os.RemoveAll(src)
-		o := Options{Src: src, Dst: fmt.Sprint("dst", n)}
+		o := Options{Src: Local(src), Dst: fmt.Sprint("dst", n)}
 		defer os.RemoveAll(filepath.Join(home, o.Dst))
 		for range 2 {
 			grow(rt, src, 2)
@@ -168,7 +168,7 @@ func TestWhatIsChosen(t *testing.T) {
 			write(t, src, tree)
 			write(t, src, c.extra)
 			var got []string
-			for e, err := range Walk(src, !c.off) {
+			for e, err := range Walk(Local(src), !c.off) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -179,11 +179,11 @@ func TestWhatIsChosen(t *testing.T) {
 				t.Errorf("Walk gives %q\nwant       %q", got, c.want)
 			}
 			home := t.TempDir()
-			if _, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d", Ignore: !c.off}); err != nil {
+			if _, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d", Ignore: !c.off}); err != nil {
 				t.Fatal(err)
 			}
 			got = nil
-			for e := range Walk(filepath.Join(home, "d"), false) {
+			for e := range Walk(Local(filepath.Join(home, "d")), false) {
 				got = append(got, e.Path)
 			}
 			slices.Sort(got)
@@ -199,7 +199,7 @@ func TestWalkIsSorted(t *testing.T) {
 	write(t, src, map[string]string{"b": "12", "a/z": "", "a/y": "", "a.x": ""})
 	must(t, os.Symlink("b", filepath.Join(src, "l")))
 	var got []string
-	for e, err := range Walk(src, true) {
+	for e, err := range Walk(Local(src), true) {
 		must(t, err)
 		got = append(got, fmt.Sprint(e.Path, " ", e.Mode, " ", e.Size*min(1, int64(len(e.Path)-len(e.Target))), e.Target))
 		if e.Path == "b" && (e.Size != 2 || e.ModTime.IsZero()) {
@@ -210,12 +210,12 @@ func TestWalkIsSorted(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	for _, err := range Walk(filepath.Join(src, "none"), true) {
+	for _, err := range Walk(Local(filepath.Join(src, "none")), true) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a missing source: %v", err)
 		}
 	}
-	for e, err := range Walk(filepath.Join(src, "b"), true) {
+	for e, err := range Walk(Local(filepath.Join(src, "b")), true) {
 		if err != nil || e.Path != "." || e.Size != 2 || !e.Mode.IsRegular() {
 			t.Errorf("a file: %+v, %v", e, err)
 		}
@@ -242,7 +242,7 @@ func TestDestinations(t *testing.T) {
 		t.Run(c.dst, func(t *testing.T) {
 			src, home := t.TempDir(), t.TempDir()
 			write(t, src, map[string]string{"f": "1"})
-			_, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: c.dst})
+			_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: c.dst})
 			if c.fail != "" {
 				if err == nil || !strings.Contains(err.Error(), c.fail) {
 					t.Errorf("%v, want something with %q", err, c.fail)
@@ -265,22 +265,22 @@ func TestSingleFile(t *testing.T) {
 	src, home := t.TempDir(), t.TempDir()
 	write(t, src, map[string]string{"f": "123", ".gitignore": "*"})
 	conn := serve(t, home)
-	o := Options{Src: filepath.Join(src, "f"), Dst: "~/new/g", Ignore: true}
+	o := Options{Src: Local(filepath.Join(src, "f")), Dst: "~/new/g", Ignore: true}
 	for _, content := range []string{"123", "45678", "45678"} {
-		must(t, os.WriteFile(o.Src, []byte(content), 0o750))
-		must(t, os.Chmod(o.Src, 0o750))
+		must(t, os.WriteFile(o.Src.String(), []byte(content), 0o750))
+		must(t, os.Chmod(o.Src.String(), 0o750))
 		_, err := Send(t.Context(), conn, o)
 		must(t, err)
-		equal(t, o.Src, filepath.Join(home, "new/g"))
+		equal(t, o.Src.String(), filepath.Join(home, "new/g"))
 	}
 	if names, _ := os.ReadDir(filepath.Join(home, "new")); len(names) != 1 {
 		t.Errorf("%v", names)
 	}
 	link := filepath.Join(src, "link")
 	must(t, os.Symlink("f", link))
-	_, err := Send(t.Context(), conn, Options{Src: link, Dst: "~/of-link"})
+	_, err := Send(t.Context(), conn, Options{Src: Local(link), Dst: "~/of-link"})
 	must(t, err)
-	equal(t, o.Src, filepath.Join(home, "of-link"))
+	equal(t, o.Src.String(), filepath.Join(home, "of-link"))
 	if _, err = Send(t.Context(), conn, Options{Src: o.Src, Dst: "x", Contents: true}); err == nil {
 		t.Error("a file has no contents to put into a folder")
 	}
@@ -293,7 +293,7 @@ func TestContentsLeaveTheFolderAlone(t *testing.T) {
 	dst := filepath.Join(home, "d")
 	must(t, os.Chmod(dst, 0o711))
 	conn := serve(t, home)
-	_, err := Send(t.Context(), conn, Options{Src: src, Dst: "d", Contents: true})
+	_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d", Contents: true})
 	must(t, err)
 	if info, err := os.Stat(dst); err != nil || info.Mode().Perm() != 0o711 {
 		t.Error(info.Mode(), err)
@@ -301,7 +301,7 @@ func TestContentsLeaveTheFolderAlone(t *testing.T) {
 	if data, _ := os.ReadFile(filepath.Join(dst, "mine")); string(data) != "2" {
 		t.Error("a file that the source does not have was changed")
 	}
-	_, err = Send(t.Context(), conn, Options{Src: src, Dst: "d"})
+	_, err = Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	if info, err := os.Stat(dst); err != nil || info.Mode().Perm() != 0o755 {
 		t.Error(info.Mode(), err)
@@ -324,7 +324,7 @@ func TestConflictsChangeNothing(t *testing.T) {
 			dst := filepath.Join(home, "d")
 			write(t, dst, c.dst)
 			before := snapshot(t, dst)
-			_, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+			_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 			conflict, ok := errors.AsType[*ConflictError](err)
 			if !ok || conflict.Path != filepath.Join(dst, c.path) {
 				t.Fatalf("%v", err)
@@ -339,10 +339,10 @@ func TestConflictsChangeNothing(t *testing.T) {
 		write(t, src, map[string]string{"f": ""})
 		write(t, home, map[string]string{"file": "", "folder/": ""})
 		conn := serve(t, home)
-		if _, err := Send(t.Context(), conn, Options{Src: src, Dst: "file"}); !isConflict(err) {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "file"}); !isConflict(err) {
 			t.Error(err)
 		}
-		if _, err := Send(t.Context(), conn, Options{Src: filepath.Join(src, "f"), Dst: "folder"}); !isConflict(err) {
+		if _, err := Send(t.Context(), conn, Options{Src: Local(filepath.Join(src, "f")), Dst: "folder"}); !isConflict(err) {
 			t.Error(err)
 		}
 	})
@@ -363,7 +363,7 @@ func TestLinksAtTheDestinationAreNeverFollowed(t *testing.T) {
 	must(t, os.Symlink(filepath.Join(outside, "keep"), filepath.Join(dst, "file")))
 	must(t, os.Symlink(filepath.Join(outside, "keep"), filepath.Join(dst, "big")))
 	before := snapshot(t, outside)
-	_, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+	_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	equal(t, src, dst)
 	if after := snapshot(t, outside); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -375,7 +375,7 @@ func TestLinkedDestinationFolder(t *testing.T) {
 	src, home, disk := t.TempDir(), t.TempDir(), t.TempDir()
 	write(t, src, map[string]string{"f": "1"})
 	must(t, os.Symlink(disk, filepath.Join(home, "d")))
-	_, err := Send(t.Context(), serve(t, home), Options{Src: src, Dst: "d"})
+	_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "d"})
 	must(t, err)
 	equal(t, src, disk)
 }
@@ -385,7 +385,7 @@ func TestDifferentKindsOfDifferences(t *testing.T) {
 	big := strings.Repeat("0123456789abcdef", smallFile/4)
 	write(t, src, map[string]string{"mode": "1", "time": "2", "bigtime": big, "grown": big, "changed": big, "shrunk": big})
 	conn := serve(t, home)
-	o := Options{Src: src, Dst: "d", Cache: t.TempDir()}
+	o := Options{Src: Local(src), Dst: "d", Cache: t.TempDir()}
 	_, err := Send(t.Context(), conn, o)
 	must(t, err)
 	must(t, os.Chmod(filepath.Join(src, "mode"), 0o711))
@@ -403,11 +403,27 @@ func TestDifferentKindsOfDifferences(t *testing.T) {
 	}
 }
 
+func TestPermissionsOfFoldersCountInEverySync(t *testing.T) {
+	src, home := t.TempDir(), t.TempDir()
+	write(t, src, map[string]string{"open/file": "1", "closed/file": "2"})
+	conn := serve(t, home)
+	for _, mode := range []os.FileMode{0o755, 0o700, 0o750} {
+		must(t, os.Chmod(filepath.Join(src, "closed"), mode))
+		setTime(t, filepath.Join(src, "closed"), 1e18) // the mode is all that differs
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "d"})
+		must(t, err)
+		equal(t, src, filepath.Join(home, "d"))
+		if info, err := os.Stat(filepath.Join(home, "d", "closed")); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("want %v, got %v, %v", mode, info, err)
+		}
+	}
+}
+
 func TestHashesSaveReading(t *testing.T) {
 	src, home := t.TempDir(), t.TempDir()
 	write(t, src, map[string]string{"f": "one", "g": strings.Repeat("x", smallFile*2)})
 	conn := serve(t, home)
-	o := Options{Src: src, Dst: "d", Cache: t.TempDir()}
+	o := Options{Src: Local(src), Dst: "d", Cache: t.TempDir()}
 	_, err := Send(t.Context(), conn, o)
 	must(t, err)
 	time.Sleep(10 * time.Millisecond)
@@ -421,7 +437,7 @@ func TestHashesSaveReading(t *testing.T) {
 	}
 	h := hashesOf(stateDir(home), filepath.Join(home, "d"))
 	for _, name := range []string{"f", "g"} {
-		f, err := openFile(filepath.Join(home, "d", name))
+		f, err := openPath(filepath.Join(home, "d", name))
 		must(t, err)
 		it, err := f.stat()
 		f.close()

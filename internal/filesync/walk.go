@@ -17,15 +17,16 @@ import (
 // src has one at its top, else what the ".gitignore" files and
 // ".git/info/exclude" say. Sockets, pipes and devices are left out always.
 // The walk ends after an error.
-func Walk(src string, useIgnore bool) iter.Seq2[Entry, error] {
+func Walk(src Source, useIgnore bool) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		t, err := openTree(src, useIgnore)
 		if err != nil {
 			yield(Entry{}, err)
 			return
 		}
+		defer t.close()
 		if yield(t.meta.entry("."), nil) && !t.file {
-			t.walk("", t.top, yield)
+			t.walk("", t.ignored, yield)
 		}
 	}
 }

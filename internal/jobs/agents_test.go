@@ -29,6 +29,15 @@ type gang struct {
 	proven  time.Time // when the provider said so
 	run     *run
 	timers  []*time.Timer
+	quiet   time.Time // since when its head says nothing to servers; zero: it does
+}
+
+// heardLast is when servers heard of the head last.
+func (g *gang) heardLast() time.Time {
+	if g.quiet.IsZero() {
+		return time.Now()
+	}
+	return g.quiet
 }
 
 // run is one job on a gang's head.
@@ -38,6 +47,7 @@ type run struct {
 	over    chan struct{}
 	left    bool      // its processes ended by themselves
 	by      time.Time // it was asked to end by itself, and has until then; zero: not asked
+	stored  bool      // a server said that it has stored how it ended
 }
 
 // The life of a gang.
@@ -122,6 +132,9 @@ func (g *gang) lose(rank int) {
 	}
 	g.o.count.preempted++
 	g.dead[rank] = true
+	if rank == 0 && g.quiet.IsZero() {
+		g.quiet = time.Now()
+	}
 	r := g.run
 	if r == nil || r.job.Status.Terminal() {
 		g.broken()
@@ -206,6 +219,9 @@ func (g *gang) saved(r *run) {
 func (g *gang) partition() {
 	if !g.cut && !g.gone() && !g.lied {
 		g.cut = true
+		if g.quiet.IsZero() {
+			g.quiet = time.Now()
+		}
 		g.o.count.partitions++
 		g.broken()
 	}
@@ -216,6 +232,9 @@ func (g *gang) heal() {
 		return
 	}
 	g.cut = false
+	if g.ids != nil && !g.dead[0] {
+		g.quiet = time.Time{}
+	}
 	g.o.ring(g.id.Hash)
 }
 
@@ -305,10 +324,12 @@ func (g *gang) submit(key string) (int, error) {
 		g.o.count.completed++
 		switch {
 		case code == 0:
-			if !g.cut && len(g.o.listen()) > 0 {
+			g.ends(r, api.JobSucceeded, []int{0})
+			if p.spot && !g.o.calm && g.rng.IntN(2) == 0 { // its machine goes right afterwards
+				g.after(time.Duration(g.rng.Int64N(int64(5*time.Second))), func() { g.lose(0) })
+			} else if !g.cut && len(g.o.listen()) > 0 {
 				p.won = true
 			}
-			g.ends(r, api.JobSucceeded, []int{0})
 		case p.setup:
 			g.ends(r, api.JobFailedSetup, []int{code})
 		default:
@@ -327,6 +348,31 @@ func (g *gang) ends(r *run, s api.JobStatus, codes []int) {
 	close(r.over)
 	if !g.cut {
 		g.o.ring(g.id.Hash)
+	}
+	g.report(r)
+}
+
+// report tells the servers that live how a job ended, again every second until one
+// has stored it, as agents do.
+func (g *gang) report(r *run) {
+	if r.stored || g.run != r || g.dead[0] || g.given {
+		return
+	}
+	if !g.cut && g.o.tell != nil {
+		job, hash := r.job, g.id.Hash
+		for _, m := range g.o.tell() {
+			g.o.mu.Unlock()
+			err := m.Ended(context.Background(), hash, job)
+			g.o.mu.Lock()
+			if err == nil {
+				if r.stored = true; job.Status == api.JobSucceeded {
+					g.plan.won = true // from now on it must not run again
+				}
+			}
+		}
+	}
+	if !r.stored {
+		g.after(time.Second, func() { g.report(r) })
 	}
 }
 

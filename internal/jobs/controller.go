@@ -25,7 +25,7 @@ type controller struct {
 	shape     *shape                // of the job; nil: not read yet
 	files     bool                  // the job has files that go with it
 	out       *controlLog
-	callbacks callbacks
+	callbacks callbacks // of its tasks
 
 	over atomic.Bool // the job's end is written, or just being: its lease is gone or going
 
@@ -60,6 +60,9 @@ func (c *controller) run(ctx context.Context) {
 			return
 		}
 		now, todo, err := c.todo(ctx, at)
+		if err == nil {
+			err = c.callbacks.begin(ctx, c, now)
+		}
 		switch {
 		case err != nil:
 			c.failed(ctx, err)
@@ -208,7 +211,10 @@ func (c *controller) save(ctx context.Context, s situation, own <-chan struct{},
 			return err
 		}
 		all := append(slices.Clone(events), dropped...)
-		err = c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: s.job, Attempt: s.attempt, Closed: s.closed, Events: all})
+		err = c.m.store.ManagedJobs().Save(ctx, state.ManagedChange{
+			Job: s.job, Attempt: s.attempt, Closed: s.closed, Events: all,
+			Unreported: s.attempt != nil && s.attempt.ClosedAt.IsZero() && s.attempt.Report == nil && outcome(s.attempt.Outcome).lost() && !s.task.Status.Terminal(),
+		})
 		if err == nil {
 			c.m.rows.RingOthers(c.id, own)
 			c.saved(s, all)
@@ -258,7 +264,7 @@ func (c *controller) saved(s situation, events []state.ManagedEvent) {
 			line += ": " + e.Reason
 		}
 		lines = append(lines, line)
-		c.callback(s, e)
+		c.callbacks.add(s.job, s.attempt, e)
 	}
 	c.out.Print(lines...)
 }

@@ -34,12 +34,14 @@ type managedJobs interface {
 	Attempts(ctx context.Context, id int) ([]*state.ManagedAttempt, error)
 	Attempt(ctx context.Context, id, task, attempt int) (*state.ManagedAttempt, error)
 	Save(ctx context.Context, c state.ManagedChange) error
+	Report(ctx context.Context, id, task, attempt int, r state.ManagedReport) error
 	Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error)
 	AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]state.ManagedAdopted, error)
 	Next(ctx context.Context) (id, priority int, err error)
 	Orphans(ctx context.Context, owner string) ([]int, error)
 	AskCancel(ctx context.Context, ids []int, grace time.Duration) ([]int, error)
 	Cancelled(ctx context.Context) (map[int]time.Time, error)
+	Note(ctx context.Context, e state.ManagedEvent) error
 	Events(ctx context.Context, id, task, limit int) ([]state.ManagedEvent, error)
 	FilesInUse(ctx context.Context) (map[string]bool, error)
 }

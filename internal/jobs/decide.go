@@ -22,12 +22,16 @@ const (
 	outDriver    outcome = "failed_driver"
 	outLost      outcome = "lost"        // the cluster is gone, or no longer whole
 	outNode      outcome = "node_lost"   // a node is gone and is to be replaced; the rest of the cluster stays
-	outCancelled outcome = "cancelled"   // on the cluster, by somebody
+	outStray     outcome = "cancelled"   // on the cluster, although nobody cancelled the managed job
 	outAborted   outcome = "aborted"     // the managed job was cancelled
 	outRefused   outcome = "refused"     // it can never be launched as it is
 	outOvertime  outcome = "overtime"    // max_duration was over
 	outHung      outcome = "unreachable" // its agent was silent for longer than the installation allows
 )
+
+// lost tells whether the attempt ended with its machines, or was given up with them:
+// its program may have come to its end nevertheless.
+func (o outcome) lost() bool { return o == outLost || o == outNode || o == outHung }
 
 // situation is all that a decision depends on.
 type situation struct {
@@ -80,6 +84,10 @@ type observation struct {
 	noJob   bool      // the agent answers and knows no such job
 	silent  string    // why the agent did not answer, or a worker did not answer it; "": they did, or were not asked
 	since   time.Time // with silent: since when this server has heard nothing
+
+	weighed  bool      // what the agent said last was read, after the proof if there is one
+	reported bool      // job is that last word: how it ended
+	heard    time.Time // when servers last heard of the agent; zero: unknown
 }
 
 // action is what a controller does next.
@@ -101,6 +109,7 @@ const (
 	doPause   verb = "pause"   // before the next launch
 	doLook    verb = "look"    // ask the agent
 	doProve   verb = "prove"   // ask the provider
+	doWeigh   verb = "weigh"   // read what the agent said last
 	doNote    verb = "note"    // write down that the agent fell silent, or answers again
 	doWait    verb = "wait"    // until something happens
 	doSettle  verb = "settle"  // write down how the attempt ended
@@ -149,6 +158,8 @@ func decideNext(s situation, now time.Time) action {
 		return action{do: doMove, event: s.end.event(), reason: s.end.reason}
 	case s.empty:
 		return action{do: doMove, event: fsm.ManagedSucceeded, reason: "the task has nothing to run"}
+	case s.attempt != nil && outcome(s.attempt.Outcome).lost() && s.attempt.Report != nil && s.attempt.Report.Status == api.JobSucceeded:
+		return action{do: doMove, event: fsm.ManagedSucceeded, reason: fmt.Sprintf("the program of attempt %d had succeeded before its machine was lost", s.attempt.Number)}
 	}
 	return action{do: doBegin}
 }
@@ -174,7 +185,7 @@ func follows(s situation) fsm.ManagedEvent {
 	switch outcome(s.attempt.Outcome) {
 	case outSucceeded:
 		return fsm.ManagedSucceeded
-	case outAborted, outCancelled:
+	case outAborted:
 		return fsm.ManagedCancelled
 	case outDriver:
 		return fsm.ManagedBroken
@@ -222,10 +233,17 @@ func (p policy) again(codes []int, restarts int) (counts, again bool) {
 func decideRunning(s situation, now time.Time) action {
 	o := s.seen
 	lost := func() action {
-		if s.policy.perNode && s.attempt.Nodes > 1 && o.cluster == clusterBroken && (o.job != nil || o.noJob) {
-			return action{do: doSettle, outcome: outNode, reason: o.reason} // the head is there
+		switch {
+		case !o.weighed:
+			return action{do: doWeigh}
+		case ownFailure(s.attempt, o):
+			return failedBy(o.job)
 		}
-		return action{do: doSettle, outcome: outLost, reason: o.reason}
+		o.reason = unknownOutcome(s.attempt, o, now)
+		if s.policy.perNode && s.attempt.Nodes > 1 && o.cluster == clusterBroken && (o.job != nil || o.noJob) {
+			return action{do: doSettle, outcome: outNode, reason: o.reason, ended: o.heard} // the head is there
+		}
+		return action{do: doSettle, outcome: outLost, reason: o.reason, ended: o.heard}
 	}
 	switch {
 	case !o.looked:
@@ -241,19 +259,23 @@ func decideRunning(s situation, now time.Time) action {
 			return action{do: doProve}
 		}
 		return lost()
+	case o.noJob && !o.weighed:
+		return action{do: doWeigh}
 	case o.noJob || o.job != nil && o.job.Status.Terminal():
 		if !o.proven { // a machine that goes takes the job with it
 			return action{do: doProve}
 		}
 	case o.silent != "" && !isSilent(s.task):
 		return action{do: doNote, reason: silence(o.silent, now)}
+	case o.silent != "" && !o.weighed:
+		return action{do: doWeigh}
 	case o.silent != "" && !o.proven:
 		return action{do: doProve}
 	case o.silent != "" && s.patience > 0:
 		if until := o.since.Add(s.patience); now.Before(until) {
 			return action{do: doWait, until: until}
 		}
-		return action{do: doSettle, outcome: outHung, reason: hung(s.patience, o.silent)}
+		return action{do: doSettle, outcome: outHung, reason: hung(s.patience, o.silent), ended: o.heard}
 	case o.job != nil && o.silent == "" && isSilent(s.task):
 		return action{do: doNote}
 	default:
@@ -266,14 +288,20 @@ func decideRunning(s situation, now time.Time) action {
 		return action{do: doSettle, outcome: outDriver, reason: "the cluster no longer knows the job"}
 	}
 	switch o.job.Status {
-	case api.JobFailed:
-		return ended(outFailed, o.job, "the program failed"+withCodes(o.job.ExitCodes))
-	case api.JobFailedSetup:
-		return ended(outSetup, o.job, "setup failed"+withCodes(o.job.ExitCodes))
+	case api.JobFailed, api.JobFailedSetup:
+		return failedBy(o.job)
 	case api.JobCancelled:
-		return ended(outCancelled, o.job, "the job was cancelled on its cluster")
+		return ended(outStray, o.job, "the job was cancelled on its cluster, and nobody cancelled it here; it runs again")
 	}
 	return ended(outDriver, o.job, "the job was cut off on its cluster; the machine may have run out of memory")
+}
+
+// failedBy is the end of a job whose program, or setup, failed.
+func failedBy(j *agentapi.Job) action {
+	if j.Status == api.JobFailedSetup {
+		return ended(outSetup, j, "setup failed"+withCodes(j.ExitCodes))
+	}
+	return ended(outFailed, j, "the program failed"+withCodes(j.ExitCodes))
 }
 
 // For how long a failure is doubted: machines that are being taken away end

@@ -35,12 +35,12 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 		"succeeded": job(api.JobSucceeded, 0), "failed": job(api.JobFailed, 1), "setup failed": job(api.JobFailedSetup, 1),
 		"cut off": job(api.JobFailedDriver), "cancelled": job(api.JobCancelled),
 	}
-	ends := map[string]outcome{"succeeded": outSucceeded, "failed": outFailed, "setup failed": outSetup, "cut off": outDriver, "cancelled": outCancelled}
+	ends := map[string]outcome{"succeeded": outSucceeded, "failed": outFailed, "setup failed": outSetup, "cut off": outDriver, "cancelled": outStray}
 	for name, j := range jobs {
 		for _, c := range []clusterState{clusterUnknown, clusterUp, clusterBroken, clusterGone} {
 			for _, proven := range []bool{false, true} {
 				for _, failed := range []bool{false, true} {
-					o := observation{looked: true, cluster: c, proven: proven, failed: failed, job: j}
+					o := observation{looked: true, cluster: c, proven: proven, failed: failed, job: j, weighed: true}
 					got := decide(running(o), noon)
 					want := action{do: doWait}
 					switch {
@@ -72,13 +72,22 @@ func TestEveryObservationOfARunningJob(t *testing.T) {
 		want    action
 	}{
 		{"nothing seen yet", observation{}, "", action{do: doLook}},
-		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true}, "", action{do: doProve}},
-		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, proven: true}, "", action{do: doSettle, outcome: outDriver}},
+		{"the job is not known there", observation{looked: true, cluster: clusterUp, noJob: true, weighed: true}, "", action{do: doProve}},
+		{"the job is not known there, and the machines run", observation{looked: true, cluster: clusterUp, noJob: true, proven: true, weighed: true}, "", action{do: doSettle, outcome: outDriver}},
 		{"silence is written down", observation{looked: true, cluster: clusterUp, silent: silent}, "", action{do: doNote, reason: "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"}},
-		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doProve}},
-		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, proven: true}, unreachable + "10:00", action{do: doWait}},
-		{"nobody can tell", observation{looked: true, cluster: clusterUp, silent: silent, failed: true}, unreachable + "10:00", action{do: doWait}},
-		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, proven: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
+		{"before the provider is asked, what the agent said last is read", observation{looked: true, cluster: clusterUp, silent: silent}, unreachable + "10:00", action{do: doWeigh}},
+		{"before a job is given up as unknown, too", observation{looked: true, cluster: clusterUp, noJob: true}, "", action{do: doWeigh}},
+		{"before a loss is believed, too", observation{looked: true, cluster: clusterBroken, proven: true}, "", action{do: doWeigh}},
+		{"and when the record is gone", observation{looked: true, cluster: clusterGone, proven: true}, "", action{do: doWeigh}},
+		{"it said that it succeeded", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobSucceeded, 0)}, "", action{do: doSettle, outcome: outSucceeded}},
+		{"it said that it failed, and nothing speaks for the machine as the cause", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 1)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was killed, just before the machine went", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-58 * time.Second)}, "", action{do: doSettle, outcome: outLost}},
+		{"it said that it was killed, and was heard of long after", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobFailed, 143), heard: noon.Add(-20 * time.Second)}, "", action{do: doSettle, outcome: outFailed}},
+		{"it said that it was cancelled", observation{looked: true, cluster: clusterGone, proven: true, weighed: true, reported: true, job: job(api.JobCancelled)}, "", action{do: doSettle, outcome: outLost}},
+		{"then the provider is asked", observation{looked: true, cluster: clusterUp, silent: silent, weighed: true}, unreachable + "10:00", action{do: doProve}},
+		{"the machines run: silence is no reason", observation{looked: true, cluster: clusterUp, silent: silent, proven: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
+		{"nobody can tell", observation{looked: true, cluster: clusterUp, silent: silent, failed: true, weighed: true}, unreachable + "10:00", action{do: doWait}},
+		{"the machines are gone", observation{looked: true, cluster: clusterGone, silent: silent, proven: true, weighed: true}, unreachable + "10:00", action{do: doSettle, outcome: outLost}},
 		{"it is heard of again", observation{looked: true, cluster: clusterUp, job: job(api.JobRunning)}, unreachable + "10:00", action{do: doNote}},
 		{"it ended while nobody heard", observation{looked: true, cluster: clusterUp, job: job(api.JobSucceeded, 0)}, unreachable + "10:00", action{do: doSettle, outcome: outSucceeded}},
 	} {
@@ -182,7 +191,8 @@ func TestWhatAnOutcomeMeans(t *testing.T) {
 		{"setup failed", outSetup, []int{1}, policy{}, 0, ran, false, fsm.ManagedBadSetup},
 		{"setup may fail, too", outSetup, []int{1}, policy{restarts: 1}, 0, ran, false, fsm.ManagedLost},
 		{"cut off by none of its doing", outDriver, nil, policy{restarts: 5}, 0, ran, false, fsm.ManagedBroken},
-		{"cancelled on its cluster", outCancelled, nil, policy{restarts: 5}, 0, ran, false, fsm.ManagedCancelled},
+		{"cancelled on its cluster by nobody", outStray, nil, policy{}, 0, ran, false, fsm.ManagedLost},
+		{"cancelled on its cluster while it is cancelled here", outStray, nil, policy{restarts: 5}, 0, ran, true, fsm.ManagedCancelled},
 		{"cancelled here", outAborted, nil, policy{}, 0, ran, true, fsm.ManagedCancelled},
 		{"refused at first", outRefused, nil, policy{}, 0, time.Time{}, false, fsm.ManagedRefused},
 		{"refused later", outRefused, nil, policy{}, 0, ran, false, fsm.ManagedNoResource},
@@ -193,6 +203,49 @@ func TestWhatAnOutcomeMeans(t *testing.T) {
 		}
 		if got := follows(s); got != tt.want {
 			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestForHowLongAFailureIsDoubted is the time in the rule: machines that are being
+// taken away end their jobs before the provider says so. A failure that may be such an
+// end is nobody's until the doubt is over, and the user's from then on.
+func TestForHowLongAFailureIsDoubted(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		job   *agentapi.Job
+		nodes int
+		spot  bool
+		doubt time.Duration
+		want  outcome
+	}{
+		{"a program fails on machines of its own", job(api.JobFailed, 1), 1, false, 0, outFailed},
+		{"a program fails on spot", job(api.JobFailed, 1), 1, true, doubtShort, outFailed},
+		{"a setup fails on spot", job(api.JobFailedSetup, 1), 1, true, doubtShort, outSetup},
+		{"a program is killed", job(api.JobFailed, 137), 1, false, doubtShort, outFailed},
+		{"a program is killed on one node of two", job(api.JobFailed, 0, 143), 2, false, doubtShort, outFailed},
+		{"a program ends with the highest code of its own", job(api.JobFailed, 128), 1, false, 0, outFailed},
+		{"a job is cut off", job(api.JobFailedDriver), 1, false, doubtShort, outDriver},
+		{"a job on two nodes is cut off: a peer's loss is seen first", job(api.JobFailedDriver), 2, false, doubtLong, outDriver},
+		{"somebody cancelled it there", job(api.JobCancelled), 1, true, 0, outStray},
+	} {
+		s := running(observation{looked: true, cluster: clusterUp, proven: true, weighed: true, job: tt.job})
+		s.attempt.Offer.Spot, s.attempt.Nodes = tt.spot, tt.nodes
+		ended := unix(tt.job.EndedAt)
+		if tt.doubt > 0 {
+			for _, at := range []time.Duration{0, tt.doubt - time.Second} {
+				if got := decide(s, ended.Add(at)); got.do != doWait || !got.until.Equal(ended.Add(tt.doubt)) {
+					t.Errorf("%s, %v later: %s %s until %v", tt.name, at, got.do, got.outcome, got.until.Sub(ended))
+				}
+			}
+			gone := s
+			gone.seen.cluster, gone.seen.job = clusterGone, nil
+			if got := decide(gone, ended.Add(tt.doubt-time.Second)); got.do != doSettle || got.outcome != outLost {
+				t.Errorf("%s, and the machines are gone: %s %s", tt.name, got.do, got.outcome)
+			}
+		}
+		if got := decide(s, ended.Add(tt.doubt)); got.do != doSettle || got.outcome != tt.want {
+			t.Errorf("%s, %v later: %s %s, want %s", tt.name, tt.doubt, got.do, got.outcome, tt.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -39,8 +41,8 @@ type files struct {
 const (
 	// taskFile is the name of what is copied below its folder.
 	taskFile = "data"
-	// anyDir stands in the tasks of jobs for the folder of files of whichever server
-	// launches them.
+	// anyDir stands for the folder of files in the tasks of jobs that earlier versions
+	// stored. Since then a task's mapping says where in the folder its files are.
 	anyDir = "/@files-of-managed-jobs@/"
 	// sharedFiles begins the names of folders in the database.
 	sharedFiles = "job-files/"
@@ -49,45 +51,59 @@ const (
 	sharedKept = time.Hour
 )
 
-// take copies the local files of a user's tasks and makes the tasks name the
-// copies. It returns the folders that the job needs; done must be called once
-// the job is stored.
-func (f *files) take(ctx context.Context, user string, dag *task.Dag) (folders []string, done func(), err error) {
+// take copies the files of a user's tasks, of those that the user has, and notes
+// in the tasks where the copies are: what their mappings said before is gone. It
+// returns the folders that the job needs; done must be called once the job is
+// stored.
+func (f *files) take(ctx context.Context, user string, have upload.Files, dag *task.Dag) (folders []string, done func(), err error) {
 	f.mu.RLock()
-	seen := map[string]string{}
-	copied := func(src string, ignored bool) (string, error) {
-		key := fmt.Sprint(ignored, src)
-		if _, ok := seen[key]; !ok {
-			name, err := f.copy(ctx, src, ignored)
-			if err == nil {
-				err = f.share(ctx, user, name)
-			}
-			if err != nil {
-				return "", err
-			}
-			seen[key] = name
-			folders = append(folders, name)
+	defer func() {
+		if err != nil {
+			f.mu.RUnlock()
 		}
-		return anyDir + path.Join(seen[key], taskFile), nil
-	}
+	}()
+	seen := map[filesync.Source]string{}
 	for _, t := range dag.Tasks {
-		if t.Workdir != "" {
-			if t.Workdir, err = copied(t.Workdir, true); err != nil {
-				f.mu.RUnlock()
+		mapping := map[string]string{}
+		for _, name := range named(t) {
+			src, err := have.Source(t, name)
+			if err != nil {
 				return nil, nil, err
 			}
+			folder, ok := seen[src]
+			if !ok {
+				if folder, err = f.copy(ctx, src); err == nil {
+					err = f.share(ctx, user, folder)
+				}
+				if err != nil {
+					return nil, nil, err
+				}
+				seen[src] = folder
+				folders = append(folders, folder)
+			}
+			mapping[name] = path.Join(folder, taskFile)
 		}
-		for dst, src := range t.FileMounts {
-			if strings.Contains(src, "://") {
-				continue
-			}
-			if t.FileMounts[dst], err = copied(src, true); err != nil {
-				f.mu.RUnlock()
-				return nil, nil, err
-			}
+		t.FileMountsMapping = nil
+		if len(mapping) > 0 {
+			t.FileMountsMapping = mapping
 		}
 	}
 	return folders, f.mu.RUnlock, nil
+}
+
+// named are the files of its author's machine that a task brings to nodes.
+func named(t *task.Task) []string {
+	var names []string
+	if t.Workdir != "" {
+		names = append(names, t.Workdir)
+	}
+	for _, src := range t.FileMounts {
+		if !strings.Contains(src, "://") {
+			names = append(names, src)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // share puts a folder into the database, where it may be already.
@@ -105,31 +121,30 @@ func (f *files) share(ctx context.Context, user, name string) error {
 	return nil
 }
 
-// bring makes the task of a job under way name the copies of its files on this
-// server, where they are from then on.
-func (f *files) bring(ctx context.Context, t *task.Task) (err error) {
-	t.Workdir, err = f.here(ctx, t.Workdir)
-	for dst, src := range t.FileMounts {
-		if err == nil {
-			t.FileMounts[dst], err = f.here(ctx, src)
+// bring makes sure that the copies of the files of a job's task are on this
+// server: they are what its launch may bring to nodes. folders are those that the
+// job needs.
+func (f *files) bring(ctx context.Context, t *task.Task, folders []string) (upload.Files, error) {
+	for _, name := range named(t) {
+		at, ok := t.FileMountsMapping[name]
+		if earlier, was := strings.CutPrefix(name, anyDir); was && !ok {
+			at = earlier
+			if t.FileMountsMapping == nil {
+				t.FileMountsMapping = map[string]string{}
+			}
+			t.FileMountsMapping[name] = at
+		}
+		folder, _, _ := strings.Cut(at, "/")
+		if !slices.Contains(folders, folder) {
+			return upload.Files{}, fmt.Errorf("the job has no copy of %s: %w", name, fs.ErrNotExist)
+		}
+		if f.shared != nil {
+			if err := f.fetch(ctx, folder); err != nil {
+				return upload.Files{}, fmt.Errorf("getting the job's files from the database: %w", err)
+			}
 		}
 	}
-	return err
-}
-
-// here is the path on this server of a copy. Any other path stays as it is.
-func (f *files) here(ctx context.Context, src string) (string, error) {
-	rest, ok := strings.CutPrefix(src, anyDir)
-	if !ok {
-		return src, nil
-	}
-	name, _, _ := strings.Cut(rest, "/")
-	if f.shared != nil {
-		if err := f.fetch(ctx, name); err != nil {
-			return "", fmt.Errorf("getting the job's files from the database: %w", err)
-		}
-	}
-	return filepath.Join(f.dir, filepath.FromSlash(rest)), nil
+	return upload.In(f.dir), nil
 }
 
 // fetch gets a folder that another server put into the database; of those who
@@ -152,7 +167,7 @@ func (f *files) fetch(ctx context.Context, name string) error {
 
 // copy copies a file or folder, less what its ignore files say, and returns the
 // name of the folder it is in.
-func (f *files) copy(ctx context.Context, src string, ignored bool) (string, error) {
+func (f *files) copy(ctx context.Context, src filesync.Source) (string, error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return "", err
 	}
@@ -162,11 +177,7 @@ func (f *files) copy(ctx context.Context, src string, ignored bool) (string, err
 	}
 	defer os.RemoveAll(tmp)
 	sum := blake3.New()
-	info, err := os.Stat(src)
-	if err != nil {
-		return "", fileError(src, err)
-	}
-	for e, err := range filesync.Walk(src, ignored && info.IsDir()) {
+	for e, err := range filesync.Walk(src, true) {
 		if err == nil {
 			err = ctx.Err()
 		}
@@ -174,7 +185,7 @@ func (f *files) copy(ctx context.Context, src string, ignored bool) (string, err
 			err = put(src, filepath.Join(tmp, taskFile), e, sum)
 		}
 		if err != nil {
-			return "", fileError(src, err)
+			return "", copyError(src, err)
 		}
 	}
 	name := hex.EncodeToString(sum.Sum(nil)[:16])
@@ -187,11 +198,8 @@ func (f *files) copy(ctx context.Context, src string, ignored bool) (string, err
 }
 
 // put copies one entry and adds it to the sum.
-func put(src, dst string, e filesync.Entry, sum io.Writer) error {
-	from, to := src, dst
-	if e.Path != "." {
-		from, to = filepath.Join(src, filepath.FromSlash(e.Path)), filepath.Join(dst, filepath.FromSlash(e.Path))
-	}
+func put(src filesync.Source, dst string, e filesync.Entry, sum io.Writer) error {
+	to := filepath.Join(dst, filepath.FromSlash(e.Path))
 	fmt.Fprintf(sum, "%q %o %q %d\n", path.Clean(e.Path), e.Mode, e.Target, e.Size)
 	switch {
 	case e.Mode.IsDir():
@@ -199,7 +207,7 @@ func put(src, dst string, e filesync.Entry, sum io.Writer) error {
 	case e.Mode&fs.ModeSymlink != 0:
 		return os.Symlink(e.Target, to)
 	}
-	in, err := os.Open(from)
+	in, err := filesync.Open(src, e.Path)
 	if err != nil {
 		return err
 	}
@@ -220,11 +228,11 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-func fileError(path string, err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return &api.Error{Type: api.ErrFileNotFound, Message: fmt.Sprintf("%s does not exist.", path), Err: err}
+func copyError(src filesync.Source, err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) || errors.As(err, new(*filesync.OutsideError)) {
+		return upload.Error(src, err)
 	}
-	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Keeping a copy of %s for the job failed: %v", path, err), Err: err}
+	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Keeping a copy of %s for the job failed: %v", src, err), Err: err}
 }
 
 // sweep removes folders of this server that no job under way needs.

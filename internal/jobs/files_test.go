@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -14,8 +15,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -109,37 +112,52 @@ func TestAJobsFilesReachEveryServer(t *testing.T) {
 	a, b := server(), server()
 	dag := &task.Dag{Tasks: []*task.Task{{Workdir: filepath.Join(user, "proj"),
 		FileMounts: map[string]string{"/f": filepath.Join(user, "one"), "/b": "s3://bucket/x"}}}}
-	folders, done, err := a.take(t.Context(), "u", dag)
+	folders, done, err := a.take(t.Context(), "u", upload.OwnMachine(), dag)
 	must(t, err)
 	done()
 	if len(folders) != 2 {
 		t.Errorf("folders %q", folders)
 	}
-	if got := dag.Tasks[0]; strings.Contains(got.Workdir+got.FileMounts["/f"], a.dir) || got.FileMounts["/b"] != "s3://bucket/x" {
-		t.Errorf("the stored task names a server's own folder: %q, %q", got.Workdir, got.FileMounts)
+	if got := dag.Tasks[0]; len(got.FileMountsMapping) != 2 || strings.Contains(fmt.Sprint(got.FileMountsMapping), a.dir) || got.FileMounts["/b"] != "s3://bucket/x" {
+		t.Errorf("the stored task names a server's own folder: %q, %q", got.FileMountsMapping, got.FileMounts)
 	}
 	must(t, os.RemoveAll(a.dir))
 	must(t, os.RemoveAll(user))
 
 	for range 2 { // the second time they are here
-		here := &task.Task{Workdir: dag.Tasks[0].Workdir, FileMounts: map[string]string{"/f": dag.Tasks[0].FileMounts["/f"], "/b": "s3://bucket/x"}}
-		must(t, b.bring(t.Context(), here))
-		if text, err := os.ReadFile(here.FileMounts["/f"]); string(text) != "a file\n" || here.FileMounts["/b"] != "s3://bucket/x" {
-			t.Errorf("%q %v %q", text, err, here.FileMounts)
+		here := dag.Tasks[0]
+		have, err := b.bring(t.Context(), here, folders)
+		must(t, err)
+		read := func(name, below string) string {
+			src, err := have.Source(here, name)
+			must(t, err)
+			f, err := filesync.Open(src, below)
+			must(t, err)
+			defer f.Close()
+			text, err := io.ReadAll(f)
+			must(t, err)
+			return string(text)
 		}
-		script := filepath.Join(here.Workdir, "run.sh")
+		if text := read(here.FileMounts["/f"], "."); text != "a file\n" {
+			t.Errorf("%q", text)
+		}
+		if text := read(here.Workdir, "run.sh"); text != "echo hi\n" {
+			t.Errorf("%q", text)
+		}
+		workdir := filepath.Join(b.dir, here.FileMountsMapping[here.Workdir])
+		script := filepath.Join(workdir, "run.sh")
 		info, err := os.Stat(script)
 		must(t, err)
 		if info.Mode().Perm() != 0o755 || !info.ModTime().Equal(time.Unix(1e9, 5)) {
 			t.Errorf("%v %v", info.Mode(), info.ModTime())
 		}
-		if to, err := os.Readlink(filepath.Join(here.Workdir, "link")); to != "run.sh" || err != nil {
+		if to, err := os.Readlink(filepath.Join(workdir, "link")); to != "run.sh" || err != nil {
 			t.Errorf("%q %v", to, err)
 		}
-		if info, err := os.Stat(filepath.Join(here.Workdir, "deep", "empty")); err != nil || info.Size() != 0 {
+		if info, err := os.Stat(filepath.Join(workdir, "deep", "empty")); err != nil || info.Size() != 0 {
 			t.Error(err)
 		}
-		if _, err := os.Stat(filepath.Join(here.Workdir, "secret")); err == nil {
+		if _, err := os.Stat(filepath.Join(workdir, "secret")); err == nil {
 			t.Error("an ignored file was kept")
 		}
 	}
@@ -167,9 +185,62 @@ func TestAJobsFilesReachEveryServer(t *testing.T) {
 	if here, there := left(folders[0]); here != 1 || there != 2 {
 		t.Errorf("%d and %d are left", here, there)
 	}
-	gone := &task.Task{Workdir: anyDir + "0123/data"}
-	if err := b.bring(t.Context(), gone); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("files that are nowhere: %v", err)
+	for _, needs := range [][]string{{"0123"}, nil} {
+		gone := &task.Task{Workdir: anyDir + "0123/data"}
+		if _, err := b.bring(t.Context(), gone, needs); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("files that are nowhere: %v", err)
+		}
+	}
+	earlier := &task.Task{Workdir: anyDir + folders[0] + "/data"}
+	have, err := b.bring(t.Context(), earlier, folders)
+	must(t, err)
+	if src, err := have.Source(earlier, earlier.Workdir); err != nil {
+		t.Error("a job of an earlier version: ", err)
+	} else if _, err := filesync.Stat(src); err != nil {
+		t.Error("a job of an earlier version: ", err)
+	}
+}
+
+// A job's files are those that its author may bring: what the mapping of a
+// stored task says is the server's word, whatever the submitted one said.
+func TestAJobCopiesOnlyWhatWasUploaded(t *testing.T) {
+	top := t.TempDir()
+	up := filepath.Join(top, "upload")
+	for path, text := range map[string]string{"secret": "planted", "upload/wd/a": "1", "files/0123/data/x": "planted"} {
+		path = filepath.Join(top, path)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+	}
+	must(t, os.Symlink("../secret", filepath.Join(up, "out")))
+	f := &files{dir: filepath.Join(top, "files"), fetching: make(chan struct{}, 1)}
+	for _, c := range []struct {
+		name, src string
+		mapping   map[string]string
+		good      bool
+	}{
+		{"uploaded", "/home/u/wd", map[string]string{"/home/u/wd": "wd"}, true},
+		{"not mapped", filepath.Join(top, "secret"), nil, false},
+		{"a link out", "/x", map[string]string{"/x": "out"}, false},
+		{"mapped out", "/x", map[string]string{"/x": "../secret"}, false},
+		{"another job's files", anyDir + "0123/data", nil, false},
+		{"mapped to another job's files", "/x", map[string]string{"/x": "0123/data"}, false},
+	} {
+		dag := &task.Dag{Tasks: []*task.Task{{FileMounts: map[string]string{"~/s": c.src}, FileMountsMapping: c.mapping}}}
+		folders, done, err := f.take(t.Context(), "u", upload.In(up), dag)
+		if good := err == nil; good != c.good {
+			t.Errorf("%s: %v %v", c.name, folders, err)
+		}
+		if err != nil {
+			if !f.mu.TryLock() {
+				t.Fatal("the lock is still held")
+			}
+			f.mu.Unlock()
+			continue
+		}
+		done()
+		if got := dag.Tasks[0].FileMountsMapping[c.src]; got != folders[0]+"/data" {
+			t.Errorf("%s is in %s", c.src, got)
+		}
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/execution"
@@ -50,6 +51,9 @@ func (h *hands) launch(ctx context.Context, l launch) (placed, error) {
 		return placed{}, &lostError{"the cluster was gone before its job was seen"}
 	}
 	c := h.get(a.ClusterName, "")
+	if c != nil && c.EverUp && a.Number > 1 {
+		h.supersede(c, a)
+	}
 	if c == nil || c.Status != api.ClusterUp {
 		var err error
 		if c, err = h.bringUp(ctx, l, c, p); err != nil {
@@ -61,6 +65,9 @@ func (h *hands) launch(ctx context.Context, l launch) (placed, error) {
 	}
 	if err := l.call.Save(ctx, fmt.Appendf(nil, `{"submitting": %q}`, c.Hash)); err != nil {
 		return placed{}, err
+	}
+	if a.Number > 1 {
+		h.supersede(c, a)
 	}
 	h.mu.Lock()
 	job, err := h.machines[c.Hash].submit(l.call.RequestID)
@@ -77,6 +84,19 @@ func (h *hands) launch(ctx context.Context, l launch) (placed, error) {
 	return placed{Hash: c.Hash, Job: job, Offer: c.Offer, Nodes: p.nodes}, nil
 }
 
+// supersede ends what earlier attempts run on a cluster.
+func (h *hands) supersede(c *row, a *state.ManagedAttempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.machines[c.Hash]
+	if g == nil || g.run == nil || g.cut || g.dead[0] {
+		return
+	}
+	for range superseded([]agentapi.Job{g.run.job}, a) {
+		g.ends(g.run, api.JobCancelled, nil)
+	}
+}
+
 // bringUp gets the machines of an attempt.
 func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, error) {
 	a := l.attempt
@@ -84,9 +104,6 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 	if keep {
 		h.mu.Lock()
 		h.count.repairs++
-		if g := h.machines[c.Hash]; g.run != nil && !g.dead[0] {
-			g.ends(g.run, api.JobCancelled, nil)
-		}
 		h.mu.Unlock()
 	}
 	if c == nil {
@@ -196,6 +213,17 @@ func (h *hands) recorded(a *state.ManagedAttempt) observation {
 		o.recorded(&c.Cluster, time.Now())
 	}
 	return o
+}
+
+func (h *hands) Heard(_ context.Context, a *state.ManagedAttempt) time.Time { return h.HeardLast(a) }
+
+func (h *hands) HeardLast(a *state.ManagedAttempt) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if g := h.machines[a.ClusterHash]; g != nil {
+		return g.heardLast()
+	}
+	return time.Time{}
 }
 
 func (h *hands) Look(_ context.Context, a *state.ManagedAttempt) observation {
@@ -332,4 +360,8 @@ func (s *logStream) Read([]byte) (int, error) {
 
 func (h *hands) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
 	return h.bells.Listen(a.ClusterHash)
+}
+
+func (h *hands) Callback(context.Context, *state.ManagedAttempt, string, agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
+	return nil, errNoNode // simulated jobs have no callbacks
 }

@@ -49,6 +49,9 @@ type Deps struct {
 	// provider says that its machines run, before they are ended and the job is run
 	// elsewhere; 0, and nil: for ever.
 	Patience func() time.Duration
+	// Callbacks tells where event_callback scripts run besides the nodes of their
+	// jobs; nil: nowhere.
+	Callbacks func(ctx context.Context, owner state.User) CallbackPlace
 	// Admit lets the administrator's policy judge the launch of a task's cluster,
 	// and finds the configuration that holds for it: the server's with sent, the
 	// client's, laid over. nil: no configuration.
@@ -64,7 +67,8 @@ type Manager struct {
 	world    world
 	admit    func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
 	check    func(ctx context.Context, dag string) error // whether tasks can be run at all
-	patience func() time.Duration                        // see [Deps]
+	told     func(ctx context.Context, owner state.User) CallbackPlace
+	patience func() time.Duration // see [Deps]
 	kept     shelf.Logs
 	files    files
 	slots    *slots
@@ -94,6 +98,7 @@ func New(d Deps) *Manager {
 	m := newManager(stored{d.Store}, &onClusters{store: d.Store, executor: d.Executor, clusters: d.Clusters}, d.Log, d.ServerID, d.Dir, d.Launches)
 	m.check = d.Executor.ValidateDag
 	m.admit = d.Admit
+	m.told = d.Callbacks
 	if d.Store.Shared() {
 		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
 		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
@@ -117,6 +122,14 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 	}
 	m.slots = newSlots(launches, m.wake)
 	return m
+}
+
+// callbackPlace is where the callbacks of an owner's jobs run besides their nodes.
+func (m *Manager) callbackPlace(ctx context.Context, owner state.User) CallbackPlace {
+	if m.told == nil {
+		return CallbackPlace{}
+	}
+	return m.told(ctx, owner)
 }
 
 // wake makes Run look for what can be launched.

@@ -125,7 +125,8 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 		t.Resources[i].Autostop = nil // the job decides when its cluster goes
 	}
 	t.DependsOn, t.MaxDuration = nil, 0 // the controller's
-	if err := r.m.files.bring(ctx, t); err != nil {
+	have, err := r.m.files.bring(ctx, t, s.job.Files)
+	if err != nil {
 		return placed{}, err
 	}
 	text, err := (&task.Dag{Name: t.Name, Execution: task.Serial, Tasks: []*task.Task{t}}).YAML()
@@ -133,6 +134,7 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 		return placed{}, err
 	}
 	call := r.call(s)
+	call.Files = have
 	if r.m.admit != nil {
 		var sent map[string]any
 		if len(s.job.Config) > 0 {
@@ -208,7 +210,10 @@ func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 	a := s.attempt
 	r.mute = time.Time{}
 	a.ClusterHash, a.ClusterJob, a.Offer, a.Nodes, a.NodeNames = at.Hash, at.Job, at.Offer, at.Nodes, at.NodeNames
-	a.Resources, a.Full, a.RanAt = at.Resources, at.Full, now
+	if at.At.IsZero() {
+		at.At = now
+	}
+	a.Resources, a.Full, a.RanAt = at.Resources, at.Full, at.At
 	r.seen = observation{}
 	for {
 		r.does(api.ScheduleAlive)
@@ -216,7 +221,7 @@ func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 		t.Tries = 0
 		var events []state.ManagedEvent
 		if t.Status != api.ManagedCancelling {
-			e, err := move(t, fsm.ManagedRan, fmt.Sprintf("runs on cluster %s (%v)", a.ClusterName, at.Offer.Place), now)
+			e, err := move(t, fsm.ManagedRan, fmt.Sprintf("runs on cluster %s (%v)", a.ClusterName, at.Offer.Place), at.At)
 			if err != nil {
 				return err
 			}
@@ -250,7 +255,7 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 	ran := !s.task.StartedAt.IsZero()
 	switch judge(err, ran) {
 	case lostIt:
-		return ended(outLost, err.Error())
+		return r.lostInLaunch(ctx, s, err)
 	case badSetup:
 		return ended(outSetup, err.Error())
 	case never:
@@ -281,4 +286,37 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 	}
 	t.Details = event.Reason
 	return r.save(ctx, s, event)
+}
+
+// lostInLaunch deals with a cluster that was gone before a server wrote down that it
+// had the job: the agent's word on the end of the job may have come nevertheless.
+func (r *runner) lostInLaunch(ctx context.Context, s situation, cause error) error {
+	if err := r.weigh(ctx, s.attempt); err != nil {
+		return err
+	}
+	o := r.seen
+	o.reason = cause.Error()
+	a := action{outcome: outLost, reason: unknownOutcome(s.attempt, o, time.Now()), ended: o.heard}
+	switch {
+	case o.job != nil && o.job.Status == api.JobSucceeded:
+		a = ended(outSucceeded, o.job, "")
+	case o.job != nil && ownFailure(s.attempt, o):
+		a = failedBy(o.job)
+	}
+	var events []state.ManagedEvent
+	if o.job != nil { // it is known by now that it ran
+		s.attempt.RanAt = later(unix(o.job.StartedAt), s.attempt.StartedAt)
+		if s.task.Status != api.ManagedCancelling {
+			e, err := move(s.task, fsm.ManagedRan, "ran on cluster "+s.attempt.ClusterName, s.attempt.RanAt)
+			if err != nil {
+				return err
+			}
+			events = append(events, e)
+		}
+	}
+	more, err := r.settle(s, a)
+	if err != nil {
+		return err
+	}
+	return r.write(ctx, s, append(events, more...)...)
 }

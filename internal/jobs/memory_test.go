@@ -3,6 +3,7 @@ package jobs
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -38,6 +39,13 @@ func newMemory() *memory {
 		jobs: map[int]*state.ManagedJob{}, live: map[int]bool{}, asked: map[int]bool{}, attempts: map[attemptID]*state.ManagedAttempt{},
 		events: map[int][]state.ManagedEvent{}, leases: map[string]*state.Lease{}, owned: map[string]map[string]*state.Lease{},
 	}
+}
+
+// history is a job's events as text.
+func (m *memory) history(job int) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return fmt.Sprint(m.events[job])
 }
 
 func (m *memory) Now() time.Time            { return time.Now() }
@@ -130,15 +138,34 @@ func (m *memory) Save(_ context.Context, c state.ManagedChange) error {
 			return &state.ManagedTransitionError{Job: old.ID, Task: i, From: string(was), To: string(t.Status)}
 		}
 	}
+	if a := c.Attempt; c.Unreported && a != nil {
+		if was := m.attempts[attemptID{a.JobID, a.Task, a.Number}]; was != nil && was.Report != nil {
+			return state.ErrReported
+		}
+	}
 	m.put(c.Job)
 	for _, a := range []*state.ManagedAttempt{c.Closed, c.Attempt} {
 		if a != nil {
 			a := *a
+			if was := m.attempts[attemptID{a.JobID, a.Task, a.Number}]; was != nil {
+				a.Report = was.Report
+			}
 			m.attempts[attemptID{a.JobID, a.Task, a.Number}] = &a
 		}
 	}
 	m.events[old.ID] = append(m.events[old.ID], c.Events...)
 	c.Job.Version++
+	return nil
+}
+
+func (m *memory) Report(_ context.Context, id, task, number int, r state.ManagedReport) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if a := m.attempts[attemptID{id, task, number}]; a != nil && a.Report == nil {
+		c := *a
+		c.Report = &r
+		m.attempts[attemptID{id, task, number}] = &c
+	}
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/state"
@@ -17,7 +18,8 @@ type life struct {
 	mu   sync.Mutex
 	fuse int // calls left; negative: it does not die of them
 	dead bool
-	end  func() // told when it dies
+	acts atomic.Bool // what only looks for something to do does not count as a call
+	end  func()      // told when it dies
 }
 
 var errDead = errors.New("this server is dead")
@@ -73,6 +75,22 @@ func live[T any](l *life, f func() (T, error)) (T, error) {
 	return v, err
 }
 
+// poll is live for calls that a server repeats every second or so.
+func poll[T any](l *life, f func() (T, error)) (T, error) {
+	if !l.acts.Load() {
+		return live(l, f)
+	}
+	var none T
+	if l.isDead() {
+		return none, errDead
+	}
+	v, err := f()
+	if l.isDead() {
+		return none, errDead
+	}
+	return v, err
+}
+
 func liveOnly(l *life, f func() error) error {
 	_, err := live(l, func() (struct{}, error) { return struct{}{}, f() })
 	return err
@@ -108,6 +126,10 @@ func (m mortal) Save(ctx context.Context, c state.ManagedChange) error {
 	return liveOnly(m.l, func() error { return m.d.ManagedJobs().Save(ctx, c) })
 }
 
+func (m mortal) Report(ctx context.Context, id, task, n int, r state.ManagedReport) error {
+	return liveOnly(m.l, func() error { return m.d.ManagedJobs().Report(ctx, id, task, n, r) })
+}
+
 func (m mortal) Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error) {
 	return live(m.l, func() (*state.ManagedJob, error) { return m.d.ManagedJobs().Adopt(ctx, id, l) })
 }
@@ -117,20 +139,23 @@ func (m mortal) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]sta
 }
 
 func (m mortal) Next(ctx context.Context) (id, priority int, err error) {
-	err = liveOnly(m.l, func() (err error) { id, priority, err = m.d.ManagedJobs().Next(ctx); return err })
+	_, err = poll(m.l, func() (_ struct{}, err error) {
+		id, priority, err = m.d.ManagedJobs().Next(ctx)
+		return struct{}{}, err
+	})
 	return id, priority, err
 }
 
 func (m mortal) Orphans(ctx context.Context, owner string) ([]int, error) {
-	return live(m.l, func() ([]int, error) { return m.d.ManagedJobs().Orphans(ctx, owner) })
+	return poll(m.l, func() ([]int, error) { return m.d.ManagedJobs().Orphans(ctx, owner) })
 }
 
 func (m mortal) Cancelled(ctx context.Context) (map[int]time.Time, error) {
-	return live(m.l, func() (map[int]time.Time, error) { return m.d.ManagedJobs().Cancelled(ctx) })
+	return poll(m.l, func() (map[int]time.Time, error) { return m.d.ManagedJobs().Cancelled(ctx) })
 }
 
 func (m mortal) FilesInUse(ctx context.Context) (map[string]bool, error) {
-	return live(m.l, func() (map[string]bool, error) { return m.d.ManagedJobs().FilesInUse(ctx) })
+	return poll(m.l, func() (map[string]bool, error) { return m.d.ManagedJobs().FilesInUse(ctx) })
 }
 
 type mortalLeases struct{ mortal }
@@ -149,5 +174,5 @@ func (m mortalLeases) Release(ctx context.Context, l state.Lease) error {
 }
 
 func (m mortalLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error) {
-	return live(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
+	return poll(m.l, func() (map[string]int64, error) { return m.d.Leases().Beat(ctx, prefix, owner, ttl) })
 }

@@ -26,6 +26,7 @@ type outside struct {
 	offers   []cloud.Offer
 	plans    map[int]*plan
 	listen   func() []*cluster.Bells[string] // of the servers that live
+	tell     func() []*Manager               // the servers that live, as agents tell them
 
 	mu       sync.Mutex
 	records  map[string]*row  // clusters by name

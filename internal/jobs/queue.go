@@ -50,7 +50,7 @@ func (m *Manager) Queue(ctx context.Context, call cluster.Call, b api.JobsQueueB
 	now := time.Now()
 	history := map[int][]*state.ManagedAttempt{}
 	for _, r := range page.Rows {
-		rec := selected(record(r, now), b.Fields)
+		rec := selected(record(r, m.until(r, now)), b.Fields)
 		if b.Attempts {
 			if _, ok := history[r.Job.ID]; !ok {
 				if history[r.Job.ID], err = m.store.ManagedJobs().Attempts(ctx, r.Job.ID); err != nil {
@@ -150,6 +150,23 @@ func record(row state.ManagedRow, now time.Time) map[string]any {
 		r["accelerators"] = a.Offer.Accelerators
 	}
 	return r
+}
+
+// heardWithin is for how long the agent of a job may say nothing before the job's duration
+// stops to grow: until it is heard of again nobody knows whether the job works. Agents
+// say something every 10 s.
+const heardWithin = 30 * time.Second
+
+// until is the time until which the duration of a job that runs is certain: now, or
+// when its agent was heard last if that is a while ago, as after the server was off.
+func (m *Manager) until(r state.ManagedRow, now time.Time) time.Time {
+	if r.Attempt == nil || r.Attempt.ClusterHash == "" || r.Task.Status != api.ManagedRunning {
+		return now
+	}
+	if at := m.world.HeardLast(r.Attempt); !at.IsZero() && now.Sub(at) > heardWithin {
+		return at
+	}
+	return now
 }
 
 // duration is for how long the task ran, without what was lost in between.

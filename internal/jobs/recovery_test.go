@@ -84,3 +84,21 @@ func TestTheEagerStrategyAlwaysLeaves(t *testing.T) {
 		}
 	})
 }
+
+// Pauses between launches that found nothing grow, and never so far that a job misses
+// the machines that come free.
+func TestPausesGrowToAFewMinutes(t *testing.T) {
+	for _, random := range []float64{0, 0.5, 0.999} {
+		before := time.Duration(0)
+		for tries := range 200 {
+			p := pause(tries, random)
+			if p < before || p < pauseFirst/2 || p > pauseMost*3/2 {
+				t.Fatalf("after %d tries: %v, before it %v", tries, p, before)
+			}
+			before = p
+		}
+		if before < pauseMost/2 {
+			t.Errorf("pauses end at %v", before)
+		}
+	}
+}

@@ -41,6 +41,9 @@ func judge(err error, ran bool) verdict {
 	if u, ok := errors.AsType[*provision.UnplacedError](err); ok {
 		return judgeAttempts(u, ran)
 	}
+	if _, ok := errors.AsType[*provision.LostError](err); ok { // of a cluster that was up
+		return lostIt
+	}
 	e, ok := errors.AsType[*api.Error](err)
 	if !ok {
 		return tryLater

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/fsm"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -68,6 +69,10 @@ func (r *runner) run(ctx context.Context) {
 		err := r.step(ctx)
 		if errors.Is(err, errFinished) {
 			return
+		}
+		if errors.Is(err, state.ErrReported) { // decided without it: weigh it
+			r.seen, r.kept = observation{}, situation{}
+			continue
 		}
 		if err != nil { // a cancel came, or something failed: look again
 			r.seen = observation{}
@@ -186,6 +191,9 @@ func (r *runner) step(ctx context.Context) error {
 	case doProve:
 		r.keep(s)
 		return r.prove(ctx, s.attempt)
+	case doWeigh:
+		r.keep(s)
+		return r.weigh(ctx, s.attempt)
 	case doNote:
 		return r.note(ctx, s, a)
 	case doWait:
@@ -219,6 +227,10 @@ func (r *runner) begin(ctx context.Context, s situation) error {
 		return err
 	}
 	t := s.task
+	if n := len(attempts); n > 0 && outcome(attempts[n-1].Outcome).lost() && attempts[n-1].Report != nil && s.attempt.Report == nil {
+		s.attempt = attempts[n-1] // the word came after the loss was written down
+		return r.write(ctx, s)
+	}
 	t.NotBefore = time.Time{}
 	if n := rushing(attempts); n > 0 {
 		t.NotBefore = now.Add(pause(n, rand.Float64()))
@@ -356,6 +368,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 			return nil
 		}
 		r.seen.cluster, r.seen.proven = got.cluster, true
+		r.seen.weighed = r.seen.reported // what arrived before the proof counts
 		if got.reason != "" {
 			r.seen.reason = got.reason
 		}
@@ -413,6 +426,7 @@ func (r *runner) settle(s situation, a action) ([]state.ManagedEvent, error) {
 	if at.IsZero() {
 		at = time.Now()
 	}
+	at = later(at, s.attempt.RanAt)
 	t := s.task
 	s.attempt.Outcome, s.attempt.Reason, s.attempt.ExitCodes, s.attempt.EndedAt = string(a.outcome), a.reason, a.codes, at
 	r.seen = observation{}
@@ -427,14 +441,29 @@ func (r *runner) settle(s situation, a action) ([]state.ManagedEvent, error) {
 		}
 	}
 	event, err := move(t, e, a.reason, at)
+	if a.outcome.lost() {
+		event.At = time.Now() // when it was found out
+	}
 	return []state.ManagedEvent{event}, err
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // moved is the task's new state.
 func moved(s situation, a action) ([]state.ManagedEvent, error) {
 	at := time.Now()
-	if s.attempt != nil && !s.attempt.EndedAt.IsZero() && s.attempt.ClosedAt.IsZero() {
+	switch {
+	case s.attempt == nil:
+	case !s.attempt.EndedAt.IsZero() && s.attempt.ClosedAt.IsZero():
 		at = s.attempt.EndedAt
+	case a.event == fsm.ManagedSucceeded && reported(s.attempt) != nil: // learned after it was given up
+		at = unix(s.attempt.Report.EndedAt)
 	}
 	event, err := move(s.task, a.event, a.reason, at)
 	return []state.ManagedEvent{event}, err
@@ -450,11 +479,34 @@ const (
 // close gives the cluster back, for as long as it takes.
 func (r *runner) close(ctx context.Context, s situation) error {
 	r.unfollow()
+	r.tell(ctx, s)
 	if err := r.down(ctx, s); err != nil {
 		return err
 	}
+	r.callbacks.rest(ctx, r.index)
+	if ctx.Err() != nil {
+		return nil
+	}
 	s.attempt.ClosedAt = time.Now()
 	return r.save(ctx, s)
+}
+
+// tell lets callbacks run while the cluster is there. A job that is to be ended is
+// not kept running for them.
+func (r *runner) tell(ctx context.Context, s situation) {
+	a := s.attempt
+	if !r.shape.tasks[r.index].tells || a.ClusterJob == 0 {
+		return
+	}
+	switch outcome(a.Outcome) {
+	case outAborted, outOvertime:
+		ectx, cancel := context.WithTimeout(ctx, deadline)
+		if err := r.m.world.End(ectx, a, 0); err != nil {
+			r.out.Printf("Cluster %s could not be asked to end its job: %v", a.ClusterName, err)
+		}
+		cancel()
+	}
+	r.callbacks.leave(ctx, a)
 }
 
 func (r *runner) down(ctx context.Context, s situation) error {
@@ -484,6 +536,13 @@ func (r *runner) call(s situation) cluster.Call {
 // else's is like it.
 func attemptKey(a *state.ManagedAttempt) string {
 	return fmt.Sprintf("managed-%d-%d-%d", a.JobID, a.Task, a.Number)
+}
+
+// parseAttemptKey is what attemptKey made of an attempt; false: it is no such key.
+func parseAttemptKey(key string) (job, task, number int, ok bool) {
+	n, err := fmt.Sscanf(key, "managed-%d-%d-%d", &job, &task, &number)
+	ok = err == nil && n == 3 && key == attemptKey(&state.ManagedAttempt{JobID: job, Task: task, Number: number})
+	return job, task, number, ok
 }
 
 // remember keeps what a launch must know in a later life, in the attempt's row.

@@ -114,6 +114,7 @@ type simulation struct {
 type server struct {
 	life  *life
 	bells cluster.Bells[string]
+	m     *Manager
 	ended chan struct{}
 }
 
@@ -143,6 +144,15 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 		for _, v := range s.servers {
 			if v != nil && !v.life.isDead() {
 				out = append(out, &v.bells)
+			}
+		}
+		return out
+	}
+	s.tell = func() []*Manager {
+		var out []*Manager
+		for _, v := range s.servers {
+			if v != nil && !v.life.isDead() {
+				out = append(out, v.m)
 			}
 		}
 		return out
@@ -223,6 +233,7 @@ func (s *simulation) keep(day context.Context, n int) {
 		d := mortal{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
 		m := newManager(d, &hands{outside: s.outside, life: v.life, bells: &v.bells}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
 		m.patience = func() time.Duration { return s.patience }
+		v.m = m
 		s.mu.Lock()
 		s.servers[n] = v
 		s.mu.Unlock()

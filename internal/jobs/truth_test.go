@@ -27,6 +27,8 @@ type scene struct {
 	job   int
 	bells cluster.Bells[string]
 	lives int
+	life  *life // of the server that was started last
+	m     *Manager
 	end   func()
 
 	through func(database) database // how servers see the database; nil: as it is
@@ -49,6 +51,12 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 		}
 		return []*cluster.Bells[string]{&s.bells}
 	}
+	s.tell = func() []*Manager {
+		if !s.up.Load() {
+			return nil
+		}
+		return []*Manager{s.m}
+	}
 	p.nodes, p.work, p.spot = max(p.nodes, 1), 10*time.Minute, true
 	if p.results == nil {
 		p.results = []int{0}
@@ -70,6 +78,7 @@ func (s *scene) serve(through func(world) world) {
 	s.lives++
 	ctx, cancel := context.WithCancel(context.Background())
 	l := newLife(cancel)
+	s.life = l
 	var w world = &hands{outside: s.outside, life: l, bells: &s.bells}
 	if through != nil {
 		w = through(w)
@@ -80,6 +89,7 @@ func (s *scene) serve(through func(world) world) {
 	}
 	m := newManager(d, w, slog.New(slog.DiscardHandler), fmt.Sprint("server", s.lives), s.t.TempDir(), 4)
 	m.patience = func() time.Duration { return s.patience }
+	s.m = m
 	done := make(chan struct{})
 	go func() { m.Run(ctx); close(done) }()
 	s.up.Store(true)
@@ -170,6 +180,7 @@ func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
 func TestTwentyFiveStatusTimeoutsOfAHealthyJobCauseNoRelaunch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, &plan{}, "")
+		s.tell = nil // nothing else comes through either
 		var calls atomic.Int64
 		s.serve(func(w world) world { return deaf{w, &calls, 25} })
 		s.until(api.ManagedRunning)

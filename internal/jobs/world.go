@@ -24,6 +24,11 @@ type world interface {
 	Launch(ctx context.Context, l launch) (placed, error)
 	// Recorded is what is known of the cluster without asking anybody.
 	Recorded(ctx context.Context, a *state.ManagedAttempt) observation
+	// Heard waits until all that the agent of the attempt's cluster told servers so far
+	// is stored, and tells when it was heard last; zero: unknown.
+	Heard(ctx context.Context, a *state.ManagedAttempt) time.Time
+	// HeardLast is Heard without waiting or asking anybody.
+	HeardLast(a *state.ManagedAttempt) time.Time
 	// Look finds out what it can without asking the provider.
 	Look(ctx context.Context, a *state.ManagedAttempt) observation
 	// Prove asks the provider about the machines.
@@ -36,6 +41,10 @@ type world interface {
 	Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error
 	// Log follows the job's log from a byte on, to its end.
 	Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error)
+	// Callback runs a script on the head of the attempt's cluster, beside its jobs,
+	// and waits for its end. The same key again is the same run. [errNoNode] if the
+	// cluster is gone; an [*agentapi.Error] is the agent's refusal, and final.
+	Callback(ctx context.Context, a *state.ManagedAttempt, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error)
 	// Changed is rung when there may be something new to see.
 	Changed(a *state.ManagedAttempt) (<-chan struct{}, func())
 }
@@ -57,6 +66,7 @@ type placed struct {
 	NodeNames []string
 	Resources string
 	Full      string
+	At        time.Time // when its agent took the job, by the agent's clock; zero: unknown
 }
 
 // leakGuard is after how many idle minutes the cluster of a job gives itself
@@ -85,13 +95,24 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 			return placed{}, err
 		} else if c == nil {
 			return placed{}, &lostError{"the cluster was gone before its job was seen"}
+		} else if p.JobID == 0 && c.Status == api.ClusterInit {
+			// It was whole when the job was sent. To wait for room where it was may
+			// take for ever. As long as its machines run, the job may run there,
+			// whether their agents answer or not.
+			s, reason, err := w.prove(ctx, c.Name, c.Hash)
+			if err == nil && (s == clusterGone || s == clusterBroken && !w.clusters.MayRun(ctx, c)) {
+				return placed{}, &lostError{reason}
+			}
 		}
 	}
-	if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && l.attempt.Number > 1 && c.EverUp && cluster.ManagedBy(c, l.attempt.JobID) {
-		// What is left of the cluster of the attempt before: whatever that one
-		// still runs makes room.
-		if err := w.clusters.AgentCancelAll(ctx, c); err != nil {
-			fmt.Fprintf(l.call.Out, "The head of cluster %s does not answer: %v\n", c.Name, err)
+	if l.attempt.Number > 1 {
+		l.managed.Replaces = func(jobs []agentapi.Job) []int { return superseded(jobs, l.attempt) }
+		// Now, so that files are not copied under a running program; if its head does
+		// not answer, again before the job is submitted.
+		if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && c.EverUp && cluster.ManagedBy(c, l.attempt.JobID) {
+			if err := w.clusters.AgentCancel(ctx, c, l.managed.Replaces); err != nil {
+				fmt.Fprintf(l.call.Out, "The head of cluster %s does not answer: %v\n", c.Name, err)
+			}
 		}
 	}
 	idle := leakGuard
@@ -111,7 +132,7 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 	if res == nil || res.JobID == nil {
 		return placed{}, errors.New("the cluster was given no job")
 	}
-	p := placed{Hash: c.Hash, Job: *res.JobID, Offer: c.Offer, Nodes: c.NumNodes}
+	p := placed{Hash: c.Hash, Job: *res.JobID, Offer: c.Offer, Nodes: c.NumNodes, At: unix(res.SubmittedAt)}
 	p.Resources, p.Full = cluster.Resources(c)
 	for _, n := range c.Nodes {
 		p.NodeNames = append(p.NodeNames, n.ID)
@@ -140,11 +161,23 @@ func (w *onClusters) recorded(ctx context.Context, a *state.ManagedAttempt) (obs
 	switch {
 	case err != nil:
 	case c == nil:
-		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a)
+		o.cluster, o.proven, o.reason = clusterGone, true, w.why(ctx, a.ClusterName, a.ClusterHash)
 	default:
 		o.recorded(c, time.Now())
 	}
 	return o, c
+}
+
+func (w *onClusters) Heard(ctx context.Context, a *state.ManagedAttempt) time.Time {
+	hash := a.ClusterHash
+	if hash == "" {
+		hash = execution.ParseProgress(a.Progress).Submitting
+	}
+	return w.clusters.Heard(ctx, hash)
+}
+
+func (w *onClusters) HeardLast(a *state.ManagedAttempt) time.Time {
+	return w.clusters.HeardLast(a.ClusterHash)
 }
 
 func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observation {
@@ -174,12 +207,16 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 }
 
 func (w *onClusters) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState, string, error) {
-	c, err := w.clusters.Look(ctx, a.ClusterName)
+	return w.prove(ctx, a.ClusterName, a.ClusterHash)
+}
+
+func (w *onClusters) prove(ctx context.Context, name, hash string) (clusterState, string, error) {
+	c, err := w.clusters.Look(ctx, name)
 	if err != nil {
 		return clusterUnknown, "", err
 	}
-	if c == nil || c.Hash != a.ClusterHash {
-		return clusterGone, w.why(ctx, a), nil
+	if c == nil || c.Hash != hash {
+		return clusterGone, w.why(ctx, name, hash), nil
 	}
 	s, reason := stateOf(c)
 	return s, reason, nil
@@ -222,8 +259,8 @@ func stateOf(c *state.Cluster) (clusterState, string) {
 }
 
 // why is what the history says of a cluster's end.
-func (w *onClusters) why(ctx context.Context, a *state.ManagedAttempt) string {
-	events, err := w.store.Clusters().Events(ctx, a.ClusterName, a.ClusterHash, []string{"TERMINAL"}, 1)
+func (w *onClusters) why(ctx context.Context, name, hash string) string {
+	events, err := w.store.Clusters().Events(ctx, name, hash, []string{"TERMINAL"}, 1)
 	if err == nil && len(events) == 1 {
 		return events[0].Reason
 	}
@@ -259,6 +296,17 @@ func (w *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset in
 		return nil, fmt.Errorf("the log of cluster %s begins at byte %d, not %d", a.ClusterName, start, offset)
 	}
 	return rc, nil
+}
+
+func (w *onClusters) Callback(ctx context.Context, a *state.ManagedAttempt, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
+	c, err := w.mine(ctx, a.ClusterName, a.ClusterHash)
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || cluster.GivingBack(c) {
+		return nil, errNoNode
+	}
+	return w.clusters.AgentCallback(ctx, c, key, r)
 }
 
 func (w *onClusters) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {

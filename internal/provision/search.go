@@ -163,6 +163,7 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 			DiskGB: s.r.Cluster.DiskGB, Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports,
 			DiskTier: s.r.DiskTier, NetworkTier: s.r.NetworkTier, LocalDisk: s.r.LocalDisk, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
+			UserID: s.r.Cluster.UserHash, Workspace: s.r.Cluster.Workspace,
 			EphemeralGB: s.r.EphemeralGB, PriorityClass: s.r.PriorityClass, EndGrace: s.r.EndGrace, Login: s.r.Login,
 		},
 	}

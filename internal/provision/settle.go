@@ -12,8 +12,8 @@ import (
 
 // Settle closes the attempts that a crash or a cloud's silence left open. What
 // belongs to a cluster on record is that cluster's business; the rest is given
-// back, and so is what failed attempts left. An attempt that cannot be settled now stays open, and its error is
-// joined to the others.
+// back, and so is what failed attempts left. An attempt that cannot be settled now
+// stays open, and its error is joined to the others.
 func (e *Engine) Settle(ctx context.Context) error {
 	open, err := e.records.Open(ctx)
 	if err != nil || len(open) == 0 {

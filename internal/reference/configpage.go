@@ -23,7 +23,8 @@ func configPage(docs []config.Doc) []byte {
 		{string(config.LayerEnvironment), fmt.Sprintf("%s and %s, for the keys of `api_server`", code(config.EnvEndpoint), code(config.EnvToken)), ""},
 	})
 	p.paragraph("Sections merge key by key; lists and values replace what an earlier layer says. Keys marked *server* are decided by the\n" +
-		"API server alone; a client's value is ignored, with a warning.")
+		"API server alone; a client's value is ignored, with a warning. On a server where people log in, so are the values of keys marked *administrators*, unless\n" +
+		"an administrator asks.")
 	p.paragraph("`sky config show` tells what holds and where it was written, `sky config check` what is wrong, `sky config set KEY=VALUE`\n" +
 		"changes a file. The same as JSON Schema, for editors: [config.schema.json](config.schema.json).")
 	p.paragraph("In paths, `<name>` stands for any name, `<cloud>` for the clouds that the section lists, `[]` for each element of a list.")
@@ -38,6 +39,9 @@ func configPage(docs []config.Doc) []byte {
 		var rows [][]string
 		for _, d := range section[1:] {
 			d.Task, d.ServerOnly = d.Task && !top.Task, d.ServerOnly && !top.ServerOnly // told once
+			if top.Admins != "" {
+				d.Admins = ""
+			}
 			rows = append(rows, []string{
 				code(strings.TrimPrefix(d.Path, top.Path+".")), prose(d.Kinds.String()), code(value(d.Default)), joined(prose(d.Text), notes(d)),
 			})
@@ -63,8 +67,11 @@ func notes(d config.Doc) string {
 	if d.Task {
 		out = append(out, "*task*")
 	}
-	if d.ServerOnly {
+	switch {
+	case d.ServerOnly:
 		out = append(out, "*server*")
+	case d.Admins != "":
+		out = append(out, "*administrators*")
 	}
 	return strings.Join(out, " ")
 }

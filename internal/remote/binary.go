@@ -107,18 +107,14 @@ func (r *Connector) find(goos, goarch string) (*binary, error) {
 	dir := filepath.Dir(self)
 	for _, name := range []string{"sky-agent-" + goos + "-" + goarch, "sky-" + goos + "-" + goarch} {
 		path := filepath.Join(dir, name)
-		info, err := buildinfo.ReadFile(path)
+		id, err := usable(path, goos, goarch)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
 		}
-		if err := sameBuild(info, goos, goarch); err != nil {
-			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
-		}
-		id, err := buildid.Of(path)
-		return &binary{path: path, id: id, copies: filepath.Join(r.o.RuntimeDir, id)}, err
+		return &binary{path: path, id: id, copies: filepath.Join(r.o.RuntimeDir, id)}, nil
 	}
 	return nil, fmt.Errorf("the node is a %s/%s machine, this server is %s/%s, and there is no agent for it: put sky-agent-%s-%s of the same release into %s",
 		goos, goarch, runtime.GOOS, runtime.GOARCH, goos, goarch, dir)
@@ -131,7 +127,7 @@ func (r *Connector) unpack(packed []byte, dir string) (*binary, error) {
 	if _, err := os.Stat(path); err != nil {
 		err := wholefile.Write(path+".zst", packed, 0o600)
 		if err == nil {
-			err = wholefile.Fill(path, 0o755, func(w *os.File) error {
+			err = wholefile.Fill(path, 0o700, func(w *os.File) error {
 				z, err := zstd.NewReader(bytes.NewReader(packed))
 				if err != nil {
 					return err
@@ -149,8 +145,24 @@ func (r *Connector) unpack(packed []byte, dir string) (*binary, error) {
 	return &binary{path: path, id: id, copies: dir}, err
 }
 
-// sameBuild refuses a binary for another platform or of another revision.
-func sameBuild(info *buildinfo.BuildInfo, goos, goarch string) error {
+// usable is the build id of a program of this release for a platform; one for
+// another platform or of another revision is refused.
+func usable(path, goos, goarch string) (id string, err error) {
+	info, err := buildinfo.ReadFile(path)
+	if err != nil {
+		return "", err
+	}
+	own, err := buildinfo.ReadFile(buildid.Self())
+	if err != nil {
+		own = &buildinfo.BuildInfo{}
+	}
+	if err := sameBuild(own, info, goos, goarch); err != nil {
+		return "", err
+	}
+	return buildid.Of(path)
+}
+
+func sameBuild(own, info *buildinfo.BuildInfo, goos, goarch string) error {
 	setting := func(i *buildinfo.BuildInfo, key string) string {
 		for _, s := range i.Settings {
 			if s.Key == key {
@@ -161,10 +173,6 @@ func sameBuild(info *buildinfo.BuildInfo, goos, goarch string) error {
 	}
 	if o, a := setting(info, "GOOS"), setting(info, "GOARCH"); o != goos || a != goarch {
 		return fmt.Errorf("it is for %s/%s", o, a)
-	}
-	own, err := buildinfo.ReadFile(buildid.Self())
-	if err != nil {
-		return nil
 	}
 	if mine, its := setting(own, "vcs.revision"), setting(info, "vcs.revision"); mine != "" && its != "" && mine != its {
 		return fmt.Errorf("it was built from revision %s, this server from %s", its, mine)
@@ -188,7 +196,7 @@ func (r *Connector) install() (string, error) {
 		return "", err
 	}
 	defer in.Close()
-	err = wholefile.Fill(dst, 0o755, func(w *os.File) error {
+	err = wholefile.Fill(dst, 0o700, func(w *os.File) error {
 		_, err := io.Copy(w, in)
 		return err
 	})

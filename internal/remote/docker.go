@@ -18,7 +18,6 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -70,7 +69,7 @@ func (t *dockerTransport) start(ctx context.Context, c *state.Cluster, n cloud.N
 // and connections need not: exec runs "agent --start" there. The agent listens
 // on the node's own address. where names the node in errors.
 func startWithin(c *state.Cluster, n cloud.Node, where string, exec func(stdin *bytes.Reader) (code int, stdout, stderr []byte, err error)) (string, error) {
-	files, err := pki.IssueNode(c.Certs, n.ID)
+	files, err := issue(c, n.ID)
 	if err != nil {
 		return "", err
 	}

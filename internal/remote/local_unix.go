@@ -10,7 +10,6 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -21,14 +20,11 @@ type localTransport Connector
 func (t *localTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread, _ *Containers) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.o.StartTimeout)
 	defer cancel()
-	if a, ok := nodeagent.Running(n.Reach.Home); ok && a.BuildID == t.o.BuildID {
-		return a.Address, nil
-	}
 	bin, err := (*Connector)(t).install()
 	if err != nil {
 		return "", err
 	}
-	files, err := pki.IssueNode(c.Certs, n.ID)
+	files, err := issue(c, n.ID)
 	if err != nil {
 		return "", err
 	}

@@ -1,15 +1,12 @@
 package remote
 
 import (
-	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
-
-	"github.com/skypilot-go/sky/internal/buildid"
 )
 
 // Program is a whole sky of this release for a platform ("linux/amd64"), server
@@ -26,16 +23,10 @@ func (r *Connector) Program(platform string) (path, build string, err error) {
 		return "", "", err
 	}
 	path = filepath.Join(filepath.Dir(self), "sky-"+goos+"-"+goarch)
-	info, err := buildinfo.ReadFile(path)
+	build, err = usable(path, goos, goarch)
 	if errors.Is(err, os.ErrNotExist) {
 		return "", "", fmt.Errorf("the machine is %s, this server is %s/%s, and there is no sky for it: put the sky of the same release for %[1]s into %s as %s, or ask for a machine of the other kind",
 			platform, runtime.GOOS, runtime.GOARCH, filepath.Dir(path), filepath.Base(path))
-	}
-	if err == nil {
-		err = sameBuild(info, goos, goarch)
-	}
-	if err == nil {
-		build, err = buildid.Of(path)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("%s cannot be used on %s: %w", path, platform, err)

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -51,6 +52,25 @@ type Options struct {
 	// SSHConfig is the home folder whose ~/.ssh/config gets entries for
 	// clusters; "": none does.
 	SSHConfig string
+	// Transports replace, by the name of the method, how nodes are reached. Tests
+	// whose nodes are no machines set it.
+	Transports map[string]Transport
+}
+
+// Transport is a way to reach nodes.
+type Transport interface {
+	// Start makes an agent of this build run on the node and returns the address
+	// it listens on. One that runs is left alone.
+	Start(ctx context.Context, c *state.Cluster, n cloud.Node) (address string, err error)
+	// Dial connects to the agent's address.
+	Dial(ctx context.Context, n cloud.Node, address string) (net.Conn, error)
+}
+
+// given is a transport of the options.
+type given struct{ Transport }
+
+func (g given) start(ctx context.Context, c *state.Cluster, n cloud.Node, _ *spread, _ *Containers) (string, error) {
+	return g.Start(ctx, c, n)
 }
 
 // Connector holds the connections to agents. Its methods may be called
@@ -115,6 +135,9 @@ type transport interface {
 }
 
 func (r *Connector) transport(n cloud.Node) (transport, error) {
+	if t, ok := r.o.Transports[n.Reach.Method]; ok {
+		return given{t}, nil
+	}
 	switch n.Reach.Method {
 	case "local":
 		return (*localTransport)(r), nil
@@ -127,6 +150,8 @@ func (r *Connector) transport(n cloud.Node) (transport, error) {
 	}
 	return nil, fmt.Errorf("this version of sky cannot reach nodes by %q", n.Reach.Method)
 }
+
+var errNoNodes = errors.New("the cluster has no nodes")
 
 // Ensure makes an agent run on every node of the cluster and know its place in
 // it. The cluster's Nodes get the agents' addresses; the caller saves them. It
@@ -144,7 +169,7 @@ func (r *Connector) Install(ctx context.Context, c *state.Cluster, made Containe
 
 func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containers) error {
 	if len(c.Nodes) == 0 {
-		return errors.New("the cluster has no nodes")
+		return errNoNodes
 	}
 	if Unmanned(c) {
 		return nil
@@ -239,22 +264,45 @@ func (r *Connector) client(c *state.Cluster, n cloud.Node) (*agentclient.Client,
 	if client, ok := r.clients[key]; ok {
 		return client, nil
 	}
-	tlsc, err := pki.ClientConfig(c.Certs)
+	certs, err := c.Certs.Open()
+	if err != nil {
+		return nil, err
+	}
+	tlsc, err := pki.ClientConfig(certs)
 	if err != nil {
 		return nil, err
 	}
 	var dial agentclient.Dialer
-	switch n.Reach.Method {
-	case "ssh":
-		dial = (*sshTransport)(r).dialer(&state.Cluster{Hash: c.Hash, UserHash: c.UserHash}, n)
-	case "docker":
-		dial = (*dockerTransport)(r).dialer(n)
-	case "kubernetes":
-		dial = (*kubernetesTransport)(r).dialer(n)
+	if t, ok := r.o.Transports[n.Reach.Method]; ok {
+		dial = func(ctx context.Context, address string) (net.Conn, error) { return t.Dial(ctx, n, address) }
+	} else {
+		dial = r.dialer(c, n)
 	}
 	client := agentclient.New(n.Reach.Agent, tlsc, dial)
 	r.clients[key] = client
 	return client, nil
+}
+
+// dialer is how agents on such nodes are dialled; nil: by plain TCP.
+func (r *Connector) dialer(c *state.Cluster, n cloud.Node) agentclient.Dialer {
+	switch n.Reach.Method {
+	case "ssh":
+		return (*sshTransport)(r).dialer(&state.Cluster{Hash: c.Hash, UserHash: c.UserHash}, n)
+	case "docker":
+		return (*dockerTransport)(r).dialer(n)
+	case "kubernetes":
+		return (*kubernetesTransport)(r).dialer(n)
+	}
+	return nil
+}
+
+// issue makes the certificate of a node of the cluster.
+func issue(c *state.Cluster, node string) (*pki.NodeFiles, error) {
+	certs, err := c.Certs.Open()
+	if err != nil {
+		return nil, err
+	}
+	return pki.IssueNode(certs, node)
 }
 
 // Gone is Forget for a cluster whose machines will not come back: the keys of
@@ -285,6 +333,9 @@ func (r *Connector) Forget(hash string) {
 // Sync sends what o selects to every node at once. progress, if given, is told
 // of every node's progress.
 func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Options) (filesync.Stats, error) {
+	if len(c.Nodes) == 0 {
+		return filesync.Stats{}, errNoNodes
+	}
 	stats := make([]filesync.Stats, len(c.Nodes))
 	g, gctx := errgroup.WithContext(ctx)
 	for i := range c.Nodes {
@@ -292,7 +343,7 @@ func (r *Connector) Sync(ctx context.Context, c *state.Cluster, o filesync.Optio
 			s, err := r.syncNode(gctx, c, i, o)
 			stats[i] = s
 			if err != nil {
-				return &NodeError{NodeName(i), "copying " + o.Src, err}
+				return &NodeError{NodeName(i), "copying " + o.Src.String(), err}
 			}
 			return nil
 		})

@@ -72,9 +72,6 @@ func (s *spread) free(from sender) {
 	}
 }
 
-// instead is for a node that could not be a sender: the server takes its turn.
-func (s *spread) instead() { s.senders <- sender{} }
-
 // relay lets a node that has the agent bring it to another one, which takes it
 // in with that command.
 func (t *sshTransport) relay(ctx context.Context, from sender, to sshconn.Target, addresses []string, command string) error {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
@@ -90,10 +89,8 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	}
 	if !alone(n) {
 		s.free(sender{target, installed, bin.hash})
-	} else {
-		s.instead()
 	}
-	files, err := pki.IssueNode(c.Certs, n.ID)
+	files, err := issue(c, n.ID)
 	if err != nil {
 		return "", err
 	}
@@ -260,17 +257,17 @@ func started(host string, out []byte, err error) (nodeagent.Life, error) {
 		nodeagent.Refusal
 	}
 	lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))
-	if jerr := json.Unmarshal(lines[len(lines)-1], &answer); jerr != nil {
+	jerr := json.Unmarshal(lines[len(lines)-1], &answer)
+	switch {
+	case jerr != nil || answer.Address == "" && answer.Error == "":
 		if err == nil {
 			err = fmt.Errorf("it gave no answer that makes sense: %q", out)
 		}
 		return nodeagent.Life{}, err
-	}
-	switch {
 	case answer.NoSpace:
-		return answer.Life, &sshconn.NoSpaceError{Host: host, Said: answer.Error}
+		return nodeagent.Life{}, &sshconn.NoSpaceError{Host: host, Said: answer.Error}
 	case answer.Error != "":
-		return answer.Life, errors.New(answer.Error)
+		return nodeagent.Life{}, errors.New(answer.Error)
 	}
 	return answer.Life, nil
 }

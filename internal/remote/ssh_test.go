@@ -38,7 +38,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "agent" {
 		os.Exit(nodeagent.Main(os.Args[2:]))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir, err := runtimeDir(); err == nil {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 const user = "abcd1234"
@@ -66,7 +70,7 @@ func newMachines(t *testing.T, n int) *machines {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.c = &state.Cluster{Name: "c", NameOnCloud: "c-1", Hash: "hash", UserHash: user, Certs: certs, Epoch: 1, NumNodes: n}
+	m.c = &state.Cluster{Name: "c", NameOnCloud: "c-1", Hash: "hash", UserHash: user, Certs: state.Seal(certs), Epoch: 1, NumNodes: n}
 	for rank := range n {
 		h := sshtest.Start(t, key)
 		m.hosts = append(m.hosts, h)

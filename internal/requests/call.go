@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/internal/upload"
 )
 
 // Call is one run of a request's function.
@@ -18,6 +19,7 @@ type Call struct {
 	ID, Name, ClusterName string
 	User                  state.User
 	Scope                 *state.Scope // what the caller may touch; nil: everything
+	Files                 upload.Files // that its tasks may bring to nodes
 	Body                  json.RawMessage
 	ClientAPI             int
 	Attempt               int  // 1 the first time; > 1 when resumed after a crash

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/upload"
 )
 
 // world is a store and the engines that share it.
@@ -223,5 +224,21 @@ func TestCancel(t *testing.T) {
 	}
 	if got, err := e.Cancel(t.Context(), []string{running.ID}); err != nil || len(got) != 0 {
 		t.Error("cancelled again", got, err)
+	}
+}
+
+// A request whose files are not there fails, and its function is not called.
+func TestARequestWithoutItsFilesFails(t *testing.T) {
+	w := newWorld(t)
+	e := w.server("s", func(o *Options) {
+		o.Files = func(context.Context, string, *state.RequestFiles) (upload.Files, error) {
+			return upload.Files{}, &api.Error{Type: api.ErrFileNotFound, Message: "the upload is gone"}
+		}
+	})
+	e.Handle("sky.launch", api.ScheduleLong, func(context.Context, *Call) (any, error) { return "launched", nil })
+	w.start(e)
+	r := wait(t, e, submit(t, e, "sky.launch", "").ID)
+	if r.Status != api.RequestFailed || !strings.Contains(string(r.Error), "the upload is gone") || !strings.Contains(string(r.Error), api.ErrFileNotFound) {
+		t.Errorf("%s, value %s, error %s", r.Status, r.ReturnValue, r.Error)
 	}
 }

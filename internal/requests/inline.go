@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // RunLog runs a log request: its function writes the response w itself. The
@@ -22,11 +23,16 @@ func (e *Engine) RunLog(ctx context.Context, sub Submission, w io.Writer, onID f
 	row := e.newRow(sub, h.schedule)
 	e.own(row)
 	r, err := e.begin(ctx, row, inline)
-	if err != nil {
-		return err
+	if err == nil {
+		defer e.end(r)
+		err = e.create(ctx, row)
 	}
-	defer e.end(r)
-	if err := e.create(ctx, row); err != nil {
+	if errors.Is(err, state.ErrConflict) {
+		// The log of the call that has the id is read with /api/stream.
+		return IDTaken(row.ID)
+	}
+	unrecorded := state.Full(err) // the caller gets the log all the same
+	if err != nil && !unrecorded {
 		return err
 	}
 	onID(row.ID)
@@ -45,11 +51,17 @@ func (e *Engine) RunLog(ctx context.Context, sub Submission, w io.Writer, onID f
 		o = outcome{status: api.RequestCancelled}
 	}
 	switch {
-	case errors.Is(cause, ErrShutdown) && o.status != api.RequestSucceeded:
+	case errors.Is(cause, ErrShutdown) && o.status != api.RequestSucceeded, cause == nil && o.status == "":
 		live.control(retry)
 		o = outcome{status: api.RequestCancelled}
 	case errors.Is(cause, ErrCancelled) && o.status == api.RequestCancelled:
 		live.Write([]byte(cancelledLine(row.ID)))
+	}
+	if unrecorded {
+		if o.status != "" {
+			e.told(r, e.ended(row, o))
+		}
+		return nil
 	}
 	e.finish(r, row, o)
 	return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // jobLog prints the log of a job whose number its first run found out.
@@ -155,3 +156,100 @@ func TestRunLogHeartbeats(t *testing.T) {
 		}
 	})
 }
+
+// An inline call that a shutdown cuts off tells its client to ask again; one that
+// succeeds nevertheless is answered.
+func TestAnInlineCallDuringAShutdownIsAnsweredOrAskedAgain(t *testing.T) {
+	for name, tt := range map[string]struct {
+		err    error
+		status api.RequestStatus
+		out    string
+	}{
+		"it fails":    {errors.New("cut off"), api.RequestCancelled, "last\n" + string(retry.line(""))},
+		"it succeeds": {nil, api.RequestSucceeded, "last\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t)
+				e := w.server("s")
+				e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
+					<-ctx.Done()
+					io.WriteString(w, "last\n")
+					return 100, tt.err
+				})
+				if err := e.Start(context.Background()); err != nil {
+					t.Fatal(err)
+				}
+				var out bytes.Buffer
+				var id string
+				done := make(chan error, 1)
+				go func() {
+					var err error
+					id, err = runLog(context.Background(), e, "sky.logs", &out)
+					done <- err
+				}()
+				synctest.Wait()
+				if err := e.Shutdown(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if err := <-done; err != nil || out.String() != tt.out {
+					t.Errorf("%v, %q", err, out.String())
+				}
+				r, err := w.store.Requests().Get(t.Context(), id)
+				if err != nil || r.Status != tt.status || tt.err == nil && string(r.ReturnValue) != "100" {
+					t.Errorf("%+v, %v", r, err)
+				}
+			})
+		})
+	}
+}
+
+// A call that lost what it held to another server did not fail: the client asks again.
+func TestAnInlineCallThatLostItsLockIsAskedAgain(t *testing.T) {
+	w := newWorld(t)
+	e := w.server("s")
+	e.HandleLog("sky.logs", func(context.Context, *Call, io.Writer) (any, error) { return nil, state.ErrHandover })
+	w.start(e)
+	var out bytes.Buffer
+	id, err := runLog(t.Context(), e, "sky.logs", &out)
+	if r := wait(t, e, id); err != nil || r.Status != api.RequestCancelled || out.String() != string(retry.line("")) {
+		t.Errorf("%v, %v, %q", r, err, out.String())
+	}
+}
+
+// Who reads a call's log again and goes, or cannot be written to, is told so.
+func TestAReplayThatDoesNotReachItsReaderFails(t *testing.T) {
+	w := newWorld(t)
+	e := w.server("s")
+	e.HandleLog("sky.logs", func(ctx context.Context, c *Call, w io.Writer) (any, error) {
+		if c.State() != nil {
+			io.WriteString(w, "again\n")
+			if string(c.State()) == "2" {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return nil, nil
+		}
+		return nil, c.SetState(ctx, c.Body)
+	})
+	w.start(e)
+	call := func(body string) (id string) {
+		if err := e.RunLog(t.Context(), Submission{Name: "sky.logs", User: alice, Body: []byte(body)}, io.Discard, func(got string) { id = got }); err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	if err := e.Stream(t.Context(), call("1"), StreamOptions{Follow: true}, &failing{}); err == nil || err.Error() != "disk full" {
+		t.Errorf("a broken connection: %v", err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	gone := errors.New("the reader is gone")
+	if err := e.Stream(ctx, call("2"), StreamOptions{Follow: true}, writes(func() { cancel(gone) })); !errors.Is(err, gone) {
+		t.Errorf("a reader who goes: %v", err)
+	}
+}
+
+// writes is a reader who does something whenever it gets bytes.
+type writes func()
+
+func (f writes) Write(p []byte) (int, error) { f(); return len(p), nil }

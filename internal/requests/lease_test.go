@@ -4,9 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -160,18 +162,97 @@ func TestLostLeaseEndsTheFunction(t *testing.T) {
 	})
 }
 
+// A server that does not reach the database it shares stops what it does before its
+// leases run out; a moment without it changes nothing. One that has its database for
+// itself works on.
 func TestUnreachableDatabaseEndsSharedWork(t *testing.T) {
+	for _, shared := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t)
+			var away atomic.Bool
+			w.store = w.store.Gated(func(change func() error) error {
+				if away.Load() {
+					return errors.New("the database does not answer")
+				}
+				return change()
+			})
+			if shared {
+				w.store = w.store.AsShared()
+			}
+			e := w.server("s1")
+			f, begun, ended, letGo := blocker()
+			e.Handle("sky.x", api.ScheduleShort, f)
+			w.start(e)
+			id := submit(t, e, "sky.x", "").ID
+			<-begun
+			time.Sleep(time.Minute)
+			away.Store(true)
+			time.Sleep(2 * e.o.HeartbeatEvery)
+			away.Store(false)
+			time.Sleep(time.Minute)
+			if len(ended) > 0 {
+				t.Fatal("it stopped although it had its lease")
+			}
+			away.Store(true)
+			select {
+			case s := <-ended:
+				if !shared || s.cause != ErrLeaseLost {
+					t.Errorf("shared %v: %v", shared, s.cause)
+				}
+			case <-time.After(e.o.LeaseTTL):
+				if shared {
+					t.Error("it works on when another server may begin")
+				}
+			}
+			away.Store(false)
+			close(letGo)
+			if r := wait(t, e, id); r.Status != api.RequestSucceeded {
+				t.Errorf("shared %v: %v", shared, r)
+			}
+		})
+	}
+}
+
+// A lock that its function held was taken over by another server, its own lease was
+// not: whoever asked hears of the end, not of that.
+func TestARequestThatLostALockRunsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		e := w.server("s1")
-		f, begun, ended, _ := blocker()
-		e.Handle("sky.x", api.ScheduleShort, f)
+		e.Handle("sky.x", api.ScheduleLong, func(_ context.Context, c *Call) (any, error) {
+			if c.Attempt < 3 {
+				return nil, fmt.Errorf("another server took over: %w", state.ErrHandover)
+			}
+			return c.Attempt, nil
+		})
 		w.start(e)
-		submit(t, e, "sky.x", "")
-		<-begun
-		e.loseAll()
-		if s := <-ended; s.cause != ErrLeaseLost {
-			t.Error(s.cause)
+		id := submit(t, e, "sky.x", "").ID
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		if r, err := e.Wait(ctx, id); err != nil || r.Status != api.RequestSucceeded || string(r.ReturnValue) != "3" {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// A call is repeated while its first try is begun, and its record is not on disk yet.
+func TestACallThatIsBeingRecordedIsAskedForAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.server("s1")
+		e.Handle("sky.x", api.ScheduleShort, func(context.Context, *Call) (any, error) { return 1, nil })
+		w.start(e)
+		sub := Submission{ID: "8b0f2d4e-0000-4000-8000-000000000001", Name: "sky.x", User: alice}
+		r, err := e.beginNew(e.newRow(sub, api.ScheduleShort))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := e.Submit(t.Context(), sub); !errors.Is(err, ErrRecording) {
+			t.Errorf("while it is being recorded: %v", err)
+		}
+		e.end(r)
+		if row, err := e.Submit(t.Context(), sub); err != nil || row.ID != sub.ID {
+			t.Errorf("afterwards: %+v, %v", row, err)
 		}
 	})
 }

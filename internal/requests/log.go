@@ -7,6 +7,7 @@ import (
 	"io"
 	"sync"
 
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/shelf"
 )
 
@@ -22,6 +23,8 @@ type Log struct {
 	spinner  string // text of the spinner that is shown
 	spinning bool
 	closed   bool
+	kept     bool   // on a disk, which may be full
+	lost     int    // lines that the disk had no room for
 	wrote    func() // tell followers; may be nil
 }
 
@@ -31,7 +34,7 @@ var errLogClosed = errors.New("the request has ended, its log is closed")
 // exists an earlier attempt wrote it; if that died within a line the line is
 // ended, so that readers never see a line change, and its spinner too.
 func keptLog(logs shelf.Logs, name string, wrote func()) *Log {
-	l := &Log{wrote: wrote}
+	l := &Log{wrote: wrote, kept: true}
 	l.open = func() (io.Writer, error) {
 		a, err := logs.Append(name)
 		if err != nil {
@@ -161,8 +164,30 @@ func (l *Log) stopSpin() {
 	}
 }
 
-// put appends whole lines in one write.
+// put appends whole lines in one write. A full disk is no failure of the request:
+// the log then says how many lines it lacks once there is room again.
 func (l *Log) put(lines []byte) error {
+	if !l.kept {
+		return l.append(lines)
+	}
+	if l.lost > 0 {
+		lines = append(fmt.Appendf(nil, "(the disk was full: %d lines of this log are missing)\n", l.lost), lines...)
+	}
+	err := l.append(lines)
+	switch {
+	case diskspace.Full(err):
+		l.lost += bytes.Count(lines, []byte("\n"))
+		if l.lost > 0 && bytes.HasPrefix(lines, []byte("(the disk was full: ")) {
+			l.lost-- // that line itself
+		}
+		return nil
+	case err == nil:
+		l.lost = 0
+	}
+	return err
+}
+
+func (l *Log) append(lines []byte) error {
 	if l.w == nil {
 		w, err := l.open()
 		if err != nil {

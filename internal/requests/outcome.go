@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // outcome is how a run ended: a terminal status with its result or error, or
@@ -36,6 +37,8 @@ func decide(value any, err, cause error) outcome {
 		return outcome{}
 	case errors.Is(cause, ErrCancelled), errors.Is(cause, context.Canceled):
 		return outcome{status: api.RequestCancelled}
+	case errors.Is(err, state.ErrHandover): // it lost a lock that it held to another server
+		return outcome{}
 	}
 	return failed(err)
 }

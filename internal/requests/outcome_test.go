@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 func TestDecide(t *testing.T) {
@@ -29,6 +30,8 @@ func TestDecide(t *testing.T) {
 		{"a deadline of its own", nil, context.DeadlineExceeded, nil, api.RequestFailed},
 		{"shutdown", nil, context.Canceled, ErrShutdown, ""},
 		{"shutdown when it had finished", 1, nil, ErrShutdown, api.RequestSucceeded},
+		{"a lock was lost to another server", nil, fmt.Errorf("launching: %w", state.ErrHandover), nil, ""},
+		{"a lock was lost when somebody cancelled it", nil, state.ErrHandover, ErrCancelled, api.RequestCancelled},
 		{"lease lost", nil, boom, ErrLeaseLost, ""},
 		{"lease lost when it had finished", 1, nil, ErrLeaseLost, ""},
 	} {

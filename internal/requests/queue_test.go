@@ -1,13 +1,16 @@
 package requests
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"pgregory.net/rapid"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -88,5 +91,57 @@ func TestQueueProperties(t *testing.T) {
 				}
 			},
 		})
+	})
+}
+
+// A long request that only waits lets the next one run, and takes its slot back
+// afterwards; a short one has no slot that it could give away.
+func TestARequestThatRestsGivesItsSlotAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		e := w.server("s", func(o *Options) { o.LongWorkers = 1 })
+		begin, rested, restsEnd, worksEnd := make(chan struct{}), make(chan struct{}), make(chan struct{}), make(chan struct{})
+		rests := func(_ context.Context, c *Call) (any, error) {
+			<-begin
+			c.Rest(func() { <-rested })
+			<-restsEnd
+			return nil, nil
+		}
+		e.Handle("sky.rests", api.ScheduleLong, rests)
+		e.Handle("sky.short", api.ScheduleShort, rests)
+		e.Handle("sky.works", api.ScheduleLong, func(context.Context, *Call) (any, error) { <-worksEnd; return nil, nil })
+		w.start(e)
+		var ids []string
+		check := func(name string, want ...api.RequestStatus) {
+			t.Helper()
+			if name != "" {
+				ids = append(ids, submit(t, e, name, "").ID)
+			}
+			synctest.Wait()
+			var got []api.RequestStatus
+			for _, id := range ids {
+				r, err := w.store.Requests().Get(t.Context(), id)
+				if err != nil {
+					t.Fatal(err)
+				}
+				got = append(got, r.Status)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("after %q: %v, want %v", name, got, want)
+			}
+		}
+		const runs, waits, done = api.RequestRunning, api.RequestPending, api.RequestSucceeded
+		check("sky.rests", runs)
+		check("sky.works", runs, waits)
+		close(begin)
+		check("", runs, runs)
+		check("sky.works", runs, runs, waits)
+		check("sky.short", runs, runs, waits, runs)
+		close(rested)
+		check("", runs, runs, waits, runs)
+		close(restsEnd)
+		check("", done, runs, waits, done)
+		close(worksEnd)
+		check("", done, done, done, done)
 	})
 }

@@ -33,6 +33,21 @@ func (e *Engine) submitRead(ctx context.Context, sub Submission, r *run, row *st
 	err := e.create(ctx, told)
 	known := *told
 	switch {
+	case state.Full(err): // the caller gets its answer from memory
+		if ended {
+			e.told(r, told)
+			e.end(r)
+			break
+		}
+		e.confirm(r, row)
+		go func() {
+			defer e.end(r)
+			o := <-done
+			r.log.close()
+			if o.status != "" {
+				e.told(r, e.ended(row, o))
+			}
+		}()
 	case err != nil:
 		r.cancel(err)
 		go func() {

@@ -32,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/internal/upload"
 )
 
 // Causes for which the context of a request's function ends.
@@ -64,11 +65,14 @@ type Options struct {
 	LeaseTTL       time.Duration // after how long without a heartbeat a server counts as dead; 0: 7 s
 	Retention      time.Duration // how long finished requests are kept; 0: 24 h, negative: for ever
 	QueuedPerUser  int           // how many long requests of one user may wait for a slot; 0: 500, negative: any number
-	// Prepare makes the body of a request fit for this server, before its function
-	// is called; nil: it is as it was recorded.
-	Prepare func(ctx context.Context, user string, body []byte) ([]byte, error)
-	Logger  *slog.Logger  // nil: slog.Default()
-	Tracer  *trace.Tracer // nil: runs are not traced
+	// Files makes sure that the files which the tasks of a user's request may bring to
+	// nodes are on this server, before the request's function is called; nil: no
+	// request has any.
+	Files  func(ctx context.Context, user string, files *state.RequestFiles) (upload.Files, error)
+	Logger *slog.Logger  // nil: slog.Default()
+	Tracer *trace.Tracer // nil: runs are not traced
+	// Admit refuses requests, by name, before they are recorded; nil: none.
+	Admit func(name string) error
 	// Ended is told of every request whose end this server has written; nil: nobody
 	// is. It must be quick.
 	Ended func(*state.Request)

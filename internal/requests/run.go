@@ -148,8 +148,8 @@ func (e *Engine) outcome(r *run, row *state.Request) (o outcome) {
 	default:
 		ctx, span := e.span(r.ctx, row)
 		value, err := e.protect(ctx, c, func() (_ any, err error) {
-			if e.o.Prepare != nil {
-				if c.Body, err = e.o.Prepare(ctx, row.UserID, c.Body); err != nil {
+			if e.o.Files != nil {
+				if c.Files, err = e.o.Files(ctx, row.UserID, row.Files); err != nil {
 					return nil, err
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -18,10 +19,11 @@ type Submission struct {
 	Name        string // "sky.launch"
 	User        state.User
 	ClusterName string
-	Workspace   string       // where it belongs; "": the default one
-	Scope       *state.Scope // what the caller may touch; nil: everything
-	Body        []byte       // JSON
-	ClientAPI   int          // the caller's API version
+	Workspace   string             // where it belongs; "": the default one
+	Scope       *state.Scope       // what the caller may touch; nil: everything
+	Files       state.RequestFiles // that its tasks may bring to nodes
+	Body        []byte             // JSON
+	ClientAPI   int                // the caller's API version
 }
 
 // UnknownError means that no function has the request's name.
@@ -41,7 +43,11 @@ func (e *Engine) Submit(ctx context.Context, sub Submission) (*state.Request, er
 	if h.f == nil {
 		return nil, &UnknownError{sub.Name}
 	}
-	if err := e.admit(ctx, sub.User, h.schedule); err != nil {
+	err := e.admit(ctx, sub.User, h.schedule)
+	if err == nil && e.o.Admit != nil {
+		err = e.o.Admit(sub.Name)
+	}
+	if err != nil {
 		if row, _ := e.again(ctx, sub); row != nil {
 			return row, nil
 		}
@@ -50,7 +56,7 @@ func (e *Engine) Submit(ctx context.Context, sub Submission) (*state.Request, er
 	row := e.newRow(sub, h.schedule)
 	r, err := e.beginNew(row)
 	if errors.Is(err, state.ErrConflict) {
-		return e.again(ctx, sub)
+		return e.soon(ctx, sub)
 	}
 	if err != nil {
 		return nil, err
@@ -100,9 +106,41 @@ func (e *Engine) again(ctx context.Context, sub Submission) (*state.Request, err
 	case err != nil:
 		return nil, err
 	case row.Name != sub.Name || row.UserID != sub.User.ID || row.ClusterName != sub.ClusterName:
-		return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The id %s is that of another request.", sub.ID)}
+		return nil, IDTaken(sub.ID)
 	}
 	return row, nil
+}
+
+// IDTaken refuses a call under an id that another call has; it is a
+// [state.ErrConflict].
+func IDTaken(id string) error {
+	return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The id %s is that of another call: give this one an id of its own.", id), Err: state.ErrConflict}
+}
+
+// ErrRecording means that the same call came before and is not recorded yet, as the
+// database takes its time. The client repeats it.
+var ErrRecording = errors.New("the same call is being recorded already: try again in a moment")
+
+// soonTime bounds how long a call waits for the same one, which is begun already,
+// to be recorded: a little longer than a read keeps its record back.
+const soonTime = readPatience + 2*time.Second
+
+// soon is again for a request that is run here, but may not be recorded yet.
+func (e *Engine) soon(ctx context.Context, sub Submission) (*state.Request, error) {
+	for began := time.Now(); ; {
+		row, err := e.again(ctx, sub)
+		if !errors.Is(err, state.ErrNotFound) {
+			return row, err
+		}
+		if time.Since(began) >= soonTime {
+			return nil, ErrRecording
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 func (e *Engine) newRow(sub Submission, schedule api.ScheduleType) *state.Request {
@@ -116,6 +154,7 @@ func (e *Engine) newRow(sub Submission, schedule api.ScheduleType) *state.Reques
 		ClusterName: sub.ClusterName,
 		Workspace:   sub.Workspace,
 		Scope:       sub.Scope,
+		Files:       &sub.Files,
 		Body:        sub.Body,
 		CreatedAt:   e.store.Now(),
 		ClientAPI:   sub.ClientAPI,

@@ -26,7 +26,12 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if _, err := s.mayAsk(r, rt, s.scope(r), headOf(raw).about()); err != nil {
+	head := headOf(raw)
+	_, err := s.mayAsk(r, rt, s.scope(r), head.about())
+	if err == nil {
+		err = s.ownPaths(r, head)
+	}
+	if err != nil {
 		s.failed(w, r, err)
 		return
 	}

@@ -209,9 +209,14 @@ func (s *Server) writeDump(ctx context.Context, about api.DebugDumpBody, a archi
 	for _, r := range found {
 		red.learnFrom(r.Body)
 	}
-	for _, row := range jobs.Rows {
-		red.learnFrom(row.Job.Dag)
-		red.learnFrom(row.Job.Config)
+	for _, row := range jobs.Rows { // what has ended holds none
+		if row.Job.Schedule == api.ScheduleDone || row.Task.Index > 0 {
+			continue
+		}
+		if j, err := s.Store.ManagedJobs().Get(ctx, row.Job.ID); err == nil {
+			red.learnFrom(j.Dag)
+			red.learnFrom(j.Config)
+		}
 	}
 	red.ready()
 
@@ -264,7 +269,7 @@ func (s *Server) dumpAbout(b api.DebugDumpBody, now time.Time) any {
 	return map[string]any{
 		"version": api.ProductVersion, "commit": api.Commit, "build": s.BuildID, "api_version": api.Version,
 		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(),
-		"instance": s.InstanceID, "started": s.started, "now": now, "database": database, "login": s.Gate != nil,
+		"instance": s.InstanceID, "started": s.started, "now": now, "database": database, "login": s.Gate.Options().Demanded(),
 		"client": b.ClientInfo,
 		"about":  map[string]any{"request_ids": b.RequestIDs, "cluster_names": b.ClusterNames, "managed_job_ids": b.ManagedJobIDs, "recent_minutes": b.RecentMinutes},
 		"note":   "The log and the metrics are those of the server that answered. Lists hold at most 1000 rows, the newest.",

@@ -131,13 +131,13 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	taskYAML := "name: train\nrun: " + secrets["body"] + "\nsecrets:\n  ANYTHING: '" + secrets["task secret"] + "'\n  SKYPILOT_DOCKER_PASSWORD: " + secrets["task password"] + "\n"
 	body, _ := json.Marshal(map[string]any{"task": taskYAML, "env_vars": map[string]string{"SKYPILOT_USER_ID": "abcd1234"}})
 	failure, _ := json.Marshal(api.ErrorRecord{Type: "ValueError", Message: everything})
-	r := &state.Request{ID: "11111111-2222-3333-4444-555555555555", Name: "sky.launch", Status: api.RequestFailed, UserID: "abcd1234", ClusterName: "dev",
-		Body: body, Error: failure, ReturnValue: []byte(`"` + secrets["result"] + `"`), StatusMsg: everything, CreatedAt: w.store.Now(), FinishedAt: w.store.Now()}
+	r := &state.Request{ID: "11111111-2222-3333-4444-555555555555", Name: "sky.launch", Status: api.RequestRunning, UserID: "abcd1234", ClusterName: "dev",
+		Body: body, Error: failure, ReturnValue: []byte(`"` + secrets["result"] + `"`), StatusMsg: everything, CreatedAt: w.store.Now()}
 	if err := w.store.Requests().Create(ctx, r); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.Clusters().Create(ctx, &state.Cluster{Name: "dev", Hash: "h", NameOnCloud: "dev-1", Status: api.ClusterInit, Requested: everything,
-		Certs: []byte(secrets["certificates"] + key), CreationYAML: taskYAML, LastUse: "sky launch " + secrets["body"], NumNodes: 1,
+		Certs: state.Seal([]byte(secrets["certificates"] + key)), CreationYAML: taskYAML, LastUse: "sky launch " + secrets["body"], NumNodes: 1,
 		Nodes: []cloud.Node{{ID: "i-1", Reason: everything}}}); err != nil {
 		t.Fatal(err)
 	}

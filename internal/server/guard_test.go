@@ -14,16 +14,18 @@ import (
 func TestLoginDecidesWhoItIs(t *testing.T) {
 	w := newWorld(t, people(t, map[string]string{"ada": "admin"}))
 	w.as = "ada"
-	id := w.ask("/launch", `{"task":"run: x","cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"eve1"},"ENV_VARS":{"SKYPILOT_USER_ID":"eve2"}}`)
-	if _, p := w.payload(id); p.UserID != auth.UserID("ada") {
-		t.Errorf("ran as %s", p.UserID)
-	}
-	req, err := w.store.Requests().Get(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(req.Body), "eve") || req.ClientAPI != 53 || !strings.Contains(string(req.Body), `"client_api_version":53`) {
-		t.Errorf("kept body: %s", req.Body)
+	for _, field := range []string{"env_vars", "ENV_VARS"} {
+		id := w.ask("/launch", `{"task":"run: x","cluster_name":"c","`+field+`":{"SKYPILOT_USER_ID":"eve1"}}`)
+		if _, p := w.payload(id); p.UserID != auth.UserID("ada") {
+			t.Errorf("ran as %s", p.UserID)
+		}
+		req, err := w.store.Requests().Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(req.Body), "eve") || req.ClientAPI != 53 || !strings.Contains(string(req.Body), `"client_api_version":53`) {
+			t.Errorf("kept body: %s", req.Body)
+		}
 	}
 }
 
@@ -46,7 +48,7 @@ func TestHosts(t *testing.T) {
 	for host, want := range map[string]int{
 		"127.0.0.1:46580": 200, "localhost:46580": 200, "LOCALHOST": 200, "[::1]:46580": 200, "127.9.9.9": 200, "x.localhost": 200,
 		"0.0.0.0:46580": 200, "sky.example.org": 200, "SKY.example.org:443": 200, "192.0.2.7": 200,
-		"evil.example": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403, "192.0.2.8": 403, "10.0.0.1:80": 403,
+		"evil.example": 403, "127.0.0.1.evil.example": 403, "localhost.evil.example": 403, "evillocalhost": 403, "evil-localhost:80": 403, "192.0.2.8": 403, "10.0.0.1:80": 403,
 	} {
 		if r := w.call(get, "/api/health", "", "Host", host); r.status != want {
 			t.Errorf("Host %s: %d, want %d", host, r.status, want)

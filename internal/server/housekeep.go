@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -47,9 +46,8 @@ func (s *Server) collectUploads(ctx context.Context, now time.Time) error {
 	}
 	needed := map[string]bool{}
 	for _, r := range active {
-		var b uploadFields
-		if json.Unmarshal(r.Body, &b) == nil && b.BlobID != nil {
-			needed[s.below(BlobDir(r.UserID, *b.BlobID))] = true
+		if r.Files != nil && r.Files.Upload != "" {
+			needed[s.below(BlobDir(r.UserID, r.Files.Upload))] = true
 		}
 	}
 	errs := []error{s.Uploads.sweep(ctx, needed), s.Downloads.sweep(ctx, now)}
@@ -64,5 +62,6 @@ func (s *Server) collectUploads(ctx context.Context, now time.Time) error {
 			errs = append(errs, err, os.RemoveAll(dir))
 		}
 	}
+	s.Uploads.ledger().recount()
 	return errors.Join(errs...)
 }

@@ -3,15 +3,13 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -39,26 +37,22 @@ func loggedIn(r *http.Request) *state.User {
 	return nil
 }
 
-// identify finds the caller; without a login there is none. It reports whether
-// the request goes on.
+// identify finds the caller; nil is somebody whom no login names and who is let in all
+// the same. It reports whether the request goes on.
 func (s *Server) identify(w http.ResponseWriter, r *http.Request, rt Route) (*auth.Caller, bool) {
-	if s.Gate == nil {
-		return nil, true
-	}
 	c, err := s.Gate.Identify(r)
-	if d, denied := errors.AsType[*auth.Denial](err); denied {
-		deny(w, r, d)
-		return nil, false
-	}
 	if err != nil {
 		s.failed(w, r, err)
 		return nil, false
 	}
-	if c == nil && rt.Role != Anyone && s.Gate.Demands(r) {
-		deny(w, r, s.Gate.Challenge(r))
+	if c != nil || rt.Path == auth.HealthPath || rt.Role == Anyone && s.Gate.Options().Demanded() {
+		return c, true
+	}
+	if d := s.Gate.Stranger(r); d != nil {
+		deny(w, r, d)
 		return nil, false
 	}
-	return c, true
+	return nil, true
 }
 
 // deny answers who is not let in.
@@ -73,17 +67,8 @@ func deny(w http.ResponseWriter, r *http.Request, d *auth.Denial) {
 	fail(w, d.Status, d.Message)
 }
 
-// address is where a request comes from.
-func (s *Server) address(r *http.Request) string {
-	if s.Gate != nil {
-		return s.Gate.Address(r)
-	}
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	return host
-}
-
 // userID is what an id may look like: it also names folders.
-var userID = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]{0,127}$`)
+var userID = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9-]{0,127}$`)
 
 // head is what the server itself reads of a body, all at once.
 type head struct {
@@ -103,7 +88,10 @@ type head struct {
 	Workspace  string   `json:"workspace"`  // that a call asks about
 	Workspaces []string `json:"workspaces"` // or some
 
-	Task string `json:"task"`
+	Task   string  `json:"task"`
+	BlobID *string `json:"file_mounts_blob_id"` // the upload that its files are in
+
+	CatalogDir string `json:"catalog_dir"` // on this machine
 }
 
 // headOf reads it. Its shape was checked: what has a wrong type nevertheless is

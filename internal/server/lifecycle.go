@@ -11,28 +11,37 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// health tells clients whether they can talk to this server, and which it is.
+// health tells clients whether they can talk to this server, and which it is. Who may
+// not call it hears no more than that.
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
-	user := loggedIn(r)
+	o := s.Gate.Options()
 	h := api.Health{
-		Status:     "healthy",
-		APIVersion: strconv.Itoa(api.Version), Version: api.ProductVersion, Commit: cmp.Or(api.Commit, "unknown"),
-		BuildID: s.BuildID, InstanceID: s.InstanceID, PID: os.Getpid(), StartedAt: s.started.Unix(),
+		Status: "healthy", APIVersion: strconv.Itoa(api.Version), Version: api.ProductVersion, Commit: cmp.Or(api.Commit, "unknown"),
+		BasicAuthEnabled: o.Basic, ServiceAccountTokenEnabled: o.ServiceAccounts, ExternalProxyAuthEnabled: o.Proxy.Enabled && o.Proxy.Explicit,
 	}
-	if s.Gate != nil {
-		o := s.Gate.Options()
-		h.BasicAuthEnabled, h.ServiceAccountTokenEnabled = o.Basic, o.ServiceAccounts
-		h.ExternalProxyAuthEnabled = o.Proxy.Enabled && o.Proxy.Explicit
-	}
-	switch demanded := s.Gate != nil && s.Gate.Demands(r); {
+	user := loggedIn(r)
+	switch {
 	case user != nil:
 		u := wireUser(*user)
 		h.User = &u
-	case demanded && r.Header.Get(api.HeaderAPIVersion) == "":
+	case s.Gate.Stranger(r) == nil:
+	case o.Demanded() && r.Header.Get(api.HeaderAPIVersion) == "":
 		writeJSON(w, http.StatusOK, map[string]string{"status": "healthy"}) // a probe
 		return
-	case demanded:
-		h.Status = "needs_auth"
+	default:
+		if o.Demanded() {
+			h.Status = "needs_auth"
+		}
+		writeJSON(w, http.StatusOK, h)
+		return
+	}
+	h.UploadFiles = !s.ownsMachine(r)
+	h.BuildID, h.InstanceID, h.PID, h.StartedAt = s.BuildID, s.InstanceID, os.Getpid(), s.started.Unix()
+	if s.Degraded != nil {
+		h.Degraded = s.Degraded()
+	}
+	if proof := s.Gate.Prove(r); proof != "" {
+		w.Header().Set(api.HeaderProof, proof)
 	}
 	writeJSON(w, http.StatusOK, h)
 }
@@ -57,7 +66,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := s.Engine.Resolve(r.Context(), prefix)
 	if err != nil {
-		fail(w, resolveStatus(err), unresolved(prefix, err))
+		s.unresolved(w, r, prefix, err)
 		return
 	}
 	if u := loggedIn(r); u != nil && u.Role == "viewer" && req.UserID != u.ID {
@@ -96,14 +105,18 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) {
 	}{p, p})
 }
 
-func unresolved(prefix string, err error) string {
-	switch {
-	case resolveStatus(err) == statusUnknown && prefix == "":
-		return "No request was made yet."
-	case resolveStatus(err) == statusUnknown:
-		return "There is no request " + quoted(prefix) + ". It may have expired; sky api status -a lists those that are kept."
+// unresolved answers that an id, or its beginning, is not that of one request.
+func (s *Server) unresolved(w http.ResponseWriter, r *http.Request, prefix string, err error) {
+	switch status := resolveStatus(err); {
+	case status == statusUnknown && prefix == "":
+		fail(w, status, "No request was made yet.")
+	case status == statusUnknown:
+		fail(w, status, "There is no request "+quoted(prefix)+". It may have expired; sky api status -a lists those that are kept.")
+	case status == statusAmbiguous:
+		fail(w, status, err.Error())
+	default:
+		s.failed(w, r, err)
 	}
-	return err.Error()
 }
 
 // status lists requests, the newest first.

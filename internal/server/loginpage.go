@@ -73,7 +73,14 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 // pollLogin hands the login to the command line that began it.
 func (s *Server) pollLogin(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
+	if err := s.Gate.Lookup(r); err != nil {
+		s.failed(w, r, err)
+		return
+	}
 	token, err := auth.Poll(r.Context(), s.Store, r.URL.Query().Get("code_verifier"))
+	if err != nil {
+		s.Gate.LookupFailed(r)
+	}
 	switch {
 	case errors.Is(err, auth.ErrChallenge):
 		fail(w, http.StatusBadRequest, err.Error())

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/openapi"
 )
 
@@ -80,12 +80,12 @@ func describe(routes []Route) object {
 	}
 }
 
-var wildcard = regexp.MustCompile(`\{([a-z]+)\.\.\.\}|\{\$\}`)
+var wildcard = lazyregexp.New(`\{([a-z]+)\.\.\.\}|\{\$\}`)
 
 // openPath is the path in the spelling of OpenAPI.
 func openPath(path string) string { return wildcard.ReplaceAllString(path, "$1") }
 
-var pathParam = regexp.MustCompile(`\{([a-z]+)\}`)
+var pathParam = lazyregexp.New(`\{([a-z]+)\}`)
 
 func operation(c *openapi.Components, r Route) object {
 	o := r.outcome()

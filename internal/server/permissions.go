@@ -79,8 +79,10 @@ const permissionsHead = `# Who may do what
 
 <!-- Written from the route table: go test ./internal/server -run TestPermissionsPage -update -->
 
-Without a login, and from the machine that the server runs on, every call is open: the server is yours. Where a login is on, callers
-have one of three roles.
+Without a login the server is its owner's, who may make every call: the account of the machine that runs it, and root, by a connection from this machine.
+Other accounts hear the server's health and nothing else. A server that listens beyond its machine and lets nobody log in is open to whoever reaches it.
+Where a login is on it is asked for on the server's own machine, too, and callers have one of three roles; the owner's token is an administrator's.
+[Running an API server for a team](administrators.md#whose-server-it-is) has more.
 
 - **Viewers** look. What they list is never refreshed from a provider, holds no keys, and they read the results of their own requests only.
 - **Users** also work, with what is their own: they change clusters that they launched, cancel requests that they made, manage tokens that they

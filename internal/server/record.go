@@ -32,10 +32,15 @@ func resolveStatus(err error) int {
 // the client that nothing was recorded and that it should repeat the call.
 func statusOf(err error) int {
 	switch {
-	case errors.Is(err, requests.ErrShutdown):
+	case errors.Is(err, requests.ErrShutdown), errors.Is(err, requests.ErrRecording):
 		return http.StatusServiceUnavailable
 	case errors.Is(err, state.ErrNotFound):
 		return http.StatusNotFound
+	case errors.Is(err, state.ErrConflict):
+		return http.StatusConflict
+	}
+	if state.Full(err) {
+		return http.StatusInsufficientStorage
 	}
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		switch e.Type {

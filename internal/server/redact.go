@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // redactor hides secrets in texts that leave the installation: the values that
@@ -100,15 +100,15 @@ func (r *redactor) learnIn(v any, hidden bool) {
 }
 
 var (
-	secretKey = regexp.MustCompile(`(?i)secret|token|passw|api_?key|access_?key|private_?key|credential|signing|cookie|auth_?key|certs?$`)
+	secretKey = lazyregexp.New(`(?i)secret|token|passw|api_?key|access_?key|private_?key|credential|signing|cookie|auth_?key|certs?$`)
 
 	// looksSecret are things that are secrets by their form: private keys, tokens of
 	// this server and of well-known services, signed tokens, logins in headers.
-	looksSecret = regexp.MustCompile(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)` +
+	looksSecret = lazyregexp.New(`(?s)-----BEGIN [A-Z0-9 ]*PRIVATE KEY-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|$)` +
 		`|\beyJ[\w-]{8,}\.[\w-]+\.[\w-]+|\bsky_[\w.-]{16,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b` +
 		`|\b(?:gh[pousr]_|github_pat_|hf_|sk-|xox[abps]-|glpat-)[\w-]{12,}|\$2[aby]\$[\d]+\$[\w./]+`)
 	// saysSecret are values that stand behind a name which calls them a secret.
-	saysSecret = regexp.MustCompile(`(?i)((?:bearer|basic) +)[\w.~+/=-]{6,}` +
+	saysSecret = lazyregexp.New(`(?i)((?:bearer|basic) +)[\w.~+/=-]{6,}` +
 		`|((?:[\w-]*(?:secret|token|passw|api[_-]?key|access[_-]?key|private[_-]?key)[\w-]*)\\*["']?(?: *[:=] *| +)\\*["']?)[^\s"'\\,;&]{4,}`)
 )
 

@@ -72,6 +72,7 @@ func Routes() []Route {
 		{Method: get, Path: "/api/get", Role: Viewer, Kind: Direct, handle: (*Server).get},
 		{Method: get, Path: "/api/stream", Role: Viewer, Kind: Direct, handle: (*Server).stream},
 		{Method: get, Path: "/api/status", Role: Viewer, Kind: Direct, handle: (*Server).status},
+		{Method: get, Path: "/api/sizes", Role: Viewer, Kind: Direct, handle: (*Server).sizes},
 		{Method: post, Path: "/api/cancel", Role: Viewer, Kind: Async, Name: "api_cancel", Body: body[api.APICancelBody]()},
 		{Method: get, Path: "/api/completion/cluster_name", Role: Viewer, Kind: Direct, handle: (*Server).completeCluster},
 		{Method: get, Path: "/api/completion/storage_name", Role: Viewer, Kind: Direct, handle: (*Server).completeStorage},
@@ -169,8 +170,8 @@ func Routes() []Route {
 		{Method: get, Path: "/slurm_node_info", Role: Viewer, Kind: Async, Name: "slurm_node_info", Body: body[api.SlurmBody](), Empty: `[]`},
 		{Method: post, Path: "/kubernetes_label_gpus", Role: User, Kind: Async, Name: "kubernetes_label_gpus", Body: body[api.LabelGPUsBody](), Long: true},
 		{Method: get, Path: "/all_contexts", Role: Viewer, Kind: Async, Name: "all_contexts", Empty: `[]`},
-		{Method: post, Path: "/local_up", Role: User, Kind: Async, Name: "local_up", Body: body[api.LocalUpBody](), Long: true},
-		{Method: post, Path: "/local_down", Role: User, Kind: Async, Name: "local_down", Body: body[api.LocalDownBody](), Long: true},
+		{Method: post, Path: "/local_up", Role: Admin, Kind: Async, Name: "local_up", Body: body[api.LocalUpBody](), Long: true},
+		{Method: post, Path: "/local_down", Role: Admin, Kind: Async, Name: "local_down", Body: body[api.LocalDownBody](), Long: true},
 
 		// Users, tokens, workspaces, configuration.
 		{Method: get, Path: "/users", Role: Viewer, Kind: Direct, handle: (*Server).users},
@@ -221,6 +222,7 @@ func Routes() []Route {
 		{Method: post, Path: "/recipes/pin", Role: User, Kind: Async, Name: "recipes.pin", Body: body[api.RecipeBody]("recipe_name", "pinned")},
 		{Method: post, Path: "/debug/dump_create", Role: Admin, Kind: Async, Name: "create_debug_dump", Body: body[api.DebugDumpBody]()},
 		{Method: get, Path: "/debug/dump_download/{name}", Role: Admin, Kind: Direct, handle: (*Server).downloadDump},
+		{Method: post, Path: "/backup", Role: Admin, Kind: Direct, Body: body[api.BackupBody](), handle: (*Server).backup},
 		{Method: post, Path: "/debug/dump", Role: Admin, Kind: Direct, Body: body[api.DebugDumpBody](), handle: (*Server).dump},
 
 		// Logins of command lines, and who did what.

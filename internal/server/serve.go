@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/auth"
 )
 
 const (
@@ -46,7 +48,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener, grace time.Duration)
 
 func (s *Server) httpServer() *http.Server {
 	return &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
+		Handler: s, ConnContext: auth.Connected, ReadHeaderTimeout: headerTime, IdleTimeout: idleTime, MaxHeaderBytes: maxHeaders,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug),
 	}
 }

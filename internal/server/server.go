@@ -39,8 +39,8 @@ type Deps struct {
 
 	// Self is whom requests without an identity run as.
 	Self state.User
-	// Gate finds who sends a request; nil: there is no login, and callers are whom
-	// they say.
+	// Gate finds who sends a request, and decides who is let in without a login:
+	// these are whom they say. nil: nobody is let in.
 	Gate *auth.Gate
 	// Rules are what is configured about who may do what, as it is now: they may
 	// change while the server runs. nil: the route table alone.
@@ -57,14 +57,14 @@ type Deps struct {
 	Uploads *Uploads
 	// Downloads are gathered logs; nil: made by New.
 	Downloads *Downloads
-	// UploadQuota is how many bytes of uploads a user may have; 0: 50 GiB.
-	UploadQuota int64
 	// Hosts are names and addresses, besides those of this machine's loopback, under
 	// which the server may be reached.
 	Hosts []string
 
 	InstanceID string
-	BuildID    string
+	// Degraded says why only some calls are accepted; "": all are. It may be nil.
+	Degraded func() string
+	BuildID  string
 	// Home is the home folder that paths of the protocol are relative to; "": of
 	// the user who runs the server.
 	Home string
@@ -81,6 +81,9 @@ type Deps struct {
 	// ProvisionLogs writes how a cluster's machines are started. It fails before
 	// the first byte or not at all.
 	ProvisionLogs func(ctx context.Context, q ProvisionLogs, w io.Writer) error
+	// Backup writes a backup to the writer that begin returns; it fails before it
+	// calls begin, or while it writes.
+	Backup func(ctx context.Context, o BackupOptions, begin func() io.Writer) error
 	// OwnMachines are the pools of machines of one's own.
 	OwnMachines OwnMachines
 	// Shell opens a stream of [agentapi] shell frames.
@@ -155,6 +158,7 @@ type Server struct {
 	mux      *http.ServeMux
 	started  time.Time
 	draining atomic.Bool
+	room     sizes
 	bodyTime time.Duration // how long a client may take to send a body
 	// closing ends what would never end by itself: long polls and streams. It is
 	// the server's own life, not that of a call, so it may be kept.
@@ -174,7 +178,6 @@ func New(d Deps) *Server {
 	if d.Rules == nil {
 		d.Rules = func() Rules { return Rules{} }
 	}
-	d.UploadQuota = cmp.Or(d.UploadQuota, 50<<30)
 	if d.Uploads == nil {
 		d.Uploads = &Uploads{Home: d.Home, Store: d.Store}
 	}

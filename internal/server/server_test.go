@@ -59,6 +59,9 @@ func newWorldOf(t testing.TB, verbs func(*world), change ...func(*Deps)) *world 
 	for _, c := range change {
 		c(&d)
 	}
+	if d.Gate == nil {
+		d.Gate = everybody(t, w.store)
+	}
 	w.server = New(d)
 	hs := httptest.NewServer(w.server)
 	w.url = hs.URL
@@ -78,6 +81,17 @@ func newWorldOf(t testing.TB, verbs func(*world), change ...func(*Deps)) *world 
 	return w
 }
 
+// everybody is the gate of a server without logins that takes calls from anywhere; the
+// owner's are those of this process.
+func everybody(t testing.TB, store *state.Store) *auth.Gate {
+	t.Helper()
+	gate, err := auth.New(t.Context(), store, auth.Options{Owner: auth.Owner{Exposed: true, OpenLoopback: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return gate
+}
+
 // people makes a server that users with these roles log in to, by the header
 // X-Test.
 func people(t testing.TB, roles map[string]string) func(*Deps) {
@@ -87,6 +101,7 @@ func people(t testing.TB, roles map[string]string) func(*Deps) {
 		gate, err := auth.New(t.Context(), d.Store, auth.Options{
 			DefaultRole: func() string { return "viewer" }, ServiceAccounts: true,
 			Proxy: auth.Proxy{Enabled: true, Explicit: true, Header: "X-Test", Trusted: []netip.Prefix{loopback}},
+			Owner: auth.Owner{OpenLoopback: true}, // the proxy is this process
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +246,7 @@ func (w *world) send(ctx context.Context, method, path, body string, headers ...
 		req.Header.Set(api.HeaderAPIVersion, w.api)
 		req.Header.Set(api.HeaderVersion, "1.0.0-dev0")
 	}
-	if w.server.Gate != nil {
+	if w.server.Gate.Options().Demanded() {
 		req.Header.Set("X-Forwarded-For", "203.0.113.9") // not from here, so a login is demanded
 		req.Header.Set("X-Test", w.as)
 	}

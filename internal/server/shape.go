@@ -5,12 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // A shape is what the body of a route must look like: a JSON object that
@@ -46,7 +49,7 @@ func (s *shape) check(raw []byte) []problem {
 	if err := json.Unmarshal(trimmed, &keys); err != nil {
 		return []problem{decodeProblem(err)}
 	}
-	var problems []problem
+	problems := ambiguous(keys)
 	for _, k := range s.required {
 		if v, ok := keys[k]; !ok || string(v) == "null" {
 			problems = append(problems, problem{Type: "missing", Loc: []any{"body", k}, Message: k + " is required"})
@@ -56,6 +59,33 @@ func (s *shape) check(raw []byte) []problem {
 		problems = append(problems, decodeProblem(err))
 	}
 	return problems
+}
+
+// ambiguous finds keys that differ in case only. Readers of JSON may ignore case,
+// and then take one of the two: a body must mean the same to who checks it and to
+// who acts on it.
+func ambiguous(keys map[string]json.RawMessage) []problem {
+	var problems []problem
+	seen := make(map[string]string, len(keys))
+	for _, k := range slices.Sorted(maps.Keys(keys)) {
+		folded := strings.Map(foldRune, k)
+		if other, ok := seen[folded]; ok {
+			problems = append(problems, problem{Type: "value_error", Loc: []any{"body", k}, Message: "the body has " + quoted(other) + " and " + quoted(k)})
+			break // one is enough
+		}
+		seen[folded] = k
+	}
+	return problems
+}
+
+// foldRune is the least of the runes that differ from r in case only, as for
+// [strings.EqualFold].
+func foldRune(r rune) rune {
+	least := r
+	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+		least = min(least, f)
+	}
+	return least
 }
 
 func decodeProblem(err error) problem {

@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"regexp"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/requests"
 )
 
@@ -66,7 +66,7 @@ func isBrowser(agent string) bool {
 	return false
 }
 
-var unsafeInName = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var unsafeInName = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // fileName is a caller's text made fit for a Content-Disposition header.
 func fileName(s string) string {
@@ -97,7 +97,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := s.latestOr(r.Context(), s.scope(r), prefix)
 	if err != nil {
-		fail(w, resolveStatus(err), unresolved(prefix, err))
+		s.unresolved(w, r, prefix, err)
 		return
 	}
 	if !s.mayRead(w, r, req) {

@@ -1,13 +1,16 @@
 package server
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
 )
 
@@ -18,6 +21,9 @@ const maxBody = 32 << 20
 // readBody reads the whole body within limits of size and time. It reports
 // whether the request goes on.
 func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	if !roomForBody(w, r) {
+		return nil, false
+	}
 	b, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err == nil {
 		bodyRead(w)
@@ -70,13 +76,16 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 	head := headOf(raw)
 	user, err := s.caller(r, head)
 	if err != nil {
-		s.failed(w, r, err)
+		s.notRecorded(w, r, err)
 		return requests.Submission{}, false
 	}
 	about := head.about()
 	scope := s.scope(r)
 	workspace := ""
 	cluster, err := s.mayAsk(r, rt, scope, about)
+	if err == nil {
+		err = s.ownPaths(r, head)
+	}
 	if err == nil {
 		workspace, err = s.workspaceOf(r, rt, user, head, cluster)
 	}
@@ -86,8 +95,9 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 	if err == nil {
 		raw, err = rt.withPath(raw, r)
 	}
-	if err == nil && head.Task != "" {
-		raw, err = s.localised(r.Context(), raw, user.ID, rt.Name == "exec")
+	var files state.RequestFiles
+	if err == nil {
+		files, err = s.filesOf(r.Context(), r, head, user.ID)
 	}
 	if err == nil {
 		raw, err = signed(raw, user, clientAPI(r), workspace, trace.Parent(r.Context()))
@@ -96,12 +106,12 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		err = s.note(r, user, about)
 	}
 	if err != nil {
-		s.failed(w, r, err)
+		s.notRecorded(w, r, err)
 		return requests.Submission{}, false
 	}
 	return requests.Submission{
 		ID: w.Header().Get(api.HeaderRequestID), Name: requestName(rt.Name), User: user,
-		ClusterName: about.Cluster, Workspace: workspace, Scope: scope, Body: raw, ClientAPI: clientAPI(r),
+		ClusterName: about.Cluster, Workspace: workspace, Scope: scope, Files: files, Body: raw, ClientAPI: clientAPI(r),
 	}, true
 }
 
@@ -123,7 +133,7 @@ func (rt Route) async(s *Server, w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := s.Engine.Submit(r.Context(), sub)
 	if err != nil {
-		s.failed(w, r, err)
+		s.notRecorded(w, r, err)
 		return
 	}
 	stored(r)
@@ -151,12 +161,39 @@ func (rt Route) logs(s *Server, w http.ResponseWriter, r *http.Request) {
 		out.begin(textPlain)
 	})
 	if err != nil {
-		s.failed(w, r, err)
+		s.notRecorded(w, r, err)
 	}
 }
 
+// statusGone stands in logs for an answer that nobody waited for, as in those of
+// nginx.
+const statusGone = 499
+
+// gone reports whether a caller has closed the connection.
+func gone(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
+
 // failed answers an error that came before anything was recorded or written.
 func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if d, denied := errors.AsType[*auth.Denial](err); denied {
+		deny(w, r, d)
+		return
+	}
+	if gone(r) { // and the error follows from that
+		s.log.InfoContext(r.Context(), "caller went away", "path", r.URL.Path, "error", err)
+		fail(w, statusGone, "The caller went away.")
+		return
+	}
 	s.log.WarnContext(r.Context(), "request refused", "path", r.URL.Path, "error", err)
 	fail(w, statusOf(err), err.Error())
+}
+
+// notRecorded is failed for a call that would have become a request. If the database
+// did not answer, the client is told to repeat it.
+func (s *Server) notRecorded(w http.ResponseWriter, r *http.Request, err error) {
+	if gone(r) || !state.Unanswered(err) {
+		s.failed(w, r, err)
+		return
+	}
+	s.log.WarnContext(r.Context(), "the database does not answer", "path", r.URL.Path, "error", err)
+	fail(w, http.StatusServiceUnavailable, "The server's database does not answer; nothing was recorded.")
 }

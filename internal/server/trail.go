@@ -3,11 +3,11 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -44,7 +44,7 @@ func (s *Server) trail(w http.ResponseWriter, r *http.Request, rt Route) (*http.
 	}
 	t := &trail{entry: state.AuditEntry{
 		ID: w.Header().Get(api.HeaderRequestID), Action: rt.Path, Method: r.Method, Path: r.URL.Path,
-		Address: s.address(r), UserID: s.Self.ID, UserName: s.Self.Name,
+		Address: s.Gate.Address(r), UserID: s.Self.ID, UserName: s.Self.Name,
 	}}
 	if rt.Name != "" {
 		t.entry.Action = requestName(rt.Name)
@@ -70,8 +70,11 @@ func (s *Server) note(r *http.Request, u state.User, a about) error {
 	}
 	t.entry.UserID, t.entry.UserName, t.entry.Cluster, t.entry.Command = u.ID, u.Name, a.Cluster, a.Command
 	err := s.Store.Audit().Add(r.Context(), t.entry)
-	if errors.Is(err, state.ErrConflict) && t.entry.Queued {
-		err = s.noted(r.Context(), t.entry)
+	if errors.Is(err, state.ErrConflict) {
+		err = requests.IDTaken(t.entry.ID)
+		if t.entry.Queued {
+			err = s.noted(r.Context(), t.entry)
+		}
 	}
 	if err != nil {
 		return err
@@ -91,7 +94,7 @@ func (s *Server) noted(ctx context.Context, e state.AuditEntry) error {
 		return err
 	}
 	if was.UserID != e.UserID || was.Action != e.Action || was.Path != e.Path || was.Cluster != e.Cluster || s.Store.Now().Sub(was.At) > repeatWithin {
-		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The id %s was used for another call.", e.ID)}
+		return requests.IDTaken(e.ID)
 	}
 	return nil
 }
@@ -159,8 +162,11 @@ func resultOf(status int) string {
 }
 
 func detailOf(status int) string {
-	if status < 400 {
+	switch {
+	case status < 400:
 		return ""
+	case status == statusGone:
+		return "The caller went away"
 	}
 	return http.StatusText(status)
 }

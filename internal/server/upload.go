@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,8 +10,9 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Clients elsewhere upload what a task needs as one zip, named by a digest of
@@ -37,8 +39,8 @@ func BlobDir(user, blob string) string {
 func LegacyUploadDir(user string) string { return path.Join(clientsDir, user, "file_mounts") }
 
 var (
-	blobID   = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	legacyID = regexp.MustCompile(`^sky-[0-9-]{10,40}-[0-9a-f]{8}$`)
+	blobID   = lazyregexp.New(`^[0-9a-f]{64}$`)
+	legacyID = lazyregexp.New(`^sky-[0-9-]{10,40}-[0-9a-f]{8}$`)
 )
 
 // below is a path relative to the server's home in the form of this system.
@@ -46,7 +48,7 @@ func (s *Server) below(rel string) string { return filepath.Join(s.Home, filepat
 
 // uploadTarget is whose upload a call is about. The caller's login counts more
 // than what the query says. It reports whether the call goes on.
-func uploadTarget(w http.ResponseWriter, r *http.Request, idName string, form *regexp.Regexp) (user, id string, ok bool) {
+func uploadTarget(w http.ResponseWriter, r *http.Request, idName string, form *lazyregexp.Regexp) (user, id string, ok bool) {
 	q := r.URL.Query()
 	user, id = q.Get("user_hash"), q.Get(idName)
 	if u := loggedIn(r); u != nil {
@@ -105,12 +107,12 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	u := unpacking{dir: s.below(BlobDir(user, id))}
+	u := s.Uploads.at(user, id, 0)
 	if s.Store.Shared() {
 		s.takeShared(w, r, user, id, u)
 		return
 	}
-	s.takeChunk(w, r, user, u)
+	s.takeChunk(w, r, u)
 }
 
 // legacyUpload takes one chunk of a client before API version 41, whose uploads
@@ -120,24 +122,7 @@ func (s *Server) legacyUpload(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	s.takeChunk(w, r, user, unpacking{dir: s.below(path.Join(clientsDir, user, "uploads", id)), into: s.below(LegacyUploadDir(user))})
-}
-
-// quota refuses a chunk of a user who has too much here. It reports whether the
-// call goes on.
-func (s *Server) quota(w http.ResponseWriter, r *http.Request, user string) bool {
-	used, err := s.Uploads.used(r.Context(), user)
-	switch {
-	case err != nil:
-		s.failed(w, r, err)
-	case used > s.UploadQuota:
-		fail(w, http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"Your files take %d MiB on the server, and %d MiB is the limit for one user. Uploads are removed an hour after the last request that needs them, files of managed jobs when those have ended; large data belongs in a bucket.",
-			used>>20, s.UploadQuota>>20))
-	default:
-		return true
-	}
-	return false
+	s.takeChunk(w, r, unpacking{up: s.Uploads, user: user, dir: s.below(path.Join(clientsDir, user, "uploads", id)), into: s.below(LegacyUploadDir(user))})
 }
 
 // takeShared is takeChunk for servers that share a database: any of them takes
@@ -160,10 +145,10 @@ func (s *Server) takeShared(w http.ResponseWriter, r *http.Request, user, id str
 		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
 		return
 	}
-	if !s.quota(w, r, user) {
-		return
+	body := &timedBody{w: w, r: r}
+	if err = s.Uploads.sharedRoom(ctx, user); err == nil {
+		err = u.receive(index, r.ContentLength, body)
 	}
-	err = u.keep(index, &timedBody{w: w, r: r})
 	if err == nil {
 		err = s.Uploads.share(ctx, user, id, u, index)
 	}
@@ -174,17 +159,20 @@ func (s *Server) takeShared(w http.ResponseWriter, r *http.Request, user, id str
 	if err == nil && len(missing) == 0 {
 		err = s.Uploads.complete(ctx, user, id, total)
 	}
-	switch {
-	case err != nil:
-		s.uploadFailed(w, r, err)
-	case len(missing) > 0:
-		writeJSON(w, http.StatusOK, uploadAnswer{"uploading", missing})
-	default:
-		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
+	if _, refused := errors.AsType[*refusedUpload](err); refused {
+		clean, cancel := context.WithTimeout(context.WithoutCancel(ctx), discardTime)
+		defer cancel()
+		if err := s.Uploads.discard(clean, user, id); err != nil {
+			s.log.WarnContext(ctx, "a refused upload was not removed", "error", err)
+		}
 	}
+	s.answerChunk(w, r, body, missing, err)
 }
 
-func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, user string, u unpacking) {
+// discardTime bounds the removal of a refused upload.
+const discardTime = 20 * time.Second
+
+func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, u unpacking) {
 	index, total, problems := chunkRange(r.URL.Query())
 	if problems != nil {
 		failProblems(w, problems)
@@ -197,14 +185,12 @@ func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, user string, 
 		writeJSON(w, http.StatusOK, uploadAnswer{Status: "completed"})
 		return
 	}
-	if !s.quota(w, r, user) {
-		return
+	body := &timedBody{w: w, r: r}
+	err := u.receive(index, r.ContentLength, body)
+	var missing []string
+	if err == nil {
+		missing, err = u.missing()
 	}
-	if err := u.keep(index, &timedBody{w: w, r: r}); err != nil {
-		s.uploadFailed(w, r, err)
-		return
-	}
-	missing, err := u.missing()
 	if err == nil && len(missing) == 0 {
 		s.Uploads.mu.Lock() // one finisher at a time
 		if !u.done() {
@@ -212,8 +198,15 @@ func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, user string, 
 		}
 		s.Uploads.mu.Unlock()
 	}
+	s.answerChunk(w, r, body, missing, err)
+}
+
+// answerChunk tells what became of a chunk. One that is refused is read to its
+// end: a client that still sends sees no answer.
+func (s *Server) answerChunk(w http.ResponseWriter, r *http.Request, body io.Reader, missing []string, err error) {
 	switch {
 	case err != nil:
+		_, _ = io.Copy(io.Discard, body)
 		s.uploadFailed(w, r, err)
 	case len(missing) > 0:
 		writeJSON(w, http.StatusOK, uploadAnswer{"uploading", missing})
@@ -227,8 +220,12 @@ func (s *Server) uploadFailed(w http.ResponseWriter, r *http.Request, err error)
 		fail(w, http.StatusRequestEntityTooLarge, "A chunk may have 100 MB.")
 		return
 	}
-	if e, ok := errors.AsType[*badZip](err); ok {
-		fail(w, http.StatusBadRequest, e.Error())
+	if e, ok := errors.AsType[*refusedUpload](err); ok {
+		fail(w, e.status, e.Error())
+		return
+	}
+	if gone(r) {
+		s.failed(w, r, err)
 		return
 	}
 	s.log.ErrorContext(r.Context(), "upload failed", "error", err)

@@ -9,91 +9,46 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
+	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
 )
 
-const uploadedTask = `name: t
----
-name: t
-workdir: /home/eve/wd
-envs:
-  A: '08'
-  B: 'yes'
-num_nodes: 1
-resources:
-  cpus: 2.0
-file_mounts:
-  /data: /home/eve/data
-  /remote: s3://bucket/x
-  /bucket:
-    name: b
-    source: /home/eve/src
-  /two:
-    source: [/home/eve/src, /home/eve/data]
-service:
-  tls:
-    keyfile: /home/eve/key
-    certfile: /elsewhere/cert
-run: |
-  echo "a <b>"
-file_mounts_mapping:
-  /home/eve/wd: home/eve/wd
-  /home/eve/data: home/eve/data
-  /home/eve/src: /home/eve/src
-  /home/eve/key: home/eve/key
-`
-
-func TestUploadedPathsBecomeOurs(t *testing.T) {
-	w := newWorld(t)
-	w.file(BlobDir("ab12", testBlob)+"/x", "")
-	blob := testBlob
-	raw, _ := json.Marshal(map[string]any{"task": uploadedTask, "file_mounts_blob_id": blob, "kept": 1})
-	got := func(workdirOnly bool) map[string]any {
-		t.Helper()
-		b, err := w.server.localised(t.Context(), raw, "ab12", workdirOnly)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var body map[string]any
-		if err := json.Unmarshal(b, &body); err != nil || body["kept"] != 1.0 {
-			t.Fatal(body, err)
-		}
-		docs := strings.Split(body["task"].(string), "---\n")[1:]
-		if len(docs) != 2 || docs[0] != `{"name":"t"}`+"\n" || !strings.Contains(docs[1], `"cpus":2.0`) {
-			t.Fatalf("documents: %q", docs)
-		}
-		var task map[string]any
-		if err := yaml.Unmarshal([]byte(docs[1]), &task); err != nil {
-			t.Fatal(err)
-		}
-		return task
+// What a launch may bring to nodes is found by the server: nothing that a body
+// says makes it the files of the server's machine.
+func TestTheServerSaysWhichFilesARequestMayBring(t *testing.T) {
+	local := newWorld(t)
+	local.file(BlobDir("ab12", testBlob)+"/x", "")
+	team := newWorld(t, people(t, map[string]string{"ann": "admin", "uma": "user"}))
+	for _, name := range []string{"ann", "uma"} {
+		team.file(BlobDir(auth.UserID(name), testBlob)+"/x", "")
 	}
-	base := filepath.Join(w.home, BlobDir("ab12", testBlob))
 	for _, c := range []struct {
-		name        string
-		workdirOnly bool
-		mounts      string // base of mounts
-	}{{"launch", false, base}, {"exec mounts nothing again", true, ""}} {
-		task := got(c.workdirOnly)
-		mounts := task["file_mounts"].(map[string]any)
-		two := mounts["/two"].(map[string]any)["source"].([]any)
-		tls := task["service"].(map[string]any)["tls"].(map[string]any)
-		for path, pair := range map[string][2]any{
-			"workdir":             {task["workdir"], base + "/home/eve/wd"},
-			"a file mount":        {mounts["/data"], c.mounts + "/home/eve/data"},
-			"a URL":               {mounts["/remote"], "s3://bucket/x"},
-			"a bucket's source":   {mounts["/bucket"].(map[string]any)["source"], c.mounts + "/home/eve/src"},
-			"a list of sources":   {two[1], c.mounts + "/home/eve/data"},
-			"a key":               {tls["keyfile"], c.mounts + "/home/eve/key"},
-			"what was not mapped": {tls["certfile"], "/elsewhere/cert"},
-			"a text like a word":  {task["envs"].(map[string]any)["B"], "yes"},
-			"a text like a count": {task["envs"].(map[string]any)["A"], "08"},
-			"a script":            {task["run"], "echo \"a <b>\"\n"},
-			"the mapping itself":  {task[mappingKey], nil},
-		} {
-			if pair[0] != pair[1] {
-				t.Errorf("%s: %s is %v, want %v", c.name, path, pair[0], pair[1])
-			}
+		name  string
+		w     *world
+		as    string
+		extra string
+		head  []string
+		want  state.RequestFiles
+	}{
+		{"the machine's owner", local, "", "", nil, state.RequestFiles{Own: true, Legacy: true}},
+		{"the owner with an upload", local, "", `,"file_mounts_blob_id":"` + testBlob + `"`, nil, state.RequestFiles{Own: true, Upload: testBlob}},
+		{"from elsewhere", local, "", "", []string{"X-Forwarded-For", "10.0.0.1"}, state.RequestFiles{Legacy: true}},
+		{"a user", team, "uma", "", nil, state.RequestFiles{Legacy: true}},
+		{"an administrator", team, "ann", "", nil, state.RequestFiles{Legacy: true}},
+		{"a user with an upload", team, "uma", `,"file_mounts_blob_id":"` + testBlob + `"`, nil, state.RequestFiles{Upload: testBlob}},
+		{"a user who says so", team, "uma", `,"own":true,"Files":{"own":true}`, nil, state.RequestFiles{Legacy: true}},
+		{"an administrator who says so", team, "ann", `,"files":{"own":true,"upload":"x"}`, nil, state.RequestFiles{Legacy: true}},
+	} {
+		c.w.as = c.as
+		r := c.w.call(post, "/launch", `{"task":"run: x","cluster_name":"c","env_vars":{"SKYPILOT_USER_ID":"ab12"}`+c.extra+`}`, c.head...)
+		if r.status != 200 {
+			t.Errorf("%s: %d %s", c.name, r.status, r.body)
+			continue
+		}
+		req, err := c.w.store.Requests().Get(t.Context(), r.id())
+		if err != nil || req.Files == nil || *req.Files != c.want {
+			t.Errorf("%s: %+v %v", c.name, req.Files, err)
 		}
 	}
 }
@@ -101,43 +56,48 @@ func TestUploadedPathsBecomeOurs(t *testing.T) {
 func TestUploadsThatCannotBeUsed(t *testing.T) {
 	w := newWorld(t)
 	w.file(BlobDir("ab12", testBlob)+"/x", "")
-	w.file(LegacyUploadDir("old1")+"/home/wd/x", "")
-	launch := func(user, task, blob string) reply {
-		body := map[string]any{"task": task, "cluster_name": "c", "env_vars": map[string]string{"SKYPILOT_USER_ID": user}}
-		if blob != "" {
-			body["file_mounts_blob_id"] = blob
-		}
-		b, _ := json.Marshal(body)
+	launch := func(user, blob string) reply {
+		b, _ := json.Marshal(map[string]any{"task": "run: x", "cluster_name": "c", "env_vars": map[string]string{"SKYPILOT_USER_ID": user}, "file_mounts_blob_id": blob})
 		return w.call(post, "/launch", string(b))
 	}
-	mapped := "workdir: /home/wd\nfile_mounts_mapping: {/home/wd: home/wd}\n"
 	for _, c := range []struct {
-		name, user, task, blob string
-		want                   int
+		name, user, blob string
+		want             int
 	}{
-		{"an upload", "ab12", mapped, testBlob, 200},
-		{"an upload of an old client", "old1", mapped, "", 200},
-		{"a collected upload", "cd34", mapped, testBlob, 400},
-		{"no id", "ab12", mapped, "../..", 400},
-		{"a mapping out of it", "ab12", "workdir: /w\nfile_mounts_mapping: {/w: ../../../x}\n", testBlob, 400},
-		{"aliases of aliases", "ab12", bomb(), testBlob, 400},
-		{"nothing uploaded", "ab12", "workdir: /home/wd\nfile_mounts_mapping: {}\n", "", 200},
-		{"no YAML at all, which the verb says", "ab12", "a: [\nfile_mounts_mapping\n", testBlob, 200},
+		{"an upload", "ab12", testBlob, 200},
+		{"somebody else's upload, or one that was collected", "cd34", testBlob, 400},
+		{"no id", "ab12", "../..", 400},
+		{"an empty id", "ab12", "", 400},
 	} {
-		if r := launch(c.user, c.task, c.blob); r.status != c.want {
+		if r := launch(c.user, c.blob); r.status != c.want {
 			t.Errorf("%s: %d %s", c.name, r.status, r.body)
 		}
 	}
 }
 
-// bomb is a small task of 10^9 values.
-func bomb() string {
-	text := "file_mounts_mapping: {/w: w}\na: &a [x]\n"
-	for i := range 9 {
-		to, from := string(rune('b'+i)), string(rune('a'+i))
-		text += to + ": &" + to + " [" + strings.Repeat("*"+from+", ", 9) + "*" + from + "]\n"
+func TestAnUploadIsLookedForBelowItsUser(t *testing.T) {
+	w := newWorld(t)
+	w.file(BlobDir("ab12", testBlob)+"/home/wd/a", "1")
+	mapped := &task.Task{FileMountsMapping: map[string]string{"/home/wd": "home/wd"}}
+	for _, c := range []struct {
+		name, user string
+		found      state.RequestFiles
+		good       bool
+	}{
+		{"an upload", "ab12", state.RequestFiles{Upload: testBlob}, true},
+		{"somebody else's", "cd34", state.RequestFiles{Upload: testBlob}, false},
+		{"a user that is a path", "../clients/ab12", state.RequestFiles{Upload: testBlob}, false},
+		{"an id that is a path", "ab12", state.RequestFiles{Upload: "../blobs/" + testBlob}, false},
+		{"nothing", "ab12", state.RequestFiles{}, false},
+	} {
+		have, err := w.server.Uploads.Files(t.Context(), c.user, c.found)
+		if err == nil {
+			_, err = have.Source(mapped, "/home/wd")
+		}
+		if good := err == nil; good != c.good {
+			t.Errorf("%s: %v", c.name, err)
+		}
 	}
-	return text
 }
 
 func TestLegacyUploadsShareAFolder(t *testing.T) {

@@ -1,9 +1,7 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,21 +15,50 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/upload"
 )
 
 // Uploads are the files of clients. Servers that share a database keep the parts
 // of an upload there, so that each may come through any of them, and unpack
 // them where a request runs.
 type Uploads struct {
-	Home  string // of this server
-	Store *state.Store
+	Home   string // of this server
+	Store  *state.Store
+	Limits UploadLimits
 
-	mu sync.Mutex // held while an upload is unpacked
+	mu    sync.Mutex // held while an upload is unpacked
+	once  sync.Once
+	books *ledger
 }
 
-// anyHome stands for the home folder of whichever server runs a request, in
-// bodies that servers share.
-const anyHome = "/@the-home-of-the-api-server@"
+// ledger is how much users have on this machine.
+func (u *Uploads) ledger() *ledger {
+	u.once.Do(func() { u.books = &ledger{home: u.Home} })
+	return u.books
+}
+
+// at is an upload that is unpacked in dir.
+func (u *Uploads) at(user, blob string, total int) unpacking {
+	return unpacking{up: u, user: user, dir: u.dir(user, blob), total: total}
+}
+
+// Clean removes what uploads left that a crash cut off: nothing may be under way.
+// Whole parts stay for an hour, as their senders may go on.
+func (u *Uploads) Clean() error {
+	var errs []error
+	for _, pattern := range []string{
+		BlobDir("*", unpackingPrefix+"*"), clientsDir + "/*/uploads/" + unpackingPrefix + "*",
+		BlobDir("*", "*.parts/*.*"), clientsDir + "/*/uploads/*.parts/*.*",
+	} {
+		found, err := filepath.Glob(filepath.Join(u.Home, filepath.FromSlash(pattern)))
+		errs = append(errs, err)
+		for _, path := range found {
+			errs = append(errs, os.RemoveAll(path))
+		}
+	}
+	u.ledger().recount()
+	return errors.Join(errs...)
+}
 
 const (
 	sharedUploads = "uploads/"
@@ -53,7 +80,7 @@ func (u *Uploads) exists(ctx context.Context, user, blob string) (bool, error) {
 	if u.Store.Shared() {
 		return u.files().Has(ctx, shared(user, blob)+wholeUpload)
 	}
-	return (unpacking{dir: u.dir(user, blob)}).done(), nil
+	return u.at(user, blob, 0).done(), nil
 }
 
 // share adds a part that was received to the database.
@@ -97,11 +124,10 @@ func (u *Uploads) complete(ctx context.Context, user, blob string, total int) er
 // Fetch makes an upload be unpacked on this machine; [fs.ErrNotExist] if it is
 // nowhere.
 func (u *Uploads) Fetch(ctx context.Context, user, blob string) error {
-	dir := u.dir(user, blob)
-	p := unpacking{dir: dir}
+	p := u.at(user, blob, 0)
 	if !u.Store.Shared() || p.done() {
 		if !p.done() {
-			return &fs.PathError{Op: "open", Path: dir, Err: fs.ErrNotExist}
+			return &fs.PathError{Op: "open", Path: p.dir, Err: fs.ErrNotExist}
 		}
 		return nil
 	}
@@ -124,7 +150,7 @@ func (u *Uploads) Fetch(ctx context.Context, user, blob string) error {
 }
 
 func (u *Uploads) unpack(ctx context.Context, user, blob string, total int) error {
-	p := unpacking{dir: u.dir(user, blob), total: total}
+	p := u.at(user, blob, total)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if p.done() {
@@ -144,28 +170,26 @@ func (u *Uploads) unpack(ctx context.Context, user, blob string, total int) erro
 	return p.finish()
 }
 
-// Localise is the body of a request with the paths of its uploaded files on this
-// machine, where they are made sure to be.
-func (u *Uploads) Localise(ctx context.Context, user string, body []byte) ([]byte, error) {
-	if !bytes.Contains(body, []byte(anyHome)) {
-		return body, nil
+// Files are those that the tasks of a user's request may bring to nodes, of which
+// an upload is made sure to be on this machine. Those of the machine itself are
+// for the caller to add.
+func (u *Uploads) Files(ctx context.Context, user string, found state.RequestFiles) (upload.Files, error) {
+	switch {
+	case !userID.MatchString(user):
+		return upload.Files{}, nil
+	case found.Legacy:
+		return upload.In(filepath.Join(u.Home, filepath.FromSlash(LegacyUploadDir(user)))), nil
+	case !blobID.MatchString(found.Upload):
+		return upload.Files{}, nil
 	}
-	var b uploadFields
-	if json.Unmarshal(body, &b) != nil || b.BlobID == nil || !blobID.MatchString(*b.BlobID) {
-		return body, nil
-	}
-	err := u.Fetch(ctx, user, *b.BlobID)
+	err := u.Fetch(ctx, user, found.Upload)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errUploadGone
+		return upload.Files{}, errUploadGone
 	}
 	if err != nil {
-		return nil, fmt.Errorf("fetching the uploaded files: %w", err)
+		return upload.Files{}, fmt.Errorf("fetching the uploaded files: %w", err)
 	}
-	home, err := json.Marshal(filepath.ToSlash(u.Home))
-	if err != nil {
-		return nil, err
-	}
-	return bytes.ReplaceAll(body, []byte(anyHome), []byte(strings.Trim(string(home), `"`))), nil
+	return upload.In(u.dir(user, found.Upload)), nil
 }
 
 var errUploadGone = &api.Error{Type: api.ErrValue, Message: "The uploaded files are no longer on the server. Run the command again to upload them."}
@@ -182,19 +206,40 @@ func (u *Uploads) sweep(ctx context.Context, needed map[string]bool) error {
 	})
 }
 
-// used is how many bytes of a user are kept.
-func (u *Uploads) used(ctx context.Context, user string) (int64, error) {
-	if u.Store.Shared() {
-		return u.Store.Blobs().UsedBy(ctx, user)
+// sharedRoom refuses an upload when there is too much in the database.
+func (u *Uploads) sharedRoom(ctx context.Context, user string) error {
+	limits := u.Limits.filled()
+	used, err := u.Store.Blobs().UsedBy(ctx, user)
+	if err != nil {
+		return err
 	}
-	var n int64
-	err := filepath.WalkDir(filepath.Join(u.Home, filepath.FromSlash(LegacyUploadDir(user))), func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				n += info.Size()
-			}
-		}
-		return nil // what vanishes meanwhile does not count
-	})
-	return n, err
+	if used > limits.User {
+		return tooMuch("Your files take %d MiB on the server, and %d MiB is the limit for one user. Uploads are removed an hour after the last request that needs them, files of managed jobs when those have ended; large data belongs in a bucket.",
+			used>>20, limits.User>>20)
+	}
+	if limits.All == 0 {
+		return nil
+	}
+	list, err := u.Store.Blobs().List(ctx, sharedUploads)
+	if err != nil {
+		return err
+	}
+	all := int64(0)
+	for _, b := range list {
+		all += b.Size
+	}
+	if all > limits.All {
+		return noRoom("The server has no room for more uploads: they take %d MiB, and %d MiB is the limit for all users.", all>>20, limits.All>>20)
+	}
+	return nil
+}
+
+// discard removes the parts of an upload that is refused from the database.
+func (u *Uploads) discard(ctx context.Context, user, blob string) error {
+	list, err := u.Store.Blobs().List(ctx, shared(user, blob))
+	errs := []error{err}
+	for _, b := range list {
+		errs = append(errs, u.Store.Blobs().Delete(ctx, b))
+	}
+	return errors.Join(errs...)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
@@ -26,6 +27,7 @@ func openTest(t testing.TB) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Unlock(envelope.NewRing(envelope.NewKey()))
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -41,6 +43,7 @@ func openTestPostgres(t *testing.T) *Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Unlock(envelope.NewRing(envelope.NewKey()))
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

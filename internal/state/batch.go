@@ -4,7 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"sync"
+	"sync/atomic"
+
+	"github.com/skypilot-go/sky/internal/diskspace"
 )
 
 // batcher is the only writer of a SQLite file. Changes that arrive while a
@@ -14,6 +18,11 @@ type batcher struct {
 	d     *dialect
 	conn  *sql.Conn
 	cache *statements
+	// reserve, if there is one, has room for changes that find the disk full.
+	reserve atomic.Pointer[diskspace.Reserve]
+
+	using  sync.Mutex // held by whoever uses conn
+	keeper *keeper
 
 	mu      sync.Mutex
 	waiting []*change
@@ -24,8 +33,9 @@ type batcher struct {
 
 // change is one caller's transaction.
 type change struct {
-	do   func(*session) error
-	done chan error
+	do    func(*session) error
+	done  chan error
+	alone bool // it is no transaction, and nothing else is written meanwhile
 }
 
 // maxBatch bounds how long the first of a batch waits for the last.
@@ -33,9 +43,13 @@ const maxBatch = 256
 
 var errClosed = errors.New("state: the store is closed")
 
-func newBatcher(conn *sql.Conn, d *dialect) *batcher {
-	b := &batcher{d: d, conn: conn, cache: newStatements()}
+// newBatcher is the writer of the file at path through a connection that checkpoints
+// nothing by itself.
+func newBatcher(conn *sql.Conn, d *dialect, path string) *batcher {
+	b := &batcher{d: d, conn: conn, cache: newStatements(), keeper: newKeeper(path)}
 	b.idle = sync.NewCond(&b.mu)
+	b.keeper.changed <- struct{}{} // the schema may be new
+	b.keeper.done.Go(b.keep)
 	return b
 }
 
@@ -44,7 +58,16 @@ func newBatcher(conn *sql.Conn, d *dialect) *batcher {
 // changed nothing; after any other error all it did is undone. ctx only bounds
 // the wait for the turn: what has begun is finished.
 func (b *batcher) write(ctx context.Context, f func(*session) error) error {
-	c := &change{do: f, done: make(chan error, 1)}
+	return b.wait(ctx, &change{do: f, done: make(chan error, 1)})
+}
+
+// alone runs f, which is no transaction, while nothing else is written.
+func (b *batcher) alone(ctx context.Context, f func(*session) error) error {
+	return b.wait(ctx, &change{do: f, done: make(chan error, 1), alone: true})
+}
+
+// wait waits until a change had its turn.
+func (b *batcher) wait(ctx context.Context, c *change) error {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
@@ -84,6 +107,9 @@ func (b *batcher) drain() {
 	for {
 		b.mu.Lock()
 		n := min(len(b.waiting), maxBatch)
+		if i := slices.IndexFunc(b.waiting[:n], func(c *change) bool { return c.alone }); i >= 0 {
+			n = max(i, 1)
+		}
 		batch := b.waiting[:n:n]
 		b.waiting = b.waiting[n:]
 		if n == 0 {
@@ -100,8 +126,12 @@ func (b *batcher) drain() {
 // commit runs the changes in one transaction. If one of them breaks it, each
 // gets its own.
 func (b *batcher) commit(batch []*change) {
+	if batch[0].alone {
+		batch[0].done <- batch[0].do(&session{ctx: context.Background(), d: b.d, db: b.conn})
+		return
+	}
 	results := make([]error, len(batch))
-	err := b.transaction(func(s *session) error {
+	err := b.insist(func(s *session) error {
 		for i, c := range batch {
 			results[i] = c.do(s)
 			if results[i] != nil && !nothingChanged(results[i]) {
@@ -129,6 +159,8 @@ func nothingChanged(err error) bool {
 }
 
 func (b *batcher) transaction(f func(*session) error) (err error) {
+	b.using.Lock()
+	defer b.using.Unlock()
 	s := &session{ctx: context.Background(), d: b.d, db: b.conn, cache: b.cache}
 	if _, err := s.exec("BEGIN IMMEDIATE"); err != nil {
 		return err
@@ -139,10 +171,26 @@ func (b *batcher) transaction(f func(*session) error) (err error) {
 			b.conn.ExecContext(s.ctx, "ROLLBACK")
 		}
 	}()
+	before, err := b.changes(s)
+	if err != nil {
+		return err
+	}
 	if err := f(s); err != nil {
 		return err
 	}
-	_, err = s.exec("COMMIT")
+	after, err := b.changes(s)
+	if err != nil {
+		return err
+	}
+	var generation int64
+	if after != before {
+		if generation, err = b.stamp(s); err != nil {
+			return err
+		}
+	}
+	if _, err = s.exec("COMMIT"); err == nil && after != before {
+		b.committed(generation)
+	}
 	return err
 }
 
@@ -154,6 +202,14 @@ func (b *batcher) close() {
 		b.idle.Wait()
 	}
 	b.mu.Unlock()
+	b.keeper.end()
 	b.cache.close()
 	b.conn.Close()
+}
+
+// witnessed makes witness hear of each generation after the one that it knows.
+func (b *batcher) witnessed(generation int64, witness func(int64) error) {
+	b.using.Lock()
+	defer b.using.Unlock()
+	b.keeper.generation, b.keeper.witness, b.keeper.moved = generation, witness, false
 }

@@ -7,6 +7,11 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
+// LateEpoch is an epoch past all that agents have heard of, for a cluster whose
+// record was lost for a while. Epochs begin at 0 and grow with each launch, so they
+// stay behind the seconds since 1970.
+func LateEpoch(now time.Time) int64 { return now.Unix() }
+
 // Cluster is the record of one cluster. It is written before any machine is
 // asked for, and holds all that is needed to find and end the machines.
 type Cluster struct {
@@ -32,7 +37,7 @@ type Cluster struct {
 	Labels     map[string]string
 	DiskGB     int
 	Nodes      []cloud.Node // in stable order, head first
-	Certs      []byte       // PEM bundle of the cluster's authority and the server's key
+	Certs      Sealed       // PEM bundle of the cluster's authority and the server's key
 	AgentBuild string       // build id of the installed agent
 	SetupDone  bool
 

@@ -42,12 +42,12 @@ var clusterColumns = columns{
 	"last_use", "creation_yaml", "creation_cmd", "config_hash", "is_managed", "metadata",
 }
 
-func clusterFields(c *Cluster) []any {
+func (s *Store) clusterFields(c *Cluster) []any {
 	return []any{
 		text(&c.Name), text(&c.Hash), text(&c.NameOnCloud), text(&c.Status), number(&c.Epoch), number(&c.Version),
 		text(&c.UserHash), text(&c.UserName), text(&c.Workspace), nested(&c.Owner),
 		instant(&c.LaunchedAt), instant(&c.StatusUpdatedAt), truth(&c.EverUp),
-		nested(&c.Offer), number(&c.NumNodes), text(&c.Requested), nested(&c.Ports), nested(&c.Labels), number(&c.DiskGB), nested(&c.Nodes), binary(&c.Certs), text(&c.AgentBuild), truth(&c.SetupDone),
+		nested(&c.Offer), number(&c.NumNodes), text(&c.Requested), nested(&c.Ports), nested(&c.Labels), number(&c.DiskGB), nested(&c.Nodes), s.in("clusters", &c.Hash, "certs").later(&c.Certs), text(&c.AgentBuild), truth(&c.SetupDone),
 		number(&c.AutostopMinutes), truth(&c.AutostopDown), text(&c.AutostopWaitFor),
 		text(&c.LastUse), text(&c.CreationYAML), text(&c.CreationCmd), text(&c.ConfigHash), truth(&c.IsManaged), nested(&c.Metadata),
 	}
@@ -58,7 +58,7 @@ var selectClusters = "SELECT " + clusterColumns.of("c") + `, COALESCE((
 	SELECT e.reason FROM cluster_events e WHERE e.cluster_hash = c.hash AND e.type = 'STATUS_CHANGE'
 	ORDER BY e.at DESC LIMIT 1), '') FROM clusters c `
 
-func clusterRow(c *Cluster) []any { return append(clusterFields(c), text(&c.LastEvent)) }
+func (s *Store) clusterRow(c *Cluster) []any { return append(s.clusterFields(c), text(&c.LastEvent)) }
 
 var insertCluster = "INSERT INTO clusters (" + clusterColumns.list() + ") VALUES (" + clusterColumns.marks() + ") ON CONFLICT DO NOTHING"
 
@@ -72,7 +72,7 @@ func (t *Clusters) CreateWith(ctx context.Context, c *Cluster, mounts []NewVolum
 	row := *c
 	row.Version = 1
 	err := t.s.createOnce(ctx, func(s *session) error {
-		if err := changed(s.exec(insertCluster, clusterFields(&row)...)); err != nil {
+		if err := changed(s.exec(insertCluster, t.s.clusterFields(&row)...)); err != nil {
 			return err
 		}
 		return hold(s, &row, mounts)
@@ -94,7 +94,7 @@ func changed(n int64, err error) error {
 // Get is the cluster of that name, or [ErrNotFound].
 func (t *Clusters) Get(ctx context.Context, name string) (*Cluster, error) {
 	c := new(Cluster)
-	if err := t.s.read(ctx).one(clusterRow(c), selectClusters+"WHERE c.name = ?", name); err != nil {
+	if err := t.s.read(ctx).one(t.s.clusterRow(c), selectClusters+"WHERE c.name = ?", name); err != nil {
 		return nil, t.s.explain(err)
 	}
 	return c, nil
@@ -113,7 +113,7 @@ func (t *Clusters) List(ctx context.Context, f ClusterFilter) ([]*Cluster, error
 	in(&w, "c.status", f.Statuses)
 	q := selectClusters + w.String() + " ORDER BY c.launched_at DESC, c.name"
 	q, args := page(q, w.args, f.Limit, f.Offset)
-	list, err := all(t.s.read(ctx).varying(), clusterRow, q, args...)
+	list, err := all(t.s.read(ctx).varying(), t.s.clusterRow, q, args...)
 	return list, t.s.explain(err)
 }
 
@@ -127,7 +127,7 @@ func (t *Clusters) Save(ctx context.Context, c *Cluster) error {
 	row.Version++
 	from := append(fsm.Clusters.Into(c.Status), c.Status)
 	err := t.s.write(ctx, func(s *session) error {
-		args := append(clusterFields(&row), c.Name, c.Hash, c.Version)
+		args := append(t.s.clusterFields(&row), c.Name, c.Hash, c.Version)
 		n, err := s.exec(updateCluster+" AND status IN ("+marks(len(from))+")", append(args, anys(from)...)...)
 		if err != nil || n > 0 {
 			return err
@@ -154,7 +154,7 @@ func (t *Clusters) Save(ctx context.Context, c *Cluster) error {
 func (t *Clusters) Update(ctx context.Context, name, hash string, f func(*Cluster) error) (*Cluster, error) {
 	for {
 		c := new(Cluster)
-		err := t.s.read(ctx).one(clusterRow(c), selectClusters+"WHERE c.name = ? AND c.hash = ?", name, hash)
+		err := t.s.read(ctx).one(t.s.clusterRow(c), selectClusters+"WHERE c.name = ? AND c.hash = ?", name, hash)
 		if err != nil {
 			return nil, t.s.explain(err)
 		}

@@ -26,7 +26,7 @@ func fullCluster(name string) *Cluster {
 			Accelerators: map[string]float64{"A100": 8}, Spot: true, HourlyPrice: 32.77},
 		NumNodes: 2, Requested: "2x(A100:8)", Ports: []string{"80", "90-99"}, Labels: map[string]string{"k": "v\x00<é>"}, DiskGB: 256,
 		Nodes: []cloud.Node{{ID: "i-1", Rank: 0, State: cloud.NodeRunning, Created: day}, {ID: "i-2", Rank: 1}},
-		Certs: []byte("PEM\x00\xff"), AgentBuild: "b1", SetupDone: true,
+		Certs: Seal([]byte("PEM\x00\xff")), AgentBuild: "b1", SetupDone: true,
 		AutostopMinutes: -1, AutostopDown: true, AutostopWaitFor: api.WaitForJobs,
 		LastUse: "sky launch 'x'", CreationYAML: "run: x\n", CreationCmd: "sky launch", ConfigHash: "c", IsManaged: true,
 		Metadata: map[string]any{"a": []any{"b", true, 1.5}},
@@ -277,7 +277,7 @@ func BenchmarkClusterFirstPage(b *testing.B) {
 		for i := range n {
 			c := fullCluster(fmt.Sprintf("c%05d", i))
 			c.LaunchedAt = day.Add(time.Duration(i) * time.Second)
-			if _, err := q.exec(insertCluster, clusterFields(c)...); err != nil {
+			if _, err := q.exec(insertCluster, s.clusterFields(c)...); err != nil {
 				return err
 			}
 		}
@@ -292,4 +292,22 @@ func BenchmarkClusterFirstPage(b *testing.B) {
 			b.Fatal(len(list), err)
 		}
 	}
+}
+
+func TestARecoveredDatabaseIsAheadOfAllAgents(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		late := LateEpoch(s.Now())
+		for name, epoch := range map[string]int64{"c1": 0, "c2": 7, "c3": late + 1000} {
+			c := fullCluster(name)
+			c.Epoch = epoch
+			ok(t, s.Clusters().Create(t.Context(), c))
+		}
+		ok(t, s.Recovered(t.Context()))
+		for name, least := range map[string]int64{"c1": late, "c2": late, "c3": late + 1001} {
+			c, err := s.Clusters().Get(t.Context(), name)
+			if err != nil || c.Epoch < least || c.Version != 2 {
+				t.Errorf("%s: epoch %d, version %d, %v; want at least epoch %d in version 2", name, c.Epoch, c.Version, err, least)
+			}
+		}
+	})
 }

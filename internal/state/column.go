@@ -4,6 +4,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -18,7 +19,23 @@ type columns []string
 func (c columns) list() string { return strings.Join(c, ", ") }
 
 // of is the list with a table's alias before each name.
-func (c columns) of(alias string) string { return alias + "." + strings.Join(c, ", "+alias+".") }
+func (c columns) of(alias string) string {
+	return strings.ReplaceAll(alias+"."+strings.Join(c, ", "+alias+"."), alias+"."+absent, absent)
+}
+
+// absent stands for a column that a list is read without.
+const absent = "NULL"
+
+// without is the columns with nothing in the place of some.
+func (c columns) without(names ...string) columns {
+	out := slices.Clone(c)
+	for i, name := range out {
+		if slices.Contains(names, name) {
+			out[i] = absent
+		}
+	}
+	return out
+}
 
 func (c columns) marks() string { return marks(len(c)) }
 

@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/skypilot-go/sky/internal/diskspace"
 )
 
 // dialect is everything in which the two databases differ. The SQL in the
@@ -64,6 +66,16 @@ type database struct {
 	write func(ctx context.Context, f func(*session) error) error
 	read  func(ctx context.Context) *session
 	close func() error
+	// witnessed makes a database that can lose what it has acknowledged tell of each
+	// generation; nil: it cannot.
+	witnessed func(generation int64, witness func(int64) error)
+	// reserve gives the database room for when its disk is full; nil: it needs none.
+	reserve func(*diskspace.Reserve)
+	// tidy prepares an older file for what this sky does to it; nil: there is none.
+	tidy func(ctx context.Context)
+	// clear leaves no old content in free parts of the database; nil: it has its own
+	// ways.
+	clear func(ctx context.Context) error
 	// migrate is the pool that the schema is brought up to date through; turn
 	// waits until no other process does that, if the driver does not by itself.
 	migrate *sql.DB

@@ -17,7 +17,7 @@ func (t *Logins) Put(ctx context.Context, challenge, token string, expires time.
 			return err
 		}
 		_, err := s.exec("INSERT INTO logins (challenge, token, expires_at) VALUES (?, ?, ?) ON CONFLICT (challenge) DO UPDATE SET token = excluded.token, expires_at = excluded.expires_at",
-			challenge, token, nanos(expires))
+			challenge, t.s.in("logins", &challenge, "token").of(text(&token)), nanos(expires))
 		return err
 	})
 }
@@ -32,7 +32,7 @@ func (t *Logins) Take(ctx context.Context, challenge string) (string, error) {
 	}
 	var token string
 	err := t.s.write(ctx, func(s *session) error {
-		return s.one([]any{&token}, "DELETE FROM logins WHERE challenge = ? AND expires_at > ? RETURNING token", challenge, now)
+		return s.one([]any{t.s.in("logins", &challenge, "token").of(text(&token))}, "DELETE FROM logins WHERE challenge = ? AND expires_at > ? RETURNING token", challenge, now)
 	})
 	return token, err
 }

@@ -46,7 +46,7 @@ func (t *ManagedJobs) withAttempts(ctx context.Context, ids []int) ([]ManagedAdo
 	}
 	s := t.s.read(ctx).once()
 	of, args := " IN ("+marks(len(ids))+") ", anys(ids)
-	jobs, err := all(s, managedJobFields, selectManagedJobs+"WHERE id"+of, args...)
+	jobs, err := all(s, t.s.managedJobFields, selectManagedJobs+"WHERE id"+of, args...)
 	if err != nil {
 		return nil, t.s.explain(err)
 	}

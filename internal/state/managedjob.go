@@ -98,6 +98,22 @@ type ManagedAttempt struct {
 
 	LogKept  bool      // all of its log that can be had is on the server
 	ClosedAt time.Time // the cluster is gone
+
+	// Report is how the agent said that the job ended; nil: it was not heard. Save
+	// leaves it alone, see [ManagedJobs.Report].
+	Report *ManagedReport
+}
+
+// ManagedReport is an agent's word on how the job of an attempt ended. Times are by
+// the agent's clock.
+type ManagedReport struct {
+	ClusterHash string        `json:"cluster_hash"` // the incarnation that it comes from
+	ClusterJob  int           `json:"cluster_job"`
+	Status      api.JobStatus `json:"status"`
+	StartedAt   float64       `json:"started_at"` // Unix seconds; 0: it did not start
+	EndedAt     float64       `json:"ended_at"`
+	ExitCodes   []int         `json:"exit_codes,omitempty"`
+	Reason      string        `json:"reason,omitempty"`
 }
 
 // ManagedEvent is one line of a managed job's history.

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/task"
 )
 
 // ManagedJobs is the store of managed jobs.
@@ -39,16 +41,19 @@ var (
 		"attempt", "tries", "not_before", "restarts", "recoveries", "submitted_at", "started_at", "ended_at", "last_recovered_at", "ran_for",
 		"details", "failure"}
 	managedAttemptColumns = columns{"job_id", "task", "attempt", "cluster_name", "cluster_hash", "cluster_job", "offer", "nodes", "node_names",
-		"resources", "resources_full", "progress", "started_at", "ran_at", "ended_at", "outcome", "reason", "exit_codes", "log_kept", "closed_at"}
+		"resources", "resources_full", "progress", "started_at", "ran_at", "ended_at", "outcome", "reason", "exit_codes", "log_kept", "closed_at", "report"}
 	managedEventColumns = columns{"job_id", "task", "status", "code", "reason", "at"}
 )
 
-func managedJobFields(j *ManagedJob) []any {
+func (s *Store) managedJobFields(j *ManagedJob) []any {
 	return []any{number(&j.ID), text(&j.RequestID), number(&j.Version), number(&j.Epoch), text(&j.Name), text(&j.UserHash), text(&j.UserName), text(&j.Workspace),
-		number(&j.Priority), text(&j.PriorityClass), text(&j.Entrypoint), binary(&j.Dag), binary(&j.Config), text(&j.UserYAML), nested(&j.Files),
+		number(&j.Priority), text(&j.PriorityClass), text(&j.Entrypoint), s.inNumbered("managed_jobs", &j.ID, "dag").bytes(&j.Dag), s.inNumbered("managed_jobs", &j.ID, "config").bytes(&j.Config), text(&j.UserYAML), nested(&j.Files),
 		truth(&j.Parallel), number(&j.Array), number(&j.Rank), number(&j.Size), number(&j.ScheduleID),
 		text(&j.Schedule), truth(&j.CancelAsked), instant(&j.CancelBy), instant(&j.SubmittedAt), instant(&j.EndedAt)}
 }
+
+// managedListColumns are those that lists show.
+var managedListColumns = managedJobColumns.without("dag", "config")
 
 func managedTaskFields(t *ManagedTask) []any {
 	return []any{number(&t.JobID), number(&t.Index), text(&t.Name), text(&t.Status), text(&t.Resources), text(&t.UserYAML), nested(&t.Metadata), truth(&t.Auxiliary),
@@ -60,7 +65,7 @@ func managedTaskFields(t *ManagedTask) []any {
 func managedAttemptFields(a *ManagedAttempt) []any {
 	return []any{number(&a.JobID), number(&a.Task), number(&a.Number), text(&a.ClusterName), text(&a.ClusterHash), number(&a.ClusterJob),
 		nested(&a.Offer), number(&a.Nodes), nested(&a.NodeNames), text(&a.Resources), text(&a.Full), binary(&a.Progress),
-		instant(&a.StartedAt), instant(&a.RanAt), instant(&a.EndedAt), text(&a.Outcome), text(&a.Reason), nested(&a.ExitCodes), truth(&a.LogKept), instant(&a.ClosedAt)}
+		instant(&a.StartedAt), instant(&a.RanAt), instant(&a.EndedAt), text(&a.Outcome), text(&a.Reason), nested(&a.ExitCodes), truth(&a.LogKept), instant(&a.ClosedAt), nested(&a.Report)}
 }
 
 func managedEventFields(e *ManagedEvent) []any {
@@ -73,7 +78,7 @@ var (
 	insertManagedTask     = "INSERT INTO managed_tasks (" + managedTaskColumns.list() + ") VALUES (" + managedTaskColumns.marks() + ")"
 	selectManagedAttempts = "SELECT " + managedAttemptColumns.list() + " FROM managed_attempts "
 	upsertManagedAttempt  = "INSERT INTO managed_attempts (" + managedAttemptColumns.list() + ") VALUES (" + managedAttemptColumns.marks() +
-		") ON CONFLICT (job_id, task, attempt) DO UPDATE SET " + excluded(managedAttemptColumns[3:])
+		") ON CONFLICT (job_id, task, attempt) DO UPDATE SET " + excluded(managedAttemptColumns[3:len(managedAttemptColumns)-1])
 	insertManagedEvent = "INSERT INTO managed_events (seq, " + managedEventColumns.list() +
 		") VALUES ((SELECT COALESCE(MAX(seq), 0) + 1 FROM managed_events WHERE job_id = ?), " + managedEventColumns.marks() + ")"
 )
@@ -89,7 +94,7 @@ func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, e
 			if !errors.Is(err, ErrNotFound) {
 				return err
 			}
-			id, err = insertManaged(s, j)
+			id, err = t.s.insertManaged(s, j)
 			return err
 		})
 		if errors.Is(err, ErrConflict) { // another server took the id
@@ -104,7 +109,7 @@ func (t *ManagedJobs) Submit(ctx context.Context, j *ManagedJob) (*ManagedJob, e
 
 // insertManaged writes a new job, or the jobs of an array, and returns the first
 // id. [ErrConflict] if another server took it at the same time.
-func insertManaged(s *session, j *ManagedJob) (int, error) {
+func (t *Store) insertManaged(s *session, j *ManagedJob) (int, error) {
 	var first int
 	if err := s.one([]any{number(&first)}, "SELECT COALESCE(MAX(id), 0) + 1 FROM managed_jobs"); err != nil {
 		return 0, err
@@ -118,7 +123,7 @@ func insertManaged(s *session, j *ManagedJob) (int, error) {
 		if rank > 0 {
 			row.RequestID += "/" + strconv.Itoa(rank)
 		}
-		if err := changed(s.exec(insertManagedJob, managedJobFields(&row)...)); err != nil {
+		if err := changed(s.exec(insertManagedJob, t.managedJobFields(&row)...)); err != nil {
 			return 0, err
 		}
 		for i, task := range j.Tasks {
@@ -140,7 +145,7 @@ func insertManaged(s *session, j *ManagedJob) (int, error) {
 func (t *ManagedJobs) Get(ctx context.Context, id int) (*ManagedJob, error) {
 	s := t.s.read(ctx)
 	j := new(ManagedJob)
-	if err := s.one(managedJobFields(j), selectManagedJobs+"WHERE id = ?", id); err != nil {
+	if err := s.one(t.s.managedJobFields(j), selectManagedJobs+"WHERE id = ?", id); err != nil {
 		return nil, t.s.explain(err)
 	}
 	tasks, err := all(s, managedTaskFields, "SELECT "+managedTaskColumns.list()+" FROM managed_tasks WHERE job_id = ? ORDER BY task", id)
@@ -170,15 +175,36 @@ type ManagedChange struct {
 	Attempt *ManagedAttempt
 	Closed  *ManagedAttempt // the one before, which ends as Attempt begins
 	Events  []ManagedEvent
+	// Unreported makes Save refuse with [ErrReported] if it is known how the job of
+	// Attempt ended.
+	Unreported bool
 }
+
+// ErrReported means that a change was not written because the agent's word on the end
+// of the attempt's job was stored meanwhile.
+var ErrReported = errors.New("it is known by now how the job ended")
 
 // Save writes a change if the job's Version and Epoch are still what is
 // stored, and increments the Version in place; else [ErrConflict]. A move that
 // a task or the schedule cannot make is a [*ManagedTransitionError]; what has
-// ended never changes. With the job's end goes the lease on it.
+// ended never changes. With the job's end go the lease on it
+// and the secrets of its tasks.
 func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 	row := *c.Job
 	row.Version++
+	var kept []byte
+	if row.Schedule == api.ScheduleDone {
+		kept = endedDag(row.Dag)
+		for _, secret := range task.SecretsIn(row.Dag) { // an error may tell what a program was given
+			for _, t := range row.Tasks {
+				t.Failure = strings.ReplaceAll(t.Failure, secret, task.Redacted)
+				t.Details = strings.ReplaceAll(t.Details, secret, task.Redacted)
+			}
+			for i := range c.Events {
+				c.Events[i].Reason = strings.ReplaceAll(c.Events[i].Reason, secret, task.Redacted)
+			}
+		}
+	}
 	err := t.s.write(ctx, func(s *session) error {
 		from := append(fsm.Schedules.Into(row.Schedule), row.Schedule)
 		args := append([]any{row.Version, text(&row.Schedule), instant(&row.EndedAt), row.ID, c.Job.Version, row.Epoch}, anys(from)...)
@@ -202,6 +228,15 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 				return err
 			}
 		}
+		if a := c.Attempt; c.Unreported && a != nil { // after the row was written: it is locked now
+			var report *ManagedReport
+			if err := s.one([]any{nested(&report)}, "SELECT report FROM managed_attempts WHERE job_id = ? AND task = ? AND attempt = ?", a.JobID, a.Task, a.Number); err != nil {
+				return err
+			}
+			if report != nil {
+				return ErrReported
+			}
+		}
 		for _, e := range c.Events {
 			if e.At.IsZero() {
 				e.At = t.s.Now()
@@ -211,14 +246,43 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 				return err
 			}
 		}
-		if row.Schedule == api.ScheduleDone {
-			_, err = s.exec("DELETE FROM leases WHERE name = ?", ManagedLease+strconv.Itoa(row.ID))
+		if row.Schedule != api.ScheduleDone {
+			return nil
 		}
+		if err := t.keepDag(s, row.ID, kept); err != nil {
+			return err
+		}
+		_, err = s.exec("DELETE FROM leases WHERE name = ?", ManagedLease+strconv.Itoa(row.ID))
 		return err
 	})
 	if err == nil {
 		c.Job.Version = row.Version
 	}
+	return err
+}
+
+// Report stores how the job of an attempt ended. The first report counts; one of an
+// attempt that is unknown is dropped. It needs no lease: whoever hears it stores it.
+func (t *ManagedJobs) Report(ctx context.Context, id, task, attempt int, r ManagedReport) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
+		_, err := s.exec("UPDATE managed_attempts SET report = ? WHERE job_id = ? AND task = ? AND attempt = ? AND report = 'null'", nested(&r), id, task, attempt)
+		return err
+	})
+}
+
+// dropSecrets leaves of a job's tasks what is no secret, and nothing of the
+// configuration that came with it: it has ended. ended is [endedDag].
+func (t *ManagedJobs) dropSecrets(s *session, id int, ended func([]byte) []byte) error {
+	var dag []byte
+	if err := s.one([]any{t.s.inNumbered("managed_jobs", &id, "dag").bytes(&dag)}, "SELECT dag FROM managed_jobs WHERE id = ?", id); err != nil {
+		dag = nil // what cannot be read holds nothing that is needed
+	}
+	return t.keepDag(s, id, ended(dag))
+}
+
+// keepDag writes what is left of the tasks of a job that has ended.
+func (t *ManagedJobs) keepDag(s *session, id int, dag []byte) error {
+	_, err := s.exec("UPDATE managed_jobs SET dag = ?, config = NULL WHERE id = ?", t.s.inNumbered("managed_jobs", &id, "dag").bytes(&dag), id)
 	return err
 }
 
@@ -309,10 +373,11 @@ func (t *ManagedJobs) AskCancel(ctx context.Context, ids []int, grace time.Durat
 	asked := []int{}
 	for some := range slices.Chunk(slices.Compact(slices.Sorted(slices.Values(ids))), askedAtOnce) {
 		var of []int
+		ended := endedDags() // the jobs of an array have one text
 		err := t.s.write(ctx, func(s *session) (err error) {
 			of = nil
 			for _, id := range some {
-				if err := askCancel(s, id, by, now); errors.Is(err, ErrNotFound) {
+				if err := t.askCancel(s, id, by, now, ended); errors.Is(err, ErrNotFound) {
 					continue
 				} else if err != nil {
 					return err
@@ -335,7 +400,7 @@ const askedAtOnce = 100
 
 // askCancel notes that a job is to be ended; [ErrNotFound] if there is none that
 // has not.
-func askCancel(s *session, id int, by, now time.Time) error {
+func (t *ManagedJobs) askCancel(s *session, id int, by, now time.Time, ended func([]byte) []byte) error {
 	var is api.ScheduleState
 	err := s.one([]any{text(&is)}, `UPDATE managed_jobs SET cancel_asked = TRUE, cancel_by = ?, version = version + 1,
 		ended_at = CASE WHEN schedule = 'WAITING' THEN ? ELSE ended_at END,
@@ -345,6 +410,9 @@ func askCancel(s *session, id int, by, now time.Time) error {
 		return err
 	}
 	if _, err := s.exec("UPDATE managed_tasks SET status = 'CANCELLED', ended_at = ? WHERE job_id = ? AND status = 'PENDING'", nanos(now), id); err != nil {
+		return err
+	}
+	if err := t.dropSecrets(s, id, ended); err != nil {
 		return err
 	}
 	return addManagedEvent(s, ManagedEvent{JobID: id, Status: api.ManagedCancelled, Code: "CANCELLED", Reason: "cancelled before it was launched", At: now})
@@ -360,6 +428,11 @@ func (t *ManagedJobs) Cancelled(ctx context.Context) (map[int]time.Time, error) 
 		out[j.ID] = j.CancelBy
 	}
 	return out, t.s.explain(err)
+}
+
+// Note adds an event to a job's history that changes nothing else.
+func (t *ManagedJobs) Note(ctx context.Context, e ManagedEvent) error {
+	return t.s.write(ctx, func(s *session) error { return addManagedEvent(s, e) })
 }
 
 // Events is the latest events of a job, the newest first; task -1 is all of

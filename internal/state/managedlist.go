@@ -39,7 +39,8 @@ var managedSort = map[string]string{
 // ManagedSortKeys names what lists of managed jobs can be sorted by.
 func ManagedSortKeys() []string { return slices.Sorted(maps.Keys(managedSort)) }
 
-// ManagedRow is one task in a list of managed jobs; its Job has no Tasks.
+// ManagedRow is one task in a list of managed jobs; its Job has no Tasks, no Dag
+// and no Config.
 // Attempt is the latest, or nil.
 type ManagedRow struct {
 	Job     *ManagedJob
@@ -128,7 +129,7 @@ func (t *ManagedJobs) List(ctx context.Context, f ManagedFilter) (*ManagedPage, 
 		cond = " AND t.status IN (" + marks(len(f.Statuses)) + ")"
 		args = append(args, anys(f.Statuses)...)
 	}
-	rows, err := all(s, managedRowFields, "SELECT "+managedJobColumns.of("j")+", "+managedTaskColumns.of("t")+`
+	rows, err := all(s, t.s.managedRowFields, "SELECT "+managedListColumns.of("j")+", "+managedTaskColumns.of("t")+`
 		FROM managed_jobs j JOIN managed_tasks t ON t.job_id = j.id
 		WHERE j.id IN (`+ids+")"+cond+order+", t.task", args...)
 	if err != nil {
@@ -138,9 +139,9 @@ func (t *ManagedJobs) List(ctx context.Context, f ManagedFilter) (*ManagedPage, 
 	return p, t.s.explain(latest(s, p.Rows))
 }
 
-func managedRowFields(r *ManagedRow) []any {
+func (s *Store) managedRowFields(r *ManagedRow) []any {
 	r.Job, r.Task = new(ManagedJob), new(ManagedTask)
-	return append(managedJobFields(r.Job), managedTaskFields(r.Task)...)
+	return append(s.managedJobFields(r.Job), managedTaskFields(r.Task)...)
 }
 
 // latestAtOnce is for how many rows the latest attempts are read with one query.

@@ -44,10 +44,10 @@ var (
 	selectManagedSchedules = "SELECT " + managedScheduleColumns.list() + " FROM managed_schedules "
 )
 
-func managedScheduleFields(m *ManagedSchedule) []any {
+func (s *Store) managedScheduleFields(m *ManagedSchedule) []any {
 	return []any{number(&m.ID), text(&m.RequestID), number(&m.Version), text(&m.Name), text(&m.UserHash), text(&m.UserName), text(&m.Workspace),
 		text(&m.Cron), text(&m.Timezone), text(&m.Missed), text(&m.Overlap), nested(&m.Files),
-		instant(&m.SubmittedAt), instant(&m.NextAt), instant(&m.LastAt), number(&m.LastJob), number(&m.Runs), number(&m.LeftOut), instant(&m.EndedAt), nested(&m.Job)}
+		instant(&m.SubmittedAt), instant(&m.NextAt), instant(&m.LastAt), number(&m.LastJob), number(&m.Runs), number(&m.LeftOut), instant(&m.EndedAt), s.inNumbered("managed_schedules", &m.ID, "job").of(nested(&m.Job))}
 }
 
 // Submit writes a new schedule and gives it the next id. A request that
@@ -66,7 +66,7 @@ func (t *ManagedSchedules) Submit(ctx context.Context, m *ManagedSchedule) (*Man
 			row := *m
 			row.ID, row.Version = id, 1
 			return changed(s.exec("INSERT INTO managed_schedules ("+managedScheduleColumns.list()+") VALUES ("+managedScheduleColumns.marks()+") ON CONFLICT DO NOTHING",
-				managedScheduleFields(&row)...))
+				t.s.managedScheduleFields(&row)...))
 		})
 		if errors.Is(err, ErrConflict) { // another server took the id
 			continue
@@ -81,13 +81,13 @@ func (t *ManagedSchedules) Submit(ctx context.Context, m *ManagedSchedule) (*Man
 // Get is the schedule of that id, or [ErrNotFound].
 func (t *ManagedSchedules) Get(ctx context.Context, id int) (*ManagedSchedule, error) {
 	m := new(ManagedSchedule)
-	err := t.s.read(ctx).one(managedScheduleFields(m), selectManagedSchedules+"WHERE id = ?", id)
+	err := t.s.read(ctx).one(t.s.managedScheduleFields(m), selectManagedSchedules+"WHERE id = ?", id)
 	return m, t.s.explain(err)
 }
 
 // Due is the live schedules whose next time has come, the earliest first.
 func (t *ManagedSchedules) Due(ctx context.Context) ([]*ManagedSchedule, error) {
-	list, err := all(t.s.read(ctx), managedScheduleFields, selectManagedSchedules+"WHERE ended_at = 0 AND next_at <= ? ORDER BY next_at, id LIMIT 100", nanos(t.s.Now()))
+	list, err := all(t.s.read(ctx), t.s.managedScheduleFields, selectManagedSchedules+"WHERE ended_at = 0 AND next_at <= ? ORDER BY next_at, id LIMIT 100", nanos(t.s.Now()))
 	return list, t.s.explain(err)
 }
 
@@ -112,7 +112,7 @@ func (t *ManagedSchedules) List(ctx context.Context, f ScheduleFilter) ([]*Manag
 	if f.Live {
 		w.add("ended_at = 0")
 	}
-	list, err := all(t.s.read(ctx).once(), managedScheduleFields, selectManagedSchedules+w.String()+" ORDER BY id", w.args...)
+	list, err := all(t.s.read(ctx).once(), t.s.managedScheduleFields, "SELECT "+managedScheduleColumns.without("job").list()+" FROM managed_schedules "+w.String()+" ORDER BY id", w.args...)
 	return list, t.s.explain(err)
 }
 
@@ -124,18 +124,34 @@ func (t *ManagedSchedules) Fire(ctx context.Context, m *ManagedSchedule, job *Ma
 	row.Version++
 	err := t.s.write(ctx, func(s *session) error {
 		if job != nil {
-			id, err := insertManaged(s, job)
+			id, err := t.s.insertManaged(s, job)
 			if err != nil {
 				return err
 			}
 			row.LastJob = id
 		}
-		return changed(s.exec("UPDATE managed_schedules SET version = ?, next_at = ?, last_at = ?, last_job = ?, runs = ?, left_out = ?, ended_at = ? WHERE id = ? AND version = ? AND ended_at = 0",
+		err := changed(s.exec("UPDATE managed_schedules SET version = ?, next_at = ?, last_at = ?, last_job = ?, runs = ?, left_out = ?, ended_at = ? WHERE id = ? AND version = ? AND ended_at = 0",
 			row.Version, instant(&row.NextAt), instant(&row.LastAt), row.LastJob, row.Runs, row.LeftOut, instant(&row.EndedAt), row.ID, m.Version))
+		if err != nil || row.EndedAt.IsZero() {
+			return err
+		}
+		return t.dropSecrets(s, row.ID)
 	})
 	if err == nil {
 		*m = row
 	}
+	return err
+}
+
+// dropSecrets leaves of a schedule's job what is no secret: it has ended.
+func (t *ManagedSchedules) dropSecrets(s *session, id int) error {
+	m := ManagedSchedule{ID: id}
+	cell := t.s.inNumbered("managed_schedules", &m.ID, "job")
+	if err := s.one([]any{cell.of(nested(&m.Job))}, "SELECT job FROM managed_schedules WHERE id = ?", id); err != nil || m.Job == nil {
+		m.Job = &ManagedJob{} // what cannot be read holds nothing that is needed
+	}
+	m.Job.Dag, m.Job.Config = endedDag(m.Job.Dag), nil
+	_, err := s.exec("UPDATE managed_schedules SET job = ? WHERE id = ?", cell.of(nested(&m.Job)), id)
 	return err
 }
 
@@ -148,6 +164,11 @@ func (t *ManagedSchedules) End(ctx context.Context, ids []int) ([]int, error) {
 	err := t.s.write(ctx, func(s *session) (err error) {
 		ended, err = all(s.once(), func(id *int) []any { return []any{id} },
 			"UPDATE managed_schedules SET ended_at = ?, version = version + 1 WHERE ended_at = 0 AND id IN ("+marks(len(ids))+") RETURNING id", append([]any{nanos(t.s.Now())}, anys(ids)...)...)
+		for _, id := range ended {
+			if err == nil {
+				err = t.dropSecrets(s, *id)
+			}
+		}
 		return err
 	})
 	ids = values(ended)

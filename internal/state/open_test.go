@@ -293,7 +293,7 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	var b bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&b, nil))
 	r := &Request{ID: "r1", Body: []byte("hunter2"), ReturnValue: []byte("hunter2"), State: []byte("hunter2")}
-	c := &Cluster{Name: "c1", Certs: []byte("hunter2"), CreationYAML: "hunter2"}
+	c := &Cluster{Name: "c1", Certs: Seal([]byte("hunter2")), CreationYAML: "hunter2"}
 	log.Info("x", "r", r, "c", c, "rv", *r, "cv", *c)
 	fmt.Fprintf(&b, "%v %+v %s %v %+v %v", r, r, r, c, c, []any{r, c, *r, *c})
 	if strings.Contains(b.String(), "hunter2") || !strings.Contains(b.String(), "r1") {

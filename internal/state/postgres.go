@@ -55,6 +55,12 @@ const oldestPostgres = 120000
 // postgres:// or postgresql://, with or without the driver that SQLAlchemy adds
 // (postgresql+psycopg2://), or a list of key=value. No error shows its password.
 func OpenPostgres(ctx context.Context, address string) (*Store, error) {
+	return OpenPostgresIf(ctx, address, nil)
+}
+
+// OpenPostgresIf is OpenPostgres unless accept, which hears what the database is
+// before anything in it is changed, returns an error: that is returned then.
+func OpenPostgresIf(ctx context.Context, address string, accept func(Found) error) (*Store, error) {
 	address, err := postgresAddress(address)
 	if err != nil {
 		return nil, err
@@ -76,6 +82,15 @@ func OpenPostgres(ctx context.Context, address string) (*Store, error) {
 	where := fmt.Sprintf("postgresql://%s:%d/%s", cfg.Host, cfg.Port, cfg.Database)
 	if err := supported(ctx, pool); err != nil {
 		return nil, errors.Join(explainPostgres(where, err), pool.Close())
+	}
+	if accept != nil {
+		found, err := inspectPostgres(ctx, pool, where)
+		if err == nil {
+			err = accept(found)
+		}
+		if err != nil {
+			return nil, errors.Join(explainPostgres(where, err), pool.Close())
+		}
 	}
 	locker, err := lock.NewPostgresSessionLocker()
 	if err != nil {
@@ -127,6 +142,21 @@ func supported(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
+// inspectPostgres tells what a database is.
+func inspectPostgres(ctx context.Context, pool *sql.DB, where string) (Found, error) {
+	f := Found{Where: where, Checked: true}
+	q := &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit, patient: true}
+	var used bool
+	if err := q.one([]any{&used}, "SELECT to_regclass('settings') IS NOT NULL"); err != nil {
+		return f, err
+	}
+	if !used {
+		f.Empty = true
+		return f, nil
+	}
+	return f, foundIn(q, &f)
+}
+
 // outageLimit is how long a query waits for a database that went away, as it
 // does for seconds when it is restarted or fails over.
 const (
@@ -170,6 +200,12 @@ func away(err error) bool {
 	}
 	_, network := errors.AsType[*net.OpError](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || pgconn.SafeToRetry(err)
+}
+
+// Unanswered reports whether an error says that the database was away or gave no
+// answer in time, and that nothing of what was asked of it has happened.
+func Unanswered(err error) bool {
+	return err != nil && !errors.Is(err, errUnsure) && (away(err) || errors.Is(err, errSlow) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // transaction runs f on a connection of its own, again if the database was away:

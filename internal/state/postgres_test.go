@@ -1,9 +1,11 @@
 package state
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"regexp"
@@ -42,6 +44,22 @@ func TestPasswordIsNotShown(t *testing.T) {
 		_, err := OpenPostgres(t.Context(), address)
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+func TestWhatADatabaseThatDoesNotAnswerLeavesUndone(t *testing.T) {
+	network := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		err        error
+		unanswered bool
+	}{
+		{nil, false}, {ErrConflict, false}, {ErrNotFound, false}, {context.Canceled, false},
+		{network, true}, {fmt.Errorf("reading: %w", context.DeadlineExceeded), true}, {errSlow, true}, {io.ErrUnexpectedEOF, true},
+		{errors.Join(errUnsure, network), false}, {errors.Join(errUnsure, context.DeadlineExceeded), false},
+	} {
+		if got := Unanswered(c.err); got != c.unanswered {
+			t.Errorf("%v: %v", c.err, got)
 		}
 	}
 }

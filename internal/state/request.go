@@ -17,6 +17,7 @@ type Request struct {
 	ClusterName string
 	Workspace   string // "": the default one
 	Scope       *Scope // what the caller may touch
+	Files       *RequestFiles
 	Body        []byte // JSON as received; secrets inside, so the column is never logged
 	ReturnValue []byte // JSON; nil if none
 	Error       []byte // JSON of api.ErrorRecord without Object; nil if none
@@ -32,6 +33,15 @@ type Request struct {
 	// The lease of the server that runs it.
 	OwnerID   string
 	Heartbeat time.Time
+}
+
+// RequestFiles are the files that the tasks of a request may bring to nodes, as
+// the server found when it accepted the request. Nil: it was accepted by a version
+// that did not tell.
+type RequestFiles struct {
+	Own    bool   `json:"own,omitempty"`    // of the server's machine: it is the caller's
+	Upload string `json:"upload,omitempty"` // of this upload of the caller
+	Legacy bool   `json:"legacy,omitempty"` // of the caller's one folder for uploads, if there is no such id
 }
 
 // RequestFilter selects requests; zero fields select all.

@@ -18,15 +18,16 @@ var requestColumns = columns{
 	"id", "name", "status", "schedule", "user_id", "user_name", "cluster_name",
 	"body", "return_value", "error", "status_msg",
 	"created_at", "started_at", "finished_at", "client_api", "cancel_asked", "attempt", "state",
-	"owner_id", "heartbeat", "workspace", "scope",
+	"owner_id", "heartbeat", "workspace", "scope", "files",
 }
 
-func requestFields(r *Request) []any {
+func (s *Store) requestFields(r *Request) []any {
+	cell := func(column string) cell { return s.in("requests", &r.ID, column) }
 	return []any{
 		text(&r.ID), text(&r.Name), text(&r.Status), text(&r.Schedule), text(&r.UserID), text(&r.UserName), text(&r.ClusterName),
-		binary(&r.Body), binary(&r.ReturnValue), binary(&r.Error), text(&r.StatusMsg),
-		instant(&r.CreatedAt), instant(&r.StartedAt), instant(&r.FinishedAt), number(&r.ClientAPI), truth(&r.CancelAsked), number(&r.Attempt), binary(&r.State),
-		text(&r.OwnerID), instant(&r.Heartbeat), text(&r.Workspace), scoped(&r.Scope),
+		cell("body").bytes(&r.Body), cell("return_value").packed(&r.ReturnValue), cell("error").bytes(&r.Error), text(&r.StatusMsg),
+		instant(&r.CreatedAt), instant(&r.StartedAt), instant(&r.FinishedAt), number(&r.ClientAPI), truth(&r.CancelAsked), number(&r.Attempt), cell("state").bytes(&r.State),
+		text(&r.OwnerID), instant(&r.Heartbeat), text(&r.Workspace), scoped(&r.Scope), optional(&r.Files),
 	}
 }
 
@@ -41,13 +42,18 @@ const active = "status IN ('PENDING', 'RUNNING')"
 
 // Create writes a new request; [ErrConflict] if the id is taken.
 func (t *Requests) Create(ctx context.Context, r *Request) error {
-	return t.s.createOnce(ctx, func(s *session) error { return changed(s.exec(insertRequest, requestFields(r)...)) })
+	if r.Status.Terminal() {
+		ended := *r
+		ended.Body, ended.Error = retained(r.Body), hidden(r.Error, r.Body)
+		r = &ended
+	}
+	return t.s.createOnce(ctx, func(s *session) error { return changed(s.exec(insertRequest, t.s.requestFields(r)...)) })
 }
 
 // Get is the request of that id, or [ErrNotFound].
 func (t *Requests) Get(ctx context.Context, id string) (*Request, error) {
 	r := new(Request)
-	if err := t.s.read(ctx).one(requestFields(r), selectRequests+"WHERE id = ?", id); err != nil {
+	if err := t.s.read(ctx).one(t.s.requestFields(r), selectRequests+"WHERE id = ?", id); err != nil {
 		return nil, t.s.explain(err)
 	}
 	return r, nil
@@ -84,7 +90,7 @@ func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error
 		w.either(seen)
 	}
 	q, args := page(selectRequests+w.String()+" ORDER BY created_at DESC, id DESC", w.args, f.Limit, 0)
-	list, err := all(t.s.read(ctx).varying(), requestFields, q, args...)
+	list, err := all(t.s.read(ctx).varying(), t.s.requestFields, q, args...)
 	return list, t.s.explain(err)
 }
 
@@ -139,7 +145,7 @@ func (t *Requests) Claim(ctx context.Context, r *Request, owner string) (*Reques
 	now := nanos(t.s.Now())
 	claimed := new(Request)
 	err := t.s.write(ctx, func(s *session) error {
-		err := s.one(requestFields(claimed), `UPDATE requests SET status = ?, owner_id = ?, heartbeat = ?, attempt = attempt + 1,
+		err := s.one(t.s.requestFields(claimed), `UPDATE requests SET status = ?, owner_id = ?, heartbeat = ?, attempt = attempt + 1,
 			started_at = CASE WHEN started_at = 0 THEN ? ELSE started_at END
 			WHERE id = ? AND status = ? AND owner_id = ? AND attempt = ? AND (owner_id = ? OR heartbeat = ?)
 			RETURNING `+requestColumns.list(),
@@ -184,7 +190,7 @@ func (t *Requests) Release(ctx context.Context, owner string) error {
 }
 
 // Finish writes how a request ended: Status (a terminal one), ReturnValue and
-// Error of r. [ErrConflict] if it is no longer run by r's OwnerID and Attempt.
+// Error of r. Of its body only what cannot be secret stays. [ErrConflict] if it is no longer run by r's OwnerID and Attempt.
 func (t *Requests) Finish(ctx context.Context, r *Request) error {
 	if !r.Status.Terminal() {
 		return &RequestTransitionError{r.ID, r.Status}
@@ -192,10 +198,12 @@ func (t *Requests) Finish(ctx context.Context, r *Request) error {
 	if r.FinishedAt.IsZero() {
 		r.FinishedAt = t.s.Now()
 	}
+	body := retained(r.Body)
+	failure := hidden(r.Error, r.Body)
 	return t.s.write(ctx, func(s *session) error {
-		return changed(s.exec(`UPDATE requests SET status = ?, return_value = ?, error = ?, finished_at = ?, status_msg = ''
+		return changed(s.exec(`UPDATE requests SET status = ?, body = ?, return_value = ?, error = ?, finished_at = ?, status_msg = ''
 			WHERE id = ? AND status = 'RUNNING' AND owner_id = ? AND attempt = ?`,
-			string(r.Status), binary(&r.ReturnValue), binary(&r.Error), instant(&r.FinishedAt), r.ID, r.OwnerID, r.Attempt))
+			string(r.Status), t.s.in("requests", &r.ID, "body").bytes(&body), t.s.in("requests", &r.ID, "return_value").packed(&r.ReturnValue), t.s.in("requests", &r.ID, "error").bytes(&failure), instant(&r.FinishedAt), r.ID, r.OwnerID, r.Attempt))
 	})
 }
 
@@ -221,20 +229,21 @@ func (t *Requests) SetStatusMsg(ctx context.Context, r *Request, msg string) err
 // replay; [ErrConflict] if the lease was lost.
 func (t *Requests) SetState(ctx context.Context, r *Request, state []byte) error {
 	return t.s.writeAgain(ctx, func(s *session) error {
-		return changed(s.exec("UPDATE requests SET state = ? WHERE id = ? AND status = 'RUNNING' AND owner_id = ? AND attempt = ?", binary(&state), r.ID, r.OwnerID, r.Attempt))
+		return changed(s.exec("UPDATE requests SET state = ? WHERE id = ? AND status = 'RUNNING' AND owner_id = ? AND attempt = ?", t.s.in("requests", &r.ID, "state").bytes(&state), r.ID, r.OwnerID, r.Attempt))
 	})
 }
 
 // Cancel ends a request that waits, and asks the owner of one that runs to end
-// it. It returns the request as it is now; [ErrConflict] if it has ended
+// it. One that waited loses its body. It returns the request as it is now; [ErrConflict] if it has ended
 // before, [ErrNotFound] if there is none.
 func (t *Requests) Cancel(ctx context.Context, id string) (*Request, error) {
 	now := nanos(t.s.Now())
 	r := new(Request)
 	err := t.s.write(ctx, func(s *session) error {
-		err := s.one(requestFields(r), `UPDATE requests SET
+		err := s.one(t.s.requestFields(r), `UPDATE requests SET
 			finished_at = CASE WHEN status = 'PENDING' THEN ? ELSE finished_at END,
 			status_msg = CASE WHEN status = 'PENDING' THEN '' ELSE status_msg END,
+			body = CASE WHEN status = 'PENDING' THEN NULL ELSE body END,
 			status = CASE WHEN status = 'PENDING' THEN 'CANCELLED' ELSE status END,
 			cancel_asked = TRUE
 			WHERE id = ? AND status IN ('PENDING', 'RUNNING') RETURNING `+requestColumns.list(), now, id)
@@ -256,6 +265,19 @@ func (t *Requests) Cancel(ctx context.Context, id string) (*Request, error) {
 func (t *Requests) Expired(ctx context.Context, before time.Time, limit int) ([]string, error) {
 	ids, err := all(t.s.read(ctx), func(id *string) []any { return []any{text(id)} },
 		"SELECT id FROM requests WHERE finished_at > 0 AND finished_at < ? ORDER BY finished_at LIMIT ?", nanos(before), limit)
+	return values(ids), t.s.explain(err)
+}
+
+// Delivered is at most limit ids of requests with these names that succeeded
+// before a time.
+func (t *Requests) Delivered(ctx context.Context, names []string, before time.Time, limit int) ([]string, error) {
+	if len(names) == 0 {
+		return nil, nil
+	}
+	args := append([]any{nanos(before)}, anys(names)...)
+	ids, err := all(t.s.read(ctx), func(id *string) []any { return []any{text(id)} },
+		"SELECT id FROM requests WHERE finished_at > 0 AND finished_at < ? AND status = 'SUCCEEDED' AND name IN ("+marks(len(names))+") ORDER BY finished_at LIMIT ?",
+		append(args, limit)...)
 	return values(ids), t.s.explain(err)
 }
 

@@ -42,23 +42,25 @@ func (s *Scope) Within() []string {
 // not everything.
 const noWorkspace = "-"
 
-// scopeColumn keeps a scope as JSON; nil is NULL.
-type scopeColumn struct{ s **Scope }
+// optionalColumn keeps a value as JSON; nil is NULL.
+type optionalColumn[T any] struct{ v **T }
 
-func (c scopeColumn) Value() (driver.Value, error) {
-	if *c.s == nil {
+func (c optionalColumn[T]) Value() (driver.Value, error) {
+	if *c.v == nil {
 		return nil, nil
 	}
-	return json.Marshal(*c.s)
+	return json.Marshal(*c.v)
 }
 
-func (c scopeColumn) Scan(src any) error {
+func (c optionalColumn[T]) Scan(src any) error {
 	var b []byte
 	if err := (bytesColumn{&b}).Scan(src); err != nil || b == nil {
-		*c.s = nil
+		*c.v = nil
 		return err
 	}
-	return json.Unmarshal(b, c.s)
+	return json.Unmarshal(b, c.v)
 }
 
-func scoped(s **Scope) scopeColumn { return scopeColumn{s} }
+func optional[T any](v **T) optionalColumn[T] { return optionalColumn[T]{v} }
+
+func scoped(s **Scope) optionalColumn[Scope] { return optional(s) }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,12 +33,18 @@ var sqliteDialect = &dialect{
 	explain: explainSQLite,
 }
 
-// Every connection gets these. The writer waits for the disk at each commit:
+// busyTimeout is for how many milliseconds a lock of another process is waited for.
+const busyTimeout = 10_000
+
+// Every connection gets these. The log is moved into the main file by the batcher. The writer waits for the disk at each commit:
 // what a store has returned survives a power cut.
 var (
-	everyConnection = []string{"busy_timeout(10000)", "foreign_keys(1)", "temp_store(2)"}
-	writerOnly      = []string{"journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)", "wal_autocheckpoint(1000)"}
+	everyConnection = []string{"busy_timeout(" + strconv.Itoa(busyTimeout) + ")", "foreign_keys(1)", "temp_store(2)"}
+	writerOnly      = []string{"journal_mode(WAL)", "synchronous(FULL)", "journal_size_limit(67108864)", "wal_autocheckpoint(0)", "secure_delete(fast)"}
 	readerOnly      = []string{"query_only(1)"}
+	// newFile is for a file without content. On any other it would be written at each
+	// start, also on one of a newer sky, which is left alone.
+	newFile = []string{"auto_vacuum(INCREMENTAL)"}
 )
 
 // openSQLite opens the file at path, making it (0600) and its folder (0700)
@@ -45,7 +53,11 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 	if err := prepareFile(path); err != nil {
 		return nil, err
 	}
-	w, err := sql.Open("sqlite", dsn(path, "_txlock=immediate", everyConnection, writerOnly))
+	pragmas := writerOnly
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		pragmas = slices.Concat(newFile, writerOnly)
+	}
+	w, err := sql.Open("sqlite", dsn(path, "_txlock=immediate", everyConnection, pragmas))
 	if err != nil {
 		return nil, err
 	}
@@ -64,7 +76,7 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 	r.SetMaxOpenConns(readers)
 	r.SetMaxIdleConns(readers)
 
-	batch := newBatcher(conn, sqliteDialect)
+	batch := newBatcher(conn, sqliteDialect, path)
 	kept := newStatements()
 	return &database{
 		d:       sqliteDialect,
@@ -73,8 +85,21 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 		options: []goose.ProviderOption{goose.WithGoMigrations(versionsMigration)},
 		turn:    func(ctx context.Context) (func() error, error) { return migrationTurn(ctx, path) },
 		write:   batch.write,
+		reserve: batch.keepReserve,
 		read: func(ctx context.Context) *session {
 			return &session{ctx: ctx, d: sqliteDialect, db: r, cache: kept}
+		},
+		witnessed: batch.witnessed,
+		tidy:      func(ctx context.Context) { makeIncremental(ctx, w, path, incrementalUpTo) },
+		clear: func(ctx context.Context) error {
+			return batch.alone(ctx, func(s *session) error {
+				if _, err := s.exec("VACUUM"); err != nil {
+					return err
+				}
+				// What was written before it stands in the log until that is cut.
+				_, err := s.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+				return err
+			})
 		},
 		close: func() error {
 			kept.close()
@@ -151,6 +176,9 @@ func sqliteCode(err error) int {
 
 // explainSQLite says in a user's words what is wrong with the file.
 func explainSQLite(path string, err error) error {
+	if errors.Is(err, errDiskFull) {
+		return fmt.Errorf("no space left for the state file %s; free space on that disk: %w", path, err)
+	}
 	var what string
 	switch code := sqliteCode(err); code & 0xff {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
@@ -160,7 +188,7 @@ func explainSQLite(path string, err error) error {
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		what = fmt.Sprintf("the state file %s cannot be written: check the permissions of the file and its folder, and that the file system is not read-only", path)
 	case sqlite3.SQLITE_FULL:
-		what = fmt.Sprintf("no space left for the state file %s: free space on that disk", path)
+		what = fmt.Sprintf("disk full: no space left for the state file %s; free space on that disk", path)
 	case sqlite3.SQLITE_IOERR:
 		what = fmt.Sprintf("the disk failed under the state file %s: check its free space, quota and health", path)
 	case sqlite3.SQLITE_CANTOPEN:

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/envelope"
 )
 
 // Store is an open database. Its methods, and those of the stores it hands
@@ -13,13 +16,28 @@ type Store struct {
 	db *database
 	// The database's clock when the store was opened, and ours.
 	theirs, ours time.Time
+	ring         *atomic.Pointer[envelope.Ring] // of nil: locked
+	shared       bool                           // see AsShared
 }
 
 // Open opens the SQLite file at path and brings its schema up to date. The
 // file is made if it does not exist, readable for its owner only. A file that
 // is damaged, locked, read-only or of a newer sky is an error that says what
 // to do.
-func Open(ctx context.Context, path string) (*Store, error) {
+func Open(ctx context.Context, path string) (*Store, error) { return OpenIf(ctx, path, nil) }
+
+// OpenIf is Open unless accept, which hears what the file is before anything in
+// it is changed, returns an error: that is returned then.
+func OpenIf(ctx context.Context, path string, accept func(Found) error) (*Store, error) {
+	if accept != nil {
+		found, err := Inspect(ctx, path)
+		if err != nil {
+			return nil, sqliteDialect.explain(path, err)
+		}
+		if err := accept(found); err != nil {
+			return nil, err
+		}
+	}
 	db, err := openSQLite(ctx, path)
 	if err != nil {
 		return nil, sqliteDialect.explain(path, err)
@@ -28,9 +46,12 @@ func Open(ctx context.Context, path string) (*Store, error) {
 }
 
 func open(ctx context.Context, db *database) (*Store, error) {
-	s := &Store{db: db}
+	s := &Store{db: db, ring: new(atomic.Pointer[envelope.Ring])}
 	if err := migrate(ctx, db); err != nil {
 		return nil, errors.Join(db.d.explain(db.where, err), db.close())
+	}
+	if db.tidy != nil {
+		db.tidy(ctx)
 	}
 	if err := s.setClock(ctx); err != nil {
 		return nil, errors.Join(db.d.explain(db.where, err), db.close())
@@ -43,7 +64,7 @@ func (s *Store) Close() error { return s.db.close() }
 
 // Shared reports whether servers on several machines can have this database
 // open.
-func (s *Store) Shared() bool { return s.db.d == postgresDialect }
+func (s *Store) Shared() bool { return s.shared || s.db.d == postgresDialect }
 
 // Now is the time by the database's clock: leases of servers whose own clocks
 // differ are compared by it.

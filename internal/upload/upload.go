@@ -1,9 +1,11 @@
-// Package upload collects the local files that tasks name, for the upload to an
-// API server on another machine.
+// Package upload is about the files that tasks name. On the machine of a task's
+// author it collects them for the upload to an API server elsewhere; on the server
+// it says which of them a request may bring to nodes, and where they are.
 package upload
 
 import (
 	"fmt"
+	"io"
 	"path"
 	"path/filepath"
 	"strings"
@@ -13,19 +15,23 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Collect lists the files of a dag's tasks, and notes in each task where in the
-// upload they are.
-func Collect(dag *task.Dag) ([]sky.UploadFile, error) {
+// Collect lists the files of a dag's tasks, of those that there are, and notes in
+// each task where in the upload they are.
+func Collect(dag *task.Dag, have Files) ([]sky.UploadFile, error) {
 	var files []sky.UploadFile
 	for _, t := range dag.Tasks {
 		mapping := map[string]string{}
-		for _, src := range localSources(t) {
-			more, err := below(src, src == t.Workdir)
+		for _, name := range localSources(t) {
+			src, err := have.Source(t, name)
+			if err != nil {
+				return nil, err
+			}
+			more, err := below(src, name, name == t.Workdir)
 			if err != nil {
 				return nil, err
 			}
 			files = append(files, more...)
-			mapping[src] = archiveName(src)
+			mapping[name] = archiveName(name)
 		}
 		if len(mapping) > 0 {
 			t.FileMountsMapping = mapping
@@ -67,15 +73,16 @@ func archiveName(p string) string {
 	return strings.TrimPrefix(p, "/")
 }
 
-func below(src string, ignore bool) ([]sky.UploadFile, error) {
+func below(src filesync.Source, name string, ignore bool) ([]sky.UploadFile, error) {
 	var files []sky.UploadFile
 	for e, err := range filesync.Walk(src, ignore) {
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", src, err)
+			return nil, fmt.Errorf("reading %s: %w", name, err)
 		}
 		files = append(files, sky.UploadFile{
-			Name: path.Join(archiveName(src), e.Path), Path: filepath.Join(src, filepath.FromSlash(e.Path)),
+			Name: path.Join(archiveName(name), e.Path), Path: filepath.Join(name, filepath.FromSlash(e.Path)),
 			Mode: e.Mode, Target: e.Target,
+			Open: func() (io.ReadCloser, error) { return filesync.Open(src, e.Path) },
 		})
 	}
 	return files, nil

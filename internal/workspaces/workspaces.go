@@ -12,12 +12,12 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // All are the settings of every workspace by name; the default one is always
@@ -62,7 +62,7 @@ func (r Resource) String() string {
 	return fmt.Sprintf("%s %s (%s)", r.What, r.Name, cmp.Or(r.UserName, r.UserID))
 }
 
-var nameForm = regexp.MustCompile(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
+var nameForm = lazyregexp.New(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
 
 const maxName = 63
 

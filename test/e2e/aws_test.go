@@ -25,6 +25,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 // account is a world with an account on a fake of AWS that sky finds by
@@ -201,7 +202,7 @@ type rack struct {
 
 func newRack(t testing.TB) *rack {
 	t.Helper()
-	tool, err := cloudBinary()
+	tool, err := harness.FluffyCloudBinary()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -41,26 +40,6 @@ func seed(t *testing.T) *rand.Rand {
 	}
 	t.Logf("SKY_E2E_SEED=%d", s)
 	return rand.New(rand.NewPCG(s, s))
-}
-
-// requestsOf lists the requests on record by id.
-func (w *world) requestsOf(name string) map[string]string {
-	w.t.Helper()
-	var rows []struct {
-		ID     string `json:"request_id"`
-		Name   string `json:"name"`
-		Status string `json:"status"`
-	}
-	if err := json.Unmarshal([]byte(w.stdout("api", "status", "-a", "-l", "all", "-o", "json")), &rows); err != nil {
-		w.t.Fatal(err)
-	}
-	out := map[string]string{}
-	for _, r := range rows {
-		if r.Name == name {
-			out[r.ID] = r.Status
-		}
-	}
-	return out
 }
 
 // TestTheServerDiesDuringLaunchExecAndDown kills the server at random moments.

@@ -3,18 +3,14 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,124 +18,34 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/serve"
-	"github.com/skypilot-go/sky/internal/porttest"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
-// fluffy is a FluffyCloud of a world's own: a process whose machines are real
-// process trees with an sshd each.
+// fluffy is a world with a FluffyCloud of its own: a process whose machines are
+// real process trees with an sshd each.
 type fluffy struct {
 	*world
-	dir string
+	cloud *harness.Cloud
 }
-
-// cloudBinary is fluffycloud, built once.
-var cloudBinary = sync.OnceValues(func() (string, error) {
-	if b := os.Getenv("SKY_E2E_FLUFFYCLOUD"); b != "" {
-		return b, nil
-	}
-	path := filepath.Join(filepath.Dir(binary), "fluffycloud")
-	build := exec.Command("go", "build", "-o", path, "../../cmd/fluffycloud")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("building fluffycloud: %w\n%s", err, out)
-	}
-	return path, nil
-})
 
 // newFluffy is a world with an account on FluffyCloud, whose machines take boot
 // to start. When the test ends the cloud must have no machine left.
 func newFluffy(t testing.TB, boot time.Duration) *fluffy {
 	t.Helper()
-	tool, err := cloudBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "fluffycloud-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	home, err := os.MkdirTemp("", "fluffyop-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fluffy{dir: filepath.Join(dir, "cloud")}
-	credentials := filepath.Join(dir, "credentials")
-	c := exec.Command(tool, "serve", "--dir", f.dir, "--listen", fmt.Sprintf("127.0.0.1:%d", porttest.Free(t)), "--credentials", credentials, "--boot", boot.String())
-	c.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
-	log, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Stdout, c.Stderr = log, log
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		c.Process.Signal(syscall.SIGTERM)
-		c.Wait()
-		out, err := exec.Command(tool, "destroy", "--dir", f.dir).CombinedOutput()
-		if err != nil {
-			t.Errorf("destroying the cloud: %v\n%s", err, out)
-		}
-		os.RemoveAll(dir)
-		os.RemoveAll(home)
-	})
-	eventually(t, "FluffyCloud is served", time.Minute, func() bool {
-		b, err := os.ReadFile(credentials)
-		return err == nil && len(b) > 0 && f.try("GET", "inventory", nil) == nil
-	})
-	b, err := os.ReadFile(credentials)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.world = newWorld(t)
-	f.write(".fluffycloud/credentials", string(b))
-	return f
+	w, c := harness.NewFluffy(t, boot)
+	return &fluffy{of(w), c}
 }
 
-// try does an operator's call.
-func (f *fluffy) try(method, path string, body any) error {
-	_, err := f.admin(method, path, body)
-	return err
-}
+func (f *fluffy) try(method, path string, body any) error { return f.cloud.Try(method, path, body) }
 
-func (f *fluffy) admin(method, path string, body any) ([]byte, error) {
-	text := []byte("{}")
-	if body != nil {
-		var err error
-		if text, err = json.Marshal(body); err != nil {
-			return nil, err
-		}
-	}
-	return serve.Admin(context.Background(), f.dir, method, path, bytes.NewReader(text))
-}
-
-// operate does an operator's call that must succeed.
 func (f *fluffy) operate(method, path string, body any) {
 	f.t.Helper()
-	if err := f.try(method, path, body); err != nil {
-		f.t.Fatalf("%s %s: %v", method, path, err)
-	}
+	f.cloud.Operate(method, path, body)
 }
 
-// machines are those that exist and have not ended.
 func (f *fluffy) machines() []model.Machine {
 	f.t.Helper()
-	b, err := f.admin("GET", "inventory", nil)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	var all serve.Inventory
-	if err := json.Unmarshal(b, &all); err != nil {
-		f.t.Fatal(err)
-	}
-	var alive []model.Machine
-	for _, m := range all.Instances {
-		if m.State != fluffyapi.Terminated && m.State != fluffyapi.Terminating {
-			alive = append(alive, m)
-		}
-	}
-	return alive
+	return f.cloud.Machines()
 }
 
 // full sells a machine out in some zones.

@@ -3,42 +3,23 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 // managedJob is one task in the list of managed jobs.
-type managedJob struct {
-	JobID      int    `json:"job_id"`
-	TaskID     int    `json:"task_id"`
-	TaskName   string `json:"task_name"`
-	Status     string `json:"status"`
-	Schedule   string `json:"schedule_state"`
-	Recoveries int    `json:"recovery_count"`
-	Details    string `json:"details"`
-	Failure    string `json:"failure_reason"`
-}
+type managedJob = harness.ManagedJob
 
 // managed lists managed jobs by "job.task".
 func (w *world) managed() map[string]managedJob {
 	w.t.Helper()
-	var rows []managedJob
-	out := w.stdout("jobs", "queue", "-o", "json", "--all")
-	if err := json.Unmarshal([]byte(out), &rows); err != nil {
-		w.t.Fatalf("%v in %q", err, out)
-	}
-	all := map[string]managedJob{}
-	for _, r := range rows {
-		all[fmt.Sprintf("%d.%d", r.JobID, r.TaskID)] = r
-	}
-	return all
+	return w.of().Managed()
 }
 
 // reaches waits until a task of a managed job has a state.
@@ -73,41 +54,6 @@ func (w *world) done(task string) managedJob {
 func ran(t *testing.T, path, line string) int {
 	t.Helper()
 	return lines(t, path)[line]
-}
-
-// preempt takes the machines of a cluster away as a cloud does: at once, with
-// all that runs on them.
-func (w *world) preempt(cluster string) {
-	w.t.Helper()
-	found, _ := filepath.Glob(filepath.Join(w.home, ".sky/local", cluster+"-*"))
-	if len(found) == 0 {
-		w.t.Fatalf("no machine of %s", cluster)
-	}
-	for _, dir := range found {
-		// Away first: nothing is to be started there again.
-		gone := filepath.Join(w.t.TempDir(), "gone")
-		if err := os.Rename(dir, gone); err != nil {
-			w.t.Fatal(err)
-		}
-		// Once: the next machine may get the same name at once.
-		for _, pid := range procsOf(dir) {
-			syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
-}
-
-// procsOf are the processes of the nodes below a folder.
-func procsOf(dir string) []int {
-	var pids []int
-	files, _ := filepath.Glob("/proc/[0-9]*/environ")
-	for _, f := range files {
-		env, err := os.ReadFile(f)
-		if err == nil && strings.Contains(string(env), "SKY_NODE="+dir) {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
-			pids = append(pids, pid)
-		}
-	}
-	return pids
 }
 
 func TestAManagedJobRunsToItsEnd(t *testing.T) {

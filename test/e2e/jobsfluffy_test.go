@@ -72,7 +72,7 @@ func TestCheckpointingJobsOnBadDays(t *testing.T) {
 	deadline := time.Now().Add(10*time.Minute + time.Duration(n)*time.Minute)
 	for !f.allDone() {
 		if time.Now().After(deadline) {
-			t.Fatalf("not done after %v: %+v", time.Since(start), f.managed())
+			t.Fatalf("not done after %v: %+v\n%s", time.Since(start), f.managed(), f.trail())
 		}
 		for range 1 + n/10 {
 			if taken < 2*n && f.takeOne(r) {
@@ -114,6 +114,27 @@ func TestCheckpointingJobsOnBadDays(t *testing.T) {
 	t.Logf("%d jobs of %d steps in %v: %d machines taken away, %d server kills, %d recoveries; %d steps done again (%.1f%% of the work)",
 		n, steps, took.Round(time.Second), taken, kills, recoveries, done-n*steps, 100*float64(done-n*steps)/float64(n*steps))
 	f.nothingLeft()
+}
+
+// trail is what the server knows of the managed jobs that have not ended, for a
+// test that waited in vain.
+func (f *fluffy) trail() string {
+	f.t.Helper()
+	var b strings.Builder
+	for _, args := range [][]string{{"jobs", "queue", "-v"}, {"status", "-v"}, {"api", "status"}} {
+		out, _ := f.run(args...)
+		fmt.Fprintf(&b, "$ sky %s\n%s\n", strings.Join(args, " "), out)
+	}
+	for id, j := range f.managed() {
+		if j.Schedule != "DONE" {
+			out, _ := f.run("jobs", "logs", "--controller", "--no-follow", strconv.Itoa(j.JobID))
+			fmt.Fprintf(&b, "controller of job %s:\n%s\n", id, out)
+		}
+	}
+	for _, m := range f.machines() {
+		fmt.Fprintf(&b, "machine %s: %s %v\n", m.ID, m.State, m.Tags)
+	}
+	return b.String()
 }
 
 // allDone tells whether every managed job has ended and given everything back.

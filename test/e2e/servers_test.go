@@ -4,11 +4,9 @@ package e2e
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -18,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver of the test's own database
-
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 // faultRequests is how many requests the fault test sends; SKY_E2E_FAULTS
@@ -41,9 +38,9 @@ func faultRequests(t *testing.T) int {
 // servers are killed in turn, the database goes away, and the cables between are
 // cut. Nothing is lost, and no job runs twice.
 func TestThreeServersOnOneDatabase(t *testing.T) {
-	tm := newTeam(t, 3)
+	tm := harness.NewTeam(t, 3)
 	r := seed(t)
-	w := tm.world
+	w := of(tm.World)
 	runs := w.write("runs", "")
 	w.write("proj/hello", "from the client\n")
 	clusters := []string{"c0", "c1"}
@@ -65,18 +62,18 @@ func TestThreeServersOnOneDatabase(t *testing.T) {
 				return
 			case <-time.After(time.Duration(2000+r.IntN(3000)) * time.Millisecond):
 			}
-			s := tm.servers[round%len(tm.servers)]
+			s := tm.Servers[round%len(tm.Servers)]
 			switch round % 6 {
 			case 2:
-				tm.restartDatabase(time.Duration(r.IntN(2000)) * time.Millisecond)
+				tm.RestartDatabase(time.Duration(r.IntN(2000)) * time.Millisecond)
 			case 4:
-				s.cable.set(true)
+				s.Cable.Cut(true)
 				time.Sleep(time.Duration(r.IntN(9000)) * time.Millisecond)
-				s.cable.set(false)
+				s.Cable.Cut(false)
 			default:
-				tm.kill(s)
+				tm.Kill(s)
 				time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
-				tm.start(s)
+				tm.Start(s)
 			}
 		}
 	})
@@ -85,11 +82,11 @@ func TestThreeServersOnOneDatabase(t *testing.T) {
 	accepted := map[string]string{} // job's mark by request
 	for person := range 6 {
 		people.Go(func() {
-			client := tm.client(nil)
+			client := tm.Client(nil)
 			for i := range sent {
 				mark := fmt.Sprintf("job-%d", i)
 				cluster := clusters[i%len(clusters)]
-				id, what, err := tm.ask(client, i, cluster, fmt.Sprintf("echo %s >> %s", mark, runs))
+				id, what, err := ask(client, i, cluster, fmt.Sprintf("echo %s >> %s", mark, runs))
 				mu.Lock()
 				ended[fmt.Sprintf("%s %v", what, err == nil)]++
 				if what == "exec" && id != "" {
@@ -111,8 +108,8 @@ func TestThreeServersOnOneDatabase(t *testing.T) {
 	close(stop)
 	faults.Wait()
 	t.Log(ended)
-	for _, s := range tm.servers { // whatever was left undone goes on
-		s.cable.set(false)
+	for _, s := range tm.Servers { // whatever was left undone goes on
+		s.Cable.Cut(false)
 	}
 	// Every request that was accepted ends, wherever.
 	statuses := map[string]string{}
@@ -159,7 +156,7 @@ func TestThreeServersOnOneDatabase(t *testing.T) {
 
 // ask sends one request of those that people send, waits for it, and tells its
 // id.
-func (tm *team) ask(c *sky.Client, i int, cluster, run string) (id, what string, err error) {
+func ask(c *sky.Client, i int, cluster, run string) (id, what string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	switch i % 5 {
@@ -200,27 +197,27 @@ func (tm *team) ask(c *sky.Client, i int, cluster, run string) (id, what string,
 // TestARequestMovesBetweenServers follows, cancels and takes over a request
 // through servers that did not accept it.
 func TestARequestMovesBetweenServers(t *testing.T) {
-	tm := newTeam(t, 3)
+	tm := harness.NewTeam(t, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
-	a, b, c := tm.servers[0], tm.servers[1], tm.servers[2]
-	w := tm.world
+	a, b, c := tm.Servers[0], tm.Servers[1], tm.Servers[2]
+	w := of(tm.World)
 	w.sky("launch", "-y", "-c", "c1", "--infra", "fluffycloud", "--", "true")
 
 	// A cluster lock that somebody holds keeps a launch running.
-	launch := func(s *teamServer) *sky.Request[api.LaunchResult] {
-		req, err := tm.client(s).Exec(ctx, api.ExecBody{Task: "run: echo once\n", ClusterName: "c1"})
+	launch := func(s *harness.Server) *sky.Request[api.LaunchResult] {
+		req, err := tm.Client(s).Exec(ctx, api.ExecBody{Task: "run: echo once\n", ClusterName: "c1"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return req
 	}
 	req := launch(a)
-	if _, err := sky.RequestOf[api.LaunchResult](tm.client(b), req.ID()).Wait(ctx, io.Discard, sky.StreamOptions{}); err != nil {
+	if _, err := sky.RequestOf[api.LaunchResult](tm.Client(b), req.ID()).Wait(ctx, io.Discard, sky.StreamOptions{}); err != nil {
 		t.Errorf("followed through another server: %v", err)
 	}
 	var log strings.Builder
-	if err := tm.client(c).StreamRequest(ctx, req.ID(), &log, sky.StreamOptions{}); err != nil || !strings.Contains(log.String(), "Job submitted") && log.Len() == 0 {
+	if err := tm.Client(c).StreamRequest(ctx, req.ID(), &log, sky.StreamOptions{}); err != nil || !strings.Contains(log.String(), "Job submitted") && log.Len() == 0 {
 		t.Errorf("the log read through a third server: %q %v", log.String(), err)
 	}
 
@@ -230,30 +227,30 @@ func TestARequestMovesBetweenServers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow, err := tm.client(a).Launch(ctx, api.LaunchBody{Task: string(text), ClusterName: "c2"})
+	slow, err := tm.Client(a).Launch(ctx, api.LaunchBody{Task: string(text), ClusterName: "c2"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var attempt int
 	eventually(t, "the request runs", time.Minute, func() bool {
-		return tm.one(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'") == nil && attempt > 0
+		return tm.Database.One(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'") == nil && attempt > 0
 	})
-	tm.kill(a) // eight machines take much longer
+	tm.Kill(a) // eight machines take much longer
 	died := time.Now()
 	eventually(t, "another server has the request", time.Minute, func() bool {
-		err := tm.one(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'")
+		err := tm.Database.One(&attempt, "SELECT attempt FROM requests WHERE id = '"+slow.ID()+"'")
 		return err == nil && attempt > 1
 	})
 	t.Logf("taken over after %v", time.Since(died).Round(100*time.Millisecond))
-	if _, err := sky.RequestOf[api.LaunchResult](tm.client(b), slow.ID()).Get(ctx); err != nil {
+	if _, err := sky.RequestOf[api.LaunchResult](tm.Client(b), slow.ID()).Get(ctx); err != nil {
 		t.Errorf("the request that was taken over: %v", err)
 	}
 
 	// Nodes on a server's own machine are out of the others' reach.
-	if out, code := w.with("SKYPILOT_API_SERVER_ENDPOINT="+fmt.Sprint("http://127.0.0.1:", b.port)).run("launch", "-y", "-c", "mine", "--infra", "local", "--", "echo hi"); code != 0 {
+	if out, code := w.with("SKYPILOT_API_SERVER_ENDPOINT="+fmt.Sprint("http://127.0.0.1:", b.Port)).run("launch", "-y", "-c", "mine", "--infra", "local", "--", "echo hi"); code != 0 {
 		t.Errorf("a local cluster: %s", out)
 	}
-	other := w.with("SKYPILOT_API_SERVER_ENDPOINT=" + fmt.Sprint("http://127.0.0.1:", c.port))
+	other := w.with("SKYPILOT_API_SERVER_ENDPOINT=" + fmt.Sprint("http://127.0.0.1:", c.Port))
 	out, code := other.run("exec", "mine", "--", "true")
 	if code == 0 {
 		t.Errorf("another server's local cluster: %s", out)
@@ -262,28 +259,6 @@ func TestARequestMovesBetweenServers(t *testing.T) {
 	if out, code = other.run("status", "-r"); !strings.Contains(out, "mine") {
 		t.Errorf("exit %d: a refresh through another server forgot the local cluster:\n%s", code, out)
 	}
-	w.with("SKYPILOT_API_SERVER_ENDPOINT="+fmt.Sprint("http://127.0.0.1:", b.port)).sky("down", "-y", "mine")
+	w.with("SKYPILOT_API_SERVER_ENDPOINT="+fmt.Sprint("http://127.0.0.1:", b.Port)).sky("down", "-y", "mine")
 	w.sky("down", "-y", "c1", "c2")
-}
-
-// one reads one value from the team's database.
-func (tm *team) one(v any, query string) error {
-	u, err := url.Parse(os.Getenv("SKY_TEST_POSTGRES"))
-	if err != nil {
-		return err
-	}
-	u.Path = "/" + tm.database
-	db, err := sql.Open("pgx", u.String())
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	return db.QueryRow(query).Scan(v)
-}
-
-// with is the same user with another environment.
-func (w *world) with(env ...string) *world {
-	other := *w
-	other.env = append(append([]string(nil), w.env...), env...)
-	return &other
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 // TestAServerIsLostWithItsDisk: the server that took a managed job dies for good.
@@ -19,12 +20,12 @@ import (
 // wrote down, request logs and logs of jobs and controllers, is read through
 // every other server, as are logs that a third one gathered for download.
 func TestAServerIsLostWithItsDisk(t *testing.T) {
-	tm := newTeam(t, 3)
-	w, first := tm.world, tm.servers[0]
-	through := func(s *teamServer) *world {
-		return w.with("SKYPILOT_API_SERVER_ENDPOINT=" + fmt.Sprint("http://127.0.0.1:", s.port))
+	tm := harness.NewTeam(t, 3)
+	w, first := of(tm.World), tm.Servers[0]
+	through := func(s *harness.Server) *world {
+		return w.with("SKYPILOT_API_SERVER_ENDPOINT=" + fmt.Sprint("http://127.0.0.1:", s.Port))
 	}
-	gate, begun := filepath.Join(tm.dir, "gate"), filepath.Join(tm.dir, "begun")
+	gate, begun := filepath.Join(tm.Dir, "gate"), filepath.Join(tm.Dir, "begun")
 	w.write("proj/hello", "from the workdir\n")
 	w.write("conf", "from a mount\n")
 	task := w.write("job.yaml", "name: two\n---\nname: early\nresources: {infra: fluffycloud, cpus: 1+}\n"+
@@ -39,11 +40,11 @@ func TestAServerIsLostWithItsDisk(t *testing.T) {
 		return strings.Contains(out, "first line")
 	})
 	var request string
-	if err := tm.one(&request, "SELECT id FROM requests WHERE name = 'sky.jobs.launch'"); err != nil {
+	if err := tm.Database.One(&request, "SELECT id FROM requests WHERE name = 'sky.jobs.launch'"); err != nil {
 		t.Fatal(err)
 	}
-	tm.kill(first)
-	for _, dir := range []string{first.home, filepath.Join(w.home, "proj"), filepath.Join(w.home, "conf")} {
+	tm.Kill(first)
+	for _, dir := range []string{first.Home, filepath.Join(w.home, "proj"), filepath.Join(w.home, "conf")} {
 		if err := os.RemoveAll(dir); err != nil {
 			t.Fatal(err)
 		}
@@ -52,10 +53,10 @@ func TestAServerIsLostWithItsDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	wants(t, through(tm.servers[1]).sky("jobs", "logs", "1"), "first line", "last line", "from the workdir", "from a mount", "SUCCEEDED")
+	wants(t, through(tm.Servers[1]).sky("jobs", "logs", "1"), "first line", "last line", "from the workdir", "from a mount", "SUCCEEDED")
 	eventually(t, "its clusters are gone", time.Minute, func() bool { return !strings.Contains(w.sky("status"), "two") })
 	logs := map[string]string{}
-	for _, s := range tm.servers[1:] {
+	for _, s := range tm.Servers[1:] {
 		logs["job"] += through(s).sky("jobs", "logs", "--no-follow", "1") + "\x00"
 		logs["controller"] += through(s).sky("jobs", "logs", "--controller", "1") + "\x00"
 		logs["request"] += through(s).sky("api", "logs", request) + "\x00"
@@ -75,7 +76,7 @@ func TestAServerIsLostWithItsDisk(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	id := 1
-	gathered, err := tm.client(tm.servers[1]).DownloadJobLogs(ctx, api.JobsDownloadLogsBody{JobID: &id})
+	gathered, err := tm.Client(tm.Servers[1]).DownloadJobLogs(ctx, api.JobsDownloadLogsBody{JobID: &id})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,7 @@ func TestAServerIsLostWithItsDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	copies, err := tm.client(tm.servers[2]).Download(ctx, []string{dirs["1"]}, w.home)
+	copies, err := tm.Client(tm.Servers[2]).Download(ctx, []string{dirs["1"]}, w.home)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -90,13 +90,24 @@ func TestAnUnreadableFile(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Chmod(filepath.Dir(binary), 0o755)
-		c := exec.Command("setpriv", append([]string{"--reuid", "nobody", "--clear-groups", binary}, args...)...)
-		c.Env, c.Dir = w.env, w.home
-		out, err := c.CombinedOutput()
+		as := func(args ...string) (string, error) {
+			c := exec.Command("setpriv", append([]string{"--reuid", "nobody", "--clear-groups", binary}, args...)...)
+			c.Env, c.Dir = w.env, w.home
+			out, err := c.CombinedOutput()
+			return string(out), err
+		}
+		t.Cleanup(func() { // it is nobody's server, so root does not touch it
+			for _, args := range [][]string{{"down", "-a", "-y"}, {"api", "stop"}} {
+				if out, err := as(args...); err != nil {
+					t.Errorf("sky %v: %v\n%s", args, err, out)
+				}
+			}
+		})
+		out, err := as(args...)
 		if err == nil {
 			t.Errorf("it succeeded:\n%s", out)
 		}
-		wants(t, string(out), "secret", "ermission")
+		wants(t, out, "secret", "ermission")
 		return
 	}
 	wants(t, w.fails(1, []string{"secret"}, args...), "ermission")

@@ -19,13 +19,17 @@ refused() {
 "$helm" lint --strict "$chart" --set database.secret=sky-db
 
 render --set database.secret=sky-db
-for text in 'replicas: 3' 'kind: Service' 'kind: ServiceAccount' 'kind: PodDisruptionBudget' 'maxUnavailable: 1' 'runAsNonRoot: true' \
+for text in 'replicas: 3' 'kind: Service' 'kind: ServiceAccount' 'kind: PodDisruptionBudget' 'maxUnavailable: 1' 'name: SKY_ENCRYPTION_KEY' 'name: team-sky-encryption' 'helm.sh/resource-policy: keep' 'runAsNonRoot: true' \
   'allowPrivilegeEscalation: false' 'path: /api/health' 'name: SKYPILOT_DB_CONNECTION_URI' 'name: sky-db' 'memory: 512Mi' \
   '"team-sky,team-sky.ml,team-sky.ml.svc,team-sky.ml.svc.cluster.local"' 'serviceAccountName: team-sky'; do has "$text"; done
 hasnot 'kind: Ingress'
 hasnot SKYPILOT_INITIAL_BASIC_AUTH
 hasnot 'kind: Role'
 hasnot 'kind: ClusterRole'
+
+render --set database.secret=sky-db,encryption.secret=mine,encryption.key=k
+has '{name: mine, key: k}'
+hasnot 'kind: Secret'
 
 render --set database.secret=sky-db,pods.enabled=true,pods.namespace=work
 for text in 'kind: Role' 'kind: RoleBinding' 'namespace: work' 'kind: ClusterRole' 'kind: ClusterRoleBinding' 'name: ml-team-sky' 'pods/exec' \

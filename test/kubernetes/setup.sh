@@ -32,10 +32,7 @@ command -v iptables >/dev/null || need+=(iptables)
 command -v ip >/dev/null || need+=(iproute2)
 command -v openssl >/dev/null || need+=(openssl)
 command -v curl >/dev/null || need+=(curl ca-certificates)
-if [ ${#need[@]} -gt 0 ]; then
-  apt-get update -qq >&2
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${need[@]}" >&2
-fi
+[ ${#need[@]} -eq 0 ] || sh "$(dirname "$0")/../install.sh" "${need[@]}" >&2
 
 if [ -f "$dir/complete" ]; then echo "$dir"; exit; fi
 start=$SECONDS

@@ -46,9 +46,8 @@ func TestClustersGiveThemselvesBackWithoutAServer(t *testing.T) {
 	all := func(state string, of []string, n int) bool {
 		return len(of) == n && !slices.ContainsFunc(of, func(s string) bool { return s != state })
 	}
-	// A head tries for five minutes to reach a worker, which may have gone before its
-	// answer came.
-	const limit = 8 * time.Minute
+	// A head that lost a worker's answer finds out within seconds that it is gone.
+	const limit = 4 * time.Minute
 	eventually(t, "rented machines are off and gone", limit, func() bool {
 		return all("stopped", f.instances("fs"), 2) && all("terminated", f.instances("fd"), 2)
 	})

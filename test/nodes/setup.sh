@@ -69,9 +69,8 @@ tools() {
   command -v curl >/dev/null || need="$need curl"
   [ -x /usr/sbin/dockerd ] || need="$need docker.io iptables"
   [ -z "$need" ] && return
-  apt-get update -qq
   # shellcheck disable=SC2086
-  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $need >/dev/null
+  sh "$(dirname "$0")/../install.sh" $need
 }
 
 hosts_up() {

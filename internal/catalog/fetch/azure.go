@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Azure fetches retail prices, which are public, and the sizes a subscription
@@ -133,24 +134,24 @@ func (a Azure) sizes(ctx context.Context, region string) (map[string]azureSize, 
 
 // azureFamilies tells the GPU of a family of sizes; the first that matches.
 var azureFamilies = []struct {
-	family *regexp.Regexp
+	family *lazyregexp.Regexp
 	gpu    string // "": dropped
 }{
-	{regexp.MustCompile(`^standardnc(promo)?family$`), "K80"},
-	{regexp.MustCompile(`^standardncsv2family$`), "P100"},
-	{regexp.MustCompile(`^standardncsv3family$`), "V100"},
-	{regexp.MustCompile(`^standardncasv3_t4family$`), "T4"},
-	{regexp.MustCompile(`^standardndsv2family$`), "V100-32GB"},
-	{regexp.MustCompile(`^standard(ncadsa100v4|ndamsv4_a100)family$`), "A100-80GB"},
-	{regexp.MustCompile(`^standardndasv4_a100family$`), "A100"},
-	{regexp.MustCompile(`^standardnvsv2family$`), ""},
-	{regexp.MustCompile(`^standardnv(sv3|promo)?family$`), "M60"},
-	{regexp.MustCompile(`^standardnvsv4family$`), "Radeon MI25"},
-	{regexp.MustCompile(`^standardndsfamily$`), "P40"},
-	{regexp.MustCompile(`^standardnvadsa10v5family$`), "A10"},
-	{regexp.MustCompile(`^standard(ncadsh100v5|ndsh100v5|ndsrh100v5)family$`), "H100"},
-	{regexp.MustCompile(`^standardnds?r?h200v5family$`), "H200"},
-	{regexp.MustCompile(`^standardndmi300xv5family$`), "MI300X"},
+	{lazyregexp.New(`^standardnc(promo)?family$`), "K80"},
+	{lazyregexp.New(`^standardncsv2family$`), "P100"},
+	{lazyregexp.New(`^standardncsv3family$`), "V100"},
+	{lazyregexp.New(`^standardncasv3_t4family$`), "T4"},
+	{lazyregexp.New(`^standardndsv2family$`), "V100-32GB"},
+	{lazyregexp.New(`^standard(ncadsa100v4|ndamsv4_a100)family$`), "A100-80GB"},
+	{lazyregexp.New(`^standardndasv4_a100family$`), "A100"},
+	{lazyregexp.New(`^standardnvsv2family$`), ""},
+	{lazyregexp.New(`^standardnv(sv3|promo)?family$`), "M60"},
+	{lazyregexp.New(`^standardnvsv4family$`), "Radeon MI25"},
+	{lazyregexp.New(`^standardndsfamily$`), "P40"},
+	{lazyregexp.New(`^standardnvadsa10v5family$`), "A10"},
+	{lazyregexp.New(`^standard(ncadsh100v5|ndsh100v5|ndsrh100v5)family$`), "H100"},
+	{lazyregexp.New(`^standardnds?r?h200v5family$`), "H200"},
+	{lazyregexp.New(`^standardndmi300xv5family$`), "MI300X"},
 }
 
 func azureRows(region string, sizes map[string]azureSize, prices map[string][2]float64) []Row {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // GCP fetches machine types, accelerators and TPUs of a project, and multiplies
@@ -263,7 +264,7 @@ func gpuRows(units []unitPrice, kind string, most float64, zone string) []Row {
 	return rows
 }
 
-var tpuType = regexp.MustCompile(`^(v\d+[a-z]*)-(\d+)$`)
+var tpuType = lazyregexp.New(`^(v\d+[a-z]*)-(\d+)$`)
 
 // tpuUnit is how many of the cores or chips in a slice's name one unit of its
 // price buys.

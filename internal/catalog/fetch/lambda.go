@@ -3,10 +3,11 @@ package fetch
 import (
 	"context"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Lambda fetches Lambda's instance types. They cost the same in every region.
@@ -15,7 +16,7 @@ type Lambda struct {
 	Regions []string // nil: those that have capacity of anything at the moment
 }
 
-var lambdaGPU = regexp.MustCompile(`^gpu_(\d+)x_([a-z0-9]+)(.*)$`)
+var lambdaGPU = lazyregexp.New(`^gpu_(\d+)x_([a-z0-9]+)(.*)$`)
 
 // Rows asks GET /instance-types.
 func (l Lambda) Rows(ctx context.Context) ([]Row, error) {

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Vast fetches the offers of Vast's market place and makes types of them: the
@@ -77,8 +78,8 @@ func vastRow(k vastType, offers []vastOffer) Row {
 }
 
 var (
-	vastSuffix = regexp.MustCompile(`(Ti|PCIE|SXM4|SXM|NVL)$`)
-	vastCards  = regexp.MustCompile(`^(RTX\d0\d0)[SD]$`)
+	vastSuffix = lazyregexp.New(`(Ti|PCIE|SXM4|SXM|NVL)$`)
+	vastCards  = lazyregexp.New(`^(RTX\d0\d0)[SD]$`)
 	vastNames  = map[string]string{"TeslaV100": "V100", "TeslaT4": "T4", "TeslaP100": "P100", "QRTX6000": "RTX6000", "QRTX8000": "RTX8000"}
 )
 

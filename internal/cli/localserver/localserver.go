@@ -13,10 +13,12 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,11 +43,16 @@ type Local struct {
 	// Command starts the server in the foreground: the program and its arguments.
 	Command []string
 	Environ []string
+	// Chosen says that the user named the endpoint: then the server there is used
+	// whosever it is. It is not started or stopped if it is not of this home folder.
+	Chosen bool
 	// Starting, if not nil, is called before a server is started.
 	Starting func()
 	// Grace is how long a server may take to end before it is killed; 0 means 20
 	// seconds.
 	Grace time.Duration
+
+	prove time.Duration // proveWithin, but in tests
 }
 
 // Dir is where the server's log, lock and description are.
@@ -81,18 +88,26 @@ func (l *Local) Ensure(ctx context.Context) (h *api.Health, started bool, err er
 // healthy asks for the server's health; nil without an error means that nobody
 // listens.
 func (l *Local) healthy(ctx context.Context) (*api.Health, error) {
+	if !l.Chosen {
+		if err := l.foreign(); err != nil {
+			return nil, err
+		}
+	}
 	for try := 1; ; try++ {
-		h, err := l.Client.Health(ctx)
+		h, err := l.Client.HealthIfListening(ctx)
+		if err == nil && !l.Chosen {
+			err = l.vouched(ctx)
+		}
 		if _, lost := errors.AsType[*sky.ConnectError](err); !lost {
 			return h, l.explain(err)
 		}
 		if !l.listening() {
 			return nil, nil
 		}
-		// Somebody listens now who did not a moment ago: a server that another
-		// command has just started.
-		if try == healthTries || ctx.Err() != nil {
-			return h, l.explain(err)
+		// It hangs, or somebody listens now who did not a moment ago: a server that
+		// another command has just started.
+		if !sky.Refused(err) || try == healthTries || ctx.Err() != nil {
+			return h, err
 		}
 		time.Sleep(startPoll)
 	}
@@ -106,31 +121,31 @@ func (l *Local) explain(err error) error {
 	if n, ok := errors.AsType[*sky.NotSkyError](err); ok {
 		return fmt.Errorf("%w.%s End it, or set SKY_API_PORT to a free port", n, l.holder())
 	}
-	if _, ok := errors.AsType[*sky.ConnectError](err); ok {
-		return fmt.Errorf("%w.%s If it hangs, run: sky api stop", err, l.holder())
-	}
 	return err
 }
 
 func (l *Local) holder() string {
-	if _, port, err := net.SplitHostPort(l.hostPort()); err == nil {
-		if who := portHolder(port); who != "" {
-			return fmt.Sprintf(" Port %s is held by %s.", port, who)
-		}
+	port := strconv.Itoa(int(l.address().Port()))
+	if who := portHolder(port); who != "" {
+		return fmt.Sprintf(" Port %s is held by %s.", port, who)
 	}
 	return ""
 }
 
-func (l *Local) hostPort() string {
-	u, err := url.Parse(l.Endpoint)
+// address is where the server listens.
+func (l *Local) address() netip.AddrPort { return addressOf(l.Endpoint) }
+
+func addressOf(endpoint string) netip.AddrPort {
+	u, err := url.Parse(endpoint)
 	if err != nil {
-		return ""
+		return netip.AddrPort{}
 	}
-	return strings.Replace(u.Host, "0.0.0.0", "127.0.0.1", 1)
+	port, _ := strconv.ParseUint(u.Port(), 10, 16)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), uint16(port))
 }
 
 func (l *Local) listening() bool {
-	conn, err := net.DialTimeout("tcp", l.hostPort(), time.Second)
+	conn, err := net.DialTimeout("tcp", l.address().String(), time.Second)
 	if err != nil {
 		return false
 	}
@@ -166,7 +181,14 @@ func (l *Local) start(ctx context.Context) (*api.Health, error) {
 	for {
 		h, err := l.Client.Ping(ctx, 2*time.Second)
 		if err == nil {
+			err = l.vouched(ctx) // somebody else may have been faster
+		}
+		if err == nil {
 			return h, nil
+		}
+		_, other := errors.AsType[*ForeignError](err)
+		if _, locked := errors.AsType[*sky.AuthError](err); other || locked {
+			return nil, err
 		}
 		if _, other := errors.AsType[*sky.VersionError](err); other {
 			return nil, l.explain(err)

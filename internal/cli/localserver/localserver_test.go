@@ -3,10 +3,12 @@
 package localserver
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -53,12 +55,18 @@ func playServer() {
 	if os.Getenv("LOCALSERVER_ROLE") != "forgetful" {
 		_ = os.WriteFile(sky.InstanceFile(home), in, 0o600)
 	}
+	token := api.OwnerPrefix + rand.Text()
+	_ = os.WriteFile(sky.OwnerFile(home), []byte(token), 0o600)
 	version := "53"
 	if os.Getenv("LOCALSERVER_ROLE") == "ancient" {
 		version = "10"
 	}
-	_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	_ = http.Serve(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(api.HeaderAPIVersion, version)
+		if os.Getenv("LOCALSERVER_ROLE") != "speechless" {
+			at := netip.MustParseAddrPort(listener.Addr().String())
+			w.Header().Set(api.HeaderProof, api.OwnerProof(token, at, r.Header.Get(api.HeaderChallenge), os.Getpid()))
+		}
 		fmt.Fprintf(w, `{"status":"healthy","api_version":"%s","version":"1.0","commit":"x","server_pid":%d}`, version, os.Getpid())
 	}))
 }
@@ -150,6 +158,19 @@ func TestStopFindsAServerWithoutItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stopped, err := l.Stop(t.Context()); err != nil || !stopped {
+		t.Errorf("stop: %v, %v", stopped, err)
+	}
+}
+
+func TestStopSaysWhenWhoeverListensDoesNotAnswer(t *testing.T) {
+	l := local(t, "good")
+	l.prove = 100 * time.Millisecond
+	listener, err := net.Listen("tcp", strings.TrimPrefix(l.Endpoint, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	if stopped, err := l.Stop(t.Context()); stopped || err == nil || !strings.Contains(err.Error(), l.Endpoint) {
 		t.Errorf("stop: %v, %v", stopped, err)
 	}
 }

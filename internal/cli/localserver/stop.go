@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -16,6 +17,9 @@ import (
 // stopGrace is how long a server may take to finish what it must not leave
 // half-done.
 const stopGrace = 20 * time.Second
+
+// proveWithin is how long whoever listens at the endpoint may take to say who it is.
+const proveWithin = 10 * time.Second
 
 // Stop ends the local server: TERM, then KILL. stopped is false when none ran.
 // Starting and stopping exclude each other.
@@ -51,19 +55,26 @@ func (l *Local) Stop(ctx context.Context) (stopped bool, err error) {
 	return true, nil
 }
 
-// running describes the server that listens at the endpoint; PID 0 means none.
+// running describes the server of this home folder that listens at the endpoint; PID
+// 0 means that nobody does. Somebody else's is a [*ForeignError].
 func (l *Local) running(ctx context.Context) (sky.Instance, error) {
 	in, err := sky.ReadInstance(l.Home)
-	if err == nil && in.PID > 0 && (in.Endpoint == "" || in.Endpoint == l.Endpoint) && proc.Alive(in.PID, in.Start) {
+	if err == nil && in.PID > 0 && (in.Endpoint == "" || in.Endpoint == l.Endpoint || addressOf(in.Endpoint) == l.address()) && proc.Alive(in.PID, in.Start) {
 		return in, nil
 	}
+	if err := l.foreign(); err != nil {
+		return sky.Instance{}, err
+	}
 	// The file may be lost or of another port; the server itself knows its pid.
-	h, err := l.Client.Ping(ctx, 2*time.Second)
-	if err != nil || h.PID == 0 {
+	h, ours, err := l.Client.Prove(ctx, cmp.Or(l.prove, proveWithin))
+	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+		return sky.Instance{}, fmt.Errorf("finding out who listens at %s: %w", l.Endpoint, err)
+	}
+	if err != nil {
 		return sky.Instance{}, nil
 	}
-	if !proc.Alive(h.PID, "") {
-		return sky.Instance{}, fmt.Errorf("the API server at %s runs as pid %d, which is not a process of this machine", l.Endpoint, h.PID)
+	if !ours {
+		return sky.Instance{}, l.notOurs()
 	}
 	start, err := proc.StartTime(h.PID)
 	if err != nil {

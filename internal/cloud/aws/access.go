@@ -14,6 +14,7 @@ import (
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
@@ -142,6 +143,10 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 		}
 		return sdk.Config{}, &cloud.AuthError{Cloud: Name, Err: err, Fix: fixCredentials}
 	}
+	if c.HTTPClient == nil {
+		c.HTTPClient = awshttp.NewBuildableClient()
+	}
+	c.HTTPClient = bodyClient{c.HTTPClient}
 	a.stamp, a.config, a.clients, a.regions = stamp, &c, map[string]*ec2.Client{}, nil
 	a.entered, a.shut = nil, nil
 	return c, nil

@@ -218,10 +218,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 		if len(ending) > 0 {
 			p.leaveGroup(ctx, id, list)
 		}
-		return rest, p.each(ctx, ending, func(ctx context.Context, client *ec2.Client, ids []string) error {
-			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
-			return err
-		})
+		return rest, p.each(ctx, ending, endInstances)
 	})
 	if err != nil {
 		return err
@@ -242,10 +239,7 @@ func (p *Provider) endUnlisted(ctx context.Context, regions map[string]string) (
 		if err != nil {
 			return false, err
 		}
-		err = cloud.Settled(ctx, func(ctx context.Context) error {
-			_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: []string{id}})
-			return err
-		})
+		err = cloud.Settled(ctx, func(ctx context.Context) error { return endInstances(ctx, client, []string{id}) })
 		switch {
 		case codeOf(err) == "InvalidInstanceID.NotFound":
 			unknown = true
@@ -283,10 +277,34 @@ func (p *Provider) removeGroups(ctx context.Context, id cloud.ClusterID) error {
 		}
 		err := g.Wait()
 		if slices.Sort(left); len(left) > 0 {
+			if err == nil {
+				err = p.endLate(ctx, id)
+			}
 			w.what = strings.Join(left, " and ") + " to be free: the machines in it have ended, and AWS is still taking them apart"
 		}
 		return len(left) == 0 && (!made.unsure() || looks > settleTries), err
 	})
+}
+
+// endLate ends machines that were not listed when the others ended: another server
+// made them, and their security group is in use.
+func (p *Provider) endLate(ctx context.Context, id cloud.ClusterID) error {
+	list, err := p.findEverywhere(ctx, id)
+	if err != nil {
+		return err
+	}
+	ending := map[string][]string{}
+	for _, i := range list {
+		if i.exists() {
+			ending[i.region] = append(ending[i.region], i.id)
+		}
+	}
+	return p.each(ctx, ending, endInstances)
+}
+
+func endInstances(ctx context.Context, client *ec2.Client, ids []string) error {
+	_, err := client.TerminateInstances(ctx, &ec2.TerminateInstancesInput{InstanceIds: ids})
+	return err
 }
 
 // removeGroupsOf removes those of one region: what is listed, and what was made

@@ -192,6 +192,21 @@ func TestRefusalsThatLookLikeBadCredentials(t *testing.T) {
 	}
 }
 
+// A policy of the organization may forbid one region: it says nothing of the others.
+// An account without the right has it nowhere.
+func TestAnExplicitDenyOfOneRegionClosesNoOther(t *testing.T) {
+	for text, region := range map[string]string{
+		"You are not authorized to perform this operation with an explicit deny in a service control policy": "us-east-1",
+		"You are not authorized to perform this operation.":                                                  "",
+	} {
+		err := translate(t.Context(), use1a, &smithy.OperationError{ServiceID: "EC2", OperationName: "RunInstances", Err: &smithy.GenericAPIError{Code: "UnauthorizedOperation", Message: text}})
+		var refused *cloud.PermissionError
+		if !errors.As(err, &refused) || refused.Place.Cloud != Name || refused.Place.Region != region || refused.Place.Zone != "" {
+			t.Errorf("%q: %T %v", text, err, err)
+		}
+	}
+}
+
 // TestDisksOfAnySize: no volume is asked for more than its size allows.
 func TestDisksOfAnySize(t *testing.T) {
 	for _, tt := range []struct {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"regexp"
 	"slices"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -12,13 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // The fast network of EC2: Elastic Fabric Adapters, in machines that are put
 // close together.
 
 // efaFamilies are the machines whose adapters sky sets up.
-var efaFamilies = regexp.MustCompile(`^(g4dn|g5|g6|gr6|g6e|p4d|p4de|p5|p5e|p5en|p6-b200|p6-b300)\.`)
+var efaFamilies = lazyregexp.New(`^(g4dn|g5|g6|gr6|g6e|p4d|p4de|p5|p5e|p5en|p6-b200|p6-b300)\.`)
 
 // efaImages have the drivers; the first name that Amazon publishes counts.
 var efaImages = []string{
@@ -54,7 +54,7 @@ func (p *Provider) adapters(ctx context.Context, spec cloud.LaunchSpec) ([]int, 
 
 // plainFirst matches machines whose first network card can have no EFA, in case
 // EC2 does not say which can.
-var plainFirst = regexp.MustCompile(`^p6-b300\.`)
+var plainFirst = lazyregexp.New(`^p6-b300\.`)
 
 // efaCards are the indexes of the network cards that can have an EFA, in order,
 // as many as the machine may have.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // image is what machines start from.
@@ -32,7 +32,7 @@ const (
 
 // arm64 matches the types with ARM processors: a generation followed by "g", and
 // those with NVIDIA's own.
-var arm64 = regexp.MustCompile(`^(a1|[a-z]+\d+g[a-z]*|p6e-gb200|p6e-gb300)(-[a-z0-9]+)?\.`)
+var arm64 = lazyregexp.New(`^(a1|[a-z]+\d+g[a-z]*|p6e-gb200|p6e-gb300)(-[a-z0-9]+)?\.`)
 
 // oldGPUs need drivers that newer images no longer have.
 var oldGPUs = []string{"M60", "P100", "P4", "V100", "V100-32GB"}

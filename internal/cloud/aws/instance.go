@@ -186,6 +186,7 @@ func (p *Provider) node(i instance) (cloud.Node, bool, error) {
 		ID: i.id, Cluster: i.tags[cloud.TagCluster], Hash: i.tags[cloud.TagHash], Rank: i.rank,
 		Place:      cloud.Place{Cloud: Name, Region: i.region, Zone: i.zone},
 		InternalIP: i.privateIP, ExternalIP: i.publicIP, Created: i.created, Reason: i.why(),
+		About: cloud.AboutTags(i.tags, "", i.spot),
 		Reach: cloud.Reach{Method: "ssh", Host: i.publicIP, Port: 22, User: s.user(), ProxyCommand: s.proxy(i.region), Machine: cloud.MachinePowerOff},
 	}
 	if s.InternalIPs || i.publicIP == "" {

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -15,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // runInput is the call for instances, without count, token and subnet.
@@ -59,6 +59,9 @@ func tagsOf(spec cloud.LaunchSpec, s Settings) map[string]string {
 		tags[k] = v
 	}
 	for k, v := range spec.Labels {
+		tags[k] = v
+	}
+	for k, v := range spec.RecordTags() {
 		tags[k] = v
 	}
 	if spec.User != "" {
@@ -169,7 +172,7 @@ const mountLocal = `lsblk -dno NAME,MODEL | awk '/EC2 NVMe Instance Storage/ {pr
 // mostTags is how many tags a thing can have.
 const mostTags = 50
 
-var validUser = regexp.MustCompile(`^[a-z_][a-z0-9_-]{0,31}$`)
+var validUser = lazyregexp.New(`^[a-z_][a-z0-9_-]{0,31}$`)
 
 // valid refuses what AWS would refuse, or worse, understand otherwise.
 func (p *Provider) valid(spec cloud.LaunchSpec) error {

@@ -3,12 +3,12 @@ package aws
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // slowToStart and slowToEnd are how many times longer than others machines
@@ -20,7 +20,7 @@ const (
 )
 
 // bare matches the types of machines without a hypervisor, and the largest ones.
-var bare = regexp.MustCompile(`\.metal(-|$)|^u-|^u7|^mac`)
+var bare = lazyregexp.New(`\.metal(-|$)|^u-|^u7|^mac`)
 
 // patience is how long machines of a type may take to start.
 func (p *Provider) patience(machine string) time.Duration {

@@ -1,6 +1,9 @@
 package cloudtest
 
 import (
+	"context"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -47,6 +50,29 @@ var terminations = []Behaviour{
 				s.Error(err)
 			}
 		}
+		s.nothingLeft(id)
+	}},
+	// Another server made them, and died: only what protects them tells that they exist.
+	{"machines that lists show late are ended, too", []string{"HideNew", "Another", "open_ports"}, func(s *suite) {
+		spec := s.spec(s.id("web"), 1)
+		spec.Ports = []string{"8080"}
+		id := spec.ID
+		s.HideNew(s, 12)
+		ctx, die := context.WithCancel(s.ctx())
+		defer die()
+		launched := make(chan struct{})
+		go func() {
+			defer close(launched)
+			_, _ = tryWith(ctx, s.p, spec)
+		}()
+		s.eventually("there are a machine and what protects it", func() bool {
+			made := slices.DeleteFunc(s.inventory(), func(thing string) bool { return !strings.Contains(thing, id.Name) })
+			return len(made) > 1
+		})
+		die()
+		<-launched
+		s.p = s.Another(s)
+		s.terminate(id)
 		s.nothingLeft(id)
 	}},
 	{"terminating spares other clusters", nil, func(s *suite) {

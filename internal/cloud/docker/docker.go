@@ -15,7 +15,6 @@ import (
 	"math"
 	"net/url"
 	"os/exec"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +22,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Name is what users write after "infra:".
@@ -145,7 +145,7 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	return p.refused(ctx, spec.Offer.Place, err)
 }
 
-var nameFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+var nameFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
 func (p *Provider) valid(spec cloud.LaunchSpec) error {
 	var err error

@@ -82,16 +82,7 @@ func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
 // Terminate ends the cluster's machines, waits until they have ended, and
 // removes its firewall.
 func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
-	err := p.end(ctx, id, "the machines to end", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func(context.Context) error) {
-		switch i.State {
-		case fluffyapi.Terminated:
-			return false, nil
-		case fluffyapi.Terminating:
-			return true, nil
-		}
-		return true, func(ctx context.Context) error { _, err := api.Terminate(ctx, i.ID); return err }
-	})
-	if err != nil || id.Name == "" {
+	if err := p.endMachines(ctx, id); err != nil || id.Name == "" {
 		return err
 	}
 	api, err := p.api()
@@ -106,8 +97,8 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 		for _, f := range left {
 			err := api.DeleteFirewall(ctx, f.Name)
 			switch codeOf(err) {
-			case fluffyapi.InUse:
-				return false, nil
+			case fluffyapi.InUse: // perhaps by a machine that was not listed before
+				return false, p.endMachines(ctx, id)
 			case fluffyapi.NotFound:
 				continue
 			}
@@ -116,6 +107,19 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 			}
 		}
 		return true, nil
+	})
+}
+
+// endMachines ends the machines that are listed and waits until they have ended.
+func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
+	return p.end(ctx, id, "the machines to end", func(api fluffyapi.API, i fluffyapi.Instance) (busy bool, call func(context.Context) error) {
+		switch i.State {
+		case fluffyapi.Terminated:
+			return false, nil
+		case fluffyapi.Terminating:
+			return true, nil
+		}
+		return true, func(ctx context.Context) error { _, err := api.Terminate(ctx, i.ID); return err }
 	})
 }
 

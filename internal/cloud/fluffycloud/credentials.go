@@ -60,7 +60,7 @@ func (p *Provider) api() (fluffyapi.API, error) {
 // CredentialStamp changes when the endpoint or the token does; "" without any.
 func (p *Provider) CredentialStamp() string {
 	if p.o.API != nil {
-		return ""
+		return p.o.Stamp
 	}
 	c, err := readCredentials()
 	if err != nil {

@@ -111,6 +111,7 @@ func node(i fluffyapi.Instance) (cloud.Node, bool, error) {
 		ID: i.ID, Cluster: i.Tags[cloud.TagCluster], Hash: i.Tags[cloud.TagHash], Rank: rank,
 		Place:      cloud.Place{Cloud: Name, Region: i.Region, Zone: i.Zone},
 		InternalIP: i.PrivateIP, ExternalIP: i.PublicIP, Created: i.Created, Reason: i.Reason,
+		About: cloud.AboutTags(i.Tags, i.Type, i.Spot),
 		Reach: cloud.Reach{Method: "ssh", Host: i.PublicIP, Port: i.SSHPort, User: i.SSHUser, HostKey: i.HostKey, Machine: cloud.MachinePowerOff},
 	}
 	switch i.State {

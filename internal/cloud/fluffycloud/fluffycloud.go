@@ -26,6 +26,7 @@ const maxName = 120
 // credentials.
 type Options struct {
 	API     fluffyapi.API // nil: by the credentials
+	Stamp   string        // of the API's credentials; "": they are never asked whose they are
 	Poll    time.Duration // between looks at what changes; 0: half a second
 	Timeout time.Duration // of machines that start or end; 0: 15 minutes
 }

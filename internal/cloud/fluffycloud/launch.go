@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -190,7 +191,7 @@ func create(ctx context.Context, api fluffyapi.API, spec cloud.LaunchSpec, rank 
 			ClientToken: token,
 			Name:        fmt.Sprintf("%s-%s-%d", spec.ID.Name, digest(spec.ID), rank),
 			Zone:        spec.Offer.Zone, Type: spec.Offer.InstanceType, Spot: spec.Offer.Spot,
-			Tags: spec.NodeTags(rank), SSHKey: spec.AuthorizedKey, Firewall: firewallName(spec.ID),
+			Tags: tagsOf(spec, rank), SSHKey: spec.AuthorizedKey, Firewall: firewallName(spec.ID),
 			DiskGB: spec.DiskGB, Image: spec.ImageID,
 		})
 		if err != nil || i.State != fluffyapi.Terminated && i.State != fluffyapi.Terminating {
@@ -198,6 +199,13 @@ func create(ctx context.Context, api fluffyapi.API, spec cloud.LaunchSpec, rank 
 		}
 		token = fmt.Sprintf("%s-%d-%s", spec.Token, rank, i.ID)
 	}
+}
+
+// tagsOf is what the instance of a rank carries.
+func tagsOf(spec cloud.LaunchSpec, rank int) map[string]string {
+	tags := spec.RecordTags()
+	maps.Copy(tags, spec.NodeTags(rank))
+	return tags
 }
 
 // until repeats f until it reports that all is done. Waits end with the context

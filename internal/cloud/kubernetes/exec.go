@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,25 +52,36 @@ func (c *Contexts) Exec(ctx context.Context, host string, command []string, stdi
 	case err != nil:
 		return nil, err
 	}
-	if out.full || errs.full {
+	var outFull, errsFull bool
+	r.Stdout, outFull = out.kept()
+	r.Stderr, errsFull = errs.kept()
+	if outFull || errsFull {
 		return nil, fmt.Errorf("more than %d bytes of output", outputMost)
 	}
-	r.Stdout, r.Stderr = out.Bytes(), errs.Bytes()
 	return r, nil
 }
 
-// limited keeps the beginning of what is written to it.
+// limited keeps the beginning of what is written to it. The library may go on
+// writing after a command was given up.
 type limited struct {
-	bytes.Buffer
-	full bool
+	mu   sync.Mutex
+	b    []byte
+	full bool // there was more
 }
 
 func (l *limited) Write(b []byte) (int, error) {
-	if l.Len()+len(b) > outputMost {
-		l.full = true
-		return len(b), nil
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.full = l.full || len(l.b)+len(b) > outputMost; !l.full {
+		l.b = append(l.b, b...)
 	}
-	return l.Buffer.Write(b)
+	return len(b), nil
+}
+
+func (l *limited) kept() (b []byte, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.b), l.full
 }
 
 // stream runs a command in the node's container: by WebSocket, or by SPDY where
@@ -105,7 +116,7 @@ func (c *Contexts) stream(ctx context.Context, host string, command []string, o 
 		return err
 	}
 	both, err := remotecommand.NewFallbackExecutor(ws, spdy, func(err error) bool {
-		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+		return httpstream.IsUpgradeFailure(err) && !PodGone(err) || httpstream.IsHTTPSProxyError(err)
 	})
 	if err != nil {
 		return err
@@ -118,7 +129,13 @@ func (c *Contexts) stream(ctx context.Context, host string, command []string, o 
 }
 
 // PodGone tells whether an error of Exec or Pipe says that there is no such pod.
-func PodGone(err error) bool { return apierrors.IsNotFound(err) }
+func PodGone(err error) bool {
+	var refused *httpstream.UpgradeFailureError // keeps its cause to itself
+	if errors.As(err, &refused) {
+		err = refused.Cause
+	}
+	return apierrors.IsNotFound(err)
+}
 
 // Pipe runs a command in the pod at host and returns its input and output as a
 // connection, which goes on when ctx ends.
@@ -135,7 +152,8 @@ func (c *Contexts) Pipe(ctx context.Context, host string, command []string) (net
 	go func() {
 		defer close(p.done)
 		err := c.stream(life, host, command, remotecommand.StreamOptions{Stdin: inR, Stdout: outW, Stderr: &errs})
-		if said := strings.TrimSpace(errs.String()); said != "" && err != nil {
+		b, _ := errs.kept()
+		if said := strings.TrimSpace(string(b)); said != "" && err != nil {
 			err = fmt.Errorf("%w: %s", err, said)
 		}
 		if err == nil {

@@ -36,8 +36,10 @@ type fake struct {
 	history []change
 	changed chan struct{} // closed at every change
 	boot    time.Duration
-	room    int // pods that may still be scheduled; -1: any number
-	quota   int // pods that may still be created; -1: any number
+	room    int             // pods that may still be scheduled; -1: any number
+	admit   map[string]bool // pods that may be scheduled; nil: all
+	reuse   bool            // the room of pods that go is free again
+	quota   int             // pods that may still be created; -1: any number
 	ips     int
 	denied  []string                                   // what the account may not: "pods/" or "pods/exec", or "delete persistentvolumeclaims"
 	cleaned []string                                   // machine and folder that was emptied
@@ -390,6 +392,10 @@ func (f *fake) run(collection, name string, uid any) {
 		return
 	}
 	o = copyOf(o)
+	if f.admit != nil && !f.admit[name] {
+		f.schedule(collection, name)
+		return
+	}
 	if f.room == 0 {
 		o["status"] = obj{"phase": "Pending", "conditions": []any{obj{"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
 			"message": "0/1 nodes are available: 1 Insufficient cpu."}}}
@@ -417,6 +423,35 @@ func (f *fake) run(collection, name string, uid any) {
 		f.onBoot(o)
 	}
 	f.store(collection, o)
+}
+
+// placed is how many pods have a node.
+func (f *fake) placed() (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for path, all := range f.objects {
+		for _, o := range all {
+			if strings.HasSuffix(path, "/pods") && asObj(o["spec"])["nodeName"] != nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// free lets another pod have the room of one that went.
+func (f *fake) free(o obj) {
+	if !f.reuse || asObj(o["spec"])["nodeName"] == nil {
+		return
+	}
+	f.room++
+	for path, all := range f.objects {
+		if strings.HasSuffix(path, "/pods") {
+			for name := range all {
+				f.schedule(path, name)
+			}
+		}
+	}
 }
 
 // more lets pods be scheduled that found no room.
@@ -499,6 +534,7 @@ func (f *fake) remove(w http.ResponseWriter, r *http.Request, collection, name s
 			defer f.mu.Unlock()
 			if o := f.objects[collection][name]; o != nil && asObj(o["metadata"])["uid"] == uid {
 				f.drop(collection, name)
+				f.free(o)
 			}
 		})
 	}

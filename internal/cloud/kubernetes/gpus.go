@@ -1,9 +1,10 @@
 package kubernetes
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Resources by which devices are counted.
@@ -111,7 +112,7 @@ var canonical = []string{
 }
 
 var (
-	big80 = regexp.MustCompile(`(?i)(A100|H100).*-80GB`)
+	big80 = lazyregexp.New(`(?i)(A100|H100).*-80GB`)
 )
 
 // fromNVIDIA reads the labels of NVIDIA's own discovery, such as

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/config"
 )
 
 // Name is what users write after "infra:".
@@ -49,6 +51,7 @@ type Provider struct {
 	o       Options
 	turns   cloud.Turns
 	trouble trouble
+	times   gangTimes // zero: the default
 
 	mu      sync.Mutex
 	surveys map[string]*surveyed // by context, of nodes and pods
@@ -155,6 +158,16 @@ func (w *where) place() cloud.Place { return cloud.Place{Cloud: Name, Region: w.
 // at finds a context and what holds there.
 func (p *Provider) at(context string, section map[string]any) (*where, error) {
 	place := cloud.Place{Cloud: Name, Region: context}
+	if section[config.OnlyAllowedContexts] == true {
+		// Its credentials are not even looked at: that may run a program.
+		names, err := p.o.Contexts.usable(section["allowed_contexts"])
+		if err == nil && !slices.Contains(names, context) {
+			err = fmt.Errorf("context %q is not one of those that kubernetes.allowed_contexts of the server lets you use: %s", context, strings.Join(names, ", "))
+		}
+		if err != nil {
+			return nil, &cloud.InvalidError{Place: place, Err: err}
+		}
+	}
 	k, err := p.o.Contexts.client(context)
 	if err != nil {
 		if is[*contextError](err) {

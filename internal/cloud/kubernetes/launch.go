@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -113,7 +114,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.remember(spec.ID, w); err != nil {
 		return nil, err
 	}
-	l := &launch{where: w, spec: spec, trouble: &p.trouble, wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
+	l := &launch{where: w, spec: spec, trouble: &p.trouble, times: cmp.Or(p.times, defaultGangTimes), wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
 	err = l.run(ctx)
 	if is[*shellError](err) && !l.wish.shell {
 		l.wish.shell = true
@@ -157,6 +158,7 @@ type launch struct {
 	spec    cloud.LaunchSpec
 	wish    wish
 	trouble *trouble
+	times   gangTimes
 	// slowVolumes are shared ones and those that are yet to be made.
 	slowVolumes bool
 }

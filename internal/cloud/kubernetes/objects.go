@@ -51,7 +51,21 @@ func (c conditions) of(kind string) condition {
 type pod struct {
 	Metadata metadata `json:"metadata"`
 	Spec     struct {
-		NodeName         string            `json:"nodeName"`
+		NodeName     string            `json:"nodeName"`
+		NodeSelector map[string]string `json:"nodeSelector"`
+		Affinity     struct {
+			NodeAffinity struct {
+				Required struct {
+					Terms []struct {
+						Expressions []struct {
+							Key      string   `json:"key"`
+							Operator string   `json:"operator"`
+							Values   []string `json:"values"`
+						} `json:"matchExpressions"`
+					} `json:"nodeSelectorTerms"`
+				} `json:"requiredDuringSchedulingIgnoredDuringExecution"`
+			} `json:"nodeAffinity"`
+		} `json:"affinity"`
 		Containers       []container       `json:"containers"`
 		InitContainers   []container       `json:"initContainers"`
 		Overhead         map[string]string `json:"overhead"`

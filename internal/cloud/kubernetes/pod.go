@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // obj is an object, or a part of one, as the API takes it.
@@ -82,7 +82,7 @@ const lastWords = `cd ` + agentapi.EndingDir + ` && echo %[1]d >` + agentapi.End
 n=0
 while [ ! -e ` + agentapi.EndedFile + ` ] && [ $n -lt %[1]d ] && kill -0 "$(cat ` + agentapi.EndingPID + ` 2>/dev/null)" 2>/dev/null; do sleep 1; n=$((n+1)); done`
 
-var nameFormat = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+var nameFormat = lazyregexp.New(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
 func validName(name string) error {
 	if len(name) > MaxNameLength || !nameFormat.MatchString(name) {
@@ -112,7 +112,7 @@ func stamp(id cloud.ClusterID, user string) map[string]string {
 	return labels
 }
 
-var notInLabels = regexp.MustCompile(`[^A-Za-z0-9._-]+`)
+var notInLabels = lazyregexp.New(`[^A-Za-z0-9._-]+`)
 
 // labelValue makes a label's value of any text.
 func labelValue(s string) string {
@@ -128,6 +128,9 @@ type wish struct {
 	devices placement
 	runtime string // runtime class; "": the default
 	shell   bool   // the image has none
+	// waiting is since when the cluster has waited for nodes, if that was before its
+	// pods were made; zero: it was not.
+	waiting time.Time
 	// network is joined with so many of its devices; nil: the ordinary one.
 	network  *fabric
 	adapters float64
@@ -157,6 +160,9 @@ func (w *wish) describe(rank int, name string) obj {
 		labels[labelRayType] = "head"
 	}
 	annotations := map[string]string{"skypilot-cluster-name": w.spec.DisplayName}
+	if !w.waiting.IsZero() {
+		annotations[annotationWaiting] = w.waiting.UTC().Format(time.RFC3339)
+	}
 	if w.size.accelerators > 0 {
 		labels[labelBinpack] = "gpu"
 	}

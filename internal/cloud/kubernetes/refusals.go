@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // refused turns an API server's refusal into an error of package cloud; nil
@@ -74,7 +74,7 @@ func remedy(err error) string {
 	return "give pods what it asks for (kubernetes.pod_config), or ask who runs the cluster"
 }
 
-var hookFailed = regexp.MustCompile(`failed calling webhook "([^"]+)"`)
+var hookFailed = lazyregexp.New(`failed calling webhook "([^"]+)"`)
 
 // silentHook is the webhook without whose word the API server does nothing, and
 // that it cannot reach or make sense of.

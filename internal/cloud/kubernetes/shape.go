@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // shape is the size of a pod, or of what a node has.
@@ -40,7 +40,7 @@ func (s shape) String() string {
 	return text
 }
 
-var shapeName = regexp.MustCompile(`^(\d+(?:\.\d+)?)CPU--(\d+(?:\.\d+)?)GB(?:--([\w.-]+):(\d+))?$`)
+var shapeName = lazyregexp.New(`^(\d+(?:\.\d+)?)CPU--(\d+(?:\.\d+)?)GB(?:--([\w.-]+):(\d+))?$`)
 
 func parseShape(name string) (shape, error) {
 	m := shapeName.FindStringSubmatch(name)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -145,6 +146,10 @@ func (p *Provider) whereOf(v *cloud.Volume) (*where, error) {
 	w, err := p.at(name, sections(name))
 	if err != nil {
 		return nil, err
+	}
+	if v.Settings[config.OnlyAllowedContexts] == true && v.Namespace != "" && v.Namespace != w.namespace {
+		return nil, &cloud.InvalidError{Place: w.place(), Err: fmt.Errorf(
+			"namespace %q is not the one that the server's configuration gives you in context %q, which is %q; leave namespace out", v.Namespace, name, w.namespace)}
 	}
 	w.namespace = cmp.Or(v.Namespace, w.namespace)
 	return w, nil

@@ -22,8 +22,9 @@ func (l *launch) wait(ctx context.Context, version string) error {
 	placed := begun         // when the last of those that are there was given a node
 	var grown time.Duration // how long pods may wait at least, as an autoscaler adds machines
 	stuck := stuck{launch: l}
+	hold := holding{gangTimes: l.times}
 	f := l.follow(nodesOf(l.spec.ID), version)
-	defer f.stop()
+	defer func() { f.stop() }()
 	for {
 		now := time.Now()
 		c, err := l.count(f.have, now)
@@ -57,6 +58,19 @@ func (l *launch) wait(ctx context.Context, version string) error {
 			}
 			why := l.full(ctx, c.unscheduled, c.waits, now.Sub(from))
 			return errors.Join(why, l.withdraw(ctx, f.have))
+		}
+		if held := len(f.have) - c.unscheduled; l.conf.Kueue.Queue == "" && f.synced && held > 0 && c.unscheduled > 0 {
+			c.restless = true
+			if hold.due(held, c.unscheduled, now) {
+				if to := l.rival(ctx, f.have); to != nil {
+					if err := l.yield(ctx, f.have, to, &hold, limit); err != nil {
+						return err
+					}
+					f.stop()
+					f = l.follow(nodesOf(l.spec.ID), "")
+					continue
+				}
+			}
 		}
 		if grown > 0 && c.unscheduled > 0 {
 			c.waits += ", for which the autoscaler adds machines"

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"time"
 
@@ -17,6 +16,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -174,7 +174,7 @@ func (f File) edit(ctx context.Context, change func(*yaml.MapSlice) error) error
 	return wholefile.Edit(f.Path, out, 0o600)
 }
 
-var keyName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
+var keyName = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$`)
 
 // KeyNames are the keys that were given for pools.
 func (f File) KeyNames() ([]string, error) {

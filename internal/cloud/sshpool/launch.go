@@ -3,12 +3,12 @@ package sshpool
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Launch claims machines of the pool until the cluster has its nodes: those
@@ -214,7 +214,7 @@ func (l *launch) full(missing int) error {
 		missing, len(l.free), len(l.pool.hosts), l.pool.name, strings.Join(why, "; "))}
 }
 
-var nameFormat = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
+var nameFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
 func validName(name string) error {
 	if !nameFormat.MatchString(name) {

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // shape is what a machine has.
@@ -31,7 +31,7 @@ func (s shape) name() string {
 	return n
 }
 
-var shapeName = regexp.MustCompile(`^(\d+(?:\.\d+)?)CPU--(\d+(?:\.\d+)?)GB(?:--([\w.-]+):(\d+(?:\.\d+)?))?$`)
+var shapeName = lazyregexp.New(`^(\d+(?:\.\d+)?)CPU--(\d+(?:\.\d+)?)GB(?:--([\w.-]+):(\d+(?:\.\d+)?))?$`)
 
 func parseShape(name string) (shape, error) {
 	m := shapeName.FindStringSubmatch(name)

@@ -32,12 +32,12 @@ func Running(home string) (Life, bool) {
 }
 
 // Start makes an agent of the given build run as s says, and returns when it
-// listens. One of this build that runs is left alone; one of another build is
-// replaced, and its jobs go on. It is safe to repeat and to call at once with
-// others.
+// listens. One of this build that runs is left alone; one of another build, or with
+// another authority's certificates, is replaced, and its jobs go on. It is safe to
+// repeat and to call at once with others.
 func Start(ctx context.Context, binary, build string, s Spec) (Life, error) {
 	if l, ok := Running(s.Home); ok {
-		if l.BuildID == build {
+		if l.BuildID == build && knows(s) {
 			return l, nil
 		}
 		// Its jobs go on and the new agent adopts them.
@@ -51,6 +51,13 @@ func Start(ctx context.Context, binary, build string, s Spec) (Life, error) {
 	}
 	s.Listen = freeAddress(s.Listen)
 	return spawn(ctx, binary, dir, s)
+}
+
+// knows tells whether the agent of a home folder has certificates of the cluster's
+// authority as it is now. It has not if the cluster's record was lost and made anew.
+func knows(s Spec) bool {
+	ca, err := os.ReadFile(filepath.Join(Dir(s.Home), "ca.pem"))
+	return err != nil || len(s.Files["ca.pem"]) == 0 || bytes.Equal(ca, s.Files["ca.pem"])
 }
 
 func writeFiles(dir string, files map[string][]byte) error {

@@ -115,5 +115,5 @@ func makeKey(path string) error {
 			return err
 		}
 	}
-	return wholefile.Write(path+".pub", []byte(public+"\n"), 0o644)
+	return wholefile.Write(path+".pub", []byte(public+"\n"), 0o600)
 }

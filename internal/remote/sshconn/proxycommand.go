@@ -15,8 +15,22 @@ import (
 	"time"
 )
 
-// proxyCommand starts the command that carries the connection.
+// plain are names of hosts and users that mean nothing to a shell.
+func plain(name string) bool {
+	return name != "" && name[0] != '-' && !strings.ContainsFunc(name, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-:@+[]", r))
+	})
+}
+
+// proxyCommand starts the command that carries the connection. The command is the
+// administrator's; names that are put into it may be a user's, and must not be
+// more than names to the shell that runs it.
 func proxyCommand(t Target) (net.Conn, error) {
+	for _, put := range []struct{ mark, what, name string }{{"%h", "host", t.Host}, {"%r", "user", t.User}} {
+		if strings.Contains(t.ProxyCommand, put.mark) && !plain(put.name) {
+			return nil, fmt.Errorf("ProxyCommand %q: the %s %q cannot be put into a command: use letters, digits and . _ - : @ +", t.ProxyCommand, put.what, put.name)
+		}
+	}
 	line := strings.NewReplacer("%%", "%", "%h", t.Host, "%p", strconv.Itoa(t.port()), "%r", t.User, "%w", strconv.Itoa(t.Node)).Replace(t.ProxyCommand)
 	cmd := exec.Command("/bin/sh", "-c", "exec "+line)
 	if runtime.GOOS == "windows" {

@@ -27,20 +27,20 @@ func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reade
 	defer c.release()
 	defer func() { <-c.sessions }()
 	defer s.Close()
-	var out capped
+	out := capped{end: func() { s.Close() }}
 	var said lastWords
 	s.Stdin, s.Stdout, s.Stderr = stdin, &out, &said
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	err = s.Run(command)
-	if err == nil {
-		return out.Bytes(), nil
-	}
-	if ctx.Err() != nil {
-		return nil, &UnreachableError{t.String(), "running a command", context.Cause(ctx)}
-	}
 	var exit *ssh.ExitError
 	switch {
+	case out.full:
+		return nil, fmt.Errorf("%s: a command printed more than %d bytes", t, outputMost)
+	case err == nil:
+		return out.b.Bytes(), nil
+	case ctx.Err() != nil:
+		return nil, &UnreachableError{t.String(), "running a command", context.Cause(ctx)}
 	case !errors.As(err, &exit):
 		return nil, &UnreachableError{t.String(), "running a command", err}
 	case noSpace(said.String()):
@@ -50,7 +50,7 @@ func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reade
 	if exit.Signal() != "" {
 		code = -1
 	}
-	return out.Bytes(), &ExitError{Code: code, Stderr: said.String()}
+	return out.b.Bytes(), &ExitError{Code: code, Stderr: said.String()}
 }
 
 // session opens a session; the caller takes it off c.sessions and releases c.
@@ -128,12 +128,19 @@ func (p *pipe) SetDeadline(time.Time) error      { return errNoDeadlines }
 func (p *pipe) SetReadDeadline(time.Time) error  { return errNoDeadlines }
 func (p *pipe) SetWriteDeadline(time.Time) error { return errNoDeadlines }
 
-// capped keeps the beginning of what is written to it and refuses the rest.
-type capped struct{ bytes.Buffer }
+// capped keeps what is written to it. When that becomes too much it ends the
+// session, which would wait for a reader otherwise.
+type capped struct {
+	b    bytes.Buffer // not embedded: its ReadFrom knows no bounds
+	full bool
+	end  func()
+}
 
 func (c *capped) Write(b []byte) (int, error) {
-	if c.Len()+len(b) > outputMost {
-		return 0, fmt.Errorf("more than %d bytes of output", outputMost)
+	if c.full || c.b.Len()+len(b) > outputMost {
+		c.full = true
+		c.end()
+		return 0, io.ErrShortWrite
 	}
-	return c.Buffer.Write(b)
+	return c.b.Write(b)
 }

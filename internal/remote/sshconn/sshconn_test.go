@@ -85,6 +85,19 @@ func TestExitCodesAndOutput(t *testing.T) {
 	}
 }
 
+// A hostile machine prints for ever.
+func TestACommandThatPrintsTooMuchIsEnded(t *testing.T) {
+	f := setup(t, nil)
+	for _, command := range []string{"head -c 5000000 /dev/zero", "head -c 5000000 /dev/zero; exec sleep 600"} {
+		if out, err := f.run(t, command); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+			t.Errorf("%s: %d bytes, %v", command, len(out), err)
+		}
+	}
+	if out, err := f.run(t, "head -c 4000000 /dev/zero"); err != nil || len(out) != 4000000 {
+		t.Errorf("%d bytes, %v", len(out), err)
+	}
+}
+
 func TestScriptsRunInAPlainShellWhateverLoginPrints(t *testing.T) {
 	f := setup(t, nil)
 	shell := filepath.Join(t.TempDir(), "chatty")
@@ -481,5 +494,26 @@ func BenchmarkRun(b *testing.B) {
 		if _, err := p.Run(b.Context(), t, "true", nil); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A user may choose whom machines log in as; where an administrator's command
+// takes that in, it stays a name.
+func TestNamesInAProxyCommandAreNoCommands(t *testing.T) {
+	made := filepath.Join(t.TempDir(), "made")
+	for _, target := range []Target{
+		{Host: "h", User: "x; touch " + made, ProxyCommand: "true %r %h"},
+		{Host: "$(touch " + made + ")", User: "x", ProxyCommand: "true %h"},
+		{Host: "-oProxyCommand=touch", User: "x", ProxyCommand: "true %h"},
+	} {
+		c, err := proxyCommand(target)
+		if err == nil {
+			io.ReadAll(c)
+			c.Close()
+			t.Errorf("%+v was started", target)
+		}
+	}
+	if _, err := os.Stat(made); err == nil {
+		t.Error("a name was executed")
 	}
 }

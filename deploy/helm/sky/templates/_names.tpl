@@ -26,3 +26,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.ingress.enabled }}{{ $hosts = append $hosts .Values.ingress.host }}{{ end -}}
 {{- join "," (concat $hosts .Values.hosts | uniq) }}
 {{- end }}
+
+{{- define "sky.encryption" -}}
+{{- .Values.encryption.secret | default (printf "%s-encryption" (include "sky.name" .)) }}
+{{- end }}

@@ -1,0 +1,23 @@
+package diskspace
+
+import (
+	"errors"
+	"path/filepath"
+
+	"golang.org/x/sys/windows"
+)
+
+func isFull(err error) bool {
+	return errors.Is(err, windows.ERROR_DISK_FULL) || errors.Is(err, windows.ERROR_HANDLE_DISK_FULL)
+}
+
+// Free is how many bytes the user may still write to the disk that path, or its
+// folder, is on.
+func Free(path string) (int64, error) {
+	var free uint64
+	p, err := windows.UTF16PtrFromString(filepath.Dir(path))
+	if err == nil {
+		err = windows.GetDiskFreeSpaceEx(p, &free, nil, nil)
+	}
+	return int64(free), err
+}

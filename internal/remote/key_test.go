@@ -1,0 +1,165 @@
+//go:build linux
+
+package remote
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
+)
+
+// shelf is where servers that share a database keep users' keys.
+type shelf struct {
+	mu   sync.Mutex
+	keys map[string][]byte
+	down error
+}
+
+func (s *shelf) share(user string, private []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.down != nil {
+		return nil, s.down
+	}
+	if s.keys[user] == nil {
+		s.keys[user] = private
+	}
+	return s.keys[user], nil
+}
+
+func TestServersThatShareADatabaseLogInWithTheSameKey(t *testing.T) {
+	s := &shelf{keys: map[string][]byte{}}
+	server := func() *Connector {
+		return connectorOf(t, func(o *Options) {
+			o.SSH, o.SkyDir, o.ShareKey = sshconn.New(sshconn.Options{}), t.TempDir(), s.share
+			t.Cleanup(o.SSH.Close)
+		})
+	}
+	one, other := server(), server()
+	key, err := one.PublicKey(user)
+	if err != nil || !strings.HasPrefix(key, "ssh-ed25519 ") {
+		t.Fatalf("%q, %v", key, err)
+	}
+	if got, err := other.PublicKey(user); err != nil || got != key {
+		t.Errorf("%q, %v; the first server has %q", got, err, key)
+	}
+	if got, err := one.PublicKey("another"); err != nil || got == key {
+		t.Errorf("two users have %q, %v", got, err)
+	}
+	c := newCluster(t, "ssh", 1)
+	target, err := other.target(c, c.Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := os.ReadFile(target.Identities[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.ParsePrivateKey(private)
+	if err != nil || !strings.HasPrefix(key, strings.TrimSpace(string(ssh.MarshalAuthorizedKey(signer.PublicKey())))) {
+		t.Errorf("it logs in with another key: %v", err)
+	}
+
+	// What they agreed on is known without the database.
+	s.mu.Lock()
+	s.down = errors.New("the database is away")
+	s.mu.Unlock()
+	if got, err := other.PublicKey(user); err != nil || got != key {
+		t.Errorf("%q, %v", got, err)
+	}
+	if _, err := server().PublicKey(user); !errors.Is(err, s.down) {
+		t.Errorf("a server that never asked has a key: %v", err)
+	}
+}
+
+func TestAServerWithoutSSHHasNoKeys(t *testing.T) {
+	r := connectorOf(t, nil)
+	if key, err := r.PublicKey(user); key != "" || err != nil {
+		t.Errorf("%q, %v", key, err)
+	}
+	if said, err := r.Credentials(newCluster(t, "ssh", 1)); said != nil || err != nil {
+		t.Errorf("%v, %v", said, err)
+	}
+}
+
+func TestTheOwnersSSHIsToldHowToLogIn(t *testing.T) {
+	m := newMachines(t, 1)
+	r := m.connector()
+	said, err := r.Credentials(m.c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said["ssh_user"] != "u" || said["ssh_control_name"] != "c-1" {
+		t.Errorf("%v", said)
+	}
+	key, err := os.ReadFile(said["ssh_private_key"].(string))
+	if err != nil || said["ssh_private_key_content"] != string(key) {
+		t.Errorf("%v", err)
+	}
+	if _, err := ssh.ParsePrivateKey(key); err != nil {
+		t.Error(err)
+	}
+
+	// Keys of the machines' owner are not told.
+	for name, reach := range map[string]cloud.Reach{
+		"own keys": {Method: "ssh", User: "u", OwnKeys: true}, "a file": {Method: "ssh", User: "u", IdentityFile: filepath.Join(m.home, "key")},
+	} {
+		m.c.Nodes[0].Reach = reach
+		if said, err := r.Credentials(m.c); err != nil || len(said) != 2 || said["ssh_user"] != "u" {
+			t.Errorf("%s: %v, %v", name, said, err)
+		}
+	}
+	m.c.Nodes[0].Reach.Method = "local"
+	if said, err := r.Credentials(m.c); said != nil || err != nil {
+		t.Errorf("%v, %v", said, err)
+	}
+}
+
+func TestOnlyNodesWithAnSSHDAreReachedByTheUsersSSH(t *testing.T) {
+	m := newMachines(t, 1)
+	r := m.connector()
+	conn, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if hello, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(hello, "SSH-2.0-") {
+		t.Errorf("%q, %v", hello, err)
+	}
+	m.c.Nodes[0].Reach.Method = "kubernetes"
+	var refused *api.Error
+	if _, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0]); !errors.As(err, &refused) || refused.Type != api.ErrNotSupported {
+		t.Errorf("%v", err)
+	}
+}
+
+// Machines that come later may have the addresses of those that are gone.
+func TestHostKeysOfMachinesThatAreGoneAreForgotten(t *testing.T) {
+	m := newMachines(t, 1)
+	r := m.connector()
+	target, err := r.target(m.c, m.c.Nodes[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.o.SSH.Run(t.Context(), target, "true", nil); err != nil {
+		t.Fatal(err)
+	}
+	r.Forget(m.c.Hash)
+	if !r.o.SSH.Remembers(target) {
+		t.Error("they are forgotten although the machines are only switched off")
+	}
+	r.Gone(m.c.Hash)
+	if r.o.SSH.Remembers(target) {
+		t.Error("they are on record")
+	}
+}

@@ -1,0 +1,30 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestLargeBodiesWaitForEachOtherAndSmallOnesDoNot(t *testing.T) {
+	w := newWorld(t)
+	if !largeBodies.TryAcquire(bodiesAtOnce) {
+		t.Fatal("a body is still being read")
+	}
+	was := bodyWait
+	bodyWait = 50 * time.Millisecond
+	large := `{"cluster_names":["` + strings.Repeat("x", 2*smallBody) + `"]}`
+	if r := w.call(post, "/status", large); r.status != 503 || r.header.Get("Retry-After") == "" {
+		t.Errorf("a large body: %d %.100s", r.status, r.body)
+	}
+	if r := w.call(post, "/status", `{}`); r.status != 200 {
+		t.Errorf("a small body: %d %.100s", r.status, r.body)
+	}
+	largeBodies.Release(bodiesAtOnce)
+	bodyWait = was
+	for range 2 * bodiesAtOnce / len(large) { // what was read is given back
+		if r := w.call(post, "/status", large); r.status != 200 {
+			t.Fatalf("afterwards: %d %.100s", r.status, r.body)
+		}
+	}
+}

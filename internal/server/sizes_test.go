@@ -1,0 +1,30 @@
+package server
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+)
+
+func TestSizesOfTheServersFiles(t *testing.T) {
+	w := newWorld(t)
+	first := read[api.Sizes](t, w.call(get, "/api/sizes", ""))
+	if first.Database+first.WAL == 0 || first.Uploads != 0 || first.Logs != 0 || first.ServerLog != 0 {
+		t.Errorf("of a new server: %+v", first)
+	}
+	w.file(BlobDir("ab12", testBlob)+"/x", strings.Repeat("x", 1000))
+	w.file(LogsDir("ab12")+"/job/run.log", strings.Repeat("x", 300))
+	w.file(".sky/api_server/request_logs/a.log", strings.Repeat("x", 20))
+	w.file(".sky/api_server/jobs/1/run.log", strings.Repeat("x", 4))
+	w.file(serverLog, strings.Repeat("x", 7))
+	if again := read[api.Sizes](t, w.call(get, "/api/sizes", "")); again != first {
+		t.Errorf("looked at twice in %v: %+v", sizesKept, again)
+	}
+	w.server.room.at = time.Now().Add(-sizesKept)
+	got := read[api.Sizes](t, w.call(get, "/api/sizes", ""))
+	if got.Uploads != 1000 || got.Logs != 324 || got.ServerLog != 7 {
+		t.Errorf("%+v", got)
+	}
+}
