@@ -31,54 +31,59 @@ const (
 
 // openTree opens the source and finds out which ignore rules hold. The caller
 // closes it.
-func openTree(src Source, useIgnore bool) (t *tree, err error) {
+func openTree(src Source, useIgnore bool) (*tree, error) {
 	f, at, root, err := src.open()
 	if err != nil {
 		return nil, err
 	}
-	t = &tree{name: src.name, at: at, below: src.path, root: root}
-	defer func() {
-		if err != nil {
-			t.close()
-		}
-	}()
+	t := &tree{name: src.name, at: at, below: src.path, root: root}
+	if err := t.begin(f, useIgnore); err != nil {
+		t.close()
+		return nil, err
+	}
+	return t, nil
+}
+
+// begin fills in what f, the source itself, tells. It closes f or keeps it as the
+// tree's own.
+func (t *tree) begin(f *os.File, useIgnore bool) error {
 	info, err := f.Stat()
 	if err != nil {
 		f.Close()
-		return nil, err
+		return err
 	}
 	t.file = !info.IsDir()
 	if t.file {
 		f.Close()
 		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%q is neither a file nor a folder", src.name)
+			return fmt.Errorf("%q is neither a file nor a folder", t.name)
 		}
 		file, err := t.openFile(".")
 		if err != nil {
-			return nil, err
+			return err
 		}
 		defer file.close()
 		t.meta, err = file.stat()
-		return t, err
+		return err
 	}
 	if t.top, err = handleOf(f, t); err != nil {
-		return nil, err
+		return err
 	}
 	t.meta = item{kind: kindFolder, perm: uint16(info.Mode().Perm()), mtime: info.ModTime().UnixNano()}
 	if !useIgnore {
-		return t, nil
+		return nil
 	}
 	t.rules = gitIgnore
 	if it, err := t.top.stat(skyIgnore); err == nil && it.kind == kindFile {
 		t.rules = skyIgnore
-		return t, nil
+		return nil
 	}
 	exclude, err := t.rulesAt(".git/info/exclude")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	t.ignored = t.ignored.In("", exclude)
-	return t, nil
+	return nil
 }
 
 func (t *tree) close() {

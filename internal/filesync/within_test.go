@@ -139,6 +139,26 @@ func TestALinkPutInPlaceOfAFileWhileItIsSentLeadsNowhere(t *testing.T) {
 	}
 }
 
+// A repository's own ignore file may be a link out of the upload or larger than
+// any: the upload is refused, and whoever sends it goes on.
+func TestAnExcludeFileThatCannotBeReadIsRefused(t *testing.T) {
+	for what, put := range map[string]func(at string) error{
+		"a link out":   func(at string) error { return os.Symlink("../../../../secret", at) },
+		"a large file": func(at string) error { return os.WriteFile(at, make([]byte, maxRules+1), 0o600) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			dir, home := upload(t), t.TempDir()
+			info := filepath.Join(dir, "wd", ".git", "info")
+			must(t, os.MkdirAll(info, 0o700))
+			must(t, put(filepath.Join(info, "exclude")))
+			_, err := Send(t.Context(), serve(t, home), Options{Src: Within(dir, "wd", "x"), Dst: "d", Ignore: true})
+			if err == nil || !strings.Contains(err.Error(), "reading ignore rules") {
+				t.Errorf("sent with %v", err)
+			}
+		})
+	}
+}
+
 func TestASwapAtAnyMomentSendsNothingOfElsewhere(t *testing.T) {
 	dir := upload(t)
 	write(t, filepath.Dir(dir), map[string]string{"secrets/a": "planted", "secrets/sub/b": "planted"})
