@@ -54,9 +54,8 @@ func newBatcher(conn *sql.Conn, d *dialect, path string) *batcher {
 }
 
 // write runs f in a transaction and returns when it is on disk. f may be run
-// more than once. One that returns [ErrNotFound] or [ErrConflict] must have
-// changed nothing; after any other error all it did is undone. ctx only bounds
-// the wait for the turn: what has begun is finished.
+// more than once. After an error all it did is undone. ctx only bounds the wait
+// for the turn: what has begun is finished.
 func (b *batcher) write(ctx context.Context, f func(*session) error) error {
 	return b.wait(ctx, &change{do: f, done: make(chan error, 1)})
 }
@@ -133,8 +132,18 @@ func (b *batcher) commit(batch []*change) {
 	results := make([]error, len(batch))
 	err := b.insist(func(s *session) error {
 		for i, c := range batch {
-			results[i] = c.do(s)
-			if results[i] != nil && !nothingChanged(results[i]) {
+			before, err := b.changes(s)
+			if err != nil {
+				return err
+			}
+			if results[i] = c.do(s); results[i] == nil {
+				continue
+			}
+			after, err := b.changes(s)
+			if err != nil {
+				return err
+			}
+			if after != before || !isAnswer(results[i]) {
 				return results[i]
 			}
 		}
@@ -154,7 +163,9 @@ func (b *batcher) commit(batch []*change) {
 	}
 }
 
-func nothingChanged(err error) bool {
+// isAnswer reports whether err is an answer rather than a failure: a
+// transaction goes on after a change that gave it and wrote nothing.
+func isAnswer(err error) bool {
 	return errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
 }
 

@@ -311,3 +311,23 @@ func TestARecoveredDatabaseIsAheadOfAllAgents(t *testing.T) {
 		}
 	})
 }
+
+// A database that was written by something else is not read as zeros.
+func TestAColumnOfAnotherTypeIsAnError(t *testing.T) {
+	s := openTest(t)
+	ok(t, s.Clusters().Create(t.Context(), fullCluster("c1")))
+	for column, value := range map[string]any{"num_nodes": "two", "launched_at": "today"} {
+		ok(t, s.write(t.Context(), func(s *session) error {
+			_, err := s.exec("UPDATE clusters SET "+column+" = ?", value)
+			return err
+		}))
+		if c, err := s.Clusters().Get(t.Context(), "c1"); err == nil {
+			t.Errorf("%s = %v is read as %+v", column, value, c)
+		}
+		ok(t, s.write(t.Context(), func(s *session) error {
+			_, err := s.exec("DELETE FROM clusters")
+			return err
+		}))
+		ok(t, s.Clusters().Create(t.Context(), fullCluster("c1")))
+	}
+}

@@ -72,7 +72,6 @@ func (t *Leases) AcquireAll(ctx context.Context, names []string, owner string, t
 			if have[name] {
 				continue
 			}
-			have[name] = true
 			if _, err := s.exec("INSERT INTO leases (name, owner, epoch, expires) VALUES (?, '', 0, 0) ON CONFLICT DO NOTHING", name); err != nil {
 				return err
 			}

@@ -274,8 +274,12 @@ func (t *ManagedJobs) Report(ctx context.Context, id, task, attempt int, r Manag
 // configuration that came with it: it has ended. ended is [endedDag].
 func (t *ManagedJobs) dropSecrets(s *session, id int, ended func([]byte) []byte) error {
 	var dag []byte
-	if err := s.one([]any{t.s.inNumbered("managed_jobs", &id, "dag").bytes(&dag)}, "SELECT dag FROM managed_jobs WHERE id = ?", id); err != nil {
-		dag = nil // what cannot be read holds nothing that is needed
+	var stored any
+	if err := s.one([]any{&stored}, "SELECT dag FROM managed_jobs WHERE id = ?", id); err != nil {
+		return err
+	}
+	if err := t.s.inNumbered("managed_jobs", &id, "dag").bytes(&dag).Scan(stored); err != nil {
+		dag = nil // what cannot be decrypted holds nothing that is needed
 	}
 	return t.keepDag(s, id, ended(dag))
 }

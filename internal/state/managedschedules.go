@@ -147,8 +147,12 @@ func (t *ManagedSchedules) Fire(ctx context.Context, m *ManagedSchedule, job *Ma
 func (t *ManagedSchedules) dropSecrets(s *session, id int) error {
 	m := ManagedSchedule{ID: id}
 	cell := t.s.inNumbered("managed_schedules", &m.ID, "job")
-	if err := s.one([]any{cell.of(nested(&m.Job))}, "SELECT job FROM managed_schedules WHERE id = ?", id); err != nil || m.Job == nil {
-		m.Job = &ManagedJob{} // what cannot be read holds nothing that is needed
+	var stored any
+	if err := s.one([]any{&stored}, "SELECT job FROM managed_schedules WHERE id = ?", id); err != nil {
+		return err
+	}
+	if err := cell.of(nested(&m.Job)).Scan(stored); err != nil || m.Job == nil {
+		m.Job = &ManagedJob{} // what cannot be decrypted holds nothing that is needed
 	}
 	m.Job.Dag, m.Job.Config = endedDag(m.Job.Dag), nil
 	_, err := s.exec("UPDATE managed_schedules SET job = ? WHERE id = ?", cell.of(nested(&m.Job)), id)

@@ -34,6 +34,9 @@ func TestScheduleRoundTrip(t *testing.T) {
 			t.Error("an ended schedule is due")
 		}
 		is(t, ss.Fire(ctx, due[0], newManaged("late", 1)), ErrConflict)
+		if live := must(s.ManagedJobs().Live(ctx))(t); len(live) > 0 {
+			t.Error("an ended schedule submitted a job")
+		}
 		if list := must(ss.List(ctx, ScheduleFilter{Live: true}))(t); len(list) > 0 {
 			t.Error("an ended schedule is live")
 		}

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
@@ -60,6 +62,16 @@ func TestWhatADatabaseThatDoesNotAnswerLeavesUndone(t *testing.T) {
 	} {
 		if got := Unanswered(c.err); got != c.unanswered {
 			t.Errorf("%v: %v", c.err, got)
+		}
+	}
+}
+
+// A question is asked again while a server goes down, comes up or is cut off, and
+// for nothing else.
+func TestWhichFailuresPass(t *testing.T) {
+	for code, want := range map[string]bool{"57P01": true, "57P03": true, "08006": true, "08003": true, "57014": false, "53300": false, "23505": false} {
+		if got := away(fmt.Errorf("asking: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s passes: %v", code, got)
 		}
 	}
 }

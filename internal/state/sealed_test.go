@@ -216,6 +216,20 @@ func TestAnotherKeyTakesOverAndTheOldOneIsNotNeeded(t *testing.T) {
 	})
 }
 
+// Without its keys a server says so: what is encrypted is not read as empty.
+func TestAStoreWithoutKeysSaysSo(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := must(Open(t.Context(), path))(t)
+	s.Unlock(envelope.NewRing(envelope.NewKey()))
+	ok(t, s.Requests().Create(t.Context(), fullRequest("aa")))
+	ok(t, s.Close())
+	s = must(Open(t.Context(), path))(t)
+	defer s.Close()
+	if _, err := s.Requests().Get(t.Context(), "aa"); !errors.Is(err, ErrLocked) {
+		t.Errorf("read without keys: %v", err)
+	}
+}
+
 func TestAValueMovedToAnotherRowIsRefused(t *testing.T) {
 	backends(t, func(t *testing.T, s *Store) {
 		plant(t, s)

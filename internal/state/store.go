@@ -125,7 +125,7 @@ func (s *Store) createOnce(ctx context.Context, f func(*session) error) error {
 func (s *Store) read(ctx context.Context) *session { return s.db.read(ctx) }
 
 func (s *Store) explain(err error) error {
-	if err == nil || nothingChanged(err) || errors.Is(err, context.Canceled) {
+	if err == nil || isAnswer(err) || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return s.db.d.explain(s.db.where, err)
