@@ -117,9 +117,9 @@ func TestShellWithTerminal(t *testing.T) {
 	s.send(agentapi.FrameResize, "\x00\x28\x00\x64")
 	s.send(agentapi.FrameStdin, "stty size\n")
 	s.until("40 100")
-	s.send(agentapi.FrameStdin, "echo sleep''ing; sleep 1000\n")
+	// A program that has begun: a shell between fork and exec may lose the signal.
+	s.send(agentapi.FrameStdin, "sh -c 'echo sleep\"\"ing; exec sleep 1000'\n")
 	s.until("sleeping")
-	time.Sleep(50 * time.Millisecond)
 	s.send(agentapi.FrameStdin, "\x03") // ^C also drops what was typed ahead
 	s.until("^C")
 	s.send(agentapi.FrameStdin, "exit 4\n")
