@@ -206,12 +206,13 @@ func (a *Agent) shell(conn net.Conn, q agentapi.ShellQuery) error {
 	// The process, not its output, says when it is over: what it left in the
 	// background may hold the terminal for ever.
 	exited := make(chan struct{})
+	waiting, stop := context.WithCancel(context.WithoutCancel(a.ctx))
+	defer stop()
 	go func() {
 		start, err := proc.StartTime(cmd.Process.Pid)
-		if err == nil {
-			_ = proc.Wait(a.ctx, cmd.Process.Pid, start)
+		if err != nil || proc.Wait(waiting, cmd.Process.Pid, start) == nil {
+			close(exited)
 		}
-		close(exited)
 	}()
 	select {
 	case <-exited:

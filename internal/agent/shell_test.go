@@ -111,7 +111,7 @@ func TestShellOnAnotherNode(t *testing.T) {
 func TestShellWithTerminal(t *testing.T) {
 	c := newCluster(t, 1, twoCPUs, true)
 	s := openShell(t, c, agentapi.ShellQuery{TTY: true, Term: "dumb", Rows: 31, Cols: 97})
-	s.send(agentapi.FrameStdin, "stty size; tty; echo $TERM\n")
+	s.send(agentapi.FrameStdin, "PS1=rea''dy:; stty size; tty; echo $TERM\n")
 	s.until("31 97")
 	s.until("dumb")
 	s.send(agentapi.FrameResize, "\x00\x28\x00\x64")
@@ -122,6 +122,7 @@ func TestShellWithTerminal(t *testing.T) {
 	s.until("sleeping")
 	s.send(agentapi.FrameStdin, "\x03") // ^C also drops what was typed ahead
 	s.until("^C")
+	s.until("ready:")
 	s.send(agentapi.FrameStdin, "exit 4\n")
 	if _, _, code := s.rest(); code != 4 {
 		t.Errorf("code %d", code)
@@ -145,6 +146,26 @@ func TestShellEndsWithItsCaller(t *testing.T) {
 	for end := time.Now().Add(10 * time.Second); proc.Alive(pid, ""); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the shell goes on without its caller")
+		}
+	}
+}
+
+// An agent that ends leaves no shell behind, and does not wait for one.
+func TestShellEndsWithItsAgent(t *testing.T) {
+	for range 10 { // each time something else is noticed first
+		c := newCluster(t, 1, twoCPUs, true)
+		s := openShell(t, c, agentapi.ShellQuery{Command: "echo $$; exec sleep 1000"})
+		_, data, err := readFrame(s.conn, make([]byte, maxFrame))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var pid int
+		if _, err := fmt.Sscan(string(data), &pid); err != nil {
+			t.Fatalf("pid %q: %v", data, err)
+		}
+		c.nodes[0].stop()
+		if proc.Alive(pid, "") {
+			t.Fatal("the shell goes on without its agent")
 		}
 	}
 }
