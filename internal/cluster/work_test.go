@@ -439,7 +439,7 @@ func TestUsersDoNotEndClustersOfManagedJobs(t *testing.T) {
 		if err := s.Clusters.DownManaged(s.Context(), call, "dev", 8); err != nil {
 			t.Error(err)
 		}
-		wantMachines(t, b, "dev running") // another job's controller ends it neither
+		wantMachines(t, b, "dev running")                            // another job's controller ends it neither
 		if jobs := b.Head("dev").Jobs(); jobs[0].Status.Terminal() { // it may not have begun
 			t.Errorf("%+v", jobs)
 		}
