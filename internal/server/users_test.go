@@ -6,8 +6,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -145,6 +148,29 @@ func TestTokensOfServiceAccounts(t *testing.T) {
 	if fresh.Token == made.Token || *fresh.ExpiresAt != *made.ExpiresAt || account(made.Token).ID != "" || account(fresh.Token).ID == "" {
 		t.Errorf("%+v", fresh)
 	}
+	// A token that has ended lives again, for 30 days unless told otherwise.
+	endsNow := func(hash string) {
+		t.Helper()
+		if err := w.store.Tokens().Rotate(t.Context(), made.TokenID, hash, time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	endsNow("none")
+	for ask, days := range map[string]int{body: 30, `{"token_id":"` + made.TokenID + `","expires_in_days":2}`: 2} {
+		w.as = "uma"
+		fresh = read[api.NewToken](t, w.call(post, tokens+"/rotate", ask))
+		if left := time.Until(time.Unix(*fresh.ExpiresAt, 0)).Round(time.Hour); left != time.Duration(days)*day || account(fresh.Token).ID == "" {
+			t.Errorf("%s: lives %v, %+v", ask, left, account(fresh.Token))
+		}
+		k, err := w.store.Tokens().Get(t.Context(), made.TokenID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		endsNow(k.Hash)
+		if id := account(fresh.Token).ID; id != "" {
+			t.Errorf("a token that has ended is %s", id)
+		}
+	}
 	w.as = "uma"
 	if r := w.call(post, tokens+"/delete", body); r.status != 200 || account(fresh.Token).ID != "" {
 		t.Errorf("revoked: %d %s", r.status, r.body)
@@ -222,6 +248,40 @@ func TestBrowserLogin(t *testing.T) {
 	if h := w.call(get, "/api/health", "").json(t).(map[string]any); h["status"] != "needs_auth" || h["basic_auth_enabled"] != true {
 		t.Errorf("health: %v", h)
 	}
+}
+
+// cutting is a response whose request ends as it is written.
+type cutting struct {
+	http.ResponseWriter
+	cut context.CancelFunc
+}
+
+func (c cutting) Write(p []byte) (int, error) {
+	c.cut()
+	return c.ResponseWriter.Write(p)
+}
+
+// An export that cannot be read to its end breaks its connection: a file that ends
+// well would be taken for all there is.
+func TestAnAuditExportThatIsCutDoesNotLookWhole(t *testing.T) {
+	w := newWorld(t)
+	var wg sync.WaitGroup
+	for i := range auditPage {
+		wg.Go(func() {
+			if err := w.store.Audit().Add(t.Context(), state.AuditEntry{ID: strconv.Itoa(i), Action: "sky.down"}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	answer := httptest.NewRecorder()
+	defer func() {
+		if got := recover(); got != http.ErrAbortHandler || answer.Body.Len() == 0 {
+			t.Errorf("the connection goes on: %v after %d bytes", got, answer.Body.Len())
+		}
+	}()
+	ctx, cut := context.WithCancel(t.Context())
+	w.server.auditLines(cutting{answer, cut}, httptest.NewRequestWithContext(ctx, "GET", "/audit", nil), state.AuditFilter{}, 0)
 }
 
 func TestAuditTrail(t *testing.T) {
