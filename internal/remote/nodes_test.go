@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -97,6 +99,45 @@ func connectorOf(t *testing.T, change func(*Options)) *Connector {
 		change(&o)
 	}
 	return New(o)
+}
+
+// mortal starts agents on this machine that end at once, the first times.
+type mortal struct {
+	r      *Connector
+	deaths atomic.Int64 // still to come
+}
+
+func (m *mortal) Start(ctx context.Context, c *state.Cluster, n cloud.Node) (string, error) {
+	address, err := (*localTransport)(m.r).start(ctx, c, n, nil, nil)
+	if err == nil && m.deaths.Add(-1) >= 0 {
+		endAgent(n.Reach.Home)
+	}
+	return address, err
+}
+
+func (m *mortal) Dial(ctx context.Context, n cloud.Node, address string) (net.Conn, error) {
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
+}
+
+// An agent that is killed between its start and its configuration is started again,
+// and not for ever.
+func TestAnAgentThatEndsAsItIsConfiguredIsStartedAgain(t *testing.T) {
+	for deaths, want := range map[int64]bool{1: true, 4: true, 1000: false} {
+		m := new(mortal)
+		m.deaths.Store(deaths)
+		m.r = connectorOf(t, func(o *Options) { o.Transports = map[string]Transport{"local": m} })
+		c := newLocal(t, 2)
+		err := m.r.Ensure(t.Context(), c)
+		if (err == nil) != want {
+			t.Errorf("after %d deaths: %v", deaths, err)
+		}
+		if want && agent(t, m.r, c, 0).Epoch != c.Epoch {
+			t.Error("the head is not configured")
+		}
+		if ended := deaths - m.deaths.Load(); ended > 2*ensureTries {
+			t.Errorf("agents were started %d times", ended)
+		}
+	}
 }
 
 func TestAgentsOfNodesOnThisMachine(t *testing.T) {

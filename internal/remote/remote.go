@@ -167,6 +167,10 @@ func (r *Connector) Install(ctx context.Context, c *state.Cluster, made Containe
 	return r.ensure(ctx, c, &made)
 }
 
+// ensureTries is how often an agent is started that ends before it could be
+// configured.
+const ensureTries = 3
+
 func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containers) error {
 	if len(c.Nodes) == 0 {
 		return errNoNodes
@@ -174,6 +178,21 @@ func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containe
 	if Unmanned(c) {
 		return nil
 	}
+	for try := 1; ; try++ {
+		err := r.startAndConfigure(ctx, c, made)
+		if _, gone := errors.AsType[*agentclient.UnreachableError](err); !gone || try == ensureTries || ctx.Err() != nil {
+			if err == nil {
+				r.offerSSH(ctx, c)
+			}
+			return err
+		}
+		r.o.Logger.Warn("an agent ended as it was configured; it is started again", "cluster", c.Name, "err", err)
+	}
+}
+
+// startAndConfigure is one pass of Ensure over all nodes. An
+// [*agentclient.UnreachableError] is an agent that was started and does not answer.
+func (r *Connector) startAndConfigure(ctx context.Context, c *state.Cluster, made *Containers) error {
 	g, gctx := errgroup.WithContext(ctx)
 	s := newSpread(c.Nodes)
 	w := &waiting{told: func(what string) { cloud.Waits(ctx, what) }, of: make([]string, len(c.Nodes))}
@@ -204,11 +223,7 @@ func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containe
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := r.configure(ctx, c, 0); err != nil {
-		return err
-	}
-	r.offerSSH(ctx, c)
-	return nil
+	return r.configure(ctx, c, 0)
 }
 
 // Unmanned tells that the cluster's nodes are no machines, and have no agents.
