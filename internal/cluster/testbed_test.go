@@ -59,23 +59,13 @@ func nothingLeft(t *testing.T, b *testbed.Bed) {
 	}
 }
 
-func everyHalfStep(t *testing.T, f func(t *testing.T, halfSteps int) (died bool)) {
-	t.Helper()
-	testbed.EveryHalfStep(func(n int) (died bool) {
-		t.Run(fmt.Sprint("after ", n, " half steps"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { died = f(t, n) })
-		})
-		return died && !t.Failed()
-	})
-}
-
 func isType(err error, want string) bool {
 	var e *api.Error
 	return errors.As(err, &e) && e.Type == want
 }
 
 func TestADownSurvivesACrashAtEveryStep(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, _ := launched(t, 2)
 		r := testbed.NewRequest()
 		died, err := b.Resume(n, func(s *testbed.Server) error { return s.Down(r, "dev") })
@@ -88,7 +78,7 @@ func TestADownSurvivesACrashAtEveryStep(t *testing.T) {
 }
 
 func TestAStopSurvivesACrashAtEveryStep(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, _ := launched(t, 2)
 		r := testbed.NewRequest()
 		died, err := b.Resume(n, func(s *testbed.Server) error { return s.Stop(r, "dev") })

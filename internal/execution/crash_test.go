@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -25,20 +24,8 @@ func train(t *testing.T, nodes int) string {
 	return fmt.Sprintf("name: train\nnum_nodes: %d\nworkdir: %s\nresources: {infra: fluffycloud, cpus: 2+, autostop: 20m}\nsetup: sleep 1s\nrun: sleep 10m\n", nodes, dir)
 }
 
-// everyHalfStep runs a scenario in a bubble of its own for each step that a server
-// can die at.
-func everyHalfStep(t *testing.T, f func(t *testing.T, halfSteps int) (died bool)) {
-	t.Helper()
-	testbed.EveryHalfStep(func(n int) (died bool) {
-		t.Run(fmt.Sprint("after ", n, " half steps"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { died = f(t, n) })
-		})
-		return died && !t.Failed()
-	})
-}
-
 func TestALaunchSurvivesACrashAtEveryStep(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, r, yaml := testbed.New(t), testbed.NewRequest(), train(t, 2)
 		var got *api.LaunchResult
 		died, err := b.Resume(n, func(s *testbed.Server) (err error) {
@@ -69,7 +56,7 @@ func TestALaunchSurvivesACrashAtEveryStep(t *testing.T) {
 }
 
 func TestALaunchOntoAClusterThatIsUpSurvivesACrashAtEveryStep(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, r, yaml := testbed.New(t), testbed.NewRequest(), train(t, 1)
 		if _, err := b.Boot(failpoint.Endless).Launch(testbed.NewRequest(), "dev", yaml); err != nil {
 			t.Fatal(err)

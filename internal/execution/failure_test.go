@@ -85,7 +85,7 @@ func TestAFailedStartKeepsMachinesAndDisks(t *testing.T) {
 }
 
 func TestAStartSurvivesACrashAtEveryStep(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, s := launched(t, 1)
 		if err := s.Stop(testbed.NewRequest(), "dev"); err != nil {
 			t.Fatal(err)
@@ -138,7 +138,7 @@ func TestALaunchThatFailsOnAHalfBrokenClusterKeepsIt(t *testing.T) {
 }
 
 func TestALaunchThatIsRefusedEverywhereLeavesNothingWhereverItCrashes(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, r, yaml := testbed.New(t), testbed.NewRequest(), train(t, 1)
 		b.Inject(full("instances.create"))
 		died, err := b.Resume(n, func(s *testbed.Server) error {
@@ -157,7 +157,7 @@ func TestALaunchThatIsRefusedEverywhereLeavesNothingWhereverItCrashes(t *testing
 // One zone gives one of two machines: what it gave goes back, and the next zone
 // gives both.
 func TestHalfAGangGoesBackBeforeTheNextZoneIsTried(t *testing.T) {
-	everyHalfStep(t, func(t *testing.T, n int) bool {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) bool {
 		b, r, yaml := testbed.New(t), testbed.NewRequest(), train(t, 2)
 		created := 0
 		s := b.Boot(n)
@@ -195,7 +195,7 @@ func TestHalfAGangGoesBackBeforeTheNextZoneIsTried(t *testing.T) {
 
 func TestACancelledLaunchLeavesNothingWhereverItIsCancelled(t *testing.T) {
 	cancelled := errors.New("cancelled")
-	everyHalfStep(t, func(t *testing.T, n int) (hit bool) {
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) (hit bool) {
 		b, r, yaml := testbed.New(t), testbed.NewRequest(), train(t, 1)
 		s := b.Boot(failpoint.Endless)
 		ctx, cancel := context.WithCancelCause(s.Context())

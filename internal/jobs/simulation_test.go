@@ -53,7 +53,7 @@ func TestJobsSurviveBadDays(t *testing.T) {
 // TestMemoryIsADatabase plays days on the real database: the one in memory
 // must not be kinder.
 func TestMemoryIsADatabase(t *testing.T) {
-	jobs, seeds := 30, uint64(2)
+	jobs, seeds := 20, uint64(1)
 	if testing.Short() { // see above
 		jobs, seeds = 10, 1
 	}

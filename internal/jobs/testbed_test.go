@@ -5,7 +5,6 @@ package jobs_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -160,37 +159,33 @@ func TestAJobRunsOnceAndItsClusterGoes(t *testing.T) {
 // The server dies at each step that it makes from a job's submission to its end: the
 // program runs once, and no machine is left.
 func TestAJobSurvivesACrashAtEveryStep(t *testing.T) {
-	testbed.EveryHalfStep(func(n int) (died bool) {
-		t.Run(fmt.Sprint("after ", n, " half steps"), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				i := install(t).serve(failpoint.Endless)
-				id := i.submit("name: train\nresources: {infra: fluffycloud, cpus: 2+}\nrun: sleep 3s\n")
-				i.serve(n)
-				var heads []*agenttest.Node
-				i.s.Tell(func(step string) {
-					if step == "agent.submit" {
-						heads = append(heads, i.head(id))
-					}
-				})
-				for end := time.Now().Add(time.Minute); time.Now().Before(end) && !i.s.Dead() && !i.job(id).Current().Status.Terminal(); {
-					time.Sleep(time.Second / 4)
-				}
-				if died = i.s.Dead(); died {
-					i.serve(failpoint.Endless)
-				}
-				i.until(id, api.ManagedSucceeded)
-				time.Sleep(time.Minute)
-				i.wantMachines()
-				runs := 0
-				for _, h := range heads {
-					runs += h.Runs("managed-1-0-1")
-				}
-				if a := i.attempt(id); a.Number != 1 || runs > 1 {
-					t.Errorf("attempt %d, begun %d times", a.Number, runs)
-				}
-			})
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) (died bool) {
+		i := install(t).serve(failpoint.Endless)
+		id := i.submit("name: train\nresources: {infra: fluffycloud, cpus: 2+}\nrun: sleep 3s\n")
+		i.serve(n)
+		var heads []*agenttest.Node
+		i.s.Tell(func(step string) {
+			if step == "agent.submit" {
+				heads = append(heads, i.head(id))
+			}
 		})
-		return died && !t.Failed()
+		for end := time.Now().Add(time.Minute); time.Now().Before(end) && !i.s.Dead() && !i.job(id).Current().Status.Terminal(); {
+			time.Sleep(time.Second / 4)
+		}
+		if died = i.s.Dead(); died {
+			i.serve(failpoint.Endless)
+		}
+		i.until(id, api.ManagedSucceeded)
+		time.Sleep(time.Minute)
+		i.wantMachines()
+		runs := 0
+		for _, h := range heads {
+			runs += h.Runs("managed-1-0-1")
+		}
+		if a := i.attempt(id); a.Number != 1 || runs > 1 {
+			t.Errorf("attempt %d, begun %d times", a.Number, runs)
+		}
+		return died
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
@@ -262,10 +263,19 @@ func (b *Bed) Resume(halfSteps int, f func(*Server) error) (died bool, err error
 	return true, f(s)
 }
 
-// EveryHalfStep calls f with 0, 1, 2 … until it reports that the server did not
-// die of so many half steps any more.
-func EveryHalfStep(f func(halfSteps int) (died bool)) {
-	for n := 0; f(n); n++ {
+// EveryHalfStep runs a scenario in a bubble of its own for each half step that a
+// server can die at: for 0, 1, 2 … until f reports that the server did not die of so
+// many any more. With -short it is every seventh.
+func EveryHalfStep(t *testing.T, f func(t *testing.T, halfSteps int) (died bool)) {
+	t.Helper()
+	stride := 1
+	if testing.Short() { // under the race detector, to which they are much alike
+		stride = 7
+	}
+	for n, died := 0, true; died && !t.Failed(); n += stride {
+		t.Run(fmt.Sprint("after ", n, " half steps"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { died = f(t, n) })
+		})
 	}
 }
 
