@@ -12,6 +12,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -83,11 +84,11 @@ func mutate(ctx context.Context, out io.Writer, o options, patterns []string) (i
 	}
 	for i, t := range targets {
 		share := o.n/len(targets) + min(1, max(0, o.n%len(targets)-i))
-		if err := t.judgeSome(ctx, out, work, share, o.parallel); err != nil {
-			return 0, err
+		if err = t.judgeSome(ctx, out, work, share, o.parallel); err != nil {
+			break
 		}
 	}
-	return report(out, targets), nil
+	return report(out, targets), err // of what was judged, if it was interrupted
 }
 
 // choose is the mutants in a random order, those of other files left out.
@@ -108,23 +109,25 @@ func (t *target) judgeSome(ctx context.Context, out io.Writer, work string, n, p
 	for from := 0; n > 0 && from < len(t.mutants); {
 		batch := t.mutants[from:min(from+n, len(t.mutants))]
 		from += len(batch)
-		verdicts, err := t.judgeAll(ctx, work, batch, parallel)
-		if err != nil {
-			return err
-		}
+		verdicts, err := t.judgeAll(ctx, out, work, batch, parallel)
 		for _, v := range verdicts {
-			if v.how != invalid {
-				fmt.Fprintf(out, "%-11s %s\n", v.how, v.mutant)
+			if v.counts() {
 				t.verdicts = append(t.verdicts, v)
 				n--
 			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (t *target) judgeAll(ctx context.Context, work string, all []mutant, parallel int) ([]verdict, error) {
+// judgeAll judges mutants and prints each verdict when it is there. With an error
+// come those that were judged.
+func (t *target) judgeAll(ctx context.Context, out io.Writer, work string, all []mutant, parallel int) ([]verdict, error) {
 	verdicts, errs := make([]verdict, len(all)), make([]error, len(all))
+	var printing sync.Mutex
 	places := make(chan struct{}, max(1, parallel))
 	var wg sync.WaitGroup
 	for i, m := range all {
@@ -139,15 +142,15 @@ func (t *target) judgeAll(ctx context.Context, work string, all []mutant, parall
 			defer os.RemoveAll(dir)
 			verdicts[i].mutant = m
 			verdicts[i].how, errs[i] = t.judge(ctx, m, dir)
+			if v := verdicts[i]; v.counts() {
+				printing.Lock()
+				defer printing.Unlock()
+				fmt.Fprintf(out, "%-11s %s\n", v.how, v.mutant)
+			}
 		})
 	}
 	wg.Wait()
-	for _, err := range errs {
-		if err != nil {
-			return nil, err
-		}
-	}
-	return verdicts, nil
+	return verdicts, cmp.Or(errs...)
 }
 
 // report prints the table and the survivors; it returns how many were caught.

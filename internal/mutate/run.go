@@ -101,6 +101,10 @@ type verdict struct {
 	how    outcome
 }
 
+// counts tells whether it is one: a mutant that does not compile, or was not
+// judged, has none.
+func (v verdict) counts() bool { return v.how != "" && v.how != invalid }
+
 type outcome string
 
 const (
