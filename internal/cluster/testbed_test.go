@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,28 +33,10 @@ func launched(t *testing.T, nodes int) (*testbed.Bed, *testbed.Server) {
 	return b, s
 }
 
-func wantMachines(t *testing.T, b *testbed.Bed, want ...string) {
-	t.Helper()
-	if got := b.Machines(); !slices.Equal(got, want) {
-		t.Errorf("machines: %q, want %q", got, want)
-	}
-}
-
 func wantStatus(t *testing.T, b *testbed.Bed, want api.ClusterStatus) {
 	t.Helper()
 	if c := b.Cluster("dev"); c == nil || c.Status != want {
 		t.Errorf("record: %v, want %s", c, want)
-	}
-}
-
-func nothingLeft(t *testing.T, b *testbed.Bed) {
-	t.Helper()
-	wantMachines(t, b)
-	if c := b.Cluster("dev"); c != nil {
-		t.Errorf("the record is still there: %v %s", c, c.LastEvent)
-	}
-	if f := b.Firewalls(); len(f) > 0 {
-		t.Errorf("firewalls: %q", f)
 	}
 }
 
@@ -72,7 +53,7 @@ func TestADownSurvivesACrashAtEveryStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, r.Out)
 		}
-		nothingLeft(t, b)
+		b.WantNothingLeft("dev")
 		return died
 	})
 }
@@ -85,7 +66,7 @@ func TestAStopSurvivesACrashAtEveryStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, r.Out)
 		}
-		wantMachines(t, b, "dev stopped", "dev stopped")
+		b.WantMachines("dev stopped", "dev stopped")
 		wantStatus(t, b, api.ClusterStopped)
 		return died
 	})
@@ -99,7 +80,7 @@ func TestAFailedStopIsNotStopped(t *testing.T) {
 			t.Fatal("it stopped")
 		}
 		wantStatus(t, b, api.ClusterUp)
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 	})
 }
 
@@ -118,7 +99,7 @@ func TestAFailedDownStaysOnRecordAndIsFinishedByTheNextLook(t *testing.T) {
 		if c, err := s.Clusters.Refresh(s.Context(), "dev"); c != nil || err != nil {
 			t.Errorf("%v, %v", c, err)
 		}
-		nothingLeft(t, b)
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -172,7 +153,7 @@ func TestWithOtherCredentialsALiveClusterIsNotGone(t *testing.T) {
 		if b.Cluster("dev") == nil {
 			t.Fatal("the record is gone")
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 	})
 }
 
@@ -227,7 +208,7 @@ func TestAnIdleClusterStopsItselfAndTheRecordFollows(t *testing.T) {
 		time.Sleep(time.Hour + 3*time.Minute)
 		wantStatus(t, b, api.ClusterUp) // the job has ended three minutes ago
 		time.Sleep(4 * time.Minute)
-		wantMachines(t, b, "dev stopped")
+		b.WantMachines("dev stopped")
 		wantStatus(t, b, api.ClusterStopped)
 	})
 }
@@ -262,7 +243,7 @@ func TestASilentAgentIsNoProof(t *testing.T) {
 		if c := b.Cluster("dev"); c == nil || c.Status == api.ClusterStopped {
 			t.Errorf("record: %v", c)
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		b.Head("dev").Deafen(false)
 		time.Sleep(3 * time.Minute)
 		wantStatus(t, b, api.ClusterUp)
@@ -289,10 +270,10 @@ func TestLostMachinesAreFoundByTheBackgroundLook(t *testing.T) {
 		kill(1)
 		time.Sleep(3 * time.Minute)
 		wantStatus(t, b, api.ClusterInit)
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		kill(1)
 		time.Sleep(3 * time.Minute)
-		nothingLeft(t, b)
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -312,7 +293,7 @@ func TestACloudThatIsAwayForgetsNoCluster(t *testing.T) {
 		b.Cloud.Remove("away")
 		time.Sleep(3 * time.Minute)
 		wantStatus(t, b, api.ClusterUp)
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 	})
 }
 
@@ -366,7 +347,7 @@ func TestOnlyOrphansAreReleased(t *testing.T) {
 		if err := s.Clusters.ReleaseOrphan(s.Context(), "dev", hash, wanted(false)); err != nil {
 			t.Error(err)
 		}
-		nothingLeft(t, b)
+		b.WantNothingLeft("dev")
 	})
 }
 

@@ -391,7 +391,7 @@ func TestAQuestionToASilentAgentEnds(t *testing.T) {
 		if _, err := s.Clusters.Queue(s.Context(), s.Call(testbed.NewRequest()), api.QueueBody{ClusterName: "dev"}); err == nil {
 			t.Error("an agent that is dead answered")
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 	})
 }
 
@@ -439,14 +439,14 @@ func TestUsersDoNotEndClustersOfManagedJobs(t *testing.T) {
 		if err := s.Clusters.DownManaged(s.Context(), call, "dev", 8); err != nil {
 			t.Error(err)
 		}
-		wantMachines(t, b, "dev running")                            // another job's controller ends it neither
+		b.WantMachines("dev running")                                // another job's controller ends it neither
 		if jobs := b.Head("dev").Jobs(); jobs[0].Status.Terminal() { // it may not have begun
 			t.Errorf("%+v", jobs)
 		}
 		if err := s.Clusters.DownManaged(s.Context(), call, "dev", 7); err != nil {
 			t.Error(err)
 		}
-		nothingLeft(t, b)
+		b.WantNothingLeft("dev")
 	})
 }
 

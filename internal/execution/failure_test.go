@@ -5,7 +5,6 @@ package execution_test
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -36,43 +35,20 @@ func launched(t *testing.T, nodes int) (*testbed.Bed, *testbed.Server) {
 	return b, s
 }
 
-func wantMachines(t *testing.T, b *testbed.Bed, want ...string) {
-	t.Helper()
-	if got := b.Machines(); !slices.Equal(got, want) {
-		t.Errorf("machines: %q, want %q", got, want)
-	}
-}
-
-// nothingLeft checks that a cluster left neither a record nor anything that costs.
-func nothingLeft(t *testing.T, b *testbed.Bed, name string) {
-	t.Helper()
-	wantMachines(t, b)
-	if c := b.Cluster(name); c != nil {
-		t.Errorf("the record is still there: %v %s", c, c.LastEvent)
-	}
-	if f := b.Firewalls(); len(f) > 0 {
-		t.Errorf("firewalls: %q", f)
-	}
-	open, err := b.Store.Attempts().Open(context.Background())
-	if err != nil || len(open) > 0 {
-		t.Errorf("attempts that are open: %+v, %v", open, err)
-	}
-}
-
 func TestAFailedStartKeepsMachinesAndDisks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := launched(t, 2)
 		if err := s.Stop(testbed.NewRequest(), "dev"); err != nil {
 			t.Fatal(err)
 		}
-		wantMachines(t, b, "dev stopped", "dev stopped")
+		b.WantMachines("dev stopped", "dev stopped")
 		b.Inject(full("instances.start"))
 		err := s.Start(testbed.NewRequest(), "dev")
 		var e *api.Error
 		if !errors.As(err, &e) || e.Type != api.ErrResourcesUnavailable || e.Attributes["no_failover"] != true {
 			t.Fatalf("got %v", err)
 		}
-		wantMachines(t, b, "dev stopped", "dev stopped")
+		b.WantMachines("dev stopped", "dev stopped")
 		if b.Cluster("dev") == nil {
 			t.Fatal("the record is gone")
 		}
@@ -80,7 +56,7 @@ func TestAFailedStartKeepsMachinesAndDisks(t *testing.T) {
 		if err := s.Start(testbed.NewRequest(), "dev"); err != nil {
 			t.Fatal(err)
 		}
-		wantMachines(t, b, "dev running", "dev running")
+		b.WantMachines("dev running", "dev running")
 	})
 }
 
@@ -95,7 +71,7 @@ func TestAStartSurvivesACrashAtEveryStep(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, r.Out)
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		if c := b.Cluster("dev"); c == nil || c.Status != api.ClusterUp || c.AutostopMinutes != 20 {
 			t.Errorf("record: %+v", c)
 		}
@@ -124,13 +100,13 @@ func TestALaunchThatFailsOnAHalfBrokenClusterKeepsIt(t *testing.T) {
 		if _, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1)); err == nil {
 			t.Fatal("launched on a full cloud")
 		}
-		wantMachines(t, b, "dev stopped")
+		b.WantMachines("dev stopped")
 		hash := b.Cluster("dev").Hash
 		b.Cloud.Remove("full")
 		if _, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1)); err != nil {
 			t.Fatal(err)
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		if c := b.Cluster("dev"); c.Hash != hash {
 			t.Error("it was launched anew")
 		}
@@ -149,7 +125,7 @@ func TestALaunchThatIsRefusedEverywhereLeavesNothingWhereverItCrashes(t *testing
 		if !errors.As(err, &e) || e.Type != api.ErrResourcesUnavailable {
 			t.Fatalf("got %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 		return died
 	})
 }
@@ -179,7 +155,7 @@ func TestHalfAGangGoesBackBeforeTheNextZoneIsTried(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%v\n%s", err, r.Out)
 		}
-		wantMachines(t, b, "dev running", "dev running")
+		b.WantMachines("dev running", "dev running")
 		zones := map[string]bool{}
 		for _, m := range b.Cloud.Machines() {
 			if m.State == fluffyapi.Running {
@@ -211,7 +187,7 @@ func TestACancelledLaunchLeavesNothingWhereverItIsCancelled(t *testing.T) {
 		if !errors.Is(err, cancelled) && !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 		return true
 	})
 }
@@ -227,7 +203,7 @@ func TestMachinesWhoseAgentsDoNotStartGoBack(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no shell") || !strings.Contains(err.Error(), "starting the agent") {
 			t.Errorf("got %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -251,7 +227,7 @@ func TestALaunchThatCannotGiveItsMachinesBackSaysSoAndKeepsTheRecord(t *testing.
 		if _, err := s.Clusters.Refresh(s.Context(), "dev"); err != nil {
 			t.Fatal(err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -269,7 +245,7 @@ func TestAJobWhoseSubmissionWasNotAnsweredRunsOnce(t *testing.T) {
 		if _, err := s.Launch(r, "dev", yaml); err == nil {
 			t.Fatal("a dead server answered")
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		got, err := b.Boot(failpoint.Endless).Launch(r, "dev", yaml)
 		if err != nil || got.JobID == nil || *got.JobID != 1 || b.Head("dev").Runs(r.ID) != 1 {
 			t.Errorf("%+v, %v", got, err)
@@ -299,7 +275,7 @@ func TestAJobThatMayHaveRunOnAClusterThatIsGoneIsNotRunAgain(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "may have run") {
 			t.Errorf("got %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -341,9 +317,9 @@ func TestALaunchWithAutodownGivesBackWhenItsJobIsThrough(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(14 * time.Minute)
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		time.Sleep(3 * time.Minute)
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 

@@ -41,7 +41,7 @@ func TestALaunchTakesOtherMachinesWhenOneIsTakenAwayBeforeItsAgentRuns(t *testin
 		if out := r.Out.String(); !strings.Contains(out, "lost machines while it was set up") || !strings.Contains(out, "taken back") {
 			t.Errorf("the user is not told:\n%s", out)
 		}
-		wantMachines(t, b, "dev running", "dev running")
+		b.WantMachines("dev running", "dev running")
 	})
 }
 
@@ -59,7 +59,7 @@ func TestALaunchThatLosesItsMachinesEachTimeGivesUpAndLeavesNothing(t *testing.T
 		if took := time.Since(began); took > soon {
 			t.Errorf("the launch took %v", took)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 

@@ -52,7 +52,7 @@ func TestAPlanOverPriceListsAsksNobody(t *testing.T) {
 		if _, err := plan("run: x\n", "gcp"); !isType(err, api.ErrRuntime) {
 			t.Errorf("a cloud without a price list: %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -69,7 +69,7 @@ func TestVolumesThatAreNotThereAreTold(t *testing.T) {
 		if _, err := s.Launch(testbed.NewRequest(), "dev", task); !isType(err, api.ErrVolumeNotFound) {
 			t.Errorf("launched: %v", err)
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 		if err := execution.NoNamedVolumes(task); !isType(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "my-disk") {
 			t.Errorf("elsewhere: %v", err)
 		}
@@ -150,7 +150,7 @@ func TestALaunchReplacesWhatAnotherOneLeftHalfMade(t *testing.T) {
 		if _, err := b.Boot(failpoint.Endless).Launch(testbed.NewRequest(), "dev", train(t, 1)); err != nil {
 			t.Fatal(err)
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		if now := b.Cluster("dev"); now.Hash == was.Hash {
 			t.Error("it was taken over")
 		}

@@ -57,7 +57,7 @@ func TestWhatCannotRunIsRefusedBeforeAnythingIsRented(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 	})
 }
 
@@ -74,7 +74,7 @@ func TestADryRunShowsThePlanAndRentsNothing(t *testing.T) {
 				t.Errorf("%q is not in\n%s", want, r.Out)
 			}
 		}
-		nothingLeft(t, b, "dev")
+		b.WantNothingLeft("dev")
 		r = testbed.NewRequest()
 		if err := s.Executor.Optimize(s.Context(), s.Call(r), api.DagBody{Dag: train(t, 1)}); err != nil || !strings.Contains(r.Out.String(), "puff") {
 			t.Errorf("%v\n%s", err, r.Out)
@@ -194,7 +194,7 @@ func TestAJobThatTheAgentDoesNotTakeIsRefusedWithItsReason(t *testing.T) {
 			if _, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1)); err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: %v", code, err)
 			}
-			wantMachines(t, b, "dev running")
+			b.WantMachines("dev running")
 		}
 	})
 }
@@ -230,7 +230,7 @@ func TestALaunchOnAClusterThatStopsItselfWaits(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Fatal(err)
 		}
-		wantMachines(t, b, "dev running")
+		b.WantMachines("dev running")
 		if c := b.Cluster("dev"); c.Hash != hash || c.Status != api.ClusterUp {
 			t.Errorf("%+v", c)
 		}

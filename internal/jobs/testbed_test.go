@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,13 +121,6 @@ func (i *installation) head(id int) *agenttest.Node {
 	return i.Head(i.attempt(id).ClusterName)
 }
 
-func (i *installation) wantMachines(want ...string) {
-	i.t.Helper()
-	if got := i.Machines(); !slices.Equal(got, want) {
-		i.t.Errorf("machines: %q, want %q", got, want)
-	}
-}
-
 // lose takes a machine away, as a cloud does.
 func (i *installation) lose(instance string) {
 	i.t.Helper()
@@ -145,11 +137,11 @@ func TestAJobRunsOnceAndItsClusterGoes(t *testing.T) {
 		i := install(t).serve(failpoint.Endless)
 		id := i.submit(train)
 		i.until(id, api.ManagedRunning)
-		i.wantMachines("train-1 running")
+		i.WantMachines("train-1 running")
 		head := i.head(id)
 		got := i.until(id, api.ManagedSucceeded)
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 		if n := len(head.Jobs()); n != 1 || got.RanFor.Round(time.Second) != 10*time.Minute {
 			t.Errorf("%d jobs, ran for %v", n, got.RanFor)
 		}
@@ -177,7 +169,7 @@ func TestAJobSurvivesACrashAtEveryStep(t *testing.T) {
 		}
 		i.until(id, api.ManagedSucceeded)
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 		runs := 0
 		for _, h := range heads {
 			runs += h.Runs("managed-1-0-1")
@@ -205,7 +197,7 @@ func TestAClusterThatNobodyLooksAfterGivesItselfBackAnHourAfterItsJob(t *testing
 					i.until(id, api.ManagedRunning)
 					i.crash()
 					time.Sleep(10*time.Minute + 58*time.Minute)
-					i.wantMachines("train-1 running")
+					i.WantMachines("train-1 running")
 					if back {
 						i.serve(failpoint.Endless)
 						if got := i.until(id, api.ManagedSucceeded); got.Attempt != 1 {
@@ -215,7 +207,7 @@ func TestAClusterThatNobodyLooksAfterGivesItselfBackAnHourAfterItsJob(t *testing
 						time.Sleep(3 * time.Minute)
 					}
 					time.Sleep(time.Minute)
-					i.wantMachines()
+					i.WantMachines()
 				})
 			}
 		})
@@ -239,7 +231,7 @@ func TestAJobThatMayRunIsNotTornDownWhenItsLaunchFails(t *testing.T) {
 		})
 		id := i.submit(train)
 		time.Sleep(5 * time.Minute)
-		i.wantMachines("train-1 running")
+		i.WantMachines("train-1 running")
 		if got := i.job(id).Current(); got.Status != api.ManagedStarting && got.Status != api.ManagedPending || !hit {
 			t.Errorf("the job is %s", got.Status)
 		}
@@ -249,7 +241,7 @@ func TestAJobThatMayRunIsNotTornDownWhenItsLaunchFails(t *testing.T) {
 			t.Errorf("begun %d times, attempt %d, ran for %v", runs, got.Attempt, got.RanFor)
 		}
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -263,11 +255,11 @@ func TestALaunchThatFailsBeforeItsJobMayRunGivesItsMachinesBack(t *testing.T) {
 		for i.job(id).Current().Tries == 0 {
 			time.Sleep(time.Second / 2)
 		}
-		i.wantMachines()
+		i.WantMachines()
 		i.s.Refuse("agent.autostop", nil)
 		i.until(id, api.ManagedSucceeded)
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -313,7 +305,7 @@ func TestASecondAttemptEndsWhatTheFirstLeftAndNothingElse(t *testing.T) {
 		}
 		i.until(id, api.ManagedSucceeded)
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -333,7 +325,7 @@ func TestAMachineThatIsLostIsReplaced(t *testing.T) {
 			t.Errorf("%d recoveries, attempt %d", got.Recoveries, got.Attempt)
 		}
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -359,7 +351,7 @@ func TestAJobThatSucceededInTimeStaysSucceededPastItsMaxDuration(t *testing.T) {
 			t.Errorf("it ran for %v: %s", got.RanFor, got.Details)
 		}
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -400,6 +392,6 @@ func TestNobodyCancelsTheJobsOfOthers(t *testing.T) {
 		}
 		i.until(id, api.ManagedCancelled)
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 	})
 }

@@ -103,7 +103,7 @@ func TestAJobThatFailsIsToldAsFailed(t *testing.T) {
 			t.Errorf("exit %d, %v", code, err)
 		}
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 		q, err := i.m.Queue(t.Context(), call, api.JobsQueueBody{Attempts: true})
 		if err != nil || len(q.Jobs) != 1 || q.Total != 1 {
 			t.Fatalf("%+v, %v", q, err)
@@ -164,7 +164,7 @@ func TestAPipelineEndsAtTheTaskThatFails(t *testing.T) {
 			t.Errorf("exit %d:\n%s", code, text)
 		}
 		time.Sleep(time.Minute)
-		i.wantMachines()
+		i.WantMachines()
 		var is []api.ManagedStatus
 		for _, task := range i.job(id).Tasks {
 			is = append(is, task.Status)
@@ -204,7 +204,7 @@ func TestWhatCanNeverRunIsRefusedAndWhatFindsNoRoomWaits(t *testing.T) {
 		i.Inject(model.Fault{ID: "full", Kind: model.Fail, Op: "instances.create", Code: fluffyapi.NoCapacity, Message: "no room"})
 		id := i.submit(train)
 		time.Sleep(time.Hour)
-		i.wantMachines()
+		i.WantMachines()
 		if got := i.job(id).Current(); got.Status.Terminal() || got.Tries < 5 || !strings.Contains(got.Details, "nothing to be had") {
 			t.Errorf("%s after %d tries: %s", got.Status, got.Tries, got.Details)
 		}
@@ -253,7 +253,7 @@ func TestAScheduleSubmitsItsJobs(t *testing.T) {
 		if list, err := i.m.Schedules(t.Context(), call, api.JobsSchedulesBody{All: true}); err != nil || len(list) != 1 || list[0].Runs != runs || list[0].EndedAt == nil || list[0].NextAt != nil {
 			t.Errorf("%+v, %v", list, err)
 		}
-		i.wantMachines()
+		i.WantMachines()
 	})
 }
 
@@ -327,7 +327,7 @@ func TestAWordFromAClusterThatWasLostInItsLaunchCounts(t *testing.T) {
 				t.Errorf("%s: attempt %d", name, got.Attempt)
 			}
 			time.Sleep(time.Minute)
-			i.wantMachines()
+			i.WantMachines()
 		})
 	}
 }

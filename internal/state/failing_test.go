@@ -91,7 +91,7 @@ func (r *refusal) on(s *Store) *Store {
 	return &g
 }
 
-// digest is one of all rows of the database.
+// digest tells apart what is in the tables of a database.
 func digest(t *testing.T, s *Store) string {
 	t.Helper()
 	q := s.read(t.Context()).once()

@@ -459,6 +459,30 @@ func (b *Bed) Machines() []string {
 	return out
 }
 
+// WantMachines fails the test unless these are the cloud's machines.
+func (b *Bed) WantMachines(want ...string) {
+	b.T.Helper()
+	if got := b.Machines(); !slices.Equal(got, want) {
+		b.T.Errorf("machines: %q, want %q", got, want)
+	}
+}
+
+// WantNothingLeft fails the test if a cluster left a record or anything that costs.
+func (b *Bed) WantNothingLeft(name string) {
+	b.T.Helper()
+	b.WantMachines()
+	if c := b.Cluster(name); c != nil {
+		b.T.Errorf("the record is still there: %v %s", c, c.LastEvent)
+	}
+	if f := b.Firewalls(); len(f) > 0 {
+		b.T.Errorf("firewalls: %q", f)
+	}
+	open, err := b.Store.Attempts().Open(context.Background())
+	if err != nil || len(open) > 0 {
+		b.T.Errorf("attempts that are open: %+v, %v", open, err)
+	}
+}
+
 // Firewalls are the names of the firewalls that exist.
 func (b *Bed) Firewalls() []string {
 	var out []string
