@@ -41,7 +41,7 @@ func (a *app) open() (*sky.Client, error) {
 	}
 	a.client, err = sky.New(sky.Options{
 		Endpoint: endpoint, Token: s.token, Command: a.typed, Config: s.forRequest, ConfigPath: s.paths,
-		Environ: a.environ, Notify: func(m string) { a.t.Warn("%s", m) },
+		Environ: a.environ, Patience: a.p.Patience, Notify: func(m string) { a.t.Warn("%s", m) },
 		Waiting: (&waiting{t: a.t}).show,
 		Revive:  a.revive,
 		Vouch:   localserver.Vouch,

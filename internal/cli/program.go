@@ -25,6 +25,9 @@ type Program struct {
 	Stderr io.Writer
 	// Environ lists the environment as os.Environ does; nil means os.Environ().
 	Environ []string
+	// Patience is how long a server that does not answer is waited for, as
+	// [sky.Options] has it.
+	Patience time.Duration
 
 	// Serve runs the API server until ctx ends; it returns [ErrIdle] if it ended
 	// because there was nothing to do.

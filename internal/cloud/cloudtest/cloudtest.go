@@ -23,6 +23,8 @@ package cloudtest
 import (
 	"reflect"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -125,21 +127,27 @@ func (b Behaviour) Inapplicable(h Harness) string {
 func (b Behaviour) Check(t testing.TB, h Harness) { b.check(newSuite(t, h)) }
 
 // Run asks for every behaviour, each of a harness of its own.
-func Run(t *testing.T, harness func(testing.TB) Harness) {
-	run(t, harness, func(t *testing.T, f func(testing.TB)) { f(t) })
-}
+func Run(t *testing.T, harness func(testing.TB) Harness) { run(t, 1, harness, inRealTime) }
+
+// RunBeside is Run with several behaviours at once: for harnesses that share
+// nothing and mostly wait.
+func RunBeside(t *testing.T, harness func(testing.TB) Harness) { run(t, 8, harness, inRealTime) }
 
 // RunVirtual is Run in virtual time: the harness must do no real I/O, and
 // waiting for it takes no time.
 func RunVirtual(t *testing.T, harness func(testing.TB) Harness) {
-	run(t, harness, func(t *testing.T, f func(testing.TB)) {
+	run(t, 1, harness, func(t *testing.T, f func(testing.TB)) {
 		synctest.Test(t, func(t *testing.T) { f(t) })
 	})
 }
 
-func run(t *testing.T, harness func(testing.TB) Harness, around func(*testing.T, func(testing.TB))) {
-	shown, skipped := 0, 0
-	for _, b := range Behaviours() {
+func inRealTime(t *testing.T, f func(testing.TB)) { f(t) }
+
+// run asks for the behaviours, n at a time. It does not use t.Parallel, which
+// runs as many tests as there are processors even if all of them wait.
+func run(t *testing.T, n int, harness func(testing.TB) Harness, around func(*testing.T, func(testing.TB))) {
+	var shown, skipped atomic.Int32
+	one := func(b Behaviour) {
 		t.Run(strings.ReplaceAll(b.Name, " ", "_"), func(t *testing.T) {
 			why := ""
 			around(t, func(t testing.TB) {
@@ -149,11 +157,25 @@ func run(t *testing.T, harness func(testing.TB) Harness, around func(*testing.T,
 				}
 			})
 			if why != "" {
-				skipped++
+				skipped.Add(1)
 				t.Skip("not applicable: " + why)
 			}
-			shown++
+			shown.Add(1)
 		})
 	}
-	t.Logf("%d behaviours shown, %d not applicable", shown, skipped)
+	next := make(chan Behaviour)
+	var running sync.WaitGroup
+	for range n {
+		running.Go(func() {
+			for b := range next {
+				one(b)
+			}
+		})
+	}
+	for _, b := range Behaviours() {
+		next <- b
+	}
+	close(next)
+	running.Wait()
+	t.Logf("%d behaviours shown, %d not applicable", shown.Load(), skipped.Load())
 }

@@ -14,7 +14,8 @@ import (
 func quick(string) map[string]any { return map[string]any{"provision_timeout": 1} }
 
 func TestConformance(t *testing.T) {
-	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
+	t.Parallel()
+	cloudtest.RunBeside(t, func(t testing.TB) cloudtest.Harness {
 		f, other := startFake(t), startFake(t)
 		all := contexts(t, map[string]string{"here": f.server.URL, "there": other.server.URL}, "here")
 		dir := t.TempDir()

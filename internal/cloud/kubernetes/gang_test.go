@@ -125,6 +125,7 @@ func TestAllGangsRunInTheEnd(t *testing.T) {
 }
 
 func TestTwoGangsThatHoldHalfOfTheNodesBothRun(t *testing.T) {
+	t.Parallel()
 	f := startFake(t)
 	f.room, f.reuse = 2, true
 	// Each gang gets one of the two places: the heads are served first.

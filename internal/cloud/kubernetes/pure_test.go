@@ -386,6 +386,7 @@ func TestWaitsGoOnWhereAnEarlierCallEnded(t *testing.T) {
 // A pod that has waited too long is not waited for once more, as often as the
 // launch is repeated.
 func TestAPodThatHasNotStartedInTime(t *testing.T) {
+	t.Parallel()
 	f := startFake(t)
 	p := providerOver(t, f, nil)
 	id := cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}

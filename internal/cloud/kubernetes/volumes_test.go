@@ -262,6 +262,7 @@ func TestAnAccountThatMayNotKeepVolumes(t *testing.T) {
 // A launch that waits in vain for a volume says which, and what was said of it;
 // nothing stays.
 func TestAClaimThatGetsNoVolume(t *testing.T) {
+	t.Parallel()
 	f := startFake(t)
 	f.addClass("broken", false, false, "no disks left in the rack")
 	p := providerOver(t, f, nil)
@@ -292,6 +293,7 @@ func TestAClaimThatGetsNoVolume(t *testing.T) {
 
 // A volume that is on a full machine is why there is no room elsewhere.
 func TestAVolumeOnAFullMachine(t *testing.T) {
+	t.Parallel()
 	f := startFake(t)
 	p := providerOver(t, f, nil)
 	v, err := p.MakeVolume(t.Context(), volumeOf("data"))
@@ -439,6 +441,7 @@ func TestFoldersOfMachines(t *testing.T) {
 // whatever call was the last, the next one finds what is left, and so does the
 // search for what nobody owns.
 func TestAnEndThatDiesHalfWay(t *testing.T) {
+	t.Parallel()
 	for calls := 1; ; calls++ {
 		f := startFake(t)
 		p := providerOver(t, f, nil)

@@ -233,6 +233,7 @@ func TestAPinnedHostKeyIsTheOnlyOne(t *testing.T) {
 }
 
 func TestACutConnectionIsMadeAnew(t *testing.T) {
+	t.Parallel()
 	f := setup(t, nil)
 	for i := range 5 {
 		if _, err := f.run(t, "true"); err != nil {
@@ -251,6 +252,7 @@ func TestACutConnectionIsMadeAnew(t *testing.T) {
 }
 
 func TestAHostThatStopsAnsweringIsGivenUp(t *testing.T) {
+	t.Parallel()
 	f := setup(t, func(o *Options) { o.Timeout, o.KeepAlive = 3*time.Second, 500*time.Millisecond })
 	if _, err := f.run(t, "true"); err != nil {
 		t.Fatal(err)
@@ -269,6 +271,7 @@ func TestAHostThatStopsAnsweringIsGivenUp(t *testing.T) {
 }
 
 func TestSlowAndSilentHosts(t *testing.T) {
+	t.Parallel()
 	f := setup(t, func(o *Options) { o.Timeout = 3 * time.Second })
 	f.Set(func(k *sshtest.Knobs) { k.Delay = 200 * time.Millisecond })
 	if _, err := f.run(t, "true"); err != nil {
