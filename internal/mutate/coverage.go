@@ -36,17 +36,16 @@ func readCoverage(text string) (coverage, error) {
 	return c, nil
 }
 
-// line reports whether a test may run the line: unless it lies in blocks that no
-// test runs.
-func (c coverage) line(file string, line int) bool {
-	inside := false
+// line reports whether the line was run, and whether it can be told: nobody
+// counts lines outside of blocks.
+func (c coverage) line(file string, line int) (run, known bool) {
 	for _, b := range c[file] {
 		if b.from <= line && line <= b.to {
 			if b.run {
-				return true
+				return true, true
 			}
-			inside = true
+			known = true
 		}
 	}
-	return !inside
+	return false, known
 }

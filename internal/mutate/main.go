@@ -1,7 +1,7 @@
 // Command mutate asks how much the tests of packages notice. It changes one
 // small thing in the source at a time (a comparison, a condition, a returned
-// error, a call that is dropped, a constant), runs the tests of that package
-// alone, and prints which changes no test noticed.
+// error, a call that is dropped, a constant), runs those tests of that package
+// alone that run the line, and prints which changes no test noticed.
 //
 //	go run ./internal/mutate -n 40 ./internal/jobs ./internal/cluster
 //
@@ -73,7 +73,7 @@ func mutate(ctx context.Context, out io.Writer, o options, patterns []string) (i
 	}
 	fmt.Fprintf(out, "seed %d\n", o.seed)
 	for i, t := range targets {
-		if err := t.measure(ctx, work); err != nil {
+		if err := t.measure(ctx, work, o.parallel); err != nil {
 			return 0, err
 		}
 		if err := t.find(); err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"go/parser"
 	"go/token"
 	"os"
@@ -94,13 +95,35 @@ func TestCoverageKnowsLinesThatNoTestRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line, want := range map[int]bool{3: true, 7: true, 8: false, 10: true, 11: false} {
-		if got := c.line("m/p/a.go", line); got != want {
-			t.Errorf("line %d: %v, want %v", line, got, want)
+	for line, want := range map[int][2]bool{3: {true, true}, 7: {true, true}, 8: {false, true}, 10: {false, false}, 11: {false, true}} {
+		if run, known := c.line("m/p/a.go", line); run != want[0] || known != want[1] {
+			t.Errorf("line %d: run %v, known %v; want %v", line, run, known, want)
 		}
 	}
 	if _, err := readCoverage("mode: set\nnonsense\n"); err == nil {
 		t.Error("nonsense was read as a profile")
+	}
+}
+
+func TestOnlyTestsThatRunTheLineAreAsked(t *testing.T) {
+	at := func(run bool, from, to int) coverage { return coverage{"m/a.go": {{from: from, to: to, run: run}}} }
+	p := &target{
+		ImportPath: "m", reached: coverage{"m/a.go": {{from: 1, to: 5, run: true}, {from: 6, to: 9, run: true}, {from: 20, to: 21}}},
+		each: map[string]coverage{"TestB": at(true, 1, 5), "TestA": at(true, 3, 5), "TestC": at(false, 1, 5)},
+	}
+	for line, want := range map[int]string{
+		1: "[TestB] true", 4: "[TestA TestB] true",
+		7:  "[] true",  // run by all together only: all are asked
+		15: "[] true",  // outside of blocks
+		20: "[] false", // run by none
+	} {
+		names, reached := p.witnesses(mutant{file: "/x/a.go", line: line})
+		if got := fmt.Sprint(names, reached); got != want {
+			t.Errorf("line %d: %s, want %s", line, got, want)
+		}
+	}
+	if got := only("TestA", "TestB"); got != "^(TestA|TestB)$" {
+		t.Error(got)
 	}
 }
 

@@ -9,8 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // A target is a package whose tests are asked.
@@ -20,8 +24,9 @@ type target struct {
 	GoFiles    []string
 	Error      *struct{ Err string }
 
-	tests    time.Duration // what they take without a mutant
-	reached  coverage
+	tests    time.Duration       // what they take without a mutant
+	reached  coverage            // by all of them
+	each     map[string]coverage // by one test alone
 	mutants  []mutant
 	verdicts []verdict
 }
@@ -57,25 +62,77 @@ func output(cmd *exec.Cmd) ([]byte, error) {
 	return out, nil
 }
 
-// measure runs the tests once as they are: they have to pass.
-func (t *target) measure(ctx context.Context, work string) error {
-	profile := filepath.Join(work, "cover")
+// measure runs the tests as they are, all together and each alone: they have to
+// pass.
+func (t *target) measure(ctx context.Context, work string, parallel int) error {
 	bin, err := t.build(ctx, work, "", "-cover", "-covermode=set")
 	if err != nil {
 		return err
 	}
 	began := time.Now()
-	out, err := t.run(ctx, bin, "-test.coverprofile="+profile)
-	if err != nil {
-		return fmt.Errorf("the tests of %s fail without any change: %w\n%s", t.ImportPath, err, tail(out))
+	if t.reached, err = t.cover(ctx, bin, ""); err != nil {
+		return fmt.Errorf("the tests of %s fail without any change: %w", t.ImportPath, err)
 	}
 	t.tests = time.Since(began)
+	names, err := t.run(ctx, bin, "-test.list=^(Test|Fuzz|Example)")
+	if err != nil {
+		return fmt.Errorf("listing the tests of %s: %w\n%s", t.ImportPath, err, tail(names))
+	}
+	t.each = map[string]coverage{}
+	var mu sync.Mutex
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(max(1, parallel))
+	for name := range strings.FieldsSeq(string(names)) {
+		g.Go(func() error {
+			c, err := t.cover(ctx, bin, name)
+			if err != nil {
+				return fmt.Errorf("%s of %s fails alone without any change: %w", name, t.ImportPath, err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.each[name] = c
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// cover runs the named test, or all of them, and tells which lines it ran.
+func (t *target) cover(ctx context.Context, bin, name string) (coverage, error) {
+	profile := filepath.Join(filepath.Dir(bin), "cover-"+name)
+	out, err := t.run(ctx, bin, "-test.run="+only(name), "-test.coverprofile="+profile)
+	if err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, tail(out))
+	}
 	text, err := os.ReadFile(profile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	t.reached, err = readCoverage(string(text))
-	return err
+	return readCoverage(string(text))
+}
+
+// only is the pattern that chooses just these tests; none: all tests.
+func only(names ...string) string {
+	if len(names) == 0 || names[0] == "" {
+		return "."
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
+}
+
+// witnesses lists the tests that run the mutant's line; none if all have to be
+// asked. reached is false if no test runs it.
+func (t *target) witnesses(m mutant) (names []string, reached bool) {
+	file := t.ImportPath + "/" + filepath.Base(m.file)
+	if run, known := t.reached.line(file, m.line); !run {
+		return nil, !known
+	}
+	for name, c := range t.each {
+		if run, _ := c.line(file, m.line); run {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, true
 }
 
 // find lists the package's mutants.
@@ -117,7 +174,8 @@ const (
 
 // judge asks the tests about a mutant. work is an empty folder.
 func (t *target) judge(ctx context.Context, m mutant, work string) (outcome, error) {
-	if !t.reached.line(t.ImportPath+"/"+filepath.Base(m.file), m.line) {
+	names, reached := t.witnesses(m)
+	if !reached {
 		return unreached, nil
 	}
 	src, err := os.ReadFile(m.file)
@@ -145,7 +203,7 @@ func (t *target) judge(ctx context.Context, m mutant, work string) (outcome, err
 	}
 	limit, cancel := context.WithTimeout(ctx, 3*t.tests+30*time.Second)
 	defer cancel()
-	_, err = t.run(limit, bin, "-test.failfast")
+	_, err = t.run(limit, bin, "-test.failfast", "-test.run="+only(names...))
 	switch {
 	case ctx.Err() != nil:
 		return "", ctx.Err()
