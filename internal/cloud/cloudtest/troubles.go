@@ -247,6 +247,21 @@ var troubles = []Behaviour{
 		s.same("launched again", ids(again), ids(nodes))
 		s.complete(s.alive(spec.ID), spec.Nodes)
 	}},
+	{"a lost answer, a list that lags and a restart make no second machine", []string{"HideNew", "LoseAnswers", "Another", "Restore"}, func(s *suite) {
+		spec := s.spec(s.id("web"), 1)
+		s.HideNew(s, 3)
+		s.LoseAnswers(s, Creating, 1)
+		if _, err := s.try(spec); err != nil {
+			want[*cloud.UnreachableError](s, err)
+		}
+		nodes, err := tryWith(s.ctx(), s.Another(s), spec)
+		if err != nil {
+			s.Fatalf("launching again: %v", err)
+		}
+		s.Restore(s)
+		s.complete(nodes, 1)
+		s.same("there is", ids(s.alive(spec.ID)), ids(nodes))
+	}},
 	{"a slow boot is waited for", []string{"Slow"}, func(s *suite) {
 		s.Slow(s, 700*time.Millisecond)
 		spec := s.spec(s.id("web"), s.some(2))

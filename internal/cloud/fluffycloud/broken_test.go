@@ -218,7 +218,7 @@ func TestTheContractFindsBrokenProviders(t *testing.T) {
 		{"ports stay closed", provider(func(w whole) cloud.Provider { return closesPorts{w} }), "ports are opened besides those that are open"},
 		{"switching off is never the end", provider(func(w whole) cloud.Provider { return keepsWhatIsOff{w} }), "machines that switch themselves off end if that was said"},
 		{"lists end with their first page", api(func(f face) fluffyapi.API { return firstPageOnly{f} }), "hundreds of clusters are listed"},
-		{"tokens are new for every call", api(func(f face) fluffyapi.API { return newTokens{f} }), "a list that lags makes no second machine"},
+		{"tokens are new for every call", api(func(f face) fluffyapi.API { return newTokens{f} }), "a lost answer, a list that lags and a restart make no second machine"},
 		{"unknown states are good ones", api(func(f face) fluffyapi.API { return believesStates{f} }), "a state nobody knows is an error"},
 		{"firewalls are left behind", api(func(f face) fluffyapi.API { return leavesThings{f} }), "terminating leaves nothing"},
 		{"disks are lost", api(func(f face) fluffyapi.API { return losesDisks{f} }), "disks survive being off"},

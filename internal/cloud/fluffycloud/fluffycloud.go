@@ -14,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Name is what users write after "infra:".
@@ -33,9 +34,9 @@ type Options struct {
 
 // Provider rents on FluffyCloud.
 type Provider struct {
-	o     Options
-	turns turns
-	conn  connection
+	vm.StopProvider
+	o    Options
+	conn connection
 }
 
 var (
@@ -57,7 +58,12 @@ func New(o Options) *Provider {
 	if o.Timeout == 0 {
 		o.Timeout = 15 * time.Minute
 	}
-	return &Provider{o: o}
+	p := &Provider{o: o}
+	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
+		Cloud: Name, DisplayName: p.DisplayName(), Valid: validName, EndingHolds: true,
+		Timeout: o.Timeout, Poll: o.Poll, FirstPoll: o.Poll / 8, // soon at first: some calls are through at once
+	})
+	return p
 }
 
 func (p *Provider) Name() string        { return Name }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 )
 
 func TestCredentials(t *testing.T) {
@@ -69,52 +68,4 @@ func FuzzCredentials(f *testing.F) {
 			t.Errorf("%+v", c)
 		}
 	})
-}
-
-func TestNextStepOfALaunch(t *testing.T) {
-	type in = fluffyapi.Instance
-	at := func(rank string, s fluffyapi.State) in {
-		return in{ID: "i" + rank, Zone: "east-a", State: s, Tags: map[string]string{cloud.TagRank: rank}}
-	}
-	elsewhere := at("0", fluffyapi.Running)
-	elsewhere.Zone = "east-b"
-	for _, tt := range []struct {
-		name      string
-		nodes     int
-		instances []in
-		start     string
-		create    int
-		done      bool
-		err       bool
-	}{
-		{"nothing yet", 2, nil, "", 2, false, false},
-		{"one is missing", 2, []in{at("0", fluffyapi.Running)}, "", 1, false, false},
-		{"one boots", 2, []in{at("0", fluffyapi.Running), at("1", fluffyapi.Pending)}, "", 0, false, false},
-		{"all run", 2, []in{at("1", fluffyapi.Running), at("0", fluffyapi.Running)}, "", 0, true, false},
-		{"one is off", 2, []in{at("0", fluffyapi.Stopped), at("1", fluffyapi.Running)}, "i0", 0, false, false},
-		{"resume before create", 3, []in{at("0", fluffyapi.Stopped)}, "i0", 0, false, false},
-		{"wait for what stops, create nothing", 2, []in{at("0", fluffyapi.Stopping)}, "", 0, false, false},
-		{"wait for what ends", 1, []in{at("0", fluffyapi.Terminating)}, "", 0, false, false},
-		{"what has ended is no more", 1, []in{at("0", fluffyapi.Terminated)}, "", 1, false, false},
-		{"more than asked for", 1, []in{at("0", fluffyapi.Running), at("1", fluffyapi.Stopped)}, "", 0, false, true},
-		{"two of a rank", 2, []in{at("0", fluffyapi.Running), at("0", fluffyapi.Running)}, "", 0, false, true},
-		{"a rank beyond those asked for", 2, []in{at("5", fluffyapi.Running)}, "", 0, false, true},
-		{"no rank at all", 1, []in{at("x", fluffyapi.Running)}, "", 0, false, true},
-		{"another zone", 1, []in{elsewhere}, "", 0, false, true},
-		{"a state nobody knows", 1, []in{at("0", "quantum")}, "", 0, false, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			spec := cloud.LaunchSpec{Nodes: tt.nodes, Offer: cloud.Offer{Place: cloud.Place{Zone: "east-a"}}}
-			s, err := next(spec, tt.instances, nil)
-			if (err != nil) != tt.err || strings.Join(s.start, " ") != tt.start || len(s.create) != tt.create || s.done != tt.done {
-				t.Errorf("%+v, %v", s, err)
-			}
-		})
-	}
-	lost := []in{at("0", fluffyapi.Terminated)}
-	_, err := next(cloud.LaunchSpec{Nodes: 1, Offer: cloud.Offer{Place: cloud.Place{Zone: "east-a"}}}, lost, map[string]bool{"i0": true})
-	var full *cloud.CapacityError
-	if !errors.As(err, &full) {
-		t.Errorf("a machine that is lost while it starts: %v", err)
-	}
 }

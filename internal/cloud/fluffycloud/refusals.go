@@ -8,9 +8,31 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-// translate says in sky's words why a call about a place failed.
+// Refusal says in sky's words why a call about a place failed.
+func (driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
+	return translate(ctx, at, err)
+}
+
+// Kind tells what changed since it was looked at, and what may have had an effect.
+func (driver) Kind(err error) vm.Kind {
+	switch codeOf(err) {
+	case fluffyapi.NameTaken, fluffyapi.WrongState:
+		return vm.Changed
+	case fluffyapi.NotFound:
+		return vm.Missing
+	}
+	var silent *fluffyapi.NoAnswerError
+	if errors.As(err, &silent) {
+		return vm.Lost
+	}
+	return vm.Refused
+}
+
+// translate is Refusal. What is no error of the API's, as the lack of credentials,
+// stays what it is.
 func translate(ctx context.Context, at cloud.Place, err error) error {
 	var silent *fluffyapi.NoAnswerError
 	if errors.As(err, &silent) {
@@ -32,6 +54,9 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 		return &cloud.InvalidError{Place: at, Err: err}
 	case fluffyapi.Throttled:
 		return &cloud.ThrottledError{Err: err}
+	}
+	if codeOf(err) == "" {
+		return err
 	}
 	return fmt.Errorf("FluffyCloud refused: %w", err)
 }

@@ -1,0 +1,58 @@
+package fluffycloud
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+)
+
+// OpenPorts adds ports to the firewall of a cluster that was prepared.
+func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	at := cloud.Place{Cloud: Name}
+	done, err := p.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	old, err := p.firewalls(ctx, id)
+	if err != nil {
+		return translate(ctx, at, err)
+	}
+	if len(old) == 0 {
+		return &cloud.InvalidError{Place: at, Err: fmt.Errorf("there is no cluster %s", id.Name)}
+	}
+	return translate(ctx, at, p.openPorts(ctx, id, ports))
+}
+
+func (p *Provider) openPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	api, err := p.api()
+	if err != nil {
+		return err
+	}
+	old, err := p.firewalls(ctx, id)
+	if err != nil {
+		return err
+	}
+	f := fluffyapi.Firewall{Name: firewallName(id), Tags: id.Tags()}
+	for _, o := range old {
+		f.Ports = append(f.Ports, o.Ports...)
+	}
+	f.Ports = append(f.Ports, ports...)
+	slices.Sort(f.Ports)
+	f.Ports = slices.Compact(f.Ports)
+	if len(old) == 1 && slices.Equal(f.Ports, old[0].Ports) {
+		return nil
+	}
+	return api.PutFirewall(ctx, f)
+}
+
+func (p *Provider) firewalls(ctx context.Context, id cloud.ClusterID) ([]fluffyapi.Firewall, error) {
+	api, err := p.api()
+	if err != nil {
+		return nil, err
+	}
+	return fluffyapi.All(ctx, fluffyapi.Query{Tags: id.Tags()}, api.Firewalls)
+}

@@ -1,0 +1,114 @@
+package vm
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+const (
+	// settleLooks is how often something new is looked for before it counts as
+	// missing.
+	settleLooks = 15
+	// settledBy is after what time lists are believed.
+	settledBy = time.Minute
+)
+
+// Recent remembers what was lately made for clusters, so that it is given back
+// although no list has it yet. The zero value is ready.
+type Recent struct {
+	mu sync.Mutex
+	of map[cloud.ClusterID]*Made
+}
+
+// Made is what was made for one cluster. Its maps say in which region each thing
+// is.
+type Made struct {
+	machines map[string]string
+	others   map[Thing]string
+	lost     time.Time // when a call's answer was lost that may have made more
+	last     time.Time
+}
+
+// Thing is something other than a machine.
+type Thing struct{ Kind, Name string }
+
+// with lets f change what is remembered of a cluster.
+func (r *Recent) with(id cloud.ClusterID, f func(*Made)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.of == nil {
+		r.of = map[cloud.ClusterID]*Made{}
+	}
+	for other, m := range r.of {
+		if other != id && time.Since(m.last) > settledBy { // every list has it
+			delete(r.of, other)
+		}
+	}
+	m := r.of[id]
+	if m == nil {
+		m = &Made{machines: map[string]string{}, others: map[Thing]string{}}
+		r.of[id] = m
+	}
+	m.last = time.Now()
+	f(m)
+}
+
+// machines notes machines that a call made.
+func (r *Recent) machines(id cloud.ClusterID, region string, ids []string) {
+	r.with(id, func(m *Made) {
+		for _, i := range ids {
+			m.machines[i] = region
+		}
+	})
+}
+
+// Add notes a thing that a call made.
+func (r *Recent) Add(id cloud.ClusterID, region string, t Thing) {
+	r.with(id, func(m *Made) { m.others[t] = region })
+}
+
+// Remove notes that a thing is gone.
+func (r *Recent) Remove(id cloud.ClusterID, t Thing) {
+	r.with(id, func(m *Made) { delete(m.others, t) })
+}
+
+// Lost notes that a call had no answer that may have made something.
+func (r *Recent) Lost(id cloud.ClusterID) { r.with(id, func(m *Made) { m.lost = time.Now() }) }
+
+// forget is for clusters that are gone.
+func (r *Recent) forget(id cloud.ClusterID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, id)
+}
+
+// Made is what was made for a cluster.
+func (r *Recent) Made(id cloud.ClusterID) (m Made) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if have := r.of[id]; have != nil {
+		m = Made{machines: maps.Clone(have.machines), others: maps.Clone(have.others), lost: have.lost, last: have.last}
+	}
+	return m
+}
+
+// Of lists the things of a kind in a region.
+func (m Made) Of(kind, region string) map[string]bool {
+	out := map[string]bool{}
+	for t, at := range m.others {
+		if t.Kind == kind && at == region {
+			out[t.Name] = true
+		}
+	}
+	return out
+}
+
+// unsure tells that lists may lack something of the cluster's.
+func (m Made) unsure() bool { return time.Since(m.lost) < settledBy }
+
+// Young tells that something of the cluster's was made so lately that a call may
+// not know it.
+func (m Made) Young() bool { return time.Since(m.last) < settledBy }

@@ -1,0 +1,198 @@
+// Package vm is the provider of clouds that rent machines which are reached with
+// ssh. It looks, decides and acts: lists the machines of a cluster, decides what
+// brings it to what was asked for, and does that, until it holds. Ranks, waits,
+// lists that lack what was just made, lost answers and repeated launches are
+// handled here, once. A cloud brings a [Driver], which makes its calls and reads
+// its words.
+//
+// A cloud's provider embeds [Provider], or [StopProvider] if its machines can be
+// switched off, and adds what only it has.
+package vm
+
+import (
+	"context"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// State is what a machine is doing.
+type State int
+
+const (
+	Unknown  State = iota // a word that the driver does not know: proves nothing
+	Pending               // being made or switched on
+	Running               // on
+	Stopping              // being switched off; its disk stays
+	Stopped               // off
+	Ending                // being removed
+	Ended                 // removed; listed only as a proof
+)
+
+// exists reports whether the machine is there, on or off.
+func (s State) exists() bool { return s != Ending && s != Ended }
+
+// node is the state in the words of package cloud.
+func (s State) node() cloud.NodeState {
+	switch s {
+	case Pending:
+		return cloud.NodePending
+	case Running:
+		return cloud.NodeRunning
+	case Stopping:
+		return cloud.NodeStopping
+	case Stopped:
+		return cloud.NodeStopped
+	}
+	return cloud.NodeGone
+}
+
+// Machine is what a cloud says of a machine that carries our tags.
+type Machine struct {
+	ID           string
+	Region, Zone string
+	ZoneID       string // another name of the zone that users may write; "": there is none
+	State        State
+	Said         string // the state in the cloud's own word
+	Reason       string // why it is in this state, in the cloud's words; "": no news
+	Unasked      bool   // nobody asked for its end: the cloud took it back, or lost it
+	Type         string
+	Spot         bool
+	Tags         map[string]string // those of package cloud, and more
+	PrivateIP    string
+	PublicIP     string
+	Created      time.Time
+	Order        int // among those that one call made
+	Reach        cloud.Reach
+	Detail       any // the driver's own
+
+	rank int // by its tag, or given by us; -1: none
+}
+
+// Where says where to look for a cluster's machines.
+type Where struct {
+	Region string // "": wherever they may be
+	// Sure asks for every machine there is: what a driver remembers of where the
+	// cluster was is not enough, since what is not found goes on costing money.
+	Sure bool
+}
+
+// Driver makes the calls of one cloud. Its errors are the cloud's own; Refusal
+// says them in the words of package cloud. Its methods may be called concurrently.
+type Driver interface {
+	// List lists the machines with the tags of id, ended ones too if the cloud
+	// still knows them.
+	List(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error)
+	// Create asks for machines of the ranks and returns the ids of those that it
+	// got, with an error too. Each call is safe to repeat: the same token never
+	// makes two machines of a rank.
+	Create(ctx context.Context, l *Launch, ranks []int) (ids []string, err error)
+	// Delete begins to remove machines of one cluster.
+	Delete(ctx context.Context, id cloud.ClusterID, machines []Machine) error
+	// Connect makes what the machines of a cluster need besides themselves: network,
+	// firewall, key.
+	Connect(ctx context.Context, spec cloud.LaunchSpec) error
+	// Disconnect removes what Connect made and returns what cannot go yet, because
+	// machines or the cloud still use it. What was lately made may be unknown to the
+	// cloud for a while: it counts as left, unless settled says that it was waited
+	// for.
+	Disconnect(ctx context.Context, id cloud.ClusterID, settled bool) (left []string, err error)
+	// Refusal is the meaning of an error of a call about a place. It returns errors
+	// of package cloud as they are, and nil for nil.
+	Refusal(ctx context.Context, at cloud.Place, err error) error
+	// Kind tells what an error says of the thing that the call was about.
+	Kind(err error) Kind
+}
+
+// Switch is a driver whose machines can be off and keep their disks.
+type Switch interface {
+	Start(ctx context.Context, spec cloud.LaunchSpec, machines []Machine) error
+	Stop(ctx context.Context, id cloud.ClusterID, machines []Machine) error
+}
+
+// Ranker is a driver whose machines get their ranks after they were made, as where
+// one call makes several.
+type Ranker interface {
+	// WriteRank tags a machine. A machine that is unknown or gone is no error.
+	WriteRank(ctx context.Context, spec cloud.LaunchSpec, m Machine, rank int) error
+}
+
+// Kind is what an error of a call says of the thing that it was about.
+type Kind int
+
+const (
+	Refused Kind = iota // the cloud said no, and has done nothing
+	Lost                // no answer, or a broken one: the call may have had its effect
+	Changed             // the thing changed since it was looked at: look again
+	Missing             // Changed, and the cloud does not know it: it is gone, or not known yet
+)
+
+// changed reports whether looking again tells more than the error.
+func (k Kind) changed() bool { return k == Changed || k == Missing }
+
+// Options are what the clouds differ in, besides their calls.
+type Options struct {
+	Cloud       string // its name, as in cloud.Place
+	DisplayName string
+	// Valid refuses names and wishes that the cloud can never have.
+	Valid func(spec cloud.LaunchSpec) error
+	// EndingHolds says that a machine that is ending still costs money or holds the
+	// name of its rank: its end is waited for.
+	EndingHolds bool
+	// Timeout is how long machines may take to run or to end; Poll is the time
+	// between looks, FirstPoll before the second one.
+	Timeout, Poll, FirstPoll time.Duration
+	// Patience is how long machines of a type may take to run; nil: Timeout.
+	Patience func(instanceType string) time.Duration
+	// SlowToEnd is how many times Timeout what is stopped, or has to be free before
+	// it can be removed, may take; 0: once.
+	SlowToEnd time.Duration
+}
+
+// Provider is the part of a provider that is the same for every cloud of
+// machines.
+type Provider struct {
+	d      Driver
+	o      Options
+	turns  cloud.Turns
+	recent Recent
+}
+
+// New returns the provider over a driver. It does no I/O.
+func New(d Driver, o Options) *Provider {
+	if o.FirstPoll == 0 {
+		o.FirstPoll = o.Poll
+	}
+	if o.SlowToEnd == 0 {
+		o.SlowToEnd = 1
+	}
+	if o.Patience == nil {
+		o.Patience = func(string) time.Duration { return o.Timeout }
+	}
+	return &Provider{d: d, o: o}
+}
+
+// Recent is what was lately made for clusters.
+func (p *Provider) Recent() *Recent { return &p.recent }
+
+// Take waits until no other call of this process changes the cluster.
+func (p *Provider) Take(ctx context.Context, id cloud.ClusterID) (done func(), err error) {
+	return p.turns.Take(ctx, id)
+}
+
+// at is a place of this cloud.
+func (p *Provider) at(region string) cloud.Place {
+	return cloud.Place{Cloud: p.o.Cloud, Region: region}
+}
+
+// StopProvider is a Provider whose machines can be switched off. Its driver is a
+// [Switch].
+type StopProvider struct{ *Provider }
+
+// NewStopping returns the provider over a driver that can switch machines off.
+func NewStopping(d interface {
+	Driver
+	Switch
+}, o Options) StopProvider {
+	return StopProvider{New(d, o)}
+}
