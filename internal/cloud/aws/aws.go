@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Name is what users write after "infra:".
@@ -50,11 +51,10 @@ type Options struct {
 
 // Provider rents on EC2.
 type Provider struct {
+	vm.StopProvider
 	o       Options
-	turns   cloud.Turns
 	access  access
 	regions memory
-	fresh   fresh
 	plans   sync.Map // map[int]*reservation by the token of an attempt
 }
 
@@ -91,7 +91,11 @@ func New(o Options) *Provider {
 	if o.Backoff == 0 {
 		o.Backoff = 5 * time.Second
 	}
-	return &Provider{o: o}
+	p := &Provider{o: o}
+	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
+		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, Timeout: o.Timeout, Poll: o.Poll, Patience: p.patience, SlowToEnd: slowToEnd,
+	})
+	return p
 }
 
 func (p *Provider) Name() string        { return Name }

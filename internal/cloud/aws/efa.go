@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
@@ -173,7 +174,7 @@ func (p *Provider) closeTogether(ctx context.Context, at cloud.Place, id cloud.C
 		})
 		return err
 	})
-	p.fresh.with(id, func(m *making) { m.placements[name] = at.Region })
+	p.Recent().Add(id, at.Region, vm.Thing{Kind: placementGroups, Name: name})
 	if err != nil && codeOf(err) != "InvalidPlacementGroup.Duplicate" {
 		return "", translate(ctx, at, err)
 	}
@@ -182,7 +183,7 @@ func (p *Provider) closeTogether(ctx context.Context, at cloud.Place, id cloud.C
 
 // removePlacement removes the placement groups of a cluster in a region.
 // It returns those that are left.
-func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID, made making, settled bool) (left []string, err error) {
+func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at cloud.Place, id cloud.ClusterID, made vm.Made, settled bool) (left []string, err error) {
 	// A call without pages.
 	out, err := client.DescribePlacementGroups(ctx, &ec2.DescribePlacementGroupsInput{Filters: filters(id)})
 	if codeOf(err) == "UnauthorizedOperation" {
@@ -191,20 +192,20 @@ func (p *Provider) removePlacement(ctx context.Context, client *ec2.Client, at c
 	if err != nil {
 		return nil, translate(ctx, at, err)
 	}
-	names := in(at.Region, made.placements)
+	lately := made.Of(placementGroups, at.Region)
+	names := slices.Clone(lately)
 	for _, g := range out.PlacementGroups {
-		if name := sdk.ToString(g.GroupName); !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+		names = append(names, sdk.ToString(g.GroupName))
 	}
-	for _, name := range names {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
 		_, err := client.DeletePlacementGroup(ctx, &ec2.DeletePlacementGroupInput{GroupName: sdk.String(name)})
 		if err == nil {
-			p.fresh.with(id, func(m *making) { delete(m.placements, name) })
+			p.Recent().Remove(id, vm.Thing{Kind: placementGroups, Name: name})
 		}
 		switch codeOf(err) {
 		case "InvalidPlacementGroup.Unknown":
-			if _, mine := made.placements[name]; mine && !settled && made.young() {
+			if slices.Contains(lately, name) && !settled && made.Young() {
 				left = append(left, "the placement group "+name)
 			}
 			continue

@@ -16,6 +16,13 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// Kinds of things that are made beside machines.
+const (
+	securityGroups  = "security group"
+	placementGroups = "placement group"
 )
 
 // group is the security group that a cluster's machines are in.
@@ -132,14 +139,12 @@ func (p *Provider) makeGroup(ctx context.Context, client *ec2.Client, at cloud.P
 		return err
 	})
 	if g.ours {
-		p.fresh.with(id, func(m *making) {
-			switch {
-			case err == nil:
-				m.groups[sdk.ToString(out.GroupId)] = at.Region
-			case !refused(err):
-				m.lost = time.Now()
-			}
-		})
+		switch {
+		case err == nil:
+			p.Recent().Add(id, at.Region, vm.Thing{Kind: securityGroups, Name: sdk.ToString(out.GroupId)})
+		case !refused(err):
+			p.Recent().Lost(id)
+		}
 	}
 	if codeOf(err) == "InvalidGroup.Duplicate" { // it is not listed yet, or somebody was quicker
 		for range settleTries {
@@ -217,20 +222,20 @@ func toTags(m map[string]string) []types.Tag {
 // OpenPorts lets the world reach ports of a cluster that runs. Machines in the
 // installation's shared group are moved to a group of the cluster's own first.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	leave, err := p.turns.Take(ctx, id)
+	done, err := p.Take(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer leave()
+	defer done()
 	list, err := p.find(ctx, id)
 	if err != nil {
 		return err
 	}
-	list = slices.DeleteFunc(list, func(i instance) bool { return !i.exists() })
+	list = slices.DeleteFunc(list, func(m vm.Machine) bool { return !exists(m) })
 	if id.Name == "" || len(list) == 0 {
 		return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
 	}
-	at := cloud.Place{Cloud: Name, Region: list[0].region, Zone: list[0].zone}
+	at := cloud.Place{Cloud: Name, Region: list[0].Region, Zone: list[0].Zone}
 	s := p.o.Settings()
 	g := groupOf(s, id, ports)
 	if !g.managed {
@@ -244,7 +249,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(i instance) bool { return i.fabric }) {
+	if slices.ContainsFunc(list, func(m vm.Machine) bool { return about(m).fabric }) {
 		if err := p.leaveTo(ctx, at, groupID); err != nil {
 			return err
 		}
@@ -253,18 +258,19 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 }
 
 // moveTo puts the machines into one security group; those that are in it stay.
-func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []instance, groupID string) error {
+func (p *Provider) moveTo(ctx context.Context, at cloud.Place, list []vm.Machine, groupID string) error {
 	client, err := p.ec2(ctx, at.Region)
 	if err != nil {
 		return err
 	}
-	for _, i := range list {
-		if slices.Contains(i.groups, groupID) || !i.exists() {
+	for _, m := range list {
+		i := about(m)
+		if slices.Contains(i.groups, groupID) || !exists(m) {
 			continue
 		}
 		err := p.known(ctx, groupKnown+groupID, newGroup, func() error {
 			if len(i.nics) < 2 {
-				_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(i.id), Groups: []string{groupID}})
+				_, err := client.ModifyInstanceAttribute(ctx, &ec2.ModifyInstanceAttributeInput{InstanceId: sdk.String(m.ID), Groups: []string{groupID}})
 				return err
 			}
 			for _, nic := range slices.Backward(i.nics) { // the first, by which the machine is judged, last
@@ -294,29 +300,29 @@ const (
 // but are in their group until they are taken apart, which takes a minute, and 20
 // on metal; nobody has to wait for that to remove the group. What does not work
 // is waited for instead, and so is what is in a placement group.
-func (p *Provider) leaveGroup(ctx context.Context, id cloud.ClusterID, list []instance) {
+func (p *Provider) leaveGroup(ctx context.Context, id cloud.ClusterID, list []vm.Machine) {
 	own := ownGroup(id)
-	list = slices.DeleteFunc(slices.Clone(list), func(i instance) bool {
-		return !i.exists() || len(i.nics) > 1 || !slices.Contains(i.groupNames, own)
+	list = slices.DeleteFunc(slices.Clone(list), func(m vm.Machine) bool {
+		return !exists(m) || len(about(m).nics) > 1 || !slices.Contains(about(m).groupNames, own)
 	})
 	if len(list) == 0 || len(list) > mostLeaving {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, leavingTime)
 	defer cancel()
-	at := cloud.Place{Cloud: Name, Region: list[0].region}
+	at := cloud.Place{Cloud: Name, Region: list[0].Region}
 	client, err := p.ec2(ctx, at.Region)
 	if err != nil {
 		return
 	}
-	to, err := findGroup(ctx, client, at, list[0].vpc, sharedGroup(id.Installation))
+	to, err := findGroup(ctx, client, at, about(list[0]).vpc, sharedGroup(id.Installation))
 	if err != nil || to == nil {
 		return
 	}
 	var g errgroup.Group
 	g.SetLimit(leavingAtOnce)
-	for _, i := range list {
-		g.Go(func() error { return p.moveTo(ctx, at, []instance{i}, sdk.ToString(to.GroupId)) })
+	for _, m := range list {
+		g.Go(func() error { return p.moveTo(ctx, at, []vm.Machine{m}, sdk.ToString(to.GroupId)) })
 	}
 	_ = g.Wait() // see above
 }

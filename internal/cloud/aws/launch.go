@@ -14,14 +14,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-// Prepare makes what the machines need: the role, the security group. It also
+// Connect makes what the machines need: the role, the security group. It also
 // refuses what can be known to fail: a quota of nothing, a missing network.
-func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
-	if err := p.valid(spec); err != nil {
-		return &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
-	}
+func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
+	p := d.Provider
 	if err := p.manned(ctx); err != nil {
 		return err
 	}
@@ -37,11 +36,6 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 			return err
 		}
 	}
-	leave, err := p.turns.Take(ctx, spec.ID)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	if err := p.enough(ctx, spec, s); err != nil {
 		return err
 	}
@@ -112,66 +106,25 @@ func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec, s Settings
 		Err: fmt.Errorf("the quota %s of EC2, which counts the vCPUs of %s, is %d, and this takes %d; ask for more in the console under Service Quotas", code, o.InstanceType, limit, need)}
 }
 
-// Launch looks, decides and acts until every rank runs.
+// Launch makes every rank run.
 func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	place := spec.Offer.Place
-	if err := p.valid(spec); err != nil {
-		return nil, &cloud.InvalidError{Place: place, Err: err}
-	}
 	if err := errors.Join(p.sameAccount(p.settings(spec)), p.manned(ctx)); err != nil {
 		return nil, err
 	}
-	if err := p.knows(ctx, place.Region, spec.ID); err != nil {
+	if err := p.knows(ctx, spec.Offer.Region, spec.ID); err != nil {
 		return nil, err
 	}
-	if spec.Nodes < 1 || spec.Token == "" || spec.ID.Hash == "" || spec.ID.Installation == "" {
-		return nil, errors.New("a launch needs nodes, a token and a whole cluster id")
-	}
-	leave, err := p.turns.Take(ctx, spec.ID)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	l := launch{p: p, spec: spec, mine: map[string]bool{}}
-	var nodes []cloud.Node
-	look := p.find // at first wherever the cluster may be
-	w := &wait{what: "the machines to run", most: p.patience(spec.Offer.InstanceType)}
-	err = p.until(ctx, w, func(ctx context.Context) (bool, error) {
-		list, err := look(ctx, spec.ID)
-		if err != nil {
-			return false, err
-		}
-		p.regions.learn(spec.ID, place.Region)
-		look = func(ctx context.Context, id cloud.ClusterID) ([]instance, error) {
-			return p.describe(ctx, place.Region, id)
-		}
-		l.zone = ""
-		if n := slices.IndexFunc(list, instance.exists); n >= 0 {
-			l.zone = list[n].zone
-		}
-		s, err := next(spec, list, l.mine)
-		w.what = waitsFor(spec, list)
-		switch {
-		case err != nil:
-			return false, err
-		case s.done:
-			nodes, err = p.toNodes(list)
-			nodes = slices.DeleteFunc(nodes, func(n cloud.Node) bool { return n.State == cloud.NodeGone })
-			return true, err
-		}
-		return false, l.act(ctx, s)
-	})
+	nodes, err := p.StopProvider.Launch(ctx, spec)
 	if lost := (*cloud.UnreachableError)(nil); !errors.As(err, &lost) { // else it is called again
 		p.plans.Delete(spec.Token)
 	}
 	return nodes, err
 }
 
-// launch is one call of Launch.
+// launch is what the driver knows of one call of Launch.
 type launch struct {
 	p     *Provider
 	spec  cloud.LaunchSpec
-	mine  map[string]bool // instances that it started or made
 	input *ec2.RunInstancesInput
 	net   network
 	plan  map[int]*reservation // by rank; absent: on demand
@@ -180,41 +133,50 @@ type launch struct {
 	mismatches int
 }
 
-func (l *launch) act(ctx context.Context, s step) error {
-	client, err := l.p.ec2(ctx, l.spec.Offer.Region)
+// Create asks for instances of the ranks.
+func (d driver) Create(ctx context.Context, of *vm.Launch, ranks []int) ([]string, error) {
+	d.regions.learn(of.Spec.ID, of.Spec.Offer.Region)
+	client, err := d.ec2(ctx, of.Spec.Offer.Region)
+	if err != nil {
+		return nil, err
+	}
+	l, ok := of.Memory.(*launch)
+	if !ok {
+		l = &launch{p: d.Provider, spec: of.Spec}
+		of.Memory = l
+	}
+	l.zone = ""
+	if len(of.Machines) > 0 {
+		l.zone = of.Machines[0].Zone
+	}
+	return l.create(ctx, client, ranks)
+}
+
+// WriteRank writes a rank onto an instance.
+func (d driver) WriteRank(ctx context.Context, spec cloud.LaunchSpec, m vm.Machine, rank int) error {
+	client, err := d.ec2(ctx, m.Region)
 	if err != nil {
 		return err
 	}
-	if len(s.start) > 0 {
-		err := cloud.Settled(ctx, func(ctx context.Context) error {
-			_, err := client.StartInstances(ctx, &ec2.StartInstancesInput{InstanceIds: s.start}, once)
-			return err
-		})
-		if err != nil && codeOf(err) != "IncorrectInstanceState" { // it changed since we looked; look again
-			return translate(ctx, l.spec.Offer.Place, err)
-		}
-		for _, id := range s.start {
-			l.mine[id] = err == nil
-		}
-	}
-	for id, rank := range s.seat {
-		if err := l.seat(ctx, client, id, rank); err != nil {
-			return err
-		}
-	}
-	if len(s.create) > 0 {
-		return l.create(ctx, client, s.create)
-	}
-	return nil
-}
-
-// seat writes a rank onto an instance.
-func (l *launch) seat(ctx context.Context, client *ec2.Client, id string, rank int) error {
-	_, err := client.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{id}, Tags: toTags(rankTags(l.spec.ID, rank))})
+	_, err = client.CreateTags(ctx, &ec2.CreateTagsInput{Resources: []string{m.ID}, Tags: toTags(rankTags(spec.ID, rank))})
 	if codeOf(err) == "InvalidInstanceID.NotFound" { // not known everywhere yet, or gone
 		return nil
 	}
-	return translate(ctx, l.spec.Offer.Place, err)
+	return err
+}
+
+// NotStarted says why an instance that was made ended before it ran.
+func (driver) NotStarted(at cloud.Place, m vm.Machine, err error) error {
+	region := cloud.Place{Cloud: at.Cloud, Region: at.Region}
+	switch about(m).reasonCode {
+	case "Client.VolumeLimitExceeded":
+		return &cloud.QuotaError{Place: region, Err: err}
+	case "Client.InternalError", "Client.InvalidParameterValue":
+		return &cloud.InvalidError{Place: region, Err: fmt.Errorf("%w; AWS ends machines so whose disk is encrypted with a key that these credentials may not use", err)}
+	case "Client.InvalidSnapshot.NotFound":
+		return &cloud.InvalidError{Place: region, Err: fmt.Errorf("%w; the snapshot of its image is gone", err)}
+	}
+	return &cloud.CapacityError{Place: at, Err: err}
 }
 
 // rankTags are what tells a node from the others of its cluster.
@@ -231,28 +193,29 @@ func rankTags(id cloud.ClusterID, rank int) map[string]string {
 
 // create asks for instances of the ranks, all or none of those that are had in
 // the same way: on demand, or from one reservation.
-func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) error {
+func (l *launch) create(ctx context.Context, client *ec2.Client, ranks []int) (made []string, err error) {
 	if err := l.prepare(ctx, ranks); err != nil {
-		return err
+		return nil, err
 	}
 	for _, b := range batches(ranks, l.plan) {
 		subnets := l.net.subnets
 		if len(l.plan) == 0 && l.zone != "" { // the others are to be near
 			subnets = slices.DeleteFunc(slices.Clone(subnets), func(s subnet) bool { return s.zone != l.zone })
 			if len(subnets) == 0 {
-				return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the cluster's other machines are in zone %s, where VPC %s has no subnet that fits", l.zone, l.net.vpc)}
+				return made, &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the cluster's other machines are in zone %s, where VPC %s has no subnet that fits", l.zone, l.net.vpc)}
 			}
 		}
 		if b.in != nil {
 			if subnets = b.in.within(subnets); len(subnets) == 0 {
-				return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", b.in.id, b.in.zone, l.net.vpc)}
+				return made, &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the capacity reservation %s is in zone %s, where VPC %s has no subnet that fits", b.in.id, b.in.zone, l.net.vpc)}
 			}
 		}
-		if err := l.createBatch(ctx, client, b, subnets); err != nil {
-			return err
+		ids, err := l.createBatch(ctx, client, b, subnets)
+		if made = append(made, ids...); err != nil {
+			return made, err
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // batch is ranks that one call asks for.
@@ -290,7 +253,7 @@ func batches(ranks []int, plan map[int]*reservation) []batch {
 // no room, or the zone does not have such machines at all, as some zones of most
 // regions. A token of this attempt may have made some that are gone by now; the
 // next token follows from those.
-func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, subnets []subnet) error {
+func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, subnets []subnet) ([]string, error) {
 	var none, unfit error     // why there is no room, why not at all
 	var zones, never []string // that answered so
 	for _, sub := range subnets {
@@ -317,10 +280,7 @@ func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, s
 		}
 		made, err := l.run(ctx, client, in, digest(words...))
 		if err == nil {
-			for _, id := range made {
-				l.mine[id] = true
-			}
-			return nil
+			return made, nil
 		}
 		refusal := translate(ctx, l.spec.Offer.Place, l.p.explained(ctx, err))
 		var full *cloud.CapacityError
@@ -339,13 +299,13 @@ func (l *launch) createBatch(ctx context.Context, client *ec2.Client, b batch, s
 			}
 			unfit = refusal
 		default:
-			return refusal
+			return nil, refusal
 		}
 	}
 	if none != nil {
-		return none
+		return nil, none
 	}
-	return unfit
+	return nil, unfit
 }
 
 // withZone is a list of zones with one more, sorted, each once.
@@ -369,11 +329,11 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 				return err
 			})
 		})
-		switch code := codeOf(err); {
-		case code == "IdempotentInstanceTerminated":
+		switch codeOf(err) {
+		case "IdempotentInstanceTerminated":
 			token = digest(token, "ended")
 			continue
-		case code == "IdempotentParameterMismatch":
+		case "IdempotentParameterMismatch":
 			// An earlier call under this token asked for something else. What it made
 			// is listed in a while; if nothing is, it made nothing.
 			if l.mismatches++; l.mismatches < settleTries {
@@ -382,8 +342,6 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 			l.mismatches = 0
 			token = digest(token, "mismatch")
 			continue
-		case err != nil && !refused(err):
-			l.p.fresh.lost(l.spec.ID)
 		}
 		if err != nil {
 			return nil, err
@@ -397,11 +355,6 @@ func (l *launch) run(ctx context.Context, client *ec2.Client, in ec2.RunInstance
 			}
 		}
 		if !ended || len(ids) == 0 {
-			l.p.fresh.with(l.spec.ID, func(m *making) {
-				for _, id := range ids {
-					m.instances[id] = l.spec.Offer.Region
-				}
-			})
 			return ids, nil
 		}
 		token = digest(token, ids[0])

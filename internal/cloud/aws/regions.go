@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // memory remembers in which regions clusters were seen.
@@ -53,13 +54,13 @@ const atOnce = 20
 
 // find lists what exists of a cluster, wherever it is. A region that is
 // remembered is asked alone, and all of them when nothing is there.
-func (p *Provider) find(ctx context.Context, id cloud.ClusterID) ([]instance, error) {
+func (p *Provider) find(ctx context.Context, id cloud.ClusterID) ([]vm.Machine, error) {
 	if region, ok := p.regions.region(id); ok {
 		list, err := p.describe(ctx, region, id)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(list, instance.exists) {
+		if slices.ContainsFunc(list, exists) {
 			return list, nil
 		}
 		p.regions.forget(id)
@@ -67,12 +68,12 @@ func (p *Provider) find(ctx context.Context, id cloud.ClusterID) ([]instance, er
 	return p.findEverywhere(ctx, id)
 }
 
-func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]instance, error) {
+func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]vm.Machine, error) {
 	regions, err := p.allRegions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	found := make([][]instance, len(regions))
+	found := make([][]vm.Machine, len(regions))
 	errs := make([]error, len(regions))
 	var g errgroup.Group
 	g.SetLimit(atOnce)
@@ -92,7 +93,7 @@ func (p *Provider) findEverywhere(ctx context.Context, id cloud.ClusterID) ([]in
 	}
 	if id.Name != "" {
 		for i, list := range found {
-			if slices.ContainsFunc(list, instance.exists) {
+			if slices.ContainsFunc(list, exists) {
 				p.regions.learn(id, regions[i])
 			}
 		}

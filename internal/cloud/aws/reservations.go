@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // reservation is capacity that the user has paid for already.
@@ -77,8 +78,8 @@ type share struct {
 func reserved(spec cloud.LaunchSpec, list []types.CapacityReservation, names []string, nodes int, together bool) ([]share, error) {
 	var open, coming []types.CapacityReservation
 	for _, r := range list {
-		at := instance{zone: sdk.ToString(r.AvailabilityZone), zoneID: sdk.ToString(r.AvailabilityZoneId)}
-		if !slices.Contains(names, sdk.ToString(r.CapacityReservationId)) || sdk.ToString(r.InstanceType) != spec.Offer.InstanceType || !at.inZone(spec.Offer.Zone) {
+		at := vm.Machine{Zone: sdk.ToString(r.AvailabilityZone), ZoneID: sdk.ToString(r.AvailabilityZoneId)}
+		if !slices.Contains(names, sdk.ToString(r.CapacityReservationId)) || sdk.ToString(r.InstanceType) != spec.Offer.InstanceType || !at.InZone(spec.Offer.Zone) {
 			continue
 		}
 		switch r.State {

@@ -35,7 +35,7 @@ func OneByOne(ctx context.Context, d Driver, ranks []int, create func(ctx contex
 			switch {
 			case err == nil:
 				ids = append(ids, id)
-			case d.Kind(err).changed():
+			case kind(d, err).changed():
 				again = err
 			default:
 				refused.Store(true)
@@ -75,7 +75,7 @@ func Each(ctx context.Context, d Driver, machines []Machine, call func(context.C
 	g.SetLimit(atOnce)
 	for i, m := range machines {
 		g.Go(func() error {
-			if err := call(ctx, m); err != nil && !d.Kind(err).changed() {
+			if err := call(ctx, m); err != nil && !kind(d, err).changed() {
 				errs[i] = err
 			}
 			return nil

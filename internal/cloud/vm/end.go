@@ -47,14 +47,14 @@ func (p StopProvider) Stop(ctx context.Context, id cloud.ClusterID) error {
 // changed meanwhile is no failure.
 func (p *Provider) call(ctx context.Context, about []Machine, f func(context.Context) error) error {
 	err := cloud.Settled(ctx, f)
-	if err == nil || p.d.Kind(err).changed() {
+	if err == nil || kind(p.d, err).changed() {
 		return nil
 	}
 	at := p.at(about[0].Region)
 	if slices.ContainsFunc(about, func(m Machine) bool { return m.Region != at.Region }) {
 		at.Region = ""
 	}
-	return p.d.Refusal(ctx, at, err)
+	return p.refusal(ctx, at, err)
 }
 
 // Terminate ends the cluster's machines, waits until they cost nothing, and
@@ -129,11 +129,11 @@ func (p *Provider) endUnlisted(ctx context.Context, id cloud.ClusterID, regions 
 		if err == nil {
 			continue
 		}
-		switch kind := p.d.Kind(err); {
-		case kind == Missing:
+		switch k := kind(p.d, err); {
+		case k == Missing:
 			unknown = true
-		case !kind.changed():
-			return false, p.d.Refusal(ctx, p.at(region), err)
+		case !k.changed():
+			return false, p.refusal(ctx, p.at(region), err)
 		}
 	}
 	return unknown, nil
@@ -147,7 +147,7 @@ func (p *Provider) disconnect(ctx context.Context, id cloud.ClusterID) error {
 		looks++
 		left, err := p.d.Disconnect(ctx, id, looks > settleLooks)
 		if err != nil {
-			return false, p.d.Refusal(ctx, p.at(""), err)
+			return false, p.refusal(ctx, p.at(""), err)
 		}
 		if len(left) > 0 {
 			slices.Sort(left)

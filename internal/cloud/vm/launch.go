@@ -30,7 +30,7 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 		return err
 	}
 	defer done()
-	return p.d.Refusal(ctx, spec.Offer.Place, p.d.Connect(ctx, spec))
+	return p.refusal(ctx, spec.Offer.Place, p.d.Connect(ctx, spec))
 }
 
 func (p *Provider) valid(spec cloud.LaunchSpec) error {
@@ -119,8 +119,8 @@ func (p *Provider) act(ctx context.Context, l *Launch, s step) error {
 			return &cloud.InvalidError{Place: at, Err: fmt.Errorf("%s is off, and %s cannot switch machines on", s.start[0].ID, p.o.DisplayName)}
 		}
 		err := cloud.Settled(ctx, func(ctx context.Context) error { return d.Start(ctx, l.Spec, s.start) })
-		if err != nil && !p.d.Kind(err).changed() {
-			return p.d.Refusal(ctx, at, err)
+		if err != nil && !kind(p.d, err).changed() {
+			return p.refusal(ctx, at, err)
 		}
 		for _, m := range s.start {
 			l.mine[m.ID] = err == nil
@@ -136,7 +136,7 @@ func (p *Provider) act(ctx context.Context, l *Launch, s step) error {
 			return fmt.Errorf("%s carries the cluster's tags, but its rank is %q; terminate it in %s", m.ID, m.Tags[cloud.TagRank], p.o.DisplayName)
 		}
 		if err := d.WriteRank(ctx, l.Spec, m, rank); err != nil {
-			return p.d.Refusal(ctx, at, err)
+			return p.refusal(ctx, at, err)
 		}
 	}
 	if len(s.create) == 0 {
@@ -150,11 +150,11 @@ func (p *Provider) act(ctx context.Context, l *Launch, s step) error {
 	if err == nil {
 		return nil
 	}
-	switch kind := p.d.Kind(err); {
-	case kind.changed():
+	switch k := kind(p.d, err); {
+	case k.changed():
 		return nil
-	case kind == Lost:
+	case k == Lost:
 		p.recent.Lost(l.Spec.ID)
 	}
-	return p.d.Refusal(ctx, at, err)
+	return p.refusal(ctx, at, err)
 }

@@ -32,7 +32,7 @@ func (p *Provider) Machines(ctx context.Context, id cloud.ClusterID) ([]Machine,
 func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error) {
 	list, err := p.d.List(ctx, id, where)
 	if err != nil {
-		return nil, p.d.Refusal(ctx, p.at(where.Region), err)
+		return nil, p.refusal(ctx, p.at(where.Region), err)
 	}
 	// Without an installation the question also finds what is not ours at all.
 	list = slices.DeleteFunc(list, func(m Machine) bool { return m.Tags[cloud.TagInstallation] == "" })
@@ -139,7 +139,7 @@ func existing(list []Machine) int {
 	return n
 }
 
-// inZone reports whether the machine is in the zone; "" is any.
-func (m Machine) inZone(zone string) bool {
+// InZone reports whether the machine is in the zone; "" is any.
+func (m Machine) InZone(zone string) bool {
 	return zone == "" || strings.EqualFold(zone, m.Zone) || m.ZoneID != "" && strings.EqualFold(zone, m.ZoneID)
 }

@@ -2,6 +2,7 @@ package vm
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -95,14 +96,15 @@ func (r *Recent) Made(id cloud.ClusterID) (m Made) {
 	return m
 }
 
-// Of lists the things of a kind in a region.
-func (m Made) Of(kind, region string) map[string]bool {
-	out := map[string]bool{}
+// Of lists the things of a kind in a region, by name.
+func (m Made) Of(kind, region string) []string {
+	var out []string
 	for t, at := range m.others {
 		if t.Kind == kind && at == region {
-			out[t.Name] = true
+			out = append(out, t.Name)
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

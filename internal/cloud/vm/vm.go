@@ -97,10 +97,10 @@ type Driver interface {
 	// cloud for a while: it counts as left, unless settled says that it was waited
 	// for.
 	Disconnect(ctx context.Context, id cloud.ClusterID, settled bool) (left []string, err error)
-	// Refusal is the meaning of an error of a call about a place. It returns errors
-	// of package cloud as they are, and nil for nil.
+	// Refusal is the meaning of an error of a call about a place. It is not asked
+	// about errors of package cloud, which a driver may return as well.
 	Refusal(ctx context.Context, at cloud.Place, err error) error
-	// Kind tells what an error says of the thing that the call was about.
+	// Kind tells what such an error says of the thing that the call was about.
 	Kind(err error) Kind
 }
 

@@ -3,113 +3,15 @@ package aws
 import (
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/smithy-go"
-	"pgregory.net/rapid"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
 var use1a = cloud.Place{Cloud: Name, Region: "us-east-1", Zone: "us-east-1a"}
-
-// some makes instances: "i1 running 0" is in us-east-1a with rank 0; a rank of
-// - is none yet.
-func some(words ...string) []instance {
-	var out []instance
-	for n, w := range words {
-		i := instance{region: "us-east-1", zone: "us-east-1a", zoneID: "use1-az1", created: time.Unix(int64(n), 0)}
-		var rank string
-		fmt.Sscan(w, &i.id, &i.state, &rank)
-		i.rank = -1
-		if rank != "-" {
-			fmt.Sscan(rank, &i.rank)
-		}
-		out = append(out, i)
-	}
-	return out
-}
-
-func TestNext(t *testing.T) {
-	for _, tt := range []struct {
-		name  string
-		nodes int
-		have  []instance
-		mine  []string
-		want  step
-		fails bool
-	}{
-		{"nothing yet", 2, nil, nil, step{create: []int{0, 1}}, false},
-		{"made and not listed yet", 2, nil, []string{"a", "b"}, step{}, false},
-		{"made and half listed", 2, some("a pending -"), []string{"a", "b"}, step{}, false},
-		{"all listed, none with a rank", 2, some("b pending -", "a pending -"), []string{"a", "b"}, step{seat: map[string]int{"b": 0, "a": 1}}, false},
-		{"ranks half written before a crash", 3, some("a running 0", "b running -", "c running -"), nil, step{seat: map[string]int{"b": 1, "c": 2}}, false},
-		{"half listed after a crash: the call is made again", 3, some("a running -"), nil, step{create: []int{0, 1, 2}}, false},
-		{"all run", 2, some("a running 0", "b running 1"), nil, step{done: true}, false},
-		{"one boots", 2, some("a running 0", "b pending 1"), nil, step{}, false},
-		{"one was lost", 2, some("a terminated 0", "b running 1"), nil, step{create: []int{0}}, false},
-		{"one of ours was lost", 2, some("a terminated 0", "b running 1"), []string{"a"}, step{}, true},
-		{"off", 2, some("a stopped 0", "b stopped 1"), nil, step{start: []string{"a", "b"}}, false},
-		{"off and one missing: resume first", 3, some("a stopped 0", "b stopped 1"), nil, step{start: []string{"a", "b"}}, false},
-		{"going off", 1, some("a stopping 0"), nil, step{}, false},
-		{"too many", 1, some("a running 0", "b running 1"), nil, step{}, true},
-		{"ranks of a larger cluster", 2, some("a running 0", "b running 2"), nil, step{}, true},
-		{"two of a rank", 3, some("a running 0", "b running 0"), nil, step{}, true},
-		{"a state nobody knows", 1, some("a melting 0"), nil, step{}, true},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			mine := map[string]bool{}
-			for _, id := range tt.mine {
-				mine[id] = true
-			}
-			got, err := next(cloud.LaunchSpec{Nodes: tt.nodes, Offer: cloud.Offer{Place: use1a}}, tt.have, mine)
-			if (err != nil) != tt.fails {
-				t.Fatalf("%+v, %v", got, err)
-			}
-			if tt.fails {
-				return
-			}
-			if !slices.Equal(got.start, tt.want.start) || !slices.Equal(got.create, tt.want.create) || !maps.Equal(got.seat, tt.want.seat) || got.done != tt.want.done {
-				t.Errorf("%+v, want %+v", got, tt.want)
-			}
-		})
-	}
-	elsewhere := some("a running 0")
-	elsewhere[0].zone, elsewhere[0].zoneID = "us-east-1b", "use1-az2"
-	var invalid *cloud.InvalidError
-	if _, err := next(cloud.LaunchSpec{Nodes: 2, Offer: cloud.Offer{Place: use1a}}, elsewhere, nil); !errors.As(err, &invalid) {
-		t.Errorf("a cluster in two zones: %v", err)
-	}
-}
-
-// TestRanksComeOutTheSame: whatever order a list has, and however many ranks
-// were written before a crash, the same instances get the same ranks.
-func TestRanksComeOutTheSame(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.IntRange(1, 6).Draw(t, "instances")
-		var list []instance
-		for i := range n {
-			list = append(list, instance{id: fmt.Sprint("i", i), index: int32(i), rank: -1, state: types.InstanceStateNameRunning})
-		}
-		whole := seated(slices.Clone(list))
-		written := rapid.SliceOfNDistinct(rapid.IntRange(0, n-1), 0, n, rapid.ID[int]).Draw(t, "written")
-		for _, w := range written {
-			list[w].rank = whole[list[w].id]
-		}
-		list = rapid.Permutation(list).Draw(t, "order")
-		given := seated(list)
-		for _, i := range list {
-			if want := whole[i.id]; i.rank != want || given[i.id] != want && given[i.id] != 0 {
-				t.Fatalf("%s has rank %d, want %d", i.id, i.rank, want)
-			}
-		}
-	})
-}
 
 func TestChoose(t *testing.T) {
 	list := []subnet{
