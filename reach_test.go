@@ -121,7 +121,7 @@ var waysOut = map[string]string{
 	"internal/cloud/docker/engine.go":                "the engine's socket on this machine",
 	"internal/cloud/docker/docker.go":                "nvidia-smi",
 	"internal/cloud/local/machine.go":                "nvidia-smi and sysctl",
-	"internal/cloud/fluffycloud/fluffyapi/client.go": "the administrator's environment",
+	"internal/cloud/rest/rest.go": "the administrator's environment",
 	"internal/proc/proc_darwin.go":                   "ps",
 }
 

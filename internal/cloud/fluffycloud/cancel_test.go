@@ -23,7 +23,7 @@ func (l leaving) slow(ctx context.Context) error {
 		(*leave)()
 		select {
 		case <-ctx.Done():
-			return &fluffyapi.NoAnswerError{Err: ctx.Err()}
+			return fluffyapi.NoAnswer(ctx.Err())
 		case <-time.After(time.Second):
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
@@ -24,7 +25,7 @@ func (driver) Kind(err error) vm.Kind {
 	case fluffyapi.NotFound:
 		return vm.Missing
 	}
-	var silent *fluffyapi.NoAnswerError
+	var silent *rest.NoAnswerError
 	if errors.As(err, &silent) {
 		return vm.Lost
 	}
@@ -34,7 +35,7 @@ func (driver) Kind(err error) vm.Kind {
 // translate is Refusal. What is no error of the API's, as the lack of credentials,
 // stays what it is.
 func translate(ctx context.Context, at cloud.Place, err error) error {
-	var silent *fluffyapi.NoAnswerError
+	var silent *rest.NoAnswerError
 	if errors.As(err, &silent) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("asking FluffyCloud: %w", ctx.Err())

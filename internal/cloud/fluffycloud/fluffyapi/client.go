@@ -1,52 +1,26 @@
 package fluffyapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // Client speaks the API over HTTP.
-type Client struct {
-	endpoint string
-	token    string
-	http     *http.Client
-}
+type Client struct{ *rest.Client }
 
 var _ API = (*Client)(nil)
-
-// callTimeout bounds one call, besides the caller's context.
-const callTimeout = 30 * time.Second
-
-// maxAnswer is more than the longest page.
-const maxAnswer = 16 << 20
 
 // NewClient returns a client of the endpoint, such as "http://127.0.0.1:7070".
 // It does no I/O.
 func NewClient(endpoint, token string) *Client {
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 16
-	return &Client{
-		endpoint: strings.TrimRight(endpoint, "/"),
-		token:    token,
-		http: &http.Client{
-			Transport: transport,
-			// A redirect would carry the token to somebody else.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		},
-	}
+	return &Client{rest.New(rest.Options{Cloud: "FluffyCloud", Endpoint: endpoint, Authorize: rest.Bearer(token), Refusal: refusal, Busy: -1})}
 }
-
-// Close drops the connections that are kept.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 func (c *Client) Account(ctx context.Context) (Account, error) {
 	return do[Account](ctx, c, http.MethodGet, "/v1/account", nil)
@@ -155,58 +129,17 @@ func DecodeQuery(v url.Values) (Query, error) {
 }
 
 func do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
-	var zero, out T
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	var reader io.Reader
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			return zero, err
-		}
-		reader = bytes.NewReader(b)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.endpoint+path, reader)
-	if err != nil {
-		return zero, Errorf(Invalid, "%q is not the address of an endpoint", c.endpoint)
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		var u *url.Error // holds the whole URL, which helps nobody
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		return zero, &NoAnswerError{fmt.Errorf("%s %s: %w", method, c.endpoint, err)}
-	}
-	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
-	if err != nil {
-		return zero, &NoAnswerError{err}
-	}
-	if resp.StatusCode/100 != 2 {
-		return zero, refusal(resp.StatusCode, data)
-	}
-	if err := json.Unmarshal(data, &out); err != nil {
-		return zero, &NoAnswerError{fmt.Errorf("the answer is not what the API promises: %w", err)}
-	}
-	return out, nil
+	return rest.Do[T](ctx, c.Client, method, path, body)
 }
 
 // refusal reads an error answer. What is not FluffyCloud's own (a proxy's, say)
-// proves nothing about the effect.
-func refusal(status int, data []byte) error {
+// and its own faults prove nothing about the effect.
+func refusal(_ int, data []byte) error {
 	var e struct {
 		Error *Error `json:"error"`
 	}
-	if json.Unmarshal(data, &e) == nil && e.Error != nil && e.Error.Code != "" && e.Error.Code != Internal {
-		return e.Error
+	if json.Unmarshal(data, &e) != nil || e.Error == nil || e.Error.Code == "" || e.Error.Code == Internal {
+		return nil
 	}
-	if e.Error != nil {
-		return &NoAnswerError{e.Error}
-	}
-	return &NoAnswerError{fmt.Errorf("status %d", status)}
+	return e.Error
 }

@@ -3,6 +3,8 @@ package fluffyapi
 import (
 	"fmt"
 	"net/http"
+
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // Code is why FluffyCloud refused.
@@ -55,9 +57,6 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// NoAnswerError means that no answer came, or none that makes sense: the call
-// may have had its effect.
-type NoAnswerError struct{ Err error }
-
-func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer from FluffyCloud: %v", e.Err) }
-func (e *NoAnswerError) Unwrap() error { return e.Err }
+// NoAnswer means that no answer came, or none that makes sense: the call may have
+// had its effect.
+func NoAnswer(err error) error { return &rest.NoAnswerError{Cloud: "FluffyCloud", Err: err} }

@@ -10,6 +10,8 @@ package fluffyapi
 import (
 	"context"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // State is where an instance is in its life.
@@ -151,16 +153,9 @@ type API interface {
 
 // All reads every page of a list.
 func All[T any](ctx context.Context, q Query, list func(context.Context, Query) (Page[T], error)) ([]T, error) {
-	var all []T
-	for {
+	return rest.All(ctx, func(ctx context.Context, page string) ([]T, string, error) {
+		q.Page = page
 		p, err := list(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, p.Items...)
-		if p.Next == "" {
-			return all, nil
-		}
-		q.Page = p.Next
-	}
+		return p.Items, p.Next, err
+	})
 }

@@ -53,7 +53,7 @@ func ask[T any](ctx context.Context, a *Account, op string, changes bool, f func
 	case err != nil:
 		return zero, err
 	case lost:
-		return zero, &fluffyapi.NoAnswerError{Err: errLost}
+		return zero, fluffyapi.NoAnswer(errLost)
 	}
 	return v, nil
 }

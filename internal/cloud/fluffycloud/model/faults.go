@@ -86,7 +86,7 @@ func (c *Cloud) facesChanged() {
 // be lost.
 func (c *Cloud) enter(ctx context.Context, account, op string) (lost bool, err error) {
 	if err := ctx.Err(); err != nil {
-		return false, &fluffyapi.NoAnswerError{Err: err}
+		return false, fluffyapi.NoAnswer(err)
 	}
 	c.mu.Lock()
 	if !c.mayCall(account) {
@@ -103,22 +103,22 @@ func (c *Cloud) enter(ctx context.Context, account, op string) (lost bool, err e
 				code = fluffyapi.Internal
 			}
 			if code == fluffyapi.Internal {
-				return false, &fluffyapi.NoAnswerError{Err: fluffyapi.Errorf(code, "%s", or(f.Message, "out of order"))}
+				return false, fluffyapi.NoAnswer(fluffyapi.Errorf(code, "%s", or(f.Message, "out of order")))
 			}
 			return false, fluffyapi.Errorf(code, "%s", or(f.Message, "refused"))
 		case Throttle:
 			return false, fluffyapi.Errorf(fluffyapi.Throttled, "%s", or(f.Message, "slow down"))
 		case Cut:
-			return false, &fluffyapi.NoAnswerError{Err: errLost}
+			return false, fluffyapi.NoAnswer(errLost)
 		case Lose:
 			lost = true
 		case Slow:
 			if err := sleep(ctx, f.Delay); err != nil {
-				return false, &fluffyapi.NoAnswerError{Err: err}
+				return false, fluffyapi.NoAnswer(err)
 			}
 		case Hang:
 			if err := c.hang(ctx, f); err != nil {
-				return false, &fluffyapi.NoAnswerError{Err: err}
+				return false, fluffyapi.NoAnswer(err)
 			}
 		}
 	}

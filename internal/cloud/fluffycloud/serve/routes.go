@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // maxBody is more than the largest request.
@@ -130,7 +131,7 @@ func (s *server) answer(f func(*http.Request) (any, error)) http.Handler {
 			return
 		}
 		var refusal *fluffyapi.Error
-		var silent *fluffyapi.NoAnswerError
+		var silent *rest.NoAnswerError
 		switch {
 		case errors.As(err, &refusal):
 		case errors.As(err, &silent):

@@ -1,0 +1,97 @@
+package rest
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Pace is how often an API may be called.
+type Pace struct {
+	Method, Path string        // of the calls that it is for, Path being how they begin; "": all
+	Every        time.Duration // one call each, in the long run
+	Burst        int           // calls that may be made at once; 0: 1
+}
+
+func (p Pace) fits(method, path string) bool {
+	return (p.Method == "" || p.Method == method) && strings.HasPrefix(path, p.Path)
+}
+
+// pacer makes calls wait until their pace allows them.
+type pacer struct {
+	paces []Pace
+	mu    sync.Mutex
+	next  map[int]time.Time // when the next call of a pace may be made if none were saved up
+}
+
+// wait returns when the call may be made.
+func (p *pacer) wait(ctx context.Context, method, path string) error {
+	for i, pace := range p.paces {
+		if pace.fits(method, path) {
+			return sleep(ctx, p.reserve(i, pace, time.Now()))
+		}
+	}
+	return nil
+}
+
+// reserve takes the next place and returns how long it is until then.
+func (p *pacer) reserve(i int, pace Pace, now time.Time) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == nil {
+		p.next = map[int]time.Time{}
+	}
+	saved := time.Duration(max(pace.Burst, 1)-1) * pace.Every
+	at := p.next[i]
+	if earliest := now.Add(-saved); at.Before(earliest) {
+		at = earliest
+	}
+	p.next[i] = at.Add(pace.Every)
+	return max(0, at.Sub(now))
+}
+
+// sleep waits, or returns why ctx ended.
+func sleep(ctx context.Context, d time.Duration) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+const (
+	firstPause = time.Second
+	mostPause  = 30 * time.Second
+)
+
+// later is how long a call waits that was one too many: as long as the API says,
+// if that makes sense, else longer from try to try.
+func later(after time.Duration, try int) time.Duration {
+	if after > 0 {
+		return min(after, mostPause)
+	}
+	return min(firstPause<<min(try, 10), mostPause)
+}
+
+// retryAfter reads the header: seconds, or a date. 0 is what says nothing.
+func retryAfter(header string, now time.Time) time.Duration {
+	if n, err := strconv.Atoi(header); err == nil {
+		return time.Duration(max(n, 0)) * time.Second
+	}
+	if at, err := http.ParseTime(header); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}

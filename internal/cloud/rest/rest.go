@@ -1,0 +1,202 @@
+// Package rest calls the HTTP APIs of clouds: JSON in and out, credentials on each
+// call, a pace that the cloud allows, and errors that say whether a call may have
+// had its effect.
+package rest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// maxAnswer is more than the longest answer of an API.
+const maxAnswer = 64 << 20
+
+// Options say which API is called, and how.
+type Options struct {
+	// Cloud is the name of the API for people, as in "no answer from Lambda".
+	Cloud string
+	// Endpoint is what every path is put behind, such as
+	// "https://cloud.lambda.ai/api/v1".
+	Endpoint string
+	// Authorize adds the credentials to a call; nil: none are needed.
+	Authorize func(*http.Request) error
+	// Refusal reads an answer that is not 2xx. It returns nil for what is not the
+	// API's own, as an answer of a proxy, which proves nothing about the effect.
+	// nil: ReadError.
+	Refusal func(status int, body []byte) error
+	// Paces bound how often calls are made; the first that fits a call counts.
+	Paces []Pace
+	// Timeout bounds each call, besides the caller's context; 0: 30 seconds.
+	Timeout time.Duration
+	// Busy is how often a call that was answered with 429 is made again; 0: 5,
+	// negative: never.
+	Busy int
+	// Log hears of every call; nil: nobody. It is never told credentials, queries or
+	// bodies.
+	Log *slog.Logger
+}
+
+// Client calls one API with one set of credentials.
+type Client struct {
+	o    Options
+	http *http.Client
+	pace pacer
+}
+
+// New returns a client. It does no I/O.
+func New(o Options) *Client {
+	o.Endpoint = strings.TrimRight(o.Endpoint, "/")
+	if o.Refusal == nil {
+		o.Refusal = ReadError
+	}
+	if o.Timeout == 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.Busy == 0 {
+		o.Busy = 5
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 16
+	return &Client{o: o, http: &http.Client{
+		Transport: transport,
+		// A redirect would carry the credentials to somebody else.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}, pace: pacer{paces: o.Paces}}
+}
+
+// Close drops the connections that are kept.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Do makes a call and decodes its answer. body is sent as JSON unless it is nil.
+// A call that is one too many is made again, later; every other error is the
+// caller's to judge.
+func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+	var zero, out T
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return zero, err
+		}
+	}
+	for try := 0; ; try++ {
+		answer, after, err := c.once(ctx, method, path, text)
+		if err != nil {
+			if after >= 0 && try < c.o.Busy && sleep(ctx, later(after, try)) == nil {
+				continue
+			}
+			return zero, err
+		}
+		if len(bytes.TrimSpace(answer)) == 0 {
+			return out, nil
+		}
+		if err := json.Unmarshal(answer, &out); err != nil {
+			return zero, c.lost(fmt.Errorf("the answer is not what the API promises: %w", err))
+		}
+		return out, nil
+	}
+}
+
+// notBusy is what once returns for answers other than 429.
+const notBusy time.Duration = -1
+
+// once makes a call. After an answer of 429 it returns how long the API wants us to
+// stay away, 0 if it does not say.
+func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer []byte, after time.Duration, err error) {
+	if err := c.pace.wait(ctx, method, path); err != nil {
+		return nil, notBusy, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	defer cancel()
+	var reader io.Reader
+	if body != nil {
+		reader = bytes.NewReader(body)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.o.Endpoint+path, reader)
+	if err != nil {
+		return nil, notBusy, fmt.Errorf("%q is not the address of an endpoint", c.o.Endpoint)
+	}
+	req.Header.Set("Accept", "application/json")
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.o.Authorize != nil {
+		if err := c.o.Authorize(req); err != nil {
+			return nil, notBusy, err
+		}
+	}
+	began := time.Now()
+	status := 0
+	defer func() {
+		where, _, _ := strings.Cut(path, "?")
+		c.o.Log.DebugContext(ctx, "cloud call", "cloud", c.o.Cloud, "method", method, "path", where, "status", status, "took", time.Since(began).Round(time.Millisecond))
+	}()
+	resp, err := c.http.Do(req)
+	if err != nil {
+		var u *url.Error // holds the whole URL, which helps nobody
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return nil, notBusy, c.lost(fmt.Errorf("%s %s: %w", method, c.o.Endpoint, err))
+	}
+	defer resp.Body.Close()
+	status = resp.StatusCode
+	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return nil, notBusy, c.lost(err)
+	}
+	if status/100 == 2 {
+		return answer, notBusy, nil
+	}
+	after = notBusy
+	if status == http.StatusTooManyRequests {
+		after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+	}
+	if err := c.o.Refusal(status, answer); err != nil {
+		return nil, after, err
+	}
+	return nil, after, c.lost(fmt.Errorf("status %d", status))
+}
+
+func (c *Client) lost(err error) error { return &NoAnswerError{Cloud: c.o.Cloud, Err: err} }
+
+// All gathers the pages of a list. page returns the items behind a token, "" for
+// the first page, and the token of the next page, "" for none.
+func All[T any](ctx context.Context, page func(ctx context.Context, token string) (items []T, next string, err error)) ([]T, error) {
+	var all []T
+	token := ""
+	for {
+		items, next, err := page(ctx, token)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, items...)
+		if next == "" {
+			return all, nil
+		}
+		if next == token {
+			return nil, fmt.Errorf("page %q of a list is followed by itself", token)
+		}
+		token = next
+	}
+}
+
+// Bearer authorizes calls with a token.
+func Bearer(token string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		r.Header.Set("Authorization", "Bearer "+token)
+		return nil
+	}
+}

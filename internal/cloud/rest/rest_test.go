@@ -1,0 +1,239 @@
+package rest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+type thing struct {
+	Name string `json:"name"`
+}
+
+// serve answers calls with f.
+func serve(t *testing.T, f http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(f)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+func TestACallCarriesItsBodyAndCredentials(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, `{"name": %q}`, strings.Join([]string{r.Method, r.URL.String(), r.Header.Get("Authorization"), r.Header.Get("Content-Type"), string(body)}, " "))
+	})
+	c := New(Options{Cloud: "Test", Endpoint: url + "/v1/", Authorize: Bearer("secret")})
+	defer c.Close()
+	got, err := Do[thing](t.Context(), c, http.MethodPost, "/things?x=1", thing{"a"})
+	if want := `POST /v1/things?x=1 Bearer secret application/json {"name":"a"}`; err != nil || got.Name != want {
+		t.Errorf("%q, %v; want %q", got.Name, err, want)
+	}
+}
+
+func TestAnEmptyAnswerIsOne(t *testing.T) {
+	c := New(Options{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })})
+	defer c.Close()
+	if got, err := Do[thing](t.Context(), c, http.MethodDelete, "/things/a", nil); err != nil || got != (thing{}) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+func TestCredentialsAreSentToNobodyElse(t *testing.T) {
+	var elsewhere atomic.Bool
+	other := serve(t, func(http.ResponseWriter, *http.Request) { elsewhere.Store(true) })
+	c := New(Options{Cloud: "Test", Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other, http.StatusFound) }), Authorize: Bearer("secret")})
+	defer c.Close()
+	_, err := Do[thing](t.Context(), c, http.MethodGet, "/things", nil)
+	var lost *NoAnswerError
+	if !errors.As(err, &lost) || elsewhere.Load() {
+		t.Errorf("%v, followed: %v", err, elsewhere.Load())
+	}
+}
+
+// Only an answer of the API itself proves that a call had no effect.
+func TestWhatAnAnswerProves(t *testing.T) {
+	for _, tt := range []struct {
+		status  int
+		body    string
+		refusal string // "": the call may have had its effect
+	}{
+		{400, `{"error": {"code": "full", "message": "No room."}}`, "full: No room"},
+		{409, `{"code": 17, "message": "taken"}`, "17: taken"},
+		{404, `{"error": "no such thing"}`, "no such thing"},
+		{400, `{"error": {"code": "odd"}}`, "odd"},
+		{401, `<html>`, "status 401"},
+		{403, `{}`, "status 403"},
+		{400, `<html>`, ""},
+		{404, `{}`, ""},
+		{400, `{"error": 7}`, ""},
+		{400, `{"error": []}`, ""},
+		{500, `{"error": {"code": "internal", "message": "oh"}}`, ""},
+		{503, `{"code": "later"}`, ""},
+		{200, `{"name": 7}`, ""},
+		{200, `nonsense`, ""},
+	} {
+		c := New(Options{Cloud: "Test", Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(tt.status)
+			io.WriteString(w, tt.body)
+		})})
+		_, err := Do[thing](t.Context(), c, http.MethodPost, "/things", thing{"a"})
+		var refused *Error
+		var lost *NoAnswerError
+		switch {
+		case errors.As(err, &lost):
+			if tt.refusal != "" || !strings.HasPrefix(err.Error(), "no answer from Test: ") {
+				t.Errorf("%d %s: %v", tt.status, tt.body, err)
+			}
+		case !errors.As(err, &refused) || refused.Error() != tt.refusal || refused.Status != tt.status:
+			t.Errorf("%d %s: %v, want %q", tt.status, tt.body, err, tt.refusal)
+		}
+		c.Close()
+	}
+}
+
+func TestNobodyThereIsNoAnswer(t *testing.T) {
+	s := httptest.NewServer(nil)
+	s.Close()
+	c := New(Options{Cloud: "Test", Endpoint: s.URL})
+	_, err := Do[thing](t.Context(), c, http.MethodGet, "/things?token=secret", nil)
+	var lost *NoAnswerError
+	if !errors.As(err, &lost) || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+	slow := New(Options{Cloud: "Test", Timeout: 20 * time.Millisecond, Endpoint: serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })})
+	if _, err := Do[thing](t.Context(), slow, http.MethodGet, "/things", nil); !errors.As(err, &lost) {
+		t.Errorf("a call that takes too long: %v", err)
+	}
+}
+
+// A call that was one too many is made again, after as long as the API wants.
+func TestCallsThatAreOneTooManyAreMadeAgain(t *testing.T) {
+	var calls atomic.Int32
+	busy := func(times int32) http.HandlerFunc {
+		calls.Store(0)
+		return func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) <= times {
+				w.Header().Set("Retry-After", "0")
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			io.WriteString(w, `{"name": "a"}`)
+		}
+	}
+	c := New(Options{Endpoint: serve(t, busy(1))})
+	if got, err := Do[thing](t.Context(), c, http.MethodPost, "/", nil); err != nil || got.Name != "a" || calls.Load() != 2 {
+		t.Errorf("%v, %v after %d calls", got, err, calls.Load())
+	}
+	c = New(Options{Endpoint: serve(t, busy(9)), Busy: -1})
+	var refused *Error
+	if _, err := Do[thing](t.Context(), c, http.MethodPost, "/", nil); !errors.As(err, &refused) || refused.Status != 429 || calls.Load() != 1 {
+		t.Errorf("%v after %d calls", err, calls.Load())
+	}
+	c = New(Options{Endpoint: serve(t, busy(9))})
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := Do[thing](ctx, c, http.MethodPost, "/", nil); !errors.As(err, &refused) || refused.Status != 429 {
+		t.Errorf("a caller who leaves hears what was said last: %v", err)
+	}
+}
+
+func TestHowLongTheAPIWantsUsToStayAway(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0,
+		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0} {
+		if got := retryAfter(header, now); got != want {
+			t.Errorf("%q: %v, want %v", header, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		try   int
+		want  time.Duration
+	}{{7 * time.Second, 3, 7 * time.Second}, {time.Hour, 0, 30 * time.Second}, {0, 0, time.Second}, {0, 2, 4 * time.Second}, {0, 90, 30 * time.Second}} {
+		if got := later(tt.after, tt.try); got != tt.want {
+			t.Errorf("%v, try %d: %v, want %v", tt.after, tt.try, got, tt.want)
+		}
+	}
+}
+
+func TestCallsKeepThePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := pacer{paces: []Pace{{Method: "POST", Path: "/launch", Every: 12 * time.Second}, {Every: time.Second, Burst: 3}}}
+		took := func(method, path string) time.Duration {
+			began := time.Now()
+			if err := p.wait(t.Context(), method, path); err != nil {
+				t.Fatal(err)
+			}
+			return time.Since(began)
+		}
+		for _, step := range []struct {
+			method, path string
+			want         time.Duration
+		}{
+			{"POST", "/launch", 0}, {"POST", "/launch", 12 * time.Second},
+			{"GET", "/launch", 0}, {"POST", "/keys", 0}, {"GET", "/", 0}, // what was saved up
+			{"GET", "/", time.Second}, {"GET", "/", time.Second},
+		} {
+			if got := took(step.method, step.path); got != step.want {
+				t.Errorf("%s %s waited %v, want %v", step.method, step.path, got, step.want)
+			}
+		}
+		time.Sleep(time.Hour)
+		for i, want := range []time.Duration{0, 0, 0, time.Second} {
+			if got := took("GET", "/"); got != want {
+				t.Errorf("after an hour, call %d waited %v, want %v", i, got, want)
+			}
+		}
+		ctx, cancel := context.WithCancelCause(t.Context())
+		left := errors.New("somebody left")
+		cancel(left)
+		if err := p.wait(ctx, "GET", "/"); err != left {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAllPagesAreRead(t *testing.T) {
+	pages := map[string][]string{"": {"a", "b"}, "2": {"c"}, "3": nil}
+	next := map[string]string{"": "2", "2": "3"}
+	got, err := All(t.Context(), func(_ context.Context, token string) ([]string, string, error) { return pages[token], next[token], nil })
+	if err != nil || strings.Join(got, "") != "abc" {
+		t.Errorf("%v, %v", got, err)
+	}
+	broken := errors.New("broken")
+	got, err = All(t.Context(), func(_ context.Context, token string) ([]string, string, error) {
+		if token == "2" {
+			return []string{"c"}, "", broken
+		}
+		return []string{"a"}, "2", nil
+	})
+	if got != nil || err != broken {
+		t.Errorf("half a list: %v, %v", got, err)
+	}
+	if _, err = All(t.Context(), func(_ context.Context, token string) ([]string, string, error) { return nil, "1", nil }); err == nil {
+		t.Error("a list without end")
+	}
+}
+
+func TestTheLogHasNoSecrets(t *testing.T) {
+	var text strings.Builder
+	c := New(Options{Cloud: "Test", Authorize: Bearer("secret-token"), Log: slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, `{"name":"secret-answer"}`) })})
+	defer c.Close()
+	if _, err := Do[thing](t.Context(), c, http.MethodPost, "/things?key=secret-query", thing{"secret-body"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := text.String(); !strings.Contains(got, "method=POST path=/things status=200") || strings.Contains(got, "secret") {
+		t.Error(got)
+	}
+}
