@@ -18,7 +18,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/servicequotas"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -207,11 +206,6 @@ func (p *Provider) sts(ctx context.Context) (*sts.Client, error) {
 func (p *Provider) iam(ctx context.Context) (*iam.Client, error) {
 	c, err := p.load(ctx)
 	return iam.NewFromConfig(c), err
-}
-
-func (p *Provider) quotas(ctx context.Context, region string) (*servicequotas.Client, error) {
-	c, err := p.load(ctx)
-	return servicequotas.NewFromConfig(c, func(o *servicequotas.Options) { o.Region = region }), err
 }
 
 // allRegions lists the regions that the account uses.

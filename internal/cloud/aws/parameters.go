@@ -2,15 +2,10 @@ package aws
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
-
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/ssm"
-	"github.com/aws/aws-sdk-go-v2/service/ssm/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -52,22 +47,15 @@ func publicParameter(o cloud.Offer) string {
 // parameterImage resolves a parameter in a region. One that is not there is a
 // [*cloud.InvalidError].
 func (p *Provider) parameterImage(ctx context.Context, at cloud.Place, name string) (image, error) {
-	c, err := p.load(ctx)
-	if err != nil {
-		return image{}, err
-	}
-	client := ssm.NewFromConfig(c, func(o *ssm.Options) { o.Region = at.Region })
-	out, err := client.GetParameter(ctx, &ssm.GetParameterInput{Name: sdk.String(name)})
-	if none := (*types.ParameterNotFound)(nil); errors.As(err, &none) {
+	var out struct{ Parameter struct{ Value string } }
+	err := p.jsonCall(ctx, at.Region, systemsManager, "GetParameter", map[string]string{"Name": name}, &out)
+	if codeOf(err) == "ParameterNotFound" {
 		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: fmt.Errorf("there is no parameter %s in %s", name, at.Region)}
 	}
 	if err != nil {
 		return image{}, translate(ctx, cloud.Place{Cloud: Name, Region: at.Region}, err)
 	}
-	id := ""
-	if out.Parameter != nil {
-		id = sdk.ToString(out.Parameter.Value)
-	}
+	id := out.Parameter.Value
 	if !strings.HasPrefix(id, "ami-") {
 		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: fmt.Errorf("the parameter %s in %s is %q and no image", name, at.Region, id)}
 	}
