@@ -108,6 +108,10 @@ func (f failingJobs) Events(ctx context.Context, id, task, limit int) ([]state.M
 	return passing(f.failure, "Events", func() ([]state.ManagedEvent, error) { return f.managedJobs.Events(ctx, id, task, limit) })
 }
 
+func (f failingJobs) Note(ctx context.Context, e state.ManagedEvent) error {
+	return f.do("Note", func() error { return f.managedJobs.Note(ctx, e) })
+}
+
 func (f failingJobs) FilesInUse(ctx context.Context) (map[string]bool, error) {
 	return passing(f.failure, "FilesInUse", func() (map[string]bool, error) { return f.managedJobs.FilesInUse(ctx) })
 }
