@@ -11,10 +11,11 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// failure makes one call fail: of those of the kinds that it is about, the one after
-// so many.
+// failure makes calls fail: of those of the kinds that it is about, the one after so
+// many, and more in a row.
 type failure struct {
 	of   func(call string) bool // nil: of any kind
+	more int
 	mu   sync.Mutex
 	left int
 	hit  error // how it failed; nil: not yet
@@ -28,7 +29,7 @@ func (f *failure) pass(call string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.left--
-	if f.left != -1 {
+	if f.left > -1 || f.left < -1-f.more {
 		return nil
 	}
 	f.hit = fmt.Errorf("%s failed", call)

@@ -132,3 +132,24 @@ func (s *scene) cancel(grace time.Duration) {
 		s.t.Fatal(err)
 	}
 }
+
+// What fails again and again is tried with pauses, and told each time.
+func TestWhatFailsIsTriedAgainAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScene(t, &plan{}, "")
+		const times = 20
+		many := &failure{more: times - 1, of: func(call string) bool { return call == "Taken" }}
+		s.serve(func(w world) world { return failingWorld{w, many} })
+		began := time.Now()
+		s.until(api.ManagedStarting)
+		if took := time.Since(began); took < times*failAgain || took > times*failAgain+2*lookEvery {
+			t.Errorf("it began after %v", took)
+		}
+		text, err := os.ReadFile(filepath.Join(s.m.dir, controlLogName(s.job)))
+		if n := strings.Count(string(text), many.failed().Error()); n != times || err != nil {
+			t.Errorf("told %d times, %v:\n%s", n, err, text)
+		}
+		s.until(api.ManagedSucceeded)
+		s.close(1)
+	})
+}

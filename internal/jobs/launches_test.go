@@ -238,3 +238,52 @@ func TestTasksThatWaitForNobodyRunAtTheSameTime(t *testing.T) {
 		})
 	}
 }
+
+// What happened to a task's clusters is among its events, and to those of other tasks
+// is not.
+func TestTheEventsOfATaskAreThoseOfItsClusters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t).serve(failpoint.Endless)
+		part := func(name string) string {
+			return "---\nname: " + name + "\nresources: {infra: fluffycloud}\nrun: sleep 1m\n"
+		}
+		id := i.submit("name: pipe\n" + part("one") + part("two"))
+		i.log(api.JobsLogsBody{JobID: &id}, nil) // to its end
+		time.Sleep(time.Minute)
+		events := func(task *int, limit int, clusters bool) (out []string) {
+			t.Helper()
+			list, err := i.m.Events(t.Context(), i.s.Call(testbed.NewRequest()), api.JobsEventsBody{JobID: id, TaskID: task, Limit: &limit, IncludeClusterEvents: clusters})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for n, e := range list {
+				if n > 0 && e["timestamp"].(float64) > list[n-1]["timestamp"].(float64) {
+					t.Errorf("event %d is newer than the one before", n)
+				}
+				out = append(out, e["reason"].(string))
+			}
+			return out
+		}
+		count := func(events []string, prefix string) (n int) {
+			for _, e := range events {
+				if strings.HasPrefix(e, prefix) {
+					n++
+				}
+			}
+			return n
+		}
+		all, one, two := events(nil, 100, true), events(new(0), 100, true), events(new(1), 100, true)
+		if count(all, "one-1: ") == 0 || count(all, "two-1: ") == 0 || len(all) != len(one)+len(two) {
+			t.Errorf("%q", all)
+		}
+		if count(one, "one-1: ") == 0 || count(one, "two-1: ") > 0 || count(two, "two-1: ") == 0 || count(two, "one-1: ") > 0 {
+			t.Errorf("of the first %q, of the second %q", one, two)
+		}
+		if got := events(nil, 3, true); !slices.Equal(got, all[:3]) {
+			t.Errorf("the latest three: %q of %q", got, all)
+		}
+		if got := events(nil, 100, false); count(got, "one-1: ") > 0 {
+			t.Errorf("without those of clusters: %q", got)
+		}
+	})
+}
