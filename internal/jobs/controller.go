@@ -91,7 +91,7 @@ func (c *controller) run(ctx context.Context) {
 // failed notes an error of a step and waits a little, unless it only means that
 // the job must be looked at again.
 func (c *controller) failed(ctx context.Context, err error) {
-	if ctx.Err() != nil || errors.Is(err, state.ErrConflict) {
+	if ctx.Err() != nil || errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrReported) {
 		return
 	}
 	c.m.log.ErrorContext(ctx, "managed job's step failed", "job", c.id, "err", err)

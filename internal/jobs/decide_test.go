@@ -225,6 +225,7 @@ func TestForHowLongAFailureIsDoubted(t *testing.T) {
 		{"a program is killed", job(api.JobFailed, 137), 1, false, doubtShort, outFailed},
 		{"a program is killed on one node of two", job(api.JobFailed, 0, 143), 2, false, doubtShort, outFailed},
 		{"a program ends with the highest code of its own", job(api.JobFailed, 128), 1, false, 0, outFailed},
+		{"a program is ended by the first of all signals", job(api.JobFailed, 129), 1, false, doubtShort, outFailed},
 		{"a job is cut off", job(api.JobFailedDriver), 1, false, doubtShort, outDriver},
 		{"a job on two nodes is cut off: a peer's loss is seen first", job(api.JobFailedDriver), 2, false, doubtLong, outDriver},
 		{"somebody cancelled it there", job(api.JobCancelled), 1, true, 0, outStray},

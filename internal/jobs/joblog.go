@@ -32,7 +32,6 @@ func attemptLogName(id, task, attempt int) string {
 type copier struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	whole  bool // all of it was copied; read after done
 }
 
 // Pauses before a log whose stream broke is asked for again.
@@ -51,7 +50,6 @@ func (m *Manager) copyLog(a *state.ManagedAttempt) *copier {
 		for ctx.Err() == nil {
 			n, err := m.copyOnce(ctx, &at)
 			if err == nil {
-				c.whole = true
 				return
 			}
 			if n > 0 {

@@ -28,7 +28,7 @@ type runner struct {
 	bell <-chan struct{} // the job's rows changed
 	seen observation     // since the last wait
 	rang bool            // something happened to the cluster or its job since then
-	mute time.Time       // since when the agent has not answered this server; zero: it did last
+	mute time.Time       // since when the attempt's agent has not answered this server; zero: it did last
 
 	// Of the running attempt.
 	followed    string          // its key; "": none
@@ -70,12 +70,8 @@ func (r *runner) run(ctx context.Context) {
 		if errors.Is(err, errFinished) {
 			return
 		}
-		if errors.Is(err, state.ErrReported) { // decided without it: weigh it
+		if err != nil { // what was decided or changed in memory is not stored: look again
 			r.seen, r.kept = observation{}, situation{}
-			continue
-		}
-		if err != nil { // a cancel came, or something failed: look again
-			r.seen = observation{}
 			r.failed(ctx, err)
 		}
 	}
@@ -429,7 +425,7 @@ func (r *runner) settle(s situation, a action) ([]state.ManagedEvent, error) {
 	at = later(at, s.attempt.RanAt)
 	t := s.task
 	s.attempt.Outcome, s.attempt.Reason, s.attempt.ExitCodes, s.attempt.EndedAt = string(a.outcome), a.reason, a.codes, at
-	r.seen = observation{}
+	r.seen, r.mute = observation{}, time.Time{} // the next attempt has another agent
 	r.does(api.ScheduleAlive)
 	e := follows(s)
 	if e != lost || t.Status == api.ManagedCancelling {

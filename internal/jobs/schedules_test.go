@@ -2,11 +2,15 @@ package jobs
 
 import (
 	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -89,6 +93,147 @@ func TestTurnsAccountForEveryTime(t *testing.T) {
 		}
 		if times != decided {
 			t.Fatalf("%d times, %d decided", times, decided)
+		}
+	})
+}
+
+// Of more missed times than are made up for, the latest are.
+func TestOfVeryManyMissedTimesTheLatestAreMadeUpFor(t *testing.T) {
+	due := noon
+	for _, c := range []struct {
+		missed      int // before the last
+		first, left int // the first run is so many times after due; so many are left out
+		how         task.Missed
+	}{
+		{mostMissed - 1, 0, 0, task.MissedAll}, {mostMissed, 1, 1, task.MissedAll}, {mostMissed + 9, 10, 10, task.MissedAll}, {mostMissed + 9, mostMissed + 9, mostMissed + 9, task.MissedOnce},
+	} {
+		s := task.Schedule{Cron: "0 * * * *", Missed: c.how, Overlap: task.OverlapAllow}
+		got, err := decideTurn(s, due, due.Add(time.Duration(c.missed)*time.Hour), false)
+		if err != nil || !got.run.Equal(due.Add(time.Duration(c.first)*time.Hour)) || got.leftOut != c.left {
+			t.Errorf("%d missed: run %v after the first, %d left out, %v", c.missed, got.run.Sub(due), got.leftOut, err)
+		}
+	}
+	if got, err := decideTurn(task.Schedule{Cron: "x"}, due, due, false); err == nil {
+		t.Errorf("a schedule that nobody can read: %+v", got)
+	}
+}
+
+// A schedule is listed and ended by those whose it is.
+func TestWhoseSchedulesAreListedAndEnded(t *testing.T) {
+	a := newArchive(t)
+	bob, _ := of("bob", "default")
+	again, _ := of("bob", "default")
+	for _, c := range []struct {
+		call cluster.Call
+		name string
+	}{{ann(), "one"}, {ann(), "two"}, {bob, "one"}, {again, "two"}} {
+		_, err := a.Submit(t.Context(), c.call, api.JobsLaunchBody{Task: "name: " + c.name + "\nschedule: {cron: '0 3 * * *', timezone: Europe/Berlin}\nrun: x\n"})
+		must(t, err)
+	}
+	list := func(call cluster.Call, b api.JobsSchedulesBody) (ids []int) {
+		t.Helper()
+		all, err := a.Schedules(t.Context(), call, b)
+		must(t, err)
+		for _, s := range all {
+			ids = append(ids, s.ID)
+		}
+		return ids
+	}
+	if got := list(bob, api.JobsSchedulesBody{}); !slices.Equal(got, []int{3, 4}) {
+		t.Errorf("bob's: %v", got)
+	}
+	all, err := a.Schedules(t.Context(), ann(), api.JobsSchedulesBody{})
+	if s := all[0]; err != nil || s.Name != "one" || s.UserName != "ann" || s.UserHash != "a" || s.Workspace != "default" || s.Cron != "0 3 * * *" || s.Timezone != "Europe/Berlin" ||
+		s.SubmittedAt == nil || s.NextAt == nil || s.LastAt != nil || s.EndedAt != nil || s.LastJob != nil || s.Runs != 0 || s.LeftOut != 0 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	for _, c := range []struct {
+		what string
+		body api.JobsEndSchedulesBody
+		said string // or the error's type
+		left []int
+	}{
+		{"none", api.JobsEndSchedulesBody{}, api.ErrValue, []int{1, 2, 3, 4}},
+		{"in two ways", api.JobsEndSchedulesBody{ScheduleIDs: []int{3}, Name: new("one")}, api.ErrValue, []int{1, 2, 3, 4}},
+		{"somebody else's", api.JobsEndSchedulesBody{ScheduleIDs: []int{1}}, api.ErrPermissionDenied, []int{1, 2, 3, 4}},
+		{"everybody's", api.JobsEndSchedulesBody{AllUsers: true}, api.ErrPermissionDenied, []int{1, 2, 3, 4}},
+		{"of no name", api.JobsEndSchedulesBody{Name: new("six")}, "No schedule to end.\n", []int{1, 2, 3, 4}},
+		{"of a name that others use", api.JobsEndSchedulesBody{Name: new("one")}, "Ended: 3. Jobs that were submitted go on; end them with: sky jobs cancel\n", []int{1, 2, 4}},
+		{"all", api.JobsEndSchedulesBody{All: true, Name: new("")}, "Ended: 4. Jobs that were submitted go on; end them with: sky jobs cancel\n", []int{1, 2}},
+		{"all, again", api.JobsEndSchedulesBody{All: true}, "No schedule to end.\n", []int{1, 2}},
+	} {
+		call, out := of("bob", "default")
+		err := a.EndSchedules(t.Context(), call, c.body)
+		if said := out.String(); err == nil && said != c.said || err != nil && errorType(err) != c.said {
+			t.Errorf("%s: %q, %v", c.what, said, err)
+		}
+		if got := list(ann(), api.JobsSchedulesBody{AllUsers: true}); !slices.Equal(got, c.left) {
+			t.Errorf("%s: %v go on", c.what, got)
+		}
+	}
+	if got := list(ann(), api.JobsSchedulesBody{AllUsers: true, All: true}); !slices.Equal(got, []int{1, 2, 3, 4}) {
+		t.Errorf("with those that ended: %v", got)
+	}
+	must(t, a.EndSchedules(t.Context(), ann(), api.JobsEndSchedulesBody{AllUsers: true}))
+	if got := list(ann(), api.JobsSchedulesBody{AllUsers: true}); len(got) > 0 {
+		t.Errorf("%v go on", got)
+	}
+}
+
+// A run of a schedule is submitted once, at its time; if the database is away then, as
+// soon as it is back. While the run before goes on it is left out.
+func TestARunOfAScheduleIsSubmittedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newArchive(t)
+		_, err := a.Submit(t.Context(), ann(), api.JobsLaunchBody{Task: "name: n\nschedule: {cron: '0 * * * *'}\nrun: x\n"})
+		must(t, err)
+		one := &failure{of: func(call string) bool { return call == "Fire" || call == "List" }}
+		db := a.store
+		schedule := func() api.JobsSchedule {
+			t.Helper()
+			list, err := a.Schedules(t.Context(), ann(), api.JobsSchedulesBody{})
+			must(t, err)
+			return list[0]
+		}
+		a.submitDue(t.Context())
+		if s := schedule(); s.Runs != 0 {
+			t.Errorf("before its time: %+v", s)
+		}
+		time.Sleep(time.Hour)
+		a.store = failing{db, one}
+		a.submitDue(t.Context())
+		a.store = db
+		if s := schedule(); s.Runs != 0 || one.failed() == nil {
+			t.Errorf("the database is away: %+v", s)
+		}
+		for range 2 {
+			a.submitDue(t.Context())
+		}
+		s := schedule()
+		if s.Runs != 1 || s.LeftOut != 0 || *s.LastJob != 1 || *s.LastAt != float64(time.Now().Unix()) || *s.NextAt != *s.LastAt+3600 {
+			t.Errorf("%+v", s)
+		}
+		j, err := a.db.ManagedJobs().Get(t.Context(), 1)
+		if err != nil || j.ScheduleID != 1 || !j.SubmittedAt.Equal(time.Now()) || j.Schedule != api.ScheduleWaiting {
+			t.Errorf("%+v, %v", j, err)
+		}
+		time.Sleep(time.Hour)
+		one.left, one.hit = 0, nil
+		a.store = failing{db, one}
+		a.submitDue(t.Context()) // whether its job goes on cannot be read
+		a.store = db
+		if s := schedule(); s.Runs != 1 || s.LeftOut != 0 || one.failed() == nil {
+			t.Errorf("nobody knows whether its job goes on: %+v", s)
+		}
+		a.submitDue(t.Context())
+		if s := schedule(); s.Runs != 1 || s.LeftOut != 1 {
+			t.Errorf("its job goes on: %+v", s)
+		}
+		must(t, a.Cancel(t.Context(), ann(), api.JobsCancelBody{JobIDs: []int{1}}))
+		time.Sleep(time.Hour)
+		a.submitDue(t.Context())
+		if s := schedule(); s.Runs != 2 || s.LeftOut != 1 || *s.LastJob != 2 {
+			t.Errorf("its job has ended: %+v", s)
 		}
 	})
 }

@@ -26,8 +26,9 @@ import (
 // model, with agents in memory and a database on disk.
 type installation struct {
 	*testbed.Bed
-	t   *testing.T
-	dir string
+	t    *testing.T
+	dir  string
+	deps func(*jobs.Deps) // what is different from other installations; nil: nothing
 
 	s    *testbed.Server
 	m    *jobs.Manager
@@ -50,7 +51,11 @@ func (i *installation) serve(halfSteps int) *installation {
 	if os.Getenv("SKYPILOT_DEBUG") != "" {
 		log = slog.New(slog.NewTextHandler(i.t.Output(), nil))
 	}
-	i.m = jobs.New(jobs.Deps{Store: i.s.Store, Executor: i.s.Executor, Clusters: i.s.Clusters, Log: log, ServerID: "local", Dir: i.dir, Launches: 4})
+	d := jobs.Deps{Store: i.s.Store, Executor: i.s.Executor, Clusters: i.s.Clusters, Log: log, ServerID: "local", Dir: i.dir, Launches: 4}
+	if i.deps != nil {
+		i.deps(&d)
+	}
+	i.m = jobs.New(d)
 	i.s.Clusters.Ended = i.m.Ended
 	i.s.Watch()
 	done := make(chan struct{})
