@@ -142,6 +142,7 @@ func TestUploadsMayTakeAllOfTheirLimits(t *testing.T) {
 }
 
 func TestALedgerCountsWhatIsThere(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.file(BlobDir("ab12", testBlob)+"/x", "12345")
 	w.file(clientsDir+"/ab12/uploads/sky-1.parts/part0", "678")

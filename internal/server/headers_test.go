@@ -25,6 +25,7 @@ import (
 )
 
 func TestPagesRunNoScriptButTheirOwn(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.file("sky_logs/x.log", "")
 	id := w.ask("/status", `{}`)
@@ -58,6 +59,7 @@ func TestPagesRunNoScriptButTheirOwn(t *testing.T) {
 }
 
 func TestPagesAnswerHEADAndOthersTellTheirMethods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct {
 		method, path string
@@ -84,6 +86,7 @@ func TestPagesAnswerHEADAndOthersTellTheirMethods(t *testing.T) {
 
 // A client may choose the id of its call, if it is one that nobody can guess.
 func TestAnswersCarryTheIDOfTheCall(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	chosen := uuid.NewString()
 	if got := w.call(get, "/api/health", "", api.HeaderRequestID, chosen).id(); got != chosen {
@@ -98,6 +101,7 @@ func TestAnswersCarryTheIDOfTheCall(t *testing.T) {
 }
 
 func TestTheLoginPageTakesPortsOnly(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	for port, want := range map[string]int{"": 200, "1": 200, "65535": 200, "0": 400, "65536": 400, "-1": 400, "x": 400} {
 		if r := w.call(get, "/token?local_port="+port, ""); r.status != want {
@@ -107,6 +111,7 @@ func TestTheLoginPageTakesPortsOnly(t *testing.T) {
 }
 
 func TestLoginPagesSayWhoOneIs(t *testing.T) {
+	t.Parallel()
 	w := team(t)
 	for _, path := range []string{"/token", "/auth/authorize?code_challenge=x"} {
 		w.as = "uma"
@@ -125,6 +130,7 @@ func TestLoginPagesSayWhoOneIs(t *testing.T) {
 
 // Who asks again and again for logins that nobody has agreed to has to wait.
 func TestGuessingLoginsIsSlowedDown(t *testing.T) {
+	t.Parallel()
 	w := team(t)
 	w.as = ""
 	const poll = auth.PollPath + "?code_verifier=dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
@@ -144,6 +150,7 @@ func TestGuessingLoginsIsSlowedDown(t *testing.T) {
 }
 
 func TestHealthTellsWhatTheServerIs(t *testing.T) {
+	t.Parallel()
 	const token = api.OwnerPrefix + "0123456789abcdef"
 	degraded := ""
 	w := newWorld(t, func(d *Deps) {
@@ -178,6 +185,7 @@ func TestHealthTellsWhatTheServerIs(t *testing.T) {
 // Nothing that the server keeps for its users can be read by other accounts of its
 // machine.
 func TestUsersFilesAreTheServersAlone(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	data := zipOf(t, zipEntry{"wd/sub/", "", 0}, zipEntry{"wd/a", "x", 0o666}, zipEntry{"deep/er/run.sh", "#!", 0o777}, zipEntry{"links/l", "../wd/a", fs.ModeSymlink | 0o777})
 	other := strings.Repeat("f", 64)
@@ -214,6 +222,7 @@ func TestUsersFilesAreTheServersAlone(t *testing.T) {
 }
 
 func TestBackups(t *testing.T) {
+	t.Parallel()
 	var keys bool
 	var early, late error
 	w := newWorld(t, func(d *Deps) {
@@ -250,6 +259,7 @@ func TestBackups(t *testing.T) {
 }
 
 func TestWhoReadsWhichRequest(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, people(t, map[string]string{"vic": "viewer", "uma": "user", "otto": "user", "wes": "user", "ada": "admin"}), func(d *Deps) {
 		d.Rules = func() Rules {
 			return Rules{Workspaces: []config.Workspace{{Name: "default"}, {Name: "lab", Private: true, AllowedUsers: []string{"uma", "otto", "vic"}}}}
@@ -297,6 +307,7 @@ func TestWhoReadsWhichRequest(t *testing.T) {
 }
 
 func TestNothingWasAskedYet(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if r := w.call(get, "/api/stream", ""); r.status != 404 || !strings.Contains(r.body, "No request was made yet") {
 		t.Errorf("%d %s", r.status, r.body)
@@ -312,6 +323,7 @@ func TestNothingWasAskedYet(t *testing.T) {
 }
 
 func TestAListOfRequestsHasTheBodyWhenItIsAskedFor(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.ask("/stop", `{"cluster_name":"c"}`)
 	for query, want := range map[string]string{"": `{"cluster_name":"c"}`, "?fields=name": "null", "?fields=request_body": `{"cluster_name":"c"}`,
@@ -325,6 +337,7 @@ func TestAListOfRequestsHasTheBodyWhenItIsAskedFor(t *testing.T) {
 }
 
 func TestLogsAreSavedUnderTheNameThatWasAsked(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	w.file("sky_logs/x.log", "line\n")
 	r := w.call(get, "/api/stream?follow=False&download=my%20log&log_path=~/sky_logs/x.log", "")
@@ -352,6 +365,7 @@ func TestWhichRequestsAreLong(t *testing.T) {
 }
 
 func TestEveryEntryOfTheAuditLogIsExported(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	var wg sync.WaitGroup

@@ -47,6 +47,7 @@ func (w *world) inDatabase() []string {
 const completed = `{"status":"completed","missing_chunks":null}`
 
 func TestChunksReachAnyOfTheServersThatShareADatabase(t *testing.T) {
+	t.Parallel()
 	a, b := twoServers(t, UploadLimits{})
 	data := zipOf(t, zipEntry{"wd/a.py", "print()", 0}, zipEntry{"wd/run.sh", "#!", 0o755})
 	third := len(data) / 3
@@ -101,6 +102,7 @@ func TestChunksReachAnyOfTheServersThatShareADatabase(t *testing.T) {
 }
 
 func TestARefusedUploadLeavesNothingOnAnyServer(t *testing.T) {
+	t.Parallel()
 	good := zipOf(t, zipEntry{"a", strings.Repeat("abcdefgh", 50), 0})
 	for _, c := range []struct {
 		name   string
@@ -130,6 +132,7 @@ func TestARefusedUploadLeavesNothingOnAnyServer(t *testing.T) {
 // What is in the database counts, whichever server it came through. A limit that is
 // met, but not passed, refuses nothing.
 func TestServersThatShareADatabaseShareTheLimitsOfUploads(t *testing.T) {
+	t.Parallel()
 	data := zipOf(t, zipEntry{"a", "some text", 0})
 	a, b := twoServers(t, UploadLimits{})
 	if r := a.chunk(0, 1, data); r.body != completed {
@@ -183,6 +186,7 @@ func onShared(t *testing.T, f func(t *testing.T, db *state.Store)) {
 }
 
 func TestSharedUploadsGoWhenNothingNeedsThem(t *testing.T) {
+	t.Parallel()
 	onShared(t, func(t *testing.T, db *state.Store) {
 		u := &Uploads{Home: t.TempDir(), Store: db}
 		needed, unneeded, used := testBlob, strings.Repeat("e", 64), strings.Repeat("f", 64)
@@ -224,6 +228,7 @@ func TestSharedUploadsGoWhenNothingNeedsThem(t *testing.T) {
 }
 
 func TestGatheredLogsGoForGood(t *testing.T) {
+	t.Parallel()
 	onShared(t, func(t *testing.T, db *state.Store) {
 		d := NewDownloads(t.TempDir(), db)
 		if err := os.MkdirAll(d.Dir("ab12"), 0o700); err != nil {
@@ -258,6 +263,7 @@ func TestGatheredLogsGoForGood(t *testing.T) {
 
 // On a server of its own nothing is in the database.
 func TestAServerOfItsOwnKeepsUploadsInFolders(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	if r := w.chunk(0, 1, zipOf(t, zipEntry{"a", "", 0})); r.body != completed {
 		t.Fatalf("%d %s", r.status, r.body)

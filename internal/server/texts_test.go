@@ -181,6 +181,7 @@ func TestQuotedTextsAreShortAndPrintable(t *testing.T) {
 }
 
 func TestPathsAreTakenAsTheyAreOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]string{
 		"": "/", "*": "/", "a": "/", "/": "/", "/a": "/a", "/a/": "/a/", "//a": "/a", "/a//b": "/a/b", "/a/./b": "/a/b", "/a/../b/": "/b/", "/..": "/", "/../": "/",
 	} {
