@@ -152,8 +152,12 @@ func selectionOf(b api.DebugDumpBody, now time.Time) selection {
 }
 
 func (sel *selection) request(r *state.Request) bool {
-	return sel.recent(r.CreatedAt) || sel.cluster(r.ClusterName) ||
-		slices.ContainsFunc(sel.requests, func(id string) bool { return id != "" && strings.HasPrefix(r.ID, id) })
+	return sel.recent(r.CreatedAt) || sel.cluster(r.ClusterName) || sel.named(r)
+}
+
+// named reports whether a request was asked for by its id, or the beginning of it.
+func (sel *selection) named(r *state.Request) bool {
+	return slices.ContainsFunc(sel.requests, func(id string) bool { return id != "" && strings.HasPrefix(r.ID, id) })
 }
 
 func (sel *selection) cluster(name string) bool {
@@ -220,13 +224,15 @@ func (s *Server) writeDump(ctx context.Context, about api.DebugDumpBody, a archi
 	}
 	red.ready()
 
+	for _, r := range found {
+		if sel.named(r) && r.ClusterName != "" {
+			sel.clusters = append(sel.clusters, r.ClusterName)
+		}
+	}
 	chosen := []dumpedRequest{}
 	for _, r := range found {
 		if sel.request(r) {
 			chosen = append(chosen, dumpRequest(r))
-			if slices.ContainsFunc(sel.requests, func(id string) bool { return id != "" && strings.HasPrefix(r.ID, id) }) && r.ClusterName != "" {
-				sel.clusters = append(sel.clusters, r.ClusterName)
-			}
 		}
 	}
 	parts := []struct {

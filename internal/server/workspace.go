@@ -16,7 +16,7 @@ import (
 func chooseWorkspace(requested, preferred string, accessible []string) (name, source string) {
 	may := func(name string) bool { return name != "" && slices.Contains(accessible, name) }
 	switch {
-	case requested != "" && may(requested):
+	case may(requested):
 		return requested, "explicit"
 	case requested != "":
 		return "", "permission-denied"
