@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 func TestWhichChunkOfHowMany(t *testing.T) {
@@ -357,5 +358,54 @@ func TestUnpackingOverWhatIsThereIsRefused(t *testing.T) {
 	}
 	if err := new(zipFile).unpack(filepath.Join(t.TempDir(), "none")); err == nil {
 		t.Error("unpacked into no folder")
+	}
+}
+
+func TestRefusedUploadsSayHowMuchThereIsAndMayBe(t *testing.T) {
+	t.Parallel()
+	const mib = 1 << 20
+	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "x.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Blobs().Begin(t.Context(), state.Blob{Name: sharedUploads + "ab12/x/part0", Stream: "s", UserID: "ab12", Size: 3 * mib}); err != nil {
+		t.Fatal(err)
+	}
+	take := func(n int64, l UploadLimits) error {
+		return (&ledger{home: t.TempDir(), by: map[string]int64{"ab12": 3 * mib}}).take("ab12", n, l)
+	}
+	archive := func(l UploadLimits) error {
+		data := saysSize(t, 300*mib)
+		data = append(make([]byte, 3*mib-len(data)), data...)
+		_, err := readArchive(bytes.NewReader(data), int64(len(data)), l.filled())
+		return err
+	}
+	room := func(l UploadLimits) error {
+		return (&Uploads{Store: db.AsShared(), Limits: l}).sharedRoom(t.Context(), "ab12")
+	}
+	for _, c := range []struct {
+		err  error
+		says []string
+	}{
+		{take(2*mib, UploadLimits{User: 4 * mib}), []string{" take 5 MiB ", " 4 MiB is the limit for one user"}},
+		{take(2*mib, UploadLimits{User: 9 * mib, All: 4 * mib}), []string{" take 3 MiB", " 4 MiB is the limit for all users"}},
+		{take(2*mib, UploadLimits{User: 9 * mib, KeepFree: 1 << 60}), []string{" 1099511627776 MiB stay free"}},
+		{archive(UploadLimits{One: 200 * mib}), []string{" take 300 MiB unpacked", " 200 MiB is the limit for one upload"}},
+		{archive(UploadLimits{}), []string{" from 3 MiB to 300 MiB ", " more than 100 times"}},
+		{archive(UploadLimits{Entries: 1, One: mib}), []string{" 1 MiB "}},
+		{room(UploadLimits{User: 2 * mib}), []string{" take 3 MiB ", " 2 MiB is the limit for one user"}},
+		{room(UploadLimits{All: 2 * mib}), []string{" take 3 MiB", " 2 MiB is the limit for all users"}},
+		{(&Uploads{Home: t.TempDir(), Limits: UploadLimits{One: 2 * mib}}).at("ab12", testBlob, 1).keep(0, bytes.NewReader(make([]byte, 3*mib))), []string{" larger than 2 MiB"}},
+	} {
+		if refusedWith(c.err) < 400 || refusedWith(c.err) == http.StatusInternalServerError {
+			t.Errorf("%v, want %q", c.err, c.says)
+			continue
+		}
+		for _, text := range c.says {
+			if !strings.Contains(c.err.Error(), text) {
+				t.Errorf("%v, want %q", c.err, text)
+			}
+		}
 	}
 }

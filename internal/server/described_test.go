@@ -169,7 +169,7 @@ func TestNothingIsMadeOfADatabaseThatIsGone(t *testing.T) {
 			t.Errorf("%s: no failure", name)
 		}
 	}
-	shared := New(Deps{Engine: w.engine, Store: db.AsShared(), Home: w.home, Gate: s.Gate})
+	shared := New(Deps{Engine: w.engine, Store: db.AsShared(), Home: w.home, Gate: s.Gate, Logger: s.log})
 	defer shared.Close()
 	for _, url := range []string{"/upload_v2/blob?user_hash=ab12&blob_id=" + testBlob} {
 		a := httptest.NewRecorder()

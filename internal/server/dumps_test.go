@@ -328,6 +328,12 @@ func TestPartsOfAnUploadThatAreNotThere(t *testing.T) {
 	if missing, err := u.missing(); err != nil || missing != nil {
 		t.Errorf("%v %v", missing, err)
 	}
+	if err := os.WriteFile(u.parts(), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if missing, err := u.missing(); err == nil {
+		t.Errorf("below what is no folder %v are missing", missing)
+	}
 }
 
 // A chunk that comes twice counts once, and one that is refused not at all.
