@@ -94,6 +94,14 @@ func TestWhatADumpIsAbout(t *testing.T) {
 			t.Errorf("about %s: problems: %s", c.name, problems)
 		}
 	}
+	w.file(serverLog, "line\n")
+	a := &memoryArchive{}
+	if err := w.server.writeDump(t.Context(), api.DebugDumpBody{}, a); err != nil {
+		t.Fatal(err)
+	}
+	if problems, there := a.files["problems.txt"]; there {
+		t.Errorf("problems where there are none: %q", problems)
+	}
 }
 
 func TestADumpHasTheEndOfTheServersLog(t *testing.T) {
