@@ -139,9 +139,9 @@ func TestAContainerIsTheNodeOrRunsOnIt(t *testing.T) {
 
 func TestOfALongOutputTheEndIsShown(t *testing.T) {
 	for said, want := range map[string]string{
-		"":                           "",
-		"one\n":                      "one",
-		"one\ntwo\nthree\n":          "one; two; three",
+		"":                            "",
+		"one\n":                       "one",
+		"one\ntwo\nthree\n":           "one; two; three",
 		"\none\ntwo\nthree\nfour\n\n": "two; three; four",
 	} {
 		if got := lastLines([]byte(said)); got != want {
