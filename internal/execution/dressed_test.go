@@ -403,7 +403,7 @@ func TestWhoWaitsForRoomIsToldSo(t *testing.T) {
 		s := b.Boot(failpoint.Endless)
 		b.Inject(full("instances.create"))
 		r := testbed.NewRequest()
-		rested := 0
+		var pauses []time.Duration
 		cfg, err := config.FromMap(config.Server, config.Origin{}, map[string]any{"provision": map[string]any{"retry_hours": 1}})
 		if err != nil {
 			t.Fatal(err)
@@ -411,13 +411,22 @@ func TestWhoWaitsForRoomIsToldSo(t *testing.T) {
 		began := time.Now()
 		_, err = on(s.Executor, s, r, train(t, 1), func(c *cluster.Call, l *api.LaunchBody) {
 			c.Config, l.RetryUntilUp = cfg, true
-			c.Rest = func(wait func()) { rested++; wait() }
+			c.Rest = func(wait func()) {
+				from := time.Now()
+				wait()
+				pauses = append(pauses, time.Since(from))
+			}
 		})
 		if !isType(err, api.ErrResourcesUnavailable) || time.Since(began) < time.Hour || time.Since(began) > 62*time.Minute {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
-		if told := strings.Count(r.Out.String(), "could not get a machine"); told != rested || rested < 10 || rested > 60 {
-			t.Errorf("told %d times, rested %d times:\n%s", told, rested, r.Out)
+		if told := strings.Count(r.Out.String(), "could not get a machine"); told != len(pauses) || len(pauses) < 10 {
+			t.Errorf("told %d times, rested %v:\n%s", told, pauses, r.Out)
+		}
+		for i, p := range pauses[:len(pauses)-1] { // the last one ends with the patience
+			if most := min(5*time.Second<<i, 5*time.Minute); p > most || p < most/2 {
+				t.Errorf("pause %d: %v", i, p)
+			}
 		}
 		b.WantNothingLeft("dev")
 		// Nothing is waited for that no waiting mends.
