@@ -295,7 +295,7 @@ func (a *Agent) changeCluster() error {
 	for _, j := range left {
 		select {
 		case <-j.done:
-		case <-time.After(a.cancelWait()):
+		case <-time.After(cancelWait(a.o.endGrace)):
 			return fmt.Errorf("job %d of the earlier cluster does not end", j.id)
 		}
 	}

@@ -267,14 +267,22 @@ func (a *Agent) startDriver(j *openJob) {
 	a.wg.Go(func() { a.drive(j) })
 }
 
-// cancelWait bounds how long Cancel waits for processes to end: their time
+// cancelWait bounds how long somebody waits for processes to end: their time
 // between TERM and KILL and some more.
-func (a *Agent) cancelWait() time.Duration { return a.o.endGrace + 5*time.Second }
+func cancelWait(grace time.Duration) time.Duration { return grace + 5*time.Second }
 
 // cancel ends jobs, all at the same time, and returns those that it really
 // ended. Their outcome is on disk before anything is done to them. Jobs with a
 // grace time of their own are not waited for.
 func (a *Agent) cancel(ctx context.Context, r *agentapi.CancelRequest) (*agentapi.CancelResponse, error) {
+	if r.GraceSeconds > 0 {
+		return a.cancelWithin(ctx, r, 0)
+	}
+	return a.cancelWithin(ctx, r, cancelWait(a.o.endGrace))
+}
+
+// cancelWithin is cancel that waits for the jobs for so long.
+func (a *Agent) cancelWithin(ctx context.Context, r *agentapi.CancelRequest, wait time.Duration) (*agentapi.CancelResponse, error) {
 	resp := &agentapi.CancelResponse{Cancelled: []int{}}
 	ids := a.selected(r)
 	jobs, errs := make([]*openJob, len(ids)), make([]error, len(ids))
@@ -300,10 +308,6 @@ func (a *Agent) cancel(ctx context.Context, r *agentapi.CancelRequest) (*agentap
 	}
 	wg.Wait()
 	a.kick()
-	wait := a.cancelWait()
-	if r.GraceSeconds > 0 {
-		wait = 0
-	}
 	ctx, stop := context.WithTimeout(ctx, wait)
 	defer stop()
 	for i, j := range jobs {

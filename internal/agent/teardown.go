@@ -118,7 +118,7 @@ func (a *Agent) finishTeardown(t storedTeardown) {
 		machine = "terminate"
 	}
 	if !t.Last {
-		a.endAll(a.ctx, t.Event, t.Run, a.o.endGrace)
+		a.endAll(a.ctx, t.Event, t.Run, 0)
 		if a.ctx.Err() != nil {
 			return
 		}
@@ -131,13 +131,18 @@ func (a *Agent) finishTeardown(t storedTeardown) {
 }
 
 // endAll runs the hooks of an event, unless an earlier event did, and ends all
-// that the agent has started.
-func (a *Agent) endAll(ctx context.Context, event, run string, grace time.Duration) {
+// that the agent has started, which has graceSeconds between TERM and KILL; 0: as
+// usual.
+func (a *Agent) endAll(ctx context.Context, event, run string, graceSeconds int) {
+	grace := a.o.endGrace
+	if graceSeconds > 0 {
+		grace = time.Duration(graceSeconds) * time.Second
+	}
 	if hookEvents[event] && a.isHead() {
 		a.hooksOf(ctx, event, run)
 	}
 	if a.isHead() {
-		if _, err := a.cancel(ctx, &agentapi.CancelRequest{All: true}); err != nil {
+		if _, err := a.cancelWithin(ctx, &agentapi.CancelRequest{All: true, GraceSeconds: graceSeconds}, cancelWait(grace)); err != nil {
 			a.log.Warn("jobs not cancelled", "err", err)
 		}
 	}
@@ -322,11 +327,7 @@ func (a *Agent) postShutdown(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.mu.Unlock()
 	a.publishState()
-	grace := a.o.endGrace
-	if in.GraceSeconds > 0 {
-		grace = time.Duration(in.GraceSeconds) * time.Second
-	}
-	a.endAll(a.ctx, in.Event, "shutdown", grace)
+	a.endAll(a.ctx, in.Event, "shutdown", in.GraceSeconds)
 	if err := errors.Join(a.setAutostop(nil), a.queue.put("teardown", storedTeardown{})); err != nil {
 		a.log.Warn("autostop not cleared", "err", err)
 	}

@@ -78,9 +78,7 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 // usable waits while the cluster is being launched and returns it when it is
 // up.
 func (x *Executor) usable(ctx context.Context, call cluster.Call, name string, launching func(context.Context, string) (bool, error)) (*state.Cluster, error) {
-	wait, cancel := context.WithTimeout(ctx, execWait)
-	defer cancel()
-	for {
+	for began := time.Now(); ; {
 		c, err := x.Store.Clusters().Get(ctx, name)
 		if err == nil && c.Status == api.ClusterUp {
 			return c, nil
@@ -92,15 +90,13 @@ func (x *Executor) usable(ctx context.Context, call cluster.Call, name string, l
 		if err != nil {
 			return nil, err
 		}
-		if !busy {
+		if !busy || time.Since(began) >= execWait {
 			return x.Clusters.Up(ctx, name, "Running a job")
 		}
 		call.Out.Spin("Waiting until cluster " + name + " is launched")
 		select {
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
-		case <-wait.Done():
-			return x.Clusters.Up(ctx, name, "Running a job")
 		case <-time.After(execPoll):
 		}
 	}

@@ -212,12 +212,15 @@ func TestMachinesWhoseAgentsDoNotStartGoBack(t *testing.T) {
 func TestALaunchThatCannotGiveItsMachinesBackSaysSoAndKeepsTheRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testbed.New(t)
+		if err := b.Cloud.SetCapacity("north-a", "puff", 0); err != nil {
+			t.Fatal(err)
+		}
 		s := b.Boot(failpoint.Endless)
 		s.Refuse("agent.start", errors.New("no shell"))
 		b.Inject(model.Fault{ID: "stuck", Kind: model.Fail, Op: "instances.terminate", Code: fluffyapi.Internal, Message: "try later"})
 		_, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1))
 		var left *provision.LeftoverError
-		if !errors.As(err, &left) {
+		if !errors.As(err, &left) || left.Place.Zone != "north-b" {
 			t.Fatalf("got %v", err)
 		}
 		if c := b.Cluster("dev"); c == nil || c.Status != api.ClusterInit {

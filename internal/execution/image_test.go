@@ -56,6 +56,7 @@ func TestWords(t *testing.T) {
 		"":                          nil,
 		"--gpus all":                {"--gpus", "all"},
 		"  -v  /a:/b ":              {"-v", "/a:/b"},
+		"-v\t/a:/b\n--rm":           {"-v", "/a:/b", "--rm"},
 		`-e 'A=b c' -e "D=\"e\" f"`: {"-e", "A=b c", "-e", `D="e" f`},
 		`a\ b ''`:                   {"a b", ""},
 		"-e X=$HOME;rm":             {"-e", "X=$HOME;rm"},

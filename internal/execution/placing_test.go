@@ -20,7 +20,7 @@ func TestWhatARequestSaysOfItsMachinesIsRemembered(t *testing.T) {
 		{task.Resources{DiskTier: "high"}, map[string]any{"disk_tier": "high"}},
 		{task.Resources{NetworkTier: "best"}, map[string]any{"network_tier": "best"}},
 		{task.Resources{LocalDisk: "nvme:100+"}, map[string]any{"local_disk": "nvme:100+"}},
-		{task.Resources{EphemeralStorage: 7}, map[string]any{"ephemeral_gb": 7}},
+		{task.Resources{EphemeralStorage: 1}, map[string]any{"ephemeral_gb": 1}},
 		{task.Resources{PriorityClass: "urgent"}, map[string]any{"priority_class": "urgent"}},
 	} {
 		got := map[string]any{}
