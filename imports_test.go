@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/provision", "internal/optimizer"},
 	{"internal/remote", "internal/cloud/all"},
 	{"internal/agent"},
-	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws"},
+	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda"},
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},
