@@ -17,7 +17,7 @@ const module = "github.com/skypilot-go/sky"
 // layers below its own. Packages of one layer do not know each other, except
 // where a folder holds them together. A new package needs a place here.
 var layers = [][]string{
-	{"cmd/sky", "cmd/sky-agent", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed"},
+	{"cmd/sky", "cmd/sky-agent", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},
@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/provision", "internal/optimizer"},
 	{"internal/remote", "internal/cloud/all"},
 	{"internal/agent"},
-	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws"},
+	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda"},
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},

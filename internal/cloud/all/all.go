@@ -7,6 +7,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
+	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 )
@@ -30,5 +31,6 @@ func Providers(o Options) *cloud.Registry {
 		docker.New(o.Docker),
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
+		lambda.New(lambda.Options{}),
 	)
 }

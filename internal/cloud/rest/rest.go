@@ -37,7 +37,7 @@ type Options struct {
 	Paces []Pace
 	// Timeout bounds each call, besides the caller's context; 0: 30 seconds.
 	Timeout time.Duration
-	// Busy is how often a call that was answered with 429 is made again; 0: 5,
+	// Busy is how often a call that was answered with 429 is made again; 0: 3,
 	// negative: never.
 	Busy int
 	// Log hears of every call; nil: nobody. It is never told credentials, queries or
@@ -62,7 +62,7 @@ func New(o Options) *Client {
 		o.Timeout = 30 * time.Second
 	}
 	if o.Busy == 0 {
-		o.Busy = 5
+		o.Busy = 3
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)

@@ -77,6 +77,9 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		case s.done:
 			nodes = slices.DeleteFunc(p.nodes(list), func(n cloud.Node) bool { return n.State == cloud.NodeGone })
 			return true, nil
+		case len(s.create) > 0 && p.o.NoTokens && p.recent.Made(spec.ID).unsure():
+			w.what = p.o.DisplayName + " to list what it may have made when its answer was lost"
+			return false, nil
 		}
 		return false, p.act(ctx, l, s)
 	})

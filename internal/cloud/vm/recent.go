@@ -9,19 +9,15 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
-const (
-	// settleLooks is how often something new is looked for before it counts as
-	// missing.
-	settleLooks = 15
-	// settledBy is after what time lists are believed.
-	settledBy = time.Minute
-)
+// settleLooks is how often something new is looked for before it counts as missing.
+const settleLooks = 15
 
 // Recent remembers what was lately made for clusters, so that it is given back
-// although no list has it yet. The zero value is ready.
+// although no list has it yet.
 type Recent struct {
-	mu sync.Mutex
-	of map[cloud.ClusterID]*Made
+	settle time.Duration // after which lists are believed
+	mu     sync.Mutex
+	of     map[cloud.ClusterID]*Made
 }
 
 // Made is what was made for one cluster. Its maps say in which region each thing
@@ -31,6 +27,7 @@ type Made struct {
 	others   map[Thing]string
 	lost     time.Time // when a call's answer was lost that may have made more
 	last     time.Time
+	settle   time.Duration
 }
 
 // Thing is something other than a machine.
@@ -44,7 +41,7 @@ func (r *Recent) with(id cloud.ClusterID, f func(*Made)) {
 		r.of = map[cloud.ClusterID]*Made{}
 	}
 	for other, m := range r.of {
-		if other != id && time.Since(m.last) > settledBy { // every list has it
+		if other != id && time.Since(m.last) > r.settle { // every list has it
 			delete(r.of, other)
 		}
 	}
@@ -91,7 +88,7 @@ func (r *Recent) Made(id cloud.ClusterID) (m Made) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if have := r.of[id]; have != nil {
-		m = Made{machines: maps.Clone(have.machines), others: maps.Clone(have.others), lost: have.lost, last: have.last}
+		m = Made{machines: maps.Clone(have.machines), others: maps.Clone(have.others), lost: have.lost, last: have.last, settle: r.settle}
 	}
 	return m
 }
@@ -109,8 +106,8 @@ func (m Made) Of(kind, region string) []string {
 }
 
 // unsure tells that lists may lack something of the cluster's.
-func (m Made) unsure() bool { return time.Since(m.lost) < settledBy }
+func (m Made) unsure() bool { return time.Since(m.lost) < m.settle }
 
 // Young tells that something of the cluster's was made so lately that a call may
 // not know it.
-func (m Made) Young() bool { return time.Since(m.last) < settledBy }
+func (m Made) Young() bool { return time.Since(m.last) < m.settle }

@@ -84,8 +84,8 @@ type Driver interface {
 	// still knows them.
 	List(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error)
 	// Create asks for machines of the ranks and returns the ids of those that it
-	// got, with an error too. Each call is safe to repeat: the same token never
-	// makes two machines of a rank.
+	// got, with an error too. Each call is safe to repeat, unless Options.NoTokens
+	// says otherwise: the same token never makes two machines of a rank.
 	Create(ctx context.Context, l *Launch, ranks []int) (ids []string, err error)
 	// Delete begins to remove machines of one cluster.
 	Delete(ctx context.Context, id cloud.ClusterID, machines []Machine) error
@@ -139,6 +139,11 @@ type Options struct {
 	// EndingHolds says that a machine that is ending still costs money or holds the
 	// name of its rank: its end is waited for.
 	EndingHolds bool
+	// Settle is after what time lists are believed to have everything; 0: a minute.
+	Settle time.Duration
+	// NoTokens says that calls of Create are not safe to repeat: after one whose answer
+	// was lost nothing is created until lists can be believed.
+	NoTokens bool
 	// Timeout is how long machines may take to run or to end; Poll is the time
 	// between looks, FirstPoll before the second one.
 	Timeout, Poll, FirstPoll time.Duration
@@ -169,7 +174,10 @@ func New(d Driver, o Options) *Provider {
 	if o.Patience == nil {
 		o.Patience = func(string) time.Duration { return o.Timeout }
 	}
-	return &Provider{d: d, o: o}
+	if o.Settle == 0 {
+		o.Settle = time.Minute
+	}
+	return &Provider{d: d, o: o, recent: Recent{settle: o.Settle}}
 }
 
 // Recent is what was lately made for clusters.

@@ -24,6 +24,13 @@ var _ fluffyapi.API = (*Account)(nil)
 // The role is "owner" or "reader".
 func (c *Cloud) Account(name, role string) *Account { return &Account{c: c, name: name, role: role} }
 
+// Enter is for a call that somebody else answers, as one about SSH keys: it is
+// where the call, named op, meets its faults. It reports whether the answer has to
+// be lost once the call has had its effect.
+func (a *Account) Enter(ctx context.Context, op string) (lost bool, err error) {
+	return a.c.enter(ctx, a.name, op)
+}
+
 // read answers a call that changes nothing.
 func read[T any](ctx context.Context, a *Account, op string, f func() (T, error)) (T, error) {
 	return ask(ctx, a, op, false, f)
