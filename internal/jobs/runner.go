@@ -250,7 +250,6 @@ func next(t *state.ManagedTask, cluster string, now time.Time) *state.ManagedAtt
 // launch finds out what is missing. Both are written at once: at no time does
 // the cluster belong to none.
 func (r *runner) replace(ctx context.Context, s situation) error {
-	r.unfollow()
 	now := time.Now()
 	s.closed = s.attempt
 	s.closed.ClosedAt = now
@@ -474,7 +473,6 @@ const (
 
 // close gives the cluster back, for as long as it takes.
 func (r *runner) close(ctx context.Context, s situation) error {
-	r.unfollow()
 	r.tell(ctx, s)
 	if err := r.down(ctx, s); err != nil {
 		return err
