@@ -484,3 +484,26 @@ func TestAWaitEndsWithTheTaskOrTheTimeOrTheCaller(t *testing.T) {
 		}
 	})
 }
+
+// Logs of jobs that the database does not know are nobody's; what is no job's folder is
+// left alone, and so is everything if it cannot be known.
+func TestLogsOfUnknownJobsAreRemoved(t *testing.T) {
+	a := newArchive(t)
+	for _, name := range []string{"99/controller.log", "99/task-0-attempt-1.log", "other/controller.log"} {
+		a.keeps(name, "x\n")
+	}
+	db := a.store
+	one := &failure{of: func(call string) bool { return call == "Get" }}
+	a.store = failing{db, one}
+	if err := a.Forget(t.Context(), time.Hour, time.Hour); !errors.Is(err, one.failed()) || one.failed() == nil {
+		t.Errorf("nobody knows whose they are: %v", err)
+	}
+	a.store = db
+	if left, err := a.kept.List("*/*"); len(left) != 3 || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+	must(t, a.Forget(t.Context(), time.Hour, time.Hour))
+	if left, err := a.kept.List("*/*"); !slices.Equal(left, []string{"other/controller.log"}) || err != nil {
+		t.Errorf("left: %q, %v", left, err)
+	}
+}
