@@ -27,7 +27,6 @@ type target struct {
 	tests    time.Duration       // what they take without a mutant
 	reached  coverage            // by all of them
 	each     map[string]coverage // by one test alone
-	flags    []string            // for the test binary
 	mutants  []mutant
 	verdicts []verdict
 }
@@ -69,10 +68,6 @@ func (t *target) measure(ctx context.Context, work string, parallel int) error {
 	bin, err := t.build(ctx, work, "", "-cover", "-covermode=set")
 	if err != nil {
 		return err
-	}
-	// Property tests would keep the examples that a mutant fails beside the source.
-	if usage, _ := t.run(ctx, bin, "-h"); strings.Contains(string(usage), "-rapid.nofailfile") {
-		t.flags = []string{"-rapid.nofailfile"}
 	}
 	began := time.Now()
 	if t.reached, err = t.cover(ctx, bin, ""); err != nil {
@@ -233,7 +228,9 @@ func (t *target) build(ctx context.Context, work, overlay string, flags ...strin
 // run runs the tests in their folder, as go test does, and ends whatever they
 // started and left.
 func (t *target) run(ctx context.Context, bin string, flags ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, bin, slices.Concat([]string{"-test.timeout=0"}, t.flags, flags)...)
+	cmd := exec.CommandContext(ctx, bin, append([]string{"-test.timeout=0"}, flags...)...)
+	// Property tests would keep the examples that a mutant fails beside the source.
+	cmd.Env = append(os.Environ(), "RAPID_NOFAILFILE=true")
 	cmd.Dir = t.Dir
 	cmd.WaitDelay = 5 * time.Second
 	group(cmd)
