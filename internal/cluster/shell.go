@@ -16,12 +16,10 @@ func (m *Manager) Shell(ctx context.Context, name string, q agentapi.ShellQuery)
 	if err != nil {
 		return nil, err
 	}
-	node := q.Node
-	client, err := m.client(c, node)
+	client, err := m.client(c, q.Node)
 	if err != nil {
 		return nil, err
 	}
-	q.Node = node
 	rwc, err := client.Shell(ctx, q)
 	if err != nil {
 		return nil, unreachable(c, "Opening a shell", err)
