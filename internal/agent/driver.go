@@ -102,6 +102,12 @@ func (d *driver) work(rec *record) {
 		if d.spec.Setup != "" {
 			e, first = evSetup, phaseSetup
 		}
+		// On disk before anything is there: an agent that dies now clears it up later.
+		if rec.Places == nil {
+			if rec = d.move(func(r *record) error { r.Places = d.places; return nil }); rec == nil {
+				return
+			}
+		}
 		codes, reason, err := d.prepare(ctx, first)
 		if err != nil {
 			return
@@ -111,7 +117,6 @@ func (d *driver) work(rec *record) {
 			return
 		}
 		if rec = d.move(func(r *record) error {
-			r.Places = d.places
 			r.Job.Reason = ""
 			return r.move(e, d.a.now())
 		}); rec == nil {

@@ -25,7 +25,7 @@ type record struct {
 	Job    agentapi.Job `json:"job"`
 	Boot   string       `json:"boot"`             // in which it was submitted
 	Rev    int64        `json:"rev"`              // grows with every change
-	Places []place      `json:"places,omitempty"` // where its ranks are, by rank; empty: it waits
+	Places []place      `json:"places,omitempty"` // where its ranks are or are made ready, by rank; empty: it waits
 	// Settled: its processes are gone and its log is complete. Nothing is left
 	// to do, and its spec (with the secrets) is forgotten.
 	Settled bool `json:"settled,omitempty"`

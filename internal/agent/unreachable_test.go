@@ -44,6 +44,45 @@ func TestGangWaitsForSilentNode(t *testing.T) {
 	}
 }
 
+// What was made ready for a job that has not begun is cleared up after its end,
+// whichever life of the head made it ready.
+func TestAJobThatIsCancelledBeforeItBeganLeavesNothing(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 2, twoCPUs, false)
+	c.nodes[1].kill() // which keeps the job from beginning
+	id := c.submit(agentapi.JobSpec{NumNodes: 2, Run: "true"})
+	ready := func() int {
+		dirs, err := os.ReadDir(filepath.Join(c.nodes[0].home, ".sky", "agent", "ranks"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(dirs)
+	}
+	c.await(id, "ready on the head", func(*agentapi.Job) bool { return ready() == 1 })
+	c.nodes[0].kill()
+	// A head that died as soon as it had noted that the job is cancelled.
+	q, err := openQueue(filepath.Join(c.nodes[0].home, ".sky", "agent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := q.update(id, func(r *record) error { return r.move(evCancelled, time.Now()) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := q.close(); err != nil {
+		t.Fatal(err)
+	}
+	c.nodes[0].spawn()
+	c.nodes[1].spawn()
+	for end := time.Now().Add(10 * time.Second); ready() > 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what was made ready for the job is still there")
+		}
+	}
+	if job := c.awaitEnd(id); job.Status != api.JobCancelled {
+		t.Errorf("job: %s", mustJSON(job))
+	}
+}
+
 // Silence is not failure: ranks on a node that does not answer go on.
 func TestSilentNodeDoesNotFailItsJob(t *testing.T) {
 	t.Parallel()
