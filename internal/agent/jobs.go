@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -162,8 +163,11 @@ func (a *Agent) update(id int, f func(*record) error) (*record, error) {
 				a.reportLocked(rec)
 			}
 		}
+		news := rec.Settled != j.rec.Settled || !reflect.DeepEqual(rec.Job, j.rec.Job)
 		j.rec = rec
-		a.hub.publish(jobEventOf(rec, a.now()))
+		if news { // where it is going to be is none
+			a.hub.publish(jobEventOf(rec, a.now()))
+		}
 	}
 	return rec, nil
 }
