@@ -36,7 +36,7 @@ func start(t testing.TB) *awsfake.Cloud {
 func images(_ context.Context, tag, region string) (string, bool) { return "ami-" + region, true }
 
 func provider() *aws.Provider {
-	return aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Retries: 4, Backoff: time.Millisecond})
+	return aws.New(aws.Options{Image: images, Poll: 5 * time.Millisecond, Retries: 2, Backoff: time.Millisecond})
 }
 
 var (
