@@ -137,7 +137,7 @@ func (c *client) launch(ctx context.Context, spec cloud.LaunchSpec, rank int, ke
 	all[tagCreated] = time.Now().UTC().Format(time.RFC3339)
 	var tags []tag
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		tags = append(tags, tag{k, all[k][:min(len(all[k]), maxLabel)]})
+		tags = append(tags, tag{k, strings.ToValidUTF8(all[k][:min(len(all[k]), maxLabel)], "")})
 	}
 	name := spec.ID.Name + "-head"
 	if rank > 0 {

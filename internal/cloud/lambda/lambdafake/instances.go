@@ -81,7 +81,6 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	case len(named) == 0:
 		return nil, missing(key)
 	case len(named) > 1: // that two keys may have one name is SkyPilot's finding
-
 		return nil, fluffyapi.Errorf(unknown, "an unknown error occurred")
 	case len(items(in["file_system_names"]))+len(items(in["file_system_mounts"])) > 0:
 		return nil, missing("the filesystem")
