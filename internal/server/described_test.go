@@ -115,7 +115,7 @@ func TestAServerNeedsLittleToStandOn(t *testing.T) {
 	w := newWorld(t)
 	home, err := os.UserHomeDir()
 	if err != nil {
-		t.Skip(err)
+		t.Fatal(err)
 	}
 	s := New(Deps{Engine: w.engine, Store: w.store})
 	defer s.Close()
