@@ -53,17 +53,14 @@ type ClusterID struct {
 
 // LaunchSpec asks for a cluster.
 type LaunchSpec struct {
-	ID            ClusterID
-	Offer         Offer
-	Nodes         int
-	Token         string // idempotency token of this attempt
-	DiskGB        int
+	ID    ClusterID
+	Offer Offer
+	Nodes int
+	Token string // idempotency token of this attempt
+	MachineSpec
+	ImageID       string // what nodes start from, of Images at the offer's place; "": the cloud's own
 	Labels        map[string]string
 	Ports         []string
-	ImageID       string
-	DiskTier      string
-	NetworkTier   string // "best": the fastest network that the machines have
-	LocalDisk     string // not "": disks inside the machines are wanted and to be usable
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
 	// DisplayName and User are for people who look at the cloud by other means.
 	DisplayName, User string
@@ -72,13 +69,9 @@ type LaunchSpec struct {
 	// EndGrace is how long a node that is taken back may go on, for what has to be
 	// saved first, where the cloud can be told; 0: no longer than usual.
 	EndGrace time.Duration
-	// EphemeralGB is scratch space, where machines can be given some.
-	EphemeralGB int
 	// Login is to the registry of the image, where nodes are containers; nil: it
 	// needs none. One that is not complete was given before, and Prepare kept it.
 	Login *registry.Login
-	// PriorityClass is what the task asks for, where the cloud has such classes.
-	PriorityClass string
 	// Volumes are mounted into every node. One that goes with the cluster
 	// (Volume.Cluster is ID) is made by Prepare and removed by Terminate, like all
 	// that Prepare makes; the others exist. Only a [Volumer] is asked for any.

@@ -11,23 +11,12 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// endingKey is the key in a record's metadata for why its machines are being
-// given back. A record that has it goes as soon as they are proven gone, by
-// whoever looks at it next, and nothing is launched on it any more.
-const endingKey = "giving_back"
-
-// givingBack is why a cluster's machines are being given back; "": they are not.
-func givingBack(c *state.Cluster) string {
-	why, _ := c.Metadata[endingKey].(string)
-	return why
-}
-
 // GivingBack tells whether somebody began to give a cluster's machines back and
 // has no proof yet that they are gone.
-func GivingBack(c *state.Cluster) bool { return givingBack(c) != "" }
+func GivingBack(c *state.Cluster) bool { return c.Notes.GivingBack != "" }
 
 // Keep takes back the intent to give a cluster up; the caller saves it.
-func Keep(c *state.Cluster) { delete(c.Metadata, endingKey) }
+func Keep(c *state.Cluster) { c.Notes.GivingBack = "" }
 
 // forget gives a cluster's machines back, together with what the provider made
 // besides machines, and removes the record once the provider lists none of
@@ -41,12 +30,9 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 		}
 	}
 	m.watcher.wordsOf(c.Hash).since(heardAt(c)) // the record goes
-	if givingBack(c) == "" {
+	if !GivingBack(c) {
 		marked, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-			if c.Metadata == nil {
-				c.Metadata = map[string]any{}
-			}
-			c.Metadata[endingKey] = reason
+			c.Notes.GivingBack = reason
 			return nil
 		})
 		if err != nil {

@@ -97,7 +97,7 @@ func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) er
 	call.Out.Spin("Cancelling jobs on cluster " + body.ClusterName)
 	var resp *agentapi.CancelResponse
 	err := m.ask(ctx, body.ClusterName, "Cancelling jobs", func(c *state.Cluster, client *agentclient.Client) (err error) {
-		if err := Unmanaged(c); err != nil {
+		if err := RefuseHeld(c); err != nil {
 			return err
 		}
 		resp, err = client.Cancel(ctx, req)

@@ -31,7 +31,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	if err != nil {
 		return err
 	}
-	if err := Unmanaged(c); err != nil {
+	if err := RefuseHeld(c); err != nil {
 		return err
 	}
 	p, err := m.provider(c)
@@ -95,7 +95,7 @@ func (m *Manager) Down(ctx context.Context, call Call, body api.StopBody) error 
 		}
 		return err
 	}
-	if err := Unmanaged(c); err != nil && !body.Purge {
+	if err := RefuseHeld(c); err != nil && !body.Purge {
 		return err
 	}
 	return m.down(ctx, call, c, body)
@@ -227,7 +227,7 @@ func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody
 	if err != nil {
 		return err
 	}
-	if err := Unmanaged(c); err != nil {
+	if err := RefuseHeld(c); err != nil {
 		return err
 	}
 	if err := m.CanAutostop(c, body.IdleMinutes, body.Down); err != nil {

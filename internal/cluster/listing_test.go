@@ -39,7 +39,7 @@ func TestOneListServesAllClustersOfACloud(t *testing.T) {
 				Name: name, Hash: "hash-" + name, NameOnCloud: name, Status: api.ClusterUp, EverUp: true, NumNodes: 1, LaunchedAt: time.Now(), AutostopMinutes: -1,
 				Offer: cloud.Offer{Place: cloud.Place{Cloud: fluffycloud.Name, Region: "east", Zone: "east-a"}, InstanceType: "puff-2"},
 			}
-			spec := cloud.LaunchSpec{ID: r.m.Provision.ClusterID(c), Offer: c.Offer, Nodes: 1, Token: name, DiskGB: 10}
+			spec := cloud.LaunchSpec{ID: r.m.Provision.ClusterID(c), Offer: c.Offer, Nodes: 1, Token: name, MachineSpec: cloud.MachineSpec{DiskGB: 10}}
 			if err := p.Prepare(ctx, spec); err != nil {
 				t.Fatal(err)
 			}
@@ -113,9 +113,9 @@ func TestAsRecorded(t *testing.T) {
 		{"no agents, all run", func(c *state.Cluster) { c.Nodes[0].Reach.Method = cloud.ReachNone }, run, nil, true},
 		{"its record says otherwise", func(c *state.Cluster) { c.Status = api.ClusterInit }, run, []time.Duration{0, 0}, false},
 		{"it is stopping itself", func(c *state.Cluster) { c.Status = api.ClusterAutostopping }, run, []time.Duration{0, 0}, false},
-		{"it is being given back", func(c *state.Cluster) { c.Metadata[endingKey] = "why" }, run, []time.Duration{0, 0}, false},
+		{"it is being given back", func(c *state.Cluster) { c.Notes.GivingBack = "why" }, run, []time.Duration{0, 0}, false},
 	} {
-		c := &state.Cluster{Name: "c", Hash: "h", Status: api.ClusterUp, NumNodes: 2, Nodes: []cloud.Node{{}, {}}, Metadata: map[string]any{}}
+		c := &state.Cluster{Name: "c", Hash: "h", Status: api.ClusterUp, NumNodes: 2, Nodes: []cloud.Node{{}, {}}}
 		if tt.of != nil {
 			tt.of(c)
 		}

@@ -7,21 +7,15 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// machineKey is the key in a record's metadata for the machine of the server
-// that made the cluster, if several servers share the database.
-const machineKey = "server_machine"
-
 // Mark notes in a new record which machine it is made on.
 func (m *Manager) Mark(c *state.Cluster) {
-	if m.Machine != "" {
-		c.Metadata[machineKey] = m.Machine
-	}
+	c.Notes.ServerMachine = m.Machine
 }
 
 // Here is an error if a cluster's nodes are on the machine of another API
 // server: only that one sees them, and to any other they look gone.
 func (m *Manager) Here(c *state.Cluster) error {
-	on, _ := c.Metadata[machineKey].(string)
+	on := c.Notes.ServerMachine
 	if m.Machine == "" || on == "" || on == m.Machine {
 		return nil
 	}

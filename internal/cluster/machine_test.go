@@ -36,7 +36,7 @@ func TestOnlyTheServerThatMadeThemReachesNodesOnItsMachine(t *testing.T) {
 		{"one server alone", "", "a", "here", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &state.Cluster{Name: "dev", Metadata: map[string]any{}, Offer: cloud.Offer{Place: cloud.Place{Cloud: tt.cloud}}}
+			c := &state.Cluster{Name: "dev", Offer: cloud.Offer{Place: cloud.Place{Cloud: tt.cloud}}}
 			(&Manager{Deps: Deps{Machine: tt.marked}}).Mark(c)
 			err := (&Manager{Deps: Deps{Machine: tt.server, Providers: clouds}}).Here(c)
 			if (err == nil) != tt.want {

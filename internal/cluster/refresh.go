@@ -80,7 +80,7 @@ func (m *Manager) refreshNext(ctx context.Context, name string) (*state.Cluster,
 
 // refresh brings the record of a cluster whose lock is held up to date.
 func (m *Manager) refresh(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
-	if why := givingBack(c); why != "" {
+	if why := c.Notes.GivingBack; why != "" {
 		if err := m.forget(ctx, nil, c, why); err != nil {
 			return c, &api.Error{Type: api.ErrStatusFetching, Message: fmt.Sprintf("Cluster %q is being given back: %v", c.Name, err), Err: err}
 		}

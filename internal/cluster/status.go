@@ -16,7 +16,7 @@ import (
 
 // Status lists clusters as clients see them.
 func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([]api.StatusRecord, error) {
-	filter := state.ClusterFilter{Names: body.ClusterNames, Scope: call.Scope, Unmanaged: len(body.ClusterNames) == 0} // by name, everything is shown
+	filter := state.ClusterFilter{Names: body.ClusterNames, Scope: call.Scope, Unheld: len(body.ClusterNames) == 0} // by name, everything is shown
 	if err := paged(&filter, body.Limit, body.Page); err != nil {
 		return nil, err
 	}
@@ -94,9 +94,9 @@ func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
 		ClusterHash: c.Hash, ClusterEverUp: c.EverUp,
 		UserHash: c.UserHash, UserName: c.UserName, Workspace: orElse(c.Workspace, "default"),
 		Nodes: c.NumNodes, LastUse: c.LastUse, StatusUpdatedAt: c.StatusUpdatedAt.Unix(),
-		Labels: c.Labels, Owner: c.Owner, Metadata: c.Metadata, ConfigHash: c.ConfigHash,
+		Labels: c.Labels, Owner: c.Owner, ConfigHash: c.ConfigHash,
 		LastCreationYAML: c.CreationYAML, LastCreationCmd: c.CreationCmd,
-		IsManaged: c.IsManaged, LastEvent: c.LastEvent,
+		IsManaged: c.Held(), LastEvent: c.LastEvent,
 		ResourcesStr: resourcesString(c, false), ResourcesStrFull: resourcesString(c, true),
 		Region: c.Offer.Region, Zone: c.Offer.Zone,
 		Cloud: c.Offer.Cloud, CPUs: number(c.Offer.CPUs), Memory: number(c.Offer.MemoryGiB),
@@ -178,8 +178,8 @@ func resourcesString(c *state.Cluster, full bool) string {
 	case !full:
 		parts = append(parts, "...")
 	default:
-		if c.DiskGB > 0 {
-			parts = append(parts, "disk="+strconv.Itoa(c.DiskGB))
+		if c.Machine.DiskGB > 0 {
+			parts = append(parts, "disk="+strconv.Itoa(c.Machine.DiskGB))
 		}
 		if len(c.Ports) > 0 {
 			parts = append(parts, "ports="+strings.Join(c.Ports, ","))

@@ -28,7 +28,7 @@ func full(tb testing.TB, n int) *Manager {
 		c := &state.Cluster{
 			Name: fmt.Sprint("c", i), Hash: fmt.Sprint("h", i), Status: api.ClusterStopped, UserHash: "u", Workspace: "default",
 			LaunchedAt: time.Unix(1e9-int64(i), 0), Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8},
-			NumNodes: 1, Nodes: []cloud.Node{{ID: "i-1"}}, IsManaged: i%3 == 2,
+			NumNodes: 1, Nodes: []cloud.Node{{ID: "i-1"}}, Holder: holderIf(i%3 == 2),
 		}
 		if i%4 == 3 {
 			c.Workspace = "other"
@@ -116,4 +116,12 @@ func BenchmarkStatusOf10000(b *testing.B) {
 			}
 		})
 	}
+}
+
+// holderIf is a holder, or none.
+func holderIf(held bool) state.Holder {
+	if held {
+		return state.JobHolder(7)
+	}
+	return state.Holder{}
 }

@@ -139,23 +139,14 @@ func (m *Manager) HeardLast(hash string) time.Time {
 	return of.at()
 }
 
-// heardKey is the key in a record's metadata for when the head's agent was heard, in
-// Unix milliseconds. It is brought up to date with the record's status, about once a
-// minute.
-const heardKey = "heard_at"
-
-func noteHeard(c *state.Cluster, at time.Time) {
-	if c.Metadata == nil {
-		c.Metadata = map[string]any{}
-	}
-	c.Metadata[heardKey] = float64(at.UnixMilli())
-}
+// noteHeard notes the agent's last contact in the record. That is done together with
+// the record's status, about once a minute.
+func noteHeard(c *state.Cluster, at time.Time) { c.Notes.LastContact = float64(at.UnixMilli()) }
 
 // heardAt is when the head's agent of a cluster was heard, as its record says.
 func heardAt(c *state.Cluster) time.Time {
-	ms, _ := c.Metadata[heardKey].(float64)
-	if ms == 0 {
+	if c.Notes.LastContact == 0 {
 		return time.Time{}
 	}
-	return time.UnixMilli(int64(ms))
+	return time.UnixMilli(int64(c.Notes.LastContact))
 }

@@ -370,7 +370,7 @@ func TestWorkOnAClusterThatIsNotUpSaysWhatToDo(t *testing.T) {
 		if err := cluster.NotUp(&c, "x"); !strings.Contains(err.Error(), "Wait for its launch") {
 			t.Error(err)
 		}
-		c.Metadata = map[string]any{"giving_back": "why"}
+		c.Notes.GivingBack = "why"
 		if err := cluster.NotUp(&c, "x"); !strings.Contains(err.Error(), "is being given back") {
 			t.Error(err)
 		}
@@ -416,7 +416,7 @@ func TestUsersDoNotEndClustersOfManagedJobs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, s := launched(t, 1)
 		if _, err := b.Store.Clusters().Update(t.Context(), "dev", b.Cluster("dev").Hash, func(c *state.Cluster) error {
-			cluster.Managed(c, 7)
+			c.Holder = state.JobHolder(7)
 			return nil
 		}); err != nil {
 			t.Fatal(err)
@@ -436,14 +436,14 @@ func TestUsersDoNotEndClustersOfManagedJobs(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if err := s.Clusters.DownManaged(s.Context(), call, "dev", 8); err != nil {
+		if err := s.Clusters.DownHeld(s.Context(), call, "dev", state.JobHolder(8)); err != nil {
 			t.Error(err)
 		}
 		b.WantMachines("dev running")                                // another job's controller ends it neither
 		if jobs := b.Head("dev").Jobs(); jobs[0].Status.Terminal() { // it may not have begun
 			t.Errorf("%+v", jobs)
 		}
-		if err := s.Clusters.DownManaged(s.Context(), call, "dev", 7); err != nil {
+		if err := s.Clusters.DownHeld(s.Context(), call, "dev", state.JobHolder(7)); err != nil {
 			t.Error(err)
 		}
 		b.WantNothingLeft("dev")

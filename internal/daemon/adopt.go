@@ -38,7 +38,7 @@ func adopted(s provision.Stray, by state.User, now time.Time) (*state.Cluster, e
 		LaunchedAt: s.Since, StatusUpdatedAt: now, EverUp: true,
 		Offer:    cloud.Offer{Place: nodes[0].Place, InstanceType: about.InstanceType, Spot: about.Spot},
 		NumNodes: max(about.Nodes, len(nodes)), Nodes: nodes, AutostopMinutes: -1,
-		LastUse: "sky sweep --adopt", CreationCmd: "sky sweep --adopt", Metadata: map[string]any{"adopted": true},
+		LastUse: "sky sweep --adopt", CreationCmd: "sky sweep --adopt", Notes: state.ClusterNotes{Adopted: true},
 	}
 	if c.Workspace == "" {
 		c.Workspace = "default"

@@ -92,7 +92,7 @@ func (d *daemon) releaseOrphans(ctx context.Context) {
 		return
 	}
 	for _, c := range clusters {
-		if c.EverUp || c.IsManaged || ctx.Err() != nil {
+		if c.EverUp || c.Held() || ctx.Err() != nil {
 			continue
 		}
 		wanted := func(ctx context.Context) (bool, error) { return d.launching(ctx, c.Name) }

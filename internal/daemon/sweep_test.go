@@ -234,7 +234,10 @@ func TestAClusterThatNobodyLaunchesAnyMoreIsGivenBack(t *testing.T) {
 		for _, name := range []string{"orphan", "up", "managed"} {
 			c := b.Cluster(name)
 			if _, err := b.Store.Clusters().Update(t.Context(), name, c.Hash, func(c *state.Cluster) error {
-				c.Status, c.EverUp, c.IsManaged = api.ClusterInit, name == "up", name == "managed"
+				c.Status, c.EverUp = api.ClusterInit, name == "up"
+				if name == "managed" {
+					c.Holder = state.JobHolder(1)
+				}
 				return nil
 			}); err != nil {
 				t.Fatal(err)

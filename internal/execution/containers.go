@@ -22,7 +22,7 @@ const (
 // containers says how containers on the cluster's machines are made.
 func containers(call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cluster) (remote.Containers, error) {
 	var out remote.Containers
-	if remote.ImageOf(c) == "" {
+	if c.Notes.Container == "" {
 		return out, nil
 	}
 	for _, text := range cfg.Texts("docker", "run_options") {
@@ -52,17 +52,13 @@ func login(t *task.Task) *registry.Login {
 	return &l
 }
 
-// registryKey is the key in a record's metadata for the registry that the task
-// logged in to: what is made later has images of the same names.
-const registryKey = "registry"
-
 // loginOf is the login for a cluster's images where its nodes are containers: the
 // task's, or only the registry, of which they have the login already.
 func loginOf(t *task.Task, c *state.Cluster) *registry.Login {
 	if l := login(t); l != nil {
 		return l
 	}
-	if server := textOf(c, registryKey); server != "" {
+	if server := c.Notes.Registry; server != "" {
 		return &registry.Login{Server: server}
 	}
 	return nil

@@ -13,7 +13,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/registry"
-	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -59,7 +58,7 @@ func TestALoginNeedsAUserAndARegistry(t *testing.T) {
 			t.Errorf("%s: %+v", tt.name, got)
 		}
 		// Nodes that are made later have the login already, if there was one.
-		kept := &state.Cluster{Metadata: map[string]any{registryKey: "first"}}
+		kept := &state.Cluster{Notes: state.ClusterNotes{Registry: "first"}}
 		want := registry.Login{Server: "first"}
 		if got != nil {
 			want = *got
@@ -74,7 +73,7 @@ func TestALoginNeedsAUserAndARegistry(t *testing.T) {
 }
 
 func TestContainersAreMadeAsConfigured(t *testing.T) {
-	c := &state.Cluster{Name: "dev", Metadata: map[string]any{remote.ImageKey: "img"}}
+	c := &state.Cluster{Name: "dev", Notes: state.ClusterNotes{Container: "img"}}
 	tk := &task.Task{Envs: map[string]string{dockerUsername: "ann", dockerServer: "r"}}
 	var out doing
 	got, err := containers(cluster.Call{Out: &out}, tk, configured(t, map[string]any{"docker": map[string]any{"run_options": []any{"--ipc=host", "-v '/a b:/c'"}}}), c)
@@ -120,19 +119,12 @@ func TestAContainerIsTheNodeOrRunsOnIt(t *testing.T) {
 		{"a cloud that is not there", "gcp", map[string]string{"docker": "img"}, "", "img"},
 		{"nothing", "aws", nil, "", ""},
 	} {
-		for _, metadata := range []map[string]any{{}, nil} {
-			c := &state.Cluster{Offer: at(tt.cloud), Metadata: metadata}
-			if metadata != nil {
-				rememberImages([]task.Resources{{ImageID: tt.images}}, metadata)
-			} else if tt.images != nil {
-				continue
-			}
-			if got := x.startsFrom(c)(c.Offer); got != tt.from {
-				t.Errorf("%s: it starts from %q, want %q", tt.name, got, tt.from)
-			}
-			if x.noteContainer(c); remote.ImageOf(c) != tt.runs {
-				t.Errorf("%s: %q runs on it, want %q", tt.name, remote.ImageOf(c), tt.runs)
-			}
+		c := &state.Cluster{Offer: at(tt.cloud), Machine: machineSpec([]task.Resources{{ImageID: tt.images}})}
+		if got := c.Machine.ImageID(c.Offer.Place, x.makesContainers(tt.cloud)); got != tt.from {
+			t.Errorf("%s: it starts from %q, want %q", tt.name, got, tt.from)
+		}
+		if x.noteContainer(c); c.Notes.Container != tt.runs {
+			t.Errorf("%s: %q runs on it, want %q", tt.name, c.Notes.Container, tt.runs)
 		}
 	}
 }

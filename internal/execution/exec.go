@@ -36,7 +36,7 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 		}
 		return nil, err
 	}
-	if err := cluster.Unmanaged(c); err != nil {
+	if err := cluster.RefuseHeld(c); err != nil {
 		return nil, err
 	}
 	if p.Submitting != "" && p.Submitting != c.Hash {

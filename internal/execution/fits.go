@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -83,8 +84,8 @@ func otherImage(c *state.Cluster, r task.Resources) string {
 	if len(r.ImageID) == 0 {
 		return ""
 	}
-	machine, container := imagesAt(c, c.Offer.Place)
-	m, k := pick(r.ImageID, c.Offer.Region)
+	machine, container := c.Machine.ImagesAt(c.Offer.Place)
+	m, k := cloud.ImageChoice{By: r.ImageID}.In(c.Offer.Region)
 	switch {
 	case k != "" && k != container:
 		return fmt.Sprintf("the task wants the image docker:%s, the cluster has %s", k, cmp.Or(container, "none"))
@@ -104,7 +105,7 @@ func accelerators(have map[string]float64, name string) float64 {
 }
 
 func tierOf(c *state.Cluster) string {
-	tier := textOf(c, diskTierKey)
+	tier := c.Machine.DiskTier
 	if tier == "best" { // at least that, wherever there are tiers
 		return "high"
 	}

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -28,26 +27,20 @@ func TestWhichImageAPlaceGets(t *testing.T) {
 		{"any of several regions", []task.Resources{{Cloud: "aws", Region: "east", ImageID: map[string]string{"": "ami-1"}}, {Cloud: "aws", Region: "west", ImageID: map[string]string{"": "ami-2"}}}, at("aws", "west"), "ami-2", ""},
 		{"the request without an image", []task.Resources{{Cloud: "aws", Region: "east"}, {Cloud: "aws", Region: "west", ImageID: map[string]string{"": "ami-2"}}}, at("aws", "east"), "", ""},
 	} {
-		c := &state.Cluster{Metadata: map[string]any{}}
-		rememberImages(tt.requests, c.Metadata)
-		// As it is after it was stored.
-		text, err := json.Marshal(c.Metadata)
-		stored := &state.Cluster{}
+		spec := machineSpec(tt.requests)
+		text, err := json.Marshal(spec)
+		var stored cloud.MachineSpec // as it is after it was stored
 		if err == nil {
-			err = json.Unmarshal(text, &stored.Metadata)
+			err = json.Unmarshal(text, &stored)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []*state.Cluster{c, stored} {
-			if m, k := imagesAt(c, tt.at); m != tt.machine || k != tt.container {
+		for _, spec := range []cloud.MachineSpec{spec, stored} {
+			if m, k := spec.ImagesAt(tt.at); m != tt.machine || k != tt.container {
 				t.Errorf("%s: %q, %q, want %q, %q", tt.name, m, k, tt.machine, tt.container)
 			}
 		}
-	}
-	old := &state.Cluster{Metadata: map[string]any{imageKey: "docker:img"}}
-	if m, k := imagesAt(old, at("kubernetes", "c")); m != "" || k != "img" {
-		t.Errorf("of an older record: %q, %q", m, k)
 	}
 }
 

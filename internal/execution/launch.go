@@ -32,7 +32,7 @@ func (x *Executor) Launch(ctx context.Context, call cluster.Call, body api.Launc
 	return x.launch(ctx, call, body, nil)
 }
 
-func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.LaunchBody, managed *Managed) (*api.LaunchResult, error) {
+func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.LaunchBody, held *Held) (*api.LaunchResult, error) {
 	t, err := oneTask(body.Task, "launch")
 	if err != nil {
 		return nil, err
@@ -54,13 +54,13 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if t.Service != nil || t.Pool != nil {
 		fmt.Fprintln(call.Out, "The service section is ignored by sky launch; services start with: sky serve up")
 	}
-	if managed == nil && call.Attempt <= 1 { // what was accepted before goes on
+	if held == nil && call.Attempt <= 1 { // what was accepted before goes on
 		if err := call.MayBegin(t.Config); err != nil {
 			return nil, err
 		}
 	}
 	takeAutostop(t, body)
-	l := &launch{x: x, call: call, body: body, task: t, name: name, managed: managed}
+	l := &launch{x: x, call: call, body: body, task: t, name: name, held: held}
 	if body.Dryrun {
 		return l.dryrun(ctx)
 	}
@@ -74,7 +74,7 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if err != nil {
 		return nil, err
 	}
-	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), managed: managed}
+	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), held: held}
 	if err := job.check(); err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ type launch struct {
 	name  string
 	found bool // the cluster was up already
 
-	managed *Managed // nil: a user's own cluster
+	held    *Held // nil: a user's own cluster
 	volumes *volumes.Use
 }
 
@@ -186,8 +186,8 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 			return up, nil
 		} else if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
-		} else if lost, ok := errors.AsType[*provision.LostError](err); ok && l.managed != nil {
-			return nil, lost // a managed job goes where there is room
+		} else if lost, ok := errors.AsType[*provision.LostError](err); ok && l.held != nil {
+			return nil, lost // its holder goes where there is room
 		}
 		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
 	}
@@ -206,17 +206,16 @@ func (l *launch) fits(c *state.Cluster) error {
 	return nil
 }
 
-// mine refuses clusters of a managed job to users, and other clusters to a
-// managed job.
+// mine refuses held clusters to users, and other clusters to a holder.
 func (l *launch) mine(c *state.Cluster) error {
 	if err := l.x.Clusters.Here(c); err != nil {
 		return err
 	}
 	switch {
-	case l.managed != nil && !cluster.ManagedBy(c, l.managed.JobID):
+	case l.held != nil && c.Holder != l.held.Holder:
 		return &api.Error{Type: api.ErrInvalidClusterName, Message: fmt.Sprintf("The name %q belongs to another cluster.", c.Name)}
-	case l.managed == nil && c.IsManaged:
-		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q belongs to a managed job.", c.Name)}
+	case l.held == nil:
+		return cluster.RefuseHeld(c)
 	}
 	return nil
 }
@@ -243,7 +242,7 @@ func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, e
 // crash, goes on; somebody else's is given back first. So is what was being given
 // back already.
 func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
-	if c.Metadata[launchedBy] == l.call.RequestID && !c.EverUp {
+	if c.Notes.LaunchedBy == l.call.RequestID && !c.EverUp {
 		offers, err := l.offers(ctx)
 		if err != nil {
 			return nil, err
@@ -256,9 +255,6 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 	}
 	return l.createAnew(ctx)
 }
-
-// launchedBy is the key in a record's metadata for the request that made it.
-const launchedBy = "launched_by_request"
 
 // lossesInLaunch is how many times in a row a launch may lose its machines before
 // their agents run.
@@ -303,20 +299,18 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		UserHash: l.call.User.ID, UserName: l.call.User.Name, Workspace: settings.ActiveWorkspace(),
 		LaunchedAt: time.Now(), StatusUpdatedAt: time.Now(),
 		Offer: best, NumNodes: max(l.task.NumNodes, 1),
-		Ports: first.Ports, Labels: first.Labels, DiskGB: first.DiskSize,
+		Ports: first.Ports, Labels: first.Labels, Machine: machineSpec(l.task.Resources),
 		Certs: state.Seal(certs), AutostopMinutes: -1,
 		LastUse: command(l.call, ""), CreationCmd: l.call.Command, CreationYAML: l.task.UserYAML,
-		Metadata:  map[string]any{launchedBy: l.call.RequestID},
+		Notes:     state.ClusterNotes{LaunchedBy: l.call.RequestID},
 		LastEvent: "launching",
 	}
-	remember(first, c.Metadata)
-	rememberImages(l.task.Resources, c.Metadata)
 	if login := login(l.task); login != nil {
-		c.Metadata[registryKey] = login.Server
+		c.Notes.Registry = login.Server
 	}
 	l.x.Clusters.Mark(c)
-	if l.managed != nil {
-		cluster.Managed(c, l.managed.JobID)
+	if l.held != nil {
+		c.Holder = l.held.Holder
 	}
 	if err := l.x.Store.Clusters().CreateWith(ctx, c, l.volumes.Hold(c)); err != nil {
 		return nil, volumes.NotThere(err)
@@ -340,7 +334,7 @@ func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.managed.order(ranked(plan)), nil
+	return l.held.order(ranked(plan)), nil
 }
 
 func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {
@@ -455,9 +449,8 @@ func (x *Executor) provisionAndInstall(ctx context.Context, call cluster.Call, t
 		}
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
-		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Image: x.startsFrom(c), Out: call.Out,
-		DiskTier: textOf(c, diskTierKey), NetworkTier: textOf(c, networkTierKey), LocalDisk: textOf(c, localDiskKey),
-		EphemeralGB: ephemeralOf(c), PriorityClass: textOf(c, priorityKey), EndGrace: endGrace(t), Settings: placed(cfg, c), Options: options,
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Out: call.Out,
+		EndGrace: endGrace(t), Settings: placed(cfg, c), Options: options,
 		Login: loginOf(t, c), Volumes: mounted,
 	})
 	if err != nil {

@@ -11,45 +11,24 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Keys in a record's metadata for what its machines have besides their size:
-// those that are made later must be like the first ones.
-const (
-	ephemeralKey   = "ephemeral_gb"
-	priorityKey    = "priority_class"
-	diskTierKey    = "disk_tier"
-	networkTierKey = "network_tier"
-	localDiskKey   = "local_disk"
-)
-
-// remember notes what a request says of its machines besides their size.
-func remember(r task.Resources, metadata map[string]any) {
-	for key, value := range map[string]string{diskTierKey: r.DiskTier, networkTierKey: r.NetworkTier, localDiskKey: r.LocalDisk} {
-		if value != "" {
-			metadata[key] = value
-		}
+// machineSpec is what a task's requests say of its machines besides their size. All
+// but the images is the first one's: the requests of a task may differ in size and
+// place only.
+func machineSpec(requests []task.Resources) cloud.MachineSpec {
+	first := requests[0]
+	m := cloud.MachineSpec{
+		DiskGB: first.DiskSize, DiskTier: first.DiskTier, NetworkTier: first.NetworkTier, LocalDisk: first.LocalDisk,
+		EphemeralGB: first.EphemeralStorage, PriorityClass: first.PriorityClass,
 	}
-	if r.EphemeralStorage > 0 {
-		metadata[ephemeralKey] = r.EphemeralStorage
+	named := false
+	for _, r := range requests {
+		m.Images = append(m.Images, cloud.ImageChoice{Cloud: r.Cloud, Region: r.Region, By: r.ImageID})
+		named = named || len(r.ImageID) > 0
 	}
-	if r.PriorityClass != "" {
-		metadata[priorityKey] = r.PriorityClass
+	if !named {
+		m.Images = nil
 	}
-}
-
-func ephemeralOf(c *state.Cluster) int {
-	switch gb := c.Metadata[ephemeralKey].(type) {
-	case int:
-		return gb
-	case float64: // as JSON has it
-		return int(gb)
-	}
-	return 0
-}
-
-// textOf is what a record's metadata says under a key; "" if nothing.
-func textOf(c *state.Cluster, key string) string {
-	text, _ := c.Metadata[key].(string)
-	return text
+	return m
 }
 
 // placed tells the settings of each place's cloud for a cluster.

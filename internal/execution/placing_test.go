@@ -1,7 +1,7 @@
 package execution
 
 import (
-	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -14,18 +14,18 @@ import (
 func TestWhatARequestSaysOfItsMachinesIsRemembered(t *testing.T) {
 	for _, tt := range []struct {
 		r    task.Resources
-		want map[string]any
+		want cloud.MachineSpec
 	}{
-		{task.Resources{}, map[string]any{}},
-		{task.Resources{DiskTier: "high"}, map[string]any{"disk_tier": "high"}},
-		{task.Resources{NetworkTier: "best"}, map[string]any{"network_tier": "best"}},
-		{task.Resources{LocalDisk: "nvme:100+"}, map[string]any{"local_disk": "nvme:100+"}},
-		{task.Resources{EphemeralStorage: 1}, map[string]any{"ephemeral_gb": 1}},
-		{task.Resources{PriorityClass: "urgent"}, map[string]any{"priority_class": "urgent"}},
+		{task.Resources{}, cloud.MachineSpec{}},
+		{task.Resources{DiskSize: 50}, cloud.MachineSpec{DiskGB: 50}},
+		{task.Resources{DiskTier: "high"}, cloud.MachineSpec{DiskTier: "high"}},
+		{task.Resources{NetworkTier: "best"}, cloud.MachineSpec{NetworkTier: "best"}},
+		{task.Resources{LocalDisk: "nvme:100+"}, cloud.MachineSpec{LocalDisk: "nvme:100+"}},
+		{task.Resources{EphemeralStorage: 1}, cloud.MachineSpec{EphemeralGB: 1}},
+		{task.Resources{PriorityClass: "urgent"}, cloud.MachineSpec{PriorityClass: "urgent"}},
 	} {
-		got := map[string]any{}
-		if remember(tt.r, got); !maps.Equal(got, tt.want) {
-			t.Errorf("%v, want %v", got, tt.want)
+		if got := machineSpec([]task.Resources{tt.r}); !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%+v, want %+v", got, tt.want)
 		}
 	}
 }

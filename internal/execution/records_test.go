@@ -68,20 +68,20 @@ func TestALaunchLeavesACompleteRecord(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := b.Cluster("dev")
-		if c.Status != api.ClusterUp || !c.EverUp || c.IsManaged || c.Epoch != 1 || c.AgentBuild != testbed.Build || c.NumNodes != 2 || len(c.Nodes) != 2 {
+		if c.Status != api.ClusterUp || !c.EverUp || c.Held() || c.Epoch != 1 || c.AgentBuild != testbed.Build || c.NumNodes != 2 || len(c.Nodes) != 2 {
 			t.Errorf("%+v", c)
 		}
 		if c.UserHash != testbed.Ann.ID || c.UserName != "ann" || c.Workspace != "default" || !strings.HasPrefix(c.NameOnCloud, "dev-"+testbed.Ann.ID) || !slices.Equal(c.Owner, []string{"ann"}) {
 			t.Errorf("whose: %q %q %q %q %q", c.UserHash, c.UserName, c.Workspace, c.NameOnCloud, c.Owner)
 		}
-		if c.Offer.Region != "north" || c.Offer.InstanceType != "puff" || c.DiskGB != 77 || c.Labels["team"] != "blue" || c.AutostopMinutes != -1 || c.AutostopDown {
+		if c.Offer.Region != "north" || c.Offer.InstanceType != "puff" || c.Machine.DiskGB != 77 || c.Labels["team"] != "blue" || c.AutostopMinutes != -1 || c.AutostopDown {
 			t.Errorf("what: %+v", c)
 		}
 		if want := "sky " + r.ID[:4]; c.LastUse != want || c.CreationCmd != want || c.LastEvent != "all machines run and the agent answers" {
 			t.Errorf("how: %q, %q, %q", c.LastUse, c.CreationCmd, c.LastEvent)
 		}
-		if c.Metadata["registry"] != "r.example" || strings.Contains(fmt.Sprint(c.Metadata), "hush") {
-			t.Errorf("metadata: %v", c.Metadata)
+		if c.Notes.Registry != "r.example" || strings.Contains(fmt.Sprint(c.Notes), "hush") {
+			t.Errorf("notes: %+v", c.Notes)
 		}
 		if c.LaunchedAt.Before(began) || !c.StatusUpdatedAt.After(c.LaunchedAt) || c.StatusUpdatedAt.After(time.Now()) {
 			t.Errorf("when: %v, %v", c.LaunchedAt, c.StatusUpdatedAt)
@@ -112,8 +112,8 @@ func TestALaunchRemembersWhatItsMachinesAreLike(t *testing.T) {
 			t.Fatal(err)
 		}
 		c := b.Cluster("dev")
-		if c.Metadata["disk_tier"] != "low" || c.Metadata["network_tier"] != "best" || !strings.Contains(fmt.Sprint(c.Metadata["images"]), "img-1") || !slices.Equal(c.Ports, []string{"8080"}) {
-			t.Errorf("%v, ports %q", c.Metadata, c.Ports)
+		if c.Machine.DiskTier != "low" || c.Machine.NetworkTier != "best" || !strings.Contains(fmt.Sprint(c.Machine.Images), "img-1") || !slices.Equal(c.Ports, []string{"8080"}) {
+			t.Errorf("%+v, ports %q", c.Machine, c.Ports)
 		}
 		launch := func(with string) error {
 			_, err := x.Launch(s.Context(), s.Call(testbed.NewRequest()), api.LaunchBody{Task: "resources: {infra: fluffycloud, " + with + "}\n", ClusterName: "dev"})
@@ -426,7 +426,7 @@ func TestAnExecThatMustNotRunRunsNothing(t *testing.T) {
 		if !errors.Is(err, broken) {
 			t.Errorf("cancelled: %v", err)
 		}
-		change(func(c *state.Cluster) { c.Status = api.ClusterUp; cluster.Managed(c, 7) })
+		change(func(c *state.Cluster) { c.Status = api.ClusterUp; c.Holder = state.JobHolder(7) })
 		if _, _, err := exec(api.ExecBody{Task: "run: x\n"}, idle); !isType(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "managed job 7") {
 			t.Errorf("a managed job's cluster: %v", err)
 		}
@@ -440,7 +440,7 @@ func TestALaunchOfAManagedJobReplacesItsEarlierAttempts(t *testing.T) {
 		b := testbed.New(t)
 		s := b.Boot(failpoint.Endless)
 		launch := func() error {
-			_, err := s.Executor.LaunchManaged(s.Context(), s.Call(testbed.NewRequest()), api.LaunchBody{Task: train(t, 1), ClusterName: "dev"}, execution.Managed{JobID: 7, Replaces: func(all []agentapi.Job) (ids []int) {
+			_, err := s.Executor.LaunchHeld(s.Context(), s.Call(testbed.NewRequest()), api.LaunchBody{Task: train(t, 1), ClusterName: "dev"}, execution.Held{Holder: state.JobHolder(7), Replaces: func(all []agentapi.Job) (ids []int) {
 				for _, j := range all {
 					ids = append(ids, j.ID)
 				}
@@ -456,8 +456,8 @@ func TestALaunchOfAManagedJobReplacesItsEarlierAttempts(t *testing.T) {
 		if jobs := b.Head("dev").Jobs(); len(jobs) != 2 || jobs[0].Status != api.JobCancelled || jobs[1].Status == api.JobCancelled || !jobs[1].Report {
 			t.Errorf("%+v", jobs)
 		}
-		if c := b.Cluster("dev"); !cluster.ManagedBy(c, 7) || cluster.ManagedBy(c, 8) {
-			t.Errorf("%+v", c.Metadata)
+		if c := b.Cluster("dev"); c.Holder != state.JobHolder(7) {
+			t.Errorf("%+v", c.Holder)
 		}
 		s.Refuse("agent.cancel", errors.New("no answer"))
 		if err := launch(); err == nil || !strings.Contains(err.Error(), "ending jobs of earlier attempts") || len(b.Head("dev").Jobs()) != 2 {

@@ -108,11 +108,11 @@ func TestCandidatesAreTriedInTheirTiers(t *testing.T) {
 	}
 }
 
-// A managed job splits each tier by itself; nothing of a later one comes earlier.
-func TestAManagedJobOrdersWithinTiers(t *testing.T) {
+// A holder splits each tier by itself; nothing of a later one comes earlier.
+func TestAHolderOrdersWithinTiers(t *testing.T) {
 	offer := func(region string) cloud.Offer { return cloud.Offer{Place: cloud.Place{Region: region}} }
 	tiers := [][]cloud.Offer{{offer("a"), offer("b")}, {offer("c"), offer("d")}}
-	count := func(m *Managed) (regions []string) {
+	count := func(m *Held) (regions []string) {
 		for _, tier := range m.order(tiers) {
 			var s string
 			for _, o := range tier {
@@ -124,9 +124,9 @@ func TestAManagedJobOrdersWithinTiers(t *testing.T) {
 	}
 	apart := func(offers []cloud.Offer) [][]cloud.Offer { return [][]cloud.Offer{offers[1:], offers[:1]} }
 	for _, tt := range []struct {
-		m    *Managed
+		m    *Held
 		want []string
-	}{{nil, []string{"ab", "cd"}}, {&Managed{}, []string{"ab", "cd"}}, {&Managed{Order: apart}, []string{"b", "a", "d", "c"}}} {
+	}{{nil, []string{"ab", "cd"}}, {&Held{}, []string{"ab", "cd"}}, {&Held{Order: apart}, []string{"b", "a", "d", "c"}}} {
 		if got := count(tt.m); !slices.Equal(got, tt.want) {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
@@ -167,17 +167,6 @@ func TestWhichCloudsAPlanKnows(t *testing.T) {
 		if got := clouds(&task.Dag{Tasks: tt.tasks}); !slices.Equal(got, tt.want) || (got == nil) != (tt.want == nil) {
 			t.Errorf("%q, want %q", got, tt.want)
 		}
-	}
-}
-
-func TestSizesOnRecordAreReadAsTheyWereStored(t *testing.T) {
-	for want, v := range map[int]any{7: 7, 9: float64(9), 0: nil} {
-		if got := ephemeralOf(&state.Cluster{Metadata: map[string]any{ephemeralKey: v}}); got != want {
-			t.Errorf("%v: %d", v, got)
-		}
-	}
-	if got := ephemeralOf(&state.Cluster{}); got != 0 {
-		t.Errorf("nothing: %d", got)
 	}
 }
 

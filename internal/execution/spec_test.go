@@ -60,7 +60,7 @@ func TestAJobKnowsWhoseItIsAndWhatItIsMadeOf(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	s.setup, tk.Metadata = false, nil
-	s.managed = &Managed{TaskID: "sky-7", Envs: map[string]string{"B": "2"}}
+	s.held = &Held{TaskID: "sky-7", Envs: map[string]string{"B": "2"}}
 	if got := s.spec(); got.Setup != "" || got.TaskID != "sky-7" || got.Envs["A"] != "1" || got.Envs["B"] != "2" || len(got.Metadata) != 0 {
 		t.Errorf("of a managed job: %+v", got)
 	}

@@ -32,7 +32,7 @@ type submission struct {
 	cluster *state.Cluster
 	task    *task.Task
 	setup   bool
-	managed *Managed // nil: not for a managed job
+	held    *Held // nil: not for a holder
 }
 
 // runnable refuses what this version cannot run yet, before anything is
@@ -242,8 +242,8 @@ func (s *submission) submit(ctx context.Context) (_ *api.LaunchResult, err error
 		fmt.Fprintln(s.call.Out, "The task has nothing to run; the cluster is ready.")
 		return result, nil
 	}
-	if s.managed != nil && s.managed.Replaces != nil {
-		if err := s.x.Clusters.AgentCancel(ctx, s.cluster, s.managed.Replaces); err != nil {
+	if s.held != nil && s.held.Replaces != nil {
+		if err := s.x.Clusters.AgentCancel(ctx, s.cluster, s.held.Replaces); err != nil {
 			return nil, submitError(s.cluster, fmt.Errorf("ending jobs of earlier attempts: %w", err))
 		}
 	}
@@ -285,7 +285,7 @@ func (s *submission) queue(ctx context.Context, spec agentapi.JobSpec) (*agentap
 		if err != nil {
 			return nil, err
 		}
-		resp, err := head.Submit(ctx, agentapi.SubmitRequest{Key: s.call.RequestID, Epoch: s.cluster.Epoch, Spec: spec, Report: s.managed != nil})
+		resp, err := head.Submit(ctx, agentapi.SubmitRequest{Key: s.call.RequestID, Epoch: s.cluster.Epoch, Spec: spec, Report: s.held != nil})
 		var refused *agentapi.Error
 		if err == nil || errors.As(err, &refused) || ctx.Err() != nil || try == submitTries {
 			return resp, err
@@ -347,12 +347,12 @@ func (s *submission) spec() agentapi.JobSpec {
 			spec.Secrets[dockerPassword] = password
 		}
 	}
-	if s.managed != nil {
-		spec.TaskID = s.managed.TaskID
+	if s.held != nil {
+		spec.TaskID = s.held.TaskID
 		if spec.Envs == nil {
 			spec.Envs = map[string]string{}
 		}
-		maps.Copy(spec.Envs, s.managed.Envs)
+		maps.Copy(spec.Envs, s.held.Envs)
 	}
 	if commit, ok := t.Metadata["git_commit"].(string); ok {
 		spec.Metadata["git_commit"] = commit

@@ -255,16 +255,16 @@ func TestALaunchOfAManagedJobIsItsOwn(t *testing.T) {
 			return [][]cloud.Offer{first, rest}
 		}
 		launch := func(job int) error {
-			_, err := s.Executor.LaunchManaged(s.Context(), s.Call(testbed.NewRequest()), api.LaunchBody{Task: train(t, 1), ClusterName: "dev"},
-				execution.Managed{JobID: job, TaskID: "the-task", Envs: map[string]string{"B": "2"}, Order: south})
+			_, err := s.Executor.LaunchHeld(s.Context(), s.Call(testbed.NewRequest()), api.LaunchBody{Task: train(t, 1), ClusterName: "dev"},
+				execution.Held{Holder: state.JobHolder(job), TaskID: "the-task", Envs: map[string]string{"B": "2"}, Order: south})
 			return err
 		}
 		if err := launch(7); err != nil {
 			t.Fatal(err)
 		}
 		c := b.Cluster("dev")
-		if !c.IsManaged || c.Offer.Region != "south" {
-			t.Errorf("managed %v, in %s", c.IsManaged, c.Offer.Region)
+		if !c.Held() || c.Offer.Region != "south" {
+			t.Errorf("managed %v, in %s", c.Held(), c.Offer.Region)
 		}
 		if spec := b.Head("dev").JobSpecs()[0]; spec.TaskID != "the-task" || spec.Envs["B"] != "2" {
 			t.Errorf("%+v", spec)

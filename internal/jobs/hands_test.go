@@ -37,7 +37,7 @@ func (h *hands) get(name, hash string) *row {
 func (h *hands) Taken(_ context.Context, name string, job int) (bool, error) {
 	return live(h.life, func() (bool, error) {
 		c := h.get(name, "")
-		return c != nil && !cluster.ManagedBy(&c.Cluster, job), nil
+		return c != nil && c.Holder != state.JobHolder(job), nil
 	})
 }
 
@@ -111,9 +111,8 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 		h.seq++
 		c = &row{request: l.call.RequestID, locked: make(chan struct{}, 1), Cluster: state.Cluster{
 			Name: a.ClusterName, Hash: fmt.Sprintf("%s-%d", a.ClusterName, h.seq), NameOnCloud: a.ClusterName,
-			Status: api.ClusterInit, NumNodes: p.nodes, LaunchedAt: time.Now(), Metadata: map[string]any{},
+			Status: api.ClusterInit, NumNodes: p.nodes, LaunchedAt: time.Now(), Holder: l.held.Holder,
 		}}
-		cluster.Managed(&c.Cluster, a.JobID)
 		h.records[c.Name] = c
 		h.mu.Unlock()
 	}
@@ -126,7 +125,7 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 			}
 		}
 		offers = nil
-		for _, tier := range l.managed.Order(all) {
+		for _, tier := range l.held.Order(all) {
 			offers = append(offers, tier...)
 		}
 		h.judgeOrder(a, p, offers[0])
@@ -149,7 +148,7 @@ func (h *hands) bringUp(ctx context.Context, l launch, c *row, p *plan) (*row, e
 		h.mu.Lock()
 		c.Offer = offer
 		h.mu.Unlock()
-		spec := cloud.LaunchSpec{ID: id(c), Offer: offer, Nodes: p.nodes, Token: fmt.Sprint(l.call.RequestID, offer.Place), DiskGB: 10}
+		spec := cloud.LaunchSpec{ID: id(c), Offer: offer, Nodes: p.nodes, Token: fmt.Sprint(l.call.RequestID, offer.Place), MachineSpec: cloud.MachineSpec{DiskGB: 10}}
 		err := persist(ctx, func() error { return h.provider.Prepare(ctx, spec) })
 		var nodes []cloud.Node
 		if err == nil {
@@ -309,7 +308,7 @@ func (h *hands) End(_ context.Context, a *state.ManagedAttempt, grace time.Durat
 func (h *hands) Down(ctx context.Context, a *state.ManagedAttempt, _ cluster.Call) error {
 	return liveOnly(h.life, func() error {
 		c := h.get(a.ClusterName, "")
-		if c == nil || !cluster.ManagedBy(&c.Cluster, a.JobID) {
+		if c == nil || c.Holder != state.JobHolder(a.JobID) {
 			return nil
 		}
 		unlock, err := c.lock(ctx)

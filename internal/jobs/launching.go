@@ -153,8 +153,8 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 	r.out.Printf("Launching cluster %s (attempt %d of task %d, %q)", s.attempt.ClusterName, s.attempt.Number, s.task.Index, s.task.Name)
 	return r.m.world.Launch(ctx, launch{
 		call: call, task: string(text), attempt: s.attempt,
-		managed: execution.Managed{
-			JobID: r.id, TaskID: runID(s.job, s.task), Envs: variables(s.job),
+		held: execution.Held{
+			Holder: state.JobHolder(r.id), TaskID: runID(s.job, s.task), Envs: variables(s.job),
 			Order: func(offers []cloud.Offer) [][]cloud.Offer {
 				return order(s.policy.strategy, offers, losses, time.Now())
 			},

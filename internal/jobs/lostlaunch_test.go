@@ -31,7 +31,7 @@ func TestALaunchIsLostWithMachinesThatWereTakenAwayAfterItsJobWasSent(t *testing
 				bring := func(s *testbed.Server) (placed, error) {
 					w := &onClusters{s.Store, s.Executor, s.Clusters}
 					return w.Launch(s.Context(), launch{
-						call: s.Call(r), attempt: a, managed: execution.Managed{JobID: 7},
+						call: s.Call(r), attempt: a, held: execution.Held{Holder: state.JobHolder(7)},
 						task: "num_nodes: " + nodes + "\nresources: {infra: fluffycloud, cpus: 2+}\nrun: sleep 1h\n",
 					})
 				}

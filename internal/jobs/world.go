@@ -54,7 +54,7 @@ type launch struct {
 	call    cluster.Call
 	task    string // the task alone, in the form that travels
 	attempt *state.ManagedAttempt
-	managed execution.Managed
+	held    execution.Held
 }
 
 // placed is where an attempt's job was submitted.
@@ -86,7 +86,7 @@ func (w *onClusters) Taken(ctx context.Context, name string, job int) (bool, err
 	if errors.Is(err, state.ErrNotFound) {
 		return false, nil
 	}
-	return err == nil && !cluster.ManagedBy(c, job), err
+	return err == nil && c.Holder != state.JobHolder(job), err
 }
 
 func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
@@ -106,19 +106,19 @@ func (w *onClusters) Launch(ctx context.Context, l launch) (placed, error) {
 		}
 	}
 	if l.attempt.Number > 1 {
-		l.managed.Replaces = func(jobs []agentapi.Job) []int { return superseded(jobs, l.attempt) }
+		l.held.Replaces = func(jobs []agentapi.Job) []int { return superseded(jobs, l.attempt) }
 		// Now, so that files are not copied under a running program; if its head does
 		// not answer, again before the job is submitted.
-		if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && c.EverUp && cluster.ManagedBy(c, l.attempt.JobID) {
-			if err := w.clusters.AgentCancel(ctx, c, l.managed.Replaces); err != nil {
+		if c, err := w.store.Clusters().Get(ctx, l.attempt.ClusterName); err == nil && c.EverUp && c.Holder == l.held.Holder {
+			if err := w.clusters.AgentCancel(ctx, c, l.held.Replaces); err != nil {
 				fmt.Fprintf(l.call.Out, "The head of cluster %s does not answer: %v\n", c.Name, err)
 			}
 		}
 	}
 	idle := leakGuard
-	res, err := w.executor.LaunchManaged(ctx, l.call, api.LaunchBody{
+	res, err := w.executor.LaunchHeld(ctx, l.call, api.LaunchBody{
 		Task: l.task, ClusterName: l.attempt.ClusterName, IdleMinutesAutostop: &idle, Down: true,
-	}, l.managed)
+	}, l.held)
 	if err != nil {
 		return placed{}, err
 	}
@@ -276,7 +276,7 @@ func (w *onClusters) End(ctx context.Context, a *state.ManagedAttempt, grace tim
 }
 
 func (w *onClusters) Down(ctx context.Context, a *state.ManagedAttempt, call cluster.Call) error {
-	return w.clusters.DownManaged(ctx, call, a.ClusterName, a.JobID)
+	return w.clusters.DownHeld(ctx, call, a.ClusterName, state.JobHolder(a.JobID))
 }
 
 func (w *onClusters) Log(ctx context.Context, a *state.ManagedAttempt, offset int64) (io.ReadCloser, error) {

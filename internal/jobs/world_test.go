@@ -23,7 +23,7 @@ func attemptOn(t *testing.T, s *testbed.Server, nodes string) (*onClusters, *sta
 	w, r := &onClusters{s.Store, s.Executor, s.Clusters}, testbed.NewRequest()
 	a := &state.ManagedAttempt{JobID: 7, Number: 1, ClusterName: "train-7"}
 	p, err := w.Launch(s.Context(), launch{
-		call: s.Call(r), attempt: a, managed: execution.Managed{JobID: 7},
+		call: s.Call(r), attempt: a, held: execution.Held{Holder: state.JobHolder(7)},
 		task: "num_nodes: " + nodes + "\nresources: {infra: fluffycloud, cpus: 2+}\nrun: |\n  echo working\n  sleep 5h\n",
 	})
 	if err != nil {

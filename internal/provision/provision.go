@@ -71,14 +71,9 @@ type Request struct {
 	Out     io.Writer // progress for the user, whole lines
 	Options Options
 
-	// For the specification of the machines.
-	DiskTier, NetworkTier    string
-	LocalDisk, AuthorizedKey string
-	EphemeralGB              int
-	PriorityClass            string
-	EndGrace                 time.Duration
-	// Image is what the machines of an offer start from; nil: the cloud's own.
-	Image func(cloud.Offer) string
+	// For the specification of the machines, beside what the record says of them.
+	AuthorizedKey string
+	EndGrace      time.Duration
 	// Login is as in [cloud.LaunchSpec].
 	Login *registry.Login
 	// Settings are those of a place's cloud for this task; nil: there are none.

@@ -160,15 +160,12 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 		attempt: a, p: p, started: now, due: now.Add(s.history.Usual(stepLaunch, o)),
 		spec: cloud.LaunchSpec{
 			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token,
-			DiskGB: s.r.Cluster.DiskGB, Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports,
-			DiskTier: s.r.DiskTier, NetworkTier: s.r.NetworkTier, LocalDisk: s.r.LocalDisk, AuthorizedKey: s.r.AuthorizedKey,
+			MachineSpec: s.r.Cluster.Machine, ImageID: s.r.Cluster.Machine.ImageID(o.Place, p.Features().Containers),
+			Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
 			UserID: s.r.Cluster.UserHash, Workspace: s.r.Cluster.Workspace,
-			EphemeralGB: s.r.EphemeralGB, PriorityClass: s.r.PriorityClass, EndGrace: s.r.EndGrace, Login: s.r.Login,
+			EndGrace: s.r.EndGrace, Login: s.r.Login,
 		},
-	}
-	if s.r.Image != nil {
-		f.spec.ImageID = s.r.Image(o)
 	}
 	if s.r.Settings != nil {
 		f.spec.Settings = s.r.Settings(o.Place)

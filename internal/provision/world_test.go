@@ -194,7 +194,7 @@ func (s *server) launch(ctx context.Context, r *request) error {
 
 func (s *server) bring(ctx context.Context, c *state.Cluster, tiers [][]cloud.Offer, keep bool, hedge int) error {
 	c, err := s.records.UpdateCluster(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-		c.Status, c.Metadata = api.ClusterInit, nil
+		c.Status, c.Notes.GivingBack = api.ClusterInit, ""
 		return nil
 	})
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *server) down(ctx context.Context, name string) error {
 func (s *server) forget(ctx context.Context, c *state.Cluster) error {
 	s.w.ending[c.Hash] = true
 	c, err := s.records.UpdateCluster(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
-		c.Metadata = map[string]any{"goes": true}
+		c.Notes.GivingBack = "it goes"
 		return nil
 	})
 	if err != nil {
@@ -298,7 +298,7 @@ func (s *server) forget(ctx context.Context, c *state.Cluster) error {
 }
 
 // goes tells whether a cluster is being given back.
-func goes(c *state.Cluster) bool { return c.Metadata["goes"] != nil }
+func goes(c *state.Cluster) bool { return c.Notes.GivingBack != "" }
 
 func ended(s fluffyapi.State) bool { return s == fluffyapi.Terminated || s == fluffyapi.Terminating }
 

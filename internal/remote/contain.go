@@ -16,18 +16,6 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// ImageKey is the key in a cluster's metadata for the container image in which
-// everything runs on its nodes. Where the nodes are containers themselves it is
-// their own and says nothing here.
-const ImageKey = "container_image"
-
-// ImageOf is the container image in which everything runs on the cluster's
-// machines; "": it runs on the machines themselves.
-func ImageOf(c *state.Cluster) string {
-	image, _ := c.Metadata[ImageKey].(string)
-	return image
-}
-
 // Containers say how containers on machines are made.
 type Containers struct {
 	Login   *registry.Login // to the image's registry; nil: it asks for none
@@ -50,7 +38,7 @@ func (t *sshTransport) contain(ctx context.Context, c *state.Cluster, n cloud.No
 	ctx, cancel := context.WithTimeoutCause(ctx, containTimeout, fmt.Errorf("the container did not run within %v", containTimeout))
 	defer cancel()
 	s := container.Spec{
-		Name: fmt.Sprintf("sky-%.12s-%d", c.Hash, n.Rank), Image: ImageOf(c), GPUs: len(c.Offer.Accelerators) > 0,
+		Name: fmt.Sprintf("sky-%.12s-%d", c.Hash, n.Rank), Image: c.Notes.Container, GPUs: len(c.Offer.Accelerators) > 0,
 		Home: home, Machine: n.Reach.Machine,
 	}
 	if n.Reach.Home != "" {

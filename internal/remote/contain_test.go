@@ -26,7 +26,7 @@ func (m *machines) says(lines string) {
 
 func TestWhatTheMachineSaysAboutItsContainer(t *testing.T) {
 	m := newMachines(t, 1)
-	m.c.Metadata = map[string]any{ImageKey: "img:1"}
+	m.c.Notes.Container = "img:1"
 	r := m.connector()
 	target, err := r.target(m.c, m.c.Nodes[0])
 	if err != nil {
@@ -65,7 +65,7 @@ func TestWhatTheMachineSaysAboutItsContainer(t *testing.T) {
 
 func TestAMachineWithoutAContainerEngineSaysWhatToDo(t *testing.T) {
 	m := newMachines(t, 1)
-	m.c.Metadata = map[string]any{ImageKey: "img:1"}
+	m.c.Notes.Container = "img:1"
 	bin := t.TempDir()
 	for _, tool := range []string{"sh", "cat", "chmod", "mv", "mkdir", "rm", "uname"} {
 		link(t, bin, tool)

@@ -99,7 +99,7 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 		listen = host.address
 	}
 	listen = net.JoinHostPort(listen, strconv.Itoa(agentapi.Port))
-	if ImageOf(c) != "" {
+	if c.Notes.Container != "" {
 		name, err := t.contain(ctx, c, n, target, installed, host.home, made)
 		if err != nil {
 			return "", err

@@ -340,7 +340,7 @@ func (s *Server) dumpClusters(ctx context.Context, sel *selection, red *redactor
 		}
 		d := dumpedCluster{Name: c.Name, Hash: c.Hash, NameOnCloud: c.NameOnCloud, Status: string(c.Status), User: c.UserHash, Workspace: c.Workspace,
 			Epoch: c.Epoch, Version: c.Version, Launched: c.LaunchedAt, StatusUpdated: c.StatusUpdatedAt, EverUp: c.EverUp, SetupDone: c.SetupDone,
-			Managed: c.IsManaged, AutostopDown: c.AutostopDown, Offer: c.Offer, Requested: c.Requested, AgentBuild: c.AgentBuild,
+			Managed: c.Held(), AutostopDown: c.AutostopDown, Offer: c.Offer, Requested: c.Requested, AgentBuild: c.AgentBuild,
 			AutostopMinutes: c.AutostopMinutes, NumNodes: c.NumNodes}
 		for _, n := range c.Nodes {
 			d.Nodes = append(d.Nodes, dumpedNode{ID: n.ID, State: string(n.State), Method: n.Reach.Method, Reason: n.Reason, Rank: n.Rank, Created: n.Created})

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -35,7 +36,7 @@ type Cluster struct {
 	Requested  string // display form of the requested resources
 	Ports      []string
 	Labels     map[string]string
-	DiskGB     int
+	Machine    cloud.MachineSpec
 	Nodes      []cloud.Node // in stable order, head first
 	Certs      Sealed       // PEM bundle of the cluster's authority and the server's key
 	AgentBuild string       // build id of the installed agent
@@ -49,9 +50,51 @@ type Cluster struct {
 	CreationYAML string
 	CreationCmd  string
 	ConfigHash   string
-	IsManaged    bool
-	Metadata     map[string]any
+	Holder       Holder
+	Notes        ClusterNotes
 	LastEvent    string // reason of the latest STATUS_CHANGE event; read from the events, not saved
+}
+
+// Holder is what a cluster belongs to besides its user: it alone decides what runs
+// there and when the cluster ends. The zero Holder is nobody.
+type Holder struct {
+	Kind HolderKind
+	ID   string
+}
+
+// HolderKind is a kind of things that hold clusters.
+type HolderKind string
+
+const (
+	HeldByJob HolderKind = "job" // a managed job; ID is its number
+)
+
+// JobHolder is a managed job as a holder of clusters.
+func JobHolder(id int) Holder { return Holder{HeldByJob, strconv.Itoa(id)} }
+
+// Held reports whether the cluster belongs to something other than its user.
+func (c *Cluster) Held() bool { return c.Holder != Holder{} }
+
+// ClusterNotes is what servers write down about a cluster for their own later
+// work. Clients are never shown it.
+type ClusterNotes struct {
+	LaunchedBy    string `json:"launched_by_request,omitempty"` // the request that made the record
+	ServerMachine string `json:"server_machine,omitempty"`      // where it was made, if several servers share the database
+	Registry      string `json:"registry,omitempty"`            // that the task logged in to: later nodes have images of the same names
+	// Container is the image in which everything runs on the nodes. Where nodes are
+	// containers themselves it is "".
+	Container string `json:"container_image,omitempty"`
+	// GivingBack is why the machines are being given back; "": they are not. A record
+	// that has it goes as soon as they are proven gone, by whoever observes it next,
+	// and nothing is launched on it any more.
+	GivingBack string `json:"giving_back,omitempty"`
+	// AutostopBefore is the autostop, as JSON, that a cluster had when it was switched
+	// on again: its agent begins without one. It stays until one is set, so that a
+	// start that fails or that a crash cuts off loses nothing.
+	AutostopBefore string `json:"autostop_before_start,omitempty"`
+	// LastContact is when the head's agent was last in contact, in Unix milliseconds.
+	LastContact float64 `json:"heard_at,omitempty"`
+	Adopted     bool    `json:"adopted,omitempty"` // by sky sweep --adopt
 }
 
 // ClusterEvent is one line of a cluster's history.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/fsm"
 )
 
@@ -18,7 +19,7 @@ type ClusterFilter struct {
 	UserHash      string
 	Workspace     string
 	Scope         *Scope // in workspaces that it sees
-	Unmanaged     bool   // none that a managed job or a pool owns
+	Unheld        bool   // none that something other than its user holds
 	Statuses      []api.ClusterStatus
 	Limit, Offset int // Limit 0: no limit
 }
@@ -39,7 +40,13 @@ var clusterColumns = columns{
 	"launched_at", "status_updated_at", "ever_up",
 	"offer", "num_nodes", "requested", "ports", "labels", "disk_gb", "nodes", "certs", "agent_build", "setup_done",
 	"autostop_minutes", "autostop_down", "autostop_wait_for",
-	"last_use", "creation_yaml", "creation_cmd", "config_hash", "is_managed", "metadata",
+	"last_use", "creation_yaml", "creation_cmd", "config_hash", "holder_kind", "holder_id", "metadata",
+}
+
+// clusterNotes is the two typed parts of a record that share a column.
+type clusterNotes struct {
+	*cloud.MachineSpec
+	*ClusterNotes
 }
 
 func (s *Store) clusterFields(c *Cluster) []any {
@@ -47,9 +54,9 @@ func (s *Store) clusterFields(c *Cluster) []any {
 		text(&c.Name), text(&c.Hash), text(&c.NameOnCloud), text(&c.Status), number(&c.Epoch), number(&c.Version),
 		text(&c.UserHash), text(&c.UserName), text(&c.Workspace), nested(&c.Owner),
 		instant(&c.LaunchedAt), instant(&c.StatusUpdatedAt), truth(&c.EverUp),
-		nested(&c.Offer), number(&c.NumNodes), text(&c.Requested), nested(&c.Ports), nested(&c.Labels), number(&c.DiskGB), nested(&c.Nodes), s.in("clusters", &c.Hash, "certs").later(&c.Certs), text(&c.AgentBuild), truth(&c.SetupDone),
+		nested(&c.Offer), number(&c.NumNodes), text(&c.Requested), nested(&c.Ports), nested(&c.Labels), number(&c.Machine.DiskGB), nested(&c.Nodes), s.in("clusters", &c.Hash, "certs").later(&c.Certs), text(&c.AgentBuild), truth(&c.SetupDone),
 		number(&c.AutostopMinutes), truth(&c.AutostopDown), text(&c.AutostopWaitFor),
-		text(&c.LastUse), text(&c.CreationYAML), text(&c.CreationCmd), text(&c.ConfigHash), truth(&c.IsManaged), nested(&c.Metadata),
+		text(&c.LastUse), text(&c.CreationYAML), text(&c.CreationCmd), text(&c.ConfigHash), text(&c.Holder.Kind), text(&c.Holder.ID), nested(&clusterNotes{&c.Machine, &c.Notes}),
 	}
 }
 
@@ -107,8 +114,8 @@ func (t *Clusters) List(ctx context.Context, f ClusterFilter) ([]*Cluster, error
 	w.equal("c.user_hash", f.UserHash)
 	w.equal("c.workspace", f.Workspace)
 	within(&w, "c.workspace", f.Scope)
-	if f.Unmanaged {
-		w.add("NOT c.is_managed")
+	if f.Unheld {
+		w.add("c.holder_kind = ''")
 	}
 	in(&w, "c.status", f.Statuses)
 	q := selectClusters + w.String() + " ORDER BY c.launched_at DESC, c.name"

@@ -24,12 +24,13 @@ func fullCluster(name string) *Cluster {
 		LaunchedAt: day, StatusUpdatedAt: day.Add(time.Second), EverUp: true,
 		Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "r", Zone: "z"}, InstanceType: "p4d", CPUs: 96, MemoryGiB: 1.5,
 			Accelerators: map[string]float64{"A100": 8}, Spot: true, HourlyPrice: 32.77},
-		NumNodes: 2, Requested: "2x(A100:8)", Ports: []string{"80", "90-99"}, Labels: map[string]string{"k": "v\x00<é>"}, DiskGB: 256,
-		Nodes: []cloud.Node{{ID: "i-1", Rank: 0, State: cloud.NodeRunning, Created: day}, {ID: "i-2", Rank: 1}},
-		Certs: Seal([]byte("PEM\x00\xff")), AgentBuild: "b1", SetupDone: true,
+		NumNodes: 2, Requested: "2x(A100:8)", Ports: []string{"80", "90-99"}, Labels: map[string]string{"k": "v\x00<é>"},
+		Machine: cloud.MachineSpec{DiskGB: 256, DiskTier: "low", NetworkTier: "best", LocalDisk: "nvme", EphemeralGB: 9, PriorityClass: "high", Images: []cloud.ImageChoice{{Cloud: "aws", By: map[string]string{"": "ami-1"}}}},
+		Nodes:   []cloud.Node{{ID: "i-1", Rank: 0, State: cloud.NodeRunning, Created: day}, {ID: "i-2", Rank: 1}},
+		Certs:   Seal([]byte("PEM\x00\xff")), AgentBuild: "b1", SetupDone: true,
 		AutostopMinutes: -1, AutostopDown: true, AutostopWaitFor: api.WaitForJobs,
-		LastUse: "sky launch 'x'", CreationYAML: "run: x\n", CreationCmd: "sky launch", ConfigHash: "c", IsManaged: true,
-		Metadata: map[string]any{"a": []any{"b", true, 1.5}},
+		LastUse: "sky launch 'x'", CreationYAML: "run: x\n", CreationCmd: "sky launch", ConfigHash: "c", Holder: JobHolder(7),
+		Notes: ClusterNotes{LaunchedBy: "r", ServerMachine: "m", Registry: "g", Container: "img", GivingBack: "why", AutostopBefore: "{}", LastContact: 1.5e12, Adopted: true},
 	}
 }
 
@@ -147,7 +148,10 @@ func TestClusterList(t *testing.T) {
 			c.UserHash = []string{"u1", "u2"}[i%2]
 			c.Workspace = []string{"default", "w2"}[i%2]
 			c.Status = []api.ClusterStatus{api.ClusterUp, api.ClusterStopped, api.ClusterInit}[i%3]
-			c.IsManaged = name == "a_b" || name == "x"
+			c.Holder = Holder{}
+			if name == "a_b" || name == "x" {
+				c.Holder = JobHolder(1)
+			}
 			ok(t, s.Clusters().Create(ctx, c))
 		}
 		for _, c := range []struct {
@@ -172,7 +176,7 @@ func TestClusterList(t *testing.T) {
 			{"next page", ClusterFilter{Limit: 2, Offset: 2}, []string{"Train-3", "x"}},
 			{"scope", ClusterFilter{Scope: &Scope{Workspaces: []string{"w2"}}}, []string{"a_b", "x", "train-2"}},
 			{"scope without a workspace", ClusterFilter{Scope: &Scope{}}, nil},
-			{"page of what is not managed", ClusterFilter{Unmanaged: true, Limit: 2, Offset: 1}, []string{"Train-3", "serve-1"}},
+			{"page of what is not managed", ClusterFilter{Unheld: true, Limit: 2, Offset: 1}, []string{"Train-3", "serve-1"}},
 			{"rest", ClusterFilter{Offset: 5}, []string{"train-2", "train-1"}},
 		} {
 			var got []string

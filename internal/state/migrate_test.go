@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
@@ -58,4 +59,44 @@ func TestMigrationsGoBothWays(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Clusters stay those of their managed jobs on the way to the older schema, which
+// wrote that elsewhere, and back.
+func TestHoldersSurviveTheWayBack(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx := t.Context()
+		j := must(s.ManagedJobs().Submit(ctx, newManaged("r1", 1)))(t)
+		for _, name := range []string{"bare", "noted"} {
+			a := &ManagedAttempt{JobID: j.ID, Number: 1, ClusterName: name, StartedAt: day}
+			if name == "noted" {
+				a.Number = 2
+			}
+			ok(t, s.ManagedJobs().Save(ctx, ManagedChange{Job: j, Attempt: a}))
+			c := fullCluster(name)
+			c.Holder = JobHolder(j.ID)
+			if name == "bare" {
+				c.Machine, c.Notes = cloud.MachineSpec{}, ClusterNotes{}
+			}
+			ok(t, s.Clusters().Create(ctx, c))
+		}
+		own := fullCluster("own")
+		own.Holder = Holder{}
+		ok(t, s.Clusters().Create(ctx, own))
+		ok(t, s.Downgrade(ctx, 13))
+		for name, want := range map[string]string{"bare": "1", "noted": "1", "own": ""} {
+			var metadata map[string]any
+			var managed bool
+			ok(t, s.read(ctx).one([]any{nested(&metadata), truth(&managed)}, "SELECT metadata, is_managed FROM clusters WHERE name = ?", name))
+			if job, _ := metadata["managed_job"].(string); job != want || managed != (want != "") {
+				t.Errorf("%s: job %q, managed %v in %v", name, job, managed, metadata)
+			}
+		}
+		ok(t, migrate(ctx, s.db))
+		for name, want := range map[string]Holder{"bare": JobHolder(1), "noted": JobHolder(1), "own": {}} {
+			if c := must(s.Clusters().Get(ctx, name))(t); c.Holder != want || (name == "noted") != (c.Machine.DiskTier == "low") && name != "own" {
+				t.Errorf("%s: %+v", name, c)
+			}
+		}
+	})
 }

@@ -313,7 +313,7 @@ func (l *load) fill(ctx context.Context) error {
 					Name: fmt.Sprintf("c%05d", i), Hash: fmt.Sprintf("hash-%05d", i), NameOnCloud: fmt.Sprintf("c%05d-10ad", i), Status: "STOPPED",
 					UserHash: "10ad", UserName: "load", Workspace: "default", LaunchedAt: time.Now().Add(-time.Duration(i) * time.Minute),
 					Offer:    cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1", Zone: "us-east-1a"}, InstanceType: "m6i.large", CPUs: 2, MemoryGiB: 8},
-					NumNodes: 1, Nodes: []cloud.Node{{ID: fmt.Sprint("i-", i)}}, AutostopMinutes: -1, CreationYAML: "run: echo hi\n", Metadata: map[string]any{},
+					NumNodes: 1, Nodes: []cloud.Node{{ID: fmt.Sprint("i-", i)}}, AutostopMinutes: -1, CreationYAML: "run: echo hi\n",
 				})
 				if err != nil {
 					failed.Store(&err)

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 		fake := start(t)
 		return cloudtest.Harness{
 			Provider:  provider(),
-			Spec:      cloud.LaunchSpec{Offer: here, DiskGB: 50, AuthorizedKey: "ssh-ed25519 AAAA test"},
+			Spec:      cloud.LaunchSpec{Offer: here, MachineSpec: cloud.MachineSpec{DiskGB: 50}, AuthorizedKey: "ssh-ed25519 AAAA test"},
 			Spot:      &spot,
 			Elsewhere: &elsewhere,
 			Another:   func(testing.TB) cloud.Provider { return provider() },

@@ -121,7 +121,7 @@ func TestDisksOfAnySize(t *testing.T) {
 		{"ultra", 40, "io2 40 20000 -"}, {"best", 8, "io2 8 4000 -"},
 		{"low", 8, "standard 8 - -"},
 	} {
-		d := disk(cloud.LaunchSpec{DiskTier: tt.tier, DiskGB: tt.gb}, Settings{}, image{})
+		d := disk(cloud.LaunchSpec{MachineSpec: cloud.MachineSpec{DiskTier: tt.tier, DiskGB: tt.gb}}, Settings{}, image{})
 		show := func(n *int32) string {
 			if n == nil {
 				return "-"

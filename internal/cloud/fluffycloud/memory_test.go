@@ -44,7 +44,7 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 	spot, elsewhere := offer("east-a", true), offer("east-b", false)
 	return cloudtest.Harness{
 		Provider: provider(t), Another: provider,
-		Spec: cloud.LaunchSpec{Offer: offer("east-a", false), DiskGB: 10, AuthorizedKey: "ssh-ed25519 AAAA"},
+		Spec: cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: "ssh-ed25519 AAAA"},
 		Spot: &spot, Elsewhere: &elsewhere,
 		Restore: func(t testing.TB) {
 			c.Remove("")

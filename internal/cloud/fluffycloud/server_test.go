@@ -209,7 +209,7 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 	return cloudtest.Harness{
 		Provider: provider("owner"),
 		Another:  func(testing.TB) cloud.Provider { return provider("owner") },
-		Spec:     cloud.LaunchSpec{Offer: offer("east-a", false), DiskGB: 10, AuthorizedKey: r.authorizedKey()},
+		Spec:     cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: r.authorizedKey()},
 		Spot:     &spot, Elsewhere: &elsewhere,
 		Many: 9, // each is a machine; a page holds four
 		Restore: func(t testing.TB) {

@@ -98,7 +98,7 @@ func TestPodsJoinTheNetworkThatAllMachinesShare(t *testing.T) {
 func TestPodsWithAFastNetworkAreDescribed(t *testing.T) {
 	describe := func(f *fabric, n float64) string {
 		w := wish{size: shape{4, 16, "H100", 8}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, network: f, adapters: n,
-			spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, NetworkTier: "best"}}
+			spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}}
 		return jsonOf(w.describe(0, "web-head"))
 	}
 	for _, tt := range []struct {

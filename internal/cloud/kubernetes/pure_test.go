@@ -297,7 +297,7 @@ func TestPodsAreDescribed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := wish{conf: conf, size: shape{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
-		spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, User: "Ann Müller", DisplayName: "Web", EphemeralGB: 7, PriorityClass: "high", ImageID: "docker:img"}}
+		spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, User: "Ann Müller", DisplayName: "Web", MachineSpec: cloud.MachineSpec{EphemeralGB: 7, PriorityClass: "high"}, ImageID: "docker:img"}}
 	text := jsonOf(w.describe(1, podName(w.spec.ID, 1, false)))
 	for _, part := range []string{
 		`"name":"web-worker1"`, `"skypilot-user":"Ann-M-ller"`, `"sky-cluster-hash":"h"`, `"team":"ml"`, `"imagePullPolicy":"Never"`, `"image":"img"`,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -15,44 +14,38 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Clusters of managed jobs belong to their job: users neither see them in
-// lists nor end them, and the job's controller is told when something happens
-// to them.
+// Held clusters belong to something other than a user, such as a managed job. Users
+// neither see them in lists nor end them; the holder's controller is told when
+// something happens to them.
 
-// managedJob is the key in a record's metadata for the managed job that a
-// cluster belongs to.
-const managedJob = "managed_job"
-
-// Managed marks a new record as the cluster of a managed job.
-func Managed(c *state.Cluster, job int) {
-	c.IsManaged = true
-	c.Metadata[managedJob] = strconv.Itoa(job)
+// holders are how messages name the kinds of holders, and what ends one with its
+// clusters.
+var holders = map[state.HolderKind]struct{ noun, end string }{
+	state.HeldByJob: {"managed job", "sky jobs cancel"},
 }
 
-// ManagedBy tells whether a cluster belongs to that managed job.
-func ManagedBy(c *state.Cluster, job int) bool {
-	return c.IsManaged && c.Metadata[managedJob] == strconv.Itoa(job)
-}
+// holderName is how messages name a cluster's holder.
+func holderName(h state.Holder) string { return holders[h.Kind].noun + " " + h.ID }
 
-// Unmanaged refuses what users may not do to clusters of managed jobs: end them,
-// and whatever would make the job's controller see an end that the job did not have.
-func Unmanaged(c *state.Cluster) error {
-	if !c.IsManaged {
+// RefuseHeld refuses what users may not do to held clusters: end them, and
+// whatever would make the holder's controller see an end that its work did not have.
+func RefuseHeld(c *state.Cluster) error {
+	if !c.Held() {
 		return nil
 	}
-	job, _ := c.Metadata[managedJob].(string)
+	h := holders[c.Holder.Kind]
 	return &api.Error{
 		Type:    api.ErrNotSupported,
-		Message: fmt.Sprintf("Cluster %q belongs to managed job %s, which alone decides what runs there and when it ends.", c.Name, job),
-		Hint:    "To end the job and its cluster: sky jobs cancel " + job,
+		Message: fmt.Sprintf("Cluster %q belongs to %s, which alone decides what runs there and when it ends.", c.Name, holderName(c.Holder)),
+		Hint:    fmt.Sprintf("To end the %s and its cluster: %s %s", h.noun, h.end, c.Holder.ID),
 	}
 }
 
-// DownManaged gives the cluster of a managed job back. One that is gone, or
-// whose name belongs to somebody else, is no error.
-func (m *Manager) DownManaged(ctx context.Context, call Call, name string, job int) error {
+// DownHeld gives the cluster of a holder back. One that is gone, or whose name
+// belongs to somebody else, is no error.
+func (m *Manager) DownHeld(ctx context.Context, call Call, name string, holder state.Holder) error {
 	c, err := m.Store.Clusters().Get(ctx, name)
-	if errors.Is(err, state.ErrNotFound) || err == nil && !ManagedBy(c, job) {
+	if errors.Is(err, state.ErrNotFound) || err == nil && c.Holder != holder {
 		return nil
 	}
 	if err != nil {

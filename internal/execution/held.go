@@ -7,11 +7,12 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Managed is what a managed job's launch has beyond a user's.
-type Managed struct {
-	JobID  int
+// Held is what the launch of a held cluster has beyond a user's.
+type Held struct {
+	Holder state.Holder
 	TaskID string            // SKYPILOT_TASK_ID
 	Envs   map[string]string // over the task's own
 	// Order splits a tier of the plan's offers into tiers of its own: what comes
@@ -23,19 +24,19 @@ type Managed struct {
 	Replaces func([]agentapi.Job) []int
 }
 
-func (m *Managed) order(tiers [][]cloud.Offer) [][]cloud.Offer {
-	if m == nil || m.Order == nil {
+func (h *Held) order(tiers [][]cloud.Offer) [][]cloud.Offer {
+	if h == nil || h.Order == nil {
 		return tiers
 	}
 	var out [][]cloud.Offer
 	for _, t := range tiers {
-		out = append(out, m.Order(t)...)
+		out = append(out, h.Order(t)...)
 	}
 	return out
 }
 
-// LaunchManaged is Launch for a managed job. The cluster is marked as the
-// job's: users see it only by name, and do not end it.
-func (x *Executor) LaunchManaged(ctx context.Context, call cluster.Call, body api.LaunchBody, m Managed) (*api.LaunchResult, error) {
-	return x.launch(ctx, call, body, &m)
+// LaunchHeld is Launch for a cluster that something other than a user holds:
+// users see it only by name, and do not end it.
+func (x *Executor) LaunchHeld(ctx context.Context, call cluster.Call, body api.LaunchBody, h Held) (*api.LaunchResult, error) {
+	return x.launch(ctx, call, body, &h)
 }
