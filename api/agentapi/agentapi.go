@@ -183,13 +183,14 @@ type Job struct {
 	Status      api.JobStatus `json:"status"`
 	SubmittedAt float64       `json:"submitted_at"`
 	StartedAt   float64       `json:"started_at"`
-	EndedAt     float64       `json:"ended_at"`
+	EndedAt     float64       `json:"ended_at"` // of a cancelled job: when it was asked for, and when its processes are gone, that
 	Resources   string        `json:"resources"`
 	NumNodes    int           `json:"num_nodes"`
 	LogDir      string        `json:"log_dir"` // "~/sky_logs/<id>-<name>"
 	TaskID      string        `json:"task_id"`
-	ExitCodes   []int         `json:"exit_codes,omitempty"` // rank order; setup's when FAILED_SETUP
-	Reason      string        `json:"reason,omitempty"`     // why it waits, or why it failed
+	ExitCodes   []int         `json:"exit_codes,omitempty"`  // rank order; setup's when FAILED_SETUP
+	EndedRanks  []int         `json:"ended_ranks,omitempty"` // ranks that were ended because another one failed
+	Reason      string        `json:"reason,omitempty"`      // why it waits, or why it failed
 	// Silent is which of its nodes does not answer the head, and why. Its processes
 	// there may be fine.
 	Silent   string            `json:"silent,omitempty"`

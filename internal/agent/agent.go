@@ -91,7 +91,7 @@ func Run(ctx context.Context, o Options) error {
 		o.Now = time.Now
 	}
 	if o.endGrace == 0 {
-		o.endGrace = defaultGrace
+		o.endGrace = proc.Grace
 	}
 	if err := os.MkdirAll(filepath.Join(o.Dir, "logs"), 0o700); err != nil {
 		return err
@@ -153,7 +153,7 @@ func open(ctx context.Context, o Options, dialTLS *tls.Config) (*Agent, error) {
 	}
 	a.ctx, a.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	a.watch = newWatcher(a.ctx)
-	if a.ranks, err = newRanks(a.ctx, o.Home, o.Dir, a.log, a.watch); err != nil {
+	if a.ranks, err = newRanks(a.ctx, o.Home, o.Dir, o.endGrace, a.log, a.watch); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
 	spec := &agentapi.ClusterSpec{}

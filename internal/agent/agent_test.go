@@ -12,7 +12,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -199,7 +198,9 @@ sleep 1002`})
 func TestFinishedJobLeavesNothingBehind(t *testing.T) {
 	c := newCluster(t, 1, twoCPUs, true)
 	id := c.submit(agentapi.JobSpec{Run: "(setsid sleep 1000 >/dev/null 2>&1 &); sleep 1000 & echo done"})
-	c.follow(id)
+	if log := c.follow(id); !strings.HasSuffix(log, "Ended 2 background processes that the job left running.\n") {
+		t.Errorf("its log:\n%s", log)
+	}
 	if job := c.awaitEnd(id); job.Status != api.JobSucceeded {
 		t.Errorf("job: %s", mustJSON(job))
 	}
@@ -576,23 +577,29 @@ func TestEvents(t *testing.T) {
 }
 
 // A job's outcome is known when its program has exited: what the program left
-// behind, and does not end when told to, is ended afterwards.
+// behind, and does not end when asked to, is ended afterwards.
 func TestAnOutcomeDoesNotWaitForWhatTheProgramLeftBehind(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 2} {
-		c := newCluster(t, nodes, agentapi.Capacity{}, false)
-		id := c.submit(agentapi.JobSpec{NumNodes: nodes, Run: `(trap "" TERM; for i in 1 2 3 4 5 6 7 8 9 10; do sleep 1; done) & date +%s.%N >~/ended`})
-		job := c.awaitEnd(id)
-		ended, err := strconv.ParseFloat(strings.TrimSpace(readFile(t, c.nodes[0].home, "ended")), 64)
-		if err != nil {
-			t.Fatal(err)
+		c := newCluster(t, nodes, agentapi.Capacity{}, true, time.Hour)
+		id := c.submit(agentapi.JobSpec{NumNodes: nodes, Run: `(trap "" TERM; until [ -e ~/end ]; do sleep 0.05; done) & :`})
+		left := func(rank int) []int {
+			return proc.Marked(markerEnv, fmt.Sprintf("%s-%d-%s-%d", c.spec.Hash, id, phaseRun, rank))
 		}
-		if after := job.EndedAt - ended; job.Status != api.JobSucceeded || after > leftoverGrace.Seconds()-2 {
-			t.Errorf("%d nodes: %s, %.1fs after the program's end", nodes, job.Status, after)
+		if job := c.awaitEnd(id); job.Status != api.JobSucceeded {
+			t.Errorf("%d nodes: %s", nodes, job.Status)
 		}
-		c.follow(id) // the log ends with what was left behind
+		for rank, n := range c.nodes {
+			if len(left(rank)) == 0 {
+				t.Errorf("%d nodes: nothing is left on node %d when the outcome is known", nodes, rank)
+			}
+			if err := os.WriteFile(filepath.Join(n.home, "end"), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.follow(id) // ends with what was left behind
 		for rank := range nodes {
-			if pids := proc.Marked(markerEnv, fmt.Sprintf("%s-%d-%s-%d", c.spec.Hash, id, phaseRun, rank)); len(pids) > 0 {
+			if pids := left(rank); len(pids) > 0 {
 				t.Errorf("processes are left: %v", pids)
 			}
 		}

@@ -108,12 +108,12 @@ func (d *driver) work(rec *record) {
 				return
 			}
 		}
-		codes, reason, err := d.prepare(ctx, first)
+		v, err := d.prepare(ctx, first)
 		if err != nil {
 			return
 		}
-		if failed(codes) {
-			d.finish(evFailed, codes, reason)
+		if v.failed() {
+			d.finish(evFailed, v)
 			return
 		}
 		if rec = d.move(func(r *record) error {
@@ -128,12 +128,12 @@ func (d *driver) work(rec *record) {
 		_ = d.log.say(d.a.ctx, "started", "└── Job started.")
 	}
 	if rec.Job.Status == api.JobSettingUp {
-		codes, reason, err := d.gang(ctx, phaseSetup)
+		v, err := d.gang(ctx, phaseSetup)
 		if err != nil {
 			return
 		}
-		if failed(codes) {
-			d.finish(evSetupFailed, codes, reason)
+		if v.failed() {
+			d.finish(evSetupFailed, v)
 			return
 		}
 		if rec = d.move(func(r *record) error { return r.move(evRun, d.a.now()) }); rec == nil {
@@ -145,26 +145,22 @@ func (d *driver) work(rec *record) {
 		return
 	}
 	if d.spec.Run == "" {
-		d.finish(evSucceeded, nil, "")
+		d.finish(evSucceeded, verdict{})
 		return
 	}
-	codes, reason, err := d.gang(ctx, phaseRun)
+	v, err := d.gang(ctx, phaseRun)
 	switch {
 	case err != nil:
-	case failed(codes):
-		d.finish(evFailed, codes, reason)
+	case v.failed():
+		d.finish(evFailed, v)
 	default:
-		d.finish(evSucceeded, codes, "")
+		d.finish(evSucceeded, v)
 	}
 }
 
-func failed(codes []int) bool {
-	return slices.ContainsFunc(codes, func(c int) bool { return c != 0 })
-}
-
-func (d *driver) finish(e jobEvent, codes []int, reason string) {
+func (d *driver) finish(e jobEvent, v verdict) {
 	d.move(func(r *record) error {
-		r.Job.ExitCodes, r.Job.Reason = codes, reason
+		r.Job.ExitCodes, r.Job.EndedRanks, r.Job.Reason = v.codes, v.ended, v.reason
 		return r.move(e, d.a.now())
 	})
 }
@@ -201,21 +197,24 @@ func (d *driver) settle(endLog func()) {
 	grace := cmp.Or(d.a.recordOf(d.j).Grace, d.a.o.endGrace)
 	var ends sync.WaitGroup
 	allEnded := make(chan struct{})
+	left := make([]int, len(ms)) // processes that each rank left behind; complete once all have ended
 	ends.Go(func() {
 		_ = d.all(d.a.ctx, ms, func(ctx context.Context, i int, pr peer) error {
-			_, err := pr.end(ctx, ms[i].key, grace)
+			st, err := pr.end(ctx, ms[i].key, grace)
 			if err == nil {
+				left[i] = st.Leftovers
 				d.ended(ms[i])
 			}
 			return err
 		}, func(int, error) {})
 		close(allEnded)
 	})
-	d.closeLog(allEnded, grace, endLog)
+	d.closeLog(allEnded, func() string { return leftoversEnded(ms, left) }, grace, endLog)
 	ends.Wait()
 	if d.a.ctx.Err() != nil {
 		return
 	}
+	d.noteEnd(len(ms) > 0)
 	_ = d.all(d.a.ctx, ms, func(ctx context.Context, i int, pr peer) error {
 		return pr.forget(ctx, ms[i].key)
 	}, func(int, error) {})
@@ -230,11 +229,50 @@ func (d *driver) settle(endLog func()) {
 	d.a.settled(d.j)
 }
 
-// closeLog waits until all output is merged, ends the log with the verdict and
-// lets its followers go.
-func (d *driver) closeLog(allEnded <-chan struct{}, grace time.Duration, endLog func()) {
+// noteEnd makes the end of a cancelled job the time at which its processes were
+// gone: until then it is when somebody asked for that.
+func (d *driver) noteEnd(started bool) {
+	if rec := d.a.recordOf(d.j); !started || rec.Job.Status != api.JobCancelled || rec.EndNoted {
+		return
+	}
+	d.move(func(r *record) error {
+		r.Job.EndedAt, r.EndNoted = max(r.Job.EndedAt, seconds(d.a.now())), true
+		return nil
+	})
+}
+
+// leftoversEnded says how many processes of a job were ended because they ran on
+// when its commands were through; "" if none.
+func leftoversEnded(ms []member, left []int) string {
+	total := 0
+	var where []string
+	for i, n := range left {
+		if n > 0 {
+			total += n
+			where = append(where, fmt.Sprintf("%s: %d", nodeName(ms[i].place.Index), n))
+		}
+	}
+	text := ""
+	switch total {
+	case 0:
+		return ""
+	case 1:
+		text = "Ended 1 background process that the job left running"
+	default:
+		text = fmt.Sprintf("Ended %d background processes that the job left running", total)
+	}
+	if len(left) > 2 { // setup and run have a rank on each node
+		text += " (" + strings.Join(where, ", ") + ")"
+	}
+	return text + "."
+}
+
+// closeLog waits until all output is merged, ends the log with what was ended and
+// with the verdict, and lets its followers go.
+func (d *driver) closeLog(allEnded <-chan struct{}, leftovers func() string, grace time.Duration, endLog func()) {
 	ctx, cancel := context.WithCancel(d.a.ctx)
 	defer cancel()
+	silent := make(chan struct{})
 	go func() { // nodes that do not answer must not keep followers for ever
 		select {
 		case <-ctx.Done():
@@ -245,6 +283,7 @@ func (d *driver) closeLog(allEnded <-chan struct{}, grace time.Duration, endLog 
 		select {
 		case <-ctx.Done():
 		case <-time.After(goneAfter):
+			close(silent)
 			d.log.finishAll()
 		}
 	}()
@@ -252,6 +291,15 @@ func (d *driver) closeLog(allEnded <-chan struct{}, grace time.Duration, endLog 
 		d.log.finishAll()
 	}
 	if d.log.drain(ctx) != nil {
+		return
+	}
+	select {
+	case <-allEnded:
+		if text := leftovers(); text != "" {
+			_ = d.log.say(d.a.ctx, "leftovers", text)
+		}
+	case <-silent:
+	case <-ctx.Done():
 		return
 	}
 	if text := conclusion(&d.a.recordOf(d.j).Job); text != "" {
@@ -276,6 +324,9 @@ func conclusion(job *agentapi.Job) string {
 			codes[i] = strconv.Itoa(c)
 		}
 		fmt.Fprintf(&b, "ERROR: %s %d failed. Return codes by rank: [%s]", what, job.ID, strings.Join(codes, ", "))
+		if killed(job) {
+			b.WriteString("\nCode 137 means that a process was killed from outside (SIGKILL), most often because the machine or container was out of memory: ask for more (resources: memory), or use less.")
+		}
 		if slices.Contains(job.ExitCodes, 139) {
 			b.WriteString("\nCode 139 means that a process touched memory that was not its own (segmentation fault): look for a crashing native library, or for too little memory.")
 		}
@@ -288,6 +339,16 @@ func conclusion(job *agentapi.Job) string {
 		b.WriteString("\nReason: " + job.Reason)
 	}
 	return b.String()
+}
+
+// killed tells whether a rank that sky did not end was killed.
+func killed(job *agentapi.Job) bool {
+	for rank, code := range job.ExitCodes {
+		if code == codeEnded && !slices.Contains(job.EndedRanks, rank) {
+			return true
+		}
+	}
+	return false
 }
 
 // logDir is the folder of a job's logs.

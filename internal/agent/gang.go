@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,26 +65,26 @@ func (d *driver) prefix(m member, p phase, pid int) string {
 }
 
 // prepare makes the nodes ready to start a phase. A job is not begun before all
-// of them are; the codes are not nil if one refuses for good.
-func (d *driver) prepare(ctx context.Context, p phase) (codes []int, reason string, err error) {
+// of them are; the verdict has codes if one refuses for good.
+func (d *driver) prepare(ctx context.Context, p phase) (verdict, error) {
 	ms, specs := d.members(p), d.rankSpecs(p)
 	statuses := make([]rankStatus, len(ms))
-	err = d.all(ctx, ms, func(ctx context.Context, i int, pr peer) error {
+	err := d.all(ctx, ms, func(ctx context.Context, i int, pr peer) error {
 		if specs[i].Known {
 			return nil
 		}
 		return pr.prepare(ctx, d.current(specs[i]))
 	}, func(i int, err error) { statuses[i] = refused(err) })
 	if err != nil || !anyOver(statuses) {
-		return nil, "", err
+		return verdict{}, err
 	}
+	v := verdictOf(ms, statuses)
 	for i := range statuses {
-		if !statuses[i].over() {
-			statuses[i] = rankStatus{State: rankExited, Code: codeEnded}
+		if !statuses[i].over() { // it will not start
+			v.codes[i], v.ended = codeEnded, append(v.ended, i)
 		}
 	}
-	codes, reason = verdict(ms, statuses)
-	return codes, reason, nil
+	return v, nil
 }
 
 // rankSpecs says what each member of a phase runs.
@@ -103,6 +104,7 @@ func (d *driver) rankSpecs(p phase) []*rankSpec {
 			Key: m.key, Script: script, Workdir: d.spec.Workdir,
 			Env:    variables(cluster, &d.job, d.spec, ips, m.rank, m.place.GPUs, p),
 			Known:  d.log.declared(m.source),
+			Keep:   p == phaseSetup,
 			Output: filepath.Join(d.log.dir, m.source),
 		})
 	}
@@ -116,11 +118,10 @@ func (d *driver) current(s *rankSpec) *rankSpec {
 	return s
 }
 
-// gang runs a phase on all the job's nodes and returns the exit codes by rank
-// and, if something else than an exit code made it fail, why. When one rank
-// fails the others are ended. It can be called again after a crash: what has
+// gang runs a phase on all the job's nodes. When one rank fails the others are
+// ended. It can be called again after a crash: what has
 // started is not started again. An error means that it did not come to an end.
-func (d *driver) gang(ctx context.Context, p phase) (codes []int, reason string, err error) {
+func (d *driver) gang(ctx context.Context, p phase) (verdict, error) {
 	ms, specs := d.members(p), d.rankSpecs(p)
 	statuses := make([]rankStatus, len(ms))
 	// Once one may have started, all are started, however long it takes.
@@ -134,16 +135,15 @@ func (d *driver) gang(ctx context.Context, p phase) (codes []int, reason string,
 		d.collect(ms[i])
 		return nil
 	}, func(i int, err error) { statuses[i] = refused(err) }); err != nil {
-		return nil, "", err
+		return verdict{}, err
 	}
 	return d.await(ctx, p, ms, statuses)
 }
 
-// await waits for all ranks; the first that fails takes the others with it. What
-// setup leaves behind is gone before run begins. The end of run is the job's
-// outcome: it does not wait for what the ranks left behind, as their machine may be
+// await waits for all ranks; the first that fails takes the others with it. The
+// end of run is the job's outcome: it does not wait for what the ranks left behind, as their machine may be
 // taken away any moment; settle ends that.
-func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []rankStatus) ([]int, string, error) {
+func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []rankStatus) (verdict, error) {
 	failed, fail := context.WithCancel(ctx)
 	defer fail()
 	for _, st := range statuses {
@@ -182,10 +182,9 @@ func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []ran
 		fail()
 	})
 	if err != nil {
-		return nil, "", err
+		return verdict{}, err
 	}
-	codes, reason := verdict(ms, statuses)
-	return codes, reason, nil
+	return verdictOf(ms, statuses), nil
 }
 
 var errOtherFailed = errors.New("another rank failed")
@@ -213,14 +212,49 @@ func anyOver(statuses []rankStatus) bool {
 	return false
 }
 
-func verdict(ms []member, statuses []rankStatus) (codes []int, reason string) {
+// verdict is how a phase of a job ended.
+type verdict struct {
+	codes  []int  // exit codes, by rank
+	ended  []int  // ranks that did not fail by themselves: they were ended because another one failed
+	reason string // why it failed, if the codes do not say it all
+}
+
+func (v verdict) failed() bool {
+	return slices.ContainsFunc(v.codes, func(c int) bool { return c != 0 })
+}
+
+// namedFailures bounds how many ranks that failed by themselves are named.
+const namedFailures = 3
+
+func verdictOf(ms []member, statuses []rankStatus) (v verdict) {
+	var own, ended []string
 	for i, st := range statuses {
-		codes = append(codes, st.Code)
-		if st.Reason != "" && reason == "" {
-			reason = fmt.Sprintf("rank %d on %s: %s", ms[i].rank, nodeName(ms[i].place.Index), st.Reason)
+		v.codes = append(v.codes, st.Code)
+		on := fmt.Sprintf("rank %d on %s", ms[i].rank, nodeName(ms[i].place.Index))
+		switch {
+		case st.Ended:
+			v.ended = append(v.ended, i)
+			ended = append(ended, fmt.Sprint("rank ", ms[i].rank))
+		case st.Reason != "" && v.reason == "":
+			v.reason = on + ": " + st.Reason
+		case st.Code != 0:
+			own = append(own, fmt.Sprintf("%s failed with code %d", on, st.Code))
 		}
 	}
-	return codes, reason
+	if len(ended) == 0 {
+		return v
+	}
+	if n := len(own) - namedFailures; n > 0 {
+		own = append(own[:namedFailures], fmt.Sprintf("%d more failed", n))
+	}
+	if v.reason == "" {
+		v.reason = strings.Join(own, ", ")
+	}
+	if len(ended) == len(statuses)-1 && len(ended) > 1 {
+		ended = []string{"all other ranks"}
+	}
+	v.reason += "; sky then ended " + strings.Join(ended, ", ")
+	return v
 }
 
 // all calls f for each member's node at the same time, again and again where it

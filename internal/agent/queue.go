@@ -31,6 +31,8 @@ type record struct {
 	Settled bool `json:"settled,omitempty"`
 	// Reported: how it ended is stored by whoever asked for that.
 	Reported bool `json:"reported,omitempty"`
+	// EndNoted: the end of a cancelled job is when its processes were gone.
+	EndNoted bool `json:"end_noted,omitempty"`
 	// Grace is how long its processes have between TERM and KILL; 0: as usual.
 	Grace time.Duration `json:"grace,omitempty"`
 }

@@ -4,7 +4,6 @@ package agent
 
 import (
 	"bytes"
-	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/proc"
 )
@@ -47,6 +45,9 @@ type rankSpec struct {
 	Workdir string            `json:"workdir"`
 	// Known: it was started before, so if nothing is known of it here it is lost.
 	Known bool `json:"known"`
+	// Keep: what it leaves in the background when it succeeds runs on, until the next
+	// such rank starts here or the cluster stops.
+	Keep bool `json:"keep,omitempty"`
 	// Output is where its output goes, on the head itself; else into its folder.
 	Output string `json:"-"`
 }
@@ -67,6 +68,9 @@ type rankStatus struct {
 	PID    int       `json:"pid,omitempty"`
 	Code   int       `json:"code,omitempty"`
 	Reason string    `json:"reason,omitempty"`
+	Ended  bool      `json:"ended,omitempty"` // by us, before it exited by itself
+	// Leftovers is how many processes it left behind that had to be ended.
+	Leftovers int `json:"leftovers,omitempty"`
 }
 
 func (s rankStatus) over() bool { return s.State == rankExited || s.State == rankLost }
@@ -82,7 +86,7 @@ func (d rankDir) key() string             { return filepath.Base(string(d)) }
 var exitRoom = bytes.Repeat([]byte{' '}, 16)
 
 // prepare writes what the rank runs. It does not touch one that has started.
-func (d rankDir) prepare(script string) error {
+func (d rankDir) prepare(s *rankSpec) error {
 	if _, err := os.Stat(d.file("pid")); err == nil {
 		return nil
 	}
@@ -92,7 +96,21 @@ func (d rankDir) prepare(script string) error {
 	if err := os.WriteFile(d.file("exit"), exitRoom, 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(d.file("script"), []byte(script), 0o600)
+	if s.Keep {
+		if err := os.WriteFile(d.file("keep"), nil, 0o600); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(d.file("script"), []byte(s.Script), 0o600)
+}
+
+// keeps reports whether what the rank has left in the background is to run on.
+func (d rankDir) keeps() bool {
+	if _, err := os.Stat(d.file("keep")); err != nil {
+		return false
+	}
+	st := d.status()
+	return st.State == rankExited && st.Code == 0
 }
 
 // status reads the files: what the wrapper noted, or what we did to it.
@@ -102,7 +120,7 @@ func (d rankDir) status() rankStatus {
 	_, err := os.Stat(d.file("ended"))
 	switch {
 	case err == nil:
-		return rankStatus{State: rankExited, PID: pid, Code: codeEnded}
+		return rankStatus{State: rankExited, PID: pid, Code: codeEnded, Ended: true}
 	case exited:
 		return rankStatus{State: rankExited, PID: pid, Code: code}
 	case !started:
@@ -142,11 +160,14 @@ func (d rankDir) record(code int) error {
 	return errors.Join(err, f.Close())
 }
 
-// tree finds the rank's processes. owned: pid is our child and not yet reaped.
-func (d rankDir) tree(pid int, owned bool) []int {
-	pids := append(proc.Tree(pid, owned, markerEnv, d.key()), proc.InCgroup(d.cgroup())...)
-	slices.Sort(pids)
-	return slices.Compact(pids)
+// tree returns what finds the rank's processes. owned: pid is our child and not yet
+// reaped.
+func (d rankDir) tree(pid int, owned bool) func() []int {
+	return func() []int {
+		pids := append(proc.Tree(pid, owned, markerEnv, d.key()), proc.InCgroup(d.cgroup())...)
+		slices.Sort(pids)
+		return slices.Compact(pids)
+	}
 }
 
 // cgroup is the one that holds the rank's processes, "" if none does.
@@ -242,9 +263,4 @@ func workdir(home, dir string) (string, error) {
 		return "", fmt.Errorf("the working directory %s is not a directory", dir)
 	}
 	return dir, nil
-}
-
-// endTree ends the rank's processes and waits until they are gone.
-func (d rankDir) endTree(ctx context.Context, pid int, owned bool, grace time.Duration) error {
-	return proc.End(ctx, func() []int { return d.tree(pid, owned) }, grace)
 }

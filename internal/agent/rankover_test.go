@@ -15,7 +15,7 @@ import (
 // forgot a rank: nothing starts then, and nothing is left.
 func TestALateCallDoesNotBringARankBack(t *testing.T) {
 	dir := t.TempDir()
-	r, err := newRanks(t.Context(), dir, dir, slog.New(slog.DiscardHandler), newWatcher(t.Context()))
+	r, err := newRanks(t.Context(), dir, dir, testGrace, slog.New(slog.DiscardHandler), newWatcher(t.Context()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,12 +21,6 @@ import (
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
-// leftoverGrace is what a finished rank's background processes get to end.
-const leftoverGrace = 5 * time.Second
-
-// defaultGrace is what processes get between TERM and KILL when they are ended.
-const defaultGrace = 10 * time.Second
-
 // ranks supervises the ranks that run on this node, for whichever head asks.
 type ranks struct {
 	ctx   context.Context // of the agent: supervision ends with it, processes do not
@@ -36,6 +30,7 @@ type ranks struct {
 	sh    string // runs our scripts
 	shell string // runs tasks' scripts: bash, or sh where there is none
 	log   *slog.Logger
+	grace time.Duration // of what a rank leaves behind, between TERM and KILL
 	watch *watcher
 	wg    sync.WaitGroup
 
@@ -75,6 +70,7 @@ type liveRank struct {
 	code     rankStatus    // valid once exited is closed
 	done     chan struct{} // closed when its whole tree is gone; nil: not supervised
 	status   rankStatus    // valid once done is closed
+	ending   proc.Ending   // of its tree, whoever asks for that
 }
 
 // exit notes how the rank's own process ended, the first time that it is known.
@@ -88,8 +84,8 @@ func (l *liveRank) exit(st rankStatus) {
 	}
 }
 
-func newRanks(ctx context.Context, home, dir string, log *slog.Logger, w *watcher) (*ranks, error) {
-	r := &ranks{ctx: ctx, home: home, dir: filepath.Join(dir, "ranks"), lib: filepath.Join(dir, "lib"), log: log, watch: w, live: map[string]*liveRank{}, over: map[string]time.Time{}}
+func newRanks(ctx context.Context, home, dir string, grace time.Duration, log *slog.Logger, w *watcher) (*ranks, error) {
+	r := &ranks{ctx: ctx, home: home, grace: grace, dir: filepath.Join(dir, "ranks"), lib: filepath.Join(dir, "lib"), log: log, watch: w, live: map[string]*liveRank{}, over: map[string]time.Time{}}
 	for _, d := range []string{r.dir, r.lib} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
 			return nil, err
@@ -157,7 +153,7 @@ func (r *ranks) prepare(s *rankSpec) error {
 	if r.isOver(s.Key) {
 		return errRankOver
 	}
-	return d.prepare(s.Script)
+	return d.prepare(s)
 }
 
 // start starts the rank unless it has been started before, in this or an
@@ -185,7 +181,10 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 	case s.Known:
 		return rankStatus{State: rankLost, Code: codeLost, Reason: "the node has lost track of it"}, nil
 	}
-	if err := d.prepare(s.Script); err != nil {
+	if s.Keep {
+		r.endKept(s.Key)
+	}
+	if err := d.prepare(s); err != nil {
 		return rankStatus{}, err
 	}
 	if s.Output == "" {
@@ -236,8 +235,10 @@ func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
 }
 
 // outlast waits until a rank's process has exited, which it notes in l as soon as
-// the wrapper has written the code, and ends what that left behind: to find it may
-// take seconds on a busy machine.
+// the wrapper has written the code, and ends what that left behind, unless the rank
+// is to keep it: to find it may take seconds on a busy machine. What a rank leaves
+// that is being ended has the grace that was asked for: its shell is mostly gone
+// long before the programs that the shell ran.
 func (r *ranks) outlast(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankStatus, error) {
 	noted := func() {
 		if st := d.status(); st.State == rankExited {
@@ -253,7 +254,7 @@ func (r *ranks) outlast(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankSta
 		}
 		noted()
 		// It is a zombie now: its number is not used again before we reap it.
-		if err := d.endTree(r.ctx, pid, true, leftoverGrace); err != nil {
+		if err := r.endLeftovers(d, l, d.tree(pid, true)); err != nil {
 			return rankStatus{}, err
 		}
 		_ = cmd.Wait()
@@ -282,15 +283,36 @@ func (r *ranks) outlast(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankSta
 	}
 	noted()
 	if cmd == nil {
-		if err := d.endTree(r.ctx, 0, false, leftoverGrace); err != nil {
+		if err := r.endLeftovers(d, l, d.tree(0, false)); err != nil {
 			return rankStatus{}, err
 		}
 	}
 	st := d.status()
+	if !st.Ended {
+		st.Leftovers = l.ending.Count()
+	}
 	if st.State == rankAbsent { // never noted its number: it did not run the script
 		st = rankStatus{State: rankLost, PID: pid, Code: codeLost, Reason: "its process ended before it began"}
 	}
 	return st, nil
+}
+
+// lastLines is for how long what a rank leaves behind is not disturbed: a program at
+// the end of a pipe still writes down what the rank printed last, and ends then.
+const lastLines = 200 * time.Millisecond
+
+// endLeftovers ends what a rank whose own process is gone has left behind.
+func (r *ranks) endLeftovers(d rankDir, l *liveRank, find func() []int) error {
+	if d.keeps() {
+		return nil
+	}
+	if !d.status().Ended {
+		for end := time.Now().Add(lastLines); len(find()) > 0 && time.Now().Before(end) && r.ctx.Err() == nil; {
+			time.Sleep(lastLines / 20)
+		}
+	}
+	l.ending.Default(r.grace)
+	return l.ending.Run(r.ctx, find)
 }
 
 func exitCode(ps *os.ProcessState) int {
@@ -345,7 +367,7 @@ func (r *ranks) await(ctx context.Context, key string, exit bool) (rankStatus, e
 }
 
 // end ends the rank and returns when its processes are gone. A rank that had
-// already exited keeps its code.
+// already exited keeps its code, and what it is to keep.
 func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankStatus, error) {
 	d, err := r.folder(key)
 	if err != nil {
@@ -360,6 +382,7 @@ func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankS
 			l.starting.Unlock()
 			return l.status, nil
 		case <-l.exited: // what it left behind is being ended
+			l.ending.Within(grace)
 			l.starting.Unlock()
 			return r.wait(ctx, key)
 		default:
@@ -383,19 +406,36 @@ func (r *ranks) end(ctx context.Context, key string, grace time.Duration) (rankS
 			return rankStatus{}, err
 		}
 	}
+	l.ending.Within(grace)
 	if l.done == nil {
 		r.supervise(d, l, st.PID, nil)
 	}
 	l.starting.Unlock()
-	owned := proc.Alive(st.PID, "") && d.alive(st.PID)
-	if err := d.endTree(ctx, st.PID, owned, grace); err != nil {
-		return rankStatus{}, err
+	if !d.keeps() {
+		owned := proc.Alive(st.PID, "") && d.alive(st.PID)
+		if err := l.ending.Run(ctx, d.tree(st.PID, owned)); err != nil {
+			return rankStatus{}, err
+		}
 	}
 	return r.wait(ctx, key)
 }
 
-// forget removes what is kept of a rank whose processes are gone.
+// forget removes what is kept of a rank whose processes are gone. One whose
+// processes are to run on is remembered until they are ended.
 func (r *ranks) forget(key string) error {
+	d, err := r.folder(key)
+	if err != nil {
+		return err
+	}
+	if d.keeps() && len(d.tree(0, false)()) > 0 {
+		r.ends(key)
+		return os.WriteFile(d.file("kept"), nil, 0o600)
+	}
+	return r.remove(key)
+}
+
+// remove removes what is kept of a rank.
+func (r *ranks) remove(key string) error {
 	d, err := r.folder(key)
 	if err != nil {
 		return err
@@ -409,6 +449,43 @@ func (r *ranks) forget(key string) error {
 	r.mu.Unlock()
 	proc.RemoveCgroup(d.cgroup())
 	return os.RemoveAll(string(d))
+}
+
+// endKept ends what earlier setups have left running, except those of jobs that are
+// not over yet: one that starts now, next, takes their place.
+func (r *ranks) endKept(next string) {
+	names, err := os.ReadDir(r.dir)
+	if err != nil {
+		r.log.Warn("what earlier setups left is not ended", "err", err)
+		return
+	}
+	var wg sync.WaitGroup
+	for _, e := range names {
+		d := rankDir(filepath.Join(r.dir, e.Name()))
+		if _, err := os.Stat(d.file("kept")); err != nil || e.Name() == next {
+			continue
+		}
+		wg.Go(func() {
+			if err := r.endAndRemove(r.ctx, d, r.grace); err != nil {
+				r.log.Warn("what an earlier setup left is not ended", "rank", d.key(), "err", err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// endAndRemove ends all processes of a rank, also those that it is to keep, and
+// removes it.
+func (r *ranks) endAndRemove(ctx context.Context, d rankDir, grace time.Duration) error {
+	if _, err := r.end(ctx, d.key(), grace); err != nil {
+		return err
+	}
+	l := r.entry(d.key())
+	l.ending.Within(grace)
+	if err := l.ending.Run(ctx, d.tree(0, false)); err != nil {
+		return err
+	}
+	return r.remove(d.key())
 }
 
 // running reports whether the rank's output may still grow.
@@ -445,11 +522,7 @@ func (r *ranks) endAll(ctx context.Context, grace time.Duration) error {
 	var wg sync.WaitGroup
 	errs := make([]error, len(names))
 	for i, e := range names {
-		wg.Go(func() {
-			if _, errs[i] = r.end(ctx, e.Name(), grace); errs[i] == nil {
-				errs[i] = r.forget(e.Name())
-			}
-		})
+		wg.Go(func() { errs[i] = r.endAndRemove(ctx, rankDir(filepath.Join(r.dir, e.Name())), grace) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)

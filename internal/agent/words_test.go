@@ -29,6 +29,8 @@ func TestTheLastLineOfALog(t *testing.T) {
 		{agentapi.Job{ID: 3, Status: api.JobFailed, ExitCodes: []int{0, 7}}, "ERROR: Job 3 failed. Return codes by rank: [0, 7]"},
 		{agentapi.Job{ID: 3, Status: api.JobFailedSetup, ExitCodes: []int{2}, Reason: "no"}, "ERROR: Setup of job 3 failed. Return codes by rank: [2]\nReason: no"},
 		{agentapi.Job{ID: 3, Status: api.JobFailed, ExitCodes: []int{139}}, "ERROR: Job 3 failed. Return codes by rank: [139]\nCode 139 means"},
+		{agentapi.Job{ID: 3, Status: api.JobFailed, ExitCodes: []int{137}}, "ERROR: Job 3 failed. Return codes by rank: [137]\nCode 137 means that a process was killed from outside (SIGKILL), most often because the machine or container was out of memory"},
+		{agentapi.Job{ID: 3, Status: api.JobFailed, ExitCodes: []int{137, 7}, EndedRanks: []int{0}, Reason: "rank 1"}, "ERROR: Job 3 failed. Return codes by rank: [137, 7]\nReason: rank 1"},
 		{agentapi.Job{ID: 3, Status: api.JobFailedDriver, Reason: "restarted"}, "ERROR: Job 3 could not be brought to its end.\nReason: restarted"},
 		{agentapi.Job{ID: 3, Status: api.JobSucceeded, Reason: "x"}, ""},
 		{agentapi.Job{ID: 3, Status: api.JobCancelled, Reason: "x"}, ""},
@@ -73,12 +75,27 @@ func TestRanksHaveNamesOfTheirOwn(t *testing.T) {
 // The first reason is told, and all codes.
 func TestWhyAGangFailed(t *testing.T) {
 	ms := []member{{rank: 0}, {rank: 1, place: place{Index: 1}}, {rank: 2, place: place{Index: 2}}}
-	codes, reason := verdict(ms, []rankStatus{{Code: 137}, {Code: 255, Reason: "lost"}, {Code: 1, Reason: "later"}})
-	if !slices.Equal(codes, []int{137, 255, 1}) || reason != "rank 1 on worker1: lost" {
-		t.Errorf("%v, %q", codes, reason)
+	got := verdictOf(ms, []rankStatus{{Code: 137}, {Code: 255, Reason: "lost"}, {Code: 1, Reason: "later"}})
+	if !slices.Equal(got.codes, []int{137, 255, 1}) || got.ended != nil || got.reason != "rank 1 on worker1: lost" {
+		t.Errorf("%+v", got)
 	}
-	if codes, reason := verdict(ms[:1], []rankStatus{{}}); !slices.Equal(codes, []int{0}) || reason != "" || failed(codes) {
-		t.Errorf("%v, %q", codes, reason)
+	if got := verdictOf(ms[:1], []rankStatus{{}}); !slices.Equal(got.codes, []int{0}) || got.reason != "" || got.failed() {
+		t.Errorf("%+v", got)
+	}
+	ended := rankStatus{Code: 137, Ended: true}
+	for _, tt := range []struct {
+		statuses []rankStatus
+		ended    []int
+		reason   string
+	}{
+		{[]rankStatus{ended, {Code: 42}, ended}, []int{0, 2}, "rank 1 on worker1 failed with code 42; sky then ended all other ranks"},
+		{[]rankStatus{{}, {Code: 42}, ended}, []int{2}, "rank 1 on worker1 failed with code 42; sky then ended rank 2"},
+		{[]rankStatus{{Code: 3}, {Code: 42}, ended}, []int{2}, "rank 0 on head failed with code 3, rank 1 on worker1 failed with code 42; sky then ended rank 2"},
+		{[]rankStatus{ended, {Code: 255, Reason: "lost"}, {}}, []int{0}, "rank 1 on worker1: lost; sky then ended rank 0"},
+	} {
+		if got := verdictOf(ms, tt.statuses); !slices.Equal(got.ended, tt.ended) || got.reason != tt.reason {
+			t.Errorf("%v: %+v", tt.statuses, got)
+		}
 	}
 	for state, over := range map[rankState]bool{rankAbsent: false, rankRunning: false, rankExited: true, rankLost: true} {
 		if st := (rankStatus{State: state}); st.over() != over || anyOver([]rankStatus{{State: rankRunning}, st}) != over {
@@ -377,7 +394,7 @@ func TestWhatTheFilesOfARankSay(t *testing.T) {
 		{"not begun", map[string]string{"exit": string(exitRoom)}, rankStatus{State: rankAbsent}},
 		{"a number half written", map[string]string{"pid": "12", "exit": "3"}, rankStatus{State: rankAbsent}},
 		{"exited", map[string]string{"pid": "12\n", "exit": "3\n       "}, rankStatus{State: rankExited, PID: 12, Code: 3}},
-		{"we ended it", map[string]string{"pid": "12\n", "exit": "3\n", "ended": ""}, rankStatus{State: rankExited, PID: 12, Code: codeEnded}},
+		{"we ended it", map[string]string{"pid": "12\n", "exit": "3\n", "ended": ""}, rankStatus{State: rankExited, PID: 12, Code: codeEnded, Ended: true}},
 		{"gone", map[string]string{"pid": "1\n", "exit": string(exitRoom)}, rankStatus{State: rankLost, PID: 1, Code: codeLost, Reason: "its process disappeared and left no exit code"}},
 	} {
 		d := rankDir(t.TempDir())
@@ -391,13 +408,13 @@ func TestWhatTheFilesOfARankSay(t *testing.T) {
 		}
 	}
 	d := rankDir(filepath.Join(t.TempDir(), "key"))
-	if err := errors.Join(d.prepare("one"), d.record(12345), d.record(7)); err != nil {
+	if err := errors.Join(d.prepare(&rankSpec{Script: "one"}), d.record(12345), d.record(7)); err != nil {
 		t.Fatal(err)
 	}
 	if code, ok := d.number("exit"); !ok || code != 7 {
 		t.Errorf("its code is %d (%v)", code, ok)
 	}
-	if err := errors.Join(os.WriteFile(d.file("pid"), []byte("1\n"), 0o600), d.prepare("two")); err != nil {
+	if err := errors.Join(os.WriteFile(d.file("pid"), []byte("1\n"), 0o600), d.prepare(&rankSpec{Script: "two"})); err != nil {
 		t.Fatal(err)
 	}
 	if script, err := os.ReadFile(d.file("script")); err != nil || string(script) != "one" {

@@ -9,8 +9,10 @@ package proc
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -125,36 +127,100 @@ func living(all []entry, found map[int]bool) []int {
 	return pids
 }
 
+// Grace is how long processes have between TERM and KILL where nobody says
+// otherwise.
+const Grace = 10 * time.Second
+
 // End asks the processes that find returns to terminate, waits up to grace for
-// them and kills what is left, until find returns none. What a process that was
-// asked starts to end well, to save what it has say, is asked only once that
-// process is gone. It returns the context's error if that comes first.
+// them and kills what is left, until find returns none. It returns the context's
+// error if that comes first.
 func End(ctx context.Context, find func() []int, grace time.Duration) error {
-	deadline := time.Now().Add(grace)
-	asked := map[int]bool{}
+	var e Ending
+	e.Within(grace)
+	return e.Run(ctx, find)
+}
+
+// An Ending ends a set of processes, however many callers run it at the same time
+// or one after the other: each process is asked to terminate once, and what is left
+// when the grace is over is killed. The zero value is ready to use.
+type Ending struct {
+	mu       sync.Mutex
+	asked    map[int]bool
+	deadline time.Time
+	promised bool // deadline was set by Within
+	count    int  // processes asked or killed so far
+}
+
+// Within gives the processes grace from now, or what is left of an earlier call's
+// if that is less: an end that was asked for is not put off.
+func (e *Ending) Within(grace time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if until := time.Now().Add(grace); !e.promised || until.Before(e.deadline) {
+		e.deadline, e.promised = until, true
+	}
+}
+
+// Default gives the processes grace from now unless a grace is set already. A later
+// Within replaces it.
+func (e *Ending) Default(grace time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.deadline.IsZero() {
+		e.deadline = time.Now().Add(grace)
+	}
+}
+
+// Count is how many processes were asked to terminate, or killed, so far.
+func (e *Ending) Count() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.count
+}
+
+// Run asks and kills until find returns no process, or returns the context's error.
+// What a process that was asked starts to end well, for instance to copy what it
+// saved, is asked only once that process is gone.
+func (e *Ending) Run(ctx context.Context, find func() []int) error {
 	for wait := 2 * time.Millisecond; ; wait = min(2*wait, 100*time.Millisecond) {
 		pids := find()
 		if len(pids) == 0 {
 			return nil
 		}
-		hard := !time.Now().Before(deadline)
-		var ask []int
-		for _, pid := range pids {
-			switch {
-			case hard:
-				kill(pid)
-			case !asked[pid] && !helps(pid, pids, asked):
-				ask = append(ask, pid)
-			}
-		}
-		for _, pid := range ask {
-			asked[pid] = true
-			terminate(pid)
-		}
+		e.step(pids, time.Now())
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(wait):
+		}
+	}
+}
+
+// step does what is due to the processes that live now.
+func (e *Ending) step(pids []int, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.asked == nil {
+		e.asked = map[int]bool{}
+	}
+	// The number of a process that is gone may be used again during a long grace.
+	maps.DeleteFunc(e.asked, func(pid int, _ bool) bool { return !Alive(pid, "") })
+	hard := !now.Before(e.deadline)
+	var due []int
+	for _, pid := range pids {
+		if hard || !e.asked[pid] && !helps(pid, pids, e.asked) {
+			due = append(due, pid)
+		}
+	}
+	for _, pid := range due {
+		if !e.asked[pid] {
+			e.asked[pid] = true
+			e.count++
+		}
+		if hard {
+			kill(pid)
+		} else {
+			terminate(pid)
 		}
 	}
 }

@@ -158,6 +158,58 @@ func TestEndLetsProcessesSave(t *testing.T) {
 	}
 }
 
+// Each process is asked once and has the whole grace, whoever else ends the same
+// processes, and although the first of them is gone at once.
+func TestAnEndingIsShared(t *testing.T) {
+	value := marker(t)
+	out := filepath.Join(t.TempDir(), "out")
+	// The inner shell saves until a file says that it may end.
+	start(t, value, "exec >"+out+`; sh -c 'trap "echo asked" TERM; echo up; until [ -e `+out+`.end ]; do sleep 0.02; done; echo saved' & wait`)
+	written := func() string { b, _ := os.ReadFile(out); return string(b) }
+	eventually(t, "script is up", func() bool { return written() == "up\n" })
+	find := func() []int { return Tree(0, false, "SKY_TEST", value) }
+	var e Ending
+	e.Within(time.Hour)
+	ended := make(chan error, 2)
+	go func() { ended <- e.Run(t.Context(), find) }()
+	eventually(t, "it is asked, and the outer shell is gone", func() bool { return written() == "up\nasked\n" && len(find()) <= 2 })
+	e.Default(0) // as whoever clears up behind the outer shell
+	e.Within(2 * time.Hour)
+	go func() { ended <- e.Run(t.Context(), find) }()
+	time.Sleep(100 * time.Millisecond) // several looks
+	if err := os.WriteFile(out+".end", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := written(); got != "up\nasked\nsaved\n" {
+		t.Errorf("it wrote %q, want one TERM and no KILL", got)
+	}
+}
+
+func TestAnEndThatWasAskedForIsNotPutOff(t *testing.T) {
+	var e Ending
+	start := time.Now()
+	left := func() time.Duration { return e.deadline.Sub(start).Round(time.Minute) }
+	e.Default(time.Minute)
+	e.Within(time.Hour)
+	if left() != time.Hour {
+		t.Errorf("a default limits what is asked for: %v", left())
+	}
+	e.Within(2 * time.Hour)
+	e.Default(time.Minute)
+	if left() != time.Hour {
+		t.Errorf("an end is put off: %v", left())
+	}
+	e.Within(time.Minute)
+	if left() != time.Minute {
+		t.Errorf("an earlier end is not taken: %v", left())
+	}
+}
+
 func TestEndStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
