@@ -3,11 +3,11 @@ package task
 import (
 	"crypto/md5"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/big"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -111,19 +111,40 @@ func CleanUser(name string) string {
 	return name
 }
 
-// NameOnCloud is what a cluster is called in the cloud: "-" for . and _,
-// lower case, the user's hash at the end, at most limit characters (0: no
-// limit). A name that is cut gets two characters of its own hash.
+// NameOnCloud is what a cluster is called in the cloud: "-" for . and _, lower
+// case, the user's hash at the end, at most limit characters (0: no limit).
+//
+// Different clusters get different names: one whose name or user was changed or
+// cut, or that looks like such a name, has a digest of both before the user's hash.
 func NameOnCloud(name, userHash string, limit int) string {
 	clean := strings.ToLower(strings.NewReplacer(".", "-", "_", "-").Replace(name))
-	suffix := "-" + userHash
-	if limit <= 0 || len(clean)+len(suffix) <= limit {
-		return clean + suffix
+	own := clean + "-" + userHash
+	if clean == name && plainUser.MatchString(userHash) && !digested.MatchString(name) && (limit <= 0 || len(own) <= limit) {
+		return own
 	}
-	sum := md5.Sum([]byte(name))
-	short := new(big.Int).SetBytes(sum[:]).Text(36)[:2]
-	keep := min(len(clean), max(limit-2-1-len(suffix), 0))
-	return strings.TrimRight(clean[:keep], "-") + "-" + short + suffix
+	suffix := "-x" + digest(name+"\x00"+userHash) + "-"
+	if plainUser.MatchString(userHash) {
+		suffix += userHash
+	} else {
+		suffix += digest(userHash)
+	}
+	if limit > 0 {
+		clean = clean[:min(len(clean), max(limit-len(suffix), 1))]
+	}
+	return strings.TrimRight(clean, "-") + suffix
+}
+
+var (
+	// plainUser are users' ids that are parts of names as they are, and whose
+	// beginning can be told in a name that ends with one.
+	plainUser = lazyregexp.New(`^([0-9a-z]{1,15}|sa-[0-9a-f]{16})$`)
+	// digested are names that end as NameOnCloud lets those end that it changed.
+	digested = lazyregexp.New(`-x[0-9a-f]{10}$`)
+)
+
+func digest(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:5])
 }
 
 // UserHash identifies the user in the names of clusters: SKYPILOT_USER_ID, or

@@ -1,6 +1,8 @@
 package task
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -53,28 +55,58 @@ func TestCleanUser(t *testing.T) {
 	}
 }
 
-// The expected names were computed with Python's hashlib and base 36.
+// @ is the digest of the name and the user.
 func TestNameOnCloud(t *testing.T) {
 	for _, c := range []struct {
-		name  string
-		limit int
-		want  string
+		name, user string
+		limit      int
+		want       string
 	}{
-		{"my.Cluster_1", 0, "my-cluster-1-abcd1234"},
-		{"a-very-long-cluster-name-for-gcp", 35, "a-very-long-cluster-nam-c3-abcd1234"},
-		{"sky-jobs-controller-abcd1234", 42, "sky-jobs-controller-abcd1234-abcd1234"},
-		{"aaaaaaaaaaaaaaaaaaaaaaa-b-cccccccccccc", 35, "aaaaaaaaaaaaaaaaaaaaaaa-7i-abcd1234"},
+		{"my-cluster", "abcd1234", 0, "my-cluster-abcd1234"},
+		{"my-cluster", "sa-0123456789abcdef", 42, "my-cluster-sa-0123456789abcdef"},
+		{"sky-jobs-controller-abcd1234", "abcd1234", 42, "sky-jobs-controller-abcd1234-abcd1234"},
+		{"my.Cluster_1", "abcd1234", 0, "my-cluster-1-x@-abcd1234"},
+		{"a-very-long-cluster-name-for-gcp", "abcd1234", 35, "a-very-long-cl-x@-abcd1234"},
+		{"aaaaaaaaaaaaa-b-cccccccccccccccccccc", "abcd1234", 35, "aaaaaaaaaaaaa-x@-abcd1234"},
+		{"train-x0123456789", "abcd1234", 0, "train-x0123456789-x@-abcd1234"},
 	} {
-		if got := NameOnCloud(c.name, "abcd1234", c.limit); got != c.want {
-			t.Errorf("%s within %d: %s, want %s", c.name, c.limit, got, c.want)
+		sum := sha256.Sum256([]byte(c.name + "\x00" + c.user))
+		want := strings.Replace(c.want, "@", hex.EncodeToString(sum[:5]), 1)
+		if got := NameOnCloud(c.name, c.user, c.limit); got != want {
+			t.Errorf("%s within %d: %s, want %s", c.name, c.limit, got, want)
 		}
 	}
+	if got := NameOnCloud("c", "Ann@Example", 42); !regexp.MustCompile(`^c-x[0-9a-f]{10}-[0-9a-f]{10}$`).MatchString(got) {
+		t.Errorf("a user's id that is no part of a name: %s", got)
+	}
+}
+
+// similarName draws names that often differ only in what names on clouds do not
+// have, or behind what they have room for.
+func similarName(t *rapid.T, label string) string {
+	long := rapid.SampledFrom([]string{"", "", strings.Repeat("n", 30), strings.Repeat("n", 250)}).Draw(t, label+" begins")
+	return "t" + long + rapid.StringMatching(`([-_.A-Ba-b1-2]{0,4}(-x[0-9a-b]{10})?[a-bA-B1-2])?`).Draw(t, label)
+}
+
+// The shortest limit is as long as a provider's may be.
+func TestDifferentClustersHaveDifferentNamesOnClouds(t *testing.T) {
+	users := []string{"abcd1234", "12", "a-12", "b-a-12", "Ann", "ann", "sa-0123456789abcdef", "sa-0123456789abcdee", "0123456789abcdef", strings.Repeat("u", 60)}
 	rapid.Check(t, func(t *rapid.T) {
-		name := rapid.StringMatching(`[a-zA-Z][-_.a-zA-Z0-9]{0,80}[a-zA-Z0-9]`).Draw(t, "name")
-		limit := rapid.IntRange(28, 60).Draw(t, "limit")
-		got := NameOnCloud(name, "abcd1234", limit)
-		if len(got) > limit || !regexp.MustCompile(`^[a-z][a-z0-9-]*-abcd1234$`).MatchString(got) {
-			t.Fatalf("%s", got)
+		limit := rapid.SampledFrom([]int{0, 36, 42, 57, 120, 200, 240}).Draw(t, "limit")
+		seen := map[string][2]string{}
+		for range 30 {
+			c := [2]string{similarName(t, "name"), rapid.SampledFrom(users).Draw(t, "user")}
+			if err := ValidClusterName(c[0]); err != nil {
+				t.Fatal(err)
+			}
+			got := NameOnCloud(c[0], c[1], limit)
+			if limit > 0 && len(got) > limit || !regexp.MustCompile(`^[a-z][a-z0-9-]*[a-z0-9]$`).MatchString(got) {
+				t.Fatalf("%v within %d: %s", c, limit, got)
+			}
+			if other, ok := seen[got]; ok && other != c {
+				t.Fatalf("%v and %v are both %s", c, other, got)
+			}
+			seen[got] = c
 		}
 	})
 }

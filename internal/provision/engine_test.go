@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
 )
 
 // scripted is a cloud whose launches do what a test says.
@@ -514,6 +515,22 @@ func TestNamesFitAndDiffer(t *testing.T) {
 	n.free("aws", fit(n.base, 3, 20))
 	if got := n.take("aws", 20); got != fit(n.base, 3, 20) {
 		t.Errorf("a free name is not used again: %s", got)
+	}
+}
+
+// A search that goes on in a cloud with less room cuts what another one had room for.
+func TestNamesThatAreCutDiffer(t *testing.T) {
+	seen := map[string]string{}
+	for i := range 3000 {
+		name := task.NameOnCloud(fmt.Sprintf("%s%d", strings.Repeat("n", 60), i), "abcd1234", 240)
+		n := newNames(name)
+		for range 2 {
+			got := n.take("kubernetes", 42)
+			if other := seen[got]; other != "" || len(got) > 42 {
+				t.Fatalf("%s and %s are both %s", name, other, got)
+			}
+			seen[got] = name
+		}
 	}
 }
 

@@ -43,7 +43,7 @@ func fit(base string, i, max int) string {
 		suffix = fmt.Sprintf("-%d", i)
 	}
 	if max > 0 && len(base)+len(suffix) > max {
-		suffix = fmt.Sprintf("-%x", sha256.Sum256([]byte(base)))[:5] + suffix
+		suffix = fmt.Sprintf("-x%x", sha256.Sum256([]byte(base)))[:12] + suffix
 		base = strings.TrimRight(base[:len(base)-(len(base)+len(suffix)-max)], "-._")
 	}
 	return base + suffix

@@ -22,8 +22,8 @@ var descriptions = []Behaviour{
 				s.Errorf("no reason for lacking %s", feature)
 			}
 		}
-		if n := s.p.Features().MaxNameLength; n < 0 || n > 0 && n < 20 {
-			s.Errorf("names of at most %d characters cannot hold a user's hash", n)
+		if n := s.p.Features().MaxNameLength; n < 0 || n > 0 && n < 36 {
+			s.Errorf("names of at most %d characters cannot hold a digest and a user's hash", n)
 		}
 	}},
 	{"features tell the truth about stopping", nil, func(s *suite) {

@@ -53,7 +53,7 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
 // Features says what containers cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are containers on this machine"
-	return cloud.Features{OnServer: true, Containers: true, Lacks: map[cloud.Feature]string{
+	return cloud.Features{OnServer: true, Containers: true, MaxNameLength: maxName, Lacks: map[cloud.Feature]string{
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
 		cloud.FeatureImage:     own + " and run container images (image_id: docker:...)",
 		cloud.FeatureDiskTier:  own + " and use its disk",
@@ -144,6 +144,9 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	_, err = p.network(ctx, spec.ID)
 	return p.refused(ctx, spec.Offer.Place, err)
 }
+
+// maxName is the longest name of a cluster.
+const maxName = 200
 
 var nameFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 

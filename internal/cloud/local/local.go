@@ -5,8 +5,11 @@
 //
 // What exists is what is on disk, below one root folder:
 //
-//	<root>/<cluster name>/node-<rank>/node.json   the machine: owner, address, on or off
-//	<root>/<cluster name>/node-<rank>/home/       its disk
+//	<root>/<folder>/node-<rank>/node.json   the machine: owner, address, on or off
+//	<root>/<folder>/node-<rank>/home/       its disk
+//
+// The folder is the cluster's name. A cluster whose name another one's nodes have
+// already gets "<name>+<digest>": whose a folder is, only its records say.
 //
 // A node's processes carry the node's folder in the environment variable
 // [EnvNode]; that is how they are found, whoever started them. A machine that
@@ -15,6 +18,7 @@ package local
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,8 +113,7 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) {
 func (p *Provider) Prepare(context.Context, cloud.LaunchSpec) error { return nil }
 
 // Launch makes the folders and switches the nodes on. A folder that a crash
-// left half made is completed; nodes of an earlier cluster of the same name,
-// which nobody owns any more, are removed first.
+// left half made is completed; nodes of another cluster are never touched.
 func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
 	if err := validName(spec.ID.Name); err != nil {
 		return nil, &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
@@ -118,23 +121,15 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if o := spec.Offer; o.InstanceType != "" && o.InstanceType != InstanceType || o.Region != "" {
 		return nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("this machine is a %q in no region, not a %q in %q", InstanceType, o.InstanceType, o.Region)}
 	}
-	old, err := p.records(spec.ID.Name)
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range old {
-		if r.Hash != spec.ID.Hash {
-			if err := p.remove(ctx, spec.ID.Name); err != nil {
-				return nil, fmt.Errorf("removing what an earlier cluster %s left: %w", spec.ID.Name, err)
-			}
-			break
-		}
-	}
 	unlock, err := lockRoot(ctx, p.root)
 	if err != nil {
 		return nil, p.diskError(spec, err)
 	}
 	defer unlock()
+	folder, err := p.folderFor(spec.ID)
+	if err != nil {
+		return nil, err
+	}
 	taken, err := p.addresses()
 	if err != nil {
 		return nil, err
@@ -143,7 +138,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := p.switchOn(spec, rank, taken); err != nil {
+		if err := p.switchOn(spec, folder, rank, taken); err != nil {
 			return nil, p.diskError(spec, err)
 		}
 	}
@@ -151,8 +146,8 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 }
 
 // switchOn makes the node of that rank exist and be on.
-func (p *Provider) switchOn(spec cloud.LaunchSpec, rank int, taken map[string]bool) error {
-	dir := p.nodeDir(spec.ID.Name, rank)
+func (p *Provider) switchOn(spec cloud.LaunchSpec, folder string, rank int, taken map[string]bool) error {
+	dir := p.nodeDir(folder, rank)
 	if err := os.MkdirAll(filepath.Join(dir, "home"), 0o700); err != nil {
 		return err
 	}
@@ -187,28 +182,15 @@ func (p *Provider) diskError(spec cloud.LaunchSpec, err error) error {
 
 // Nodes reads what is on disk.
 func (p *Provider) Nodes(_ context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
-	names := []string{id.Name}
-	if id.Name == "" {
-		var err error
-		if names, err = p.clusters(); err != nil {
-			return nil, err
-		}
+	folders, err := p.foldersOf(id)
+	if err != nil {
+		return nil, err
 	}
 	boot := p.bootID()
 	var nodes []cloud.Node
-	for _, name := range names {
-		if validName(name) != nil {
-			continue // no such cluster can exist
-		}
-		records, err := p.records(name)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range records {
-			if id.Hash != "" && r.Hash != id.Hash || id.Installation != "" && r.Installation != id.Installation {
-				continue
-			}
-			nodes = append(nodes, r.node(p.nodeDir(name, r.Rank), boot))
+	for _, f := range folders {
+		for _, r := range f.records {
+			nodes = append(nodes, r.node(p.nodeDir(f.name, r.Rank), boot))
 		}
 	}
 	return nodes, nil
@@ -216,73 +198,106 @@ func (p *Provider) Nodes(_ context.Context, id cloud.ClusterID) ([]cloud.Node, e
 
 // Stop switches the nodes off: their processes end, their homes stay.
 func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
-	if err := validName(id.Name); err != nil {
-		return nil // no such cluster can exist
+	if id.Name == "" {
+		return nil
 	}
-	records, err := p.records(id.Name)
+	folders, err := p.foldersOf(id)
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
-		if id.Hash != "" && r.Hash != id.Hash {
-			continue
+	for _, f := range folders {
+		for _, r := range f.records {
+			// Off first: whoever looks meanwhile must not start it again.
+			r.On = false
+			if err := r.write(p.nodeDir(f.name, r.Rank)); err != nil {
+				return err
+			}
 		}
-		// Off first: whoever looks meanwhile must not start it again.
-		r.On = false
-		if err := r.write(p.nodeDir(id.Name, r.Rank)); err != nil {
+		if err := p.endProcesses(ctx, f.name); err != nil {
 			return err
 		}
 	}
-	return p.endProcesses(ctx, id.Name)
+	return nil
 }
 
 // Terminate ends the processes and removes the folders.
 func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
-	if err := validName(id.Name); err != nil {
+	if validName(id.Name) != nil {
 		return nil // no such cluster can exist
 	}
-	if id.Hash != "" {
-		nodes, err := p.Nodes(ctx, id)
-		if err != nil {
-			return err
-		}
-		all, err := p.records(id.Name)
-		if err != nil {
-			return err
-		}
-		if len(nodes) == 0 && len(all) > 0 {
-			return nil // the name belongs to another incarnation by now
-		}
-	}
-	return p.remove(ctx, id.Name)
-}
-
-func (p *Provider) remove(ctx context.Context, name string) error {
-	records, err := p.records(name)
+	folders, err := p.foldersOf(id)
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
-		r.On = false
-		err := r.write(p.nodeDir(name, r.Rank))
-		if errors.Is(err, fs.ErrNotExist) {
-			continue // somebody else removes it too
+	for _, f := range folders {
+		for _, r := range f.records {
+			r.On = false
+			err := r.write(p.nodeDir(f.name, r.Rank))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue // somebody else removes it too
+			}
+			if err != nil && !isDiskFull(err) {
+				return err
+			}
 		}
-		if err != nil && !isDiskFull(err) {
+		if err := p.remove(ctx, f.name, id); err != nil {
 			return err
 		}
 	}
-	if err := p.endProcesses(ctx, name); err != nil {
+	// What a crash left before there was a node.
+	for _, name := range []string{id.Name, spareFolder(id)} {
+		if _, err := os.Lstat(filepath.Join(p.root, name)); err == nil {
+			if err := p.remove(ctx, name, id); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove ends what runs in a folder and removes it, unless it has nodes of another
+// cluster than id.
+func (p *Provider) remove(ctx context.Context, name string, id cloud.ClusterID) error {
+	records, err := p.records(name)
+	foreign := func(r record) bool { return !r.is(id) }
+	if err != nil || slices.ContainsFunc(records, foreign) {
 		return err
+	}
+	if len(records) > 0 { // these may take time to end
+		if err := p.endProcesses(ctx, name); err != nil {
+			return err
+		}
+	}
+	trash, err := p.discard(ctx, name, foreign)
+	if err != nil || trash == "" {
+		return err
+	}
+	return removeTree(trash)
+}
+
+// discard renames a folder to where it is rubbish, "" if it has nodes that are
+// foreign by now.
+func (p *Provider) discard(ctx context.Context, name string, foreign func(record) bool) (trash string, err error) {
+	unlock, err := lockRoot(ctx, p.root) // nobody makes a node in it meanwhile
+	if err != nil {
+		return "", err
+	}
+	defer unlock()
+	records, err := p.records(name)
+	if err != nil || slices.ContainsFunc(records, foreign) {
+		return "", err
+	}
+	if err := p.endProcesses(ctx, name); err != nil {
+		return "", err
 	}
 	// Gone in one step, so that a crash leaves either the whole cluster or
 	// only rubbish, which the next removal takes along.
 	p.emptyTrash()
-	trash := filepath.Join(p.root, fmt.Sprintf("%s%s-%d", trashPrefix, name, time.Now().UnixNano()))
+	trash = filepath.Join(p.root, fmt.Sprintf("%s%s-%d", trashPrefix, name, time.Now().UnixNano()))
 	if err := os.Rename(filepath.Join(p.root, name), trash); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return "", err
 	}
-	return removeTree(trash)
+	return trash, nil
 }
 
 // trashPrefix marks folders that are being removed.
@@ -318,10 +333,77 @@ func (p *Provider) endProcesses(ctx context.Context, name string) error {
 	}, killGrace)
 }
 
-func (p *Provider) nodeDir(cluster string, rank int) string {
-	return filepath.Join(p.root, cluster, fmt.Sprintf("node-%d", rank))
+func (p *Provider) nodeDir(folder string, rank int) string {
+	return filepath.Join(p.root, folder, fmt.Sprintf("node-%d", rank))
 }
 
+// folder is one that has nodes, with their records in rank order.
+type folder struct {
+	name    string
+	records []record
+}
+
+// spareSeparator is in no name of a cluster.
+const spareSeparator = "+"
+
+// spareFolder is the cluster's folder if another cluster has the one of its name.
+func spareFolder(id cloud.ClusterID) string {
+	sum := sha256.Sum256([]byte(id.Installation + "\x00" + id.Hash))
+	return fmt.Sprintf("%s%s%x", id.Name, spareSeparator, sum[:8])
+}
+
+// is tells whether a node belongs to the cluster; what id lacks may be anything.
+func (r record) is(id cloud.ClusterID) bool {
+	return (id.Name == "" || r.Cluster == id.Name) && (id.Hash == "" || r.Hash == id.Hash) && (id.Installation == "" || r.Installation == id.Installation)
+}
+
+// folderFor chooses the folder of a cluster that is about to be launched: the one
+// that it has, or the first that nobody else's nodes are in.
+func (p *Provider) folderFor(id cloud.ClusterID) (string, error) {
+	have, err := p.foldersOf(id)
+	if err != nil {
+		return "", err
+	}
+	if len(have) > 0 {
+		return have[0].name, nil
+	}
+	for _, name := range []string{id.Name, spareFolder(id)} {
+		records, err := p.records(name)
+		if err != nil {
+			return "", err
+		}
+		if len(records) == 0 {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("%s and %s are folders of other clusters: remove those, or choose another name", filepath.Join(p.root, id.Name), spareFolder(id))
+}
+
+// foldersOf are the folders with nodes of the clusters that id is about. A folder
+// has nodes of one cluster only.
+func (p *Provider) foldersOf(id cloud.ClusterID) ([]folder, error) {
+	names, err := p.clusters()
+	if err != nil {
+		return nil, err
+	}
+	var out []folder
+	for _, name := range names {
+		if id.Name != "" && name != id.Name && !strings.HasPrefix(name, id.Name+spareSeparator) {
+			continue
+		}
+		records, err := p.records(name)
+		if err != nil {
+			return nil, err
+		}
+		records = slices.DeleteFunc(records, func(r record) bool { return !r.is(id) })
+		if len(records) > 0 {
+			out = append(out, folder{name, records})
+		}
+	}
+	return out, nil
+}
+
+// clusters lists the folders of clusters.
 func (p *Provider) clusters() ([]string, error) {
 	entries, err := os.ReadDir(p.root)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -364,7 +446,8 @@ func (p *Provider) records(cluster string) ([]record, error) {
 	return out, nil
 }
 
-// maxName leaves room for what removing puts around the name of a folder.
+// maxName is the longest name of a cluster. It leaves room for what a spare folder's
+// name and removing put around it.
 const maxName = 200
 
 // validName keeps cluster names from leaving the root.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/task"
 )
 
 func id(hash string) cloud.ClusterID {
@@ -71,20 +72,57 @@ func TestLaunchingTwiceMakesOneCluster(t *testing.T) {
 	}
 }
 
-func TestLaunchReplacesAnEarlierIncarnation(t *testing.T) {
+// Whose nodes a folder holds, only its records say: two clusters can have come to
+// one name, and the one that is there keeps its nodes, jobs and files.
+func TestClustersOfOneNameLiveBesideEachOther(t *testing.T) {
 	p := New(Options{Root: t.TempDir()})
-	old := launch(t, p, "h1", 3)
-	launch(t, p, "h2", 1)
-	if got := nodes(t, p, cloud.ClusterID{}); len(got) != 1 || got[0].Hash != "h2" {
-		t.Errorf("left: %+v", got)
-	}
-	if err := p.Terminate(t.Context(), id("h1")); err != nil {
+	mine := launch(t, p, "h1", 2)
+	c := resident(t, mine[0])
+	data := filepath.Join(mine[0].Reach.Home, "data")
+	if err := os.WriteFile(data, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if len(nodes(t, p, id("h2"))) != 1 {
-		t.Error("terminating the old incarnation took the new one")
+	theirs := launch(t, p, "h2", 3)
+	again := launch(t, p, "h2", 3)
+	if len(theirs) != 3 || again[0].Reach.Home != theirs[0].Reach.Home {
+		t.Errorf("launched as %+v, and again as %+v", theirs, again)
 	}
-	_ = old
+	other := resident(t, theirs[0])
+	if err := p.Stop(t.Context(), id("h2")); err != nil {
+		t.Fatal(err)
+	}
+	if proc.Alive(other.Process.Pid, "") || !proc.Alive(c.Process.Pid, "") {
+		t.Error("stopping one cluster ended the wrong processes")
+	}
+	if got := nodes(t, p, id("h2")); len(got) != 3 || got[0].State != cloud.NodeStopped {
+		t.Errorf("stopped: %+v", got)
+	}
+	if err := p.Terminate(t.Context(), id("h2")); err != nil {
+		t.Fatal(err)
+	}
+	if got := nodes(t, p, cloud.ClusterID{}); len(got) != 2 || got[0].Hash != "h1" || got[0].State != cloud.NodeRunning {
+		t.Errorf("left: %+v", got)
+	}
+	if _, err := os.Stat(data); err != nil || !proc.Alive(c.Process.Pid, "") {
+		t.Errorf("the first cluster lost its file or its job: %v", err)
+	}
+	if err := p.Terminate(t.Context(), id("h1")); err != nil || len(nodes(t, p, cloud.ClusterID{})) != 0 {
+		t.Errorf("the first cluster cannot be terminated: %v", err)
+	}
+}
+
+// The names of these clusters differ only in what names on clouds do not have.
+func TestClustersWithSimilarNamesBothLive(t *testing.T) {
+	p := New(Options{Root: t.TempDir()})
+	for i, name := range []string{"train-a1", "train_a1", "train.a1", "Train-A1"} {
+		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: task.NameOnCloud(name, "abcd1234", maxName), Hash: name}, Nodes: 1}
+		if _, err := p.Launch(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := filepath.Glob(filepath.Join(p.root, "*", "node-0", "home")); len(got) != i+1 {
+			t.Errorf("after %s there are the homes %v", name, got)
+		}
+	}
 }
 
 func TestStopKeepsTheDiskAndEndsTheProcesses(t *testing.T) {

@@ -214,6 +214,9 @@ func (l *launch) full(missing int) error {
 		missing, len(l.free), len(l.pool.hosts), l.pool.name, strings.Join(why, "; "))}
 }
 
+// maxName is the longest name of a cluster.
+const maxName = 200
+
 var nameFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$`)
 
 func validName(name string) error {

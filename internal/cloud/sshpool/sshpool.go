@@ -64,7 +64,7 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
 // Features says what machines of one's own cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the machines are the user's own"
-	return cloud.Features{Lacks: map[cloud.Feature]string{
+	return cloud.Features{MaxNameLength: maxName, Lacks: map[cloud.Feature]string{
 		cloud.FeatureStop:      own + " and stay on; sky down gives them back to the pool",
 		cloud.FeatureAutostop:  own + " and stay on; use autodown (--down)",
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
