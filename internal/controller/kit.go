@@ -158,7 +158,7 @@ func (c *Controller) equip(ctx context.Context, cl *state.Cluster, k kit) (build
 	if err := c.bring(ctx, cl, file, path.Join(kitDir, "bin", build, "sky")); err != nil {
 		return "", err
 	}
-	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Local(tmp), Dst: "~/" + kitDir, Contents: true})
+	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(c.Dir, filepath.Base(tmp), tmp), Dst: "~/" + kitDir, Contents: true})
 	return build, err
 }
 
@@ -177,7 +177,7 @@ func (c *Controller) note(ctx context.Context, cl *state.Cluster, name, text str
 }
 
 func (c *Controller) bring(ctx context.Context, cl *state.Cluster, file, to string) error {
-	_, err := c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Local(file), Dst: "~/" + to})
+	_, err := c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(filepath.Dir(file), filepath.Base(file), file), Dst: "~/" + to})
 	return err
 }
 

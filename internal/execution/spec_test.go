@@ -11,7 +11,6 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -137,18 +136,6 @@ func TestNodesThatAreNoMachinesTakeNothing(t *testing.T) {
 		}
 		if err := (&submission{cluster: &real, task: tk}).check(); err != nil {
 			t.Errorf("%s on machines: %v", name, err)
-		}
-	}
-}
-
-func TestWhatACopyDidIsTold(t *testing.T) {
-	for want, s := range map[string]filesync.Stats{
-		"3 files, all there already": {Files: 3},
-		"3 files, 1 sent":            {Files: 3, Sent: 1},
-		"1 files, 1 sent":            {Files: 1, Sent: 1},
-	} {
-		if got := summary(s); got != want {
-			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

@@ -151,7 +151,10 @@ func (s *submission) sync(ctx context.Context, what string, o filesync.Options) 
 		return s.syncError(o, err)
 	}
 	s.call.Out.StopSpin()
-	fmt.Fprintf(s.call.Out, "✓ Synced %s: %s -> %s (%s)\n", what, o.Src, o.Dst, summary(stats))
+	fmt.Fprintf(s.call.Out, "✓ Synced %s: %s -> %s (%s)\n", what, o.Src, o.Dst, upload.Summary(stats))
+	for _, note := range upload.Notes(o.Src, stats.Left, stats.Files+stats.Links) {
+		fmt.Fprintln(s.call.Out, "  "+note)
+	}
 	return nil
 }
 
@@ -374,11 +377,4 @@ func chosen(c *state.Cluster, t *task.Task) task.Resources {
 		}
 	}
 	return t.Resources[0]
-}
-
-func summary(s filesync.Stats) string {
-	if s.Sent == 0 {
-		return fmt.Sprintf("%d files, all there already", s.Files)
-	}
-	return fmt.Sprintf("%d files, %d sent", s.Files, s.Sent)
 }

@@ -3,6 +3,8 @@
 package filesync
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -170,9 +172,9 @@ func TestLeftoversOfADeadSyncAreRemoved(t *testing.T) {
 	waitFor(t, func() bool { return len(unfinished(t, home)) == 1 })
 	must(t, os.Remove(filepath.Join(src, "d/big")))
 	write(t, src, map[string]string{"other": "1"})
-	time.Sleep(50 * time.Millisecond) // the receiver ends by itself
 	_, err := Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "x"})
 	must(t, err)
+	equal(t, src, filepath.Join(home, "x")) // also the time of the folder that it was in
 	if left := unfinished(t, home); len(left) > 0 {
 		t.Errorf("left over: %v", left)
 	}
@@ -228,5 +230,42 @@ func TestSyncsAtTheSameTime(t *testing.T) {
 	}
 	if left := unfinished(t, home); len(left) > 0 {
 		t.Errorf("left over: %v", left)
+	}
+}
+
+// A receiver whose connection broke may still be at work when the next sync of
+// the same folder comes: that waits, however long it takes.
+func TestASyncWaitsForTheOneBefore(t *testing.T) {
+	src, home := t.TempDir(), t.TempDir()
+	write(t, src, map[string]string{"d/a": "1"})
+	unlock, err := lockDest(t.Context(), stateDir(home), filepath.Join(home, "x"), nil)
+	must(t, err)
+	conn := serve(t, home)
+	done := make(chan error, 1)
+	go func() {
+		_, err := Send(t.Context(), conn, Options{Src: Local(src), Dst: "x", Timeout: time.Minute})
+		done <- err
+	}()
+	_, err = Send(t.Context(), serve(t, home), Options{Src: Local(src), Dst: "other"}) // nothing to do with it
+	must(t, err)
+	select {
+	case err := <-done:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	if _, err := os.Stat(filepath.Join(home, "x")); err == nil {
+		t.Error("it writes while another does")
+	}
+	unlock()
+	must(t, <-done)
+	equal(t, src, filepath.Join(home, "x"))
+
+	unlock, err = lockDest(t.Context(), stateDir(home), filepath.Join(home, "x"), nil)
+	must(t, err)
+	defer unlock()
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errAborted)
+	if _, err := lockDest(ctx, stateDir(home), filepath.Join(home, "x"), func() {}); !errors.Is(err, errAborted) {
+		t.Errorf("a sync that ends while it waits: %v", err)
 	}
 }

@@ -24,23 +24,28 @@ type dest struct {
 	exists bool   // it was there before the sync
 }
 
-// openDest finds the destination of a hello. Symlinks on the way to it are
-// followed: the user of this machine put them there.
-func openDest(h hello, home string) (*dest, error) {
+// destPath is the absolute path of a hello's destination.
+func destPath(h hello, home string) (string, error) {
 	path := h.dst
 	if rest, ok := strings.CutPrefix(path, "~"); ok {
 		if rest != "" && rest[0] != '/' {
-			return nil, fmt.Errorf("the destination %q names another user's home: use an absolute path", h.dst)
+			return "", fmt.Errorf("the destination %q names another user's home: use an absolute path", h.dst)
 		}
 		path = strings.TrimLeft(rest, "/")
 	}
 	if !filepath.IsAbs(path) {
 		if path = filepath.Clean(path); !filepath.IsLocal(path) {
-			return nil, fmt.Errorf("the destination %q leads out of the home folder: use an absolute path", h.dst)
+			return "", fmt.Errorf("the destination %q leads out of the home folder: use an absolute path", h.dst)
 		}
 		path = filepath.Join(home, path)
 	}
-	d := &dest{path: filepath.Clean(path), fd: -1}
+	return filepath.Clean(path), nil
+}
+
+// openDest opens the destination of a hello, at an absolute path. Symlinks on the
+// way to it are followed: the user of this machine put them there.
+func openDest(h hello, path string) (*dest, error) {
+	d := &dest{path: path, fd: -1}
 	if h.file {
 		if d.path == "/" {
 			return nil, &ConflictError{Path: d.path, Have: "a folder", Want: "a file"}

@@ -19,6 +19,7 @@
 // leaves no half file under a real name; what it does leave is named
 // ".sky-sync-….part" (a large file, continued by the next sync of the same
 // file) or ".sky-sync-….temp", and is removed by the next sync that succeeds.
+// Syncs to the same destination come one after the other.
 // Files are not flushed to the disk one by one: after a power failure the next
 // sync repairs what was lost, since size or time differ then.
 //

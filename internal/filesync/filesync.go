@@ -53,12 +53,38 @@ type Progress struct {
 // Stats sum up a Send.
 type Stats struct {
 	Files, Folders, Links int   // that the source has
-	Skipped               int   // sockets, devices and pipes, which are never sent
 	Sent                  int   // files whose content travelled, whole or in part
 	Matched               int   // files that differed in time only: hashes travelled
 	Bytes                 int64 // of all files
 	SentBytes             int64 // of content that travelled, before compression
 	WireBytes             int64 // written to the connection
+	Left                  Left  // what the source has that was not sent
+}
+
+// Left is what a source has that is not sent, and what is sent but of no use.
+type Left struct {
+	Ignored  int      // files and folders that ignore files leave out; what is in such a folder does not count
+	Special  int      // sockets, devices and pipes
+	State    []string // paths of sky's own state, below the source
+	Dangling []string // links that lead to nothing at the source, the first of them; they are sent
+	Dangles  int      // how many there are
+}
+
+// maxDangling is how many links Left names.
+const maxDangling = 5
+
+func (l *Left) dangling(path string) {
+	if l.Dangles++; len(l.Dangling) < maxDangling {
+		l.Dangling = append(l.Dangling, path)
+	}
+}
+
+func (l *Left) add(more *Left) {
+	l.Ignored += more.Ignored
+	l.Special += more.Special
+	l.State = append(l.State, more.State...)
+	l.Dangles += more.Dangles
+	l.Dangling = append(l.Dangling, more.Dangling[:min(len(more.Dangling), maxDangling-len(l.Dangling))]...)
 }
 
 // An Entry is one thing of a source tree.

@@ -54,6 +54,24 @@ func (t *tree) openFolder(below string) (*folder, error) {
 
 func (f *folder) close() { f.file.Close() }
 
+// info describes one name as package os does.
+func (f *folder) info(name string) (fs.FileInfo, error) {
+	return os.Lstat(filepath.Join(f.path, name))
+}
+
+// has tells whether there is something at a path below.
+func (f *folder) has(below string) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(f.fd, below, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// dangles tells whether a link leads to nothing.
+func (f *folder) dangles(name string) bool {
+	var st unix.Stat_t
+	err := unix.Fstatat(f.fd, name, &st, 0)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP)
+}
+
 // stat describes one name and checks that its content can be read.
 func (f *folder) stat(name string) (item, error) {
 	var st unix.Stat_t

@@ -54,6 +54,18 @@ func (t *tree) openFolder(below string) (*folder, error) {
 
 func (f *folder) close() {}
 
+// info describes one name as package os does.
+func (f *folder) info(name string) (fs.FileInfo, error) { return f.root.Lstat(join(f.below, name)) }
+
+// has tells whether there is something at a path below.
+func (f *folder) has(below string) bool {
+	_, err := f.root.Lstat(join(f.below, below))
+	return err == nil
+}
+
+// dangles is not found out here.
+func (f *folder) dangles(string) bool { return false }
+
 func (f *folder) stat(name string) (item, error) {
 	path := join(f.below, name)
 	info, err := f.root.Lstat(path)

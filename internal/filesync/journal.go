@@ -3,6 +3,7 @@
 package filesync
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -100,6 +101,42 @@ func (j *journal) done(d *dest) {
 	}
 }
 
+// lockSuffix ends the name of the file that the sync to a destination holds.
+const lockSuffix = ".lock"
+
+// lockDest waits until no other sync writes to dst: one whose connection broke
+// may not have noticed yet, and would change folders after this one has given
+// them their times. waiting is called now and then meanwhile. Where locks cannot
+// be had, there is none.
+func lockDest(ctx context.Context, dir, dst string, waiting func()) (unlock func(), err error) {
+	if os.MkdirAll(dir, 0o700) != nil {
+		return func() {}, nil
+	}
+	file, err := os.OpenFile(filepath.Join(dir, pathID(dst)+lockSuffix), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return func() {}, nil
+	}
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+		switch {
+		case err == nil:
+			return func() { file.Close() }, nil
+		case errors.Is(err, unix.EINTR):
+			continue
+		case !errors.Is(err, unix.EWOULDBLOCK):
+			file.Close()
+			return func() {}, nil
+		}
+		waiting()
+		select {
+		case <-time.After(lockStep):
+		case <-ctx.Done():
+			file.Close()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // settle removes what a dead sync has left, and then its journal.
 func settle(path string, d *dest) {
 	file, err := os.Open(path)
@@ -138,11 +175,19 @@ func sweep(d *dest, path string) bool {
 	if err != nil {
 		return false
 	}
-	clear := true
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return false
+	}
+	clear, found := true, false
 	for _, name := range names {
 		if isPartName(name) {
+			found = true
 			clear = remove(fd, name) && clear
 		}
+	}
+	if found { // the folder had its time already
+		_ = unix.UtimesNanoAt(fd, ".", times(st.Mtim.Nano()), 0) // the next sync sets it otherwise
 	}
 	return clear
 }

@@ -56,13 +56,16 @@ func (s Source) real() string {
 
 // open opens the file or folder itself. The root, if the source has one, is what
 // everything further is opened below; the caller closes both.
-func (s Source) open() (f *os.File, at string, root *os.Root, err error) {
+func (s Source) open(state *ownState) (f *os.File, at string, root *os.Root, err error) {
 	switch {
 	case s.path == "":
 		return nil, "", nil, errNoSource
 	case s.dir == "":
 		if at, err = filepath.Abs(s.path); err == nil {
 			at, err = filepath.EvalSymlinks(at)
+		}
+		if err == nil {
+			err = state.refuse(s.name, at) // before it is opened
 		}
 		if err == nil {
 			f, err = os.OpenFile(at, os.O_RDONLY|nonblock, 0)

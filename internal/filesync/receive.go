@@ -66,7 +66,16 @@ func (r *receiver) lead(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if r.dest, err = openDest(r.hello, r.home); err != nil {
+	path, err := destPath(r.hello, r.home)
+	if err != nil {
+		return err
+	}
+	unlock, err := lockDest(ctx, stateDir(r.home), path, func() { r.work.Add(1) })
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if r.dest, err = openDest(r.hello, path); err != nil {
 		return err
 	}
 	defer r.dest.close()

@@ -22,6 +22,7 @@ type tree struct {
 	rules   string          // name of the ignore files, "" to send everything
 	ignored *ignore.Matcher // by what holds for the whole tree
 	meta    item            // of the source itself
+	state   *ownState       // what is never read
 }
 
 const (
@@ -32,11 +33,12 @@ const (
 // openTree opens the source and finds out which ignore rules hold. The caller
 // closes it.
 func openTree(src Source, useIgnore bool) (*tree, error) {
-	f, at, root, err := src.open()
+	state := findState()
+	f, at, root, err := src.open(state)
 	if err != nil {
 		return nil, err
 	}
-	t := &tree{name: src.name, at: at, below: src.path, root: root}
+	t := &tree{name: src.name, at: at, below: src.path, root: root, state: state}
 	if err := t.begin(f, useIgnore); err != nil {
 		t.close()
 		return nil, err
@@ -111,7 +113,7 @@ type listing struct {
 	items   []item // files and links
 	folders []item
 	rules   *ignore.Matcher // for the folders
-	skipped int             // things that are never sent
+	left    Left            // what is not sent
 }
 
 // list reads the folder at path below the root, "" for the root itself; rules
@@ -136,7 +138,7 @@ func (t *tree) list(path string, rules *ignore.Matcher, buf []item) (l listing, 
 		}
 	}
 	for _, n := range f.names {
-		if err := l.add(f, n, path); err != nil {
+		if err := l.add(t, f, n, path); err != nil {
 			return l, false, err
 		}
 	}
@@ -153,9 +155,13 @@ func (t *tree) folderRules(f *folder, path string, rules *ignore.Matcher) (*igno
 	return rules, nil
 }
 
-func (l *listing) add(f *folder, n fs.DirEntry, path string) error {
+func (l *listing) add(t *tree, f *folder, n fs.DirEntry, path string) error {
 	name := n.Name()
-	if isPartName(name) || l.rules != nil && l.rules.Ignored(join(path, name), n.IsDir()) {
+	if isPartName(name) {
+		return nil
+	}
+	if l.rules != nil && l.rules.Ignored(join(path, name), n.IsDir()) {
+		l.left.Ignored++
 		return nil
 	}
 	it, err := f.stat(name)
@@ -166,16 +172,33 @@ func (l *listing) add(f *folder, n fs.DirEntry, path string) error {
 		return fmt.Errorf("reading the source: %w", err)
 	}
 	switch {
+	case t.isState(f, &it):
+		l.left.State = append(l.left.State, join(path, name))
 	case it.kind == kindOther:
-		l.skipped++
+		l.left.Special++
 	case len(name) > maxName || len(path)+1+len(name) > maxPath || len(it.target) > maxPath:
 		return fmt.Errorf("reading the source: the path of %q is too long", join(path, name))
 	case it.kind == kindFolder:
 		l.folders = append(l.folders, it)
 	default:
+		if it.kind == kindLink && t.root == nil && f.dangles(name) {
+			l.left.dangling(join(path, name))
+		}
 		l.items = append(l.items, it)
 	}
 	return nil
+}
+
+// isState tells whether an entry is part of sky's own state.
+func (t *tree) isState(f *folder, it *item) bool {
+	if it.kind == kindFolder && looksLikeState(it.name, func(below string) bool { return f.has(join(it.name, below)) }) {
+		return true
+	}
+	if !t.state.inodes[it.inode] || it.kind != kindFolder && it.kind != kindFile {
+		return false
+	}
+	info, err := f.info(it.name)
+	return err == nil && t.state.has(info)
 }
 
 // Names of files that a receiver is still writing.

@@ -53,7 +53,7 @@ type sender struct {
 	meter  meter
 	mu     sync.Mutex
 	blocks []*sentBlock // by id
-	stats  Stats        // folders, links and skipped are counted under mu
+	stats  Stats        // folders, links and what is left are counted under mu
 }
 
 // A sentBlock remembers what has been asked for.
@@ -214,7 +214,7 @@ func (v *lister) visit(path string, meta *item, l *listing) error {
 	v.s.work.Add(1)
 	v.s.mu.Lock()
 	st := &v.s.stats
-	st.Skipped += l.skipped
+	st.Left.add(&l.left)
 	if !v.s.tree.file {
 		st.Folders++
 	}

@@ -85,7 +85,7 @@ func write(t checker, dir string, files map[string]string) {
 func snapshot(t checker, dir string) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	for e, err := range Walk(Local(dir), false) {
+	for e, err := range Walk(Local(dir), false, nil) {
 		if err != nil {
 			t.Fatal(err)
 		}

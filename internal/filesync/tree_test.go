@@ -168,7 +168,7 @@ func TestWhatIsChosen(t *testing.T) {
 			write(t, src, tree)
 			write(t, src, c.extra)
 			var got []string
-			for e, err := range Walk(Local(src), !c.off) {
+			for e, err := range Walk(Local(src), !c.off, nil) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -183,7 +183,7 @@ func TestWhatIsChosen(t *testing.T) {
 				t.Fatal(err)
 			}
 			got = nil
-			for e := range Walk(Local(filepath.Join(home, "d")), false) {
+			for e := range Walk(Local(filepath.Join(home, "d")), false, nil) {
 				got = append(got, e.Path)
 			}
 			slices.Sort(got)
@@ -199,7 +199,7 @@ func TestWalkIsSorted(t *testing.T) {
 	write(t, src, map[string]string{"b": "12", "a/z": "", "a/y": "", "a.x": ""})
 	must(t, os.Symlink("b", filepath.Join(src, "l")))
 	var got []string
-	for e, err := range Walk(Local(src), true) {
+	for e, err := range Walk(Local(src), true, nil) {
 		must(t, err)
 		got = append(got, fmt.Sprint(e.Path, " ", e.Mode, " ", e.Size*min(1, int64(len(e.Path)-len(e.Target))), e.Target))
 		if e.Path == "b" && (e.Size != 2 || e.ModTime.IsZero()) {
@@ -210,12 +210,12 @@ func TestWalkIsSorted(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q\nwant %q", got, want)
 	}
-	for _, err := range Walk(Local(filepath.Join(src, "none")), true) {
+	for _, err := range Walk(Local(filepath.Join(src, "none")), true, nil) {
 		if !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a missing source: %v", err)
 		}
 	}
-	for e, err := range Walk(Local(filepath.Join(src, "b")), true) {
+	for e, err := range Walk(Local(filepath.Join(src, "b")), true, nil) {
 		if err != nil || e.Path != "." || e.Size != 2 || !e.Mode.IsRegular() {
 			t.Errorf("a file: %+v, %v", e, err)
 		}

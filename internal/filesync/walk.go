@@ -15,9 +15,13 @@ import (
 //
 // With useIgnore it leaves out what the ".skyignore" files of the tree say if
 // src has one at its top, else what the ".gitignore" files and
-// ".git/info/exclude" say. Sockets, pipes and devices are left out always.
-// The walk ends after an error.
-func Walk(src Source, useIgnore bool) iter.Seq2[Entry, error] {
+// ".git/info/exclude" say. Sockets, pipes and devices are left out always, and so
+// is sky's own state. left, if not nil, is what was left out once the walk has
+// ended. The walk ends after an error.
+func Walk(src Source, useIgnore bool, left *Left) iter.Seq2[Entry, error] {
+	if left == nil {
+		left = new(Left)
+	}
 	return func(yield func(Entry, error) bool) {
 		t, err := openTree(src, useIgnore)
 		if err != nil {
@@ -26,13 +30,13 @@ func Walk(src Source, useIgnore bool) iter.Seq2[Entry, error] {
 		}
 		defer t.close()
 		if yield(t.meta.entry("."), nil) && !t.file {
-			t.walk("", t.ignored, yield)
+			t.walk("", t.ignored, left, yield)
 		}
 	}
 }
 
 // walk yields what is in a folder; false ends the whole walk.
-func (t *tree) walk(path string, rules *ignore.Matcher, yield func(Entry, error) bool) bool {
+func (t *tree) walk(path string, rules *ignore.Matcher, left *Left, yield func(Entry, error) bool) bool {
 	l, gone, err := t.list(path, rules, nil)
 	if err != nil {
 		yield(Entry{}, err)
@@ -41,6 +45,7 @@ func (t *tree) walk(path string, rules *ignore.Matcher, yield func(Entry, error)
 	if gone {
 		return true
 	}
+	left.add(&l.left)
 	all := append(l.items, l.folders...)
 	slices.SortFunc(all, func(a, b item) int { return cmp.Compare(a.name, b.name) })
 	for i := range all {
@@ -48,7 +53,7 @@ func (t *tree) walk(path string, rules *ignore.Matcher, yield func(Entry, error)
 		if !yield(all[i].entry(at), nil) {
 			return false
 		}
-		if all[i].kind == kindFolder && !t.walk(at, l.rules, yield) {
+		if all[i].kind == kindFolder && !t.walk(at, l.rules, left, yield) {
 			return false
 		}
 	}

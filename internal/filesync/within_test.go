@@ -73,7 +73,7 @@ func TestNothingOutsideOfAnUploadIsSent(t *testing.T) {
 			f.Close()
 			t.Errorf("%s can be opened", path)
 		}
-		for e, err := range Walk(Within(dir, path, ""), true) {
+		for e, err := range Walk(Within(dir, path, ""), true, nil) {
 			if err == nil {
 				t.Errorf("%s can be walked: %v", path, e)
 			}

@@ -177,7 +177,7 @@ func (f *files) copy(ctx context.Context, src filesync.Source) (string, error) {
 	}
 	defer os.RemoveAll(tmp)
 	sum := blake3.New()
-	for e, err := range filesync.Walk(src, true) {
+	for e, err := range filesync.Walk(src, true, nil) {
 		if err == nil {
 			err = ctx.Err()
 		}

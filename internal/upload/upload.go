@@ -4,7 +4,6 @@
 package upload
 
 import (
-	"fmt"
 	"io"
 	"path"
 	"path/filepath"
@@ -28,7 +27,7 @@ func Collect(dag *task.Dag, have Files) ([]sky.UploadFile, error) {
 			}
 			more, err := below(src, name, name == t.Workdir)
 			if err != nil {
-				return nil, err
+				return nil, Error(src, err)
 			}
 			files = append(files, more...)
 			mapping[name] = archiveName(name)
@@ -75,9 +74,9 @@ func archiveName(p string) string {
 
 func below(src filesync.Source, name string, ignore bool) ([]sky.UploadFile, error) {
 	var files []sky.UploadFile
-	for e, err := range filesync.Walk(src, ignore) {
+	for e, err := range filesync.Walk(src, ignore, nil) {
 		if err != nil {
-			return nil, fmt.Errorf("reading %s: %w", name, err)
+			return nil, err
 		}
 		files = append(files, sky.UploadFile{
 			Name: path.Join(archiveName(name), e.Path), Path: filepath.Join(name, filepath.FromSlash(e.Path)),
