@@ -1,7 +1,6 @@
 package agentclient
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -9,8 +8,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/bounded"
@@ -128,23 +125,4 @@ func TestTheOutputOfACommandIsBounded(t *testing.T) {
 	if _, ok := errors.AsType[*bounded.TooMuchError](err); !ok {
 		t.Errorf("got %v", err)
 	}
-}
-
-func TestEventsArePaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p, began := newPace(eventBurst, eventRate), time.Now()
-		for range eventBurst + 10*eventRate {
-			if err := p.wait(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if took := time.Since(began).Round(time.Second); took != 10*time.Second {
-			t.Errorf("took %v", took)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		if err := p.wait(ctx); !errors.Is(err, context.Canceled) {
-			t.Errorf("got %v", err)
-		}
-	})
 }

@@ -184,8 +184,8 @@ func (c *Client) Events(ctx context.Context, f func(agentapi.Event) error) error
 	}
 	defer resp.Body.Close()
 	lines := bounded.NewLines(resp.Body, maxEvent, "an event", c.turns)
-	for p := newPace(eventBurst, eventRate); ; {
-		if err := p.wait(ctx); err != nil {
+	for p := bounded.NewPace(eventBurst, eventRate); ; {
+		if err := p.Wait(ctx); err != nil {
 			return c.lost(ctx, err)
 		}
 		var e agentapi.Event

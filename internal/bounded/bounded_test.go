@@ -178,3 +178,32 @@ func TestTooMuchErrorSaysHowMuch(t *testing.T) {
 		}
 	}
 }
+
+func TestPace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, began := NewPace(100, 20), time.Now()
+		for range 100 + 10*20 {
+			if err := p.Wait(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began).Round(time.Second); took != 10*time.Second {
+			t.Errorf("took %v", took)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := p.Wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		time.Sleep(time.Minute)
+		allowed := 0
+		for range 200 {
+			if p.Allow() {
+				allowed++
+			}
+		}
+		if allowed != 100 {
+			t.Errorf("%d at once", allowed)
+		}
+	})
+}
