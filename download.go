@@ -4,8 +4,10 @@ import (
 	"archive/zip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"path"
@@ -21,9 +23,24 @@ const headerHomePath = "X-Home-Path"
 // Download copies log folders of the server, as DownloadLogs and its siblings
 // name them, below home/sky_logs. The result maps each folder to its copy.
 func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[string]string, error) {
+	return c.DownloadWithin(ctx, dirs, home, func(int64) error { return nil })
+}
+
+// DownloadWithin is Download that asks room before so many bytes are written to the
+// disk, and ends with its error. What fails leaves nothing behind.
+func (c *Client) DownloadWithin(ctx context.Context, dirs []string, home string, room func(n int64) error) (_ map[string]string, err error) {
 	local := map[string]string{}
 	for _, d := range dirs {
 		local[d] = localLogDir(d, home)
+	}
+	for _, dir := range local {
+		if _, serr := os.Lstat(dir); errors.Is(serr, fs.ErrNotExist) {
+			defer func() {
+				if err != nil {
+					_ = os.RemoveAll(dir)
+				}
+			}()
+		}
 	}
 	if len(dirs) == 0 {
 		return local, nil
@@ -47,7 +64,7 @@ func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[
 			_, err = tmp.Seek(0, io.SeekStart)
 		}
 		if err == nil {
-			size, err = io.Copy(tmp, res.Body)
+			size, err = io.Copy(roomyWriter{tmp, room}, res.Body)
 		}
 		return err
 	})
@@ -59,7 +76,7 @@ func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[
 		return nil, fmt.Errorf("downloading logs: the API server sent no zip file: %w", err)
 	}
 	for _, f := range archive.File {
-		if err := unpack(f, serverHome, local); err != nil {
+		if err := unpack(f, serverHome, local, room); err != nil {
 			return nil, err
 		}
 	}
@@ -77,7 +94,7 @@ func localLogDir(remote, home string) string {
 
 // unpack writes one entry. Entries outside the folders that were asked for, and
 // anything but plain files and folders, are refused or left out.
-func unpack(f *zip.File, serverHome string, local map[string]string) error {
+func unpack(f *zip.File, serverHome string, local map[string]string, room func(int64) error) error {
 	name := path.Clean("/" + f.Name)
 	for remote, dir := range local {
 		for _, root := range [...]string{remote, strings.Replace(remote, "~", serverHome, 1)} {
@@ -88,17 +105,23 @@ func unpack(f *zip.File, serverHome string, local map[string]string) error {
 			to := filepath.Join(dir, filepath.FromSlash(rest))
 			switch {
 			case f.FileInfo().IsDir():
+				if err := room(smallest); err != nil {
+					return err
+				}
 				return os.MkdirAll(to, 0o755)
 			case !f.Mode().IsRegular():
 				return nil
 			}
-			return unpackFile(f, to)
+			return unpackFile(f, to, room)
 		}
 	}
 	return fmt.Errorf("downloading logs: the API server sent %q, which was not asked for", f.Name)
 }
 
-func unpackFile(f *zip.File, to string) error {
+func unpackFile(f *zip.File, to string, room func(int64) error) error {
+	if err := room(smallest); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
 		return err
 	}
@@ -111,9 +134,25 @@ func unpackFile(f *zip.File, to string) error {
 	if err != nil {
 		return err
 	}
-	if _, err := io.Copy(out, in); err != nil {
+	if _, err := io.Copy(roomyWriter{out, room}, in); err != nil {
 		out.Close()
 		return fmt.Errorf("writing %s: %w", to, err)
 	}
 	return out.Close()
+}
+
+// smallest is what an entry takes at least.
+const smallest = 4 << 10
+
+// roomyWriter asks for room before it writes.
+type roomyWriter struct {
+	w    io.Writer
+	room func(n int64) error
+}
+
+func (r roomyWriter) Write(p []byte) (int, error) {
+	if err := r.room(int64(len(p))); err != nil {
+		return 0, err
+	}
+	return r.w.Write(p)
 }

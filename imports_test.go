@@ -34,7 +34,7 @@ var layers = [][]string{
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope"},
-	{"internal/wholefile", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
+	{"internal/wholefile", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/lazyregexp"},

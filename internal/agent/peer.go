@@ -4,7 +4,6 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -94,15 +93,8 @@ func (p remotePeer) waitExit(ctx context.Context, key string) (rankStatus, error
 func (p remotePeer) poll(ctx context.Context, key string, q url.Values) (st rankStatus, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*waitPoll)
 	defer cancel()
-	resp, err := p.c.Open(ctx, pathRankWait, q, key)
-	if err != nil {
-		return st, err
-	}
-	defer resp.Body.Close()
-	if err := json.NewDecoder(resp.Body).Decode(&st); err != nil {
-		return st, &agentclient.UnreachableError{Address: p.c.Address(), Err: err}
-	}
-	return st, nil
+	err = p.c.Get(ctx, pathRankWait, q, &st, key)
+	return st, err
 }
 
 func (p remotePeer) end(ctx context.Context, key string, grace time.Duration) (st rankStatus, err error) {

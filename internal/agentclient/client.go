@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // Dialer connects to an agent's address.
@@ -34,6 +35,7 @@ type Client struct {
 	dial    Dialer
 	http    *http.Client
 	trans   *http.Transport
+	turns   bounded.Turns // of what is long
 }
 
 // An UnreachableError means that there was no complete answer. Whether the call
@@ -52,6 +54,17 @@ func (e *UnreachableError) Unwrap() error { return e.Err }
 const (
 	handshakeTimeout = 10 * time.Second
 	maxAnswer        = 64 << 20 // of a call that is not a stream
+	maxEvent         = 16 << 20 // of an event: an agent tells of all jobs at once
+	maxRefusal       = 64 << 10
+	maxHead          = 64 << 10 // of an answer, before its body
+	maxOutput        = 4 << 20  // of a command
+)
+
+// An agent may send eventBurst events at once and eventRate in a second; the rest
+// waits on its side.
+const (
+	eventBurst = 2000
+	eventRate  = 200
 )
 
 // New makes a client for the agent at address (host:port). It does no I/O.
@@ -65,7 +78,7 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 	}
 	tlsc = tlsc.Clone()
 	tlsc.NextProtos = []string{"http/1.1"}
-	c := &Client{address: address, tlsc: tlsc, dial: dial}
+	c := &Client{address: address, tlsc: tlsc, dial: dial, turns: bounded.NewTurns()}
 	c.trans = &http.Transport{
 		DialTLSContext:      func(ctx context.Context, _, _ string) (net.Conn, error) { return c.connect(ctx) },
 		MaxIdleConnsPerHost: 2,
@@ -73,6 +86,8 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 		DisableCompression:  true,
 		WriteBufferSize:     4 << 10,
 		ReadBufferSize:      4 << 10,
+
+		MaxResponseHeaderBytes: maxHead,
 	}
 	c.http = &http.Client{Transport: c.trans}
 	return c
@@ -80,6 +95,10 @@ func New(address string, tlsc *tls.Config, dial Dialer) *Client {
 
 // Address is where the agent is.
 func (c *Client) Address() string { return c.address }
+
+// TakeTurns makes the client hold long answers in turns with others, the clients of
+// the other agents of a cluster. It is called before the client is used.
+func (c *Client) TakeTurns(t bounded.Turns) { c.turns = t }
 
 // Close drops idle connections. Streams that are open stay open.
 func (c *Client) Close() { c.trans.CloseIdleConnections() }
@@ -164,9 +183,13 @@ func (c *Client) Events(ctx context.Context, f func(agentapi.Event) error) error
 		return err
 	}
 	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); ; {
+	lines := bounded.NewLines(resp.Body, maxEvent, "an event", c.turns)
+	for p := bounded.NewPace(eventBurst, eventRate); ; {
+		if err := p.Wait(ctx); err != nil {
+			return c.lost(ctx, err)
+		}
 		var e agentapi.Event
-		if err := dec.Decode(&e); err != nil {
+		if err := lines.Decode(ctx, &e); err != nil {
 			return c.lost(ctx, err)
 		}
 		if err := f(e); err != nil {
@@ -257,15 +280,24 @@ func (c *Client) Call(ctx context.Context, route string, in, out any, params ...
 		return err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	return c.decode(ctx, resp.Body, out)
+}
+
+// Get is Call of a route that is only read from, with a query.
+func (c *Client) Get(ctx context.Context, route string, q url.Values, out any, params ...string) error {
+	resp, err := c.Open(ctx, route, q, params...)
 	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	return c.decode(ctx, resp.Body, out)
+}
+
+// decode reads the whole of an answer. One that is no JSON came from no agent, or
+// not from one that is in order.
+func (c *Client) decode(ctx context.Context, body io.Reader, out any) error {
+	if err := c.turns.Message(ctx, body, maxAnswer, "its answer", out); err != nil {
 		return c.lost(ctx, err)
-	}
-	if out == nil {
-		return nil
-	}
-	if err := json.Unmarshal(data, out); err != nil {
-		return fmt.Errorf("answer of the agent at %s: %w", c.address, err)
 	}
 	return nil
 }
@@ -320,9 +352,8 @@ func fill(route string, params []string) (method, path string) {
 
 func refusal(resp *http.Response) error {
 	defer resp.Body.Close()
-	data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 	e := &agentapi.Error{}
-	if err := json.Unmarshal(data, e); err != nil || e.Code == "" {
+	if err := bounded.JSON(resp.Body, maxRefusal, "a refusal", e); err != nil || e.Code == "" {
 		e = &agentapi.Error{Code: agentapi.CodeInternal, Message: "the agent answered " + resp.Status}
 	}
 	return e

@@ -1,11 +1,11 @@
 package agentclient
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // Run runs q's command without a terminal and returns what it wrote, both
@@ -17,20 +17,23 @@ func (c *Client) Run(ctx context.Context, q agentapi.ShellQuery) (said []byte, c
 		return nil, 0, err
 	}
 	defer shell.Close()
-	var out bytes.Buffer
+	out := bounded.Buffer{Most: maxOutput, What: "the output of a command"}
 	for {
 		kind, b, err := agentapi.ReadFrame(shell)
-		if err != nil {
-			return out.Bytes(), 0, c.lost(ctx, err)
-		}
-		switch kind {
-		case agentapi.FrameStdout, agentapi.FrameStderr:
-			out.Write(b)
-		case agentapi.FrameExit:
+		switch {
+		case err != nil:
+		case kind == agentapi.FrameStdout, kind == agentapi.FrameStderr:
+			_, err = out.Write(b)
+		case kind == agentapi.FrameExit:
 			if len(b) == 4 {
 				code = int(int32(binary.BigEndian.Uint32(b)))
 			}
-			return out.Bytes(), code, nil
+			said, _ = out.Bytes()
+			return said, code, nil
+		}
+		if err != nil {
+			said, _ = out.Bytes()
+			return said, 0, c.lost(ctx, err)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // Shell opens a shell stream: frames of package agentapi both ways. Cancelling
@@ -83,7 +84,7 @@ func (c *Client) switchProtocol(conn net.Conn, route, protocol string, q url.Val
 	if err := req.Write(conn); err != nil {
 		return nil, c.lost(ctx, err)
 	}
-	br := bufio.NewReaderSize(conn, 4<<10)
+	br := bufio.NewReaderSize(bounded.Reader(conn, maxHead, "its answer's head"), 4<<10)
 	resp, err := http.ReadResponse(br, req)
 	if err != nil {
 		return nil, c.lost(ctx, err)

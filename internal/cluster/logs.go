@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/bounded"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -248,18 +251,28 @@ func (m *Manager) HookLogs(ctx context.Context, name, event string, w io.Writer)
 	return nil
 }
 
-// DownloadLogs copies the log folders of jobs below dir, one folder a job, and
-// returns them by job id. Ids may be globs; none means every job.
-func (m *Manager) DownloadLogs(ctx context.Context, call Call, body api.DownloadLogsBody, dir string) (map[string]string, error) {
+// DownloadLogs copies the log folders of jobs to dir, which it makes, one folder a
+// job, and returns them by job id. Ids may be globs; none means every job. What it
+// writes is taken from room; what fails leaves nothing behind.
+func (m *Manager) DownloadLogs(ctx context.Context, call Call, body api.DownloadLogsBody, dir string, room *diskspace.Share) (_ map[string]string, err error) {
 	jobs, err := m.jobs(ctx, body.ClusterName, "Downloading logs")
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]string{}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(dir)
+		}
+	}()
+	out, left := map[string]string{}, mostEntries
 	for _, j := range jobs {
 		id := strconv.Itoa(j.ID)
 		if !match(body.JobIDs, id) {
 			continue
+		}
+		folder := filepath.Base(filepath.FromSlash(j.LogDir))
+		if !filepath.IsLocal(folder) || folder == "." {
+			return nil, fmt.Errorf("downloading the logs of job %d: the cluster says that they are in %q", j.ID, j.LogDir)
 		}
 		var rc io.ReadCloser
 		if err := m.ask(ctx, body.ClusterName, "Downloading logs", func(_ *state.Cluster, client *agentclient.Client) (err error) {
@@ -268,19 +281,24 @@ func (m *Manager) DownloadLogs(ctx context.Context, call Call, body api.Download
 		}); err != nil {
 			return nil, err
 		}
-		target := filepath.Join(dir, filepath.Base(j.LogDir))
-		err = untar(rc, dir)
+		err = untar(rc, dir, room, &left)
 		rc.Close()
 		if err != nil {
 			return nil, fmt.Errorf("downloading the logs of job %d: %w", j.ID, err)
 		}
-		out[id] = target
+		out[id] = filepath.Join(dir, folder)
 	}
 	return out, nil
 }
 
-// untar unpacks regular files and folders below dir; names cannot leave it.
-func untar(r io.Reader, dir string) error {
+const (
+	mostEntries = 100_000 // files and folders of one download
+	entryBytes  = 4 << 10 // is what one takes at least
+)
+
+// untar unpacks regular files and folders below dir; names cannot leave it. left is
+// how many more there may be.
+func untar(r io.Reader, dir string, room *diskspace.Share, left *int) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
@@ -298,6 +316,13 @@ func untar(r io.Reader, dir string) error {
 			return err
 		}
 		name := filepath.FromSlash(h.Name)
+		depth := 1 + strings.Count(name, string(filepath.Separator))
+		if *left -= depth; *left < 0 {
+			return &bounded.TooMuchError{What: "the download", Most: mostEntries, Unit: "files and folders"}
+		}
+		if err := room.Take(int64(depth) * entryBytes); err != nil {
+			return err
+		}
 		switch h.Typeflag {
 		case tar.TypeDir:
 			if err := root.MkdirAll(name, 0o700); err != nil {
@@ -311,7 +336,7 @@ func untar(r io.Reader, dir string) error {
 			if err != nil {
 				return err
 			}
-			_, err = io.Copy(f, tr)
+			_, err = io.Copy(room.Writer(f), tr)
 			if err := errors.Join(err, f.Close()); err != nil {
 				return err
 			}

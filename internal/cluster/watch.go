@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -163,10 +165,21 @@ const (
 	followMost  = 10 * time.Second
 )
 
+// What an agent says of its machine and its state is noted so often at once, and so
+// often in a second from then on: each note is a row of the database. An agent
+// repeats what it says every few seconds, so nothing is lost. noteMost is how much of
+// it is noted.
+const (
+	noteBurst = 100
+	noteRate  = 1.0 / 5
+	noteMost  = 1000
+)
+
 // follow stays connected to one agent until the cluster no longer runs. A
 // broken connection makes it look what happened.
 func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 	wait := followFirst
+	notes := bounded.NewPace(noteBurst, noteRate)
 	defer w.changes.Ring(hash) // perhaps another server found out what became of it
 	for ctx.Err() == nil {
 		c, err := w.m.Store.Clusters().Get(ctx, name)
@@ -177,10 +190,10 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 			err = client.Events(ctx, func(e agentapi.Event) error {
 				wait = followFirst
 				w.hear(hash, rank)
-				if e.Info != nil && e.Info.Notice != nil {
+				if e.Info != nil && e.Info.Notice != nil && notes.Allow() {
 					w.m.announced(ctx, name, hash, rank, *e.Info.Notice)
 				}
-				if e.Info != nil && e.Info.Stuck != "" {
+				if e.Info != nil && e.Info.Stuck != "" && notes.Allow() {
 					w.m.tell(ctx, name, hash, fmt.Sprintf("%s was to switch itself off, is still on and may cost money (the agent tries again): %s; end it with: sky down %s",
 						remote.NodeName(rank), e.Info.Stuck, name))
 				}
@@ -193,7 +206,7 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 				if e.Kind != agentapi.EventBeat {
 					w.changes.Ring(hash)
 				}
-				return w.m.heard(ctx, name, hash, e)
+				return w.m.heard(ctx, name, hash, e, notes)
 			})
 			if errors.Is(err, state.ErrNotFound) {
 				return
@@ -219,7 +232,7 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 }
 
 // heard brings the record up to date with what an agent says of itself.
-func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event) error {
+func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event, notes *bounded.Pace) error {
 	if e.Info == nil {
 		return nil
 	}
@@ -233,6 +246,9 @@ func (m *Manager) heard(ctx context.Context, name, hash string, e agentapi.Event
 	}
 	if c.Status == status && now().Sub(c.StatusUpdatedAt) < refreshPeriod {
 		return nil // nothing new worth a write
+	}
+	if c.Status != status && !notes.Allow() {
+		return nil // the next beat says it again
 	}
 	var from api.ClusterStatus // as it was when it was changed: other servers listen, too
 	c, err = m.Store.Clusters().Update(ctx, name, hash, func(c *state.Cluster) error {
@@ -266,6 +282,9 @@ func (m *Manager) announced(ctx context.Context, name, hash string, rank int, n 
 
 // tell notes, once, what an agent says of its machine.
 func (m *Manager) tell(ctx context.Context, name, hash, text string) {
+	if len(text) > noteMost {
+		text = strings.ToValidUTF8(text[:noteMost], "") + "…"
+	}
 	c, err := m.Store.Clusters().Get(ctx, name)
 	if err != nil || c.Hash != hash || c.LastEvent == text {
 		return

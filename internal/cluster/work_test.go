@@ -236,14 +236,14 @@ func TestLogFoldersAreDownloadedAndStayWhereTheyBelong(t *testing.T) {
 		_, s := talking(t)
 		time.Sleep(time.Second)
 		dir := t.TempDir()
-		got, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev", JobIDs: []string{"[1-3]"}}, dir)
+		got, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev", JobIDs: []string{"[1-3]"}}, dir, nil)
 		if err != nil || len(got) != 1 {
 			t.Fatalf("%v, %v", got, err)
 		}
 		if text, err := os.ReadFile(filepath.Join(got["1"], "run.log")); err != nil || string(text) != "first\n" {
 			t.Errorf("%q, %v", text, err)
 		}
-		if got, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev", JobIDs: []string{"2"}}, dir); err != nil || len(got) != 0 {
+		if got, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev", JobIDs: []string{"2"}}, dir, nil); err != nil || len(got) != 0 {
 			t.Errorf("%v, %v", got, err)
 		}
 		var said bytes.Buffer

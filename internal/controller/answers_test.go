@@ -73,7 +73,7 @@ func TestGatheredLogsAreBroughtHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := launched(t)
 		logs := filepath.Join(t.TempDir(), "sky_logs")
-		got, err := n.c.Answer(n.s.Context(), n.s.Call(testbed.NewRequest()), downloadName, []byte(`{"job_id": 1}`), logs)
+		got, err := n.c.Answer(n.s.Context(), n.s.Call(testbed.NewRequest()), downloadName, []byte(`{"job_id": 1}`), logs, nil)
 		want := filepath.Join(logs, "api", "1-train")
 		if err != nil || string(got) != `{"1":"`+want+`"}` {
 			t.Fatalf("%s, %v", got, err)
@@ -137,7 +137,7 @@ func TestAFarServerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 		gone := errors.New("gone")
 		go func() { time.Sleep(5 * time.Second); leave(gone) }()
 		began = time.Now()
-		_, err = n.c.Answer(ctx, n.s.Call(testbed.NewRequest()), "sky.jobs.queue_v2", []byte("{}"), "")
+		_, err = n.c.Answer(ctx, n.s.Call(testbed.NewRequest()), "sky.jobs.queue_v2", []byte("{}"), "", nil)
 		if err == nil || time.Since(began) > 10*time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -156,7 +156,7 @@ func TestARequestThatIsCalledOffEndsOnTheFarSide(t *testing.T) {
 			call.Rest = func(f func()) { rested <- struct{}{}; f() }
 			ctx, leave := context.WithCancelCause(n.s.Context())
 			go func() { <-rested; time.Sleep(time.Minute); leave(cause) }()
-			if _, err := n.c.Answer(ctx, call, "sky.jobs.wait", []byte(`{"job_id": 1}`), ""); !errors.Is(err, cause) {
+			if _, err := n.c.Answer(ctx, call, "sky.jobs.wait", []byte(`{"job_id": 1}`), "", nil); !errors.Is(err, cause) {
 				t.Errorf("ended with %v, not with %v", err, cause)
 			}
 			return r.ID

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +29,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
@@ -164,17 +166,26 @@ type held struct {
 }
 
 func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
-	if h.scope == nil {
-		return h.next.RoundTrip(r)
+	if h.scope != nil {
+		text, err := json.Marshal(h.scope)
+		if err != nil {
+			return nil, err
+		}
+		r = r.Clone(r.Context())
+		r.Header.Set(api.HeaderScope, string(text))
 	}
-	text, err := json.Marshal(h.scope)
-	if err != nil {
-		return nil, err
+	resp, err := h.next.RoundTrip(r)
+	if err == nil && !slices.Contains(streamed, r.URL.Path) {
+		resp.Body = bounded.ReadCloser(resp.Body, farAnswer, "an answer of the jobs controller")
 	}
-	r = r.Clone(r.Context())
-	r.Header.Set(api.HeaderScope, string(text))
-	return h.next.RoundTrip(r)
+	return resp, err
 }
+
+// farAnswer bounds the answers of the far server, which runs on a node. What is
+// streamed is not held.
+const farAnswer = 128 << 20
+
+var streamed = []string{"/api/stream", "/jobs/logs", "/download"}
 
 // farPatience is how long a call to the far server is repeated before the cluster
 // is looked at: it may have ended.

@@ -202,7 +202,7 @@ func (n *near) answer(t *testing.T, r *testbed.Request, name string, body any) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := n.c.Answer(n.s.Context(), n.s.Call(r), name, b, t.TempDir())
+	got, err := n.c.Answer(n.s.Context(), n.s.Call(r), name, b, t.TempDir(), nil)
 	return string(got), err
 }
 
@@ -258,7 +258,7 @@ func TestAJobIsHandedToAControllerThatIsRentedForIt(t *testing.T) {
 		// What a caller may touch here holds there.
 		call := n.s.Call(testbed.NewRequest())
 		call.Scope = &state.Scope{User: "b0b", Workspaces: []string{"default"}}
-		if _, err := n.c.Answer(n.s.Context(), call, "sky.jobs.queue_v2", []byte("{}"), ""); err != nil || !strings.Contains(n.far.scope, "b0b") {
+		if _, err := n.c.Answer(n.s.Context(), call, "sky.jobs.queue_v2", []byte("{}"), "", nil); err != nil || !strings.Contains(n.far.scope, "b0b") {
 			t.Errorf("%s, %v", n.far.scope, err)
 		}
 	})

@@ -16,6 +16,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
@@ -61,7 +62,7 @@ func Forwarded() map[string]string {
 // Answer lets the controller's server answer a request: its name, and its body as
 // it is recorded. A launch brings the controller up. logs is the folder for what
 // is downloaded.
-func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string, body []byte, logs string) (json.RawMessage, error) {
+func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string, body []byte, logs string, room *diskspace.Share) (json.RawMessage, error) {
 	r := routes[name]
 	if name == launchName {
 		return c.launch(ctx, call, r, body)
@@ -75,7 +76,7 @@ func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string,
 		if result, err = c.send(ctx, call, client, r, body); err != nil || name != downloadName {
 			return err
 		}
-		result, err = fetched(ctx, client, result, logs)
+		result, err = fetched(ctx, client, result, logs, room)
 		return err
 	})
 	if errors.Is(err, errNone) && r.empty != "" {
@@ -86,7 +87,7 @@ func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string,
 
 // fetched copies logs that the far server gathered to this one, and names the
 // copies in the result.
-func fetched(ctx context.Context, client *sky.Client, result json.RawMessage, logs string) (json.RawMessage, error) {
+func fetched(ctx context.Context, client *sky.Client, result json.RawMessage, logs string, room *diskspace.Share) (json.RawMessage, error) {
 	var far map[string]string
 	if err := json.Unmarshal(result, &far); err != nil {
 		return nil, fmt.Errorf("the jobs controller's answer is not understood: %w", err)
@@ -95,7 +96,7 @@ func fetched(ctx context.Context, client *sky.Client, result json.RawMessage, lo
 	for _, d := range far {
 		dirs = append(dirs, d)
 	}
-	near, err := client.Download(ctx, dirs, filepath.Dir(logs))
+	near, err := client.DownloadWithin(ctx, dirs, filepath.Dir(logs), room.Take)
 	if err != nil {
 		return nil, err
 	}

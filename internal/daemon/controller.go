@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/requests"
 )
@@ -34,15 +35,17 @@ func (d *daemon) far(f requests.Func) requests.Func {
 				return nil, err
 			}
 		}
-		result, err := d.controller.Answer(ctx, call, c.Name, body, d.downloads.Dir(c.User.ID))
-		if err != nil || c.Name != reqJobsDownload {
-			return result, err
+		logs := d.downloads.Dir(c.User.ID)
+		if c.Name != reqJobsDownload {
+			return d.controller.Answer(ctx, call, c.Name, body, logs, nil)
 		}
-		var dirs map[string]string
-		if err := json.Unmarshal(result, &dirs); err != nil {
-			return nil, err
-		}
-		return d.downloads.Offer(ctx, c.User.ID, dirs)
+		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (dirs map[string]string, err error) {
+			result, err := d.controller.Answer(ctx, call, c.Name, body, logs, room)
+			if err != nil {
+				return nil, err
+			}
+			return dirs, json.Unmarshal(result, &dirs)
+		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/jobs"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/state"
@@ -82,11 +83,9 @@ func (d *daemon) registerJobs() {
 		return j.Events(ctx, c, b)
 	})))
 	e.Handle(reqJobsDownload, api.ScheduleShort, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
-		dirs, err := j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID))
-		if err != nil {
-			return nil, err
-		}
-		return d.downloads.Offer(ctx, c.User.ID, dirs)
+		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
+			return j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
+		})
 	})))
 	e.HandleLog("sky.jobs.logs", d.farLog(d.jobLogs))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/state"
@@ -150,11 +151,9 @@ func (d *daemon) register() {
 	e.HandleRead("sky.enabled_clouds_batch", verb(d.enabledIn))
 	e.Handle("sky.download_logs", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DownloadLogsBody) (any, error) {
 		run := "sky-" + time.Now().UTC().Format("2006-01-02-15-04-05-000000")
-		dirs, err := m.DownloadLogs(ctx, c, b, filepath.Join(d.downloads.Dir(c.User.ID), b.ClusterName+"-"+run))
-		if err != nil {
-			return nil, err
-		}
-		return d.downloads.Offer(ctx, c.User.ID, dirs)
+		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
+			return m.DownloadLogs(ctx, c, b, filepath.Join(d.downloads.Dir(c.User.ID), b.ClusterName+"-"+run), room)
+		})
 	}))
 	e.HandleLog("sky.logs", d.logs)
 	e.HandleLog("sky.hook_logs", func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {

@@ -15,11 +15,13 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/diskspace"
 )
 
 // DownloadLogs gathers the logs of a job in a new folder below dir and returns
-// it by the job's id; the result is empty if there is no such job.
-func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.JobsDownloadLogsBody, dir string) (map[string]string, error) {
+// it by the job's id; the result is empty if there is no such job. What it writes is
+// taken from room; what fails leaves nothing behind.
+func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.JobsDownloadLogsBody, dir string, room *diskspace.Share) (_ map[string]string, err error) {
 	j, err := m.find(ctx, call, b.JobID, b.Name)
 	if err != nil || j == nil {
 		return map[string]string{}, err
@@ -32,12 +34,17 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 	if err := os.MkdirAll(target, 0o700); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = os.RemoveAll(target)
+		}
+	}()
 	logs, err := m.kept.List(strconv.Itoa(j.ID) + "/" + pattern)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range logs {
-		if err := m.copyTo(ctx, filepath.Join(target, path.Base(name)), name); err != nil {
+		if err := m.copyTo(ctx, filepath.Join(target, path.Base(name)), name, room); err != nil {
 			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
 		}
 	}
@@ -45,7 +52,7 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 }
 
 // copyTo makes a file of a log, unless that was removed meanwhile.
-func (m *Manager) copyTo(ctx context.Context, to, name string) error {
+func (m *Manager) copyTo(ctx context.Context, to, name string, room *diskspace.Share) error {
 	in, err := m.kept.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -58,9 +65,19 @@ func (m *Manager) copyTo(ctx context.Context, to, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(out, io.NewSectionReader(in, 0, math.MaxInt64))
-	if err == nil {
-		err = ctx.Err()
-	}
+	_, err = io.Copy(room.Writer(out), untilDone{ctx, io.NewSectionReader(in, 0, math.MaxInt64)})
 	return errors.Join(err, out.Close())
+}
+
+// untilDone reads until a context ends.
+type untilDone struct {
+	ctx context.Context
+	r   io.Reader
+}
+
+func (u untilDone) Read(p []byte) (int, error) {
+	if u.ctx.Err() != nil {
+		return 0, context.Cause(u.ctx)
+	}
+	return u.r.Read(p)
 }

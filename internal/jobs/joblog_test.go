@@ -186,7 +186,7 @@ func TestLogsAreReadThroughEveryServer(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	id := 7
-	dirs, err := b.DownloadLogs(t.Context(), cluster.Call{User: state.User{ID: "u"}}, api.JobsDownloadLogsBody{JobID: &id}, t.TempDir())
+	dirs, err := b.DownloadLogs(t.Context(), cluster.Call{User: state.User{ID: "u"}}, api.JobsDownloadLogsBody{JobID: &id}, t.TempDir(), nil)
 	must(t, err)
 	if text, err := os.ReadFile(filepath.Join(dirs["7"], "task-0-attempt-1.log")); string(text) != "one\ntwo\n" {
 		t.Errorf("%q %v", text, err)

@@ -95,7 +95,7 @@ func TestARequestFailsWithTheFirstCallThatFails(t *testing.T) {
 			return err
 		},
 		"a download": func(*failure) error {
-			_, err := a.DownloadLogs(t.Context(), ann(), api.JobsDownloadLogsBody{JobID: &id}, t.TempDir())
+			_, err := a.DownloadLogs(t.Context(), ann(), api.JobsDownloadLogsBody{JobID: &id}, t.TempDir(), nil)
 			return err
 		},
 		"a log":                a.following(api.JobsLogsBody{JobID: &id}),
@@ -416,7 +416,7 @@ func TestLogsAreDownloadedIntoAFolderOfTheirKind(t *testing.T) {
 		{api.JobsDownloadLogsBody{Name: new("pipe"), Controller: true}, "managed-job-controller-1-", map[string]string{"controller.log": "c1\nc2\n"}},
 	} {
 		dir := t.TempDir()
-		got, err := a.DownloadLogs(t.Context(), ann(), c.body, dir)
+		got, err := a.DownloadLogs(t.Context(), ann(), c.body, dir, nil)
 		must(t, err)
 		if rel, err := filepath.Rel(filepath.Join(dir, "managed_jobs"), got["1"]); len(got) != 1 || err != nil || !strings.HasPrefix(rel, c.kind) {
 			t.Errorf("%v, %v", got, err)
@@ -434,7 +434,7 @@ func TestLogsAreDownloadedIntoAFolderOfTheirKind(t *testing.T) {
 			t.Errorf("%q", files)
 		}
 	}
-	if got, err := a.DownloadLogs(t.Context(), ann(), api.JobsDownloadLogsBody{JobID: new(9)}, t.TempDir()); err != nil || got == nil || len(got) > 0 {
+	if got, err := a.DownloadLogs(t.Context(), ann(), api.JobsDownloadLogsBody{JobID: new(9)}, t.TempDir(), nil); err != nil || got == nil || len(got) > 0 {
 		t.Errorf("of no job: %v, %v", got, err)
 	}
 }

@@ -72,7 +72,7 @@ func TestALogIsFollowedThroughARecovery(t *testing.T) {
 		if text, code, _ := i.log(api.JobsLogsBody{JobID: &other}, nil); code != api.ExitJobNotFound || !strings.Contains(text, "no managed job 99") {
 			t.Errorf("exit %d: %s", code, text)
 		}
-		dirs, err := i.m.DownloadLogs(t.Context(), i.s.Call(testbed.NewRequest()), api.JobsDownloadLogsBody{JobID: &id}, t.TempDir())
+		dirs, err := i.m.DownloadLogs(t.Context(), i.s.Call(testbed.NewRequest()), api.JobsDownloadLogsBody{JobID: &id}, t.TempDir(), nil)
 		if err != nil || len(dirs) != 1 {
 			t.Fatalf("%v, %v", dirs, err)
 		}

@@ -30,6 +30,10 @@ const (
 	// containStall ends it when the machine says nothing; it says something every
 	// ten seconds.
 	containStall = 3 * time.Minute
+	// containSays is how often what the machine does is passed on, and
+	// containSaysMost how much of it: it ends in the request's log.
+	containSays     = 5000
+	containSaysMost = 500
 )
 
 // contain makes the cluster's container run on the machine, and returns its name.
@@ -57,7 +61,7 @@ func (t *sshTransport) contain(ctx context.Context, c *state.Cluster, n cloud.No
 		return "", &sshconn.UnreachableError{Host: target.Host, Step: "asking for the container", Err: err}
 	}
 	lines := bufio.NewScanner(conn)
-	for {
+	for said := 0; ; {
 		conn.SetReadDeadline(time.Now().Add(containStall))
 		if !lines.Scan() {
 			break
@@ -71,8 +75,9 @@ func (t *sshTransport) contain(ctx context.Context, c *state.Cluster, n cloud.No
 			return "", fmt.Errorf("%s: %s", target.Host, l.Error)
 		case l.Done:
 			return s.Name, nil
-		case l.Doing != "" && made != nil && made.Doing != nil && n.Rank == 0:
-			made.Doing(l.Doing)
+		case l.Doing != "" && made != nil && made.Doing != nil && n.Rank == 0 && said < containSays:
+			said++
+			made.Doing(l.Doing[:min(len(l.Doing), containSaysMost)])
 		}
 	}
 	if ctx.Err() != nil {

@@ -43,6 +43,8 @@ func TestWhatTheMachineSaysAboutItsContainer(t *testing.T) {
 		{"there is no such image", `{"done":true,"error":"manifest unknown"}`, nil, "127.0.0.1: manifest unknown", nil},
 		{"a full disk", `{"done":true,"error":"no space left on device","no_space":true}`, nil, "the disk of 127.0.0.1 is full: no space left on device", is[*sshconn.NoSpaceError]},
 		{"half an answer", `{"doing":"pulling img:1"}`, []string{"pulling img:1"}, "the connection ended before the container ran", is[*sshconn.UnreachableError]},
+		{"very much", strings.Repeat(`{"doing":"x"}`+"\n", 2*containSays) + `{"done":true}`, slices.Repeat([]string{"x"}, containSays), "", nil},
+		{"a very long word", `{"doing":"` + strings.Repeat("x", 9*containSaysMost) + `"}` + "\n" + `{"done":true}`, []string{strings.Repeat("x", containSaysMost)}, "", nil},
 		{"no answer", "sky: not found", nil, "the connection ended before the container ran", is[*sshconn.UnreachableError]},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -302,7 +302,7 @@ func TestTheOutputOfAPodIsBounded(t *testing.T) {
 	c := p.cluster(1)
 	r := p.connector()
 	_, err := r.o.Kubernetes.Exec(t.Context(), c.Nodes[0].Reach.Host, []string{"/bin/sh", "-c", "head -c 5000000 /dev/zero"}, nil)
-	if err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes of output") {
+	if err == nil || !strings.Contains(err.Error(), "longer than 4 MiB") {
 		t.Errorf("%v", err)
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
@@ -82,6 +83,7 @@ type Connector struct {
 
 	mu      sync.Mutex
 	clients map[clientKey]*agentclient.Client
+	turns   map[string]bounded.Turns // by cluster hash
 
 	keys sync.Map // keyPair by user
 }
@@ -103,7 +105,7 @@ func New(o Options) *Connector {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Connector{o: o, uploads: make(chan struct{}, uploadsAtOnce), clients: map[clientKey]*agentclient.Client{}}
+	return &Connector{o: o, uploads: make(chan struct{}, uploadsAtOnce), clients: map[clientKey]*agentclient.Client{}, turns: map[string]bounded.Turns{}}
 }
 
 // A NodeError says which node could not be reached or set up, and in which
@@ -294,6 +296,10 @@ func (r *Connector) client(c *state.Cluster, n cloud.Node) (*agentclient.Client,
 		dial = r.dialer(c, n)
 	}
 	client := agentclient.New(n.Reach.Agent, tlsc, dial)
+	if r.turns[c.Hash] == nil {
+		r.turns[c.Hash] = bounded.NewTurns()
+	}
+	client.TakeTurns(r.turns[c.Hash])
 	r.clients[key] = client
 	return client, nil
 }
@@ -343,6 +349,7 @@ func (r *Connector) Forget(hash string) {
 			delete(r.clients, key)
 		}
 	}
+	delete(r.turns, hash)
 }
 
 // Sync sends what o selects to every node at once. progress, if given, is told

@@ -107,6 +107,11 @@ func refusedWith(err error) int {
 	return http.StatusOK
 }
 
+// ledgerOf is a ledger of users who have so much.
+func ledgerOf(home string, by map[string]int64) *ledger {
+	return &ledger{diskspace.Ledger{Dir: home, Count: func() map[string]int64 { return by }}}
+}
+
 // A limit is how much may be there: so much is taken, and no byte more.
 func TestUploadsMayTakeAllOfTheirLimits(t *testing.T) {
 	const free = 1 // stays free
@@ -128,7 +133,7 @@ func TestUploadsMayTakeAllOfTheirLimits(t *testing.T) {
 		{"what fits beside the rest", UploadLimits{User: math.MaxInt64 / 2, KeepFree: free}, 4, 200},
 		{"more than the disk has", UploadLimits{User: math.MaxInt64 / 2, KeepFree: disk}, 1 << 40, http.StatusInsufficientStorage},
 	} {
-		l := &ledger{home: home, by: map[string]int64{"ab12": 6, "cd34": 3}}
+		l := ledgerOf(home, map[string]int64{"ab12": 6, "cd34": 3})
 		if got := refusedWith(l.take("ab12", c.n, c.limits)); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
@@ -136,8 +141,8 @@ func TestUploadsMayTakeAllOfTheirLimits(t *testing.T) {
 		if c.want == 200 {
 			want += c.n
 		}
-		if l.by["ab12"] != want || l.by["cd34"] != 3 {
-			t.Errorf("%s: %v is taken", c.name, l.by)
+		if ab, cd := l.Used("ab12"), l.Used("cd34"); ab != want || cd != 3 {
+			t.Errorf("%s: %d and %d are taken", c.name, ab, cd)
 		}
 	}
 }
@@ -148,8 +153,8 @@ func TestALedgerCountsWhatIsThere(t *testing.T) {
 	w.file(BlobDir("ab12", testBlob)+"/x", "12345")
 	w.file(clientsDir+"/ab12/uploads/sky-1.parts/part0", "678")
 	w.file(clientsDir+"/cd34/uploads/x", "9")
-	l := &ledger{home: w.home}
-	l.give("ab12", 100) // nothing is counted yet
+	l := newLedger(w.home)
+	l.Give("ab12", 100) // nothing is counted yet
 	limits := UploadLimits{}.filled()
 	limits.KeepFree = 1
 	limits.User = 9
@@ -159,15 +164,15 @@ func TestALedgerCountsWhatIsThere(t *testing.T) {
 	if err := l.take("ab12", 1, limits); err == nil {
 		t.Error("a tenth byte of 9 is taken")
 	}
-	l.give("ab12", 1)
+	l.Give("ab12", 1)
 	if err := l.take("ab12", 1, limits); err != nil {
 		t.Errorf("what was given back is not there: %v", err)
 	}
-	l.give("ab12", 100) // more than there was
+	l.Give("ab12", 100) // more than there was
 	if err := l.take("ab12", 10, limits); err == nil {
 		t.Error("a user has less than nothing")
 	}
-	l.recount()
+	l.Recount()
 	if err := l.take("ab12", 2, limits); err == nil {
 		t.Error("the files are not counted again")
 	}
@@ -373,7 +378,7 @@ func TestRefusedUploadsSayHowMuchThereIsAndMayBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	take := func(n int64, l UploadLimits) error {
-		return (&ledger{home: t.TempDir(), by: map[string]int64{"ab12": 3 * mib}}).take("ab12", n, l)
+		return ledgerOf(t.TempDir(), map[string]int64{"ab12": 3 * mib}).take("ab12", n, l)
 	}
 	archive := func(l UploadLimits) error {
 		data := saysSize(t, 300*mib)

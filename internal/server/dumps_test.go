@@ -281,7 +281,7 @@ func TestAnUploadThatIsAskedForIsInUse(t *testing.T) {
 	// What was collected does not count any more.
 	limits := UploadLimits{User: 1, KeepFree: 1}
 	w.file(BlobDir("ab12", strings.Repeat("f", 64))+"/x", "12")
-	w.server.Uploads.ledger().recount()
+	w.server.Uploads.ledger().Recount()
 	if err := w.server.Uploads.ledger().take("ab12", 1, limits); err == nil {
 		t.Error("uploads that are there do not count")
 	}
@@ -349,7 +349,7 @@ func TestChunksCountOnce(t *testing.T) {
 	t.Parallel()
 	up := &Uploads{Home: t.TempDir(), Limits: UploadLimits{User: 10, One: 8, KeepFree: 1}}
 	u := up.at("ab12", testBlob, 3)
-	used := func() int64 { return up.ledger().by["ab12"] }
+	used := func() int64 { return up.ledger().Used("ab12") }
 	for _, c := range []struct {
 		name  string
 		index int

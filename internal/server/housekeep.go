@@ -62,6 +62,6 @@ func (s *Server) collectUploads(ctx context.Context, now time.Time) error {
 			errs = append(errs, err, os.RemoveAll(dir))
 		}
 	}
-	s.Uploads.ledger().recount()
+	s.Uploads.ledger().Recount()
 	return errors.Join(errs...)
 }

@@ -34,7 +34,7 @@ func (u unpacking) receive(index int, size int64, from io.Reader) error {
 	var err error
 	if size > 0 {
 		if err = u.up.ledger().take(u.user, size, u.up.Limits.filled()); err == nil {
-			u.up.ledger().give(u.user, size)
+			u.up.ledger().Give(u.user, size)
 		}
 	}
 	if err == nil {
@@ -80,9 +80,9 @@ func (u unpacking) keep(index int, from io.Reader) error {
 	switch {
 	case err != nil:
 		_ = os.Remove(tmp)
-		u.up.ledger().give(u.user, w.taken)
+		u.up.ledger().Give(u.user, w.taken)
 	case serr == nil: // it came twice
-		u.up.ledger().give(u.user, before.Size())
+		u.up.ledger().Give(u.user, before.Size())
 	}
 	return err
 }
@@ -91,7 +91,7 @@ func (u unpacking) keep(index int, from io.Reader) error {
 func (u unpacking) discard() {
 	size := sizeOf(u.parts())
 	if os.RemoveAll(u.parts()) == nil {
-		u.up.ledger().give(u.user, size)
+		u.up.ledger().Give(u.user, size)
 	}
 }
 
@@ -138,7 +138,7 @@ func (u unpacking) finish() (err error) {
 	}
 	defer func() {
 		if err != nil {
-			u.up.ledger().give(u.user, a.size)
+			u.up.ledger().Give(u.user, a.size)
 		}
 	}()
 	tmp, err := os.MkdirTemp(filepath.Dir(u.dir), unpackingPrefix)
@@ -158,7 +158,7 @@ func (u unpacking) finish() (err error) {
 			return err
 		}
 		files = done
-		defer u.up.ledger().recount() // files were replaced
+		defer u.up.ledger().Recount() // files were replaced
 	}
 	if err := os.Rename(files, u.dir); err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
 )
@@ -57,64 +56,33 @@ func UploadLimitsFrom(getenv func(string) string) (UploadLimits, error) {
 	return l, errors.Join(errs...)
 }
 
-// A ledger is how many bytes of uploads each user has on this machine. What is
-// about to be written is entered first, so that those who write at once stay
-// below the limits together.
-type ledger struct {
-	home string
+// A ledger is how many bytes of uploads each user has on this machine.
+type ledger struct{ diskspace.Ledger }
 
-	mu sync.Mutex
-	by map[string]int64 // nil: to be counted
+func newLedger(home string) *ledger {
+	return &ledger{diskspace.Ledger{Dir: home, Count: func() map[string]int64 {
+		by := map[string]int64{}
+		for _, dir := range uploadDirs(home) {
+			by[filepath.Base(filepath.Dir(dir))] += sizeOf(dir)
+		}
+		return by
+	}}}
 }
 
 // take enters n bytes of a user, or refuses them.
 func (l *ledger) take(user string, n int64, limits UploadLimits) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.by == nil {
-		l.count()
-	}
-	all := int64(0)
-	for _, used := range l.by {
-		all += used
-	}
-	if l.by[user]+n > limits.User {
+	err := l.Take(user, n, diskspace.Limits{User: limits.User, All: cmp.Or(limits.All, math.MaxInt64/2), KeepFree: limits.KeepFree})
+	full, ok := errors.AsType[*diskspace.NoRoomError](err)
+	switch {
+	case !ok:
+		return err
+	case full.By == diskspace.ByUser:
 		return tooMuch("Your files take %d MiB on the server, and %d MiB is the limit for one user. Uploads are removed an hour after the last request that needs them; large data belongs in a bucket.",
-			(l.by[user]+n)>>20, limits.User>>20)
+			full.Has>>20, full.Most>>20)
+	case full.By == diskspace.ByAll:
+		return noRoom("The server has no room for more uploads: they take %d MiB, and %d MiB is the limit for all users. Uploads are removed an hour after the last request that needs them.", full.Has>>20, full.Most>>20)
 	}
-	if limits.All > 0 && all+n > limits.All {
-		return noRoom("The server has no room for more uploads: they take %d MiB, and %d MiB is the limit for all users. Uploads are removed an hour after the last request that needs them.", all>>20, limits.All>>20)
-	}
-	if free, err := diskspace.Free(l.home); err == nil && n+limits.KeepFree > free {
-		return noRoom("The server's disk has no room for the upload: %d MiB are free, of which %d MiB stay free.", free>>20, limits.KeepFree>>20)
-	}
-	l.by[user] += n
-	return nil
-}
-
-// give takes n bytes of a user out again.
-func (l *ledger) give(user string, n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.by != nil {
-		l.by[user] = max(0, l.by[user]-n)
-	}
-}
-
-// recount makes the next one count what there is.
-func (l *ledger) recount() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.by = nil
-}
-
-// count finds what there is.
-func (l *ledger) count() {
-	by := map[string]int64{}
-	for _, dir := range uploadDirs(l.home) {
-		by[filepath.Base(filepath.Dir(dir))] += sizeOf(dir)
-	}
-	l.by = by
+	return noRoom("The server's disk has no room for the upload: %d MiB are free, of which %d MiB stay free.", full.Has>>20, full.Most>>20)
 }
 
 // uploadDirs are the folders of uploads below a home folder, one or two a user.

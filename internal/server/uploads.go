@@ -33,7 +33,7 @@ type Uploads struct {
 
 // ledger is how much users have on this machine.
 func (u *Uploads) ledger() *ledger {
-	u.once.Do(func() { u.books = &ledger{home: u.Home} })
+	u.once.Do(func() { u.books = newLedger(u.Home) })
 	return u.books
 }
 
@@ -56,7 +56,7 @@ func (u *Uploads) Clean() error {
 			errs = append(errs, os.RemoveAll(path))
 		}
 	}
-	u.ledger().recount()
+	u.ledger().Recount()
 	return errors.Join(errs...)
 }
 

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"time"
@@ -15,6 +14,8 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/smithy-go"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // service is an API of AWS of which one call is made. The SDK's client of such a
@@ -64,7 +65,7 @@ func (p *Provider) jsonCall(ctx context.Context, region string, of service, oper
 		return err
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	answer, err := bounded.ReadAll(resp.Body, 1<<20, "an answer of AWS")
 	if err != nil {
 		return err
 	}

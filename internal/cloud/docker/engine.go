@@ -13,6 +13,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // DefaultSocket is where engines listen.
@@ -90,7 +92,7 @@ func (e *Engine) open(ctx context.Context, method, path string, q url.Values, bo
 }
 
 func refusal(resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	b, _ := bounded.ReadAll(resp.Body, 64<<10, "a refusal")
 	var said struct{ Message string }
 	if json.Unmarshal(b, &said) != nil || said.Message == "" {
 		said.Message = strings.TrimSpace(string(b))
@@ -121,8 +123,11 @@ func (e *Engine) call(ctx context.Context, method, path string, q url.Values, in
 		_, err := io.Copy(io.Discard, resp.Body)
 		return err
 	}
-	return json.NewDecoder(resp.Body).Decode(out)
+	return bounded.JSON(resp.Body, answerMost, "the engine's answer", out)
 }
+
+// answerMost is more than the longest answer of an engine.
+const answerMost = 64 << 20
 
 // Info is what the engine says about itself and its machine.
 type Info struct {
@@ -173,9 +178,9 @@ func (e *Engine) Pull(ctx context.Context, image string) error {
 		return err
 	}
 	defer resp.Body.Close()
-	for dec := json.NewDecoder(resp.Body); ; {
+	for lines := bounded.NewLines(resp.Body, 1<<20, "what the engine says of a pull", nil); ; {
 		var line struct{ Error string }
-		err := dec.Decode(&line)
+		err := lines.Decode(ctx, &line)
 		if err == io.EOF {
 			return nil
 		}

@@ -12,10 +12,15 @@ import (
 	"net/http"
 	"os"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // outputMost bounds what is kept of a command's output.
 const outputMost = 4 << 20
+
+// headMost bounds an answer that a stream follows.
+const headMost = 64 << 10
 
 // Result is what a command in a container did.
 type Result struct {
@@ -38,7 +43,8 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string, s
 		conn.CloseWrite()
 	}()
 	r := &Result{}
-	var out, errs bytes.Buffer
+	out := bounded.Buffer{Most: outputMost, What: "the output of a command"}
+	errs := bounded.Buffer{Most: outputMost, What: "the error output of a command"}
 	for {
 		stream, payload, err := conn.frame()
 		if err == io.EOF {
@@ -54,10 +60,9 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string, s
 		if stream == 2 {
 			into = &errs
 		}
-		if into.Len()+len(payload) > outputMost {
-			return nil, fmt.Errorf("more than %d bytes of output", outputMost)
+		if _, err := into.Write(payload); err != nil {
+			return nil, err
 		}
-		into.Write(payload)
 	}
 	var ended struct{ ExitCode *int }
 	if err := e.call(ctx, "GET", "/exec/"+id+"/json", nil, nil, &ended); err != nil {
@@ -66,7 +71,9 @@ func (e *Engine) Exec(ctx context.Context, container string, command []string, s
 	if ended.ExitCode == nil {
 		return nil, fmt.Errorf("%s in container %.12s did not end properly", command[0], container)
 	}
-	r.Code, r.Stdout, r.Stderr = *ended.ExitCode, out.Bytes(), errs.Bytes()
+	r.Code = *ended.ExitCode
+	r.Stdout, _ = out.Bytes()
+	r.Stderr, _ = errs.Bytes()
 	return r, nil
 }
 
@@ -102,7 +109,7 @@ func (e *Engine) attach(ctx context.Context, container string, command []string)
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "tcp")
-	br := bufio.NewReader(conn)
+	br := bufio.NewReader(bounded.Reader(conn, headMost, "the engine's answer"))
 	if err = req.Write(conn); err == nil {
 		var resp *http.Response
 		if resp, err = http.ReadResponse(br, req); err == nil && resp.StatusCode != http.StatusSwitchingProtocols && resp.StatusCode != http.StatusOK {
@@ -116,7 +123,8 @@ func (e *Engine) attach(ctx context.Context, container string, command []string)
 		}
 		return "", nil, err
 	}
-	return made.ID, &attached{Conn: conn, r: br}, nil
+	early, _ := br.Peek(br.Buffered()) // came together with the answer's head
+	return made.ID, &attached{Conn: conn, r: bufio.NewReader(io.MultiReader(bytes.NewReader(early), conn))}, nil
 }
 
 // attached is a running command. Its output comes in frames: a byte for the

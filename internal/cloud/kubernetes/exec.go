@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +18,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	"k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // Result is what a command in a pod did.
@@ -42,8 +44,16 @@ func Locate(host string) (context, namespace, pod string, err error) {
 
 // Exec runs a command in the pod at host and waits for its end.
 func (c *Contexts) Exec(ctx context.Context, host string, command []string, stdin io.Reader) (*Result, error) {
-	var out, errs limited
-	err := c.stream(ctx, host, command, remotecommand.StreamOptions{Stdin: stdin, Stdout: &out, Stderr: &errs})
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	// The library goes on reading what nobody takes.
+	kept := func() *bounded.Buffer {
+		b := &bounded.Buffer{Most: outputMost, What: "the output of a command"}
+		b.Over = func() { end(&bounded.TooMuchError{What: b.What, Most: b.Most}) }
+		return b
+	}
+	out, errs := kept(), kept()
+	err := c.stream(ctx, host, command, remotecommand.StreamOptions{Stdin: stdin, Stdout: out, Stderr: errs})
 	r := &Result{}
 	var exit exec.CodeExitError
 	switch {
@@ -52,36 +62,13 @@ func (c *Contexts) Exec(ctx context.Context, host string, command []string, stdi
 	case err != nil:
 		return nil, err
 	}
-	var outFull, errsFull bool
-	r.Stdout, outFull = out.kept()
-	r.Stderr, errsFull = errs.kept()
-	if outFull || errsFull {
-		return nil, fmt.Errorf("more than %d bytes of output", outputMost)
+	var outFull, errsFull error
+	r.Stdout, outFull = out.Bytes()
+	r.Stderr, errsFull = errs.Bytes()
+	if err := cmp.Or(outFull, errsFull); err != nil {
+		return nil, err
 	}
 	return r, nil
-}
-
-// limited keeps the beginning of what is written to it. The library may go on
-// writing after a command was given up.
-type limited struct {
-	mu   sync.Mutex
-	b    []byte
-	full bool // there was more
-}
-
-func (l *limited) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.full = l.full || len(l.b)+len(b) > outputMost; !l.full {
-		l.b = append(l.b, b...)
-	}
-	return len(b), nil
-}
-
-func (l *limited) kept() (b []byte, full bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.b), l.full
 }
 
 // stream runs a command in the node's container: by WebSocket, or by SPDY where
@@ -147,12 +134,12 @@ func (c *Contexts) Pipe(ctx context.Context, host string, command []string) (net
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
 	p := &pipe{in: inW, out: outR, end: end, name: host}
-	var errs limited
+	errs := bounded.Buffer{Most: outputMost, What: "the error output of a command"}
 	p.done = make(chan struct{})
 	go func() {
 		defer close(p.done)
 		err := c.stream(life, host, command, remotecommand.StreamOptions{Stdin: inR, Stdout: outW, Stderr: &errs})
-		b, _ := errs.kept()
+		b, _ := errs.Bytes()
 		if said := strings.TrimSpace(string(b)); said != "" && err != nil {
 			err = fmt.Errorf("%w: %s", err, said)
 		}

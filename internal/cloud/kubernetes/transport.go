@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // mindful lets a call that was told to come back later give up when it has not
@@ -40,6 +42,13 @@ func (m *mindful) RoundTrip(r *http.Request) (*http.Response, error) {
 // calls itself after a minute; what stands before it may not.
 const silence = 90 * time.Second
 
+// What an API server may send: all of it is held at once. A list of 5,000 nodes has
+// 100 MB.
+const (
+	maxAnswer = 512 << 20
+	maxEvent  = 16 << 20
+)
+
 var errSilence = fmt.Errorf("no answer within %v", silence)
 
 // answered is the answer to a call that does not hang for ever: all of it within
@@ -60,10 +69,12 @@ func (m *mindful) answered(r *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
+	body := bounded.ReadCloser(res.Body, maxAnswer, "an answer of the API server")
 	if r.URL.Query().Get("watch") != "" {
 		limit.Stop()
+		body = bounded.LineReadCloser(res.Body, maxEvent, "an event of the API server")
 	}
-	res.Body = &limitedBody{res.Body, ctx, func() { limit.Stop(); cancel(nil) }}
+	res.Body = &limitedBody{body, ctx, func() { limit.Stop(); cancel(nil) }}
 	return res, nil
 }
 

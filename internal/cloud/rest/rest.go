@@ -15,10 +15,14 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
-// maxAnswer is more than the longest answer of an API.
-const maxAnswer = 64 << 20
+const (
+	maxAnswer = 64 << 20 // more than the longest answer of an API
+	maxPages  = 10_000   // of a list
+)
 
 // Options say which API is called, and how.
 type Options struct {
@@ -153,7 +157,7 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (an
 	}
 	defer resp.Body.Close()
 	status = resp.StatusCode
-	answer, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	answer, err = bounded.ReadAll(resp.Body, maxAnswer, "an answer")
 	if err != nil {
 		return nil, notBusy, c.lost(err)
 	}
@@ -177,7 +181,7 @@ func (c *Client) lost(err error) error { return &NoAnswerError{Cloud: c.o.Cloud,
 func All[T any](ctx context.Context, page func(ctx context.Context, token string) (items []T, next string, err error)) ([]T, error) {
 	var all []T
 	token := ""
-	for {
+	for range maxPages {
 		items, next, err := page(ctx, token)
 		if err != nil {
 			return nil, err
@@ -191,6 +195,7 @@ func All[T any](ctx context.Context, page func(ctx context.Context, token string
 		}
 		token = next
 	}
+	return nil, &bounded.TooMuchError{What: "a list", Most: maxPages, Unit: "pages"}
 }
 
 // Bearer authorizes calls with a token.

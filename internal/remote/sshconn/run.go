@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // outputMost bounds what is kept of a command's output.
@@ -27,18 +29,20 @@ func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reade
 	defer c.release()
 	defer func() { <-c.sessions }()
 	defer s.Close()
-	out := capped{end: func() { s.Close() }}
+	// The session would wait for a reader when there is more.
+	out := bounded.Buffer{Most: outputMost, What: "the output of a command", Over: func() { s.Close() }}
 	var said lastWords
 	s.Stdin, s.Stdout, s.Stderr = stdin, &out, &said
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
 	err = s.Run(command)
 	var exit *ssh.ExitError
+	printed, full := out.Bytes()
 	switch {
-	case out.full:
-		return nil, fmt.Errorf("%s: a command printed more than %d bytes", t, outputMost)
+	case full != nil:
+		return nil, fmt.Errorf("%s: %w", t, full)
 	case err == nil:
-		return out.b.Bytes(), nil
+		return printed, nil
 	case ctx.Err() != nil:
 		return nil, &UnreachableError{t.String(), "running a command", context.Cause(ctx)}
 	case !errors.As(err, &exit):
@@ -50,7 +54,7 @@ func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reade
 	if exit.Signal() != "" {
 		code = -1
 	}
-	return out.b.Bytes(), &ExitError{Code: code, Stderr: said.String()}
+	return printed, &ExitError{Code: code, Stderr: said.String()}
 }
 
 // session opens a session; the caller takes it off c.sessions and releases c.
@@ -127,20 +131,3 @@ func (p *pipe) RemoteAddr() net.Addr             { return commandAddr{} }
 func (p *pipe) SetDeadline(time.Time) error      { return errNoDeadlines }
 func (p *pipe) SetReadDeadline(time.Time) error  { return errNoDeadlines }
 func (p *pipe) SetWriteDeadline(time.Time) error { return errNoDeadlines }
-
-// capped keeps what is written to it. When that becomes too much it ends the
-// session, which would wait for a reader otherwise.
-type capped struct {
-	b    bytes.Buffer // not embedded: its ReadFrom knows no bounds
-	full bool
-	end  func()
-}
-
-func (c *capped) Write(b []byte) (int, error) {
-	if c.full || c.b.Len()+len(b) > outputMost {
-		c.full = true
-		c.end()
-		return 0, io.ErrShortWrite
-	}
-	return c.b.Write(b)
-}

@@ -89,7 +89,7 @@ func TestExitCodesAndOutput(t *testing.T) {
 func TestACommandThatPrintsTooMuchIsEnded(t *testing.T) {
 	f := setup(t, nil)
 	for _, command := range []string{"head -c 5000000 /dev/zero", "head -c 5000000 /dev/zero; exec sleep 600"} {
-		if out, err := f.run(t, command); err == nil || !strings.Contains(err.Error(), "more than 4194304 bytes") {
+		if out, err := f.run(t, command); err == nil || !strings.Contains(err.Error(), "longer than 4 MiB") {
 			t.Errorf("%s: %d bytes, %v", command, len(out), err)
 		}
 	}
