@@ -42,8 +42,7 @@ func Same(id, code, otherID, otherCode string) bool {
 
 // image is what codeOf needs of an executable.
 type image struct {
-	functions []byte // the Go function table, ".gopclntab"
-	globals   []byte // ".noptrdata"
+	functions []byte // the Go function table
 	full      bool   // has debug information
 }
 
@@ -59,10 +58,8 @@ func codeOf(path string) (string, error) {
 		return "", err
 	}
 	h := sha256.New()
-	for _, part := range [...][]byte{stable, m.globals, texts()} {
-		h.Write(binary.LittleEndian.AppendUint64(nil, uint64(len(part))))
-		h.Write(part)
-	}
+	h.Write(stable)
+	h.Write(texts())
 	kind := "bare-"
 	if m.full {
 		kind = "full-"
@@ -76,17 +73,12 @@ func readELF(path string) (image, error) {
 		return image{}, err
 	}
 	defer f.Close()
-	m := image{full: f.Section(".debug_info") != nil || f.Section(".zdebug_info") != nil}
-	for name, to := range map[string]*[]byte{".gopclntab": &m.functions, ".noptrdata": &m.globals} {
-		s := f.Section(name)
-		if s == nil {
-			return image{}, errors.New(path + " has no section " + name)
-		}
-		if *to, err = s.Data(); err != nil {
-			return image{}, err
-		}
+	s := f.Section(".gopclntab")
+	if s == nil {
+		return image{}, errors.New(path + " has no function table")
 	}
-	return m, nil
+	functions, err := s.Data()
+	return image{functions, f.Section(".debug_info") != nil || f.Section(".zdebug_info") != nil}, err
 }
 
 func readMachO(path string) (image, error) {
@@ -95,17 +87,12 @@ func readMachO(path string) (image, error) {
 		return image{}, err
 	}
 	defer f.Close()
-	m := image{full: f.Section("__debug_info") != nil || f.Section("__zdebug_info") != nil}
-	for name, to := range map[string]*[]byte{"__gopclntab": &m.functions, "__noptrdata": &m.globals} {
-		s := f.Section(name)
-		if s == nil {
-			return image{}, errors.New(path + " has no section " + name)
-		}
-		if *to, err = s.Data(); err != nil {
-			return image{}, err
-		}
+	s := f.Section("__gopclntab")
+	if s == nil {
+		return image{}, errors.New(path + " has no function table")
 	}
-	return m, nil
+	functions, err := s.Data()
+	return image{functions, f.Section("__debug_info") != nil || f.Section("__zdebug_info") != nil}, err
 }
 
 // stablePart is the part of a function table that does not depend on where the
