@@ -73,6 +73,9 @@ func TestGoRunAndGoBuildAreTheSameBuild(t *testing.T) {
 	if !Same(runID, runCode, id, code) || !Same(id, code, runID, runCode) {
 		t.Errorf("go run made %s %s, go build %s %s", runID, runCode, id, code)
 	}
+	if stampedID, stamped := build("-ldflags=-X main.stamp=" + strings.Repeat("x", 400)); stampedID == id || !Same(runID, runCode, stampedID, stamped) {
+		t.Errorf("go run made %s %s, go build with a stamp %s %s", runID, runCode, stampedID, stamped)
+	}
 	for name, change := range map[string][2]string{
 		"text": {"a message of this program", "a message of that program"},
 		"line": {"	if len", "\n	if len"},
