@@ -123,12 +123,14 @@ type Health struct {
 	LatestVersion              *string `json:"latest_version"`
 	TelemetryEnabled           bool    `json:"telemetry_enabled"`
 
-	// Beyond the reference protocol. BuildID identifies the server's binary;
+	// Beyond the reference protocol. BuildID identifies the server's binary, BuildCode
+	// the source that it is made from, as far as the binary shows it;
 	// InstanceID is also in ~/.sky/api_server/instance.json, so a client that
 	// can read the same id there shares the server's file system. With UploadFiles
 	// it uploads nevertheless: tasks of this caller bring uploaded files only.
 	UploadFiles bool   `json:"upload_files,omitempty"`
 	BuildID     string `json:"build_id,omitempty"`
+	BuildCode   string `json:"build_code,omitempty"`
 	InstanceID  string `json:"instance_id,omitempty"`
 	PID         int    `json:"server_pid,omitempty"`
 	StartedAt   int64  `json:"started_at,omitempty"`

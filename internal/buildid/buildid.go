@@ -1,6 +1,6 @@
-// Package buildid tells one build of sky from another, cheaply: the client
-// compares its own id with the server's on every command, and an agent is
-// replaced when its id is not the server's.
+// Package buildid distinguishes builds of sky, cheaply: the client compares its own
+// build with the server's on every command, and an agent is replaced when its id is
+// not the server's.
 package buildid
 
 import (

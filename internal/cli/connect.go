@@ -137,12 +137,14 @@ func (a *app) warnDegraded(h *api.Health) {
 	}
 }
 
-// warnOtherBuild tells when the server that runs is not of this binary.
+// warnOtherBuild warns when the server that runs is made from another source than
+// this binary.
 func (a *app) warnOtherBuild(h *api.Health) {
 	switch {
 	case h.Version != "" && h.Version != api.ProductVersion:
 		a.t.Warn("The API server runs version %s, this is version %s. To use one version: sky api stop && sky api start", h.Version, api.ProductVersion)
-	case h.BuildID != "" && h.BuildID != "unknown" && buildid.ID() != "unknown" && h.BuildID != buildid.ID():
+	case h.BuildID == "" || h.BuildID == "unknown" || h.BuildID == buildid.ID() || buildid.ID() == "unknown":
+	case !buildid.Same(h.BuildID, h.BuildCode, buildid.ID(), buildid.Code()):
 		a.t.Warn("The API server runs another build of sky (%s) than this one (%s). To use one: sky api stop && sky api start", h.BuildID, buildid.ID())
 	}
 }

@@ -105,7 +105,7 @@ func TestAJobThatIsNotTakenSaysWhyAndWhatToDo(t *testing.T) {
 		err              error
 		kind, says, hint string
 	}{
-		{"an invalid job", of(agentapi.CodeInvalid), api.ErrValue, `Cluster "dev" does not take the job: in its words`, ""},
+		{"an invalid job", of(agentapi.CodeInvalid), api.ErrValue, `Cluster "dev" does not take the job: in its words`, "sky down dev"},
 		{"a full disk", of(agentapi.CodeNoSpace), api.ErrRuntime, `The disk of cluster "dev" is full: in its words`, "sky ssh dev"},
 		{"a stale epoch", of(agentapi.CodeStaleEpoch), api.ErrRuntime, "was launched anew meanwhile", ""},
 		{"another refusal", of(agentapi.CodeInternal), api.ErrRuntime, "could not be submitted", "sky status --refresh dev"},

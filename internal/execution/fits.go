@@ -3,11 +3,14 @@ package execution
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -63,7 +66,7 @@ func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) strin
 		return fmt.Sprintf("the task says use_spot: %t, the cluster was rented with use_spot: %t", *r.UseSpot, o.Spot)
 	}
 	for _, a := range r.Accelerators {
-		if have := accelerators(o.Accelerators, a.Name); have < a.Count {
+		if _, have := device(o.Accelerators, a.Name); have < a.Count {
 			return fmt.Sprintf("the task wants %s:%v on each node, the cluster has %v", a.Name, a.Count, have)
 		}
 	}
@@ -95,13 +98,44 @@ func otherImage(c *state.Cluster, r task.Resources) string {
 	return ""
 }
 
-func accelerators(have map[string]float64, name string) float64 {
-	for n, count := range have {
-		if strings.EqualFold(n, name) {
-			return count
+// device finds among the accelerators of a node those that a task means: by their
+// name, by a part of it that names no other accelerator, or by their memory
+// ("40GB+"). count is 0 if there are none.
+func device(have map[string]float64, wanted string) (name string, count float64) {
+	names := slices.Sorted(maps.Keys(have))
+	equals := func(other string) bool {
+		i := slices.IndexFunc(names, func(n string) bool { return strings.EqualFold(n, other) })
+		if i >= 0 {
+			name, count = names[i], have[names[i]]
+		}
+		return i >= 0
+	}
+	if equals(wanted) {
+		return name, count
+	}
+	if memory, ok := catalog.ParseMemoryRequest(wanted); ok {
+		for _, a := range memory.Accelerators() {
+			if equals(a.Name) {
+				break
+			}
+		}
+		return name, count
+	}
+	if canonical, _ := catalog.CanonicalAccelerator(wanted, names); canonical != "" {
+		equals(canonical)
+	}
+	return name, count
+}
+
+// takesItsTask reports whether a node of a planned offer has the accelerators that
+// its job will ask for.
+func takesItsTask(c optimizer.Candidate) bool {
+	for _, a := range c.Resources.Accelerators {
+		if _, have := device(c.Offer.Accelerators, a.Name); have < a.Count {
+			return false
 		}
 	}
-	return 0
+	return true
 }
 
 func tierOf(c *state.Cluster) string {

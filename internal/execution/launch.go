@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,7 +77,7 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	}
 	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), held: held}
 	if err := job.check(); err != nil {
-		return nil, err
+		return nil, giveBack(c, err)
 	}
 	if err := job.syncFiles(ctx, true); err != nil {
 		return nil, err
@@ -85,6 +86,18 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 		return nil, err
 	}
 	return job.submit(ctx)
+}
+
+// giveBack adds to an error that is about the task how to get rid of the cluster.
+func giveBack(c *state.Cluster, err error) error {
+	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint == "" {
+		e.Hint = staysUp(c)
+	}
+	return err
+}
+
+func staysUp(c *state.Cluster) string {
+	return "The cluster stays up. If you do not need it, give it back: sky down " + c.Name
 }
 
 // launch is one run of the launch request.
@@ -334,6 +347,14 @@ func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
 	if err != nil {
 		return nil, err
 	}
+	planned := plan.Tasks[0].Candidates
+	fitting := slices.DeleteFunc(slices.Clone(planned), func(c optimizer.Candidate) bool { return !takesItsTask(c) })
+	if len(fitting) == 0 {
+		return nil, &api.Error{Type: api.ErrResourcesMismatch,
+			Message: fmt.Sprintf("The machines of the plan (%s) have none of the accelerators that the task asks for. Nothing was rented.", planned[0].Offer.InstanceType),
+			Hint:    "Name the accelerators. Which there are: sky gpus list"}
+	}
+	plan.Tasks[0].Candidates = fitting
 	return l.held.order(ranked(plan)), nil
 }
 

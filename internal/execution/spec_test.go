@@ -38,6 +38,8 @@ func TestAJobSaysWhatItTakesOfEachNode(t *testing.T) {
 		{"half of one", 1, []task.Resources{gpus("A100", 0.5)}, "1x[A100:0.5]", map[string]float64{"A100": 0.5}},
 		{"the alternative that the cluster has", 1, []task.Resources{gpus("H100", 8), gpus("A100", 1)}, "1x[A100:1]", map[string]float64{"A100": 1}},
 		{"the first of two that it has", 1, []task.Resources{gpus("A100", 2), gpus("A100", 1)}, "1x[A100:2]", map[string]float64{"A100": 2}},
+		{"by memory", 1, []task.Resources{gpus("40GB+", 2)}, "1x[A100:2]", map[string]float64{"A100": 2}},
+		{"by a part of the name", 1, []task.Resources{gpus("a10", 2), gpus("a100", 1)}, "1x[A100:1]", map[string]float64{"A100": 1}},
 		{"none that it has", 1, []task.Resources{gpus("H100", 8), gpus("L4", 1)}, "1x[H100:8]", map[string]float64{"H100": 8}},
 	} {
 		c := plainCluster

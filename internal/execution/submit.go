@@ -313,7 +313,8 @@ func submitError(c *state.Cluster, err error) error {
 	if errors.As(err, &e) {
 		switch e.Code {
 		case agentapi.CodeInvalid:
-			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Cluster %q does not take the job: %s", c.Name, e.Message), Err: err}
+			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Cluster %q does not take the job: %s", c.Name, e.Message), Err: err,
+				Hint: staysUp(c)}
 		case agentapi.CodeNoSpace:
 			return &api.Error{Type: api.ErrRuntime, Err: err,
 				Message: fmt.Sprintf("The disk of cluster %q is full: %s", c.Name, e.Message),
@@ -362,8 +363,12 @@ func (s *submission) spec() agentapi.JobSpec {
 	}
 	display := "CPU:1+"
 	for _, a := range chosen(s.cluster, t).Accelerators {
-		spec.Accelerators = map[string]float64{a.Name: a.Count}
-		display = fmt.Sprintf("%s:%v", a.Name, a.Count)
+		name, have := device(s.cluster.Offer.Accelerators, a.Name) // the agent knows devices by their names alone
+		if have == 0 {
+			name = a.Name
+		}
+		spec.Accelerators = map[string]float64{name: a.Count}
+		display = fmt.Sprintf("%s:%v", name, a.Count)
 	}
 	spec.Resources = fmt.Sprintf("%dx[%s]", spec.NumNodes, display)
 	return spec
