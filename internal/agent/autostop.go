@@ -34,15 +34,13 @@ func (i *idleness) waitFor() api.WaitFor {
 	return i.set.WaitFor
 }
 
-// change applies a new setting. The clock starts again only if none was armed.
+// change applies a new setting and starts the clock again: whoever sets an idle time
+// means the time from now on.
 func (i *idleness) change(next agentapi.Autostop, now time.Time) {
 	if next.Hooks == nil && i.set != nil {
 		next.Hooks = i.set.Hooks
 	}
-	if !i.armed() {
-		i.since = now
-	}
-	i.set = &next
+	i.since, i.set = now, &next
 }
 
 // look decides whether now is the time to go and, if not, when to look again

@@ -62,8 +62,8 @@ func TestAutostopSettingChanges(t *testing.T) {
 		t.Error("the first setting does not start the clock")
 	}
 	i.change(agentapi.Autostop{IdleMinutes: 7}, begin.Add(2*time.Minute))
-	if !i.since.Equal(begin.Add(time.Minute)) {
-		t.Error("another setting starts the clock again")
+	if !i.since.Equal(begin.Add(2 * time.Minute)) {
+		t.Error("another setting does not start the clock again")
 	}
 	if i.set.Hooks != hooks {
 		t.Error("hooks are gone although the setting leaves them")
@@ -75,6 +75,26 @@ func TestAutostopSettingChanges(t *testing.T) {
 	i.change(agentapi.Autostop{IdleMinutes: 7}, begin.Add(time.Hour))
 	if !i.since.Equal(begin.Add(time.Hour)) {
 		t.Error("a setting after \"off\" does not start the clock")
+	}
+}
+
+// A cluster that was idle for longer than a new setting allows is not stopped at
+// once: the time counts from the setting.
+func TestAutostopCountsFromItsSetting(t *testing.T) {
+	idleFor := func(i *idleness, now time.Time) bool {
+		fire, _ := i.look(activity{}, now)
+		return fire
+	}
+	begin := time.Unix(1e9, 0)
+	i := idleness{since: begin}
+	i.change(agentapi.Autostop{IdleMinutes: 60}, begin)
+	set := begin.Add(75 * time.Second)
+	i.change(agentapi.Autostop{IdleMinutes: 1}, set)
+	if idleFor(&i, set) || idleFor(&i, set.Add(59*time.Second)) {
+		t.Error("idle time before the setting counts")
+	}
+	if !idleFor(&i, set.Add(time.Minute)) {
+		t.Error("it does not stop after the time that was set")
 	}
 }
 

@@ -174,11 +174,6 @@ type grace struct {
 }
 
 func (f flags) grace(g *grace) {
-	f.on(&g.on, "graceful", "", "Wait for the uploads of MOUNT_CACHED buckets first.")
-	f.number(&g.timeout, "graceful-timeout", "", "Wait for uploads at most this many seconds.")
-}
-
-func (f flags) jobGrace(g *grace) {
 	f.on(&g.on, "graceful", "", "Let the jobs' processes end by themselves after SIGTERM, to save what they have.")
 	f.number(&g.timeout, "graceful-timeout", "", "Kill what is left after this many seconds (default: one hour).")
 }

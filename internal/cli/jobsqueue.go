@@ -158,7 +158,7 @@ func (a *app) jobsCancelCommand() *cobra.Command {
 		flags: func(f flags) {
 			f.text(&o.name, "name", "n", "The job of this name.")
 			f.text(&o.pool, "pool", "p", "All jobs on this pool.")
-			f.jobGrace(&o.grace)
+			f.grace(&o.grace)
 			f.on(&o.all, "all", "a", "All your managed jobs.")
 			f.yes(&o.yes)
 			f.on(&o.allUsers, "all-users", "u", "The managed jobs of all users.")

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -51,7 +53,7 @@ func (m *Manager) DownHeld(ctx context.Context, call Call, name string, holder s
 	if err != nil {
 		return err
 	}
-	return m.down(ctx, call, c, api.StopBody{ClusterName: name})
+	return m.down(ctx, call, c, false, 0)
 }
 
 // Look is [Manager.Refresh] that waits for whoever works on the cluster: what
@@ -110,7 +112,7 @@ func (m *Manager) AgentJob(ctx context.Context, c *state.Cluster, id int) (*agen
 }
 
 // AgentEnd asks for a job of a cluster to be ended: its processes have grace
-// between TERM and KILL. It does not wait for them; the job's log ends with them.
+// between TERM and KILL; 0: as usual. It does not wait for them; the job's log ends with them.
 func (m *Manager) AgentEnd(ctx context.Context, c *state.Cluster, id int, grace time.Duration) error {
 	client, err := m.Remote.Head(c)
 	if err != nil {
@@ -118,19 +120,20 @@ func (m *Manager) AgentEnd(ctx context.Context, c *state.Cluster, id int, grace 
 	}
 	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
-	_, err = client.Cancel(ctx, agentapi.CancelRequest{IDs: []int{id}, GraceSeconds: max(int(grace.Seconds()), 1)})
+	_, err = client.Cancel(ctx, agentapi.CancelRequest{IDs: []int{id}, GraceSeconds: graceSeconds(cmp.Or(grace, proc.Grace))})
 	return err
 }
 
-// AgentCancel ends those jobs of a cluster that which picks from all of them.
+// AgentCancel ends those jobs of a cluster that which picks from all of them, and
+// waits for their processes.
 func (m *Manager) AgentCancel(ctx context.Context, c *state.Cluster, which func([]agentapi.Job) []int) error {
 	client, err := m.Remote.Head(c)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	lctx, cancel := context.WithTimeout(ctx, agentTimeout)
 	defer cancel()
-	all, err := client.Jobs(ctx)
+	all, err := client.Jobs(lctx)
 	if err != nil {
 		return err
 	}
@@ -138,6 +141,8 @@ func (m *Manager) AgentCancel(ctx context.Context, c *state.Cluster, which func(
 	if len(ids) == 0 { // without ids the request would mean another job
 		return nil
 	}
+	ctx, cancel = context.WithTimeout(ctx, proc.Grace+endSlack)
+	defer cancel()
 	_, err = client.Cancel(ctx, agentapi.CancelRequest{IDs: ids})
 	return err
 }

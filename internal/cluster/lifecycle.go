@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,21 +14,24 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// goodbyeTimeout bounds asking an agent to end its jobs before its machine
-// goes; hooks have time of their own.
 const (
-	goodbyeTimeout = 30 * time.Second
-	hookTimeout    = time.Hour
-	takeDown       = 15 * time.Minute // one Terminate or Stop of a provider
+	endSlack    = 20 * time.Second // for the answer of an agent that ends its jobs, beside their grace
+	hookTimeout = time.Hour        // for hooks, beside that
+	takeDown    = 15 * time.Minute // one Terminate or Stop of a provider
 )
 
 // Stop switches a cluster's machines off and keeps their disks.
 func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error {
 	c, err := m.Get(ctx, body.ClusterName)
+	if err != nil {
+		return err
+	}
+	grace, err := Grace(body.Graceful, body.GracefulTimeout)
 	if err != nil {
 		return err
 	}
@@ -59,7 +63,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	}
 	if c.Status != api.ClusterStopped {
 		call.Out.Spin("Stopping cluster " + c.Name)
-		m.goodbye(ctx, call.Out, c, "stop", body)
+		m.endWork(ctx, call.Out, c, "stop", grace)
 	}
 	sctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
@@ -98,11 +102,15 @@ func (m *Manager) Down(ctx context.Context, call Call, body api.StopBody) error 
 	if err := RefuseHeld(c); err != nil && !body.Purge {
 		return err
 	}
-	return m.down(ctx, call, c, body)
+	grace, err := Grace(body.Graceful, body.GracefulTimeout)
+	if err != nil {
+		return err
+	}
+	return m.down(ctx, call, c, body.Purge, grace)
 }
 
 // down gives one incarnation of a cluster back.
-func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body api.StopBody) error {
+func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, purge bool, grace time.Duration) error {
 	hash := c.Hash
 	ctx, unlock, err := m.seize(ctx, call, c.Name)
 	if err != nil {
@@ -117,12 +125,12 @@ func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, body ap
 	}
 	call.Out.Spin("Terminating cluster " + c.Name)
 	if c.Status != api.ClusterStopped {
-		m.goodbye(ctx, call.Out, c, "down", body)
+		m.endWork(ctx, call.Out, c, "down", grace)
 	}
 	dctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
 	if err := m.forget(dctx, call.Out, c, "terminated by "+call.User.Name); err != nil {
-		if !body.Purge {
+		if !purge {
 			return fmt.Errorf("terminating cluster %s: %w", c.Name, err)
 		}
 		fmt.Fprintf(call.Out, "The machines of cluster %s could not be given back (%v); the cluster is forgotten as --purge asks. They may still run and cost money.\n", c.Name, err)
@@ -160,9 +168,10 @@ func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Co
 	return m.Lock(ctx, name)
 }
 
-// goodbye lets the agents run hooks and end their jobs. An agent that does not
-// answer must not keep its machine alive.
-func (m *Manager) goodbye(ctx context.Context, out io.Writer, c *state.Cluster, event string, body api.StopBody) {
+// endWork lets the agents run hooks and end their jobs, whose processes have grace
+// between TERM and KILL; 0: as usual. An agent that does not answer must not keep its
+// machine alive.
+func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, event string, grace time.Duration) {
 	client, err := m.Remote.Head(c)
 	if err != nil {
 		return
@@ -173,33 +182,30 @@ func (m *Manager) goodbye(ctx context.Context, out io.Writer, c *state.Cluster, 
 	if err != nil {
 		return
 	}
-	timeout, doing := goodbyeTimeout, "waiting for the agents of cluster "+c.Name+" to end its jobs"
+	timeout, doing := cmp.Or(grace, proc.Grace)+endSlack, "waiting for the agents of cluster "+c.Name+" to end its jobs"
 	if info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
 		timeout += hookTimeout
 		doing = "waiting for the hooks of cluster " + c.Name
 	}
-	if body.Graceful && body.GracefulTimeout != nil {
-		timeout += time.Duration(*body.GracefulTimeout) * time.Second
-	}
 	_, end := provision.Tell(ctx, out, doing)
 	defer end()
-	bid := func(rank int, req agentapi.ShutdownRequest) {
+	shutdown := func(rank int, event string) {
 		node, err := m.client(c, rank)
 		if err != nil {
 			return
 		}
 		sctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		if _, err := node.Shutdown(sctx, req); err != nil {
+		if _, err := node.Shutdown(sctx, agentapi.ShutdownRequest{Event: event, GraceSeconds: graceSeconds(grace)}); err != nil {
 			m.Log.InfoContext(ctx, "agent did not shut down by itself", "cluster", c.Name, "node", rank, "err", err)
 		}
 	}
-	bid(0, agentapi.ShutdownRequest{Event: event}) // runs hooks, for which the others may be needed
+	shutdown(0, event) // runs hooks, for which the others may be needed
 	// Those that are gone do not answer: they are not waited for one by one.
 	var g errgroup.Group
 	g.SetLimit(refreshAtOnce)
 	for rank := 1; rank < len(c.Nodes); rank++ {
-		g.Go(func() error { bid(rank, agentapi.ShutdownRequest{}); return nil })
+		g.Go(func() error { shutdown(rank, ""); return nil })
 	}
 	g.Wait()
 }

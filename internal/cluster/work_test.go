@@ -513,3 +513,44 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 		t.Errorf("a cloud that there is not: %v", err)
 	}
 }
+
+// Processes have the time that a stop or a down asks for, on every node, and the call
+// waits as long.
+func TestAnEndGivesTheTimeThatItIsAskedFor(t *testing.T) {
+	for _, tt := range []struct {
+		graceful bool
+		timeout  *int
+		want     int // as agents are told it; -1: the call is refused
+	}{
+		{false, nil, 0}, {true, new(90), 90}, {true, nil, 3600}, {true, new(-1), -1},
+	} {
+		for what, end := range map[string]func(s *testbed.Server, b api.StopBody) error{
+			"stop": func(s *testbed.Server, b api.StopBody) error {
+				return s.Clusters.Stop(s.Context(), s.Call(testbed.NewRequest()), b)
+			},
+			"down": func(s *testbed.Server, b api.StopBody) error {
+				return s.Clusters.Down(s.Context(), s.Call(testbed.NewRequest()), b)
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				b, s := launched(t, 2)
+				nodes := b.Nodes("dev")
+				err := end(s, api.StopBody{ClusterName: "dev", Graceful: tt.graceful, GracefulTimeout: tt.timeout})
+				if tt.want < 0 {
+					if !isType(err, api.ErrValue) {
+						t.Errorf("%s: %v", what, err)
+					}
+					return
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for rank, n := range nodes {
+					if got := n.Shutdowns(); len(got) != 1 || got[0].GraceSeconds != tt.want {
+						t.Errorf("%s of node %d: %+v, want %d s", what, rank, got, tt.want)
+					}
+				}
+			})
+		}
+	}
+}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -22,8 +22,9 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	if b.Pool != nil && *b.Pool != "" {
 		return unsupported("pools", "Name the jobs by id, by name (-n), or say all (-a); they are in: sky jobs queue")
 	}
-	if b.GracefulTimeout != nil && *b.GracefulTimeout < 0 {
-		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("graceful_timeout is in seconds, and %d is less than none.", *b.GracefulTimeout)}
+	grace, err := cluster.Grace(b.Graceful, b.GracefulTimeout)
+	if err != nil {
+		return err
 	}
 	if b.AllUsers && call.Scope != nil {
 		return &api.Error{Type: api.ErrPermissionDenied, Message: "Only administrators cancel the managed jobs of all users."}
@@ -64,7 +65,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	if f.Name != "" && len(arrays) > 1 { // the jobs of one array are meant together
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d managed jobs that have not ended are named %q: %s. Cancel them by id.", len(ids), f.Name, join(ids))}
 	}
-	asked, err := m.store.ManagedJobs().AskCancel(ctx, ids, graceOf(b))
+	asked, err := m.store.ManagedJobs().AskCancel(ctx, ids, cmp.Or(grace, proc.Grace))
 	if err != nil {
 		return err
 	}
@@ -81,22 +82,6 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		fmt.Fprintf(call.Out, "Jobs with IDs %s are scheduled to be cancelled.\n", join(asked))
 	}
 	return nil
-}
-
-// graceDefault is how long the processes of a job that is cancelled gracefully
-// have if nobody says.
-const graceDefault = time.Hour
-
-// graceOf is how long processes have between TERM and KILL; 0: as long as
-// usual.
-func graceOf(b api.JobsCancelBody) time.Duration {
-	switch {
-	case !b.Graceful:
-		return 0
-	case b.GracefulTimeout == nil:
-		return graceDefault
-	}
-	return time.Duration(*b.GracefulTimeout) * time.Second
 }
 
 func join(ids []int) string {

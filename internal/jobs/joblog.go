@@ -241,7 +241,16 @@ func (r *runner) keepLog(ctx context.Context, s situation) error {
 			r.out.Printf("The end of the log of attempt %d could not be had from cluster %s", a.Number, a.ClusterName)
 		}
 	}
+	r.logKept(a)
+	return r.write(ctx, s)
+}
+
+// logKept notes that there is no more of an attempt's log. An attempt that was
+// cancelled has ended now, with its processes.
+func (r *runner) logKept(a *state.ManagedAttempt) {
 	r.unfollow()
 	a.LogKept = true
-	return r.write(ctx, s)
+	if outcome(a.Outcome) == outAborted {
+		a.EndedAt = later(time.Now(), a.EndedAt)
+	}
 }

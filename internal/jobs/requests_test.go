@@ -17,6 +17,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -307,10 +308,17 @@ func TestWhichJobsACancelMeans(t *testing.T) {
 		body api.JobsCancelBody
 		want time.Duration
 	}{
-		{api.JobsCancelBody{GracefulTimeout: new(5)}, 0}, {api.JobsCancelBody{Graceful: true}, time.Hour}, {api.JobsCancelBody{Graceful: true, GracefulTimeout: new(90)}, 90 * time.Second},
+		{api.JobsCancelBody{}, proc.Grace}, {api.JobsCancelBody{GracefulTimeout: new(5)}, proc.Grace}, {api.JobsCancelBody{Graceful: true}, time.Hour}, {api.JobsCancelBody{Graceful: true, GracefulTimeout: new(90)}, 90 * time.Second},
 	} {
-		if got := graceOf(c.body); got != c.want {
-			t.Errorf("%+v: %v", c.body, got)
+		a := newArchive(t)
+		id := a.submits(ann(), api.JobsLaunchBody{Task: "name: one\nrun: x\n"})[0]
+		before := time.Now()
+		c.body.All = true
+		must(t, a.Cancel(t.Context(), ann(), c.body))
+		j, err := a.store.ManagedJobs().Get(t.Context(), id)
+		must(t, err)
+		if got := j.CancelBy.Sub(before); got < c.want || got > c.want+time.Minute {
+			t.Errorf("%+v: it has %v", c.body, got)
 		}
 	}
 }

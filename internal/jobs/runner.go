@@ -132,8 +132,7 @@ func (r *runner) write(ctx context.Context, s situation, events ...state.Managed
 		case a.do == doSettle:
 			more, err = r.settle(s, a)
 		case a.do == doKeep:
-			r.unfollow()
-			s.attempt.LogKept = true
+			r.logKept(s.attempt)
 		}
 		if err != nil {
 			return err

@@ -394,6 +394,13 @@ func TestAGracefulCancelLetsProcessesEnd(t *testing.T) {
 			if took := time.Since(at); took < tt.took || took > tt.took+15*time.Second {
 				t.Errorf("%s: it took %v, not %v", tt.name, took, tt.took)
 			}
+			j, err := s.db.Get(t.Context(), s.job)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if ended := j.Tasks[0].EndedAt.Sub(at); ended < tt.took || ended > tt.took+15*time.Second {
+				t.Errorf("%s: it ended after %v, not %v", tt.name, ended, tt.took)
+			}
 			s.close(1)
 		})
 	}

@@ -42,10 +42,6 @@ const InstanceType = "local"
 // EnvNode marks the processes of a node; its value is the node's folder.
 const EnvNode = "SKY_NODE"
 
-// killGrace is how long processes have between TERM and KILL when a machine is
-// switched off.
-const killGrace = 5 * time.Second
-
 // Provider makes nodes below a root folder.
 type Provider struct {
 	root   string
@@ -330,7 +326,7 @@ func (p *Provider) endProcesses(ctx context.Context, name string) error {
 			pids = append(pids, proc.Marked(EnvNode, d)...)
 		}
 		return pids
-	}, killGrace)
+	}, proc.Grace)
 }
 
 func (p *Provider) nodeDir(folder string, rank int) string {

@@ -53,5 +53,5 @@ func (s *Self) Terminate(ctx context.Context) error {
 func (s *Self) endOthers(ctx context.Context) error {
 	return proc.End(ctx, func() []int {
 		return slices.DeleteFunc(proc.Marked(EnvNode, s.dir), func(pid int) bool { return pid == os.Getpid() })
-	}, killGrace)
+	}, proc.Grace)
 }

@@ -15,9 +15,6 @@ import (
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
-// grace is how long processes have between TERM and KILL.
-const grace = 5 * time.Second
-
 // Stop is not possible: the machine belongs to somebody else.
 func (n Node) Stop(context.Context) error {
 	return errors.New("a machine of one's own cannot be stopped")
@@ -54,7 +51,7 @@ func (n Node) Terminate(ctx context.Context) error {
 	}
 	err = proc.End(ctx, func() []int {
 		return slices.DeleteFunc(proc.Marked(n.Mark, n.Dir), func(pid int) bool { return pid == os.Getpid() })
-	}, grace)
+	}, proc.Grace)
 	if err != nil {
 		return err
 	}
