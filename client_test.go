@@ -256,11 +256,36 @@ func TestUserID(t *testing.T) {
 	if _, err := identity(environ{"HOME=" + home, "SKYPILOT_USER_ID=no spaces"}, api.User{}); err == nil {
 		t.Error("a bad id was taken")
 	}
-	if err := os.WriteFile(filepath.Join(home, ".sky", "user_hash"), []byte("bad id!"), 0o600); err != nil {
+	if got, err := StoredUserID(home); err != nil || got != first.ID {
+		t.Errorf("the server's id is %s, %v", got, err)
+	}
+}
+
+// Another id in its place would hide every cluster.
+func TestAUserIDThatCannotBeReadIsKept(t *testing.T) {
+	for text, want := range map[string]string{"bad id!": `holds "bad id!", which is no user id`, "": "is empty", " \n": "is empty", "a\nb": `holds "a\nb", which`} {
+		home := t.TempDir()
+		file := filepath.Join(home, ".sky", "user_hash")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		_, err := identity(environ{"HOME=" + home, "USER=ann"}, api.User{})
+		if err == nil || !strings.Contains(err.Error(), file+" "+want) || !strings.Contains(err.Error(), "rm "+file) {
+			t.Errorf("%q: %v", text, err)
+		}
+		if b, err := os.ReadFile(file); err != nil || string(b) != text {
+			t.Errorf("%q became %q, %v", text, b, err)
+		}
+		if who, err := identity(environ{"HOME=" + home, "SKYPILOT_USER_ID=0123abcd"}, api.User{}); err != nil || who.ID != "0123abcd" {
+			t.Errorf("the way out is closed: %v, %v", who, err)
+		}
+	}
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".sky", "user_hash"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if mended, err := identity(env, api.User{}); err != nil || !userIDPattern.MatchString(mended.ID) {
-		t.Errorf("a spoilt file: %v, %v", mended, err)
+	if id, err := StoredUserID(home); err == nil {
+		t.Errorf("a folder is the id %s", id)
 	}
 }
 

@@ -57,7 +57,7 @@ func identity(env environ, who api.User) (api.User, error) {
 		who.Name = systemUser(env)
 	}
 	if who.ID == "" {
-		id, err := storedUserID(filepath.Join(env.home(), ".sky", "user_hash"), who.Name)
+		id, err := StoredUserID(env.home())
 		if err != nil {
 			return who, err
 		}
@@ -81,46 +81,70 @@ func systemUser(env environ) string {
 	return "unknown"
 }
 
+// StoredUserID is the id in ~/.sky/user_hash of a home folder, which is made when
+// there is no such file. One that cannot be read is an error: another id in its place
+// would hide everything that was launched with the first one.
+func StoredUserID(home string) (string, error) {
+	return storedUserID(filepath.Join(home, ".sky", "user_hash"))
+}
+
 // storedUserID reads the id at path, or writes a new one. Of several processes
 // that do so at once, one wins and all use its id.
-func storedUserID(path, name string) (string, error) {
-	read := func() string {
-		b, err := os.ReadFile(path)
-		if id := strings.TrimSpace(string(b)); err == nil && userIDPattern.MatchString(id) {
-			return id
-		}
-		return ""
+func storedUserID(path string) (string, error) {
+	if id, err := readUserID(path); !errors.Is(err, fs.ErrNotExist) {
+		return id, err
 	}
-	if id := read(); id != "" {
-		return id, nil
-	}
-	host, _ := os.Hostname()
-	sum := md5.Sum([]byte(name + "+" + host + "+" + uuid.NewString()))
+	sum := md5.Sum([]byte(uuid.NewString()))
 	id := hex.EncodeToString(sum[:])[:8]
+	failed := func(err error) (string, error) { return "", fmt.Errorf("keeping your user id: %w", err) }
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("keeping your user id: %w", err)
+		return failed(err)
 	}
 	tmp := path + "." + id
-	if err := os.WriteFile(tmp, []byte(id), 0o600); err != nil {
-		return "", fmt.Errorf("keeping your user id: %w", err)
-	}
 	defer os.Remove(tmp)
+	if err := writeSynced(tmp, id); err != nil {
+		return failed(err)
+	}
 	err := os.Link(tmp, path)
-	if errors.Is(err, fs.ErrExist) {
-		if other := read(); other != "" {
-			return other, nil
+	if err != nil && !errors.Is(err, fs.ErrExist) { // no hard links here
+		if _, err = os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			err = os.Rename(tmp, path)
 		}
-		err = os.Rename(tmp, path) // what is there is no id
-	} else if err != nil {
-		err = os.Rename(tmp, path) // no hard links here
+		if err != nil {
+			return failed(err)
+		}
+	}
+	return readUserID(path)
+}
+
+func readUserID(path string) (string, error) {
+	b, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", err
 	}
 	if err != nil {
-		return "", fmt.Errorf("keeping your user id: %w", err)
+		return "", fmt.Errorf("your user id cannot be read, which says which clusters are yours: %w", err)
 	}
-	if winner := read(); winner != "" {
-		return winner, nil
+	id := strings.TrimSpace(string(b))
+	if !userIDPattern.MatchString(id) {
+		is := fmt.Sprintf("holds %.40q, which is no user id (letters, digits and dashes)", id)
+		if id == "" {
+			is = "is empty"
+		}
+		return "", fmt.Errorf("%[1]s %[2]s. The id in it says which clusters are yours. Put back the 8 characters that were in it; "+
+			"`%[3]s=00000000 sky status -u -o json` lists everybody's clusters with their ids (user_hash). "+
+			"If you have no clusters, remove the file to get a new id: rm %[1]s", path, is, api.EnvUserID)
 	}
 	return id, nil
+}
+
+func writeSynced(path, text string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Sync(), f.Close())
 }
 
 // cloudVars go along to a local server, which works with the caller's own

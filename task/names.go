@@ -1,16 +1,10 @@
 package task
 
 import (
-	"crypto/md5"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"os/user"
-	"path/filepath"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
@@ -25,7 +19,6 @@ var (
 	recipeName    = lazyregexp.New(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 	workspaceName = lazyregexp.New(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
 	dnsSubdomain  = lazyregexp.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
-	userID        = lazyregexp.New(`^[0-9a-f]{8}$`)
 )
 
 // ValidClusterName refuses names that a cluster (service, pool) cannot have.
@@ -145,44 +138,4 @@ var (
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:5])
-}
-
-// UserHash identifies the user in the names of clusters: SKYPILOT_USER_ID, or
-// 8 hex digits that are made once and kept in ~/.sky/user_hash.
-func UserHash(home string) (string, error) {
-	if id := os.Getenv("SKYPILOT_USER_ID"); userID.MatchString(id) {
-		return id, nil
-	}
-	path := filepath.Join(home, ".sky", "user_hash")
-	data, err := os.ReadFile(path)
-	if id := strings.TrimSpace(string(data)); err == nil && userID.MatchString(id) {
-		return id, nil
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("reading the user's hash: %w", err)
-	}
-	host, _ := os.Hostname()
-	who := ""
-	if u, err := user.Current(); err == nil {
-		who = u.Username
-	}
-	sum := md5.Sum([]byte(who + "@" + host + ":" + home))
-	id := hex.EncodeToString(sum[:])[:8]
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return "", fmt.Errorf("keeping the user's hash: %w", err)
-	}
-	// A rename, so that a crash leaves no half-written file.
-	tmp, err := os.CreateTemp(filepath.Dir(path), "user_hash.*")
-	if err != nil {
-		return "", fmt.Errorf("keeping the user's hash: %w", err)
-	}
-	defer os.Remove(tmp.Name())
-	_, err = tmp.WriteString(id)
-	if err = errors.Join(err, tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return "", fmt.Errorf("keeping the user's hash: %w", err)
-	}
-	return id, nil
 }

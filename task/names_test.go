@@ -3,8 +3,6 @@ package task
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -116,25 +114,5 @@ func TestGeneratedNamesAreNamesOfClusters(t *testing.T) {
 		if err := ValidClusterName(name); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-func TestUserHashIsKept(t *testing.T) {
-	t.Setenv("SKYPILOT_USER_ID", "")
-	home := t.TempDir()
-	first, err := UserHash(home)
-	if err != nil || !userID.MatchString(first) {
-		t.Fatalf("%q %v", first, err)
-	}
-	file := filepath.Join(home, ".sky", "user_hash")
-	if err := os.WriteFile(file, []byte("0123abcd\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := UserHash(home); got != "0123abcd" || err != nil {
-		t.Errorf("the file was not read: %q %v", got, err)
-	}
-	t.Setenv("SKYPILOT_USER_ID", "fcd1e5cf")
-	if got, err := UserHash(home); got != "fcd1e5cf" || err != nil {
-		t.Errorf("the variable was not read: %q %v", got, err)
 	}
 }

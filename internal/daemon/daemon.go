@@ -20,6 +20,7 @@ import (
 	"github.com/google/uuid"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/auth"
 	"github.com/skypilot-go/sky/internal/buildid"
@@ -35,6 +36,7 @@ import (
 	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -47,7 +49,6 @@ import (
 	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/internal/volumes"
 	"github.com/skypilot-go/sky/internal/wholefile"
-	"github.com/skypilot-go/sky/task"
 )
 
 // Options say where a server keeps its things and where it listens.
@@ -414,12 +415,18 @@ func (d *daemon) writeInstance(addr net.Addr) error {
 	return wholefile.Write(d.instanceFile(), append(b, '\n'), 0o600)
 }
 
+// selfID are the ids of users that the environment may give to the server's own.
+var selfID = lazyregexp.New(`^[0-9a-f]{8}$`)
+
 // self is the user whom requests without an identity belong to.
 func self(home string) (state.User, error) {
 	name := "user"
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	id, err := task.UserHash(home)
+	if id := os.Getenv(api.EnvUserID); selfID.MatchString(id) {
+		return state.User{ID: id, Name: name}, nil
+	}
+	id, err := sky.StoredUserID(home)
 	return state.User{ID: id, Name: name}, err
 }
