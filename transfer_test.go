@@ -98,6 +98,37 @@ func TestUpload(t *testing.T) {
 	}
 }
 
+// Whatever makes another tree makes another id, or it would not be sent.
+func TestTheIDOfAnUploadCoversAllOfIt(t *testing.T) {
+	file := func(name, text string, mode fs.FileMode) UploadFile {
+		return UploadFile{Name: name, Mode: mode, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }}
+	}
+	seen := map[string]string{}
+	for name, files := range map[string][]UploadFile{
+		"a file":                   {file("a", "x", 0o644)},
+		"one that can be run":      {file("a", "x", 0o755)},
+		"other content":            {file("a", "y", 0o644)},
+		"another name":             {file("b", "x", 0o644)},
+		"a link":                   {{Name: "a", Mode: fs.ModeSymlink | 0o777, Target: "x"}},
+		"to another target":        {{Name: "a", Mode: fs.ModeSymlink | 0o777, Target: "y"}},
+		"a folder":                 {{Name: "a", Mode: fs.ModeDir | 0o755}},
+		"of another mode":          {{Name: "a", Mode: fs.ModeDir | 0o700}},
+		"an empty file":            {file("a", "", 0o644)},
+		"a name with a line in it": {file("a\nb", "", 0o644)},
+		"two files in its place":   {file("a", "", 0o644), file("b", "", 0o644)},
+		"nothing":                  nil,
+	} {
+		id, err := archive(t.Context(), io.Discard, files)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other, ok := seen[id]; ok {
+			t.Errorf("%s and %s have the same id", name, other)
+		}
+		seen[id] = name
+	}
+}
+
 func zipOf(t *testing.T, files map[string]string) []byte {
 	t.Helper()
 	var b bytes.Buffer

@@ -35,7 +35,8 @@ type UploadFile struct {
 	Name   string // in the archive: an absolute path with slashes, without the first one
 	Path   string // of a file's content on this machine; with Open only for messages
 	Mode   fs.FileMode
-	Target string // of a link
+	Target string    // of a link
+	Time   time.Time // of the last change; zero: unknown
 	// Open opens the content of a file; nil: that at Path.
 	Open func() (io.ReadCloser, error)
 }
@@ -76,7 +77,8 @@ func (c *Client) Upload(ctx context.Context, files []UploadFile, progress func(s
 	return id, up.run(ctx)
 }
 
-// archive writes the zip file and returns the id of its content.
+// archive writes the zip file and returns the id of its content: of names, kinds,
+// modes, contents and where links lead.
 func archive(ctx context.Context, w io.Writer, files []UploadFile) (string, error) {
 	z := zip.NewWriter(w)
 	all := sha256.New()
@@ -88,18 +90,17 @@ func archive(ctx context.Context, w io.Writer, files []UploadFile) (string, erro
 		if err := addFile(z, f, sum); err != nil {
 			return "", fmt.Errorf("packing %s: %w", cmp.Or(f.Path, f.Name), err)
 		}
-		_, _ = io.WriteString(all, f.Name)
-		_, _ = io.WriteString(all, hex.EncodeToString(sum.Sum(nil)))
+		fmt.Fprintf(all, "%q %o %q %x\n", f.Name, f.Mode&(fs.ModeType|fs.ModePerm), f.Target, sum.Sum(nil))
 	}
 	return hex.EncodeToString(all.Sum(nil)), z.Close()
 }
 
 func addFile(z *zip.Writer, f UploadFile, sum io.Writer) error {
-	h := &zip.FileHeader{Name: f.Name, Method: zip.Deflate}
+	h := &zip.FileHeader{Name: f.Name, Method: zip.Deflate, Modified: f.Time}
+	h.SetMode(f.Mode)
 	switch {
 	case f.Mode.IsDir():
 		h.Name, h.Method = strings.TrimSuffix(f.Name, "/")+"/", zip.Store
-		h.SetMode(f.Mode)
 		_, err := z.CreateHeader(h)
 		return err
 	case f.Mode&fs.ModeSymlink != 0:
@@ -108,10 +109,9 @@ func addFile(z *zip.Writer, f UploadFile, sum io.Writer) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.WriteString(io.MultiWriter(out, sum), f.Target)
+		_, err = io.WriteString(out, f.Target)
 		return err
 	}
-	h.SetMode(f.Mode)
 	in, err := f.open()
 	if err != nil {
 		return err

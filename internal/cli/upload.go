@@ -16,9 +16,12 @@ func (a *app) upload(ctx context.Context, c *sky.Client, dag *task.Dag) (*string
 	if err != nil || shared {
 		return nil, err
 	}
-	files, err := upload.Collect(dag, upload.OwnMachine())
+	files, notes, err := upload.Collect(dag, upload.OwnMachine())
 	if err != nil {
 		return nil, err
+	}
+	for _, note := range notes {
+		a.t.Note("%s", note)
 	}
 	if len(files) == 0 {
 		return nil, nil

@@ -159,7 +159,7 @@ func (c *Controller) withFiles(ctx context.Context, call cluster.Call, client *s
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	files, err := upload.Collect(dag, call.Files)
+	files, _, err := upload.Collect(dag, call.Files)
 	if e, ok := errors.AsType[*api.Error](err); ok {
 		return nil, e
 	}

@@ -2,6 +2,8 @@ package server
 
 import (
 	"archive/zip"
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +14,9 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
-	"syscall"
+	"time"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
 )
@@ -81,7 +84,7 @@ func readArchive(from io.ReaderAt, size int64, l UploadLimits) (*zipFile, error)
 	for _, f := range z.File {
 		folder := strings.HasSuffix(f.Name, "/")
 		at := path.Clean(strings.TrimSuffix(f.Name, "/"))
-		if f.Name == "" || !filepath.IsLocal(filepath.FromSlash(at)) || strings.ContainsAny(f.Name, "\\\x00") {
+		if f.Name == "" || !filepath.IsLocal(filepath.FromSlash(at)) || strings.Contains(f.Name, "\x00") || runtime.GOOS == "windows" && strings.Contains(f.Name, `\`) {
 			return nil, badZip("the entry %s leads out of the upload", quoted(f.Name))
 		}
 		if len(f.Name) > maxEntryPath || strings.Count(at, "/") >= maxEntryDepth {
@@ -147,9 +150,10 @@ func (b *bounded) ReadAt(p []byte, off int64) (int, error) {
 	return b.ReaderAt.ReadAt(p, off)
 }
 
-// unpack writes an archive below dir: nothing lands outside of it, not by name
-// and not through a link, and links, whichever way they take, end inside. Links
-// come last, so that no file is written through one.
+// unpack writes an archive below dir, with the modes and times that it carries:
+// nothing lands outside of it. Links may lead anywhere, as they are for the nodes;
+// they come last, so that no file is written through one, and nothing on a server
+// follows one that leads out of its upload.
 func (a *zipFile) unpack(dir string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -157,7 +161,7 @@ func (a *zipFile) unpack(dir string) error {
 	}
 	defer root.Close()
 	for _, f := range a.folders {
-		if err := root.MkdirAll(f.at, 0o700); err != nil {
+		if err := root.MkdirAll(f.at, folderMode); err != nil {
 			return f.refused(err)
 		}
 	}
@@ -166,16 +170,59 @@ func (a *zipFile) unpack(dir string) error {
 			return err
 		}
 	}
+	// Before there are links, none can be followed.
+	for _, f := range slices.Backward(slices.SortedFunc(slices.Values(a.folders), func(a, b entry) int { return strings.Compare(a.at, b.at) })) {
+		if err := f.dress(root, f.perm(folderMode)|0o700); err != nil {
+			return f.refused(err)
+		}
+	}
 	for _, f := range a.links {
 		if err := f.link(root); err != nil {
 			return err
 		}
 	}
-	for _, f := range a.links {
-		// What a link leads to may not exist; a way that leads out is found before.
-		if _, err := root.Stat(f.at); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ELOOP) && !errors.Is(err, syscall.ENOTDIR) {
-			return badZip("the link %s leads out of the upload", quoted(f.Name))
+	return nil
+}
+
+// Modes of what an archive carries none for.
+const (
+	folderMode fs.FileMode = 0o755
+	fileMode   fs.FileMode = 0o644
+)
+
+// perm is the mode that the archive gives an entry, or otherwise.
+func (f entry) perm(otherwise fs.FileMode) fs.FileMode {
+	const unix, darwin = 3, 19 // the systems that write modes
+	if made := f.CreatorVersion >> 8; made != unix && made != darwin || f.ExternalAttrs>>16 == 0 {
+		return otherwise
+	}
+	return f.Mode().Perm()
+}
+
+// modified is the time that the archive gives an entry in the extra field which
+// knows the time zone; false if there is none.
+func (f entry) modified() (time.Time, bool) {
+	const timestamp = 0x5455
+	for b := f.Extra; len(b) >= 4; {
+		n := int(binary.LittleEndian.Uint16(b[2:]))
+		if n > len(b)-4 {
+			break
 		}
+		if binary.LittleEndian.Uint16(b) == timestamp {
+			return f.Modified, !f.Modified.IsZero()
+		}
+		b = b[4+n:]
+	}
+	return time.Time{}, false
+}
+
+// dress gives what was unpacked its mode and time.
+func (f entry) dress(root *os.Root, mode fs.FileMode) error {
+	if err := root.Chmod(f.at, mode); err != nil {
+		return err
+	}
+	if at, ok := f.modified(); ok {
+		return root.Chtimes(f.at, at, at)
 	}
 	return nil
 }
@@ -201,7 +248,7 @@ func (f entry) refused(err error) error {
 }
 
 func (f entry) write(root *os.Root) error {
-	if err := root.MkdirAll(path.Dir(f.at), 0o700); err != nil {
+	if err := root.MkdirAll(path.Dir(f.at), folderMode); err != nil {
 		return f.refused(err)
 	}
 	in, err := f.open()
@@ -209,11 +256,7 @@ func (f entry) write(root *os.Root) error {
 		return err
 	}
 	defer in.Close()
-	mode := fs.FileMode(0o600)
-	if f.Mode()&0o100 != 0 {
-		mode = 0o700
-	}
-	out, err := root.OpenFile(f.at, os.O_CREATE|os.O_WRONLY|os.O_EXCL, mode)
+	out, err := root.OpenFile(f.at, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return f.refused(err)
 	}
@@ -237,11 +280,14 @@ func (f entry) write(root *os.Root) error {
 	if err != nil || uint64(n) != f.UncompressedSize64 {
 		return f.damaged()
 	}
+	if err := f.dress(root, f.perm(fileMode)|0o400); err != nil {
+		return f.refused(err)
+	}
 	return nil
 }
 
 func (f entry) link(root *os.Root) error {
-	if err := root.MkdirAll(path.Dir(f.at), 0o700); err != nil {
+	if err := root.MkdirAll(path.Dir(f.at), folderMode); err != nil {
 		return f.refused(err)
 	}
 	in, err := f.open()
@@ -253,11 +299,10 @@ func (f entry) link(root *os.Root) error {
 	if err != nil || len(target) == 0 || len(target) > linkTarget {
 		return f.damaged()
 	}
-	to := string(target)
-	if path.IsAbs(to) || strings.ContainsAny(to, "\\\x00") || !filepath.IsLocal(filepath.FromSlash(path.Join(path.Dir(f.at), to))) {
-		return badZip("the link %s leads out of the upload", quoted(f.Name))
+	if bytes.IndexByte(target, 0) >= 0 {
+		return f.damaged()
 	}
-	if err := root.Symlink(to, f.at); err != nil {
+	if err := root.Symlink(string(target), f.at); err != nil {
 		return f.refused(err)
 	}
 	return nil

@@ -4,7 +4,9 @@
 package upload
 
 import (
+	"fmt"
 	"io"
+	"io/fs"
 	"path"
 	"path/filepath"
 	"strings"
@@ -15,28 +17,81 @@ import (
 )
 
 // Collect lists the files of a dag's tasks, of those that there are, and notes in
-// each task where in the upload they are.
-func Collect(dag *task.Dag, have Files) ([]sky.UploadFile, error) {
-	var files []sky.UploadFile
+// each task where in the upload they are. What ignore files leave out is not
+// uploaded. notes are lines for the author, see [Notes].
+func Collect(dag *task.Dag, have Files) (files []sky.UploadFile, notes []string, err error) {
+	taken := map[string]fs.FileMode{} // kinds, by name in the archive
+	done := map[filesync.Source]string{}
 	for _, t := range dag.Tasks {
 		mapping := map[string]string{}
 		for _, name := range localSources(t) {
 			src, err := have.Source(t, name)
 			if err != nil {
-				return nil, err
+				return nil, nil, err
 			}
-			more, err := below(src, name, name == t.Workdir)
-			if err != nil {
-				return nil, Error(src, err)
+			at, ok := done[src]
+			if !ok {
+				at = archiveName(name)
+				var left filesync.Left
+				more, err := below(src, name, at, &left)
+				if err != nil {
+					return nil, nil, Error(src, err)
+				}
+				if clash(taken, at, more) {
+					at = fmt.Sprintf("%d/%s", len(done), at)
+					if more, err = below(src, name, at, nil); err != nil {
+						return nil, nil, Error(src, err)
+					}
+				}
+				enter(taken, at, more)
+				done[src] = at
+				files = append(files, more...)
+				notes = append(notes, Notes(src, left, leaves(more))...)
 			}
-			files = append(files, more...)
-			mapping[name] = archiveName(name)
+			mapping[name] = at
 		}
 		if len(mapping) > 0 {
 			t.FileMountsMapping = mapping
 		}
 	}
-	return files, nil
+	return files, notes, nil
+}
+
+// leaves counts what is no folder.
+func leaves(files []sky.UploadFile) (n int) {
+	for _, f := range files {
+		if !f.Mode.IsDir() {
+			n++
+		}
+	}
+	return n
+}
+
+// clash tells whether files of a source at a place in the archive cannot be beside
+// those that are taken: a link of the workdir, say, whose path another source
+// goes through.
+func clash(taken map[string]fs.FileMode, at string, files []sky.UploadFile) bool {
+	for up := path.Dir(at); up != "."; up = path.Dir(up) {
+		if kind, ok := taken[up]; ok && !kind.IsDir() {
+			return true
+		}
+	}
+	for _, f := range files {
+		if kind, ok := taken[f.Name]; ok && kind != f.Mode.Type() {
+			return true
+		}
+	}
+	return false
+}
+
+// enter notes what clash asks for.
+func enter(taken map[string]fs.FileMode, at string, files []sky.UploadFile) {
+	for up := path.Dir(at); up != "."; up = path.Dir(up) {
+		taken[up] = fs.ModeDir
+	}
+	for _, f := range files {
+		taken[f.Name] = f.Mode.Type()
+	}
 }
 
 // localSources are the paths of this machine that a task names.
@@ -72,15 +127,16 @@ func archiveName(p string) string {
 	return strings.TrimPrefix(p, "/")
 }
 
-func below(src filesync.Source, name string, ignore bool) ([]sky.UploadFile, error) {
+// below lists the files of a source for a place in the archive.
+func below(src filesync.Source, name, at string, left *filesync.Left) ([]sky.UploadFile, error) {
 	var files []sky.UploadFile
-	for e, err := range filesync.Walk(src, ignore, nil) {
+	for e, err := range filesync.Walk(src, true, left) {
 		if err != nil {
 			return nil, err
 		}
 		files = append(files, sky.UploadFile{
-			Name: path.Join(archiveName(name), e.Path), Path: filepath.Join(name, filepath.FromSlash(e.Path)),
-			Mode: e.Mode, Target: e.Target,
+			Name: path.Join(at, e.Path), Path: filepath.Join(name, filepath.FromSlash(e.Path)),
+			Mode: e.Mode, Target: e.Target, Time: e.ModTime,
 			Open: func() (io.ReadCloser, error) { return filesync.Open(src, e.Path) },
 		})
 	}
