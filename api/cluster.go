@@ -224,7 +224,7 @@ type StatusRecord struct {
 	Memory             string         `json:"memory,omitempty"`
 	Accelerators       string         `json:"accelerators,omitempty"`
 	ClusterNameOnCloud string         `json:"cluster_name_on_cloud,omitempty"`
-	NodeNames          []string       `json:"node_names,omitempty"`
+	NodeNames          string         `json:"node_names,omitempty"` // in rank order, separated by commas
 }
 
 // JobRecord is one job in a cluster's queue.

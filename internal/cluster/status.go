@@ -116,9 +116,11 @@ func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
 	for name, count := range c.Offer.Accelerators {
 		r.Accelerators = name + ":" + number(count)
 	}
-	for _, n := range c.Nodes {
-		r.NodeNames = append(r.NodeNames, n.ID)
+	ids := make([]string, len(c.Nodes))
+	for i, n := range c.Nodes {
+		ids[i] = n.ID
 	}
+	r.NodeNames = strings.Join(ids, ",")
 	return r
 }
 

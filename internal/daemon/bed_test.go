@@ -14,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/execution"
@@ -35,10 +36,11 @@ type bed struct {
 	ctx context.Context // the server's life
 }
 
-// newBed starts one with that configuration, inside of a synctest bubble.
-func newBed(t *testing.T, text string) *bed {
+// newBed starts one with that configuration, inside of a synctest bubble; change adjusts
+// its cloud.
+func newBed(t *testing.T, text string, change ...func(*model.Config)) *bed {
 	t.Helper()
-	b := &bed{Bed: testbed.New(t), t: t}
+	b := &bed{Bed: testbed.New(t, change...), t: t}
 	s := b.Boot(failpoint.Endless)
 	home, log := t.TempDir(), slog.New(slog.DiscardHandler)
 	if err := os.MkdirAll(filepath.Join(home, ".sky", "api_server"), 0o700); err != nil {

@@ -303,15 +303,9 @@ func pruneRuntime(dir, build string) {
 	}
 }
 
-func (d *daemon) serve(ctx context.Context, l net.Listener) error {
-	pruneRuntime(filepath.Join(d.o.Home, ".sky", "runtime"), buildid.ID())
-	d.pruneBackups()
-	access, err := d.access(ctx, l.Addr())
-	if err != nil {
-		return err
-	}
-	defer os.Remove(sky.OwnerFile(d.o.Home))
-	handler := server.New(server.Deps{
+// handler is the HTTP side of the server.
+func (d *daemon) handler(access access) *server.Server {
+	return server.New(server.Deps{
 		Engine: d.engine, Store: d.store, Logger: d.log, Self: d.self,
 		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
@@ -327,6 +321,17 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
 	})
+}
+
+func (d *daemon) serve(ctx context.Context, l net.Listener) error {
+	pruneRuntime(filepath.Join(d.o.Home, ".sky", "runtime"), buildid.ID())
+	d.pruneBackups()
+	access, err := d.access(ctx, l.Addr())
+	if err != nil {
+		return err
+	}
+	defer os.Remove(sky.OwnerFile(d.o.Home))
+	handler := d.handler(access)
 	work, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	// Attempts that a crash cut off are settled before requests resume, if that

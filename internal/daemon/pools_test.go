@@ -3,8 +3,6 @@
 package daemon
 
 import (
-	"crypto/ed25519"
-	"encoding/pem"
 	"errors"
 	"net/http"
 	"os"
@@ -12,31 +10,16 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/skypilot-go/sky"
-	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
 )
 
 // An administrator gives the server a key and a pool; the machines are looked
 // at, and told of; nobody else may say how the server reaches machines.
 func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	w := newTeam(t, teamConfig)
-	_, private, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	block, err := ssh.MarshalPrivateKey(private, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	key, err := ssh.NewPublicKey(private.Public())
-	if err != nil {
-		t.Fatal(err)
-	}
-	sshd := sshtest.Start(t, key)
+	private, sshd := machineOfOnesOwn(t)
 	ada, uma, ctx := w.as("ada"), w.as("uma"), t.Context()
-	path, err := ada.UploadSSHKey(ctx, "lab-key", pem.EncodeToMemory(block))
+	path, err := ada.UploadSSHKey(ctx, "lab-key", private)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +43,7 @@ func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 			t.Errorf("uma %s", what)
 		}
 	}
-	if _, err := uma.UploadSSHKey(ctx, "other", pem.EncodeToMemory(block)); err == nil {
+	if _, err := uma.UploadSSHKey(ctx, "other", private); err == nil {
 		t.Error("uma gives the server a key")
 	}
 	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" {

@@ -113,10 +113,10 @@ type launch struct {
 	volumes *volumes.Use
 }
 
-// dryrun plans and rents nothing. The result is null unless the plan itself was
-// asked for.
+// dryrun plans and rents nothing. The result has neither a job nor a handle, and
+// the plan if it was asked for.
 func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
-	var result *api.LaunchResult
+	result := &api.LaunchResult{}
 	if c, err := l.x.Store.Clusters().Get(ctx, l.name); err == nil && len(l.body.AssumeEnabled) == 0 {
 		if err := l.fits(c); err != nil {
 			return nil, err
@@ -128,7 +128,7 @@ func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 			return nil, err
 		}
 		if l.body.WantPlan {
-			result = &api.LaunchResult{Plan: planOf(p, plan, l.body.Explain)}
+			result.Plan = planOf(p, plan, l.body.Explain)
 		}
 	}
 	fmt.Fprintln(l.call.Out, "Dryrun finished.")

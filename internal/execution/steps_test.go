@@ -156,7 +156,7 @@ func TestARequestTellsWhatItDid(t *testing.T) {
 		}
 		dry := func(l *api.LaunchBody) { l.Dryrun = true }
 		r := testbed.NewRequest()
-		if got, err := s.Launch(r, "dev", task, dry); err != nil || got != nil {
+		if got, err := s.Launch(r, "dev", task, dry); err != nil || got == nil || *got != (api.LaunchResult{}) {
 			t.Fatal(got, err)
 		}
 		want(r, []string{"Considered resources (2 nodes)", "Dryrun finished.", "The service section is ignored"}, "Running on cluster", "Alternatives")

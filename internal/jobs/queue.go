@@ -3,7 +3,9 @@ package jobs
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -121,7 +123,7 @@ func record(row state.ManagedRow, now time.Time) map[string]any {
 		"user_yaml": j.UserYAML, "entrypoint": j.Entrypoint, "metadata": metadata(t),
 		"priority": j.Priority, "priority_class": text(j.PriorityClass),
 		"pool": nil, "pool_hash": nil, "job_id_on_pool_cluster": nil, "current_cluster_name": nil, "cluster_name_on_cloud": nil,
-		"controller_pid": nil, "controller_pid_started_at": nil, "links": map[string]any{}, "node_names": []string{},
+		"controller_pid": nil, "controller_pid_started_at": nil, "links": map[string]any{}, "node_names": nil,
 		"execution": "serial", "is_job_group": j.Parallel, "is_primary_in_job_group": nil,
 		"array_id": positive(j.Array), "array_rank": nil, "schedule_id": positive(j.ScheduleID),
 		"is_batch": false, "batch_total_batches": nil, "batch_completed_batches": nil,
@@ -143,13 +145,24 @@ func record(row state.ManagedRow, now time.Time) map[string]any {
 	r["cluster_resources"], r["cluster_resources_full"] = a.Resources, a.Full
 	r["cloud"], r["region"], r["zone"] = text(a.Offer.Cloud), text(a.Offer.Region), text(a.Offer.Zone)
 	r["infra"] = infra(a)
-	if a.NodeNames != nil {
-		r["node_names"] = a.NodeNames
-	}
-	if len(a.Offer.Accelerators) > 0 {
-		r["accelerators"] = a.Offer.Accelerators
-	}
+	r["node_names"] = text(strings.Join(a.NodeNames, ","))
+	r["accelerators"] = wholeCounts(a.Offer.Accelerators)
 	return r
+}
+
+// wholeCounts is how many accelerators there are of each name, null for none. The protocol
+// has whole numbers only: a fraction of one is left to the text of the resources.
+func wholeCounts(accelerators map[string]float64) any {
+	counts := map[string]int{}
+	for name, n := range accelerators {
+		if n == math.Trunc(n) {
+			counts[name] = int(n)
+		}
+	}
+	if len(counts) == 0 {
+		return nil
+	}
+	return counts
 }
 
 // heardWithin is for how long the agent of a job may say nothing before the job's duration

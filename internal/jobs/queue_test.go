@@ -43,7 +43,7 @@ func TestEveryFieldOfATaskIsThereWhetherItIsKnownOrNot(t *testing.T) {
 		"user_yaml":     "run: x\n", "entrypoint": "sky jobs launch", "metadata": map[string]any{},
 		"priority": 3, "priority_class": nil, "pool": nil, "pool_hash": nil, "job_id_on_pool_cluster": nil,
 		"current_cluster_name": nil, "cluster_name_on_cloud": nil, "controller_pid": nil, "controller_pid_started_at": nil,
-		"links": map[string]any{}, "node_names": []string{}, "execution": "serial", "is_job_group": false, "is_primary_in_job_group": nil,
+		"links": map[string]any{}, "node_names": nil, "execution": "serial", "is_job_group": false, "is_primary_in_job_group": nil,
 		"array_id": nil, "array_rank": nil, "schedule_id": nil,
 		"is_batch": false, "batch_total_batches": nil, "batch_completed_batches": nil, "internal_external_ips": nil, "internal_services": nil,
 	}
@@ -71,7 +71,7 @@ func TestWhatTheQueueSaysOfATask(t *testing.T) {
 	}{
 		"it has a cluster": {nil, map[string]any{
 			"current_cluster_name": "t-7", "cluster_resources": "1x(puff)", "cluster_resources_full": "1x(puff, more)",
-			"cloud": "fluffycloud", "region": "north", "zone": "north-a", "infra": "fluffycloud (north-a)", "accelerators": nil, "node_names": []string{},
+			"cloud": "fluffycloud", "region": "north", "zone": "north-a", "infra": "fluffycloud (north-a)", "accelerators": nil, "node_names": nil,
 		}},
 		"its cluster is only named": {func(_ *job, _ *tsk, a *attempt) { a.ClusterHash = "" }, map[string]any{
 			"current_cluster_name": "t-7", "cluster_resources": "-", "cloud": nil, "infra": "-",
@@ -80,8 +80,10 @@ func TestWhatTheQueueSaysOfATask(t *testing.T) {
 		"its cluster is nowhere in particular": {func(_ *job, _ *tsk, a *attempt) { a.Offer.Zone, a.Offer.Region = "", "" },
 			map[string]any{"region": nil, "zone": nil, "infra": "fluffycloud"}},
 		"its cluster has accelerators and named nodes": {func(_ *job, _ *tsk, a *attempt) {
-			a.Offer.Accelerators, a.NodeNames = map[string]float64{"A100": 8}, []string{"i-1"}
-		}, map[string]any{"accelerators": map[string]float64{"A100": 8}, "node_names": []string{"i-1"}}},
+			a.Offer.Accelerators, a.NodeNames = map[string]float64{"A100": 8}, []string{"i-1", "i-2"}
+		}, map[string]any{"accelerators": map[string]int{"A100": 8}, "node_names": "i-1,i-2"}},
+		"its cluster has a part of an accelerator": {func(_ *job, _ *tsk, a *attempt) { a.Offer.Accelerators = map[string]float64{"T4": 0.5} },
+			map[string]any{"accelerators": nil}},
 		"one of an array": {func(j *job, _ *tsk, _ *attempt) { j.Array, j.Rank, j.Size = 5, 0, 1 }, map[string]any{"array_id": 5, "array_rank": 0}},
 		"of a schedule":   {func(j *job, _ *tsk, _ *attempt) { j.ScheduleID = 1 }, map[string]any{"schedule_id": 1, "array_id": nil}},
 		"of a group": {func(j *job, _ *tsk, _ *attempt) { j.Parallel = true },

@@ -145,7 +145,7 @@ type selection struct {
 func selectionOf(b api.DebugDumpBody, now time.Time) selection {
 	sel := selection{requests: b.RequestIDs, clusters: slices.Clone(b.ClusterNames), jobs: b.ManagedJobIDs, since: now}
 	if b.RecentMinutes != nil {
-		sel.since = now.Add(-time.Duration(*b.RecentMinutes) * time.Minute)
+		sel.since = now.Add(-time.Duration(*b.RecentMinutes * float64(time.Minute)))
 	}
 	sel.all = len(b.RequestIDs)+len(b.ClusterNames)+len(b.ManagedJobIDs) == 0 && b.RecentMinutes == nil
 	return sel
