@@ -12,49 +12,43 @@ import (
 // memoryName matches accelerators asked for by their memory: 80GB, 80GB+.
 var memoryName = lazyregexp.New(`^([0-9]+)([GgMmTt])[Bb](\+)?$`)
 
-// ParseAccelerator reads "A100", "A100:8", "80GB+:4", "nvidia:80GB+:4".
+// ParseAccelerator reads "A100", "A100:8", "80GB+:4", "nvidia:80GB+:4". Spaces around
+// each part do not count.
 func ParseAccelerator(s string) (Accelerator, error) {
-	text := strings.TrimSpace(s)
-	parts := strings.Split(text, ":")
+	a, _, err := readAccelerator(s)
+	return a, err
+}
+
+// readAccelerator is ParseAccelerator; counted reports whether s gives a count.
+func readAccelerator(s string) (a Accelerator, counted bool, err error) {
 	bad := fmt.Errorf("should be NAME or NAME:COUNT, such as A100:8; not %q", s)
-	name, count := parts[0], ""
-	switch len(parts) {
-	case 1:
-	case 2:
-		if memoryName.MatchString(parts[1]) {
-			name = text
-		} else {
-			count = parts[1]
-			if count == "" {
-				return Accelerator{}, bad
-			}
+	parts := strings.Split(s, ":")
+	for i := range parts {
+		if parts[i] = strings.TrimSpace(parts[i]); parts[i] == "" {
+			return a, false, bad
 		}
-	case 3:
-		if !memoryName.MatchString(parts[1]) {
-			return Accelerator{}, bad
-		}
-		name, count = parts[0]+":"+parts[1], parts[2]
-		if count == "" {
-			return Accelerator{}, bad
-		}
-	default:
-		return Accelerator{}, bad
 	}
-	if name == "" || strings.HasPrefix(name, ":") || strings.ContainsAny(name, "\t\n\r,{}[]") {
-		return Accelerator{}, bad
+	a = Accelerator{Name: parts[0], Count: 1}
+	rest := parts[1:]
+	if len(rest) > 0 && memoryName.MatchString(rest[0]) {
+		a.Name += ":" + rest[0]
+		rest = rest[1:]
 	}
-	a := Accelerator{Name: name, Count: 1}
-	if count != "" {
-		n, ok := parseDecimal(strings.TrimSpace(count))
-		if !ok && !strings.HasPrefix(count, "-") {
-			return Accelerator{}, bad
-		}
-		if n <= 0 || math.IsInf(n, 0) {
-			return Accelerator{}, fmt.Errorf("should ask for more than 0 of %s, not %s", name, count)
-		}
-		a.Count = n
+	if len(rest) > 1 || strings.ContainsAny(a.Name, "\t\n\r,{}[]") {
+		return Accelerator{}, false, bad
 	}
-	return a, nil
+	if len(rest) == 0 {
+		return a, false, nil
+	}
+	n, ok := parseDecimal(rest[0])
+	if !ok && !strings.HasPrefix(rest[0], "-") {
+		return Accelerator{}, false, bad
+	}
+	if n <= 0 || math.IsInf(n, 0) {
+		return Accelerator{}, false, fmt.Errorf("should ask for more than 0 of %s, not %s", a.Name, rest[0])
+	}
+	a.Count = n
+	return a, true, nil
 }
 
 // String is the canonical text: "A100:8".

@@ -85,13 +85,13 @@ func (b *builder) withAccelerators(r Resources, n *node, path string) ([]Resourc
 func (b *builder) accelerators(n *node, path string) ([]Accelerator, Preference) {
 	var out []Accelerator
 	add := func(at *node, key string, count *node) {
-		a, err := ParseAccelerator(key)
+		a, counted, err := readAccelerator(key)
 		if err != nil {
 			b.at(at, path, "%s %s", path, err)
 			return
 		}
 		if count != nil && !count.isNull() {
-			if c := strings.TrimPrefix(key, a.Name); c != "" {
+			if counted {
 				b.at(count, path, "%s gives the count of %s twice", path, a.Name)
 				return
 			}

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/task"
 )
 
 //go:embed data/accelerators.csv
@@ -100,33 +102,13 @@ func CanonicalAccelerator(name string, offered []string) (canonical string, matc
 
 // MemoryRequest is an accelerator asked for by its memory, such as "80GB+" or
 // "nvidia:80GB".
-type MemoryRequest struct {
-	GB      float64
-	AtLeast bool
-	Maker   string // lower case; "" any
-}
+type MemoryRequest task.DeviceMemory
 
 // ParseMemoryRequest reads an accelerator name as a request by memory; ok is
 // false when it is an ordinary name.
 func ParseMemoryRequest(name string) (r MemoryRequest, ok bool) {
-	maker, size, found := strings.Cut(name, ":")
-	if !found {
-		maker, size = "", name
-	}
-	size = strings.ToUpper(size)
-	size, r.AtLeast = strings.CutSuffix(size, "+")
-	factor := 0.0
-	for unit, f := range map[string]float64{"MB": 1.0 / 1024, "GB": 1, "TB": 1024} {
-		if digits, ok := strings.CutSuffix(size, unit); ok {
-			size, factor = digits, f
-		}
-	}
-	n, err := strconv.ParseUint(size, 10, 32)
-	if factor == 0 || err != nil {
-		return MemoryRequest{}, false
-	}
-	r.GB, r.Maker = float64(n)*factor, strings.ToLower(maker)
-	return r, true
+	m, ok := task.Accelerator{Name: name}.Memory()
+	return MemoryRequest(m), ok
 }
 
 // Accelerators lists the known devices that answer the request.

@@ -132,6 +132,10 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	if err != nil {
 		return draft{}, err
 	}
+	e := entry{words: words, command: t.command, synced: t.workdir != "" || strings.HasPrefix(t.command, "sky exec "), kind: a.kindOf, installed: a.installedHere}
+	if mistake := e.mistake(); mistake != "" {
+		return draft{}, usagef("%s", mistake)
+	}
 	dag, err := a.entrypoint(ctx, words, yes)
 	if err != nil {
 		return draft{}, err

@@ -71,6 +71,7 @@ func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskF
 		a.t.Warn("Override param ports=%v is ignored.", t.ports)
 		t.ports = nil
 	}
+	t.command = "sky exec " + cluster
 	dag, err := a.load(ctx, words, t, false)
 	if err != nil {
 		return err

@@ -87,6 +87,10 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 	if err := a.checkClusterName(ctx, "-n", t.name, "sky jobs launch -n <job-name> ", o.yes); err != nil {
 		return err
 	}
+	t.command = "sky jobs launch"
+	if t.name != "" {
+		t.command += " -n " + t.name
+	}
 	dag, err := a.load(ctx, words, t, o.yes)
 	if err != nil {
 		return err

@@ -77,6 +77,10 @@ func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launch
 	if o.clone != "" {
 		return errors.New("--clone-disk-from is not available; start from an image with --image-id instead")
 	}
+	t.command = "sky launch"
+	if o.cluster != "" {
+		t.command += " -c " + o.cluster
+	}
 	dag, err := a.load(ctx, words, t, o.yes)
 	if err != nil {
 		return err

@@ -64,6 +64,7 @@ func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poo
 	}
 	body := api.PoolApplyBody{Workers: o.workers, PoolName: o.name, Mode: o.mode}
 	if o.workers == nil {
+		t.command = "sky jobs pool apply"
 		d, err := a.read(ctx, words, t, o.yes)
 		if err != nil {
 			return err

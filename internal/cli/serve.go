@@ -115,6 +115,7 @@ func (a *app) loadService(ctx context.Context, words []string, t *taskFlags, yes
 	if fileProblem(expandHome(path, a.home)) != "" && !strings.HasPrefix(path, "recipes:") {
 		return nil, usagef("SERVICE_YAML must be a valid YAML file; '%s' is not.", path)
 	}
+	t.command = "sky serve up"
 	d, err := a.read(ctx, words, t, yes)
 	if err != nil {
 		return nil, err

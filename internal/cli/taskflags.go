@@ -20,6 +20,8 @@ type taskFlags struct {
 	numNodes, diskSize                        *int
 	useSpot                                   *bool
 	envs, secrets, ports                      []string
+
+	command string // the command that takes the task, with its cluster: "sky exec dev"
 }
 
 // task are the options of every command that takes a task.
