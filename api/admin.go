@@ -78,6 +78,6 @@ type DebugDumpBody struct {
 	RequestIDs    []string       `json:"request_ids"`
 	ClusterNames  []string       `json:"cluster_names"`
 	ManagedJobIDs []int          `json:"managed_job_ids"`
-	RecentMinutes *int           `json:"recent_minutes"`
+	RecentMinutes *float64       `json:"recent_minutes"`
 	ClientInfo    map[string]any `json:"client_info"`
 }

@@ -40,7 +40,7 @@ func (a *app) apiDumpCommand() *cobra.Command {
 				if minutes <= 0 {
 					return usagef("--recent-minutes must be a positive number.")
 				}
-				b.RecentMinutes = &minutes
+				b.RecentMinutes = new(float64(minutes))
 			}
 			file := "sky-dump-" + a.now().Format("20060102-150405") + ".tar.gz"
 			if len(args) > 0 {

@@ -49,7 +49,7 @@ func (a *app) debugDumpCommand() *cobra.Command {
 				ClientInfo: clientInfo(),
 			}
 			if recent {
-				body.RecentMinutes = new(int(minutes + 0.999))
+				body.RecentMinutes = &minutes
 			}
 			req, err := c.DebugDump(ctx, body)
 			if err != nil {

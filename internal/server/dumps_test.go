@@ -53,7 +53,7 @@ func TestWhatADumpIsAbout(t *testing.T) {
 		}
 		ids[i] = j.ID
 	}
-	minutes := func(n int) *int { return &n }
+	minutes := func(n float64) *float64 { return &n }
 	for _, c := range []struct {
 		name  string
 		about api.DebugDumpBody
