@@ -23,12 +23,16 @@ const headerHomePath = "X-Home-Path"
 // Download copies log folders of the server, as DownloadLogs and its siblings
 // name them, below home/sky_logs. The result maps each folder to its copy.
 func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[string]string, error) {
-	return c.DownloadWithin(ctx, dirs, home, func(int64) error { return nil })
+	return c.DownloadWithin(ctx, dirs, home, nil)
 }
 
 // DownloadWithin is Download that asks room before so many bytes are written to the
-// disk, and ends with its error. What fails leaves nothing behind.
+// disk, and ends with its error; nil allows everything. What fails leaves nothing
+// behind.
 func (c *Client) DownloadWithin(ctx context.Context, dirs []string, home string, room func(n int64) error) (_ map[string]string, err error) {
+	if room == nil {
+		room = func(int64) error { return nil }
+	}
 	local := map[string]string{}
 	for _, d := range dirs {
 		local[d] = localLogDir(d, home)

@@ -6,6 +6,8 @@
 // existing clients work unchanged.
 package api
 
+import "runtime/debug"
+
 // Versions of the protocol. A peer below MinVersion is refused.
 const (
 	Version    = 53
@@ -13,11 +15,39 @@ const (
 )
 
 // ProductVersion is what the server and client call themselves. The linker
-// sets Commit for release builds.
+// sets Commit for release builds; otherwise it is what go build noted.
 var (
 	ProductVersion = "1.0.0-dev0"
-	Commit         = "unknown"
+	Commit         = notKnown
 )
+
+const notKnown = "unknown"
+
+func init() {
+	if Commit != notKnown { // what the linker sets must be a constant
+		return
+	}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		Commit = commitOf(info)
+	}
+}
+
+// commitOf is the commit that a build is of, with "-dirty" if files were changed.
+func commitOf(info *debug.BuildInfo) string {
+	commit, changed := notKnown, ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision" && s.Value != "":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "-dirty"
+		}
+	}
+	if commit == notKnown {
+		return commit
+	}
+	return commit + changed
+}
 
 // Header names, in both directions unless said otherwise.
 const (

@@ -35,6 +35,11 @@ type Verdict struct {
 // be in the making: clouds list new machines late.
 const appearing = 60 * time.Second
 
+// stoppingSilence is for how long the agent of a cluster that is stopping itself may
+// be silent before it is started again: it ends before its machine. What it says is
+// noted once a minute.
+const stoppingSilence = 2 * refreshPeriod
+
 // Decide turns what was seen into what to believe. It is pure.
 func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 	if o.NodesErr != nil {
@@ -72,7 +77,7 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		return Verdict{Unknown: true, Status: c.Status,
 			Reason: fmt.Sprintf("%d machines carry this cluster's tags, but it has only %d nodes: some may be leaking", alive, c.NumNodes)}
 	case running == c.NumNodes:
-		return decideRunning(c, o)
+		return decideRunning(c, o, now)
 	case stopped == alive && alive == c.NumNodes:
 		return Verdict{Status: api.ClusterStopped, Reason: because("all machines are off", reason)}
 	}
@@ -123,12 +128,14 @@ func contradicted(o Observation) (rank int, ok bool) {
 }
 
 // decideRunning is the verdict when every machine runs.
-func decideRunning(c *state.Cluster, o Observation) Verdict {
+func decideRunning(c *state.Cluster, o Observation, now time.Time) Verdict {
 	switch {
 	case remote.Unmanned(c):
 		return Verdict{Status: api.ClusterUp, Reason: "all machines run"}
 	case o.Agent == nil && c.Status == api.ClusterInit:
 		return Verdict{Status: api.ClusterInit, RestartAgent: c.EverUp, Reason: fmt.Sprintf("the machines run, the agent does not answer: %v", o.AgentErr)}
+	case o.Agent == nil && c.Status == api.ClusterAutostopping && now.Sub(heardAt(c)) < stoppingSilence:
+		return Verdict{Status: c.Status, Reason: "it is stopping itself, and its agent has ended"}
 	case o.Agent == nil:
 		// Silence is no proof: the jobs may be fine.
 		return Verdict{Status: c.Status, RestartAgent: true, Reason: fmt.Sprintf("the agent does not answer: %v", o.AgentErr)}

@@ -93,6 +93,20 @@ func TestWhatAnAutodownLeavesIsGivenBack(t *testing.T) {
 	}
 }
 
+// An agent that stops its cluster ends before its machine does: whoever looks then
+// does not start it again, and waits for nothing.
+func TestAnAgentThatStopsItsClusterIsNotStartedAgain(t *testing.T) {
+	heard := time.Now()
+	for silent, restart := range map[time.Duration]bool{0: false, stoppingSilence - 1: false, stoppingSilence: true} {
+		c := &state.Cluster{Status: api.ClusterAutostopping, EverUp: true, NumNodes: 1}
+		noteHeard(c, heard)
+		o := Observation{Nodes: []cloud.Node{{State: cloud.NodeRunning}}, AgentErr: errors.New("refused")}
+		if v := Decide(c, o, heardAt(c).Add(silent)); v.Status != api.ClusterAutostopping || v.RestartAgent != restart {
+			t.Errorf("silent for %v: %+v", silent, v)
+		}
+	}
+}
+
 func TestASilentWorkerIsLookedAfter(t *testing.T) {
 	c := &state.Cluster{Status: api.ClusterUp, EverUp: true, NumNodes: 1}
 	o := Observation{Nodes: []cloud.Node{{State: cloud.NodeRunning}}, Agent: &agentapi.Info{State: agentapi.AgentRunning}, Silent: 1}

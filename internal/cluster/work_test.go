@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -21,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/failpoint"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/testbed"
@@ -245,6 +247,17 @@ func TestLogFoldersAreDownloadedAndStayWhereTheyBelong(t *testing.T) {
 		}
 		if got, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev", JobIDs: []string{"2"}}, dir, nil); err != nil || len(got) != 0 {
 			t.Errorf("%v, %v", got, err)
+		}
+		small := &diskspace.Share{
+			Ledger: &diskspace.Ledger{Dir: dir, Count: func() map[string]int64 { return nil }},
+			User:   "ann", Limits: diskspace.Limits{User: 3 * 4096, All: 1 << 50, KeepFree: 1}, // the folders, and not the file
+		}
+		to := filepath.Join(dir, "full")
+		if _, err := s.Clusters.DownloadLogs(s.Context(), s.Call(testbed.NewRequest()), api.DownloadLogsBody{ClusterName: "dev"}, to, small); !errors.As(err, new(*diskspace.NoRoomError)) {
+			t.Errorf("got %v", err)
+		}
+		if _, err := os.Stat(to); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("left behind: %v", err)
 		}
 		var said bytes.Buffer
 		if err := s.Clusters.HookLogs(s.Context(), "dev", "", &said); err != nil || !strings.Contains(said.String(), "No hook has run") {

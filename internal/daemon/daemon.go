@@ -33,6 +33,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
@@ -94,7 +95,8 @@ type daemon struct {
 	metrics      *server.Metrics
 	uploads      *server.Uploads
 	downloads    *server.Downloads
-	tracer       *trace.Tracer // nil: nothing is traced
+	logLimits    diskspace.Limits // of managed jobs' logs
+	tracer       *trace.Tracer    // nil: nothing is traced
 	working      working
 	disk         *disk
 	// logins tells that people have to log in: then what they write runs, and is
@@ -265,6 +267,9 @@ func (d *daemon) wire(ctx context.Context) error {
 		d.log.WarnContext(ctx, "not all that was left of uploads was removed", "error", err)
 	}
 	d.downloads = server.NewDownloads(d.o.Home, d.store)
+	if d.logLimits, d.downloads.Limits, err = server.LogLimitsFrom(os.Getenv); err != nil {
+		return err
+	}
 	d.engine = requests.New(d.store, requests.Options{
 		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Files: d.files,
 		Admit:     d.disk.admit,

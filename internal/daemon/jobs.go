@@ -21,7 +21,7 @@ import (
 func (d *daemon) newJobs() *jobs.Manager {
 	return jobs.New(jobs.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log,
-		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"),
+		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"), LogLimits: d.logLimits,
 		Patience: func() time.Duration {
 			return time.Duration(d.settings.current().Int("jobs", "controller", "unreachable_minutes")) * time.Minute
 		},

@@ -24,6 +24,16 @@ const (
 // KeepFree is how many bytes stay free on a disk of that size.
 func KeepFree(size int64) int64 { return max(keepFreeLeast, min(keepFreeMost, size/4)) }
 
+// Leaves tells whether n more bytes on the disk of dir leave enough of it free; if not
+// the error is a [*NoRoomError].
+func Leaves(dir string, n int64) error {
+	left, size, err := free(dir)
+	if keep := KeepFree(size); err == nil && n+keep > left {
+		return &NoRoomError{ByDisk, left, keep}
+	}
+	return nil // what is wrong otherwise is said by whoever writes
+}
+
 // on are the limits on a disk of that size.
 func (l Limits) on(size int64) Limits {
 	if l.User == 0 {

@@ -49,6 +49,7 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 	if err := fits(c, t, true); err != nil {
 		return nil, err
 	}
+	warnSmaller(call, c, t, true)
 	if err := x.warnVolumes(ctx, call, c, t); err != nil {
 		return nil, err
 	}

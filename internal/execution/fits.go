@@ -10,6 +10,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
@@ -20,7 +21,7 @@ var tiers = []string{"low", "medium", "high", "ultra"}
 
 // fits checks that a cluster which exists can take a task: any one of the
 // task's requests must ask for no more than the cluster has. CPUs and memory
-// are not looked at: they sized the machine when it was rented.
+// are not looked at: they sized the machine when it was rented; see [smaller].
 func fits(c *state.Cluster, t *task.Task, exec bool) error {
 	if t.NumNodes > c.NumNodes {
 		return mismatchError(c, []string{fmt.Sprintf("the task wants %d nodes, the cluster has %d", t.NumNodes, c.NumNodes)})
@@ -36,6 +37,39 @@ func fits(c *state.Cluster, t *task.Task, exec bool) error {
 		}
 	}
 	return mismatchError(c, reasons)
+}
+
+// smaller says what CPUs and memory a task that fits asks for and the cluster does not
+// have; "": it has them. The task runs all the same.
+func smaller(c *state.Cluster, t *task.Task, exec bool) string {
+	said := ""
+	for _, r := range t.Resources {
+		if mismatch(c, t, r, exec) != "" {
+			continue
+		}
+		var lacks []string
+		cpus, cerr := catalog.ParseAmount(r.CPUs)
+		if cerr == nil && c.Offer.CPUs > 0 && !cpus.Least(c.Offer.CPUs, c.Offer.CPUs) {
+			lacks = append(lacks, fmt.Sprintf("%v CPUs (the task asks for %s)", c.Offer.CPUs, r.CPUs))
+		}
+		memory, merr := catalog.ParseAmount(r.Memory)
+		if merr == nil && c.Offer.MemoryGiB > 0 && !memory.Least(c.Offer.MemoryGiB, c.Offer.CPUs) {
+			lacks = append(lacks, fmt.Sprintf("%v GB of memory (the task asks for %s)", c.Offer.MemoryGiB, r.Memory))
+		}
+		if len(lacks) == 0 {
+			return ""
+		}
+		said = cmp.Or(said, strings.Join(lacks, " and "))
+	}
+	return said
+}
+
+// warnSmaller says that the machines of a cluster that exists are smaller than a task
+// asks for.
+func warnSmaller(call cluster.Call, c *state.Cluster, t *task.Task, exec bool) {
+	if lacks := smaller(c, t, exec); lacks != "" {
+		fmt.Fprintf(call.Out, "⚠ Cluster %s exists and has on each node only %s; the task runs with that. To have more, launch on a new cluster.\n", c.Name, lacks)
+	}
 }
 
 func mismatchError(c *state.Cluster, reasons []string) error {

@@ -64,3 +64,32 @@ func TestWhatAnExistingClusterTakes(t *testing.T) {
 		}
 	})
 }
+
+// A task that asks for larger machines than a cluster has is told so; what it may not
+// do without is an error.
+func TestASmallerClusterIsSaid(t *testing.T) {
+	c := &state.Cluster{NumNodes: 1, Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws"}, CPUs: 2, MemoryGiB: 8}}
+	for _, tt := range []struct {
+		name string
+		r    []task.Resources
+		want string
+	}{
+		{"nothing asked for", []task.Resources{{}}, ""},
+		{"as much", []task.Resources{{CPUs: "2", Memory: "8"}}, ""},
+		{"less", []task.Resources{{CPUs: "1", Memory: "4+"}}, ""},
+		{"as much for each CPU", []task.Resources{{Memory: "4x"}}, ""},
+		{"more CPUs", []task.Resources{{CPUs: "4+"}}, "2 CPUs (the task asks for 4+)"},
+		{"more of both", []task.Resources{{CPUs: "4", Memory: "16+"}}, "2 CPUs (the task asks for 4) and 8 GB of memory (the task asks for 16+)"},
+		{"more for each CPU", []task.Resources{{Memory: "8x"}}, "8 GB of memory (the task asks for 8x)"},
+		{"one that fits is enough", []task.Resources{{CPUs: "4"}, {CPUs: "2"}}, ""},
+		{"one that is elsewhere does not count", []task.Resources{{Cloud: "gcp", CPUs: "1"}, {CPUs: "8"}}, "2 CPUs (the task asks for 8)"},
+	} {
+		if got := smaller(c, &task.Task{NumNodes: 1, Resources: tt.r}, false); got != tt.want {
+			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
+		}
+	}
+	c.Offer.CPUs, c.Offer.MemoryGiB = 0, 0 // not known
+	if got := smaller(c, &task.Task{NumNodes: 1, Resources: []task.Resources{{CPUs: "4", Memory: "16"}}}, false); got != "" {
+		t.Errorf("of a machine of unknown size: %q", got)
+	}
+}

@@ -213,6 +213,7 @@ func (l *launch) fits(c *state.Cluster) error {
 	if err := fits(c, l.task, false); err != nil {
 		return err
 	}
+	warnSmaller(l.call, c, l.task, false)
 	if want, ok := autostopOf(l.task); ok {
 		return l.x.Clusters.CanAutostop(c, want.IdleMinutes, want.Down)
 	}
@@ -236,7 +237,6 @@ func (l *launch) mine(c *state.Cluster) error {
 // reuse makes sure that the agents of a cluster on record as UP are there and
 // of this build.
 func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
-	fmt.Fprintf(l.call.Out, "Running on cluster: %s\n", c.Name)
 	ectx, end := provision.Tell(ctx, l.call.Out, "reaching the agents on cluster "+c.Name)
 	err := l.x.Provision.WhileStanding(ectx, c, func(ctx context.Context) error { return l.x.Remote.Ensure(ctx, c) })
 	end()

@@ -169,12 +169,17 @@ func TestARequestTellsWhatItDid(t *testing.T) {
 		if _, err := s.Launch(r, "dev", "run: sleep 1s\n", func(l *api.LaunchBody) { l.QuietOptimizer = true }); err != nil {
 			t.Fatal(err)
 		}
-		want(r, []string{"Running on cluster: dev", "✓ Job submitted, ID: 2"}, "Considered", "launched", "service", "Synced", "does not get")
+		want(r, []string{"✓ Job submitted, ID: 2"}, "Running on cluster", "⚠", "Considered", "launched", "service", "Synced", "does not get")
 		r = testbed.NewRequest()
 		if _, err := s.Launch(r, "dev", "run: x\n", dry); err != nil {
 			t.Fatal(err)
 		}
 		want(r, []string{"Running on cluster: dev", "Dryrun finished."}, "Considered", "submitted")
+		r = testbed.NewRequest()
+		if _, err := s.Launch(r, "dev", "run: x\nresources: {cpus: 999+}\n", dry); err != nil {
+			t.Fatal(err)
+		}
+		want(r, []string{"⚠ Cluster dev exists and has on each node only", "(the task asks for 999+)"})
 		if _, err := s.Launch(testbed.NewRequest(), "dev", "resources: {accelerators: A100}\n", dry); !isType(err, api.ErrResourcesMismatch) {
 			t.Errorf("what does not fit, dry: %v", err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/zeebo/blake3"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/upload"
@@ -162,6 +163,9 @@ func (f *files) fetch(ctx context.Context, name string) error {
 	if isDir(dir) {
 		return nil
 	}
+	if err := diskspace.Leaves(f.dir, 0); err != nil {
+		return err
+	}
 	return f.shared.FetchFolder(ctx, sharedFiles+name, dir)
 }
 
@@ -206,6 +210,9 @@ func put(src filesync.Source, dst string, e filesync.Entry, sum io.Writer) error
 		return os.MkdirAll(to, e.Mode.Perm()|0o700)
 	case e.Mode&fs.ModeSymlink != 0:
 		return os.Symlink(e.Target, to)
+	}
+	if err := diskspace.Leaves(dst, e.Size); err != nil {
+		return err
 	}
 	in, err := filesync.Open(src, e.Path)
 	if err != nil {

@@ -44,6 +44,7 @@ func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) 
 			}
 		}
 	}
+	m.forgotLogs()
 	for id := range ended {
 		_ = os.Remove(m.jobDir(id)) // if nothing is left in it
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -40,15 +41,30 @@ const (
 	copyMost  = 15 * time.Second
 )
 
-func (m *Manager) copyLog(a *state.ManagedAttempt) *copier {
+// copyLog copies the log of an attempt; say hears when the copy waits for room and when
+// it goes on.
+func (m *Manager) copyLog(a *state.ManagedAttempt, say func(format string, a ...any)) *copier {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &copier{cancel: cancel, done: make(chan struct{})}
 	at := *a
 	go func() {
 		defer close(c.done)
+		defer m.waits(&at, nil)
 		wait := copyFirst
 		for ctx.Err() == nil {
 			n, err := m.copyOnce(ctx, &at)
+			var full *diskspace.NoRoomError
+			switch {
+			case errors.As(err, &full), diskspace.Full(err):
+				if m.waits(&at, err) {
+					say("The output of attempt %d is not copied for now; the cluster has it: %v", at.Number, err)
+					m.logs.Ring(at.JobID)
+				}
+			case err == nil || n > 0:
+				if m.waits(&at, nil) {
+					say("The output of attempt %d is copied again", at.Number)
+				}
+			}
 			if err == nil {
 				return
 			}
@@ -94,6 +110,12 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int6
 	if size >= m.mostLog {
 		return 0, nil
 	}
+	if whole, err := m.givenUp(attemptLogName(a.JobID, a.Task, a.Number)); whole || err != nil {
+		return 0, err
+	}
+	if err := m.room(a.JobID, 0); err != nil {
+		return 0, err
+	}
 	rc, err := m.world.Log(ctx, a, size)
 	if err != nil {
 		return 0, err
@@ -107,6 +129,9 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int6
 			cut := size+n+int64(got) >= m.mostLog
 			if cut {
 				b = append(b[:m.mostLog-size-n:m.mostLog-size-n], logCut(m.mostLog)...)
+			}
+			if err := m.room(a.JobID, int64(len(b))); err != nil {
+				return n, errors.Join(err, f.sync())
 			}
 			if _, err := f.Write(b); err != nil {
 				return n, err
@@ -239,6 +264,13 @@ func (r *runner) keepLog(ctx context.Context, s situation) error {
 		case <-r.copy.done:
 		case <-t.C:
 			r.out.Printf("The end of the log of attempt %d could not be had from cluster %s", a.Number, a.ClusterName)
+			if r.m.missing(a.JobID, a.Task, a.Number) == "" {
+				break
+			}
+			r.copy.stop()
+			if err := r.m.giveUpRest(a); err != nil {
+				r.m.log.WarnContext(ctx, "a log is not marked as cut", "job", a.JobID, "err", err)
+			}
 		}
 	}
 	r.logKept(a)

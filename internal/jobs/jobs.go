@@ -31,6 +31,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
@@ -38,13 +39,14 @@ import (
 
 // Deps are what a Manager works with.
 type Deps struct {
-	Store    *state.Store
-	Executor *execution.Executor
-	Clusters *cluster.Manager
-	Log      *slog.Logger
-	ServerID string
-	Dir      string // where files and logs of jobs are kept that no other server needs
-	Launches int    // how many clusters are brought up at once; 0: 16 a core, at most 256
+	Store     *state.Store
+	Executor  *execution.Executor
+	Clusters  *cluster.Manager
+	Log       *slog.Logger
+	ServerID  string
+	Dir       string           // where files and logs of jobs are kept that no other server needs
+	LogLimits diskspace.Limits // of the logs in Dir
+	Launches  int              // how many clusters are brought up at once; 0: 16 a core, at most 256
 	// Patience is for how long the agent of a job may be silent although the
 	// provider says that its machines run, before they are ended and the job is run
 	// elsewhere; 0, and nil: for ever.
@@ -76,6 +78,14 @@ type Manager struct {
 	logs     cluster.Bells[int] // by job: its logs grew
 	poke     chan struct{}
 
+	room     func(job int, n int64) error // takes room for so much of a job's log
+	books    *diskspace.Ledger            // nil: the logs are not on this disk
+	ownersMu sync.Mutex
+	owners   map[int]string // of jobs with logs
+
+	waitingMu sync.Mutex
+	waiting   map[string]string // why copies of logs wait, by attempt
+
 	mostLog int64         // bytes of an attempt's log that are kept
 	gather  time.Duration // how long what a job prints may wait to be kept
 
@@ -103,6 +113,8 @@ func New(d Deps) *Manager {
 		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
 		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
 		m.files.shared = &shelf.Files{Store: d.Store}
+	} else {
+		m.logsOnDisk(d.LogLimits)
 	}
 	if d.Patience != nil {
 		m.patience = d.Patience
@@ -118,6 +130,7 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 		store: store, world: w, log: log, server: server, dir: dir,
 		kept: shelf.Folder(dir), files: files{dir: filepath.Join(dir, "files"), fetching: make(chan struct{}, 1)},
 		poke: make(chan struct{}, 1), running: map[int]*controller{},
+		room:    func(int, int64) error { return nil },
 		mostLog: mostLog, patience: func() time.Duration { return 0 },
 	}
 	m.slots = newSlots(launches, m.wake)

@@ -310,11 +310,17 @@ func (f *follower) task(ctx context.Context, index, attempt int, offset int64, t
 		if t.Status.Terminal() && (a == nil || a.LogKept) {
 			return t, f.endLine()
 		}
+		missing := f.m.missing(f.id, index, attempt)
 		if !f.follow {
+			if missing != "" {
+				return t, f.say("[%s]", missing)
+			}
 			return t, f.endLine()
 		}
 		if f.out != nil {
-			if t.Status == api.ManagedRunning && (a == nil || a.Outcome == "") {
+			if missing != "" { // no line of the log: a stream that is repeated must be the same
+				f.out.Spin(missing)
+			} else if t.Status == api.ManagedRunning && (a == nil || a.Outcome == "") {
 				f.out.StopSpin()
 			} else {
 				f.out.Spin(waitingFor(j, t))

@@ -402,7 +402,7 @@ func (r *runner) follow(a *state.ManagedAttempt) {
 	r.unfollow()
 	r.followed = attemptKey(a)
 	r.changed, r.stopChanged = r.m.world.Changed(a)
-	r.copy = r.m.copyLog(a)
+	r.copy = r.m.copyLog(a, r.out.Printf)
 }
 
 func (r *runner) unfollow() {

@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/skypilot-go/sky/internal/buildid"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -196,6 +197,9 @@ func (r *Connector) install() (string, error) {
 		return "", err
 	}
 	defer in.Close()
+	if err := roomFor(dst, in); err != nil {
+		return "", err
+	}
 	err = wholefile.Fill(dst, 0o700, func(w *os.File) error {
 		_, err := io.Copy(w, in)
 		return err
@@ -204,6 +208,27 @@ func (r *Connector) install() (string, error) {
 		return "", fmt.Errorf("copying the agent to %s: %w", dst, err)
 	}
 	return dst, nil
+}
+
+// leftFree is what stays free on the server's disk beside a copy of sky: with less
+// the server makes nothing any more.
+const leftFree = 16 << 20
+
+// roomFor says, before anything is written, that a copy of sky does not fit.
+func roomFor(dst string, in *os.File) error {
+	info, err := in.Stat()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(dst), 0o700); err != nil {
+		return err
+	}
+	free, err := diskspace.Free(dst)
+	if err != nil || info.Size()+leftFree <= free {
+		return nil // what is wrong otherwise is said by whoever writes
+	}
+	return fmt.Errorf("the first launch copies sky to %s, so that agents and their jobs outlive the file that was started; that takes %s and %s beside it, and the disk has %s free; free space on it and try again",
+		dst, diskspace.Bytes(info.Size()), diskspace.Bytes(leftFree), diskspace.Bytes(free))
 }
 
 // packed is a compressed copy of a binary, made on first use. The suffix is

@@ -63,12 +63,13 @@ func (s *Server) downloadDump(w http.ResponseWriter, r *http.Request) {
 		fail(w, http.StatusNotFound, "There is no dump "+quoted(name)+". Make a new one.")
 		return
 	}
-	var b api.DebugDumpBody
-	if err == nil {
-		err = json.Unmarshal(q.Body, &b)
-	}
 	if err != nil {
 		s.failed(w, r, err)
+		return
+	}
+	var b api.DebugDumpBody
+	if err := json.Unmarshal(q.Body, &b); err != nil { // an earlier build kept it
+		fail(w, http.StatusNotFound, "What the dump "+quoted(name)+" was to be about is no longer known. Make a new one.")
 		return
 	}
 	s.sendDump(w, r, mediaZip, name, b, newZipped)

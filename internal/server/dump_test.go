@@ -162,7 +162,10 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	if tarred.status != 200 {
 		t.Fatalf("%d %s", tarred.status, tarred.body)
 	}
-	made := w.call(post, "/debug/dump_create", `{"cluster_names":["dev"],"recent_minutes":60}`)
+	made := w.call(post, "/debug/dump_create", `{"cluster_names":["dev"],"recent_minutes":60.0,"managed_job_ids":[7.0],"client_info":{"version":"x","token":"y"}}`)
+	if made.status != 200 {
+		t.Fatalf("%d %s", made.status, made.body)
+	}
 	id := made.header.Get(api.HeaderRequestID)
 	deadline := time.Now().Add(time.Minute)
 	for {

@@ -9,6 +9,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -26,13 +27,13 @@ type Downloads struct {
 
 	home   string
 	shared *shelf.Files // nil: this server is the only one
-	books  diskspace.Ledger
+	once   sync.Once
+	books  *diskspace.Ledger
 }
 
 // NewDownloads is for a server with that home folder.
 func NewDownloads(home string, store *state.Store) *Downloads {
 	d := &Downloads{home: home}
-	d.books = diskspace.Ledger{Dir: home, Count: d.count}
 	if store.Shared() {
 		d.shared = &shelf.Files{Store: store}
 	}
@@ -57,7 +58,12 @@ func (d *Downloads) Dir(user string) string {
 
 // Share is what one request takes of the room for a user's logs.
 func (d *Downloads) Share(user string) *diskspace.Share {
-	return &diskspace.Share{Ledger: &d.books, User: filepath.Base(user), Limits: d.Limits}
+	return &diskspace.Share{Ledger: d.ledger(), User: filepath.Base(user), Limits: d.Limits}
+}
+
+func (d *Downloads) ledger() *diskspace.Ledger {
+	d.once.Do(func() { d.books = &diskspace.Ledger{Dir: d.home, Count: d.count} })
+	return d.books
 }
 
 // count is how many bytes were gathered, by user.
@@ -164,7 +170,7 @@ func (d *Downloads) sweep(ctx context.Context, now time.Time) error {
 			errs = append(errs, err, os.RemoveAll(dir))
 		}
 	}
-	d.books.Recount()
+	d.ledger().Recount()
 	if d.shared != nil {
 		errs = append(errs, d.shared.Sweep(ctx, sharedDownloads, downloadKept, func(string) bool { return false }))
 	}

@@ -61,6 +61,43 @@ func (s *shape) check(raw []byte) []problem {
 	return problems
 }
 
+// whole is raw with 5 in place of 5.0, if a whole number is wanted somewhere: Python
+// does not tell the two apart.
+func (s *shape) whole(raw []byte) []byte {
+	err := json.Unmarshal(raw, reflect.New(s.of).Interface())
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	if !ok || !strings.HasPrefix(wrong.Value, "number") || typeName(wrong.Type) != "int" {
+		return raw
+	}
+	out := make([]byte, 0, len(raw))
+	for i := 0; i < len(raw); {
+		from := i
+		switch c := raw[i]; {
+		case c == '"':
+			for i++; i < len(raw) && raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+			i = min(i+1, len(raw))
+			out = append(out, raw[from:i]...)
+		case c == '-' || c >= '0' && c <= '9':
+			for i < len(raw) && strings.IndexByte("+-.0123456789eE", raw[i]) >= 0 {
+				i++
+			}
+			number := raw[from:i]
+			if n, fraction, ok := bytes.Cut(number, []byte(".")); ok && len(bytes.Trim(fraction, "0")) == 0 {
+				number = n
+			}
+			out = append(out, number...)
+		default:
+			out = append(out, c)
+			i++
+		}
+	}
+	return out
+}
+
 // ambiguous finds keys that differ in case only. Readers of JSON may ignore case,
 // and then take one of the two: a body must mean the same to who checks it and to
 // who acts on it.

@@ -51,6 +51,7 @@ func (rt Route) readShape(w http.ResponseWriter, r *http.Request) ([]byte, bool)
 	if !ok {
 		return nil, false
 	}
+	raw = rt.Body.whole(raw)
 	if problems := rt.check(r, raw); problems != nil {
 		failProblems(w, problems)
 		return nil, false

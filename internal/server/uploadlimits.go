@@ -35,25 +35,46 @@ func (l UploadLimits) filled() UploadLimits {
 // were meant.
 func UploadLimitsFrom(getenv func(string) string) (UploadLimits, error) {
 	var l UploadLimits
-	var errs []error
-	read := func(name string, most int64) int64 {
-		text := strings.TrimSpace(getenv(name))
-		if text == "" {
-			return 0
-		}
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || n < 1 || n > most {
-			errs = append(errs, fmt.Errorf("the variable %s is %q, not a number from 1 to %d", name, text, most))
-		}
-		return n
-	}
+	r := limitReader{getenv: getenv}
+	read := r.read
 	l.User = read("SKY_MAX_UPLOADED_BYTES_PER_USER", math.MaxInt64/4)
 	l.All = read("SKYPILOT_MAX_STORED_FILE_MOUNTS_BYTES", math.MaxInt64/4)
 	l.One = read("SKYPILOT_MAX_UPLOAD_TOTAL_BYTES", math.MaxInt64/4)
 	l.Entries = int(read("SKY_MAX_UPLOAD_ENTRIES", 10_000_000))
 	l.Ratio = read("SKY_MAX_UPLOAD_RATIO", 1_000_000)
 	l.KeepFree = read("SKY_UPLOADS_KEEP_FREE_BYTES", math.MaxInt64/4)
-	return l, errors.Join(errs...)
+	return l, errors.Join(r.errs...)
+}
+
+// LogLimitsFrom reads from the environment what logs may take of the server's disk:
+// those of managed jobs, and those that are gathered for downloads.
+func LogLimitsFrom(getenv func(string) string) (jobs, downloads diskspace.Limits, err error) {
+	r := limitReader{getenv: getenv}
+	jobs.User = r.read("SKY_MAX_JOB_LOG_BYTES_PER_USER", math.MaxInt64/4)
+	jobs.All = r.read("SKY_MAX_JOB_LOG_BYTES", math.MaxInt64/4)
+	downloads.User = r.read("SKY_MAX_DOWNLOAD_BYTES_PER_USER", math.MaxInt64/4)
+	downloads.All = r.read("SKY_MAX_DOWNLOAD_BYTES", math.MaxInt64/4)
+	jobs.KeepFree = r.read("SKY_LOGS_KEEP_FREE_BYTES", math.MaxInt64/4)
+	downloads.KeepFree = jobs.KeepFree
+	return jobs, downloads, errors.Join(r.errs...)
+}
+
+// limitReader reads limits from the environment.
+type limitReader struct {
+	getenv func(string) string
+	errs   []error
+}
+
+func (r *limitReader) read(name string, most int64) int64 {
+	text := strings.TrimSpace(r.getenv(name))
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 1 || n > most {
+		r.errs = append(r.errs, fmt.Errorf("the variable %s is %q, not a number from 1 to %d", name, text, most))
+	}
+	return n
 }
 
 // A ledger is how many bytes of uploads each user has on this machine.

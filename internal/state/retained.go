@@ -13,8 +13,15 @@ import (
 // show and what a log that is read again is about, of a managed job's tasks
 // everything but their secrets.
 
-// redacted is what stands where something was dropped.
-var redacted = json.RawMessage(`"` + task.Redacted + `"`)
+// redacted is what stands where a value was dropped. What is read of the body of a
+// request that has ended must still be of its type: a text stays a text, and of
+// anything else nothing is known.
+func redacted(value json.RawMessage) json.RawMessage {
+	if b := bytes.TrimSpace(value); len(b) > 0 && b[0] == '"' {
+		return json.RawMessage(`"` + task.Redacted + `"`)
+	}
+	return json.RawMessage("null")
+}
 
 // retainedBelow are the maps of which a few keys stay: who asked, and where.
 var retainedBelow = map[string][]string{
@@ -78,7 +85,7 @@ func retainedField(name string, value json.RawMessage) json.RawMessage {
 	if keys, ok := retainedBelow[name]; ok {
 		var below map[string]json.RawMessage
 		if json.Unmarshal(value, &below) != nil {
-			return redacted
+			return redacted(value)
 		}
 		kept := map[string]json.RawMessage{}
 		for _, key := range keys {
@@ -90,7 +97,7 @@ func retainedField(name string, value json.RawMessage) json.RawMessage {
 		return b
 	}
 	if secretField.MatchString(name) && !retainableFlag(value) || !retainable(value, namingField.MatchString(name)) {
-		return redacted
+		return redacted(value)
 	}
 	return value
 }

@@ -326,7 +326,8 @@ func TestTheBodyOfWhatHasEnded(t *testing.T) {
 		{"assignments and addresses with passwords go", `{"name":"A=b","cluster_name":"https://u:p@h/"}`, `{"cluster_name":"<redacted>","name":"<redacted>"}`},
 		{"of variables stays who asked", `{"env_vars":{"SKYPILOT_USER_ID":"u","SKYPILOT_DOCKER_PASSWORD":"p"}}`, `{"env_vars":{"SKYPILOT_USER_ID":"u"}}`},
 		{"of the configuration stays the workspace", `{"override_skypilot_config":{"active_workspace":"w","x":{"token":"t"}}}`, `{"override_skypilot_config":{"active_workspace":"w"}}`},
-		{"maps go", `{"envs":{"A":"b"}}`, `{"envs":"<redacted>"}`},
+		{"maps go", `{"envs":{"A":"b"},"client_info":{}}`, `{"client_info":null,"envs":null}`},
+		{"lists of what may be secret go", `{"args":["--key=x"],"things":[{"a":1}],"token_ids":7}`, `{"args":null,"things":null,"token_ids":null}`},
 		{"what is no object goes", `[1]`, ``},
 	} {
 		if got := strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(string(retained([]byte(tt.body)))); got != tt.want {
