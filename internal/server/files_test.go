@@ -241,9 +241,13 @@ func TestDownloadFromAnotherServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	a := &Downloads{home: t.TempDir(), shared: &shelf.Files{Store: db}}
-	b := newWorld(t)
-	b.server.Downloads = &Downloads{home: b.home, shared: &shelf.Files{Store: db}}
+	shared := func(home string) *Downloads {
+		d := NewDownloads(home, db)
+		d.shared = &shelf.Files{Store: db} // as a database that servers share has it
+		return d
+	}
+	a, b := shared(t.TempDir()), newWorld(t)
+	b.server.Downloads = shared(b.home)
 	gathered := filepath.Join(a.Dir("ab12"), "c1-sky-2026", "1-train")
 	if err := os.MkdirAll(gathered, 0o700); err != nil {
 		t.Fatal(err)
