@@ -139,8 +139,34 @@ func (b *builder) envs(t *Task, n *node) {
 				`environment variable %s has no value; write one, give it with --env %s=VALUE, or write %s: "" for an empty one`, key, key, key)
 			continue
 		}
-		t.Envs[key] = pyStr(e.val)
+		t.Envs[key] = b.variable("envs", key, e.val, true)
 	}
+}
+
+// variable is the text of a variable's value, as Python has it, with a notice if that
+// is not what is written in the file. The notice of a secret does not show it.
+func (b *builder) variable(section, key string, n *node, shown bool) string {
+	v := pyStr(n)
+	if n.kind != scalarNode || n.quoted || v == n.text {
+		return v
+	}
+	if shown {
+		b.warn("%s:%d: %s.%s: YAML reads %s as %s, so the task gets %q; quote it to keep it as written: %s: %q", b.name, n.line, section, key, n.text, scalarKind(n), v, key, n.text)
+	} else {
+		b.warn("%s:%d: %s.%s: YAML reads it as %s, so the task gets it changed; quote it to keep it as written", b.name, n.line, section, key, scalarKind(n))
+	}
+	return v
+}
+
+// scalarKind is what a value is that is no text.
+func scalarKind(n *node) string {
+	switch n.value.(type) {
+	case bool:
+		return "a boolean"
+	case date:
+		return "a date"
+	}
+	return "a number"
 }
 
 func (b *builder) secrets(t *Task, n *node) {
@@ -172,7 +198,7 @@ func (b *builder) secrets(t *Task, n *node) {
 		if t.Secrets == nil {
 			t.Secrets = map[string]Secret{}
 		}
-		t.Secrets[key] = NewSecret(pyStr(e.val))
+		t.Secrets[key] = NewSecret(b.variable("secrets", key, e.val, false))
 	}
 }
 

@@ -191,6 +191,8 @@ type Job struct {
 	ExitCodes   []int         `json:"exit_codes,omitempty"`  // rank order; setup's when FAILED_SETUP
 	EndedRanks  []int         `json:"ended_ranks,omitempty"` // ranks that were ended because another one failed
 	Reason      string        `json:"reason,omitempty"`      // why it waits, or why it failed
+	// Noticed: when it failed, the cloud had announced that the head's machine is taken back.
+	Noticed bool `json:"noticed,omitempty"`
 	// Silent is which of its nodes does not answer the head, and why. Its processes
 	// there may be fine.
 	Silent   string            `json:"silent,omitempty"`

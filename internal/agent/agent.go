@@ -93,6 +93,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.endGrace == 0 {
 		o.endGrace = proc.Grace
 	}
+	proc.CloseOnExec() // jobs get nothing that whoever started this agent had open
 	if err := os.MkdirAll(filepath.Join(o.Dir, "logs"), 0o700); err != nil {
 		return err
 	}

@@ -159,7 +159,9 @@ func (d *driver) work(rec *record) {
 }
 
 func (d *driver) finish(e jobEvent, v verdict) {
+	noticed := v.failed() && d.a.leaving()
 	d.move(func(r *record) error {
+		r.Job.Noticed = noticed
 		r.Job.ExitCodes, r.Job.EndedRanks, r.Job.Reason = v.codes, v.ended, v.reason
 		return r.move(e, d.a.now())
 	})

@@ -97,8 +97,9 @@ type testNode struct {
 	client  *agentclient.Client
 	grace   time.Duration
 
-	stop func() // ends the agent and leaves its jobs
-	cmd  *exec.Cmd
+	stop  func() // ends the agent and leaves its jobs
+	cmd   *exec.Cmd
+	extra []*os.File // that a process inherits
 }
 
 // twoCPUs is what nodes have unless a test says otherwise.
@@ -193,7 +194,7 @@ func (n *testNode) spawn() {
 		n.t.Fatal(err)
 	}
 	defer out.Close()
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = out, out, n.extra
 	if err := cmd.Start(); err != nil {
 		n.t.Fatal(err)
 	}

@@ -184,6 +184,13 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	}
 }
 
+// leaving tells whether the cloud has announced that it takes this machine back.
+func (a *Agent) leaving() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.notice != nil && a.notice.Final()
+}
+
 // endingEvery is how often a container's agent looks whether it is to end: the
 // time until then is short, and a look costs nothing.
 const endingEvery = time.Second

@@ -115,6 +115,12 @@ func TestNoticesArePushed(t *testing.T) {
 		t.Fatalf("nothing was pushed: %v", err)
 	}
 	awaitFile(t, "saved\n", c.nodes[0].home, ".sky/hooks/preemption.log")
+	// Whether a program that fails now failed by itself is uncertain.
+	for run, want := range map[string]bool{"exit 1": true, "exit 0": false} {
+		if job := c.awaitEnd(c.submit(agentapi.JobSpec{Run: run})); job.Noticed != want {
+			t.Errorf("%s: noticed is %v", run, job.Noticed)
+		}
+	}
 }
 
 // TestAPodThatIsEvicted: the agents of a cluster of pods do what is to be done

@@ -74,11 +74,7 @@ func (a *app) jobsLogs(ctx context.Context, args []string, o jobsLogsOptions) er
 	if len(args) > 0 {
 		again += " " + args[0]
 	}
-	if !o.follow {
-		_, err := a.follow(ctx, l)
-		return err
-	}
-	return a.tail(ctx, l, again, false)
+	return a.tail(ctx, l, again, !o.follow)
 }
 
 func (a *app) jobsSyncDown(ctx context.Context, b api.JobsLogsBody) error {

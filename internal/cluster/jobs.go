@@ -96,16 +96,23 @@ func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) er
 	}
 	call.Out.Spin("Cancelling jobs on cluster " + body.ClusterName)
 	var resp *agentapi.CancelResponse
+	var others []string
 	err := m.ask(ctx, body.ClusterName, "Cancelling jobs", func(c *state.Cluster, client *agentclient.Client) (err error) {
 		if err := RefuseHeld(c); err != nil {
 			return err
 		}
-		resp, err = client.Cancel(ctx, req)
+		if resp, err = client.Cancel(ctx, req); err != nil {
+			return err
+		}
+		others, err = notCancelled(ctx, client, c.Name, req.IDs, resp.Cancelled)
 		return err
 	})
 	call.Out.StopSpin()
 	if err != nil {
 		return err
+	}
+	for _, line := range others {
+		fmt.Fprintln(call.Out, line)
 	}
 	if len(resp.Cancelled) == 0 {
 		fmt.Fprintln(call.Out, "No job needed to be cancelled.")
@@ -122,6 +129,25 @@ func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) er
 	}
 	fmt.Fprintf(call.Out, "%s %s cancelled.\n", noun, strings.Join(ids, ", "))
 	return nil
+}
+
+// notCancelled says of each job that was to be cancelled and was not, why.
+func notCancelled(ctx context.Context, client *agentclient.Client, cluster string, ids, cancelled []int) (lines []string, err error) {
+	for _, id := range slices.Compact(slices.Sorted(slices.Values(ids))) {
+		if slices.Contains(cancelled, id) {
+			continue
+		}
+		job, err := client.Job(ctx, id)
+		switch {
+		case isNotFound(err):
+			lines = append(lines, fmt.Sprintf("Job %d is not on cluster %s (see: sky queue %s).", id, cluster, cluster))
+		case err != nil:
+			return nil, err
+		default:
+			lines = append(lines, fmt.Sprintf("Job %d has already ended (status: %s).", id, job.Status))
+		}
+	}
+	return lines, nil
 }
 
 // isNotFound tells whether an agent said that it has no such job.

@@ -153,9 +153,11 @@ func TestOnlyTheJobsThatAreMeantAreCancelled(t *testing.T) {
 			says string
 		}{
 			{"by id", api.CancelBody{JobIDs: []int{2}}, []int{1, 3, 4}, "Job 2 cancelled."},
-			{"again", api.CancelBody{JobIDs: []int{2}}, []int{1, 3, 4}, "No job needed"},
+			{"again", api.CancelBody{JobIDs: []int{2}}, []int{1, 3, 4}, "Job 2 has already ended (status: CANCELLED).\nNo job needed"},
+			{"one that is not there", api.CancelBody{JobIDs: []int{99}}, []int{1, 3, 4}, "Job 99 is not on cluster dev (see: sky queue dev).\nNo job needed"},
 			{"their latest", api.CancelBody{}, []int{1, 3}, "Job 4 cancelled."},
-			{"everybody's", api.CancelBody{AllUsers: true}, nil, "Jobs 1, 3 cancelled."},
+			{"by ids, of which one is not there", api.CancelBody{JobIDs: []int{1, 99, 2}}, []int{3}, "Job 2 has already ended (status: CANCELLED).\nJob 99 is not on cluster dev (see: sky queue dev).\nJob 1 cancelled."},
+			{"everybody's", api.CancelBody{AllUsers: true}, nil, "Job 3 cancelled."},
 		} {
 			step.body.ClusterName = "dev"
 			r := testbed.NewRequest()

@@ -115,6 +115,7 @@ const (
 // Run serves until ctx ends. Unfinished long requests stay as they are and go
 // on with the next server.
 func Run(ctx context.Context, o Options) error {
+	proc.CloseOnExec() // agents and callbacks get nothing that whoever started this server had open
 	return (&daemon{o: o}).run(ctx)
 }
 

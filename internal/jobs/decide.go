@@ -304,9 +304,10 @@ func failedBy(j *agentapi.Job) action {
 	return ended(outFailed, j, "the program failed"+withCodes(j.ExitCodes))
 }
 
-// For how long a failure is doubted: machines that are being taken away end
+// For how long a failure is doubted: machines that are being taken away kill
 // their jobs before the provider says so, and a node's loss is seen by its peers
-// first.
+// first. Elsewhere the agent's word decides, also on spot machines: a program that
+// exited by itself, on one node that nobody had announced to take away, has failed.
 const (
 	doubtShort = 5 * time.Second
 	doubtLong  = time.Minute
@@ -324,7 +325,7 @@ func doubt(a *state.ManagedAttempt, j *agentapi.Job) time.Time {
 		return time.Time{}
 	case j.Status != api.JobFailed && j.Status != api.JobFailedSetup && a.Nodes > 1:
 		return unix(j.EndedAt).Add(doubtLong)
-	case a.Offer.Spot || killed || j.Status == api.JobFailedDriver:
+	case killed || j.Noticed || j.Status == api.JobFailedDriver || a.Offer.Spot && a.Nodes > 1:
 		return unix(j.EndedAt).Add(doubtShort)
 	}
 	return time.Time{}

@@ -207,6 +207,9 @@ func TestWhatAnOutcomeMeans(t *testing.T) {
 	}
 }
 
+// noticed is a job that failed after the cloud had announced its machine's end.
+func noticed(j *agentapi.Job) *agentapi.Job { j.Noticed = true; return j }
+
 // TestForHowLongAFailureIsDoubted is the time in the rule: machines that are being
 // taken away end their jobs before the provider says so. A failure that may be such an
 // end is nobody's until the doubt is over, and the user's from then on.
@@ -220,8 +223,10 @@ func TestForHowLongAFailureIsDoubted(t *testing.T) {
 		want  outcome
 	}{
 		{"a program fails on machines of its own", job(api.JobFailed, 1), 1, false, 0, outFailed},
-		{"a program fails on spot", job(api.JobFailed, 1), 1, true, doubtShort, outFailed},
-		{"a setup fails on spot", job(api.JobFailedSetup, 1), 1, true, doubtShort, outSetup},
+		{"a program fails on spot", job(api.JobFailed, 1), 1, true, 0, outFailed},
+		{"a setup fails on spot", job(api.JobFailedSetup, 1), 1, true, 0, outSetup},
+		{"a program fails on a machine that is announced to go", noticed(job(api.JobFailed, 1)), 1, true, doubtShort, outFailed},
+		{"a program fails on two nodes on spot", job(api.JobFailed, 1, 0), 2, true, doubtShort, outFailed},
 		{"a program is killed", job(api.JobFailed, 137), 1, false, doubtShort, outFailed},
 		{"a program is killed on one node of two", job(api.JobFailed, 0, 143), 2, false, doubtShort, outFailed},
 		{"a program ends with the highest code of its own", job(api.JobFailed, 128), 1, false, 0, outFailed},

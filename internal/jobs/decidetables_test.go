@@ -209,8 +209,11 @@ func TestWhoseFailureItIsWhenAMachineGoesAfterwards(t *testing.T) {
 		{"nobody told", observation{job: job(api.JobFailed, 1)}, nil, false},
 		{"it was cut off", observation{reported: true, job: job(api.JobFailedDriver), heard: noon}, nil, false},
 		{"a node of two", observation{reported: true, job: job(api.JobFailed, 1)}, func(a *state.ManagedAttempt) { a.Nodes = 2 }, false},
-		{"on spot, heard for long enough", observation{reported: true, job: job(api.JobFailed, 1), heard: ended.Add(doubtShort + 1)}, func(a *state.ManagedAttempt) { a.Offer.Spot = true }, true},
-		{"on spot, heard for just as long", observation{reported: true, job: job(api.JobFailed, 1), heard: ended.Add(doubtShort)}, func(a *state.ManagedAttempt) { a.Offer.Spot = true }, false},
+		{"on spot", observation{reported: true, job: job(api.JobFailed, 1), heard: ended}, func(a *state.ManagedAttempt) { a.Offer.Spot = true }, true},
+		{"on spot, nobody told", observation{job: job(api.JobFailed, 1), heard: ended.Add(doubtShort + 1)}, func(a *state.ManagedAttempt) { a.Offer.Spot = true }, false},
+		{"on a machine that was announced to go, heard for long enough", observation{reported: true, job: noticed(job(api.JobFailed, 1)), heard: ended.Add(doubtShort + 1)}, nil, true},
+		{"on a machine that was announced to go, heard for just as long", observation{reported: true, job: noticed(job(api.JobFailed, 1)), heard: ended.Add(doubtShort)}, nil, false},
+		{"killed, heard for just as long", observation{reported: true, job: job(api.JobFailed, 137), heard: ended.Add(doubtShort)}, nil, false},
 	} {
 		s := running(c.seen)
 		s.attempt.Nodes = 1

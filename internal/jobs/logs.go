@@ -254,25 +254,44 @@ func (f *follower) tasks(ctx context.Context, p Position) (int, error) {
 	if !s.Terminal() {
 		return api.ExitJobSucceeded, f.endLine() // only without follow
 	}
+	t := j.Current()
+	if f.which >= 0 {
+		t = j.Tasks[f.which]
+	}
+	if why := whyNot(j, t); why != "" {
+		if err := f.say("✗ %s", why); err != nil {
+			return 0, err
+		}
+	}
 	if f.follow {
 		mark := "✗"
 		if s == api.ManagedSucceeded {
 			mark = "✓"
-		}
-		t := j.Current()
-		if f.which >= 0 {
-			t = j.Tasks[f.which]
-		}
-		if t.Failure != "" {
-			if err := f.say("✗ %s", t.Failure); err != nil {
-				return 0, err
-			}
 		}
 		if err := f.say("%s Job finished (status: %s).", mark, s); err != nil {
 			return 0, err
 		}
 	}
 	return s.ExitCode(), f.endLine()
+}
+
+// whyNot is why a task that has ended did not succeed, as far as its log does not
+// tell; "" if there is nothing to add.
+func whyNot(j *state.ManagedJob, t *state.ManagedTask) string {
+	if t.Failure != "" || t.Status != api.ManagedCancelled || t.Attempt > 0 {
+		return t.Failure
+	}
+	what := "the job"
+	if len(j.Tasks) > 1 {
+		what = fmt.Sprintf("task %d", t.Index)
+	}
+	why := what + " never ran: it was cancelled before it was launched"
+	for _, other := range j.Tasks {
+		if other.Status.Failed() {
+			return fmt.Sprintf("%s, as task %d (%s) ended %s", why, other.Index, other.Name, other.Status)
+		}
+	}
+	return why
 }
 
 // task writes the log of one task from an attempt on, through every recovery,

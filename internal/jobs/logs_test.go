@@ -136,7 +136,7 @@ func TestTheLogOfAJobIsThatOfItsTasksInTurn(t *testing.T) {
 	}{
 		"all of it":                    {api.JobsLogsBody{}, first + "a1\na2\n" + again + "a3\n" + last + "b1\nb2\n" + ended, failed},
 		"no tail":                      {api.JobsLogsBody{Tail: new(0)}, first + "a1\na2\n" + again + "a3\n" + last + "b1\nb2\n" + ended, failed},
-		"all of it that there is":      {api.JobsLogsBody{Follow: new(false)}, first + "a1\na2\n" + again + "a3\n" + last + "b1\nb2\n", failed},
+		"all of it that there is":      {api.JobsLogsBody{Follow: new(false)}, first + "a1\na2\n" + again + "a3\n" + last + "b1\nb2\n✗ exit code 3\n", failed},
 		"the last line":                {api.JobsLogsBody{Tail: new(1)}, "b2\n" + ended, failed},
 		"the last task's lines":        {api.JobsLogsBody{Tail: new(2)}, last + "b1\nb2\n" + ended, failed},
 		"one line of the task before":  {api.JobsLogsBody{Tail: new(3)}, "a3\n" + last + "b1\nb2\n" + ended, failed},
@@ -165,6 +165,35 @@ func TestTheLogOfAJobIsThatOfItsTasksInTurn(t *testing.T) {
 	for _, kept := range []string{"", "x", "{"} {
 		if at := ParsePosition([]byte(kept)); at != nil {
 			t.Errorf("a stream began at %+v, by %q", at, kept)
+		}
+	}
+}
+
+// A job that never ran says why, with the exit code of its end, whether its log is
+// followed or not.
+func TestTheLogOfWhatNeverRanSaysWhy(t *testing.T) {
+	a := newArchive(t)
+	id := a.submits(ann(), api.JobsLaunchBody{Task: "name: pipe\n---\nname: a\nrun: x\n---\nname: b\nrun: x\n"})[0]
+	a.change(id, func(j *state.ManagedJob) { j.Schedule = api.ScheduleLaunching })
+	a.change(id, func(j *state.ManagedJob) {
+		j.Schedule = api.ScheduleDone
+		j.Tasks[0].Status, j.Tasks[0].Failure = api.ManagedFailedResource, "nobody has such machines"
+		j.Tasks[1].Status = api.ManagedCancelled
+	})
+	never := "✗ task 1 never ran: it was cancelled before it was launched, as task 0 (a) ended FAILED_NO_RESOURCE\n"
+	for _, c := range []struct {
+		task   *api.IntOrString
+		follow bool
+		want   string
+		code   int
+	}{
+		{nil, false, "✗ nobody has such machines\n", api.ExitJobFailed},
+		{nil, true, "✗ nobody has such machines\n✗ Job finished (status: FAILED_NO_RESOURCE).\n", api.ExitJobFailed},
+		{numbered("1"), false, never, api.ExitJobCancelled},
+		{numbered("1"), true, never + "✗ Job finished (status: CANCELLED).\n", api.ExitJobCancelled},
+	} {
+		if got, code, _ := a.reads(api.JobsLogsBody{JobID: &id, Task: c.task, Follow: &c.follow}, nil); got != c.want || code != c.code {
+			t.Errorf("follow %v: exit %d, %q; want %d, %q", c.follow, code, got, c.code, c.want)
 		}
 	}
 }

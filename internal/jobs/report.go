@@ -24,7 +24,7 @@ func (m *Manager) Ended(ctx context.Context, hash string, j agentapi.Job) error 
 		return nil
 	}
 	err := m.store.ManagedJobs().Report(ctx, job, task, number, state.ManagedReport{
-		ClusterHash: hash, ClusterJob: j.ID, Status: j.Status, StartedAt: j.StartedAt, EndedAt: j.EndedAt, ExitCodes: j.ExitCodes, Reason: j.Reason,
+		ClusterHash: hash, ClusterJob: j.ID, Status: j.Status, StartedAt: j.StartedAt, EndedAt: j.EndedAt, ExitCodes: j.ExitCodes, Reason: j.Reason, Noticed: j.Noticed,
 	})
 	if err != nil {
 		return fmt.Errorf("the end of attempt %d of managed job %d is not stored: %w", number, job, err)
@@ -54,7 +54,7 @@ func reported(a *state.ManagedAttempt) *agentapi.Job {
 		return nil
 	}
 	return &agentapi.Job{
-		ID: w.ClusterJob, Key: attemptKey(a), Status: w.Status, StartedAt: w.StartedAt, EndedAt: w.EndedAt, ExitCodes: w.ExitCodes, Reason: w.Reason,
+		ID: w.ClusterJob, Key: attemptKey(a), Status: w.Status, StartedAt: w.StartedAt, EndedAt: w.EndedAt, ExitCodes: w.ExitCodes, Reason: w.Reason, Noticed: w.Noticed,
 	}
 }
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -462,7 +462,7 @@ func TestLogsThatWereRemovedAreSaidToBe(t *testing.T) {
 	}
 	never := a.submits(ann(), api.JobsLaunchBody{Task: "run: x\n"})[0]
 	must(t, a.Cancel(t.Context(), ann(), api.JobsCancelBody{JobIDs: []int{never}}))
-	if got, code, _ := a.reads(api.JobsLogsBody{JobID: &never}, nil); got != "✗ Job finished (status: CANCELLED).\n" || code != api.ExitJobCancelled {
+	if got, code, _ := a.reads(api.JobsLogsBody{JobID: &never}, nil); got != "✗ the job never ran: it was cancelled before it was launched\n✗ Job finished (status: CANCELLED).\n" || code != api.ExitJobCancelled {
 		t.Errorf("of a job that never ran: exit %d: %q", code, got)
 	}
 }

@@ -75,3 +75,6 @@ var bootID = sync.OnceValue(func() string {
 	}
 	return strconv.FormatInt(info.Boot/10_000_000, 10) // 100 ns units; clocks are nudged
 })
+
+// CloseOnExec has nothing to do: programs inherit what they are given.
+func CloseOnExec() {}

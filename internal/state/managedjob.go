@@ -114,6 +114,7 @@ type ManagedReport struct {
 	EndedAt     float64       `json:"ended_at"`
 	ExitCodes   []int         `json:"exit_codes,omitempty"`
 	Reason      string        `json:"reason,omitempty"`
+	Noticed     bool          `json:"noticed,omitempty"` // see agentapi.Job
 }
 
 // ManagedEvent is one line of a managed job's history.

@@ -108,7 +108,7 @@ func TestManagedJobsThatFail(t *testing.T) {
 	if j := w.done("1.0"); j.Status != "FAILED" || !strings.Contains(j.Failure, "exit code 3") {
 		t.Errorf("%+v", j)
 	}
-	wants(t, w.sky("jobs", "logs", "1", "--no-follow"), "before")
+	w.fails(100, []string{"before", "exit code 3"}, "jobs", "logs", "1", "--no-follow")
 
 	setup := w.write("setup.yaml", "name: s\nsetup: exit 4\nrun: echo never\n")
 	w.fails(100, []string{"FAILED_SETUP"}, "jobs", "launch", "-y", setup)
