@@ -27,11 +27,7 @@ func (c *Client) Download(ctx context.Context, dirs []string, home string) (map[
 }
 
 // DownloadWithin is Download that asks room before so many bytes are written to the
-<<<<<<< Updated upstream
 // disk, and ends with its error; nil allows everything. What fails leaves nothing
-=======
-// disk, and ends with its error; nil: there is room. What fails leaves nothing
->>>>>>> Stashed changes
 // behind.
 func (c *Client) DownloadWithin(ctx context.Context, dirs []string, home string, room func(n int64) error) (_ map[string]string, err error) {
 	if room == nil {

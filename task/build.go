@@ -38,7 +38,7 @@ func (b *builder) task(doc *node) *Task {
 	}
 	before := len(b.errs)
 	t := &Task{origin: &origin{source: b.source, doc: doc, unset: map[string]*Error{}}}
-	defer func() { hide(b.errs[before:], t.Secrets) }()
+	defer func() { hide(b.errs[before:], t.secretValues()) }()
 	if doc.kind != mappingNode {
 		e := b.at(doc, "", "a task is a map of fields, not %s", doc.describe())
 		e.Hint = "Write fields such as \"run: echo hello\", one per line."

@@ -50,7 +50,7 @@ func (d *Dag) Check(o CheckOptions) error {
 	var priority *int
 	for _, t := range d.Tasks {
 		found := t.check(o)
-		hide(found, t.Secrets)
+		hide(found, t.secretValues())
 		errs = append(errs, found...)
 		if t.Name != "" && names[t.Name] {
 			errs = append(errs, t.errorAt("name", "there are two tasks with the name %q; give each its own", t.Name))

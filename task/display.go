@@ -5,20 +5,17 @@ import (
 	"strings"
 )
 
-// dockerPassword is the variable that is a secret wherever it stands.
-const dockerPassword = "SKYPILOT_DOCKER_PASSWORD"
-
 // display is the document as written; if it holds secrets, written anew
 // without them.
 func (o *origin) display() string {
 	if !o.shows() {
 		return o.document()
 	}
-	hide := func(n *node, only string) *node {
+	hide := func(n *node, secret func(name string) bool) *node {
 		out := *n
 		out.entries = slices.Clone(n.entries)
 		for i, e := range out.entries {
-			if !e.val.isNull() && (only == "" || e.key.text == only) {
+			if !e.val.isNull() && secret(e.key.text) {
 				out.entries[i].val = toNode(Redacted)
 			}
 		}
@@ -29,9 +26,9 @@ func (o *origin) display() string {
 	for i, e := range doc.entries {
 		switch {
 		case e.key.text == "secrets" && e.val.kind == mappingNode:
-			doc.entries[i].val = hide(e.val, "")
+			doc.entries[i].val = hide(e.val, func(string) bool { return true })
 		case e.key.text == "envs" && e.val.kind == mappingNode:
-			doc.entries[i].val = hide(e.val, dockerPassword)
+			doc.entries[i].val = hide(e.val, SecretName)
 		}
 	}
 	var w writer
@@ -48,7 +45,7 @@ func (o *origin) shows() bool {
 		}
 	}
 	envs := o.doc.get("envs")
-	return envs != nil && shown(envs.get(dockerPassword))
+	return envs != nil && envs.kind == mappingNode && slices.ContainsFunc(envs.entries, func(e entry) bool { return SecretName(e.key.text) && shown(e.val) })
 }
 
 // document is the task's part of the text: what stands between the lines

@@ -17,7 +17,14 @@ func (d *Dag) YAML() ([]byte, error) {
 
 // DisplayYAML is YAML for people: without secrets, without fields that only
 // programs read, and without a header if there is one task.
-func (d *Dag) DisplayYAML() ([]byte, error) { return d.write(true), nil }
+func (d *Dag) DisplayYAML() ([]byte, error) {
+	var values []string
+	for _, t := range d.Tasks {
+		values = append(values, t.secretValues()...)
+	}
+	// A variable may have been put into another field.
+	return []byte(hideIn(string(d.write(true)), values)), nil
+}
 
 func (d *Dag) write(display bool) []byte {
 	var w writer
@@ -97,8 +104,10 @@ func (t *Task) tree(display bool) *node {
 	n.putText("run", t.Run)
 	if len(t.Envs) > 0 {
 		envs := maps.Clone(t.Envs)
-		if _, ok := envs[dockerPassword]; ok && display {
-			envs[dockerPassword] = Redacted
+		for name := range envs {
+			if display && SecretName(name) {
+				envs[name] = Redacted
+			}
 		}
 		n.put("envs", envs)
 	}

@@ -102,9 +102,8 @@ func AllErrors(err error) []*Error {
 
 // hide replaces secret values in messages. Very short values stay: hiding
 // them would garble the text, and they hide nothing.
-func hide(errs []*Error, secrets map[string]Secret) {
-	for _, s := range secrets {
-		value := s.Reveal()
+func hide(errs []*Error, secrets []string) {
+	for _, value := range secrets {
 		if len(value) < 4 {
 			continue
 		}

@@ -66,7 +66,7 @@ func (d *Dag) Override(o Overrides) (warnings []string, err error) {
 		if err != nil {
 			return nil, err
 		}
-		warnings = append(warnings, w...)
+		warnings = append(append(warnings, w...), t.secretWarnings()...)
 	}
 	edits, err := o.edits()
 	if err != nil {

@@ -64,7 +64,7 @@ func (t *Task) substitute() error {
 	if len(b.errs) == 0 {
 		b.variableFields(t, full)
 	}
-	hide(b.errs, t.Secrets)
+	hide(b.errs, t.secretValues())
 	return joined(b.errs)
 }
 

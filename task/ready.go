@@ -120,7 +120,7 @@ func (t *Task) ErrorAt(field, format string, args ...any) *Error {
 			e = t.origin.source.errorAt(at.line, at.col, field, "%s", e.Message)
 		}
 	}
-	hide([]*Error{e}, t.Secrets)
+	hide([]*Error{e}, t.secretValues())
 	return e
 }
 

@@ -14,13 +14,14 @@ func WithoutSecrets(text []byte) ([]byte, error) {
 	}
 	var values []string
 	for _, t := range d.Tasks {
-		for name, s := range t.Secrets {
-			values = append(values, s.Reveal())
+		values = append(values, t.secretValues()...)
+		for name := range t.Secrets {
 			t.Secrets[name] = NewSecret(Redacted)
 		}
-		if password, ok := t.Envs[dockerPassword]; ok {
-			values = append(values, password)
-			t.Envs[dockerPassword] = Redacted
+		for name := range t.Envs {
+			if SecretName(name) {
+				t.Envs[name] = Redacted
+			}
 		}
 	}
 	out, err := d.YAML()
@@ -45,10 +46,7 @@ func SecretsIn(text []byte) []string {
 	}
 	var values []string
 	for _, t := range d.Tasks {
-		for _, s := range t.Secrets {
-			values = append(values, s.Reveal())
-		}
-		values = append(values, t.Envs[dockerPassword])
+		values = append(values, t.secretValues()...)
 	}
 	values = slices.DeleteFunc(values, func(v string) bool { return len(v) < hideable || v == Redacted })
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
@@ -72,7 +70,7 @@ func hideIn(text string, values []string) string {
 // displayed is the text of a task that somebody sent for display, without its
 // secrets: other clients than ours leave them in.
 func displayed(text string) string {
-	if !strings.Contains(text, "secrets") && !strings.Contains(text, dockerPassword) {
+	if !strings.Contains(text, "secrets") && !strings.Contains(text, "envs") {
 		return text
 	}
 	d, err := Parse("task", []byte(text))

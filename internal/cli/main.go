@@ -219,15 +219,16 @@ func withoutSecrets(args []string) []string {
 	return out
 }
 
-var secretOptions = map[string]bool{"--secret": true, "--token": true, "--service-account-token": true}
+var secretOptions = map[string]bool{"--secret": true, "--env": true, "--token": true, "--service-account-token": true}
 
 // hideValue keeps the name in NAME=VALUE.
 func hideValue(option, v string) string {
-	if name, _, ok := strings.Cut(v, "="); ok && option == "--secret" {
+	if option == "--secret" || option == "--env" {
+		name, _, ok := strings.Cut(v, "=")
+		if !ok || option == "--env" && !task.SecretName(name) {
+			return v // the name of a variable, or one that may be seen
+		}
 		return name + "=" + task.Redacted
-	}
-	if option == "--secret" {
-		return v // the name of a variable
 	}
 	return task.Redacted
 }

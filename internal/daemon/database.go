@@ -29,7 +29,11 @@ func (d *daemon) openStore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	accept := func(found state.Found) error { return d.accept(kind, was, found) }
+	trace := ""
+	if kind == installation.File && was == nil {
+		trace = memory.Trace()
+	}
+	accept := func(found state.Found) error { return d.accept(kind, was, found, trace) }
 	if kind == installation.PostgreSQL {
 		if d.store, err = state.OpenPostgresIf(ctx, address, accept); err != nil {
 			return fmt.Errorf("opening the database (from %s): %w", c.Origin("db"), err)
@@ -45,9 +49,12 @@ func (d *daemon) openStore(ctx context.Context) error {
 
 // accept refuses a database that is not what this home folder knows, unless it was
 // said to go on with it or to begin anew.
-func (d *daemon) accept(kind installation.Kind, was *installation.Mark, found state.Found) error {
+func (d *daemon) accept(kind installation.Kind, was *installation.Mark, found state.Found, trace string) error {
 	d.unchecked = !found.Checked
 	lost := installation.Judge(kind, was, found)
+	if lost == nil {
+		lost = installation.JudgeNew(found, trace)
+	}
 	switch {
 	case lost == nil && d.o.StartAnew:
 		return fmt.Errorf("the database %s is in order, so nothing is started anew: leave --start-anew out", found.Where)
@@ -90,7 +97,7 @@ func (d *daemon) claim(ctx context.Context, memory *installation.Memory, kind in
 	if err := d.note(generation); err != nil {
 		return err
 	}
-	d.store.Witness(generation, d.note)
+	d.store.Witness(generation, state.Witness{Keep: d.note, Saw: func(generation int64) { memory.Saw(id, generation) }})
 	if d.o.AcceptDatabase {
 		if err := d.store.Recovered(ctx); err != nil {
 			return err

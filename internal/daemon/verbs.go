@@ -60,7 +60,7 @@ func callOf(c *requests.Call, body any) (cluster.Call, error) {
 		}
 	}
 	return cluster.Call{
-		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: env.Sent().EntrypointCommand,
+		RequestID: c.ID, User: c.User, Scope: c.Scope, Attempt: c.Attempt, Command: config.Mask(env.Sent().EntrypointCommand), // other clients leave values in
 		Out: c.Log, Files: c.Files, Load: c.State, Save: c.SetState, Rest: c.Rest,
 	}, nil
 }

@@ -335,27 +335,14 @@ func (s *submission) spec() agentapi.JobSpec {
 		Name: t.Name, TaskName: t.Name,
 		User: s.call.User.Name, UserHash: s.call.User.ID,
 		NumNodes: max(t.NumNodes, 1), Run: t.Run,
-		Envs: maps.Clone(t.Envs), Secrets: map[string]string{},
 		Metadata: map[string]string{},
 	}
+	spec.Envs, spec.Secrets = t.Variables()
 	if s.setup {
 		spec.Setup = t.Setup
 	}
-	for k, v := range t.Secrets {
-		spec.Secrets[k] = v.Reveal()
-	}
-	// A login is a secret although it is written among the variables.
-	if password, ok := spec.Envs[dockerPassword]; ok {
-		delete(spec.Envs, dockerPassword)
-		if _, given := spec.Secrets[dockerPassword]; !given {
-			spec.Secrets[dockerPassword] = password
-		}
-	}
 	if s.held != nil {
 		spec.TaskID = s.held.TaskID
-		if spec.Envs == nil {
-			spec.Envs = map[string]string{}
-		}
 		maps.Copy(spec.Envs, s.held.Envs)
 	}
 	if commit, ok := t.Metadata["git_commit"].(string); ok {

@@ -19,17 +19,24 @@ import (
 )
 
 // The password of a docker login is a secret although it is written among the
-// variables; one that is written among the secrets is the one that counts.
-func TestADockerPasswordIsASecretWhereverItIsWritten(t *testing.T) {
+// variables, and so is what has the name of one; one that is written among the secrets
+// is the one that counts.
+func TestSecretsAreSecretsWhereverTheyAreWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testbed.New(t)
 		s := b.Boot(failpoint.Endless)
-		task := "resources: {infra: fluffycloud}\nenvs: {A: '1', SKYPILOT_DOCKER_USERNAME: ann, SKYPILOT_DOCKER_PASSWORD: hush, SKYPILOT_DOCKER_SERVER: r.example}\n%srun: x\n"
+		task := "resources: {infra: fluffycloud}\nenvs: {A: '1', HF_TOKEN: hf, SKYPILOT_DOCKER_USERNAME: ann, SKYPILOT_DOCKER_PASSWORD: hush, SKYPILOT_DOCKER_SERVER: r.example}\n%srun: x\n"
 		for i, c := range []struct{ secrets, want string }{{"", "hush"}, {"secrets: {SKYPILOT_DOCKER_USERNAME: ann, SKYPILOT_DOCKER_PASSWORD: hidden, SKYPILOT_DOCKER_SERVER: r.example}\n", "hidden"}} {
 			if _, err := s.Launch(testbed.NewRequest(), "dev", fmt.Sprintf(task, c.secrets)); err != nil {
 				t.Fatal(err)
 			}
 			spec := b.Head("dev").JobSpecs()[i]
+			if _, open := spec.Envs["HF_TOKEN"]; open || spec.Secrets["HF_TOKEN"] != "hf" {
+				t.Errorf("with %q: the token is among secrets %v, envs %v", c.secrets, spec.Secrets, spec.Envs)
+			}
+			if yaml := b.Cluster("dev").CreationYAML; strings.Contains(yaml, "HF_TOKEN: hf") {
+				t.Errorf("the cluster's record has the token:\n%s", yaml)
+			}
 			if _, open := spec.Envs["SKYPILOT_DOCKER_PASSWORD"]; open || spec.Secrets["SKYPILOT_DOCKER_PASSWORD"] != c.want || spec.Envs["A"] != "1" {
 				t.Errorf("with %q: secrets %v, envs %v", c.secrets, spec.Secrets, spec.Envs)
 			}

@@ -18,6 +18,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -40,8 +41,8 @@ const (
 
 // Memory is the file of one home folder. Its methods may be called concurrently.
 type Memory struct {
-	path string
-	mu   sync.Mutex
+	path, seen string
+	mu         sync.Mutex
 }
 
 // Dir is the folder of an API server's files below a home folder.
@@ -53,18 +54,62 @@ func Path(home string) string { return filepath.Join(Dir(home), "installation.js
 // Database is the database file below a home folder.
 func Database(home string) string { return filepath.Join(Dir(home), "sky.db") }
 
+// seenPath is the file with the last generation that was seen: "ID GENERATION".
+func seenPath(home string) string { return filepath.Join(Dir(home), "installation.seen") }
+
 // Of is the memory of a home folder; the file need not exist.
-func Of(home string) *Memory { return &Memory{path: Path(home)} }
+func Of(home string) *Memory { return &Memory{path: Path(home), seen: seenPath(home)} }
 
 // Mark is what is remembered of a database; nil: nothing.
 func (m *Memory) Mark(k Kind) (*Mark, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	marks, err := m.read()
-	if err != nil {
+	mark := marks[k]
+	if err != nil || mark == nil {
 		return nil, err
 	}
-	return marks[k], nil
+	if id, generation := m.lastSeen(); k == File && id == mark.ID && generation > mark.Generation {
+		mark.Generation = generation
+	}
+	return mark, nil
+}
+
+// Saw notes a generation of the database file without waiting for the disk. What
+// goes wrong is no loss but of precision: Note keeps generations.
+func (m *Memory) Saw(id string, generation int64) {
+	f, err := os.OpenFile(m.seen, os.O_CREATE|os.O_WRONLY, 0o600)
+	if err != nil {
+		return
+	}
+	_, _ = fmt.Fprintf(f, "%s %020d\n", id, generation) // always of one length
+	_ = f.Close()
+}
+
+// lastSeen is what Saw noted last; "": nothing that can be read.
+func (m *Memory) lastSeen() (id string, generation int64) {
+	b, err := os.ReadFile(m.seen)
+	if err != nil {
+		return "", 0
+	}
+	if n, err := fmt.Sscanf(string(b), "%s %d\n", &id, &generation); n != 2 || err != nil {
+		return "", 0
+	}
+	return id, generation
+}
+
+// Trace is a file that shows that a home folder without memory has served an
+// installation; "": there is none.
+func (m *Memory) Trace() string {
+	if _, err := os.Lstat(m.path); !errors.Is(err, fs.ErrNotExist) {
+		return ""
+	}
+	for _, file := range []string{filepath.Join(filepath.Dir(m.path), envelope.FileName), m.seen} {
+		if _, err := os.Lstat(file); err == nil {
+			return file
+		}
+	}
+	return ""
 }
 
 // Note remembers a mark. It is on disk then.
@@ -95,13 +140,17 @@ func (m *Memory) read() (map[Kind]*Mark, error) {
 	case err != nil:
 		return nil, fmt.Errorf("reading which installation this is: %w", err)
 	}
-	if err := json.Unmarshal(b, &marks); err != nil {
-		return nil, fmt.Errorf("the file %s, which says which installation this is, is damaged (%w). If the database beside it is the right one, remove the file and start again: rm %s", m.path, err, m.path)
-	}
+	err = json.Unmarshal(b, &marks)
 	for k, mark := range marks {
-		if mark == nil || mark.ID == "" {
-			delete(marks, k)
+		if err == nil && (mark == nil || mark.ID == "") {
+			err = fmt.Errorf("it has no id for %q", k)
 		}
+	}
+	if err == nil && len(marks) == 0 {
+		err = errors.New("it has no id")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the file %s, which says which installation this is, is damaged (%w). If the database beside it is the right one, remove the file and start again: rm %s", m.path, err, m.path)
 	}
 	return marks, nil
 }

@@ -90,14 +90,16 @@ func TestMarksOfBothKindsStay(t *testing.T) {
 	if info, err := os.Stat(Path(home)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	if err := os.WriteFile(Path(home), []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := m.Mark(File); err == nil || !strings.Contains(err.Error(), "rm "+Path(home)) {
-		t.Errorf("a damaged file: %v", err)
-	}
-	if err := m.Note(File, Mark{ID: id}); err == nil {
-		t.Error("a damaged file was written over")
+	for _, text := range []string{"{", "", "null", "{}", `{"file": null}`, `{"file": {"generation": 3}}`} {
+		if err := os.WriteFile(Path(home), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.Mark(File); err == nil || !strings.Contains(err.Error(), "rm "+Path(home)) {
+			t.Errorf("the damaged file %q: %v", text, err)
+		}
+		if err := m.Note(File, Mark{ID: id}); err == nil {
+			t.Errorf("the damaged file %q was written over", text)
+		}
 	}
 }
 
@@ -133,7 +135,7 @@ func (l lives) open() (*state.Store, error) {
 	if err := note(generation); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
-	s.Witness(generation, note)
+	s.Witness(generation, state.Witness{Keep: note, Saw: func(g int64) { m.Saw(owner, g) }})
 	return s, nil
 }
 
@@ -141,7 +143,7 @@ func (l lives) copyTo(home string) lives {
 	l.t.Helper()
 	// The database before the file, as a copy that is made while the server runs:
 	// what is between the two is what a crash can leave.
-	for _, f := range []string{Path(l.home), Database(l.home), Database(l.home) + "-wal"} {
+	for _, f := range []string{Path(l.home), seenPath(l.home), Database(l.home), Database(l.home) + "-wal"} {
 		b, err := os.ReadFile(f)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
@@ -246,6 +248,133 @@ func TestLosingTheLogIsNoticed(t *testing.T) {
 	}
 	if loss := broken.loss(); loss != Older {
 		t.Errorf("one change: %q", loss)
+	}
+}
+
+// What the server does at its first start: it encrypts what was in clear, and clears
+// the file of it.
+func TestLosingTheLogAfterClearingIsNoticed(t *testing.T) {
+	l := lives{t, t.TempDir()}
+	s, err := l.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	l.write(s, 3)
+	if err := s.ClearFree(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l.write(s, 1)
+	for _, seen := range []bool{true, false} { // a power cut may lose what was only seen
+		broken := l.copyTo(t.TempDir())
+		if err := os.Remove(Database(broken.home) + "-wal"); err != nil {
+			t.Fatal(err)
+		}
+		if !seen {
+			if err := os.Remove(seenPath(broken.home)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if loss := broken.loss(); loss != Older {
+			t.Errorf("seen %t: %q", seen, loss)
+		}
+	}
+}
+
+func TestACutLogIsNoticed(t *testing.T) {
+	l := lives{t, t.TempDir()}
+	s, err := l.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.ClearFree(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var sizes []int64
+	for range 4 {
+		l.write(s, 1)
+		info, err := os.Stat(Database(l.home) + "-wal")
+		if err != nil {
+			t.Fatal(err)
+		}
+		sizes = append(sizes, info.Size())
+	}
+	for i, size := range sizes {
+		want := Older
+		if i == len(sizes)-1 {
+			want = ""
+		}
+		cut := l.copyTo(t.TempDir())
+		if err := os.Truncate(Database(cut.home)+"-wal", size); err != nil {
+			t.Fatal(err)
+		}
+		if loss := cut.loss(); loss != want {
+			t.Errorf("cut behind change %d of %d: %q, want %q", i+1, len(sizes), loss, want)
+		}
+	}
+}
+
+// What cannot be read of the generation that was seen is as if there were nothing.
+func TestTheGenerationSeenIsNeverInTheWay(t *testing.T) {
+	home := t.TempDir()
+	m := Of(home)
+	if err := m.Note(File, Mark{ID: id, Generation: 3}); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		text string
+		want int64
+	}{{"", 3}, {id, 3}, {id + " ", 3}, {id + " x\n", 3}, {"other 00000000000000000009\n", 3}, {id + " 00000000000000000002\n", 3}, {id + " 00000000000000000009\n", 9}} {
+		if err := os.WriteFile(seenPath(home), []byte(c.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if mark, err := m.Mark(File); err != nil || mark.Generation != c.want {
+			t.Errorf("%q: %+v, %v, want %d", c.text, mark, err, c.want)
+		}
+		if mark, err := m.Mark(PostgreSQL); mark != nil || err != nil {
+			t.Errorf("PostgreSQL: %+v, %v", mark, err)
+		}
+	}
+	m.Saw(id, 12)
+	m.Saw(id, 100)
+	if mark, err := m.Mark(File); err != nil || mark.Generation != 100 {
+		t.Errorf("%+v, %v", mark, err)
+	}
+}
+
+func TestWithoutMemoryAKeyShowsThatThereWasAnInstallation(t *testing.T) {
+	home := t.TempDir()
+	key := filepath.Join(Dir(home), "encryption.key")
+	if trace := Of(home).Trace(); trace != "" {
+		t.Errorf("a new home has the trace %s", trace)
+	}
+	if err := errors.Join(os.MkdirAll(Dir(home), 0o700), os.WriteFile(key, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	trace := Of(home).Trace()
+	for _, c := range []struct {
+		found state.Found
+		want  Loss
+	}{{state.Found{Missing: true}, Missing}, {state.Found{Empty: true}, Empty}, {state.Found{ID: id, Generation: 3}, ""}} {
+		lost := JudgeNew(c.found, trace)
+		if (lost == nil) != (c.want == "") || lost != nil && lost.Loss != c.want {
+			t.Errorf("%+v: %v", c.found, lost)
+		}
+		if JudgeNew(c.found, "") != nil {
+			t.Errorf("%+v is refused without a trace", c.found)
+		}
+		for _, want := range []string{key, "installation.json, is gone", "sky api restore FILE", "sky api start --start-anew", "sky-installation"} {
+			if lost != nil && !strings.Contains(lost.Error(), want) {
+				t.Errorf("%v lacks %q", lost, want)
+			}
+		}
+	}
+	if err := Of(home).Note(PostgreSQL, Mark{ID: id}); err != nil { // it was a server of others
+		t.Fatal(err)
+	}
+	if trace := Of(home).Trace(); trace != "" {
+		t.Errorf("what remembers something has the trace %s", trace)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -27,6 +28,7 @@ type LostError struct {
 	Kind  Kind
 	Where string // path or address of the database
 	Was   Mark   // what is remembered; zero: nothing
+	Trace string // the file that shows that there was an installation, if nothing is remembered of it
 	Found state.Found
 }
 
@@ -58,6 +60,20 @@ func Judge(k Kind, was *Mark, found state.Found) *LostError {
 	return nil
 }
 
+// JudgeNew says what is wrong with a database of a home folder that remembers
+// nothing: a file that is not there, or without content, although something of an
+// installation is.
+func JudgeNew(found state.Found, trace string) *LostError {
+	if trace == "" || !found.Missing && !found.Empty {
+		return nil
+	}
+	e := &LostError{Loss: Missing, Kind: File, Where: found.Where, Found: found, Trace: trace}
+	if !found.Missing {
+		e.Loss = Empty
+	}
+	return e
+}
+
 // Acceptable reports whether a server can go on with the database as it is, if
 // somebody says so.
 func (l Loss) Acceptable() bool { return l == Older || l == Foreign }
@@ -71,7 +87,7 @@ func (e *LostError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.what())
 	b.WriteString(".\n")
-	if e.Was.ID != "" {
+	if e.Was.ID != "" || e.Trace != "" {
 		b.WriteString("Machines of the installation may run and cost money. ")
 	}
 	b.WriteString("Nothing was changed. The ways out:\n")
@@ -85,6 +101,9 @@ func (e *LostError) what() string {
 	known := fmt.Sprintf("this home folder serves installation %s", e.Was.ID)
 	if !e.Was.At.IsZero() {
 		known += fmt.Sprintf(", whose database was last seen on %s in generation %d", e.Was.At.UTC().Format(time.DateTime+" UTC"), e.Was.Generation)
+	}
+	if e.Trace != "" {
+		known = fmt.Sprintf("%s shows that this home folder has served an installation, and the file that says which one, installation.json, is gone", e.Trace)
 	}
 	switch e.Loss {
 	case Missing:
@@ -134,7 +153,12 @@ func (e *LostError) waysOut() (ways []wayOut) {
 		if e.Kind == PostgreSQL {
 			what = "Start anew in this database; machines that run are taken back by their tags:"
 		}
-		add(what, "sky api start --start-anew && sky sweep --adopt")
+		command := "sky api start --start-anew && sky sweep --adopt"
+		if e.Trace != "" {
+			what = "Start anew under another id; look in your clouds for machines with the tag " + cloud.TagInstallation + ", which nobody finds any more:"
+			command = "sky api start --start-anew"
+		}
+		add(what, command)
 	}
 	return ways
 }

@@ -287,3 +287,20 @@ func TestTheEventsOfATaskAreThoseOfItsClusters(t *testing.T) {
 		}
 	})
 }
+
+// Everybody in the workspace sees the text of a job in the queue.
+func TestTheQueueShowsNoSecretsOfAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t).serve(failpoint.Endless)
+		id := i.submit("name: train\nresources: {infra: fluffycloud}\nenvs: {EPOCHS: '10', HF_TOKEN: hf-0123456789}\nsecrets: {OTHER: other-4444}\nrun: echo done\n")
+		j, err := i.Store.ManagedJobs().Get(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range []string{j.UserYAML, j.Tasks[0].UserYAML} {
+			if strings.Contains(text, "hf-0123456789") || strings.Contains(text, "other-4444") || !strings.Contains(text, "EPOCHS") {
+				t.Errorf("the queue shows\n%s", text)
+			}
+		}
+	})
+}

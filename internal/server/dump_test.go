@@ -74,6 +74,7 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	const key = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIKEYKEYKEYKEYSECRETBYTES\nsecondLineOfTheKeySECRETBYTES==\n-----END EC PRIVATE KEY-----"
 	secrets := map[string]string{
 		"task secret":     `tasksecret"quoted\one`,
+		"task variable":   "taskvariable1234",
 		"task password":   "dockerpass1234",
 		"environment":     "environmentvalue77",
 		"connection":      "dbpassword8899",
@@ -128,7 +129,7 @@ func TestDumpHoldsNoSecret(t *testing.T) {
 	quoted, _ := json.Marshal(everything)
 	w.file(serverLog, "time=now level=INFO msg=started\n"+everything+"\nmsg="+string(quoted)+"\nthe last line\n")
 
-	taskYAML := "name: train\nrun: " + secrets["body"] + "\nsecrets:\n  ANYTHING: '" + secrets["task secret"] + "'\n  SKYPILOT_DOCKER_PASSWORD: " + secrets["task password"] + "\n"
+	taskYAML := "name: train\nrun: " + secrets["body"] + "\nenvs:\n  SSH_KEY: " + secrets["task variable"] + "\nsecrets:\n  ANYTHING: '" + secrets["task secret"] + "'\n  SKYPILOT_DOCKER_PASSWORD: " + secrets["task password"] + "\n"
 	body, _ := json.Marshal(map[string]any{"task": taskYAML, "env_vars": map[string]string{"SKYPILOT_USER_ID": "abcd1234"}})
 	failure, _ := json.Marshal(api.ErrorRecord{Type: "ValueError", Message: everything})
 	r := &state.Request{ID: "11111111-2222-3333-4444-555555555555", Name: "sky.launch", Status: api.RequestRunning, UserID: "abcd1234", ClusterName: "dev",

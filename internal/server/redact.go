@@ -10,6 +10,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/task"
 )
 
 // redactor hides secrets in texts that leave the installation: the values that
@@ -59,7 +60,7 @@ func (r *redactor) ready() {
 func (r *redactor) learnEnvironment() {
 	for _, e := range os.Environ() {
 		name, value, _ := strings.Cut(e, "=")
-		if secretKey.MatchString(name) || name == config.EnvDatabase || config.Mask(value) != value {
+		if secretKey.MatchString(name) || task.SecretName(name) || name == config.EnvDatabase || config.Mask(value) != value {
 			r.learn(value)
 		}
 	}
@@ -84,7 +85,7 @@ func (r *redactor) learnIn(v any, hidden bool) {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, below := range v {
-			r.learnIn(below, hidden || secretKey.MatchString(key))
+			r.learnIn(below, hidden || secretKey.MatchString(key) || task.SecretName(key))
 		}
 	case []any:
 		for _, below := range v {

@@ -218,9 +218,9 @@ func (b *batcher) close() {
 	b.conn.Close()
 }
 
-// witnessed makes witness hear of each generation after the one that it knows.
-func (b *batcher) witnessed(generation int64, witness func(int64) error) {
+// witnessed makes a witness hear of each generation after the one that it knows.
+func (b *batcher) witnessed(generation int64, w Witness) {
 	b.using.Lock()
 	defer b.using.Unlock()
-	b.keeper.generation, b.keeper.witness, b.keeper.moved = generation, witness, false
+	b.keeper.generation, b.keeper.witness, b.keeper.moved = generation, &w, false
 }

@@ -34,9 +34,9 @@ type keeper struct {
 	ended   sync.Once
 	done    sync.WaitGroup
 
-	moved      bool // since the last change that carried a generation
+	moved      bool // since the last change that the witness keeps
 	generation int64
-	witness    func(int64) error // nil: nobody wants to hear
+	witness    *Witness // nil: there is none
 }
 
 func newKeeper(path string) *keeper {
@@ -83,24 +83,25 @@ func (b *batcher) changes(s *session) (n int64, err error) {
 	return n, err
 }
 
-// stamp gives a transaction that has changed something a new generation, if it is
-// the first since the log was moved; 0: it has none. b.using is held.
+// stamp gives a transaction that has changed something a new generation; 0: it has
+// none. b.using is held.
 func (b *batcher) stamp(s *session) (int64, error) {
-	k := b.keeper
-	if k.witness == nil || !k.moved {
+	if b.keeper.witness == nil {
 		return 0, nil
 	}
-	generation := k.generation + 1
-	return generation, setGeneration(s, generation)
+	return advance(s, b.keeper.generation)
 }
 
-// committed is told of each transaction that changed something, with the
+// committed is called after each transaction that changed something, with the
 // generation that it carries. b.using is held.
 func (b *batcher) committed(generation int64) {
 	k := b.keeper
 	if generation > 0 {
 		k.generation = generation
-		k.moved = k.witness(generation) != nil
+		k.witness.Saw(generation)
+		if k.moved {
+			k.moved = k.witness.Keep(generation) != nil
+		}
 	}
 	select {
 	case k.changed <- struct{}{}:

@@ -68,7 +68,7 @@ type database struct {
 	close func() error
 	// witnessed makes a database that can lose what it has acknowledged tell of each
 	// generation; nil: it cannot.
-	witnessed func(generation int64, witness func(int64) error)
+	witnessed func(generation int64, w Witness)
 	// reserve gives the database room for when its disk is full; nil: it needs none.
 	reserve func(*diskspace.Reserve)
 	// tidy prepares an older file for what this sky does to it; nil: there is none.

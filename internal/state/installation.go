@@ -99,19 +99,28 @@ func (s *Store) Recovered(ctx context.Context) error {
 	})
 }
 
-// Witness makes a SQLite store tell witness, which keeps it outside of the
-// database, of each generation after the given one, which witness knows: the first
-// change after each checkpoint carries a new generation, and is not answered
-// before witness has heard of it. So nothing that only the write-ahead log holds
-// has been acknowledged without a witness that the log existed, and a main file
-// that lost its log is known by its generation. PostgreSQL loses no log.
+// A Witness remembers generations outside of the database.
+type Witness struct {
+	// Keep puts a generation on the disk.
+	Keep func(generation int64) error
+	// Saw notes a generation without waiting for the disk: a power cut may lose it, the
+	// end of the process does not.
+	Saw func(generation int64)
+}
+
+// Witness makes each change of a SQLite store carry a new generation, which is w's
+// before the change is answered. w knows the given one. The first change after each
+// checkpoint is kept: so nothing that only the write-ahead log holds has been
+// acknowledged without a witness that the log existed, and a main file that lost its
+// log is known by its generation. The others are seen, so that a log that was cut is
+// known, too. PostgreSQL loses no log.
 //
 // The database is always first and the witness second: a crash in between leaves
-// the database ahead, never behind. A witness that fails is told again with the
-// next change; the change itself stands.
-func (s *Store) Witness(generation int64, witness func(generation int64) error) {
+// the database ahead, never behind. Keep is called again with the next change if it
+// fails; the change itself stands.
+func (s *Store) Witness(generation int64, w Witness) {
 	if s.db.witnessed != nil {
-		s.db.witnessed(generation, witness)
+		s.db.witnessed(generation, w)
 	}
 }
 

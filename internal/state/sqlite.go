@@ -93,11 +93,14 @@ func openSQLite(ctx context.Context, path string) (*database, error) {
 		tidy:      func(ctx context.Context) { makeIncremental(ctx, w, path, incrementalUpTo) },
 		clear: func(ctx context.Context) error {
 			return batch.alone(ctx, func(s *session) error {
+				batch.using.Lock()
+				defer batch.using.Unlock()
 				if _, err := s.exec("VACUUM"); err != nil {
 					return err
 				}
 				// What was written before it stands in the log until that is cut.
 				_, err := s.exec("PRAGMA wal_checkpoint(TRUNCATE)")
+				batch.keeper.moved = true
 				return err
 			})
 		},

@@ -20,7 +20,7 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	c := count(t)
 	s := newSite(t, false)
 	w := s.w
-	for _, name := range []string{"exec", "launch", "job", "failing", "cancelled", "running", "docker", "redacted"} {
+	for _, name := range []string{"exec", "launch", "job", "failing", "cancelled", "running", "docker", "redacted", "variable", "env"} {
 		s.passwords[" "+name] = "planted-" + name + "-0f3d9a7c51"
 	}
 	secrets := map[string]string{}
@@ -36,11 +36,13 @@ func TestPlantedSecretsAreNowhere(t *testing.T) {
 	}
 	ada.done("/launch", body("c", "secrets: {T: "+p("launch")+"}\nsetup: test -n \"$T\"\nrun: echo ${#T}\n"))
 	ada.done("/exec", body("c", "secrets: {T: "+p("exec")+"}\nrun: test -n \"$T\"\n"))
+	ada.done("/exec", body("c", "envs: {SIGNING_KEY: "+p("variable")+"}\nrun: test -n \"$SIGNING_KEY\"\n"))
 	ada.result(ada.post("/launch", body("d", "secrets: {SKYPILOT_DOCKER_PASSWORD: "+p("docker")+", SKYPILOT_DOCKER_USERNAME: u, SKYPILOT_DOCKER_SERVER: 127.0.0.1:1}\nresources: {infra: local, cpus: 9999}\nrun: ls\n")))
 	job := func(name, task string) {
 		ada.done("/jobs/launch", map[string]any{"task": "name: " + name + "\nresources: {infra: local}\n" + task})
 	}
 	job("ends", "secrets: {T: "+p("job")+"}\nrun: test -n \"$T\"\n")
+	job("env", "envs: {HF_TOKEN: "+p("env")+"}\nrun: test -n \"$HF_TOKEN\"\n")
 	job("fails", "secrets: {T: "+p("failing")+"}\nrun: exit 3\n")
 	job("cancelled", "secrets: {T: "+p("cancelled")+"}\nrun: sleep 1000\n")
 	job("runs", "secrets: {T: "+p("running")+"}\nrun: test -n \"$T\" && touch "+w.Home+"/runs-now; sleep 1000\n")
