@@ -22,6 +22,10 @@ type Options struct {
 	// Contents puts what is inside the folder Src into the folder Dst, whose
 	// own mode and time stay as they are. Otherwise Src itself becomes Dst.
 	Contents bool
+	// Mirror names the source. If it is set, then what earlier syncs with the same
+	// Mirror brought to Dst, and nobody changed there, is removed when the source
+	// has it no more; and it makes room for what has become of another kind.
+	Mirror string
 	// Progress, if set, is called now and then from one goroutine, and once
 	// at the end.
 	Progress func(Progress)
@@ -57,6 +61,7 @@ type Stats struct {
 	Matched               int   // files that differed in time only: hashes travelled
 	Bytes                 int64 // of all files
 	SentBytes             int64 // of content that travelled, before compression
+	Removed               int   // files, links and folders that the source has no more
 	WireBytes             int64 // written to the connection
 	Left                  Left  // what the source has that was not sent
 }
