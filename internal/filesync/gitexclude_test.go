@@ -31,7 +31,7 @@ func TestGitsExcludeFilesCount(t *testing.T) {
 	write(t, home, map[string]string{
 		"repo/.git/HEAD": "ref: x", "repo/.git/info/exclude": "/sub/private\n*.secret\n!keep.mine\n", "repo/.git/config": "[core]\n\tbare = false\n",
 		"repo/.git/worktrees/tree/HEAD": "ref: y", "repo/.git/worktrees/tree/commondir": "../..\n",
-		"tree/.git": "gitdir: " + repo + "/.git/worktrees/tree\n",
+		"tree/.git":  "gitdir: " + repo + "/.git/worktrees/tree\n",
 		".gitconfig": "[user]\n name = x ; [core]\n[include]\n path = more.config\n", "more.config": "[Core]\n\texcludesFile = \"~/my excludes\" # mine\n",
 		"my excludes": "*.mine\n", ".config/git/ignore": "*.unused\n",
 	})
