@@ -94,7 +94,7 @@ func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskF
 	if err := c.Validate(ctx, api.DagBody{Dag: string(text)}); err != nil {
 		return err
 	}
-	blob, err := a.upload(ctx, c, dag)
+	blob, err := a.upload(ctx, c, dag, move{})
 	if err != nil {
 		return err
 	}

@@ -113,7 +113,7 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 	if err := a.confirmJob(ctx, c, dag, string(text), o); err != nil {
 		return err
 	}
-	blob, err := a.upload(ctx, c, dag)
+	blob, err := a.upload(ctx, c, dag, move{ask: !o.yes, notes: true})
 	if err != nil {
 		return err
 	}

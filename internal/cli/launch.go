@@ -139,7 +139,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	} else if a.output == "table" && !o.dryrun {
 		a.t.Println("Running on cluster: " + o.cluster)
 	}
-	blob, err := a.upload(ctx, c, dag)
+	blob, err := a.upload(ctx, c, dag, move{silent: o.dryrun, ask: !o.yes})
 	if err != nil {
 		return err
 	}

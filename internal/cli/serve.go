@@ -169,7 +169,7 @@ func (a *app) prepareService(ctx context.Context, c *sky.Client, s serviceLaunch
 			return "", nil, err
 		}
 	}
-	if blob, err = a.upload(ctx, c, s.dag); err != nil {
+	if blob, err = a.upload(ctx, c, s.dag, move{ask: !s.yes, notes: true}); err != nil {
 		return "", nil, err
 	}
 	if blob != nil {

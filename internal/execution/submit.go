@@ -141,6 +141,9 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 
 func (s *submission) sync(ctx context.Context, what string, o filesync.Options) error {
 	s.call.Out.Spin(fmt.Sprintf("Syncing %s: %s -> %s", what, o.Src, o.Dst))
+	if o.Contents {
+		o.Mirror = s.call.User.ID + " " + o.Src.String()
+	}
 	ctx, span := trace.Start(ctx, "copy "+what)
 	stats, err := s.x.Remote.Sync(ctx, s.cluster, o)
 	span.End(err)

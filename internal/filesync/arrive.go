@@ -63,6 +63,7 @@ func (w *writer) record(b *planned, want *wanted, rec *record) error {
 	if int64(len(rec.content)) != it.size {
 		return badf("a file of the wrong size")
 	}
+	w.brought.arrived(join(b.path, it.name), &it)
 	return w.place(b.path, &it, rec.content)
 }
 
@@ -100,6 +101,7 @@ func (w *writer) chunk(c *chunk) error {
 		return w.describe(errors.New("the content was damaged on its way or on the disk"), b.path, it.name)
 	}
 	want.state.Store(hasArrived)
+	w.brought.arrived(join(b.path, it.name), it)
 	if err := w.complete(b, want, it, sum); err != nil {
 		return w.describe(err, b.path, it.name)
 	}

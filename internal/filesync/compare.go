@@ -25,6 +25,7 @@ type plan struct {
 	folders map[string]*folderPlan
 	links   []entryPlan
 	modes   []entryPlan
+	clear   map[string]bool  // brought earlier, and in the way of something of another kind
 	parts   map[*part]string // open ones, with their folders
 	waits   atomic.Int32     // for locks of parts
 	left    atomic.Int64     // files that have not arrived yet
@@ -68,7 +69,7 @@ const (
 )
 
 func newPlan() *plan {
-	return &plan{blocks: map[int]*planned{}, folders: map[string]*folderPlan{}, parts: map[*part]string{}}
+	return &plan{blocks: map[int]*planned{}, folders: map[string]*folderPlan{}, parts: map[*part]string{}, clear: map[string]bool{}}
 }
 
 // folder notes that a folder has to be made or changed.
@@ -103,10 +104,10 @@ func (c *comparer) compare(ctx context.Context, b *block) (wants []want, all boo
 		if err != nil {
 			return nil, false, c.describe(err, b.path, "")
 		}
-		if kind != kindLink {
+		if kind != kindLink && !c.clears(at) {
 			return nil, false, &ConflictError{Path: c.dest.at(at, ""), Have: kind.String(), Want: kindFolder.String()}
 		}
-		c.plan.folder(b, func(f *folderPlan) { f.missing, f.link = true, at == b.path })
+		c.plan.folder(b, func(f *folderPlan) { f.missing, f.link = true, kind == kindLink && at == b.path })
 	case err != nil:
 		return nil, false, c.describe(err, b.path, "")
 	default:
@@ -115,6 +116,7 @@ func (c *comparer) compare(ctx context.Context, b *block) (wants []want, all boo
 			return nil, false, err
 		}
 	}
+	c.listFolder(b, fd < 0)
 	pb := &planned{block: b}
 	for i := range b.items {
 		c.work.Add(1)
@@ -186,12 +188,16 @@ func (c *comparer) compareLink(fd int, b *block, it *item) error {
 		switch now := statItem("", &st); now.kind {
 		case kindLink:
 			if target, err := readlinkat(fd, it.name); err == nil && target == it.target && sameTime(it.mtime, now.mtime) {
+				c.brought.list(join(b.path, it.name), it, c.brought.unchanged(join(b.path, it.name), &now, target))
 				return nil
 			}
 		case kindFolder, kindOther:
-			return c.conflict(b, it, now.kind)
+			if !c.clears(join(b.path, it.name)) {
+				return c.conflict(b, it, now.kind)
+			}
 		}
 	}
+	c.brought.list(join(b.path, it.name), it, true)
 	c.plan.folder(b, func(f *folderPlan) { f.write = true })
 	c.plan.mu.Lock()
 	c.plan.links = append(c.plan.links, entryPlan{b.path, *it})
@@ -207,7 +213,8 @@ func (c *comparer) compareFile(ctx context.Context, fd int, pb *planned, i int) 
 		return nil, c.describe(err, pb.path, it.name)
 	}
 	now := statItem("", &st)
-	if found && now.kind != kindFile && now.kind != kindLink {
+	path := join(pb.path, it.name)
+	if found && now.kind != kindFile && now.kind != kindLink && !c.clears(path) {
 		return nil, c.conflict(pb.block, it, now.kind)
 	}
 	isFile := found && now.kind == kindFile
@@ -217,6 +224,7 @@ func (c *comparer) compareFile(ctx context.Context, fd int, pb *planned, i int) 
 			c.plan.modes = append(c.plan.modes, entryPlan{pb.path, *it})
 			c.plan.mu.Unlock()
 		}
+		c.brought.list(path, it, c.brought.unchanged(path, &now, ""))
 		return nil, nil
 	}
 	if pb.wants == nil {
@@ -234,7 +242,39 @@ func (c *comparer) compareFile(ctx context.Context, fd int, pb *planned, i int) 
 			return nil, c.describe(err, pb.path, it.name)
 		}
 	}
+	// What was there and turns out to be right was not brought.
+	c.brought.list(path, it, w.seen == nil || now.size != it.size || c.brought.known(path))
 	return &want{item: i, have: w.have, hash: w.hash}, nil
+}
+
+// listFolder notes a folder of the source.
+func (c *comparer) listFolder(b *block, missing bool) {
+	if c.brought == nil {
+		return
+	}
+	it := item{kind: kindFolder, perm: b.perm}
+	c.brought.list(b.path, &it, missing || c.brought.unchanged(b.path, &it, ""))
+	c.metaMu.Lock()
+	c.folderMeta[b.path] = &block{perm: b.perm, mtime: b.mtime}
+	c.metaMu.Unlock()
+}
+
+// clears tells whether what is at a path was brought by syncs, all of it, and plans
+// to remove it.
+func (c *comparer) clears(path string) bool {
+	dir, name := parent(path)
+	fd, err := c.dest.folder(dir)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	if !c.clearable(fd, path, name) {
+		return false
+	}
+	c.plan.mu.Lock()
+	c.plan.clear[path] = true
+	c.plan.mu.Unlock()
+	return true
 }
 
 // offer hashes the present file, whose content may be what the sender has, or

@@ -5,9 +5,11 @@
 //
 // Kept are content, permissions, times of files and folders, symlinks as
 // links, and empty folders. Owners, hard links, setuid bits, devices, sockets
-// and pipes are not copied. Nothing is ever deleted at the destination; a file
-// that stands where the source has a folder, or the other way round, is an
-// error before anything is changed. Two files of the same size and time are
+// and pipes are not copied. With Options.Mirror the receiver remembers what it
+// brought; what the source has no more is removed if nobody changed it since, and
+// nothing else ever is. A file that stands where the source has a folder, or the
+// other way round, goes if it was brought like this; otherwise it is an error
+// before anything is changed. Two files of the same size and time are
 // taken for the same; of the same size only, when their hashes are equal.
 //
 // # Safety
@@ -23,7 +25,7 @@
 // Files are not flushed to the disk one by one: after a power failure the next
 // sync repairs what was lost, since size or time differ then.
 //
-// # Protocol, version 1
+// # Protocol, version 2
 //
 // Both ends write frames: one byte for the kind, three for the length of the
 // payload (little endian, at most 1 MiB), the payload. If bit 7 of the kind is
@@ -34,7 +36,8 @@
 //
 // The sender writes
 //
-//	H  opening: "skysync", version, flags (1 a single file, 2 contents), destination
+//	H  opening: "skysync", version, flags (1 a single file, 2 contents), destination,
+//	   from version 2 on the mirror
 //	D  parts of folders: id, path, mode, time, entries; an entry is name,
 //	   mode·2 + (1 for a link), time minus the one before it, then size or target
 //	M  the list is whole: number of parts of folders
@@ -52,7 +55,7 @@
 //	W  wants: part, number of entries (0: every file), each with the length and
 //	   BLAKE3 hash of what is there already (0: nothing), whole or the start
 //	N  there will be no more wants
-//	O  done: 0, or the code and texts of an error
+//	O  done: 0, with a mirror how much was removed, or the code and texts of an error
 //
 // A sync ends when the sender has written Z or X and the receiver O; the next
 // one may follow on the same connection. Content is sent only after M, and

@@ -120,6 +120,13 @@ func readError(d *decoder) error {
 	}
 }
 
+// NeedsVersion1 tells whether err means that the receiver is of a build that
+// cannot mirror a source: without Options.Mirror it can be talked to.
+func NeedsVersion1(err error) bool {
+	_, ok := errors.AsType[*versionError](err)
+	return ok
+}
+
 // A versionError means that the ends have no version in common.
 type versionError struct{ theirs string }
 

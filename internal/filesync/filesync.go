@@ -22,6 +22,10 @@ type Options struct {
 	// Contents puts what is inside the folder Src into the folder Dst, whose
 	// own mode and time stay as they are. Otherwise Src itself becomes Dst.
 	Contents bool
+	// Mirror names the source. If it is set, then what earlier syncs with the same
+	// Mirror brought to Dst, and nobody changed there, is removed when the source
+	// has it no more; and it makes room for what has become of another kind.
+	Mirror string
 	// Progress, if set, is called now and then from one goroutine, and once
 	// at the end.
 	Progress func(Progress)
@@ -57,34 +61,44 @@ type Stats struct {
 	Matched               int   // files that differed in time only: hashes travelled
 	Bytes                 int64 // of all files
 	SentBytes             int64 // of content that travelled, before compression
+	Removed               int   // files, links and folders that the source has no more
 	WireBytes             int64 // written to the connection
 	Left                  Left  // what the source has that was not sent
 }
 
 // Left is what a source has that is not sent, and what is sent but of no use.
 type Left struct {
-	Ignored  int      // files and folders that ignore files leave out; what is in such a folder does not count
-	Special  int      // sockets, devices and pipes
-	State    []string // paths of sky's own state, below the source
-	Dangling []string // links that lead to nothing at the source, the first of them; they are sent
-	Dangles  int      // how many there are
+	Ignored   int      // files and folders that ignore files leave out; what is in such a folder does not count
+	Rules     []string // ignore files in effect, the first of them
+	RuleFiles int      // how many there are
+	Special   int      // sockets, devices and pipes
+	State     []string // paths of sky's own state, below the source
+	Dangling  []string // links that lead to nothing at the source, the first of them; they are sent
+	Dangles   int      // how many there are
 }
 
-// maxDangling is how many links Left names.
-const maxDangling = 5
+// maxNamed is how many links or ignore files Left names.
+const maxNamed = 5
 
 func (l *Left) dangling(path string) {
-	if l.Dangles++; len(l.Dangling) < maxDangling {
+	if l.Dangles++; len(l.Dangling) < maxNamed {
 		l.Dangling = append(l.Dangling, path)
 	}
 }
 
+func (l *Left) rules(files ...string) {
+	l.RuleFiles += len(files)
+	l.Rules = append(l.Rules, files[:min(len(files), maxNamed-len(l.Rules))]...)
+}
+
 func (l *Left) add(more *Left) {
+	l.RuleFiles += more.RuleFiles
+	l.Rules = append(l.Rules, more.Rules[:min(len(more.Rules), maxNamed-len(l.Rules))]...)
 	l.Ignored += more.Ignored
 	l.Special += more.Special
 	l.State = append(l.State, more.State...)
 	l.Dangles += more.Dangles
-	l.Dangling = append(l.Dangling, more.Dangling[:min(len(more.Dangling), maxDangling-len(l.Dangling))]...)
+	l.Dangling = append(l.Dangling, more.Dangling[:min(len(more.Dangling), maxNamed-len(l.Dangling))]...)
 }
 
 // An Entry is one thing of a source tree.

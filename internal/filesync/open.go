@@ -159,12 +159,5 @@ func (t *tree) rulesAt(below string) (ignore.Rules, error) {
 		return nil, fmt.Errorf("reading ignore rules: %w", err)
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxRules+1))
-	if err == nil && len(data) > maxRules {
-		err = fmt.Errorf("%s is larger than %d MiB", join(t.name, below), maxRules>>20)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading ignore rules: %w", err)
-	}
-	return ignore.Parse(data), nil
+	return parseRules(f, join(t.name, below))
 }

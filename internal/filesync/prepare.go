@@ -20,6 +20,9 @@ func (r *receiver) prepare(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := r.removeGone(); err != nil {
+		return err
+	}
 	paths := make([]string, 0, len(r.plan.folders))
 	for path := range r.plan.folders {
 		paths = append(paths, path)

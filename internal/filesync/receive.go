@@ -4,8 +4,10 @@ package filesync
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"runtime"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -22,10 +24,16 @@ type receiver struct {
 	plan    *plan
 	hashes  *hashes
 	journal *journal
-	hellos  chan hello
-	blocks  chan *block   // closed at the end of the manifest
-	files   chan []byte   // payloads of files frames; closed at the end
-	chunks  []chan *chunk // by writer; the same
+	brought *brought // nil: nothing is removed
+	removed int      // entries
+	kept    []string // paths of what could not be removed
+
+	metaMu     sync.Mutex
+	folderMeta map[string]*block // folders of the source, for their modes and times
+	hellos     chan hello
+	blocks     chan *block   // closed at the end of the manifest
+	files      chan []byte   // payloads of files frames; closed at the end
+	chunks     []chan *chunk // by writer; the same
 }
 
 // writers is how many files are written at once, comparers how many folders
@@ -54,7 +62,11 @@ func (r *receiver) run(ctx context.Context) error {
 	}()
 	err := r.lead(work)
 	stop(err)
-	r.send(ctx, appendError(newFrame(frameDone), err)) // if it fails, so has the link
+	done := appendError(newFrame(frameDone), err)
+	if err == nil && r.hello.mirror != "" {
+		done = binary.AppendUvarint(done, uint64(r.removed))
+	}
+	r.send(ctx, done) // if it fails, so has the link
 	r.flush()
 	return <-pumped
 }
@@ -82,6 +94,9 @@ func (r *receiver) lead(ctx context.Context) (err error) {
 	defer r.dropParts()
 	r.hashes = hashesOf(stateDir(r.home), r.dest.path)
 	defer r.hashes.save()
+	if r.hello.mirror != "" && !r.hello.file {
+		r.brought, r.folderMeta = broughtTo(stateDir(r.home), r.dest.path, r.hello.mirror), map[string]*block{}
+	}
 	if err := r.compareAll(ctx); err != nil {
 		return err
 	}
@@ -101,6 +116,9 @@ func (r *receiver) lead(ctx context.Context) (err error) {
 	}
 	if err := r.finish(ctx); err != nil {
 		return err
+	}
+	if r.brought != nil && (r.brought.changes || len(r.brought.gone()) > 0) {
+		_ = r.brought.end(r.kept) // or what begin wrote holds
 	}
 	r.journal.done(r.dest)
 	return nil

@@ -13,16 +13,17 @@ import (
 
 // A tree is a source that is open: what is sent of a folder, or a single file.
 type tree struct {
-	name    string          // for people
-	at      string          // absolute, symlinks of its own name resolved
-	below   string          // the path in root
-	root    *os.Root        // what nothing may lead out of; nil: a path of this machine
-	top     *folderHandle   // nil: the source is a file
-	file    bool            // it is a file
-	rules   string          // name of the ignore files, "" to send everything
-	ignored *ignore.Matcher // by what holds for the whole tree
-	meta    item            // of the source itself
-	state   *ownState       // what is never read
+	name      string          // for people
+	at        string          // absolute, symlinks of its own name resolved
+	below     string          // the path in root
+	root      *os.Root        // what nothing may lead out of; nil: a path of this machine
+	top       *folderHandle   // nil: the source is a file
+	file      bool            // it is a file
+	rules     string          // name of the ignore files, "" to send everything
+	ignored   *ignore.Matcher // by what holds for the whole tree
+	ruleFiles []string        // where that stands
+	meta      item            // of the source itself
+	state     *ownState       // what is never read
 }
 
 const (
@@ -80,12 +81,7 @@ func (t *tree) begin(f *os.File, useIgnore bool) error {
 		t.rules = skyIgnore
 		return nil
 	}
-	exclude, err := t.rulesAt(".git/info/exclude")
-	if err != nil {
-		return err
-	}
-	t.ignored = t.ignored.In("", exclude)
-	return nil
+	return t.gitExcludes()
 }
 
 func (t *tree) close() {
@@ -132,8 +128,11 @@ func (t *tree) list(path string, rules *ignore.Matcher, buf []item) (l listing, 
 	}
 	defer f.close()
 	l.rules, l.items = rules, buf[:0]
+	if path == "" {
+		l.left.rules(t.ruleFiles...)
+	}
 	if t.rules != "" {
-		if l.rules, err = t.folderRules(f, path, rules); err != nil {
+		if l.rules, err = t.folderRules(f, path, &l); err != nil {
 			return l, false, err
 		}
 	}
@@ -145,14 +144,17 @@ func (t *tree) list(path string, rules *ignore.Matcher, buf []item) (l listing, 
 	return l, false, nil
 }
 
-func (t *tree) folderRules(f *folder, path string, rules *ignore.Matcher) (*ignore.Matcher, error) {
+func (t *tree) folderRules(f *folder, path string, l *listing) (*ignore.Matcher, error) {
 	for _, n := range f.names {
 		if n.Name() == t.rules && n.Type().IsRegular() {
 			own, err := t.rulesAt(join(path, t.rules))
-			return rules.In(path, own), err
+			if len(own) > 0 {
+				l.left.rules(join(path, t.rules))
+			}
+			return l.rules.In(path, own), err
 		}
 	}
-	return rules, nil
+	return l.rules, nil
 }
 
 func (l *listing) add(t *tree, f *folder, n fs.DirEntry, path string) error {

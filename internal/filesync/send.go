@@ -28,7 +28,7 @@ func Send(ctx context.Context, conn io.ReadWriter, o Options) (Stats, error) {
 	if t.file && o.Contents {
 		return Stats{}, fmt.Errorf("%q is a file, but the contents of a folder are wanted", o.Src.String())
 	}
-	if o.Dst == "" || len(o.Dst) > maxPath {
+	if o.Dst == "" || len(o.Dst) > maxPath || len(o.Mirror) > maxPath {
 		return Stats{}, fmt.Errorf("file sync: %q is no destination", o.Dst)
 	}
 	l, ctx := newLink(ctx, conn, bufio.NewReaderSize(conn, 32<<10), o.Timeout)
@@ -38,7 +38,7 @@ func Send(ctx context.Context, conn io.ReadWriter, o Options) (Stats, error) {
 	if broken := l.close(ctx); broken != nil {
 		err = broken
 	}
-	s.stats.WireBytes = l.wire.Load()
+	s.stats.WireBytes, s.stats.Removed = l.wire.Load(), s.removed
 	s.hashes.save()
 	return s.stats, err
 }
@@ -46,14 +46,15 @@ func Send(ctx context.Context, conn io.ReadWriter, o Options) (Stats, error) {
 // A sender is the sending end of one sync.
 type sender struct {
 	*link
-	tree   *tree
-	opts   Options
-	hashes *hashes
-	wants  wantQueue
-	meter  meter
-	mu     sync.Mutex
-	blocks []*sentBlock // by id
-	stats  Stats        // folders, links and what is left are counted under mu
+	tree    *tree
+	opts    Options
+	hashes  *hashes
+	wants   wantQueue
+	meter   meter
+	mu      sync.Mutex
+	blocks  []*sentBlock // by id
+	removed int
+	stats   Stats // folders, links and what is left are counted under mu
 }
 
 // A sentBlock remembers what has been asked for.
@@ -113,6 +114,9 @@ func (s *sender) receive() error {
 			err = d.end()
 		case kind == frameDone:
 			verdict := readError(&d)
+			if verdict == nil && s.opts.Mirror != "" {
+				s.removed = d.below(maxItems * 2)
+			}
 			if err = d.end(); err == nil && (verdict != nil || compared) {
 				return verdict
 			}
@@ -168,7 +172,7 @@ func (s *sender) take(d *decoder) error {
 // produce sends everything that leads to the end of the sync. Its frames are
 // sent under work, which ends early when the receiver has finished.
 func (s *sender) produce(ctx, work context.Context) error {
-	if err := s.send(work, hello{file: s.tree.file, contents: s.opts.Contents, dst: s.opts.Dst}.frame()); err != nil {
+	if err := s.send(work, hello{file: s.tree.file, contents: s.opts.Contents, dst: s.opts.Dst, mirror: s.opts.Mirror}.frame()); err != nil {
 		return err
 	}
 	stop := s.meter.report(ctx, s.opts.Progress)

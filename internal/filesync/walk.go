@@ -14,8 +14,8 @@ import (
 // ".", then what is in it, sorted, each folder before what it contains.
 //
 // With useIgnore it leaves out what the ".skyignore" files of the tree say if
-// src has one at its top, else what the ".gitignore" files and
-// ".git/info/exclude" say. Sockets, pipes and devices are left out always, and so
+// src has one at its top, else what the ".gitignore" files and the
+// exclude files of git say. Sockets, pipes and devices are left out always, and so
 // is sky's own state. left, if not nil, is what was left out once the walk has
 // ended. The walk ends after an error.
 func Walk(src Source, useIgnore bool, left *Left) iter.Seq2[Entry, error] {

@@ -8,7 +8,7 @@ import (
 
 const (
 	magic   = "skysync"
-	version = 1
+	version = 2 // without a mirror, 1 is spoken
 )
 
 // hello opens a sync.
@@ -16,11 +16,16 @@ type hello struct {
 	file     bool // the source is a single file
 	contents bool
 	dst      string
+	mirror   string
 }
 
 func (h hello) frame() []byte {
 	f := append(newFrame(frameHello), magic...)
-	f = binary.AppendUvarint(f, version)
+	if h.mirror == "" {
+		f = binary.AppendUvarint(f, 1)
+	} else {
+		f = binary.AppendUvarint(f, version)
+	}
 	var flags byte
 	if h.file {
 		flags |= 1
@@ -28,7 +33,11 @@ func (h hello) frame() []byte {
 	if h.contents {
 		flags |= 2
 	}
-	return appendString(append(f, flags), h.dst)
+	f = appendString(append(f, flags), h.dst)
+	if h.mirror != "" {
+		f = appendString(f, h.mirror)
+	}
+	return f
 }
 
 func readHello(p []byte) (hello, error) {
@@ -36,11 +45,17 @@ func readHello(p []byte) (hello, error) {
 	if string(d.bytes(len(magic))) != magic {
 		return hello{}, badf("the peer does not speak it")
 	}
-	if v := d.uint(); d.err == nil && v != version {
+	v := d.uint()
+	if d.err == nil && (v < 1 || v > version) {
 		return hello{}, &versionError{theirs: strconv.FormatUint(v, 10)}
 	}
 	flags := d.byte()
 	h := hello{file: flags&1 != 0, contents: flags&2 != 0, dst: d.str(maxPath)}
+	if v > 1 {
+		if h.mirror = d.str(maxPath); d.err == nil && h.mirror == "" {
+			d.fail("an impossible opening")
+		}
+	}
 	if d.err == nil && (flags > 3 || h.dst == "" || strings.IndexByte(h.dst, 0) >= 0) {
 		d.fail("an impossible opening")
 	}

@@ -391,6 +391,10 @@ func (r *Connector) syncNode(ctx context.Context, c *state.Cluster, rank int, o 
 			defer conn.Close()
 			return filesync.Send(ctx, conn, o)
 		}()
+		if filesync.NeedsVersion1(err) && o.Mirror != "" { // an agent of an earlier build: it removes nothing
+			o.Mirror, try = "", try-1
+			continue
+		}
 		if err == nil || try == tries || ctx.Err() != nil || !retryable(err) {
 			return stats, err
 		}

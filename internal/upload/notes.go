@@ -56,6 +56,9 @@ func Summary(s filesync.Stats) string {
 	case s.Files > 0:
 		parts = append(parts, fmt.Sprintf("%d sent", s.Sent))
 	}
+	if s.Removed > 0 {
+		parts = append(parts, fmt.Sprintf("%d removed", s.Removed))
+	}
 	text := strings.Join(parts, ", ")
 	if s.Left.Ignored > 0 {
 		text += fmt.Sprintf("; %d left out by ignore files", s.Left.Ignored)

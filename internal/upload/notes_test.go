@@ -9,10 +9,11 @@ import (
 
 func TestSummary(t *testing.T) {
 	for want, s := range map[string]filesync.Stats{
-		"3 files, all there already": {Files: 3},
-		"3 files, 1 sent":            {Files: 3, Sent: 1},
-		"1 file, 1 sent":             {Files: 1, Sent: 1},
-		"0 files":                    {},
+		"3 files, all there already":                  {Files: 3},
+		"3 files, 1 sent":                             {Files: 3, Sent: 1},
+		"1 file, 1 sent":                              {Files: 1, Sent: 1},
+		"3 files, all there already, 2 removed":       {Files: 3, Removed: 2},
+		"0 files":                                     {},
 		"2 files, 1 sent; 7 left out by ignore files": {Files: 2, Sent: 1, Left: filesync.Left{Ignored: 7}},
 		"0 files; 1 left out by ignore files":         {Left: filesync.Left{Ignored: 1}},
 	} {

@@ -16,6 +16,7 @@ type Rules []rule
 // nothing. Matchers may be used concurrently.
 type Matcher struct {
 	rules Rules
+	above string   // where the tree lies in its repository, "" or ending in "/"
 	base  string   // folder that the rules are relative to, "" or ending in "/"
 	up    *Matcher // asked when no rule speaks of the entry
 }
@@ -32,11 +33,23 @@ func (m *Matcher) In(folder string, rules Rules) *Matcher {
 	return &Matcher{rules: rules, base: folder, up: m}
 }
 
+// InRepository returns the matcher for a tree that lies at folder, with slashes, in
+// a repository whose top the rules are relative to; "" is the top itself.
+func (m *Matcher) InRepository(folder string, rules Rules) *Matcher {
+	if len(rules) == 0 {
+		return m
+	}
+	if folder != "" {
+		folder += "/"
+	}
+	return &Matcher{rules: rules, above: folder, up: m}
+}
+
 // Ignored tells whether the entry is left out; path is relative to the top.
 func (m *Matcher) Ignored(path string, dir bool) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	for ; m != nil; m = m.up {
-		below := strings.TrimPrefix(path, m.base)
+		below := m.above + strings.TrimPrefix(path, m.base)
 		for i := len(m.rules) - 1; i >= 0; i-- {
 			if r := &m.rules[i]; r.matches(below, name, dir) {
 				return !r.negate
