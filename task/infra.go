@@ -110,11 +110,19 @@ func ParseInfra(s string) (Infra, error) {
 	return in, nil
 }
 
+// PoolOf is a region as people write it: of own machines it is the name of their pool.
+func PoolOf(cloud, region string) string {
+	if cloud == "ssh" {
+		return strings.TrimPrefix(region, poolPrefix)
+	}
+	return region
+}
+
 // String writes the place back: * for a gap, none at the end. ParseInfra
 // reads it again.
 func (in Infra) String() string {
 	region := in.Region
-	if pool := strings.TrimPrefix(region, poolPrefix); in.Cloud == "ssh" && !strings.HasPrefix(pool, poolPrefix) {
+	if pool := PoolOf(in.Cloud, region); !strings.HasPrefix(pool, poolPrefix) {
 		region = pool
 	}
 	parts := []string{in.Cloud, region, in.Zone}
