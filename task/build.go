@@ -14,6 +14,7 @@ const substitutedMark = "substituted"
 type builder struct {
 	validator
 	warnings []string
+	sent     bool // by a client, see [ParseSent]
 }
 
 func (b *builder) warn(format string, args ...any) {
@@ -49,6 +50,9 @@ func (b *builder) task(doc *node) *Task {
 	full := doc
 	if mark := doc.get("_metadata").get(substitutedMark); mark == nil {
 		full = t.variables().replaceFields(doc)
+	}
+	if b.sent {
+		full = asSent(full, language())
 	}
 	b.checkTask(full)
 	if len(b.errs) > before {
@@ -222,8 +226,11 @@ func (b *builder) hooks(t *Task) {
 	for _, item := range list {
 		m := item.(map[string]any)
 		h := Hook{Run: m["run"].(string), Timeout: 3600, Events: slices.Clone(HookEvents)}
-		if s, ok := m["timeout"].(int); ok {
+		switch s := m["timeout"].(type) {
+		case int:
 			h.Timeout = s
+		case float64: // 60.0
+			h.Timeout = int(s)
 		}
 		if events, ok := m["events"].([]any); ok {
 			h.Events = nil

@@ -199,6 +199,13 @@ func (b *builder) image(n *node, path string) map[string]string {
 	out := map[string]string{}
 	for _, e := range n.entries {
 		image := strings.TrimSpace(e.val.text)
+		if e.key.isNull() { // null stands for every region
+			every := imageOf(image)
+			if _, container := every["docker"]; !container || n.get("docker") == nil {
+				maps.Copy(out, every)
+				continue
+			}
+		}
 		if e.key.text == "docker" {
 			image = strings.TrimPrefix(image, "docker:")
 		} else if strings.HasPrefix(image, "docker:") && n.get("docker") != nil {

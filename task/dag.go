@@ -13,13 +13,15 @@ import (
 // declared without a value are only missed by [Dag.Override], [Dag.Check] and
 // [Dag.YAML], so that flags can still fill them. The error is an [*Error], or
 // [Errors] when several things are wrong.
-func Parse(name string, data []byte) (*Dag, error) {
+func Parse(name string, data []byte) (*Dag, error) { return parse(name, data, false) }
+
+func parse(name string, data []byte, sent bool) (*Dag, error) {
 	src := &source{name: name, text: string(data)}
 	docs, err := src.documents()
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{validator: validator{source: src}}
+	b := &builder{validator: validator{source: src}, sent: sent}
 	d := b.dag(docs)
 	if len(b.errs) > 0 {
 		slices.SortStableFunc(b.errs, func(x, y *Error) int {

@@ -55,6 +55,10 @@ func CloudDisplay(name string) string {
 // Infra is a place as users write it: cloud, region, zone; "" is any.
 type Infra struct{ Cloud, Region, Zone string }
 
+// poolPrefix is what makes the name of a pool of own machines a region. Clients also
+// send it after ssh/, so a pool whose own name begins with it is ssh/ssh-ssh-NAME.
+const poolPrefix = "ssh-"
+
 // ParseInfra reads "cloud", "cloud/region" or "cloud/region/zone", with * for
 // any. What follows kubernetes/ is a context and may hold slashes; the pool
 // after ssh/ becomes the region "ssh-POOL".
@@ -100,18 +104,26 @@ func ParseInfra(s string) (Infra, error) {
 	if len(rest) > 1 {
 		in.Zone = rest[1]
 	}
-	if in.Cloud == "ssh" && in.Region != "" {
-		in.Region = "ssh-" + in.Region
+	if in.Cloud == "ssh" && in.Region != "" && !strings.HasPrefix(in.Region, poolPrefix) {
+		in.Region = poolPrefix + in.Region
 	}
 	return in, nil
+}
+
+// PoolOf is a region as people write it: of own machines it is the name of their pool.
+func PoolOf(cloud, region string) string {
+	if cloud == "ssh" {
+		return strings.TrimPrefix(region, poolPrefix)
+	}
+	return region
 }
 
 // String writes the place back: * for a gap, none at the end. ParseInfra
 // reads it again.
 func (in Infra) String() string {
 	region := in.Region
-	if in.Cloud == "ssh" {
-		region = strings.TrimPrefix(region, "ssh-")
+	if pool := PoolOf(in.Cloud, region); !strings.HasPrefix(pool, poolPrefix) {
+		region = pool
 	}
 	parts := []string{in.Cloud, region, in.Zone}
 	for len(parts) > 0 && parts[len(parts)-1] == "" {

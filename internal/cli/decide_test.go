@@ -229,6 +229,10 @@ func TestSSHEntry(t *testing.T) {
 	if text, _ := sshEntry(r, "/home/me", ""); text != "" {
 		t.Errorf("without credentials: %s", text)
 	}
+	r.Handle.SSHUser = new("me")
+	if text, key := sshEntry(r, "/home/me", ""); !strings.Contains(text, "User me\n") || strings.Contains(text, "IdentityFile") || key != "" {
+		t.Errorf("with a key of one's own: %s, %s", text, key)
+	}
 }
 
 func TestIncludeSSH(t *testing.T) {

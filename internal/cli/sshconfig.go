@@ -129,7 +129,7 @@ func quoteWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`
 // connects, less its arguments.
 func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 	h := r.Handle
-	if h == nil || len(h.StableIPs) == 0 || len(r.Credentials) == 0 {
+	if h == nil || len(h.StableIPs) == 0 || len(r.Credentials) == 0 && h.SSHUser == nil {
 		return "", ""
 	}
 	cred := func(k string) string { s, _ := r.Credentials[k].(string); return s }
@@ -138,6 +138,9 @@ func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 		keyFile = filepath.Join(home, ".sky", "generated", "ssh-keys", r.Name+".key")
 	}
 	user := cred("ssh_user")
+	if user == "" && h.SSHUser != nil { // who has a key of their own for these machines
+		user = *h.SSHUser
+	}
 	if d := cred("docker_user"); d != "" {
 		user = d
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Status lists clusters as clients see them.
@@ -45,8 +46,12 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 			r.Handle = nil
 		}
 		if withKeys(body) && call.Scope.Owns(c.UserHash) {
-			if r.Credentials, err = m.Remote.Credentials(c); err != nil {
-				m.Log.WarnContext(ctx, "ssh credentials not told", "cluster", c.Name, "err", err)
+			var user string
+			if r.Credentials, user, err = m.Remote.Credentials(c); err != nil {
+				m.Log.WarnContext(ctx, "no ssh credentials in a status", "cluster", c.Name, "err", err)
+			}
+			if r.Handle != nil && user != "" {
+				r.Handle.SSHUser = &user
 			}
 		}
 		records = append(records, r)
@@ -110,7 +115,7 @@ func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
 		r.Cloud = p.DisplayName()
 	}
 	r.Infra = r.Cloud
-	if place := orElse(c.Offer.Zone, c.Offer.Region); place != "" {
+	if place := orElse(c.Offer.Zone, task.PoolOf(c.Offer.Cloud, c.Offer.Region)); place != "" {
 		r.Infra += " (" + place + ")"
 	}
 	for name, count := range c.Offer.Accelerators {
@@ -142,7 +147,7 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 		},
 	}
 	if slices.Contains(knownClouds, c.Offer.Cloud) {
-		h.LaunchedResources["infra"] = c.Offer.Place.String()
+		h.LaunchedResources["infra"] = task.Infra{Cloud: c.Offer.Cloud, Region: c.Offer.Region, Zone: c.Offer.Zone}.String()
 	} else {
 		delete(h.LaunchedResources, "instance_type") // means nothing without its cloud
 	}

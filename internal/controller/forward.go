@@ -155,7 +155,7 @@ func (c *Controller) withFiles(ctx context.Context, call cluster.Call, client *s
 	if err != nil {
 		return nil, err
 	}
-	dag, err := task.Parse("task", []byte(text))
+	dag, err := task.ParseSent("task", []byte(text))
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}

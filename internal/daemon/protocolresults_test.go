@@ -217,7 +217,7 @@ func rows(at time.Time) []*state.Cluster {
 		{Name: "stopping", Status: api.ClusterAutostopping, Offer: offer("aws", "us-east-1", "us-east-1a", "m6i.large", nil, false), NumNodes: 1, Nodes: []cloud.Node{ssh}},
 		{Name: "pods", Status: api.ClusterUp, Offer: offer("kubernetes", "kind-dev", "", "", map[string]float64{"T4": 0.5}, false), NumNodes: 1,
 			Nodes: []cloud.Node{{ID: "p", InternalIP: "10.1.0.1", Reach: cloud.Reach{Method: "kubernetes"}}}},
-		{Name: "own", Status: api.ClusterUp, Offer: offer("ssh", "box", "", "", nil, false), NumNodes: 1, Nodes: []cloud.Node{own}},
+		{Name: "own", Status: api.ClusterUp, Offer: offer("ssh", "ssh-box", "", "", nil, false), NumNodes: 1, Nodes: []cloud.Node{own}},
 		{Name: "here", Status: api.ClusterStopped, Offer: offer("local", "", "", "", nil, false), NumNodes: 1},
 		{Name: "boxes", Status: api.ClusterUp, Offer: offer("docker", "", "", "", nil, false), NumNodes: 1, Nodes: []cloud.Node{{ID: "d", Reach: cloud.Reach{Method: "docker"}}}},
 	} {
@@ -264,7 +264,15 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 			t.Fatal(err)
 		}
 	}
-	c.request("status", post, "/status", api.StatusBody{})
+	var records []api.StatusRecord
+	if err := json.Unmarshal(c.request("status", post, "/status", api.StatusBody{}), &records); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range records {
+		if r.Name == "own" && (r.Credentials != nil || r.Handle.LaunchedResources["infra"] != "ssh/box" || r.Infra != "ssh (box)") {
+			t.Errorf("own machines: %v %v %s", r.Credentials, r.Handle.LaunchedResources, r.Infra)
+		}
+	}
 	c.refused(api.ErrClusterNotUp, "/queue", api.QueueBody{ClusterName: "here"})
 	c.refused(api.ErrClusterDoesNotExist, "/queue", api.QueueBody{ClusterName: "nope"})
 	c.refused(api.ErrResourcesUnavailable, "/launch", api.LaunchBody{ClusterName: "big", Task: "resources: {infra: fluffycloud, cpus: 4000}"})

@@ -380,13 +380,14 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 }
 
 // ranked is a plan's candidates in the tiers in which they may be tried: entries
-// of ordered resources stay apart, and so does what has no known price.
+// of ordered resources stay apart, and so do what has no known price and the machine
+// sky runs on.
 func ranked(plan *optimizer.Plan) [][]cloud.Offer {
 	t := &plan.Tasks[0]
 	ordered := t.Task.Preference == task.Ordered
 	var tiers [][]cloud.Offer
 	for i, c := range t.Candidates {
-		if i == 0 || c.Unpriced != t.Candidates[i-1].Unpriced || ordered && c.Resources != t.Candidates[i-1].Resources {
+		if i == 0 || c.Unpriced != t.Candidates[i-1].Unpriced || c.LastResort != t.Candidates[i-1].LastResort || ordered && c.Resources != t.Candidates[i-1].Resources {
 			tiers = append(tiers, nil)
 		}
 		tiers[len(tiers)-1] = append(tiers[len(tiers)-1], c.Offer)

@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Queue lists managed jobs, one record a task, filtered and paged by the
@@ -205,7 +206,7 @@ func details(j *state.ManagedJob, t *state.ManagedTask) string {
 
 func infra(a *state.ManagedAttempt) string {
 	s := a.Offer.Cloud
-	if place := orDefault(a.Offer.Zone, a.Offer.Region); place != "" {
+	if place := orDefault(a.Offer.Zone, task.PoolOf(a.Offer.Cloud, a.Offer.Region)); place != "" {
 		s += " (" + place + ")"
 	}
 	return s

@@ -148,7 +148,7 @@ func written(s situation, a action) bool {
 
 // taskOf is one task of a job as it was submitted.
 func taskOf(j *state.ManagedJob, index int) (*task.Task, error) {
-	dag, err := task.Parse("task", j.Dag)
+	dag, err := task.ParseSent("task", j.Dag)
 	if err != nil {
 		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
 	}

@@ -31,7 +31,7 @@ type traits struct {
 
 // shapeOf reads a job's tasks.
 func shapeOf(j *state.ManagedJob) (*shape, error) {
-	dag, err := task.Parse("task", j.Dag)
+	dag, err := task.ParseSent("task", j.Dag)
 	if err != nil {
 		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
 	}

@@ -31,7 +31,7 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 	if err := m.check(ctx, body.Task); err != nil {
 		return nil, err
 	}
-	dag, err := task.Parse("task", []byte(body.Task))
+	dag, err := task.ParseSent("task", []byte(body.Task))
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}

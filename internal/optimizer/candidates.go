@@ -87,7 +87,7 @@ func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 		if blocked(f.problem.Blocked, o) {
 			return
 		}
-		out = append(out, Candidate{Offer: *o, Resources: res, NumNodes: f.nodes, Unpriced: a.list && o.HourlyPrice == 0, wanted: a.wanted, entry: a.entry, source: a.source})
+		out = append(out, Candidate{Offer: *o, Resources: res, NumNodes: f.nodes, Unpriced: a.list && o.HourlyPrice == 0, LastResort: res.Cloud == "" && lastResort(f.problem.Sources[a.source]), wanted: a.wanted, entry: a.entry, source: a.source})
 		f.problem.estimate(f.task, &out[len(out)-1])
 	}
 	a.selection.Each(add)
@@ -102,8 +102,12 @@ func (f *finder) eligible(s Source, r *task.Resources) bool {
 	if r.Cloud != "" {
 		return strings.EqualFold(r.Cloud, s.Name())
 	}
-	return !lastResort(s) || !slices.ContainsFunc(f.problem.Sources, func(o Source) bool { return !lastResort(o) })
+	return !lastResort(s) || !slices.ContainsFunc(f.problem.Sources, rents)
 }
+
+// rents reports whether a source has more than the user's own machines, which may be
+// taken, all of them, so that the machine sky runs on is the next place.
+func rents(s Source) bool { return !lastResort(s) && s.Name() != "ssh" }
 
 func lastResort(s Source) bool {
 	l, ok := s.(*Listed)

@@ -180,7 +180,7 @@ func reduce(t *TaskPlan, clouds []string, frontier bool) ([]state, error) {
 
 func paidCost(c *Candidate) int64 {
 	cost := nano(c.Cost)
-	if c.Unpriced {
+	if c.Unpriced || c.LastResort {
 		cost += unpriced
 	}
 	return cost

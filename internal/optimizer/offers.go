@@ -14,8 +14,9 @@ type Listed struct {
 	name, display string
 	offers        []cloud.Offer
 	lacks         map[cloud.Feature]string
-	// LastResort keeps the source out unless a request names it or there is no
-	// other source. It is set for the machine sky runs on and its containers.
+	// LastResort keeps the source out unless a request names it or there are only
+	// machines of one's own beside it, which come first. It is set for the machine sky
+	// runs on and its containers.
 	LastResort bool
 }
 

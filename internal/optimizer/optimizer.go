@@ -108,6 +108,9 @@ type Candidate struct {
 	// Unpriced offers have no known price (Offer.HourlyPrice is 0); they come
 	// after all others.
 	Unpriced bool
+	// LastResort is an offer of the machine sky runs on: it is taken if there is nothing
+	// else.
+	LastResort bool
 	wanted   string // accelerators that the request names, "A100:8"
 	entry    int32  // index of Resources in the task
 	source   int32  // index of the source in the problem

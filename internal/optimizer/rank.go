@@ -4,7 +4,7 @@ import "math"
 
 // rank sorts candidates by what the plan minimizes, then by the other of money
 // and time, then by the order in which they were found. What has no price comes
-// last; ordered requests keep their entries apart.
+// last, but for the machine sky runs on; ordered requests keep their entries apart.
 //
 // There can be ten thousand of them, mostly equal in all but the cost, so they
 // are sorted by digits: digits that are all the same cost nothing.
@@ -32,11 +32,14 @@ func rank(cands []Candidate, target Target, ordered bool) {
 	}
 	sortBy(func(c *Candidate) uint64 {
 		k := uint64(0)
-		if c.Unpriced {
+		switch {
+		case c.LastResort:
+			k = 2
+		case c.Unpriced:
 			k = 1
 		}
 		if ordered {
-			k += uint64(c.entry) << 1
+			k += uint64(c.entry) << 2
 		}
 		return k
 	})

@@ -87,7 +87,7 @@ func TestAServerWithoutSSHHasNoKeys(t *testing.T) {
 	if key, err := r.PublicKey(user); key != "" || err != nil {
 		t.Errorf("%q, %v", key, err)
 	}
-	if said, err := r.Credentials(newCluster(t, "ssh", 1)); said != nil || err != nil {
+	if said, _, err := r.Credentials(newCluster(t, "ssh", 1)); said != nil || err != nil {
 		t.Errorf("%v, %v", said, err)
 	}
 }
@@ -95,11 +95,11 @@ func TestAServerWithoutSSHHasNoKeys(t *testing.T) {
 func TestTheOwnersSSHIsToldHowToLogIn(t *testing.T) {
 	m := newMachines(t, 1)
 	r := m.connector()
-	said, err := r.Credentials(m.c)
+	said, account, err := r.Credentials(m.c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said["ssh_user"] != "u" || said["ssh_control_name"] != "c-1" {
+	if account != "u" || said["ssh_user"] != "u" || said["ssh_control_name"] != "c-1" {
 		t.Errorf("%v", said)
 	}
 	key, err := os.ReadFile(said["ssh_private_key"].(string))
@@ -110,17 +110,18 @@ func TestTheOwnersSSHIsToldHowToLogIn(t *testing.T) {
 		t.Error(err)
 	}
 
-	// Keys of the machines' owner are not told.
+	// Keys of the machines' owner are not sent.
 	for name, reach := range map[string]cloud.Reach{
 		"own keys": {Method: "ssh", User: "u", OwnKeys: true}, "a file": {Method: "ssh", User: "u", IdentityFile: filepath.Join(m.home, "key")},
 	} {
 		m.c.Nodes[0].Reach = reach
-		if said, err := r.Credentials(m.c); err != nil || len(said) != 2 || said["ssh_user"] != "u" {
-			t.Errorf("%s: %v, %v", name, said, err)
+		// Clients take credentials without a key for an error.
+		if said, account, err := r.Credentials(m.c); err != nil || said != nil || account != "u" {
+			t.Errorf("%s: %v, %s, %v", name, said, account, err)
 		}
 	}
 	m.c.Nodes[0].Reach.Method = "local"
-	if said, err := r.Credentials(m.c); said != nil || err != nil {
+	if said, account, err := r.Credentials(m.c); said != nil || account != "" || err != nil {
 		t.Errorf("%v, %v", said, err)
 	}
 }

@@ -26,30 +26,27 @@ func (r *Connector) SSHD(ctx context.Context, c *state.Cluster, n cloud.Node) (n
 	return r.o.SSH.Reach(ctx, t)
 }
 
-// Credentials are what an ssh of the cluster's owner logs in to its nodes with,
-// in the words of the protocol; nil if its nodes have no sshd. Keys that the
-// machines' owner keeps are not told: with those the user logs in as always.
-func (r *Connector) Credentials(c *state.Cluster) (map[string]any, error) {
+// Credentials are what an ssh of the cluster's owner logs in to its nodes with, in the
+// words of the protocol, and the account there; nil and "" if its nodes have no sshd.
+// Keys that the machines' owner keeps are not sent: with those the user logs in as
+// always, and there are no credentials then, as clients expect a key in them.
+func (r *Connector) Credentials(c *state.Cluster) (credentials map[string]any, user string, err error) {
 	if len(c.Nodes) == 0 || c.Nodes[0].Reach.Method != "ssh" || r.o.SSH == nil {
-		return nil, nil
+		return nil, "", nil
 	}
 	n := c.Nodes[0]
 	t, err := r.target(c, n)
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]any{"ssh_user": t.User, "ssh_control_name": c.NameOnCloud}
-	if n.Reach.IdentityFile != "" || n.Reach.OwnKeys {
-		return out, nil
+	if err != nil || n.Reach.IdentityFile != "" || n.Reach.OwnKeys {
+		return nil, t.User, err
 	}
 	path, _, err := sshconn.UserKey(r.o.SkyDir, c.UserHash)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	key, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	out["ssh_private_key"], out["ssh_private_key_content"] = path, string(key)
-	return out, nil
+	return map[string]any{"ssh_user": t.User, "ssh_control_name": c.NameOnCloud,
+		"ssh_private_key": path, "ssh_private_key_content": string(key)}, t.User, nil
 }

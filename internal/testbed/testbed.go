@@ -39,6 +39,7 @@ import (
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/internal/volumes"
@@ -171,7 +172,9 @@ func (b *Bed) Boot(halfSteps int) *Server {
 	s.Providers = wrap.All(cloud.NewRegistry(fluffycloud.New(fluffycloud.Options{API: api, Stamp: b.Account, Poll: 2 * time.Second})),
 		func(string, wrap.Method, time.Duration, error) {})
 	s.Provision = provision.New(installation, s.Providers, s.Store, log)
-	s.Remote = remote.New(remote.Options{BuildID: Build, Binary: filepath.Join(b.dir, "sky"), RuntimeDir: filepath.Join(b.dir, "runtime"), Logger: log, Transports: map[string]remote.Transport{"ssh": transport{s}}})
+	s.Remote = remote.New(remote.Options{BuildID: Build, Binary: filepath.Join(b.dir, "sky"), RuntimeDir: filepath.Join(b.dir, "runtime"), Logger: log,
+		SkyDir: filepath.Join(b.dir, ".sky"), SSH: sshconn.New(sshconn.Options{Home: b.dir, KnownHosts: filepath.Join(b.dir, "known_hosts")}),
+		Transports: map[string]remote.Transport{"ssh": transport{s}}})
 	s.Clusters = cluster.New(cluster.Deps{Store: s.Store, Providers: s.Providers, Provision: s.Provision, Remote: s.Remote, Log: log, ServerID: "local"})
 	vols := volumes.New(volumes.Deps{Store: s.Store, Providers: s.Providers, Installation: installation, ServerID: "local", Log: log, Config: Config})
 	s.Executor = execution.New(execution.Deps{
