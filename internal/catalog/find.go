@@ -66,12 +66,25 @@ func (t *Table) Select(q Query) Selection {
 	if !ok || !ok2 {
 		return Selection{}
 	}
-	s := Selection{found: t.matches(&q), filter: filter{t: t, q: q, regions: regions, zones: zones, byZone: t.traits.eachZone || q.EachZone || len(q.Zones) > 0}}
+	s := Selection{filter: filter{t: t, q: q, regions: regions, zones: zones, byZone: t.traits.eachZone || q.EachZone || len(q.Zones) > 0}}
+	switch {
+	case q.InstanceType != "":
+		s.take(t.byInstance[q.InstanceType])
+	case q.Accelerator != "":
+		s.take(t.kindsOf[strings.ToLower(q.Accelerator)])
+	default:
+		s.take(t.sizes[q.Families])
+	}
+	return s
+}
+
+// take selects, of the given kinds, what answers the query.
+func (s *Selection) take(kinds []int32) {
+	s.found = s.filter.t.matches(&s.filter.q, kinds)
 	slices.SortStableFunc(s.found, func(a, b match) int { return cmp.Compare(a.price, b.price) })
 	for _, m := range s.found {
 		s.filter.each(m.kind, func(uint32, float64) { s.n++ })
 	}
-	return s
 }
 
 type match struct {
@@ -79,17 +92,10 @@ type match struct {
 	price float64
 }
 
-// matches lists the kinds that fit, in the order of the price list.
-func (t *Table) matches(q *Query) []match {
+// matches lists those of the kinds that fit, in their order.
+func (t *Table) matches(q *Query, kinds []int32) []match {
 	var out []match
-	candidates := t.sizes
-	switch {
-	case q.InstanceType != "":
-		candidates = t.byInstance[q.InstanceType]
-	case q.Accelerator != "":
-		candidates = t.kindsOf[strings.ToLower(q.Accelerator)]
-	}
-	for _, i := range candidates {
+	for _, i := range kinds {
 		k := &t.kinds[i]
 		if !t.fits(k, q) {
 			continue

@@ -137,10 +137,10 @@ func (t *Table) index() {
 	var offers []int32
 	for i := range t.kinds {
 		k, id := &t.kinds[i], int32(i)
-		k.preferred = k.accelerators == nil && k.instance != "" && (t.traits.family == nil || t.traits.family.MatchString(k.instance)) ||
-			t.traits.family == nil
-		if k.preferred {
-			t.sizes = append(t.sizes, id)
+		if first, ok := t.traits.sizeFamilies(k); ok {
+			for f := first; f <= AllFamilies; f++ {
+				t.sizes[f] = append(t.sizes[f], id)
+			}
 		}
 		if k.instance != "" {
 			if t.byInstance[k.instance] == nil {

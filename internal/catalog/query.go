@@ -32,7 +32,21 @@ type Query struct {
 	DiskGB      int    // of the system disk
 	LocalDisk   string // "nvme:100+", "ssd:375"
 	MaxHourly   float64
+	// AnyCPUs and AnyMemory leave open what is not asked for; else a request for only
+	// a size gets the default of the cloud.
+	AnyCPUs, AnyMemory bool
+	// Families says which instance types a request for only a size may have.
+	Families Families
 }
+
+// Families are instance types of a cloud; each includes the ones before it.
+type Families int
+
+const (
+	UsualFamilies Families = iota
+	UnusualFamilies
+	AllFamilies // also those of other processors than x86
+)
 
 // Amount is how much of something is asked for: exactly N, at least N, or at
 // least N per vCPU. The zero Amount asks for nothing.

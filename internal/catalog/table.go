@@ -27,7 +27,7 @@ type Table struct {
 	// instance type; sizes are the kinds for requests of only a size.
 	kindsOf    map[string][]int32
 	byInstance map[string][]int32
-	sizes      []int32
+	sizes      [AllFamilies + 1][]int32
 
 	instanceNames, acceleratorNames, acceleratorOffers []string
 
@@ -47,7 +47,6 @@ type kind struct {
 	assumed      bool    // cpus and memory are not in the list but likely
 	deviceMiB    float64 // memory of one device; 0: unknown
 	listed       bool    // shown among GPUs
-	preferred    bool
 	attached     bool    // accelerators are put into a host of any fitting size
 	tpuNode      bool    // TPU behind a host
 	defaultCPUs  float64 // least vCPUs of the host when none are asked for

@@ -18,16 +18,33 @@ type finder struct {
 }
 
 // candidates lists every offer that satisfies one of the task's requests and is
-// not ruled out, request by request, source by source.
+// not ruled out, request by request, source by source. Unusual families of instance
+// types are looked at if the usual ones of all sources have nothing.
 func (f *finder) candidates() ([]Candidate, error) {
-	var found []answer
-	n := 0
 	for i := range f.task.Resources {
 		req, err := f.newRequest(&f.task.Resources[i])
 		if err != nil {
 			return nil, err
 		}
 		f.reqs = append(f.reqs, req)
+	}
+	for families := catalog.UsualFamilies; families <= catalog.AllFamilies; families++ {
+		for i := range f.reqs {
+			f.reqs[i].query.Families = families
+		}
+		if out := f.search(); len(out) > 0 {
+			return out, nil
+		}
+	}
+	return nil, f.nothingFits()
+}
+
+// search asks each source for each request.
+func (f *finder) search() []Candidate {
+	var found []answer
+	n := 0
+	for i := range f.reqs {
+		req := &f.reqs[i]
 		for si, s := range f.problem.Sources {
 			if !f.eligible(s, req.res) || f.lacking(s, req.res) != "" {
 				continue
@@ -45,10 +62,7 @@ func (f *finder) candidates() ([]Candidate, error) {
 	for i := range found {
 		out = f.collect(out, &found[i])
 	}
-	if len(out) == 0 {
-		return nil, f.nothingFits()
-	}
-	return out, nil
+	return out
 }
 
 // reservedByZone reports whether machines are reserved in single zones of a

@@ -59,8 +59,8 @@ type relaxation struct {
 var relaxations = []relaxation{
 	{InstanceType, func(q *catalog.Query) bool { return q.InstanceType != "" }, func(q *catalog.Query) { q.InstanceType = "" }},
 	{AccelName, func(q *catalog.Query) bool { return q.Accelerator != "" }, func(q *catalog.Query) { q.Accelerator, q.Count = "", 0 }},
-	{CPUs, func(q *catalog.Query) bool { return !q.CPUs.Any() }, func(q *catalog.Query) { q.CPUs = catalog.Amount{} }},
-	{Memory, func(q *catalog.Query) bool { return !q.Memory.Any() }, func(q *catalog.Query) { q.Memory = catalog.Amount{} }},
+	{CPUs, func(q *catalog.Query) bool { return !q.CPUs.Any() }, func(q *catalog.Query) { q.CPUs, q.AnyCPUs = catalog.Amount{}, true }},
+	{Memory, func(q *catalog.Query) bool { return !q.Memory.Any() }, func(q *catalog.Query) { q.Memory, q.AnyMemory = catalog.Amount{}, true }},
 	{Region, func(q *catalog.Query) bool { return len(q.Regions) > 0 }, func(q *catalog.Query) { q.Regions, q.Zones = nil, nil }},
 	{Zone, func(q *catalog.Query) bool { return len(q.Zones) > 0 }, func(q *catalog.Query) { q.Zones = nil }},
 	{SpotOnly, func(q *catalog.Query) bool { return q.Spot }, func(q *catalog.Query) { q.Spot = false }},
@@ -85,6 +85,14 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 			return Exclusion{Constraint: RuledOut, Reason: "every offer that fits has been ruled out", Nearest: nil}
 		}
 	}
+	if q.Families < catalog.AllFamilies {
+		q.Families = catalog.AllFamilies
+		if offers := f.unblocked(s.Find(q)); len(offers) > 0 {
+			near := slices.MinFunc(offers, func(a, b cloud.Offer) int { return cmp.Compare(a.HourlyPrice, b.HourlyPrice) })
+			return Exclusion{Constraint: InstanceType, Nearest: &near, Change: "instance_type: " + near.InstanceType,
+				Reason: fmt.Sprintf("only unusual machines fit, such as %s; they are taken if no cloud has a usual one", near.InstanceType)}
+		}
+	}
 	if t, ok := s.(tailored); ok {
 		return Exclusion{Constraint: tightest(&q), Reason: t.WhyNot(q)}
 	}
@@ -96,14 +104,13 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 		}
 		loose := q
 		r.drop(&loose)
-		if offers := f.unblocked(s.Find(loose)); len(offers) > 0 {
-			near := nearestOffer(r.constraint, &q, offers)
+		if near, ok := f.nearest(s, r.constraint, &q, loose); ok {
 			_, list := s.(priceList)
 			return Exclusion{Constraint: r.constraint, Reason: reasonFor(r.constraint, &q, &near), Nearest: &near, Change: change(r.constraint, &near),
 				gap: gapOf(r.constraint, &q, &near), unpriced: list && near.HourlyPrice == 0}
 		}
 	}
-	tight := catalog.Query{}
+	tight := catalog.Query{Families: catalog.AllFamilies}
 	for _, r := range []Constraint{InstanceType, AccelName, AccelCount, CPUs, Memory, Region, Zone, SpotOnly, DiskTier, DiskSize, LocalDisk, MaxHourlyCost} {
 		restore(r, &tight, &q)
 		if len(s.Find(tight)) == 0 {
@@ -165,6 +172,22 @@ func restore(c Constraint, to, from *catalog.Query) {
 	case MaxHourlyCost:
 		to.MaxHourly = from.MaxHourly
 	}
+}
+
+// nearest is the offer of a source that answers loose and comes nearest to a
+// constraint of q. Unusual families of instance types must come nearer than the usual
+// ones, since those are taken first.
+func (f *finder) nearest(s Source, c Constraint, q *catalog.Query, loose catalog.Query) (near cloud.Offer, ok bool) {
+	for loose.Families = catalog.UsualFamilies; loose.Families <= catalog.AllFamilies; loose.Families++ {
+		offers := f.unblocked(s.Find(loose))
+		if len(offers) == 0 {
+			continue
+		}
+		if found := nearestOffer(c, q, offers); !ok || gapOf(c, q, &found) < gapOf(c, q, &near) {
+			near, ok = found, true
+		}
+	}
+	return near, ok
 }
 
 // nearestOffer picks, of offers that satisfy all but one constraint, the one

@@ -233,6 +233,10 @@ func (s *score) verify(g *golden, sources []Source) {
 		if cost >= ref {
 			s.t.Errorf("%s: ours costs $%v, not less than $%v", g.ID, cost, ref)
 		}
+	case "other-family":
+		if g.Answer.Status == "ok" {
+			s.t.Errorf("%s: the reference finds %s", g.ID, g.Answer.Chosen.InstanceType)
+		}
 	case "tie":
 		if math.Abs(cost-ref) > 1e-6 || len(g.Tie.StableSortDiffers) == 0 {
 			s.t.Errorf("%s: ours costs $%v, the reference $%v: no tie", g.ID, cost, ref)
