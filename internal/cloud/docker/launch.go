@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/proc"
 )
 
 // Launch makes the containers that are missing and starts those that are off.
@@ -91,12 +92,9 @@ func (p *Provider) LaunchLimit(cloud.LaunchSpec) time.Duration { return pullPati
 // itself back.
 const exitGone = 77
 
-// first is what keeps a container alive. It takes in processes that lost their
-// parents, ends on TERM, and tells in its exit code when it is not wanted any
-// more.
-const first = `trap 'exit 0' TERM INT
-trap 'exit 77' USR1
-while :; do sleep 1000000 & wait $!; done`
+// first is what keeps a container alive. When the container is stopped, it lets programs
+// save what they have; it tells in its exit code when it is not wanted any more.
+var first = proc.FirstProcess(proc.AgentOfHome, "trap 'exit 77' USR1\n")
 
 // up makes one node exist and run.
 func (p *Provider) up(ctx context.Context, spec cloud.LaunchSpec, rank int, image, network string, have []container) error {
@@ -137,7 +135,7 @@ func (p *Provider) create(ctx context.Context, spec cloud.LaunchSpec, rank int, 
 		return p.engine.call(ctx, "POST", "/containers/create", url.Values{"name": {name}}, map[string]any{
 			"Image": image, "Entrypoint": []string{"/bin/sh", "-c", first}, "Cmd": []string{},
 			"Hostname": hostname(spec.ID.Name, rank), "Labels": spec.NodeTags(rank), "HostConfig": host,
-			"StopTimeout": 5,
+			"StopTimeout": int((proc.Grace + 5*time.Second) / time.Second),
 		}, nil)
 	})
 	return err

@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/proc"
 )
 
 // obj is an object, or a part of one, as the API takes it.
@@ -63,12 +64,9 @@ func (p *pod) shell() string {
 // back.
 const exitGone = 77
 
-// first is what keeps a pod alive. It takes in processes that lost their
-// parents, ends on TERM, and tells in its exit code when it is not wanted any
-// more.
-const first = `trap 'exit 0' TERM INT
-trap 'exit 77' USR1
-while :; do sleep 1000000 & wait $!; done`
+// first is what keeps a pod alive. When the pod is taken away, it lets programs save
+// what they have; it tells in its exit code when it is not wanted any more.
+var first = proc.FirstProcess(agentapi.EndingDir+"/"+agentapi.EndingPID, fmt.Sprintf("trap 'exit %d' USR1\n", exitGone))
 
 // maxEndGrace is how long the end of a pod is held up at most.
 const maxEndGrace = 10 * time.Minute
@@ -246,7 +244,7 @@ func (w *wish) podSpec() obj {
 		spec["automountServiceAccountToken"] = false // it needs no rights
 	}
 	if seconds := w.endGrace(); seconds > 0 {
-		spec["terminationGracePeriodSeconds"] = seconds
+		spec["terminationGracePeriodSeconds"] = seconds + int(proc.Grace/time.Second) // hooks, then programs
 	}
 	if w.runtime != "" {
 		spec["runtimeClassName"] = w.runtime

@@ -325,7 +325,7 @@ func TestAPodIsHeldUpForHooks(t *testing.T) {
 	for _, tt := range []struct {
 		grace time.Duration
 		want  string
-	}{{90 * time.Second, `"terminationGracePeriodSeconds":90`}, {2 * time.Hour, `"terminationGracePeriodSeconds":600`}} {
+	}{{90 * time.Second, `"terminationGracePeriodSeconds":100`}, {2 * time.Hour, `"terminationGracePeriodSeconds":610`}} {
 		if text := describe(tt.grace); !strings.Contains(text, tt.want) || !strings.Contains(text, `"preStop"`) {
 			t.Errorf("%s is missing in %s", tt.want, text)
 		}

@@ -12,10 +12,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -107,12 +109,9 @@ func wanted(code int) string {
 	return ""
 }
 
-// first keeps the container alive. It takes in processes that lost their parents,
-// and turns the signals of [Inside] into exit codes.
-var first = fmt.Sprintf(`trap 'exit 0' TERM INT
-trap 'exit %d' USR1
-trap 'exit %d' USR2
-while :; do sleep 1000000 & wait $!; done`, exitTerminate, exitStop)
+// first keeps the container alive, lets programs save what they have when it is to
+// end, and turns the signals of [Inside] into exit codes.
+var first = proc.FirstProcess(proc.AgentOfHome, fmt.Sprintf("trap 'exit %d' USR1\ntrap 'exit %d' USR2\n", exitTerminate, exitStop))
 
 // Inside is the machine as the agent in the container sees it: what its first
 // process ends with is done outside.
@@ -211,7 +210,7 @@ func devices() hardware {
 // arguments are docker's for making the container. What the user says comes last
 // and wins.
 func arguments(s Spec, image, programs string, h hardware) []string {
-	args := []string{"create", "--name", s.Name, "--network", "host", "--label", "sky=" + s.Name, "--stop-timeout", "5",
+	args := []string{"create", "--name", s.Name, "--network", "host", "--label", "sky=" + s.Name, "--stop-timeout", strconv.Itoa(int((proc.Grace + 5*time.Second) / time.Second)),
 		"--entrypoint", "/bin/sh", "--volume", programs + ":" + Programs + ":ro"}
 	has := func(flag string) bool {
 		return slices.ContainsFunc(s.Options, func(o string) bool { return o == flag || strings.HasPrefix(o, flag+"=") })
