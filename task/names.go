@@ -135,6 +135,15 @@ var (
 	digested = lazyregexp.New(`-x[0-9a-f]{10}$`)
 )
 
+// FileName is what a file for a cluster is called, also where upper and lower case
+// are one.
+func FileName(name string) string {
+	if name == strings.ToLower(name) {
+		return name
+	}
+	return name + "-x" + digest(name)
+}
+
 func digest(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:5])

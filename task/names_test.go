@@ -109,6 +109,20 @@ func TestDifferentClustersHaveDifferentNamesOnClouds(t *testing.T) {
 	})
 }
 
+func TestFilesOfClustersDifferWithoutCase(t *testing.T) {
+	if got := FileName("my-cluster_1"); got != "my-cluster_1" {
+		t.Errorf("a name in lower case became %s", got)
+	}
+	seen := map[string]string{}
+	for _, name := range []string{"my-cluster", "My-Cluster", "my-Cluster", "MY-CLUSTER"} {
+		file := strings.ToLower(FileName(name))
+		if other := seen[file]; other != "" {
+			t.Errorf("%s and %s are both %s", name, other, file)
+		}
+		seen[file] = name
+	}
+}
+
 func TestGeneratedNamesAreNamesOfClusters(t *testing.T) {
 	for _, name := range []string{GeneratedClusterName("Ann Lee"), GeneratedClusterName(""), GeneratedClusterName("_"), GeneratedServiceName(), GeneratedPoolName()} {
 		if err := ValidClusterName(name); err != nil {

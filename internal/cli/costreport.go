@@ -130,7 +130,7 @@ func costTable(t *term.Term, records []api.CostRecord, now time.Time) *table.Tab
 		if status != terminated {
 			cell = clusterStatusCell(t, status)
 		}
-		tab.Add(r.Name, format.Ago(float64(r.LaunchedAt), now), format.Seconds(float64(r.Duration)), format.OrDash(r.ResourcesStr), cell,
+		tab.Add(format.Name(r.Name), format.Ago(float64(r.LaunchedAt), now), format.Seconds(float64(r.Duration)), format.OrDash(r.ResourcesStr), cell,
 			fmt.Sprintf("$ %.2f", r.HourlyPrice), format.Price(&r.TotalCost, 2))
 	}
 	return tab

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Entries of ~/.ssh/config for clusters are files of their own below
@@ -21,23 +22,23 @@ const sshInclude = "Include ~/.sky/generated/ssh/*"
 // listed. Failing to is worth a warning only.
 func (a *app) updateSSH(records []api.StatusRecord, complete bool) {
 	dir := filepath.Join(a.home, ".sky", "generated", "ssh")
-	listed := map[string]bool{}
+	listed, superseded := map[string]bool{}, map[string]bool{}
 	var problems []error
 	for _, r := range records {
-		listed[r.Name] = true
+		name := task.FileName(r.Name)
+		listed[name] = true
+		superseded[r.Name] = name != r.Name
 		text, key := sshEntry(r, a.home, a.sshProxy())
 		if text == "" {
-			problems = append(problems, removeFile(filepath.Join(dir, r.Name)))
+			problems = append(problems, removeFile(filepath.Join(dir, name)))
 			continue
 		}
-		problems = append(problems, a.writeSSH(dir, r.Name, text, key))
+		problems = append(problems, a.writeSSH(dir, name, text, key))
 	}
-	if complete {
-		old, _ := os.ReadDir(dir)
-		for _, f := range old {
-			if !listed[f.Name()] {
-				problems = append(problems, removeFile(filepath.Join(dir, f.Name())))
-			}
+	old, _ := os.ReadDir(dir)
+	for _, f := range old {
+		if superseded[f.Name()] || complete && !listed[f.Name()] {
+			problems = append(problems, removeFile(filepath.Join(dir, f.Name())))
 		}
 	}
 	if err := errors.Join(problems...); err != nil {
@@ -135,7 +136,7 @@ func sshEntry(r api.StatusRecord, home, proxy string) (text, key string) {
 	cred := func(k string) string { s, _ := r.Credentials[k].(string); return s }
 	keyFile := cred("ssh_private_key")
 	if key = cred("ssh_private_key_content"); key != "" {
-		keyFile = filepath.Join(home, ".sky", "generated", "ssh-keys", r.Name+".key")
+		keyFile = filepath.Join(home, ".sky", "generated", "ssh-keys", task.FileName(r.Name)+".key")
 	}
 	user := cred("ssh_user")
 	if user == "" && h.SSHUser != nil { // who has a key of their own for these machines

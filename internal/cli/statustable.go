@@ -147,7 +147,12 @@ func clusterTable(t *term.Term, records []api.StatusRecord, o statusOptions, wor
 		cell  func(r api.StatusRecord) string
 	}
 	columns := []column{
-		{"NAME", true, func(r api.StatusRecord) string { return r.Name }},
+		{"NAME", true, func(r api.StatusRecord) string {
+			if o.verbose {
+				return r.Name
+			}
+			return format.Name(r.Name)
+		}},
 		{"USER", o.allUsers, func(r api.StatusRecord) string { return format.OrDash(r.UserName) }},
 		{"USER_ID", o.allUsers && o.verbose, func(r api.StatusRecord) string { return format.OrDash(r.UserHash) }},
 		{"WORKSPACE", workspaces || o.verbose, func(r api.StatusRecord) string { return format.OrDash(r.Workspace) }},

@@ -82,7 +82,7 @@ func Check(side Side, text []byte, name string) ([]Warning, error) {
 		return nil, asError(err)
 	}
 	problems, warnings := validate(n, side)
-	if len(problems) > 0 {
+	if problems = append(problems, unusable(n)...); len(problems) > 0 {
 		return warnings, &Error{Problems: problems}
 	}
 	return warnings, nil

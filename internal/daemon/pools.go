@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // registerPools makes known what is asked about machines of one's own. Nothing
@@ -75,14 +77,18 @@ func (d *daemon) poolsUp(ctx context.Context, call cluster.Call, b api.SSHPoolBo
 	if err != nil {
 		return err
 	}
+	names, err := d.clusterNames(ctx)
+	if err != nil {
+		return err
+	}
 	var bad []string
 	for _, m := range machines {
 		switch {
 		case m.Err != nil:
 			fmt.Fprintf(call.Out, "✗ %s/%s: %v\n", m.Pool, m.Host, m.Err)
 			bad = append(bad, m.Pool+"/"+m.Host)
-		case m.Cluster != "":
-			fmt.Fprintf(call.Out, "✓ %s/%s: %s, in use by cluster %s\n", m.Pool, m.Host, m.Size, m.Cluster)
+		case m.Cluster != cloud.ClusterID{}:
+			fmt.Fprintf(call.Out, "✓ %s/%s: %s, in use by cluster %s\n", m.Pool, m.Host, m.Size, cmp.Or(names[m.Cluster.Hash], m.Cluster.Name))
 		default:
 			fmt.Fprintf(call.Out, "✓ %s/%s: %s\n", m.Pool, m.Host, m.Size)
 		}
@@ -103,26 +109,69 @@ func (d *daemon) poolsDown(ctx context.Context, call cluster.Call, b api.SSHPool
 	if err != nil {
 		return err
 	}
-	var clusters, silent []string
+	names, err := d.clusterNames(ctx)
+	if err != nil {
+		return err
+	}
+	var ids []cloud.ClusterID
+	var silent []string
 	for _, m := range machines {
 		switch {
 		case m.Err != nil:
 			fmt.Fprintf(call.Out, "✗ %s/%s: %v\n", m.Pool, m.Host, m.Err)
 			silent = append(silent, m.Pool+"/"+m.Host)
-		case m.Cluster != "":
-			fmt.Fprintf(call.Out, "✗ %s/%s: in use by cluster %s\n", m.Pool, m.Host, m.Cluster)
-			clusters = append(clusters, m.Cluster)
+		case m.Cluster != cloud.ClusterID{}:
+			fmt.Fprintf(call.Out, "✗ %s/%s: in use by cluster %s\n", m.Pool, m.Host, cmp.Or(names[m.Cluster.Hash], m.Cluster.Name))
+			ids = append(ids, m.Cluster)
 		}
 	}
-	slices.Sort(clusters)
-	clusters = slices.Compact(clusters)
 	switch {
-	case len(clusters) > 0:
-		return &api.Error{Type: api.ErrValue, Message: "Clusters are on these machines: " + strings.Join(clusters, ", ") + ".",
-			Hint: "Give the machines back first: sky down " + strings.Join(clusters, " ")}
+	case len(ids) > 0:
+		return held(ids, names, d.installation)
 	case len(silent) > 0:
 		return &api.Error{Type: api.ErrValue, Message: "Whether sky has left these machines could not be seen: " + strings.Join(silent, ", ") + "."}
 	}
 	fmt.Fprintf(call.Out, "No cluster is on the %d machines, and nothing of sky stays on a machine that was given back.\n", len(machines))
 	return nil
+}
+
+// clusterNames are the names of clusters as users know them, by their hashes.
+func (d *daemon) clusterNames(ctx context.Context) (map[string]string, error) {
+	clusters, err := d.store.Clusters().List(ctx, state.ClusterFilter{})
+	names := map[string]string{}
+	for _, c := range clusters {
+		names[c.Hash] = c.Name
+	}
+	return names, err
+}
+
+// held says which clusters have machines, and how they are given back. It is pure.
+func held(ids []cloud.ClusterID, names map[string]string, installation string) *api.Error {
+	var all, known []string
+	var hints []string
+	strays, foreign := false, false
+	for _, id := range ids {
+		name := names[id.Hash]
+		switch {
+		case name != "":
+			known = append(known, name)
+		case id.Installation == installation:
+			strays = true
+		default:
+			foreign = true
+		}
+		all = append(all, cmp.Or(name, id.Name))
+	}
+	slices.Sort(all)
+	slices.Sort(known)
+	if len(known) > 0 {
+		hints = append(hints, "Give the machines back first: sky down "+strings.Join(slices.Compact(known), " "))
+	}
+	if strays {
+		hints = append(hints, "What no cluster here owns is found and ended with: sky sweep")
+	}
+	if foreign {
+		hints = append(hints, "Clusters of another installation of sky are given back there.")
+	}
+	return &api.Error{Type: api.ErrValue, Message: "Clusters are on these machines: " + strings.Join(slices.Compact(all), ", ") + ".", Hint: strings.Join(hints, "\n")}
 }

@@ -340,7 +340,7 @@ func (r *Connector) Gone(hash string) {
 // Forget closes the connections to a cluster that is switched off, and removes
 // its entry for the user's ssh.
 func (r *Connector) Forget(hash string) {
-	r.withdrawSSH(hash)
+	r.withdrawSSH(hash, "")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for key, client := range r.clients {

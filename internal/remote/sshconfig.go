@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/wholefile"
+	"github.com/skypilot-go/sky/task"
 )
 
 // include is the line that makes the user's ssh know the clusters.
@@ -49,11 +50,12 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 		r.writeHost(&b, name, t)
 		fmt.Fprintf(&b, "  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
 	}
-	file := filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", c.Name)
+	file := filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", task.FileName(c.Name))
 	err := wholefile.Write(file, []byte(b.String()), 0o600)
 	if err != nil {
 		return err
 	}
+	r.withdrawSSH(c.Hash, file)
 	return includeEntries(filepath.Join(r.o.SSHConfig, ".ssh", "config"))
 }
 
@@ -105,13 +107,16 @@ func includeEntries(file string) error {
 	return wholefile.Edit(file, []byte(include+"\n\n"+string(old)), 0o600)
 }
 
-// withdrawSSH removes a cluster's entries.
-func (r *Connector) withdrawSSH(hash string) {
+// withdrawSSH removes a cluster's entries, except a file that stays.
+func (r *Connector) withdrawSSH(hash, except string) {
 	if r.o.SSHConfig == "" {
 		return
 	}
 	files, _ := filepath.Glob(filepath.Join(r.o.SSHConfig, ".sky", "generated", "ssh", "*"))
 	for _, file := range files {
+		if file == except {
+			continue
+		}
 		b, err := os.ReadFile(file)
 		first, _, _ := strings.Cut(string(b), "\n")
 		if err == nil && strings.HasPrefix(first, hashLine) && strings.Contains(first, "("+hash+")") {

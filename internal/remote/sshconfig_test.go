@@ -100,3 +100,36 @@ func TestAClusterIsUsableWhereTheUsersSSHCannotBeConfigured(t *testing.T) {
 		t.Error("it is said to be written")
 	}
 }
+
+// Also where upper and lower case are one, and what an earlier version wrote goes.
+func TestClustersWhoseNamesDifferInCaseHaveEntriesOfTheirOwn(t *testing.T) {
+	m := newMachines(t, 1)
+	m.c.Nodes[0].Reach = cloud.Reach{Method: "ssh", Host: "10.0.0.1", User: "u"}
+	r := m.connector()
+	dir := filepath.Join(m.home, ".sky/generated/ssh")
+	for _, name := range []string{"my-cluster", "My-Cluster"} {
+		m.c.Name, m.c.Hash = name, "h-"+name
+		if err := r.WriteSSHConfig(m.c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stale := filepath.Join(dir, "My-Cluster")
+	if err := os.WriteFile(stale, []byte(hashLine+"My-Cluster (h-My-Cluster). It is removed with the cluster.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.WriteSSHConfig(m.c); err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	files, err := os.ReadDir(dir)
+	for _, f := range files {
+		seen[strings.ToLower(f.Name())] = true
+	}
+	if err != nil || len(files) != 2 || len(seen) != 2 {
+		t.Errorf("entries: %v, %v", files, err)
+	}
+	r.withdrawSSH("h-My-Cluster", "")
+	if files, err := os.ReadDir(dir); err != nil || len(files) != 1 || files[0].Name() != "my-cluster" {
+		t.Errorf("left are %v, %v", files, err)
+	}
+}

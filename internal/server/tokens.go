@@ -49,17 +49,24 @@ func (s *Server) tokens(w http.ResponseWriter, r *http.Request) {
 	s.answered(w, r, out, err)
 }
 
+// errNoLogins refuses what needs somebody who has logged in, where nobody can.
+var errNoLogins = refuse(http.StatusBadRequest, "This server has no logins, so it has no tokens either: whoever reaches it may call it, and programs need none. "+
+	"With ENABLE_SERVICE_ACCOUNTS=true and a kind of login, such as ENABLE_BASIC_AUTH=true, it has both (docs/administrators.md).")
+
 // owner is the caller of a call about tokens, which somebody must answer for.
-func owner(r *http.Request) (state.User, error) {
+func (s *Server) owner(r *http.Request) (state.User, error) {
 	if u := loggedIn(r); u != nil {
 		return *u, nil
+	}
+	if !s.Gate.Options().Demanded() {
+		return state.User{}, errNoLogins
 	}
 	return state.User{}, refuse(http.StatusUnauthorized, "Nobody is logged in, so nobody would own the token.")
 }
 
 // ownToken is a token that the caller may manage.
 func (s *Server) ownToken(r *http.Request, id string) (state.NamedToken, state.User, error) {
-	u, err := owner(r)
+	u, err := s.owner(r)
 	if err != nil {
 		return state.NamedToken{}, u, err
 	}
@@ -95,7 +102,7 @@ func (s *Server) createToken(w http.ResponseWriter, r *http.Request) {
 
 // newToken makes a service account that may do what its maker may.
 func (s *Server) newToken(r *http.Request, b api.TokenCreateBody) (*api.NewToken, error) {
-	u, err := owner(r)
+	u, err := s.owner(r)
 	if err != nil {
 		return nil, err
 	}

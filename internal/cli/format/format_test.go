@@ -1,6 +1,7 @@
 package format
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -135,6 +136,8 @@ func TestCells(t *testing.T) {
 	tests := []struct{ got, want string }{
 		{Infra("AWS (us-east-1)"), "AWS (us-east-1)"},
 		{Infra("Kubernetes/a-very-long-context-name"), "Kubernetes/...ontext-name"},
+		{Name(strings.Repeat("n", 63)), strings.Repeat("n", 63)},
+		{Name(strings.Repeat("n", 150) + strings.Repeat("m", 150)), strings.Repeat("n", 30) + "..." + strings.Repeat("m", 30)},
 		{Autostop(-1, false), "-"},
 		{Autostop(10, false), "10m"},
 		{Autostop(120, false), "2h"},

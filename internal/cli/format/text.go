@@ -44,16 +44,24 @@ func Truncate(text string, n int) string {
 	return string(runes[:n]) + "..."
 }
 
-// infraWidth is how long the INFRA column gets.
-const infraWidth = 25
+// How long the columns INFRA and NAME get.
+const (
+	infraWidth = 25
+	nameWidth  = 63
+)
 
 // Infra cuts the middle out of a long place.
-func Infra(text string) string {
+func Infra(text string) string { return withoutMiddle(text, infraWidth) }
+
+// Name cuts the middle out of a long name.
+func Name(text string) string { return withoutMiddle(text, nameWidth) }
+
+func withoutMiddle(text string, width int) string {
 	runes := []rune(text)
-	if len(runes) <= infraWidth {
+	if len(runes) <= width {
 		return text
 	}
-	half := (infraWidth - 3) / 2
+	half := (width - 3) / 2
 	return string(runes[:half]) + "..." + string(runes[len(runes)-half:])
 }
 

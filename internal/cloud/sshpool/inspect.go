@@ -4,14 +4,17 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
 )
 
 // Machine is what an inspection found.
 type Machine struct {
 	Pool, Host string
 	Size       string // like 8CPU--32GB--H100:2; "" with Err
-	Cluster    string // that has it; "": it is free
-	Err        error  // why it cannot be used; nil: it can
+	// Cluster has it; the zero value: it is free. The name is that on the cloud.
+	Cluster cloud.ClusterID
+	Err     error // why it cannot be used; nil: it can
 }
 
 // Inspect looks at every machine of a pool, or with "" of all, in the order of
@@ -42,7 +45,7 @@ func (p *Provider) Inspect(ctx context.Context, pool string) ([]Machine, error) 
 			m.Size = s.shape.name()
 		}
 		if s.record != nil && !s.leaving {
-			m.Cluster = s.record.Cluster
+			m.Cluster = cloud.ClusterID{Installation: s.record.Installation, Name: s.record.Cluster, Hash: s.record.Hash}
 		}
 		out[i] = m
 	}

@@ -81,9 +81,8 @@ func New(c *config.Config, client *http.Client) (*Policy, error) {
 		return &Policy{"the rules in " + c.Origin("admin_policy").String(), j}, nil
 	}
 	name := c.AdminPolicyURL()
-	if !isURL(name) {
-		return nil, &config.Error{Problems: []config.Problem{{Origin: c.Origin("admin_policy"), Path: "admin_policy", Text: fmt.Sprintf(
-			"%q names a Python class, which sky cannot run: serve the policy over HTTP and give its URL, or write rules under admin_policy.cel", name)}}}
+	if !config.IsURL(name) {
+		return nil, &config.Error{Problems: []config.Problem{{Origin: c.Origin("admin_policy"), Path: "admin_policy", Text: config.PythonPolicy(name)}}}
 	}
 	if client == nil {
 		client = http.DefaultClient

@@ -43,10 +43,6 @@ type answer struct {
 	Config *string `json:"skypilot_config"`
 }
 
-func isURL(s string) bool {
-	return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://")
-}
-
 // shown is the URL without its password and query, for messages.
 func (w *webhook) shown() string {
 	u, err := url.Parse(w.url)

@@ -1,0 +1,49 @@
+package config
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/task"
+)
+
+// PythonPolicy says what is wrong with an admin policy of an earlier kind.
+func PythonPolicy(name string) string {
+	return fmt.Sprintf("%q names a Python class, which sky cannot run: serve the policy over HTTP and give its URL, or write rules under admin_policy.cel", name)
+}
+
+// IsURL reports whether an admin policy is the address of a service.
+func IsURL(policy string) bool {
+	return strings.HasPrefix(policy, "http://") || strings.HasPrefix(policy, "https://")
+}
+
+// unusable finds values that have the right form and with which no launch can work.
+// They are no reason to refuse everything else, so only [Check] looks for them.
+func unusable(root *node) []Problem {
+	var out []Problem
+	wrong := func(n *node, path, format string, args ...any) {
+		out = append(out, Problem{Origin: n.at.origin(), Path: path, Text: fmt.Sprintf(format, args...)})
+	}
+	if n := root.find("admin_policy"); n != nil && n.kind == Text && !IsURL(asText(n)) {
+		wrong(n, "admin_policy", "%s", PythonPolicy(asText(n)))
+	}
+	if n := root.find("allowed_clouds"); n != nil && n.kind == List && len(n.list) == 0 {
+		wrong(n, "allowed_clouds", "is empty, so there is no cloud to launch on; list clouds, or remove the key to allow all")
+	}
+	if n := root.find("active_workspace"); n != nil && n.kind == Text {
+		if err := task.ValidWorkspaceName(asText(n)); err != nil {
+			wrong(n, "active_workspace", "%v", err)
+		}
+	}
+	if n := root.find("api_server", "endpoint"); n != nil && n.kind == Text {
+		u, err := url.Parse(asText(n))
+		if err != nil || u.Hostname() == "" {
+			wrong(n, "api_server.endpoint", "names no host; write a URL such as http://HOST:46580")
+		} else if port, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || port < 1 || port > 65535) {
+			wrong(n, "api_server.endpoint", "has the port %s; ports are 1 to 65535", u.Port())
+		}
+	}
+	return out
+}
