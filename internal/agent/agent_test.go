@@ -440,7 +440,7 @@ func TestBinaryOutput(t *testing.T) {
 			raw := readFile(t, c.nodes[0].home, "sky_logs", fmt.Sprintf("%d-b", id), "tasks", "run.log")
 			_, body, _ := strings.Cut(log, "Job started.\n")
 			prefix, _, _ := strings.Cut(body, ") ")
-			if want := string(piece{prefix: true}.render(nil, []byte(raw), prefix+") ")); body != want {
+			if want := string(piece{prefix: true, back: true}.render(nil, []byte(raw), prefix+") ")); body != want {
 				t.Errorf("%d bytes in the log for %d raw ones, want %d", len(body), len(raw), len(want))
 			}
 		})
