@@ -372,7 +372,7 @@ func (p piece) String() string {
 	for _, x := range []struct {
 		on bool
 		c  byte
-	}{{p.brk, 'b'}, {p.prefix, 'p'}, {p.skip, 's'}} {
+	}{{p.brk, 'b'}, {p.prefix, 'p'}, {p.skip, 's'}, {p.back, 'r'}} {
 		if x.on {
 			b.WriteByte(x.c)
 		}
@@ -384,7 +384,7 @@ func (p piece) String() string {
 }
 
 func parsePiece(s string) piece {
-	return piece{brk: strings.Contains(s, "b"), prefix: strings.Contains(s, "p"), skip: strings.Contains(s, "s")}
+	return piece{brk: strings.Contains(s, "b"), prefix: strings.Contains(s, "p"), skip: strings.Contains(s, "s"), back: strings.Contains(s, "r")}
 }
 
 // lastByte returns the byte before off.

@@ -160,7 +160,7 @@ func (m *merging) check(raws [][]byte) {
 		if _, err := fmt.Sscanf(string(line), "<%d>", &i); err != nil || i >= len(raws) || len(line) < 4 {
 			m.t.Fatalf("line %q belongs to nobody in\n%q", line, log)
 		}
-		got[i] = append(got[i], line[4:]...)
+		got[i] = append(got[i], bytes.ReplaceAll(line[4:], fmt.Appendf(nil, "\r<%d> ", i), []byte("\r"))...)
 	}
 	for key, n := range notes {
 		if n != 1 {
@@ -230,7 +230,11 @@ func TestRender(t *testing.T) {
 		{"and its end comes now", false, true, false, "\nd\n", "<p>d\n"},
 		{"and there is nothing else", true, true, false, "\n", "\n"},
 		{"empty lines", false, false, true, "\n\n", "<p>\n<p>\n"},
-		{"carriage returns", false, false, true, "1%\r2%\r", "<p>1%\r2%\r"},
+		{"a progress bar keeps the prefix", false, false, true, "1%\r2%\r", "<p>1%\r<p>2%\r<p>"},
+		{"a progress bar that goes on", true, true, true, "3%\r4%\n5\n", "3%\r<p>4%\n<p>5\n"},
+		{"a progress bar that begins with it", true, true, true, "\r5%", "\r<p>5%"},
+		{"a progress bar whose line another has ended", true, true, false, "\r5%", "\n<p>\r<p>5%"},
+		{"lines of Windows", false, false, true, "a\r\nb\r\r\n", "<p>a\r\n<p>b\r\r\n"},
 		{"any bytes", false, false, true, "\x00\xff\n", "<p>\x00\xff\n"},
 	} {
 		p := pieceFor(test.logOpen, test.inLine, test.mine, test.data[0])

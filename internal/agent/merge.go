@@ -9,6 +9,7 @@ type piece struct {
 	brk    bool // end the line that another source left open
 	prefix bool // begin with the source's prefix
 	skip   bool // the first byte ends a line that brk has ended already
+	back   bool // after a carriage return, as of a progress bar, the prefix comes again
 }
 
 // pieceFor decides how a piece begins. logOpen: the merged log does not end
@@ -16,9 +17,9 @@ type piece struct {
 // the last bytes of the log are from this source; first is the piece's first byte.
 func pieceFor(logOpen, srcOpen, mine bool, first byte) piece {
 	if srcOpen && mine {
-		return piece{}
+		return piece{back: true}
 	}
-	return piece{brk: logOpen, prefix: true, skip: srcOpen && first == '\n'}
+	return piece{brk: logOpen, prefix: true, skip: srcOpen && first == '\n', back: true}
 }
 
 // render appends to dst what the piece of these bytes looks like in the log:
@@ -39,9 +40,28 @@ func (p piece) render(dst, data []byte, prefix string) []byte {
 		if start {
 			dst = append(dst, prefix...)
 		}
-		dst = append(dst, line...)
+		if p.back && prefix != "" {
+			dst = appendBack(dst, line, prefix)
+		} else {
+			dst = append(dst, line...)
+		}
 	}
 	return dst
+}
+
+// appendBack appends a line with the prefix after each carriage return that does
+// not belong to its end: what a terminal shows next would overwrite the prefix.
+func appendBack(dst, line []byte, prefix string) []byte {
+	for {
+		i := bytes.IndexByte(line, '\r') + 1
+		if i == 0 {
+			return append(dst, line...)
+		}
+		dst = append(dst, line[:i]...)
+		if line = line[i:]; len(line) == 0 || line[0] != '\r' && line[0] != '\n' {
+			dst = append(dst, prefix...)
+		}
+	}
 }
 
 // cut says how much of unread bytes to take: whole lines if there are any. A

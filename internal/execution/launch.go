@@ -127,6 +127,9 @@ func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := mountable(ranked(plan)[0][0].Cloud, l.task); err != nil {
+			return nil, err
+		}
 		if l.body.WantPlan {
 			result.Plan = planOf(p, plan, l.body.Explain)
 		}
@@ -213,6 +216,9 @@ func (l *launch) fits(c *state.Cluster) error {
 	if err := fits(c, l.task, false); err != nil {
 		return err
 	}
+	if err := mountable(c.Offer.Cloud, l.task); err != nil {
+		return err
+	}
 	warnSmaller(l.call, c, l.task, false)
 	if want, ok := autostopOf(l.task); ok {
 		return l.x.Clusters.CanAutostop(c, want.IdleMinutes, want.Down)
@@ -292,6 +298,9 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		return nil, err
 	}
 	best := offers[0][0]
+	if err := mountable(best.Cloud, l.task); err != nil {
+		return nil, err
+	}
 	p, ok := l.x.Providers.Get(best.Cloud)
 	if !ok {
 		return nil, fmt.Errorf("this version of sky knows no cloud %q", best.Cloud)

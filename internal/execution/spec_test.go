@@ -96,7 +96,7 @@ func TestWhereAFileMayGo(t *testing.T) {
 			c := plainCluster
 			c.Offer.Cloud = name
 			s := submission{call: ann, cluster: &c, task: &task.Task{FileMounts: map[string]string{dst: "/here"}}}
-			if got := s.mounts(); len(got) != 1 || got[0] != (mount{want.lands, "/here"}) {
+			if got := mounts(s.task); len(got) != 1 || got[0] != (mount{want.lands, "/here"}) {
 				t.Errorf("%s: %+v", dst, got)
 			}
 			err := s.check()
@@ -111,7 +111,7 @@ func TestWhereAFileMayGo(t *testing.T) {
 		}
 	}
 	s := submission{task: &task.Task{FileMounts: map[string]string{"b": "2", "/a": "1", "~/c": "3"}}}
-	if got := s.mounts(); !slices.Equal(got, []mount{{"/a", "1"}, {"~/sky_workdir/b", "2"}, {"~/c", "3"}}) {
+	if got := mounts(s.task); !slices.Equal(got, []mount{{"/a", "1"}, {"~/sky_workdir/b", "2"}, {"~/c", "3"}}) {
 		t.Errorf("their order: %+v", got)
 	}
 }

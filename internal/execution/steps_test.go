@@ -234,6 +234,30 @@ func TestALaunchFitsItsClusterWithItsAutostop(t *testing.T) {
 	})
 }
 
+// Where a task's files may not lie is known before anything is rented or started.
+func TestMountsOutsideOfHomeAreRefusedBeforeAnythingIsRented(t *testing.T) {
+	src := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		b, s := launched(t, 1)
+		x := dressed(s, func(a *another) { a.name = "local" })
+		launch := func(name, mount string) error {
+			_, err := on(x, s, testbed.NewRequest(), "file_mounts: {"+mount+": "+src+"}\n", func(_ *cluster.Call, l *api.LaunchBody) { l.ClusterName, l.Dryrun = name, true })
+			return err
+		}
+		if err := launch("dev", "/data"); err != nil {
+			t.Errorf("onto machines: %v", err)
+		}
+		if _, err := b.Store.Clusters().Update(t.Context(), "dev", b.Cluster("dev").Hash, func(c *state.Cluster) error { c.Offer.Cloud = "local"; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		for mount, good := range map[string]bool{"/data": false, "~/data": true} {
+			if err := launch("dev", mount); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "outside the home folder") {
+				t.Errorf("%s onto a cluster that exists: %v", mount, err)
+			}
+		}
+	})
+}
+
 // A launch that waits for a cluster when its server ends goes on with the next one.
 func TestALaunchThatEndsWhileItWaitsSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -65,10 +65,15 @@ func (s *submission) check() error {
 	if remote.Unmanned(s.cluster) {
 		return s.unmanned()
 	}
-	if s.cluster.Offer.Cloud != "local" {
+	return mountable(s.cluster.Offer.Cloud, s.task)
+}
+
+// mountable refuses file mounts that the nodes of a cloud cannot take.
+func mountable(cloud string, t *task.Task) error {
+	if cloud != "local" {
 		return nil
 	}
-	for _, m := range s.mounts() {
+	for _, m := range mounts(t) {
 		if !strings.HasPrefix(m.dst, "~/") && !strings.HasPrefix(m.dst, "/tmp/") && m.dst != "~" {
 			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
 				"file_mounts: %s is outside the home folder. The nodes of a local cluster share this machine's file system, so only paths below ~/ and /tmp/ can be written; use ~/%s, say.",
@@ -95,10 +100,10 @@ type mount struct{ dst, src string }
 
 // mounts are the file mounts in a stable order, with relative destinations
 // below the working folder.
-func (s *submission) mounts() []mount {
+func mounts(t *task.Task) []mount {
 	var out []mount
-	for _, dst := range slices.Sorted(maps.Keys(s.task.FileMounts)) {
-		src := s.task.FileMounts[dst]
+	for _, dst := range slices.Sorted(maps.Keys(t.FileMounts)) {
+		src := t.FileMounts[dst]
 		if !strings.HasPrefix(dst, "/") && !strings.HasPrefix(dst, "~") {
 			dst = path.Join(Workdir, dst)
 		}
@@ -122,7 +127,7 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 	if !all {
 		return nil
 	}
-	for _, m := range s.mounts() {
+	for _, m := range mounts(s.task) {
 		src, err := s.call.Files.Source(s.task, m.src)
 		if err != nil {
 			return err
