@@ -546,7 +546,7 @@ func TestEvents(t *testing.T) {
 		select {
 		case e := <-events:
 			return e
-		case <-time.After(15 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("no event")
 			return agentapi.Event{}
 		}

@@ -142,7 +142,7 @@ func readFile(t testing.TB, elem ...string) string {
 
 func awaitFile(t testing.TB, want string, elem ...string) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		if strings.HasPrefix(readFile(t, elem...), want) {
 			return
 		}

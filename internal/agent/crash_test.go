@@ -21,7 +21,7 @@ import (
 // insist submits until there is an answer, as a server does.
 func (c *testCluster) insist(key string, spec agentapi.JobSpec) int {
 	c.t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		resp, err := c.head.Submit(context.Background(), agentapi.SubmitRequest{Key: key, Epoch: c.spec.Epoch, Spec: spec})
 		if err == nil {
 			return resp.JobID

@@ -214,7 +214,7 @@ func (n *testNode) kill() {
 
 func (n *testNode) awaitUp(check func() error) {
 	n.t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if _, err := n.client.Info(context.Background()); err == nil {
 			return
 		}
@@ -251,7 +251,7 @@ func (c *testCluster) clear() {
 		}
 		dirs, _ := os.ReadDir(filepath.Join(n.home, ".sky", "agent", "ranks"))
 		for _, d := range dirs {
-			ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 			_ = proc.End(ctx, func() []int { return proc.Marked(markerEnv, d.Name()) }, 0)
 			cancel()
 		}
@@ -284,7 +284,7 @@ func (c *testCluster) job(id int) *agentapi.Job {
 func (c *testCluster) await(id int, what string, ok func(*agentapi.Job) bool) *agentapi.Job {
 	c.t.Helper()
 	var job *agentapi.Job
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		var err error
 		if job, err = c.head.Job(context.Background(), id); err == nil && ok(job) {
 			return job

@@ -15,7 +15,7 @@ import (
 // told is the ends of jobs that the head tells whoever comes.
 func (c *testCluster) told() (ended []agentapi.Job) {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), time.Minute)
 	defer cancel()
 	done := errors.New("seen")
 	for { // an agent that was just restarted does not answer yet

@@ -30,7 +30,7 @@ type terminal struct {
 
 func openShell(t *testing.T, c *testCluster, q agentapi.ShellQuery) *terminal {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	conn, err := c.head.Shell(ctx, q)
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func TestShellEndsWithItsCaller(t *testing.T) {
 		t.Fatalf("pid %q: %v", data, err)
 	}
 	s.conn.Close()
-	for end := time.Now().Add(10 * time.Second); proc.Alive(pid, ""); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); proc.Alive(pid, ""); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the shell goes on without its caller")
 		}
@@ -194,7 +194,7 @@ func TestSyncIsServed(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(src, "f"), []byte("data"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	conn, err := c.head.Sync(ctx)
 	if err != nil {

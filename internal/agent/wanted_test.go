@@ -176,7 +176,7 @@ func TestProcessesThatAreEndedHaveTimeToPutTheirThingsAway(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := newCluster(t, tt.nodes, twoCPUs, true, 20*time.Second)
+			c := newCluster(t, tt.nodes, twoCPUs, true, time.Minute)
 			id := c.submit(agentapi.JobSpec{NumNodes: tt.nodes, Run: tt.run, Envs: map[string]string{"READY": filepath.Join(c.nodes[0].home, "ready")}})
 			tt.end(c, id)
 			c.follow(id)

@@ -86,7 +86,7 @@ func newMachines(t *testing.T, n int) *machines {
 }
 
 func (m *machines) connector() *Connector {
-	pool := sshconn.New(sshconn.Options{Home: m.home, KnownHosts: filepath.Join(m.home, "known_hosts"), Timeout: 30 * time.Second})
+	pool := sshconn.New(sshconn.Options{Home: m.home, KnownHosts: filepath.Join(m.home, "known_hosts"), Timeout: time.Minute})
 	m.t.Cleanup(pool.Close)
 	return New(Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(m.home, "runtime"), SkyDir: filepath.Join(m.home, ".sky"),

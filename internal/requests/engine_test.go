@@ -51,7 +51,7 @@ func (w *world) start(e *Engine) *Engine {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := e.Shutdown(ctx); err != nil {
 			w.t.Error(err)
@@ -73,7 +73,7 @@ func submit(t testing.TB, e *Engine, name string, body string) *state.Request {
 
 func wait(t testing.TB, e *Engine, id string) *state.Request {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	r, err := e.Wait(ctx, id)
 	if err != nil {
@@ -84,7 +84,7 @@ func wait(t testing.TB, e *Engine, id string) *state.Request {
 
 func stream(t testing.TB, e *Engine, id string, o StreamOptions) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var b bytes.Buffer
 	if err := e.Stream(ctx, id, o, &b); err != nil {

@@ -153,8 +153,12 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 // overPipes is a client of handler in virtual time; it returns the client's side of
 // a connection.
 func overPipes(t *testing.T, handler http.Handler) net.Conn {
+	return servedOverPipes(t, &http.Server{Handler: handler})
+}
+
+// servedOverPipes is a connection to a server that is over with the test.
+func servedOverPipes(t *testing.T, hs *http.Server) net.Conn {
 	l := &pipeListener{conns: make(chan net.Conn, 1), done: make(chan struct{})}
-	hs := &http.Server{Handler: handler}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = hs.Serve(l) }()
 	client, server := net.Pipe()

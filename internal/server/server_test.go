@@ -31,6 +31,8 @@ type world struct {
 	api    string // the client's version header; "" sends none
 	as     string // who logs in, on a server of people
 	block  chan struct{}
+
+	listener *readsListener // of serving
 }
 
 // newWorld starts a server; change may adjust what it stands on.
@@ -67,7 +69,7 @@ func newWorldOf(t testing.TB, verbs func(*world), change ...func(*Deps)) *world 
 	w.url = hs.URL
 	t.Cleanup(func() {
 		w.server.Drain()
-		down, done := context.WithTimeout(context.Background(), 5*time.Second)
+		down, done := context.WithTimeout(context.Background(), time.Minute)
 		defer done()
 		if err := w.engine.Shutdown(down); err != nil {
 			t.Error(err)

@@ -221,7 +221,7 @@ func TestAServerWithoutLoginsKnowsItsOwner(t *testing.T) {
 			body = r.sample(map[string]any{"cluster_name": "none", "cluster": "none"})
 		}
 		b, _ := json.Marshal(body)
-		a := other.within(callLimit/4, r.method, r.concrete(), bytes.NewReader(b), "application/json")
+		a := other.within(3*callLimit, r.method, r.concrete(), bytes.NewReader(b), "application/json")
 		if a.err != nil {
 			t.Errorf("%s: %v", r, a.err)
 		} else if !a.refused() && (table[r.String()] == nil || table[r.String()][0] != "yes") {

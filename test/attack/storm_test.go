@@ -112,7 +112,7 @@ func (s *storm) run(death time.Duration, sig syscall.Signal, args ...string) res
 				s.add("kill command line "+sig.String(), 1)
 			}
 			if sig == syscall.SIGINT { // it may take its time to go, but goes
-				limit = time.After(30 * time.Second)
+				limit = time.After(2 * time.Minute)
 			}
 		case <-limit:
 			c.Process.Kill()

