@@ -43,6 +43,7 @@ type PlanOffer struct {
 	MemoryGiB        float64            `json:"memory_gib"`
 	HourlyPrice      float64            `json:"hourly_price"`       // $ per node
 	TotalHourlyPrice float64            `json:"total_hourly_price"` // $ for all nodes
+	Unpriced         bool               `json:"unpriced,omitempty"` // nobody knows the price: it is 0 above
 }
 
 // PlanAlternative is an offer or a cloud, and why it was not taken.

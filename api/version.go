@@ -12,6 +12,7 @@ import "runtime/debug"
 const (
 	Version    = 53
 	MinVersion = 24
+	MinRelease = "0.11.0" // of SkyPilot, which speaks MinVersion
 )
 
 // ProductVersion is what the server and client call themselves. The linker

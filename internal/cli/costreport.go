@@ -131,7 +131,7 @@ func costTable(t *term.Term, records []api.CostRecord, now time.Time) *table.Tab
 			cell = clusterStatusCell(t, status)
 		}
 		tab.Add(format.Name(r.Name), format.Ago(float64(r.LaunchedAt), now), format.Seconds(float64(r.Duration)), format.OrDash(r.ResourcesStr), cell,
-			fmt.Sprintf("$ %.2f", r.HourlyPrice), format.Price(&r.TotalCost, 2))
+			format.Price(&r.HourlyPrice, 2), format.Price(&r.TotalCost, 2))
 	}
 	return tab
 }

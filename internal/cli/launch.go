@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -221,10 +222,8 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 	reach := "sky ssh " + o.cluster
 	if records, err := a.listClusters(ctx, c, []string{o.cluster}, false, true); err == nil {
 		a.updateSSH(records, false)
-		if len(records) > 0 {
-			if text, _ := sshEntry(records[0], a.home, a.sshProxy()); text != "" {
-				reach = "ssh " + o.cluster
-			}
+		if _, err := os.Stat(filepath.Join(a.home, ".sky", "generated", "ssh", o.cluster)); err == nil { // written here, or by a server on this machine
+			reach = "ssh " + o.cluster
 		}
 	}
 	var outcome error

@@ -193,7 +193,7 @@ func NotUp(c *state.Cluster, doing string) error {
 	}
 	return &api.Error{
 		Type:       api.ErrClusterNotUp,
-		Message:    fmt.Sprintf("%s needs cluster %q to be UP, but it is %s. %s", doing, c.Name, c.Status, hint),
+		Message:    fmt.Sprintf("%s needs cluster %q to be UP, but it is %s.", doing, c.Name, c.Status),
 		Attributes: map[string]any{"cluster_status": string(c.Status)},
 		Hint:       hint,
 	}

@@ -2,11 +2,18 @@ package cluster
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/state"
 )
+
+// skyPilotEntry begins the entrypoint of requests of SkyPilot's clients. They look up the
+// price of each row themselves, and fail as a whole on a row without a cloud and an
+// instance type that they know.
+const skyPilotEntry = "sky."
 
 // CostReport sums up what clusters ran and cost, at the prices they were
 // rented at. Days bounds how far back; 0 means all, and none 30.
@@ -29,7 +36,11 @@ func (m *Manager) CostReport(ctx context.Context, call Call, body api.CostReport
 		if !call.Scope.Sees(h.Workspace) || !match(body.ClusterNames, h.Name) || len(body.ClusterHashes) > 0 && !match(body.ClusterHashes, h.Hash) {
 			continue
 		}
-		records = append(records, costRecord(h, at))
+		r := costRecord(h, at)
+		if r.Resources == nil && strings.HasPrefix(body.Entrypoint, skyPilotEntry) {
+			continue
+		}
+		records = append(records, r)
 	}
 	return records, nil
 }
@@ -57,6 +68,9 @@ func costRecord(h *state.ClusterHistory, at time.Time) api.CostRecord {
 		HourlyPrice: float64(h.NumNodes) * h.Offer.HourlyPrice,
 		UserHash:    h.UserHash, UserName: h.UserName, Workspace: orElse(h.Workspace, "default"), LastUse: h.LastUse,
 		Cloud: h.Offer.Cloud, Region: h.Offer.Region,
+	}
+	if slices.Contains(knownClouds, h.Offer.Cloud) && h.Offer.InstanceType != "" {
+		r.Resources = launchedResources(h.Offer)
 	}
 	c := &state.Cluster{Offer: h.Offer, NumNodes: h.NumNodes}
 	r.ResourcesStr, r.ResourcesStrFull = resourcesString(c, false), resourcesString(c, true)

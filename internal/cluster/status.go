@@ -139,23 +139,7 @@ var knownClouds = []string{"aws", "azure", "cudo", "do", "fluidstack", "gcp", "h
 func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 	h := &api.Handle{
 		ClusterName: c.Name, ClusterNameOnCloud: c.NameOnCloud,
-		LaunchedNodes: c.NumNodes,
-		LaunchedResources: map[string]any{
-			"instance_type": c.Offer.InstanceType,
-			"cpus":          number(c.Offer.CPUs),
-			"memory":        number(c.Offer.MemoryGiB),
-		},
-	}
-	if slices.Contains(knownClouds, c.Offer.Cloud) {
-		h.LaunchedResources["infra"] = task.Infra{Cloud: c.Offer.Cloud, Region: c.Offer.Region, Zone: c.Offer.Zone}.String()
-	} else {
-		delete(h.LaunchedResources, "instance_type") // means nothing without its cloud
-	}
-	if len(c.Offer.Accelerators) > 0 {
-		h.LaunchedResources["accelerators"] = c.Offer.Accelerators
-	}
-	if c.Offer.Spot {
-		h.LaunchedResources["use_spot"] = true
+		LaunchedNodes: c.NumNodes, LaunchedResources: launchedResources(c.Offer),
 	}
 	if p, ok := m.Providers.Get(c.Offer.Cloud); ok {
 		_, h.CannotStop = p.Features().Lacks[cloud.FeatureStop]
@@ -167,6 +151,22 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 		h.StableIPs = append(h.StableIPs, [2]string{n.InternalIP, orElse(n.ExternalIP, n.InternalIP)})
 	}
 	return h
+}
+
+// launchedResources are what was rented, in the words of a task's resources.
+func launchedResources(o cloud.Offer) map[string]any {
+	r := map[string]any{"cpus": number(o.CPUs), "memory": number(o.MemoryGiB)}
+	if slices.Contains(knownClouds, o.Cloud) { // else the instance type means nothing
+		r["infra"] = task.Infra{Cloud: o.Cloud, Region: o.Region, Zone: o.Zone}.String()
+		r["instance_type"] = o.InstanceType
+	}
+	if len(o.Accelerators) > 0 {
+		r["accelerators"] = o.Accelerators
+	}
+	if o.Spot {
+		r["use_spot"] = true
+	}
+	return r
 }
 
 // resourcesString is the RESOURCES column: 1x(cpus=8, mem=32, m6i.2xlarge, ...).

@@ -369,6 +369,12 @@ func TestPortsThatAreOpenHaveEndpoints(t *testing.T) {
 	})
 }
 
+// hint is what an error says to do next.
+func hint(err error) string {
+	e, _ := errors.AsType[*api.Error](err)
+	return e.Hint
+}
+
 // What needs a cluster that runs says how to get there from what it is.
 func TestWorkOnAClusterThatIsNotUpSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -377,16 +383,16 @@ func TestWorkOnAClusterThatIsNotUpSaysWhatToDo(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err := s.Clusters.Queue(s.Context(), s.Call(testbed.NewRequest()), api.QueueBody{ClusterName: "dev"})
-		if !isType(err, api.ErrClusterNotUp) || !strings.Contains(err.Error(), "sky start dev") {
+		if !isType(err, api.ErrClusterNotUp) || !strings.Contains(hint(err), "sky start dev") {
 			t.Errorf("%v", err)
 		}
 		c := *b.Cluster("dev")
 		c.Status = api.ClusterInit
-		if err := cluster.NotUp(&c, "x"); !strings.Contains(err.Error(), "Wait for its launch") {
+		if err := cluster.NotUp(&c, "x"); !strings.Contains(hint(err), "Wait for its launch") {
 			t.Error(err)
 		}
 		c.Notes.GivingBack = "why"
-		if err := cluster.NotUp(&c, "x"); !strings.Contains(err.Error(), "is being given back") {
+		if err := cluster.NotUp(&c, "x"); !strings.Contains(hint(err), "is being given back") {
 			t.Error(err)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -57,16 +58,21 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	if b.QuantityFilter != nil {
 		q.Count = *b.QuantityFilter
 	}
-	names := []string(b.Clouds)
-	for i, n := range names {
-		c, ok := known.Find(n)
-		if !ok {
-			return nil, q, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", n, known.Names())}
+	var names, without []string
+	for _, n := range b.Clouds {
+		if c, ok := known.Find(n); ok {
+			names = append(names, c.Name)
+		} else {
+			without = append(without, n)
 		}
-		names[i] = c.Name
 	}
-	if len(names) == 0 {
+	switch {
+	case len(b.Clouds) == 0:
 		names = known.Names()
+	case len(names) == 0:
+		return nil, q, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", strings.Join(without, ", "), known.Names())}
+	case len(without) > 0: // clients name all clouds that they know
+		fmt.Fprintf(call.Out, "Not listed: %s (there is no price list)\n", strings.Join(without, ", "))
 	}
 	tables, err := d.catalogs.Tables(ctx, names)
 	if err != nil && len(tables) == 0 {

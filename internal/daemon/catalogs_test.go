@@ -65,6 +65,14 @@ func TestPriceListsAreAskedOverTheAPI(t *testing.T) {
 	wants(t, "a cloud that nobody knows", err, `no price list for "nimbus"`)
 	_, err = offers(api.ListAcceleratorsBody{Clouds: api.Strings{"runpod"}})
 	wants(t, "a list that cannot be had", err, "No price list could be had")
+	// Clients name every cloud that they know, those without a list among them.
+	told, err := said[map[string][]sky.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"vast", "lambda", "kubernetes"}}))
+	if err != nil || !strings.Contains(told, "Not listed: vast, kubernetes (there is no price list)") {
+		t.Errorf("clouds without a list: %q, %v", told, err)
+	}
+	if all, err := offers(api.ListAcceleratorsBody{Clouds: api.Strings{"vast", "lambda"}}); err != nil || len(all["H100"]) != 2 {
+		t.Errorf("clouds without a list: %v, %v", all, err)
+	}
 	// One that cannot be had does not keep the others from being shown.
 	out, err := said[map[string][]sky.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"lambda", "runpod"}}))
 	if err != nil || !strings.Contains(out, "Not listed: ") || !strings.Contains(out, "runpod") {

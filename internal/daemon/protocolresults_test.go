@@ -61,7 +61,7 @@ func (c *caller) call(version int, method, path string, body any) (int, http.Hea
 		}
 		if _, ok := body.(bare); !ok {
 			fields["env_vars"] = map[string]string{"SKYPILOT_USER_ID": testbed.Ann.ID, "SKYPILOT_USER": testbed.Ann.Name}
-			fields["entrypoint_command"], fields["using_remote_api_server"] = "sky status", true
+			fields["entrypoint"], fields["entrypoint_command"], fields["using_remote_api_server"] = "sky.client.cli.command.status", "sky status", true
 		}
 		b, _ = json.Marshal(fields)
 		text = strings.NewReader(string(b))
@@ -263,6 +263,9 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 		if err := b.Store.Clusters().Create(b.ctx, row); err != nil {
 			t.Fatal(err)
 		}
+		if err := b.Store.Clusters().OpenUsage(b.ctx, row.Hash, time.Now().Add(-time.Hour)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	var records []api.StatusRecord
 	if err := json.Unmarshal(c.request("status", post, "/status", api.StatusBody{}), &records); err != nil {
@@ -280,6 +283,7 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 	c.request("job_status", post, "/job_status", api.JobStatusBody{ClusterName: "c", JobIDs: []int{1, 2, 77}})
 	c.log("logs", "/logs", api.LogsBody{ClusterName: "c", JobID: new(1)})
 	c.log("hook_logs", "/hook_logs", api.HookLogsBody{ClusterName: "c"})
+	c.log("autostop_logs", "/autostop_logs", api.HookLogsBody{ClusterName: "c"})
 	c.request("download_logs", post, "/download_logs", api.DownloadLogsBody{ClusterName: "c", JobIDs: []string{"1"}})
 	c.request("endpoints", post, "/endpoints", api.EndpointsBody{Cluster: "c"})
 	c.request("cancel", post, "/cancel", api.CancelBody{ClusterName: "c", JobIDs: []int{2}})

@@ -156,17 +156,8 @@ func (d *daemon) register() {
 		})
 	}))
 	e.HandleLog("sky.logs", d.logs)
-	e.HandleLog("sky.hook_logs", func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
-		var body api.HookLogsBody
-		if err := c.Decode(&body); err != nil {
-			return nil, err
-		}
-		event := ""
-		if body.Event != nil {
-			event = *body.Event
-		}
-		return api.ExitJobSucceeded, m.HookLogs(ctx, body.ClusterName, event, w)
-	})
+	e.HandleLog("sky.hook_logs", d.hookLogs(""))
+	e.HandleLog("sky.autostop_logs", d.hookLogs("stop")) // as clients of early API versions ask for it
 }
 
 // configure finds the configuration that holds for a request, the server's with
@@ -213,6 +204,21 @@ func (d *daemon) logs(ctx context.Context, c *requests.Call, w io.Writer) (any, 
 		return c.SetState(ctx, b)
 	}
 	return d.clusters.Logs(ctx, body, cluster.ParseLogPosition(c.State()), begin, w)
+}
+
+// hookLogs shows what hooks printed, those of the event if the body names none.
+func (d *daemon) hookLogs(event string) requests.LogFunc {
+	return func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+		var body api.HookLogsBody
+		if err := c.Decode(&body); err != nil {
+			return nil, err
+		}
+		of := event
+		if body.Event != nil {
+			of = *body.Event
+		}
+		return api.ExitJobSucceeded, d.clusters.HookLogs(ctx, body.ClusterName, of, w)
+	}
 }
 
 // check tries the credentials of every provider, or of those named.

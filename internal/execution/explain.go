@@ -45,6 +45,9 @@ func explain(w io.Writer, p optimizer.Problem, plan *optimizer.Plan) {
 					infra += "/" + *a.Offer.Zone
 				}
 				instance, price = a.Offer.InstanceType, fmt.Sprintf("%.2f", a.Offer.TotalHourlyPrice)
+				if a.Offer.Unpriced {
+					price = "-"
+				}
 				if a.Offer.UseSpot {
 					instance += "[Spot]"
 				}

@@ -253,7 +253,7 @@ func planOffer(c optimizer.Candidate) api.PlanOffer {
 	o := api.PlanOffer{
 		Cloud: c.Offer.Cloud, Region: c.Offer.Region, InstanceType: c.Offer.InstanceType,
 		Accelerators: c.Offer.Accelerators, UseSpot: c.Offer.Spot, CPUs: c.Offer.CPUs, MemoryGiB: c.Offer.MemoryGiB,
-		HourlyPrice: c.Offer.HourlyPrice, TotalHourlyPrice: c.Offer.HourlyPrice * float64(c.NumNodes),
+		HourlyPrice: c.Offer.HourlyPrice, TotalHourlyPrice: c.Offer.HourlyPrice * float64(c.NumNodes), Unpriced: c.Unpriced,
 	}
 	if c.Offer.Zone != "" {
 		o.Zone = &c.Offer.Zone

@@ -111,10 +111,10 @@ type Candidate struct {
 	// LastResort is an offer of the machine sky runs on: it is taken if there is nothing
 	// else.
 	LastResort bool
-	wanted   string // accelerators that the request names, "A100:8"
-	entry    int32  // index of Resources in the task
-	source   int32  // index of the source in the problem
-	rank     int32  // place in the stable order before sorting by cost
+	wanted     string // accelerators that the request names, "A100:8"
+	entry      int32  // index of Resources in the task
+	source     int32  // index of the source in the problem
+	rank       int32  // place in the stable order before sorting by cost
 }
 
 // Transfer is data that moves from one cloud to another.

@@ -54,6 +54,14 @@ func metric(t Target, cost, seconds float64) string {
 	return fmt.Sprintf("%.2f", cost)
 }
 
+// metric is the last column of a candidate; a price that nobody knows is none.
+func (c *Candidate) metric(t Target) string {
+	if t == Cost && c.Unpriced {
+		return "-"
+	}
+	return metric(t, c.Cost, c.Time)
+}
+
 // cells are the columns INFRA to GPUS of a candidate.
 func (t *TaskPlan) cells(c *Candidate) []string {
 	o := &c.Offer
@@ -78,7 +86,7 @@ func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
 				mark = "\x1b[32m" + mark + "\x1b[0m"
 			}
 		}
-		rows = append(rows, append(t.cells(c), metric(target, c.Cost, c.Time), mark))
+		rows = append(rows, append(t.cells(c), c.metric(target), mark))
 	}
 	ruled(w, rows)
 }
@@ -139,9 +147,16 @@ func (t *TaskPlan) tieOrder(a, b *Candidate) int {
 
 // shown is what the table prints as cost or time, in hundredths: what looks the
 // same is listed in the order of the sources.
+// Prices that nobody knows come after those that are known, and the last resort after
+// all others.
 func (t *TaskPlan) shown(c *Candidate) int64 {
-	if t.target == Time {
+	switch {
+	case c.LastResort:
+		return math.MaxInt64
+	case t.target == Time:
 		return int64(math.Round(c.Time / 36))
+	case c.Unpriced:
+		return math.MaxInt64 - 1
 	}
 	return int64(math.Round(c.Cost * 100))
 }
@@ -156,7 +171,7 @@ func (p *Plan) bestPlan(w io.Writer) {
 		t := &p.Tasks[i]
 		c := &t.Chosen
 		row := append([]string{cmp.Or(t.Task.Name, strconv.Itoa(i)), strconv.Itoa(c.NumNodes)}, t.cells(c)...)
-		rows = append(rows, append(row, metric(p.Minimize, c.Cost, c.Time)))
+		rows = append(rows, append(row, c.metric(p.Minimize)))
 	}
 	fmt.Fprintln(w, "Best plan: ")
 	ruled(w, rows)

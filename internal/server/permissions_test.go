@@ -42,7 +42,7 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		GET/status_kubernetes GET/all_contexts GET/storage/ls GET/upload_v2/blob GET/dashboard_config GET/dashboard GET/dashboard/{path...}
 		GET/token GET/auth/authorize
 		POST/status POST/endpoints POST/cost_report POST/cluster_events POST/queue POST/job_status POST/logs POST/download_logs POST/download
-		POST/provision_logs POST/hook_logs POST/jobs/queue POST/jobs/queue/v2 POST/jobs/wait POST/jobs/logs POST/jobs/download_logs
+		POST/provision_logs POST/hook_logs POST/autostop_logs POST/jobs/queue POST/jobs/queue/v2 POST/jobs/wait POST/jobs/logs POST/jobs/download_logs
 		POST/jobs/pool_status POST/jobs/pool_logs POST/jobs/pool_sync-down-logs POST/jobs/events POST/jobs/schedules POST/serve/status POST/serve/logs
 		POST/serve/sync-down-logs POST/volumes/validate POST/recipes/list POST/recipes/get POST/realtime_kubernetes_gpu_availability
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability

@@ -105,6 +105,7 @@ func Routes() []Route {
 		{Method: post, Path: "/cancel", Role: User, Kind: Async, Name: "cancel", Body: body[api.CancelBody]("cluster_name")},
 		{Method: post, Path: "/logs", Role: Viewer, Kind: Log, Name: "logs", Body: body[api.LogsBody]("cluster_name")},
 		{Method: post, Path: "/hook_logs", Role: Viewer, Kind: Log, Name: "hook_logs", Body: body[api.HookLogsBody]("cluster_name")},
+		{Method: post, Path: "/autostop_logs", Role: Viewer, Kind: Log, Name: "autostop_logs", Body: body[api.HookLogsBody]("cluster_name")},
 		{Method: post, Path: "/provision_logs", Role: Viewer, Kind: Direct, Body: body[api.ProvisionLogsBody]("cluster_name"), handle: (*Server).provisionLogs},
 		{Method: post, Path: "/download_logs", Role: Viewer, Kind: Async, Name: "download_logs", Body: body[api.DownloadLogsBody]("cluster_name")},
 		{Method: post, Path: "/download", Role: Viewer, Kind: Direct, Body: body[api.DownloadBody]("folder_paths"), handle: (*Server).download},

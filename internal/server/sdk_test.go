@@ -29,6 +29,7 @@ var notInSDK = map[string]string{
 	"GET /dashboard_config":              "asked by pages",
 	"POST /upload":                       "the older form of /upload_v2",
 	"POST /jobs/queue":                   "the older form of /jobs/queue/v2",
+	"POST /autostop_logs":                "the older form of /hook_logs",
 	"GET /recipes":                       "another form of /recipes/list",
 	"GET /slurm_node_info":               "another form of the POST",
 	"GET /slurm-job-ssh-proxy":           "another name of /kubernetes-pod-ssh-proxy",

@@ -256,6 +256,16 @@ func queryInt(values url.Values, name string) (n int, given bool, p []problem) {
 	return n, true, nil
 }
 
+// queryTail reads how many of the last lines are asked for; 0, also for less than
+// that, is all.
+func queryTail(values url.Values) (int, []problem) {
+	if n, err := strconv.Atoi(values.Get("tail")); err == nil && n < 0 {
+		return 0, nil
+	}
+	n, _, p := queryInt(values, "tail")
+	return n, p
+}
+
 // queryBool reads an optional boolean.
 func queryBool(values url.Values, name string, absent bool) (bool, []problem) {
 	s := values.Get(name)

@@ -28,7 +28,7 @@ type view struct {
 func parseView(r *http.Request) (view, []problem) {
 	q := r.URL.Query()
 	var v view
-	tail, _, problems := queryInt(q, "tail")
+	tail, problems := queryTail(q)
 	v.tail = tail
 	follow, p := queryBool(q, "follow", true)
 	v.follow, problems = follow, append(problems, p...)
@@ -167,7 +167,7 @@ func (g *lazyGzip) Close() {
 // recorded, so it fails at once or not at all.
 func (s *Server) provisionLogs(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
-	tail, _, problems := queryInt(q, "tail")
+	tail, problems := queryTail(q)
 	follow, p := queryBool(q, "follow", true)
 	if problems = append(problems, p...); problems != nil {
 		failProblems(w, problems)

@@ -116,7 +116,8 @@ func TestHowALogIsViewed(t *testing.T) {
 		{"download=" + strings.Repeat("x", 201), "", view{follow: true, plain: true, download: strings.Repeat("x", 200)}, true},
 		{"compress=gz", firefox, view{follow: true, gzip: true}, true},
 		{"compress=zip", "", view{}, false},
-		{"tail=-1", "", view{}, false},
+		{"tail=-1", "", view{follow: true}, true},
+		{"tail=x", "", view{}, false},
 		{"follow=perhaps", "", view{}, false},
 	} {
 		r := httptest.NewRequest(get, "/api/stream?"+c.query, nil)

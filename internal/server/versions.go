@@ -24,8 +24,12 @@ func (s *Server) versions(w http.ResponseWriter, r *http.Request) bool {
 	if err == nil && v >= api.MinVersion {
 		return true
 	}
-	what := fmt.Sprintf("The client speaks API version %s, and this server (%s) needs at least %d. Upgrade the client.",
-		quoted(told), api.ProductVersion, api.MinVersion)
+	client := "The client"
+	if v := r.Header.Get(api.HeaderVersion); v != "" {
+		client += " (version " + quoted(v) + ")"
+	}
+	what := fmt.Sprintf("%s speaks API version %s, and this server (version %s) needs at least %d, which is release %s of SkyPilot. Upgrade the client with: pip install --upgrade 'skypilot>=%s'",
+		client, quoted(told), api.ProductVersion, api.MinVersion, api.MinRelease, api.MinRelease)
 	writeJSON(w, http.StatusBadRequest, map[string]string{"error": "version_mismatch", "message": what})
 	return false
 }
