@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/state"
@@ -28,9 +29,23 @@ func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User
 
 // provisionLogs shows the log of the request that last brought a cluster up.
 func (d *daemon) provisionLogs(ctx context.Context, q server.ProvisionLogs, w io.Writer) error {
-	rows, err := d.engine.List(ctx, state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Scope: q.Scope, Limit: 1})
-	if err != nil {
-		return err
+	f := state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Scope: q.Scope, Limit: 1}
+	var rows []*state.Request
+	// The last launch may have found the cluster up; its log shows nothing of machines.
+	if c, err := d.store.Clusters().Get(ctx, q.Cluster); err == nil {
+		if id, _ := c.Metadata[execution.BroughtUpBy].(string); id != "" {
+			of := f
+			of.IDPrefixes, of.Names = []string{id}, nil
+			if rows, err = d.engine.List(ctx, of); err != nil {
+				return err
+			}
+		}
+	}
+	if len(rows) == 0 {
+		var err error
+		if rows, err = d.engine.List(ctx, f); err != nil {
+			return err
+		}
 	}
 	if len(rows) == 0 {
 		e := &api.Error{

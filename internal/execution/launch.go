@@ -273,6 +273,10 @@ func (l *launch) takeOver(ctx context.Context, c *state.Cluster) (*state.Cluster
 // launchedBy is the key in a record's metadata for the request that made it.
 const launchedBy = "launched_by_request"
 
+// BroughtUpBy is the key in a record's metadata for the request that last got the
+// cluster's machines: its log shows how.
+const BroughtUpBy = "brought_up_by_request"
+
 // lossesInLaunch is how many times in a row a launch may lose its machines before
 // their agents run.
 const lossesInLaunch = 3
@@ -440,6 +444,10 @@ func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.T
 		}
 		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
 		c.Epoch++
+		if c.Metadata == nil {
+			c.Metadata = map[string]any{}
+		}
+		c.Metadata[BroughtUpBy] = call.RequestID
 		cluster.Keep(c)
 		return nil
 	})
