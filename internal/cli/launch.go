@@ -31,7 +31,7 @@ func (a *app) launchCommand() *cobra.Command {
 	var t taskFlags
 	return a.oldFlags(a.build(command{
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
-		long: "ENTRYPOINT is a task file (YAML), a shell command, or recipes:NAME. The cheapest place that fits is\n" +
+		long: "ENTRYPOINT is a task file (YAML) or a shell command. The cheapest place that fits is\n" +
 			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
 			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
 		example: "sky launch -c dev task.yaml\nsky launch -c dev --gpus A100:8 --use-spot task.yaml\nsky launch --infra aws/us-east-1 -- nvidia-smi\n" +
@@ -51,7 +51,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.yes(&o.yes)
 			f.hedge(a)
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
-			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster.")
+			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster. Not available yet.")
 			f.StringVar(&o.clone, "clone", "", "")
 			f.on(&o.fast, "fast", "", "If the cluster is up, skip provisioning and setup.")
 			f.on(&o.docker, "docker", "", "")
@@ -233,12 +233,8 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 			return outcome
 		}
 	}
-	dashboard := ""
-	if !c.Local() {
-		dashboard = c.Endpoint() + "/dashboard/clusters/" + o.cluster
-	}
 	stops := res.Handle == nil || !res.Handle.CannotStop
-	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, dashboard, stops))
+	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, stops))
 	return outcome
 }
 
@@ -247,7 +243,7 @@ const hintColumn = 32
 
 // launchHints is the block after a launch; stops tells whether the cluster can be
 // stopped.
-func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string, stops bool) string {
+func launchHints(t *term.Term, cluster string, job *int, reach string, stops bool) string {
 	var b strings.Builder
 	b.WriteString("\n📋 Useful Commands\n")
 	tree := func(items [][2]string) {
@@ -272,13 +268,10 @@ func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string
 		})
 	}
 	b.WriteString("Cluster name: " + cluster + "\n")
-	var items [][2]string
-	if dashboard != "" {
-		items = append(items, [2]string{"View on dashboard:", dashboard})
+	items := [][2]string{
+		{"To log into the head VM:", reach},
+		{"To submit a job:", "sky exec " + cluster + " yaml_file"},
 	}
-	items = append(items,
-		[2]string{"To log into the head VM:", reach},
-		[2]string{"To submit a job:", "sky exec " + cluster + " yaml_file"})
 	if stops {
 		items = append(items, [2]string{"To stop the cluster:", "sky stop " + cluster})
 	}

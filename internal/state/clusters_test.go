@@ -30,7 +30,7 @@ func fullCluster(name string) *Cluster {
 		Certs:   Seal([]byte("PEM\x00\xff")), AgentBuild: "b1", SetupDone: true,
 		AutostopMinutes: -1, AutostopDown: true, AutostopWaitFor: api.WaitForJobs,
 		LastUse: "sky launch 'x'", CreationYAML: "run: x\n", CreationCmd: "sky launch", ConfigHash: "c", Holder: JobHolder(7),
-		Notes: ClusterNotes{LaunchedBy: "r", ServerMachine: "m", Registry: "g", Container: "img", GivingBack: "why", AutostopBefore: "{}", LastContact: 1.5e12, Adopted: true},
+		Notes: ClusterNotes{LaunchedBy: "r", BroughtUpBy: "r2", ServerMachine: "m", Registry: "g", Container: "img", GivingBack: "why", AutostopBefore: "{}", LastContact: 1.5e12, Adopted: true},
 	}
 }
 
