@@ -13,6 +13,7 @@
 // file, so that jobs run on when the agent dies; the next one adopts them:
 //
 //	ranks/<key>/   script, pid, exit (and ended, output) of one rank   rank.go
+//	               keep: what it leaves runs on; kept: it does, though its job is over
 //	jobs.db        queue, cluster, autostop                            queue.go
 //	logs/<id>      what of the ranks' output is in run.log already     joblog.go
 package agent

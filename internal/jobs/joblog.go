@@ -273,16 +273,22 @@ func (r *runner) keepLog(ctx context.Context, s situation) error {
 			}
 		}
 	}
-	r.logKept(a)
+	r.logKept(s)
 	return r.write(ctx, s)
 }
 
 // logKept notes that there is no more of an attempt's log. An attempt that was
 // cancelled has ended now, with its processes.
-func (r *runner) logKept(a *state.ManagedAttempt) {
+func (r *runner) logKept(s situation) {
 	r.unfollow()
+	a := s.attempt
 	a.LogKept = true
-	if outcome(a.Outcome) == outAborted {
-		a.EndedAt = later(time.Now(), a.EndedAt)
+	if outcome(a.Outcome) != outAborted {
+		return
+	}
+	asked := a.EndedAt
+	a.EndedAt = later(time.Now(), asked)
+	if !a.RanAt.IsZero() {
+		s.task.RanFor += a.EndedAt.Sub(asked)
 	}
 }

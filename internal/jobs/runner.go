@@ -132,7 +132,7 @@ func (r *runner) write(ctx context.Context, s situation, events ...state.Managed
 		case a.do == doSettle:
 			more, err = r.settle(s, a)
 		case a.do == doKeep:
-			r.logKept(s.attempt)
+			r.logKept(s)
 		}
 		if err != nil {
 			return err

@@ -401,6 +401,9 @@ func TestAGracefulCancelLetsProcessesEnd(t *testing.T) {
 			if ended := j.Tasks[0].EndedAt.Sub(at); ended < tt.took || ended > tt.took+15*time.Second {
 				t.Errorf("%s: it ended after %v, not %v", tt.name, ended, tt.took)
 			}
+			if ran := j.Tasks[0].RanFor; ran < tt.took || ran > tt.took+30*time.Second {
+				t.Errorf("%s: it ran for %v, and %v since it was cancelled", tt.name, ran, tt.took)
+			}
 			s.close(1)
 		})
 	}
