@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -207,5 +208,29 @@ func TestReceiversOfVersion1AreKnown(t *testing.T) {
 	f[headerLen+len(magic)] = 3
 	if _, err := readHello(f[headerLen:]); !NeedsVersion1(err) {
 		t.Errorf("a version to come: %v", err)
+	}
+}
+
+// A later conn speaks a version to come.
+type later struct {
+	net.Conn
+	opened bool
+}
+
+func (c *later) Write(p []byte) (int, error) {
+	if !c.opened {
+		c.opened = true
+		p = slices.Clone(p)
+		p[headerLen+len(magic)] = version + 1
+	}
+	return c.Conn.Write(p)
+}
+
+func TestASenderHearsThatItsVersionIsUnknown(t *testing.T) {
+	src := t.TempDir()
+	write(t, src, map[string]string{"a": "1"})
+	_, err := Send(t.Context(), &later{Conn: serve(t, t.TempDir())}, Options{Src: Local(src), Dst: "d", Mirror: "m", Cache: t.TempDir()})
+	if !NeedsVersion1(err) {
+		t.Errorf("%v", err)
 	}
 }
