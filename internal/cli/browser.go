@@ -27,7 +27,7 @@ func openBrowser(url string) error {
 }
 
 func (a *app) dashboardCommand() *cobra.Command {
-	return a.dashboardPage(command{name: "dashboard", example: "sky dashboard", aliases: []string{"ui"}, short: "Open the dashboard in a browser."}, "/dashboard")
+	return a.dashboardPage(command{name: "dashboard", example: "sky dashboard", aliases: []string{"ui"}, short: "Open the dashboard in a browser."}, "/dashboard/")
 }
 
 func (a *app) dashboardPage(c command, path string) *cobra.Command {

@@ -21,7 +21,7 @@ func (a *app) checkCommand() *cobra.Command {
 	return a.build(command{
 		name: "check", args: "[INFRA_LIST]...", short: "Check which infrastructure can be used, and why not the rest.", max: -1,
 		long:    "INFRA_LIST are names such as aws, k8s/my-context or local.",
-		example: "sky check\nsky check aws gcp -v",
+		example: "sky check\nsky check aws lambda -v",
 		flags: func(f flags) {
 			f.on(&verbose, "verbose", "v", "Show the accounts that are used.")
 			f.text(&workspace, "workspace", "w", "Check for one workspace.")

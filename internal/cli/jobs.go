@@ -20,7 +20,7 @@ func (a *app) jobsCommand() *cobra.Command {
 		example: "sky jobs launch train.yaml\nsky jobs queue\nsky jobs logs 1\nsky jobs cancel 1",
 		group: []*cobra.Command{
 			a.jobsLaunchCommand(), a.jobsQueueCommand(), a.jobsCancelCommand(), a.jobsLogsCommand(), a.jobsScheduleCommand(),
-			a.dashboardPage(command{name: "dashboard", example: "sky jobs dashboard", short: "Open the page of managed jobs in a browser."}, "/dashboard/jobs"),
+			a.dashboardPage(command{name: "dashboard", example: "sky jobs dashboard", short: "Open the dashboard in a browser. It has no page of managed jobs yet: sky jobs queue lists them."}, "/dashboard/"),
 			a.poolCommand(),
 		},
 	})
@@ -208,16 +208,12 @@ func (a *app) afterJobLaunch(ctx context.Context, c *sky.Client, ids []int, name
 			return outcome
 		}
 	}
-	dashboard := ""
-	if !c.Local() {
-		dashboard = fmt.Sprintf("%s/dashboard/jobs/%d", c.Endpoint(), ids[0])
-	}
-	a.t.Print(jobHints(ids, name, o.pool, dashboard))
+	a.t.Print(jobHints(ids, name, o.pool))
 	return outcome
 }
 
 // jobHints is the block after a managed job was submitted.
-func jobHints(ids []int, name, pool, dashboard string) string {
+func jobHints(ids []int, name, pool string) string {
 	var b strings.Builder
 	if len(ids) > 1 {
 		fmt.Fprintf(&b, "\nJobs submitted with IDs: %s\n\n📋 Useful Commands\n", joinInts(ids, ","))
@@ -230,9 +226,6 @@ func jobHints(ids []int, name, pool, dashboard string) string {
 		return b.String()
 	}
 	fmt.Fprintf(&b, "\n📋 Useful Commands\nManaged Job ID: %d\n", ids[0])
-	if dashboard != "" {
-		b.WriteString("├── View on dashboard:\t\t" + dashboard + "\n")
-	}
 	fmt.Fprintf(&b, "├── To cancel the job:\t\tsky jobs cancel %d\n├── To stream job logs:\t\tsky jobs logs %[1]d\n"+
 		"├── To stream controller logs:\tsky jobs logs --controller %[1]d\n└── To view all managed jobs:\tsky jobs queue\n", ids[0])
 	return b.String()

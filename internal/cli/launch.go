@@ -233,12 +233,8 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 			return outcome
 		}
 	}
-	dashboard := ""
-	if !c.Local() {
-		dashboard = c.Endpoint() + "/dashboard/clusters/" + o.cluster
-	}
 	stops := res.Handle == nil || !res.Handle.CannotStop
-	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, dashboard, stops))
+	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, stops))
 	return outcome
 }
 
@@ -247,7 +243,7 @@ const hintColumn = 32
 
 // launchHints is the block after a launch; stops tells whether the cluster can be
 // stopped.
-func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string, stops bool) string {
+func launchHints(t *term.Term, cluster string, job *int, reach string, stops bool) string {
 	var b strings.Builder
 	b.WriteString("\n📋 Useful Commands\n")
 	tree := func(items [][2]string) {
@@ -272,13 +268,10 @@ func launchHints(t *term.Term, cluster string, job *int, reach, dashboard string
 		})
 	}
 	b.WriteString("Cluster name: " + cluster + "\n")
-	var items [][2]string
-	if dashboard != "" {
-		items = append(items, [2]string{"View on dashboard:", dashboard})
+	items := [][2]string{
+		{"To log into the head VM:", reach},
+		{"To submit a job:", "sky exec " + cluster + " yaml_file"},
 	}
-	items = append(items,
-		[2]string{"To log into the head VM:", reach},
-		[2]string{"To submit a job:", "sky exec " + cluster + " yaml_file"})
 	if stops {
 		items = append(items, [2]string{"To stop the cluster:", "sky stop " + cluster})
 	}

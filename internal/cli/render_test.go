@@ -149,18 +149,18 @@ net   runpod-network-volume  runpod  -     -     -          3d   NOT_READY  -   
 }
 
 func TestHints(t *testing.T) {
-	want := "\n📋 Useful Commands\nCluster name: c\n├── View on dashboard:\t\thttp://x\n├── To log into the head VM:\tssh c\n├── To submit a job:\t\tsky exec c yaml_file\n" +
+	want := "\n📋 Useful Commands\nCluster name: c\n├── To log into the head VM:\tssh c\n├── To submit a job:\t\tsky exec c yaml_file\n" +
 		"├── To stop the cluster:\tsky stop c\n└── To teardown the cluster:\tsky down c\n"
-	if d := cmp.Diff(want, launchHints(plainTerm(), "c", nil, "ssh c", "http://x", true)); d != "" {
+	if d := cmp.Diff(want, launchHints(plainTerm(), "c", nil, "ssh c", true)); d != "" {
 		t.Error(d)
 	}
-	if got := launchHints(plainTerm(), "c", nil, "ssh c", "", false); strings.Contains(got, "stop") || !strings.Contains(got, "sky down c") {
+	if got := launchHints(plainTerm(), "c", nil, "ssh c", false); strings.Contains(got, "stop") || !strings.Contains(got, "sky down c") {
 		t.Errorf("a cluster that cannot be stopped:\n%s", got)
 	}
-	if got := jobHints([]int{1, 2, 3}, "sweep", "p", ""); !strings.Contains(got, "Jobs submitted with IDs: 1,2,3") || !strings.Contains(got, "sky jobs cancel --pool p") {
+	if got := jobHints([]int{1, 2, 3}, "sweep", "p"); !strings.Contains(got, "Jobs submitted with IDs: 1,2,3") || !strings.Contains(got, "sky jobs cancel --pool p") {
 		t.Errorf("several: %s", got)
 	}
-	if got := jobHints([]int{1}, "x", "", ""); !strings.Contains(got, "Managed Job ID: 1") || !strings.Contains(got, "sky jobs logs --controller 1") {
+	if got := jobHints([]int{1}, "x", ""); !strings.Contains(got, "Managed Job ID: 1") || !strings.Contains(got, "sky jobs logs --controller 1") {
 		t.Errorf("one: %s", got)
 	}
 }

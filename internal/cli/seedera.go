@@ -71,7 +71,7 @@ func (a *app) spotCommand() *cobra.Command {
 	}
 	queue := a.jobsQueueCommand()
 	queue.Aliases = []string{"status"}
-	dashboard := a.oldFlags(a.dashboardPage(command{name: "dashboard", example: "sky dashboard", short: "Open the dashboard."}, "/dashboard/jobs"),
+	dashboard := a.oldFlags(a.dashboardPage(command{name: "dashboard", example: "sky dashboard", short: "Open the dashboard."}, "/dashboard/"),
 		oldFlag{name: "port", short: "p", takes: true, note: "the dashboard is a page of the API server"})
 	return a.build(command{name: "spot", example: "sky jobs launch train.yaml\nsky jobs queue", hidden: true, short: "Deprecated: use `sky jobs`.", group: []*cobra.Command{
 		old(a.build(launch), "sky jobs launch"), old(queue, "sky jobs queue"), old(a.jobsCancelCommand(), "sky jobs cancel"),

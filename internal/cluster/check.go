@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/known"
 	"github.com/skypilot-go/sky/internal/config"
 )
 
@@ -22,7 +24,12 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 		for _, name := range names {
 			p, ok := providers.Get(strings.ToLower(name))
 			if !ok {
-				return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%q is no infrastructure that this version of sky knows; it knows: %s.", name, strings.Join(nameList(providers), ", "))}
+				e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("unknown infrastructure %q; known: %s", name, strings.Join(nameList(providers), ", "))}
+				if c, ok := known.Find(name); ok {
+					e.Message = fmt.Sprintf("This version of sky cannot rent from %s yet; it can from: %s.", catalog.DisplayName(c.Name), strings.Join(nameList(providers), ", "))
+					e.Hint = fmt.Sprintf("What a task would cost there: sky launch --dryrun --assume-enabled %s TASK.yaml", c.Name)
+				}
+				return nil, e
 			}
 			selected = append(selected, p)
 		}

@@ -70,7 +70,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	case len(b.Clouds) == 0:
 		names = known.Names()
 	case len(names) == 0:
-		return nil, q, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", strings.Join(without, ", "), known.Names())}
+		return nil, q, d.noPriceList(without[0])
 	case len(without) > 0: // clients name all clouds that they know
 		fmt.Fprintf(call.Out, "Not listed: %s (there is no price list)\n", strings.Join(without, ", "))
 	}
@@ -83,6 +83,16 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 		fmt.Fprintf(call.Out, "Not listed: %s\n", catalog.Missing(err))
 	}
 	return tables, q, nil
+}
+
+// noPriceList says where to look instead.
+func (d *daemon) noPriceList(name string) error {
+	e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s.", name, strings.Join(known.Names(), ", "))}
+	if p, ok := d.providers.Get(strings.ToLower(name)); ok {
+		e.Message = fmt.Sprintf("%s has no price list.", p.DisplayName())
+		e.Hint = "What it has for a task shows in a plan: sky launch --dryrun --infra " + p.Name() + " TASK.yaml"
+	}
+	return e
 }
 
 // catalogStatus tells of every price list where it comes from and how old it is.
@@ -119,7 +129,7 @@ func (d *daemon) catalogRefresh(ctx context.Context, call cluster.Call, b api.Ca
 	for _, name := range names {
 		c, ok := known.Find(name)
 		if !ok {
-			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %v.", name, known.Names())}
+			return nil, d.noPriceList(name)
 		}
 		call.Out.Spin("Fetching the price list of " + c.Name)
 		if err := d.catalogs.Refresh(ctx, c.Name); err != nil {

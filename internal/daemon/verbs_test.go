@@ -148,6 +148,10 @@ func TestTheLogOfAClustersLaunchIsShown(t *testing.T) {
 		if out, err := show("box"); err != nil || !strings.Contains(out, "box") {
 			t.Errorf("%q, %v", out, err)
 		}
+		b.launch("box", "sleep 10h")
+		if out, err := show("box"); err != nil || !strings.Contains(out, "Cluster launched: box") {
+			t.Errorf("after another launch, which found the cluster up: %q, %v", out, err)
+		}
 		_, err := show("bux")
 		wants(t, "a name that is none", err, "Did you mean box?")
 		b.forget("box")

@@ -28,9 +28,23 @@ func (d *daemon) validate(ctx context.Context, body api.DagBody, user state.User
 
 // provisionLogs shows the log of the request that last brought a cluster up.
 func (d *daemon) provisionLogs(ctx context.Context, q server.ProvisionLogs, w io.Writer) error {
-	rows, err := d.engine.List(ctx, state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Scope: q.Scope, Limit: 1})
-	if err != nil {
-		return err
+	f := state.RequestFilter{ClusterName: q.Cluster, Names: []string{reqLaunch, reqStart}, Scope: q.Scope, Limit: 1}
+	var rows []*state.Request
+	// The last launch may have found the cluster up; its log shows nothing of machines.
+	if c, err := d.store.Clusters().Get(ctx, q.Cluster); err == nil {
+		if id := c.Notes.BroughtUpBy; id != "" {
+			of := f
+			of.IDPrefixes, of.Names = []string{id}, nil
+			if rows, err = d.engine.List(ctx, of); err != nil {
+				return err
+			}
+		}
+	}
+	if len(rows) == 0 {
+		var err error
+		if rows, err = d.engine.List(ctx, f); err != nil {
+			return err
+		}
 	}
 	if len(rows) == 0 {
 		e := &api.Error{

@@ -444,6 +444,7 @@ func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.T
 		}
 		c.Status, c.StatusUpdatedAt = api.ClusterInit, time.Now()
 		c.Epoch++
+		c.Notes.BroughtUpBy = call.RequestID
 		cluster.Keep(c)
 		return nil
 	})

@@ -92,7 +92,12 @@ fetch("/api/status").then(r => r.json()).then(list => {
 
 // dashboard is one small page: what the server is doing.
 func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
-	if p := r.PathValue("path"); p != "" && p != "index.html" {
+	p := r.PathValue("path")
+	if first, _, _ := strings.Cut(p, "/"); first == "clusters" || first == "jobs" {
+		http.Redirect(w, r, "/dashboard/", http.StatusTemporaryRedirect) // pages that other clients know
+		return
+	}
+	if p != "" && p != "index.html" {
 		fail(w, http.StatusNotFound, "There is no such page.")
 		return
 	}
