@@ -134,6 +134,9 @@ type Health struct {
 	InstanceID  string `json:"instance_id,omitempty"`
 	PID         int    `json:"server_pid,omitempty"`
 	StartedAt   int64  `json:"started_at,omitempty"`
+	// NotYet are the names of requests that this server refuses, since it cannot do
+	// what they ask for: clients say so before they plan, ask and upload.
+	NotYet []string `json:"not_yet,omitempty"`
 	// Degraded says why the server accepts only some calls, such as that its disk is
 	// full; "": it accepts all.
 	Degraded string `json:"degraded,omitempty"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	sky "github.com/skypilot-go/sky"
@@ -128,6 +129,18 @@ func (a *app) local(c *sky.Client) (*localserver.Local, error) {
 		Home:   a.home, Client: c, Endpoint: c.Endpoint(), Environ: a.environ,
 		Command: []string{exe, "api", "start", "--foreground"},
 	}, nil
+}
+
+// able refuses a command that the server cannot carry out, before it plans, asks and
+// uploads. name is the request that the command would send.
+func (a *app) able(ctx context.Context, name, what string) error {
+	if _, err := a.connect(ctx); err != nil {
+		return err
+	}
+	if slices.Contains(a.health.NotYet, name) {
+		return &api.Error{Type: api.ErrNotSupported, Message: what + " cannot be used yet with this version of the API server; nothing was changed."}
+	}
+	return nil
 }
 
 // warnDegraded tells that the server accepts only some calls.

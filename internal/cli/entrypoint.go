@@ -82,6 +82,9 @@ func fileProblem(path string) string {
 
 // recipe fetches a task that the server keeps.
 func (a *app) recipe(ctx context.Context, name string) (*task.Dag, error) {
+	if err := a.able(ctx, "recipes.get", "recipes:NAME"); err != nil {
+		return nil, err
+	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return nil, err
@@ -150,6 +153,9 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	warnings, err := dag.Override(o)
 	for _, w := range warnings {
 		a.t.Warn("%s", w)
+	}
+	if err == nil {
+		err = t.checkPriority(dag)
 	}
 	return draft{dag, settings}, err
 }

@@ -63,6 +63,9 @@ func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskF
 			*f.to = ""
 		}
 	}
+	if t.networkTier != "" {
+		return usagef("--network-tier chooses machines when they are rented, so it has no effect with `sky exec`: launch another cluster with it.")
+	}
 	if t.diskSize != nil {
 		a.t.Warn("Override param disk_size=%d is ignored.", *t.diskSize)
 		t.diskSize = nil

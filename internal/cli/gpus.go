@@ -166,7 +166,7 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 	switch {
 	case mine && live.any(), q.name != "" && len(offers) == 0 && live.any():
 	case mine && q.name == "":
-		text += "No GPUs on " + q.place.String() + ". Machines have some and are not listed? Label them: sky gpus label\n"
+		text += "No GPUs on " + q.place.String() + ". Machines have some and are not listed? They need the labels of the NVIDIA device plugin or of their cloud.\n"
 	case q.name != "":
 		text += offersText(a.t, offers, q, o)
 	case o.all:
@@ -201,7 +201,7 @@ func (a *app) gpusLabelCommand() *cobra.Command {
 	var kubeContext string
 	var cleanup, async bool
 	return a.build(command{
-		name: "label", short: "Label the GPU nodes of a Kubernetes cluster, so that sky finds them.", max: 0,
+		name: "label", short: "Label the GPU nodes of a Kubernetes cluster, so that sky finds them. Not available yet.", max: 0,
 		example: "sky gpus label\nsky gpus label -c my-context\nsky gpus label --cleanup",
 		flags: func(f flags) {
 			f.text(&kubeContext, "context", "c", "Kubernetes context; default: the current one.")
@@ -209,6 +209,9 @@ func (a *app) gpusLabelCommand() *cobra.Command {
 			f.on(&async, "async", "", "Do not wait until the nodes are labelled.")
 		},
 		run: func(ctx context.Context, _ *cobra.Command, _ []string) error {
+			if err := a.able(ctx, "kubernetes_label_gpus", "`sky gpus label`"); err != nil {
+				return err
+			}
 			c, err := a.connect(ctx)
 			if err != nil {
 				return err

@@ -80,6 +80,11 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 	if err := o.check(t); err != nil {
 		return err
 	}
+	if o.pool != "" {
+		if err := a.able(ctx, "jobs.pool_apply", "--pool"); err != nil {
+			return err
+		}
+	}
 	if t.name == "" {
 		t.name = o.cluster
 	}

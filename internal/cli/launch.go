@@ -31,7 +31,7 @@ func (a *app) launchCommand() *cobra.Command {
 	var t taskFlags
 	return a.oldFlags(a.build(command{
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
-		long: "ENTRYPOINT is a task file (YAML), a shell command, or recipes:NAME. The cheapest place that fits is\n" +
+		long: "ENTRYPOINT is a task file (YAML) or a shell command. The cheapest place that fits is\n" +
 			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
 			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
 		example: "sky launch -c dev task.yaml\nsky launch -c dev --gpus A100:8 --use-spot task.yaml\nsky launch --infra aws/us-east-1 -- nvidia-smi\n" +
@@ -51,7 +51,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.yes(&o.yes)
 			f.hedge(a)
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
-			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster.")
+			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster. Not available yet.")
 			f.StringVar(&o.clone, "clone", "", "")
 			f.on(&o.fast, "fast", "", "If the cluster is up, skip provisioning and setup.")
 			f.on(&o.docker, "docker", "", "")

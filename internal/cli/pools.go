@@ -15,7 +15,7 @@ import (
 
 func (a *app) poolCommand() *cobra.Command {
 	return a.build(command{
-		name: "pool", short: "Pools: warm workers for managed jobs.",
+		name: "pool", short: "Pools: warm workers for managed jobs. Not available yet.",
 		example: "sky jobs pool apply -p gpus pool.yaml\nsky jobs launch -p gpus train.yaml\nsky jobs pool down gpus",
 		group:   []*cobra.Command{a.poolApplyCommand(), a.poolStatusCommand(), a.poolDownCommand(), a.poolLogsCommand()},
 	})
@@ -32,7 +32,7 @@ func (a *app) poolApplyCommand() *cobra.Command {
 	var t taskFlags
 	o := poolApplyOptions{mode: "rolling"}
 	return a.build(command{
-		name: "apply", args: "[POOL_YAML]", short: "Make a pool, or change one.", max: -1,
+		name: "apply", args: "[POOL_YAML]", short: "Make a pool, or change one. Not available yet.", max: -1,
 		example: "sky jobs pool apply -p gpus pool.yaml\nsky jobs pool apply -p gpus --workers 5",
 		flags: func(f flags) {
 			f.text(&o.name, "pool", "p", "Name of the pool.")
@@ -58,6 +58,9 @@ func (a *app) poolApplyCommand() *cobra.Command {
 }
 
 func (a *app) poolApply(ctx context.Context, words []string, t *taskFlags, o poolApplyOptions) error {
+	if err := a.able(ctx, "jobs.pool_apply", "`sky jobs pool apply`"); err != nil {
+		return err
+	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 func (a *app) storageCommand() *cobra.Command {
 	return a.build(command{
-		name: "storage", short: "List and delete buckets.",
+		name: "storage", short: "List and delete buckets. This version makes none yet.",
 		example: "sky storage ls\nsky storage delete my-bucket",
 		group:   []*cobra.Command{a.storageListCommand(), a.storageDeleteCommand()},
 	})

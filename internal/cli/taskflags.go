@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/config"
@@ -64,8 +65,8 @@ func (f flags) prio(t *taskFlags) {
 
 // git is the GIT group.
 func (f flags) git(t *taskFlags) {
-	f.text(&t.gitURL, "git-url", "", "Repository to clone as the work folder.")
-	f.text(&t.gitRef, "git-ref", "", "Branch, tag or commit of the repository.")
+	f.text(&t.gitURL, "git-url", "", "Repository to clone as the work folder. Not available yet.")
+	f.text(&t.gitRef, "git-ref", "", "Branch, tag or commit of the repository. Not available yet.")
 }
 
 // check refuses combinations; it is told about the deprecated ones.
@@ -159,4 +160,19 @@ func (a *app) envFile(path string) (map[string]string, error) {
 	}
 	vars, err := task.ParseEnvFile(path, data, a.lookupEnv)
 	return maps.Clone(vars), err
+}
+
+// checkPriority refuses the name of a class where nothing has classes.
+func (t *taskFlags) checkPriority(dag *task.Dag) error {
+	if _, err := strconv.Atoi(strings.TrimSpace(t.priority)); t.priority == "" || err == nil {
+		return nil
+	}
+	for _, one := range dag.Tasks {
+		for _, r := range one.Resources {
+			if r.Cloud == "kubernetes" {
+				return nil
+			}
+		}
+	}
+	return usagef("Invalid value for '--priority': %s is no number. Names are priority classes of Kubernetes; they go with --infra k8s.", t.priority)
 }

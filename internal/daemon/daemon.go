@@ -316,7 +316,7 @@ func (d *daemon) handler(access access) *server.Server {
 		Gate: access.gate, Rules: d.settings.rules, Config: d.settings.current,
 		AuditKept: access.auditKept, Hosts: access.hosts, Metrics: d.metrics, Tracer: d.tracer,
 		Degraded:   d.disk.trouble,
-		InstanceID: d.instance, BuildID: buildid.ID(), BuildCode: buildid.Code, Home: d.o.Home,
+		InstanceID: d.instance, BuildID: buildid.ID(), BuildCode: buildid.Code, NotYet: notYet, Home: d.o.Home,
 		Uploads:        d.uploads,
 		Downloads:      d.downloads,
 		Validate:       d.validate,

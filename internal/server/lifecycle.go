@@ -37,6 +37,7 @@ func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	}
 	h.UploadFiles = !s.ownsMachine(r)
 	h.BuildID, h.InstanceID, h.PID, h.StartedAt = s.BuildID, s.InstanceID, os.Getpid(), s.started.Unix()
+	h.NotYet = s.NotYet
 	if s.BuildCode != nil {
 		h.BuildCode = s.BuildCode()
 	}

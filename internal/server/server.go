@@ -65,6 +65,8 @@ type Deps struct {
 	// Degraded says why only some calls are accepted; "": all are. It may be nil.
 	Degraded func() string
 	BuildID  string
+	// NotYet are the names of requests that nothing provides (api.Health.NotYet).
+	NotYet []string
 	// BuildCode is the code of this build (buildid.Code); it may be nil.
 	BuildCode func() string
 	// Home is the home folder that paths of the protocol are relative to; "": of
