@@ -55,6 +55,8 @@ type Options struct {
 	// Notify, if not nil, hears of answers that ask to come again later, in words for
 	// people.
 	Notify func(message string)
+	// Trace, if not nil, hears of each HTTP call that was answered or failed (status 0).
+	Trace func(method, path string, status int, took time.Duration)
 	// Patience is how long a call that may be repeated is repeated while the server
 	// does not answer; 0: 30 seconds, negative: not at all.
 	Patience time.Duration
@@ -127,6 +129,11 @@ func New(o Options) (*Client, error) {
 	c.waits = waits{endpoint: c.Endpoint(), report: o.Waiting}
 	if c.http == nil {
 		c.http = &http.Client{Transport: newTransport()}
+	}
+	if o.Trace != nil {
+		client := *c.http
+		client.Transport = traced{cmp.Or(client.Transport, http.DefaultTransport), o.Trace}
+		c.http = &client
 	}
 	if c.notify == nil {
 		c.notify = func(string) {}

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"github.com/skypilot-go/sky/internal/cli"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/daemon"
 	"github.com/skypilot-go/sky/internal/installation"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
@@ -44,7 +45,7 @@ func serve(ctx context.Context, o cli.ServeOptions) error {
 		return err
 	}
 	level := slog.LevelInfo
-	if v := os.Getenv("SKYPILOT_DEBUG"); v == "1" || v == "true" {
+	if config.Debug.On(os.LookupEnv) {
 		level = slog.LevelDebug
 	}
 	err = daemon.Run(ctx, daemon.Options{

@@ -173,7 +173,7 @@ func (a *app) apiStatusCommand() *cobra.Command {
 			if done, err := a.emit(nonNil(list)); done {
 				return err
 			}
-			a.t.Print(requestTable(a.t, list, verbose, a.now()).String())
+			a.t.Print(requestTable(a.t, list, verbose, a.now()).Fit(a.t.Columns()).String())
 			if n > 0 && len(list) >= n {
 				a.t.Printf("\nShowing %d requests. Use \"-l none\" or \"-l all\" to show all requests.\n", n)
 			}

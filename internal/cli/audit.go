@@ -99,5 +99,5 @@ func auditText(t *term.Term, records []api.AuditRecord, now time.Time) string {
 		tab.Add(format.Ago(r.At, now), format.OrDash(cmp.Or(r.UserName, r.UserID)), format.OrDash(r.Role), format.OrDash(r.Address),
 			strings.TrimPrefix(r.Action, "sky."), format.OrDash(r.Cluster), t.Style(style, result), r.ID)
 	}
-	return tab.String()
+	return tab.Fit(t.Columns()).String()
 }

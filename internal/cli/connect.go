@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
@@ -40,7 +41,14 @@ func (a *app) open() (*sky.Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	var trace func(method, path string, status int, took time.Duration)
+	if a.debug() {
+		trace = func(method, path string, status int, took time.Duration) {
+			a.t.Note("debug: %s %s%s: %d after %v", method, endpoint, path, status, took.Round(time.Millisecond))
+		}
+	}
 	a.client, err = sky.New(sky.Options{
+		Trace:    trace,
 		Endpoint: endpoint, Token: s.token, Command: a.typed, Config: s.forRequest, ConfigPath: s.paths,
 		Environ: a.environ, Patience: a.p.Patience, Notify: func(m string) { a.t.Warn("%s", m) },
 		Waiting: (&waiting{t: a.t}).show,

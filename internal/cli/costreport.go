@@ -102,10 +102,10 @@ func costText(t *term.Term, records []api.CostRecord, days int, all bool, now ti
 		if days > 0 {
 			title += fmt.Sprintf(" (last %d days)", days)
 		}
-		b.WriteString(t.Style(term.Title, title) + "\n" + costTable(t, clusters, now).String())
+		b.WriteString(t.Style(term.Title, title) + "\n" + costTable(t, clusters, now).Fit(t.Columns()).String())
 	}
 	for _, r := range controllers {
-		b.WriteString("\n" + t.Style(term.Title, controllerOf(r.Name)+" controller") + "\n" + costTable(t, []api.CostRecord{r}, now).String())
+		b.WriteString("\n" + t.Style(term.Title, controllerOf(r.Name)+" controller") + "\n" + costTable(t, []api.CostRecord{r}, now).Fit(t.Columns()).String())
 	}
 	fmt.Fprintf(&b, "\n%s\n", t.Style(term.Bold, fmt.Sprintf("Total Cost: $%.2f", total)))
 	if !all {

@@ -29,11 +29,11 @@ func (a *app) gpusAvailability(ctx context.Context, q gpuQuery) error {
 	if done, err := a.emit(nonNil(list)); done {
 		return err
 	}
-	a.t.Print(availabilityText(list, a.now()))
+	a.t.Print(availabilityText(list, a.t.Columns(), a.now()))
 	return nil
 }
 
-func availabilityText(list []api.Availability, now time.Time) string {
+func availabilityText(list []api.Availability, columns int, now time.Time) string {
 	if len(list) == 0 {
 		return "No machine of this kind was asked for in the last week, so nothing is known of where there is room.\n"
 	}
@@ -67,7 +67,7 @@ func availabilityText(list []api.Availability, now time.Time) string {
 		}
 		tab.Add(infra, instance, acceleratorsText(v.Accelerators), fmt.Sprintf("%.0f%%", 100*v.Chance), fmt.Sprintf("%d of %d", v.Had, v.Tries), took, last, at, note)
 	}
-	return tab.String() + "\nCHANCE is learned from your own attempts; what they saw counts half after provision.availability_half_life_minutes.\n"
+	return tab.Fit(columns).String() + "\nCHANCE is learned from your own attempts; what they saw counts half after provision.availability_half_life_minutes.\n"
 }
 
 func acceleratorsText(m map[string]float64) string {

@@ -159,11 +159,11 @@ func (l liveGPUs) text(t *term.Term, q gpuQuery, verbose bool) string {
 			for _, g := range k.GPUs {
 				tab.Add(g.GPU, quantities(g.Counts), fmt.Sprintf("%s of %s free", format.Number(g.Available), format.Number(g.Capacity)))
 			}
-			b.WriteString(tab.String() + "\n")
+			b.WriteString(tab.Fit(t.Columns()).String() + "\n")
 		}
 	}
 	if tab := nodeTable(l.nodes); verbose && len(tab.Rows) > 0 {
-		b.WriteString(t.Style(term.Title, "Nodes") + "\n" + tab.String() + "\n")
+		b.WriteString(t.Style(term.Title, "Nodes") + "\n" + tab.Fit(t.Columns()).String() + "\n")
 	}
 	return b.String()
 }

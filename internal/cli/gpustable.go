@@ -55,7 +55,7 @@ func quantities(list []float64) string {
 }
 
 // offersText has one table per accelerator that fits the query.
-func offersText(_ *term.Term, offers map[string][]sky.AcceleratorOffer, q gpuQuery, o gpusOptions) string {
+func offersText(t *term.Term, offers map[string][]sky.AcceleratorOffer, q gpuQuery, o gpusOptions) string {
 	if len(offers) == 0 {
 		text := fmt.Sprintf("Resources '%s' not found", q.name)
 		if q.quantity != nil {
@@ -69,7 +69,7 @@ func offersText(_ *term.Term, offers map[string][]sky.AcceleratorOffer, q gpuQue
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		parts = append(parts, offerTable(offers[name], true).String())
+		parts = append(parts, offerTable(offers[name], true).Fit(t.Columns()).String())
 	}
 	return strings.Join(parts, "\n")
 }
@@ -91,7 +91,7 @@ func allOffersText(t *term.Term, offers map[string][]sky.AcceleratorOffer) strin
 	}
 	text += "\n" + other.String() + "\n" + t.Style(term.Title, "Offers") + "\n"
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		text += "\n" + offerTable(offers[name], false).String()
+		text += "\n" + offerTable(offers[name], false).Fit(t.Columns()).String()
 	}
 	return text
 }

@@ -10,6 +10,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/task"
 )
@@ -213,7 +214,9 @@ func (a *app) afterJobLaunch(ctx context.Context, c *sky.Client, ids []int, name
 			return outcome
 		}
 	}
-	a.t.Print(jobHints(ids, name, o.pool))
+	if !config.MinimizeLogging.On(a.lookupEnv) {
+		a.t.Print(jobHints(ids, name, o.pool))
+	}
 	return outcome
 }
 

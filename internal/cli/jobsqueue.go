@@ -79,6 +79,9 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 	if err != nil {
 		return err
 	}
+	if *o.limit < 1 {
+		return usagef("Invalid value for '--limit': %d is not at least 1. All jobs: --all.", *o.limit)
+	}
 	c, err := a.connect(ctx)
 	if err != nil {
 		return err
@@ -112,10 +115,10 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 			workspaces[j.Workspace] = true
 		}
 		view := jobsView{verbose: o.verbose, allUsers: o.allUsers, workspaces: len(workspaces) > 1}
-		a.t.Print(managedJobsTable(a.t, page.Jobs, view, a.now()).String())
+		a.t.Print(managedJobsTable(a.t, page.Jobs, view, a.now()).Fit(a.t.Columns()).String())
 		if tab := attemptsTable(page.Jobs, a.now()); o.verbose && len(tab.Rows) > 0 {
 			a.t.Println("\n" + a.t.Style(term.Title, "Attempts"))
-			a.t.Print(tab.String())
+			a.t.Print(tab.Fit(a.t.Columns()).String())
 		}
 	}
 	if body.Limit != nil && page.Total > *body.Limit {

@@ -49,7 +49,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				a.t.Println("No schedules.")
 				return nil
 			}
-			a.t.Print(schedulesTable(list, b.AllUsers, a.now()).String())
+			a.t.Print(schedulesTable(list, b.AllUsers, a.now()).Fit(a.t.Columns()).String())
 			return nil
 		},
 	})

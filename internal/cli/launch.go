@@ -13,6 +13,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/task"
 )
@@ -234,7 +235,9 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 		}
 	}
 	stops := res.Handle == nil || !res.Handle.CannotStop
-	a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, stops))
+	if !config.MinimizeLogging.On(a.lookupEnv) {
+		a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, stops))
+	}
 	return outcome
 }
 

@@ -17,6 +17,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -90,7 +91,7 @@ func (a *app) lookupEnv(key string) (string, bool) {
 	return "", false
 }
 
-func (a *app) debug() bool { return a.env("SKYPILOT_DEBUG") == "1" }
+func (a *app) debug() bool { return config.Debug.On(a.lookupEnv) }
 
 func (a *app) run(ctx context.Context) error {
 	root := a.root()

@@ -91,7 +91,7 @@ func (a *app) queue(ctx context.Context, names []string, skipFinished, allUsers 
 			a.t.Printf("%s\n  %s\n", a.t.Style(term.Yellow, "Failed to get the job queue for cluster '"+q.cluster+"'."), errorText(q.err))
 			continue
 		}
-		a.t.Printf("\nJob queue of %s on cluster %s\n%s", whose, q.cluster, jobTable(a.t, q.jobs, a.now()))
+		a.t.Printf("\nJob queue of %s on cluster %s\n%s", whose, q.cluster, jobTable(a.t, q.jobs, a.now()).Fit(a.t.Columns()))
 	}
 	return nil
 }

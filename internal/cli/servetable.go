@@ -34,7 +34,7 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 		return b.String()
 	}
 	if len(list) > 0 {
-		b.WriteString(serviceTable(t, list, pool, verbose, now).String())
+		b.WriteString(serviceTable(t, list, pool, verbose, now).Fit(t.Columns()).String())
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(list, func(s sky.Service) bool { return matches(n, s.Name) }) {
@@ -52,7 +52,7 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 	case total == 0:
 		b.WriteString("No existing replicas.\n")
 	default:
-		b.WriteString(tab.String())
+		b.WriteString(tab.Fit(t.Columns()).String())
 		if len(tab.Rows) < total {
 			b.WriteString("... (use --all to show all replicas)\n")
 		}

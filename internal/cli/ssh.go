@@ -107,7 +107,7 @@ func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions) erro
 func (a *app) sshPoolsCommand(up bool) *cobra.Command {
 	var infra, file string
 	var async bool
-	c := command{name: "down", example: "sky ssh down\nsky ssh down --infra my-pool", short: "Take sky off the machines of SSH node pools.", noConfig: true, max: 0}
+	c := command{name: "down", example: "sky ssh down\nsky ssh down --infra my-pool", short: "Check that nothing of sky is left on the machines of SSH node pools.", noConfig: true, max: 0}
 	if up {
 		c.name, c.short, c.example = "up", "Make SSH node pools usable.", "sky ssh up\nsky ssh up --infra my-pool\nsky ssh up -f pools.yaml"
 		c.long = "Pools are described in ~/.sky/ssh_node_pools.yaml, or in the file that -f names."

@@ -54,7 +54,7 @@ func (a *app) statusKubernetes(ctx context.Context, verbose bool) error {
 		a.t.Println("No existing clusters.")
 		return nil
 	}
-	a.t.Print(kubernetesTable(a.t, managed, a.now()).String())
+	a.t.Print(kubernetesTable(a.t, managed, a.now()).Fit(a.t.Columns()).String())
 	return nil
 }
 

@@ -46,7 +46,7 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 	if v.pools.shown && len(v.pools.value) > 0 {
 		b.WriteString("\n")
 		title("Pools")
-		b.WriteString(serviceTable(t, v.pools.value, true, false, now).String())
+		b.WriteString(serviceTable(t, v.pools.value, true, false, now).Fit(t.Columns()).String())
 		hints = append(hints, "* To see detailed pool status: sky jobs pool status -v")
 	}
 	if v.services.shown {
@@ -58,7 +58,7 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 		case len(v.services.value) == 0:
 			b.WriteString("No live services. (See: sky serve -h)\n")
 		default:
-			b.WriteString(serviceTable(t, v.services.value, false, false, now).String())
+			b.WriteString(serviceTable(t, v.services.value, false, false, now).Fit(t.Columns()).String())
 			hints = append(hints, "* To see detailed service status: sky serve status -v")
 		}
 	}
@@ -81,7 +81,7 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 		return "No existing clusters.\n"
 	}
 	if len(v.clusters) > 0 {
-		b.WriteString(clusterTable(t, v.clusters, o, v.workspaces > 1, now).String())
+		b.WriteString(clusterTable(t, v.clusters, o, v.workspaces > 1, now).Fit(t.Columns()).String())
 	}
 	if o.limit != nil && len(v.clusters) == *o.limit {
 		fmt.Fprintf(&b, "Only the newest are shown: --limit %d.\n", *o.limit)
@@ -116,7 +116,7 @@ func (v *overview) jobsText(t *term.Term, o statusOptions, now time.Time) (text 
 	if len(page.Jobs) == 0 {
 		return none + "\n", nil
 	}
-	text = managedJobsTable(t, page.Jobs, jobsView{allUsers: o.allUsers, workspaces: v.workspaces > 1}, now).String()
+	text = managedJobsTable(t, page.Jobs, jobsView{allUsers: o.allUsers, workspaces: v.workspaces > 1}, now).Fit(t.Columns()).String()
 	switch n := page.Total; {
 	case n > len(page.Jobs):
 		hints = append(hints, fmt.Sprintf("* %d managed jobs are in progress (%d latest ones shown). To see all managed jobs: sky jobs queue", n, len(page.Jobs)))

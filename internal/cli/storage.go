@@ -50,7 +50,7 @@ func (a *app) storageListCommand() *cobra.Command {
 				a.t.Println("No existing storage.")
 				return nil
 			}
-			a.t.Print(storageTable(list, verbose, a.now()).String())
+			a.t.Print(storageTable(list, verbose, a.now()).Fit(a.t.Columns()).String())
 			return nil
 		},
 	}), oldFlag{name: "all", short: "a", today: "verbose"})

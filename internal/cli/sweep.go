@@ -148,7 +148,7 @@ func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
 			ageText(now.Sub(time.Unix(s.Since, 0)))+" ago", result)
 	}
 	if len(r.Strays) > 0 {
-		b.WriteString(tab.String())
+		b.WriteString(tab.Fit(t.Columns()).String())
 	}
 	switch {
 	case len(r.Strays) == 0 && len(r.Unlisted) == 0:

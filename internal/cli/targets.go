@@ -86,6 +86,9 @@ func (a *app) find(ctx context.Context, c *sky.Client, s selection) ([]api.Statu
 			tip += " Do you mean to use `sky launch` to provision a new cluster?"
 		}
 		a.t.Println(tip)
+		if slices.ContainsFunc(s.names, func(name string) bool { return !isPattern(name) }) {
+			return nil, exitError(1) // nothing was done for a name
+		}
 	}
 	return picked, nil
 }

@@ -44,7 +44,7 @@ func (a *app) tokensListCommand() *cobra.Command {
 				a.t.Println("No tokens. Make one with: sky tokens create NAME")
 				return nil
 			}
-			a.t.Print(tokensTable(a.t, list, a.now()).String())
+			a.t.Print(tokensTable(a.t, list, a.now()).Fit(a.t.Columns()).String())
 			return nil
 		},
 	})

@@ -48,7 +48,7 @@ func (a *app) usersListCommand() *cobra.Command {
 			if done, err := a.emit(nonNil(users)); done {
 				return err
 			}
-			a.t.Print(usersTable(users, a.now()).String())
+			a.t.Print(usersTable(users, a.now()).Fit(a.t.Columns()).String())
 			return nil
 		},
 	})

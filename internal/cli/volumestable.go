@@ -32,7 +32,7 @@ func volumesText(t *term.Term, list []sky.Volume, verbose bool, now time.Time) s
 			}
 		}
 		if len(of) > 0 {
-			parts = append(parts, t.Style(term.Title, k.title)+"\n"+volumeTable(k.kind, of, verbose, now).String())
+			parts = append(parts, t.Style(term.Title, k.title)+"\n"+volumeTable(k.kind, of, verbose, now).Fit(t.Columns()).String())
 		}
 	}
 	return strings.Join(parts, "\n")

@@ -45,7 +45,7 @@ func (a *app) workspaceListCommand() *cobra.Command {
 			if done, err := a.emit(all); done {
 				return err
 			}
-			a.t.Print(workspacesTable(all).String())
+			a.t.Print(workspacesTable(all).Fit(a.t.Columns()).String())
 			return nil
 		},
 	})

@@ -13,7 +13,7 @@ func TestSwitches(t *testing.T) {
 		}
 	}
 	unset := func(string) (string, bool) { return "", false }
-	if Debug.On(unset) || !MinimizeLogging.On(unset) || !AllIncludesInCluster.On(unset) {
+	if Debug.On(unset) || MinimizeLogging.On(unset) || !AllIncludesInCluster.On(unset) {
 		t.Error("defaults")
 	}
 }

@@ -110,9 +110,7 @@ func (p *page) variables() {
 	p.heading(2, "Environment variables")
 	p.paragraph("Switches are on for `true` and `1`, in any case.")
 	var rows [][]string
-	for _, s := range []config.Switch{
-		config.Debug, config.Developer, config.MinimizeLogging, config.SuppressSensitiveLog, config.AllowAllContexts, config.DisableUsage,
-	} {
+	for _, s := range config.Switches {
 		standard := "off"
 		if s.Default {
 			standard = "on"

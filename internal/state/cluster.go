@@ -78,12 +78,10 @@ func (c *Cluster) Held() bool { return c.Holder != Holder{} }
 // ClusterNotes is what servers write down about a cluster for their own later
 // work. Clients are never shown it.
 type ClusterNotes struct {
-	LaunchedBy string `json:"launched_by_request,omitempty"` // the request that made the record
-	// BroughtUpBy is the request that last got the cluster's machines: its log shows
-	// how.
-	BroughtUpBy   string `json:"brought_up_by_request,omitempty"`
-	ServerMachine string `json:"server_machine,omitempty"` // where it was made, if several servers share the database
-	Registry      string `json:"registry,omitempty"`       // that the task logged in to: later nodes have images of the same names
+	LaunchedBy    string `json:"launched_by_request,omitempty"`   // the request that made the record
+	BroughtUpBy   string `json:"brought_up_by_request,omitempty"` // the request that last got the machines: its log shows how
+	ServerMachine string `json:"server_machine,omitempty"`        // where it was made, if several servers share the database
+	Registry      string `json:"registry,omitempty"`              // that the task logged in to: later nodes have images of the same names
 	// Container is the image in which everything runs on the nodes. Where nodes are
 	// containers themselves it is "".
 	Container string `json:"container_image,omitempty"`

@@ -38,6 +38,84 @@ func (t *Table) String() string {
 	return b.String()
 }
 
+// least is how far Fit narrows a column.
+const least = 4
+
+// Fit shortens cells until the table takes at most that many columns of a terminal,
+// or nothing more can be shortened; 0 leaves it as it is. The widest columns give way,
+// and never the first one, which holds the names to type.
+func (t *Table) Fit(columns int) *Table {
+	widths := t.widths()
+	over := -columns
+	for _, w := range widths {
+		over += w + gap
+	}
+	if columns <= 0 || over <= 0 {
+		return t
+	}
+	for ; over > 0; over-- {
+		widest := -1
+		for i := 1; i < len(widths); i++ {
+			if widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	fitted := &Table{Right: t.Right, Header: shortened(t.Header, widths)}
+	for _, row := range t.Rows {
+		fitted.Rows = append(fitted.Rows, shortened(row, widths))
+	}
+	return fitted
+}
+
+func shortened(row []string, widths []int) []string {
+	out := make([]string, len(row))
+	for i, cell := range row {
+		if i < len(widths) {
+			lines := strings.Split(cell, "\n")
+			for n := range lines {
+				lines[n] = shorten(lines[n], widths[i])
+			}
+			cell = strings.Join(lines, "\n")
+		}
+		out[i] = cell
+	}
+	return out
+}
+
+// shorten cuts a line to a width; colours stay whole.
+func shorten(s string, width int) string {
+	if Width(s) <= width {
+		return s
+	}
+	var b strings.Builder
+	n, cut := 0, false
+	for i := 0; i < len(s); {
+		if s[i] == 0x1b {
+			e := escapeLen(s[i:])
+			b.WriteString(s[i : i+e])
+			i += e
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		i += size
+		switch w := runeWidth(r); {
+		case cut:
+		case n+w > width-1:
+			b.WriteString("…")
+			cut = true
+		default:
+			b.WriteRune(r)
+			n += w
+		}
+	}
+	return b.String()
+}
+
 // Width is how many columns of a terminal the table takes.
 func (t *Table) Width() int {
 	n := 0

@@ -1,6 +1,9 @@
 package table
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestString(t *testing.T) {
 	tests := []struct {
@@ -56,4 +59,25 @@ func FuzzWidth(f *testing.F) {
 			t.Error("empty table")
 		}
 	})
+}
+
+func TestFit(t *testing.T) {
+	tab := New("NAME", "RESOURCES", "STATUS", "COMMAND")
+	tab.Add("a-cluster-with-a-name-to-type", "2x(cpus=8, mem=32, m6i.2xlarge, disk=256)", "\x1b[32mUP\x1b[0m", "sky launch -c a-cluster-with-a-name-to-type examples/hello.yaml\nsecond line")
+	tab.Add("b")
+	if tab.Fit(0).String() != tab.String() || tab.Fit(500).String() != tab.String() {
+		t.Error("a table that has room is changed")
+	}
+	for _, columns := range []int{80, 60, 10} {
+		fitted := tab.Fit(columns)
+		if w := fitted.Width(); columns >= 60 && w > columns {
+			t.Errorf("%d columns: it takes %d:\n%s", columns, w, fitted)
+		}
+		if out := fitted.String(); !strings.Contains(out, "a-cluster-with-a-name-to-type ") || !strings.Contains(out, "\x1b[32mUP\x1b[0m") || !strings.Contains(out, "…") || !strings.Contains(out, "sec") {
+			t.Errorf("%d columns:\n%s", columns, out)
+		}
+	}
+	if out := tab.Fit(80).String(); !strings.Contains(out, "2x(cpus=8, mem") {
+		t.Errorf("80 columns:\n%s", out)
+	}
 }

@@ -53,6 +53,15 @@ func (t *Term) Size() (cols, rows int) {
 	return 80, 24
 }
 
+// Columns is how wide results may be; 0 if they go to no terminal.
+func (t *Term) Columns() int {
+	if !t.OutTTY {
+		return 0
+	}
+	columns, _ := t.Size()
+	return columns
+}
+
 // Print writes a result. A shown spinner makes room.
 func (t *Term) Print(text string) { t.write(t.Out, text) }
 
