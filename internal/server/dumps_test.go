@@ -3,6 +3,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -238,6 +239,9 @@ func TestLegacyUploadsTakeThePlaceOfWhatIsThere(t *testing.T) {
 		{"a folder in place of a file", []zipEntry{{"file/x", "new", 0}}, 400},
 		{"a file beside others", []zipEntry{{"full/sub/x", "new", 0}}, 200},
 		{"a file through a link that leads out", []zipEntry{{"out/x", "new", 0}}, 400},
+		{"a link to other files of the user", []zipEntry{{"near", "..", fs.ModeSymlink | 0o777}}, 200},
+		{"a file through it", []zipEntry{{"near/planted", "new", 0}}, 400},
+		{"a folder in its place", []zipEntry{{"near/", "", fs.ModeDir | 0o777}}, 400},
 	} {
 		if r := send(c.entries...); r.status != c.want {
 			t.Errorf("%s: %d %s", c.name, r.status, r.body)
@@ -247,6 +251,9 @@ func TestLegacyUploadsTakeThePlaceOfWhatIsThere(t *testing.T) {
 		if b, err := os.ReadFile(filepath.Join(dir, name)); string(b) != want {
 			t.Errorf("%s is %q, %v", name, b, err)
 		}
+	}
+	if found, _ := filepath.Glob(filepath.Join(w.home, clientsDir, "ab12", "planted")); len(found) > 0 {
+		t.Errorf("beside the upload: %v", found)
 	}
 	if found, _ := os.ReadDir(outside); len(found) > 0 {
 		t.Errorf("outside: %v", found)

@@ -189,10 +189,18 @@ func (u unpacking) merge(files string) error {
 		}
 		to := filepath.Join(filepath.Base(u.into), below)
 		if d.IsDir() {
+			// A link of an earlier upload may lead to other files of the user.
+			if info, err := root.Lstat(to); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+				return badZip("the folder %s could not be made: a link is in its place", quoted(below))
+			}
 			if err := root.MkdirAll(to, 0o700); err != nil {
 				return badZip("the folder %s could not be made: %v", quoted(below), err)
 			}
-			return nil
+			info, err := d.Info()
+			if err != nil {
+				return err
+			}
+			return root.Chmod(to, info.Mode().Perm())
 		}
 		from, err := filepath.Rel(home, p)
 		if err != nil {
