@@ -1,6 +1,7 @@
 package agentclient
 
 import (
+	"bufio"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -55,6 +56,35 @@ func TestAnAgentThatSendsWithoutEndIsUnreachable(t *testing.T) {
 	}
 }
 
+// What ends in the server's database is bounded for each record.
+func TestALongRecordIsUnreachable(t *testing.T) {
+	long := strings.Repeat("a", recordMost)
+	for _, test := range []struct {
+		name, route, answer string
+		call                func(c *Client) error
+	}{
+		{"a job", agentapi.PathJob, `{"reason":"` + long + `","name":"n"}`, func(c *Client) error { _, err := c.Job(t.Context(), 1); return err }},
+		{"exit codes", agentapi.PathJobs, `[{},{"exit_codes":[1` + strings.Repeat(",1", recordMost/8) + `]}]`, func(c *Client) error { _, err := c.Jobs(t.Context()); return err }},
+		{"itself", agentapi.PathInfo, `{"stuck":"` + long + `","version":"v"}`, func(c *Client) error { _, err := c.Info(t.Context()); return err }},
+		{"a script", agentapi.PathCallback, `{"output":"` + long + `a"}`, func(c *Client) error {
+			_, err := c.Callback(t.Context(), "k", agentapi.CallbackRequest{})
+			return err
+		}},
+		{"an event", agentapi.PathEvents, `{"job":{"metadata":{"` + long + `":"x"}}}` + "\n", func(c *Client) error {
+			return c.Events(t.Context(), func(agentapi.Event) error { return nil })
+		}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			err := test.call(serve(t, test.route, func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte(test.answer)) }))
+			_, unreachable := errors.AsType[*UnreachableError](err)
+			_, reason := errors.AsType[*bounded.TooMuchError](err)
+			if !unreachable || !reason {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
 func TestARefusalWithoutEndIsARefusal(t *testing.T) {
 	c := serve(t, agentapi.PathInfo, func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusConflict)
@@ -66,7 +96,8 @@ func TestARefusalWithoutEndIsARefusal(t *testing.T) {
 	}
 }
 
-// speaks is an agent that answers every connection in its own way.
+// speaks is an agent that answers the first request of every connection in its own
+// way.
 func speaks(t *testing.T, say func(net.Conn)) *Client {
 	t.Helper()
 	srv := httptest.NewUnstartedServer(nil)
@@ -86,7 +117,9 @@ func speaks(t *testing.T, say func(net.Conn)) *Client {
 			}
 			go func() {
 				defer conn.Close()
-				say(conn)
+				if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
+					say(conn)
+				}
 			}()
 		}
 	}()

@@ -189,7 +189,11 @@ func (c *Client) Events(ctx context.Context, f func(agentapi.Event) error) error
 			return c.lost(ctx, err)
 		}
 		var e agentapi.Event
-		if err := lines.Decode(ctx, &e); err != nil {
+		err := lines.Decode(ctx, &e)
+		if err == nil {
+			err = checkEvent(&e)
+		}
+		if err != nil {
 			return c.lost(ctx, err)
 		}
 		if err := f(e); err != nil {
@@ -296,7 +300,11 @@ func (c *Client) Get(ctx context.Context, route string, q url.Values, out any, p
 // decode reads the whole of an answer. One that is no JSON came from no agent, or
 // not from one that is in order.
 func (c *Client) decode(ctx context.Context, body io.Reader, out any) error {
-	if err := c.turns.Message(ctx, body, maxAnswer, "its answer", out); err != nil {
+	err := c.turns.Message(ctx, body, maxAnswer, "its answer", out)
+	if err == nil {
+		err = check(out)
+	}
+	if err != nil {
 		return c.lost(ctx, err)
 	}
 	return nil
