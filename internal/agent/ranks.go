@@ -222,6 +222,7 @@ func (r *ranks) current(d rankDir, l *liveRank) rankStatus {
 // and all it left behind is gone. cmd is nil for a rank of an earlier agent.
 func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
 	l.exited, l.done = make(chan struct{}), make(chan struct{})
+	l.ending.Root(pid) // it may live for a moment after it has noted its exit code
 	r.wg.Go(func() {
 		st, err := r.outlast(d, l, pid, cmd)
 		if err != nil {

@@ -148,7 +148,16 @@ type Ending struct {
 	asked    map[int]bool
 	deadline time.Time
 	promised bool // deadline was set by Within
-	count    int  // processes asked or killed so far
+	count    int  // processes asked or killed so far, but for root
+	root     int
+}
+
+// Root says which process the others come from: it is ended like them and not
+// counted.
+func (e *Ending) Root(pid int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.root = pid
 }
 
 // Within gives the processes grace from now, or what is left of an earlier call's
@@ -171,7 +180,8 @@ func (e *Ending) Default(grace time.Duration) {
 	}
 }
 
-// Count is how many processes were asked to terminate, or killed, so far.
+// Count is how many processes besides the root were asked to terminate, or killed,
+// so far.
 func (e *Ending) Count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -215,7 +225,9 @@ func (e *Ending) step(pids []int, now time.Time) {
 	for _, pid := range due {
 		if !e.asked[pid] {
 			e.asked[pid] = true
-			e.count++
+			if pid != e.root {
+				e.count++
+			}
 		}
 		if hard {
 			kill(pid)

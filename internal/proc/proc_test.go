@@ -259,3 +259,17 @@ func BenchmarkTree(b *testing.B) {
 		Tree(0, false, "SKY_TEST", "nobody")
 	}
 }
+
+// The process that the others come from is ended with them, and not counted.
+func TestTheRootOfAnEndingIsNotCounted(t *testing.T) {
+	value := marker(t)
+	cmd := start(t, value, "sleep 1000 & wait")
+	find := func() []int { return Tree(0, false, "SKY_TEST", value) }
+	eventually(t, "both run", func() bool { return len(find()) == 2 })
+	var e Ending
+	e.Root(cmd.Process.Pid)
+	e.Within(time.Hour)
+	if err := e.Run(t.Context(), find); err != nil || e.Count() != 1 {
+		t.Errorf("%d counted, %v", e.Count(), err)
+	}
+}
