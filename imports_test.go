@@ -33,7 +33,7 @@ var layers = [][]string{
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload"},
-	{"internal/storage/storetest"},
+	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope"},
 	{"internal/storage"},
 	{"internal/wholefile", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},

@@ -109,6 +109,6 @@ func (b *Bucket) Caps() storage.Caps { return b.member.caps() }
 
 // CopiesFrom tells whether the store can copy objects of the other bucket.
 func (b *Bucket) CopiesFrom(other storage.Bucket) bool {
-	from, ok := other.(*Bucket)
+	from, ok := storage.Driver(other).(*Bucket)
 	return ok && from.member == b.member && from.endpoint == b.endpoint && from.keys.same(b.keys)
 }
