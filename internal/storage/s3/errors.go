@@ -5,6 +5,8 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -61,6 +63,10 @@ func (b *Bucket) refused(ctx context.Context, o op, err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		code, message = api.ErrorCode(), api.ErrorMessage()
 	}
+	if code == "" && cutShort(err) {
+		// Without its words, the answer does not say what it is about.
+		return &storage.UnavailableError{Bucket: b.at, Err: fmt.Errorf("the answer broke off: %w", cause(err))}
+	}
 	if status == 0 && code == "" {
 		if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 			return fmt.Errorf("connecting to %s: %w", b.at.Store, cert)
@@ -71,6 +77,15 @@ func (b *Bucket) refused(ctx context.Context, o op, err error) error {
 		return &storage.UnavailableError{Bucket: b.at, Err: cause(err)}
 	}
 	return b.classify(o, refusal{code, message, status, header})
+}
+
+// cutShort tells whether the connection broke off within the body of an answer.
+func cutShort(err error) bool {
+	if _, ok := errors.AsType[*smithy.DeserializationError](err); !ok {
+		return false
+	}
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
 // cause is what is wrong with a connection, without the SDK's words around it.

@@ -158,6 +158,12 @@ func TestErrorsAreTypes(t *testing.T) {
 
 func TestTroubleWithTheConnection(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("uploadId") { // an error whose words do not come through
+			w.Header().Set("Content-Length", "1000")
+			w.WriteHeader(http.StatusNotFound)
+			fmt.Fprint(w, "<Error><Code>NoSuch")
+			http.NewResponseController(w).Flush()
+		}
 		if r.URL.Path == "/b/cut" { // half of what was promised
 			w.Header().Set("Content-Length", "1000")
 			w.Write(make([]byte, 500))
@@ -169,6 +175,10 @@ func TestTroubleWithTheConnection(t *testing.T) {
 	_, err := b.Stat(t.Context(), "k")
 	if _, ok := errors.AsType[*storage.UnavailableError](err); !ok || !storage.Temporary(err) {
 		t.Errorf("a connection that ends: %T %v", err, err)
+	}
+	_, err = b.Complete(t.Context(), storage.Upload{Key: "k", ID: "u"}, []storage.Part{{Number: 1}}, storage.PutOptions{})
+	if _, ok := errors.AsType[*storage.UnavailableError](err); !ok {
+		t.Errorf("an error that breaks off: %T %v", err, err)
 	}
 	r, err := b.Get(t.Context(), "cut", storage.GetOptions{})
 	if err != nil {
