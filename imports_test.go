@@ -32,8 +32,10 @@ var layers = [][]string{
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda"},
 	{"internal/remote/sshconn"},
 	{"internal/catalog", "internal/state"},
-	{"internal/cloud", "internal/config", "internal/upload"},
+	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer"},
+	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope"},
+	{"internal/storage"},
 	{"internal/wholefile", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# Prepares the servers that the tests with the tag "stores" run against, built
+# from their Go modules.
+#
+#   test/stores/setup.sh            prepare, print the folder
+#   test/stores/setup.sh --folder   only print where it is or would be
+#
+# Everything lies in one folder outside the clone, and each program is built
+# once for each version.
+set -euo pipefail
+
+versitygw=v1.8.0 # S3; objects are files
+rclone=v1.76.0   # what benchmarks compare with
+
+dir=${SKY_TEST_STORES:-${XDG_CACHE_HOME:-$HOME/.cache}/sky-test/stores}
+if [ "${1:-}" = --folder ]; then echo "$dir"; exit; fi
+mkdir -p "$dir/bin"
+exec 9>"$dir/lock"
+flock 9 # two runs at once build once
+
+# program NAME PACKAGE VERSION [BUILD FLAG...]
+program() {
+  local name=$1 package=$2 version=$3; shift 3
+  [ "$(cat "$dir/$name.version" 2>/dev/null)" = "$version" ] && [ -x "$dir/bin/$name" ] && return
+  local began=$SECONDS
+  CGO_ENABLED=0 GOFLAGS= GOBIN=$dir/bin go install -trimpath -ldflags '-s -w' "$@" "$package@$version" >&2
+  echo "$version" >"$dir/$name.version"
+  echo "$name $version built in $((SECONDS - began)) s" >&2
+}
+
+# Of rclone only what is used: the whole would take many minutes.
+peer() {
+  [ "$(cat "$dir/rclone.version" 2>/dev/null)" = "$rclone" ] && [ -x "$dir/bin/rclone" ] && return
+  local began=$SECONDS src=$dir/src
+  rm -rf "$src"; mkdir -p "$src"
+  (
+    cd "$src"
+    export CGO_ENABLED=0 GOFLAGS=-mod=mod
+    cat >go.mod <<EOF
+module peer
+go 1.26.0
+require github.com/rclone/rclone $rclone
+EOF
+    cp "$(go mod download -json "github.com/rclone/rclone@$rclone" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/go.sum" .
+    {
+      echo 'package main'
+      for p in backend/local backend/s3 cmd/copy cmd/purge cmd/delete cmd/version; do echo "import _ \"github.com/rclone/rclone/$p\""; done
+      echo 'import "github.com/rclone/rclone/cmd"'
+      echo 'func main() { cmd.Main() }'
+    } >main.go
+    go build -trimpath -ldflags '-s -w' -o "$dir/bin/rclone" .
+  ) >&2
+  rm -rf "$src"
+  echo "$rclone" >"$dir/rclone.version"
+  echo "rclone $rclone built in $((SECONDS - began)) s" >&2
+}
+
+program versitygw github.com/versity/versitygw/cmd/versitygw "$versitygw"
+peer
+echo "$dir"

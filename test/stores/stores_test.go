@@ -1,0 +1,136 @@
+//go:build stores
+
+// Package stores runs the drivers of object stores, and what stands on them,
+// against real servers on this machine, which setup.sh builds once.
+package stores
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	sdk "github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+
+	"github.com/skypilot-go/sky/internal/porttest"
+	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/s3"
+	"github.com/skypilot-go/sky/internal/storage/storetest"
+)
+
+// program is where setup.sh has put the servers.
+func program(t testing.TB, name string) string {
+	t.Helper()
+	dir := os.Getenv("SKY_TEST_STORES")
+	if dir == "" {
+		cache := os.Getenv("XDG_CACHE_HOME")
+		if cache == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			cache = filepath.Join(home, ".cache")
+		}
+		dir = filepath.Join(cache, "sky-test", "stores")
+	}
+	file := filepath.Join(dir, "bin", name)
+	if _, err := os.Stat(file); err != nil {
+		t.Fatalf("%s is not there: run test/stores/setup.sh", file)
+	}
+	return file
+}
+
+// serve starts a server and waits until it takes connections.
+func serve(t testing.TB, port int, env []string, program string, args ...string) {
+	t.Helper()
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		<-ended
+		if text, _ := os.ReadFile(log.Name()); t.Failed() {
+			t.Logf("the server's last words:\n%.4000s", text[max(0, len(text)-4000):])
+		}
+		log.Close()
+	})
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		c, err := net.Dial("tcp", fmt.Sprint("127.0.0.1:", port))
+		if err == nil {
+			c.Close()
+			return
+		}
+		select {
+		case <-ended:
+			text, _ := os.ReadFile(log.Name())
+			t.Fatalf("the server ended: %s", text)
+		default:
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the server takes no connections")
+		}
+	}
+}
+
+// versity starts a server of S3 whose objects are files below a folder.
+func versity(t testing.TB) (endpoint string) {
+	t.Helper()
+	dir, versions := t.TempDir(), t.TempDir()
+	port := porttest.Free(t)
+	serve(t, port, []string{"ROOT_ACCESS_KEY=sky", "ROOT_SECRET_KEY=secret-of-sky"}, program(t, "versitygw"),
+		"--port", fmt.Sprint("127.0.0.1:", port), "--region", "us-east-1", "--quiet", "--keep-alive", "posix", "--versioning-dir", versions, dir)
+	return fmt.Sprint("http://127.0.0.1:", port)
+}
+
+func s3Options(endpoint string, transport http.RoundTripper) s3.Options {
+	return s3.Options{Endpoint: endpoint, Transport: transport, Keys: func(context.Context) (s3.Keys, error) {
+		return s3.Keys{AccessKey: "sky", SecretKey: "secret-of-sky"}, nil
+	}}
+}
+
+// keepVersions is a setting of the bucket that the drivers need not make.
+func keepVersions(t *testing.T, endpoint string, b storage.Bucket) {
+	t.Helper()
+	client := sdk.New(sdk.Options{Region: "us-east-1", BaseEndpoint: &endpoint, UsePathStyle: true, Credentials: credentials.NewStaticCredentialsProvider("sky", "secret-of-sky", "")})
+	name := b.Location().Bucket
+	if _, err := client.PutBucketVersioning(t.Context(), &sdk.PutBucketVersioningInput{Bucket: &name, VersioningConfiguration: &types.VersioningConfiguration{Status: types.BucketVersioningStatusEnabled}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestContractOnVersity(t *testing.T) {
+	endpoint, transport := versity(t), storage.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	storetest.Run(t, storetest.Harness{
+		New: func(t *testing.T, name string) storage.Bucket {
+			b, err := s3.Open(t.Context(), storage.Location{Store: storage.S3, Bucket: name}, s3Options(endpoint, transport))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+		// It makes paths of files of keys.
+		Cannot: map[string]string{
+			"Keys/a/../b": "the key is resolved as a path", "Keys/./a": "the key is resolved as a path", "Keys/a/./b": "the key is resolved as a path",
+			"Keys//abs": "the key is resolved as a path", "Keys/a//b": "the key is resolved as a path",
+			"Keys/\x01ctl": "lists hold the character as it is, which XML cannot",
+		},
+		Versioned: func(t *testing.T, b storage.Bucket) { keepVersions(t, endpoint, b) },
+	})
+}
