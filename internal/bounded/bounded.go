@@ -166,9 +166,9 @@ func (t Turns) Message(ctx context.Context, r io.Reader, most int64, what string
 	if err != nil {
 		return err
 	}
-	end := func() {}
 	if int64(len(b)) == free {
-		if end, err = t.take(ctx); err != nil {
+		end, err := t.take(ctx)
+		if err != nil {
 			return err
 		}
 		defer end()
