@@ -268,12 +268,29 @@ func (s *Server) exec(ch ssh.Channel, reqs <-chan *ssh.Request, command string, 
 		cmd.Env = append(cmd.Env, key+"="+v)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	cmd.Stdout, cmd.Stderr = ch, ch.Stderr()
+	// What the command leaves behind may hold its output open: it is copied until
+	// its end, or the channel's.
+	out, copyOut, err := outputTo(ch)
+	if err != nil {
+		return 255
+	}
+	errOut, copyErr, err := outputTo(ch.Stderr())
+	if err != nil {
+		return 255
+	}
+	cmd.Stdout, cmd.Stderr = out, errOut
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return 255
 	}
-	if err := cmd.Start(); err != nil {
+	err = cmd.Start()
+	out.Close()
+	errOut.Close()
+	var copies sync.WaitGroup
+	copies.Go(func() { copyOut(ctx) })
+	copies.Go(func() { copyErr(ctx) })
+	if err != nil {
+		copies.Wait()
 		fmt.Fprintln(ch.Stderr(), err)
 		return 255
 	}
@@ -281,13 +298,30 @@ func (s *Server) exec(ch ssh.Channel, reqs <-chan *ssh.Request, command string, 
 		io.Copy(in, ch)
 		in.Close()
 	}()
-	if err := cmd.Wait(); err != nil {
+	err = cmd.Wait()
+	copies.Wait()
+	if err != nil {
 		if code := cmd.ProcessState.ExitCode(); code >= 0 {
 			return code
 		}
 		return 255
 	}
 	return 0
+}
+
+// outputTo is a file for a process to write to, and what copies it to w until all
+// who have the file have closed it, or the context ends.
+func outputTo(w io.Writer) (*os.File, func(context.Context), error) {
+	from, to, err := os.Pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return to, func(ctx context.Context) {
+		defer from.Close()
+		stop := context.AfterFunc(ctx, func() { from.SetReadDeadline(time.Unix(1, 0)) })
+		defer stop()
+		io.Copy(w, from)
+	}, nil
 }
 
 func forward(nc ssh.NewChannel) {
