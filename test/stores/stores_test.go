@@ -91,11 +91,17 @@ func serve(t testing.TB, port int, env []string, program string, args ...string)
 // versity starts a server of S3 whose objects are files below a folder.
 func versity(t testing.TB) (endpoint string) {
 	t.Helper()
-	dir, versions := t.TempDir(), t.TempDir()
+	endpoint, _ = versityAt(t, "--versioning-dir", t.TempDir())
+	return endpoint
+}
+
+func versityAt(t testing.TB, options ...string) (endpoint, dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	port := porttest.Free(t)
 	serve(t, port, []string{"ROOT_ACCESS_KEY=sky", "ROOT_SECRET_KEY=secret-of-sky"}, program(t, "versitygw"),
-		"--port", fmt.Sprint("127.0.0.1:", port), "--region", "us-east-1", "--quiet", "--keep-alive", "posix", "--versioning-dir", versions, dir)
-	return fmt.Sprint("http://127.0.0.1:", port)
+		append(append([]string{"--port", fmt.Sprint("127.0.0.1:", port), "--region", "us-east-1", "--quiet", "--keep-alive", "posix"}, options...), dir)...)
+	return fmt.Sprint("http://127.0.0.1:", port), dir
 }
 
 func s3Options(endpoint string, transport http.RoundTripper) s3.Options {
