@@ -205,8 +205,10 @@ type Caps struct {
 	CopyPart    bool
 	Uploads     bool // unfinished uploads can be listed
 	Versions    bool // versions can be listed and deleted
-	Conditional bool // PutOptions.IfMatch and IfAbsent work on Put and Complete
-	Metadata    bool // metadata is kept
+	Conditional bool // PutOptions.IfMatch and IfAbsent work on Put
+	// ConditionalParts: they work on Complete, too; else Start refuses them.
+	ConditionalParts bool
+	Metadata         bool // metadata is kept
 
 	ListsMetadata bool // lists hold the metadata, so that Stat is not needed
 	Ordered       bool // lists are in the order of the keys' bytes

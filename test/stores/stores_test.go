@@ -21,6 +21,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/gcs"
 	"github.com/skypilot-go/sky/internal/storage/s3"
 	"github.com/skypilot-go/sky/internal/storage/storetest"
 )
@@ -139,4 +140,35 @@ func TestContractOnVersity(t *testing.T) {
 		},
 		Versioned: func(t *testing.T, b storage.Bucket) { keepVersions(t, endpoint, b) },
 	})
+}
+
+func TestContractOnFakeGCS(t *testing.T) {
+	port := porttest.Free(t)
+	host := fmt.Sprint("127.0.0.1:", port)
+	serve(t, port, nil, program(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", fmt.Sprint(port), "-public-host", host, "-backend", "memory", "-log-level", "error")
+	transport := storage.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	const noXML = "the server has no multipart uploads"
+	storetest.Run(t, storetest.Harness{
+		New: func(t *testing.T, name string) storage.Bucket {
+			b, err := gcs.Open(t.Context(), storage.Location{Store: storage.GCS, Bucket: name}, gcs.Options{Endpoint: "http://" + host, Project: "p", Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return withoutUploads{b}
+		},
+		Cannot: map[string]string{"Multipart": noXML, "MultipartResumed": noXML, "MultipartEnds": noXML,
+			"Tags": "the server keeps no labels", "Levels": "its pages repeat prefixes", "Copy": "its copies know no conditions"},
+	})
+}
+
+// withoutUploads is a store whose unfinished uploads cannot be listed.
+type withoutUploads struct{ storage.Bucket }
+
+func (w withoutUploads) Unwrap() storage.Bucket { return w.Bucket }
+
+func (w withoutUploads) Caps() storage.Caps {
+	c := w.Bucket.Caps()
+	c.Uploads = false
+	return c
 }
