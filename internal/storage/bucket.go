@@ -204,6 +204,7 @@ type Caps struct {
 	Multipart   bool
 	CopyPart    bool
 	Uploads     bool // unfinished uploads can be listed
+	UploadsFade bool // uploads end by themselves: only Complete knows that one has ended
 	Versions    bool // versions can be listed and deleted
 	Conditional bool // PutOptions.IfMatch and IfAbsent work on Put
 	// ConditionalParts: they work on Complete, too; else Start refuses them.

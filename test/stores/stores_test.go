@@ -21,6 +21,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/azure"
 	"github.com/skypilot-go/sky/internal/storage/gcs"
 	"github.com/skypilot-go/sky/internal/storage/s3"
 	"github.com/skypilot-go/sky/internal/storage/storetest"
@@ -171,4 +172,30 @@ func (w withoutUploads) Caps() storage.Caps {
 	c := w.Bucket.Caps()
 	c.Uploads = false
 	return c
+}
+
+func TestContractOnAzurite(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("Azurite needs node: run test/stores/setup.sh")
+	}
+	port := porttest.Free(t)
+	serve(t, port, nil, node, program(t, "../azurite/node_modules/azurite/dist/src/blob/main.js"), "--disableTelemetry", "--silent", "--blobHost", "127.0.0.1", "--blobPort", fmt.Sprint(port),
+		"--skipApiVersionCheck", "--location", t.TempDir())
+	transport := storage.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	storetest.Run(t, storetest.Harness{
+		Part:   1 << 10,
+		Cannot: map[string]string{"Keys/\x01ctl": "the server fails to list it"},
+		New: func(t *testing.T, name string) storage.Bucket {
+			b, err := azure.Open(storage.Location{Store: storage.Azure, Account: "devstoreaccount1", Bucket: name}, azure.Options{
+				Endpoint: fmt.Sprint("http://127.0.0.1:", port, "/devstoreaccount1"), Transport: transport,
+				Key: "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
+	})
 }

@@ -49,7 +49,7 @@ var _ storage.Bucket = (*Bucket)(nil)
 func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) {
 	at.Key = ""
 	at.Region = cmp.Or(at.Region, standardRegion)
-	b := &Bucket{Client: rest.Client{At: at, Endpoint: standardEndpoint, Transport: o.Transport}}
+	b := &Bucket{Client: rest.Client{At: at, Endpoint: standardEndpoint, Transport: o.Transport, BatchID: "<%d>"}}
 	b.Refused = b.classify
 	if b.Transport == nil {
 		b.Transport = storage.NewTransport()

@@ -116,10 +116,9 @@ func (b *Bucket) Get(ctx context.Context, key string, g storage.GetOptions) (sto
 	if err != nil {
 		return storage.Reader{}, err
 	}
-	size, err := rest.Size(answer, g)
+	size, err := b.Size(ctx, key, answer, g)
 	if err != nil {
-		answer.Body.Close()
-		return storage.Reader{}, b.Broken(ctx, err)
+		return storage.Reader{}, err
 	}
 	o := described(key, size, answer.Header)
 	if g.IfMatch != "" && o.ETag != "" && o.ETag != g.IfMatch { // what stands for the store may not know conditions

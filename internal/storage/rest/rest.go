@@ -31,6 +31,8 @@ type Client struct {
 	Authorize func(ctx context.Context, r *http.Request) (again func(), err error)
 	// Refused translates an answer without success.
 	Refused func(c Call, r Refusal) error
+	// BatchID is how the calls of a batch are numbered, as "<%d>".
+	BatchID string
 }
 
 // A Call is one request, with what an error of it would be about.
@@ -242,8 +244,20 @@ func Range(g storage.GetOptions) string {
 }
 
 // Size is the size of the whole object that an answer is of, or a part of. An answer
-// that is not what was asked for is an error.
-func Size(answer *http.Response, g storage.GetOptions) (int64, error) {
+// that is not what was asked for is an error, and its body is closed.
+func (c *Client) Size(ctx context.Context, key string, answer *http.Response, g storage.GetOptions) (size int64, err error) {
+	if size, err = sizeOf(answer, g); err != nil {
+		answer.Body.Close()
+		return 0, c.Broken(ctx, err)
+	}
+	if g.Offset >= size && Range(g) != "" {
+		answer.Body.Close()
+		return 0, &storage.InvalidError{Bucket: c.At, Key: key, Err: fmt.Errorf("it has %d bytes and is read at %d", size, g.Offset)}
+	}
+	return size, nil
+}
+
+func sizeOf(answer *http.Response, g storage.GetOptions) (int64, error) {
 	if answer.ContentLength < 0 {
 		return 0, errors.New("the answer does not say how long it is")
 	}
