@@ -204,9 +204,12 @@ type Caps struct {
 	Multipart   bool
 	CopyPart    bool
 	Uploads     bool // unfinished uploads can be listed
+	UploadsFade bool // uploads end by themselves: only Complete knows that one has ended
 	Versions    bool // versions can be listed and deleted
-	Conditional bool // PutOptions.IfMatch and IfAbsent work on Put and Complete
-	Metadata    bool // metadata is kept
+	Conditional bool // PutOptions.IfMatch and IfAbsent work on Put
+	// ConditionalParts: they work on Complete, too; else Start refuses them.
+	ConditionalParts bool
+	Metadata         bool // metadata is kept
 
 	ListsMetadata bool // lists hold the metadata, so that Stat is not needed
 	Ordered       bool // lists are in the order of the keys' bytes

@@ -10,6 +10,8 @@
 set -euo pipefail
 
 versitygw=v1.8.0 # S3; objects are files
+fakegcs=v1.56.1  # Google Cloud Storage, for small objects
+azurite=3.37.0   # Azure; runs on Node
 rclone=v1.76.0   # what benchmarks compare with
 
 dir=${SKY_TEST_STORES:-${XDG_CACHE_HOME:-$HOME/.cache}/sky-test/stores}
@@ -26,6 +28,14 @@ program() {
   CGO_ENABLED=0 GOFLAGS= GOBIN=$dir/bin go install -trimpath -ldflags '-s -w' "$@" "$package@$version" >&2
   echo "$version" >"$dir/$name.version"
   echo "$name $version built in $((SECONDS - began)) s" >&2
+}
+
+azure() {
+  [ "$(cat "$dir/azurite.version" 2>/dev/null)" = "$azurite" ] && [ -x "$dir/azurite/node_modules/.bin/azurite-blob" ] && return
+  command -v npm >/dev/null || sh "$(dirname "$0")/../install.sh" nodejs npm >&2
+  rm -rf "$dir/azurite"; mkdir -p "$dir/azurite"
+  (cd "$dir/azurite" && npm install --no-audit --no-fund --loglevel=error "azurite@$azurite") >&2
+  echo "$azurite" >"$dir/azurite.version"
 }
 
 # Of rclone only what is used: the whole would take many minutes.
@@ -56,5 +66,7 @@ EOF
 }
 
 program versitygw github.com/versity/versitygw/cmd/versitygw "$versitygw"
+program fake-gcs-server github.com/fsouza/fake-gcs-server "$fakegcs"
+azure
 peer
 echo "$dir"

@@ -21,6 +21,8 @@ import (
 
 	"github.com/skypilot-go/sky/internal/porttest"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/azure"
+	"github.com/skypilot-go/sky/internal/storage/gcs"
 	"github.com/skypilot-go/sky/internal/storage/s3"
 	"github.com/skypilot-go/sky/internal/storage/storetest"
 )
@@ -91,11 +93,17 @@ func serve(t testing.TB, port int, env []string, program string, args ...string)
 // versity starts a server of S3 whose objects are files below a folder.
 func versity(t testing.TB) (endpoint string) {
 	t.Helper()
-	dir, versions := t.TempDir(), t.TempDir()
+	endpoint, _ = versityAt(t, "--versioning-dir", t.TempDir())
+	return endpoint
+}
+
+func versityAt(t testing.TB, options ...string) (endpoint, dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	port := porttest.Free(t)
 	serve(t, port, []string{"ROOT_ACCESS_KEY=sky", "ROOT_SECRET_KEY=secret-of-sky"}, program(t, "versitygw"),
-		"--port", fmt.Sprint("127.0.0.1:", port), "--region", "us-east-1", "--quiet", "--keep-alive", "posix", "--versioning-dir", versions, dir)
-	return fmt.Sprint("http://127.0.0.1:", port)
+		append(append([]string{"--port", fmt.Sprint("127.0.0.1:", port), "--region", "us-east-1", "--quiet", "--keep-alive", "posix"}, options...), dir)...)
+	return fmt.Sprint("http://127.0.0.1:", port), dir
 }
 
 func s3Options(endpoint string, transport http.RoundTripper) s3.Options {
@@ -132,5 +140,62 @@ func TestContractOnVersity(t *testing.T) {
 			"Keys/\x01ctl": "lists hold the character as it is, which XML cannot",
 		},
 		Versioned: func(t *testing.T, b storage.Bucket) { keepVersions(t, endpoint, b) },
+	})
+}
+
+func TestContractOnFakeGCS(t *testing.T) {
+	port := porttest.Free(t)
+	host := fmt.Sprint("127.0.0.1:", port)
+	serve(t, port, nil, program(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", fmt.Sprint(port), "-public-host", host, "-backend", "memory", "-log-level", "error")
+	transport := storage.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	const noXML = "the server has no multipart uploads"
+	storetest.Run(t, storetest.Harness{
+		New: func(t *testing.T, name string) storage.Bucket {
+			b, err := gcs.Open(t.Context(), storage.Location{Store: storage.GCS, Bucket: name}, gcs.Options{Endpoint: "http://" + host, Project: "p", Transport: transport})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return withoutUploads{b}
+		},
+		Cannot: map[string]string{"Multipart": noXML, "MultipartResumed": noXML, "MultipartEnds": noXML,
+			"Tags": "the server keeps no labels", "Levels": "its pages repeat prefixes", "Copy": "its copies know no conditions"},
+	})
+}
+
+// withoutUploads is a store whose unfinished uploads cannot be listed.
+type withoutUploads struct{ storage.Bucket }
+
+func (w withoutUploads) Unwrap() storage.Bucket { return w.Bucket }
+
+func (w withoutUploads) Caps() storage.Caps {
+	c := w.Bucket.Caps()
+	c.Uploads = false
+	return c
+}
+
+func TestContractOnAzurite(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Fatal("Azurite needs node: run test/stores/setup.sh")
+	}
+	port := porttest.Free(t)
+	serve(t, port, nil, node, program(t, "../azurite/node_modules/azurite/dist/src/blob/main.js"), "--disableTelemetry", "--silent", "--blobHost", "127.0.0.1", "--blobPort", fmt.Sprint(port),
+		"--skipApiVersionCheck", "--location", t.TempDir())
+	transport := storage.NewTransport()
+	t.Cleanup(transport.CloseIdleConnections)
+	storetest.Run(t, storetest.Harness{
+		Part:   1 << 10,
+		Cannot: map[string]string{"Keys/\x01ctl": "the server fails to list it"},
+		New: func(t *testing.T, name string) storage.Bucket {
+			b, err := azure.Open(storage.Location{Store: storage.Azure, Account: "devstoreaccount1", Bucket: name}, azure.Options{
+				Endpoint: fmt.Sprint("http://127.0.0.1:", port, "/devstoreaccount1"), Transport: transport,
+				Key: "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return b
+		},
 	})
 }

@@ -48,7 +48,12 @@ type version struct {
 	storage.Object
 	data        []byte
 	contentType string
+	generation  string // which Google's API takes for an ETag and a version
+	deleted     time.Time
 }
+
+// is tells whether an ETag is the version's.
+func (v *version) is(etag string) bool { return etag == v.ETag || etag == v.generation }
 
 type upload struct {
 	storage.Upload
@@ -88,7 +93,7 @@ func (b *Bucket) Location() storage.Location { return b.at }
 // Caps are everything.
 func (b *Bucket) Caps() storage.Caps {
 	return storage.Caps{
-		Create: true, Tags: true, Multipart: true, CopyPart: true, Uploads: true, Versions: true, Conditional: true, Metadata: true, Ordered: true,
+		Create: true, Tags: true, Multipart: true, CopyPart: true, Uploads: true, Versions: true, Conditional: true, ConditionalParts: true, Metadata: true, Ordered: true,
 		MinPart: b.store.MinPart, MaxPart: 5 << 30, MaxParts: 10_000, MaxPut: 5 << 30, MaxCopy: 5 << 30, MaxRemove: 1000, MaxKey: 1024, MaxMetadata: 2048,
 	}
 }
@@ -109,7 +114,7 @@ func (b *Bucket) use(ctx context.Context, f func(*bucket) error) error {
 
 func (s *Store) id() string {
 	s.ids++
-	return fmt.Sprintf("%08d", s.ids)
+	return strconv.Itoa(10_000_000 + s.ids)
 }
 
 // Head describes the bucket.
@@ -193,6 +198,9 @@ func (x *bucket) order() []string {
 func (x *bucket) add(key string, v *version) {
 	if _, known := x.objects[key]; !known {
 		x.sorted = false
+	}
+	if last := x.objects[key]; len(last) > 0 {
+		last[len(last)-1].deleted = time.Now()
 	}
 	if x.versioned {
 		x.objects[key] = append(x.objects[key], v)
@@ -308,7 +316,7 @@ func (b *Bucket) find(x *bucket, id storage.ID) (*version, error) {
 		}
 	}
 	for _, v := range x.objects[id.Key] {
-		if id.Version != "" && v.Version == id.Version && !v.DeleteMarker {
+		if id.Version != "" && (v.Version == id.Version || v.generation == id.Version) && !v.DeleteMarker {
 			return v, nil
 		}
 	}
@@ -334,7 +342,7 @@ func (b *Bucket) Get(ctx context.Context, key string, g storage.GetOptions) (r s
 		if err != nil {
 			return err
 		}
-		if g.IfMatch != "" && g.IfMatch != v.ETag {
+		if g.IfMatch != "" && !v.is(g.IfMatch) {
 			return &storage.ConflictError{Bucket: b.at, Key: key}
 		}
 		data := v.data
@@ -383,15 +391,16 @@ func (b *Bucket) checkKey(key string) error {
 // check compares the conditions of a write.
 func (b *Bucket) check(x *bucket, key string, o storage.PutOptions) error {
 	v := x.current(key)
-	if o.IfAbsent && v != nil || o.IfMatch != "" && (v == nil || v.ETag != o.IfMatch) {
+	if o.IfAbsent && v != nil || o.IfMatch != "" && (v == nil || !v.is(o.IfMatch)) {
 		return &storage.ConflictError{Bucket: b.at, Key: key}
 	}
 	return nil
 }
 
 func (b *Bucket) write(x *bucket, key string, data []byte, etag string, o storage.PutOptions) storage.Object {
-	v := &version{data: data, contentType: o.ContentType, Object: storage.Object{
-		Key: key, Size: int64(len(data)), ETag: etag, Modified: time.Now(), Version: b.store.id(), Metadata: map[string]string{},
+	id := b.store.id()
+	v := &version{data: data, contentType: o.ContentType, generation: id, Object: storage.Object{
+		Key: key, Size: int64(len(data)), ETag: etag, Modified: time.Now(), Version: id, Metadata: map[string]string{},
 	}}
 	maps.Copy(v.Metadata, o.Metadata)
 	if sum, err := hex.DecodeString(etag); err == nil && len(sum) == md5.Size {
@@ -442,7 +451,7 @@ func (b *Bucket) source(from storage.Source) (*version, error) {
 		return nil, &storage.NotFoundError{Bucket: f.at}
 	}
 	v, err := f.find(x, from.ID)
-	if err == nil && from.ETag != "" && from.ETag != v.ETag {
+	if err == nil && from.ETag != "" && !v.is(from.ETag) {
 		err = &storage.ConflictError{Bucket: f.at, Key: from.Key}
 	}
 	return v, err
@@ -485,7 +494,7 @@ func (b *Bucket) Remove(ctx context.Context, ids []storage.ID) error {
 				x.objects[id.Key] = append(all, &version{Object: storage.Object{Key: id.Key, Version: b.store.id(), Modified: time.Now(), DeleteMarker: true}})
 			default:
 				id.Version = cmp.Or(id.Version, unversioned)
-				all = slices.DeleteFunc(all, func(v *version) bool { return v.Version == id.Version })
+				all = slices.DeleteFunc(all, func(v *version) bool { return v.Version == id.Version || v.generation == id.Version })
 				if x.objects[id.Key] = all; len(all) == 0 {
 					delete(x.objects, id.Key)
 					x.sorted = false

@@ -356,7 +356,11 @@ func (c call) remove() error {
 func (c call) put() storage.PutOptions {
 	o := storage.PutOptions{Metadata: map[string]string{}, ContentType: c.r.Header.Get("Content-Type")}
 	for k, v := range c.r.Header {
-		if name, ok := strings.CutPrefix(strings.ToLower(k), "x-amz-meta-"); ok {
+		name, ok := strings.CutPrefix(strings.ToLower(k), "x-amz-meta-")
+		if !ok {
+			name, ok = strings.CutPrefix(strings.ToLower(k), "x-goog-meta-")
+		}
+		if ok {
 			o.Metadata[name] = strings.Join(v, ",")
 		}
 	}

@@ -47,6 +47,7 @@ const (
 	noTags lack = 1 << iota
 	noVersions
 	noConditions
+	noConditionalParts
 	noOddParts // parts but the last one have one size
 )
 
@@ -59,7 +60,7 @@ var family = []member{
 	{
 		store: storage.R2, profile: "r2", credentials: ".cloudflare/r2.credentials",
 		endpoint: "https://{account}.r2.cloudflarestorage.com", accountFile: ".cloudflare/accountid",
-		pathStyle: true, region: "auto", checksum: crc32Sums, create: createPlain, lacks: noTags | noVersions | noOddParts,
+		pathStyle: true, region: "auto", checksum: crc32Sums, create: createPlain, lacks: noTags | noVersions | noConditionalParts | noOddParts,
 		fix: "write the account's id to ~/.cloudflare/accountid and an API token of R2 to ~/.cloudflare/r2.credentials as profile r2",
 	},
 	{
@@ -115,7 +116,7 @@ const (
 func (m *member) caps() storage.Caps {
 	return storage.Caps{
 		Create: m.create != createNever, Tags: m.lacks&noTags == 0, Multipart: true, CopyPart: true, Uploads: true,
-		Versions: m.lacks&noVersions == 0, Conditional: m.lacks&noConditions == 0, Metadata: true,
+		Versions: m.lacks&noVersions == 0, Conditional: m.lacks&noConditions == 0, ConditionalParts: m.lacks&(noConditions|noConditionalParts) == 0, Metadata: true,
 		Ordered: true, SamePart: m.lacks&noOddParts != 0,
 		MinPart: 5 * mib, MaxPart: 5 * gib, MaxParts: 10_000, MaxPut: 5 * gib, MaxCopy: 5 * gib,
 		MaxRemove: 1000, MaxKey: 1024, MaxMetadata: 2048,

@@ -15,8 +15,9 @@ import (
 
 // Start begins a multipart upload.
 func (b *Bucket) Start(ctx context.Context, key string, p storage.PutOptions) (storage.Upload, error) {
-	if _, _, err := b.conditions(p); err != nil { // sooner than after all parts
-		return storage.Upload{}, err
+	// Conditions are refused sooner than after all parts.
+	if (p.IfMatch != "" || p.IfAbsent) && !b.Caps().ConditionalParts {
+		return storage.Upload{}, &storage.UnsupportedError{Store: b.at.Store, Op: "complete uploads on a condition"}
 	}
 	if err := b.checkKey(key); err != nil {
 		return storage.Upload{}, err

@@ -1,9 +1,14 @@
 package transfer
 
 import (
+	"io/fs"
 	"os"
 	"strings"
 	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // bootID names this run of the system.
@@ -14,3 +19,18 @@ var bootID = sync.OnceValue(func() string {
 	}
 	return strings.TrimSpace(string(text))
 })
+
+// bootTime is when this run began; zero: unknown.
+var bootTime = sync.OnceValue(func() time.Time {
+	var up unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &up); err != nil {
+		return time.Time{}
+	}
+	return time.Now().Add(-time.Duration(up.Nano()))
+})
+
+// beforeBoot tells whether a file was last touched in an earlier run of the system.
+func beforeBoot(info fs.FileInfo) bool {
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && time.Unix(st.Ctim.Unix()).Before(bootTime())
+}

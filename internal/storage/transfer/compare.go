@@ -24,6 +24,9 @@ type local struct {
 	mtime time.Time
 	md5   []byte // nil: unknown
 	hash  string // "": unknown
+	// doubtful: it was written before the system was started. As nothing is flushed, a
+	// power failure may have left its size and time without its content.
+	doubtful bool
 }
 
 // settled is how much younger than a file its object must be, so that the file cannot
@@ -41,7 +44,8 @@ func compare(f local, o storage.Object, reread bool) verdict {
 	if a.Link != "" {
 		return differs
 	}
-	if o.Metadata != nil && !reread && sameTime(f.mtime, a, o) {
+	doubtful := f.doubtful && (a.Hash != "" || o.MD5 != nil)
+	if o.Metadata != nil && !reread && !doubtful && sameTime(f.mtime, a, o) {
 		return same
 	}
 	if !read {

@@ -32,6 +32,8 @@ func TestCompare(t *testing.T) {
 		{"the same time", local{size: 1, mtime: old}, storage.Object{Size: 1, Modified: after, Metadata: meta(storage.Attributes{ModTime: old})}, false, same},
 		{"the same time, to be read", local{size: 1, mtime: old}, storage.Object{Size: 1, Modified: after, Metadata: meta(storage.Attributes{ModTime: old, Hash: "h"})}, true, readLocal},
 		{"the same time, too fresh", local{size: 1, mtime: old}, storage.Object{Size: 1, Modified: old.Add(time.Second), Metadata: meta(storage.Attributes{ModTime: old, Hash: "h"})}, false, readLocal},
+		{"the same time, before a power failure", local{size: 1, mtime: old, doubtful: true}, storage.Object{Size: 1, Modified: after, Metadata: meta(storage.Attributes{ModTime: old, Hash: "h"})}, false, readLocal},
+		{"the same time, before a power failure, and no hash", local{size: 1, mtime: old, doubtful: true}, storage.Object{Size: 1, Modified: after, Metadata: meta(storage.Attributes{ModTime: old})}, false, same},
 		{"another time", local{size: 1, mtime: old.Add(1)}, storage.Object{Size: 1, Modified: after, Metadata: meta(storage.Attributes{ModTime: old, Hash: "h"})}, false, readLocal},
 		{"the object's own time", local{size: 1, mtime: old.Truncate(time.Second)}, storage.Object{Size: 1, Modified: old, Metadata: map[string]string{}}, false, same},
 		{"not the object's own time", local{size: 1, mtime: old.Add(time.Second)}, storage.Object{Size: 1, Modified: old, Metadata: map[string]string{}}, false, differs},

@@ -231,7 +231,11 @@ func (c *copier) large(o storage.Object, key string, known *storage.Object) erro
 	if err != nil || is {
 		return err
 	}
-	if c.inside.Load() && o.Size <= min(insideParts, c.to.Caps().MaxCopy) {
+	most := c.to.Caps().MaxCopy
+	if c.to.Caps().CopyPart {
+		most = min(most, insideParts)
+	}
+	if c.inside.Load() && o.Size <= most {
 		if err := c.slots.take(c.ctx); err != nil {
 			return err
 		}

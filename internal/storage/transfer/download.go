@@ -11,6 +11,9 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"sync"
+
+	"github.com/zeebo/blake3"
 
 	"github.com/skypilot-go/sky/internal/storage"
 )
@@ -152,10 +155,13 @@ func (d *downloader) there(ctx context.Context, o storage.Object, at string) (bo
 	if info.Mode()&fs.ModeSymlink != 0 || !info.Mode().IsRegular() {
 		return false, o, nil
 	}
-	l := local{size: info.Size(), mtime: info.ModTime()}
+	l := local{size: info.Size(), mtime: info.ModTime(), doubtful: beforeBoot(info)}
 	for {
 		switch compare(l, o, d.o.Reread) {
 		case same:
+			if l.doubtful && l.hash != "" { // not any more
+				d.dest.root.Chtimes(filepath.FromSlash(at), l.mtime, l.mtime)
+			}
 			return true, o, nil
 		case differs:
 			return false, o, nil
@@ -362,21 +368,16 @@ func (d *downloader) fill(p *partFile, o storage.Object) error {
 			d.meter.bytes(length)
 			continue
 		}
-		if !g.run(length, length, func(ctx context.Context) error {
-			content := d.buffer(length)
-			defer d.free(content)
+		if !g.run(pieceMemory, length, func(ctx context.Context) (err error) {
 			if have {
-				if _, err := p.f.ReadAt(content, offset); err != nil {
-					return &localError{err}
-				}
-			} else if err := d.piece(ctx, p, o, content, i); err != nil {
-				return err
+				sums[i], err = hashRead(io.NewSectionReader(p.f, offset, length))
+			} else {
+				sums[i], err = d.piece(ctx, p, o, length, i)
 			}
-			if check {
-				sums[i] = sumOf(content)
+			if err == nil {
+				d.meter.bytes(length)
 			}
-			d.meter.bytes(length)
-			return nil
+			return err
 		}) {
 			break
 		}
@@ -390,20 +391,50 @@ func (d *downloader) fill(p *partFile, o storage.Object) error {
 	return nil
 }
 
-// piece fetches one piece and writes it.
-func (d *downloader) piece(ctx context.Context, p *partFile, o storage.Object, content []byte, i int) error {
-	offset := int64(i) * chunk
-	r, err := d.src.Get(ctx, o.Key, storage.GetOptions{Offset: offset, Length: int64(len(content)), IfMatch: o.ETag})
+// pieceMemory is what a piece holds on its way to the disk: a block, and as much in
+// the connection.
+const (
+	pieceMemory = 2 * block
+	block       = 256 << 10
+)
+
+// blocks are buffers on the way.
+var blocks = sync.Pool{New: func() any { return new([block]byte) }}
+
+// hashRead hashes what was written before.
+func hashRead(r io.Reader) (s sum, err error) {
+	p := blocks.Get().(*[block]byte)
+	defer blocks.Put(p)
+	h := blake3.New()
+	if _, err := io.CopyBuffer(h, struct{ io.Reader }{r}, p[:]); err != nil {
+		return s, &localError{err}
+	}
+	h.Sum(s[:0])
+	return s, nil
+}
+
+// piece fetches one piece, writes it and gives its hash.
+func (d *downloader) piece(ctx context.Context, p *partFile, o storage.Object, length int64, i int) (s sum, err error) {
+	at := int64(i) * chunk
+	r, err := d.src.Get(ctx, o.Key, storage.GetOptions{Offset: at, Length: length, IfMatch: o.ETag})
 	if err != nil {
-		return err
+		return s, err
 	}
-	_, err = io.ReadFull(r, content)
-	r.Close()
-	if err != nil {
-		return err
+	defer r.Close()
+	buf := blocks.Get().(*[block]byte)
+	defer blocks.Put(buf)
+	h := blake3.New()
+	for left := length; left > 0; {
+		b := buf[:min(left, block)]
+		if _, err := io.ReadFull(r, b); err != nil {
+			return s, err
+		}
+		h.Write(b)
+		if _, err := p.f.WriteAt(b, at); err != nil {
+			return s, &localError{err}
+		}
+		at, left = at+int64(len(b)), left-int64(len(b))
 	}
-	if _, err := p.f.WriteAt(content, offset); err != nil {
-		return &localError{err}
-	}
-	return p.done(i)
+	h.Sum(s[:0])
+	return s, p.done(i)
 }

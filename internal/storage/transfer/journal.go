@@ -28,6 +28,9 @@ type journal struct {
 	met   map[string]bool // the keys that this transfer has to do with
 }
 
+// flush is a variable for tests, which do without.
+var flush = (*os.File).Sync
+
 // A record is an upload.
 type record struct {
 	Bucket string    `json:"bucket"`

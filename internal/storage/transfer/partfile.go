@@ -2,7 +2,6 @@ package transfer
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -95,14 +94,9 @@ func (p *partFile) discard() {
 	p.d.root.Remove(filepath.FromSlash(p.name))
 }
 
-// flush is a variable for tests, which do without.
-var flush = (*os.File).Sync
-
-// finish gives the file its name. Its content is on the disk then: its size is right
-// from the beginning, so that a later transfer could not see what a power failure
-// took.
+// finish gives the file its name.
 func (p *partFile) finish(at string, o storage.Object) error {
-	if err := errors.Join(flush(p.f), p.f.Close()); err != nil {
+	if err := p.f.Close(); err != nil {
 		return &localError{err}
 	}
 	p.list.Close()

@@ -1,0 +1,215 @@
+//go:build stores
+
+package stores
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/s3"
+	"github.com/skypilot-go/sky/internal/storage/transfer"
+)
+
+// The benchmarks compare with rclone, each in turn on the same server, and report how
+// many times as fast transfers are ("x"). SKY_BENCH_SCALE makes the work smaller.
+
+func scaled(n int) int {
+	if f, err := strconv.ParseFloat(os.Getenv("SKY_BENCH_SCALE"), 64); err == nil {
+		return max(1, int(float64(n)*f))
+	}
+	return n
+}
+
+// bench is a server of S3, its folder, and a bucket on it.
+type bench struct {
+	dir, endpoint string
+	bucket        storage.Bucket
+}
+
+func newBench(b *testing.B) *bench {
+	b.Helper()
+	x := &bench{}
+	x.endpoint, x.dir = versityAt(b)
+	transport := storage.NewTransport()
+	b.Cleanup(transport.CloseIdleConnections)
+	bucket, err := s3.Open(b.Context(), storage.Location{Store: storage.S3, Bucket: "bench"}, s3Options(x.endpoint, transport))
+	if err != nil {
+		b.Fatal(err)
+	}
+	if err := bucket.Create(b.Context(), nil); err != nil {
+		b.Fatal(err)
+	}
+	x.bucket = bucket
+	return x
+}
+
+// settle writes what was done before to the disk, so that nobody has to do it for
+// somebody else.
+func settle() { unix.Sync() }
+
+// rclone runs the peer and says how long it took.
+func (x *bench) rclone(b *testing.B, args ...string) time.Duration {
+	b.Helper()
+	settle()
+	cmd := exec.Command(program(b, "rclone"), append(args, "--config", "/dev/null")...)
+	cmd.Env = append(os.Environ(), "RCLONE_CONFIG_V_TYPE=s3", "RCLONE_CONFIG_V_PROVIDER=Other", "RCLONE_CONFIG_V_ACCESS_KEY_ID=sky",
+		"RCLONE_CONFIG_V_SECRET_ACCESS_KEY=secret-of-sky", "RCLONE_CONFIG_V_ENDPOINT="+x.endpoint)
+	began := time.Now()
+	if out, err := cmd.CombinedOutput(); err != nil {
+		b.Fatalf("rclone %v: %v: %s", args, err, out)
+	}
+	return time.Since(began)
+}
+
+func (x *bench) ours(b *testing.B, f func(context.Context) error) time.Duration {
+	b.Helper()
+	settle()
+	began := time.Now()
+	if err := f(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return time.Since(began)
+}
+
+func upload(dir string, to storage.Bucket, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		src, err := transfer.Local(dir)
+		if err != nil {
+			return err
+		}
+		defer src.Close()
+		_, err = transfer.Upload(ctx, src, to, key, transfer.Options{})
+		return err
+	}
+}
+
+func download(from storage.Bucket, key, dir string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, _, err := transfer.Download(ctx, from, key, dir, transfer.Options{})
+		return err
+	}
+}
+
+func remove(from storage.Bucket, key string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		_, err := transfer.Delete(ctx, from, key, transfer.Options{})
+		return err
+	}
+}
+
+// oneFile is 1 GB in a file, and manyFiles are 20,000 of 4 KB.
+func oneFile(b *testing.B) (dir string, amount float64) {
+	b.Helper()
+	dir = b.TempDir()
+	f, err := os.Create(filepath.Join(dir, "one"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer f.Close()
+	block := make([]byte, 1<<20)
+	source := rand.NewChaCha8([32]byte{1})
+	blocks := scaled(1000)
+	for range blocks {
+		source.Read(block)
+		f.Write(block)
+	}
+	return dir, float64(blocks)
+}
+
+func manyFiles(b *testing.B) (dir string, amount float64) {
+	b.Helper()
+	dir = b.TempDir()
+	files := scaled(20_000)
+	source := rand.NewChaCha8([32]byte{2})
+	block := make([]byte, 4<<10)
+	for i := range files {
+		source.Read(block)
+		sub := filepath.Join(dir, fmt.Sprintf("%02x", i%256))
+		if i < 256 {
+			os.Mkdir(sub, 0o755)
+		}
+		if err := os.WriteFile(filepath.Join(sub, strconv.Itoa(i)), block, 0o644); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return dir, float64(files)
+}
+
+// report says how fast it was and how many times as fast as the peer.
+func report(b *testing.B, amount float64, unit string, ours, peer time.Duration) {
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(amount*float64(b.N)/ours.Seconds(), unit)
+	b.ReportMetric(amount*float64(b.N)/peer.Seconds(), "rclone-"+unit)
+	b.ReportMetric(peer.Seconds()/ours.Seconds(), "x")
+}
+
+func benchUpload(b *testing.B, tree func(*testing.B) (string, float64), unit string) {
+	x := newBench(b)
+	dir, amount := tree(b)
+	var ours, peer time.Duration
+	for i := range b.N {
+		key := fmt.Sprint(i)
+		peer += x.rclone(b, "copy", dir, "v:bench/r"+key)
+		ours += x.ours(b, upload(dir, x.bucket, "o"+key))
+		for _, key := range []string{"r" + key, "o" + key} {
+			if err := os.RemoveAll(filepath.Join(x.dir, "bench", key)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	report(b, amount, unit, ours, peer)
+}
+
+func benchDownload(b *testing.B, tree func(*testing.B) (string, float64), unit string) {
+	x := newBench(b)
+	dir, amount := tree(b)
+	x.ours(b, upload(dir, x.bucket, "d"))
+	var ours, peer time.Duration
+	for range b.N {
+		to := b.TempDir()
+		peer += x.rclone(b, "copy", "v:bench/d", filepath.Join(to, "r"))
+		ours += x.ours(b, download(x.bucket, "d/", filepath.Join(to, "o")))
+		os.RemoveAll(to)
+	}
+	report(b, amount, unit, ours, peer)
+}
+
+func BenchmarkUploadOneFile(b *testing.B)     { benchUpload(b, oneFile, "MiB/s") }
+func BenchmarkDownloadOneFile(b *testing.B)   { benchDownload(b, oneFile, "MiB/s") }
+func BenchmarkUploadManyFiles(b *testing.B)   { benchUpload(b, manyFiles, "files/s") }
+func BenchmarkDownloadManyFiles(b *testing.B) { benchDownload(b, manyFiles, "files/s") }
+
+// BenchmarkDelete deletes 100,000 objects; the peer a tenth of that.
+func BenchmarkDelete(b *testing.B) {
+	x := newBench(b)
+	objects := scaled(100_000)
+	make := func(key string, n int) {
+		for i := range n {
+			sub := filepath.Join(x.dir, "bench", key, fmt.Sprintf("%03x", i%1024))
+			if i < 1024 {
+				os.MkdirAll(sub, 0o755)
+			}
+			if err := os.WriteFile(filepath.Join(sub, strconv.Itoa(i)), nil, 0o644); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	var ours, peer time.Duration
+	for range b.N {
+		make("o", objects)
+		ours += x.ours(b, remove(x.bucket, "o"))
+		make("r", objects/10)
+		peer += 10 * x.rclone(b, "delete", "v:bench/r")
+	}
+	report(b, float64(objects), "objects/s", ours, peer)
+}
