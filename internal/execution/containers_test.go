@@ -120,7 +120,7 @@ func TestAContainerIsTheNodeOrRunsOnIt(t *testing.T) {
 		{"nothing", "aws", nil, "", ""},
 	} {
 		c := &state.Cluster{Offer: at(tt.cloud), Machine: machineSpec([]task.Resources{{ImageID: tt.images}})}
-		if got := c.Machine.ImageID(c.Offer.Place, x.makesContainers(tt.cloud)); got != tt.from {
+		if got := c.Machine.ImageID(c.Offer.Place, tt.cloud == "kubernetes"); got != tt.from {
 			t.Errorf("%s: it starts from %q, want %q", tt.name, got, tt.from)
 		}
 		if x.noteContainer(c); c.Notes.Container != tt.runs {

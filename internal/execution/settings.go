@@ -26,8 +26,8 @@ func settings(call cluster.Call, t *task.Task) (*config.Config, error) {
 	return c.ForTask(t.Config)
 }
 
-// ways are how places are chosen and tried, as the configuration has it.
-func ways(c *config.Config) provision.Options {
+// provisionOptions are how places are chosen and tried, as the configuration has it.
+func provisionOptions(c *config.Config) provision.Options {
 	byPrice := c.Text("provision", "ranking") == "price"
 	return provision.Options{
 		Ranking:    provision.Ranking{PriceOnly: byPrice},

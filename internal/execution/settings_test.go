@@ -18,15 +18,15 @@ import (
 
 func TestPlacesAreChosenAsConfigured(t *testing.T) {
 	provisioning := func(m map[string]any) *config.Config { return configured(t, map[string]any{"provision": m}) }
-	usual := ways(provisioning(nil))
+	usual := provisionOptions(provisioning(nil))
 	if usual.Ranking.PriceOnly || usual.Forget || usual.NoProbes || usual.HalfLife != 90*time.Minute || usual.HedgePrice != 2 {
 		t.Errorf("%+v", usual)
 	}
-	got := ways(provisioning(map[string]any{"ranking": "price", "ask_first": false, "hedge": 3, "hedge_price": 1.5, "availability_half_life_minutes": 2}))
+	got := provisionOptions(provisioning(map[string]any{"ranking": "price", "ask_first": false, "hedge": 3, "hedge_price": 1.5, "availability_half_life_minutes": 2}))
 	if want := (provision.Options{Ranking: provision.Ranking{PriceOnly: true}, Forget: true, NoProbes: true, Hedge: 3, HedgePrice: 1.5, HalfLife: 2 * time.Minute}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
-	if got := ways(provisioning(map[string]any{"ranking": "availability"})); got != usual {
+	if got := provisionOptions(provisioning(map[string]any{"ranking": "availability"})); got != usual {
 		t.Errorf("%+v, want %+v", got, usual)
 	}
 	if got := patience(provisioning(nil)); got != 0 {

@@ -1,0 +1,82 @@
+package execution
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/pki"
+	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/volumes"
+	"github.com/skypilot-go/sky/task"
+)
+
+// lossesInLaunch is how many times in a row a launch may lose its machines before
+// their agents run.
+const lossesInLaunch = 3
+
+// createAnew is create, again if the machines were taken away before their agents ran.
+func (l *launch) createAnew(ctx context.Context) (*state.Cluster, error) {
+	for try := 1; ; try++ {
+		c, err := l.create(ctx)
+		lost, ok := errors.AsType[*provision.LostError](err)
+		if !ok || try == lossesInLaunch || ctx.Err() != nil {
+			return c, err
+		}
+		fmt.Fprintf(l.call.Out, "%v; launching again\n", lost)
+	}
+}
+
+// create plans, writes the record, and gets the machines.
+func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
+	offers, err := l.offers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	best := offers[0][0]
+	if err := mountable(best.Cloud, l.task); err != nil {
+		return nil, err
+	}
+	p, ok := l.x.Providers.Get(best.Cloud)
+	if !ok {
+		return nil, fmt.Errorf("this version of sky knows no cloud %q", best.Cloud)
+	}
+	settings, err := settings(l.call, l.task)
+	if err != nil {
+		return nil, err
+	}
+	certs, err := pki.NewAuthority(l.name)
+	if err != nil {
+		return nil, err
+	}
+	first := l.task.Resources[0]
+	c := &state.Cluster{
+		Name: l.name, Hash: uuid.NewString(),
+		NameOnCloud: task.NameOnCloud(l.name, l.call.User.ID, p.Features().MaxNameLength),
+		Status:      api.ClusterInit, Epoch: 0,
+		UserHash: l.call.User.ID, UserName: l.call.User.Name, Workspace: settings.ActiveWorkspace(),
+		LaunchedAt: time.Now(), StatusUpdatedAt: time.Now(),
+		Offer: best, NumNodes: max(l.task.NumNodes, 1),
+		Ports: first.Ports, Labels: first.Labels, Machine: machineSpec(l.task.Resources),
+		Certs: state.Seal(certs), AutostopMinutes: -1,
+		LastUse: command(l.call, ""), CreationCmd: l.call.Command, CreationYAML: l.task.UserYAML,
+		Notes:     state.ClusterNotes{LaunchedBy: l.call.RequestID},
+		LastEvent: "launching",
+	}
+	if login := login(l.task); login != nil {
+		c.Notes.Registry = login.Server
+	}
+	l.x.Clusters.Mark(c)
+	if l.held != nil {
+		c.Holder = l.held.Holder
+	}
+	if err := l.x.Store.Clusters().CreateWith(ctx, c, l.volumes.Hold(c)); err != nil {
+		return nil, volumes.NotThere(err)
+	}
+	return l.x.bring(ctx, l.call, l.task, c, offers, false)
+}

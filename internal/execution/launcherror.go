@@ -1,0 +1,46 @@
+package execution
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// launchError says what a failed launch left.
+func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
+	var unplaced *provision.UnplacedError
+	if lost, ok := errors.AsType[*provision.LostError](err); ok {
+		unplaced = lost.Unplaced(c.Offer, c.NumNodes, time.Since(c.StatusUpdatedAt))
+		err = unplaced
+	}
+	if errors.As(err, &unplaced) {
+		var history []string
+		for _, a := range unplaced.Attempts {
+			history = append(history, a.Error())
+		}
+		e := unavailable(err, history)
+		if keep {
+			e.Attributes["no_failover"] = true
+			e.Hint = fmt.Sprintf("The cluster's disks are kept. Try again with: sky start %s; give it back with: sky down %s", c.Name, c.Name)
+		} else {
+			if unplaced.Retryable() {
+				e.Hint = "To keep trying until there is room: sky launch --retry-until-up"
+			}
+		}
+		e.Details = unplaced.Details()
+		return e
+	}
+	var apiErr *api.Error
+	if errors.As(err, &apiErr) {
+		return err
+	}
+	e := &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Launching cluster %q failed: %v", c.Name, err), Err: err}
+	if keep {
+		e.Hint = fmt.Sprintf("Its machines may run and cost money. Try again with: sky start %s; switch them off with: sky stop %[1]s", c.Name)
+	}
+	return e
+}

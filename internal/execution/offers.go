@@ -1,0 +1,66 @@
+package execution
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/optimizer"
+	"github.com/skypilot-go/sky/task"
+)
+
+// offers are what can run the task, in tiers, best first; the plan is shown.
+func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
+	_, plan, err := l.plan(ctx)
+	if err != nil {
+		return nil, err
+	}
+	planned := plan.Tasks[0].Candidates
+	fitting := slices.DeleteFunc(slices.Clone(planned), func(c optimizer.Candidate) bool { return !takesItsTask(c) })
+	if len(fitting) == 0 {
+		return nil, &api.Error{Type: api.ErrResourcesMismatch,
+			Message: fmt.Sprintf("The machines of the plan (%s) have none of the accelerators that the task asks for. Nothing was rented.", planned[0].Offer.InstanceType),
+			Hint:    "Name the accelerators. Which there are: sky gpus list"}
+	}
+	plan.Tasks[0].Candidates = fitting
+	return l.held.order(ranked(plan)), nil
+}
+
+func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {
+	l.call.Out.Spin("Optimizing")
+	use, err := l.x.bindVolumes(ctx, l.call, l.task, l.name, l.body.PlanOptions)
+	if err != nil {
+		return optimizer.Problem{}, nil, err
+	}
+	l.volumes = use
+	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions)
+	if err != nil {
+		return p, nil, err
+	}
+	l.call.Out.StopSpin()
+	if !l.body.QuietOptimizer {
+		plan.Table(l.call.Out, false)
+	}
+	if l.body.Explain {
+		explain(l.call.Out, p, plan)
+	}
+	return p, plan, nil
+}
+
+// ranked is a plan's candidates in the tiers in which they may be tried: entries
+// of ordered resources stay apart, and so do what has no known price and the machine
+// sky runs on.
+func ranked(plan *optimizer.Plan) [][]cloud.Offer {
+	t := &plan.Tasks[0]
+	ordered := t.Task.Preference == task.Ordered
+	var tiers [][]cloud.Offer
+	for i, c := range t.Candidates {
+		if i == 0 || c.Unpriced != t.Candidates[i-1].Unpriced || c.LastResort != t.Candidates[i-1].LastResort || ordered && c.Resources != t.Candidates[i-1].Resources {
+			tiers = append(tiers, nil)
+		}
+		tiers[len(tiers)-1] = append(tiers[len(tiers)-1], c.Offer)
+	}
+	return tiers
+}
