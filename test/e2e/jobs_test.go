@@ -129,13 +129,13 @@ func TestManagedJobsThatFail(t *testing.T) {
 	never := w.write("never.yaml", "name: never\nresources: {infra: local, cpus: 9999+}\nrun: echo hi\n")
 	w.fails(100, []string{"FAILED_PRECHECKS"}, "jobs", "launch", "-y", never)
 	w.done("5.0")
-	w.fails(1, []string{"pools yet", "--num-jobs"}, "jobs", "launch", "-y", "--pool", "p", "--", "true")
+	w.fails(1, []string{"--pool cannot be used yet", "nothing was changed"}, "jobs", "launch", "-y", "--pool", "p", "--", "true")
 	w.fails(1, []string{"pools yet", "sky jobs queue"}, "jobs", "cancel", "-y", "--pool", "p")
 	group := w.write("group.yaml", "name: g\nexecution: parallel\n---\nname: a\nrun: echo a\n---\nname: b\nrun: echo b\n")
 	w.fails(1, []string{"job groups", "depends_on"}, "jobs", "launch", "-y", group)
 	pool := w.write("pool.yaml", "pool: {workers: 2}\nresources: {infra: local}\n")
 	for _, command := range [][]string{{"apply", "-y", "-p", "p", pool}, {"apply", "-y", "-p", "p", "--workers", "3"}, {"down", "-y", "p"}, {"down", "-y", "-a"}, {"logs", "p", "--controller"}, {"logs", "p", "--sync-down"}} {
-		w.fails(1, []string{"yet", "nothing was changed", "--num-jobs"}, append([]string{"jobs", "pool"}, command...)...)
+		w.fails(1, []string{"yet", "nothing was changed"}, append([]string{"jobs", "pool"}, command...)...)
 	}
 	wants(t, w.sky("jobs", "pool", "status"), "No existing pools")
 }

@@ -248,6 +248,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 			}
 		}
 	}
+	p.emptyTrash() // a crash may have cut off the removal of this very cluster
 	return nil
 }
 
