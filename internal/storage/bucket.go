@@ -132,6 +132,9 @@ type Object struct {
 	Metadata map[string]string
 	// MD5 is the checksum of the content where the store knows it (16 bytes).
 	MD5 []byte
+	// Digest is another checksum of the content where the store knows one: "sha256:" or
+	// "git:" (that of a blob of git) with hexadecimal digits.
+	Digest string
 
 	DeleteMarker bool // in Versions: a deletion
 	Old          bool // in Versions: not the current version

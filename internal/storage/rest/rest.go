@@ -43,6 +43,8 @@ type Call struct {
 	Header http.Header
 	Body   func() io.Reader // nil: none; called for each attempt
 	Length int64            // of the body
+	// Redirects are answers of success; they are not followed.
+	Redirects bool
 
 	Permission  string
 	Key, Upload string
@@ -95,7 +97,7 @@ func (c *Client) Send(ctx context.Context, call Call) (*http.Response, error) {
 		if err != nil {
 			return nil, c.Broken(ctx, err)
 		}
-		if answer.StatusCode < 300 {
+		if answer.StatusCode < 300 || call.Redirects && answer.StatusCode < 400 {
 			return answer, nil
 		}
 		text, err := io.ReadAll(io.LimitReader(answer.Body, maxWords))
@@ -132,8 +134,9 @@ func (c *Client) request(ctx context.Context, call Call) (r *http.Request, again
 	for k, v := range call.Header {
 		r.Header[k] = v
 	}
-	// What is stored compressed is wanted as it is.
-	r.Header.Set("Accept-Encoding", "gzip")
+	if r.Header.Get("Accept-Encoding") == "" {
+		r.Header.Set("Accept-Encoding", "gzip") // what is stored compressed is wanted as it is
+	}
 	if c.Authorize != nil {
 		again, err = c.Authorize(ctx, r)
 	}

@@ -24,6 +24,8 @@ type local struct {
 	mtime time.Time
 	md5   []byte // nil: unknown
 	hash  string // "": unknown
+	// digest is of the kind that the object has; "": unknown.
+	digest string
 	// doubtful: it was written before the system was started. As nothing is flushed, a
 	// power failure may have left its size and time without its content.
 	doubtful bool
@@ -44,22 +46,24 @@ func compare(f local, o storage.Object, reread bool) verdict {
 	if a.Link != "" {
 		return differs
 	}
-	doubtful := f.doubtful && (a.Hash != "" || o.MD5 != nil)
+	doubtful := f.doubtful && (a.Hash != "" || o.MD5 != nil || o.Digest != "")
 	if o.Metadata != nil && !reread && !doubtful && sameTime(f.mtime, a, o) {
 		return same
 	}
 	if !read {
 		// Reading a small file is quicker than a request.
-		if o.Metadata == nil && (f.size > chunk || o.MD5 == nil) {
+		if o.Metadata == nil && (f.size > chunk || o.MD5 == nil && o.Digest == "") {
 			return askStore
 		}
-		if o.MD5 == nil && a.Hash == "" && o.Metadata != nil {
+		if o.MD5 == nil && a.Hash == "" && o.Digest == "" && o.Metadata != nil {
 			return differs // nothing to compare with
 		}
 		return readLocal
 	}
 	switch {
 	case o.MD5 != nil && f.md5 != nil && bytes.Equal(o.MD5, f.md5):
+		return same
+	case o.Digest != "" && f.digest == o.Digest:
 		return same
 	case o.Metadata == nil:
 		return askStore // what looks like an MD5 may be none

@@ -43,6 +43,9 @@ func TestCompare(t *testing.T) {
 		{"read: the same hash", local{size: 1, md5: md5, hash: "h"}, storage.Object{Size: 1, MD5: other, Metadata: meta(storage.Attributes{Hash: "h"})}, false, same},
 		{"read: another hash", local{size: 1, md5: md5, hash: "h"}, storage.Object{Size: 1, MD5: other, Metadata: meta(storage.Attributes{Hash: "i"})}, false, differs},
 		{"read: no hash", local{size: 1, hash: "h"}, storage.Object{Size: 1, Metadata: map[string]string{}}, false, differs},
+		{"another checksum: read", local{size: big, mtime: old}, storage.Object{Size: big, Digest: "sha256:1", Metadata: map[string]string{}}, false, readLocal},
+		{"read: the same checksum", local{size: big, hash: "h", digest: "sha256:1"}, storage.Object{Size: big, Digest: "sha256:1", Metadata: map[string]string{}}, false, same},
+		{"read: another checksum", local{size: big, hash: "h", digest: "sha256:2"}, storage.Object{Size: big, Digest: "sha256:1", Metadata: map[string]string{}}, false, differs},
 		{"a link", local{size: 0, mtime: old}, storage.Object{Modified: after, Metadata: meta(storage.Attributes{ModTime: old, Link: "x"})}, false, differs},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -190,5 +193,21 @@ func TestHashes(t *testing.T) {
 	two := sumOf(append(abc[:], abc[:]...))
 	if got := hashOf([]sum{abc, abc}); got != fmt.Sprintf("b3x8m:%x", two) {
 		t.Errorf("hash of two pieces %s", got)
+	}
+}
+
+func TestDigests(t *testing.T) {
+	for like, want := range map[string]string{
+		"sha256:x": "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+		"git:x":    "git:f2ba8f84ab5c1bce84a7b441cb1959cfc7093b7f",
+	} {
+		h := digester(like, 3)
+		h.Write([]byte("abc"))
+		if got := digest(like, h); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+	if digester("crc:1", 3) != nil || digester("", 3) != nil {
+		t.Error("a digest of an unknown kind")
 	}
 }

@@ -204,6 +204,9 @@ func (c *copier) whole(ctx context.Context, o storage.Object, key string) (err e
 		if err != nil {
 			return err
 		}
+		if got.ETag == o.ETag {
+			got.Digest = o.Digest
+		}
 		if err := checkContent(content, got); err != nil && try < tries {
 			c.free(content)
 			continue

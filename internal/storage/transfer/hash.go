@@ -1,7 +1,12 @@
 package transfer
 
 import (
+	"crypto/sha1"
+	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"hash"
+	"strings"
 
 	"github.com/zeebo/blake3"
 )
@@ -31,4 +36,24 @@ func hashOf(pieces []sum) string {
 // pieces is how many a file has.
 func pieces(size int64) int {
 	return max(1, int((size+chunk-1)/chunk))
+}
+
+// digester makes a digest of the kind of another one, such as "sha256:…"; nil: the kind is
+// not known.
+func digester(like string, size int64) hash.Hash {
+	switch kind, _, _ := strings.Cut(like, ":"); kind {
+	case "sha256":
+		return sha256.New()
+	case "git":
+		h := sha1.New()
+		fmt.Fprintf(h, "blob %d\x00", size)
+		return h
+	}
+	return nil
+}
+
+// digest is what a digester has made, in the form of like.
+func digest(like string, h hash.Hash) string {
+	kind, _, _ := strings.Cut(like, ":")
+	return kind + ":" + hex.EncodeToString(h.Sum(nil))
 }

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -548,6 +549,56 @@ func TestContentIsCompared(t *testing.T) {
 		}
 		wantFiles(t, "downloaded", files(t, dst), map[string]string{"good": text})
 	}
+}
+
+// digested is a store whose objects have neither a time nor an MD5, but another checksum.
+type digested struct {
+	storage.Bucket
+	wrong string // key of an object whose content is not what its checksum says
+}
+
+func (d digested) with(o storage.Object, text string) storage.Object {
+	h := sha256.Sum256([]byte(text))
+	o.MD5, o.Modified, o.Metadata, o.Digest = nil, time.Time{}, map[string]string{}, fmt.Sprintf("sha256:%x", h)
+	if o.Key == d.wrong {
+		o.Digest = "sha256:00"
+	}
+	return o
+}
+
+func (d digested) List(ctx context.Context, o storage.ListOptions) (storage.Page, error) {
+	page, err := d.Bucket.List(ctx, o)
+	for i, x := range page.Objects {
+		r, err := d.Bucket.Get(ctx, x.Key, storage.GetOptions{})
+		if err != nil {
+			return page, err
+		}
+		text, _ := io.ReadAll(r)
+		page.Objects[i] = d.with(x, string(text))
+	}
+	return page, err
+}
+
+func TestOtherChecksums(t *testing.T) {
+	b := digested{Bucket: newBucket(t, &memory.Store{}, "b"), wrong: "wrong"}
+	want := map[string]string{"small": "x", "large": content(5000, 1)}
+	for k, v := range want {
+		put(t, b, k, v, nil)
+	}
+	dst := t.TempDir()
+	for i := range 2 {
+		if _, r, err := Download(t.Context(), b, "", dst, Options{}); err != nil || r.Files != int64(2-2*i) || r.Same != int64(2*i) {
+			t.Errorf("time %d: %+v, %v", i, r, err)
+		}
+	}
+	wantFiles(t, "downloaded", files(t, dst), want)
+	for _, size := range []int{10, 5000} {
+		put(t, b, "wrong", content(size, 2), nil)
+		if _, _, err := Download(t.Context(), b, "", dst, Options{}); !errors.Is(err, errContent) {
+			t.Errorf("%d bytes of wrong content: %v", size, err)
+		}
+	}
+	wantFiles(t, "downloaded", files(t, dst), want)
 }
 
 func TestCopyBetweenBuckets(t *testing.T) {

@@ -1,0 +1,166 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skypilot-go/sky/internal/storage"
+)
+
+// home is a home folder with nothing but these files, and an environment that says
+// nothing of clouds.
+func home(t *testing.T, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		for _, prefix := range []string{"AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_", "HF_", "STORAGE_"} {
+			if strings.HasPrefix(name, prefix) {
+				t.Setenv(name, "")
+			}
+		}
+	}
+	t.Setenv("HOME", dir)
+	t.Setenv("USERPROFILE", dir)
+	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(dir, ".aws", "credentials"))
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(dir, ".aws", "config"))
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(dir, "none"))
+	for name, text := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+const keys = "aws_access_key_id = ID\naws_secret_access_key = SECRET\n"
+
+var everybody = map[string]string{
+	".aws/credentials": "[default]\n" + keys + "[nebius]\n" + keys, ".cloudflare/r2.credentials": "[r2]\n" + keys, ".cloudflare/accountid": "0a1b",
+	".coreweave/cw.credentials": "[cw]\n" + keys, ".vastdata/vastdata.credentials": "[vastdata]\n" + keys, ".oci/s3.credentials": "[oci]\n" + keys,
+	".oci/s3.config": "[profile oci]\nregion = eu-frankfurt-1\n", ".ibm/credentials.yaml": "access_key_id: ID\nsecret_access_key: SECRET\n",
+}
+
+func TestEveryStoreOpens(t *testing.T) {
+	home(t, everybody)
+	for _, url := range []string{"s3://bucket", "gs://bucket", "r2://bucket", "cos://eu-de/bucket", "oci://bucket", "nebius://bucket", "cw://bucket", "vastdata://bucket", "https://acct1.blob.core.windows.net/bucket", "hf://me/model", "hf://buckets/me/data"} {
+		at, err := storage.Parse(url + "/some/key")
+		if err != nil {
+			t.Fatal(err)
+		}
+		o := Options{Endpoint: "http://127.0.0.1:1"}
+		b, err := Open(t.Context(), at, o)
+		if at.Store == storage.GCS { // an emulator needs no credentials
+			if err != nil || b.Location().Bucket != "bucket" {
+				t.Errorf("%s: %v", url, err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", url, err)
+			continue
+		}
+		if got := b.Location(); got.Store != at.Store || got.Bucket != at.Bucket || got.Key != "" {
+			t.Errorf("%s: %+v", url, got)
+		}
+	}
+	if _, err := Open(t.Context(), storage.Location{Store: "VOLUME", Bucket: "b"}, Options{}); err == nil {
+		t.Error("a store that is none was opened")
+	}
+	_, err := Open(t.Context(), storage.Location{Store: storage.Azure, Bucket: "b"}, Options{})
+	if _, ok := errors.AsType[*storage.CredentialsError](err); !ok || !strings.Contains(err.Error(), "no storage account") {
+		t.Errorf("Azure without an account: %v", err)
+	}
+	if b, err := Open(t.Context(), storage.Location{Store: storage.Azure, Bucket: "b"}, Options{Account: "acct2"}); err != nil || b.Location().Account != "acct2" {
+		t.Errorf("Azure with a configured account: %v", err)
+	}
+}
+
+// regionOf is the region that a request was signed for.
+func regionOf(r *http.Request) string {
+	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")
+	parts := strings.Split(scope, "/")
+	if len(parts) < 4 {
+		return ""
+	}
+	return parts[2]
+}
+
+func TestFindGoesToTheRightRegion(t *testing.T) {
+	home(t, everybody)
+	var asked []string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = append(asked, regionOf(r))
+		w.Header().Set("X-Amz-Bucket-Region", "il-central-1")
+		if regionOf(r) != "il-central-1" {
+			w.WriteHeader(http.StatusMovedPermanently)
+		}
+	}))
+	t.Cleanup(s.Close)
+	b, info, err := Find(t.Context(), storage.Location{Store: storage.S3, Bucket: "b"}, Options{Endpoint: s.URL})
+	if err != nil || info.Region != "il-central-1" || b.Location().Region != "il-central-1" || fmt.Sprint(asked) != "[us-east-1 il-central-1]" {
+		t.Errorf("%+v, %v, asked %v", info, err, asked)
+	}
+}
+
+func TestFindLooksInAllRegionsOfIBM(t *testing.T) {
+	home(t, everybody)
+	for _, c := range []struct {
+		where  string
+		status int
+		check  func(storage.Bucket, error) bool
+	}{
+		{"jp-tok", 404, func(b storage.Bucket, err error) bool { return err == nil && b.Location().Region == "jp-tok" }},
+		{"nowhere", 404, func(_ storage.Bucket, err error) bool {
+			_, ok := errors.AsType[*storage.NotFoundError](err)
+			return ok
+		}},
+		{"nowhere", 500, func(_ storage.Bucket, err error) bool { return storage.Temporary(err) }},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if regionOf(r) == "eu-gb" && c.status != 404 {
+				w.WriteHeader(c.status)
+			} else if regionOf(r) != c.where {
+				w.WriteHeader(http.StatusNotFound)
+			}
+		}))
+		t.Cleanup(s.Close)
+		b, _, err := Find(t.Context(), storage.Location{Store: storage.IBM, Bucket: "b"}, Options{Endpoint: s.URL})
+		if !c.check(b, err) {
+			t.Errorf("%s, else %d: %v", c.where, c.status, err)
+		}
+	}
+}
+
+// What is public is found without credentials, and what is not is reported as it was
+// with them.
+func TestFindWhatIsPublic(t *testing.T) {
+	home(t, nil)
+	t.Setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=acct1;AccountKey=c2VjcmV0")
+	for _, public := range []bool{true, false} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") != "" || !public {
+				w.Header().Set("X-Ms-Error-Code", "AuthorizationFailure")
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			fmt.Fprint(w, "<EnumerationResults/>")
+		}))
+		t.Cleanup(s.Close)
+		b, _, err := Find(t.Context(), storage.Location{Store: storage.Azure, Account: "acct1", Bucket: "c"}, Options{Endpoint: s.URL})
+		denied, ok := errors.AsType[*storage.DeniedError](err)
+		if public && (err != nil || b == nil) || !public && (!ok || denied.Account != "the key of acct1") {
+			t.Errorf("public %v: %v", public, err)
+		}
+	}
+}
