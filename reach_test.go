@@ -124,7 +124,6 @@ var waysOut = map[string]string{
 	"internal/cloud/rest/rest.go":             "the administrator's environment",
 	"internal/storage/gcs/token.go":           "Google, for tokens; what the user's credentials file names",
 	"internal/storage/transport.go":           "the user's credentials; an endpoint that the administrator's environment or files name",
-	"internal/storage/gcs/token.go":           "the administrator's credentials for Google Cloud",
 	"internal/proc/proc_darwin.go":            "ps",
 }
 
