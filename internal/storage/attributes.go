@@ -18,6 +18,7 @@ type Attributes struct {
 	Mode    fs.FileMode // permission bits; 0: unknown
 	Link    string      // target, if the object stands for a symbolic link
 	Hash    string      // of the content, as transfer makes it
+	CRC     string      // CRC-32C of the content in hexadecimal digits: quicker to compare than Hash
 	Source  string      // what it was copied from, where there is no hash: an ETag
 }
 
@@ -26,6 +27,7 @@ const (
 	attrMode    = "mode"    // octal, with a leading 0
 	attrLink    = "skylink" // percent-encoded
 	attrHash    = "skyhash"
+	attrCRC     = "skycrc"
 	attrSource  = "skysource"
 )
 
@@ -35,7 +37,7 @@ func (a Attributes) Metadata(other map[string]string) map[string]string {
 	if m == nil {
 		m = map[string]string{}
 	}
-	for _, name := range []string{attrModTime, attrMode, attrLink, attrHash, attrSource} {
+	for _, name := range []string{attrModTime, attrMode, attrLink, attrHash, attrCRC, attrSource} {
 		delete(m, name)
 	}
 	if !a.ModTime.IsZero() {
@@ -50,6 +52,9 @@ func (a Attributes) Metadata(other map[string]string) map[string]string {
 	if a.Hash != "" {
 		m[attrHash] = a.Hash
 	}
+	if a.CRC != "" {
+		m[attrCRC] = a.CRC
+	}
 	if a.Source != "" {
 		m[attrSource] = a.Source
 	}
@@ -59,7 +64,7 @@ func (a Attributes) Metadata(other map[string]string) map[string]string {
 // AttributesOf reads the attributes from an object's metadata. What cannot be
 // read counts as unknown: anybody may have written it.
 func AttributesOf(metadata map[string]string) Attributes {
-	a := Attributes{ModTime: parseTime(metadata[attrModTime]), Hash: metadata[attrHash], Source: metadata[attrSource]}
+	a := Attributes{ModTime: parseTime(metadata[attrModTime]), Hash: metadata[attrHash], CRC: metadata[attrCRC], Source: metadata[attrSource]}
 	if text := metadata[attrMode]; strings.HasPrefix(text, "0") {
 		if mode, err := strconv.ParseUint(text, 8, 32); err == nil {
 			a.Mode = fs.FileMode(mode) & fs.ModePerm

@@ -5,11 +5,14 @@ package stores
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -188,6 +191,77 @@ func BenchmarkUploadOneFile(b *testing.B)     { benchUpload(b, oneFile, "MiB/s")
 func BenchmarkDownloadOneFile(b *testing.B)   { benchDownload(b, oneFile, "MiB/s") }
 func BenchmarkUploadManyFiles(b *testing.B)   { benchUpload(b, manyFiles, "files/s") }
 func BenchmarkDownloadManyFiles(b *testing.B) { benchDownload(b, manyFiles, "files/s") }
+
+// BenchmarkDownloadOneFileFar is over connections of 20 MB/s, much as those of real stores:
+// it is their number that counts.
+func BenchmarkDownloadOneFileFar(b *testing.B) {
+	near := newBench(b)
+	dir, amount := oneFile(b)
+	near.ours(b, upload(dir, near.bucket, "d"))
+	far := *near
+	far.endpoint = slow(b, near.endpoint, 20<<20)
+	transport := storage.NewTransport()
+	b.Cleanup(transport.CloseIdleConnections)
+	bucket, err := s3.Open(b.Context(), storage.Location{Store: storage.S3, Bucket: "bench"}, s3Options(far.endpoint, transport))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var ours, peer time.Duration
+	for range b.N {
+		to := b.TempDir()
+		peer += far.rclone(b, "copy", "v:bench/d", filepath.Join(to, "r"))
+		ours += far.ours(b, download(bucket, "d/", filepath.Join(to, "o")))
+		os.RemoveAll(to)
+	}
+	report(b, amount, "MiB/s", ours, peer)
+}
+
+// slow forwards connections to a server, of whose answers so many bytes pass in a second.
+func slow(b *testing.B, endpoint string, bytes int) (through string) {
+	b.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := net.Dial("tcp", strings.TrimPrefix(endpoint, "http://"))
+			if err != nil {
+				from.Close()
+				return
+			}
+			go func() { io.Copy(to, from); to.Close() }()
+			go func() {
+				defer from.Close()
+				p := make([]byte, bytes/100)
+				next := time.Now()
+				for {
+					n, err := to.Read(p)
+					if n > 0 {
+						if _, err := from.Write(p[:n]); err != nil {
+							return
+						}
+						now := time.Now()
+						if next.Before(now) {
+							next = now
+						}
+						next = next.Add(time.Duration(n) * time.Second / time.Duration(bytes))
+						time.Sleep(time.Until(next))
+					}
+					if err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
 
 // BenchmarkDelete deletes 100,000 objects; the peer a tenth of that.
 func BenchmarkDelete(b *testing.B) {

@@ -31,6 +31,9 @@ type Client struct {
 	Authorize func(ctx context.Context, r *http.Request) (again func(), err error)
 	// Refused translates an answer without success.
 	Refused func(c Call, r Refusal) error
+	// Expired tells of other answers than 401 that what a request was signed with has run
+	// out; it may be nil.
+	Expired func(c Call, r Refusal) bool
 	// BatchID is how the calls of a batch are numbered, as "<%d>".
 	BatchID string
 }
@@ -83,6 +86,10 @@ func (r Refusal) After() time.Duration {
 // resolve dots.
 func Escaped(key string) string { return url.PathEscape(key) }
 
+// Renewals is how often a call is made again with newer credentials: those of a busy
+// moment may run out before the call arrives.
+const Renewals = 3
+
 // maxWords bounds what is read of an error.
 const maxWords = 64 << 10
 
@@ -106,11 +113,12 @@ func (c *Client) Send(ctx context.Context, call Call) (*http.Response, error) {
 			// Without its words, the answer does not say what it is about.
 			return nil, c.Broken(ctx, fmt.Errorf("the answer broke off: %w", err))
 		}
-		if answer.StatusCode == http.StatusUnauthorized && try == 0 && again != nil {
+		refusal := Refusal{Status: answer.StatusCode, Header: answer.Header, Text: text}
+		if try < Renewals && again != nil && (answer.StatusCode == http.StatusUnauthorized || c.Expired != nil && c.Expired(call, refusal)) {
 			again()
 			continue
 		}
-		return nil, c.Refused(call, Refusal{Status: answer.StatusCode, Header: answer.Header, Text: text})
+		return nil, c.Refused(call, refusal)
 	}
 }
 

@@ -5,10 +5,10 @@ import (
 	"io"
 	"net/http"
 
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/skypilot-go/sky/internal/storage/rest"
 )
 
 // client sends requests without following redirects, whose targets are not the
@@ -57,21 +57,18 @@ func md5OfDelete(s *middleware.Stack) error {
 	return smithyhttp.AddContentChecksumMiddleware(s)
 }
 
-// unsigned leaves the content out of the signature: a checksum protects it.
-func unsigned(o *s3.Options) {
-	o.APIOptions = append(o.APIOptions, v4.SwapComputePayloadSHA256ForUnsignedPayloadMiddleware)
-}
-
-// renewals is how often a call is made again with newer keys: those of a busy
-// moment may run out before the call arrives.
-const renewals = 3
-
 // withKeys runs a call, and again with renewed keys while those it had have run
 // out.
 func withKeys[T any](ctx context.Context, b *Bucket, call func() (T, error)) (T, error) {
-	out, err := call()
-	for n := 0; n < renewals && err != nil && expired(err) && ctx.Err() == nil && b.keys.renew(); n++ {
-		out, err = call()
+	for n := 0; ; n++ {
+		used, err := b.keys.Retrieve(ctx)
+		if err != nil {
+			var none T
+			return none, err
+		}
+		out, err := call()
+		if n == rest.Renewals || err == nil || !expired(err) || ctx.Err() != nil || !b.keys.renew(used.SessionToken) {
+			return out, err
+		}
 	}
-	return out, err
 }

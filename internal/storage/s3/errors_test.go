@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/rest"
 )
 
 // fixedOptions reach a server in this process.
@@ -247,14 +248,35 @@ func TestKeysThatRunOut(t *testing.T) {
 	}
 	// Keys that stay wrong are an error after a few renewals.
 	asked = 10
-	b.keys.renew()
+	b.keys.renew("token-2")
 	_, err := b.List(t.Context(), storage.ListOptions{})
-	if _, ok := errors.AsType[*storage.CredentialsError](err); !ok || asked != 11+renewals {
-		t.Errorf("keys that stay wrong: %v, asked %d times, want %d", err, asked-10, 1+renewals)
+	if _, ok := errors.AsType[*storage.CredentialsError](err); !ok || asked != 11+rest.Renewals {
+		t.Errorf("keys that stay wrong: %v, asked %d times, want %d", err, asked-10, 1+rest.Renewals)
 	}
 	// The answer to HEAD does not say why.
-	if _, err = b.Stat(t.Context(), "k"); err == nil || asked != 11+2*renewals {
-		t.Errorf("keys that stay wrong, by HEAD: %v, asked %d times in all, want %d", err, asked-10, 1+2*renewals)
+	if _, err = b.Stat(t.Context(), "k"); err == nil || asked != 11+2*rest.Renewals {
+		t.Errorf("keys that stay wrong, by HEAD: %v, asked %d times in all, want %d", err, asked-10, 1+2*rest.Renewals)
+	}
+}
+
+// Who comes late with keys that have run out does not cost those that somebody else has
+// renewed meanwhile.
+func TestKeysAreRenewedOnce(t *testing.T) {
+	asked := 0
+	r := newKeys(&family[0], func(context.Context) (Keys, error) {
+		asked++
+		return Keys{AccessKey: "a", SecretKey: "s", SessionToken: fmt.Sprint("token-", asked)}, nil
+	})
+	for range 10 {
+		if _, err := r.Retrieve(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if !r.renew("token-1") {
+			t.Error("the keys do not run out")
+		}
+	}
+	if asked != 2 {
+		t.Errorf("asked %d times, want 2", asked)
 	}
 }
 

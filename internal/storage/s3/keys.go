@@ -257,19 +257,28 @@ func (r *renewed) Retrieve(ctx context.Context) (aws.Credentials, error) {
 	return aws.Credentials{AccessKeyID: r.keys.AccessKey, SecretAccessKey: r.keys.SecretKey, SessionToken: r.keys.SessionToken, AccountID: r.keys.Account}, nil
 }
 
-// renew forgets keys that the store does not take any more; false if they are
-// such as do not run out.
-func (r *renewed) renew() bool {
+// renew forgets the keys with that session token, which the store does not take any more,
+// unless others are here already. It is false if the keys are such as do not run out.
+func (r *renewed) renew(used string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.keys.SessionToken == "" {
 		return false
 	}
-	r.have = false
-	if r.forget != nil {
-		r.forget()
+	if r.keys.SessionToken == used {
+		r.have = false
+		if r.forget != nil {
+			r.forget()
+		}
 	}
 	return true
+}
+
+// lasting tells whether the keys are such as do not run out.
+func (r *renewed) lasting() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.keys.SessionToken == ""
 }
 
 // account is whose keys were used last, as far as it is known.

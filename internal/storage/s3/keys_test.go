@@ -158,3 +158,34 @@ func TestWhatIsSent(t *testing.T) {
 		}
 	}
 }
+
+// Objects are where the SDK looks for the bucket.
+func TestWhereObjectsAre(t *testing.T) {
+	home(t, map[string]string{
+		".aws/credentials": profile("default", "") + profile("nebius", ""), ".cloudflare/r2.credentials": profile("r2", ""), ".cloudflare/accountid": "0a1b",
+		".coreweave/cw.credentials": profile("cw", ""), ".ibm/credentials.yaml": "access_key_id: a\nsecret_access_key: s\n",
+	})
+	for _, c := range []struct {
+		at       storage.Location
+		endpoint string
+		want     string
+	}{
+		{storage.Location{Store: storage.S3, Bucket: "bucket"}, "", "https://bucket.s3.us-east-1.amazonaws.com"},
+		{storage.Location{Store: storage.S3, Bucket: "bucket", Region: "ap-east-1"}, "", "https://bucket.s3.ap-east-1.amazonaws.com"},
+		{storage.Location{Store: storage.S3, Bucket: "bucket", Region: "cn-north-1"}, "", "https://bucket.s3.cn-north-1.amazonaws.com.cn"},
+		{storage.Location{Store: storage.S3, Bucket: "with.dots"}, "", "https://s3.us-east-1.amazonaws.com/with.dots"},
+		{storage.Location{Store: storage.S3, Bucket: "bucket"}, "http://127.0.0.1:9000", "http://127.0.0.1:9000/bucket"},
+		{storage.Location{Store: storage.S3, Bucket: "bucket"}, "http://minio:9000/below", "http://minio:9000/below/bucket"},
+		{storage.Location{Store: storage.R2, Bucket: "bucket"}, "", "https://0a1b.r2.cloudflarestorage.com/bucket"},
+		{storage.Location{Store: storage.Nebius, Bucket: "bucket"}, "", "https://bucket.storage.eu-north1.nebius.cloud"},
+		{storage.Location{Store: storage.CoreWeave, Bucket: "bucket"}, "", "https://bucket.cwobject.com"},
+		{storage.Location{Store: storage.IBM, Bucket: "bucket", Region: "eu-de"}, "", "https://s3.eu-de.cloud-object-storage.appdomain.cloud/bucket"},
+	} {
+		if b := open(t, c.at, Options{Endpoint: c.endpoint}); b.objects.Endpoint != c.want {
+			t.Errorf("%+v: %s, want %s", c.at, b.objects.Endpoint, c.want)
+		}
+	}
+	if _, err := Open(t.Context(), storage.Location{Store: storage.S3, Bucket: "bucket--use1-az4--x-s3"}, Options{}); err == nil {
+		t.Error("a directory bucket was opened")
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,20 +37,20 @@ func (b *Bucket) Start(ctx context.Context, key string, p storage.PutOptions) (s
 
 // PutPart uploads a part.
 func (b *Bucket) PutPart(ctx context.Context, u storage.Upload, n int, body io.ReadSeeker) (storage.Part, error) {
-	s, err := b.sum(body)
+	c := b.call(http.MethodPut, u.Key, "s3:PutObject", anySum)
+	c.Upload = u.ID
+	c.Query.Set("partNumber", strconv.Itoa(n))
+	c.Query.Set("uploadId", u.ID)
+	s, err := b.sum(body, &c)
 	if err != nil {
 		return storage.Part{}, err
 	}
-	out, err := again(ctx, b, body, func() (*s3.UploadPartOutput, error) {
-		return b.client.UploadPart(ctx, &s3.UploadPartInput{
-			Bucket: &b.at.Bucket, Key: &u.Key, UploadId: &u.ID, PartNumber: aws.Int32(int32(n)),
-			Body: body, ContentLength: &s.size, ChecksumCRC32: s.crc, ContentMD5: s.md5,
-		}, unsigned)
-	})
+	answer, err := b.objects.Send(ctx, c)
 	if err != nil {
-		return storage.Part{}, b.refused(ctx, op{permission: "s3:PutObject", key: u.Key, upload: u.ID}, err)
+		return storage.Part{}, err
 	}
-	return storage.Part{Number: n, Size: s.size, ETag: strings.Trim(aws.ToString(out.ETag), `"`), Checksum: aws.ToString(s.crc)}, nil
+	answer.Body.Close()
+	return storage.Part{Number: n, Size: s.size, ETag: strings.Trim(answer.Header.Get("ETag"), `"`), Checksum: s.crc}, nil
 }
 
 // CopyPart makes a part of a range of an object.

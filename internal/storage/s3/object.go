@@ -9,6 +9,7 @@ import (
 	"hash"
 	"hash/crc32"
 	"io"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -17,93 +18,48 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/rest"
 )
 
 // Stat asks for an object.
 func (b *Bucket) Stat(ctx context.Context, key string) (storage.Object, error) {
-	o := op{permission: "s3:GetObject", key: key}
 	if err := b.checkKey(key); err != nil {
 		return storage.Object{}, err
 	}
-	out, err := withKeys(ctx, b, func() (*s3.HeadObjectOutput, error) {
-		return b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.at.Bucket, Key: &key})
-	})
+	answer, err := b.objects.Send(ctx, b.call(http.MethodHead, key, "s3:GetObject", emptySum))
 	if err != nil {
-		return storage.Object{}, b.refused(ctx, o, err)
+		return storage.Object{}, err
 	}
-	x := object(key, aws.ToInt64(out.ContentLength), out.ETag, out.LastModified)
-	x.Version, x.Metadata = aws.ToString(out.VersionId), lowered(out.Metadata)
-	return x, nil
-}
-
-func lowered(metadata map[string]string) map[string]string {
-	m := make(map[string]string, len(metadata))
-	for k, v := range metadata {
-		m[strings.ToLower(k)] = v
-	}
-	return m
+	answer.Body.Close()
+	size, err := b.objects.Size(ctx, key, answer, storage.GetOptions{})
+	return described(key, size, answer.Header), err
 }
 
 // Get reads an object.
 func (b *Bucket) Get(ctx context.Context, key string, g storage.GetOptions) (storage.Reader, error) {
-	o := op{permission: "s3:GetObject", key: key, conditional: g.IfMatch != ""}
 	if err := b.checkKey(key); err != nil {
 		return storage.Reader{}, err
 	}
-	in := &s3.GetObjectInput{Bucket: &b.at.Bucket, Key: &key, VersionId: text(g.Version)}
+	c := b.call(http.MethodGet, key, "s3:GetObject", emptySum)
+	if g.Version != "" {
+		c.Query.Set("versionId", g.Version)
+	}
 	if g.IfMatch != "" {
-		in.IfMatch = aws.String(quoted(g.IfMatch))
+		c.Header.Set("If-Match", quoted(g.IfMatch))
 	}
-	if g.Length > 0 {
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-%d", g.Offset, g.Offset+g.Length-1))
-	} else if g.Offset > 0 {
-		in.Range = aws.String(fmt.Sprintf("bytes=%d-", g.Offset))
+	if r := rest.Range(g); r != "" {
+		c.Header.Set("Range", r)
 	}
-	out, err := withKeys(ctx, b, func() (*s3.GetObjectOutput, error) { return b.client.GetObject(ctx, in) })
+	answer, err := b.objects.Send(ctx, c)
 	if err != nil {
-		o.conditional = false // an object that is not there does not exist, whatever it should have been
-		return storage.Reader{}, b.refused(ctx, o, err)
+		return storage.Reader{}, err
 	}
-	length := aws.ToInt64(out.ContentLength)
-	size := length
-	if in.Range != nil {
-		var first, last int64
-		if _, err := fmt.Sscanf(aws.ToString(out.ContentRange), "bytes %d-%d/%d", &first, &last, &size); err != nil || first != g.Offset || last-first+1 != length {
-			out.Body.Close()
-			return storage.Reader{}, &storage.UnavailableError{Bucket: b.at, Err: fmt.Errorf("asked for %s of %q, got %q", *in.Range, key, aws.ToString(out.ContentRange))}
-		}
+	size, err := b.objects.Size(ctx, key, answer, g)
+	if err != nil {
+		return storage.Reader{}, err
 	}
-	x := object(key, size, out.ETag, out.LastModified)
-	x.Version, x.Metadata = aws.ToString(out.VersionId), lowered(out.Metadata)
-	return storage.Reader{ReadCloser: &content{ctx: ctx, bucket: b, key: key, body: out.Body, left: length}, Object: x}, nil
+	return storage.Reader{ReadCloser: b.objects.Content(ctx, key, answer), Object: described(key, size, answer.Header)}, nil
 }
-
-// content is the body of an answer, whose errors are the package's.
-type content struct {
-	ctx    context.Context // of the call that it belongs to
-	bucket *Bucket
-	key    string
-	body   io.ReadCloser
-	left   int64
-}
-
-func (c *content) Read(p []byte) (int, error) {
-	n, err := c.body.Read(p)
-	c.left -= int64(n)
-	if err == io.EOF && c.left > 0 {
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil && err != io.EOF {
-		if c.ctx.Err() != nil {
-			err = context.Cause(c.ctx)
-		} else {
-			err = &storage.UnavailableError{Bucket: c.bucket.at, Err: fmt.Errorf("reading %q: %w", c.key, err)}
-		}
-	}
-	return n, err
-}
-
-func (c *content) Close() error { return c.body.Close() }
 
 func quoted(etag string) string { return `"` + etag + `"` }
 
@@ -115,14 +71,14 @@ func (b *Bucket) checkKey(key string) error {
 	return nil
 }
 
-// sums are the checksums of a body, one of which is set.
+// sums are what is known of a body; crc only where stores keep it.
 type sums struct {
-	crc, md5 *string
-	size     int64
+	crc  string
+	size int64
 }
 
-// sum reads a body and goes back to its start.
-func (b *Bucket) sum(body io.ReadSeeker) (sums, error) {
+// sum reads a body, and gives it and its checksum to a call.
+func (b *Bucket) sum(body io.ReadSeeker, c *rest.Call) (sums, error) {
 	var h hash.Hash
 	if b.member.checksum == md5Sums {
 		h = md5.New()
@@ -136,28 +92,16 @@ func (b *Bucket) sum(body io.ReadSeeker) (sums, error) {
 	if err != nil {
 		return sums{}, err
 	}
-	if _, err := body.Seek(0, io.SeekStart); err != nil {
-		return sums{}, err
-	}
 	s := sums{size: n}
 	text := base64.StdEncoding.EncodeToString(h.Sum(nil))
 	if b.member.checksum == md5Sums {
-		s.md5 = &text
+		c.Header.Set("Content-Md5", text)
 	} else {
-		s.crc = &text
+		s.crc = text
+		c.Header.Set("X-Amz-Checksum-Crc32", text)
 	}
+	c.Body, c.Length = func() io.Reader { return rest.Rewound(body) }, n
 	return s, nil
-}
-
-// again runs a call that sends a body, from its start each time.
-func again[T any](ctx context.Context, b *Bucket, body io.ReadSeeker, call func() (T, error)) (T, error) {
-	return withKeys(ctx, b, func() (T, error) {
-		if _, err := body.Seek(0, io.SeekStart); err != nil {
-			var none T
-			return none, err
-		}
-		return call()
-	})
 }
 
 // conditions of a write; those that the store has not are refused.
@@ -179,7 +123,6 @@ func (b *Bucket) conditions(o storage.PutOptions) (match, none *string, err erro
 
 // Put writes an object.
 func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, p storage.PutOptions) (storage.Object, error) {
-	o := op{permission: "s3:PutObject", key: key, conditional: p.IfMatch != "" || p.IfAbsent}
 	match, none, err := b.conditions(p)
 	if err == nil {
 		err = b.checkKey(key)
@@ -187,21 +130,27 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, p stor
 	if err != nil {
 		return storage.Object{}, err
 	}
-	s, err := b.sum(body)
+	c := b.call(http.MethodPut, key, "s3:PutObject", anySum)
+	s, err := b.sum(body, &c)
 	if err != nil {
 		return storage.Object{}, err
 	}
-	out, err := again(ctx, b, body, func() (*s3.PutObjectOutput, error) {
-		return b.client.PutObject(ctx, &s3.PutObjectInput{
-			Bucket: &b.at.Bucket, Key: &key, Body: body, ContentLength: &s.size, ChecksumCRC32: s.crc, ContentMD5: s.md5,
-			Metadata: p.Metadata, ContentType: text(p.ContentType), IfMatch: match, IfNoneMatch: none,
-		}, unsigned)
-	})
-	if err != nil {
-		return storage.Object{}, b.refused(ctx, o, err)
+	for k, v := range p.Metadata {
+		c.Header.Set("X-Amz-Meta-"+k, v)
 	}
-	x := object(key, s.size, out.ETag, nil)
-	x.Version, x.Metadata = aws.ToString(out.VersionId), p.Metadata
+	for name, value := range map[string]*string{"If-Match": match, "If-None-Match": none, "Content-Type": text(p.ContentType)} {
+		if value != nil {
+			c.Header.Set(name, *value)
+		}
+	}
+	c.Conditional = match != nil || none != nil
+	answer, err := b.objects.Send(ctx, c)
+	if err != nil {
+		return storage.Object{}, err
+	}
+	answer.Body.Close()
+	x := described(key, s.size, answer.Header)
+	x.Metadata = p.Metadata
 	return x, nil
 }
 

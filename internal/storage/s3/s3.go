@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/rest"
 )
 
 // Options say how a store is reached. The zero value takes what the user's own
@@ -37,6 +38,7 @@ type Bucket struct {
 	at       storage.Location
 	member   *member
 	client   *s3.Client
+	objects  rest.Client // for requests that there are many of
 	keys     *renewed
 	endpoint string // "" for AWS itself
 }
@@ -50,6 +52,9 @@ func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) 
 	m := memberOf(at.Store)
 	if m == nil {
 		return nil, &storage.UnsupportedError{Store: at.Store, Op: "be reached by the API of S3"}
+	}
+	if strings.HasSuffix(at.Bucket, "--x-s3") {
+		return nil, &storage.UnsupportedError{Store: at.Store, Op: "be reached by directory buckets, whose lists have no order and whose keys of access are others"}
 	}
 	found, err := m.find(ctx, at.Region, o)
 	if err != nil {
@@ -82,7 +87,7 @@ func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) 
 		options.BaseEndpoint = &found.endpoint
 	}
 	b.client = s3.New(options)
-	return b, nil
+	return b, b.direct(ctx, options.UsePathStyle, transport)
 }
 
 // pathStyle tells whether an endpoint cannot have names of buckets before it.

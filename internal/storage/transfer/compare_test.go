@@ -2,6 +2,7 @@ package transfer
 
 import (
 	"fmt"
+	"hash/crc32"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +211,21 @@ func TestDigests(t *testing.T) {
 	if digester("crc:1", 3) != nil || digester("", 3) != nil {
 		t.Error("a digest of an unknown kind")
 	}
+}
+
+func TestCRCsOfPieces(t *testing.T) {
+	if got := crcOf([]uint32{crc32.Checksum([]byte("123456789"), castagnoli)}, 9); got != "e3069283" {
+		t.Errorf("crc %s", got)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		size := rapid.Int64Range(0, 5*chunk+1).Draw(t, "size")
+		text := []byte(content(int(size), uint64(rapid.IntRange(0, 1000).Draw(t, "seed"))))
+		var crcs []uint32
+		for at := int64(0); at < size || len(crcs) == 0; at += chunk {
+			crcs = append(crcs, crc32.Checksum(text[at:min(at+chunk, size)], castagnoli))
+		}
+		if got, want := crcOf(crcs, size), fmt.Sprintf("%08x", crc32.Checksum(text, castagnoli)); got != want {
+			t.Errorf("%d bytes: %s, want %s", size, got, want)
+		}
+	})
 }

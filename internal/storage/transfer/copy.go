@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"hash/crc32"
 	"io"
 	"strings"
 	"sync/atomic"
@@ -272,7 +273,8 @@ func (c *copier) large(o storage.Object, key string, known *storage.Object) erro
 func (c *copier) stream(l *large, o storage.Object) error {
 	l.part = partSize(o.Size, c.o.Part, c.to.Caps())
 	l.memory = l.part
-	want := storage.AttributesOf(o.Metadata).Hash
+	a := storage.AttributesOf(o.Metadata)
+	crcs := make([]uint32, pieces(o.Size))
 	sums := make([]sum, pieces(o.Size))
 	l.put = func(ctx context.Context, u storage.Upload, n int, offset, length int64) (storage.Part, error) {
 		r, err := c.from.Get(ctx, o.Key, storage.GetOptions{Offset: offset, Length: length, IfMatch: o.ETag})
@@ -287,13 +289,22 @@ func (c *copier) stream(l *large, o storage.Object) error {
 			return storage.Part{}, err
 		}
 		for at := int64(0); at < length; at += chunk {
-			sums[(offset+at)/chunk] = sumOf(p[at:min(at+chunk, length)])
+			piece := p[at:min(at+chunk, length)]
+			if i := (offset + at) / chunk; a.CRC != "" {
+				crcs[i] = crc32.Checksum(piece, castagnoli)
+			} else if a.Hash != "" {
+				sums[i] = sumOf(piece)
+			}
 		}
 		return l.putBytes(ctx, u, n, p)
 	}
 	l.check = func(again bool) error {
 		// What an earlier process has uploaded was checked on its way.
-		if !again && strings.HasPrefix(want, "b3") && hashOf(sums) != want {
+		switch {
+		case again:
+			return nil
+		case a.CRC != "" && crcOf(crcs, o.Size) != a.CRC,
+			a.CRC == "" && strings.HasPrefix(a.Hash, "b3") && hashOf(sums) != a.Hash:
 			return &localError{errContent}
 		}
 		return nil

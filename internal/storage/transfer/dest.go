@@ -24,7 +24,17 @@ type dest struct {
 
 	mu   sync.Mutex
 	made map[string]bool // folders that are there
+	// Folders that are open: what is done in one of them does not walk down to it.
+	open map[string]*openFolder
 }
+
+type openFolder struct {
+	root  *os.Root
+	users int
+}
+
+// mostOpen is how many folders stay open that nobody uses.
+const mostOpen = 64
 
 // openDest opens a folder, which is made if need be.
 func openDest(dir string) (*dest, error) {
@@ -35,10 +45,50 @@ func openDest(dir string) (*dest, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &dest{root: root, made: map[string]bool{".": true}}, nil
+	return &dest{root: root, made: map[string]bool{".": true}, open: map[string]*openFolder{}}, nil
 }
 
-func (d *dest) close() { d.root.Close() }
+func (d *dest) close() {
+	for _, f := range d.open {
+		f.root.Close()
+	}
+	d.root.Close()
+}
+
+// enter opens the folder that a path is in, which exists. leave is called when it is not
+// used any more.
+func (d *dest) enter(at string) (folder *os.Root, name string, leave func(), err error) {
+	dir, name := path.Split(at)
+	if dir == "" {
+		return d.root, name, func() {}, nil
+	}
+	dir = path.Clean(dir)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	f := d.open[dir]
+	if f == nil {
+		root, err := d.root.OpenRoot(filepath.FromSlash(dir))
+		if err != nil {
+			return nil, "", nil, err
+		}
+		f = &openFolder{root: root}
+		d.open[dir] = f
+	}
+	f.users++
+	return f.root, name, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if f.users--; len(d.open) <= mostOpen {
+			return
+		}
+		for dir, f := range d.open {
+			if f.users == 0 {
+				f.root.Close()
+				delete(d.open, dir)
+			}
+		}
+	}, nil
+}
 
 // folder makes a folder and those above it.
 func (d *dest) folder(at string) error {
@@ -61,7 +111,12 @@ func (d *dest) folder(at string) error {
 
 // look describes what is at a path; nil: nothing. A symbolic link is not followed.
 func (d *dest) look(at string) (fs.FileInfo, error) {
-	info, err := d.root.Lstat(filepath.FromSlash(at))
+	folder, name, leave, err := d.enter(at)
+	var info fs.FileInfo
+	if err == nil {
+		info, err = folder.Lstat(name)
+		leave()
+	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
@@ -100,9 +155,8 @@ func (d *dest) others(at string, o storage.Object) {
 	}
 }
 
-// put gives a file that is whole its mode, time and name.
-func (d *dest) put(tmp, at string, a storage.Attributes, modified time.Time) error {
-	tmp, at = filepath.FromSlash(tmp), filepath.FromSlash(at)
+// settle gives a file that is whole its mode, time and name, in its folder.
+func settle(folder *os.Root, f *os.File, tmp, name string, a storage.Attributes, modified time.Time) error {
 	mode := a.Mode
 	if mode == 0 {
 		mode = 0o644
@@ -111,12 +165,12 @@ func (d *dest) put(tmp, at string, a storage.Attributes, modified time.Time) err
 	if when.IsZero() {
 		when = modified.Truncate(time.Second)
 	}
-	err := d.root.Chmod(tmp, mode)
+	err := errors.Join(f.Chmod(mode), f.Close())
 	if err == nil && !when.IsZero() {
-		err = d.root.Chtimes(tmp, when, when)
+		err = folder.Chtimes(tmp, when, when)
 	}
 	if err == nil {
-		err = d.root.Rename(tmp, at)
+		err = folder.Rename(tmp, name)
 	}
 	if err != nil {
 		return &localError{err}
@@ -126,19 +180,24 @@ func (d *dest) put(tmp, at string, a storage.Attributes, modified time.Time) err
 
 // whole writes a small file.
 func (d *dest) whole(at string, o storage.Object, content []byte) error {
-	tmp := temp(at, o)
-	f, err := d.root.OpenFile(filepath.FromSlash(tmp), os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	folder, name, leave, err := d.enter(at)
 	if err != nil {
 		return &localError{err}
 	}
-	_, err = f.Write(content)
-	if err = errors.Join(err, f.Close()); err != nil {
+	defer leave()
+	tmp := path.Base(temp(at, o))
+	f, err := folder.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return &localError{err}
+	}
+	if _, err = f.Write(content); err != nil {
+		f.Close()
 		err = &localError{err}
 	} else {
-		err = d.put(tmp, at, storage.AttributesOf(o.Metadata), o.Modified)
+		err = settle(folder, f, tmp, name, storage.AttributesOf(o.Metadata), o.Modified)
 	}
 	if err != nil {
-		d.root.Remove(filepath.FromSlash(tmp))
+		folder.Remove(tmp)
 	}
 	return err
 }

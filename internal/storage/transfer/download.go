@@ -6,6 +6,7 @@ import (
 	"crypto/md5"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"path"
@@ -370,9 +371,10 @@ func (d *downloader) large(o storage.Object, at string) error {
 
 // fill fetches the pieces that are missing, and checks the whole.
 func (d *downloader) fill(p *partFile, o storage.Object) error {
-	want := storage.AttributesOf(o.Metadata).Hash
-	check := strings.HasPrefix(want, "b3x8m:")
-	sums := make([]sum, len(p.have))
+	a := storage.AttributesOf(o.Metadata)
+	want := checks{crc: a.CRC != "", sum: a.CRC == "" && strings.HasPrefix(a.Hash, "b3x8m:")}
+	check := want.crc || want.sum
+	sums, crcs := make([]sum, len(p.have)), make([]uint32, len(p.have))
 	g := d.group()
 	for i := range p.have {
 		offset := int64(i) * chunk
@@ -384,9 +386,9 @@ func (d *downloader) fill(p *partFile, o storage.Object) error {
 		}
 		if !g.run(pieceMemory, length, func(ctx context.Context) (err error) {
 			if have {
-				sums[i], err = hashRead(io.NewSectionReader(p.f, offset, length))
+				sums[i], crcs[i], err = want.read(io.NewSectionReader(p.f, offset, length))
 			} else {
-				sums[i], err = d.piece(ctx, p, o, length, i)
+				sums[i], crcs[i], err = d.piece(ctx, p, o, length, i, want)
 			}
 			if err == nil {
 				d.meter.bytes(length)
@@ -399,7 +401,7 @@ func (d *downloader) fill(p *partFile, o storage.Object) error {
 	if err := g.wait(); err != nil {
 		return err
 	}
-	if check && hashOf(sums) != want {
+	if want.crc && crcOf(crcs, o.Size) != a.CRC || want.sum && hashOf(sums) != a.Hash {
 		return &localError{errContent}
 	}
 	if h := digester(o.Digest, o.Size); h != nil && !check {
@@ -425,40 +427,75 @@ const (
 // blocks are buffers on the way.
 var blocks = sync.Pool{New: func() any { return new([block]byte) }}
 
-// hashRead hashes what was written before.
-func hashRead(r io.Reader) (s sum, err error) {
-	p := blocks.Get().(*[block]byte)
-	defer blocks.Put(p)
-	h := blake3.New()
-	if _, err := io.CopyBuffer(h, struct{ io.Reader }{r}, p[:]); err != nil {
-		return s, &localError{err}
-	}
-	h.Sum(s[:0])
-	return s, nil
+// checks are what is made of the content of a piece.
+type checks struct{ crc, sum bool }
+
+// A checker makes it.
+type checker struct {
+	checks checks
+	crc    uint32
+	hash   *blake3.Hasher
 }
 
-// piece fetches one piece, writes it and gives its hash.
-func (d *downloader) piece(ctx context.Context, p *partFile, o storage.Object, length int64, i int) (s sum, err error) {
+func (c checks) begin() *checker {
+	k := &checker{checks: c}
+	if c.sum {
+		k.hash = blake3.New()
+	}
+	return k
+}
+
+func (k *checker) Write(p []byte) (int, error) {
+	if k.checks.crc {
+		k.crc = crc32.Update(k.crc, castagnoli, p)
+	}
+	if k.hash != nil {
+		k.hash.Write(p)
+	}
+	return len(p), nil
+}
+
+func (k *checker) end() (s sum, crc uint32) {
+	if k.hash != nil {
+		k.hash.Sum(s[:0])
+	}
+	return s, k.crc
+}
+
+// read checks what was written before.
+func (c checks) read(r io.Reader) (s sum, crc uint32, err error) {
+	p := blocks.Get().(*[block]byte)
+	defer blocks.Put(p)
+	k := c.begin()
+	if _, err := io.CopyBuffer(k, struct{ io.Reader }{r}, p[:]); err != nil {
+		return s, 0, &localError{err}
+	}
+	s, crc = k.end()
+	return s, crc, nil
+}
+
+// piece fetches one piece, writes and checks it.
+func (d *downloader) piece(ctx context.Context, p *partFile, o storage.Object, length int64, i int, c checks) (s sum, crc uint32, err error) {
 	at := int64(i) * chunk
 	r, err := d.src.Get(ctx, o.Key, storage.GetOptions{Offset: at, Length: length, IfMatch: o.ETag})
 	if err != nil {
-		return s, err
+		return s, 0, err
 	}
 	defer r.Close()
 	buf := blocks.Get().(*[block]byte)
 	defer blocks.Put(buf)
-	h := blake3.New()
+	k := c.begin()
 	for left := length; left > 0; {
 		b := buf[:min(left, block)]
 		if _, err := io.ReadFull(r, b); err != nil {
-			return s, err
+			return s, 0, err
 		}
-		h.Write(b)
+		k.Write(b)
 		if _, err := p.f.WriteAt(b, at); err != nil {
-			return s, &localError{err}
+			return s, 0, &localError{err}
 		}
 		at, left = at+int64(len(b)), left-int64(len(b))
 	}
-	h.Sum(s[:0])
-	return s, p.done(i)
+	s, crc = k.end()
+	return s, crc, p.done(i)
 }

@@ -21,6 +21,8 @@ type engine struct {
 	memory *semaphore.Weighted
 	large  chan struct{} // files that are moved in parts at the same time
 	wg     sync.WaitGroup
+	idle   chan func() // workers that wait for something to do
+	over   chan struct{}
 	meter  *meter
 	parts  sync.Pool // buffers of the size of parts
 
@@ -36,7 +38,7 @@ type engine struct {
 const largeAtOnce = 4
 
 func newEngine(ctx context.Context, o Options) *engine {
-	e := &engine{o: o.filled(), noted: map[string]int{}}
+	e := &engine{o: o.filled(), noted: map[string]int{}, idle: make(chan func()), over: make(chan struct{})}
 	e.ctx, e.end = context.WithCancelCause(ctx)
 	e.slots = newSlots(e.o.Workers)
 	e.memory = semaphore.NewWeighted(e.o.Memory)
@@ -60,9 +62,29 @@ func (e *engine) wrap(b storage.Bucket) storage.Bucket {
 	return storage.Retry(b, r)
 }
 
+// do calls f in a worker. Workers are kept, with stacks that have grown: calls to stores
+// go deep.
+func (e *engine) do(f func()) {
+	select {
+	case e.idle <- f:
+	default:
+		go func() {
+			for {
+				f()
+				select {
+				case f = <-e.idle:
+				case <-e.over:
+					return
+				}
+			}
+		}()
+	}
+}
+
 // finish waits for all that was begun and says how the transfer ended.
 func (e *engine) finish() (Report, error) {
 	e.wg.Wait()
+	close(e.over)
 	e.end(nil)
 	e.meter.stop()
 	e.mu.Lock()
@@ -220,7 +242,9 @@ func (g *group) run(memory, moves int64, f func(context.Context) error) bool {
 		g.fail(err)
 		return false
 	}
-	g.wg.Go(func() {
+	g.wg.Add(1)
+	g.e.do(func() {
+		defer g.wg.Done()
 		err := f(g.ctx)
 		g.e.slots.give(moves)
 		g.e.memory.Release(memory)
@@ -251,7 +275,9 @@ func (e *engine) small(name string, bytes int64, f func(context.Context) error) 
 		e.stop(err)
 		return false
 	}
-	e.wg.Go(func() {
+	e.wg.Add(1)
+	e.do(func() {
+		defer e.wg.Done()
 		err := f(e.ctx)
 		e.slots.give(bytes)
 		e.memory.Release(memory)

@@ -3,6 +3,7 @@ package transfer
 import (
 	"bytes"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -96,13 +97,15 @@ func (p *partFile) discard() {
 
 // finish gives the file its name.
 func (p *partFile) finish(at string, o storage.Object) error {
-	if err := p.f.Close(); err != nil {
+	folder, name, leave, err := p.d.enter(at)
+	if err != nil {
 		return &localError{err}
 	}
+	defer leave()
 	p.list.Close()
-	if err := p.d.put(p.name, at, storage.AttributesOf(o.Metadata), o.Modified); err != nil {
+	if err := settle(folder, p.f, path.Base(p.name), name, storage.AttributesOf(o.Metadata), o.Modified); err != nil {
 		return err
 	}
-	p.d.root.Remove(filepath.FromSlash(p.listName()))
+	folder.Remove(path.Base(p.listName()))
 	return nil
 }

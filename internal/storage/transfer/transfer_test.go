@@ -526,14 +526,14 @@ func TestADestinationIsAFolder(t *testing.T) {
 }
 
 func TestContentIsCompared(t *testing.T) {
-	for _, size := range []int{100, 5000} {
+	for _, c := range []struct {
+		size  int
+		wrong storage.Attributes
+	}{{100, storage.Attributes{Hash: "b3:00"}}, {5000, storage.Attributes{Hash: "b3x8m:00"}}, {5000, storage.Attributes{CRC: "00000000"}}} {
+		size, wrong := c.size, c.wrong
 		b := newBucket(t, &memory.Store{}, "b")
 		text := content(size, 1)
 		put(t, b, "good", text, nil)
-		wrong := storage.Attributes{Hash: "b3:00"}
-		if size > 1024 {
-			wrong.Hash = "b3x8m:00"
-		}
 		// Content that is not what its hash says, and whose MD5 nobody knows.
 		u, err := b.Start(t.Context(), "bad", storage.PutOptions{Metadata: wrong.Metadata(nil)})
 		must(t, err)
@@ -548,6 +548,16 @@ func TestContentIsCompared(t *testing.T) {
 			t.Errorf("%d bytes: %+v, %v", size, r, err)
 		}
 		wantFiles(t, "downloaded", files(t, dst), map[string]string{"good": text})
+		if size > 1024 { // neither is it copied through this process
+			to := newBucket(t, &memory.Store{}, "to")
+			if _, err := Copy(t.Context(), b, "", to, "", Options{}); !errors.Is(err, errContent) {
+				t.Errorf("copying %+v: %v", wrong, err)
+			}
+			wantFiles(t, "copied", objects(t, to), map[string]string{"good": text})
+			if n := uploadsLeft(t, to); n > 0 {
+				t.Errorf("%d uploads are left", n)
+			}
+		}
 	}
 }
 

@@ -241,8 +241,6 @@ type marks struct {
 	crcs []uint32 // quicker to compare when a piece is read again
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // marksOf reads a whole file, several pieces at the same time.
 func (u *uploader) marksOf(f *file) (marks, error) {
 	m := marks{make([]sum, pieces(f.e.size)), make([]uint32, pieces(f.e.size))}
@@ -301,7 +299,7 @@ func (u *uploader) large(x entry, key string, known *storage.Object) error {
 		}
 		break
 	}
-	a := storage.Attributes{ModTime: l.mtime, Mode: f.e.mode, Hash: l.hash}
+	a := storage.Attributes{ModTime: l.mtime, Mode: f.e.mode, Hash: l.hash, CRC: crcOf(m.crcs, l.size)}
 	put := &large{
 		e: u.engine, j: u.j, dst: u.dst, key: key, size: l.size, part: partSize(l.size, u.o.Part, u.dst.Caps()),
 		o: storage.PutOptions{Metadata: a.Metadata(nil)}, what: l.hash,
