@@ -288,6 +288,10 @@ func (e *engine) small(name string, bytes int64, f func(context.Context) error) 
 
 // inParts moves something in many requests, which f makes in a group of its own.
 func (e *engine) inParts(name string, f func() error) bool {
+	if err := e.ended(); err != nil {
+		e.stop(err)
+		return false
+	}
 	select {
 	case e.large <- struct{}{}:
 	case <-e.ctx.Done():

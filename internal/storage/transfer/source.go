@@ -200,6 +200,12 @@ func (w *walk) one(root *os.Root, at string, d fs.DirEntry, ignored *ignore.Matc
 	return yield(e, nil)
 }
 
+// A rulesError means that it is not known what is to be left out.
+type rulesError struct{ err error }
+
+func (e *rulesError) Error() string { return "reading ignore rules: " + e.err.Error() }
+func (e *rulesError) Unwrap() error { return e.err }
+
 // readRules reads an ignore file; none has no rules.
 func readRules(root *os.Root, name string) (ignore.Rules, error) {
 	info, err := root.Lstat(name)
@@ -211,7 +217,7 @@ func readRules(root *os.Root, name string) (ignore.Rules, error) {
 	}
 	f, err := root.Open(name)
 	if err != nil {
-		return nil, fmt.Errorf("reading ignore rules: %w", err)
+		return nil, &rulesError{err}
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxRules+1))
@@ -219,7 +225,7 @@ func readRules(root *os.Root, name string) (ignore.Rules, error) {
 		err = fmt.Errorf("%s is larger than %d MiB", name, maxRules>>20)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading ignore rules: %w", err)
+		return nil, &rulesError{err}
 	}
 	return ignore.Parse(data), nil
 }

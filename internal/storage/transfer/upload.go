@@ -79,6 +79,10 @@ func (u *uploader) next(next func() (entry, error, bool)) (entry, bool) {
 		if !ok {
 			return x, false
 		}
+		if _, rules := errors.AsType[*rulesError](err); rules {
+			u.stop(err)
+			break
+		}
 		if err != nil {
 			u.result(x.path, &localError{err})
 			continue
