@@ -2,6 +2,7 @@ package s3
 
 import (
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -130,9 +131,14 @@ func TestMissingKeysSayWhatToDo(t *testing.T) {
 // What is sent differs from store to store: checksums, constraints, hosts.
 func TestWhatIsSent(t *testing.T) {
 	var got *http.Request
+	var body string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r
+		text, _ := io.ReadAll(r.Body)
+		got, body = r, string(text)
 		w.Header().Set("ETag", `"e"`)
+		if r.URL.Query().Has("delete") {
+			io.WriteString(w, "<DeleteResult/>")
+		}
 	}))
 	t.Cleanup(server.Close)
 	for _, m := range family {
@@ -150,11 +156,21 @@ func TestWhatIsSent(t *testing.T) {
 		if h.Get("X-Amz-Content-Sha256") != "UNSIGNED-PAYLOAD" || h.Get("X-Amz-Meta-Team") != "a" {
 			t.Errorf("%s: headers %v", m.store, h)
 		}
-		if err := b.Remove(t.Context(), []storage.ID{{Key: "a"}, {Key: "b"}}); err == nil { // the answer is empty
+		if err := b.Remove(t.Context(), []storage.ID{{Key: "a"}, {Key: "b"}}); err != nil {
+			t.Errorf("%s: %v", m.store, err)
+		}
+		if h := got.Header; got.Method != http.MethodPost || (h.Get("Content-Md5") != "") != (m.checksum == md5Sums) || (h.Get("X-Amz-Checksum-Crc32") != "") != (m.checksum == crc32Sums) {
+			t.Errorf("%s: %s with the checksums %v", m.store, got.Method, h)
+		}
+		if m.create == createNever {
 			continue
 		}
-		if h := got.Header; (h.Get("Content-Md5") != "") != (m.checksum == md5Sums) {
-			t.Errorf("%s: checksums of a deletion %v", m.store, h)
+		if err := b.Create(t.Context(), nil); err != nil {
+			t.Errorf("%s: %v", m.store, err)
+		}
+		constraint := map[createMode]string{createAnywhere: "<LocationConstraint>r1</LocationConstraint>", createSmart: "<LocationConstraint>r1-smart</LocationConstraint>"}[m.create]
+		if !strings.Contains(body, constraint) || constraint == "" && body != "" {
+			t.Errorf("%s: a bucket is made by %q", m.store, body)
 		}
 	}
 }

@@ -284,6 +284,12 @@ func (h Harness) copyParts(t *testing.T) {
 		t.Fatalf("Complete: %v", err)
 	}
 	wantContent(t, b, "to", string(content[100:100+size])+"appended")
+	if u, err = b.Start(ctx, "to", storage.PutOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	put(t, b, "from", "changed")
+	_, err = b.CopyPart(ctx, u, 1, src, 0, 7)
+	wantError[*storage.ConflictError](t, "a part of what has changed", err)
 }
 
 func (h Harness) versions(t *testing.T) {

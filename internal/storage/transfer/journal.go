@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gofrs/flock"
+
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
@@ -22,6 +24,7 @@ import (
 type journal struct {
 	path string // "": nothing is remembered
 
+	lock  *flock.Flock
 	mu    sync.Mutex
 	f     *os.File
 	begun map[string]record
@@ -51,9 +54,29 @@ func openJournal(path string) (*journal, error) {
 	if path == "" {
 		return j, nil
 	}
-	text, err := os.ReadFile(path)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, fmt.Errorf("opening the journal: %w", err)
+	}
+	j.lock = flock.New(path+".lock", flock.SetPermissions(0o600))
+	mine, err := j.lock.TryLock()
+	if err == nil && !mine {
+		err = errors.New("another transfer uses it; wait for its end")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("opening the journal %s: %w", path, err)
+	}
+	if err := j.read(); err != nil {
+		j.lock.Close()
+		return nil, err
+	}
+	return j, nil
+}
+
+// read reads the file, and opens it to be added to.
+func (j *journal) read() error {
+	text, err := os.ReadFile(j.path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("reading the journal: %w", err)
+		return fmt.Errorf("reading the journal: %w", err)
 	}
 	var kept bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -68,21 +91,21 @@ func openJournal(path string) (*journal, error) {
 	for _, r := range j.begun {
 		line, err := json.Marshal(r)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		kept.Write(append(line, '\n'))
 	}
-	if err := wholefile.WriteSynced(path, kept.Bytes(), 0o600); err != nil {
-		return nil, fmt.Errorf("writing the journal: %w", err)
+	if err := wholefile.WriteSynced(j.path, kept.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("writing the journal: %w", err)
 	}
-	j.f, err = os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return nil, fmt.Errorf("opening the journal: %w", err)
+	if j.f, err = os.OpenFile(j.path, os.O_WRONLY|os.O_APPEND, 0o600); err != nil {
+		return fmt.Errorf("opening the journal: %w", err)
 	}
-	return j, nil
+	return nil
 }
 
-// close removes the journal if nothing is left to remember.
+// close removes the journal if nothing is left to remember. Its lock stays: who removed it
+// could let two have it.
 func (j *journal) close() {
 	if j.f == nil {
 		return
@@ -91,6 +114,7 @@ func (j *journal) close() {
 	if len(j.begun) == 0 {
 		os.Remove(j.path)
 	}
+	j.lock.Close()
 }
 
 // write adds a line; one that counts after a crash is on the disk then.

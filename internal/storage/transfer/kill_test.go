@@ -325,7 +325,11 @@ func TestAJournalThatWasCutOff(t *testing.T) {
 		r.Bucket = b.Location().String()
 		must(t, j.write(r))
 	}
+	if _, err := openJournal(path); err == nil || !strings.Contains(err.Error(), "another transfer") {
+		t.Errorf("two have one journal: %v", err)
+	}
 	j.f.Close()
+	j.lock.Close()
 	text, err := os.ReadFile(path)
 	must(t, err)
 	for cut := range text {
@@ -335,6 +339,7 @@ func TestAJournalThatWasCutOff(t *testing.T) {
 			t.Fatalf("cut at %d: %v", cut, err)
 		}
 		j.f.Close()
+		j.lock.Close()
 		for name, r := range j.begun {
 			if !strings.HasSuffix(name, r.Key) || r.Ended {
 				t.Errorf("cut at %d: %q is %+v", cut, name, r)
