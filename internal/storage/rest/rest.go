@@ -230,6 +230,9 @@ type content struct {
 }
 
 func (c *content) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil { // what has arrived already is not read any more
+		return 0, context.Cause(c.ctx)
+	}
 	n, err := c.body.Read(p)
 	c.left -= int64(n)
 	if err == io.EOF && c.left > 0 {
