@@ -460,13 +460,14 @@ func TestRates(t *testing.T) {
 		var all []Progress
 		m := startMeter(func(p Progress) { all = append(all, p) })
 		m.saw(1000)
-		for range 4 { // 100 bytes a second
+		time.Sleep(reportEvery / 2) // between two reports
+		m.bytes(50)                 // of the first
+		for range 3 {               // 100 bytes a second
 			time.Sleep(reportEvery)
 			m.bytes(50)
-			synctest.Wait()
 		}
 		m.counted.Store(true)
-		time.Sleep(reportEvery)
+		time.Sleep(2 * reportEvery)
 		synctest.Wait()
 		m.bytes(800)
 		m.file()
@@ -474,8 +475,8 @@ func TestRates(t *testing.T) {
 		if len(all) < 5 {
 			t.Fatalf("%d reports", len(all))
 		}
-		p := all[4]
-		if p.Rate < 90 || p.Rate > 110 || p.Left < 7*time.Second || p.Left > 9*time.Second || p.Bytes != 200 || p.TotalBytes != 1000 {
+		p := all[3]
+		if p.Rate < 99 || p.Rate > 101 || p.Left < 7*time.Second || p.Left > 9*time.Second || p.Bytes != 200 || p.TotalBytes != 1000 {
 			t.Errorf("%+v", p)
 		}
 		for _, p := range all[:3] {
