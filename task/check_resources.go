@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // JobRecoveryStrategies are the ways a managed job comes back.
@@ -87,7 +87,7 @@ func (r *Resources) check(fail func(key, format string, args ...any)) {
 	if r.Priority != nil && (*r.Priority < -1000 || *r.Priority > 1000) {
 		fail("priority", "priority should be from -1000 to 1000, not %d", *r.Priority)
 	}
-	onPods := r.Cloud == "kubernetes" || r.Cloud == "ssh"
+	onPods := facts.Of(r.Cloud).Pods
 	if r.EphemeralStorage != 0 && r.Cloud != "" && !onPods {
 		fail("ephemeral_storage", "ephemeral_storage is for Kubernetes, not for %s", CloudDisplay(r.Cloud))
 	}
@@ -104,7 +104,7 @@ func (r *Resources) check(fail func(key, format string, args ...any)) {
 			fail("image_id", "image_id has no image for the region %s", r.Region)
 		}
 	}
-	if len(r.Volumes) > 0 && r.Cloud != "gcp" {
+	if len(r.Volumes) > 0 && !facts.Of(r.Cloud).Disks {
 		if r.Cloud == "" {
 			fail("volumes", "resources.volumes is for Google Cloud; add infra: gcp, or use the top-level field volumes")
 		} else {
@@ -112,7 +112,7 @@ func (r *Resources) check(fail func(key, format string, args ...any)) {
 		}
 	}
 	for _, v := range r.Volumes {
-		if v["name"] != nil && r.Region == "" && r.Zone == "" && r.Cloud == "gcp" {
+		if v["name"] != nil && r.Region == "" && r.Zone == "" && facts.Of(r.Cloud).Disks {
 			fail("volumes", "the disk %v is in some region or zone; say which, as in infra: gcp/REGION", v["name"])
 		}
 	}
@@ -123,47 +123,10 @@ func (r *Resources) check(fail func(key, format string, args ...any)) {
 	}
 }
 
-var (
-	awsLabelKey   = lazyregexp.New(`^\S{1,127}$`)
-	awsLabelValue = lazyregexp.New(`^\S{0,255}$`)
-	gcpLabelKey   = lazyregexp.New(`^[a-z]([a-z0-9_-]{0,62})?$`)
-	gcpLabelValue = lazyregexp.New(`^[a-z0-9_-]{0,63}$`)
-	podLabelKey   = lazyregexp.New(`^[a-z0-9]([-a-z0-9_.]{0,61}[a-z0-9])?$`)
-	podLabelValue = lazyregexp.New(`^([a-zA-Z0-9]([-a-zA-Z0-9_.]{0,61}[a-zA-Z0-9])?)?$`)
-)
-
 // LabelProblem says why a cloud would refuse a label; "" if it would not.
 func LabelProblem(cloud, key, value string) string {
-	switch cloud {
-	case "aws":
-		switch {
-		case strings.HasPrefix(key, "aws:"):
-			return "keys that begin with aws: belong to the cloud"
-		case !awsLabelKey.MatchString(key):
-			return "a key has up to 127 characters and no spaces"
-		case !awsLabelValue.MatchString(value):
-			return "a value has up to 255 characters and no spaces"
-		}
-	case "gcp":
-		switch {
-		case !gcpLabelKey.MatchString(key):
-			return "a key has up to 63 lower-case letters, digits, _ and -, beginning with a letter"
-		case !gcpLabelValue.MatchString(value):
-			return "a value has up to 63 lower-case letters, digits, _ and -"
-		}
-	case "kubernetes", "ssh":
-		prefix, name, ok := strings.Cut(key, "/")
-		if !ok {
-			prefix, name = "", key
-		}
-		switch {
-		case ok && (len(prefix) > 253 || !dnsSubdomain.MatchString(prefix)):
-			return "what stands before the slash should be a domain name"
-		case !podLabelKey.MatchString(name):
-			return "a key has up to 63 lower-case letters, digits, - _ and ., beginning and ending with a letter or digit"
-		case !podLabelValue.MatchString(value):
-			return "a value has up to 63 letters, digits, - _ and ., beginning and ending with a letter or digit"
-		}
+	if takes := facts.Of(cloud).Label; takes != nil {
+		return takes(key, value)
 	}
 	return ""
 }

@@ -1,5 +1,11 @@
 package task
 
+import (
+	"slices"
+
+	"github.com/skypilot-go/sky/internal/cloud/facts"
+)
+
 // resourcesSchema is a map, or (ours) a list of candidates in order.
 func resourcesSchema() *schema {
 	candidate := object(candidateFields(false)...)
@@ -17,7 +23,12 @@ func resourcesSchema() *schema {
 
 func cloudSchema() *schema {
 	s := choice(true, Clouds...)
-	s.instead = map[string]string{"k8s": "kubernetes", "digitalocean": "do", "amazon": "aws", "google": "gcp", "oracle": "oci"}
+	s.instead = map[string]string{}
+	for _, c := range facts.All() {
+		for _, other := range append(slices.Clone(c.Aliases), c.Wrong...) {
+			s.instead[other] = c.Name
+		}
+	}
 	return s
 }
 

@@ -5,37 +5,21 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // Clouds are the names that "cloud:" and the first part of "infra:" take.
-var Clouds = []string{
-	"aws", "azure", "gcp", "ibm", "lambda", "scp", "oci", "kubernetes", "runpod", "vast", "vsphere", "cudo",
-	"fluidstack", "paperspace", "primeintellect", "do", "nebius", "ssh", "slurm", "hyperbolic", "seeweb",
-	"shadeform", "yotta", "mithril", "verda",
-	"local", "fluffycloud", "docker",
-}
-
-// cloudNames are how clouds write themselves.
-var cloudNames = map[string]string{
-	"aws": "AWS", "azure": "Azure", "gcp": "GCP", "ibm": "IBM", "lambda": "Lambda", "scp": "SCP", "oci": "OCI",
-	"kubernetes": "Kubernetes", "runpod": "RunPod", "vast": "Vast", "vsphere": "vSphere", "cudo": "Cudo",
-	"fluidstack": "Fluidstack", "paperspace": "Paperspace", "primeintellect": "PrimeIntellect", "do": "DO",
-	"nebius": "Nebius", "ssh": "SSH", "slurm": "Slurm", "hyperbolic": "Hyperbolic", "seeweb": "Seeweb",
-	"shadeform": "Shadeform", "yotta": "Yotta", "mithril": "Mithril", "verda": "Verda",
-	"local": "Local", "fluffycloud": "FluffyCloud", "docker": "Docker",
-}
-
-var cloudAliases = map[string]string{"k8s": "kubernetes", "digitalocean": "do"}
+var Clouds = facts.Names((*facts.Cloud).Rents)
 
 // CloudName resolves any spelling or alias of a cloud to its lower-case name;
 // the error suggests a near name.
 func CloudName(s string) (string, error) {
 	name := strings.ToLower(s)
-	if full, ok := cloudAliases[name]; ok {
-		name = full
-	}
-	if slices.Contains(Clouds, name) {
-		return name, nil
+	for _, c := range facts.All() {
+		if c.Rents() && (c.Name == name || slices.Contains(c.Aliases, name)) {
+			return c.Name, nil
+		}
 	}
 	if near, ok := closest(name, Clouds); ok {
 		return "", fmt.Errorf("%q is not a cloud that sky knows; did you mean %q?", s, near)
@@ -45,19 +29,10 @@ func CloudName(s string) (string, error) {
 
 // CloudDisplay is how a cloud writes its name: "aws" gives "AWS". An unknown
 // name stays.
-func CloudDisplay(name string) string {
-	if d, ok := cloudNames[name]; ok {
-		return d
-	}
-	return name
-}
+func CloudDisplay(name string) string { return facts.Of(name).Display }
 
 // Infra is a place as users write it: cloud, region, zone; "" is any.
 type Infra struct{ Cloud, Region, Zone string }
-
-// poolPrefix is what makes the name of a pool of own machines a region. Clients also
-// send it after ssh/, so a pool whose own name begins with it is ssh/ssh-ssh-NAME.
-const poolPrefix = "ssh-"
 
 // ParseInfra reads "cloud", "cloud/region" or "cloud/region/zone", with * for
 // any. What follows kubernetes/ is a context and may hold slashes; the pool
@@ -90,7 +65,7 @@ func ParseInfra(s string) (Infra, error) {
 	}
 	rest := parts[1:]
 	switch {
-	case in.Cloud == "kubernetes":
+	case in.Cloud == facts.Kubernetes:
 		if context != "*" {
 			in.Region = context
 		}
@@ -104,25 +79,20 @@ func ParseInfra(s string) (Infra, error) {
 	if len(rest) > 1 {
 		in.Zone = rest[1]
 	}
-	if in.Cloud == "ssh" && in.Region != "" && !strings.HasPrefix(in.Region, poolPrefix) {
-		in.Region = poolPrefix + in.Region
+	if in.Cloud == facts.SSH && in.Region != "" && !strings.HasPrefix(in.Region, facts.PoolPrefix) {
+		in.Region = facts.PoolPrefix + in.Region
 	}
 	return in, nil
 }
 
 // PoolOf is a region as people write it: of own machines it is the name of their pool.
-func PoolOf(cloud, region string) string {
-	if cloud == "ssh" {
-		return strings.TrimPrefix(region, poolPrefix)
-	}
-	return region
-}
+func PoolOf(cloud, region string) string { return facts.Of(cloud).RegionName(region) }
 
 // String writes the place back: * for a gap, none at the end. ParseInfra
 // reads it again.
 func (in Infra) String() string {
 	region := in.Region
-	if pool := PoolOf(in.Cloud, region); !strings.HasPrefix(pool, poolPrefix) {
+	if pool := PoolOf(in.Cloud, region); !strings.HasPrefix(pool, facts.PoolPrefix) {
 		region = pool
 	}
 	parts := []string{in.Cloud, region, in.Zone}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // Kinds of volumes.
@@ -29,9 +31,6 @@ const (
 
 // AccessModes are all of them.
 var AccessModes = []string{ReadWriteOnce, ReadWriteOncePod, ReadWriteMany, ReadOnlyMany}
-
-// clouds of the kinds of volumes.
-var volumeClouds = map[string]string{VolumeClaim: "kubernetes", VolumeHostPath: "kubernetes", VolumeRunPod: "runpod"}
 
 // minRunPodVolume is the smallest network volume of RunPod, in GB.
 const minRunPodVolume = 10
@@ -134,7 +133,7 @@ func (v *Volume) Check() (VolumeDetails, error) {
 	bad := func(field, format string, args ...any) error {
 		return &Error{Field: field, Message: fmt.Sprintf(format, args...)}
 	}
-	cloud, known := volumeClouds[v.Type]
+	cloud, known := VolumeCloud(v.Type)
 	switch {
 	case v.Name == "":
 		return d, bad("name", "a volume needs a name: put name: NAME into its file, or give --name")
@@ -164,7 +163,7 @@ func (v *Volume) Check() (VolumeDetails, error) {
 }
 
 func short(cloud string) string {
-	if cloud == "kubernetes" {
+	if cloud == facts.Kubernetes {
 		return "k8s"
 	}
 	return cloud
@@ -232,5 +231,12 @@ func (v *Volume) checkConfig(d *VolumeDetails, bad func(field, format string, ar
 	return nil
 }
 
-// VolumeCloud is the cloud that has volumes of a type; "" for an unknown one.
-func VolumeCloud(volumeType string) string { return volumeClouds[volumeType] }
+// VolumeCloud is the cloud that has volumes of a type; ok is false for an unknown one.
+func VolumeCloud(volumeType string) (name string, ok bool) {
+	for _, c := range facts.All() {
+		if slices.Contains(c.Volumes, volumeType) {
+			return c.Name, true
+		}
+	}
+	return "", false
+}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -129,7 +130,11 @@ func (a *Agent) watchNotices() {
 		}
 		wait = every
 		spec := a.clusterSpec()
-		if spec != nil && spec.Cloud == "kubernetes" {
+		var from facts.Notices
+		if spec != nil {
+			from = facts.Of(spec.Cloud).Notices
+		}
+		if from == facts.PodEnding {
 			wait = cmp.Or(a.o.noticeEvery, endingEvery)
 			if !told {
 				// Without it nobody waits for hooks, which is no reason not to work.
@@ -140,7 +145,7 @@ func (a *Agent) watchNotices() {
 			}
 			a.noticed(a.ending())
 		}
-		if spec == nil || spec.Cloud != "aws" || off {
+		if from != facts.EC2Metadata || off {
 			continue
 		}
 		n, err := m.notice(a.ctx)

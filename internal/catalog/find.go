@@ -57,7 +57,7 @@ func (s *Selection) Each(yield func(o *cloud.Offer)) {
 
 // Select finds what answers the query.
 func (t *Table) Select(q Query) Selection {
-	if tr := &t.traits; q.DiskGB > 0 && (q.DiskGB < tr.minDisk || tr.maxDisk > 0 && q.DiskGB > tr.maxDisk) {
+	if tr := &t.traits; q.DiskGB > 0 && (q.DiskGB < tr.MinDisk || tr.MaxDisk > 0 && q.DiskGB > tr.MaxDisk) {
 		return Selection{}
 	}
 	q = t.traits.sized(q)
@@ -66,7 +66,7 @@ func (t *Table) Select(q Query) Selection {
 	if !ok || !ok2 {
 		return Selection{}
 	}
-	s := Selection{filter: filter{t: t, q: q, regions: regions, zones: zones, byZone: t.traits.eachZone || q.EachZone || len(q.Zones) > 0}}
+	s := Selection{filter: filter{t: t, q: q, regions: regions, zones: zones, byZone: t.traits.EachZone || q.EachZone || len(q.Zones) > 0}}
 	switch {
 	case q.InstanceType != "":
 		s.take(t.byInstance[q.InstanceType])
@@ -130,7 +130,7 @@ func (t *Table) fits(k *kind, q *Query) bool {
 			return false
 		}
 	}
-	if q.DiskTier != "" && q.DiskTier != "best" && t.traits.disk != nil && !t.traits.disk(k.instance, q.DiskTier) {
+	if q.DiskTier != "" && q.DiskTier != "best" && t.traits.Disk != nil && !t.traits.Disk(k.instance, q.DiskTier) {
 		return false
 	}
 	return q.LocalDisk == "" || k.hasLocalDisk(q.LocalDisk)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -24,27 +25,26 @@ const (
 	publicURL  = "https://raw.githubusercontent.com/skypilot-org/skypilot-catalog/master/catalogs/" + schema
 	mirrorURL  = "https://skypilot-catalog.s3.us-east-1.amazonaws.com/catalogs/" + schema
 	vmsFile    = "vms.csv"
-	imagesFile = "images.csv"
+	imagesFile = facts.Images
 	maxFile    = 64 << 20
 )
 
-// refreshPeriods are how often the hosted lists change. Others never do.
-var refreshPeriods = map[string]time.Duration{
-	"aws": 7 * time.Hour, "azure": 7 * time.Hour, "gcp": 7 * time.Hour, "lambda": 7 * time.Hour, "runpod": 7 * time.Hour, "cudo": 7 * time.Hour,
-	"mithril": 7 * time.Hour, "verda": 7 * time.Hour, "kubernetes": 7 * time.Hour, "ssh": 7 * time.Hour, "seeweb": 8 * time.Hour,
-}
-
-// sideFiles are hosted beside vms.csv.
-var sideFiles = map[string][]string{
-	"aws": {imagesFile, "instance_quota_mapping.csv"}, "gcp": {imagesFile, "accelerator_quota_mapping.csv"},
-	"azure": {imagesFile}, "oci": {imagesFile}, "scp": {imagesFile}, "kubernetes": {imagesFile},
+// beside are the files that are hosted beside a cloud's list.
+func beside(cloud string) []string {
+	if p := facts.Of(cloud).Prices; p != nil {
+		return p.Beside
+	}
+	return nil
 }
 
 func (s *Store) period(cloud string) time.Duration {
 	if d, ok := s.o.Refresh[cloud]; ok {
 		return d
 	}
-	return refreshPeriods[cloud]
+	if p := facts.Of(cloud).Prices; p != nil {
+		return p.Refresh
+	}
+	return 0
 }
 
 // downloadMissing fetches the files of a cloud that has none.
@@ -55,7 +55,7 @@ func (s *Store) downloadMissing(ctx context.Context, cloud string) error {
 	if err := s.download(ctx, cloud, vmsFile); err != nil {
 		return &MissingError{cloud, err}
 	}
-	for _, f := range sideFiles[cloud] {
+	for _, f := range beside(cloud) {
 		if _, err := os.Stat(s.path(cloud, f)); errors.Is(err, fs.ErrNotExist) {
 			if err := s.download(ctx, cloud, f); err != nil {
 				s.log.WarnContext(ctx, "a file beside a price list could not be fetched", "cloud", cloud, "file", f, "error", err)
@@ -80,7 +80,7 @@ func (s *Store) Refresh(ctx context.Context, cloud string) error {
 
 func (s *Store) refresh(ctx context.Context, cloud string) error {
 	var errs []error
-	for _, f := range append([]string{vmsFile}, sideFiles[cloud]...) {
+	for _, f := range append([]string{vmsFile}, beside(cloud)...) {
 		if _, err := os.Stat(s.path(cloud, f)); err == nil && s.edited(cloud, f) {
 			continue
 		}

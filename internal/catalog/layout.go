@@ -10,7 +10,7 @@ import (
 // table lays the collected rows out in columns.
 func (b *builder) table() *Table {
 	t := b.t
-	if t.traits.name == "gcp" {
+	if t.traits.Attached {
 		b.joinGCP()
 	}
 	b.reprice()
@@ -53,9 +53,9 @@ type placeOrder struct {
 
 func regionClasses(tr *traits, regions []string) []int {
 	class := make([]int, len(regions))
-	if tr.regionClass != nil {
+	if tr.RegionClass != nil {
 		for i, r := range regions {
-			class[i] = tr.regionClass(r)
+			class[i] = tr.RegionClass(r)
 		}
 	}
 	return class

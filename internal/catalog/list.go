@@ -201,7 +201,7 @@ func compareAccelerators(a, b string) int {
 // ownHosts keeps, of accelerators that go into several hosts, the one host that
 // is taken when no size is asked for.
 func (t *Table) ownHosts(kinds []int32) []int32 {
-	if t.traits.name != "gcp" {
+	if !t.traits.Attached {
 		return kinds
 	}
 	best := map[string]int32{}
@@ -247,7 +247,7 @@ func compareNumbers(a, b float64) int {
 }
 
 func (t *Table) item(k *kind, r uint32) ListItem {
-	i := ListItem{Cloud: t.traits.display, InstanceType: k.instance, Accelerator: k.accelerator, Count: k.count,
+	i := ListItem{Cloud: t.DisplayName(), InstanceType: k.instance, Accelerator: k.accelerator, Count: k.count,
 		CPUs: known(k.cpus), DeviceGiB: none, MemoryGiB: known(k.memory), Price: t.price[r], SpotPrice: t.spot[r], Region: t.regions[t.region[r]]}
 	if k.deviceMiB > 0 {
 		i.DeviceGiB = k.deviceMiB / 1024

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // StoreOptions configure a [Store]. Only Dir is required.
@@ -177,21 +179,27 @@ func (s *Store) version(cloud string) string {
 
 // sources are the files a cloud's list is made from; some may not exist.
 func (s *Store) sources(cloud string) []string {
-	paths := []string{s.path(cloud, vmsFile), s.path(cloud, imagesFile), s.path(cloud, "instance_quota_mapping.csv"), s.path(cloud, "accelerator_quota_mapping.csv")}
+	paths := []string{s.path(cloud, vmsFile), s.path(cloud, imagesFile), s.path(cloud, facts.InstanceQuotas), s.path(cloud, facts.AcceleratorQuotas)}
 	if f := s.o.Overrides[cloud].File; f != "" {
 		paths = append(paths, f)
 	}
-	if cloud == "aws" {
-		if f := s.zoneMapping(); f != "" {
+	if zoneIDs(cloud) {
+		if f := s.zoneMapping(cloud); f != "" {
 			paths = append(paths, f)
 		}
 	}
 	return paths
 }
 
+// zoneIDs reports whether the cloud's list names zones by ids.
+func zoneIDs(cloud string) bool {
+	p := facts.Of(cloud).Prices
+	return p != nil && p.ZoneIDs
+}
+
 // zoneMapping is the newest of the accounts' zone mappings.
-func (s *Store) zoneMapping() string {
-	files, _ := filepath.Glob(filepath.Join(s.o.Dir, "aws", "az_mappings-*.csv"))
+func (s *Store) zoneMapping(cloud string) string {
+	files, _ := filepath.Glob(s.path(cloud, "az_mappings-*.csv"))
 	newest, at := "", time.Time{}
 	for _, f := range files {
 		if info, err := os.Stat(f); err == nil && info.ModTime().After(at) {
@@ -202,8 +210,8 @@ func (s *Store) zoneMapping() string {
 }
 
 // zoneNames reads that mapping; nil if there is none.
-func (s *Store) zoneNames() (map[string]string, error) {
-	f := s.zoneMapping()
+func (s *Store) zoneNames(cloud string) (map[string]string, error) {
+	f := s.zoneMapping(cloud)
 	if f == "" {
 		return nil, nil
 	}
@@ -229,9 +237,9 @@ func (s *Store) read(cloud string) (*loaded, error) {
 		}
 		o.Overlay = text
 	}
-	if cloud == "aws" {
+	if zoneIDs(cloud) {
 		var err error
-		if o.ZoneNames, err = s.zoneNames(); err != nil {
+		if o.ZoneNames, err = s.zoneNames(cloud); err != nil {
 			return nil, err
 		}
 	}
@@ -254,7 +262,7 @@ func (s *Store) read(cloud string) (*loaded, error) {
 			return nil, fmt.Errorf("%s: %w", s.path(cloud, imagesFile), err)
 		}
 	}
-	for _, name := range []string{"instance_quota_mapping.csv", "accelerator_quota_mapping.csv"} {
+	for _, name := range []string{facts.InstanceQuotas, facts.AcceleratorQuotas} {
 		if text, err := os.ReadFile(s.path(cloud, name)); err == nil {
 			if l.quotas, err = LoadQuotas(text); err != nil {
 				return nil, fmt.Errorf("%s: %w", s.path(cloud, name), err)

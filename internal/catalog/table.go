@@ -88,7 +88,7 @@ func (t *Table) Cloud() string { return t.traits.name }
 func (t *Table) Name() string { return t.traits.name }
 
 // DisplayName is how tables show the cloud.
-func (t *Table) DisplayName() string { return t.traits.display }
+func (t *Table) DisplayName() string { return DisplayName(t.traits.name) }
 
 // Names lists what the cloud has of a kind of name. The caller may not change
 // the list.

@@ -11,6 +11,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -113,8 +114,8 @@ func (o gpusOptions) query(args []string) (q gpuQuery, err error) {
 	return q, nil
 }
 
-// Clouds whose accelerators are asked for live.
-var liveClouds = map[string]bool{"kubernetes": true, "ssh": true, "slurm": true}
+// isLive reports whether the accelerators of a cloud are asked for live.
+func isLive(cloud string) bool { return facts.Of(cloud).Hardware == facts.Own }
 
 func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error {
 	q, err := o.query(args)
@@ -135,7 +136,7 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 	var counts map[string][]float64
 	var offers map[string][]sky.AcceleratorOffer
 	g, gctx := errgroup.WithContext(ctx)
-	mine := liveClouds[q.place.Cloud] // only what the user has
+	mine := isLive(q.place.Cloud) // only what the user has
 	if !o.all || q.name != "" || mine {
 		g.Go(func() (err error) {
 			live, err = a.liveGPUs(gctx, c, q, o.verbose && a.output == "table")

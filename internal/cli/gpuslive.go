@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
@@ -45,7 +46,7 @@ func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose b
 			slices.ContainsFunc(enabled, func(s string) bool { return strings.EqualFold(s, cloud) })
 	}
 	soft := softly
-	if only := q.place.Cloud; liveClouds[only] {
+	if only := q.place.Cloud; isLive(only) {
 		if !on(only) {
 			return live, &api.Error{Type: api.ErrNotSupported, Message: "There is no " + only + " that sky can use.", Hint: "What is missing says: sky check " + only}
 		}
@@ -53,21 +54,21 @@ func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose b
 	}
 	region := optional(q.place.Region)
 	g, gctx := errgroup.WithContext(ctx)
-	if on("kubernetes") {
+	if on(facts.Kubernetes) {
 		g.Go(func() (err error) {
 			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, false)
 			live.kubernetes, err = quiet(gctx, req, err)
 			return soft(err)
 		})
 	}
-	if on("ssh") {
+	if on(facts.SSH) {
 		g.Go(func() (err error) {
 			req, err := c.KubernetesGPUs(gctx, region, optional(q.name), q.quantity, true)
 			live.ssh, err = quiet(gctx, req, err)
 			return soft(err)
 		})
 	}
-	if on("slurm") {
+	if on(facts.Slurm) {
 		g.Go(func() (err error) {
 			req, err := c.SlurmGPUs(gctx, optional(q.name), q.quantity)
 			live.slurm, err = quiet(gctx, req, err)

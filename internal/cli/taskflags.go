@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
 )
@@ -169,7 +170,7 @@ func (t *taskFlags) checkPriority(dag *task.Dag) error {
 	}
 	for _, one := range dag.Tasks {
 		for _, r := range one.Resources {
-			if r.Cloud == "kubernetes" {
+			if r.Cloud == facts.Kubernetes {
 				return nil
 			}
 		}

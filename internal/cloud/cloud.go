@@ -9,6 +9,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/registry"
 )
 
@@ -202,22 +203,22 @@ type Features struct {
 }
 
 // Feature is something a task may need of a cloud.
-type Feature string
+type Feature = facts.Feature
 
 const (
-	FeatureStop      Feature = "stop"
-	FeatureMultiNode Feature = "multi-node"
-	FeatureSpot      Feature = "spot_instance"
-	FeatureImage     Feature = "image_id"
-	FeatureDocker    Feature = "docker_image"
-	FeatureDiskTier  Feature = "custom_disk_tier"
-	FeatureNetTier   Feature = "custom_network_tier"
-	FeaturePorts     Feature = "open_ports"
-	FeatureStorage   Feature = "storage_mounting"
-	FeatureAutostop  Feature = "autostop"
-	FeatureAutodown  Feature = "autodown"
-	FeatureLocalDisk Feature = "local_disk"
-	FeatureCloneDisk Feature = "clone_disk_from_cluster"
+	FeatureStop      = facts.Stop
+	FeatureMultiNode = facts.MultiNode
+	FeatureSpot      = facts.Spot
+	FeatureImage     = facts.Image
+	FeatureDocker    = facts.Docker
+	FeatureDiskTier  = facts.DiskTier
+	FeatureNetTier   = facts.NetTier
+	FeaturePorts     = facts.Ports
+	FeatureStorage   = facts.Storage
+	FeatureAutostop  = facts.Autostop
+	FeatureAutodown  = facts.Autodown
+	FeatureLocalDisk = facts.LocalDisk
+	FeatureCloneDisk = facts.CloneDisk
 )
 
 // As finds the optional interface T on a provider, looking through wrappers

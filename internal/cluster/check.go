@@ -8,9 +8,8 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/config"
 )
 
@@ -25,9 +24,11 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 			p, ok := providers.Get(strings.ToLower(name))
 			if !ok {
 				e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("unknown infrastructure %q; known: %s", name, strings.Join(nameList(providers), ", "))}
-				if c, ok := known.Find(name); ok {
-					e.Message = fmt.Sprintf("This version of sky cannot rent from %s yet; it can from: %s.", catalog.DisplayName(c.Name), strings.Join(nameList(providers), ", "))
-					e.Hint = fmt.Sprintf("What a task would cost there: sky launch --dryrun --assume-enabled %s TASK.yaml", c.Name)
+				if c, ok := facts.Find(name); ok && c.Rents() {
+					e.Message = fmt.Sprintf("This version of sky cannot rent from %s yet; it can from: %s.", c.Display, strings.Join(nameList(providers), ", "))
+					if c.Priced() {
+						e.Hint = fmt.Sprintf("What a task would cost there: sky launch --dryrun --assume-enabled %s TASK.yaml", c.Name)
+					}
 				}
 				return nil, e
 			}

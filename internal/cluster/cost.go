@@ -2,11 +2,11 @@ package cluster
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -69,7 +69,7 @@ func costRecord(h *state.ClusterHistory, at time.Time) api.CostRecord {
 		UserHash:    h.UserHash, UserName: h.UserName, Workspace: orElse(h.Workspace, "default"), LastUse: h.LastUse,
 		Cloud: h.Offer.Cloud, Region: h.Offer.Region,
 	}
-	if slices.Contains(knownClouds, h.Offer.Cloud) && h.Offer.InstanceType != "" {
+	if !facts.Of(h.Offer.Cloud).Ours && h.Offer.InstanceType != "" {
 		r.Resources = launchedResources(h.Offer)
 	}
 	c := &state.Cluster{Offer: h.Offer, NumNodes: h.NumNodes}

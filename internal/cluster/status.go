@@ -5,12 +5,12 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -129,12 +129,6 @@ func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
 	return r
 }
 
-// knownClouds are the clouds that reference clients know; naming another one
-// breaks their whole listing.
-var knownClouds = []string{"aws", "azure", "cudo", "do", "fluidstack", "gcp", "hyperbolic", "ibm", "kubernetes", "lambda",
-	"mithril", "nebius", "oci", "paperspace", "primeintellect", "runpod", "scp", "seeweb", "shadeform", "slurm", "ssh",
-	"vast", "verda", "vsphere", "yotta"}
-
 // Handle describes a cluster's nodes to clients.
 func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 	h := &api.Handle{
@@ -156,7 +150,7 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 // launchedResources are what was rented, in the words of a task's resources.
 func launchedResources(o cloud.Offer) map[string]any {
 	r := map[string]any{"cpus": number(o.CPUs), "memory": number(o.MemoryGiB)}
-	if slices.Contains(knownClouds, o.Cloud) { // else the instance type means nothing
+	if !facts.Of(o.Cloud).Ours { // clients know it; else the instance type means nothing
 		r["infra"] = task.Infra{Cloud: o.Cloud, Region: o.Region, Zone: o.Zone}.String()
 		r["instance_type"] = o.InstanceType
 	}

@@ -5,7 +5,7 @@ package config
 // itself counts, and only if the sender may set it; it was checked on the client's
 // side, and any other value is passed over.
 func (c *Config) JobsOn(sent map[string]any, from Sender) string {
-	if !Keys().at("jobs", "controller").takes(from) {
+	if !takes(Keys().At("jobs", "controller"), from) {
 		sent = nil
 	}
 	jobs, _ := sent["jobs"].(map[string]any)

@@ -1,30 +1,32 @@
 package config
 
+import "github.com/skypilot-go/sky/internal/config/keys"
+
 // catalogKeys describe where prices come from and what the user knows better.
-func catalogKeys() *Spec {
-	price := section("A price of one's own.",
-		Key{"instance_type", text("The machine it is for.")},
-		Key{"region", text("Where it holds; everywhere when absent.")},
-		Key{"price", number("Dollars per hour.").min(0)},
-		Key{"spot_price", number("Dollars per hour as spot.").min(0)}).need("instance_type")
-	override := section("One cloud's prices as the user knows them.",
-		Key{"file", text("CSV whose rows replace or complete those of the price list.")},
-		Key{"discount", number("Part of every price that need not be paid, from 0 to 1.").min(0).def(0)},
-		Key{"prices", list("Prices that differ from the list.", price)})
-	return section("Price lists.",
-		Key{"base_url", text("Where hosted price lists are fetched; the public place when absent.").match(pattern(`^https?://.+$`, "an http(s) URL"))},
-		Key{"mirror_url", text("Where they are fetched when that place refuses.").match(pattern(`^https?://.+$`, "an http(s) URL"))},
-		Key{"offline", yesNo("Never fetch: what is on disk is all there is.", false)},
-		Key{"refresh_hours", byCloud("Hours after which a cloud's list is fetched again; 0: never.", number("Hours.").min(0))},
-		Key{"overrides", byCloud("Own prices, by cloud.", override)},
-	).serverOnly()
+func catalogKeys() *keys.Spec {
+	price := keys.Section("A price of one's own.",
+		keys.New("instance_type", keys.Text("The machine it is for.")),
+		keys.New("region", keys.Text("Where it holds; everywhere when absent.")),
+		keys.New("price", keys.Number("Dollars per hour.").AtLeast(0)),
+		keys.New("spot_price", keys.Number("Dollars per hour as spot.").AtLeast(0))).Needs("instance_type")
+	override := keys.Section("One cloud's prices as the user knows them.",
+		keys.New("file", keys.Text("CSV whose rows replace or complete those of the price list.")),
+		keys.New("discount", keys.Number("Part of every price that need not be paid, from 0 to 1.").AtLeast(0).Defaults(0)),
+		keys.New("prices", keys.List("Prices that differ from the list.", price)))
+	return keys.Section("Price lists.",
+		keys.New("base_url", keys.Text("Where hosted price lists are fetched; the public place when absent.").Matching(keys.Regexp(`^https?://.+$`, "an http(s) URL"))),
+		keys.New("mirror_url", keys.Text("Where they are fetched when that place refuses.").Matching(keys.Regexp(`^https?://.+$`, "an http(s) URL"))),
+		keys.New("offline", keys.YesNo("Never fetch: what is on disk is all there is.", false)),
+		keys.New("refresh_hours", byCloud("Hours after which a cloud's list is fetched again; 0: never.", keys.Number("Hours.").AtLeast(0))),
+		keys.New("overrides", byCloud("Own prices, by cloud.", override)),
+	).OnServer()
 }
 
 // byCloud is a map whose keys are clouds.
-func byCloud(doc string, item *Spec) *Spec {
-	var keys []Key
-	for _, c := range clouds {
-		keys = append(keys, Key{c, item})
+func byCloud(doc string, item *keys.Spec) *keys.Spec {
+	var out []keys.Key
+	for _, c := range Clouds() {
+		out = append(out, keys.New(c, item))
 	}
-	return section(doc, keys...)
+	return keys.Section(doc, out...)
 }

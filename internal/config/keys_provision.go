@@ -1,20 +1,22 @@
 package config
 
-func provisionKeys() *Spec {
-	return section("How places for machines are chosen and tried, and how new machines are set up.",
-		Key{"ssh_timeout", whole("Seconds that each step of one attempt to connect may take; what is set when the server starts.").min(1).def(15).serverOnly()},
-		Key{"install_conda", yesNo("Whether nodes get conda.", true).inert("nodes get nothing but the agent; use an image with conda, or install it in setup")},
-		Key{"ranking", choice("Which of the places that fit is tried first: the cheapest that is likely to have room (availability), or the cheapest (price).",
-			"availability", "price").def("availability").task()},
-		Key{"availability_half_life_minutes", number("Minutes after which what an attempt has seen of a place counts half.").min(1).def(90).task()},
-		Key{"ask_first", yesNo("Ask clouds that can tell whether there is room before renting there; places without are tried last.", true).task()},
-		Key{"hedge", whole("How many attempts may be under way at once: the next starts when the others take longer than nine in ten do. 1: one after the other.").
-			min(1).def(1).task()},
-		Key{"hedge_price", number("What an attempt beside another may cost at most, as a multiple of the cheapest under way.").min(1).def(2).task()},
-		Key{"retry_hours", number("Hours after which --retry-until-up gives up; 0: never.").min(0).def(0).task()},
-		Key{"sweep", section("Looking for machines that belong to no cluster on record.",
-			Key{"interval_minutes", number("Minutes between two looks of the server.").min(1).def(10)},
-			Key{"grace_minutes", number("Minutes for which such a machine must have been there before it counts.").min(1).def(5)},
-			Key{"terminate", yesNo("End also what no record explains, rather than report it only. What a launch of ours made and gave up is always ended.", false)}).serverOnly()},
+import "github.com/skypilot-go/sky/internal/config/keys"
+
+func provisionKeys() *keys.Spec {
+	return keys.Section("How places for machines are chosen and tried, and how new machines are set up.",
+		keys.New("ssh_timeout", keys.Whole("Seconds that each step of one attempt to connect may take; what is set when the server starts.").AtLeast(1).Defaults(15).OnServer()),
+		keys.New("install_conda", keys.YesNo("Whether nodes get conda.", true).NoEffect("nodes get nothing but the agent; use an image with conda, or install it in setup")),
+		keys.New("ranking", keys.Choice("Which of the places that fit is tried first: the cheapest that is likely to have room (availability), or the cheapest (price).",
+			"availability", "price").Defaults("availability").ForTasks()),
+		keys.New("availability_half_life_minutes", keys.Number("Minutes after which what an attempt has seen of a place counts half.").AtLeast(1).Defaults(90).ForTasks()),
+		keys.New("ask_first", keys.YesNo("Ask clouds that can tell whether there is room before renting there; places without are tried last.", true).ForTasks()),
+		keys.New("hedge", keys.Whole("How many attempts may be under way at once: the next starts when the others take longer than nine in ten do. 1: one after the other.").
+			AtLeast(1).Defaults(1).ForTasks()),
+		keys.New("hedge_price", keys.Number("What an attempt beside another may cost at most, as a multiple of the cheapest under way.").AtLeast(1).Defaults(2).ForTasks()),
+		keys.New("retry_hours", keys.Number("Hours after which --retry-until-up gives up; 0: never.").AtLeast(0).Defaults(0).ForTasks()),
+		keys.New("sweep", keys.Section("Looking for machines that belong to no cluster on record.",
+			keys.New("interval_minutes", keys.Number("Minutes between two looks of the server.").AtLeast(1).Defaults(10)),
+			keys.New("grace_minutes", keys.Number("Minutes for which such a machine must have been there before it counts.").AtLeast(1).Defaults(5)),
+			keys.New("terminate", keys.YesNo("End also what no record explains, rather than report it only. What a launch of ours made and gave up is always ended.", false))).OnServer()),
 	)
 }

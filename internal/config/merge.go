@@ -18,7 +18,7 @@ func overlay(base, over *node, s *Spec) *node {
 	for _, e := range over.entries {
 		var below *Spec
 		if s != nil {
-			below = s.key(e.key)
+			below = s.Find(e.key)
 		}
 		out.put(e, func(old *node) *node { return overlay(old, e.node, below) })
 	}

@@ -7,25 +7,29 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/skypilot-go/sky/internal/config/keys"
 )
 
 // Kind is a set of shapes a value can have.
-type Kind uint8
+type Kind = keys.Kind
 
-// The shapes. A whole float such as 3.0 passes for an Int.
+// The shapes; see package keys.
 const (
-	Null Kind = 1 << iota
-	Bool
-	Int
-	Float
-	Text
-	List
-	Map
-
-	Number = Int | Float
-	Scalar = Bool | Number | Text
-	Any    = Null | Scalar | List | Map
+	Null   = keys.NullKind
+	Bool   = keys.BoolKind
+	Int    = keys.IntKind
+	Float  = keys.FloatKind
+	Text   = keys.TextKind
+	List   = keys.ListKind
+	Map    = keys.MapKind
+	Number = keys.NumberKind
+	Scalar = keys.ScalarKind
+	Any    = keys.AnyKind
 )
+
+// Spec describes the value of one key.
+type Spec = keys.Spec
 
 // node is one value of a configuration and where it was written. Nodes never
 // change after they are made, so layers and requests share them.

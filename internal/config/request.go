@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/config/keys"
 )
 
 // ForRequest returns what a client sends along with a request: everything of
@@ -34,7 +36,7 @@ const (
 
 // takes tells whether a request of that sender may set the key, as far as the
 // key itself is concerned: what is above or below it may say otherwise.
-func (s *Spec) takes(from Sender) bool {
+func takes(s *Spec, from Sender) bool {
 	return !s.ServerOnly && (s.Admins == "" || from == Admin)
 }
 
@@ -77,17 +79,17 @@ type dropped struct {
 // nothing is left. Entries of a map with names of the user's are looked into,
 // too.
 func (d *dropped) clean(n *node, s *Spec, path []string) *node {
-	if n == nil || n.kind != Map || s == nil || s == free {
+	if n == nil || n.kind != Map || s == nil || s == keys.Free {
 		return n
 	}
 	out := n
 	for _, e := range n.entries {
-		below := s.key(e.key)
+		below := s.Find(e.key)
 		if below == nil {
 			continue // refused later, or passed on
 		}
 		at := append(slices.Clip(path), e.key)
-		if below.takes(d.from) {
+		if takes(below, d.from) {
 			if rest := d.clean(e.node, below, at); rest == nil {
 				out = out.without(e.key)
 			} else if rest != e.node {

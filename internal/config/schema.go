@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/skypilot-go/sky/internal/config/keys"
 )
 
 // Schema returns the JSON Schema (2020-12) of a configuration as the server
@@ -51,7 +53,7 @@ func schemaOf(s *Spec) map[string]any {
 	case s.Pattern != nil:
 		out["pattern"] = s.Pattern.Expr
 	}
-	if s.Kinds&List != 0 && s.Items != nil && s.Items != free {
+	if s.Kinds&List != 0 && s.Items != nil && s.Items != keys.Free {
 		out["items"] = schemaOf(s.Items)
 	}
 	if s.Kinds&Map != 0 {
@@ -69,7 +71,7 @@ func sectionSchema(out map[string]any, s *Spec) {
 		properties[name] = false
 	}
 	for name := range s.Renamed { // an open section would let the old name through
-		if s.Others != nil && s.key(name) == s.Others {
+		if s.Others != nil && s.Find(name) == s.Others {
 			properties[name] = false
 		}
 	}
@@ -79,7 +81,7 @@ func sectionSchema(out map[string]any, s *Spec) {
 	switch {
 	case s.Others == nil:
 		out["additionalProperties"] = false
-	case s.Others != free:
+	case s.Others != keys.Free:
 		out["additionalProperties"] = schemaOf(s.Others)
 	}
 	if s.OthersNamed != nil {
@@ -149,7 +151,7 @@ type Doc struct {
 func Docs() []Doc {
 	var out []Doc
 	task, server, admins := map[string]bool{}, map[string]bool{}, map[string]string{}
-	Keys().walk(nil, func(path []string, s *Spec) bool {
+	Keys().Walk(nil, func(path []string, s *Spec) bool {
 		if len(path) == 0 {
 			return true
 		}
@@ -160,6 +162,3 @@ func Docs() []Doc {
 	})
 	return out
 }
-
-// String names the kinds the way documentation does.
-func (k Kind) String() string { return describe(&Spec{Kinds: k}) }

@@ -100,7 +100,7 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 }
 
 func TestDefaultsAreValid(t *testing.T) {
-	Keys().walk(nil, func(path []string, s *Spec) bool {
+	Keys().Walk(nil, func(path []string, s *Spec) bool {
 		if s.Default != nil {
 			c := &checker{side: Server}
 			if c.value(fromPlain(s.Default, place{}), s); len(c.problems) > 0 {

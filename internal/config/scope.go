@@ -1,6 +1,11 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/config/keys"
+)
 
 // Scope says for whom a cloud's settings are looked up. What is left empty
 // narrows nothing.
@@ -25,9 +30,7 @@ func (c *Config) For(s Scope) Settings {
 	if s.Workspace == "" {
 		s.Workspace = c.ActiveWorkspace()
 	}
-	if s.Cloud == "ssh" {
-		s.Region = strings.TrimPrefix(s.Region, "ssh-")
-	}
+	s.Region = facts.Of(s.Cloud).RegionName(s.Region)
 	return Settings{c, s}
 }
 
@@ -65,7 +68,7 @@ func (c *Config) Confined() *Config {
 // Kubernetes scope is under kueue.local_queue_name, wherever it was named.
 func (s Settings) Section() map[string]any {
 	out := map[string]any{}
-	for _, spec := range []*Spec{Keys().at(s.scope.Cloud), Keys().at("workspaces", "<any>", s.scope.Cloud)} {
+	for _, spec := range []*Spec{Keys().At(s.scope.Cloud), Keys().At("workspaces", "<any>", s.scope.Cloud)} {
 		if spec == nil {
 			continue
 		}
@@ -79,7 +82,7 @@ func (s Settings) Section() map[string]any {
 			}
 		}
 	}
-	if s.scope.Cloud == "kubernetes" {
+	if s.scope.Cloud == facts.Kubernetes {
 		if s.c.confined {
 			out[OnlyAllowedContexts] = true
 		}
@@ -132,7 +135,7 @@ func (s Settings) ProxyCommand() (command string, ok bool) {
 func (s Settings) inForce(path []string) *node {
 	spec := s.spec(path)
 	if spec == nil {
-		if Keys().key(s.scope.Cloud) != nil {
+		if Keys().Find(s.scope.Cloud) != nil {
 			panic("config: there is no key " + s.scope.Cloud + "." + strings.Join(path, "."))
 		}
 		return nil
@@ -143,13 +146,13 @@ func (s Settings) inForce(path []string) *node {
 // spec describes the key, as the cloud's section has it or else as workspaces
 // do.
 func (s Settings) spec(path []string) *Spec {
-	if spec := Keys().at(s.scope.Cloud).at(path...); spec != nil && spec != free {
+	if spec := Keys().At(s.scope.Cloud).At(path...); spec != nil && spec != keys.Free {
 		return spec
 	}
-	if spec := Keys().at("workspaces", "<any>", s.scope.Cloud).at(path...); spec != nil {
+	if spec := Keys().At("workspaces", "<any>", s.scope.Cloud).At(path...); spec != nil {
 		return spec
 	}
-	return Keys().at(s.scope.Cloud).at(path...)
+	return Keys().At(s.scope.Cloud).At(path...)
 }
 
 // resolve picks the value and settles the forms by region and by cluster.
@@ -181,15 +184,16 @@ func (s Settings) pick(path []string) *node {
 		}
 	}
 	value := present(s.c.root.find(append([]string{s.scope.Cloud}, path...)...))
+	merge := facts.Of(s.scope.Cloud).Merge
 	for _, section := range s.inRegion() {
 		n := present(section.find(path...))
 		switch {
 		case n == nil:
 		case value == nil || n.kind != Map || value.kind != Map:
 			value = n
-		case s.scope.Cloud == "slurm" || path[0] == "pricing":
+		case merge == facts.OneLevel || path[0] == "pricing":
 			value = oneLevel(value, n)
-		case s.scope.Cloud == "kubernetes":
+		case merge == facts.Patch:
 			value = patch(value, n)
 		default:
 			value = n
@@ -213,19 +217,15 @@ func (s Settings) inRegion() []*node {
 	if s.scope.Region == "" {
 		return nil
 	}
-	section := s.c.root.find(s.scope.Cloud)
-	switch s.scope.Cloud {
-	case "kubernetes", "ssh":
-		return []*node{section.find("context_configs", s.scope.Region)}
-	case "nebius":
-		return []*node{section.find("region_configs", s.scope.Region)}
-	case "oci":
-		return []*node{section.find("region_configs", "default"), section.find("region_configs", s.scope.Region)}
-	case "slurm":
-		cluster := section.find("cluster_configs", s.scope.Region)
-		return []*node{cluster, cluster.find("partition_configs", s.scope.Partition)}
+	narrower := facts.Of(s.scope.Cloud).Narrower
+	if narrower == nil {
+		return nil
 	}
-	return nil
+	var out []*node
+	for _, path := range narrower(s.scope.Region, s.scope.Partition) {
+		out = append(out, s.c.root.find(append([]string{s.scope.Cloud}, path...)...))
+	}
+	return out
 }
 
 func present(n *node) *node {

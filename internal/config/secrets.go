@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
@@ -23,7 +24,7 @@ func secretName(key string) bool {
 
 // isSecret says whether the value of a key must not be shown.
 func isSecret(key string, s *Spec) bool {
-	return s != nil && s.Secret || (s == nil || s == free) && secretName(key)
+	return s != nil && s.Secret || (s == nil || s == keys.Free) && secretName(key)
 }
 
 // redact returns n with every secret replaced.
@@ -32,7 +33,7 @@ func redact(n *node, s *Spec) *node {
 		return nil
 	}
 	if s == nil {
-		s = free
+		s = keys.Free
 	}
 	out := *n
 	switch n.kind {
@@ -48,7 +49,7 @@ func redact(n *node, s *Spec) *node {
 		// A variable in a pod specification: {name: HF_TOKEN, value: …}.
 		named := secretName(asText(n.get("name")))
 		for i, e := range n.entries {
-			below := s.key(e.key)
+			below := s.Find(e.key)
 			switch {
 			case e.node.kind == Null:
 			case isSecret(e.key, below), named && e.key == "value":
@@ -94,7 +95,7 @@ func (c *Config) Secrets() []string {
 			return
 		}
 		if s == nil {
-			s = free
+			s = keys.Free
 		}
 		switch n.kind {
 		case List:
@@ -104,7 +105,7 @@ func (c *Config) Secrets() []string {
 		case Map:
 			named := secretName(asText(n.get("name")))
 			for _, e := range n.entries {
-				below := s.key(e.key)
+				below := s.Find(e.key)
 				walk(e.node, below, hidden || isSecret(e.key, below) || named && e.key == "value")
 			}
 		case Null, Bool:
@@ -115,7 +116,7 @@ func (c *Config) Secrets() []string {
 		}
 	}
 	walk(c.root, Keys(), false)
-	walk(c.db, free, true)
+	walk(c.db, keys.Free, true)
 	return out
 }
 
@@ -136,7 +137,7 @@ func withoutSecrets(n *node, s *Spec) *node {
 	out := *n
 	out.entries = nil
 	for _, e := range n.entries {
-		below := s.key(e.key)
+		below := s.Find(e.key)
 		if !isSecret(e.key, below) && !hasPassword(e.node) {
 			out.entries = append(out.entries, entry{e.key, e.at, withoutSecrets(e.node, below)})
 		}
@@ -185,7 +186,7 @@ func secretsOnly(n *node, s *Spec) *node {
 	out := *n
 	out.entries = nil
 	for _, e := range n.entries {
-		below := s.key(e.key)
+		below := s.Find(e.key)
 		v := e.node
 		if !isSecret(e.key, below) && !hasPassword(e.node) {
 			v = secretsOnly(e.node, below)

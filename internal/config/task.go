@@ -42,7 +42,7 @@ func TaskPart(values map[string]any) map[string]any {
 func taskPart(values map[string]any, s *Spec) map[string]any {
 	var out map[string]any
 	for key, v := range values {
-		below := s.key(key)
+		below := s.Find(key)
 		if below == nil {
 			continue
 		}
@@ -74,7 +74,7 @@ func Merge(base, over map[string]any) map[string]any {
 func (c *checker) taskSection(n *node, s *Spec) {
 	for _, e := range n.entries {
 		c.under(e.key, func() {
-			below := s.key(e.key)
+			below := s.Find(e.key)
 			switch {
 			case below == nil && s.OpenToNewer && c.side == Client:
 				c.note(e.at, slog.LevelWarn, "unknown key; the server decides whether it means anything")

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/similar"
 )
 
@@ -57,10 +58,10 @@ func (c *checker) under(key string, f func()) {
 }
 
 func (c *checker) value(n *node, s *Spec) {
-	if s == free {
+	if s == keys.Free {
 		return
 	}
-	if !s.admits(n) {
+	if !admits(s, n) {
 		c.wrongKind(n, s)
 		return
 	}
@@ -75,7 +76,7 @@ func (c *checker) value(n *node, s *Spec) {
 		c.text(n, s)
 	case Int, Float:
 		if s.Min != nil && !(n.number() >= *s.Min) {
-			c.problem(n.at, "%s is below the minimum of %s", s.show(n), strconv.FormatFloat(*s.Min, 'g', -1, 64))
+			c.problem(n.at, "%s is below the minimum of %s", show(s, n), strconv.FormatFloat(*s.Min, 'g', -1, 64))
 		}
 	case List:
 		for i, item := range n.list {
@@ -87,14 +88,14 @@ func (c *checker) value(n *node, s *Spec) {
 		c.section(n, s)
 	}
 	if s.Check != nil {
-		if wrong := s.Check(n); wrong != "" {
+		if wrong := s.Check(n.value); wrong != "" {
 			c.problem(n.at, "%s", wrong)
 		}
 	}
 }
 
 // admits says whether a value's kind fits. Whole floats pass for integers.
-func (s *Spec) admits(n *node) bool {
+func admits(s *Spec, n *node) bool {
 	if s.Kinds&n.kind != 0 {
 		return true
 	}
@@ -102,24 +103,24 @@ func (s *Spec) admits(n *node) bool {
 }
 
 func (c *checker) wrongKind(n *node, s *Spec) {
-	expected := describe(s)
+	expected := s.Describe()
 	switch {
 	case n.kind == Null:
 		c.problem(n.at, "is empty; give it %s or remove the key", expected)
 	case s.Kinds&Text != 0 && n.kind&(Bool|Number) != 0 && len(s.Enum) == 0:
-		c.problem(n.at, "must be %s, not %s; put it in quotes", expected, s.show(n))
+		c.problem(n.at, "must be %s, not %s; put it in quotes", expected, show(s, n))
 	default:
-		c.problem(n.at, "must be %s, not %s", expected, s.show(n))
+		c.problem(n.at, "must be %s, not %s", expected, show(s, n))
 	}
 }
 
 func (c *checker) text(n *node, s *Spec) {
 	value := n.value.(string)
-	if len(s.Enum) > 0 && !s.enumerates(value) {
-		c.problem(n.at, "%s is not one of %s%s", s.show(n), strings.Join(s.Enum, ", "), didYouMean(similar.Names(value, s.Enum)))
+	if len(s.Enum) > 0 && !s.Enumerates(value) {
+		c.problem(n.at, "%s is not one of %s%s", show(s, n), strings.Join(s.Enum, ", "), didYouMean(similar.Names(value, s.Enum)))
 	}
-	if s.Pattern != nil && !s.Pattern.match(value) {
-		c.problem(n.at, "must be %s, not %s", s.Pattern.Means, s.show(n))
+	if s.Pattern != nil && !s.Pattern.Match(value) {
+		c.problem(n.at, "must be %s, not %s", s.Pattern.Means, show(s, n))
 	}
 }
 
@@ -142,7 +143,7 @@ func (c *checker) entry(e entry, s *Spec) {
 		c.problem(e.at, "cannot be set here: %s", why)
 		return
 	}
-	if i := slices.IndexFunc(s.Keys, func(k Key) bool { return k.Name == e.key }); i >= 0 {
+	if i := slices.IndexFunc(s.Keys, func(k keys.Key) bool { return k.Name == e.key }); i >= 0 {
 		c.value(e.node, s.Keys[i].Spec)
 		return
 	}
@@ -151,7 +152,7 @@ func (c *checker) entry(e entry, s *Spec) {
 		return
 	}
 	if s.Others != nil {
-		if s.OthersNamed != nil && !s.OthersNamed.match(e.key) {
+		if s.OthersNamed != nil && !s.OthersNamed.Match(e.key) {
 			c.problem(e.at, "is not a valid name: it must be %s", s.OthersNamed.Means)
 		}
 		c.value(e.node, s.Others)
@@ -168,22 +169,22 @@ func (c *checker) entry(e entry, s *Spec) {
 // suggest completes "unknown key" with the likely intention.
 func (c *checker) suggest(key string, s *Spec) string {
 	top := len(c.path) == 1
-	if top && slices.Contains(clouds, key) {
+	if top && slices.Contains(Clouds(), key) {
 		return fmt.Sprintf("; %s is set up by its own credential files, and only allowed_clouds and workspaces.<name>.%s.disabled mention it", key, key)
 	}
-	if near := similar.Names(key, s.names()); len(near) > 0 {
+	if near := similar.Names(key, s.Names()); len(near) > 0 {
 		return didYouMean(near)
 	}
 	if below := elsewhere(key); top && len(below) > 0 && len(below) <= 3 {
 		return didYouMean(below)
 	}
-	return "; known here: " + strings.Join(s.names(), ", ")
+	return "; known here: " + strings.Join(s.Names(), ", ")
 }
 
 // elsewhere returns the paths at which a key exists.
 func elsewhere(key string) []string {
 	var found []string
-	Keys().walk(nil, func(path []string, _ *Spec) bool {
+	Keys().Walk(nil, func(path []string, _ *Spec) bool {
 		if len(path) > 1 && path[len(path)-1] == key && !slices.Contains(path, "[]") {
 			found = append(found, strings.Join(path, "."))
 		}
@@ -192,39 +193,8 @@ func elsewhere(key string) []string {
 	return found
 }
 
-// describe names the kinds a spec takes, for "must be …".
-func describe(s *Spec) string {
-	var kinds []string
-	add := func(k Kind, words string) {
-		if s.Kinds&k != 0 {
-			kinds = append(kinds, words)
-		}
-	}
-	add(Bool, "true or false")
-	if s.Kinds&Float != 0 {
-		add(Float, "a number")
-	} else {
-		add(Int, "a whole number")
-	}
-	switch len(s.Enum) {
-	case 0:
-		add(Text, "a text")
-	case 1:
-		add(Text, s.Enum[0])
-	default:
-		add(Text, "one of "+strings.Join(s.Enum, ", "))
-	}
-	add(List, "a list")
-	add(Map, "a section")
-	add(Null, "nothing")
-	if len(kinds) == 1 {
-		return kinds[0]
-	}
-	return strings.Join(kinds[:len(kinds)-1], ", ") + " or " + kinds[len(kinds)-1]
-}
-
 // show describes a value in a message, without telling secrets.
-func (s *Spec) show(n *node) string {
+func show(s *Spec, n *node) string {
 	switch n.kind {
 	case Null:
 		return "nothing"

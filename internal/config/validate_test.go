@@ -31,7 +31,7 @@ var badConfigs = []struct{ text, want string }{
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
 	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; known here: skypilot-status-refresh-daemon, skypilot-volume-status-refresh-daemon, managed-job-status-refresh-daemon, sky-serve-status-refresh-daemon, pool-status-refresh-daemon, server-heartbeat-daemon, expired-token-cleanup-daemon`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
-	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, gcp, azure, kubernetes, ssh, slurm, oci, vast, nebius, workspaces`},
+	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, azure, gcp, oci, kubernetes, vast, nebius, ssh, slurm, workspaces`},
 	// Clouds without a section.
 	{"lambda: {}", `1:1: lambda: unknown key; lambda is set up by its own credential files, and only allowed_clouds and workspaces.<name>.lambda.disabled mention it`},
 	{"runpod: {api_key: x}", `1:1: runpod: unknown key; runpod is set up by its own credential files, and only allowed_clouds and workspaces.<name>.runpod.disabled mention it`},
@@ -76,7 +76,7 @@ var badConfigs = []struct{ text, want string }{
 	{"api_server: {service_account_token: [hunter2]}", `1:37: api_server.service_account_token: must be a text or nothing, not a list`},
 	{"slurm: {sbatch_options: {a: [1]}}", `1:29: slurm.sbatch_options.a: must be true or false, a number, a text or nothing, not a list`},
 	// Words.
-	{"allowed_clouds: [aws, gpc]", `1:23: allowed_clouds[1]: "gpc" is not one of aws, gcp, azure, ibm, lambda, scp, oci, kubernetes, runpod, vast, vsphere, cudo, fluidstack, paperspace, primeintellect, do, nebius, ssh, slurm, hyperbolic, seeweb, shadeform, yotta, mithril, verda, local, fluffycloud, docker, cloudflare, coreweave, vastdata, huggingface; did you mean gcp?`},
+	{"allowed_clouds: [aws, gpc]", `1:23: allowed_clouds[1]: "gpc" is not one of aws, azure, gcp, ibm, lambda, scp, oci, kubernetes, runpod, vast, vsphere, cudo, fluidstack, paperspace, primeintellect, do, nebius, ssh, slurm, hyperbolic, seeweb, shadeform, yotta, mithril, verda, local, fluffycloud, docker, cloudflare, coreweave, vastdata, huggingface; did you mean gcp?`},
 	{"kubernetes: {ports: lodbalancer}", `1:21: kubernetes.ports: "lodbalancer" is not one of loadbalancer, ingress, podip; did you mean loadbalancer?`},
 	{"kubernetes: {ports: LoadBalancer}", `1:21: kubernetes.ports: "LoadBalancer" is not one of loadbalancer, ingress, podip; did you mean loadbalancer?`},
 	{"kubernetes: {autoscaler: eks}", `1:26: kubernetes.autoscaler: "eks" is not one of gke, karpenter, coreweave, nebius, generic`},
@@ -241,7 +241,7 @@ func TestClosest(t *testing.T) {
 		{"allowedClouds", "allowed_clouds"}, {"azur", "azure"}, {"kubernets", "kubernetes"}, {"wrokspaces", "workspaces workspace"}, {"xyzzy", ""}, {"", ""},
 		{strings.Repeat("a", 1000), ""},
 	} {
-		if got := strings.Join(similar.Names(test.word, Keys().names()), " "); got != test.want {
+		if got := strings.Join(similar.Names(test.word, Keys().Names()), " "); got != test.want {
 			t.Errorf("similar.Names(%.20q) = %q, want %q", test.word, got, test.want)
 		}
 	}

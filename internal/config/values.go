@@ -29,7 +29,7 @@ func (c *Config) Texts(path ...string) []string { return asTexts(c.inForce(path)
 func (c *Config) Path(path ...string) string { return expand(c.Text(path...), c.home) }
 
 func (c *Config) inForce(path []string) *node {
-	s := Keys().at(path...)
+	s := Keys().At(path...)
 	if s == nil {
 		panic("config: there is no key " + strings.Join(path, "."))
 	}

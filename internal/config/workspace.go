@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/similar"
 )
 
@@ -136,7 +137,7 @@ func (c *Config) Withhold(cloud, why string) *Config {
 // Namespace returns the Kubernetes namespace of a scope, "" for the one in the
 // kubeconfig.
 func (c *Config) Namespace(s Scope) string {
-	s.Cloud = "kubernetes"
+	s.Cloud = facts.Kubernetes
 	return c.For(s).Text("namespace")
 }
 
@@ -144,11 +145,11 @@ func (c *Config) Namespace(s Scope) string {
 // that names one decides; within a place quota.queue wins over
 // kueue.local_queue_name.
 func (c *Config) Queue(s Scope) string {
-	s.Cloud = "kubernetes"
+	s.Cloud = facts.Kubernetes
 	settings := c.For(s)
 	places := settings.inWorkspace()
 	places = append(places, settings.inRegion()...)
-	for _, section := range append(places, c.root.find("kubernetes")) {
+	for _, section := range append(places, c.root.find(facts.Kubernetes)) {
 		for _, path := range [][]string{{"quota", "queue"}, {"kueue", "local_queue_name"}} {
 			if name := asText(present(section.find(path...))); name != "" {
 				return name

@@ -33,7 +33,7 @@ func (d *daemon) awsOptions() aws.Options {
 			return quotas[instanceType].OnDemand
 		},
 		Zones: func(user string, names map[string]string) {
-			if err := d.catalogs.SetZoneNames(user, names); err != nil {
+			if err := d.catalogs.SetZoneNames(aws.Name, user, names); err != nil {
 				d.log.Warn("the account's zones could not be noted; offers name zones by their ids", "err", err)
 			}
 		},

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog"
-	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/config"
 )
 
@@ -16,7 +16,7 @@ func catalogOptions(c *config.Config, dir string, log *slog.Logger) catalog.Stor
 		Offline: c.Bool("catalogs", "offline"), Logger: log,
 		Refresh: map[string]time.Duration{}, Overrides: map[string]catalog.Override{},
 	}
-	for _, name := range known.Names() {
+	for _, name := range facts.Names((*facts.Cloud).Priced) {
 		if _, set := c.Get("catalogs", "refresh_hours", name); set {
 			o.Refresh[name] = time.Duration(c.Float("catalogs", "refresh_hours", name) * float64(time.Hour))
 		}

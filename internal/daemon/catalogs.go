@@ -11,7 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
-	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/requests"
 )
@@ -60,7 +60,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	}
 	var names, without []string
 	for _, n := range b.Clouds {
-		if c, ok := known.Find(n); ok {
+		if c, ok := facts.Find(n); ok && c.Priced() {
 			names = append(names, c.Name)
 		} else {
 			without = append(without, n)
@@ -68,7 +68,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	}
 	switch {
 	case len(b.Clouds) == 0:
-		names = known.Names()
+		names = facts.Names((*facts.Cloud).Priced)
 	case len(names) == 0:
 		return nil, q, d.noPriceList(without[0])
 	case len(without) > 0: // clients name all clouds that they know
@@ -87,7 +87,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 
 // noPriceList says where to look instead.
 func (d *daemon) noPriceList(name string) error {
-	e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s.", name, strings.Join(known.Names(), ", "))}
+	e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s.", name, strings.Join(facts.Names((*facts.Cloud).Priced), ", "))}
 	if p, ok := d.providers.Get(strings.ToLower(name)); ok {
 		e.Message = fmt.Sprintf("%s has no price list.", p.DisplayName())
 		e.Hint = "What it has for a task shows in a plan: sky launch --dryrun --infra " + p.Name() + " TASK.yaml"
@@ -99,7 +99,7 @@ func (d *daemon) noPriceList(name string) error {
 func (d *daemon) catalogStatus(ctx context.Context) []api.CatalogStatus {
 	at := time.Now()
 	out := []api.CatalogStatus{}
-	for _, name := range known.Names() {
+	for _, name := range facts.Names((*facts.Cloud).Priced) {
 		i := d.catalogs.Info(name, at)
 		s := api.CatalogStatus{Cloud: name, File: i.File, Edited: i.Edited, Overdue: i.Overdue, PeriodSeconds: int64(i.Period.Seconds())}
 		if !i.Fetched.IsZero() {
@@ -123,12 +123,12 @@ func (d *daemon) catalogStatus(ctx context.Context) []api.CatalogStatus {
 func (d *daemon) catalogRefresh(ctx context.Context, call cluster.Call, b api.CatalogRefreshBody) (any, error) {
 	names := []string(b.Clouds)
 	if len(names) == 0 {
-		names = known.Names()
+		names = facts.Names((*facts.Cloud).Priced)
 	}
 	failed := map[string]string{}
 	for _, name := range names {
-		c, ok := known.Find(name)
-		if !ok {
+		c, ok := facts.Find(name)
+		if !ok || !c.Priced() {
 			return nil, d.noPriceList(name)
 		}
 		call.Out.Spin("Fetching the price list of " + c.Name)

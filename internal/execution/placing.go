@@ -3,9 +3,9 @@ package execution
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
@@ -42,11 +42,11 @@ func placed(all *config.Config, c *state.Cluster) func(cloud.Place) map[string]a
 // not list, where it is set; why says that none is left.
 func inAllowedPools(offers []cloud.Offer, cloudName string, section map[string]any) (allowed []cloud.Offer, why string) {
 	list, ok := section["allowed_node_pools"].([]any)
-	if !ok || cloudName != "ssh" {
+	if !ok || cloudName != facts.SSH {
 		return offers, ""
 	}
 	allowed = slices.DeleteFunc(slices.Clone(offers), func(o cloud.Offer) bool {
-		return !slices.Contains(list, any(strings.TrimPrefix(o.Region, "ssh-")))
+		return !slices.Contains(list, any(task.PoolOf(o.Cloud, o.Region)))
 	})
 	if len(allowed) == 0 && len(offers) > 0 {
 		return nil, fmt.Sprintf("ssh.allowed_node_pools lists none of the pools that there are (%v)", list)

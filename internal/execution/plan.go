@@ -11,7 +11,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/known"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/optimizer"
@@ -179,7 +179,7 @@ func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.
 	all := slices.Contains(o.AssumeEnabled, "all")
 	names := o.AssumeEnabled
 	if all {
-		names = known.Names()
+		names = facts.Names((*facts.Cloud).Priced)
 	}
 	store := x.Catalogs
 	if o.CatalogDir != "" {
@@ -188,9 +188,9 @@ func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.
 	var sources []optimizer.Source
 	var missing []error
 	for _, name := range names {
-		c, ok := known.Find(name)
-		if !ok {
-			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s, or all.", name, strings.Join(known.Names(), ", "))}
+		c, ok := facts.Find(name)
+		if !ok || !c.Priced() {
+			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s, or all.", name, strings.Join(facts.Names((*facts.Cloud).Priced), ", "))}
 		}
 		table, err := store.Table(ctx, c.Name)
 		if err != nil {
@@ -200,7 +200,7 @@ func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.
 			}
 			return nil, &api.Error{Type: api.ErrRuntime, Message: "No price list could be had: " + catalog.Missing(err), Err: err, Hint: noPrices}
 		}
-		sources = append(sources, optimizer.CatalogSource(table, c.Lacks))
+		sources = append(sources, optimizer.CatalogSource(table, c.Reasons()))
 	}
 	if len(sources) == 0 {
 		return nil, &api.Error{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -121,7 +122,7 @@ func (f *finder) eligible(s Source, r *task.Resources) bool {
 
 // rents reports whether a source has more than the user's own machines, which may be
 // taken, all of them, so that the machine sky runs on is the next place.
-func rents(s Source) bool { return !lastResort(s) && s.Name() != "ssh" }
+func rents(s Source) bool { return !lastResort(s) && s.Name() != facts.SSH }
 
 func lastResort(s Source) bool {
 	l, ok := s.(*Listed)

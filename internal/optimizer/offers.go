@@ -7,6 +7,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // Listed is a Source over a plain list of offers.
@@ -29,7 +30,7 @@ func OffersSource(name, displayName string, offers []cloud.Offer, lacks map[clou
 	for i := range sorted {
 		sorted[i].Cloud = name
 	}
-	return &Listed{name: name, display: displayName, offers: sorted, lacks: lacks, LastResort: name == "local" || name == "docker"}
+	return &Listed{name: name, display: displayName, offers: sorted, lacks: lacks, LastResort: facts.Of(name).Hardware == facts.Here}
 }
 
 func (s *Listed) Name() string                    { return s.name }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
@@ -113,7 +114,7 @@ func (t *TaskPlan) Best() []*Candidate {
 			first[asked{c.wanted, c.Offer.Spot}] = c.entry
 		}
 		g := group{source: c.source, wanted: c.wanted, spot: c.Offer.Spot}
-		if shownByRegion[c.Offer.Cloud] {
+		if facts.Of(c.Offer.Cloud).Hardware == facts.Own {
 			g.region = c.Offer.Region
 		}
 		j, seen := at[g]
@@ -160,10 +161,6 @@ func (t *TaskPlan) shown(c *Candidate) int64 {
 	}
 	return int64(math.Round(c.Cost * 100))
 }
-
-// shownByRegion are the infrastructures whose regions are different machines of
-// the user's own.
-var shownByRegion = map[string]bool{"kubernetes": true, "ssh": true, "slurm": true}
 
 func (p *Plan) bestPlan(w io.Writer) {
 	rows := [][]string{{"TASK", "#NODES", "INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(p.Minimize)}}

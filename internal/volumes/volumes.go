@@ -76,7 +76,8 @@ func (m *Manager) volumer(name string) (cloud.Volumer, error) {
 func (m *Manager) kinds() string {
 	var out []string
 	for _, kind := range task.VolumeTypes {
-		p, ok := m.Providers.Get(task.VolumeCloud(kind))
+		name, _ := task.VolumeCloud(kind)
+		p, ok := m.Providers.Get(name)
 		if !ok {
 			continue
 		}

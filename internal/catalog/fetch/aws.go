@@ -347,3 +347,7 @@ func awsWants(rec []string, at map[string]int, wanted map[string][]string) bool 
 	}
 	return at["PricePerUnit"] < len(rec) && at["Instance Type"] < len(rec)
 }
+
+var awsSource = Source{"aws", []string{"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}, func(env func(string) string) Fetcher {
+	return AWS{Keys: AWSKeys{AccessKey: env("AWS_ACCESS_KEY_ID"), SecretKey: env("AWS_SECRET_ACCESS_KEY"), SessionToken: env("AWS_SESSION_TOKEN")}, Regions: words(env("AWS_REGIONS"))}
+}}

@@ -186,3 +186,7 @@ func azureGPU(family string) (gpu string, known bool) {
 	}
 	return "", false
 }
+
+var azureSource = Source{"azure", []string{"AZURE_ACCESS_TOKEN", "AZURE_SUBSCRIPTION_ID"}, func(env func(string) string) Fetcher {
+	return Azure{API: API{Token: env("AZURE_ACCESS_TOKEN")}, Subscription: env("AZURE_SUBSCRIPTION_ID"), Regions: words(env("AZURE_REGIONS"))}
+}}

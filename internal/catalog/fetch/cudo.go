@@ -68,3 +68,7 @@ func (c Cudo) Rows(ctx context.Context) ([]Row, error) {
 	}
 	return rows, nil
 }
+
+var cudoSource = Source{"cudo", nil, func(env func(string) string) Fetcher {
+	return Cudo{API{Token: env("CUDO_API_KEY")}}
+}}

@@ -67,3 +67,7 @@ func doName(model string) string {
 	}
 	return strings.ToUpper(strings.ReplaceAll(name, "_", "-"))
 }
+
+var digitaloceanSource = Source{"do", []string{"DIGITALOCEAN_TOKEN"}, func(env func(string) string) Fetcher {
+	return DigitalOcean{API{Token: env("DIGITALOCEAN_TOKEN")}}
+}}

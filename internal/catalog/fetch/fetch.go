@@ -21,11 +21,31 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // Fetcher asks one cloud what it offers at which price.
 type Fetcher interface {
 	Rows(ctx context.Context) ([]Row, error)
+}
+
+// Source is a cloud whose price interface is known.
+type Source struct {
+	Cloud string
+	Needs []string // variables of the environment that hold what it needs
+	New   func(env func(string) string) Fetcher
+}
+
+// Sources lists them, by name.
+func Sources() []Source {
+	return []Source{
+		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, lambdaSource, ociSource, runpodSource, vastSource,
+	}
+}
+
+// words are the parts of a list with commas or spaces.
+func words(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // Row is a line of vms.csv. Prices are $ per hour; NaN: not offered that way.
@@ -127,17 +147,18 @@ func Write(w io.Writer, cloud string, rows []Row) error {
 	if zoned {
 		header = append(header, "AvailabilityZone")
 	}
-	switch cloud {
-	case "azure":
-		header = append(header, "Generation")
-	case "aws":
-		header = append(header, "Arch", "LocalDiskType", "NVMeSupported", "LocalDiskSize", "LocalDiskCount")
+	var columns []facts.Column
+	if p := facts.Of(cloud).Prices; p != nil {
+		columns = p.Columns
+	}
+	for _, c := range columns {
+		header = append(header, string(c))
 	}
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
 	out.Write(header)
 	for i := range rows {
-		out.Write(rows[i].record(cloud, zoned))
+		out.Write(rows[i].record(columns, zoned))
 	}
 	out.Flush()
 	if err := out.Error(); err != nil {
@@ -157,22 +178,35 @@ func Write(w io.Writer, cloud string, rows []Row) error {
 	return err
 }
 
-func (r *Row) record(cloud string, zoned bool) []string {
+func (r *Row) record(columns []facts.Column, zoned bool) []string {
 	rec := []string{r.InstanceType, r.Accelerator, number(r.Count), number(r.CPUs), number(r.MemoryGiB), r.gpuInfo(), price(r.Price), price(r.Spot), r.Region}
 	if zoned {
 		rec = append(rec, r.Zone)
 	}
-	switch cloud {
-	case "azure":
-		rec = append(rec, r.Generation)
-	case "aws":
-		nvme := ""
-		if r.LocalDisk != "" {
-			nvme = strconv.FormatBool(r.NVMe)
-		}
-		rec = append(rec, r.Arch, r.LocalDisk, nvme, number(r.LocalDiskGB), number(r.LocalDiskCount))
+	for _, c := range columns {
+		rec = append(rec, r.column(c))
 	}
 	return rec
+}
+
+func (r *Row) column(c facts.Column) string {
+	switch c {
+	case facts.Generation:
+		return r.Generation
+	case facts.Arch:
+		return r.Arch
+	case facts.LocalDiskType:
+		return r.LocalDisk
+	case facts.NVMe:
+		if r.LocalDisk != "" {
+			return strconv.FormatBool(r.NVMe)
+		}
+	case facts.LocalDiskSize:
+		return number(r.LocalDiskGB)
+	case facts.LocalDiskCount:
+		return number(r.LocalDiskCount)
+	}
+	return ""
 }
 
 // gpuInfo is the description of the devices that price lists carry.

@@ -65,3 +65,7 @@ func (f FluidStack) Rows(ctx context.Context) ([]Row, error) {
 	}
 	return rows, nil
 }
+
+var fluidstackSource = Source{"fluidstack", []string{"FLUIDSTACK_API_KEY"}, func(env func(string) string) Fetcher {
+	return FluidStack{API{Token: env("FLUIDSTACK_API_KEY")}}
+}}

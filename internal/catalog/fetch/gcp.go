@@ -325,3 +325,7 @@ func findTPU(units []unitPrice, words, region string, pod, spot bool) float64 {
 	}
 	return none
 }
+
+var gcpSource = Source{"gcp", []string{"GCP_ACCESS_TOKEN", "GCP_PROJECT"}, func(env func(string) string) Fetcher {
+	return GCP{API: API{Token: env("GCP_ACCESS_TOKEN")}, Project: env("GCP_PROJECT")}
+}}

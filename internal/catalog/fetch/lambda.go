@@ -76,3 +76,7 @@ func lambdaAccelerator(instance string) (name string, count float64) {
 	}
 	return name, count
 }
+
+var lambdaSource = Source{"lambda", []string{"LAMBDA_API_KEY"}, func(env func(string) string) Fetcher {
+	return Lambda{API: API{Token: env("LAMBDA_API_KEY")}}
+}}

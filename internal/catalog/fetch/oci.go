@@ -125,3 +125,7 @@ func (o OCI) everywhere(row Row) []Row {
 	}
 	return rows
 }
+
+var ociSource = Source{"oci", nil, func(func(string) string) Fetcher {
+	return OCI{}
+}}

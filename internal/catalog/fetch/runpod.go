@@ -103,3 +103,7 @@ func (r RunPod) everywhere(row Row) []Row {
 	}
 	return rows
 }
+
+var runpodSource = Source{"runpod", []string{"RUNPOD_API_KEY"}, func(env func(string) string) Fetcher {
+	return RunPod{API: API{Token: env("RUNPOD_API_KEY")}}
+}}

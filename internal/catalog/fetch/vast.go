@@ -98,3 +98,7 @@ func vastName(gpu string) string {
 	}
 	return n
 }
+
+var vastSource = Source{"vast", nil, func(env func(string) string) Fetcher {
+	return Vast{API{Token: env("VAST_API_KEY")}}
+}}

@@ -1,0 +1,59 @@
+package facts
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
+)
+
+var aws = Cloud{
+	Name: "aws", Display: "AWS", Wrong: []string{"amazon"},
+	Prices: &Prices{
+		Hosted: true, Refresh: 7 * time.Hour, Beside: []string{Images, InstanceQuotas}, ZoneIDs: true, RegionClass: usFirst,
+		Columns: []Column{Arch, LocalDiskType, NVMe, LocalDiskSize, LocalDiskCount},
+		Family:  lazyregexp.New(`^(m6i|m6id|m7i|r6i|r6id|r7i|c6i|c6id|c7i)\.`),
+		Arm:     lazyregexp.New(`^(a1|[a-z]+[0-9]+g[a-z0-9]*)\.`),
+		Special: lazyregexp.New(`^(mac[^.]*|t1|m1|m2|c1)\.`), // dedicated hosts; no image for them
+	},
+	Egress:  []Tier{{1, 0}, {10240, 0.09}, {51200, 0.085}, {153600, 0.07}, {math.Inf(1), 0.05}},
+	Schemes: []string{"s3"},
+	Notices: EC2Metadata,
+	Label: func(key, value string) string {
+		switch {
+		case strings.HasPrefix(key, "aws:"):
+			return "keys that begin with aws: belong to the cloud"
+		case !awsLabelKey.MatchString(key):
+			return "a key has up to 127 characters and no spaces"
+		case !awsLabelValue.MatchString(value):
+			return "a value has up to 255 characters and no spaces"
+		}
+		return ""
+	},
+	Settings: func() *keys.Spec {
+		return keys.Section("Amazon Web Services.",
+			prioritize(), reservations(),
+			keys.New("disk_encrypted", keys.YesNo("Encrypt disks.", false)),
+			keys.New("ssh_user", keys.Text("User to log in as.").Defaults("ubuntu").
+				Matching(keys.Regexp(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}$`, "a user's name: letters, digits and . _ @ -"))),
+			keys.New("security_group_name", keys.Text("Security group of machines; absent: one that sky makes.").PerCluster()),
+			keys.New("vpc_name", keys.Text("VPC to launch in.").Or(keys.NullKind)),
+			keys.New("vpc_names", names("VPCs to launch in.")),
+			keys.New("subnet_names", names("Subnets to launch in.")),
+			keys.New("use_ssm", keys.YesNo("Reach machines through Systems Manager.", false).ByAdmins(keys.Executes)),
+			keys.New("without_agents", keys.YesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false).ByAdmins(keys.Confines)),
+			runCommands(), capabilities(), labels(), internalIPs(), proxyCommand(), identityOrRole(),
+		).Formerly("instance_tags", "labels")
+	},
+	Workspace: func() *keys.Spec {
+		return keys.Section("Amazon Web Services in this workspace.",
+			keys.New("profile", keys.Text("Profile of the AWS configuration to use.")), capabilities(), identityOrRole())
+	},
+}
+
+var (
+	awsLabelKey   = lazyregexp.New(`^\S{1,127}$`)
+	awsLabelValue = lazyregexp.New(`^\S{0,255}$`)
+)

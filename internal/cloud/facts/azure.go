@@ -1,0 +1,48 @@
+package facts
+
+import (
+	"math"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
+)
+
+var azure = Cloud{
+	Name: "azure", Display: "Azure",
+	Prices: &Prices{
+		Hosted: true, Refresh: 7 * time.Hour, Beside: []string{Images}, Columns: []Column{Generation},
+		Family: lazyregexp.New(`^Standard_([DE]\d+s_v5|F\d+s_v2)$`),
+		Arm:    lazyregexp.New(`^Standard_[A-Z]+[0-9]+[a-z]*p[a-z]*_`),
+		Disk:   azureDisk,
+	},
+	Lacks:      []Feature{NetTier, LocalDisk},
+	Egress:     []Tier{{1, 0}, {10240, 0.0875}, {51200, 0.083}, {153600, 0.07}, {math.Inf(1), 0.05}},
+	StoreHosts: ".blob.core.windows.net",
+	Settings: func() *keys.Spec {
+		id := identityOrRole()
+		id.TaskMay, id.Admins = true, ""
+		return keys.Section("Microsoft Azure.",
+			keys.New("storage_account", keys.Text("Storage account for buckets.")),
+			keys.New("resource_group_vm", keys.Text("Resource group of machines; absent: one per cluster.")),
+			keys.New("vpc_name", keys.Text("Virtual network to launch in.").ForTasks()),
+			labels(), capabilities(), internalIPs(), proxyCommand(), id,
+		).Formerly("instance_tags", "labels")
+	},
+	TaskExample: "{vpc_name: net}",
+}
+
+// azureDisk: premium disks, which medium and better are made of, attach only
+// to sizes whose features include an s (Standard_D8s_v5).
+func azureDisk(instance, tier string) bool {
+	switch tier {
+	case "ultra":
+		return false
+	case "medium", "high":
+		size := strings.TrimPrefix(instance, "Standard_")
+		size, _, _ = strings.Cut(size, "_")
+		return strings.ContainsRune(strings.TrimLeft(size, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 's')
+	}
+	return true
+}

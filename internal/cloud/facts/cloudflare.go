@@ -1,0 +1,3 @@
+package facts
+
+var cloudflare = Cloud{Name: "cloudflare", Display: "Cloudflare", StoresOnly: true, Schemes: []string{"r2"}}

@@ -1,0 +1,3 @@
+package facts
+
+var coreweave = Cloud{Name: "coreweave", Display: "CoreWeave", StoresOnly: true, Schemes: []string{"cw"}}

@@ -1,0 +1,3 @@
+package facts
+
+var do = Cloud{Name: "do", Display: "DO", Aliases: []string{"digitalocean"}}

@@ -1,0 +1,3 @@
+package facts
+
+var docker = Cloud{Name: "docker", Display: "Docker", Ours: true, Hardware: Here}

@@ -1,0 +1,3 @@
+package facts
+
+var fluffycloud = Cloud{Name: "fluffycloud", Display: "FluffyCloud", Ours: true}

@@ -1,0 +1,3 @@
+package facts
+
+var huggingface = Cloud{Name: "huggingface", Display: "HuggingFace", StoresOnly: true, Schemes: []string{"hf"}}

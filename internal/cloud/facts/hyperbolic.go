@@ -1,0 +1,3 @@
+package facts
+
+var hyperbolic = Cloud{Name: "hyperbolic", Display: "Hyperbolic"}

@@ -1,0 +1,15 @@
+package facts
+
+import (
+	"math"
+
+	"github.com/skypilot-go/sky/internal/lazyregexp"
+)
+
+var ibm = Cloud{
+	Name: "ibm", Display: "IBM",
+	Prices:  &Prices{Hosted: true, Family: lazyregexp.New(`^bx2-`)},
+	Lacks:   []Feature{Docker, DiskTier, Ports, NetTier, LocalDisk},
+	Egress:  []Tier{{50, 0.09}, {150, 0.07}, {math.Inf(1), 0.05}},
+	Schemes: []string{"cos"},
+}

@@ -1,0 +1,3 @@
+package facts
+
+var local = Cloud{Name: "local", Display: "Local", Ours: true, Hardware: Here}

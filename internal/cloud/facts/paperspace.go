@@ -1,0 +1,3 @@
+package facts
+
+var paperspace = Cloud{Name: "paperspace", Display: "Paperspace"}

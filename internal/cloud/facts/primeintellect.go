@@ -1,0 +1,3 @@
+package facts
+
+var primeintellect = Cloud{Name: "primeintellect", Display: "PrimeIntellect"}

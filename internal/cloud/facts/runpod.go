@@ -1,0 +1,10 @@
+package facts
+
+import "time"
+
+var runpod = Cloud{
+	Name: "runpod", Display: "RunPod",
+	Prices:  &Prices{Hosted: true, Refresh: 7 * time.Hour, AnySize: true},
+	Lacks:   []Feature{MultiNode, DiskTier, Storage, NetTier, LocalDisk},
+	Volumes: []string{"runpod-network-volume"},
+}

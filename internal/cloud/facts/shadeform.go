@@ -1,0 +1,3 @@
+package facts
+
+var shadeform = Cloud{Name: "shadeform", Display: "Shadeform"}

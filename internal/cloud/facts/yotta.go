@@ -1,0 +1,3 @@
+package facts
+
+var yotta = Cloud{Name: "yotta", Display: "Yotta"}
