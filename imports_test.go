@@ -31,6 +31,7 @@ var layers = [][]string{
 	{"internal/agent"},
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda"},
 	{"internal/remote/sshconn"},
+	{"internal/lease"},
 	{"internal/catalog", "internal/state"},
 	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer"},
 	{"internal/storage/storetest", "internal/storage/memory"},

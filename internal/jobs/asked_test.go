@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -114,7 +115,7 @@ type forgetful struct {
 }
 
 func (f forgetful) ManagedJobs() managedJobs { return f }
-func (f forgetful) Leases() leases           { return forgetfulLeases{f.database.Leases(), f.left} }
+func (f forgetful) Leases() lease.Store      { return forgetfulLeases{f.database.Leases(), f.left} }
 
 func (f forgetful) Adopt(ctx context.Context, id int, l state.Lease) (*state.ManagedJob, error) {
 	if f.left.Load() > 0 {
@@ -131,7 +132,7 @@ func (f forgetful) AdoptAll(ctx context.Context, leases map[int]state.Lease) ([]
 }
 
 type forgetfulLeases struct {
-	leases
+	lease.Store
 	left *atomic.Int64
 }
 
@@ -139,7 +140,7 @@ func (f forgetfulLeases) Release(ctx context.Context, l state.Lease) error {
 	if f.left.Add(-1) >= 0 {
 		return errors.New("the database is away")
 	}
-	return f.leases.Release(ctx, l)
+	return f.Store.Release(ctx, l)
 }
 
 // A server that got the lease on a job, and then no further, must not hold it for
@@ -150,7 +151,7 @@ func TestALeaseWithoutAControllerIsGivenUp(t *testing.T) {
 		s.serve(nil)
 		s.until(api.ManagedRunning)
 		s.end()
-		time.Sleep(leaseTTL)
+		time.Sleep(lease.TTL)
 		var left atomic.Int64
 		left.Store(1)
 		s.through = func(d database) database { return forgetful{d, d.ManagedJobs(), &left} }

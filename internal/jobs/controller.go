@@ -10,16 +10,16 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
 // controller takes one job to its end, or until the server goes: it has a
 // runner work on each task whose time has come.
 type controller struct {
-	m      *Manager
-	id     int
-	lease  state.Lease
-	cancel context.CancelCauseFunc
+	m    *Manager
+	id   int
+	hold *lease.Hold
 
 	adopted   *state.ManagedAdopted // as the job was when this began; nil: it has been looked at
 	shape     *shape                // of the job; nil: not read yet
@@ -27,7 +27,7 @@ type controller struct {
 	out       *controlLog
 	callbacks callbacks // of its tasks
 
-	over atomic.Bool // the job's end is written, or just being: its lease is gone or going
+	over atomic.Bool // see Over: the job's end is written, or just being: its lease is gone or going
 
 	mu    sync.Mutex
 	asked *time.Time                // the job is to be ended, and by when; nil: nobody has said so
@@ -35,10 +35,13 @@ type controller struct {
 	phase map[int]api.ScheduleState // what the runners do, by task
 }
 
+// Over reports that the end of the job is written, or just being written.
+func (c *controller) Over() bool { return c.over.Load() }
+
 var errFinished = errors.New("nothing is left to do")
 
-// run works on the job's tasks until all have ended.
-func (c *controller) run(ctx context.Context) {
+// Run works on the job's tasks until all have ended.
+func (c *controller) Run(ctx context.Context) {
 	c.out = newControlLog(c.m.kept, controlLogName(c.id), func() { c.m.logs.Ring(c.id) })
 	c.phase = map[int]api.ScheduleState{}
 	var at []int // tasks that runners work on
@@ -110,9 +113,9 @@ func (c *controller) load(ctx context.Context) (*state.ManagedJob, error) {
 
 // learn notes what a job says about itself, if it is still this server's.
 func (c *controller) learn(j *state.ManagedJob) (err error) {
-	if j.Epoch != c.lease.Epoch {
-		c.cancel(errLeaseLost)
-		return errLeaseLost
+	if j.Epoch != c.hold.Lease.Epoch {
+		c.hold.Lost()
+		return lease.ErrLost
 	}
 	if c.shape == nil {
 		if c.shape, err = shapeOf(j); err != nil {
@@ -132,7 +135,7 @@ func (c *controller) learn(j *state.ManagedJob) (err error) {
 // the first time.
 func (c *controller) look(ctx context.Context) (state.ManagedAdopted, error) {
 	if now := c.adopted; now != nil {
-		if c.adopted = nil; c.m.held() {
+		if c.adopted = nil; c.m.held.Held() {
 			return *now, c.learn(now.Job)
 		}
 	}
@@ -228,7 +231,7 @@ func (c *controller) save(ctx context.Context, s situation, own <-chan struct{},
 		if gerr != nil {
 			return gerr
 		}
-		if fresh.Epoch != c.lease.Epoch || fresh.CancelAsked != s.job.CancelAsked {
+		if fresh.Epoch != c.hold.Lease.Epoch || fresh.CancelAsked != s.job.CancelAsked {
 			return err
 		}
 		fresh.Tasks[s.task.Index] = s.task // whose only writer is its runner

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -13,7 +14,7 @@ type database interface {
 	Now() time.Time
 	ManagedJobs() managedJobs
 	ManagedSchedules() managedSchedules
-	Leases() leases
+	Leases() lease.Store
 	Clusters() *state.Clusters
 }
 
@@ -46,18 +47,10 @@ type managedJobs interface {
 	FilesInUse(ctx context.Context) (map[string]bool, error)
 }
 
-// leases is the store of leases, see [state.Leases].
-type leases interface {
-	Acquire(ctx context.Context, name, owner string, ttl time.Duration) (state.Lease, bool, error)
-	AcquireAll(ctx context.Context, names []string, owner string, ttl time.Duration) ([]state.Lease, error)
-	Release(ctx context.Context, l state.Lease) error
-	Beat(ctx context.Context, prefix, owner string, ttl time.Duration) (map[string]int64, error)
-}
-
 // stored is the real database.
 type stored struct{ *state.Store }
 
 func (s stored) ManagedJobs() managedJobs { return s.Store.ManagedJobs() }
-func (s stored) Leases() leases           { return s.Store.Leases() }
+func (s stored) Leases() lease.Store      { return s.Store.Leases() }
 
 func (s stored) ManagedSchedules() managedSchedules { return s.Store.ManagedSchedules() }

@@ -16,15 +16,11 @@ package jobs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
-	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
-	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,6 +29,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -89,14 +86,10 @@ type Manager struct {
 	mostLog int64         // bytes of an attempt's log that are kept
 	gather  time.Duration // how long what a job prints may wait to be kept
 
-	untidy  atomic.Bool      // jobs ended that had files
-	tidying atomic.Bool      // their files are just being removed
-	unused  map[string]int64 // leases without a controller at the latest heartbeat, with their epochs
-
-	mu       sync.Mutex
-	running  map[int]*controller
-	lastBeat time.Time // when the leases were renewed last
-	wg       sync.WaitGroup
+	untidy  atomic.Bool     // jobs ended that had files
+	tidying atomic.Bool     // their files are just being removed
+	held    *lease.Set[int] // the jobs that this server works on, each by a controller
+	wg      sync.WaitGroup
 }
 
 // launchesAtOnce is how many clusters a server brings up at the same time: as
@@ -129,11 +122,18 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 	m := &Manager{
 		store: store, world: w, log: log, server: server, dir: dir,
 		kept: shelf.Folder(dir), files: files{dir: filepath.Join(dir, "files"), fetching: make(chan struct{}, 1)},
-		poke: make(chan struct{}, 1), running: map[int]*controller{},
+		poke:    make(chan struct{}, 1),
 		room:    func(int, int64) error { return nil },
 		mostLog: mostLog, patience: func() time.Duration { return 0 },
 	}
 	m.slots = newSlots(launches, m.wake)
+	m.held = lease.New(lease.Kind[int]{
+		What: "managed jobs", Prefix: state.ManagedLease,
+		Orphans: func(ctx context.Context, owner string) ([]int, error) {
+			return m.store.ManagedJobs().Orphans(ctx, owner)
+		},
+		Adopt: m.adopt,
+	}, func() lease.Store { return m.store.Leases() }, func() time.Time { return m.store.Now() }, server, log)
 	return m
 }
 
@@ -153,33 +153,19 @@ func (m *Manager) wake() {
 	}
 }
 
-// How long a lease on a job holds without renewal, how often leases are renewed,
-// and how often jobs of dead servers are looked for.
-const (
-	leaseTTL  = 6 * time.Second
-	beatEvery = 2 * time.Second
-	lookEvery = time.Second
-)
-
-// errLeaseLost is the cause of a controller's context whose lease is another's.
-var errLeaseLost = fmt.Errorf("another server took over this job: %w", state.ErrHandover)
-
 // Run works on jobs until ctx ends. What it leaves unfinished goes on with
 // another server or the next life of this one.
 func (m *Manager) Run(ctx context.Context) {
-	t := time.NewTicker(lookEvery)
+	t := time.NewTicker(lease.LookEvery)
 	defer t.Stop()
-	m.beaten(m.store.Now())
+	m.held.Begin()
 	m.untidy.Store(true)
-	var beats sync.WaitGroup // apart: taking over many jobs takes longer than a lease holds
-	beats.Go(func() { m.beatAll(ctx) })
-	mine := m.server // what an earlier life of this server held is not waited for
+	var beats sync.WaitGroup
+	beats.Go(func() { m.held.Keep(ctx) })
 	tick := true
 	for ctx.Err() == nil {
 		if tick {
-			if m.adoptAll(ctx, mine) {
-				mine = ""
-			}
+			m.held.Adopt(ctx)
 			m.ringCancelled(ctx)
 			m.submitDue(ctx)
 			m.tidy(ctx)
@@ -194,7 +180,8 @@ func (m *Manager) Run(ctx context.Context) {
 		}
 	}
 	beats.Wait()
-	m.handOver()
+	m.held.HandOver()
+	m.wg.Wait()
 }
 
 // How long after files could not be removed it is tried again; it doubles.
@@ -223,182 +210,24 @@ func (m *Manager) tidy(ctx context.Context) {
 	})
 }
 
-// handOver leaves every job as it is, for whoever comes next.
-func (m *Manager) handOver() {
-	m.mu.Lock()
-	for _, c := range m.running {
-		c.cancel(state.ErrHandover)
-	}
-	m.mu.Unlock()
-	m.wg.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if _, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, 0); err != nil {
-		m.log.Warn("leases on managed jobs not given up; they run out by themselves", "err", err)
-	}
-}
-
-// beatAll renews the leases now and then until ctx ends.
-func (m *Manager) beatAll(ctx context.Context) {
-	t := time.NewTicker(beatEvery)
-	defer t.Stop()
-	for ctx.Err() == nil {
-		m.beat(ctx)
-		select {
-		case <-ctx.Done():
-		case <-t.C:
-		}
-	}
-}
-
-// beaten notes when the leases were renewed.
-func (m *Manager) beaten(at time.Time) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.lastBeat = at
-}
-
-// held tells whether the leases of this server hold for certain.
-func (m *Manager) held() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.store.Now().Sub(m.lastBeat) < leaseTTL
-}
-
-// beat renews the leases and stops the controllers whose lease is lost.
-func (m *Manager) beat(ctx context.Context) {
-	at := m.store.Now()
-	m.mu.Lock()
-	before := maps.Clone(m.running) // leases that are taken from now on may be missing in the answer
-	m.mu.Unlock()
-	held, err := m.store.Leases().Beat(ctx, state.ManagedLease, m.server, leaseTTL)
-	if err != nil {
-		if ctx.Err() != nil {
-			return
-		}
-		m.log.ErrorContext(ctx, "leases on managed jobs not renewed", "err", err)
-		if m.held() {
-			return
-		}
-		held = nil // by now others may act
-	} else {
-		m.beaten(at)
-	}
-	m.giveUp(ctx, held)
-	for _, c := range before {
-		if held[c.lease.Name] != c.lease.Epoch && !c.over.Load() {
-			c.cancel(errLeaseLost)
-		}
-	}
-}
-
-// giveUp releases the leases that no controller has used for a while: whoever took
-// them got no further, and as long as this server holds them nobody works on the
-// jobs.
-func (m *Manager) giveUp(ctx context.Context, held map[string]int64) {
-	unused := map[string]int64{}
-	m.mu.Lock()
-	used := make(map[string]bool, len(m.running))
-	for _, c := range m.running {
-		used[c.lease.Name] = true
-	}
-	m.mu.Unlock()
-	for name, epoch := range held {
-		if used[name] {
-			continue
-		}
-		unused[name] = epoch
-		if m.unused[name] != epoch {
-			continue
-		}
-		if err := m.store.Leases().Release(ctx, state.Lease{Name: name, Owner: m.server, Epoch: epoch}); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "lease on a managed job not given up", "lease", name, "err", err)
-		}
-	}
-	m.unused = unused
-}
-
-// adoptAll takes over jobs under way that no live server holds, and those of
-// mine; it tells whether it could look.
-func (m *Manager) adoptAll(ctx context.Context, mine string) bool {
-	ids, err := m.store.ManagedJobs().Orphans(ctx, mine)
-	if err != nil {
-		if ctx.Err() == nil {
-			m.log.WarnContext(ctx, "managed jobs not listed", "err", err)
-		}
-		return false
-	}
-	m.mu.Lock()
-	ids = slices.DeleteFunc(ids, func(id int) bool { return m.running[id] != nil })
-	m.mu.Unlock()
-	// In an order of its own, so that servers that do this at the same time share
-	// the jobs instead of asking for the same ones.
-	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
-	for some := range slices.Chunk(ids, adoptedAtOnce) {
-		if ctx.Err() != nil {
-			break
-		}
-		if err := m.adopt(ctx, some); err != nil && ctx.Err() == nil {
-			m.log.WarnContext(ctx, "managed jobs not taken over", "jobs", len(some), "err", err)
-		}
-	}
-	return true
-}
-
-// adoptedAtOnce is how many jobs are taken over with one call: others that take
-// some get theirs meanwhile, and whoever cancels them does not wait for long.
-const adoptedAtOnce = 100
-
-// adopt starts the controllers of those of the jobs whose leases this server gets.
-// Leases that it got before something failed are given up soon, see [Manager.giveUp].
-func (m *Manager) adopt(ctx context.Context, ids []int) error {
-	names, of := make([]string, len(ids)), make(map[string]int, len(ids))
-	for i, id := range ids {
-		names[i] = leaseName(id)
-		of[names[i]] = id
-	}
-	got, err := m.store.Leases().AcquireAll(ctx, names, m.server, leaseTTL)
-	if err != nil {
-		return err
-	}
-	leases := make(map[int]state.Lease, len(got))
-	for _, l := range got {
-		leases[of[l.Name]] = l
-	}
+// adopt starts the controllers of those of the jobs whose leases this server got.
+func (m *Manager) adopt(ctx context.Context, leases map[int]state.Lease) error {
 	found, err := m.store.ManagedJobs().AdoptAll(ctx, leases)
 	if err != nil {
 		return err
 	}
 	for _, a := range found {
 		m.start(a, leases[a.Job.ID], false)
-		delete(leases, a.Job.ID)
 	}
-	for _, l := range leases { // of jobs that ended meanwhile
-		err = errors.Join(err, m.store.Leases().Release(ctx, l))
-	}
-	return err
+	return nil
 }
 
-// leaseName is the name of the lease on a job.
-func leaseName(id int) string { return state.ManagedLease + strconv.Itoa(id) }
-
 // start begins to work on a job, which is as it is stored.
-func (m *Manager) start(a state.ManagedAdopted, lease state.Lease, slot bool) {
+func (m *Manager) start(a state.ManagedAdopted, l state.Lease, slot bool) {
 	id := a.Job.ID
-	c := &controller{m: m, id: id, lease: lease, slot: slot, adopted: &a}
-	cctx, cancel := context.WithCancelCause(context.Background())
-	c.cancel = cancel
-	m.mu.Lock()
-	m.running[id] = c
-	m.mu.Unlock()
-	m.wg.Go(func() {
-		c.run(cctx)
-		m.mu.Lock()
-		delete(m.running, id)
-		m.mu.Unlock()
-		cancel(nil)
-		m.rows.Ring(id)
-	})
+	m.held.Start(id, l, func(h *lease.Hold) lease.Work {
+		return &controller{m: m, id: id, hold: h, slot: slot, adopted: &a}
+	}, func() { m.rows.Ring(id) })
 }
 
 // ringCancelled makes controllers look whose jobs were cancelled, perhaps
@@ -409,10 +238,7 @@ func (m *Manager) ringCancelled(ctx context.Context) {
 		return
 	}
 	for id, by := range asked {
-		m.mu.Lock()
-		c := m.running[id]
-		m.mu.Unlock()
-		if c != nil && !c.knows(by) {
+		if w, ok := m.held.Get(id); ok && !w.(*controller).knows(by) {
 			m.rows.Ring(id)
 		}
 	}
@@ -458,11 +284,11 @@ const (
 
 // claim takes a waiting job together with a slot.
 func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
-	lease, got, err := m.store.Leases().Acquire(ctx, leaseName(id), m.server, leaseTTL)
+	l, got, err := m.held.Acquire(ctx, id)
 	if err != nil || !got {
 		return false, err
 	}
-	j, err := m.store.ManagedJobs().Adopt(ctx, id, lease)
+	j, err := m.store.ManagedJobs().Adopt(ctx, id, l)
 	if err == nil {
 		err = schedule(j, claimed)
 	}
@@ -470,9 +296,9 @@ func (m *Manager) claim(ctx context.Context, id int) (bool, error) {
 		err = m.store.ManagedJobs().Save(ctx, state.ManagedChange{Job: j})
 	}
 	if err != nil {
-		return false, errors.Join(err, m.store.Leases().Release(ctx, lease))
+		return false, errors.Join(err, m.held.Release(ctx, l))
 	}
 	m.slots.take()
-	m.start(state.ManagedAdopted{Job: j}, lease, true) // one that waited has made no attempt
+	m.start(state.ManagedAdopted{Job: j}, l, true) // one that waited has made no attempt
 	return true, nil
 }

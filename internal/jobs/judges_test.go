@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -111,7 +112,7 @@ func (s *simulation) lost(a *state.ManagedAttempt) {
 	}
 	took := time.Since(proven)
 	for _, at := range s.goneAt {
-		if !at.Before(proven.Add(-leaseTTL)) {
+		if !at.Before(proven.Add(-lease.TTL)) {
 			return // whoever had it was going; the next one was not there yet
 		}
 	}

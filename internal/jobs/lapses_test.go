@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -146,7 +147,7 @@ func TestWhatFailsIsTriedAgainAfterAPause(t *testing.T) {
 		s.serve(func(w world) world { return failingWorld{w, many} })
 		began := time.Now()
 		s.until(api.ManagedStarting)
-		if took := time.Since(began); took < times*failAgain || took > times*failAgain+2*lookEvery {
+		if took := time.Since(began); took < times*failAgain || took > times*failAgain+2*lease.LookEvery {
 			t.Errorf("it began after %v", took)
 		}
 		text, err := os.ReadFile(filepath.Join(s.m.dir, controlLogName(s.job)))

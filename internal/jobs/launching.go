@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -196,8 +197,8 @@ func (r *runner) progress(ctx context.Context, s situation, b []byte) error {
 		if err != nil {
 			return err
 		}
-		if fresh.Epoch != r.lease.Epoch {
-			return errLeaseLost
+		if fresh.Epoch != r.hold.Lease.Epoch {
+			return lease.ErrLost
 		}
 		*s.job = *fresh
 		s.task = fresh.Tasks[s.task.Index]
@@ -235,8 +236,8 @@ func (r *runner) ran(ctx context.Context, s situation, at placed) error {
 		if err != nil {
 			return err
 		}
-		if fresh.Epoch != r.lease.Epoch {
-			return errLeaseLost
+		if fresh.Epoch != r.hold.Lease.Epoch {
+			return lease.ErrLost
 		}
 		s.job = fresh
 	}

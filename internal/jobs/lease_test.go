@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -22,7 +23,7 @@ type away struct {
 var errAway = errors.New("the database does not answer")
 
 func (a away) ManagedJobs() managedJobs { return a }
-func (a away) Leases() leases           { return awayLeases{a.database.Leases(), a.is} }
+func (a away) Leases() lease.Store      { return awayLeases{a.database.Leases(), a.is} }
 
 func (a away) Orphans(ctx context.Context, owner string) ([]int, error) {
 	if a.is.Load() {
@@ -46,7 +47,7 @@ func (a away) Save(ctx context.Context, c state.ManagedChange) error {
 }
 
 type awayLeases struct {
-	leases
+	lease.Store
 	is *atomic.Bool
 }
 
@@ -54,13 +55,11 @@ func (a awayLeases) Beat(ctx context.Context, prefix, owner string, ttl time.Dur
 	if a.is.Load() {
 		return nil, errAway
 	}
-	return a.leases.Beat(ctx, prefix, owner, ttl)
+	return a.Store.Beat(ctx, prefix, owner, ttl)
 }
 
 func (m *Manager) works() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.running)
+	return m.held.Len()
 }
 
 // A server that cannot renew its leases on jobs stops working on them: another one may
@@ -73,16 +72,16 @@ func TestAServerThatCannotRenewItsLeasesStopsWorkingOnJobs(t *testing.T) {
 		s.serve(nil)
 		s.until(api.ManagedRunning)
 		is.Store(true)
-		time.Sleep(beatEvery + time.Second)
+		time.Sleep(lease.BeatEvery + time.Second)
 		if s.m.works() != 1 {
 			t.Error("it stopped although it has its leases")
 		}
-		time.Sleep(leaseTTL + time.Second)
+		time.Sleep(lease.TTL + time.Second)
 		if n := s.m.works(); n != 0 {
 			t.Errorf("it works on %d jobs that another server may have", n)
 		}
 		is.Store(false)
-		time.Sleep(4 * beatEvery) // a lease that nobody used is given up first
+		time.Sleep(4 * lease.BeatEvery) // a lease that nobody used is given up first
 		if s.m.works() != 1 {
 			t.Error("nobody works on the job")
 		}

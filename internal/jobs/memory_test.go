@@ -13,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -50,7 +51,7 @@ func (m *memory) history(job int) string {
 
 func (m *memory) Now() time.Time            { return time.Now() }
 func (m *memory) ManagedJobs() managedJobs  { return m }
-func (m *memory) Leases() leases            { return memoryLeases{m} }
+func (m *memory) Leases() lease.Store       { return memoryLeases{m} }
 func (m *memory) Clusters() *state.Clusters { panic("not simulated") }
 
 func (m *memory) ManagedSchedules() managedSchedules { return noSchedules{} }

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -105,7 +106,7 @@ type mortal struct {
 
 func (m mortal) Now() time.Time            { return m.d.Now() }
 func (m mortal) ManagedJobs() managedJobs  { return m }
-func (m mortal) Leases() leases            { return mortalLeases{m} }
+func (m mortal) Leases() lease.Store       { return mortalLeases{m} }
 func (m mortal) Clusters() *state.Clusters { return m.d.Clusters() }
 
 func (m mortal) ManagedSchedules() managedSchedules { return m.d.ManagedSchedules() }

@@ -89,7 +89,7 @@ func (r *runner) does(s api.ScheduleState) {
 func (r *runner) load(ctx context.Context) (situation, error) {
 	s := situation{job: r.kept.job, attempt: r.kept.attempt}
 	r.kept = situation{}
-	if s.job == nil || !r.m.held() {
+	if s.job == nil || !r.m.held.Held() {
 		j, err := r.controller.load(ctx)
 		if err != nil {
 			return s, err

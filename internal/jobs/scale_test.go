@@ -198,9 +198,7 @@ func takeOver(servers []*Manager, lives []*life, jobs int) time.Duration {
 	for {
 		held := 0
 		for _, m := range servers[1:] {
-			m.mu.Lock()
-			held += len(m.running)
-			m.mu.Unlock()
+			held += m.held.Len()
 		}
 		if held == jobs {
 			return time.Since(died)
