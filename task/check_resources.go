@@ -17,12 +17,12 @@ var JobRecoveryStrategies = []string{"EAGER_NEXT_REGION", "FAILOVER"}
 // checkResources looks at what the candidates say together and each by itself.
 func (t *Task) checkResources() []*Error {
 	var errs []*Error
-	fail := func(key, format string, args ...any) {
-		e := t.errorUnder("resources", key, format, args...)
+	add := func(e *Error) {
 		if !slices.ContainsFunc(errs, func(x *Error) bool { return x.Message == e.Message }) {
 			errs = append(errs, e)
 		}
 	}
+	fail := func(key, format string, args ...any) { add(t.errorUnder("resources", key, format, args...)) }
 	for i := range t.Resources {
 		r, first := &t.Resources[i], &t.Resources[0]
 		r.check(fail)
@@ -39,7 +39,9 @@ func (t *Task) checkResources() []*Error {
 			fail("job_recovery", "every candidate of a task should have the same job_recovery")
 		}
 		if t.Service != nil {
-			t.checkServiceCandidate(r, fail)
+			t.checkServiceCandidate(r, fail, func(key, format string, args ...any) {
+				add(t.ErrorAt("service."+key, format, args...))
+			})
 		}
 		if t.Pool != nil && len(r.Ports) > 0 {
 			fail("ports", "a pool opens no ports; remove resources.ports")
@@ -51,7 +53,7 @@ func (t *Task) checkResources() []*Error {
 	return errs
 }
 
-func (t *Task) checkServiceCandidate(r *Resources, fail func(string, string, ...any)) {
+func (t *Task) checkServiceCandidate(r *Resources, fail, failService func(string, string, ...any)) {
 	s := t.Service
 	switch {
 	case s.Ports == 0 && (len(r.Ports) != 1 || strings.Contains(r.Ports[0], "-")):
@@ -61,6 +63,16 @@ func (t *Task) checkServiceCandidate(r *Resources, fail func(string, string, ...
 	}
 	if r.JobRecovery != nil {
 		fail("job_recovery", "a service brings its replicas back by itself; remove job_recovery")
+	}
+	if p := s.Policy; p != nil && !spot(r) {
+		for _, k := range []struct {
+			name string
+			set  bool
+		}{{"spot_placer", p.SpotPlacer != ""}, {"dynamic_ondemand_fallback", p.DynamicOndemand}, {"base_ondemand_fallback_replicas", p.BaseOndemandFallback > 0}} {
+			if k.set {
+				failService("replica_policy."+k.name, "%s is for services on spot machines; add resources.use_spot: true, or remove it", k.name)
+			}
+		}
 	}
 	if spot(r) != spot(&t.Resources[0]) {
 		fail("use_spot", "the candidates of a service should all be spot machines, or none of them")

@@ -119,6 +119,7 @@ var genResources = rapid.Custom(func(t *rapid.T) Resources {
 
 var genService = rapid.Custom(func(t *rapid.T) *Service {
 	seconds := rapid.OneOf(rapid.Float64Range(0, 5000), rapid.Map(rapid.IntRange(0, 5000), func(n int) float64 { return float64(n) }))
+	positive := rapid.Float64Range(0.25, 900)
 	s := &Service{
 		ReadinessProbe: Probe{
 			Path: "/" + anyText.Draw(t, "path"), InitialDelaySeconds: seconds.Draw(t, "s"), TimeoutSeconds: seconds.Draw(t, "s"),
@@ -131,7 +132,14 @@ var genService = rapid.Custom(func(t *rapid.T) *Service {
 	if rapid.Bool().Draw(t, "scales") {
 		top, qps := 7, 1.5
 		s.Policy = &ReplicaPolicy{Min: 2, Max: &top, TargetQPS: &qps, UpscaleDelaySeconds: seconds.Draw(t, "s"), DownscaleDelaySeconds: seconds.Draw(t, "s"),
-			Overprovision: maybe(t, rapid.IntRange(1, 3)), DynamicOndemand: rapid.Bool().Draw(t, "dyn"), SpotPlacer: maybe(t, rapid.Just("dynamic_fallback"))}
+			Overprovision: maybe(t, rapid.IntRange(1, 3)), DynamicOndemand: rapid.Bool().Draw(t, "dyn"), SpotPlacer: maybe(t, rapid.SampledFrom(SpotPlacers)),
+			TargetInFlight: maybePtr(t, positive), TargetLatencySeconds: maybePtr(t, positive), Predictive: rapid.Bool().Draw(t, "predictive")}
+		if rapid.Bool().Draw(t, "metric") {
+			s.Policy.Metric = &MetricTarget{Name: "vllm:num_requests_waiting", Target: positive.Draw(t, "target")}
+		}
+		s.Policy.Schedules = maybe(t, rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ReplicaSchedule {
+			return ReplicaSchedule{Cron: "0 8 * * 1-5", Timezone: maybe(t, rapid.Just("Europe/Berlin")), DurationSeconds: rapid.IntRange(1, 90000).Draw(t, "d"), Min: rapid.IntRange(0, 7).Draw(t, "n")}
+		}), 1, 3))
 		if rapid.Bool().Draw(t, "byGPU") {
 			s.Policy.TargetQPS, s.Policy.TargetQPSByGPU = nil, map[string]float64{"A100": 2, "H100:8": 4.5}
 			s.LoadBalancingPolicy = LoadBalancingPolicies[2]
@@ -140,6 +148,32 @@ var genService = rapid.Custom(func(t *rapid.T) *Service {
 		n := rapid.IntRange(0, 9).Draw(t, "replicas")
 		s.Replicas = &n
 	}
+	switch rapid.IntRange(0, 3).Draw(t, "protocol") {
+	case 0:
+		s.ReadinessProbe.Protocol, s.ReadinessProbe.Path, s.ReadinessProbe.PostData, s.ReadinessProbe.Headers = "tcp", "", "", nil
+	case 1:
+		s.ReadinessProbe.Protocol, s.ReadinessProbe.Path, s.ReadinessProbe.PostData, s.ReadinessProbe.GRPCService = "grpc", "", "", maybe(t, anyText)
+	}
+	number := rapid.IntRange(1, 1000)
+	if rapid.Bool().Draw(t, "balancer") {
+		s.Balancer = &Balancer{PrefixLoadFactor: maybePtr(t, rapid.Float64Range(1, 9)), QueueRequests: maybePtr(t, number), QueueBytes: maybePtr(t, number),
+			QueueSeconds: maybePtr(t, positive), RequestTimeoutSeconds: maybePtr(t, positive), IdleTimeoutSeconds: maybePtr(t, positive),
+			MaxHeaderBytes: maybePtr(t, number), MaxBodyBytes: maybePtr(t, number)}
+		if s.LoadBalancingPolicy == "" && rapid.Bool().Draw(t, "sessions") {
+			s.LoadBalancingPolicy = "session_affinity"
+			s.Balancer.AffinityHeader = "X-Session"
+		}
+		if *s.Balancer == (Balancer{}) {
+			s.Balancer = nil
+		}
+	}
+	if rapid.Bool().Draw(t, "update") {
+		s.Update = &ServiceUpdate{CanaryWeight: maybePtr(t, rapid.Float64Range(1, 100)), ErrorMargin: maybePtr(t, rapid.Float64Range(0, 1)), MinRequests: maybePtr(t, number), MaxSurge: maybePtr(t, number)}
+		if *s.Update == (ServiceUpdate{}) {
+			s.Update = nil
+		}
+	}
+	s.DrainSeconds = maybePtr(t, positive)
 	if rapid.Bool().Draw(t, "tls") {
 		s.TLSKeyfile, s.TLSCertfile = anyText.Draw(t, "key"), anyText.Draw(t, "cert")
 	}

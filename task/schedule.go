@@ -102,12 +102,16 @@ func checkCron(text string) error {
 	return err
 }
 
+func timezoneSchema() *schema {
+	return checked(text(), func(s string) error { _, err := Schedule{Timezone: s}.Location(); return err }, `\S+`)
+}
+
 func scheduleSchema() *schema {
 	times := checked(text(), checkCron, `\S.*`)
 	return checked(text(), checkCron, `\S.*`).with(object(
 		field{name: "cron", is: times, required: true,
 			doc: "When: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @every 90m.", example: `"30 3 * * 1-5"`},
-		field{name: "timezone", is: checked(text(), func(s string) error { _, err := Schedule{Timezone: s}.Location(); return err }, `\S+`),
+		field{name: "timezone", is: timezoneSchema(),
 			doc: "The zone in which the times are meant.", def: "UTC", example: "Europe/Berlin"},
 		field{name: "missed", is: choice(false, string(MissedOnce), string(MissedSkip), string(MissedAll)),
 			doc: "Times at which no server ran: once makes up for all of them with one run, skip leaves them out, all runs each.", def: "once", example: "skip"},

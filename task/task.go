@@ -193,7 +193,8 @@ type VolumeMount struct {
 	Config     map[string]any
 }
 
-// Service describes replicas behind one endpoint.
+// Service describes replicas behind one endpoint. Of optional numbers, nil is
+// the default, which package internal/serve/spec knows.
 type Service struct {
 	ReadinessProbe       Probe
 	Replicas             *int
@@ -201,13 +202,18 @@ type Service struct {
 	Ports                int
 	LoadBalancingPolicy  string
 	StreamTimeoutSeconds float64
+	Balancer             *Balancer
+	Update               *ServiceUpdate
+	DrainSeconds         *float64
 	TLSKeyfile           string
 	TLSCertfile          string
 }
 
 // Probe asks a replica whether it is ready.
 type Probe struct {
-	Path                    string
+	Protocol                string // http, tcp or grpc; "": http
+	Path                    string // http only
+	GRPCService             string // grpc only; "": the whole server
 	InitialDelaySeconds     float64
 	TimeoutSeconds          float64
 	IntervalSeconds         float64
@@ -222,12 +228,53 @@ type ReplicaPolicy struct {
 	Max                   *int
 	TargetQPS             *float64
 	TargetQPSByGPU        map[string]float64
+	TargetInFlight        *float64
+	TargetLatencySeconds  *float64 // 95th percentile of the time to the first byte
+	Metric                *MetricTarget
+	Schedules             []ReplicaSchedule
+	Predictive            bool
 	Overprovision         int
 	UpscaleDelaySeconds   float64
 	DownscaleDelaySeconds float64
 	BaseOndemandFallback  int
 	DynamicOndemand       bool
 	SpotPlacer            string
+}
+
+// MetricTarget scales by a Prometheus metric of the replicas: its mean over
+// replicas is kept at the target.
+type MetricTarget struct {
+	Name   string
+	Target float64
+}
+
+// ReplicaSchedule keeps at least Min replicas for a time after each time of Cron.
+type ReplicaSchedule struct {
+	Cron            string
+	Timezone        string // IANA name; "": UTC
+	DurationSeconds int
+	Min             int
+}
+
+// Balancer has settings of the load balancer; zero is the default.
+type Balancer struct {
+	AffinityHeader, AffinityCookie string // of the session_affinity policy, one of them
+	PrefixLoadFactor               *float64
+	QueueRequests                  *int // that wait while no replica is ready
+	QueueBytes                     *int
+	QueueSeconds                   *float64
+	RequestTimeoutSeconds          *float64
+	IdleTimeoutSeconds             *float64
+	MaxHeaderBytes                 *int
+	MaxBodyBytes                   *int
+}
+
+// ServiceUpdate says how a new version takes over.
+type ServiceUpdate struct {
+	CanaryWeight *float64 // percent of the traffic
+	ErrorMargin  *float64 // by which a canary's share of errors or failed probes may exceed the old version's
+	MinRequests  *int     // before shares are compared
+	MaxSurge     *int     // replicas beyond the target while versions change
 }
 
 // Pool is a set of warm workers for managed jobs.
