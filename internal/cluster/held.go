@@ -23,11 +23,13 @@ import (
 // holders are how messages name the kinds of holders, and what ends one with its
 // clusters.
 var holders = map[state.HolderKind]struct{ noun, end string }{
-	state.HeldByJob: {"managed job", "sky jobs cancel"},
+	state.HeldByJob:     {"managed job", "sky jobs cancel"},
+	state.HeldByService: {"service", "sky serve down"},
+	state.HeldByPool:    {"pool", "sky jobs pool down"},
 }
 
 // holderName is how messages name a cluster's holder.
-func holderName(h state.Holder) string { return holders[h.Kind].noun + " " + h.ID }
+func holderName(h state.Holder) string { return holders[h.Kind].noun + " " + h.Name() }
 
 // RefuseHeld refuses what users may not do to held clusters: end them, and
 // whatever would make the holder's controller see an end that its work did not have.
@@ -39,7 +41,7 @@ func RefuseHeld(c *state.Cluster) error {
 	return &api.Error{
 		Type:    api.ErrNotSupported,
 		Message: fmt.Sprintf("Cluster %q belongs to %s, which alone decides what runs there and when it ends.", c.Name, holderName(c.Holder)),
-		Hint:    fmt.Sprintf("To end the %s and its cluster: %s %s", h.noun, h.end, c.Holder.ID),
+		Hint:    fmt.Sprintf("To end the %s and its cluster: %s %s", h.noun, h.end, c.Holder.Name()),
 	}
 }
 

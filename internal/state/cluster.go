@@ -2,6 +2,7 @@ package state
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -66,11 +67,19 @@ type Holder struct {
 type HolderKind string
 
 const (
-	HeldByJob HolderKind = "job" // a managed job; ID is its number
+	HeldByJob     HolderKind = "job"     // a managed job; ID is its number
+	HeldByService HolderKind = "service" // a service; ID is its name and hash
+	HeldByPool    HolderKind = "pool"    // a pool of workers; ID is its name and hash
 )
 
 // JobHolder is a managed job as a holder of clusters.
 func JobHolder(id int) Holder { return Holder{HeldByJob, strconv.Itoa(id)} }
+
+// Name is what users call the holder.
+func (h Holder) Name() string {
+	name, _, _ := strings.Cut(h.ID, "/")
+	return name
+}
 
 // Held reports whether the cluster belongs to something other than its user.
 func (c *Cluster) Held() bool { return c.Holder != Holder{} }

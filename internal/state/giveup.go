@@ -34,6 +34,16 @@ func (s *Store) giveUp(w *session, at envelope.Place, why string) error {
 	case "managed_schedules":
 		_, err := w.exec("UPDATE managed_schedules SET job = 'null', ended_at = CASE WHEN ended_at = 0 THEN ? ELSE ended_at END, version = version + 1 WHERE CAST(id AS TEXT) = ?", nanos(now), at.Row)
 		return err
+	case "service_versions": // its replicas cannot be launched any more: the service ends
+		if at.Column == "config" {
+			_, err := w.exec("UPDATE service_versions SET config = NULL WHERE id = ?", at.Row)
+			return err
+		}
+		if _, err := w.exec("UPDATE service_versions SET task = NULL WHERE id = ?", at.Row); err != nil {
+			return err
+		}
+		_, err := w.exec("UPDATE services SET down_asked = ?, version = version + 1 WHERE hash IN (SELECT hash FROM service_versions WHERE id = ?)", true, at.Row)
+		return err
 	case "clusters":
 		_, err := w.exec("UPDATE clusters SET certs = NULL, version = version + 1 WHERE hash = ?", at.Row)
 		return err

@@ -39,6 +39,7 @@ var sealedTables = []sealedTable{
 			return nil
 		}},
 	{name: "managed_schedules", key: "id", number: true, columns: []string{"job"}, text: true},
+	{name: "service_versions", key: "id", columns: []string{"task", "config"}},
 	{name: "clusters", key: "hash", columns: []string{"certs"}},
 	{name: "logins", key: "challenge", columns: []string{"token"}, text: true},
 	{name: "settings", key: "name", columns: []string{"value"}, secret: isSecretSetting},
