@@ -74,7 +74,7 @@ func (a *app) launchCommand() *cobra.Command {
 
 func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launchOptions) error {
 	if o.docker {
-		a.t.Warn("WARNING: --docker is deprecated. To run locally, use: sky launch --infra local")
+		return errors.New("--docker is not available: it would run on the cheapest machine instead. For a container on this machine, use: sky launch --infra docker --image-id docker:IMAGE")
 	}
 	if o.clone != "" {
 		return errors.New("--clone-disk-from is not available; start from an image with --image-id instead")
@@ -296,6 +296,12 @@ func (a *app) noticeIgnored(t *task.Task) {
 		a.t.Warn("The pool section has no effect with `sky launch`. To make a pool, use: sky jobs pool apply")
 	case t.Service != nil:
 		a.t.Warn("The service section has no effect with `sky launch`. To start a service, use: sky serve up")
+	}
+	for _, r := range t.Resources {
+		if r.Priority != nil {
+			a.t.Warn("Priority %d has no effect with `sky launch`: it orders managed jobs. Use: sky jobs launch", *r.Priority)
+			break
+		}
 	}
 }
 

@@ -26,6 +26,7 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 		{"gpus label", "`sky gpus label` cannot be used yet"},
 		{"launch -y recipes:x", "recipes:NAME cannot be used yet"},
 		{"launch -y --clone-disk-from x true", "--clone-disk-from is not available"},
+		{"launch -y --docker " + file, "--docker is not available"},
 		{"launch -y --priority banana " + file, "banana is no number"},
 		{"jobs launch -y --priority banana " + file, "banana is no number"},
 		{"exec dev --network-tier best " + file, "--network-tier chooses machines when they are rented"},

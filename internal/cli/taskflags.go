@@ -61,7 +61,7 @@ func (f flags) resources(t *taskFlags) {
 
 // prio is the PRIO group.
 func (f flags) prio(t *taskFlags) {
-	f.text(&t.priority, "priority", "", "Priority: a number, or the name of a class.")
+	f.text(&t.priority, "priority", "", "Priority of managed jobs: a number from -1000 to 1000, higher goes first; on Kubernetes the name of a priority class.")
 }
 
 // git is the GIT group.
@@ -165,7 +165,7 @@ func (a *app) envFile(path string) (map[string]string, error) {
 
 // checkPriority refuses the name of a class where nothing has classes.
 func (t *taskFlags) checkPriority(dag *task.Dag) error {
-	if _, err := strconv.Atoi(strings.TrimSpace(t.priority)); t.priority == "" || err == nil {
+	if _, err := strconv.Atoi(strings.TrimSpace(t.priority)); t.priority == "" || err == nil || strings.EqualFold(t.priority, "none") {
 		return nil
 	}
 	for _, one := range dag.Tasks {

@@ -268,12 +268,17 @@ func (d *daemon) wire(ctx context.Context) error {
 		d.log.WarnContext(ctx, "not all that was left of uploads was removed", "error", err)
 	}
 	d.downloads = server.NewDownloads(d.o.Home, d.store)
-	if d.logLimits, d.downloads.Limits, err = server.LogLimitsFrom(os.Getenv); err != nil {
+	var requestLogs diskspace.Limits
+	if d.logLimits, d.downloads.Limits, requestLogs, err = server.LogLimitsFrom(os.Getenv); err != nil {
 		return err
+	}
+	if d.store.Shared() {
+		requestLogs = shelf.StoredLimits(requestLogs)
 	}
 	d.engine = requests.New(d.store, requests.Options{
 		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Files: d.files,
 		Admit:     d.disk.admit,
+		LogLimits: requestLogs,
 		Retention: hours(float64(cfg.Int("api_server", "requests_retention_hours"))),
 	})
 	d.clusters = cluster.New(cluster.Deps{

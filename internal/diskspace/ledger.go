@@ -65,9 +65,9 @@ type NoRoomError struct {
 func (e *NoRoomError) Error() string {
 	switch e.By {
 	case ByUser:
-		return fmt.Sprintf("%s would be taken of the %s that one user may have on the server's disk", Bytes(e.Has), Bytes(e.Most))
+		return fmt.Sprintf("%s would be taken of the %s that one user may have on the server", Bytes(e.Has), Bytes(e.Most))
 	case ByAll:
-		return fmt.Sprintf("%s of the %s that all users may have on the server's disk are taken", Bytes(e.Has), Bytes(e.Most))
+		return fmt.Sprintf("%s of the %s that all users may have on the server are taken", Bytes(e.Has), Bytes(e.Most))
 	}
 	return fmt.Sprintf("the server's disk has %s free, of which %s stay free", Bytes(e.Has), Bytes(e.Most))
 }
@@ -76,8 +76,9 @@ func (e *NoRoomError) Error() string {
 // be written is entered first, so that those who write at once stay below the limits
 // together. Its methods may be called concurrently.
 type Ledger struct {
-	Dir   string                  // on the disk
-	Count func() map[string]int64 // finds what there is, by user; is called with the ledger locked
+	Dir   string                  // on the disk; "": what is written goes elsewhere, and only limits that are set hold
+	Count func() map[string]int64 // finds what there is, by user, nil: unknown; is called with the ledger locked
+	Again time.Duration           // how long a count holds where others write, too; 0: until there seems to be no room
 
 	mu sync.Mutex
 	by map[string]int64 // nil: to be counted
@@ -92,7 +93,7 @@ const countAgain = time.Minute
 func (l *Ledger) Take(user string, n int64, limits Limits) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.by == nil {
+	if l.by == nil || l.Again > 0 && time.Since(l.at) > l.Again {
 		l.count()
 	}
 	err := l.room(user, n, limits)
@@ -107,8 +108,12 @@ func (l *Ledger) Take(user string, n int64, limits Limits) error {
 }
 
 func (l *Ledger) count() {
-	l.by, l.at = l.Count(), time.Now()
-	if l.by == nil {
+	by := l.Count()
+	l.at = time.Now()
+	switch {
+	case by != nil:
+		l.by = by
+	case l.by == nil:
 		l.by = map[string]int64{}
 	}
 }

@@ -69,6 +69,32 @@ func TestLedgerCountsAgain(t *testing.T) {
 	})
 }
 
+// Where others write, too, a count holds for a while; one that fails changes nothing.
+func TestALedgerOfManyWriters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		there := map[string]int64{"a": 5}
+		l := &Ledger{Count: func() map[string]int64 { return there }, Again: time.Minute}
+		limits := Limits{User: 10}
+		take := func(want int) {
+			t.Helper()
+			if err := l.Take("a", 1, limits); by(err) != want {
+				t.Error(err)
+			}
+		}
+		take(-1)
+		there = map[string]int64{"a": 10}
+		take(-1) // not counted again yet
+		time.Sleep(time.Minute + 1)
+		take(ByUser)
+		there = nil
+		time.Sleep(time.Hour)
+		take(ByUser)
+		if used := l.Used("a"); used != 10 {
+			t.Errorf("%d are taken", used)
+		}
+	})
+}
+
 func TestAShareGoesBack(t *testing.T) {
 	l := &Ledger{Dir: t.TempDir(), Count: func() map[string]int64 { return nil }}
 	s := &Share{Ledger: l, User: "a", Limits: Limits{User: 10, All: 10, KeepFree: 1}}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
@@ -48,6 +51,9 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		return nil, err
 	}
 	if err := l.x.warnVolumes(ctx, l.call, c, l.task); err != nil {
+		return nil, err
+	}
+	if c, err = l.openPorts(ctx, c); err != nil {
 		return nil, err
 	}
 	if c.Status == api.ClusterUp && len(c.Nodes) > 0 {
@@ -106,6 +112,39 @@ func (l *launch) fits(c *state.Cluster) error {
 		return l.x.Clusters.CanAutostop(c, want.IdleMinutes, want.Down)
 	}
 	return nil
+}
+
+// openPorts opens the ports that the task names on a cluster that exists. They are
+// recorded first, and opened again by every launch that names them, so that a crash in
+// between loses nothing; a cluster that is stopped gets them when it starts.
+func (l *launch) openPorts(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
+	want := l.task.Resources[0].Ports
+	p, ok := l.x.Providers.Get(c.Offer.Cloud)
+	if len(want) == 0 || !ok {
+		return c, nil
+	}
+	if why := p.Features().Lacks[cloud.FeaturePorts]; why != "" {
+		return nil, mismatchError(c, []string{fmt.Sprintf("ports (%s) cannot be opened there: %s", strings.Join(want, ", "), why)})
+	}
+	if !containsAll(c.Ports, want) {
+		var err error
+		if c, err = l.x.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
+			for _, port := range want {
+				if !slices.Contains(c.Ports, port) {
+					c.Ports = append(c.Ports, port)
+				}
+			}
+			return nil
+		}); err != nil {
+			return nil, err
+		}
+	}
+	if opener, ok := cloud.As[cloud.PortOpener](p); ok && c.Status == api.ClusterUp {
+		if err := opener.OpenPorts(ctx, l.x.Provision.ClusterID(c), c.Ports); err != nil {
+			return nil, fmt.Errorf("opening ports %s of cluster %s: %w", strings.Join(c.Ports, ", "), c.Name, err)
+		}
+	}
+	return c, nil
 }
 
 // mine refuses held clusters to users, and other clusters to a holder.

@@ -46,6 +46,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	if !ok {
 		return nil, fmt.Errorf("this version of sky knows no cloud %q", best.Cloud)
 	}
+	warnDisk(l.call, p, l.task)
 	settings, err := settings(l.call, l.task)
 	if err != nil {
 		return nil, err

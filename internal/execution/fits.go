@@ -39,8 +39,8 @@ func fits(c *state.Cluster, t *task.Task, exec bool) error {
 	return mismatchError(c, reasons)
 }
 
-// smaller says what CPUs and memory a task that fits asks for and the cluster does not
-// have; "": it has them. The task runs all the same.
+// smaller says what sizes and tiers of machines a task that fits asks for and the
+// cluster does not have; "": it has them. The task runs all the same.
 func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 	said := ""
 	for _, r := range t.Resources {
@@ -56,6 +56,15 @@ func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 		if merr == nil && c.Offer.MemoryGiB > 0 && !memory.Least(c.Offer.MemoryGiB, c.Offer.CPUs) {
 			lacks = append(lacks, fmt.Sprintf("%v GB of memory (the task asks for %s)", c.Offer.MemoryGiB, r.Memory))
 		}
+		if had := cmp.Or(c.Machine.DiskGB, task.DefaultDiskSize); r.DiskSize > had && !slices.Contains(ownDisks, c.Offer.Cloud) {
+			lacks = append(lacks, fmt.Sprintf("a system disk of %d GB (the task asks for %d)", had, r.DiskSize))
+		}
+		if r.NetworkTier == "best" && c.Machine.NetworkTier != "best" {
+			lacks = append(lacks, "the standard network (the task asks for best)")
+		}
+		if r.LocalDisk != "" && c.Machine.LocalDisk == "" {
+			lacks = append(lacks, fmt.Sprintf("the system disk (the task asks for local disks: %s)", r.LocalDisk))
+		}
 		if len(lacks) == 0 {
 			return ""
 		}
@@ -69,6 +78,20 @@ func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 func warnSmaller(call cluster.Call, c *state.Cluster, t *task.Task, exec bool) {
 	if lacks := smaller(c, t, exec); lacks != "" {
 		fmt.Fprintf(call.Out, "⚠ Cluster %s exists and has on each node only %s; the task runs with that. To have more, launch on a new cluster.\n", c.Name, lacks)
+	}
+}
+
+// ownDisks are the clouds whose nodes use the disk of a machine that is there already,
+// so that its size cannot be chosen.
+var ownDisks = []string{"local", "docker", "ssh", "kubernetes"}
+
+// warnDisk says that the size of disk that a task asks for has no effect on a cloud.
+func warnDisk(call cluster.Call, p cloud.Provider, t *task.Task) {
+	for _, r := range t.Resources {
+		if r.DiskSize > 0 && slices.Contains(ownDisks, p.Name()) {
+			fmt.Fprintf(call.Out, "⚠ The disk size of %d GB has no effect on %s: %s.\n", r.DiskSize, p.Name(), p.Features().Lacks[cloud.FeatureDiskTier])
+			return
+		}
 	}
 }
 
@@ -87,9 +110,9 @@ func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) strin
 	case r.Cloud != "" && !strings.EqualFold(r.Cloud, o.Cloud):
 		return fmt.Sprintf("the task wants %s, the cluster is on %s", r.Cloud, o.Cloud)
 	case r.Region != "" && !strings.EqualFold(r.Region, o.Region):
-		return fmt.Sprintf("the task wants region %s, the cluster is in %s", r.Region, o.Region)
+		return fmt.Sprintf("the task wants region %s, the cluster is in %s", r.Region, cmp.Or(o.Region, "none"))
 	case r.Zone != "" && !strings.EqualFold(r.Zone, o.Zone):
-		return fmt.Sprintf("the task wants zone %s, the cluster is in %s", r.Zone, o.Zone)
+		return fmt.Sprintf("the task wants zone %s, the cluster is in %s", r.Zone, cmp.Or(o.Zone, "none"))
 	case len(r.Regions) > 0 && !slices.Contains(r.Regions, o.Region):
 		return fmt.Sprintf("the task wants one of the regions %s, the cluster is in %s", strings.Join(r.Regions, ", "), o.Region)
 	case len(r.Zones) > 0 && !slices.Contains(r.Zones, o.Zone):

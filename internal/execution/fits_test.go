@@ -81,6 +81,9 @@ func TestASmallerClusterIsSaid(t *testing.T) {
 		{"more CPUs", []task.Resources{{CPUs: "4+"}}, "2 CPUs (the task asks for 4+)"},
 		{"more of both", []task.Resources{{CPUs: "4", Memory: "16+"}}, "2 CPUs (the task asks for 4) and 8 GB of memory (the task asks for 16+)"},
 		{"more for each CPU", []task.Resources{{Memory: "8x"}}, "8 GB of memory (the task asks for 8x)"},
+		{"a larger disk", []task.Resources{{DiskSize: 500}}, "a system disk of 256 GB (the task asks for 500)"},
+		{"a faster network", []task.Resources{{NetworkTier: "best"}}, "the standard network (the task asks for best)"},
+		{"local disks", []task.Resources{{LocalDisk: "100+"}}, "the system disk (the task asks for local disks: 100+)"},
 		{"one that fits is enough", []task.Resources{{CPUs: "4"}, {CPUs: "2"}}, ""},
 		{"one that is elsewhere does not count", []task.Resources{{Cloud: "gcp", CPUs: "1"}, {CPUs: "8"}}, "2 CPUs (the task asks for 8)"},
 	} {

@@ -303,3 +303,40 @@ func TestALaunchUntilUpWaitsForRoom(t *testing.T) {
 		}
 	})
 }
+
+// A launch opens the ports that its task names on a cluster that exists, as on a new one.
+func TestALaunchOnAClusterThatExistsOpensPorts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := testbed.New(t)
+		s := b.Boot(failpoint.Endless)
+		want := func(when string, ports ...string) {
+			t.Helper()
+			if got := b.Cluster("dev").Ports; !slices.Equal(got, ports) {
+				t.Errorf("%s: recorded are %v, want %v", when, got, ports)
+			}
+			if f := b.Cloud.Firewalls(); len(f) != 1 || !slices.Equal(slices.Sorted(slices.Values(f[0].Ports)), slices.Sorted(slices.Values(ports))) {
+				t.Errorf("%s: %+v, want %v", when, f, ports)
+			}
+		}
+		for _, c := range []struct {
+			when, task string
+			ports      []string
+		}{
+			{"new", "resources: {ports: 80}\nrun: x\n", []string{"80"}},
+			{"one more", "resources: {ports: [8080, 80]}\nrun: x\n", []string{"80", "8080"}},
+			{"none named", "run: x\n", []string{"80", "8080"}},
+		} {
+			if _, err := s.Launch(testbed.NewRequest(), "dev", c.task); err != nil {
+				t.Fatal(err)
+			}
+			want(c.when, c.ports...)
+		}
+		if err := s.Stop(testbed.NewRequest(), "dev"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Launch(testbed.NewRequest(), "dev", "resources: {ports: 9000-9010}\nrun: x\n"); err != nil {
+			t.Fatal(err)
+		}
+		want("started", "80", "8080", "9000-9010")
+	})
+}

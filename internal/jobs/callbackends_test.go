@@ -46,6 +46,8 @@ func TestHowACallbackEndedIsSaid(t *testing.T) {
 		"its agent refuses":            {answers: answer(agentapi.CallbackResult{}, &agentapi.Error{Message: "no bash"}), want: "not run: no bash"},
 		"it ran here":                  {script: "echo $JOB_STATUS $HOME", place: CallbackPlace{Here: true}, want: "ran", log: "(callback for STARTED) STARTED " + os.Getenv("HOME") + "\n"},
 		"it failed here":               {script: "echo oh; exit 4", place: CallbackPlace{Here: true}, want: "failed with exit code 4", log: "(callback for STARTED) oh\n"},
+		"it printed too much here":     {script: "head -c 3000000 /dev/zero | tr '\\0' x; echo", place: CallbackPlace{Here: true}, want: "ran", log: "[1951425 bytes more were not kept.]\n"},
+		"it left something here":       {script: "sleep 2 & echo $!", place: CallbackPlace{Here: true}, want: "ran", log: "(callback for STARTED) "},
 		"a node comes before a runner": {place: CallbackPlace{Runner: []string{"/none/such"}}, want: "ran on cluster n-7", log: "(callback for STARTED) hi\n"},
 	} {
 		w := &told{answers: c.answers}

@@ -16,6 +16,9 @@ import (
 // callbackTail is how much of a callback's output is shown in the job's log.
 const callbackTail = 16 << 10
 
+// mostCallback is how much output of one run of a callback is kept.
+const mostCallback = 1 << 20
+
 // pathEnvironment is all that a runner has of the server's environment.
 func pathEnvironment() []string {
 	return []string{"PATH=" + cmp.Or(os.Getenv("PATH"), "/usr/local/bin:/usr/bin:/bin")}
@@ -44,10 +47,14 @@ func (b *callbacks) here(ctx context.Context, task int, cb callback, program, en
 	for k, v := range cb.env {
 		env = append(env, k+"="+v)
 	}
-	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, out, out
+	log := &callbackLog{f: out, left: mostCallback, room: func(n int64) error { return b.c.m.room(b.c.id, n) }}
+	cmd.Env, cmd.Dir, cmd.Stdout, cmd.Stderr = env, dir, log, log
 	cmd.WaitDelay = time.Second
 	ownGroup(cmd)
-	err = cmd.Run()
+	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has ended; what it left in the background is not heard any more
+	}
+	log.end()
 	if size, serr := out.Seek(0, io.SeekEnd); serr == nil {
 		from := max(began, size-callbackTail)
 		text := make([]byte, size-from)
@@ -64,6 +71,34 @@ func (b *callbacks) here(ctx context.Context, task int, cb callback, program, en
 		return output, "not run: " + err.Error()
 	}
 	return output, ran(0)
+}
+
+// callbackLog adds what a callback prints to its log, as much as is kept and as there
+// is room for. It is one writer for both streams, so that os/exec writes one at a time.
+type callbackLog struct {
+	f       *os.File
+	left    int64 // how much more is kept
+	room    func(n int64) error
+	dropped int64
+}
+
+// Write never fails: a callback goes on without a log.
+func (l *callbackLog) Write(p []byte) (int, error) {
+	b := p[:min(int64(len(p)), l.left)]
+	if l.dropped > 0 || len(b) > 0 && l.room(int64(len(b))) != nil {
+		b = nil
+	}
+	n, _ := l.f.Write(b)
+	l.left -= int64(n)
+	l.dropped += int64(len(p) - n)
+	return len(p), nil
+}
+
+// end says what is missing.
+func (l *callbackLog) end() {
+	if l.dropped > 0 {
+		fmt.Fprintf(l.f, "\n[%d bytes more were not kept.]\n", l.dropped)
+	}
 }
 
 func scriptFile(dir string, task int) string {

@@ -82,7 +82,7 @@ func (w *told) happens(codes ...string) (last state.ManagedEvent) {
 // life is a controller of job 7, whose first attempt runs, and its callbacks.
 func (w *told) life(t *testing.T, script string, place CallbackPlace) (*controller, state.ManagedAdopted) {
 	t.Helper()
-	m := &Manager{store: w, world: w, log: slog.New(slog.DiscardHandler), dir: t.TempDir(),
+	m := &Manager{store: w, world: w, log: slog.New(slog.DiscardHandler), dir: t.TempDir(), room: func(int, int64) error { return nil },
 		told: func(context.Context, state.User) CallbackPlace { return place }}
 	m.kept = shelf.Folder(m.dir)
 	j := &state.ManagedJob{ID: 7, Name: "n", UserHash: "u", Tasks: []*state.ManagedTask{{JobID: 7, Name: "n", Attempt: 1}},

@@ -43,7 +43,7 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range logs {
+	for name := range logs {
 		if err := m.copyTo(ctx, filepath.Join(target, path.Base(name)), name, room); err != nil {
 			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
 		}

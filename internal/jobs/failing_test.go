@@ -152,8 +152,8 @@ func (f failingLogs) Open(name string) (shelf.Log, error) {
 	return failingLog{l, f.failure}, nil
 }
 
-func (f failingLogs) List(pattern string) ([]string, error) {
-	return passing(f.failure, "list", func() ([]string, error) { return f.Logs.List(pattern) })
+func (f failingLogs) List(pattern string) (map[string]int64, error) {
+	return passing(f.failure, "list", func() (map[string]int64, error) { return f.Logs.List(pattern) })
 }
 
 func (f failingLogs) Remove(names ...string) error {

@@ -29,7 +29,7 @@ func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) 
 		}
 		names, err := of.logs.List("*/" + of.pattern)
 		errs = append(errs, err)
-		for _, name := range names {
+		for name := range names {
 			id, err := strconv.Atoi(path.Dir(name))
 			if err != nil {
 				continue // not a job's

@@ -193,7 +193,7 @@ func TestLogsAreReadThroughEveryServer(t *testing.T) {
 	}
 	must(t, b.Forget(t.Context(), 0, 0))
 	if left, err := kept.List("*/*"); len(left) > 0 || err != nil {
-		t.Errorf("left: %q %v", left, err)
+		t.Errorf("left: %v %v", left, err)
 	}
 	if got := read(api.JobsLogsBody{}); !strings.Contains(got, "were removed") {
 		t.Errorf("%q", got)

@@ -76,7 +76,7 @@ type Manager struct {
 	poke     chan struct{}
 
 	room     func(job int, n int64) error // takes room for so much of a job's log
-	books    *diskspace.Ledger            // nil: the logs are not on this disk
+	books    *diskspace.Ledger            // of the logs; nil: without limits, in tests
 	ownersMu sync.Mutex
 	owners   map[int]string // of jobs with logs
 
@@ -106,8 +106,9 @@ func New(d Deps) *Manager {
 		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
 		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
 		m.files.shared = &shelf.Files{Store: d.Store}
+		m.boundLogs(&diskspace.Ledger{Again: shelf.CountAgain}, shelf.StoredLimits(d.LogLimits))
 	} else {
-		m.logsOnDisk(d.LogLimits)
+		m.boundLogs(&diskspace.Ledger{Dir: m.dir}, d.LogLimits)
 	}
 	if d.Patience != nil {
 		m.patience = d.Patience

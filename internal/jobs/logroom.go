@@ -12,15 +12,15 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Logs of jobs on the server's own disk are bounded for each user and in all, and
-// leave room on the disk: what a job prints must not keep anybody from cancelling it.
+// Logs of jobs are bounded for each user and in all, wherever they are, and leave room
+// on the server's disk: what a job prints must not keep anybody from cancelling it.
 // While there is no room the copy waits; the cluster has the log, and the copy goes on
 // from there.
 
-// logsOnDisk makes the manager bound the logs on its own disk.
-func (m *Manager) logsOnDisk(limits diskspace.Limits) {
+// boundLogs makes the manager bound the logs with a ledger of where they are.
+func (m *Manager) boundLogs(books *diskspace.Ledger, limits diskspace.Limits) {
 	m.owners = map[int]string{}
-	m.books = &diskspace.Ledger{Dir: m.dir, Count: m.countLogs}
+	m.books, books.Count = books, m.countLogs
 	m.room = func(id int, n int64) error { return m.books.Take(m.owner(id), n, limits) }
 }
 
@@ -42,21 +42,19 @@ func (m *Manager) owner(id int) string {
 	return user
 }
 
-// countLogs is how many bytes of logs of attempts there are, by user.
+// countLogs is how many bytes of logs of attempts there are, by user; nil: that cannot
+// be found out now.
 func (m *Manager) countLogs() map[string]int64 {
+	logs, err := m.kept.List("*/task-*.log")
+	if err != nil {
+		m.log.Warn("logs of jobs are not counted", "err", err)
+		return nil
+	}
 	by := map[string]int64{}
-	names, _ := m.kept.List("*/task-*.log") // what cannot be listed does not count
-	for _, name := range names {
+	for name, size := range logs {
 		dir, _, _ := strings.Cut(name, "/")
-		id, err := strconv.Atoi(dir)
-		if err != nil {
-			continue
-		}
-		if log, err := m.kept.Open(name); err == nil {
-			if size, err := log.Size(); err == nil {
-				by[m.owner(id)] += size
-			}
-			log.Close()
+		if id, err := strconv.Atoi(dir); err == nil {
+			by[m.owner(id)] += size
 		}
 	}
 	return by

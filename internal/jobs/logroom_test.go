@@ -108,7 +108,7 @@ func TestLogsAreBoundedForEachUser(t *testing.T) {
 			t.Fatal(j.ID)
 		}
 	}
-	m.logsOnDisk(diskspace.Limits{User: 1500, All: 1 << 40, KeepFree: 1})
+	m.boundLogs(&diskspace.Ledger{Dir: dir}, diskspace.Limits{User: 1500, All: 1 << 40, KeepFree: 1})
 	for id, fits := range map[int]bool{1: true, 3: true} {
 		if _, err := m.copyOnce(t.Context(), &state.ManagedAttempt{JobID: id, Number: 1}); (err == nil) != fits {
 			t.Errorf("job %d: %v", id, err)

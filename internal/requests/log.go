@@ -23,18 +23,25 @@ type Log struct {
 	spinner  string // text of the spinner that is shown
 	spinning bool
 	closed   bool
-	kept     bool   // on a disk, which may be full
-	lost     int    // lines that the disk had no room for
-	wrote    func() // tell followers; may be nil
+	kept     bool                // where room is limited
+	size     int64               // with an appender, how long the log is
+	room     func(n int64) error // takes what is kept from what its user may have; may be nil
+	lost     int                 // lines that there was no room for
+	why      string              // there was none
+	wrote    func()              // tell followers; may be nil
 }
+
+// MaxLog is how many bytes of a request's log are kept.
+const MaxLog = 64 << 20
 
 var errLogClosed = errors.New("the request has ended, its log is closed")
 
 // keptLog writes a log that is kept, which is made at the first line. If it
 // exists an earlier attempt wrote it; if that died within a line the line is
 // ended, so that readers never see a line change, and its spinner too.
-func keptLog(logs shelf.Logs, name string, wrote func()) *Log {
-	l := &Log{wrote: wrote, kept: true}
+// What the log takes is asked of room before.
+func keptLog(logs shelf.Logs, name string, room func(n int64) error, wrote func()) *Log {
+	l := &Log{wrote: wrote, kept: true, room: room}
 	l.open = func() (io.Writer, error) {
 		a, err := logs.Append(name)
 		if err != nil {
@@ -44,6 +51,7 @@ func keptLog(logs shelf.Logs, name string, wrote func()) *Log {
 			a.Close()
 			return nil, err
 		}
+		l.size = a.Size()
 		return &insistent{Appender: a, logs: logs, name: name}, nil
 	}
 	return l
@@ -164,27 +172,60 @@ func (l *Log) stopSpin() {
 	}
 }
 
-// put appends whole lines in one write. A full disk is no failure of the request:
-// the log then says how many lines it lacks once there is room again.
+// put appends whole lines in one write. That there is no room is no failure of the
+// request: the log says later how many lines it lacks.
 func (l *Log) put(lines []byte) error {
 	if !l.kept {
 		return l.append(lines)
 	}
-	if l.lost > 0 {
-		lines = append(fmt.Appendf(nil, "(the disk was full: %d lines of this log are missing)\n", l.lost), lines...)
+	all := append(l.missing(), lines...)
+	err := l.take(int64(len(all)))
+	if err == nil {
+		err = l.append(all)
 	}
-	err := l.append(lines)
-	switch {
-	case diskspace.Full(err):
-		l.lost += bytes.Count(lines, []byte("\n"))
-		if l.lost > 0 && bytes.HasPrefix(lines, []byte("(the disk was full: ")) {
-			l.lost-- // that line itself
-		}
+	if why := noRoom(err); why != "" {
+		l.lost, l.why = l.lost+bytes.Count(lines, []byte("\n")), why
 		return nil
-	case err == nil:
+	}
+	if err == nil {
 		l.lost = 0
 	}
 	return err
+}
+
+// take asks whether n bytes more may be kept.
+func (l *Log) take(n int64) error {
+	if l.size+n > MaxLog {
+		return shelf.ErrFull
+	}
+	if l.room == nil {
+		return nil
+	}
+	return l.room(n)
+}
+
+// missing is a line that says how many lines are missing; nothing if none are.
+func (l *Log) missing() []byte {
+	if l.lost == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "(%s: %d lines of this log are missing)\n", l.why, l.lost)
+}
+
+// noRoom tells why lines are not kept; "": that is not what err says.
+func noRoom(err error) string {
+	full, limited := errors.AsType[*diskspace.NoRoomError](err)
+	switch {
+	case errors.Is(err, shelf.ErrFull):
+		return fmt.Sprintf("a log has at most %s", diskspace.Bytes(MaxLog))
+	case limited && full.By == diskspace.ByUser:
+		return "logs of one user's requests have at most " + diskspace.Bytes(full.Most)
+	case limited && full.By == diskspace.ByAll:
+		return "logs of requests have at most " + diskspace.Bytes(full.Most)
+	case limited, diskspace.Full(err):
+		return "the disk was full"
+	}
+	return ""
 }
 
 func (l *Log) append(lines []byte) error {
@@ -199,6 +240,7 @@ func (l *Log) append(lines []byte) error {
 		lines = append([]byte("\n"), lines...)
 	}
 	n, err := l.w.Write(lines)
+	l.size += int64(n)
 	if n > 0 {
 		l.torn = n < len(lines) && lineEnd(lines[n-1:n]) == 0
 	}
@@ -224,6 +266,9 @@ func (l *Log) close() {
 		l.part = nil
 	}
 	l.stopSpin()
+	if l.kept && l.lost > 0 {
+		_ = l.append(l.missing()) // beyond the limits; on a full disk this is missing, too
+	}
 	l.abandonLocked()
 }
 

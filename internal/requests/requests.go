@@ -29,6 +29,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
@@ -57,14 +58,15 @@ type LogFunc func(ctx context.Context, c *Call, w io.Writer) (any, error)
 
 // Options configure an [Engine].
 type Options struct {
-	LogDir         string        // folder of the requests' logs
-	Logs           shelf.Logs    // where the logs are that several servers share; nil: files in LogDir
-	ServerID       string        // stays the same when this server restarts, and no other one has it; "" is "local"
-	LongWorkers    int           // how many long requests run at once; 0: 64 + 4 for each CPU
-	HeartbeatEvery time.Duration // 0: 1 s
-	LeaseTTL       time.Duration // after how long without a heartbeat a server counts as dead; 0: 7 s
-	Retention      time.Duration // how long finished requests are kept; 0: 24 h, negative: for ever
-	QueuedPerUser  int           // how many long requests of one user may wait for a slot; 0: 500, negative: any number
+	LogDir         string           // folder of the requests' logs
+	Logs           shelf.Logs       // where the logs are that several servers share; nil: files in LogDir
+	ServerID       string           // stays the same when this server restarts, and no other one has it; "" is "local"
+	LongWorkers    int              // how many long requests run at once; 0: 64 + 4 for each CPU
+	HeartbeatEvery time.Duration    // 0: 1 s
+	LeaseTTL       time.Duration    // after how long without a heartbeat a server counts as dead; 0: 7 s
+	LogLimits      diskspace.Limits // of the logs
+	Retention      time.Duration    // how long finished requests are kept; 0: 24 h, negative: for ever
+	QueuedPerUser  int              // how many long requests of one user may wait for a slot; 0: 500, negative: any number
 	// Files makes sure that the files which the tasks of a user's request may bring to
 	// nodes are on this server, before the request's function is called; nil: no
 	// request has any.
@@ -84,6 +86,8 @@ type Engine struct {
 	logs  shelf.Logs
 	o     Options
 	log   *slog.Logger
+
+	books *diskspace.Ledger // of the logs
 
 	handlers map[string]handler // fixed once Start was called
 
@@ -121,7 +125,7 @@ func New(store *state.Store, o Options) *Engine {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	return &Engine{
+	e := &Engine{
 		store:    store,
 		logs:     cmp.Or[shelf.Logs](o.Logs, shelf.Folder(o.LogDir)),
 		o:        o,
@@ -132,6 +136,11 @@ func New(store *state.Store, o Options) *Engine {
 		closing:  make(chan struct{}),
 		halt:     func() {},
 	}
+	e.books = &diskspace.Ledger{Dir: o.LogDir, Count: e.countLogs}
+	if o.Logs != nil { // shared with other servers
+		e.books.Dir, e.books.Again = "", shelf.CountAgain
+	}
+	return e
 }
 
 // Handle makes f the function of requests with that name, such as

@@ -57,7 +57,7 @@ func (e *Engine) beginLocked(ctx context.Context, row *state.Request, kind runKi
 	r := &run{id: row.ID, kind: kind}
 	r.ctx, r.cancel = context.WithCancelCause(trace.WithRequest(ctx, row.ID))
 	r.feed = e.acquireLocked(row.ID)
-	r.log = keptLog(e.logs, r.feed.name, r.feed.grew)
+	r.log = keptLog(e.logs, r.feed.name, e.room(row.UserID), r.feed.grew)
 	e.runs[row.ID] = r
 	e.running.Add(1)
 	if kind == long {

@@ -46,17 +46,24 @@ func UploadLimitsFrom(getenv func(string) string) (UploadLimits, error) {
 	return l, errors.Join(r.errs...)
 }
 
+// keepFreeRequests is what logs of requests leave free of the disk: a little more than
+// the server needs to accept new requests.
+const keepFreeRequests = 24 << 20
+
 // LogLimitsFrom reads from the environment what logs may take of the server's disk:
-// those of managed jobs, and those that are gathered for downloads.
-func LogLimitsFrom(getenv func(string) string) (jobs, downloads diskspace.Limits, err error) {
+// those of managed jobs, those that are gathered for downloads, and those of requests.
+func LogLimitsFrom(getenv func(string) string) (jobs, downloads, requests diskspace.Limits, err error) {
 	r := limitReader{getenv: getenv}
+	requests.User = r.read("SKY_MAX_REQUEST_LOG_BYTES_PER_USER", math.MaxInt64/4)
+	requests.All = r.read("SKY_MAX_REQUEST_LOG_BYTES", math.MaxInt64/4)
+	requests.KeepFree = keepFreeRequests
 	jobs.User = r.read("SKY_MAX_JOB_LOG_BYTES_PER_USER", math.MaxInt64/4)
 	jobs.All = r.read("SKY_MAX_JOB_LOG_BYTES", math.MaxInt64/4)
 	downloads.User = r.read("SKY_MAX_DOWNLOAD_BYTES_PER_USER", math.MaxInt64/4)
 	downloads.All = r.read("SKY_MAX_DOWNLOAD_BYTES", math.MaxInt64/4)
 	jobs.KeepFree = r.read("SKY_LOGS_KEEP_FREE_BYTES", math.MaxInt64/4)
 	downloads.KeepFree = jobs.KeepFree
-	return jobs, downloads, errors.Join(r.errs...)
+	return jobs, downloads, requests, errors.Join(r.errs...)
 }
 
 // limitReader reads limits from the environment.

@@ -49,18 +49,27 @@ func (d Folder) Remove(names ...string) error {
 }
 
 // List looks for files whose names match.
-func (d Folder) List(pattern string) ([]string, error) {
+func (d Folder) List(pattern string) (map[string]int64, error) {
 	found, err := filepath.Glob(d.path(pattern))
 	if err != nil {
 		return nil, err
 	}
-	for i, path := range found {
-		if found[i], err = filepath.Rel(string(d), path); err != nil {
+	sizes := make(map[string]int64, len(found))
+	for _, path := range found {
+		name, err := filepath.Rel(string(d), path)
+		if err != nil {
 			return nil, err
 		}
-		found[i] = filepath.ToSlash(found[i])
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed meanwhile
+		}
+		if err != nil {
+			return nil, err
+		}
+		sizes[filepath.ToSlash(name)] = info.Size()
 	}
-	return found, nil
+	return sizes, nil
 }
 
 type fileAppender struct {

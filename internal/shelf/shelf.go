@@ -17,8 +17,8 @@ type Logs interface {
 	Open(name string) (Log, error)
 	// Remove forgets logs; those that do not exist are skipped.
 	Remove(names ...string) error
-	// List is the names of the logs that match a pattern of [path.Match].
-	List(pattern string) ([]string, error)
+	// List is the logs whose names match a pattern of [path.Match], with their sizes.
+	List(pattern string) (map[string]int64, error)
 }
 
 // Appender adds to the end of a log. What a Write returned for survives the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -93,6 +94,16 @@ func TestALogGrows(t *testing.T) {
 		}
 		if n, err := l.Size(); n != 14 || err != nil {
 			t.Error(n, err)
+		}
+		b, err := logs.Append("b/x.log")
+		ok(t, err)
+		write(t, b, "four")
+		ok(t, b.Close())
+		if got, err := logs.List("*/x.log"); err != nil || !maps.Equal(got, map[string]int64{"a/x.log": 14, "b/x.log": 4}) {
+			t.Error(got, err)
+		}
+		if got, err := logs.List("a/*"); err != nil || !maps.Equal(got, map[string]int64{"a/x.log": 14}) {
+			t.Error(got, err)
 		}
 		ok(t, logs.Remove("a/x.log", "none"))
 		if _, err := logs.Open("a/x.log"); !errors.Is(err, fs.ErrNotExist) {

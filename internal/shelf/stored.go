@@ -70,25 +70,25 @@ func (s Stored) Remove(names ...string) error {
 }
 
 // List asks for the streams.
-func (s Stored) List(pattern string) ([]string, error) {
+func (s Stored) List(pattern string) (map[string]int64, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
 	defer cancel()
-	all, err := s.Store.Streams().List(ctx, s.Prefix)
+	sizes, err := s.Store.Streams().Sizes(ctx, s.Prefix)
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, stream := range all {
+	matching := map[string]int64{}
+	for stream, size := range sizes {
 		name := strings.TrimPrefix(stream, s.Prefix)
 		match, err := path.Match(pattern, name)
 		if err != nil {
 			return nil, err
 		}
 		if match {
-			names = append(names, name)
+			matching[name] = size
 		}
 	}
-	return names, nil
+	return matching, nil
 }
 
 // storedAppender writes one stream. A piece is keyed by where it begins, so of

@@ -199,7 +199,7 @@ func aLife() []*lifeStep {
 	step("a stream is read", func(ctx context.Context, s *Store) error {
 		_, err := s.Streams().Read(ctx, "logs/1", 0, 10)
 		_, err2 := s.Streams().Size(ctx, "logs/1")
-		_, err3 := s.Streams().List(ctx, "logs/")
+		_, err3 := s.Streams().Sizes(ctx, "logs/")
 		return errors.Join(err, err2, err3)
 	})
 	blob := Blob{Name: "part", Stream: "logs/1", UserID: "u1"}

@@ -67,6 +67,17 @@ func (t *Requests) IDs(ctx context.Context, prefix string, limit int) ([]string,
 	return values(ids), t.s.explain(err)
 }
 
+// Users is whose each recorded request is, by its id.
+func (t *Requests) Users(ctx context.Context) (map[string]string, error) {
+	type request struct{ id, user string }
+	list, err := all(t.s.read(ctx), func(r *request) []any { return []any{text(&r.id), text(&r.user)} }, "SELECT id, user_id FROM requests")
+	users := make(map[string]string, len(list))
+	for _, r := range list {
+		users[r.id] = r.user
+	}
+	return users, t.s.explain(err)
+}
+
 // List is the requests that the filter selects, the newest first.
 func (t *Requests) List(ctx context.Context, f RequestFilter) ([]*Request, error) {
 	var w where

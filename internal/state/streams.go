@@ -52,12 +52,20 @@ func (t *Streams) Read(ctx context.Context, stream string, from int64, limit int
 	return values(list), t.s.explain(err)
 }
 
-// List is the names of the streams that begin with prefix, in order.
-func (t *Streams) List(ctx context.Context, prefix string) ([]string, error) {
+// Sizes is how long the streams are whose names begin with prefix.
+func (t *Streams) Sizes(ctx context.Context, prefix string) (map[string]int64, error) {
+	type stream struct {
+		name string
+		size int64
+	}
 	cond, args := t.s.db.d.prefixed("stream", prefix)
-	list, err := all(t.s.read(ctx), func(name *string) []any { return []any{text(name)} },
-		"SELECT stream FROM stream_pieces WHERE at = 0 AND "+cond+" ORDER BY stream", args...)
-	return values(list), t.s.explain(err)
+	list, err := all(t.s.read(ctx), func(s *stream) []any { return []any{text(&s.name), number(&s.size)} },
+		"SELECT stream, MAX(at + LENGTH(data)) FROM stream_pieces WHERE "+cond+" GROUP BY stream", args...)
+	sizes := make(map[string]int64, len(list))
+	for _, s := range list {
+		sizes[s.name] = s.size
+	}
+	return sizes, t.s.explain(err)
 }
 
 // Delete removes streams.

@@ -45,7 +45,12 @@ func TestAFullDisk(t *testing.T) {
 		os.RemoveAll(home)
 	})
 	w.Sky("launch", "-y", "-d", "-c", "before", "--infra", "local", "--", "true")
-	w.Sky("launch", "-y", "-d", "-c", "other", "--infra", "local", "--", "true")
+	w.Sky("launch", "-y", "-d", "-c", "other", "--infra", "local", "--", "sleep", "3000")
+	w.Sky("jobs", "launch", "-y", "-d", "-n", "noisy", "--infra", "local", "--", "while :; do echo a line of the noisy job; sleep 0.05; done")
+	harness.Eventually(t, "the managed job prints", time.Minute, func() bool {
+		out, _ := w.Run("jobs", "logs", "-n", "noisy", "--no-follow")
+		return strings.Contains(out, "a line of the noisy job")
+	})
 	fill(t, ballast)
 	for range 3 { // what an operation leaves to others is filled as well
 		if out, code := w.Run("status"); code != 0 || !strings.Contains(out, "before") {
@@ -60,6 +65,13 @@ func TestAFullDisk(t *testing.T) {
 	} else if !disk.MatchString(out) {
 		c.add("wrong", 1)
 		t.Errorf("sky launch on a full disk does not say so: exit %d\n%s", code, tail(out))
+	}
+	for _, cancel := range [][]string{{"jobs", "cancel", "-y", "-n", "noisy"}, {"cancel", "-y", "other", "1"}} {
+		fill(t, ballast)
+		if out, code := w.Run(cancel...); code != 0 {
+			c.add("wrong", 1)
+			t.Errorf("sky %v on a full disk: exit %d\n%s", cancel, code, tail(out))
+		}
 	}
 	fill(t, ballast)
 	if out, code := w.Run("down", "-y", "before"); code != 0 {
@@ -96,6 +108,11 @@ func TestAFullDisk(t *testing.T) {
 		c.add("wrong statuses", len(wrong))
 		t.Errorf("once the disk has room again: %v", wrong)
 	}
+	harness.Eventually(t, "what was cancelled on the full disk is so", time.Minute, func() bool {
+		jobs, _ := w.Run("jobs", "queue")
+		queue, _ := w.Run("queue", "other")
+		return strings.Contains(jobs, "CANCELLED") && strings.Contains(queue, "CANCELLED")
+	})
 	for _, line := range faults(w.ServerLog()) {
 		if !strings.Contains(line, "status=503") && !strings.Contains(line, "status=507") {
 			c.add("5xx and panics", 1)
