@@ -273,7 +273,8 @@ func (f *flight) provenEmpty() bool {
 // refused notes an attempt that failed and left nothing.
 func (s *search) refused(o cloud.Offer, took time.Duration, err error) {
 	s.failed.Attempts = append(s.failed.Attempts, &AttemptError{Offer: o, Outcome: Outcome(err), Took: took, Err: err})
-	if _, ok := s.plan.Refused(o, err); s.r.Keep || !ok {
+	s.plan.Refused(o, err)
+	if s.r.Keep {
 		s.stop = s.failed
 		s.callOff()
 		return

@@ -237,6 +237,9 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 		LoseAnswers: func(t testing.TB, to cloudtest.Effect, times int) {
 			inject(t, model.Fault{Kind: model.Lose, Op: operation[to], Times: times})
 		},
+		Odd: func(t testing.TB, to cloudtest.Effect) {
+			inject(t, model.Fault{Kind: model.Fail, Op: operation[to], Code: cloudtest.OddCode})
+		},
 		HideNew: func(t testing.TB, lists int) { inject(t, model.Fault{Kind: model.Hide, Times: lists}) },
 		Lie: func(t testing.TB, n cloud.Node, state string) {
 			inject(t, model.Fault{Kind: model.Lie, Instance: n.ID, State: state})
