@@ -12,7 +12,10 @@ import (
 )
 
 // driver is FluffyCloud for the shared provider of machines.
-type driver struct{ *Provider }
+type driver struct {
+	*Provider
+	vm.Refusals
+}
 
 var states = map[fluffyapi.State]vm.State{
 	fluffyapi.Pending: vm.Pending, fluffyapi.Running: vm.Running, fluffyapi.Stopping: vm.Stopping,
@@ -115,18 +118,8 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range firewalls {
-		switch err := api.DeleteFirewall(ctx, f.Name); codeOf(err) {
-		case fluffyapi.InUse:
-			left = append(left, "the firewall "+f.Name)
-		case fluffyapi.NotFound:
-		default:
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	return left, nil
+	return vm.Remove(d, firewalls, func(f fluffyapi.Firewall) string { return "the firewall " + f.Name },
+		func(f fluffyapi.Firewall) error { return api.DeleteFirewall(ctx, f.Name) })
 }
 
 // digest tells apart what names alone do not: installations and incarnations.

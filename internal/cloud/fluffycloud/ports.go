@@ -19,12 +19,12 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 	defer done()
 	old, err := p.firewalls(ctx, id)
 	if err != nil {
-		return translate(ctx, at, err)
+		return p.Refused(ctx, at, err)
 	}
 	if len(old) == 0 {
 		return &cloud.InvalidError{Place: at, Err: fmt.Errorf("there is no cluster %s", id.Name)}
 	}
-	return translate(ctx, at, p.openPorts(ctx, id, ports))
+	return p.Refused(ctx, at, p.openPorts(ctx, id, ports))
 }
 
 func (p *Provider) openPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {

@@ -28,6 +28,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/serve"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // asCommand makes the test binary the command fluffycloud.
@@ -116,7 +117,7 @@ func (r *realCloud) client(t testing.TB, role string) *fluffyapi.Client {
 	}
 	for _, k := range tokens {
 		if k.Role == role {
-			c := fluffyapi.NewClient(r.endpoint(t), k.Token)
+			c := fluffyapi.NewClient(new(rest.Clients), r.endpoint(t), k.Token)
 			t.Cleanup(c.Close)
 			return c
 		}

@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"cmp"
 	"context"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,11 +29,19 @@ type pacer struct {
 	next  map[int]time.Time // when the next call of a pace may be made if none were saved up
 }
 
-// wait returns when the call may be made.
+// wait returns when the call may be made: when every pace that fits allows it. A
+// slow one comes first, so that calls which wait for it take no place of a quick one.
 func (p *pacer) wait(ctx context.Context, method, path string) error {
+	var fit []int
 	for i, pace := range p.paces {
 		if pace.fits(method, path) {
-			return sleep(ctx, p.reserve(i, pace, time.Now()))
+			fit = append(fit, i)
+		}
+	}
+	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(p.paces[b].Every, p.paces[a].Every) })
+	for _, i := range fit {
+		if err := sleep(ctx, p.reserve(i, p.paces[i], time.Now())); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -85,12 +95,18 @@ func later(after time.Duration, try int) time.Duration {
 	return min(firstPause<<min(try, 10), mostPause)
 }
 
-// retryAfter reads the header: seconds, or a date. 0 is what says nothing.
-func retryAfter(header string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(header); err == nil {
-		return time.Duration(max(n, 0)) * time.Second
+// retryAfter reads the headers: Retry-After in seconds or as a date, Retry-After-Ms
+// in milliseconds. 0 is what says nothing.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	for _, unit := range []struct {
+		header string
+		of     time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		if n, err := strconv.ParseFloat(h.Get(unit.header), 64); err == nil && n >= 0 && n < 1e6 {
+			return time.Duration(n * float64(unit.of))
+		}
 	}
-	if at, err := http.ParseTime(header); err == nil {
+	if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
 		return max(0, at.Sub(now))
 	}
 	return 0
