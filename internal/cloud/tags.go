@@ -3,6 +3,7 @@ package cloud
 import (
 	"crypto/sha256"
 	"encoding/base32"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -67,6 +68,23 @@ func (id ClusterID) Tags() map[string]string {
 		}
 	}
 	return tags
+}
+
+// AllTags are RecordTags and NodeTags.
+func (s LaunchSpec) AllTags(rank int) map[string]string {
+	tags := s.RecordTags()
+	maps.Copy(tags, s.NodeTags(rank))
+	return tags
+}
+
+// Has reports whether tags are those of a machine of id's.
+func (id ClusterID) Has(tags map[string]string) bool {
+	for k, v := range id.Tags() {
+		if tags[k] != v {
+			return false
+		}
+	}
+	return true
 }
 
 // NodeTags is what the node of that rank carries: the user's labels, and ours,

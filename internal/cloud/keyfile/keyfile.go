@@ -151,6 +151,11 @@ func (f File) CredentialStamp() string {
 	if err != nil {
 		return ""
 	}
+	return f.Stamp(values)
+}
+
+// Stamp is the stamp of credentials.
+func (f File) Stamp(values map[string]string) string {
 	text, _ := json.Marshal(values) // in the order of the names
 	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
 }

@@ -1,10 +1,9 @@
 package rest
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -29,38 +28,41 @@ type pacer struct {
 	next  map[int]time.Time // when the next call of a pace may be made if none were saved up
 }
 
-// wait returns when the call may be made: when every pace that fits allows it. A
-// slow one comes first, so that calls which wait for it take no place of a quick one.
+// wait returns when the call may be made: when every pace that fits allows it. Who waits
+// for one takes no place of another meanwhile.
 func (p *pacer) wait(ctx context.Context, method, path string) error {
-	var fit []int
-	for i, pace := range p.paces {
-		if pace.fits(method, path) {
-			fit = append(fit, i)
-		}
-	}
-	slices.SortStableFunc(fit, func(a, b int) int { return cmp.Compare(p.paces[b].Every, p.paces[a].Every) })
-	for _, i := range fit {
-		if err := sleep(ctx, p.reserve(i, p.paces[i], time.Now())); err != nil {
+	for {
+		wait := p.take(method, path, time.Now())
+		if err := sleep(ctx, wait); err != nil || wait <= 0 {
 			return err
 		}
 	}
-	return nil
 }
 
-// reserve takes the next place and returns how long it is until then.
-func (p *pacer) reserve(i int, pace Pace, now time.Time) time.Duration {
+// take takes a place of every pace that fits, or of none: then it returns how long it is
+// until there may be one.
+func (p *pacer) take(method, path string, now time.Time) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == nil {
 		p.next = map[int]time.Time{}
 	}
-	saved := time.Duration(max(pace.Burst, 1)-1) * pace.Every
-	at := p.next[i]
-	if earliest := now.Add(-saved); at.Before(earliest) {
-		at = earliest
+	next := map[int]time.Time{}
+	for i, pace := range p.paces {
+		if !pace.fits(method, path) {
+			continue
+		}
+		at := p.next[i]
+		if earliest := now.Add(-time.Duration(max(pace.Burst, 1)-1) * pace.Every); at.Before(earliest) {
+			at = earliest
+		}
+		wait = max(wait, at.Sub(now))
+		next[i] = at.Add(pace.Every)
 	}
-	p.next[i] = at.Add(pace.Every)
-	return max(0, at.Sub(now))
+	if wait <= 0 {
+		maps.Copy(p.next, next)
+	}
+	return wait
 }
 
 // sleep waits, or returns why ctx ended.

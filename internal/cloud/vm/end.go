@@ -99,6 +99,9 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 			made.machines = nil // they would be listed
 		}
 		rest := !made.unsure() || looks > settleLooks
+		for key := range asked {
+			delete(made.machines, key)
+		}
 		var ending, again []Machine
 		for _, m := range list {
 			delete(made.machines, m.key())
@@ -152,7 +155,11 @@ func (p *Provider) endUnlisted(ctx context.Context, id cloud.ClusterID, regions 
 		case k == Missing:
 			unknown = true
 		case !k.changed():
-			return false, p.refusal(ctx, p.at(region), err)
+			// What is in no list may have ended, and some clouds refuse to end it again.
+			if err = p.refusal(ctx, p.at(region), err); meant(err) != meantNothing || ctx.Err() != nil {
+				return false, err
+			}
+			unknown = true
 		}
 	}
 	return unknown, nil

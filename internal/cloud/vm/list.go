@@ -41,6 +41,9 @@ func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where Where) ([
 		if m.State == Unknown { // a broken answer: it proves nothing about the machine
 			return nil, &cloud.UnreachableError{Err: fmt.Errorf("%s is said to be %q, which is no state that this version of sky knows", m.ID, m.Said)}
 		}
+		if m.State == Running && m.Reach.Method == "ssh" && m.Reach.Host == "" { // its address comes late
+			m.State = Pending
+		}
 		m.rank = -1
 		if r, err := strconv.Atoi(m.Tags[cloud.TagRank]); err == nil && r >= 0 {
 			m.rank = r

@@ -70,6 +70,13 @@ func (n Names) Tags(id cloud.ClusterID, name string) (map[string]string, bool) {
 	return tags, true
 }
 
+// Digest tells apart what the names of clusters alone do not, in 12 digits:
+// installations and incarnations.
+func Digest(id cloud.ClusterID) string {
+	sum := sha256.Sum256([]byte(id.Installation + "\x00" + id.Name + "\x00" + id.Hash))
+	return fmt.Sprintf("%x", sum[:6])
+}
+
 func installation(s string) string {
 	sum := sha256.Sum256([]byte("installation " + s))
 	return strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:installationDigits])
