@@ -18,6 +18,7 @@ const module = "github.com/skypilot-go/sky"
 // where a folder holds them together. A new package needs a place here.
 var layers = [][]string{
 	{"cmd/sky", "cmd/sky-agent", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake"},
+	{"internal/cloud/fakehttp"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},

@@ -58,6 +58,9 @@ type LaunchSpec struct {
 	Offer Offer
 	Nodes int
 	Token string // idempotency token of this attempt
+	// Resumed says that a process which died may have made calls for this cluster whose
+	// answers nobody has heard.
+	Resumed bool
 	MachineSpec
 	ImageID       string // what nodes start from, of Images at the offer's place; "": the cloud's own
 	Labels        map[string]string

@@ -1,6 +1,12 @@
 package cloud
 
-import "strconv"
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"maps"
+	"strconv"
+	"strings"
+)
 
 // Tags that machines carry on clouds that have tags. The cluster's name and the
 // head's mark are those that SkyPilot uses.
@@ -64,6 +70,23 @@ func (id ClusterID) Tags() map[string]string {
 	return tags
 }
 
+// AllTags are RecordTags and NodeTags.
+func (s LaunchSpec) AllTags(rank int) map[string]string {
+	tags := s.RecordTags()
+	maps.Copy(tags, s.NodeTags(rank))
+	return tags
+}
+
+// Has reports whether tags are those of a machine of id's.
+func (id ClusterID) Has(tags map[string]string) bool {
+	for k, v := range id.Tags() {
+		if tags[k] != v {
+			return false
+		}
+	}
+	return true
+}
+
 // NodeTags is what the node of that rank carries: the user's labels, and ours,
 // which win.
 func (s LaunchSpec) NodeTags(rank int) map[string]string {
@@ -80,4 +103,25 @@ func (s LaunchSpec) NodeTags(rank int) map[string]string {
 		tags[TagHead] = "1"
 	}
 	return tags
+}
+
+// ShortHashLen is the length of the digest in a short hash.
+const ShortHashLen = 8
+
+// ShortHash is a cluster's hash on clouds that have no tags, only names: a digest
+// behind "~". A node's Hash is that where nobody knows the whole one.
+func ShortHash(hash string) string {
+	if strings.HasPrefix(hash, "~") {
+		return hash
+	}
+	sum := sha256.Sum256([]byte("hash " + hash))
+	return "~" + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:])[:ShortHashLen])
+}
+
+// SameHash reports whether two hashes, one of them maybe short, are of one cluster.
+func SameHash(a, b string) bool {
+	if strings.HasPrefix(a, "~") != strings.HasPrefix(b, "~") {
+		a, b = ShortHash(a), ShortHash(b)
+	}
+	return a == b
 }

@@ -17,3 +17,17 @@ func Waits(ctx context.Context, what string) {
 		told(what)
 	}
 }
+
+type noteKey struct{}
+
+// WithNotes lets hear have what providers want people to know.
+func WithNotes(ctx context.Context, hear func(text string)) context.Context {
+	return context.WithValue(ctx, noteKey{}, hear)
+}
+
+// Note tells people something about what is being done, in a sentence.
+func Note(ctx context.Context, text string) {
+	if hear, ok := ctx.Value(noteKey{}).(func(string)); ok {
+		hear(text)
+	}
+}

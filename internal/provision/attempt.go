@@ -72,7 +72,8 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 		return nil, &LeftoverError{Cluster: a.ClusterName, Place: a.Offer.Place, Err: cerr, Cause: err}
 	}
 	end := state.AttemptEnd{Outcome: outcome, Message: err.Error(), Steps: f.steps, Credentials: s.e.stamp(a.Offer.Cloud)}
-	if b, ok := ruledOut(a.Offer, err); ok && outcome != Cancelled {
+	if outcome != Cancelled {
+		b := ruledOut(a.Offer, err)
 		end.RuledOut = &b
 	}
 	if derr := s.e.end(cleanup, a, end); derr != nil {

@@ -90,7 +90,7 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 	defer cancel()
 	waits := &waits{step: &s}
 	if s.doing != "" { // else whoever listens already does
-		limited = cloud.WithWaits(limited, waits.hear)
+		limited = cloud.WithNotes(cloud.WithWaits(limited, waits.hear), func(text string) { s.out.say("⚠ %s", text) })
 	}
 	answers := make(chan answer, 1)
 	go func() {

@@ -11,7 +11,8 @@ import (
 // past is an attempt that ended so long before noon.
 func past(o cloud.Offer, ago time.Duration, outcome string) state.Attempt {
 	a := state.Attempt{Offer: o, StartedAt: noon.Add(-ago - time.Minute), EndedAt: noon.Add(-ago), AttemptEnd: state.AttemptEnd{Outcome: outcome, Credentials: "key 1"}}
-	if b, ok := ruledOut(o, refusalOf(outcome, o, cloud.Place{})); ok && outcome != OK {
+	if outcome != OK {
+		b := ruledOut(o, refusalOf(outcome, o, cloud.Place{}))
 		a.RuledOut = &b
 	}
 	return a

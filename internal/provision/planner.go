@@ -127,12 +127,9 @@ func (p *Planner) isClosed(o *cloud.Offer) bool {
 	return false
 }
 
-// Refused notes that an offer could not be had, and returns what that rules
-// out. It is false when trying elsewhere makes no sense.
-func (p *Planner) Refused(o cloud.Offer, err error) (cloud.Block, bool) {
-	b, ok := ruledOut(o, err)
-	if ok {
-		p.closed = append(p.closed, b, cloud.BlockOffer(o))
-	}
-	return b, ok
+// Refused notes that an offer could not be had, and returns what that rules out.
+func (p *Planner) Refused(o cloud.Offer, err error) cloud.Block {
+	b := ruledOut(o, err)
+	p.closed = append(p.closed, b, cloud.BlockOffer(o))
+	return b
 }

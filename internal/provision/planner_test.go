@@ -129,10 +129,7 @@ func (s *story) do(command string) (string, error) {
 		if len(args) > 2 {
 			named = place(args[2])
 		}
-		b, ok := s.plan.Refused(s.at, refusalOf(args[1], s.at, named))
-		if !ok {
-			return "stop", nil
-		}
+		b := s.plan.Refused(s.at, refusalOf(args[1], s.at, named))
 		return "closed " + describe(b) + "; " + s.next(), nil
 	case "rest":
 		var lines []string

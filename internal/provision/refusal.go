@@ -6,8 +6,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
-// ruledOut says how much of the map a refusal closes; false means the error is
-// none of the map's business and is shown at once.
+// ruledOut says how much of the map a refusal closes.
 //
 //	credentials                    the cloud, or the region that has its own
 //	permission                     the place the error names
@@ -16,7 +15,11 @@ import (
 //	invalid                        that machine there, spot or not
 //	throttled, unreachable,
 //	timeout                        that machine in the zone that was asked for
-func ruledOut(o cloud.Offer, err error) (cloud.Block, bool) {
+//	what nobody understands        everything in the place that was asked for
+//
+// Clouds have more codes than anybody knows, and new ones: one that is not understood
+// says nothing of other places.
+func ruledOut(o cloud.Offer, err error) cloud.Block {
 	spot := o.Spot
 	machine := func(p cloud.Place) cloud.Block {
 		b := cloud.BlockPlace(p)
@@ -29,27 +32,27 @@ func ruledOut(o cloud.Offer, err error) (cloud.Block, bool) {
 		if e, _ := errors.AsType[*cloud.AuthError](err); e.Region == o.Region {
 			b.Region = e.Region
 		}
-		return b, true
+		return b
 	case Permission:
 		e, _ := errors.AsType[*cloud.PermissionError](err)
-		return cloud.BlockPlace(within(e.Place, o)), true
+		return cloud.BlockPlace(within(e.Place, o))
 	case Quota:
 		e, _ := errors.AsType[*cloud.QuotaError](err)
 		at := within(e.Place, o)
 		at.Zone = ""
-		return machine(at), true
+		return machine(at)
 	case Capacity:
 		e, _ := errors.AsType[*cloud.CapacityError](err)
-		return machine(within(e.Place, o)), true
+		return machine(within(e.Place, o))
 	case Invalid:
 		e, _ := errors.AsType[*cloud.InvalidError](err)
 		b := machine(within(e.Place, o))
 		b.Spot = nil
-		return b, true
+		return b
 	case Preempted, Partial, Throttled, Unreachable, Timeout:
-		return machine(o.Place), true
+		return machine(o.Place)
 	}
-	return cloud.Block{}, false
+	return cloud.BlockPlace(o.Place)
 }
 
 // within is the place an error names if the offer is in it. A place that is

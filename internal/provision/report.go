@@ -171,10 +171,7 @@ func (e *UnplacedError) Details() map[string]any {
 			"cloud": a.Offer.Cloud, "region": a.Offer.Region, "zone": a.Offer.Zone,
 			"instance_type": a.Offer.InstanceType, "use_spot": a.Offer.Spot, "hourly_price": a.Offer.HourlyPrice,
 			"outcome": a.Outcome, "class": class.Kind(), "message": words(a.Err).Error(),
-			"retryable": class.Retryable(), "seconds": a.Took.Seconds(),
-		}
-		if b, ok := ruledOut(a.Offer, a.Err); ok {
-			attempts[i]["ruled_out"] = b
+			"retryable": class.Retryable(), "seconds": a.Took.Seconds(), "ruled_out": ruledOut(a.Offer, a.Err),
 		}
 	}
 	advice := map[string]string{}

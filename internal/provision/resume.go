@@ -103,6 +103,7 @@ func (s *search) supersede(ctx context.Context, attempts []state.Attempt) error 
 		if a.Outcome != "" || a.Offer.Cloud != s.r.Cluster.Offer.Cloud || a.NameOnCloud != s.r.Cluster.NameOnCloud {
 			continue
 		}
+		s.superseded = true
 		if err := s.e.end(ctx, a, state.AttemptEnd{Outcome: Cancelled, Message: "the server died during the attempt; a later one took it up"}); err != nil {
 			return err
 		}

@@ -27,15 +27,16 @@ type search struct {
 	names   names
 	out     *progress
 
-	flights map[string]*flight // by token
-	landed  chan *flight
-	asked   map[string]bool // offers whose cloud was asked for room, by name
-	batch   int             // of the offers asked about last
-	held    *cloud.Offer    // too dear to be tried beside another
-	first   *first          // what an earlier call was doing
-	winner  *flight
-	failed  *UnplacedError
-	stop    error // why no more is tried
+	flights    map[string]*flight // by token
+	landed     chan *flight
+	asked      map[string]bool // offers whose cloud was asked for room, by name
+	batch      int             // of the offers asked about last
+	held       *cloud.Offer    // too dear to be tried beside another
+	first      *first          // what an earlier call was doing
+	superseded bool            // an earlier call for the same machines did not end
+	winner     *flight
+	failed     *UnplacedError
+	stop       error // why no more is tried
 }
 
 // flight is an attempt under way.
@@ -159,7 +160,7 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 	f := &flight{
 		attempt: a, p: p, started: now, due: now.Add(s.history.Usual(stepLaunch, o)),
 		spec: cloud.LaunchSpec{
-			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token,
+			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token, Resumed: before != nil || s.superseded,
 			MachineSpec: s.r.Cluster.Machine, ImageID: s.r.Cluster.Machine.ImageID(o.Place, p.Features().Containers),
 			Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
@@ -273,7 +274,8 @@ func (f *flight) provenEmpty() bool {
 // refused notes an attempt that failed and left nothing.
 func (s *search) refused(o cloud.Offer, took time.Duration, err error) {
 	s.failed.Attempts = append(s.failed.Attempts, &AttemptError{Offer: o, Outcome: Outcome(err), Took: took, Err: err})
-	if _, ok := s.plan.Refused(o, err); s.r.Keep || !ok {
+	s.plan.Refused(o, err)
+	if s.r.Keep {
 		s.stop = s.failed
 		s.callOff()
 		return

@@ -220,11 +220,15 @@ func (e *Engine) owned(ctx context.Context) (map[owner]bool, error) {
 		return nil, err
 	}
 	owned := map[owner]bool{}
+	own := func(o cloud.Offer, name, hash string) {
+		owned[owner{o.Cloud, name, hash}] = true
+		owned[owner{o.Cloud, name, cloud.ShortHash(hash)}] = true // on clouds without tags
+	}
 	for _, a := range open {
-		owned[owner{a.Offer.Cloud, a.NameOnCloud, a.ClusterHash}] = true
+		own(a.Offer, a.NameOnCloud, a.ClusterHash)
 	}
 	for _, c := range clusters {
-		owned[owner{c.Offer.Cloud, c.NameOnCloud, c.Hash}] = true
+		own(c.Offer, c.NameOnCloud, c.Hash)
 	}
 	return owned, nil
 }
@@ -235,8 +239,11 @@ func (e *Engine) owned(ctx context.Context) (map[owner]bool, error) {
 // of a stray that no record explains, nobody here knows.
 func (e *Engine) GivenUp(ctx context.Context, s Stray) bool {
 	attempts, err := e.records.OfCluster(ctx, s.Hash)
+	if s.Hash == cloud.ShortHash(s.Hash) { // attempts are on record under the whole one
+		attempts = e.history(ctx).attempts
+	}
 	return err == nil && slices.ContainsFunc(attempts, func(a state.Attempt) bool {
-		return a.Offer.Cloud == s.Cloud && a.NameOnCloud == s.Cluster
+		return a.Offer.Cloud == s.Cloud && a.NameOnCloud == s.Cluster && cloud.SameHash(a.ClusterHash, s.Hash)
 	})
 }
 
@@ -268,7 +275,7 @@ func (e *Engine) End(ctx context.Context, s Stray) error {
 	if err != nil {
 		return err
 	}
-	i := slices.IndexFunc(clusters, func(c *state.Cluster) bool { return c.Hash == s.Hash })
+	i := slices.IndexFunc(clusters, func(c *state.Cluster) bool { return cloud.SameHash(c.Hash, s.Hash) })
 	if i < 0 {
 		return end(ctx)
 	}

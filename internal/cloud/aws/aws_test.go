@@ -47,6 +47,12 @@ var (
 
 var shared = regexp.MustCompile(`^(sg-\w+ sky-sg-[0-9a-f]{10}|role skypilot-v1|instance profile skypilot-v1)$`)
 
+// action is what EC2 calls an effect.
+var action = map[cloudtest.Effect]string{
+	cloudtest.Creating: "RunInstances", cloudtest.Starting: "StartInstances",
+	cloudtest.Stopping: "StopInstances", cloudtest.Terminating: "TerminateInstances",
+}
+
 func TestConformance(t *testing.T) {
 	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
 		fake := start(t)
@@ -63,24 +69,20 @@ func TestConformance(t *testing.T) {
 			Quota: func(_ testing.TB, o cloud.Offer, left int) {
 				fake.Allow(o.Zone, o.InstanceType, o.Spot, left)
 			},
-			Throttle: func(testing.TB) { fake.Throttle() },
-			Refuse:   func(testing.TB) { fake.Refuse() },
-			Forbid:   func(testing.TB) { fake.Forbid() },
-			Cut:      func(testing.TB) { fake.Cut() },
-			Hang:     func(testing.TB) { fake.Hang() },
-			Slow:     func(_ testing.TB, boot time.Duration) { fake.Slow(boot) },
-			LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) {
-				fake.Lose(map[cloudtest.Effect]string{
-					cloudtest.Creating: "RunInstances", cloudtest.Starting: "StartInstances",
-					cloudtest.Stopping: "StopInstances", cloudtest.Terminating: "TerminateInstances",
-				}[to], times)
-			},
-			HideNew: func(_ testing.TB, lists int) { fake.Hide(lists) },
-			Lie:     func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
-			Kill:    func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
-			Halt:    func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) },
-			Preempt: func(_ testing.TB, n cloud.Node, in time.Duration) { fake.Preempt(n.ID, in) },
-			Skew:    func(_ testing.TB, by time.Duration) { fake.Skew(by) },
+			Throttle:    func(testing.TB) { fake.Throttle() },
+			Refuse:      func(testing.TB) { fake.Refuse() },
+			Forbid:      func(testing.TB) { fake.Forbid() },
+			Cut:         func(testing.TB) { fake.Cut() },
+			Hang:        func(testing.TB) { fake.Hang() },
+			Slow:        func(_ testing.TB, boot time.Duration) { fake.Slow(boot) },
+			LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) { fake.Lose(action[to], times) },
+			Odd:         func(_ testing.TB, to cloudtest.Effect) { fake.Odd(action[to], cloudtest.OddCode) },
+			HideNew:     func(_ testing.TB, lists int) { fake.Hide(lists) },
+			Lie:         func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
+			Kill:        func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
+			Halt:        func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) },
+			Preempt:     func(_ testing.TB, n cloud.Node, in time.Duration) { fake.Preempt(n.ID, in) },
+			Skew:        func(_ testing.TB, by time.Duration) { fake.Skew(by) },
 			Seed: func(_ testing.TB, id cloud.ClusterID) {
 				tags := id.Tags()
 				tags[cloud.TagRank] = "0"

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -177,8 +176,9 @@ func missingRules(groupID string, have []types.IpPermission, ports []string) []t
 		out = append(out, types.IpPermission{IpProtocol: sdk.String("-1"), UserIdGroupPairs: []types.UserIdGroupPair{{GroupId: sdk.String(groupID)}}})
 	}
 	for _, ports := range ports {
-		from, to, ok := portRange(ports)
-		if !ok || slices.ContainsFunc(have, func(r types.IpPermission) bool { return open(r, from, to) }) {
+		a, b, err := cloud.PortRange(ports)
+		from, to := int32(a), int32(b)
+		if err != nil || slices.ContainsFunc(have, func(r types.IpPermission) bool { return open(r, from, to) }) {
 			continue
 		}
 		out = append(out, types.IpPermission{IpProtocol: sdk.String("tcp"), FromPort: sdk.Int32(from), ToPort: sdk.Int32(to),
@@ -197,17 +197,6 @@ func open(r types.IpPermission, from, to int32) bool {
 		return world && sdk.ToInt32(r.FromPort) <= from && to <= sdk.ToInt32(r.ToPort)
 	}
 	return false
-}
-
-// portRange reads "8080" and "8000-8010".
-func portRange(s string) (from, to int32, ok bool) {
-	a, b, isRange := strings.Cut(s, "-")
-	if !isRange {
-		b = a
-	}
-	x, err1 := strconv.ParseUint(a, 10, 16)
-	y, err2 := strconv.ParseUint(b, 10, 16)
-	return int32(x), int32(y), err1 == nil && err2 == nil && x <= y
 }
 
 func toTags(m map[string]string) []types.Tag {

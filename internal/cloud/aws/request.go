@@ -197,8 +197,8 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 		return fmt.Errorf("disks of tier low have %d GB at most on AWS, not %d; take disk_tier: medium", mostMagnetic, size)
 	}
 	for _, ports := range spec.Ports {
-		if _, _, ok := portRange(ports); !ok {
-			return fmt.Errorf("%q are no ports", ports)
+		if _, _, err := cloud.PortRange(ports); err != nil {
+			return err
 		}
 	}
 	if s := p.settings(spec); !validUser.MatchString(s.user()) {

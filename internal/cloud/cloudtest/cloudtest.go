@@ -70,9 +70,18 @@ type Harness struct {
 	Write       func(t testing.TB, n cloud.Node, name, data string) // a file onto the machine's disk
 	Read        func(t testing.TB, n cloud.Node, name string) string
 	Login       func(t testing.TB, n cloud.Node) error    // a command runs on the machine
+	Odd         func(t testing.TB, to Effect)             // calls are refused with OddCode
+	Lacking     func(t testing.TB) (calls func() int)     // what creations need is not found; how many were asked for
+	Linger      func(t testing.TB, lists int)             // what is ending is listed as before so often, and not ended twice: OddCode
+	Conflict    func(t testing.TB, times int)             // what protects machines is in use still so often
+	Stick       func(t testing.TB)                        // new machines stay in a state before they run
+	Bare        func(t testing.TB)                        // new machines have no private address
 	Billed      func(t testing.TB, n cloud.Node) bool     // the machine costs money now
 	Inventory   func(t testing.TB) []string               // all machines and other things that exist, in the cloud's own view
 	OpenPorts   func(t testing.TB, n cloud.Node) []string // that the world may reach, sorted
+	// Limited makes a provider with its default options over a cloud that keeps its
+	// documented limits, and tells how many calls went over them.
+	Limited func(t testing.TB) (p cloud.Provider, over func() int)
 }
 
 // Effect is what a call does.
@@ -95,7 +104,7 @@ type Behaviour struct {
 // Behaviours is the whole contract.
 func Behaviours() []Behaviour {
 	var all []Behaviour
-	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, troubles, cancellations, names, powers} {
+	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, cancellations, names, powers} {
 		all = append(all, part...)
 	}
 	return all

@@ -210,7 +210,9 @@ var troubles = []Behaviour{
 		}
 		s.Restore(s)
 		s.p = s.Another(s) // the server died meanwhile
-		nodes := s.launch(s.spec(spec.ID, spec.Nodes))
+		again := s.spec(spec.ID, spec.Nodes)
+		again.Resumed = true
+		nodes := s.launch(again)
 		s.same("there are", ids(s.alive(spec.ID)), ids(nodes))
 	}},
 	{"what a lost answer left can be seen and removed", []string{"LoseAnswers", "Restore"}, func(s *suite) {
@@ -254,6 +256,7 @@ var troubles = []Behaviour{
 		if _, err := s.try(spec); err != nil {
 			want[*cloud.UnreachableError](s, err)
 		}
+		spec.Resumed = true
 		nodes, err := tryWith(s.ctx(), s.Another(s), spec)
 		if err != nil {
 			s.Fatalf("launching again: %v", err)

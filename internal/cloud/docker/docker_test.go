@@ -59,6 +59,14 @@ func TestConformance(t *testing.T) {
 					panic(http.ErrAbortHandler)
 				})
 			},
+			Odd: func(testing.TB, cloudtest.Effect) {
+				f.set(func(w http.ResponseWriter, r *http.Request) bool {
+					if creating(r) {
+						answer(w, 418, map[string]string{"message": cloudtest.OddCode})
+					}
+					return creating(r)
+				})
+			},
 			Kill: func(t testing.TB, n cloud.Node) {
 				f.mu.Lock()
 				defer f.mu.Unlock()

@@ -2,9 +2,7 @@ package fluffycloud
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
-	"maps"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
@@ -12,7 +10,10 @@ import (
 )
 
 // driver is FluffyCloud for the shared provider of machines.
-type driver struct{ *Provider }
+type driver struct {
+	*Provider
+	vm.Refusals
+}
 
 var states = map[fluffyapi.State]vm.State{
 	fluffyapi.Pending: vm.Pending, fluffyapi.Running: vm.Running, fluffyapi.Stopping: vm.Stopping,
@@ -53,13 +54,12 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 // create asks for the instance of a rank. A token of this attempt may have made
 // one that is gone by now; the next token follows from that one.
 func create(ctx context.Context, api fluffyapi.API, spec cloud.LaunchSpec, rank int) (string, error) {
-	tags := spec.RecordTags()
-	maps.Copy(tags, spec.NodeTags(rank))
+	tags := spec.AllTags(rank)
 	token := fmt.Sprintf("%s-%d", spec.Token, rank)
 	for {
 		i, err := api.Create(ctx, fluffyapi.Create{
 			ClientToken: token,
-			Name:        fmt.Sprintf("%s-%s-%d", spec.ID.Name, digest(spec.ID), rank),
+			Name:        fmt.Sprintf("%s-%s-%d", spec.ID.Name, vm.Digest(spec.ID), rank),
 			Zone:        spec.Offer.Zone, Type: spec.Offer.InstanceType, Spot: spec.Offer.Spot,
 			Tags: tags, SSHKey: spec.AuthorizedKey, Firewall: firewallName(spec.ID),
 			DiskGB: spec.DiskGB, Image: spec.ImageID,
@@ -115,27 +115,11 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range firewalls {
-		switch err := api.DeleteFirewall(ctx, f.Name); codeOf(err) {
-		case fluffyapi.InUse:
-			left = append(left, "the firewall "+f.Name)
-		case fluffyapi.NotFound:
-		default:
-			if err != nil {
-				return nil, err
-			}
-		}
-	}
-	return left, nil
+	return vm.Remove(d, firewalls, func(f fluffyapi.Firewall) string { return "the firewall " + f.Name },
+		func(f fluffyapi.Firewall) error { return api.DeleteFirewall(ctx, f.Name) })
 }
 
-// digest tells apart what names alone do not: installations and incarnations.
-func digest(id cloud.ClusterID) string {
-	sum := sha256.Sum256([]byte(id.Installation + "\x00" + id.Name + "\x00" + id.Hash))
-	return fmt.Sprintf("%x", sum[:6])
-}
-
-func firewallName(id cloud.ClusterID) string { return id.Name + "-" + digest(id) }
+func firewallName(id cloud.ClusterID) string { return id.Name + "-" + vm.Digest(id) }
 
 func validName(spec cloud.LaunchSpec) error {
 	name := spec.ID.Name

@@ -14,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
@@ -35,8 +36,8 @@ type Options struct {
 // Provider rents on FluffyCloud.
 type Provider struct {
 	vm.StopProvider
-	o    Options
-	conn connection
+	o       Options
+	clients rest.Clients
 }
 
 var (
@@ -59,8 +60,9 @@ func New(o Options) *Provider {
 		o.Timeout = 15 * time.Minute
 	}
 	p := &Provider{o: o}
-	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
+	p.StopProvider = vm.NewStopping(driver{p, refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: validName, EndingHolds: true,
+		Limits:  map[string]time.Duration{string(fluffyapi.Pending): o.Timeout * 2 / 3},
 		Timeout: o.Timeout, Poll: o.Poll, FirstPoll: o.Poll / 8, // soon at first: some calls are through at once
 	})
 	return p
@@ -97,7 +99,7 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	}
 	a, err := api.Account(ctx)
 	if err != nil {
-		return nil, translate(ctx, cloud.Place{Cloud: Name}, err)
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 	}
 	return cloud.Identity{a.ID}, nil
 }
@@ -110,7 +112,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	}
 	sold, err := fluffyapi.All(ctx, fluffyapi.Query{}, api.Offers)
 	if err != nil {
-		return nil, translate(ctx, cloud.Place{Cloud: Name}, err)
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 	}
 	offers := make([]cloud.Offer, 0, 2*len(sold))
 	for _, s := range sold {
@@ -136,7 +138,7 @@ func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (clo
 	}
 	n, err := api.Available(ctx, o.Zone, o.InstanceType, o.Spot)
 	if err != nil {
-		return unknown, translate(ctx, o.Place, err)
+		return unknown, p.Refused(ctx, o.Place, err)
 	}
 	return availability(n, nodes, o.Place, unknown.At), nil
 }
@@ -150,7 +152,7 @@ func (p *Provider) Quotas(ctx context.Context, region string) ([]cloud.Quota, er
 	}
 	list, err := api.Quotas(ctx, region)
 	if err != nil {
-		return nil, translate(ctx, place, err)
+		return nil, p.Refused(ctx, place, err)
 	}
 	out := make([]cloud.Quota, len(list))
 	for i, q := range list {

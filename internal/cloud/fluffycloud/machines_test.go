@@ -25,6 +25,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -402,8 +403,11 @@ func TestTokensAndBodiesAreChecked(t *testing.T) {
 		want fluffyapi.Code
 		call func() error
 	}{
-		"a reader may not touch":        {fluffyapi.Forbidden, func() error { _, err := reader.Create(ctx, fluffyapi.Create{}); return err }},
-		"nobody's token":                {fluffyapi.Unauthorized, func() error { _, err := fluffyapi.NewClient(r.endpoint(t), "x").Account(ctx); return err }},
+		"a reader may not touch": {fluffyapi.Forbidden, func() error { _, err := reader.Create(ctx, fluffyapi.Create{}); return err }},
+		"nobody's token": {fluffyapi.Unauthorized, func() error {
+			_, err := fluffyapi.NewClient(new(rest.Clients), r.endpoint(t), "x").Account(ctx)
+			return err
+		}},
 		"the operator is no customer":   {fluffyapi.Forbidden, func() error { _, err := r.client(t, "admin").Account(ctx); return err }},
 		"an instance that is not there": {fluffyapi.NotFound, func() error { _, err := reader.Instance(ctx, "fc-1"); return err }},
 		"a page that is not there":      {fluffyapi.Invalid, func() error { _, err := reader.Instances(ctx, fluffyapi.Query{Page: "x"}); return err }},

@@ -69,6 +69,23 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 		LoseAnswers: func(t testing.TB, to cloudtest.Effect, times int) {
 			inject(t, model.Fault{Kind: model.Lose, Op: operation[to], Times: times})
 		},
+		Odd: func(t testing.TB, to cloudtest.Effect) {
+			inject(t, model.Fault{Kind: model.Fail, Op: operation[to], Code: cloudtest.OddCode})
+		},
+		Lacking: func(t testing.TB) func() int {
+			const most = 1 << 20
+			inject(t, model.Fault{Kind: model.Fail, Op: operation[cloudtest.Creating], Code: fluffyapi.NotFound, Times: most})
+			return func() int { return most - c.Faults()[0].Times }
+		},
+		Linger: func(t testing.TB, lists int) {
+			inject(t, model.Fault{Kind: model.Linger, Times: lists, Code: cloudtest.OddCode})
+		},
+		Conflict: func(t testing.TB, times int) {
+			inject(t, model.Fault{Kind: model.Fail, Op: "firewalls.delete", Code: fluffyapi.InUse, Times: times})
+		},
+		Stick: func(testing.TB) {
+			c.SetDelays(model.Delay{Min: 1000 * time.Hour, Max: 1000 * time.Hour}, model.Delay{})
+		},
 		HideNew: func(t testing.TB, lists int) { inject(t, model.Fault{Kind: model.Hide, Times: lists}) },
 		Lie: func(t testing.TB, n cloud.Node, state string) {
 			inject(t, model.Fault{Kind: model.Lie, Instance: n.ID, State: state})

@@ -11,20 +11,16 @@ import (
 
 // OpenPorts adds ports to the firewall of a cluster that was prepared.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	at := cloud.Place{Cloud: Name}
-	done, err := p.Take(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer done()
-	old, err := p.firewalls(ctx, id)
-	if err != nil {
-		return translate(ctx, at, err)
-	}
-	if len(old) == 0 {
-		return &cloud.InvalidError{Place: at, Err: fmt.Errorf("there is no cluster %s", id.Name)}
-	}
-	return translate(ctx, at, p.openPorts(ctx, id, ports))
+	return p.Change(ctx, id, func() error {
+		old, err := p.firewalls(ctx, id)
+		if err == nil && len(old) == 0 {
+			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
+		}
+		if err != nil {
+			return err
+		}
+		return p.openPorts(ctx, id, ports)
+	})
 }
 
 func (p *Provider) openPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {

@@ -20,14 +20,14 @@ func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) e
 		return err
 	}
 	machines = slices.DeleteFunc(machines, func(m vm.Machine) bool { return m.Detail.(fluffyapi.Instance).EndsWhenOff == ends })
-	err = driver{p}.each(ctx, machines, func(ctx context.Context, api fluffyapi.API, id string) (fluffyapi.Instance, error) {
+	d := driver{p, refusals}
+	err = d.each(ctx, machines, func(ctx context.Context, api fluffyapi.API, id string) (fluffyapi.Instance, error) {
 		return api.SetWhenOff(ctx, id, fluffyapi.WhenOff{Ends: ends})
 	})
-	switch codeOf(err) {
-	case fluffyapi.NotFound, fluffyapi.WrongState:
+	if k := d.Kind(err); err != nil && (k == vm.Missing || k == vm.Changed) {
 		return nil // it has ended already
 	}
-	return translate(ctx, cloud.Place{Cloud: Name}, err)
+	return p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 }
 
 // SpotNotices lists the running machines that will be taken back.

@@ -28,6 +28,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/serve"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // asCommand makes the test binary the command fluffycloud.
@@ -116,7 +117,7 @@ func (r *realCloud) client(t testing.TB, role string) *fluffyapi.Client {
 	}
 	for _, k := range tokens {
 		if k.Role == role {
-			c := fluffyapi.NewClient(r.endpoint(t), k.Token)
+			c := fluffyapi.NewClient(new(rest.Clients), r.endpoint(t), k.Token)
 			t.Cleanup(c.Close)
 			return c
 		}
@@ -236,6 +237,9 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 		Slow: func(t testing.TB, d time.Duration) { r.admin(t, "POST", "delays", serve.Clock{Boot: d.Seconds()}) },
 		LoseAnswers: func(t testing.TB, to cloudtest.Effect, times int) {
 			inject(t, model.Fault{Kind: model.Lose, Op: operation[to], Times: times})
+		},
+		Odd: func(t testing.TB, to cloudtest.Effect) {
+			inject(t, model.Fault{Kind: model.Fail, Op: operation[to], Code: cloudtest.OddCode})
 		},
 		HideNew: func(t testing.TB, lists int) { inject(t, model.Fault{Kind: model.Hide, Times: lists}) },
 		Lie: func(t testing.TB, n cloud.Node, state string) {

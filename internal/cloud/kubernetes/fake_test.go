@@ -584,6 +584,15 @@ func (h *hook) troubles(harness *cloudtest.Harness) {
 			return true
 		})
 	}
+	harness.Odd = func(testing.TB, cloudtest.Effect) {
+		h.set(func(w http.ResponseWriter, r *http.Request, _ http.Handler) bool {
+			pods := r.Method == "POST" && strings.HasSuffix(r.URL.Path, "/pods")
+			if pods {
+				refuseWith(w, 418, cloudtest.OddCode, cloudtest.OddCode)
+			}
+			return pods
+		})
+	}
 	harness.LoseAnswers = func(_ testing.TB, to cloudtest.Effect, times int) {
 		method := map[cloudtest.Effect]string{cloudtest.Creating: "POST", cloudtest.Terminating: "DELETE"}[to]
 		var mu sync.Mutex

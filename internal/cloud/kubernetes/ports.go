@@ -7,7 +7,6 @@ import (
 	"net"
 	"slices"
 	"strconv"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -157,14 +156,9 @@ const mostPorts = 200
 func expand(ports []string) ([]int, error) {
 	var out []int
 	for _, p := range ports {
-		from, to, ranged := strings.Cut(p, "-")
-		if !ranged {
-			to = from
-		}
-		a, err := strconv.Atoi(from)
-		b, berr := strconv.Atoi(to)
-		if err != nil || berr != nil || a < 1 || b > 65535 || b < a {
-			return nil, fmt.Errorf("%q is no port or range of ports", p)
+		a, b, err := cloud.PortRange(p)
+		if err != nil {
+			return nil, err
 		}
 		for n := a; n <= b; n++ {
 			out = append(out, n)

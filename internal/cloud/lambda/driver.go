@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -14,7 +15,10 @@ import (
 )
 
 // driver is Lambda for the shared provider of machines.
-type driver struct{ *Provider }
+type driver struct {
+	*Provider
+	vm.Refusals
+}
 
 type named struct {
 	Name string `json:"name"`
@@ -45,16 +49,16 @@ var states = map[string]vm.State{
 }
 
 // call makes a call and takes the answer out of its envelope.
-func call[T any](ctx context.Context, c *client, method, path string, body any) (T, error) {
+func call[T any](ctx context.Context, c *rest.Client, method, path string, body any) (T, error) {
 	answer, err := rest.Do[struct {
 		Data T `json:"data"`
-	}](ctx, c.Client, method, path, body)
+	}](ctx, c, method, path, body)
 	return answer.Data, err
 }
 
 // List reads the list of all machines, which is one page.
 func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
-	c, err := d.api()
+	c, _, err := d.API()
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +66,6 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 	if err != nil {
 		return nil, err
 	}
-	want := id.Tags()
 	var list []vm.Machine
 	for _, i := range all {
 		m := vm.Machine{
@@ -73,16 +76,13 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 		for _, t := range i.Tags {
 			m.Tags[t.Key] = t.Value
 		}
-		if m.State == vm.Running && i.IP == "" { // its address comes late
-			m.State = vm.Pending
-		}
 		if m.Unasked {
 			m.Reason = "Lambda took it back"
 		}
 		if created, err := time.Parse(time.RFC3339, m.Tags[tagCreated]); err == nil {
 			m.Created = created
 		}
-		if within(want, m.Tags) {
+		if id.Has(m.Tags) {
 			list = append(list, m)
 		}
 	}
@@ -92,79 +92,67 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 // tagCreated is when a machine was asked for, which Lambda does not tell.
 const tagCreated = "sky-created"
 
-// within reports whether tags hold all that are wanted.
-func within(want, tags map[string]string) bool {
-	for k, v := range want {
-		if tags[k] != v {
-			return false
-		}
-	}
-	return true
-}
-
 // Create makes a machine of each rank, once it is clear that the region has room:
 // launches are few a minute.
 func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
-	c, err := d.api()
+	c, _, err := d.API()
 	if err != nil {
 		return nil, err
 	}
-	if _, err := c.room(ctx, l.Spec.Offer); err != nil {
+	if _, err := room(ctx, c, l.Spec.Offer); err != nil {
 		return nil, err
 	}
-	key, err := c.ensureKey(ctx, l.Spec.AuthorizedKey)
+	key, err := d.EnsureKey(ctx, l.Spec.AuthorizedKey, vm.KeyCalls{
+		List: func(ctx context.Context) ([]vm.Key, error) { return call[[]vm.Key](ctx, c, "GET", "/ssh-keys", nil) },
+		Make: func(ctx context.Context, k vm.Key) error {
+			_, err := call[any](ctx, c, "POST", "/ssh-keys", k)
+			return err
+		},
+		Delete: func(ctx context.Context, k vm.Key) error {
+			_, err := call[any](ctx, c, "DELETE", "/ssh-keys/"+url.PathEscape(k.ID), nil)
+			return err
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
-	var rules []map[string]string
-	if len(l.Spec.Ports) > 0 {
-		have, err := c.rulesets(ctx, l.Spec.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, r := range have {
-			rules = append(rules, map[string]string{"id": r.ID})
-		}
+	have, err := rulesets(ctx, c, l.Spec.ID, l.Spec.Offer.Region)
+	if err != nil {
+		return nil, err
+	}
+	rules := []map[string]string{}
+	for _, r := range have {
+		rules = append(rules, map[string]string{"id": r.ID})
 	}
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
-		return c.launch(ctx, l.Spec, rank, key, rules)
+		made, err := call[struct {
+			IDs []string `json:"instance_ids"`
+		}](ctx, c, "POST", "/instance-operations/launch", body(l.Spec, rank, key.Name, rules))
+		if err == nil && len(made.IDs) != 1 {
+			err = &rest.NoAnswerError{Cloud: "Lambda", Err: fmt.Errorf("a launch of one machine made %d", len(made.IDs))}
+		}
+		return strings.Join(made.IDs, ""), err
 	})
 }
 
-func (c *client) launch(ctx context.Context, spec cloud.LaunchSpec, rank int, key string, rules []map[string]string) (string, error) {
-	all := spec.RecordTags()
-	maps.Copy(all, spec.NodeTags(rank))
+func body(spec cloud.LaunchSpec, rank int, key string, rules []map[string]string) map[string]any {
+	all := spec.AllTags(rank)
 	all[tagCreated] = time.Now().UTC().Format(time.RFC3339)
 	var tags []tag
 	for _, k := range slices.Sorted(maps.Keys(all)) {
-		tags = append(tags, tag{k, strings.ToValidUTF8(all[k][:min(len(all[k]), maxLabel)], "")})
+		value := []rune(all[k])
+		tags = append(tags, tag{k, string(value[:min(len(value), maxLabel)])})
 	}
-	name := spec.ID.Name + "-head"
-	if rank > 0 {
-		name = spec.ID.Name + "-worker"
-	}
-	body := map[string]any{
+	name := spec.ID.Name + map[bool]string{true: "-head", false: "-worker"}[rank == 0]
+	return map[string]any{
 		"region_name": spec.Offer.Region, "instance_type_name": spec.Offer.InstanceType,
-		"ssh_key_names": []string{key}, "name": name, "tags": tags,
+		"ssh_key_names": []string{key}, "name": name, "tags": tags, "firewall_rulesets": rules,
 	}
-	if len(rules) > 0 {
-		body["firewall_rulesets"] = rules
-	}
-	made, err := call[struct {
-		IDs []string `json:"instance_ids"`
-	}](ctx, c, "POST", "/instance-operations/launch", body)
-	if err != nil {
-		return "", err
-	}
-	if len(made.IDs) != 1 {
-		return "", &rest.NoAnswerError{Cloud: "Lambda", Err: fmt.Errorf("a launch of one machine made %d", len(made.IDs))}
-	}
-	return made.IDs[0], nil
 }
 
 // room reports whether the region has room for such a machine; false: Lambda does
 // not tell. It returns a CapacityError if there is none.
-func (c *client) room(ctx context.Context, o cloud.Offer) (bool, error) {
+func room(ctx context.Context, c *rest.Client, o cloud.Offer) (bool, error) {
 	types, err := call[map[string]struct {
 		Regions []named `json:"regions_with_capacity_available"`
 	}](ctx, c, "GET", "/instance-types", nil)
@@ -199,7 +187,7 @@ func (c *client) room(ctx context.Context, o cloud.Offer) (bool, error) {
 
 // Delete begins to end machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	c, err := d.api()
+	c, _, err := d.API()
 	if err != nil {
 		return err
 	}

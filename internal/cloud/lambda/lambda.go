@@ -11,10 +11,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
@@ -27,52 +30,55 @@ const Name = "lambda"
 // their rank.
 const maxName = 57
 
-// Options change how the cloud is reached. The zero value reads the user's
-// credentials.
-type Options struct {
-	Endpoint string        // of the API; "": Lambda's
-	Home     string        // the folder with the credentials; "": the user's home
-	Poll     time.Duration // between looks at what changes; 0: 10 seconds
-	Timeout  time.Duration // of machines that start or end; 0: 20 minutes
-	Settle   time.Duration // after which a list has what a lost call made; 0: a minute
-	Paces    []rest.Pace   // nil: what Lambda allows
-	Busy     int           // how often a call that was one too many is made again, as in rest.Options
-}
+// Options change how the cloud is reached.
+type Options = vm.Tuning
 
 // Provider rents on Lambda.
 type Provider struct {
 	*vm.Provider
-	o    Options
-	conn connection
+	vm.Account
 }
-
-var (
-	_ cloud.Provider           = (*Provider)(nil)
-	_ cloud.PortOpener         = (*Provider)(nil)
-	_ cloud.AvailabilityProber = (*Provider)(nil)
-	_ cloud.CredentialStamper  = (*Provider)(nil)
-)
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
-	if o.Endpoint == "" {
-		o.Endpoint = "https://cloud.lambda.ai/api/v1"
-	}
-	if o.Poll == 0 {
-		o.Poll = 10 * time.Second
-	}
-	if o.Timeout == 0 {
-		o.Timeout = 20 * time.Minute
-	}
-	if o.Paces == nil {
-		o.Paces = []rest.Pace{{Method: "POST", Path: "/instance-operations/launch", Every: 12 * time.Second}, {Every: time.Second, Burst: 5}}
-	}
-	p := &Provider{o: o}
-	p.Provider = vm.New(driver{p}, vm.Options{
+	o = o.Or(Options{
+		Endpoint: "https://cloud.lambda.ai/api/v1", Poll: 10 * time.Second, Timeout: 20 * time.Minute,
+		Paces: []rest.Pace{{Method: "POST", Path: "/instance-operations/launch", Every: launchEvery}, {Every: callEvery}},
+	})
+	p := &Provider{Account: vm.Account{
+		File:   keyfile.File{Cloud: Name, Path: ".lambda_cloud/lambda_keys", Names: []string{"api_key"}, Fix: fix, Home: o.Home},
+		Tuning: o, REST: rest.Options{Cloud: "Lambda"},
+		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+	}}
+	p.Provider = vm.New(driver{p, refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true, NoTokens: true,
-		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+		Limits:  map[string]time.Duration{"booting": o.Timeout * 9 / 10, "unhealthy": o.Timeout / 2},
+		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle, EachTakes: launchEvery + 3*callEvery,
 	})
 	return p
+}
+
+// What Lambda allows: a call in so long, and a launch.
+const (
+	callEvery   = time.Second
+	launchEvery = 12 * time.Second
+)
+
+const (
+	fixAccount = "complete the account at https://cloud.lambda.ai/settings, then: sky check lambda"
+	fix        = "make an API key at https://cloud.lambda.ai/api-keys and write the line \"api_key = KEY\" into ~/.lambda_cloud/lambda_keys"
+)
+
+// refusals are Lambda's codes. Those of "provider/" are about what a quota or a lack of
+// resources makes impossible.
+var refusals = vm.Refusals{
+	Cloud: Name, DisplayName: "Lambda", Fix: fix,
+	Codes: map[string]vm.Meaning{
+		"instance-operations/launch/insufficient-capacity": vm.Full, "provider/*": vm.Full,
+		"global/quota-exceeded": vm.OverQuotaAll, "global/account-inactive": vm.BadCredentials, "global/invalid-address": vm.BadCredentials,
+		"global/invalid-parameters": vm.InvalidInRegion, "global/object-does-not-exist": vm.NotThere, "firewall-rulesets/firewall-ruleset-in-use": vm.InUse,
+	},
+	Fixes: map[string]string{"global/account-inactive": fixAccount, "global/invalid-address": fixAccount},
 }
 
 func (p *Provider) Name() string        { return Name }
@@ -100,12 +106,12 @@ func (p *Provider) Features() cloud.Features {
 // Check asks whether the key is good. Lambda does not tell whose it is: accounts
 // are told apart by their keys. Without credentials it does no I/O.
 func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, err := p.api()
+	c, _, err := p.API()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := call[[]instance](ctx, c, "GET", "/instances", nil); err != nil {
-		return nil, translate(ctx, cloud.Place{Cloud: Name}, err)
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 	}
 	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
 }
@@ -117,17 +123,17 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 // say for how many.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
-	c, err := p.api()
+	c, _, err := p.API()
 	if err != nil {
 		return a, err
 	}
-	room, err := c.room(ctx, o)
+	room, err := room(ctx, c, o)
 	var full *cloud.CapacityError
 	switch {
 	case errors.As(err, &full):
 		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
 	case err != nil:
-		return a, translate(ctx, o.Place, err)
+		return a, p.Refused(ctx, o.Place, err)
 	case room && nodes == 1:
 		a.Verdict = cloud.AvailableNow
 	}
@@ -147,8 +153,8 @@ func valid(spec cloud.LaunchSpec) error {
 		return fmt.Errorf("a cluster's name on Lambda has 1 to %d small letters, digits and dashes, and this one is %q", maxName, name)
 	}
 	for k, v := range spec.Labels {
-		if len(v) > maxLabel || !labelForm.MatchString(k) || strings.HasPrefix(k, "lambda-ai-") {
-			return fmt.Errorf("the label %q cannot be a tag on Lambda: a key has 2 to 55 small letters, digits, dashes and colons, begins with a letter and not with lambda-ai-, and a value has %d bytes at most", k, maxLabel)
+		if utf8.RuneCountInString(v) > maxLabel || !labelForm.MatchString(k) || strings.HasPrefix(k, "lambda-ai-") {
+			return fmt.Errorf("the label %q cannot be a tag on Lambda: a key has 2 to 55 small letters, digits, dashes and colons, begins with a letter and not with lambda-ai-, and a value has %d characters at most", k, maxLabel)
 		}
 	}
 	if len(strings.Fields(spec.AuthorizedKey)) < 2 {

@@ -2,16 +2,18 @@ package lambda_test
 
 import (
 	"errors"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/lambda/lambdafake"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
@@ -24,25 +26,21 @@ var (
 
 const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
 
-// start is a provider over a cloud of its own.
-func start(t testing.TB) (*lambdafake.Fake, func() *lambda.Provider) {
-	fake, provider, _ := startAt(t)
-	return fake, provider
-}
-
-// startAt tells where the cloud is, too.
-func startAt(t testing.TB) (*lambdafake.Fake, func() *lambda.Provider, string) {
+// start is a cloud, and how to make providers over it.
+func start(t testing.TB) (*lambdafake.Fake, func(o lambda.Options) *lambda.Provider) {
 	t.Helper()
 	fake := lambdafake.New()
-	s := httptest.NewServer(fake)
-	t.Cleanup(s.Close)
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
 	write(t, home, "api_key = "+lambdafake.Key+"\n")
-	return fake, func() *lambda.Provider {
-		return lambda.New(lambda.Options{Endpoint: s.URL + "/api/v1", Home: home, Poll: 5 * time.Millisecond, Settle: 500 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1})
-	}, s.URL + "/api/v1"
+	return fake, func(o lambda.Options) *lambda.Provider {
+		o.Home, o.Transport = home, fake
+		return lambda.New(o)
+	}
 }
+
+// quick are the options of tests that are about something else than the time.
+var quick = lambda.Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
 
 func write(t testing.TB, home, keys string) {
 	t.Helper()
@@ -55,36 +53,18 @@ func write(t testing.TB, home, keys string) {
 }
 
 func TestConformance(t *testing.T) {
-	cloudtest.RunBeside(t, func(t testing.TB) cloudtest.Harness {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
-		return cloudtest.Harness{
-			Provider:  provider(),
-			Spec:      cloud.LaunchSpec{Offer: here, AuthorizedKey: key},
-			Elsewhere: &elsewhere,
-			Another:   func(testing.TB) cloud.Provider { return provider() },
-			Restore:   func(testing.TB) { fake.Restore() },
-			Fill:      func(_ testing.TB, o cloud.Offer, left int) { fake.Fill(o.Region, o.InstanceType, left) },
-			Quota:     func(_ testing.TB, o cloud.Offer, left int) { fake.Quota(o.Region, left) },
-			Throttle:  func(testing.TB) { fake.Throttle() },
-			Refuse:    func(testing.TB) { fake.Refuse() },
-			Forbid:    func(testing.TB) { fake.Forbid() },
-			Cut:       func(testing.TB) { fake.Cut() },
-			Hang:      func(testing.TB) { fake.Hang() },
-			Slow:      func(_ testing.TB, boot time.Duration) { fake.Slow(boot) },
-			LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) {
-				fake.Lose(map[cloudtest.Effect]string{cloudtest.Creating: "launch", cloudtest.Terminating: "terminate"}[to], times)
-			},
-			Lie:    func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
-			Kill:   func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
-			Billed: func(_ testing.TB, n cloud.Node) bool { return fake.Billed(n.ID) },
-			// Keys are the account's and stay.
-			Inventory: func(testing.TB) []string {
-				return slices.DeleteFunc(fake.Inventory(), func(line string) bool { return strings.HasPrefix(line, "keys ") })
-			},
-			OpenPorts: func(_ testing.TB, n cloud.Node) []string {
-				return slices.DeleteFunc(fake.Rules(n.ID), func(ports string) bool { return ports == "22" })
-			},
+		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+			return slices.DeleteFunc(fake.Rules(n.ID), func(ports string) bool { return ports == "22" })
 		}
+		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
+			fake.Limit()
+			return provider(lambda.Options{Busy: -1}), fake.Over
+		}
+		return h
 	})
 }
 
@@ -95,11 +75,9 @@ func TestCredentials(t *testing.T) {
 		"api_key =\n":                  "no line",
 		"# mine\n api_key=wrong \nx\n": "invalid-api-key",
 	} {
-		fake := httptest.NewServer(lambdafake.New())
-		defer fake.Close()
 		home := t.TempDir()
 		write(t, home, keys)
-		p := lambda.New(lambda.Options{Endpoint: fake.URL + "/api/v1", Home: home})
+		p := lambda.New(lambda.Options{Transport: lambdafake.New(), Home: home})
 		_, err := p.Check(t.Context())
 		var auth *cloud.AuthError
 		if !errors.As(err, &auth) || !strings.Contains(err.Error(), want) || !strings.Contains(auth.Fix, "lambda_keys") {
@@ -114,10 +92,14 @@ func TestCredentials(t *testing.T) {
 // Lambda lists the machine of a call whose answer was lost when it pleases. No
 // second call is made meanwhile.
 func TestALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
+	synctest.Test(t, testALostAnswerIsWaitedForBeforeAnotherCall)
+}
+
+func testALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
 	fake, provider := start(t)
-	p := provider()
+	p := provider(quick)
 	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
-	fake.Lose("launch", 1)
+	fake.Inject(model.Fault{Kind: model.Lose, Op: "instances.create", Times: 1})
 	fake.HideNew(5)
 	var lost *cloud.UnreachableError
 	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &lost) {
@@ -140,7 +122,7 @@ func TestALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
 // A region without room is found out without a launch, of which there are few.
 func TestAFullRegionIsSeenBeforeALaunch(t *testing.T) {
 	fake, provider := start(t)
-	p := provider()
+	p := provider(quick)
 	fake.Fill(here.Region, here.InstanceType, 0)
 	a, err := p.Available(t.Context(), here, 1)
 	if err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "it has some in ") {
@@ -156,30 +138,100 @@ func TestAFullRegionIsSeenBeforeALaunch(t *testing.T) {
 
 // Two servers that make the key at the same moment leave one that can be used.
 func TestKeysOfOneNameAreMadeOne(t *testing.T) {
-	fake, provider, endpoint := startAt(t)
-	p := provider()
+	fake, provider := start(t)
+	p := provider(quick)
 	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
-	if _, err := p.Launch(t.Context(), spec); err != nil {
-		t.Fatal(err)
-	}
-	var name string
-	for _, line := range fake.Inventory() {
-		if strings.HasPrefix(line, "keys ") {
-			name = strings.Fields(line)[1]
+	launch := func(name string) {
+		t.Helper()
+		spec.ID.Name, spec.Token = name, name
+		if _, err := p.Launch(t.Context(), spec); err != nil {
+			t.Fatal(err)
 		}
-	}
-	c := rest.New(rest.Options{Endpoint: endpoint, Authorize: rest.Bearer(lambdafake.Key)})
-	if _, err := rest.Do[any](t.Context(), c, "POST", "/ssh-keys", map[string]string{"name": name, "public_key": key}); err != nil {
-		t.Fatal(err)
-	}
-	spec.ID.Name, spec.Token = "web2", "t2"
-	if _, err := p.Launch(t.Context(), spec); err != nil {
-		t.Error(err)
-	}
-	for _, name := range []string{"web", "web2"} {
-		spec.ID.Name = name
 		if err := p.Terminate(t.Context(), spec.ID); err != nil {
 			t.Error(err)
 		}
 	}
+	launch("web")
+	keys := slices.DeleteFunc(fake.Inventory(), func(line string) bool { return !strings.HasPrefix(line, "keys ") })
+	c := rest.New(rest.Options{Endpoint: "http://fake/api/v1", Transport: fake, Authorize: rest.Bearer(lambdafake.Key)})
+	if _, err := rest.Do[any](t.Context(), c, "POST", "/ssh-keys", map[string]string{"name": strings.Fields(keys[0])[1], "public_key": key}); err != nil {
+		t.Fatal(err)
+	}
+	launch("web2")
+}
+
+// A ruleset that was left in another region is not taken for the cluster's: Lambda
+// answers that it does not exist.
+func TestARulesetOfAnotherRegionIsNoHindrance(t *testing.T) {
+	fake, provider := start(t)
+	p := provider(quick)
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: elsewhere, Nodes: 1, Token: "t", AuthorizedKey: key, Ports: []string{"8080"}}
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	spec.Offer = here
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := fake.Rules(nodes[0].ID); !slices.Contains(got, "8080") {
+		t.Errorf("open: %v", got)
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Error(err)
+	}
+	if left := slices.DeleteFunc(fake.Inventory(), func(line string) bool { return strings.HasPrefix(line, "keys ") }); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// In a region without firewall and private addresses nodes reach each other at their
+// public ones, and people are told that everybody does.
+func TestARegionWithoutAFirewall(t *testing.T) {
+	_, provider := start(t)
+	p := provider(quick)
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 2, Token: "t", AuthorizedKey: key, Ports: []string{"8080"}}
+	spec.Offer.Region = "us-south-1"
+	var told []string
+	if err := p.Prepare(cloud.WithNotes(t.Context(), func(text string) { told = append(told, text) }), spec); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil || nodes[0].InternalIP == "" || nodes[0].InternalIP == nodes[1].InternalIP || len(told) != 1 || !strings.Contains(told[0], "open to the world") {
+		t.Errorf("%+v, %v; said %q", nodes, err, told)
+	}
+	if err := p.OpenPorts(t.Context(), spec.ID, []string{"9000"}); err != nil {
+		t.Error(err)
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatRefusalsMean(t *testing.T) {
+	fake, provider := start(t)
+	p := provider(quick)
+	for code, right := range map[string]func(error) bool{
+		"provider/gpu-quota":           is[*cloud.CapacityError],
+		"global/conflict":              is[*rest.Error],
+		"global/not-found":             is[*rest.Error],
+		"file-system-in-wrong-region":  is[*rest.Error],
+		"global/quota-exceeded":        is[*cloud.QuotaError],
+		"global/account-inactive":      is[*cloud.AuthError],
+		"global/object-does-not-exist": is[*cloud.InvalidError],
+	} {
+		fake.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Code(code)})
+		if _, err := p.Check(t.Context()); !right(err) {
+			t.Errorf("%s: %T (%v)", code, err, err)
+		}
+		fake.Restore()
+	}
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
 }

@@ -1,62 +1,20 @@
 package lambda
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-type sshKey struct {
-	ID        string `json:"id,omitempty"`
-	Name      string `json:"name"`
-	PublicKey string `json:"public_key"`
-}
-
-// ensureKey returns the name of the account's ssh key with this public half, which
-// it makes if it is missing. Keys are shared by all clusters and stay. A name that
-// two keys have is good for nothing: all but one of those that sky made go.
-func (c *client) ensureKey(ctx context.Context, public string) (string, error) {
-	c.keys.Lock()
-	defer c.keys.Unlock()
-	want := strings.Join(strings.Fields(public)[:2], " ")
-	name := fmt.Sprintf("sky-key-%x", sha256.Sum256([]byte(want)))[:24]
-	for made := false; ; made = true {
-		all, err := call[[]sshKey](ctx, c, "GET", "/ssh-keys", nil)
-		if err != nil {
-			return "", err
-		}
-		slices.SortFunc(all, func(a, b sshKey) int { return cmp.Compare(a.ID, b.ID) })
-		count := map[string]int{}
-		for _, k := range all {
-			if count[k.Name]++; k.Name == name && count[name] > 1 {
-				if _, err := call[any](ctx, c, "DELETE", "/ssh-keys/"+url.PathEscape(k.ID), nil); err != nil {
-					return "", err
-				}
-				count[name]--
-			}
-		}
-		for _, k := range all {
-			if count[k.Name] == 1 && strings.HasPrefix(k.PublicKey+" ", want+" ") {
-				return k.Name, nil
-			}
-		}
-		if made {
-			return "", &rest.NoAnswerError{Cloud: "Lambda", Err: fmt.Errorf("the ssh key %s is not listed", name)}
-		}
-		if _, err := call[sshKey](ctx, c, "POST", "/ssh-keys", sshKey{Name: name, PublicKey: want}); err != nil {
-			return "", err
-		}
-	}
-}
+// open is the region whose machines have no firewall of Lambda's, and no private
+// addresses.
+const open = "us-south-1"
 
 // ruleset is what may reach the machines that were launched with it.
 type ruleset struct {
@@ -73,43 +31,37 @@ type rule struct {
 	Description string `json:"description"`
 }
 
-// allow is the rule that lets everybody reach ports, as "8080" or "8000-8010".
-func allow(ports string) (rule, error) {
-	from, to, ok := strings.Cut(ports, "-")
-	if !ok {
-		to = from
-	}
-	a, err1 := strconv.Atoi(from)
-	b, err2 := strconv.Atoi(to)
-	return rule{Protocol: "tcp", Ports: []int{a, b}, Source: "0.0.0.0/0", Description: "opened by sky"}, errors.Join(err1, err2)
-}
-
-// rulesets are the cluster's own, by the name that only it has.
-func (c *client) rulesets(ctx context.Context, id cloud.ClusterID) ([]ruleset, error) {
+// rulesets are the cluster's own in a region (everywhere for ""), by the name that only
+// it has.
+func rulesets(ctx context.Context, c *rest.Client, id cloud.ClusterID, region string) ([]ruleset, error) {
 	all, err := call[[]ruleset](ctx, c, "GET", "/firewall-rulesets", nil)
-	return slices.DeleteFunc(all, func(r ruleset) bool { return r.Name != rulesetName(id) }), err
+	name := rulesetName(id)
+	return slices.DeleteFunc(all, func(r ruleset) bool { return r.Name != name || region != "" && r.Region.Name != region }), err
 }
 
 func rulesetName(id cloud.ClusterID) string {
-	sum := sha256.Sum256([]byte(id.Installation + "\x00" + id.Name + "\x00" + id.Hash))
-	return fmt.Sprintf("%s-%x", id.Name[:min(len(id.Name), 40)], sum[:6])
+	return id.Name[:min(len(id.Name), 40)] + "-" + vm.Digest(id)
 }
 
-// Connect makes the cluster's ruleset, if it has ports besides that of ssh. Machines
-// have the rules of the account as well.
+// Connect makes the cluster's ruleset. Machines keep those that they were launched with,
+// so that there is one even if no ports are asked for yet.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
-	c, err := d.api()
-	if err != nil || len(spec.Ports) == 0 {
+	c, _, err := d.API()
+	if err != nil {
 		return err
 	}
-	have, err := c.rulesets(ctx, spec.ID)
+	if spec.Offer.Region == open {
+		cloud.Note(ctx, "Lambda has no firewall in "+open+": all ports of the machines are open to the world.")
+		return nil
+	}
+	have, err := rulesets(ctx, c, spec.ID, spec.Offer.Region)
 	if err != nil {
 		return err
 	}
 	if len(have) > 0 {
-		return c.open(ctx, have[0], spec.Ports)
+		return allowIn(ctx, c, have[0], spec.Ports)
 	}
-	rules, err := missing(nil, append([]string{"22"}, spec.Ports...))
+	rules, err := withPorts(nil, append([]string{"22"}, spec.Ports...))
 	if err != nil {
 		return &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
 	}
@@ -119,79 +71,66 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	})
 }
 
-// OpenPorts adds ports to the cluster's ruleset. A machine keeps the rulesets that
-// it was launched with.
+// OpenPorts adds ports to the cluster's ruleset.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	at := cloud.Place{Cloud: Name}
-	done, err := p.Take(ctx, id)
-	if err != nil {
+	return p.Change(ctx, id, func() error {
+		c, _, err := p.API()
+		if err != nil {
+			return err
+		}
+		have, err := rulesets(ctx, c, id, "")
+		if err == nil && len(have) == 0 {
+			machines, err := p.Machines(ctx, id)
+			if err != nil || slices.ContainsFunc(machines, func(m vm.Machine) bool { return m.Region == open }) {
+				return err // where there is no firewall all are open
+			}
+			return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("no machine of %s has a firewall of its own, and Lambda's machines keep those that they were launched with; launch it anew", id.Name)}
+		}
+		for _, r := range have {
+			err = errors.Join(err, allowIn(ctx, c, r, ports))
+		}
 		return err
-	}
-	defer done()
-	c, err := p.api()
-	if err != nil {
-		return err
-	}
-	have, err := c.rulesets(ctx, id)
-	if err != nil {
-		return translate(ctx, at, err)
-	}
-	if len(have) == 0 {
-		return &cloud.InvalidError{Place: at, Err: fmt.Errorf("%s was launched without ports, and Lambda's machines keep the firewall that they were launched with; launch it anew with them", id.Name)}
-	}
-	return translate(ctx, at, c.open(ctx, have[0], ports))
+	})
 }
 
-// open adds what a ruleset lacks.
-func (c *client) open(ctx context.Context, r ruleset, ports []string) error {
-	more, err := missing(r.Rules, ports)
-	if err != nil || len(more) == 0 {
+// allowIn adds what a ruleset lacks.
+func allowIn(ctx context.Context, c *rest.Client, r ruleset, ports []string) error {
+	rules, err := withPorts(r.Rules, ports)
+	if err != nil || len(rules) == len(r.Rules) {
 		return err
 	}
-	_, err = call[ruleset](ctx, c, "PATCH", "/firewall-rulesets/"+url.PathEscape(r.ID), map[string]any{"rules": append(r.Rules, more...)})
+	_, err = call[ruleset](ctx, c, "PATCH", "/firewall-rulesets/"+url.PathEscape(r.ID), map[string]any{"rules": rules})
 	return err
 }
 
-// missing are the rules for ports that nothing lets in yet.
-func missing(have []rule, ports []string) ([]rule, error) {
-	var out []rule
+// withPorts are rules that let the world reach ports as well.
+func withPorts(rules []rule, ports []string) ([]rule, error) {
 	for _, p := range ports {
-		r, err := allow(p)
+		from, to, err := cloud.PortRange(p)
 		if err != nil {
 			return nil, err
 		}
-		if !slices.ContainsFunc(have, func(h rule) bool {
-			return h.Protocol == r.Protocol && h.Source == r.Source && slices.Equal(h.Ports, r.Ports)
+		if !slices.ContainsFunc(rules, func(h rule) bool {
+			return h.Protocol == "tcp" && h.Source == "0.0.0.0/0" && slices.Equal(h.Ports, []int{from, to})
 		}) {
-			out = append(out, r)
+			rules = append(slices.Clip(rules), rule{Protocol: "tcp", Ports: []int{from, to}, Source: "0.0.0.0/0", Description: "opened by sky"})
 		}
 	}
-	return out, nil
+	return rules, nil
 }
 
 // Disconnect removes the cluster's rulesets.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
-	c, err := d.api()
+	c, _, err := d.API()
 	if err != nil {
 		return nil, err
 	}
-	have, err := c.rulesets(ctx, id)
+	have, err := rulesets(ctx, c, id, "")
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range have {
+	return vm.Remove(d, have, func(r ruleset) string { return "the firewall ruleset " + r.Name }, func(r ruleset) error {
 		_, err := call[any](ctx, c, "DELETE", "/firewall-rulesets/"+url.PathEscape(r.ID), nil)
-		var refused *rest.Error
-		switch {
-		case !errors.As(err, &refused):
-			if err != nil {
-				return nil, err
-			}
-		case refused.Code == "firewall-rulesets/firewall-ruleset-in-use":
-			left = append(left, "the firewall ruleset "+r.Name)
-		case refused.Code != "global/object-does-not-exist":
-			return nil, err
-		}
-	}
-	return left, nil
+		return err
+	})
 }

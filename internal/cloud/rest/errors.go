@@ -1,9 +1,12 @@
 package rest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
+	"unicode/utf8"
 )
 
 // Error is a refusal: the call had no effect.
@@ -11,6 +14,11 @@ type Error struct {
 	Status  int
 	Code    string // the API's word; "": it has none
 	Message string
+}
+
+// Refused is the code, the status and the message, as package vm reads them.
+func (e *Error) Refused() (code string, status int, message string) {
+	return e.Code, e.Status, e.Message
 }
 
 func (e *Error) Error() string {
@@ -39,10 +47,34 @@ func (e *NoAnswerError) Unwrap() error { return e.Err }
 // ReadError reads the common forms of a refusal: {"error": {"code", "message"}},
 // {"error": "text"} and {"code", "message"}. Answers of 5xx prove nothing, and so
 // does what is no JSON, except for 429, 401 and 403, which say enough.
-func ReadError(status int, body []byte) error {
+func ReadError(status int, _ http.Header, body []byte) error {
 	if status >= 500 {
 		return nil
 	}
+	if e := read(status, body); e != nil {
+		return e
+	}
+	return nil
+}
+
+// mostBroken bounds what is kept of an answer that proves nothing.
+const mostBroken = 300
+
+// broken is what such an answer said: people who look for the reason need it.
+func broken(status int, body []byte) error {
+	text := ""
+	if e := read(status, body); e != nil && e.Code+e.Message != "" {
+		text = e.Error()
+	} else if body = bytes.TrimSpace(body); utf8.Valid(body) && !bytes.HasPrefix(body, []byte("<")) {
+		text = string(body[:min(len(body), mostBroken)])
+	}
+	if text == "" {
+		return fmt.Errorf("status %d", status)
+	}
+	return fmt.Errorf("status %d: %s", status, strings.ToValidUTF8(text, ""))
+}
+
+func read(status int, body []byte) *Error {
 	type words struct {
 		Code    any    `json:"code"`
 		Message string `json:"message"`

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -27,30 +28,41 @@ type pacer struct {
 	next  map[int]time.Time // when the next call of a pace may be made if none were saved up
 }
 
-// wait returns when the call may be made.
+// wait returns when the call may be made: when every pace that fits allows it. Who waits
+// for one takes no place of another meanwhile.
 func (p *pacer) wait(ctx context.Context, method, path string) error {
-	for i, pace := range p.paces {
-		if pace.fits(method, path) {
-			return sleep(ctx, p.reserve(i, pace, time.Now()))
+	for {
+		wait := p.take(method, path, time.Now())
+		if err := sleep(ctx, wait); err != nil || wait <= 0 {
+			return err
 		}
 	}
-	return nil
 }
 
-// reserve takes the next place and returns how long it is until then.
-func (p *pacer) reserve(i int, pace Pace, now time.Time) time.Duration {
+// take takes a place of every pace that fits, or of none: then it returns how long it is
+// until there may be one.
+func (p *pacer) take(method, path string, now time.Time) (wait time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == nil {
 		p.next = map[int]time.Time{}
 	}
-	saved := time.Duration(max(pace.Burst, 1)-1) * pace.Every
-	at := p.next[i]
-	if earliest := now.Add(-saved); at.Before(earliest) {
-		at = earliest
+	next := map[int]time.Time{}
+	for i, pace := range p.paces {
+		if !pace.fits(method, path) {
+			continue
+		}
+		at := p.next[i]
+		if earliest := now.Add(-time.Duration(max(pace.Burst, 1)-1) * pace.Every); at.Before(earliest) {
+			at = earliest
+		}
+		wait = max(wait, at.Sub(now))
+		next[i] = at.Add(pace.Every)
 	}
-	p.next[i] = at.Add(pace.Every)
-	return max(0, at.Sub(now))
+	if wait <= 0 {
+		maps.Copy(p.next, next)
+	}
+	return wait
 }
 
 // sleep waits, or returns why ctx ended.
@@ -85,12 +97,18 @@ func later(after time.Duration, try int) time.Duration {
 	return min(firstPause<<min(try, 10), mostPause)
 }
 
-// retryAfter reads the header: seconds, or a date. 0 is what says nothing.
-func retryAfter(header string, now time.Time) time.Duration {
-	if n, err := strconv.Atoi(header); err == nil {
-		return time.Duration(max(n, 0)) * time.Second
+// retryAfter reads the headers: Retry-After in seconds or as a date, Retry-After-Ms
+// in milliseconds. 0 is what says nothing.
+func retryAfter(h http.Header, now time.Time) time.Duration {
+	for _, unit := range []struct {
+		header string
+		of     time.Duration
+	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
+		if n, err := strconv.ParseFloat(h.Get(unit.header), 64); err == nil && n >= 0 && n < 1e6 {
+			return time.Duration(n * float64(unit.of))
+		}
 	}
-	if at, err := http.ParseTime(header); err == nil {
+	if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
 		return max(0, at.Sub(now))
 	}
 	return 0

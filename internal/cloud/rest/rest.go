@@ -31,19 +31,25 @@ type Options struct {
 	// Endpoint is what every path is put behind, such as
 	// "https://cloud.lambda.ai/api/v1".
 	Endpoint string
-	// Authorize adds the credentials to a call; nil: none are needed.
+	// Authorize adds the credentials to a call, as Bearer, Header, Basic and Sign do;
+	// nil: none are needed.
 	Authorize func(*http.Request) error
 	// Refusal reads an answer that is not 2xx. It returns nil for what is not the
 	// API's own, as an answer of a proxy, which proves nothing about the effect.
 	// nil: ReadError.
-	Refusal func(status int, body []byte) error
-	// Paces bound how often calls are made; the first that fits a call counts.
+	Refusal func(status int, header http.Header, body []byte) error
+	// TokenHeader is the header that makes a call safe to repeat, as
+	// "Idempotency-Key"; "": the API has none.
+	TokenHeader string
+	// Paces bound how often calls are made. All that fit a call count.
 	Paces []Pace
 	// Timeout bounds each call, besides the caller's context; 0: 30 seconds.
 	Timeout time.Duration
 	// Busy is how often a call that was answered with 429 is made again; 0: 3,
 	// negative: never.
 	Busy int
+	// Transport makes the calls; nil: one of its own.
+	Transport http.RoundTripper
 	// Log hears of every call; nil: nobody. It is never told credentials, queries or
 	// bodies.
 	Log *slog.Logger
@@ -71,10 +77,13 @@ func New(o Options) *Client {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 16
+	if o.Transport == nil {
+		transport := http.DefaultTransport.(*http.Transport).Clone()
+		transport.MaxIdleConnsPerHost = 16
+		o.Transport = transport
+	}
 	return &Client{o: o, http: &http.Client{
-		Transport: transport,
+		Transport: o.Transport,
 		// A redirect would carry the credentials to somebody else.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}, pace: pacer{paces: o.Paces}}
@@ -83,20 +92,51 @@ func New(o Options) *Client {
 // Close drops the connections that are kept.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Do makes a call and decodes its answer. body is sent as JSON unless it is nil.
-// A call that is one too many is made again, later; every other error is the
-// caller's to judge.
+// Call is what is asked of an API.
+type Call struct {
+	Method, Path string
+	Query        url.Values
+	Header       http.Header
+	Body         any    // url.Values are sent as a form, everything else as JSON; nil: none
+	Token        string // makes the call safe to repeat, where the API has a header for that
+}
+
+// Do makes a call that is no more than a method, a path and a body.
 func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
+	return Send[T](ctx, c, Call{Method: method, Path: path, Body: body})
+}
+
+// Send makes a call and decodes its answer. A call that is one too many is made
+// again, later; every other error is the caller's to judge.
+func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 	var zero, out T
 	var text []byte
-	if body != nil {
+	header := call.Header.Clone()
+	if header == nil {
+		header = http.Header{}
+	}
+	header.Set("Accept", "application/json")
+	if call.Token != "" && c.o.TokenHeader != "" {
+		header.Set(c.o.TokenHeader, call.Token)
+	}
+	switch body := call.Body.(type) {
+	case nil:
+	case url.Values:
+		text = []byte(body.Encode())
+		header.Set("Content-Type", "application/x-www-form-urlencoded")
+	default:
 		var err error
 		if text, err = json.Marshal(body); err != nil {
 			return zero, err
 		}
+		header.Set("Content-Type", "application/json")
+	}
+	path := call.Path
+	if len(call.Query) > 0 {
+		path += "?" + call.Query.Encode()
 	}
 	for try := 0; ; try++ {
-		answer, after, err := c.once(ctx, method, path, text)
+		answer, after, err := c.once(ctx, call.Method, path, header, text)
 		if err != nil {
 			if after >= 0 && try < c.o.Busy && sleep(ctx, later(after, try)) == nil {
 				continue
@@ -118,7 +158,7 @@ const notBusy time.Duration = -1
 
 // once makes a call. After an answer of 429 it returns how long the API wants us to
 // stay away, 0 if it does not say.
-func (c *Client) once(ctx context.Context, method, path string, body []byte) (answer []byte, after time.Duration, err error) {
+func (c *Client) once(ctx context.Context, method, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
 	if err := c.pace.wait(ctx, method, path); err != nil {
 		return nil, notBusy, err
 	}
@@ -132,10 +172,7 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (an
 	if err != nil {
 		return nil, notBusy, fmt.Errorf("%q is not the address of an endpoint", c.o.Endpoint)
 	}
-	req.Header.Set("Accept", "application/json")
-	if body != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
+	req.Header = header.Clone()
 	if c.o.Authorize != nil {
 		if err := c.o.Authorize(req); err != nil {
 			return nil, notBusy, err
@@ -166,12 +203,12 @@ func (c *Client) once(ctx context.Context, method, path string, body []byte) (an
 	}
 	after = notBusy
 	if status == http.StatusTooManyRequests {
-		after = retryAfter(resp.Header.Get("Retry-After"), time.Now())
+		after = retryAfter(resp.Header, time.Now())
 	}
-	if err := c.o.Refusal(status, answer); err != nil {
+	if err := c.o.Refusal(status, resp.Header, answer); err != nil {
 		return nil, after, err
 	}
-	return nil, after, c.lost(fmt.Errorf("status %d", status))
+	return nil, after, c.lost(broken(status, answer))
 }
 
 func (c *Client) lost(err error) error { return &NoAnswerError{Cloud: c.o.Cloud, Err: err} }
@@ -198,10 +235,16 @@ func All[T any](ctx context.Context, page func(ctx context.Context, token string
 	return nil, &bounded.TooMuchError{What: "a list", Most: maxPages, Unit: "pages"}
 }
 
-// Bearer authorizes calls with a token.
-func Bearer(token string) func(*http.Request) error {
-	return func(r *http.Request) error {
-		r.Header.Set("Authorization", "Bearer "+token)
-		return nil
+// Await asks for something that goes on by itself, such as an operation by its id,
+// until it is done. The pauses grow up to most.
+func Await[T any](ctx context.Context, most time.Duration, ask func(ctx context.Context) (v T, done bool, err error)) (T, error) {
+	for pause := min(most, firstPause); ; pause = min(2*pause, most) {
+		v, done, err := ask(ctx)
+		if done || err != nil {
+			return v, err
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return v, err
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,93 @@ func TestACallCarriesItsBodyAndCredentials(t *testing.T) {
 	got, err := Do[thing](t.Context(), c, http.MethodPost, "/things?x=1", thing{"a"})
 	if want := `POST /v1/things?x=1 Bearer secret application/json {"name":"a"}`; err != nil || got.Name != want {
 		t.Errorf("%q, %v; want %q", got.Name, err, want)
+	}
+}
+
+func TestFormsAndTokens(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		fmt.Fprintf(w, `{"name": %q}`, strings.Join([]string{r.URL.String(), r.Header.Get("Content-Type"), r.Header.Get("Idempotency-Key"), r.Header.Get("X-Odd"), string(body)}, " "))
+	})
+	c := New(Options{Endpoint: url, TokenHeader: "Idempotency-Key"})
+	defer c.Close()
+	got, err := Send[thing](t.Context(), c, Call{Method: "POST", Path: "/things", Query: map[string][]string{"q": {"a b"}}, Header: http.Header{"X-Odd": {"1"}},
+		Body: map[string][]string{}, Token: "t1"})
+	if want := "/things?q=a+b application/json t1 1 {}"; err != nil || got.Name != want {
+		t.Errorf("%q, %v; want %q", got.Name, err, want)
+	}
+	got, err = Send[thing](t.Context(), c, Call{Method: "POST", Path: "/things", Body: neturl.Values{"a": {"1&2"}}})
+	if want := "/things application/x-www-form-urlencoded   a=1%262"; err != nil || got.Name != want {
+		t.Errorf("%q, %v; want %q", got.Name, err, want)
+	}
+}
+
+func TestWaysToAuthorize(t *testing.T) {
+	for want, with := range map[string]func(*http.Request) error{
+		"Bearer k":   Bearer("k"),
+		"Basic dTpw": Basic("u", "p"),
+		"key k":      Header("Authorization", "key k"),
+		`of {"name":"a"}`: Sign(func(r *http.Request, body []byte) error {
+			r.Header.Set("Authorization", "of "+string(body))
+			return nil
+		}),
+	} {
+		c := New(Options{Authorize: with, Endpoint: serve(t, func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			fmt.Fprintf(w, `{"name": %q}`, r.Header.Get("Authorization")+string(body))
+		})})
+		if got, err := Do[thing](t.Context(), c, "POST", "/", thing{"a"}); err != nil || got.Name != want+`{"name":"a"}` {
+			t.Errorf("%q, %v; want %q", got.Name, err, want)
+		}
+		c.Close()
+	}
+}
+
+// A key has one pace, whichever others are used in between.
+func TestAKeyHasOneClient(t *testing.T) {
+	var all Clients
+	made := 0
+	options := func() Options { made++; return Options{} }
+	a := all.For("a", options)
+	if b := all.For("b", options); a == b || all.For("a", options) != a || made != 2 {
+		t.Errorf("%d clients were made", made)
+	}
+	for i := range 2 * mostClients {
+		all.For(fmt.Sprint(i), options)
+	}
+	if len(all.of) > mostClients {
+		t.Errorf("%d clients are kept", len(all.of))
+	}
+}
+
+func TestAwait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, began := 0, time.Now()
+		got, err := Await(t.Context(), 3*time.Second, func(context.Context) (string, bool, error) {
+			asked++
+			return fmt.Sprint("ask ", asked), asked == 4, nil
+		})
+		if took := time.Since(began); err != nil || got != "ask 4" || took != 6*time.Second { // 1 + 2 + 3
+			t.Errorf("%q, %v after %v", got, err, took)
+		}
+		broken := errors.New("broken")
+		if _, err := Await(t.Context(), time.Second, func(context.Context) (int, bool, error) { return 0, false, broken }); err != broken {
+			t.Error(err)
+		}
+	})
+}
+
+// What a server says of its own fault proves nothing, and is what people ask for.
+func TestWhatAServerSaysOfItsFaultIsTold(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"error":{"code":"global/unknown","message":"ask support"}}`: "status 500: global/unknown: ask support",
+		"upstream timed out": "status 500: upstream timed out",
+		"<html>x</html>":     "status 500",
+		"":                   "status 500",
+	} {
+		if got := broken(500, []byte(body)).Error(); got != want {
+			t.Errorf("%q: %q, want %q", body, got, want)
+		}
 	}
 }
 
@@ -149,11 +237,14 @@ func TestCallsThatAreOneTooManyAreMadeAgain(t *testing.T) {
 
 func TestHowLongTheAPIWantsUsToStayAway(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "-7": 0, "soon": 0,
+	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "0.5": 500 * time.Millisecond, "-7": 0, "soon": 0, "1e99": 0,
 		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0} {
-		if got := retryAfter(header, now); got != want {
+		if got := retryAfter(http.Header{"Retry-After": {header}}, now); got != want {
 			t.Errorf("%q: %v, want %v", header, got, want)
 		}
+	}
+	if got := retryAfter(http.Header{"Retry-After": {"1"}, "Retry-After-Ms": {"250"}}, now); got != 250*time.Millisecond {
+		t.Errorf("in milliseconds: %v", got)
 	}
 	for _, tt := range []struct {
 		after time.Duration
@@ -181,8 +272,8 @@ func TestCallsKeepThePace(t *testing.T) {
 			want         time.Duration
 		}{
 			{"POST", "/launch", 0}, {"POST", "/launch", 12 * time.Second},
-			{"GET", "/launch", 0}, {"POST", "/keys", 0}, {"GET", "/", 0}, // what was saved up
-			{"GET", "/", time.Second}, {"GET", "/", time.Second},
+			{"GET", "/launch", 0}, {"POST", "/keys", 0}, // what was saved up: a launch is a call, too
+			{"GET", "/", time.Second}, {"GET", "/", time.Second}, {"GET", "/", time.Second},
 		} {
 			if got := took(step.method, step.path); got != step.want {
 				t.Errorf("%s %s waited %v, want %v", step.method, step.path, got, step.want)

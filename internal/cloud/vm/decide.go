@@ -25,7 +25,7 @@ func (o Options) next(spec cloud.LaunchSpec, list []Machine, mine map[string]boo
 	list = slices.Clone(list)
 	settled := true
 	for id := range mine {
-		if !slices.ContainsFunc(list, func(m Machine) bool { return m.ID == id }) {
+		if !slices.ContainsFunc(list, func(m Machine) bool { return m.key() == id }) {
 			settled = false
 		}
 	}
@@ -35,7 +35,7 @@ func (o Options) next(spec cloud.LaunchSpec, list []Machine, mine map[string]boo
 	for _, m := range list {
 		switch m.State {
 		case Ending, Ended:
-			if mine[m.ID] {
+			if mine[m.key()] {
 				return step{}, &lostError{m}
 			}
 			leaving[m.rank] = leaving[m.rank] || m.State == Ending

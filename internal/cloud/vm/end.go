@@ -82,6 +82,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 // have ended.
 func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 	looks := 0
+	asked := map[string]bool{} // that were told to end
 	w := &wait{what: "the machines to end", most: p.o.Timeout}
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.list(ctx, id, Where{Sure: true})
@@ -98,10 +99,15 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 			made.machines = nil // they would be listed
 		}
 		rest := !made.unsure() || looks > settleLooks
-		var ending []Machine
+		for key := range asked {
+			delete(made.machines, key)
+		}
+		var ending, again []Machine
 		for _, m := range list {
-			delete(made.machines, m.ID)
+			delete(made.machines, m.key())
 			switch {
+			case m.State.exists() && asked[m.key()]:
+				again = append(again, m)
 			case m.State.exists():
 				ending = append(ending, m)
 			case m.State == Ending && p.o.EndingHolds:
@@ -113,10 +119,26 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 			return false, err
 		}
 		rest = rest && (!unlisted || looks > settleLooks)
+		if len(again) > 0 {
+			// Lists lag, and some clouds refuse to end what is ending: no news is that only if
+			// it is all that they say until the time is over.
+			rest = false
+			if err := p.call(ctx, again, func(ctx context.Context) error { return p.d.Delete(ctx, id, again) }); meant(err) == meantNothing && err != nil {
+				w.what += "; " + err.Error()
+			} else if err != nil {
+				return false, err
+			}
+		}
 		if len(ending) == 0 {
 			return rest, nil
 		}
-		return false, p.call(ctx, ending, func(ctx context.Context) error { return p.d.Delete(ctx, id, ending) })
+		if err := p.call(ctx, ending, func(ctx context.Context) error { return p.d.Delete(ctx, id, ending) }); err != nil {
+			return false, err
+		}
+		for _, m := range ending {
+			asked[m.key()] = true
+		}
+		return false, nil
 	})
 }
 
@@ -133,7 +155,11 @@ func (p *Provider) endUnlisted(ctx context.Context, id cloud.ClusterID, regions 
 		case k == Missing:
 			unknown = true
 		case !k.changed():
-			return false, p.refusal(ctx, p.at(region), err)
+			// What is in no list may have ended, and some clouds refuse to end it again.
+			if err = p.refusal(ctx, p.at(region), err); meant(err) != meantNothing || ctx.Err() != nil {
+				return false, err
+			}
+			unknown = true
 		}
 	}
 	return unknown, nil
@@ -146,6 +172,9 @@ func (p *Provider) disconnect(ctx context.Context, id cloud.ClusterID) error {
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		looks++
 		left, err := p.d.Disconnect(ctx, id, looks > settleLooks)
+		if err != nil && kind(p.d, err) == Busy {
+			left, err = append(left, "the network of the machines"), nil
+		}
 		if err != nil {
 			return false, p.refusal(ctx, p.at(""), err)
 		}
@@ -170,4 +199,21 @@ func (p *Provider) endLate(ctx context.Context, id cloud.ClusterID) error {
 		return nil
 	}
 	return p.call(ctx, list, func(ctx context.Context) error { return p.d.Delete(ctx, id, list) })
+}
+
+// Remove calls remove for each thing that Connect made, for a driver's Disconnect. It
+// returns those that are in use still.
+func Remove[T any](d Driver, things []T, name func(T) string, remove func(T) error) (left []string, err error) {
+	for _, t := range things {
+		if err := remove(t); err != nil {
+			switch kind(d, err) {
+			case Busy:
+				left = append(left, name(t))
+			case Missing:
+			default:
+				return nil, err
+			}
+		}
+	}
+	return left, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -17,8 +18,20 @@ type Launch struct {
 	// Memory is the driver's own, for as long as the launch lasts.
 	Memory any
 
-	mine map[string]bool // machines that it started or made
+	mine    map[string]bool // machines that it started or made, by key
+	since   map[string]seen // the states that machines are in
+	lacking int             // calls in a row for which something was missing
 }
+
+// seen is a state, and since when a machine is in it.
+type seen struct {
+	said string
+	at   time.Time
+}
+
+// mostLacking is how often a call is made that lacks something: what was made a moment
+// ago may not be known yet, and what is missing for good costs calls each time.
+const mostLacking = 3
 
 // Prepare makes what the machines need.
 func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
@@ -56,10 +69,13 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		return nil, err
 	}
 	defer done()
-	l := &Launch{Spec: spec, mine: map[string]bool{}}
+	if p.o.NoTokens {
+		p.recent.begin(spec.ID, spec.Resumed)
+	}
+	l := &Launch{Spec: spec, mine: map[string]bool{}, since: map[string]seen{}}
 	var nodes []cloud.Node
 	where := Where{} // at first wherever the cluster may be
-	w := &wait{what: "the machines to run", most: p.o.Patience(spec.Offer.InstanceType)}
+	w := &wait{what: "the machines to run", most: p.limit(spec)}
 	err = p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.list(ctx, spec.ID, where)
 		if err != nil {
@@ -67,6 +83,9 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		}
 		where.Region = spec.Offer.Region
 		l.Machines = slices.DeleteFunc(slices.Clone(list), func(m Machine) bool { return !m.State.exists() })
+		if err := p.stuck(ctx, l); err != nil {
+			return false, err
+		}
 		s, err := p.o.next(spec, list, l.mine)
 		w.what = p.waitsFor(spec, list)
 		switch lost := (*lostError)(nil); {
@@ -76,6 +95,9 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 			return false, err
 		case s.done:
 			nodes = slices.DeleteFunc(p.nodes(list), func(n cloud.Node) bool { return n.State == cloud.NodeGone })
+			if spec.Nodes > 1 && slices.ContainsFunc(nodes, func(n cloud.Node) bool { return n.InternalIP == "" }) {
+				return false, &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("%s gives machines no address there under which others reach them; clusters have one node there", p.o.DisplayName)}
+			}
 			return true, nil
 		case len(s.create) > 0 && p.o.NoTokens && p.recent.Made(spec.ID).unsure():
 			w.what = p.o.DisplayName + " to list what it may have made when its answer was lost"
@@ -84,6 +106,26 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		return false, p.act(ctx, l, s)
 	})
 	return nodes, err
+}
+
+// stuck is why a machine will not run: the cloud says so, or it has been in a state for
+// too long.
+func (p *Provider) stuck(ctx context.Context, l *Launch) error {
+	at := l.Spec.Offer.Place
+	for _, m := range l.Machines {
+		if m.Failure != nil {
+			return p.refusal(ctx, at, m.Failure)
+		}
+		was, now := l.since[m.key()], time.Now()
+		if was.said != m.Said {
+			l.since[m.key()] = seen{m.Said, now}
+			continue
+		}
+		if limit, ok := p.o.Limits[m.Said]; ok && now.Sub(was.at) >= limit {
+			return &cloud.CapacityError{Place: at, Err: fmt.Errorf("%s has been %q for %v, which is longer than those that come to run", m.ID, m.Said, limit)}
+		}
+	}
+	return nil
 }
 
 // waitsFor says what a launch waits for, for people.
@@ -122,11 +164,12 @@ func (p *Provider) act(ctx context.Context, l *Launch, s step) error {
 			return &cloud.InvalidError{Place: at, Err: fmt.Errorf("%s is off, and %s cannot switch machines on", s.start[0].ID, p.o.DisplayName)}
 		}
 		err := cloud.Settled(ctx, func(ctx context.Context) error { return d.Start(ctx, l.Spec, s.start) })
-		if err != nil && !kind(p.d, err).changed() {
+		if err != nil && !l.again(kind(p.d, err)) {
 			return p.refusal(ctx, at, err)
 		}
 		for _, m := range s.start {
-			l.mine[m.ID] = err == nil
+			l.mine[m.key()] = err == nil
+			delete(l.since, m.key())
 		}
 	}
 	for _, m := range l.Machines {
@@ -151,13 +194,22 @@ func (p *Provider) act(ctx context.Context, l *Launch, s step) error {
 		l.mine[id] = true
 	}
 	if err == nil {
+		l.lacking = 0
 		return nil
 	}
 	switch k := kind(p.d, err); {
-	case k.changed():
+	case l.again(k):
 		return nil
 	case k == Lost:
 		p.recent.Lost(l.Spec.ID)
 	}
 	return p.refusal(ctx, at, err)
+}
+
+// again reports whether a call that failed is worth another look.
+func (l *Launch) again(k Kind) bool {
+	if k == Missing {
+		l.lacking++
+	}
+	return k.changed() && l.lacking < mostLacking
 }

@@ -41,6 +41,9 @@ func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where Where) ([
 		if m.State == Unknown { // a broken answer: it proves nothing about the machine
 			return nil, &cloud.UnreachableError{Err: fmt.Errorf("%s is said to be %q, which is no state that this version of sky knows", m.ID, m.Said)}
 		}
+		if m.State == Running && m.Reach.Method == "ssh" && m.Reach.Host == "" { // its address comes late
+			m.State = Pending
+		}
 		m.rank = -1
 		if r, err := strconv.Atoi(m.Tags[cloud.TagRank]); err == nil && r >= 0 {
 			m.rank = r
@@ -71,9 +74,9 @@ func (p *Provider) nodes(list []Machine) []cloud.Node {
 				continue
 			}
 			n := cloud.Node{
-				ID: m.ID, Cluster: c.cluster, Hash: c.hash, Rank: m.rank, State: m.State.node(),
+				ID: m.key(), Cluster: c.cluster, Hash: c.hash, Rank: m.rank, State: m.State.node(),
 				Place:      cloud.Place{Cloud: p.o.Cloud, Region: m.Region, Zone: m.Zone},
-				InternalIP: m.PrivateIP, ExternalIP: m.PublicIP, Created: m.Created, Reason: m.Reason,
+				InternalIP: cmp.Or(m.PrivateIP, m.PublicIP), ExternalIP: m.PublicIP, Created: m.Created, Reason: m.Reason,
 				About: cloud.AboutTags(m.Tags, m.Type, m.Spot), Reach: m.Reach,
 			}
 			if n.State != cloud.NodeGone {
@@ -127,6 +130,9 @@ func assignRanks(list []Machine) map[string]int {
 
 // Rank is the machine's place in its cluster by its tag; -1: it has none yet.
 func (m Machine) Rank() int { return m.rank }
+
+// key is what a machine is known by.
+func (m Machine) key() string { return cmp.Or(m.Key, m.ID) }
 
 // existing is how many of the machines are there, on or off.
 func existing(list []Machine) int {

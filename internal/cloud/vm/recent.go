@@ -27,6 +27,7 @@ type Made struct {
 	others   map[Thing]string
 	lost     time.Time // when a call's answer was lost that may have made more
 	last     time.Time
+	known    bool // this process saw all calls
 	settle   time.Duration
 }
 
@@ -75,6 +76,17 @@ func (r *Recent) Remove(id cloud.ClusterID, t Thing) {
 
 // Lost notes that a call had no answer that may have made something.
 func (r *Recent) Lost(id cloud.ClusterID) { r.with(id, func(m *Made) { m.lost = time.Now() }) }
+
+// begin notes a launch. If it is resumed, a process which died may have made a call
+// without an answer, unless this one has seen them all.
+func (r *Recent) begin(id cloud.ClusterID, resumed bool) {
+	r.with(id, func(m *Made) {
+		if resumed && !m.known {
+			m.lost = time.Now()
+		}
+		m.known = true
+	})
+}
 
 // forget is for clusters that are gone.
 func (r *Recent) forget(id cloud.ClusterID) {

@@ -49,22 +49,29 @@ func (s State) node() cloud.NodeState {
 
 // Machine is what a cloud says of a machine that carries our tags.
 type Machine struct {
-	ID           string
+	ID string
+	// Key is what stays the same when the machine is switched off and on, where ID
+	// does not; "": ID does.
+	Key          string
 	Region, Zone string
 	ZoneID       string // another name of the zone that users may write; "": there is none
 	State        State
 	Said         string // the state in the cloud's own word
 	Reason       string // why it is in this state, in the cloud's words; "": no news
 	Unasked      bool   // nobody asked for its end: the cloud took it back, or lost it
-	Type         string
-	Spot         bool
-	Tags         map[string]string // those of package cloud, and more
-	PrivateIP    string
-	PublicIP     string
-	Created      time.Time
-	Order        int // among those that one call made
-	Reach        cloud.Reach
-	Detail       any // the driver's own
+	// Failure is why it will never run, in the words of package cloud: what a cloud
+	// finds out only after it said yes, as a quota or a broken image.
+	Failure   error
+	Type      string
+	Spot      bool
+	Tags      map[string]string // those of package cloud, and more
+	PrivateIP string
+	PublicIP  string
+	Created   time.Time
+	Order     int // among those that one call made
+	Reach     cloud.Reach
+	Ports     map[int]string // where its ports are reached, as host:port, if not at PublicIP
+	Detail    any            // the driver's own
 
 	rank int // by its tag, or given by us; -1: none
 }
@@ -83,8 +90,8 @@ type Driver interface {
 	// List lists the machines with the tags of id, ended ones too if the cloud
 	// still knows them.
 	List(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error)
-	// Create asks for machines of the ranks and returns the ids of those that it
-	// got, with an error too. Each call is safe to repeat, unless Options.NoTokens
+	// Create asks for machines of the ranks and returns the ids (or keys) of those that
+	// it got, with an error too. Each call is safe to repeat, unless Options.NoTokens
 	// says otherwise: the same token never makes two machines of a rank.
 	Create(ctx context.Context, l *Launch, ranks []int) (ids []string, err error)
 	// Delete begins to remove machines of one cluster.
@@ -124,7 +131,8 @@ const (
 	Refused Kind = iota // the cloud said no, and has done nothing
 	Lost                // no answer, or a broken one: the call may have had its effect
 	Changed             // the thing changed since it was looked at: look again
-	Missing             // Changed, and the cloud does not know it: it is gone, or not known yet
+	Missing             // Changed, and the cloud does not know it: it is gone, or not known yet; of Create, what it needs
+	Busy                // the thing is needed by another: later
 )
 
 // changed reports whether looking again tells more than the error.
@@ -141,6 +149,10 @@ type Options struct {
 	EndingHolds bool
 	// Settle is after what time lists are believed to have everything; 0: a minute.
 	Settle time.Duration
+	// Limits are how long a machine may be in a state, by the cloud's own word for it,
+	// before it counts as one that is not to be had. States without one may last as long
+	// as the launch.
+	Limits map[string]time.Duration
 	// NoTokens says that calls of Create are not safe to repeat: after one whose answer
 	// was lost nothing is created until lists can be believed.
 	NoTokens bool
@@ -149,6 +161,10 @@ type Options struct {
 	Timeout, Poll, FirstPoll time.Duration
 	// Patience is how long machines of a type may take to run; nil: Timeout.
 	Patience func(instanceType string) time.Duration
+	// EachTakes is what the cloud's limit of calls costs for every machine of a launch.
+	EachTakes time.Duration
+	// PortsLater says why ports cannot be opened after a launch; for [PortProvider].
+	PortsLater string
 	// SlowToEnd is how many times Timeout what is stopped, or has to be free before
 	// it can be removed, may take; 0: once.
 	SlowToEnd time.Duration
@@ -186,6 +202,23 @@ func (p *Provider) Recent() *Recent { return &p.recent }
 // Take waits until no other call of this process changes the cluster.
 func (p *Provider) Take(ctx context.Context, id cloud.ClusterID) (done func(), err error) {
 	return p.turns.Take(ctx, id)
+}
+
+// LaunchLimit is how long a launch may take whose calls have to keep a pace.
+func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
+	if p.o.EachTakes == 0 {
+		return 0
+	}
+	return p.limit(spec)
+}
+
+func (p *Provider) limit(spec cloud.LaunchSpec) time.Duration {
+	return p.o.Patience(spec.Offer.InstanceType) + time.Duration(spec.Nodes)*p.o.EachTakes
+}
+
+// Refused is the meaning of an error of the driver's API.
+func (p *Provider) Refused(ctx context.Context, at cloud.Place, err error) error {
+	return p.refusal(ctx, at, err)
 }
 
 // at is a place of this cloud.

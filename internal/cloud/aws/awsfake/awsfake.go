@@ -57,7 +57,8 @@ type Cloud struct {
 	placements   map[string]*placement // by region and name
 	reservations []*Reservation
 	denied       map[string]bool // "ec2:RunInstances"
-	sealed       bool            // refusals of EC2 say why in a sealed form only
+	odd          map[string]string
+	sealed       bool // refusals of EC2 say why in a sealed form only
 	mode         mode
 	restored     chan struct{}
 	pages        map[string]*rest // by token
@@ -155,7 +156,7 @@ var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge",
 func New() *Cloud {
 	return &Cloud{
 		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
-		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
+		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, odd: map[string]string{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
 		restored: make(chan struct{}), pages: map[string]*rest{}, young: map[string]int{}, closed: map[string]string{}, unsupported: map[offer]bool{},
 	}
 }
@@ -310,6 +311,11 @@ func (c *Cloud) admit(now mode, key, service, action string) *fault {
 		return refuse(http.StatusForbidden, "UnauthorizedOperation", "You are not authorized to perform this operation. User: arn:aws:iam::%s:user/u is not authorized to perform: ec2:%s on resource: * because no identity-based policy allows the action", Account, action)
 	case now == forbidding && !looking.MatchString(action) && !asking[action] || c.denies(service+":"+action):
 		return refuse(http.StatusForbidden, "AccessDenied", "User: arn:aws:iam::%s:user/u is not authorized to perform: %s:%s", Account, service, action)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if code := c.odd[action]; code != "" {
+		return refuse(http.StatusBadRequest, code, "No.")
 	}
 	return nil
 }

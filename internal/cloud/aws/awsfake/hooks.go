@@ -36,6 +36,13 @@ func (c *Cloud) Deny(sealed bool, actions ...string) {
 	}
 }
 
+// Odd refuses an action with a code.
+func (c *Cloud) Odd(action, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.odd[action] = code
+}
+
 // Cut breaks every connection.
 func (c *Cloud) Cut() { c.set(cut) }
 
@@ -51,6 +58,7 @@ func (c *Cloud) Restore() {
 	clear(c.unsupported)
 	c.settled()
 	clear(c.denied)
+	clear(c.odd)
 	c.sealed = false
 	clear(c.lose)
 	clear(c.lie)

@@ -16,10 +16,12 @@ type Client struct{ *rest.Client }
 
 var _ API = (*Client)(nil)
 
-// NewClient returns a client of the endpoint, such as "http://127.0.0.1:7070".
-// It does no I/O.
-func NewClient(endpoint, token string) *Client {
-	return &Client{rest.New(rest.Options{Cloud: "FluffyCloud", Endpoint: endpoint, Authorize: rest.Bearer(token), Refusal: refusal, Busy: -1})}
+// NewClient returns the client of an endpoint, such as "http://127.0.0.1:7070", among
+// those that are kept. It does no I/O.
+func NewClient(of *rest.Clients, endpoint, token string) *Client {
+	return &Client{of.For(endpoint+" "+token, func() rest.Options {
+		return rest.Options{Cloud: "FluffyCloud", Endpoint: endpoint, Authorize: rest.Bearer(token), Refusal: refusal, Busy: -1}
+	})}
 }
 
 func (c *Client) Account(ctx context.Context) (Account, error) {
@@ -134,7 +136,7 @@ func do[T any](ctx context.Context, c *Client, method, path string, body any) (T
 
 // refusal reads an error answer. What is not FluffyCloud's own (a proxy's, say)
 // and its own faults prove nothing about the effect.
-func refusal(_ int, data []byte) error {
+func refusal(_ int, _ http.Header, data []byte) error {
 	var e struct {
 		Error *Error `json:"error"`
 	}

@@ -50,6 +50,11 @@ type Error struct {
 	Message string `json:"message"`
 }
 
+// Refused is the code, its status and the message, as package vm reads them.
+func (e *Error) Refused() (code string, status int, message string) {
+	return string(e.Code), e.Code.Status(), e.Message
+}
+
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
 
 // Errorf makes a refusal.

@@ -186,6 +186,9 @@ func (a *Account) Stop(ctx context.Context, id string) (fluffyapi.Instance, erro
 
 func (a *Account) Terminate(ctx context.Context, id string) (fluffyapi.Instance, error) {
 	return a.turn(ctx, "instances.terminate", id, func(i *instance) error {
+		if err := a.c.linger(i); err != nil {
+			return err
+		}
 		a.c.terminate(i, "")
 		return nil
 	})
@@ -243,7 +246,12 @@ func (a *Account) Instances(ctx context.Context, q fluffyapi.Query) (fluffyapi.P
 				p.Next = strconv.FormatUint(after, 10)
 				break
 			}
-			p.Items = append(p.Items, a.c.told(i))
+			told := a.c.told(i)
+			if i.Stale > 0 {
+				i.Stale--
+				told.State, told.Reason = fluffyapi.Running, ""
+			}
+			p.Items = append(p.Items, told)
 			after = i.Seq
 		}
 		return p, nil

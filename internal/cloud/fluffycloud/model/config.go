@@ -24,6 +24,8 @@ type Config struct {
 	CallRate  float64       // calls a second an account may make; 0: unlimited
 	CallBurst int           // calls an account may save up
 
+	// ID makes the ids of instances; nil: "fc-" and a number.
+	ID func(seq uint64) string
 	// Machines, if set, are real: instances become running when
 	// [Cloud.Booted] is called and off when [Cloud.Halted] is.
 	Machines Machines

@@ -23,6 +23,7 @@ const (
 	Lose     FaultKind = "lose"     // the call has its effect, the answer is lost
 	Lie      FaultKind = "lie"      // Instance is said to be in State
 	Hide     FaultKind = "hide"     // what is created is left out of the next Times lists
+	Linger   FaultKind = "linger"   // what is ending is running in the next Times lists, and not ended again: Code
 )
 
 // Fault makes calls go wrong.
@@ -45,7 +46,7 @@ var errLost = errors.New("the connection was lost")
 // Inject makes calls go wrong from now on. Faults do not survive a restart.
 func (c *Cloud) Inject(f Fault) error {
 	switch f.Kind {
-	case Fail, Throttle, Hang, Slow, Cut, Lose, Lie, Hide:
+	case Fail, Throttle, Hang, Slow, Cut, Lose, Lie, Hide, Linger:
 	default:
 		return fluffyapi.Errorf(fluffyapi.Invalid, "there is no kind of fault %q", f.Kind)
 	}
@@ -129,7 +130,7 @@ func (c *Cloud) enter(ctx context.Context, account, op string) (lost bool, err e
 func (c *Cloud) strike(account, op string) []*Fault {
 	var struck []*Fault
 	for _, f := range c.gates.faults {
-		if f.Kind == Lie || f.Kind == Hide || f.Account != "" && f.Account != account {
+		if f.Kind == Lie || f.Kind == Hide || f.Kind == Linger || f.Account != "" && f.Account != account {
 			continue
 		}
 		if f.Op != "" {
@@ -192,6 +193,20 @@ func (c *Cloud) lie(i *fluffyapi.Instance) {
 			i.State = fluffyapi.State(f.State)
 		}
 	}
+}
+
+// linger is what happens when an instance is to be ended.
+func (c *Cloud) linger(i *instance) error {
+	for _, f := range c.gates.faults {
+		switch {
+		case f.Kind != Linger:
+		case i.State == fluffyapi.Terminating || i.State == fluffyapi.Terminated:
+			return fluffyapi.Errorf(f.Code, "%s is %s", i.ID, i.State)
+		default:
+			i.Stale = f.Times
+		}
+	}
+	return nil
 }
 
 // hide tells how many lists will not show what is created now.

@@ -75,6 +75,7 @@ type instance struct {
 	Open     *Bill             `json:"open,omitempty"`
 	Disk     map[string]string `json:"disk,omitempty"`
 	HideFrom int               `json:"-"` // lists that will not show it yet
+	Stale    int               `json:"-"` // lists that show it running although it is ending
 }
 
 // New returns an empty cloud.
@@ -84,6 +85,9 @@ func New(cfg Config) (*Cloud, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.ID == nil {
+		cfg.ID = func(seq uint64) string { return fmt.Sprintf("fc-%08x", seq) }
 	}
 	if cfg.Linger == 0 {
 		cfg.Linger = time.Hour

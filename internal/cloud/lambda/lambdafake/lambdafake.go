@@ -1,24 +1,17 @@
 // Package lambdafake is Lambda's GPU cloud, https://cloud.lambda.ai/api/v1, as a
-// server for tests: the HTTP face of the cloud in package model. Its facts are from
-// Lambda's OpenAPI specification, versions 1.8.3 and 1.10.0, and where that is silent
-// from SkyPilot's issues 2261 (status 429) and 8221 (keys of one name).
+// server for tests. Its facts are from Lambda's OpenAPI specification, version 1.10.0,
+// and where that is silent from SkyPilot's issues 2261 (status 429) and 8221 (keys of
+// one name).
 package lambdafake
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
-	"maps"
-	"math"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
@@ -26,249 +19,272 @@ import (
 // Key is the API key of the only account.
 const Key = "secret_fake_0123456789abcdef"
 
-type dict = map[string]any
+// Inactive is a code for faults: the account is not active.
+const Inactive, unknown fluffyapi.Code = "inactive", "unknown"
+
+type dict = fakehttp.Dict
 
 // Fake is the whole of Lambda Cloud. Its paths begin with /api/v1, as Lambda's do.
-// Its methods may be called concurrently.
 type Fake struct {
-	http.ServeMux
-	cloud         *model.Cloud
-	restored      atomic.Int64
-	caller, owner *model.Account // faults hit the caller; effects are the owner's
+	*fakehttp.Fake
+	rules []any // of all machines
+}
 
-	mu           sync.Mutex
-	serial       int
-	limits       bool
-	boot         time.Duration
-	call, launch time.Time         // when the last ones were
-	things       map[string][]dict // SSH keys and firewall rulesets, by the names that faults have for them
+var regions = map[string]string{"us-east-1": "Virginia, USA", "us-west-1": "California, USA", "europe-central-1": "Germany", open: "Texas, USA"}
+
+// open is a region without rulesets and private addresses.
+const open = "us-south-1"
+
+var kinds = map[string]struct {
+	about, gpu, architecture     string
+	gpus, cpus, mem, disk, cents int
+}{
+	"gpu_1x_a10":       {"A10 (24 GB PCIe)", "A10", "x86_64", 1, 30, 200, 1400, 75},
+	"gpu_8x_h100_sxm5": {"H100 (80 GB SXM5)", "H100", "x86_64", 8, 208, 1800, 22528, 2392},
+	"gpu_1x_gh200":     {"GH200 (96 GB)", "GH200", "arm64", 1, 64, 432, 4096, 149},
 }
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
-	cfg := model.Config{PageSize: math.MaxInt}
+	api := fakehttp.API{
+		Prefix: "/api/v1", Protects: "firewalls", Linger: 10 * time.Minute,
+		ID:    func(n uint64) string { return fmt.Sprintf("0920582c7ff041399e34823a%08x", n) },
+		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Wrap:  func(data any) any { return dict{"data": data} },
+		Error: func(status int, code, message string) any {
+			if status == http.StatusTooManyRequests {
+				return nil // the reference promises nothing but the status
+			}
+			return dict{"error": dict{"code": code, "message": message, "suggestion": "Ask otherwise."}}
+		},
+		Limits: []fakehttp.Limit{{Every: time.Second}, {Method: "POST", Path: "/instance-operations/launch", Every: 12 * time.Second}},
+		Words: map[fluffyapi.Code]fakehttp.Word{
+			fluffyapi.Unauthorized: {Status: 401, Code: "global/invalid-api-key"}, fluffyapi.Forbidden: {Status: 403, Code: "global/forbidden"},
+			fluffyapi.NotFound: {Status: 404, Code: "global/object-does-not-exist"}, fluffyapi.Invalid: {Status: 400, Code: "global/invalid-parameters"},
+			fluffyapi.QuotaExceeded: {Status: 400, Code: "global/quota-exceeded"}, fluffyapi.NoCapacity: {Status: 400, Code: "instance-operations/launch/insufficient-capacity"},
+			fluffyapi.InUse: {Status: 400, Code: "firewall-rulesets/firewall-ruleset-in-use"}, fluffyapi.Internal: {Status: 500, Code: "global/internal-error"},
+			fluffyapi.Throttled: {Status: 429}, Inactive: {Status: 403, Code: "global/account-inactive"}, unknown: {Status: 500, Code: "global/unknown"},
+		},
+	}
 	for name, k := range kinds {
-		price := float64(k.cents) / 100 // as spot too: only such instances can be taken back
-		cfg.Types = append(cfg.Types, model.Type{Name: name, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: price, SpotPrice: price})
+		api.Types = append(api.Types, model.Type{Name: name, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: float64(k.cents) / 100})
 	}
 	for name := range regions {
-		cfg.Regions = append(cfg.Regions, model.Region{Name: name, Zones: []string{zone(name)}})
+		api.Regions = append(api.Regions, name)
 	}
-	c, err := model.New(cfg)
-	if err != nil {
-		panic(err)
+	f := &Fake{Fake: fakehttp.New(api), rules: []any{}}
+	f.Route("GET", "/instance-types", "offers", nil, f.instanceTypes)
+	f.Route("GET", "/regions", "regions", nil, func(*http.Request, dict) (any, error) {
+		all := []dict{}
+		for name := range regions {
+			all = append(all, place(name))
+		}
+		return all, nil
+	})
+	f.Route("GET", "/instances", "instances.list", nil, f.list)
+	f.Route("GET", "/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
+		return f.told(i), err
+	})
+	f.Route("POST", "/instance-operations/launch", "instances.create", launching, f.create)
+	f.Route("POST", "/instance-operations/terminate", "instances.terminate", terminating, f.terminate)
+	f.Keep("/ssh-keys", "keys", fakehttp.Schema{"!name": `"` + fakehttp.Char + `{1,64}"`, "!public_key": `"` + fakehttp.Char + `+"`}, nil, nil, nil, nil) // without one Lambda makes a pair
+	f.Keep("/firewall-rulesets", "firewalls", fakehttp.Schema{"!name": short, "!region": fakehttp.String, "!rules": rules}, fakehttp.Schema{"name": short, "rules": rules, "region": `null`},
+		complete, func(o dict) { o["instance_ids"] = f.users(o["id"]) }, func(o dict) bool { return len(f.users(o["id"])) > 0 })
+	global := func(method, path string, s fakehttp.Schema, field string, answer func() any) {
+		f.Route(method, path, "firewalls.global", s, func(_ *http.Request, in dict) (any, error) {
+			if in[field] != nil {
+				if _, err := ports(dict{"rules": in[field]}); err != nil {
+					return nil, err
+				}
+				f.rules = fakehttp.Items(in[field])
+			}
+			return answer(), nil
+		})
 	}
-	f := &Fake{cloud: c, caller: c.Account("caller", "owner"), owner: c.Account("team", "owner"), things: map[string][]dict{}}
-	f.Restore()
-	f.route("GET", "/instance-types", "offers", nil, f.instanceTypes)
-	f.route("GET", "/instances", "instances.list", nil, f.list)
-	f.route("GET", "/instances/{id}", "instances.get", nil, f.get)
-	f.route("POST", "/instance-operations/launch", "instances.create", launching, f.create)
-	f.route("POST", "/instance-operations/terminate", "instances.terminate", terminating, f.terminate)
-	for path, kind := range map[string]string{"/ssh-keys": "keys", "/firewall-rulesets": "firewalls"} {
-		f.route("GET", path, kind+".list", nil, f.thing(kind))
-		f.route("POST", path, kind+".put", putting[kind], f.thing(kind))
-		f.route("DELETE", path+"/{id}", kind+".delete", nil, f.thing(kind))
-	}
-	f.route("GET", "/firewall-rulesets/{id}", "firewalls.get", nil, f.thing("firewalls"))
-	f.route("PATCH", "/firewall-rulesets/{id}", "firewalls.put", patching, f.thing("firewalls"))
+	list := func() any { return f.rules }
+	whole := func() any { return dict{"id": "global", "name": "Global Firewall Rules", "rules": f.rules} }
+	global("GET", "/firewall-rules", nil, "", list)
+	global("PUT", "/firewall-rules", fakehttp.Schema{"!data": rules}, "data", list)
+	global("GET", "/firewall-rulesets/global", nil, "", whole)
+	global("PATCH", "/firewall-rulesets/global", fakehttp.Schema{"!rules": rules}, "rules", whole)
 	return f
 }
 
-// handler answers a call whose body fits its schema. It runs under Fake.mu.
-type handler func(r *http.Request, in dict) (any, error)
+var (
+	short = `"` + fakehttp.Char + `{0,64}"`
+	note  = `"` + fakehttp.Char + `{0,128}"`
+	rules = fakehttp.List(`{"description":` + note + `,(?:"port_range":\[\d+,\d+\],"protocol":"(?:tcp|udp|all)"|"protocol":"icmp"),"source_network":"[0-9.]+(?:/\d+)?"}`)
+	texts = fakehttp.List(fakehttp.String)
 
-// route answers calls of the operation op, as faults know it.
-func (f *Fake) route(method, path, op string, s schema, do handler) {
-	f.HandleFunc(method+" /api/v1"+path, func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
-		if err != nil {
-			panic(http.ErrAbortHandler)
+	launching = fakehttp.Schema{
+		"!region_name": fakehttp.String, "!instance_type_name": fakehttp.String, "!ssh_key_names": `\[` + fakehttp.String + `\]`, "file_system_names": texts,
+		"file_system_mounts": `\[.*\]`, "hostname": `"[a-z0-9][0-9a-z-]{0,62}"`, "name": short, "image": `{"(?:id|family)":` + fakehttp.String + `}`,
+		"user_data": `".*"`, "quantity": `1`, "tags": fakehttp.List(`{"key":"[a-z][a-z0-9-:]{1,54}","value":` + note + `}`),
+		"firewall_rulesets": fakehttp.List(`{"id":` + fakehttp.String + `}`),
+	}
+	terminating = fakehttp.Schema{"!instance_ids": `\[` + fakehttp.String + `(?:,` + fakehttp.String + `)*\]`}
+)
+
+// complete is what Lambda adds to a new ruleset.
+func complete(in dict) error {
+	if region, ok := in["region"].(string); ok {
+		if regions[region] == "" {
+			return fluffyapi.Errorf(fluffyapi.Invalid, "region: there is no %q", region)
 		}
-		lost, err := false, f.enter(r, op)
-		if err == nil {
-			before := f.restored.Load()
-			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
-				panic(http.ErrAbortHandler) // it hung, and its caller may have left
+		in["region"], in["created"] = place(region), time.Now().UTC()
+	}
+	_, err := ports(in)
+	return err
+}
+
+func place(region string) dict { return dict{"name": region, "description": regions[region]} }
+
+func kind(name string) dict {
+	k := kinds[name]
+	return dict{
+		"name": name, "description": k.about, "gpu_description": k.about, "architecture": k.architecture, "price_cents_per_hour": k.cents,
+		"specs": dict{"vcpus": k.cpus, "memory_gib": k.mem, "storage_gib": k.disk, "gpus": k.gpus},
+	}
+}
+
+func (f *Fake) instanceTypes(r *http.Request, _ dict) (any, error) {
+	all := dict{}
+	for name := range kinds {
+		free := []dict{}
+		for region := range regions {
+			if f.Free(r, region, name) > 0 {
+				free = append(free, place(region))
 			}
 		}
-		var in dict
-		if err == nil && s != nil {
-			in, err = s.read(body)
-		}
-		var out []byte
-		if err == nil {
-			f.mu.Lock()
-			var data any
-			data, err = do(r, in)
-			out, _ = json.Marshal(dict{"data": data})
-			f.mu.Unlock()
-		}
-		var e *fluffyapi.Error
-		status := http.StatusOK
-		switch {
-		case errors.As(err, &e) && e.Code == fluffyapi.Throttled:
-			http.Error(w, "too many", http.StatusTooManyRequests) // the reference promises nothing but the status
-			return
-		case e != nil:
-			status = refusals[e.Code].status
-			out, _ = json.Marshal(dict{"error": dict{"code": refusals[e.Code].code, "message": e.Message, "suggestion": "Ask otherwise."}})
-		case err != nil || lost:
-			panic(http.ErrAbortHandler)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_, _ = w.Write(out)
-	})
+		all[name] = dict{"instance_type": kind(name), "regions_with_capacity_available": free}
+	}
+	return all, nil
 }
 
-// enter asks for the key, and keeps the limits.
-func (f *Fake) enter(r *http.Request, op string) error {
-	if r.Header.Get("Authorization") != "Bearer "+Key {
-		return fluffyapi.Errorf(fluffyapi.Unauthorized, "the API key is missing, invalid, expired or deleted")
+// rulesets are the ids in the body of a launch.
+func rulesets(asked dict) (ids []any) {
+	for _, r := range fakehttp.Items(asked["firewall_rulesets"]) {
+		ids = append(ids, r.(dict)["id"])
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now, launch := time.Now(), op == "instances.create"
-	if f.limits && (now.Sub(f.call) < time.Second || launch && now.Sub(f.launch) < 12*time.Second) {
-		return fluffyapi.Errorf(fluffyapi.Throttled, "one too many")
-	}
-	f.call = now
-	if launch {
-		f.launch = now
-	}
-	return nil
+	return ids
 }
 
-// Inactive is a code for [Fake.Inject]: the account is not active.
-const Inactive, unknown fluffyapi.Code = "inactive", "unknown"
-
-// refusals are what Lambda says for the model's codes.
-var refusals = map[fluffyapi.Code]struct {
-	status int
-	code   string
-}{
-	fluffyapi.Unauthorized: {401, "global/invalid-api-key"}, fluffyapi.Forbidden: {403, "global/forbidden"}, Inactive: {403, "global/account-inactive"},
-	fluffyapi.NotFound: {404, "global/object-does-not-exist"}, fluffyapi.Invalid: {400, "global/invalid-parameters"},
-	fluffyapi.QuotaExceeded: {400, "global/quota-exceeded"}, fluffyapi.NoCapacity: {400, "instance-operations/launch/insufficient-capacity"},
-	fluffyapi.InUse:    {400, "firewall-rulesets/firewall-ruleset-in-use"},
-	fluffyapi.Internal: {500, "global/internal-error"}, unknown: {500, "global/unknown"},
-}
-
-// schema is what a body may hold: for each field a pattern of its JSON, with sorted
-// keys and without spaces; "!" before a field says that it is required.
-type schema map[string]string
-
-const (
-	char  = `(?:[^"\\]|\\(?:u....|.))`
-	text  = `"` + char + `*"`
-	texts = `\[(?:` + text + `,?)*\]`
-	short = `"` + char + `{0,64}"`
-	note  = `"` + char + `{0,128}"`
-	rules = `\[(?:{"description":` + note + `,(?:"port_range":\[\d+,\d+\],"protocol":"(?:tcp|udp|all)"|"protocol":"icmp"),"source_network":"[0-9.]+(?:/\d+)?"},?)*\]`
-)
-
-var (
-	launching = schema{
-		"!region_name": text, "!instance_type_name": text, "!ssh_key_names": `\[` + text + `\]`, "file_system_names": texts, "file_system_mounts": `\[.*\]`,
-		"hostname": `"[a-z0-9][0-9a-z-]{0,62}"`, "name": short, "image": `{"(?:id|family)":` + text + `}`, "user_data": `".*"`,
-		"tags": `\[(?:{"key":"[a-z][a-z0-9-:]{1,54}","value":` + note + `},?)*\]`, "firewall_rulesets": `\[(?:{"id":` + text + `},?)*\]`,
-	}
-	terminating = schema{"!instance_ids": `\[` + text + `(?:,` + text + `)*\]`}
-	putting     = map[string]schema{
-		"keys":      {"!name": `"` + char + `{1,64}"`, "!public_key": `"` + char + `+"`}, // without one Lambda makes a pair
-		"firewalls": {"!name": short, "!region": text, "!rules": rules},
-	}
-	patching = schema{"name": short, "rules": rules}
-)
-
-func (s schema) read(body []byte) (in dict, err error) {
-	if err := json.Unmarshal(body, &in); err != nil {
-		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the body: %v", err)
-	}
-	for field, pattern := range s {
-		name, required := strings.CutPrefix(field, "!")
-		v, ok := in[name]
-		got, _ := json.Marshal(v)
-		if len(got) > 1_000_000 || !ok && required || ok && !regexp.MustCompile(`(?s)^`+pattern+`$`).Match(got) {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
+func (f *Fake) create(r *http.Request, in dict) (any, error) {
+	region, kind, key := in["region_name"].(string), in["instance_type_name"].(string), in["ssh_key_names"].([]any)[0]
+	for _, t := range fakehttp.Items(in["tags"]) {
+		if key := t.(dict)["key"].(string); strings.HasPrefix(key, "lambda-ai-") {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "tags: %s is reserved", key)
 		}
 	}
-	for name := range in {
-		if s[name] == "" && s["!"+name] == "" {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: there is no such field", name)
+	if region != open { // which knows none, and asks for none
+		for _, id := range rulesets(in) {
+			if o := f.Thing("firewalls", id); o == nil || o["region"].(dict)["name"] != region {
+				return nil, fakehttp.Missing(id)
+			}
 		}
 	}
-	return in, nil
+	switch named := slices.DeleteFunc(f.Things("keys"), func(o dict) bool { return o["name"] != key }); {
+	case kinds[kind].gpus == 0:
+		return nil, fakehttp.Missing(kind)
+	case len(named) == 0:
+		return nil, fakehttp.Missing(key)
+	case len(named) > 1: // that two keys may have one name is SkyPilot's finding
+		return nil, fluffyapi.Errorf(unknown, "an unknown error occurred")
+	case len(fakehttp.Items(in["file_system_names"]))+len(fakehttp.Items(in["file_system_mounts"])) > 0:
+		return nil, fakehttp.Missing("the filesystem")
+	}
+	i, err := f.Create(r, region, kind, in)
+	return dict{"instance_ids": []string{i.ID}}, err
 }
 
-// thing answers calls about SSH keys or firewall rulesets.
-func (f *Fake) thing(kind string) handler {
-	return func(r *http.Request, in dict) (any, error) {
-		id := r.PathValue("id")
-		if _, err := ports(in); err != nil {
+var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "booting", fluffyapi.Running: "active"}
+
+// told is an instance in Lambda's words.
+func (f *Fake) told(i fluffyapi.Instance) dict {
+	l := fakehttp.Asked(i)
+	status := string(i.State)
+	if status == "terminated" && strings.HasPrefix(i.Reason, "preempted") {
+		status = "preempted"
+	} else if s, ok := statuses[i.State]; ok {
+		status = s
+	}
+	can := dict{"available": status == "active"}
+	out := dict{
+		"id": i.ID, "status": status, "ssh_key_names": l["ssh_key_names"], "file_system_names": []string{}, "region": place(i.Region),
+		"instance_type": kind(i.Type), "actions": dict{"migrate": can, "rebuild": can, "restart": can, "cold_reboot": can, "terminate": can},
+	}
+	for _, field := range []string{"name", "hostname", "tags", "firewall_rulesets"} {
+		if l[field] != nil {
+			out[field] = l[field]
+		}
+	}
+	if public, private := f.Addresses(i); public != "" {
+		if out["ip"] = public; private != "" && i.Region != open {
+			out["private_ip"] = private
+		}
+	}
+	return out
+}
+
+// list tells of what the reference calls running: what is not terminated.
+func (f *Fake) list(r *http.Request, _ dict) (any, error) {
+	instances, err := f.Instances(r)
+	all := []dict{}
+	for _, i := range instances {
+		if t := f.told(i); t["status"] != "terminated" {
+			all = append(all, t)
+		}
+	}
+	return all, err
+}
+
+// terminate ends all the instances that are named, or none if one does not exist.
+func (f *Fake) terminate(r *http.Request, in dict) (any, error) {
+	ids, ended := fakehttp.Items(in["instance_ids"]), []dict{}
+	for _, id := range ids {
+		if _, ok := f.Machine(id.(string)); !ok {
+			return nil, fakehttp.Missing(id)
+		}
+	}
+	for _, id := range ids {
+		i, err := f.Terminate(r, id.(string))
+		if ended = append(ended, f.told(i)); err != nil {
 			return nil, err
 		}
-		if r.Method == http.MethodPost {
-			id = f.newID()
-			in["id"] = id
-			if region, ok := in["region"].(string); ok {
-				if regions[region] == "" {
-					return nil, fluffyapi.Errorf(fluffyapi.Invalid, "region: there is no %q", region)
-				}
-				in["region"], in["created"], in["instance_ids"] = place(region), time.Now().UTC(), nil
-			}
-			f.things[kind] = append(f.things[kind], in)
-		}
-		for _, o := range f.things[kind] {
-			if _, ok := o["instance_ids"]; ok {
-				o["instance_ids"] = f.users(o["id"])
-			}
-		}
-		if id == "" {
-			return append([]dict{}, f.things[kind]...), nil
-		}
-		o := f.find(kind, id)
-		switch {
-		case o == nil:
-			return nil, missing(id)
-		case r.Method == http.MethodDelete && len(f.users(id)) > 0:
-			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
-		case r.Method == http.MethodDelete:
-			f.things[kind] = slices.DeleteFunc(f.things[kind], func(o dict) bool { return o["id"] == id })
-			return dict{}, nil
-		}
-		maps.Copy(o, in)
-		return o, nil
 	}
-}
-
-// find returns the thing with that ID; nil if there is none.
-func (f *Fake) find(kind string, id any) dict {
-	for _, o := range f.things[kind] {
-		if o["id"] == id {
-			return o
-		}
-	}
-	return nil
+	return dict{"terminated_instances": ended}, nil
 }
 
 // users are the instances that a ruleset is for.
 func (f *Fake) users(ruleset any) []string {
 	ids := []string{}
-	for _, m := range f.cloud.Machines() {
-		if m.State != fluffyapi.Terminated && slices.Contains(rulesets(asked(m.Instance)), ruleset) {
-			ids = append(ids, lambdaID(m.ID))
+	for _, m := range f.Cloud.Machines() {
+		if m.State != fluffyapi.Terminated && slices.Contains(rulesets(fakehttp.Asked(m.Instance)), ruleset) {
+			ids = append(ids, m.ID)
 		}
 	}
 	return ids
 }
 
-// ports are those that the rules of a ruleset open to the world.
-func ports(ruleset dict) (open []string, err error) {
-	for _, v := range items(ruleset["rules"]) {
+// Rules are the ports that the rulesets of an instance, and the account's, open to the
+// world, sorted.
+func (f *Fake) Rules(id string) []string {
+	m, _ := f.Machine(id)
+	opened, _ := ports(dict{"rules": f.rules})
+	for _, ruleset := range rulesets(fakehttp.Asked(m.Instance)) {
+		more, _ := ports(f.Thing("firewalls", ruleset))
+		opened = append(opened, more...)
+	}
+	slices.Sort(opened)
+	return slices.Compact(opened)
+}
+
+// ports are those that rules open to the world.
+func ports(ruleset dict) (opened []string, err error) {
+	for _, v := range fakehttp.Items(ruleset["rules"]) {
 		rule := v.(dict)
-		r := items(rule["port_range"])
+		r := fakehttp.Items(rule["port_range"])
 		if len(r) == 0 {
 			continue // icmp
 		}
@@ -277,20 +293,8 @@ func ports(ruleset dict) (open []string, err error) {
 			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "port_range: %v", r)
 		}
 		if rule["source_network"] == "0.0.0.0/0" && rule["protocol"] != "udp" {
-			open = append(open, strings.TrimSuffix(fmt.Sprint(from, "-", to), fmt.Sprint("-", from)))
+			opened = append(opened, strings.TrimSuffix(fmt.Sprint(from, "-", to), fmt.Sprint("-", from)))
 		}
 	}
-	return open, nil
-}
-
-func items(list any) []any {
-	all, _ := list.([]any)
-	return all
-}
-
-func missing(what any) error { return fluffyapi.Errorf(fluffyapi.NotFound, "%v does not exist", what) }
-
-func (f *Fake) newID() string {
-	f.serial++
-	return fmt.Sprintf("f00d%028x", f.serial)
+	return opened, nil
 }

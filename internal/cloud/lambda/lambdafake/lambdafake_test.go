@@ -164,7 +164,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	c.addKey()
 	long := func(n int) string { return strings.Repeat("x", n) }
 	for _, body := range []string{
-		"", "{", "[]", "{}", request(`,"nme":"x"`), request(`,"name":7`), request(`,"name":"` + long(65) + `"`), request(`,"quantity":2`),
+		"", "{", "[]", "{}", request(`,"name":7`), request(`,"name":"` + long(65) + `"`), request(`,"quantity":2`),
 		request(`,"hostname":"-a"`), request(`,"hostname":""`), request(`,"image":{}`), request(`,"image":{"id":"a","family":"b"}`),
 		request(`,"tags":{"a":"b"}`), request(`,"tags":[{"key":"a","value":""}]`), request(`,"tags":[{"key":"A1","value":""}]`), request(`,"tags":[{"key":"a_1","value":""}]`),
 		request(`,"tags":[{"key":"ab"}]`), request(`,"tags":[{"key":"` + long(56) + `","value":""}]`), request(`,"tags":[{"key":"ab","value":"` + long(129) + `"}]`),
@@ -179,7 +179,7 @@ func TestWhatIsWrongIsRefused(t *testing.T) {
 	} {
 		c.want("POST", launchPath, body, 404, "global/object-does-not-exist")
 	}
-	id := c.launch(`,"name":"` + long(64) + `","image":{"family":"lambda-stack-24-04"},"hostname":"a","tags":[{"key":"` + long(55) + `","value":"` + strings.Repeat("ü", 128) + `"}]`)
+	id := c.launch(`,"quantity":1,"colour":"blue","name":"` + long(64) + `","image":{"family":"lambda-stack-24-04"},"hostname":"a","tags":[{"key":"` + long(55) + `","value":"` + strings.Repeat("ü", 128) + `"}]`)
 	c.want("GET", "/instances/none", "", 404, "global/object-does-not-exist")
 	c.want("POST", endPath, `{"instance_ids":["`+id+`","none"]}`, 404, "global/object-does-not-exist")
 	c.want("POST", endPath, `{"instance_ids":[]}`, 400, "global/invalid-parameters")
@@ -243,13 +243,13 @@ func TestCapacityAndQuota(t *testing.T) {
 	places := func() any {
 		return c.ok("GET", "/instance-types", "")["gpu_1x_a10"].(map[string]any)["regions_with_capacity_available"]
 	}
-	if got := places().([]any); len(got) != 3 {
+	if got := places().([]any); len(got) != 4 {
 		t.Errorf("capacity in %v", got)
 	}
 	c.Fill("us-east-1", "gpu_1x_a10", 1)
 	c.launch("")
 	c.want("POST", launchPath, request(""), 400, "instance-operations/launch/insufficient-capacity")
-	if got := places().([]any); len(got) != 2 {
+	if got := places().([]any); len(got) != 3 {
 		t.Errorf("capacity in %v", got)
 	}
 	c.Restore()
@@ -289,13 +289,13 @@ func TestTroubles(t *testing.T) {
 		c.want(call[0], call[1], call[2], 403, "global/forbidden")
 	}
 	c.Restore()
-	c.Lose("launch", 1)
+	c.Inject(model.Fault{Kind: model.Lose, Op: "instances.create", Times: 1})
 	c.want("POST", launchPath, request(""), 0, "")
 	c.launch("")
 	if got := c.listed(); len(got) != 3 {
 		t.Errorf("a lost launch had no effect: %v", got)
 	}
-	c.Lose("terminate", 1)
+	c.Inject(model.Fault{Kind: model.Lose, Op: "instances.terminate", Times: 1})
 	c.want("POST", endPath, end(id), 0, "")
 	c.await(id, "terminated")
 	c.HideNew(2)

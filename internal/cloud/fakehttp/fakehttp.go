@@ -1,0 +1,366 @@
+// Package fakehttp makes servers for tests that are a cloud's HTTP API: the face of the
+// cloud in package model. What all of them do is here: routes, schemas, credentials,
+// limits, faults, things besides machines. A fake of one cloud holds its tables and its
+// words.
+package fakehttp
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+)
+
+// Dict is an object of JSON.
+type Dict = map[string]any
+
+// API is what a cloud's API looks like.
+type API struct {
+	Prefix  string // of all paths
+	Regions []string
+	Types   []model.Type // their prices are those of machines that can be taken back, too
+	ID      func(n uint64) string
+	Login   func(r *http.Request) bool // tells good credentials
+	Words   map[fluffyapi.Code]Word
+	// Error is the body of a refusal; nil: there is none, as for 429 on some clouds.
+	Error    func(status int, code, message string) any
+	Wrap     func(data any) any // around every other answer; nil: nothing
+	Limits   []Limit
+	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Linger   time.Duration // how long ended machines are known; 0: an hour
+}
+
+// Word is what a cloud says for a code of the model's.
+type Word struct {
+	Status int
+	Code   string
+}
+
+// Limit is how often calls may be made.
+type Limit struct {
+	Method, Path string // of the calls, Path being how they begin behind the prefix; "": all
+	Every        time.Duration
+}
+
+// Fake is a whole cloud. Its methods may be called concurrently.
+type Fake struct {
+	Cloud *model.Cloud
+	Owner *model.Account // by whom effects are: faults do not hit it
+
+	api      API
+	mux      http.ServeMux
+	caller   *model.Account
+	restored atomic.Int64
+
+	mu      sync.Mutex // held by handlers
+	serial  uint64
+	limited bool
+	last    map[Limit]time.Time
+	over    int
+	boot    time.Duration
+	bare    bool
+	things  map[string][]Dict
+}
+
+// Handler answers a call whose body fits its schema. Handlers run one at a time.
+type Handler func(r *http.Request, in Dict) (any, error)
+
+// New returns a cloud that has nothing but capacity.
+func New(api API) *Fake {
+	cfg := model.Config{PageSize: math.MaxInt, ID: api.ID, Linger: api.Linger}
+	for _, t := range api.Types {
+		t.SpotPrice = t.Price // only such machines can be taken back
+		cfg.Types = append(cfg.Types, t)
+	}
+	for _, region := range api.Regions {
+		cfg.Regions = append(cfg.Regions, model.Region{Name: region, Zones: []string{zone(region)}})
+	}
+	c, err := model.New(cfg)
+	must(err)
+	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, last: map[Limit]time.Time{}}
+	f.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { f.refuse(w, Missing(r.URL.Path)) })
+	f.Restore()
+	return f
+}
+
+func zone(region string) string { return region + "-a" } // the model's only one there
+
+// Route answers calls of the operation op, as faults know it.
+func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
+	f.mux.HandleFunc(method+" "+f.api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		lost, err := false, f.enter(r)
+		if err == nil {
+			before := f.restored.Load()
+			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
+				panic(http.ErrAbortHandler) // it hung, and its caller may have left
+			}
+		}
+		var in Dict
+		if err == nil && s != nil {
+			in, err = s.Read(body)
+		}
+		var out []byte
+		if err == nil {
+			f.mu.Lock()
+			var data any
+			if data, err = do(r, in); f.api.Wrap != nil {
+				data = f.api.Wrap(data)
+			}
+			out, _ = json.Marshal(data)
+			f.mu.Unlock()
+		}
+		switch e := (*fluffyapi.Error)(nil); {
+		case errors.As(err, &e):
+			f.refuse(w, e)
+		case err != nil || lost:
+			panic(http.ErrAbortHandler)
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(out)
+		}
+	})
+}
+
+func (f *Fake) refuse(w http.ResponseWriter, e *fluffyapi.Error) {
+	word, ok := f.api.Words[e.Code]
+	if !ok {
+		word = Word{http.StatusBadRequest, string(e.Code)}
+	}
+	body := f.api.Error(word.Status, word.Code, e.Message)
+	if body == nil {
+		http.Error(w, "too many", word.Status)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(word.Status)
+	_ = json.NewEncoder(w).Encode(body)
+}
+
+// enter asks for the credentials, and keeps the limits.
+func (f *Fake) enter(r *http.Request) error {
+	if !f.api.Login(r) {
+		return fluffyapi.Errorf(fluffyapi.Unauthorized, "the API key is missing or wrong")
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := time.Now()
+	var fit []Limit
+	for _, l := range f.api.Limits {
+		if (l.Method == "" || l.Method == r.Method) && strings.HasPrefix(strings.TrimPrefix(r.URL.Path, f.api.Prefix), l.Path) {
+			fit = append(fit, l)
+		}
+	}
+	if f.limited && slices.ContainsFunc(fit, func(l Limit) bool { return now.Sub(f.last[l]) < l.Every }) {
+		f.over++
+		return fluffyapi.Errorf(fluffyapi.Throttled, "one too many")
+	}
+	for _, l := range fit {
+		f.last[l] = now
+	}
+	return nil
+}
+
+func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
+
+// RoundTrip answers a call without a network, so that time may be virtual.
+func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		switch p := recover(); {
+		case p == http.ErrAbortHandler && r.Context().Err() != nil:
+			resp, err = nil, r.Context().Err()
+		case p == http.ErrAbortHandler:
+			resp, err = nil, io.ErrUnexpectedEOF
+		case p != nil:
+			panic(p)
+		}
+	}()
+	in := r.Clone(r.Context())
+	if in.Body == nil {
+		in.Body = http.NoBody
+	}
+	w := httptest.NewRecorder()
+	f.ServeHTTP(w, in)
+	return w.Result(), nil
+}
+
+// Schema is what a body may hold: for each field a pattern of its JSON, with sorted
+// keys and without spaces; "!" before a field says that it is required. Other fields are
+// passed over, as most APIs do.
+type Schema map[string]string
+
+// Patterns for schemas.
+const (
+	Char   = `(?:[^"\\]|\\(?:u....|.))`
+	String = `"` + Char + `*"`
+	Number = `\d+(?:\.\d+)?`
+)
+
+// List is a pattern for a list of what another one fits.
+func List(of string) string { return `\[(?:` + of + `(?:,` + of + `)*)?\]` }
+
+// Read decodes a body that fits.
+func (s Schema) Read(body []byte) (in Dict, err error) {
+	if err := json.Unmarshal(body, &in); err != nil {
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the body: %v", err)
+	}
+	for field, pattern := range s {
+		name, required := strings.CutPrefix(field, "!")
+		v, ok := in[name]
+		got, _ := json.Marshal(v)
+		if len(got) > 1_000_000 || !ok && required || ok && !regexp.MustCompile(`(?s)^(?:`+pattern+`)$`).Match(got) {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
+		}
+	}
+	return in, nil
+}
+
+// Items are those of a list, nil for none.
+func Items(list any) []any {
+	all, _ := list.([]any)
+	return all
+}
+
+// Missing refuses a call about something that does not exist.
+func Missing(what any) *fluffyapi.Error {
+	return fluffyapi.Errorf(fluffyapi.NotFound, "%v does not exist", what)
+}
+
+// NewID is an id for a thing besides machines.
+func (f *Fake) NewID() string {
+	f.serial++
+	return fmt.Sprintf("f00d%028x", f.serial)
+}
+
+// Create makes a machine that was asked for with a body, without a token and with a
+// name that need not be unique.
+func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) (fluffyapi.Instance, error) {
+	if !slices.Contains(f.api.Regions, region) {
+		return fluffyapi.Instance{}, fluffyapi.Errorf(fluffyapi.Invalid, "there is no region %q", region)
+	}
+	body, _ := json.Marshal(asked)
+	own := f.NewID()
+	return f.Owner.Create(r.Context(), fluffyapi.Create{
+		ClientToken: own, Name: own, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
+	})
+}
+
+// Asked is the body that a machine was made with.
+func Asked(i fluffyapi.Instance) (body Dict) {
+	_ = json.Unmarshal([]byte(i.Tags["asked"]), &body)
+	return body
+}
+
+// Instances are all that are not forgotten.
+func (f *Fake) Instances(r *http.Request) ([]fluffyapi.Instance, error) {
+	p, err := f.Owner.Instances(r.Context(), fluffyapi.Query{})
+	return p.Items, err
+}
+
+// Terminate ends a machine.
+func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Terminate(r.Context(), id)
+}
+
+// Free is how many more machines of a type a region has.
+func (f *Fake) Free(r *http.Request, region, instanceType string) int {
+	n, _ := f.Owner.Available(r.Context(), zone(region), instanceType, true)
+	return n
+}
+
+// Addresses are those of a machine, "" as long as it has none: for the first half of
+// its boot, and no private one where tests want that.
+func (f *Fake) Addresses(i fluffyapi.Instance) (public, private string) {
+	if i.State == fluffyapi.Pending && time.Since(i.Created) <= f.boot/2 {
+		return "", ""
+	}
+	if f.bare {
+		return i.PublicIP, ""
+	}
+	return i.PublicIP, i.PrivateIP
+}
+
+// Things are those of a kind, such as keys, by handlers.
+func (f *Fake) Things(kind string) []Dict { return append([]Dict{}, f.things[kind]...) }
+
+// Put keeps a thing, new if it has no "id".
+func (f *Fake) Put(kind string, thing Dict) Dict {
+	if thing["id"] == nil {
+		thing["id"] = f.NewID()
+	}
+	f.things[kind] = append(f.things[kind], thing)
+	return thing
+}
+
+// Thing returns the thing with that id; nil if there is none.
+func (f *Fake) Thing(kind string, id any) Dict {
+	for _, o := range f.things[kind] {
+		if o["id"] == id {
+			return o
+		}
+	}
+	return nil
+}
+
+// Keep answers the calls about things of a kind: GET lists or looks at one, POST makes
+// one, PATCH changes and DELETE removes it. in checks and completes what is sent, out
+// completes what is told; either may be nil. inUse tells what cannot be removed.
+func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error, out func(Dict), inUse func(Dict) bool) {
+	do := func(r *http.Request, body Dict) (any, error) {
+		if body != nil && in != nil {
+			if err := in(body); err != nil {
+				return nil, err
+			}
+		}
+		id := r.PathValue("id")
+		if r.Method == http.MethodPost {
+			id = f.Put(kind, body)["id"].(string)
+			body = nil
+		}
+		if out != nil {
+			for _, o := range f.things[kind] {
+				out(o)
+			}
+		}
+		o := f.Thing(kind, id)
+		switch {
+		case id == "":
+			return f.Things(kind), nil
+		case o == nil:
+			return nil, Missing(id)
+		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
+			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
+		case r.Method == http.MethodDelete:
+			f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
+			return Dict{}, nil
+		}
+		maps.Copy(o, body)
+		return o, nil
+	}
+	f.Route("GET", path, kind+".list", nil, do)
+	f.Route("GET", path+"/{id}", kind+".get", nil, do)
+	f.Route("POST", path, kind+".put", make, do)
+	f.Route("DELETE", path+"/{id}", kind+".delete", nil, do)
+	if change != nil {
+		f.Route("PATCH", path+"/{id}", kind+".put", change, do)
+	}
+}

@@ -1,0 +1,197 @@
+package fakehttp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+)
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// Inject makes calls go wrong.
+func (f *Fake) Inject(fault model.Fault) {
+	if fault.Kind != model.Lie && fault.Kind != model.Hide && fault.Kind != model.Linger { // those that calls meet
+		fault.Account = "caller"
+	}
+	must(f.Cloud.Inject(fault))
+}
+
+// What calls and machines do from now on: every call is one too many, the credentials
+// are no longer good, no call arrives, no call is answered, new machines are missing in
+// their first lists, a machine is said to be in a state, is destroyed, or, being active,
+// is taken back.
+
+func (f *Fake) Throttle()         { f.Inject(model.Fault{Kind: model.Throttle}) }
+func (f *Fake) Refuse()           { f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}) }
+func (f *Fake) Cut()              { f.Inject(model.Fault{Kind: model.Cut}) }
+func (f *Fake) Hang()             { f.Inject(model.Fault{Kind: model.Hang}) }
+func (f *Fake) HideNew(lists int) { f.Inject(model.Fault{Kind: model.Hide, Times: lists}) }
+func (f *Fake) Lie(id, state string) {
+	f.Inject(model.Fault{Kind: model.Lie, Instance: id, State: state})
+}
+func (f *Fake) Kill(id string)                      { must(f.Cloud.Kill(id, "the machine broke")) }
+func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(id, in)) }
+
+// Forbid lets the credentials look and not touch.
+func (f *Fake) Forbid() {
+	for _, op := range []string{"*.create", "*.terminate", "*.put", "*.delete"} {
+		f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
+	}
+}
+
+// Slow says how long machines boot from now on.
+func (f *Fake) Slow(boot time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.boot = boot
+	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, model.Delay{Max: 10 * time.Millisecond})
+}
+
+// Limit keeps the cloud's limits from now on.
+func (f *Fake) Limit() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.limited = true
+}
+
+// Over is how many calls went over the limits.
+func (f *Fake) Over() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.over
+}
+
+// Restore ends what the methods above began, and Fill and Quota. Calls that hang have
+// no effect and get no answer.
+func (f *Fake) Restore() {
+	f.restored.Add(1)
+	f.mu.Lock()
+	f.limited, f.bare = false, false
+	f.mu.Unlock()
+	f.Cloud.Remove("")
+	f.Slow(20 * time.Millisecond)
+	for _, region := range f.api.Regions {
+		for _, t := range f.api.Types {
+			must(f.Cloud.SetCapacity(zone(region), t.Name, -1))
+			family := "cpus"
+			for gpu := range t.Accelerators {
+				family = gpu
+			}
+			must(f.Cloud.SetQuota("team", region, "spot-"+family, -1))
+		}
+	}
+}
+
+// Fill leaves only so many more machines of a type in a region.
+func (f *Fake) Fill(region, instanceType string, left int) {
+	must(f.Cloud.Leave(zone(region), instanceType, left))
+}
+
+// Quota allows only so many more machines of each type in a region.
+func (f *Fake) Quota(region string, left int) {
+	for _, t := range f.api.Types {
+		must(f.Cloud.LeaveQuota("team", zone(region), t.Name, true, left))
+	}
+}
+
+// Machine is one as the model has it; false: there is none.
+func (f *Fake) Machine(id string) (model.Machine, bool) {
+	for _, m := range f.Cloud.Machines() {
+		if m.ID == id {
+			return m, true
+		}
+	}
+	return model.Machine{}, false
+}
+
+// Billed tells whether the machine costs money now.
+func (f *Fake) Billed(id string) bool {
+	m, _ := f.Machine(id)
+	return m.Billed
+}
+
+// Inventory is a line for each machine that is not ended, and for each thing.
+func (f *Fake) Inventory() (lines []string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.Cloud.Machines() {
+		if m.State != fluffyapi.Terminated {
+			lines = append(lines, fmt.Sprintf("instance %v %s", Asked(m.Instance)["name"], m.ID))
+		}
+	}
+	for kind, all := range f.things {
+		for _, o := range all {
+			lines = append(lines, fmt.Sprintf("%s %v %v", kind, o["name"], o["id"]))
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// operations are what faults call effects.
+var operations = map[cloudtest.Effect]string{cloudtest.Creating: "instances.create", cloudtest.Terminating: "instances.terminate"}
+
+// Harness is all that the contract's suite needs of the fake. Types are those that
+// offers of the provider name. shared are kinds of things that stay when clusters are
+// removed.
+func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
+	const most = 1 << 20
+	h := cloudtest.Harness{
+		Provider: make(),
+		Another:  func(testing.TB) cloud.Provider { return make() },
+		Restore:  func(testing.TB) { f.Restore() },
+		Fill:     func(_ testing.TB, o cloud.Offer, left int) { f.Fill(o.Region, o.InstanceType, left) },
+		Quota:    func(_ testing.TB, o cloud.Offer, left int) { f.Quota(o.Region, left) },
+		Throttle: func(testing.TB) { f.Throttle() },
+		Refuse:   func(testing.TB) { f.Refuse() },
+		Forbid:   func(testing.TB) { f.Forbid() },
+		Cut:      func(testing.TB) { f.Cut() },
+		Hang:     func(testing.TB) { f.Hang() },
+		Slow:     func(_ testing.TB, boot time.Duration) { f.Slow(boot) },
+		LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) {
+			f.Inject(model.Fault{Kind: model.Lose, Op: operations[to], Times: times})
+		},
+		HideNew: func(_ testing.TB, lists int) { f.HideNew(lists) },
+		Lie:     func(_ testing.TB, n cloud.Node, state string) { f.Lie(n.ID, state) },
+		Kill:    func(_ testing.TB, n cloud.Node) { f.Kill(n.ID) },
+		Odd: func(_ testing.TB, to cloudtest.Effect) {
+			f.Inject(model.Fault{Kind: model.Fail, Op: operations[to], Code: cloudtest.OddCode})
+		},
+		Lacking: func(testing.TB) func() int {
+			f.Inject(model.Fault{Kind: model.Fail, Op: "instances.create", Code: fluffyapi.NotFound, Times: most})
+			return func() int { return most - f.Cloud.Faults()[0].Times }
+		},
+		Linger: func(_ testing.TB, lists int) {
+			f.Inject(model.Fault{Kind: model.Linger, Times: lists, Code: cloudtest.OddCode})
+		},
+		Stick: func(testing.TB) { f.Slow(1000 * time.Hour) },
+		Bare: func(testing.TB) {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			f.bare = true
+		},
+		Billed: func(_ testing.TB, n cloud.Node) bool { return f.Billed(n.ID) },
+		Inventory: func(testing.TB) []string {
+			return slices.DeleteFunc(f.Inventory(), func(line string) bool {
+				return slices.ContainsFunc(shared, func(kind string) bool { return strings.HasPrefix(line, kind+" ") })
+			})
+		},
+	}
+	if f.api.Protects != "" {
+		h.Conflict = func(_ testing.TB, times int) {
+			f.Inject(model.Fault{Kind: model.Fail, Op: f.api.Protects + ".delete", Code: fluffyapi.InUse, Times: times})
+		}
+	}
+	return h
+}

@@ -1,0 +1,191 @@
+// Package keyfile reads the files in which the tools of clouds keep their keys.
+package keyfile
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Format is how a file is written.
+type Format int
+
+const (
+	Lines Format = iota // name = value; what is in [sections] too
+	YAML                // or JSON; a name with dots is one of nested maps
+	Text                // the whole text is the value of the first name
+)
+
+// File is where the credentials of a cloud are. A provider embeds it and has
+// CredentialStamp and CarryCredentials then.
+type File struct {
+	Cloud   string
+	Path    string // below the home folder, with slashes
+	Format  Format
+	Section string            // of Lines: only what is in it; "": everywhere
+	Names   []string          // of the values; all are needed, but those that end in "?"
+	Env     map[string]string // variables that replace the file, by name; all that are needed must be set
+	Fix     string            // where to get credentials, for people
+	Home    string            // the folder; "": the user's home
+}
+
+// Read returns the values by their names. Its error is a [*cloud.AuthError].
+func (f File) Read() (map[string]string, error) {
+	values, _, err := f.read()
+	if err != nil {
+		return nil, &cloud.AuthError{Cloud: f.Cloud, Fix: f.Fix, Err: err}
+	}
+	return values, nil
+}
+
+// read also returns the text of the file; nil: the values are from the environment.
+func (f File) read() (values map[string]string, text []byte, err error) {
+	values = map[string]string{}
+	for name, variable := range f.Env {
+		if v := os.Getenv(variable); v != "" {
+			values[name] = v
+		}
+	}
+	if len(values) > 0 {
+		if missing := f.missing(values); missing != "" {
+			return nil, nil, fmt.Errorf("%s is set and %s is not", strings.Join(f.variables(values), ", "), f.Env[missing])
+		}
+		return values, nil, nil
+	}
+	home := f.Home
+	if home == "" {
+		if home, err = os.UserHomeDir(); err != nil {
+			return nil, nil, errors.New("there is no home folder to look for credentials in")
+		}
+	}
+	if text, err = os.ReadFile(filepath.Join(home, filepath.FromSlash(f.Path))); err != nil {
+		return nil, nil, err
+	}
+	if values, err = f.parse(text); err != nil {
+		return nil, nil, fmt.Errorf("~/%s: %w", f.Path, err)
+	}
+	if missing := f.missing(values); missing != "" {
+		what := fmt.Sprintf("no line %q", missing+" = …")
+		if f.Format == Text {
+			what = "nothing in it"
+		} else if f.Format == YAML {
+			what = fmt.Sprintf("no %q", missing)
+		}
+		return nil, nil, fmt.Errorf("~/%s has %s", f.Path, what)
+	}
+	return values, text, nil
+}
+
+func (f File) variables(values map[string]string) (set []string) {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		set = append(set, f.Env[name])
+	}
+	return set
+}
+
+// missing is a name that is needed and has no value.
+func (f File) missing(values map[string]string) string {
+	for _, name := range f.Names {
+		if !strings.HasSuffix(name, "?") && values[name] == "" {
+			return name
+		}
+	}
+	return ""
+}
+
+func (f File) parse(text []byte) (map[string]string, error) {
+	values := map[string]string{}
+	switch f.Format {
+	case Text:
+		values[f.Names[0]] = string(bytes.TrimSpace(text))
+		return values, nil
+	case YAML:
+		var tree map[string]any
+		if err := yaml.Unmarshal(text, &tree); err != nil {
+			return nil, errors.New("it is neither YAML nor JSON")
+		}
+		for _, name := range f.Names {
+			name = strings.TrimSuffix(name, "?")
+			var at any = tree
+			for part := range strings.SplitSeq(name, ".") {
+				m, _ := at.(map[string]any)
+				at = m[part]
+			}
+			if at != nil {
+				values[name] = fmt.Sprint(at)
+			}
+		}
+		return values, nil
+	}
+	section := ""
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if inner, ok := strings.CutPrefix(line, "["); ok {
+			section = strings.TrimSuffix(inner, "]")
+			continue
+		}
+		name, value, ok := strings.Cut(line, "=")
+		name = strings.TrimSpace(name)
+		if ok && (f.Section == "" || f.Section == section) && (slices.Contains(f.Names, name) || slices.Contains(f.Names, name+"?")) {
+			values[name] = strings.Trim(strings.TrimSpace(value), `"'`)
+		}
+	}
+	return values, nil
+}
+
+// CredentialStamp changes when a value does; "" without credentials.
+func (f File) CredentialStamp() string {
+	values, _, err := f.read()
+	if err != nil {
+		return ""
+	}
+	return f.Stamp(values)
+}
+
+// Stamp is the stamp of credentials.
+func (f File) Stamp(values map[string]string) string {
+	text, _ := json.Marshal(values) // in the order of the names
+	return fmt.Sprintf("%x", sha256.Sum256(text))[:12]
+}
+
+// CarryCredentials is a file with the values in use, and nothing else if it can be
+// written anew.
+func (f File) CarryCredentials(context.Context) (map[string][]byte, error) {
+	values, text, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	switch {
+	case f.Format == Text:
+		out.WriteString(values[f.Names[0]] + "\n")
+	case f.Format == YAML && text != nil:
+		out.Write(text)
+	case f.Format == YAML:
+		return nil, fmt.Errorf("credentials from %s cannot be taken elsewhere; write them into ~/%s", strings.Join(f.variables(values), ", "), f.Path)
+	default:
+		if f.Section != "" {
+			fmt.Fprintf(&out, "[%s]\n", f.Section)
+		}
+		for _, name := range slices.Sorted(maps.Keys(values)) {
+			if f.Section != "" { // as in TOML
+				fmt.Fprintf(&out, "%s = %q\n", name, values[name])
+			} else {
+				fmt.Fprintf(&out, "%s = %s\n", name, values[name])
+			}
+		}
+	}
+	return map[string][]byte{f.Path: out.Bytes()}, nil
+}

@@ -1,0 +1,140 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+)
+
+// Meaning is what a refusal of an API says.
+type Meaning int
+
+const (
+	Unclear         Meaning = iota // nobody knows: it closes the place that was tried
+	Full                           // no such machine is left in the place
+	OverQuota                      // the account may not have more, in the region
+	OverQuotaAll                   // the account may not have more, anywhere
+	BadCredentials                 //
+	Forbidden                      // the credentials may not do this, anywhere
+	Invalid                        // the request cannot work in the place
+	InvalidInRegion                // nor in the region
+	Throttled                      // one call too many
+	NoAnswer                       // it proves nothing
+	NotThere                       // what is named does not exist
+	Moved                          // what is named is in another state by now
+	InUse                          // what is to be removed is needed still
+)
+
+// Refusals say what the errors of an API mean, and make a driver's Refusal and Kind of
+// that. A meaning is looked for by code, then by text, then by status.
+type Refusals struct {
+	Cloud, DisplayName string
+	Fix                string             // of credentials
+	Fixes              map[string]string  // of credentials that are refused with a code
+	Codes              map[string]Meaning // "a/*" is all that begin with "a/"
+	Texts              []Text             // of APIs whose codes and statuses say too little; the first counts
+	Statuses           map[int]Meaning    // besides the usual ones
+}
+
+// Text is what a message means that holds certain words, of small letters.
+type Text struct {
+	Holds string
+	Means Meaning
+}
+
+// usual is what statuses mean everywhere.
+var usual = map[int]Meaning{
+	http.StatusUnauthorized: BadCredentials, http.StatusForbidden: Forbidden, http.StatusTooManyRequests: Throttled,
+	http.StatusNotFound: NotThere, http.StatusGone: NotThere, http.StatusConflict: InUse,
+}
+
+// refused is an answer of an API that had no effect.
+type refused interface {
+	error
+	Refused() (code string, status int, message string)
+}
+
+// means is the meaning of an error, and its code; false: it is no answer of the API.
+func (r Refusals) means(err error) (Meaning, string, bool) {
+	var answer refused
+	if !errors.As(err, &answer) {
+		return NoAnswer, "", false
+	}
+	code, status, message := answer.Refused()
+	if m, ok := r.Codes[code]; ok {
+		return m, code, true
+	}
+	for prefix, m := range r.Codes {
+		if p, ok := strings.CutSuffix(prefix, "*"); ok && strings.HasPrefix(code, p) {
+			return m, code, true
+		}
+	}
+	message = strings.ToLower(message)
+	for _, t := range r.Texts {
+		if strings.Contains(message, t.Holds) {
+			return t.Means, code, true
+		}
+	}
+	if m, ok := r.Statuses[status]; ok {
+		return m, code, true
+	}
+	return usual[status], code, true
+}
+
+// Refusal is a driver's Refusal.
+func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error {
+	m, code, ok := r.means(err)
+	var lost *rest.NoAnswerError
+	switch {
+	case !ok && !errors.As(err, &lost): // such as a lack of credentials
+		return err
+	case m == NoAnswer && ctx.Err() != nil:
+		return fmt.Errorf("asking %s: %w", r.DisplayName, context.Cause(ctx))
+	}
+	everywhere, region := cloud.Place{Cloud: r.Cloud}, cloud.Place{Cloud: r.Cloud, Region: at.Region}
+	switch m {
+	case Full:
+		return &cloud.CapacityError{Place: at, Err: err}
+	case OverQuota:
+		return &cloud.QuotaError{Place: region, Err: err}
+	case OverQuotaAll:
+		return &cloud.QuotaError{Place: everywhere, Err: err}
+	case BadCredentials:
+		fix := r.Fixes[code]
+		if fix == "" {
+			fix = r.Fix
+		}
+		return &cloud.AuthError{Cloud: r.Cloud, Fix: fix, Err: err}
+	case Forbidden:
+		return &cloud.PermissionError{Place: everywhere, Err: err}
+	case Invalid:
+		return &cloud.InvalidError{Place: at, Err: err}
+	case InvalidInRegion, NotThere:
+		return &cloud.InvalidError{Place: region, Err: err}
+	case Throttled:
+		return &cloud.ThrottledError{Err: err}
+	case NoAnswer:
+		return &cloud.UnreachableError{Err: err}
+	}
+	return fmt.Errorf("%s refused: %w", r.DisplayName, err)
+}
+
+// Kind is a driver's Kind.
+func (r Refusals) Kind(err error) Kind {
+	switch m, _, _ := r.means(err); m {
+	case NoAnswer:
+		return Lost
+	case NotThere:
+		return Missing
+	case Moved:
+		return Changed
+	case InUse:
+		return Busy
+	}
+	return Refused
+}
