@@ -15,6 +15,7 @@ import (
 var reaches = []string{
 	`event_callback of a managed job`,
 	`setup, run, hooks, post_provision_runcmd`,
+	"ports of a service's replicas: probes and requests of its users",
 	`ssh_proxy_command, use_ssm, proxy_command of a pool`,
 	`~/.ssh/config of the server`,
 	`credential plugins of a kubeconfig`,
@@ -110,6 +111,7 @@ var waysOut = map[string]string{
 	"internal/remote/sshconn/auth.go":         "the server's ssh agent",
 	"internal/remote/docker.go":               "a node of the engine on this machine",
 	"internal/agentclient/client.go":          "a node's agent",
+	"internal/serve/probe/prober.go":          "a replica of a service, where its cluster's provider says it is",
 	"internal/controller/controller.go":       "the jobs controller, through its agent",
 	"internal/daemon/policy.go":               "the administrator's admin_policy",
 	"internal/config/policy/policy.go":        "the administrator's admin_policy",

@@ -10,6 +10,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/state"
@@ -56,7 +57,7 @@ func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 		if merr == nil && c.Offer.MemoryGiB > 0 && !memory.Least(c.Offer.MemoryGiB, c.Offer.CPUs) {
 			lacks = append(lacks, fmt.Sprintf("%v GB of memory (the task asks for %s)", c.Offer.MemoryGiB, r.Memory))
 		}
-		if had := cmp.Or(c.Machine.DiskGB, task.DefaultDiskSize); r.DiskSize > had && !slices.Contains(ownDisks, c.Offer.Cloud) {
+		if had := cmp.Or(c.Machine.DiskGB, task.DefaultDiskSize); r.DiskSize > had && facts.Of(c.Offer.Cloud).Hardware == facts.Rented {
 			lacks = append(lacks, fmt.Sprintf("a system disk of %d GB (the task asks for %d)", had, r.DiskSize))
 		}
 		if r.NetworkTier == "best" && c.Machine.NetworkTier != "best" {
@@ -81,14 +82,11 @@ func warnSmaller(call cluster.Call, c *state.Cluster, t *task.Task, exec bool) {
 	}
 }
 
-// ownDisks are the clouds whose nodes use the disk of a machine that is there already,
-// so that its size cannot be chosen.
-var ownDisks = []string{"local", "docker", "ssh", "kubernetes"}
-
-// warnDisk says that the size of disk that a task asks for has no effect on a cloud.
+// warnDisk says that the size of disk that a task asks for has no effect on a cloud:
+// nodes on machines that are there already use their disks.
 func warnDisk(call cluster.Call, p cloud.Provider, t *task.Task) {
 	for _, r := range t.Resources {
-		if r.DiskSize > 0 && slices.Contains(ownDisks, p.Name()) {
+		if r.DiskSize > 0 && facts.Of(p.Name()).Hardware != facts.Rented {
 			fmt.Fprintf(call.Out, "⚠ The disk size of %d GB has no effect on %s: %s.\n", r.DiskSize, p.Name(), p.Features().Lacks[cloud.FeatureDiskTier])
 			return
 		}
