@@ -25,7 +25,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve/simulate"},
 	{"internal/execution"},
-	{"internal/volumes", "internal/installation"},
+	{"internal/volumes", "internal/installation", "internal/taskfiles"},
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},

@@ -48,7 +48,7 @@ func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) 
 	for id := range ended {
 		_ = os.Remove(m.jobDir(id)) // if nothing is left in it
 	}
-	return errors.Join(append(errs, m.files.sweep(ctx, m.store), m.files.sweepShared(ctx, m.store))...)
+	return errors.Join(append(errs, m.files.Sweep(ctx), m.files.SweepShared(ctx))...)
 }
 
 // endOf is when a job ended; zero: it has not.

@@ -32,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/taskfiles"
 )
 
 // Deps are what a Manager works with.
@@ -43,6 +44,7 @@ type Deps struct {
 	ServerID  string
 	Dir       string           // where files and logs of jobs are kept that no other server needs
 	LogLimits diskspace.Limits // of the logs in Dir
+	Files     *taskfiles.Files // of jobs and of what else is launched again; nil: in Dir, of jobs alone
 	Launches  int              // how many clusters are brought up at once; 0: 16 a core, at most 256
 	// Patience is for how long the agent of a job may be silent although the
 	// provider says that its machines run, before they are ended and the job is run
@@ -69,7 +71,7 @@ type Manager struct {
 	told     func(ctx context.Context, owner state.User) CallbackPlace
 	patience func() time.Duration // see [Deps]
 	kept     shelf.Logs
-	files    files
+	files    *taskfiles.Files
 	slots    *slots
 	rows     cluster.Bells[int] // by job: what is stored of it changed
 	logs     cluster.Bells[int] // by job: its logs grew
@@ -102,10 +104,12 @@ func New(d Deps) *Manager {
 	m.check = d.Executor.ValidateDag
 	m.admit = d.Admit
 	m.told = d.Callbacks
+	if d.Files != nil {
+		m.files = d.Files
+	}
 	if d.Store.Shared() {
 		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
 		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
-		m.files.shared = &shelf.Files{Store: d.Store}
 		m.boundLogs(&diskspace.Ledger{Again: shelf.CountAgain}, shelf.StoredLimits(d.LogLimits))
 	} else {
 		m.boundLogs(&diskspace.Ledger{Dir: m.dir}, d.LogLimits)
@@ -122,11 +126,12 @@ func newManager(store database, w world, log *slog.Logger, server, dir string, l
 	}
 	m := &Manager{
 		store: store, world: w, log: log, server: server, dir: dir,
-		kept: shelf.Folder(dir), files: files{dir: filepath.Join(dir, "files"), fetching: make(chan struct{}, 1)},
+		kept:    shelf.Folder(dir),
 		poke:    make(chan struct{}, 1),
 		room:    func(int, int64) error { return nil },
 		mostLog: mostLog, patience: func() time.Duration { return 0 },
 	}
+	m.files = taskfiles.New(filepath.Join(dir, "files"), nil, func(ctx context.Context) (map[string]bool, error) { return m.store.ManagedJobs().FilesInUse(ctx) })
 	m.slots = newSlots(launches, m.wake)
 	m.held = lease.New(lease.Kind[int]{
 		What: "managed jobs", Prefix: state.ManagedLease,
@@ -201,7 +206,7 @@ func (m *Manager) tidy(ctx context.Context) {
 		defer m.tidying.Store(false)
 		for pause := tidyPause; ctx.Err() == nil; pause = min(2*pause, tidyPauseMost) {
 			m.untidy.Store(false)
-			err := m.files.sweep(ctx, m.store)
+			err := m.files.Sweep(ctx)
 			if err == nil || ctx.Err() != nil {
 				return
 			}

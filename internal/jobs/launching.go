@@ -126,7 +126,7 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 		t.Resources[i].Autostop = nil // the job decides when its cluster goes
 	}
 	t.DependsOn, t.MaxDuration = nil, 0 // the controller's
-	have, err := r.m.files.bring(ctx, t, s.job.Files)
+	have, err := r.m.files.Bring(ctx, t, s.job.Files)
 	if err != nil {
 		return placed{}, err
 	}

@@ -235,7 +235,7 @@ func (m *Manager) EndSchedules(ctx context.Context, call cluster.Call, b api.Job
 		fmt.Fprintln(call.Out, "No schedule to end.")
 		return nil
 	}
-	if err := m.files.sweep(ctx, m.store); err != nil {
+	if err := m.files.Sweep(ctx); err != nil {
 		m.log.WarnContext(ctx, "files of ended schedules not removed", "err", err)
 	}
 	fmt.Fprintf(call.Out, "Ended: %s. Jobs that were submitted go on; end them with: sky jobs cancel\n", join(ids))

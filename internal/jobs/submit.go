@@ -78,7 +78,7 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 		}
 	}
 	call.Out.Spin("Keeping a copy of the job's files")
-	folders, done, err := m.files.take(ctx, call.User.ID, call.Files, dag)
+	folders, done, err := m.files.Take(ctx, call.User.ID, call.Files, dag)
 	call.Out.StopSpin()
 	if err != nil {
 		return nil, err

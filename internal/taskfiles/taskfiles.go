@@ -1,4 +1,9 @@
-package jobs
+// Package taskfiles keeps what tasks need of their users' files. A managed job or a
+// replica of a service may be launched again long after it was submitted, when the
+// user's files are others or gone: so they are copied first, into folders that are
+// named for their contents. Servers that share a database keep the folders there as
+// well, and any of them may launch.
+package taskfiles
 
 import (
 	"context"
@@ -7,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -25,18 +31,36 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// files keeps what jobs need of their users' files. A job may be launched again
-// long after it was submitted, when the user's files are others or gone: so
-// they are copied first, into folders that are named for their contents. Servers
-// that share a database keep the folders there as well, and a job may be
-// launched by any of them.
-type files struct {
+// InUse lists the folders that something under way needs.
+type InUse func(context.Context) (map[string]bool, error)
+
+// Files is the copies on one server.
+type Files struct {
 	dir    string
 	shared *shelf.Files // nil: this server is the only one
+	inUse  []InUse
 	// Whoever needs a folder that a sweep does not know of yet, or makes one, holds
 	// this for reading.
 	mu       sync.RWMutex
 	fetching chan struct{} // has room for one
+}
+
+// New returns the copies in dir, and in the database if shared is not nil. What none
+// of inUse lists is removed by sweeps.
+func New(dir string, shared *shelf.Files, inUse ...InUse) *Files {
+	return &Files{dir: dir, shared: shared, inUse: inUse, fetching: make(chan struct{}, 1)}
+}
+
+func (f *Files) used(ctx context.Context) (map[string]bool, error) {
+	all := map[string]bool{}
+	for _, list := range f.inUse {
+		some, err := list(ctx)
+		if err != nil {
+			return nil, err
+		}
+		maps.Copy(all, some)
+	}
+	return all, nil
 }
 
 const (
@@ -52,11 +76,11 @@ const (
 	sharedKept = time.Hour
 )
 
-// take copies the files of a user's tasks, of those that the user has, and notes
+// Take copies the files of a user's tasks, of those that the user has, and notes
 // in the tasks where the copies are: what their mappings said before is gone. It
 // returns the folders that the job needs; done must be called once the job is
 // stored.
-func (f *files) take(ctx context.Context, user string, have upload.Files, dag *task.Dag) (folders []string, done func(), err error) {
+func (f *Files) Take(ctx context.Context, user string, have upload.Files, dag *task.Dag) (folders []string, done func(), err error) {
 	f.mu.RLock()
 	defer func() {
 		if err != nil {
@@ -108,7 +132,7 @@ func named(t *task.Task) []string {
 }
 
 // share puts a folder into the database, where it may be already.
-func (f *files) share(ctx context.Context, user, name string) error {
+func (f *Files) share(ctx context.Context, user, name string) error {
 	if f.shared == nil {
 		return nil
 	}
@@ -122,10 +146,10 @@ func (f *files) share(ctx context.Context, user, name string) error {
 	return nil
 }
 
-// bring makes sure that the copies of the files of a job's task are on this
+// Bring makes sure that the copies of the files of a job's task are on this
 // server: they are what its launch may bring to nodes. folders are those that the
 // job needs.
-func (f *files) bring(ctx context.Context, t *task.Task, folders []string) (upload.Files, error) {
+func (f *Files) Bring(ctx context.Context, t *task.Task, folders []string) (upload.Files, error) {
 	for _, name := range named(t) {
 		at, ok := t.FileMountsMapping[name]
 		if earlier, was := strings.CutPrefix(name, anyDir); was && !ok {
@@ -150,7 +174,7 @@ func (f *files) bring(ctx context.Context, t *task.Task, folders []string) (uplo
 
 // fetch gets a folder that another server put into the database; of those who
 // need the same one at once, one does.
-func (f *files) fetch(ctx context.Context, name string) error {
+func (f *Files) fetch(ctx context.Context, name string) error {
 	select {
 	case f.fetching <- struct{}{}:
 		defer func() { <-f.fetching }()
@@ -171,7 +195,7 @@ func (f *files) fetch(ctx context.Context, name string) error {
 
 // copy copies a file or folder, less what its ignore files say, and returns the
 // name of the folder it is in.
-func (f *files) copy(ctx context.Context, src filesync.Source) (string, error) {
+func (f *Files) copy(ctx context.Context, src filesync.Source) (string, error) {
 	if err := os.MkdirAll(f.dir, 0o700); err != nil {
 		return "", err
 	}
@@ -242,8 +266,8 @@ func copyError(src filesync.Source, err error) error {
 	return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Keeping a copy of %s for the job failed: %v", src, err), Err: err}
 }
 
-// sweep removes folders of this server that no job under way needs.
-func (f *files) sweep(ctx context.Context, store database) error {
+// Sweep removes folders of this server that nothing under way needs.
+func (f *Files) Sweep(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	entries, err := os.ReadDir(f.dir)
@@ -253,7 +277,7 @@ func (f *files) sweep(ctx context.Context, store database) error {
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	used, err := store.ManagedJobs().FilesInUse(ctx)
+	used, err := f.used(ctx)
 	if err != nil {
 		return err
 	}
@@ -266,12 +290,12 @@ func (f *files) sweep(ctx context.Context, store database) error {
 	return errors.Join(errs...)
 }
 
-// sweepShared does the same in the database.
-func (f *files) sweepShared(ctx context.Context, store database) error {
+// SweepShared does the same in the database.
+func (f *Files) SweepShared(ctx context.Context) error {
 	if f.shared == nil {
 		return nil
 	}
-	used, err := store.ManagedJobs().FilesInUse(ctx)
+	used, err := f.used(ctx)
 	if err != nil {
 		return err
 	}
