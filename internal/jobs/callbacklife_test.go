@@ -91,7 +91,7 @@ func (w *told) life(t *testing.T, script string, place CallbackPlace) (*controll
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &controller{m: m, id: 7, shape: shape, out: newControlLog(m.kept, controlLogName(7), func() {})}
+	c := &controller{m: m, id: 7, shape: shape, out: shelf.NewJournal(m.kept, controlLogName(7), func() {})}
 	return c, state.ManagedAdopted{Job: j, Attempts: []*state.ManagedAttempt{{JobID: 7, Number: 1, ClusterName: "n-7", ClusterJob: 1}}}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/lease"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -24,7 +25,7 @@ type controller struct {
 	adopted   *state.ManagedAdopted // as the job was when this began; nil: it has been looked at
 	shape     *shape                // of the job; nil: not read yet
 	files     bool                  // the job has files that go with it
-	out       *controlLog
+	out       *shelf.Journal
 	callbacks callbacks // of its tasks
 
 	over atomic.Bool // see Over: the job's end is written, or just being: its lease is gone or going
@@ -42,7 +43,7 @@ var errFinished = errors.New("nothing is left to do")
 
 // Run works on the job's tasks until all have ended.
 func (c *controller) Run(ctx context.Context) {
-	c.out = newControlLog(c.m.kept, controlLogName(c.id), func() { c.m.logs.Ring(c.id) })
+	c.out = shelf.NewJournal(c.m.kept, controlLogName(c.id), func() { c.m.logs.Ring(c.id) })
 	c.phase = map[int]api.ScheduleState{}
 	var at []int // tasks that runners work on
 	ended := make(chan int)

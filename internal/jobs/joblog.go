@@ -7,7 +7,6 @@ import (
 	"io"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
@@ -91,142 +90,18 @@ func (c *copier) stop() {
 // prints for ever does not fill the server's disk. On the cluster it goes on.
 const mostLog = 1 << 30
 
-// logCut is the last line of a log that was longer.
-func logCut(most int64) string {
-	return fmt.Sprintf("\n[The log is longer than %d MiB; the rest is only on the cluster.]\n", most>>20)
-}
-
 // copyOnce copies from where the file ends until the log does, or the stream
 // breaks, or as much is there as is kept.
-func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (n int64, err error) {
-	kept, err := m.kept.Append(attemptLogName(a.JobID, a.Task, a.Number))
-	if err != nil {
+func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (int64, error) {
+	name := attemptLogName(a.JobID, a.Task, a.Number)
+	if whole, err := m.givenUp(name); whole || err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, kept.Close()) }()
-	f := &gathering{to: kept, pause: m.gather, wrote: func() { m.logs.Ring(a.JobID) }}
-	defer f.stop()
-	size := kept.Size()
-	if size >= m.mostLog {
-		return 0, nil
-	}
-	if whole, err := m.givenUp(attemptLogName(a.JobID, a.Task, a.Number)); whole || err != nil {
-		return 0, err
-	}
-	if err := m.room(a.JobID, 0); err != nil {
-		return 0, err
-	}
-	rc, err := m.world.Log(ctx, a, size)
-	if err != nil {
-		return 0, err
-	}
-	defer rc.Close()
-	buf := make([]byte, 4<<10) // most logs drip, and there are many
-	for {
-		got, rerr := rc.Read(buf)
-		if got > 0 {
-			b := buf[:got]
-			cut := size+n+int64(got) >= m.mostLog
-			if cut {
-				b = append(b[:m.mostLog-size-n:m.mostLog-size-n], logCut(m.mostLog)...)
-			}
-			if err := m.room(a.JobID, int64(len(b))); err != nil {
-				return n, errors.Join(err, f.sync())
-			}
-			if _, err := f.Write(b); err != nil {
-				return n, err
-			}
-			n += int64(got)
-			if cut {
-				return n, f.sync()
-			}
-			if got == len(buf) && len(buf) < 256<<10 {
-				buf = make([]byte, 4*len(buf))
-			}
-		}
-		if errors.Is(rerr, io.EOF) {
-			return n, f.sync()
-		}
-		if rerr != nil {
-			return n, errors.Join(rerr, f.sync())
-		}
-	}
-}
-
-// gatherFor is for how long what a job prints is gathered before it is written
-// to a database, and gatherMost how much at once: each write makes a row there.
-const (
-	gatherFor  = 500 * time.Millisecond
-	gatherMost = 256 << 10
-)
-
-// gathering writes to a log after a pause, so that a job that prints line by line
-// is not written line by line; without a pause at once. A log is written by one
-// goroutine, which in the end calls stop.
-type gathering struct {
-	to    shelf.Appender
-	pause time.Duration
-	wrote func()
-
-	mu    sync.Mutex
-	late  []byte // what is not written yet
-	err   error  // of a write that nobody waited for
-	timer *time.Timer
-}
-
-func (g *gathering) Write(p []byte) (int, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err != nil {
-		return 0, g.err
-	}
-	if g.pause == 0 {
-		defer g.wrote()
-		return g.to.Write(p)
-	}
-	if g.late = append(g.late, p...); len(g.late) >= gatherMost {
-		return len(p), g.flush()
-	}
-	if g.timer == nil {
-		g.timer = time.AfterFunc(g.pause, func() {
-			g.mu.Lock()
-			defer g.mu.Unlock()
-			g.timer = nil
-			_ = g.flush() // the next call tells
-		})
-	}
-	return len(p), nil
-}
-
-// flush writes what is late; g.mu is held.
-func (g *gathering) flush() error {
-	if len(g.late) == 0 || g.err != nil {
-		return g.err
-	}
-	_, g.err = g.to.Write(g.late)
-	g.late = g.late[:0]
-	g.wrote()
-	return g.err
-}
-
-// sync returns once everything is kept.
-func (g *gathering) sync() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.flush(); err != nil {
-		return err
-	}
-	return g.to.Sync()
-}
-
-// stop gives up what is late.
-func (g *gathering) stop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.late = nil
-	if g.timer != nil {
-		g.timer.Stop()
-	}
+	return shelf.Copy{
+		Kept: m.kept, Name: name, Most: m.mostLog, Pause: m.gather, Wrote: func() { m.logs.Ring(a.JobID) },
+		Room: func(n int64) error { return m.room(a.JobID, n) },
+		From: func(ctx context.Context, offset int64) (io.ReadCloser, error) { return m.world.Log(ctx, a, offset) },
+	}.Once(ctx)
 }
 
 // restOfLog is how long the rest of an ended job's log is waited for.

@@ -115,7 +115,7 @@ func TestALogThatNeverEndsIsCut(t *testing.T) {
 		}
 	}
 	got, err := os.ReadFile(filepath.Join(dir, attemptLogName(1, 0, 1)))
-	if err != nil || !bytes.HasPrefix(w.log, got[:m.mostLog]) || string(got[m.mostLog:]) != logCut(m.mostLog) {
+	if err != nil || !bytes.HasPrefix(w.log, got[:m.mostLog]) || string(got[m.mostLog:]) != shelf.LogCut(m.mostLog) {
 		t.Errorf("%d bytes kept, %v; the end is %q", len(got), err, got[len(got)-100:])
 	}
 	if n, err := m.copyOnce(t.Context(), a); n != 0 || err != nil {
@@ -162,7 +162,7 @@ func TestLogsAreReadThroughEveryServer(t *testing.T) {
 		UserHash: "u", Workspace: "default", Tasks: []*state.ManagedTask{{JobID: 7, Status: api.ManagedSucceeded, Attempt: 1}}}
 	db.jobs[7] = job
 	db.attempts[attemptID{7, 0, 1}] = &state.ManagedAttempt{JobID: 7, Number: 1, LogKept: true}
-	newControlLog(a.kept, controlLogName(7), func() {}).Printf("Launching cluster %s", "c-7")
+	shelf.NewJournal(a.kept, controlLogName(7), func() {}).Printf("Launching cluster %s", "c-7")
 	log, err := a.kept.Append(attemptLogName(7, 0, 1))
 	must(t, err)
 	fmt.Fprint(log, "one\ntwo\n")

@@ -109,7 +109,7 @@ func New(d Deps) *Manager {
 	}
 	if d.Store.Shared() {
 		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
-		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, gatherFor
+		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, shelf.GatherFor
 		m.boundLogs(&diskspace.Ledger{Again: shelf.CountAgain}, shelf.StoredLimits(d.LogLimits))
 	} else {
 		m.boundLogs(&diskspace.Ledger{Dir: m.dir}, d.LogLimits)

@@ -116,7 +116,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		return p, nil
 	}
 	if b.Controller {
-		offset, _, err := lastLines(f.m.kept, controlLogName(j.ID), tail)
+		offset, _, err := shelf.LastLines(f.m.kept, controlLogName(j.ID), tail)
 		p.Offset = offset
 		return p, err
 	}
@@ -132,7 +132,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		if f.which >= 0 && a.Task != f.which {
 			continue
 		}
-		offset, lines, err := lastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
+		offset, lines, err := shelf.LastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
 		if err != nil {
 			return nil, err
 		}
@@ -140,42 +140,6 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		p.Task, p.Attempt, p.Offset = a.Task, a.Number, offset
 	}
 	return p, nil
-}
-
-// lastLines is where the last n lines of a log begin, and how many there are.
-func lastLines(kept shelf.Logs, name string, n int) (offset int64, lines int, err error) {
-	f, err := kept.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	defer f.Close()
-	end, err := f.Size()
-	if err != nil {
-		return 0, 0, err
-	}
-	buf := make([]byte, 64<<10)
-	for at := end; at > 0; {
-		size := min(at, int64(len(buf)))
-		at -= size
-		if _, err := f.ReadAt(buf[:size], at); err != nil {
-			return 0, 0, err
-		}
-		for i := size - 1; i >= 0; i-- {
-			if buf[i] != '\n' || at+i == end-1 {
-				continue
-			}
-			if lines++; lines == n {
-				return at + i + 1, n, nil
-			}
-		}
-	}
-	if end > 0 {
-		lines++
-	}
-	return 0, lines, nil
 }
 
 // follower writes one stream.

@@ -1,4 +1,4 @@
-package jobs
+package shelf
 
 import (
 	"bytes"
@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/skypilot-go/sky/internal/shelf"
 )
 
-// controlLog is what the controller of a job tells about its work: lines in a
-// log that is kept. It is the output of launches and of giving clusters back,
-// too.
-type controlLog struct {
-	kept shelf.Logs
+// Journal is what a controller, such as that of a managed job, tells about its work:
+// lines in a log that is kept. It is the output of launches and of giving clusters
+// back, too.
+type Journal struct {
+	kept Logs
 	name string
 	grew func()
 
@@ -23,12 +21,13 @@ type controlLog struct {
 	part []byte // of a line that has not ended
 }
 
-func newControlLog(kept shelf.Logs, name string, grew func()) *controlLog {
-	return &controlLog{kept: kept, name: name, grew: grew}
+// NewJournal returns the journal of that name. grew is called after each write.
+func NewJournal(kept Logs, name string, grew func()) *Journal {
+	return &Journal{kept: kept, name: name, grew: grew}
 }
 
 // Write appends whole lines; the beginning of one is kept until the rest comes.
-func (l *controlLog) Write(p []byte) (int, error) {
+func (l *Journal) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.part = append(l.part, p...)
@@ -42,10 +41,10 @@ func (l *controlLog) Write(p []byte) (int, error) {
 }
 
 // Printf appends a line with the time.
-func (l *controlLog) Printf(format string, a ...any) { l.Print(fmt.Sprintf(format, a...)) }
+func (l *Journal) Printf(format string, a ...any) { l.Print(fmt.Sprintf(format, a...)) }
 
 // Print appends lines with the time, at once: each write makes a row in a database.
-func (l *controlLog) Print(lines ...string) {
+func (l *Journal) Print(lines ...string) {
 	if len(lines) == 0 {
 		return
 	}
@@ -60,7 +59,7 @@ func (l *controlLog) Print(lines ...string) {
 }
 
 // Spin notes what is waited for.
-func (l *controlLog) Spin(text string) {
+func (l *Journal) Spin(text string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if text != l.spin {
@@ -70,7 +69,7 @@ func (l *controlLog) Spin(text string) {
 }
 
 // StopSpin forgets what was waited for.
-func (l *controlLog) StopSpin() {
+func (l *Journal) StopSpin() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.spin = ""
@@ -78,7 +77,7 @@ func (l *controlLog) StopSpin() {
 
 // put appends to the log, which is not kept open: most jobs only wait. The server
 // that had the job before may still have been writing to it.
-func (l *controlLog) put(b []byte) error {
+func (l *Journal) put(b []byte) error {
 	defer l.grew()
 	for {
 		a, err := l.kept.Append(l.name)
@@ -87,7 +86,7 @@ func (l *controlLog) put(b []byte) error {
 		}
 		n, err := a.Write(b)
 		err = errors.Join(err, a.Close())
-		if b = b[n:]; !errors.Is(err, shelf.ErrTaken) {
+		if b = b[n:]; !errors.Is(err, ErrTaken) {
 			return err
 		}
 	}
