@@ -24,11 +24,21 @@ type Service struct {
 	Latest             int       // number of the newest version
 	DownAsked          bool      // it is to end
 	Purge              bool      // … even where it cannot be proven that nothing is left
+	Asked              ServiceAsked
 
 	Status api.ServiceStatus
 	State  []byte       // what decisions remember, JSON
 	Shown  ServiceShown // for people
 }
+
+// ServiceAsked is what a user wants of the version that is about to take over.
+type ServiceAsked string
+
+const (
+	AskedNoChange ServiceAsked = ""
+	AskedPromote  ServiceAsked = "promote"
+	AskedRollback ServiceAsked = "rollback"
+)
 
 // ServiceKind says what replicas are held for.
 type ServiceKind string

@@ -18,7 +18,7 @@ const ServiceLease = "service/"
 
 var (
 	serviceColumns = columns{"name", "hash", "request_id", "version", "epoch", "kind", "user_hash", "user_name", "workspace", "created_at", "ready_at",
-		"port", "latest", "down_asked", "purge", "status", "state", "shown"}
+		"port", "latest", "down_asked", "purge", "asked", "status", "state", "shown"}
 	serviceVersionColumns = columns{"id", "hash", "number", "request_id", "mode", "entrypoint", "created_at", "files", "task", "config"}
 	serviceReplicaColumns = columns{"hash", "id", "state", "probes", "progress", "cluster_name", "cluster_hash", "cluster_job", "endpoint", "asked"}
 
@@ -33,7 +33,7 @@ var (
 
 func serviceFields(v *Service) []any {
 	return []any{text(&v.Name), text(&v.Hash), text(&v.RequestID), number(&v.Version), number(&v.Epoch), text(&v.Kind), text(&v.UserHash), text(&v.UserName), text(&v.Workspace),
-		instant(&v.CreatedAt), instant(&v.ReadyAt), number(&v.Port), number(&v.Latest), truth(&v.DownAsked), truth(&v.Purge), text(&v.Status), binary(&v.State), nested(&v.Shown)}
+		instant(&v.CreatedAt), instant(&v.ReadyAt), number(&v.Port), number(&v.Latest), truth(&v.DownAsked), truth(&v.Purge), text(&v.Asked), text(&v.Status), binary(&v.State), nested(&v.Shown)}
 }
 
 func (s *Store) serviceVersionFields(v *ServiceVersion) []any {
@@ -182,6 +182,18 @@ func (t *Services) AskDown(ctx context.Context, hashes []string, purge bool) err
 	})
 }
 
+// AskUpdate notes what a user wants of the version that is about to take over;
+// [ErrNotFound] if there is no such service.
+func (t *Services) AskUpdate(ctx context.Context, hash string, asked ServiceAsked) error {
+	err := t.s.writeAgain(ctx, func(s *session) error {
+		return changed(s.exec("UPDATE services SET asked = ?, version = version + 1 WHERE hash = ?", string(asked), hash))
+	})
+	if errors.Is(err, ErrConflict) {
+		return ErrNotFound
+	}
+	return err
+}
+
 // AskReplica notes what a user wants of a replica; [ErrNotFound] if there is none.
 func (t *Services) AskReplica(ctx context.Context, hash string, id int, asked ReplicaAsked) error {
 	err := t.s.writeAgain(ctx, func(s *session) error {
@@ -262,7 +274,7 @@ func (t *Services) Save(ctx context.Context, c ServiceChange) error {
 	row := *c.Service
 	row.Version++
 	err := t.s.write(ctx, func(s *session) error {
-		err := changed(s.exec("UPDATE services SET version = ?, ready_at = ?, status = ?, state = ?, shown = ? WHERE hash = ? AND version = ? AND epoch = ?",
+		err := changed(s.exec("UPDATE services SET version = ?, ready_at = ?, status = ?, state = ?, shown = ?, asked = '' WHERE hash = ? AND version = ? AND epoch = ?",
 			row.Version, instant(&row.ReadyAt), text(&row.Status), binary(&row.State), nested(&row.Shown), row.Hash, c.Service.Version, row.Epoch))
 		if err != nil {
 			return err

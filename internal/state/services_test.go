@@ -93,6 +93,17 @@ func TestOnlyTheHolderOfAServiceSavesIt(t *testing.T) {
 			t.Errorf("the user asked %q", got)
 		}
 
+		ok(t, vs.AskUpdate(ctx, v.Hash, AskedPromote))
+		is(t, vs.AskUpdate(ctx, "none", AskedPromote), ErrNotFound)
+		a.Service = must(vs.Get(ctx, "chat"))(t)
+		if a.Service.Asked != AskedPromote {
+			t.Errorf("asked is %q", a.Service.Asked)
+		}
+		ok(t, vs.Save(ctx, ServiceChange{Service: a.Service}))
+		if got := must(vs.Get(ctx, "chat"))(t).Asked; got != AskedNoChange {
+			t.Errorf("what was answered is asked again: %q", got)
+		}
+
 		b := take("two")
 		is(t, vs.Save(ctx, ServiceChange{Service: a.Service}), ErrConflict)
 		is(t, vs.SaveReplica(ctx, a.Service.Epoch, r), ErrConflict)

@@ -18,6 +18,7 @@ CREATE TABLE services (
     latest      BIGINT NOT NULL,
     down_asked  BOOLEAN NOT NULL DEFAULT FALSE,
     purge       BOOLEAN NOT NULL DEFAULT FALSE,
+    asked       TEXT NOT NULL DEFAULT '',
     status      TEXT NOT NULL,
     state       BYTEA,
     shown       TEXT NOT NULL DEFAULT '{}'
