@@ -3,6 +3,7 @@ package execution
 import (
 	"context"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
@@ -19,7 +20,7 @@ type Place struct {
 // Places lists the machines of the best plans for a task, cheapest first, without
 // renting or printing anything.
 func (x *Executor) Places(ctx context.Context, call cluster.Call, t *task.Task) ([]Place, error) {
-	_, plan, err := x.plan(ctx, call, &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, 0, planOptions)
+	_, plan, err := x.plan(ctx, call, &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, 0, api.PlanOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -27,12 +28,17 @@ func (x *Executor) Places(ctx context.Context, call cluster.Call, t *task.Task) 
 	for _, c := range plan.Tasks[0].Candidates {
 		out = append(out, Place{Offer: c.Offer})
 	}
-	known := map[string]float64{}
+	type machine struct {
+		cloud.Place
+		instanceType string
+		spot         bool
+	}
+	known := map[machine]float64{}
 	for _, a := range x.Provision.Availability(ctx, provision.AvailabilityFilter{}, 0) {
-		known[availabilityKey(a.Place, a.InstanceType, a.Spot)] = a.Chance
+		known[machine{a.Place, a.InstanceType, a.Spot}] = a.Chance
 	}
 	for i := range out {
-		out[i].Chance = known[availabilityKey(out[i].Offer.Place, out[i].Offer.InstanceType, out[i].Offer.Spot)]
+		out[i].Chance = known[machine{out[i].Offer.Place, out[i].Offer.InstanceType, out[i].Offer.Spot}]
 	}
 	return out, nil
 }
