@@ -58,3 +58,10 @@ type ServeSyncLogsBody struct {
 	ReplicaIDs  []int   `json:"replica_ids"`
 	Tail        *int    `json:"tail"`
 }
+
+// ServeTurnBody promotes or rolls back the version of a service that is about to take
+// over.
+type ServeTurnBody struct {
+	Envelope
+	ServiceName string `json:"service_name"`
+}

@@ -14,7 +14,7 @@ import (
 
 func (a *app) serveCommand() *cobra.Command {
 	return a.build(command{
-		name: "serve", short: "Services: replicas behind one endpoint. Not available yet.",
+		name: "serve", short: "Services: replicas behind one endpoint.",
 		example: "sky serve up -n chat service.yaml\nsky serve status chat\nsky serve logs chat 1\nsky serve down chat",
 		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand(), a.serveBalancerCommand()},
 	})
@@ -25,7 +25,7 @@ func (a *app) serveUpCommand() *cobra.Command {
 	var name string
 	var yes, async bool
 	return a.build(command{
-		name: "up", args: "SERVICE_YAML", short: "Start a service. Not available yet.", min: 1, max: -1,
+		name: "up", args: "SERVICE_YAML", short: "Start a service.", min: 1, max: -1,
 		example: "sky serve up -n chat service.yaml",
 		flags: func(f flags) {
 			f.text(&name, "service-name", "n", "Name of the service; without it a name is made up.")
@@ -78,7 +78,7 @@ func (a *app) serveUpdateCommand() *cobra.Command {
 	mode := "rolling"
 	var yes, async bool
 	return a.build(command{
-		name: "update", args: "SERVICE_NAME SERVICE_YAML", short: "Move a service to a new version of its task. Not available yet.", min: 2, max: -1,
+		name: "update", args: "SERVICE_NAME SERVICE_YAML", short: "Move a service to a new version of its task.", min: 2, max: -1,
 		example: "sky serve update chat service.yaml\nsky serve update chat service.yaml --mode blue_green",
 		flags: func(f flags) {
 			f.task(&t)

@@ -25,7 +25,7 @@ func (a *app) serveBalancerCommand() *cobra.Command {
 	metricsHost = "127.0.0.1"
 	var port, drain, delay *int
 	return a.build(command{
-		name: "balancer", short: "Run a load balancer of services in the foreground. Not available yet.", noConfig: true,
+		name: "balancer", short: "Run a load balancer of services in the foreground.", noConfig: true,
 		long: "It gets from the API server what is to be served, and goes on with the last it got while the server is away,\n" +
 			"also after a restart. Several may run at once, behind DNS or another balancer. Ctrl-C or SIGTERM ends it once\n" +
 			"its requests have ended.",

@@ -113,6 +113,22 @@ func (m *Manager) AgentJob(ctx context.Context, c *state.Cluster, id int) (*agen
 	return client.Job(ctx, id)
 }
 
+// AgentNotice asks the head agent of a cluster what the cloud has announced about its
+// machine; nil: nothing.
+func (m *Manager) AgentNotice(ctx context.Context, c *state.Cluster) (*agentapi.Notice, error) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, agentTimeout)
+	defer cancel()
+	info, err := client.Info(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return info.Notice, nil
+}
+
 // AgentEnd asks for a job of a cluster to be ended: its processes have grace
 // between TERM and KILL; 0: as usual. It does not wait for them; the job's log ends with them.
 func (m *Manager) AgentEnd(ctx context.Context, c *state.Cluster, id int, grace time.Duration) error {

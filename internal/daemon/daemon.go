@@ -44,9 +44,11 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/agents"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/server"
 	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/taskfiles"
 	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/internal/volumes"
 	"github.com/skypilot-go/sky/internal/wholefile"
@@ -84,6 +86,8 @@ type daemon struct {
 	volumes   *volumes.Manager
 	executor  *execution.Executor
 	jobs      *jobs.Manager
+	services  *serve.Manager
+	taskFiles *taskfiles.Files
 	// controller looks after managed jobs elsewhere, if the configuration says so.
 	controller *controller.Controller
 	self       state.User
@@ -293,7 +297,9 @@ func (d *daemon) wire(ctx context.Context) error {
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
 		Clusters: d.clusters, Volumes: d.volumes, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
 	})
+	d.taskFiles = d.newTaskFiles()
 	d.jobs = d.newJobs()
+	d.services = d.newServices()
 	d.controller = controller.New(controller.Deps{
 		Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: connector,
 		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: d.log,
@@ -331,6 +337,7 @@ func (d *daemon) handler(access access) *server.Server {
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
+		Balancers:     d.services.Source(),
 	})
 }
 
@@ -359,6 +366,8 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { d.clusters.Watch(work) })
 	loops.Go(func() { d.jobs.Run(work) })
+	loops.Go(func() { d.balance(work) })
+	loops.Go(func() { d.services.Run(work) })
 	loops.Go(func() { d.controller.Keep(work) })
 	loops.Go(func() { d.sweep(work) })
 	loops.Go(func() { d.disk.keep(work) })

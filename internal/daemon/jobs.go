@@ -14,14 +14,16 @@ import (
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/jobs"
 	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/taskfiles"
 )
 
 // newJobs makes the manager of managed jobs.
 func (d *daemon) newJobs() *jobs.Manager {
 	return jobs.New(jobs.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log,
-		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"), LogLimits: d.logLimits,
+		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"), LogLimits: d.logLimits, Files: d.taskFiles,
 		Patience: func() time.Duration {
 			return time.Duration(d.settings.current().Int("jobs", "controller", "unreachable_minutes")) * time.Minute
 		},
@@ -32,16 +34,20 @@ func (d *daemon) newJobs() *jobs.Manager {
 			return jobs.CallbackPlace{Runner: d.settings.current().Texts("jobs", "callback_runner")}
 		},
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
-			c, err := d.settings.current().Request(sent, d.senderOf(ctx, user))
-			if err != nil {
-				return "", nil, err
-			}
-			if dag, c, err = d.judged(ctx, c, policy.JobsLaunchCluster, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
-				c = d.offMachine(c)
-			}
-			return dag, c, err
+			return d.admitHeld(ctx, policy.JobsLaunchCluster, user, dag, sent, out)
 		},
 	})
+}
+
+// newTaskFiles is the copies of files that jobs and services need.
+func (d *daemon) newTaskFiles() *taskfiles.Files {
+	var shared *shelf.Files
+	if d.store.Shared() {
+		shared = &shelf.Files{Store: d.store}
+	}
+	return taskfiles.New(filepath.Join(d.dir, "jobs", "files"), shared,
+		func(ctx context.Context) (map[string]bool, error) { return d.store.ManagedJobs().FilesInUse(ctx) },
+		func(ctx context.Context) (map[string]bool, error) { return d.store.Services().FilesInUse(ctx) })
 }
 
 // registerJobs makes the verbs of managed jobs known to the engine.

@@ -73,6 +73,7 @@ func (d *daemon) register() {
 	d.registerKubernetes()
 	d.registerPools()
 	d.registerJobs()
+	d.registerServices()
 	d.registerWorkspaces()
 	d.registerVolumes()
 	e, m, x := d.engine, d.clusters, d.executor

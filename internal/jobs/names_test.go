@@ -74,7 +74,7 @@ func TestWhatATaskAsksForIsShown(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := requested(parsed.Tasks[0]); got != want {
+		if got := parsed.Tasks[0].Requested(); got != want {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"math"
@@ -206,7 +207,7 @@ func details(j *state.ManagedJob, t *state.ManagedTask) string {
 
 func infra(a *state.ManagedAttempt) string {
 	s := a.Offer.Cloud
-	if place := orDefault(a.Offer.Zone, task.PoolOf(a.Offer.Cloud, a.Offer.Region)); place != "" {
+	if place := cmp.Or(a.Offer.Zone, task.PoolOf(a.Offer.Cloud, a.Offer.Region)); place != "" {
 		s += " (" + place + ")"
 	}
 	return s

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -179,7 +180,7 @@ func (m *Manager) Schedules(ctx context.Context, call cluster.Call, b api.JobsSc
 	for i, s := range list {
 		out[i] = api.JobsSchedule{
 			ID: s.ID, Name: s.Name, UserName: s.UserName, UserHash: s.UserHash, Workspace: s.Workspace,
-			Cron: s.Cron, Timezone: orDefault(s.Timezone, "UTC"), Missed: s.Missed, Overlap: s.Overlap,
+			Cron: s.Cron, Timezone: cmp.Or(s.Timezone, "UTC"), Missed: s.Missed, Overlap: s.Overlap,
 			SubmittedAt: secondsOf(s.SubmittedAt), LastAt: secondsOf(s.LastAt), Runs: s.Runs, LeftOut: s.LeftOut, EndedAt: secondsOf(s.EndedAt),
 		}
 		if s.EndedAt.IsZero() {

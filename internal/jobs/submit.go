@@ -69,7 +69,7 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 	j.Priority, j.PriorityClass = priority(dag)
 	for _, t := range dag.Tasks {
 		j.Tasks = append(j.Tasks, &state.ManagedTask{
-			Name: t.Name, Resources: requested(t), UserYAML: cmp.Or(t.UserYAML, string(shown)), Metadata: t.Metadata,
+			Name: t.Name, Resources: t.Requested(), UserYAML: cmp.Or(t.UserYAML, string(shown)), Metadata: t.Metadata,
 		})
 	}
 	if len(body.OverrideConfig) > 0 {

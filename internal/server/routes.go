@@ -6,6 +6,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 )
 
 // A Role is the least a caller must be to use a route.
@@ -143,6 +144,11 @@ func Routes() []Route {
 		{Method: post, Path: "/serve/status", Role: Viewer, Kind: Async, Name: "serve.status", Body: body[api.ServeStatusBody](), Empty: `[]`},
 		{Method: post, Path: "/serve/logs", Role: Viewer, Kind: Log, Name: "serve.logs", Body: body[api.ServeLogsBody]("service_name")},
 		{Method: post, Path: "/serve/sync-down-logs", Role: Viewer, Kind: Async, Name: "serve.sync_down_logs", Body: body[api.ServeSyncLogsBody]("service_name")},
+
+		{Method: post, Path: "/serve/promote", Role: User, Kind: Async, Name: "serve.promote", Body: body[api.ServeTurnBody]("service_name")},
+		{Method: post, Path: "/serve/rollback", Role: User, Kind: Async, Name: "serve.rollback", Body: body[api.ServeTurnBody]("service_name")},
+		{Method: get, Path: balancerapi.TablePath, Role: Admin, Kind: Direct, Query: query{"epoch": textParam, "after": intParam}, handle: (*Server).balancers},
+		{Method: post, Path: balancerapi.ReportPath, Role: Admin, Kind: Direct, handle: (*Server).balancers},
 
 		// Buckets and volumes.
 		{Method: get, Path: "/storage/ls", Role: Viewer, Kind: Async, Name: "storage_ls", Empty: `[]`},

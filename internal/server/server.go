@@ -92,6 +92,9 @@ type Deps struct {
 	OwnMachines OwnMachines
 	// Shell opens a stream of [agentapi] shell frames.
 	Shell func(ctx context.Context, cluster string, q agentapi.ShellQuery) (io.ReadWriteCloser, error)
+	// Balancers hands tables to load balancers that run beside the server, and takes
+	// their reports; nil: there are none.
+	Balancers http.Handler
 	// SSHD connects to the sshd of a cluster's node.
 	SSHD func(ctx context.Context, cluster string, node int) (net.Conn, error)
 }

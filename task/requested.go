@@ -1,18 +1,17 @@
-package jobs
+package task
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/skypilot-go/sky/task"
 )
 
-// requested is what a task asks for, as lists show it: 2x[A100:8][Spot].
-func requested(t *task.Task) string {
+// Requested is what a task asks for, as lists show it: 2x[A100:8][Spot].
+func (t *Task) Requested() string {
 	parts := make([]string, 0, len(t.Resources))
 	for _, r := range t.Resources {
-		what := "CPU:" + orDefault(r.CPUs, "1+")
+		what := "CPU:" + cmp.Or(r.CPUs, "1+")
 		if len(r.Accelerators) > 0 {
 			what = r.Accelerators[0].Name + ":" + strconv.FormatFloat(r.Accelerators[0].Count, 'f', -1, 64)
 		}
@@ -28,11 +27,4 @@ func requested(t *task.Task) string {
 		parts = []string{"[CPU:1+]"}
 	}
 	return fmt.Sprintf("%dx%s", max(t.NumNodes, 1), strings.Join(parts, "|"))
-}
-
-func orDefault(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }

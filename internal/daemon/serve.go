@@ -1,0 +1,163 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/requests"
+	"github.com/skypilot-go/sky/internal/serve"
+	"github.com/skypilot-go/sky/internal/serve/balancer"
+	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
+	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// newServices makes the manager of services. listen is where the API server listens,
+// whose address their balancer shares.
+func (d *daemon) newServices() *serve.Manager {
+	return serve.New(serve.Deps{
+		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),
+		Host: d.balancerHost(), Endpoint: d.serviceEndpoint,
+		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
+			return d.admitHeld(ctx, policy.ServeLaunchReplica, user, dag, sent, out)
+		},
+	})
+}
+
+// admitHeld lets the administrator's policy judge the launch of a cluster that is held
+// for a user, and finds the configuration that holds for it.
+func (d *daemon) admitHeld(ctx context.Context, name string, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
+	c, err := d.settings.current().Request(sent, d.senderOf(ctx, user))
+	if err != nil {
+		return "", nil, err
+	}
+	if dag, c, err = d.judged(ctx, c, name, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
+		c = d.offMachine(c)
+	}
+	return dag, c, err
+}
+
+// serviceLogs is where logs of services are kept.
+func (d *daemon) serviceLogs() shelf.Logs {
+	if d.store.Shared() {
+		return shelf.Stored{Store: d.store, Prefix: ""}
+	}
+	return shelf.Folder(d.dir)
+}
+
+// balancerHost is the address on which the balancer in this server listens: that of
+// the API server.
+func (d *daemon) balancerHost() string { return d.o.Host }
+
+// serviceEndpoint is where clients reach a port of the balancer.
+func (d *daemon) serviceEndpoint(port int, tls bool) string {
+	scheme, host := "http", d.o.Host
+	if tls {
+		scheme = "https"
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// registerServices makes the verbs of services known to the engine.
+func (d *daemon) registerServices() {
+	e, s := d.engine, d.services
+	e.Handle("sky.serve.up", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.ServeUpBody) (_ any, err error) {
+		if b.Task, err = d.admit(ctx, &c, policy.ServeUp, b.Task, nil, b.Envelope); err != nil {
+			return nil, err
+		}
+		return s.Up(ctx, c, b)
+	}))
+	e.Handle("sky.serve.update", api.ScheduleLong, silent(func(ctx context.Context, c cluster.Call, b api.ServeUpdateBody) (err error) {
+		if b.Task, err = d.admit(ctx, &c, policy.ServeUpdate, b.Task, nil, b.Envelope); err != nil {
+			return err
+		}
+		return s.Update(ctx, c, b)
+	}))
+	e.Handle("sky.serve.down", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeDownBody) error { return s.Down(ctx, c, b) }))
+	e.Handle("sky.serve.terminate_replica", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTerminateReplicaBody) error {
+		return s.TerminateReplica(ctx, c, b)
+	}))
+	e.Handle("sky.serve.promote", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
+		return s.Turn(ctx, c, b.ServiceName, state.AskedPromote)
+	}))
+	e.Handle("sky.serve.rollback", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
+		return s.Turn(ctx, c, b.ServiceName, state.AskedRollback)
+	}))
+	e.HandleRead("sky.serve.status", verb(func(ctx context.Context, c cluster.Call, b api.ServeStatusBody) (any, error) {
+		return s.Status(ctx, c, b.ServiceNames)
+	}))
+	e.HandleLog("sky.serve.logs", d.serveLogs)
+}
+
+// serveLogs streams a log of a service; where it began is kept, so that a replay is
+// the same to the letter.
+func (d *daemon) serveLogs(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
+	var body api.ServeLogsBody
+	if err := c.Decode(&body); err != nil {
+		return nil, err
+	}
+	call, err := callOf(c, &body)
+	if err != nil {
+		return nil, err
+	}
+	offset := int64(-1)
+	if b := c.State(); len(b) > 0 {
+		if offset, err = strconv.ParseInt(string(b), 10, 64); err != nil {
+			return nil, fmt.Errorf("the stored position of a log: %w", err)
+		}
+	}
+	begin := func(at int64) error { return c.SetState(ctx, strconv.AppendInt(nil, at, 10)) }
+	return nil, d.services.Logs(ctx, call, body, offset, begin, w)
+}
+
+// reportEvery is how often the balancer in this server tells what it has counted.
+const reportEvery = 500 * time.Millisecond
+
+// balance runs the balancer in this server until ctx ends, and then until its requests
+// have.
+func (d *daemon) balance(ctx context.Context) {
+	b, err := balancer.New(balancer.Options{
+		StateDir: filepath.Join(d.dir, "balancer"), Logger: d.log.With("part", "balancer"),
+	})
+	if err != nil {
+		d.log.ErrorContext(ctx, "services are not served from here", "err", err)
+		return
+	}
+	d.services.Feed(func(t balancerapi.Table) {
+		if err := b.Apply(t); err != nil && ctx.Err() == nil {
+			d.log.WarnContext(ctx, "the balancer cannot serve all of its table", "err", err)
+		}
+	})
+	t := time.NewTicker(reportEvery)
+	defer t.Stop()
+	have := map[string]int64(nil)
+	for ctx.Err() == nil {
+		have = d.services.Reported(b.Report(have)).Have
+		select {
+		case <-ctx.Done():
+		case <-b.Waiting():
+		case <-t.C:
+		}
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), balancerDrain)
+	defer cancel()
+	if err := b.Shutdown(end); err != nil {
+		d.log.Warn("the balancer ended before its requests", "err", err)
+	}
+}
+
+// balancerDrain is how long requests may go on when the server ends. Who needs more
+// runs a balancer beside the server.
+const balancerDrain = 5 * time.Second

@@ -1,0 +1,104 @@
+package serve
+
+import (
+	"context"
+	"slices"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
+	"github.com/skypilot-go/sky/internal/serve/spec"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// publish hands balancers the table of all services, as they are stored.
+func (m *Manager) publish(ctx context.Context) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	services, err := m.tableRows(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.Log.WarnContext(ctx, "balancers are not told what has changed; to be tried again", "err", err)
+		}
+		m.seen = map[string]int64{} // the next look does
+		return
+	}
+	m.table.Version++
+	m.table.Services = services
+	m.source.Publish(m.table)
+	if m.apply != nil {
+		m.apply(m.table)
+	}
+}
+
+func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) {
+	list, err := m.Store.Services().List(ctx, state.ServiceFilter{Kind: state.KindService})
+	if err != nil {
+		return nil, err
+	}
+	var hashes []string
+	for _, v := range list {
+		hashes = append(hashes, v.Hash)
+	}
+	rows, err := m.Store.Services().Replicas(ctx, hashes)
+	if err != nil {
+		return nil, err
+	}
+	out := []balancerapi.Service{}
+	for _, v := range list {
+		latest, err := m.Store.Services().Task(ctx, v.Hash, v.Latest)
+		if err != nil {
+			return nil, err
+		}
+		read, err := readVersion(latest)
+		if err != nil {
+			m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
+			continue
+		}
+		out = append(out, m.tableRow(v, read.spec, rows[v.Hash]))
+	}
+	return out, nil
+}
+
+func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.ServiceReplica) balancerapi.Service {
+	b := s.Balance
+	out := balancerapi.Service{
+		Name: v.Name, Host: m.Host, Port: v.Port,
+		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
+		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes),
+			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.IdleTimeout)},
+		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0, Requests: b.QueueRequests, Bytes: int64(b.QueueBytes), Timeout: seconds(b.QueueWait)},
+		Drain: seconds(s.Drain),
+	}
+	if b.KeyFile != "" {
+		out.TLS = &balancerapi.TLS{KeyFile: b.KeyFile, CertFile: b.CertFile}
+	}
+	mem, err := readMemory(v.State)
+	if err != nil {
+		return out
+	}
+	for number, weight := range mem.Routing.Weights {
+		out.Versions = append(out.Versions, balancerapi.Version{Version: number, Weight: weight})
+	}
+	slices.SortFunc(out.Versions, func(a, b balancerapi.Version) int { return a.Version - b.Version })
+	for _, stored := range rows {
+		r, err := readRow(stored)
+		if err != nil || !hostPort(r.at.Endpoint) {
+			continue
+		}
+		to := balancerapi.Replica{ID: r.ID, Address: r.at.Endpoint, Version: r.Version, GPU: r.Accelerator}
+		switch {
+		case slices.Contains(mem.Routing.Ready, r.ID):
+			to.State = balancerapi.Ready
+		case (r.Status == api.ReplicaShuttingDown || r.Status == api.ReplicaPreempted) && !r.Ending, r.Ready():
+			to.State = balancerapi.Draining
+		default:
+			continue
+		}
+		out.Replicas = append(out.Replicas, to)
+	}
+	return out
+}
+
+func seconds(d interface{ Seconds() float64 }) balancerapi.Seconds {
+	return balancerapi.Seconds(d.Seconds())
+}

@@ -1,0 +1,63 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/skypilot-go/sky/internal/serve/probe"
+	"github.com/skypilot-go/sky/internal/serve/replicas"
+	"github.com/skypilot-go/sky/internal/state"
+)
+
+// row is a replica: what decisions know of it, and where it is.
+type row struct {
+	replicas.Replica
+	at state.ServiceReplica
+}
+
+func readRow(r *state.ServiceReplica) (row, error) {
+	out := row{at: *r}
+	if err := json.Unmarshal(r.State, &out.Replica); err != nil {
+		return out, fmt.Errorf("the stored state of replica %d: %w", r.ID, err)
+	}
+	return out, nil
+}
+
+// stored is the row as it is to be written.
+func (r row) stored() (*state.ServiceReplica, error) {
+	b, err := json.Marshal(r.Replica)
+	out := r.at
+	out.State = b
+	return &out, err
+}
+
+// history is what probes of the replica have said so far.
+func (r row) history() probe.History {
+	var h probe.History
+	if len(r.at.Probes) > 0 {
+		_ = json.Unmarshal(r.at.Probes, &h) // else it begins anew
+	}
+	return h
+}
+
+// memory is what a service remembers beside its rows.
+type memory struct {
+	replicas.State
+	Seen    int              `json:"seen"`    // versions up to this one have begun
+	Routing replicas.Routing `json:"routing"` // as it was decided last
+}
+
+func readMemory(b []byte) (memory, error) {
+	var m memory
+	if len(b) == 0 {
+		return m, nil
+	}
+	err := json.Unmarshal(b, &m)
+	return m, err
+}
+
+func same(a, b *state.ServiceReplica) bool {
+	return bytes.Equal(a.State, b.State) && bytes.Equal(a.Probes, b.Probes) && bytes.Equal(a.Progress, b.Progress) &&
+		a.ClusterName == b.ClusterName && a.ClusterHash == b.ClusterHash && a.ClusterJob == b.ClusterJob && a.Endpoint == b.Endpoint
+}

@@ -1,0 +1,178 @@
+// Package serve looks after services: replicas of a task behind one endpoint.
+//
+// Each service is the work of one server of the installation at a time, which holds
+// its lease (package lease). Its controller observes, decides (package replicas),
+// stores the decision in one transaction, and acts: it launches replicas, probes
+// them, and gives them back. All that a decision needs is stored, so any server goes
+// on where another one stopped. What balancers are to serve follows from the rows of
+// all services, so every server feeds balancers with the same table.
+package serve
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/lease"
+	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
+	"github.com/skypilot-go/sky/internal/serve/balancer/feed"
+	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/taskfiles"
+)
+
+// Deps is what a [Manager] works with.
+type Deps struct {
+	Store    *state.Store
+	Executor *execution.Executor
+	Clusters *cluster.Manager
+	Log      *slog.Logger
+	ServerID string
+	Files    *taskfiles.Files // copies of the files of services' tasks
+	Kept     shelf.Logs       // where logs of services are kept
+	// Host is the address on which balancers listen; "": every address.
+	Host string
+	// Endpoint is where clients reach a port of the balancers.
+	Endpoint func(port int, tls bool) string
+	// Admit lets the administrator's policy judge the launch of a replica, and finds
+	// the configuration that holds for it: the server's with sent, the client's, laid
+	// over. nil: no configuration.
+	Admit func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error)
+}
+
+// Manager looks after the services of an installation.
+type Manager struct {
+	Deps
+	held   *lease.Set[string] // the services that this server works on, by hash
+	source *feed.Source       // hands tables to balancers
+	tally  feed.Tally         // what balancers have counted
+	rows   cluster.Bells[string]
+	logs   cluster.Bells[string]
+	apply  func(balancerapi.Table) // to the balancer in this server; nil: none
+
+	mu       sync.Mutex
+	seen     map[string]int64 // versions of services' rows, by hash
+	table    balancerapi.Table
+	launches chan struct{} // has room for the launches of all services at once
+}
+
+// launchesAtOnce is how many replicas a server brings up at the same time.
+const launchesAtOnce = 64
+
+// New returns a manager; Run makes it work.
+func New(d Deps) *Manager {
+	m := &Manager{Deps: d, seen: map[string]int64{}, launches: make(chan struct{}, launchesAtOnce)}
+	m.table.Epoch = d.ServerID + "-" + time.Now().UTC().Format("20060102T150405.000000")
+	m.source = feed.NewSource(func(r balancerapi.Report) balancerapi.Receipt { return m.Reported(r) })
+	m.held = lease.New(lease.Kind[string]{
+		What: "services", Prefix: state.ServiceLease,
+		Orphans: func(ctx context.Context, owner string) ([]string, error) {
+			return d.Store.Services().Orphans(ctx, owner)
+		},
+		Adopt: m.adopt,
+	}, func() lease.Store { return d.Store.Leases() }, d.Store.Now, d.ServerID, d.Log)
+	return m
+}
+
+// Source hands tables to balancers that run beside the server.
+func (m *Manager) Source() *feed.Source { return m.source }
+
+// Feed makes apply, of the balancer in this server, get every table.
+func (m *Manager) Feed(apply func(balancerapi.Table)) { m.apply = apply }
+
+// Reported takes in what a balancer has counted.
+func (m *Manager) Reported(r balancerapi.Report) balancerapi.Receipt {
+	receipt := m.tally.Add(r, time.Now())
+	for _, s := range r.Services {
+		if s.Waiting > 0 {
+			m.rows.Ring(s.Name)
+		}
+	}
+	return receipt
+}
+
+// Run works on services until ctx ends. What it leaves goes on with another server
+// or the next life of this one.
+func (m *Manager) Run(ctx context.Context) {
+	t := time.NewTicker(lease.LookEvery)
+	defer t.Stop()
+	m.held.Begin()
+	var beats sync.WaitGroup
+	beats.Go(func() { m.held.Keep(ctx) })
+	for ctx.Err() == nil {
+		m.held.Adopt(ctx)
+		m.look(ctx)
+		select {
+		case <-ctx.Done():
+		case <-t.C:
+		}
+	}
+	beats.Wait()
+	m.held.HandOver()
+}
+
+// look makes controllers see what users, perhaps through other servers, have asked
+// for, and balancers what has changed.
+func (m *Manager) look(ctx context.Context) {
+	list, err := m.Store.Services().List(ctx, state.ServiceFilter{})
+	if err != nil {
+		if ctx.Err() == nil {
+			m.Log.WarnContext(ctx, "services not listed", "err", err)
+		}
+		return
+	}
+	m.mu.Lock()
+	now, changed := map[string]int64{}, len(list) != len(m.seen)
+	var ring, names []string
+	for _, v := range list {
+		now[v.Hash] = v.Version
+		names = append(names, v.Name)
+		if m.seen[v.Hash] != v.Version {
+			changed = true
+			ring = append(ring, v.Name)
+		}
+	}
+	m.seen = now
+	first := m.table.Version == 0
+	m.mu.Unlock()
+	m.tally.Forget(names, time.Now())
+	for _, name := range ring {
+		m.rows.Ring(name)
+	}
+	if changed || first {
+		m.publish(ctx)
+	}
+}
+
+// adopt starts the controllers of those of the services whose leases this server got.
+func (m *Manager) adopt(ctx context.Context, leases map[string]state.Lease) error {
+	found, err := m.Store.Services().AdoptAll(ctx, leases)
+	if err != nil {
+		return err
+	}
+	for _, a := range found {
+		name := a.Service.Name
+		m.held.Start(a.Service.Hash, leases[a.Service.Hash], func(h *lease.Hold) lease.Work {
+			return newController(m, a.Service, h)
+		}, func() { m.rows.Ring(name) })
+	}
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// gone reports that there is nothing more to do about an error than to look again.
+func gone(err error) bool {
+	return errors.Is(err, state.ErrConflict) || errors.Is(err, state.ErrNotFound)
+}

@@ -1,0 +1,91 @@
+package serve
+
+import (
+	"context"
+
+	"github.com/skypilot-go/sky/internal/serve/replicas"
+)
+
+// worker is what is being done about one replica.
+type worker struct {
+	work   replicas.Work
+	again  bool // it has come to its end although the row still asks for its work
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// act makes every replica have the worker that its row asks for.
+func (c *controller) act(ctx context.Context) {
+	for id, w := range c.workers {
+		if r, ok := c.rows[id]; !ok || r.Work() != w.work && r.Work() != replicas.Drain {
+			w.cancel()
+			if !ok {
+				delete(c.workers, id)
+				c.forget(id)
+			}
+		}
+	}
+	for _, id := range sortedIDs(c.rows) {
+		r := c.rows[id]
+		work := r.Work()
+		w := c.workers[id]
+		if w != nil && w.work == work && !w.again || work == replicas.Nothing || work == replicas.Drain {
+			continue
+		}
+		var do func(context.Context, row)
+		switch work {
+		case replicas.Launch:
+			do = c.launch
+		case replicas.Probe:
+			do = c.watch
+		case replicas.End:
+			do = c.end
+		}
+		wctx, cancel := context.WithCancel(ctx)
+		next := &worker{work: work, cancel: cancel, done: make(chan struct{})}
+		c.workers[id] = next
+		go func() {
+			defer close(next.done)
+			defer cancel()
+			if w != nil { // two never work on one replica
+				w.cancel()
+				<-w.done
+			}
+			if wctx.Err() == nil {
+				do(wctx, r)
+			}
+		}()
+	}
+}
+
+// report hands over what a worker has to say.
+func (c *controller) report(ctx context.Context, r report) {
+	select {
+	case c.reports <- r:
+	case <-ctx.Done():
+	}
+}
+
+// forget drops what is remembered of a replica that is gone.
+func (c *controller) forget(id int) {
+	c.metricsMu.Lock()
+	defer c.metricsMu.Unlock()
+	delete(c.metrics, id)
+}
+
+func (c *controller) metric(id int) (float64, bool) {
+	c.metricsMu.Lock()
+	defer c.metricsMu.Unlock()
+	x, ok := c.metrics[id]
+	return x, ok
+}
+
+func (c *controller) setMetric(id int, x float64, ok bool) {
+	c.metricsMu.Lock()
+	defer c.metricsMu.Unlock()
+	if !ok {
+		delete(c.metrics, id)
+		return
+	}
+	c.metrics[id] = x
+}
