@@ -366,6 +366,7 @@ func (c *controller) store(ctx context.Context, rows map[int]row, mem memory, d 
 			return err
 		}
 		svc.Asked = state.AskedNoChange
+		c.m.knows(c.hash, svc.Version)
 		if routed {
 			c.m.publish(ctx)
 		}

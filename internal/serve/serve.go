@@ -13,6 +13,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -40,6 +41,8 @@ type Deps struct {
 	Host string
 	// Endpoint is where clients reach a port of the balancers.
 	Endpoint func(port int, tls bool) string
+	// Dial connects probes to replicas; nil: as usual.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
 	// Admit lets the administrator's policy judge the launch of a replica, and finds
 	// the configuration that holds for it: the server's with sent, the client's, laid
 	// over. nil: no configuration.
@@ -148,6 +151,14 @@ func (m *Manager) look(ctx context.Context) {
 	if changed || first {
 		m.publish(ctx)
 	}
+}
+
+// knows notes that the controller here has a version of a service's row: it need not
+// look at it again.
+func (m *Manager) knows(hash string, version int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[hash] = version
 }
 
 // adopt starts the controllers of those of the services whose leases this server got.

@@ -225,10 +225,13 @@ func (m *Manager) Turn(ctx context.Context, call cluster.Call, name string, aske
 	if err != nil {
 		return err
 	}
-	switch asked {
-	case state.AskedPromote:
+	why, rolledBack := mem.Update.Failed[mem.Seen]
+	switch {
+	case rolledBack:
+		err = fmt.Errorf("version %d was rolled back already: %s", mem.Seen, why)
+	case asked == state.AskedPromote:
 		_, err = mem.Promote()
-	case state.AskedRollback:
+	case asked == state.AskedRollback:
 		_, err = mem.Rollback(mem.Seen, "a user rolled it back")
 	}
 	if err != nil {

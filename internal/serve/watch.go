@@ -45,7 +45,7 @@ type watcher struct {
 // about it.
 func (c *controller) watch(ctx context.Context, r row) {
 	v, latest := c.settingsOf(r.Version)
-	w := &watcher{c: c, r: r, history: r.history(), set: v.spec.Probe.PacedBy(latest.spec.Probe), metric: v.spec.Scale.Metric}
+	w := &watcher{c: c, r: r, history: r.history(), set: v.spec.Probe.PacedBy(latest.spec.Probe), metric: v.spec.Scale.Metric, prober: probe.Prober{Dial: c.m.Dial}}
 	switch r.Status {
 	case api.ReplicaReady:
 		w.said = probe.Ready
@@ -59,7 +59,7 @@ func (c *controller) watch(ctx context.Context, r row) {
 	changed, stop := c.m.Clusters.Changed(r.at.ClusterHash)
 	defer stop()
 	for ctx.Err() == nil {
-		if fact, over := w.look(ctx, changed); over {
+		if fact, over := w.look(ctx); over {
 			c.report(ctx, report{id: r.ID, fact: fact})
 			return
 		}
@@ -142,10 +142,19 @@ func (w *watcher) probe(ctx context.Context) (over bool) {
 	if !result.OK {
 		w.looked = time.Time{} // why may be known
 	} else if w.metric != "" {
-		w.c.readMetric(ctx, w.r.ID, w.r.at.Endpoint, w.metric)
+		x, ok, err := w.prober.Metric(ctx, w.r.at.Endpoint, w.metric)
+		w.c.setMetric(w.r.ID, x, ok && err == nil)
 	}
 	if verdict == w.said {
 		return false
+	}
+	if verdict == probe.Ready && before.FirstReady.IsZero() {
+		// Something answers; that its program runs is what lets it replace others.
+		w.looked = time.Time{}
+		if fact, over := w.look(ctx); over {
+			w.c.report(ctx, report{id: w.r.ID, fact: fact})
+			return true
+		}
 	}
 	w.said = verdict
 	fact := replicas.Fact{Detail: w.history.Explain(w.set)}
@@ -172,7 +181,7 @@ func (w *watcher) probe(ctx context.Context) (over bool) {
 
 // look finds out whether the replica's program runs and its machines are there, when
 // it is time for that; over: it is lost, and the fact says how.
-func (w *watcher) look(ctx context.Context, changed <-chan struct{}) (replicas.Fact, bool) {
+func (w *watcher) look(ctx context.Context) (replicas.Fact, bool) {
 	every := lookEvery
 	if w.said != probe.Ready {
 		every = lookBroken
@@ -320,10 +329,4 @@ func (c *controller) programLog(ctx context.Context, r row, offset int64) (io.Re
 func hostPort(at string) bool {
 	_, _, err := net.SplitHostPort(at)
 	return err == nil
-}
-
-// readMetric notes the metric that a replica scales by.
-func (c *controller) readMetric(ctx context.Context, id int, address, name string) {
-	x, ok, err := probe.Prober{}.Metric(ctx, address, name)
-	c.setMetric(id, x, ok && err == nil)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 )
 
@@ -38,11 +39,14 @@ func (d Folder) Open(name string) (Log, error) {
 	return fileLog{f}, nil
 }
 
-// Remove removes the files.
+// Remove removes the files, and folders below d that have none left.
 func (d Folder) Remove(names ...string) error {
 	for _, name := range names {
 		if err := os.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
+		}
+		if dir := path.Dir(name); dir != "." {
+			_ = os.Remove(d.path(dir)) // fails while there is anything in it
 		}
 	}
 	return nil

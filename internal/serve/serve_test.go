@@ -1,0 +1,365 @@
+//go:build unix
+
+package serve_test
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/testbed"
+	"github.com/skypilot-go/sky/task"
+)
+
+// sent is a task file as clients send it.
+func sent(t *testing.T, text string) string {
+	t.Helper()
+	dag, err := task.Parse("service.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := dag.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}
+
+func TestAServiceComesUpAndGoes(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		s := i.until("ready", ready(2))
+		if s.Status != string(api.ServiceReady) || *s.Endpoint != "http://127.0.0.1:30001" || *s.TargetReplicas != 2 || s.Replicas[0].Endpoint == nil {
+			t.Errorf("it is %+v", s)
+		}
+		i.WantMachines("chat-1 running", "chat-2 running")
+		if got := i.table.Services; len(got) != 1 || got[0].Port != 30001 || readyIn(i.table) != 2 {
+			t.Errorf("balancers have %+v", got)
+		}
+		if err := i.down(false); err != nil {
+			t.Fatal(err)
+		}
+		i.WantNothingLeft("chat-1")
+		if len(i.table.Services) != 0 {
+			t.Errorf("balancers still have %+v", i.table.Services)
+		}
+		if left, _ := filepath.Glob(filepath.Join(i.dir, "services", "*")); len(left) > 0 {
+			t.Errorf("left are %q", left)
+		}
+	})
+}
+
+// Wherever the server dies while a service comes up, the next one goes on: in the end
+// there are the machines that were asked for, and none when it has ended.
+func TestACrashWhileAServiceComesUp(t *testing.T) {
+	testbed.EveryHalfStep(t, func(t *testing.T, halfSteps int) bool {
+		i := install(t).serve(halfSteps)
+		r := testbed.NewRequest()
+		body := api.ServeUpBody{Task: sent(t, service), ServiceName: "chat"}
+		_, err := i.m.Up(i.s.Context(), i.s.Call(r), body)
+		for range 60 {
+			if i.s.Dead() {
+				break
+			}
+			time.Sleep(time.Second)
+		}
+		died := i.s.Dead()
+		if died {
+			i.serve(-1)
+			_, err = i.m.Up(i.s.Context(), i.s.Call(r), body) // the request is resumed
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.until("ready", ready(2))
+		if got := i.Machines(); len(got) != 2 {
+			t.Errorf("machines: %q", got)
+		}
+		if err := i.down(false); err != nil {
+			t.Fatal(err)
+		}
+		i.WantNothingLeft("chat-1")
+		i.crash()
+		return died
+	})
+}
+
+// Wherever the server dies while a service is ended, nothing is left.
+func TestACrashWhileAServiceEnds(t *testing.T) {
+	testbed.EveryHalfStep(t, func(t *testing.T, halfSteps int) bool {
+		i := install(t).serve(-1)
+		i.up(service)
+		i.until("ready", ready(2))
+		i.serve(halfSteps)
+		_ = i.down(false)
+		died := i.s.Dead()
+		if died {
+			i.serve(-1)
+			if i.service() != nil {
+				if err := i.down(false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		i.until("gone", none)
+		i.WantNothingLeft("chat-1")
+		i.crash()
+		return died
+	})
+}
+
+func TestReplicasThatAreLostAreReplaced(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "cpus: 2", "cpus: 2\n  use_spot: true", 1))
+		i.until("ready", ready(2))
+		for _, m := range i.Cloud.Machines() {
+			if strings.HasPrefix(m.Name, "chat-1-") {
+				if err := i.Cloud.Kill(m.ID, ""); err != nil {
+					t.Fatal(err)
+				}
+				i.Node(m.ID) // its agent ends with it
+			}
+		}
+		i.until("without the first", func(s *api.Service) bool { return ready(2)(s) && s.Replicas[0].ID == 2 && s.Replicas[1].ID == 3 })
+		i.WantMachines("chat-2 running", "chat-3 running")
+		if !strings.Contains(i.log(), "spot machine was taken away") {
+			t.Errorf("the controller says\n%s", i.log())
+		}
+	})
+}
+
+// A version that never becomes ready never replaces one that is.
+func TestAVersionThatDoesNotWorkReplacesNothing(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.fewest = 2
+		i.update(strings.Replace(service, "sleep 10000h", "exit 3", 1), "rolling")
+		s := i.until("seen to fail", func(s *api.Service) bool {
+			return strings.Contains(strings.Join(s.Why, " "), "is not launched again")
+		})
+		if s.Status != string(api.ServiceReady) || i.fewest < 2 {
+			t.Errorf("it is %s and had %d ready", s.Status, i.fewest)
+		}
+		if log := i.log(); !strings.Contains(log, "exit code 3") {
+			t.Errorf("the controller says\n%s", log)
+		}
+		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "rolling")
+		i.until("mended", func(s *api.Service) bool { return len(s.ActiveVersions) == 1 && s.ActiveVersions[0] == 3 })
+		if i.fewest < 2 {
+			t.Errorf("only %d were ready", i.fewest)
+		}
+	})
+}
+
+func TestUpdatesKeepEnoughReady(t *testing.T) {
+	for _, mode := range []string{"rolling", "blue_green"} {
+		t.Run(mode, func(t *testing.T) {
+			bubble(t, func(i *installation) {
+				i.up(service)
+				i.until("ready", ready(2))
+				i.fewest = 2
+				i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), mode)
+				s := i.until("of version 2", func(s *api.Service) bool {
+					return ready(2)(s) && s.Replicas[0].Version == 2 && s.Replicas[1].Version == 2
+				})
+				if i.fewest < 2 || *s.Version != 2 {
+					t.Errorf("only %d were ready on the way to version %d", i.fewest, *s.Version)
+				}
+				i.WantMachines("chat-3 running", "chat-4 running")
+			})
+		})
+	}
+}
+
+func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
+	for asked, want := range map[state.ServiceAsked]int{state.AskedPromote: 2, state.AskedRollback: 1} {
+		t.Run(string(asked), func(t *testing.T) {
+			bubble(t, func(i *installation) {
+				i.up(service)
+				i.until("ready", ready(2))
+				i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "canary")
+				i.until("beside the old version", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 })
+				time.Sleep(10 * time.Minute) // it waits for somebody
+				if s := i.service(); len(s.ActiveVersions) != 2 || len(s.Replicas) != 3 {
+					t.Errorf("the canary did not stay: %+v", s)
+				}
+				weights := map[int]float64{}
+				for _, v := range i.table.Services[0].Versions {
+					weights[v.Version] = v.Weight
+				}
+				if weights[1] != 90 || weights[2] != 10 {
+					t.Errorf("the weights are %v", weights)
+				}
+				if err := i.m.Turn(i.s.Context(), i.call(), "chat", asked); err != nil {
+					t.Fatal(err)
+				}
+				i.until("decided", func(s *api.Service) bool {
+					return ready(2)(s) && s.Replicas[0].Version == want && s.Replicas[1].Version == want
+				})
+				if err := i.m.Turn(i.s.Context(), i.call(), "chat", asked); err == nil {
+					t.Error("it can be decided twice")
+				}
+			})
+		})
+	}
+}
+
+func TestProbesDecideWhoGetsRequests(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.answer(func(replica string) int {
+			if replica == "chat-2" {
+				return 503
+			}
+			return 200
+		})
+		i.until("half ready", func(s *api.Service) bool { return s.Replicas[1].Status == string(api.ReplicaNotReady) })
+		if got := i.table.Services[0].Replicas; readyIn(i.table) != 1 || got[0].ID != 1 {
+			t.Errorf("balancers have %+v", got)
+		}
+		i.until("replaced", func(s *api.Service) bool { return ready(1)(s) || len(s.Replicas) > 2 })
+		i.answer(func(string) int { return 200 })
+		i.until("ready again", func(s *api.Service) bool { return readyIn(i.table) == 2 && s.Replicas[len(s.Replicas)-1].ID == 3 })
+		if !strings.Contains(i.log(), "probes failed for too long") {
+			t.Errorf("the controller says\n%s", i.log())
+		}
+	})
+}
+
+func TestAReplicaThatIsNeverReadyGoes(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.answer(func(string) int { return 0 })
+		i.up(service)
+		s := i.until("failed", func(s *api.Service) bool { return s.Status == string(api.ServiceFailed) })
+		i.until("without machines", func(*api.Service) bool { return len(i.Machines()) == 0 })
+		if !strings.Contains(s.Replicas[0].Reason, "did not get ready in time") {
+			t.Errorf("its reason is %q", s.Replicas[0].Reason)
+		}
+		time.Sleep(time.Hour)
+		i.WantMachines() // it is not tried for ever
+		i.answer(func(string) int { return 200 })
+		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "rolling")
+		i.until("mended", func(s *api.Service) bool { return readyIn(i.table) == 2 })
+	})
+}
+
+func TestWhatCannotBeGivenBackIsShownAndPurged(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.Inject(model.Fault{Kind: model.Fail, Op: "instances.terminate", Code: "internal"})
+		if err := i.down(false); err == nil || !strings.Contains(err.Error(), "could not be given back") {
+			t.Errorf("down says %v", err)
+		}
+		if s := i.service(); s.Status != string(api.ServiceFailedCleanup) {
+			t.Errorf("it is %s", s.Status)
+		}
+		if err := i.down(true); err != nil {
+			t.Errorf("purge says %v", err)
+		}
+		i.until("gone", none)
+	})
+}
+
+func TestAUserEndsAReplica(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		if err := i.m.TerminateReplica(i.s.Context(), i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 9}); err == nil {
+			t.Error("a replica that is not there was ended")
+		}
+		if err := i.m.TerminateReplica(i.s.Context(), i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 1}); err != nil {
+			t.Fatal(err)
+		}
+		i.until("replaced", func(s *api.Service) bool { return ready(2)(s) && s.Replicas[0].ID == 2 && s.Replicas[1].ID == 3 })
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		for what, c := range map[string]struct{ name, text, want string }{
+			"a name that is taken": {"chat", service, "is already running"},
+			"a name that is none":  {"9", service, "cannot name"},
+			"no program":           {"other", strings.Replace(service, "run: |\n  sleep 10000h\n", "", 1), "needs a run command"},
+		} {
+			_, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: sent(t, c.text), ServiceName: c.name})
+			if err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		if err := i.m.Update(i.s.Context(), i.call(), api.ServeUpdateBody{Task: sent(t, service), ServiceName: "chatt"}); err == nil || !strings.Contains(err.Error(), "no service") {
+			t.Errorf("update of another: %v", err)
+		}
+		if err := i.m.Update(i.s.Context(), i.call(), api.ServeUpdateBody{Task: sent(t, service), ServiceName: "chat", Mode: "odd"}); err == nil {
+			t.Error("an odd mode is taken")
+		}
+		if err := i.m.Turn(i.s.Context(), i.call(), "chat", state.AskedPromote); err == nil {
+			t.Error("nothing was promoted")
+		}
+		if err := i.down(false); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.down(false); err == nil {
+			t.Error("it was ended twice")
+		}
+	})
+}
+
+// A service that scales to zero starts a replica for the first request that waits.
+func TestAServiceScalesFromZero(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "  replicas: 2\n", "  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		time.Sleep(10 * time.Minute)
+		i.WantMachines()
+		report := func(waiting int) {
+			i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()),
+				Services: []balancerapi.ServiceReport{{Name: "chat", Waiting: waiting, Arrivals: 1}}})
+		}
+		if !i.table.Services[0].Queue.Wait {
+			t.Error("requests do not wait while there is no replica")
+		}
+		for range 60 {
+			report(1)
+			time.Sleep(time.Second)
+		}
+		if s := i.service(); !ready(1)(s) {
+			t.Errorf("a minute later it is %+v", s)
+		}
+		for range 3600 {
+			report(0)
+			time.Sleep(time.Second)
+		}
+		i.WantMachines()
+	})
+}
+
+func TestLogsOutliveReplicas(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "sleep 10000h", "echo hello from here\n  sleep 1m\n  exit 5", 1))
+		i.until("failed", func(s *api.Service) bool {
+			return len(s.Replicas) > 0 && s.Replicas[0].Status == string(api.ReplicaFailed)
+		})
+		id, no := 1, false
+		var out strings.Builder
+		begun := int64(-1)
+		err := i.m.Logs(i.s.Context(), i.call(), api.ServeLogsBody{ServiceName: "chat", Target: "replica", ReplicaID: &id, Follow: &no}, -1,
+			func(at int64) error { begun = at; return nil }, &out)
+		if err != nil || begun != 0 || !strings.Contains(out.String(), "hello from here") {
+			t.Errorf("from %d: %q, %v", begun, out.String(), err)
+		}
+		id = 77
+		if err := i.m.Logs(i.s.Context(), i.call(), api.ServeLogsBody{ServiceName: "chat", Target: "replica", ReplicaID: &id, Follow: &no}, -1,
+			func(int64) error { return nil }, &out); err == nil {
+			t.Error("a replica that never was has a log")
+		}
+	})
+}
+
