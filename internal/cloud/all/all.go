@@ -9,6 +9,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 )
 
@@ -32,5 +33,6 @@ func Providers(o Options) *cloud.Registry {
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
 		lambda.New(lambda.Options{}),
+		runpod.New(runpod.Options{}),
 	)
 }

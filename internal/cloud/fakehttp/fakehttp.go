@@ -35,11 +35,14 @@ type API struct {
 	ID      func(n uint64) string
 	Login   func(r *http.Request) bool // tells good credentials
 	Words   map[fluffyapi.Code]Word
+	// Lists makes the answer of a list of things; nil: the list itself.
+	Lists func(kind string, all []Dict) any
 	// Error is the body of a refusal; nil: there is none, as for 429 on some clouds.
 	Error    func(status int, code, message string) any
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
 	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
+	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
 }
 
@@ -343,6 +346,8 @@ func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error,
 		}
 		o := f.Thing(kind, id)
 		switch {
+		case id == "" && f.api.Lists != nil:
+			return f.api.Lists(kind, f.Things(kind)), nil
 		case id == "":
 			return f.Things(kind), nil
 		case o == nil:

@@ -55,7 +55,11 @@ func (f *Fake) Slow(boot time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.boot = boot
-	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, model.Delay{Max: 10 * time.Millisecond})
+	halt := model.Delay{Max: 10 * time.Millisecond}
+	if f.api.AtOnce {
+		halt = model.Delay{}
+	}
+	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, halt)
 }
 
 // Limit keeps the cloud's limits from now on.
@@ -113,6 +117,12 @@ func (f *Fake) Machine(id string) (model.Machine, bool) {
 		}
 	}
 	return model.Machine{}, false
+}
+
+// Asked is the body that a machine was made with.
+func (f *Fake) Asked(id string) Dict {
+	m, _ := f.Machine(id)
+	return Asked(m.Instance)
 }
 
 // Billed tells whether the machine costs money now.

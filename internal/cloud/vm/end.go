@@ -123,7 +123,7 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 			// Lists lag, and some clouds refuse to end what is ending: no news is that only if
 			// it is all that they say until the time is over.
 			rest = false
-			if err := p.call(ctx, again, func(ctx context.Context) error { return p.d.Delete(ctx, id, again) }); meant(err) == meantNothing && err != nil {
+			if err := p.call(ctx, again, func(ctx context.Context) error { return p.d.Delete(ctx, id, again) }); err != nil && !says(err) {
 				w.what += "; " + err.Error()
 			} else if err != nil {
 				return false, err
@@ -156,7 +156,7 @@ func (p *Provider) endUnlisted(ctx context.Context, id cloud.ClusterID, regions 
 			unknown = true
 		case !k.changed():
 			// What is in no list may have ended, and some clouds refuse to end it again.
-			if err = p.refusal(ctx, p.at(region), err); meant(err) != meantNothing || ctx.Err() != nil {
+			if err = p.refusal(ctx, p.at(region), err); says(err) || ctx.Err() != nil {
 				return false, err
 			}
 			unknown = true
