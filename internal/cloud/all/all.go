@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/cudo"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
@@ -34,5 +35,6 @@ func Providers(o Options) *cloud.Registry {
 		aws.New(o.AWS),
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
+		cudo.New(cudo.Options{}),
 	)
 }

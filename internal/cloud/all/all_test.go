@@ -19,7 +19,7 @@ const root = "../../.."
 // it, and on one line it makes it; its facts are one file.
 func TestACloudIsOneFolderAndOneLine(t *testing.T) {
 	const name = "fluffycloud"
-	own := []string{"internal/cloud/" + name, "cmd/" + name, "internal/testbed", "internal/cloud/fakehttp", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "test"} // and what only tests are made of
+	own := []string{"internal/cloud/" + name, "cmd/" + name, "internal/testbed", "internal/cloud/fakehttp", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake", "test"} // and what only tests are made of
 
 	var touched []string
 	calls := 0

@@ -47,6 +47,8 @@ type Harness struct {
 	Another func(t testing.TB) cloud.Provider
 	// OneInstallation says why a cloud of this kind only ever has one.
 	OneInstallation string
+	// Unprotected says why nothing but machines is made for a cluster that has ports.
+	Unprotected string
 	// Many is how many clusters are listed at once; 0: 300.
 	Many int
 
@@ -118,6 +120,10 @@ func (b Behaviour) Inapplicable(h Harness) string {
 		case "installations":
 			if h.OneInstallation != "" {
 				missing = append(missing, "there is one installation: "+h.OneInstallation)
+			}
+		case "protection":
+			if h.Unprotected != "" {
+				missing = append(missing, "machines have no protection: "+h.Unprotected)
 			}
 		case string(cloud.FeatureStop), string(cloud.FeatureMultiNode), string(cloud.FeatureSpot), string(cloud.FeaturePorts):
 			if why, lacks := h.Provider.Features().Lacks[cloud.Feature(need)]; lacks {

@@ -42,6 +42,7 @@ type API struct {
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
 	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
 	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
 }
@@ -262,8 +263,12 @@ func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) 
 	}
 	body, _ := json.Marshal(asked)
 	own := f.NewID()
+	name := own
+	if f.api.Named != "" {
+		name = asked[f.api.Named].(string)
+	}
 	return f.Owner.Create(r.Context(), fluffyapi.Create{
-		ClientToken: own, Name: own, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
+		ClientToken: own, Name: name, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
 	})
 }
 

@@ -48,7 +48,7 @@ func TestConformance(t *testing.T) {
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			fake.Fill(o.Zone, runpodfake.Type("NVIDIA GeForce RTX 4090", 1), left)
 		}
-		h.Quota = nil    // the reference tells of none
+		h.Quota = nil // the reference tells of none
 		return h
 	})
 }
