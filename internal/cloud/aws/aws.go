@@ -54,7 +54,7 @@ type Provider struct {
 	vm.StopProvider
 	o       Options
 	access  access
-	regions memory
+	regions vm.Regions
 	plans   sync.Map // map[int]*reservation by the token of an attempt
 }
 
@@ -92,6 +92,7 @@ func New(o Options) *Provider {
 		o.Backoff = 5 * time.Second
 	}
 	p := &Provider{o: o}
+	p.regions.All, p.regions.List, p.access.changed = p.allRegions, p.describe, p.regions.Reset
 	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, Timeout: o.Timeout, Poll: o.Poll, Patience: p.patience, SlowToEnd: slowToEnd,
 	})
