@@ -172,9 +172,6 @@ func (p *Provider) disconnect(ctx context.Context, id cloud.ClusterID) error {
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		looks++
 		left, err := p.d.Disconnect(ctx, id, looks > settleLooks)
-		if err != nil && kind(p.d, err) == Busy {
-			left, err = append(left, "the network of the machines"), nil
-		}
 		if err != nil {
 			return false, p.refusal(ctx, p.at(""), err)
 		}
