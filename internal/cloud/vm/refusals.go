@@ -101,6 +101,11 @@ func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error 
 	case m == NoAnswer && ctx.Err() != nil:
 		return fmt.Errorf("asking %s: %w", r.DisplayName, context.Cause(ctx))
 	}
+	return r.Say(m, at, cmp.Or(r.Fixes[code], r.Fixes[strconv.Itoa(status)], r.Fix), err)
+}
+
+// Say is an error in the words of package cloud. fix is for bad credentials.
+func (r Refusals) Say(m Meaning, at cloud.Place, fix string, err error) error {
 	everywhere, region := cloud.Place{Cloud: r.Cloud}, cloud.Place{Cloud: r.Cloud, Region: at.Region}
 	switch m {
 	case Full:
@@ -110,7 +115,7 @@ func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error 
 	case OverQuotaAll:
 		return &cloud.QuotaError{Place: everywhere, Err: err}
 	case BadCredentials:
-		return &cloud.AuthError{Cloud: r.Cloud, Fix: cmp.Or(r.Fixes[code], r.Fixes[strconv.Itoa(status)], r.Fix), Err: err}
+		return &cloud.AuthError{Cloud: r.Cloud, Fix: fix, Err: err}
 	case Forbidden:
 		return &cloud.PermissionError{Place: everywhere, Err: err}
 	case ForbiddenHere:
