@@ -34,9 +34,8 @@ type Options struct {
 	// Settings are the "aws" section of the configuration, read at each call;
 	// nil: the defaults.
 	Settings func() Settings
-	// Image finds the image of a tag such as "skypilot:custom-cpu-ubuntu" in a
-	// region; nil: no tags are known.
-	Image func(ctx context.Context, tag, region string) (id string, ok bool)
+	// Image finds images; nil: no tags are known.
+	Image cloud.Images
 	// QuotaCode is the name under which the quotas of a machine are kept; nil
 	// or "": unknown, nothing is checked.
 	QuotaCode func(ctx context.Context, instanceType string, spot bool) string
