@@ -5,13 +5,11 @@
 // a fake that behaves:
 //
 //	func TestConformance(t *testing.T) {
-//		cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
-//			fake := startFake(t)
-//			return cloudtest.Harness{
-//				Provider: lambda.New(lambda.Options{URL: fake.URL}),
-//				Spec:     smallest,
-//				Fill:     fake.SellOut,
-//			}
+//		cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+//			fake := cudofake.New()
+//			h := fake.Harness(func() cloud.Provider { return cudo.New(cudo.Options{Transport: fake}) })
+//			h.Spec = smallest
+//			return h
 //		})
 //	}
 //

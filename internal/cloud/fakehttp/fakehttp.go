@@ -147,7 +147,11 @@ func (f *Fake) refuse(w http.ResponseWriter, e *fluffyapi.Error) {
 	if !ok {
 		word = Word{http.StatusBadRequest, string(e.Code)}
 	}
-	body := f.api.Error(word.Status, word.Code, e.Message)
+	message := e.Message
+	for _, region := range f.api.Regions { // of which the cloud knows no zones
+		message = strings.ReplaceAll(message, zone(region), region)
+	}
+	body := f.api.Error(word.Status, word.Code, message)
 	if body == nil {
 		http.Error(w, "too many", word.Status)
 		return

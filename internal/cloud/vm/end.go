@@ -44,10 +44,13 @@ func (p StopProvider) Stop(ctx context.Context, id cloud.ClusterID) error {
 
 // call makes a call about machines to its end, for all of them or for none: a
 // caller who leaves in the middle must not keep half of them running. That they
-// changed meanwhile is no failure.
+// changed meanwhile is no failure, and that they are busy means later.
 func (p *Provider) call(ctx context.Context, about []Machine, f func(context.Context) error) error {
 	err := cloud.Settled(ctx, f)
-	if err == nil || kind(p.d, err).changed() {
+	if err == nil {
+		return nil
+	}
+	if k := kind(p.d, err); k.changed() || k == Busy {
 		return nil
 	}
 	at := p.at(about[0].Region)

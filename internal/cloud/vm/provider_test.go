@@ -23,6 +23,7 @@ type toy struct {
 	failure   error // of the machine, later
 	slow      time.Duration
 	ready     time.Time
+	busy      int // so often the machine is in the middle of something when it is to end
 }
 
 var nowhere = cloud.Offer{Place: cloud.Place{Cloud: "toy", Region: "r"}, InstanceType: "t"}
@@ -71,8 +72,14 @@ func (d *toy) Stop(context.Context, cloud.ClusterID, []Machine) error {
 	d.m.State, d.m.Said = Stopped, "off"
 	return nil
 }
-func (d *toy) Delete(context.Context, cloud.ClusterID, []Machine) error { d.m = nil; return nil }
-func (d *toy) Connect(context.Context, cloud.LaunchSpec) error          { return nil }
+func (d *toy) Delete(context.Context, cloud.ClusterID, []Machine) error {
+	if d.busy--; d.busy >= 0 {
+		return &rest.Error{Status: 409, Message: "it is being moved"}
+	}
+	d.m = nil
+	return nil
+}
+func (d *toy) Connect(context.Context, cloud.LaunchSpec) error { return nil }
 func (d *toy) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) {
 	return nil, nil
 }
@@ -127,6 +134,20 @@ func TestStatesHaveLimits(t *testing.T) {
 		}
 		if _, err := (&toy{slow: 50 * time.Second}).provider(limits).Launch(t.Context(), toySpec()); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A machine that is in the middle of something is ended later.
+func TestABusyMachineIsEndedLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &toy{busy: 3}
+		p := d.provider(Options{})
+		if _, err := p.Launch(t.Context(), toySpec()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Terminate(t.Context(), toySpec().ID); err != nil || d.m != nil {
+			t.Errorf("%v; left: %v", err, d.m)
 		}
 	})
 }

@@ -42,6 +42,7 @@ func Size(machine string) string {
 func New() *Fake {
 	api := fakehttp.API{
 		Prefix: "/v1", Regions: dataCenters, Named: "vmId",
+		ID:    func(n uint64) string { return fmt.Sprintf("vm%d", n) },
 		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
 		Error: func(status int, code, message string) any {
 			return dict{"code": status, "status": code, "message": message, "details": []any{}}
