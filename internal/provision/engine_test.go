@@ -279,8 +279,9 @@ func TestANoteOfAProviderIsTold(t *testing.T) {
 
 // An attempt that a server which died may have begun is known to the provider as that.
 func TestAnAttemptThatIsTakenUpAgainIsResumed(t *testing.T) {
-	for _, open := range []bool{false, true} {
+	for _, tt := range []struct{ open, keep bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
 		synctest.Test(t, func(t *testing.T) {
+			open := tt.open
 			var resumed []bool
 			s := newStage(t, nil)
 			s.p.launch = func(_ context.Context, spec cloud.LaunchSpec) error {
@@ -293,8 +294,9 @@ func TestAnAttemptThatIsTakenUpAgainIsResumed(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if _, err := s.provision(t.Context(), Options{}, "a"); err != nil || len(resumed) != 1 || resumed[0] != open {
-				t.Errorf("an open attempt: %t; resumed: %v, %v", open, resumed, err)
+			_, _, err := s.Provision(t.Context(), Request{Cluster: s.c, Nodes: 2, Tiers: Exactly(zone("a")), Out: &s.out, Keep: tt.keep})
+			if err != nil || len(resumed) != 1 || resumed[0] != open {
+				t.Errorf("%+v: resumed: %v, %v", tt, resumed, err)
 			}
 		})
 	}
