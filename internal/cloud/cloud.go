@@ -142,6 +142,10 @@ type Reach struct {
 	Agent string `json:"agent,omitempty"` // host:port of the node's agent; package remote fills it in
 }
 
+// HostAlias is the name under which the host key of one machine of one cluster is kept:
+// all of a cluster's begin with its hash and a dot.
+func HostAlias(hash, node string) string { return hash + "." + node }
+
 // ReachNone is the Method of nodes that are records of an emulator and no
 // machines: no agent is started on them and nothing runs there.
 const ReachNone = "none"

@@ -7,6 +7,10 @@ import (
 
 // Rarer powers of providers, found with [As].
 
+// Images finds the image of a tag such as "skypilot:custom-cpu-ubuntu" in a region. The
+// price lists of clouds know them.
+type Images func(ctx context.Context, tag, region string) (id string, ok bool)
+
 // PortOpener is a provider that can open ports of clusters that run.
 type PortOpener interface {
 	// OpenPorts lets the world reach the ports ("8080", "8000-8010") of the

@@ -3,9 +3,22 @@ package daemon
 import (
 	"context"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/config"
 )
+
+// images are those of a cloud's price list.
+func (d *daemon) images(cloudName string) cloud.Images {
+	return func(ctx context.Context, tag, region string) (string, bool) {
+		table, err := d.catalogs.Table(ctx, cloudName)
+		if err != nil {
+			return "", false
+		}
+		i, ok := table.Images.Find(tag, region)
+		return i.ID, ok
+	}
+}
 
 // awsOptions tell the AWS provider what this server knows of the account:
 // images and quotas from the price list, settings from the configuration.
@@ -14,14 +27,7 @@ func (d *daemon) awsOptions() aws.Options {
 		Settings: func() aws.Settings {
 			return aws.ReadSettings(d.settings.current().For(config.Scope{Cloud: aws.Name}).Section())
 		},
-		Image: func(ctx context.Context, tag, region string) (string, bool) {
-			table, err := d.catalogs.Table(ctx, aws.Name)
-			if err != nil {
-				return "", false
-			}
-			i, ok := table.Images.Find(tag, region)
-			return i.ID, ok
-		},
+		Image: d.images(aws.Name),
 		QuotaCode: func(ctx context.Context, instanceType string, spot bool) string {
 			quotas, err := d.catalogs.Quotas(ctx, aws.Name)
 			if err != nil {

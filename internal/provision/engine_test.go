@@ -262,6 +262,46 @@ func TestAProviderThatHasWaitedLongEnoughIsNotAskedAgain(t *testing.T) {
 	}
 }
 
+// What a provider wants people to know is told once, among what is done.
+func TestANoteOfAProviderIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.p.launch = func(ctx context.Context, spec cloud.LaunchSpec) error {
+			cloud.Note(ctx, "All ports are open to the world.")
+			s.p.up(spec, spec.Nodes)
+			return nil
+		}
+		if _, err := s.provision(t.Context(), Options{}, "a"); err != nil || strings.Count(s.out.String(), "⚠ All ports are open to the world.\n") != 1 {
+			t.Errorf("%v; said:\n%s", err, s.out.String())
+		}
+	})
+}
+
+// An attempt that a server which died may have begun is known to the provider as that.
+func TestAnAttemptThatIsTakenUpAgainIsResumed(t *testing.T) {
+	for _, tt := range []struct{ open, keep bool }{{false, false}, {true, false}, {false, true}, {true, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			open := tt.open
+			var resumed []bool
+			s := newStage(t, nil)
+			s.p.launch = func(_ context.Context, spec cloud.LaunchSpec) error {
+				resumed = append(resumed, spec.Resumed)
+				s.p.up(spec, spec.Nodes)
+				return nil
+			}
+			if open {
+				if err := s.mem.Begin(t.Context(), state.Attempt{Token: "t", ClusterName: "c", ClusterHash: "h", NameOnCloud: "c-u", Offer: zone("a"), Nodes: 2, StartedAt: time.Now()}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, _, err := s.Provision(t.Context(), Request{Cluster: s.c, Nodes: 2, Tiers: Exactly(zone("a")), Out: &s.out, Keep: tt.keep})
+			if err != nil || len(resumed) != 1 || resumed[0] != open {
+				t.Errorf("%+v: resumed: %v, %v", tt, resumed, err)
+			}
+		})
+	}
+}
+
 func TestALostAnswerIsLookedUp(t *testing.T) {
 	for _, tt := range []struct {
 		name    string

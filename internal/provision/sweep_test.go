@@ -142,3 +142,38 @@ func TestWorkThatIsDoneAloneEndsWithItsLease(t *testing.T) {
 		}
 	})
 }
+
+// A cloud without tags tells only a digest of the hash. What a record claims is no
+// stray, and what a launch of ours gave up is known as that.
+func TestASweepKnowsClustersByTheirShortHash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		short := s.ClusterID(s.c)
+		short.Hash = cloud.ShortHash(short.Hash)
+		s.p.up(cloud.LaunchSpec{ID: short, Offer: zone("a")}, 2)
+		late := short
+		late.Name = "c-u-9"
+		s.p.up(cloud.LaunchSpec{ID: late, Offer: zone("b")}, 1)
+		foreign := cloud.ClusterID{Installation: "i", Name: "c-u-9", Hash: cloud.ShortHash("another")}
+		s.p.up(cloud.LaunchSpec{ID: foreign, Offer: zone("b")}, 1)
+		gone := state.Attempt{Token: "t", ClusterName: "c", ClusterHash: s.c.Hash, NameOnCloud: late.Name, Offer: zone("b"), Nodes: 1, StartedAt: time.Now()}
+		if err := s.mem.Begin(t.Context(), gone); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.mem.End(t.Context(), "t", state.AttemptEnd{Outcome: Unreachable}); err != nil {
+			t.Fatal(err)
+		}
+		r, err := s.Sweep(t.Context(), SweepOptions{Grace: -1, End: func(x Stray) bool { return s.GivenUp(t.Context(), x) }})
+		if err != nil || len(r.Strays) != 2 {
+			t.Fatalf("%+v, %v", r.Strays, err)
+		}
+		for _, x := range r.Strays {
+			if x.Ended != (x.Hash == late.Hash) || x.Cluster != "c-u-9" {
+				t.Errorf("%+v", x)
+			}
+		}
+		if len(s.p.running) != 2 {
+			t.Errorf("%d clusters run", len(s.p.running))
+		}
+	})
+}

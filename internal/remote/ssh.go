@@ -41,7 +41,7 @@ func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, erro
 	}
 	reach := n.Reach
 	if reach.HostAlias == "" {
-		reach.HostAlias = hostAlias(c.Hash, n.ID)
+		reach.HostAlias = cloud.HostAlias(c.Hash, n.ID)
 	}
 	if reach.IdentityFile == "" && !reach.OwnKeys {
 		key, _, err := r.userKey(c.UserHash)
@@ -54,10 +54,6 @@ func (r *Connector) target(c *state.Cluster, n cloud.Node) (sshconn.Target, erro
 	t.Node = n.Rank
 	return t, err
 }
-
-// hostAlias is the name under which the host key of one machine of one cluster
-// is on record: addresses are used again for other machines.
-func hostAlias(hash, node string) string { return hash + "." + node }
 
 func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node, s *spread, made *Containers) (string, error) {
 	r := (*Connector)(t)

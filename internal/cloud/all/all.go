@@ -4,11 +4,13 @@ package all
 import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/cudo"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 )
 
@@ -32,5 +34,7 @@ func Providers(o Options) *cloud.Registry {
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
 		lambda.New(lambda.Options{}),
+		runpod.New(runpod.Options{}),
+		cudo.New(cudo.Options{}),
 	)
 }

@@ -38,8 +38,7 @@ type access struct {
 	clients map[string]*ec2.Client
 	regions []string
 	learnt  time.Time
-	entered map[string]bool  // regions that have let us in
-	shut    map[string]error // those that do not
+	changed func() // is called when the credentials are others
 }
 
 // regionsKept is how long the list of the account's regions is believed.
@@ -147,7 +146,7 @@ func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 	}
 	c.HTTPClient = bodyClient{c.HTTPClient}
 	a.stamp, a.config, a.clients, a.regions = stamp, &c, map[string]*ec2.Client{}, nil
-	a.entered, a.shut = nil, nil
+	a.changed()
 	return c, nil
 }
 

@@ -34,9 +34,8 @@ type Options struct {
 	// Settings are the "aws" section of the configuration, read at each call;
 	// nil: the defaults.
 	Settings func() Settings
-	// Image finds the image of a tag such as "skypilot:custom-cpu-ubuntu" in a
-	// region; nil: no tags are known.
-	Image func(ctx context.Context, tag, region string) (id string, ok bool)
+	// Image finds images; nil: no tags are known.
+	Image cloud.Images
 	// QuotaCode is the name under which the quotas of a machine are kept; nil
 	// or "": unknown, nothing is checked.
 	QuotaCode func(ctx context.Context, instanceType string, spot bool) string
@@ -54,7 +53,7 @@ type Provider struct {
 	vm.StopProvider
 	o       Options
 	access  access
-	regions memory
+	regions vm.Regions
 	plans   sync.Map // map[int]*reservation by the token of an attempt
 }
 
@@ -92,6 +91,7 @@ func New(o Options) *Provider {
 		o.Backoff = 5 * time.Second
 	}
 	p := &Provider{o: o}
+	p.regions.All, p.regions.List, p.access.changed = p.allRegions, p.describe, p.regions.Reset
 	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, Timeout: o.Timeout, Poll: o.Poll, Patience: p.patience, SlowToEnd: slowToEnd,
 	})

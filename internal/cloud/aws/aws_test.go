@@ -76,13 +76,17 @@ func TestConformance(t *testing.T) {
 			Hang:        func(testing.TB) { fake.Hang() },
 			Slow:        func(_ testing.TB, boot time.Duration) { fake.Slow(boot) },
 			LoseAnswers: func(_ testing.TB, to cloudtest.Effect, times int) { fake.Lose(action[to], times) },
-			Odd:         func(_ testing.TB, to cloudtest.Effect) { fake.Odd(action[to], cloudtest.OddCode) },
-			HideNew:     func(_ testing.TB, lists int) { fake.Hide(lists) },
-			Lie:         func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
-			Kill:        func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
-			Halt:        func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) },
-			Preempt:     func(_ testing.TB, n cloud.Node, in time.Duration) { fake.Preempt(n.ID, in) },
-			Skew:        func(_ testing.TB, by time.Duration) { fake.Skew(by) },
+			Odd:         func(_ testing.TB, to cloudtest.Effect) { fake.Odd(action[to], cloudtest.OddCode, 1000) },
+			Lacking: func(testing.TB) func() int {
+				return fake.Odd(action[cloudtest.Creating], "InvalidInstanceID.NotFound", 1000)
+			},
+			Conflict: func(_ testing.TB, times int) { fake.Odd("DeleteSecurityGroup", "DependencyViolation", times) },
+			HideNew:  func(_ testing.TB, lists int) { fake.Hide(lists) },
+			Lie:      func(_ testing.TB, n cloud.Node, state string) { fake.Lie(n.ID, state) },
+			Kill:     func(_ testing.TB, n cloud.Node) { fake.Kill(n.ID) },
+			Halt:     func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) },
+			Preempt:  func(_ testing.TB, n cloud.Node, in time.Duration) { fake.Preempt(n.ID, in) },
+			Skew:     func(_ testing.TB, by time.Duration) { fake.Skew(by) },
 			Seed: func(_ testing.TB, id cloud.ClusterID) {
 				tags := id.Tags()
 				tags[cloud.TagRank] = "0"

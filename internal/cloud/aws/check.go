@@ -8,9 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Check asks whose credentials these are and whether they may look at regions
@@ -35,25 +34,12 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 // learnZones asks all regions for their zones if somebody wants to know: price
 // lists name zones by ids, which every account sees under names of its own.
 func (p *Provider) learnZones(ctx context.Context, user string) error {
-	regions, err := p.allRegions(ctx)
-	if err != nil || p.o.Zones == nil {
+	if p.o.Zones == nil {
+		_, err := p.allRegions(ctx)
 		return err
 	}
-	found := make([]map[string]string, len(regions))
-	errs := make([]error, len(regions))
-	var g errgroup.Group
-	g.SetLimit(atOnce)
-	for i, region := range regions {
-		g.Go(func() error {
-			found[i], errs[i] = p.zones(ctx, region)
-			return nil
-		})
-	}
-	g.Wait()
-	if ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	if err := p.access.answers(regions, errs); err != nil {
+	_, found, err := vm.Everywhere(ctx, &p.regions, p.zones)
+	if err != nil {
 		return err
 	}
 	names := map[string]string{}

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 var use1a = cloud.Place{Cloud: Name, Region: "us-east-1", Zone: "us-east-1a"}
@@ -144,44 +145,44 @@ func TestEveryCodeRulesSomethingOut(t *testing.T) {
 		switch e := err.(type) {
 		case *cloud.AuthError:
 			at, want = cloud.Place{Cloud: e.Cloud}, everywhere
-			if m != badCredentials && m != expired && m != wrongTime || e.Fix == "" {
+			if m != vm.BadCredentials || e.Fix == "" {
 				t.Errorf("%s: %v, mended by %q", code, err, e.Fix)
 			}
 		case *cloud.PermissionError:
 			at, want = e.Place, region
-			if m == forbidden {
+			if m == vm.Forbidden {
 				want = everywhere
 				if !strings.Contains(err.Error(), "ec2:RunInstances is missing") {
 					t.Errorf("%s: %v", code, err)
 				}
-			} else if m != regionClosed {
+			} else if m != vm.ForbiddenHere {
 				t.Errorf("%s: %v", code, err)
 			}
 		case *cloud.CapacityError:
 			at = e.Place
-			if m != full {
+			if m != vm.Full {
 				t.Errorf("%s: %v", code, err)
 			}
 		case *cloud.QuotaError:
 			at, want = e.Place, region
-			if m != overQuota {
+			if m != vm.OverQuota {
 				t.Errorf("%s: %v", code, err)
 			}
 		case *cloud.InvalidError:
 			at = e.Place
-			if m == wrongInRegion {
+			if m == vm.InvalidInRegion {
 				want = region
-			} else if m != invalid {
+			} else if m != vm.Invalid {
 				t.Errorf("%s: %v", code, err)
 			}
 		case *cloud.ThrottledError:
 			at = use1a // which it does not say: the zone that was asked for
-			if m != throttled {
+			if m != vm.Throttled {
 				t.Errorf("%s: %v", code, err)
 			}
 		case *cloud.UnreachableError:
 			at = use1a
-			if m != theirs {
+			if m != vm.NoAnswer {
 				t.Errorf("%s: %v", code, err)
 			}
 		default:

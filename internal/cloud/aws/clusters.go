@@ -21,14 +21,7 @@ type driver struct{ *Provider }
 var _ vm.Ranker = driver{}
 
 func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
-	switch {
-	case where.Region != "":
-		return d.describe(ctx, where.Region, id)
-	case where.Sure: // what is remembered may be old
-		d.regions.forget(id)
-		return d.findEverywhere(ctx, id)
-	}
-	return d.find(ctx, id)
+	return d.regions.Find(ctx, id, where)
 }
 
 func (d driver) Start(ctx context.Context, spec cloud.LaunchSpec, machines []vm.Machine) error {
@@ -133,7 +126,7 @@ func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) e
 // Disconnect removes the security groups and the placement group that were made
 // for the cluster, in whatever region they are.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, settled bool) ([]string, error) {
-	regions, err := d.openRegions(ctx)
+	regions, err := d.regions.Open(ctx)
 	if err != nil {
 		return nil, err
 	}

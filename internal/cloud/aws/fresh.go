@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // What is made is not known everywhere in AWS at once: a call that names it may
@@ -62,5 +63,5 @@ func refused(err error) bool {
 		return false
 	}
 	m := meaningOf(api)
-	return m != theirs && (m != other || status(err) < 500)
+	return m != vm.NoAnswer && (m != vm.Unclear || status(err) < 500)
 }

@@ -135,7 +135,7 @@ type launch struct {
 
 // Create asks for instances of the ranks.
 func (d driver) Create(ctx context.Context, of *vm.Launch, ranks []int) ([]string, error) {
-	d.regions.learn(of.Spec.ID, of.Spec.Offer.Region)
+	d.regions.Learn(of.Spec.ID, of.Spec.Offer.Region)
 	client, err := d.ec2(ctx, of.Spec.Offer.Region)
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Lacking finds out which of the permissions that sky needs are missing,
@@ -233,7 +234,7 @@ func (p *Provider) principal(ctx context.Context, client *iam.Client, arn string
 // that opened.
 func (p *Provider) explained(ctx context.Context, err error) error {
 	var api smithy.APIError
-	if !errors.As(err, &api) || meaningOf(api) != forbidden || strings.Contains(api.ErrorMessage(), "perform: ") {
+	if !errors.As(err, &api) || meaningOf(api) != vm.Forbidden || strings.Contains(api.ErrorMessage(), "perform: ") {
 		return err
 	}
 	_, sealed, ok := strings.Cut(api.ErrorMessage(), "Encoded authorization failure message: ")

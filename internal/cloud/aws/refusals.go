@@ -11,116 +11,99 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-)
-
-// meaning is what an error code of AWS says about the map.
-type meaning int
-
-const (
-	other meaning = iota
-	badCredentials
-	expired
-	wrongTime // the clock of this machine
-	forbidden
-	regionClosed
-	full
-	overQuota
-	invalid       // in that zone
-	wrongInRegion // in all zones of the region
-	throttled
-	theirs // on their side; it may work in a moment
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // meanings are the codes of the EC2, IAM, STS and Service Quotas references, by
 // what they rule out.
-var meanings = map[string]meaning{
-	"AuthFailure":                 badCredentials,
-	"InvalidClientTokenId":        badCredentials,
-	"InvalidClientToken":          badCredentials,
-	"UnrecognizedClientException": badCredentials,
-	"SignatureDoesNotMatch":       badCredentials,
-	"IncompleteSignature":         badCredentials,
-	"InvalidAccessKeyId":          badCredentials,
-	"MissingAuthenticationToken":  badCredentials,
-	"InvalidSignatureException":   badCredentials,
-	"Blocked":                     badCredentials,
-	"ExpiredToken":                expired,
-	"ExpiredTokenException":       expired,
-	"RequestExpired":              wrongTime,
-	"RequestTimeTooSkewed":        wrongTime,
+var meanings = map[string]vm.Meaning{
+	"AuthFailure":                 vm.BadCredentials,
+	"InvalidClientTokenId":        vm.BadCredentials,
+	"InvalidClientToken":          vm.BadCredentials,
+	"UnrecognizedClientException": vm.BadCredentials,
+	"SignatureDoesNotMatch":       vm.BadCredentials,
+	"IncompleteSignature":         vm.BadCredentials,
+	"InvalidAccessKeyId":          vm.BadCredentials,
+	"MissingAuthenticationToken":  vm.BadCredentials,
+	"InvalidSignatureException":   vm.BadCredentials,
+	"Blocked":                     vm.BadCredentials,
+	"ExpiredToken":                vm.BadCredentials,
+	"ExpiredTokenException":       vm.BadCredentials,
+	"RequestExpired":              vm.BadCredentials,
+	"RequestTimeTooSkewed":        vm.BadCredentials,
 
-	"UnauthorizedOperation": forbidden,
-	"AccessDenied":          forbidden,
-	"AccessDeniedException": forbidden,
-	"OptInRequired":         regionClosed,
-	"PendingVerification":   regionClosed,
+	"UnauthorizedOperation": vm.Forbidden,
+	"AccessDenied":          vm.Forbidden,
+	"AccessDeniedException": vm.Forbidden,
+	"OptInRequired":         vm.ForbiddenHere,
+	"PendingVerification":   vm.ForbiddenHere,
 
-	"InsufficientInstanceCapacity":         full,
-	"InsufficientCapacity":                 full,
-	"InsufficientHostCapacity":             full,
-	"InsufficientCapacityOnHost":           full,
-	"InsufficientReservedInstanceCapacity": full,
-	"InsufficientAddressCapacity":          full,
-	"InsufficientVolumeCapacity":           full,
-	"InsufficientFreeAddressesInSubnet":    full,
-	"ReservationCapacityExceeded":          full,
-	"InvalidCapacityReservationState":      full,
-	"SpotMaxPriceTooLow":                   full,
-	"UnfulfillableCapacity":                full,
+	"InsufficientInstanceCapacity":         vm.Full,
+	"InsufficientCapacity":                 vm.Full,
+	"InsufficientHostCapacity":             vm.Full,
+	"InsufficientCapacityOnHost":           vm.Full,
+	"InsufficientReservedInstanceCapacity": vm.Full,
+	"InsufficientAddressCapacity":          vm.Full,
+	"InsufficientVolumeCapacity":           vm.Full,
+	"InsufficientFreeAddressesInSubnet":    vm.Full,
+	"ReservationCapacityExceeded":          vm.Full,
+	"InvalidCapacityReservationState":      vm.Full,
+	"SpotMaxPriceTooLow":                   vm.Full,
+	"UnfulfillableCapacity":                vm.Full,
 
-	"VcpuLimitExceeded":                  overQuota,
-	"InstanceLimitExceeded":              overQuota,
-	"MaxSpotInstanceCountExceeded":       overQuota,
-	"MaxIOPSLimitExceeded":               overQuota,
-	"SecurityGroupsPerInterfaceExceeded": overQuota,
-	"ResourceCountExceeded":              overQuota,
-	"ConcurrentLaunchLimitExceeded":      overQuota,
-	"ServiceQuotaExceededException":      overQuota,
+	"VcpuLimitExceeded":                  vm.OverQuota,
+	"InstanceLimitExceeded":              vm.OverQuota,
+	"MaxSpotInstanceCountExceeded":       vm.OverQuota,
+	"MaxIOPSLimitExceeded":               vm.OverQuota,
+	"SecurityGroupsPerInterfaceExceeded": vm.OverQuota,
+	"ResourceCountExceeded":              vm.OverQuota,
+	"ConcurrentLaunchLimitExceeded":      vm.OverQuota,
+	"ServiceQuotaExceededException":      vm.OverQuota,
 
-	"Unsupported":                   invalid,
-	"UnsupportedOperation":          invalid,
-	"UnsupportedInstanceAttribute":  invalid,
-	"InvalidParameter":              invalid,
-	"InvalidParameterValue":         invalid,
-	"InvalidParameterCombination":   invalid,
-	"MissingParameter":              invalid,
-	"InvalidInput":                  invalid,
-	"InvalidInstanceType":           invalid,
-	"InvalidAvailabilityZone":       invalid,
-	"InvalidZone.NotFound":          invalid,
-	"InvalidBlockDeviceMapping":     invalid,
-	"InvalidUserData.Malformed":     wrongInRegion,
-	"InvalidSubnet":                 invalid,
-	"VPCIdNotSpecified":             wrongInRegion,
-	"VPCResourceNotSpecified":       wrongInRegion,
-	"InvalidVpcID.NotFound":         wrongInRegion,
-	"InvalidSubnetID.NotFound":      wrongInRegion,
-	"InvalidGroup.NotFound":         wrongInRegion,
-	"IdempotentParameterMismatch":   invalid,
-	"TagLimitExceeded":              wrongInRegion,
-	"InvalidTagKey.Malformed":       wrongInRegion,
-	"EncryptedVolumesNotSupported":  invalid,
-	"InvalidAMIID.NotFound":         wrongInRegion,
-	"InvalidAMIID.Malformed":        wrongInRegion,
-	"InvalidAMIID.Unavailable":      wrongInRegion,
-	"InvalidAMIName.NotFound":       wrongInRegion,
-	"DefaultVpcDoesNotExist":        wrongInRegion,
-	"InvalidPlacementGroup.Unknown": wrongInRegion,
+	"Unsupported":                   vm.Invalid,
+	"UnsupportedOperation":          vm.Invalid,
+	"UnsupportedInstanceAttribute":  vm.Invalid,
+	"InvalidParameter":              vm.Invalid,
+	"InvalidParameterValue":         vm.Invalid,
+	"InvalidParameterCombination":   vm.Invalid,
+	"MissingParameter":              vm.Invalid,
+	"InvalidInput":                  vm.Invalid,
+	"InvalidInstanceType":           vm.Invalid,
+	"InvalidAvailabilityZone":       vm.Invalid,
+	"InvalidZone.NotFound":          vm.Invalid,
+	"InvalidBlockDeviceMapping":     vm.Invalid,
+	"InvalidUserData.Malformed":     vm.InvalidInRegion,
+	"InvalidSubnet":                 vm.Invalid,
+	"VPCIdNotSpecified":             vm.InvalidInRegion,
+	"VPCResourceNotSpecified":       vm.InvalidInRegion,
+	"InvalidVpcID.NotFound":         vm.InvalidInRegion,
+	"InvalidSubnetID.NotFound":      vm.InvalidInRegion,
+	"InvalidGroup.NotFound":         vm.InvalidInRegion,
+	"IdempotentParameterMismatch":   vm.Invalid,
+	"TagLimitExceeded":              vm.InvalidInRegion,
+	"InvalidTagKey.Malformed":       vm.InvalidInRegion,
+	"EncryptedVolumesNotSupported":  vm.Invalid,
+	"InvalidAMIID.NotFound":         vm.InvalidInRegion,
+	"InvalidAMIID.Malformed":        vm.InvalidInRegion,
+	"InvalidAMIID.Unavailable":      vm.InvalidInRegion,
+	"InvalidAMIName.NotFound":       vm.InvalidInRegion,
+	"DefaultVpcDoesNotExist":        vm.InvalidInRegion,
+	"InvalidPlacementGroup.Unknown": vm.InvalidInRegion,
 
-	"RequestLimitExceeded":     throttled,
-	"Throttling":               throttled,
-	"ThrottlingException":      throttled,
-	"TooManyRequestsException": throttled,
-	"EC2ThrottledException":    throttled,
+	"RequestLimitExceeded":     vm.Throttled,
+	"Throttling":               vm.Throttled,
+	"ThrottlingException":      vm.Throttled,
+	"TooManyRequestsException": vm.Throttled,
+	"EC2ThrottledException":    vm.Throttled,
 
-	"InternalError":      theirs,
-	"InternalFailure":    theirs,
-	"ServerInternal":     theirs,
-	"ServiceUnavailable": theirs,
-	"Unavailable":        theirs,
-	"RequestTimeout":     theirs,
+	"InternalError":      vm.NoAnswer,
+	"InternalFailure":    vm.NoAnswer,
+	"ServerInternal":     vm.NoAnswer,
+	"ServiceUnavailable": vm.NoAnswer,
+	"Unavailable":        vm.NoAnswer,
+	"RequestTimeout":     vm.NoAnswer,
 
-	"ConcurrentModification": theirs, // somebody else changes the role at the moment
+	"ConcurrentModification": vm.NoAnswer, // somebody else changes the role at the moment
 }
 
 // fixClock mends calls that AWS thinks were signed at another time.
@@ -143,44 +126,25 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 		return silent(err)
 	}
 	region := cloud.Place{Cloud: Name, Region: at.Region}
-	lacks := err
-	err = plain(api, err)
-	switch meaningOf(api) {
-	case badCredentials:
-		fix := fixCredentials
-		if text := api.ErrorMessage(); strings.Contains(text, "Signature expired") || strings.Contains(text, "Signature not yet current") {
-			fix = fixClock
-		}
-		return &cloud.AuthError{Cloud: Name, Fix: fix, Err: err}
-	case expired:
-		return &cloud.AuthError{Cloud: Name, Fix: "log in again (aws sso login, or new keys), then: sky check aws", Err: err}
-	case wrongTime:
-		return &cloud.AuthError{Cloud: Name, Fix: "log in again if the keys in use are temporary (aws sso login, or new keys); if they are not, " + fixClock, Err: err}
-	case forbidden:
-		where := cloud.Place{Cloud: Name}
+	m, fix, words := meaningOf(api), fixCredentials, plain(api, err)
+	switch code := api.ErrorCode(); {
+	case m == vm.Forbidden:
 		if strings.Contains(api.ErrorMessage(), "explicit deny") { // as organizations deny regions
-			where = region
+			m, at = vm.ForbiddenHere, region
 		}
-		return &cloud.PermissionError{Place: where, Err: permission(api, lacks)}
-	case regionClosed:
-		return &cloud.PermissionError{Place: region, Err: err}
-	case full:
-		return &cloud.CapacityError{Place: at, Err: err}
-	case overQuota:
-		return &cloud.QuotaError{Place: region, Err: err}
-	case invalid:
-		return &cloud.InvalidError{Place: at, Err: err}
-	case wrongInRegion:
-		return &cloud.InvalidError{Place: region, Err: err}
-	case throttled:
-		return &cloud.ThrottledError{Err: err}
-	case theirs:
-		return &cloud.UnreachableError{Err: err}
+		words = permission(api, err)
+	case m == vm.ForbiddenHere: // a region that is closed
+		at = region
+	case code == "ExpiredToken" || code == "ExpiredTokenException":
+		fix = "log in again (aws sso login, or new keys), then: sky check aws"
+	case code == "RequestExpired" || code == "RequestTimeTooSkewed": // the clock of this machine
+		fix = "log in again if the keys in use are temporary (aws sso login, or new keys); if they are not, " + fixClock
+	case strings.Contains(api.ErrorMessage(), "Signature expired"), strings.Contains(api.ErrorMessage(), "Signature not yet current"):
+		fix = fixClock
+	case m == vm.Unclear && (api.ErrorFault() == smithy.FaultServer || status(err) >= 500):
+		m = vm.NoAnswer
 	}
-	if api.ErrorFault() == smithy.FaultServer || status(err) >= 500 {
-		return &cloud.UnreachableError{Err: err}
-	}
-	return fmt.Errorf("AWS refused: %w", err)
+	return vm.Refusals{Cloud: Name, DisplayName: "AWS"}.Say(m, at, fix, words)
 }
 
 // refusal is an error of AWS in its own words, without those of the SDK.
@@ -222,28 +186,28 @@ func silent(err error) error {
 	return &cloud.UnreachableError{Err: err}
 }
 
-func meaningOf(api smithy.APIError) meaning {
+func meaningOf(api smithy.APIError) vm.Meaning {
 	code := api.ErrorCode()
 	if m, ok := meanings[code]; ok {
 		switch text := api.ErrorMessage(); {
 		case code == "Unsupported" && strings.Contains(strings.ToLower(text), "capacity"):
-			return full
+			return vm.Full
 		case code == "AuthFailure" && strings.Contains(text, "Not authorized for images"): // somebody else's
-			return wrongInRegion
+			return vm.InvalidInRegion
 		}
 		return m
 	}
 	switch {
 	case code == noSpotRole:
-		return forbidden
+		return vm.Forbidden
 	case strings.HasSuffix(code, "LimitExceeded"):
-		return overQuota
+		return vm.OverQuota
 	case strings.HasSuffix(code, ".NotFound"), strings.HasSuffix(code, ".Malformed"):
-		return wrongInRegion
+		return vm.InvalidInRegion
 	case strings.HasPrefix(code, "InvalidParameter"):
-		return invalid
+		return vm.Invalid
 	}
-	return other
+	return vm.Unclear
 }
 
 // noSpotRole refuses the first spot machine of an account to those who may not

@@ -5,13 +5,11 @@
 // a fake that behaves:
 //
 //	func TestConformance(t *testing.T) {
-//		cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
-//			fake := startFake(t)
-//			return cloudtest.Harness{
-//				Provider: lambda.New(lambda.Options{URL: fake.URL}),
-//				Spec:     smallest,
-//				Fill:     fake.SellOut,
-//			}
+//		cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+//			fake := cudofake.New()
+//			h := fake.Harness(func() cloud.Provider { return cudo.New(cudo.Options{Transport: fake}) })
+//			h.Spec = smallest
+//			return h
 //		})
 //	}
 //
@@ -47,6 +45,8 @@ type Harness struct {
 	Another func(t testing.TB) cloud.Provider
 	// OneInstallation says why a cloud of this kind only ever has one.
 	OneInstallation string
+	// Unprotected says why nothing but machines is made for a cluster that has ports.
+	Unprotected string
 	// Many is how many clusters are listed at once; 0: 300.
 	Many int
 
@@ -118,6 +118,10 @@ func (b Behaviour) Inapplicable(h Harness) string {
 		case "installations":
 			if h.OneInstallation != "" {
 				missing = append(missing, "there is one installation: "+h.OneInstallation)
+			}
+		case "protection":
+			if h.Unprotected != "" {
+				missing = append(missing, "machines have no protection: "+h.Unprotected)
 			}
 		case string(cloud.FeatureStop), string(cloud.FeatureMultiNode), string(cloud.FeatureSpot), string(cloud.FeaturePorts):
 			if why, lacks := h.Provider.Features().Lacks[cloud.Feature(need)]; lacks {

@@ -53,7 +53,7 @@ var terminations = []Behaviour{
 		s.nothingLeft(id)
 	}},
 	// Another server made them, and died: only what protects them tells that they exist.
-	{"machines that lists show late are ended, too", []string{"HideNew", "Another", "open_ports"}, func(s *suite) {
+	{"machines that lists show late are ended, too", []string{"HideNew", "Another", "open_ports", "protection"}, func(s *suite) {
 		spec := s.spec(s.id("web"), 1)
 		spec.Ports = []string{"8080"}
 		id := spec.ID

@@ -151,7 +151,7 @@ var refusals = []Behaviour{
 		id := s.id("web")
 		nodes := s.launch(s.spec(id, 1))
 		s.Refuse(s)
-		_, err := s.try(s.spec(id, 2))
+		_, err := s.try(s.spec(id, s.some(2)))
 		want[*cloud.AuthError](s, err)
 		_, err = s.p.Nodes(s.ctx(), id)
 		want[*cloud.AuthError](s, err)

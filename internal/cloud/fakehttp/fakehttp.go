@@ -35,11 +35,15 @@ type API struct {
 	ID      func(n uint64) string
 	Login   func(r *http.Request) bool // tells good credentials
 	Words   map[fluffyapi.Code]Word
+	// Lists makes the answer of a list of things; nil: the list itself.
+	Lists func(kind string, all []Dict) any
 	// Error is the body of a refusal; nil: there is none, as for 429 on some clouds.
 	Error    func(status int, code, message string) any
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
 	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
 }
 
@@ -143,7 +147,11 @@ func (f *Fake) refuse(w http.ResponseWriter, e *fluffyapi.Error) {
 	if !ok {
 		word = Word{http.StatusBadRequest, string(e.Code)}
 	}
-	body := f.api.Error(word.Status, word.Code, e.Message)
+	message := e.Message
+	for _, region := range f.api.Regions { // of which the cloud knows no zones
+		message = strings.ReplaceAll(message, zone(region), region)
+	}
+	body := f.api.Error(word.Status, word.Code, message)
 	if body == nil {
 		http.Error(w, "too many", word.Status)
 		return
@@ -259,8 +267,12 @@ func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) 
 	}
 	body, _ := json.Marshal(asked)
 	own := f.NewID()
+	name := own
+	if f.api.Named != "" {
+		name = asked[f.api.Named].(string)
+	}
 	return f.Owner.Create(r.Context(), fluffyapi.Create{
-		ClientToken: own, Name: own, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
+		ClientToken: own, Name: name, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
 	})
 }
 
@@ -343,6 +355,8 @@ func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error,
 		}
 		o := f.Thing(kind, id)
 		switch {
+		case id == "" && f.api.Lists != nil:
+			return f.api.Lists(kind, f.Things(kind)), nil
 		case id == "":
 			return f.Things(kind), nil
 		case o == nil:

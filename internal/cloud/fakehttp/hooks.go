@@ -1,6 +1,7 @@
 package fakehttp
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,10 +39,10 @@ func (f *Fake) Cut()              { f.Inject(model.Fault{Kind: model.Cut}) }
 func (f *Fake) Hang()             { f.Inject(model.Fault{Kind: model.Hang}) }
 func (f *Fake) HideNew(lists int) { f.Inject(model.Fault{Kind: model.Hide, Times: lists}) }
 func (f *Fake) Lie(id, state string) {
-	f.Inject(model.Fault{Kind: model.Lie, Instance: id, State: state})
+	f.Inject(model.Fault{Kind: model.Lie, Instance: f.modelID(id), State: state})
 }
-func (f *Fake) Kill(id string)                      { must(f.Cloud.Kill(id, "the machine broke")) }
-func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(id, in)) }
+func (f *Fake) Kill(id string)                      { must(f.Cloud.Kill(f.modelID(id), "the machine broke")) }
+func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(f.modelID(id), in)) }
 
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() {
@@ -55,7 +56,11 @@ func (f *Fake) Slow(boot time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.boot = boot
-	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, model.Delay{Max: 10 * time.Millisecond})
+	halt := model.Delay{Max: 10 * time.Millisecond}
+	if f.api.AtOnce {
+		halt = model.Delay{}
+	}
+	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, halt)
 }
 
 // Limit keeps the cloud's limits from now on.
@@ -105,14 +110,25 @@ func (f *Fake) Quota(region string, left int) {
 	}
 }
 
-// Machine is one as the model has it; false: there is none.
-func (f *Fake) Machine(id string) (model.Machine, bool) {
+// Machine is the latest of that id as the model has it; false: there is none.
+func (f *Fake) Machine(id string) (found model.Machine, ok bool) {
 	for _, m := range f.Cloud.Machines() {
-		if m.ID == id {
-			return m, true
+		if m.ID == id || f.api.Named != "" && m.Name == id {
+			found, ok = m, true
 		}
 	}
-	return model.Machine{}, false
+	return found, ok
+}
+
+func (f *Fake) modelID(id string) string {
+	m, _ := f.Machine(id)
+	return m.ID
+}
+
+// Asked is the body that a machine was made with.
+func (f *Fake) Asked(id string) Dict {
+	m, _ := f.Machine(id)
+	return Asked(m.Instance)
 }
 
 // Billed tells whether the machine costs money now.
@@ -127,7 +143,7 @@ func (f *Fake) Inventory() (lines []string) {
 	defer f.mu.Unlock()
 	for _, m := range f.Cloud.Machines() {
 		if m.State != fluffyapi.Terminated {
-			lines = append(lines, fmt.Sprintf("instance %v %s", Asked(m.Instance)["name"], m.ID))
+			lines = append(lines, fmt.Sprintf("instance %v %s", Asked(m.Instance)[cmp.Or(f.api.Named, "name")], m.ID))
 		}
 	}
 	for kind, all := range f.things {
@@ -188,7 +204,9 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 			})
 		},
 	}
-	if f.api.Protects != "" {
+	if f.api.Protects == "" {
+		h.Unprotected = "the cloud has nothing for that"
+	} else {
 		h.Conflict = func(_ testing.TB, times int) {
 			f.Inject(model.Fault{Kind: model.Fail, Op: f.api.Protects + ".delete", Code: fluffyapi.InUse, Times: times})
 		}

@@ -19,7 +19,7 @@ func TestCredentials(t *testing.T) {
 		want                        map[string]string
 		err                         string
 	}{
-		{"none", "", "", "", nil, "no such file"},
+		{"none", "", "", "", nil, "is not there"},
 		{"from the file", good, "", "", map[string]string{"endpoint": "http://127.0.0.1:1", "token": "secret-word"}, ""},
 		{"the environment wins", good, "http://[::1]:2", "other", map[string]string{"endpoint": "http://[::1]:2", "token": "other"}, ""},
 		{"half of them", good, "http://[::1]:2", "", nil, EnvToken + " is not"},

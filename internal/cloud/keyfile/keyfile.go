@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -70,7 +71,9 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 			return nil, nil, errors.New("there is no home folder to look for credentials in")
 		}
 	}
-	if text, err = os.ReadFile(filepath.Join(home, filepath.FromSlash(f.Path))); err != nil {
+	if text, err = os.ReadFile(filepath.Join(home, filepath.FromSlash(f.Path))); errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, fmt.Errorf("~/%s is not there", f.Path)
+	} else if err != nil {
 		return nil, nil, err
 	}
 	if values, err = f.parse(text); err != nil {

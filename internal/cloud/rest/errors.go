@@ -2,6 +2,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -45,7 +46,7 @@ func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer from %s: 
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
 // ReadError reads the common forms of a refusal: {"error": {"code", "message"}},
-// {"error": "text"} and {"code", "message"}. Answers of 5xx prove nothing, and so
+// {"error": "text"}, {"code", "message"}, {"status", "message"} and {"title", "detail"}. Answers of 5xx prove nothing, and so
 // does what is no JSON, except for 429, 401 and 403, which say enough.
 func ReadError(status int, _ http.Header, body []byte) error {
 	if status >= 500 {
@@ -78,6 +79,9 @@ func read(status int, body []byte) *Error {
 	type words struct {
 		Code    any    `json:"code"`
 		Message string `json:"message"`
+		Status  any    `json:"status"` // the code, where that is a number
+		Title   string `json:"title"`
+		Detail  string `json:"detail"`
 	}
 	var outer struct {
 		words
@@ -98,10 +102,14 @@ func read(status int, body []byte) *Error {
 			return nil
 		}
 	}
-	if w.Code != nil {
+	if name, ok := w.Status.(string); ok && name != "" {
+		e.Code = name
+	} else if w.Code != nil {
 		e.Code = fmt.Sprint(w.Code)
+	} else {
+		e.Code = w.Title
 	}
-	if e.Message = w.Message; e.Code == "" && e.Message == "" && !known {
+	if e.Message = cmp.Or(w.Message, w.Detail); e.Code == "" && e.Message == "" && !known {
 		return nil
 	}
 	return e

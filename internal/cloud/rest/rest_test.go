@@ -159,6 +159,8 @@ func TestWhatAnAnswerProves(t *testing.T) {
 		{409, `{"code": 17, "message": "taken"}`, "17: taken"},
 		{404, `{"error": "no such thing"}`, "no such thing"},
 		{400, `{"error": {"code": "odd"}}`, "odd"},
+		{400, `{"code": 400, "status": "INVALID_ARGUMENT", "message": "no such type"}`, "INVALID_ARGUMENT: no such type"},
+		{422, `{"title": "Unprocessable Entity", "status": 422, "detail": "no name"}`, "Unprocessable Entity: no name"},
 		{401, `<html>`, "status 401"},
 		{403, `{}`, "status 403"},
 		{400, `<html>`, ""},

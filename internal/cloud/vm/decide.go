@@ -48,6 +48,9 @@ func (o Options) next(spec cloud.LaunchSpec, list []Machine, mine map[string]boo
 			s.start = append(s.start, m)
 		}
 		there++
+		if m.Region == "" && m.Zone == "" { // the cloud does not say yet
+			continue
+		}
 		if m.Region != spec.Offer.Region || !m.InZone(spec.Offer.Zone) {
 			return step{}, &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("the cluster has machines in %s already; a cluster is in one zone", strings.TrimSpace(m.Region+" "+m.Zone))}
 		}

@@ -44,10 +44,13 @@ func (p StopProvider) Stop(ctx context.Context, id cloud.ClusterID) error {
 
 // call makes a call about machines to its end, for all of them or for none: a
 // caller who leaves in the middle must not keep half of them running. That they
-// changed meanwhile is no failure.
+// changed meanwhile is no failure, and that they are busy means later.
 func (p *Provider) call(ctx context.Context, about []Machine, f func(context.Context) error) error {
 	err := cloud.Settled(ctx, f)
-	if err == nil || kind(p.d, err).changed() {
+	if err == nil {
+		return nil
+	}
+	if k := kind(p.d, err); k.changed() || k == Busy {
 		return nil
 	}
 	at := p.at(about[0].Region)
@@ -123,7 +126,7 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 			// Lists lag, and some clouds refuse to end what is ending: no news is that only if
 			// it is all that they say until the time is over.
 			rest = false
-			if err := p.call(ctx, again, func(ctx context.Context) error { return p.d.Delete(ctx, id, again) }); meant(err) == meantNothing && err != nil {
+			if err := p.call(ctx, again, func(ctx context.Context) error { return p.d.Delete(ctx, id, again) }); err != nil && !says(err) {
 				w.what += "; " + err.Error()
 			} else if err != nil {
 				return false, err
@@ -156,7 +159,7 @@ func (p *Provider) endUnlisted(ctx context.Context, id cloud.ClusterID, regions 
 			unknown = true
 		case !k.changed():
 			// What is in no list may have ended, and some clouds refuse to end it again.
-			if err = p.refusal(ctx, p.at(region), err); meant(err) != meantNothing || ctx.Err() != nil {
+			if err = p.refusal(ctx, p.at(region), err); says(err) || ctx.Err() != nil {
 				return false, err
 			}
 			unknown = true
@@ -172,9 +175,6 @@ func (p *Provider) disconnect(ctx context.Context, id cloud.ClusterID) error {
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		looks++
 		left, err := p.d.Disconnect(ctx, id, looks > settleLooks)
-		if err != nil && kind(p.d, err) == Busy {
-			left, err = append(left, "the network of the machines"), nil
-		}
 		if err != nil {
 			return false, p.refusal(ctx, p.at(""), err)
 		}

@@ -79,6 +79,9 @@ func (p *Provider) nodes(list []Machine) []cloud.Node {
 				InternalIP: cmp.Or(m.PrivateIP, m.PublicIP), ExternalIP: m.PublicIP, Created: m.Created, Reason: m.Reason,
 				About: cloud.AboutTags(m.Tags, m.Type, m.Spot), Reach: m.Reach,
 			}
+			if m.Key != "" && n.Reach.HostAlias == "" { // what is another since its start has another host key
+				n.Reach.HostAlias = cloud.HostAlias(c.hash, m.ID)
+			}
 			if n.State != cloud.NodeGone {
 				taken[place{c, n.Rank}] = true
 			}

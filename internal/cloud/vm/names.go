@@ -70,6 +70,12 @@ func (n Names) Tags(id cloud.ClusterID, name string) (map[string]string, bool) {
 	return tags, true
 }
 
+var plain = lazyregexp.New(`^[a-z0-9-]+$`)
+
+// PlainName reports whether a name has small letters, digits and dashes only, which every
+// cloud takes.
+func PlainName(name string) bool { return plain.MatchString(name) }
+
 // Digest tells apart what the names of clusters alone do not, in 12 digits:
 // installations and incarnations.
 func Digest(id cloud.ClusterID) string {

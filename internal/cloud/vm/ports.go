@@ -2,6 +2,8 @@ package vm
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -15,4 +17,49 @@ func (p *Provider) Change(ctx context.Context, id cloud.ClusterID, change func()
 	}
 	defer done()
 	return p.refusal(ctx, p.at(""), change())
+}
+
+// PortProvider is a Provider whose machines get their ports when they are made, and are
+// reached at others than those: Machine.Ports says where.
+type PortProvider struct{ *Provider }
+
+// OpenPorts is success for ports that machines were made with.
+func (p PortProvider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	machines, err := p.Machines(ctx, id)
+	if err != nil {
+		return err
+	}
+	machines = slices.DeleteFunc(machines, func(m Machine) bool { return !m.State.exists() })
+	for _, ports := range ports {
+		from, to, err := cloud.PortRange(ports)
+		for port := from; port <= to && err == nil; port++ {
+			if len(machines) == 0 || machines[0].Ports[port] == "" {
+				err = fmt.Errorf("port %d is not open: %s", port, p.o.PortsLater)
+			}
+		}
+		if err != nil {
+			return &cloud.InvalidError{Place: p.at(""), Err: err}
+		}
+	}
+	return nil
+}
+
+// Endpoints are where the head's ports are reached.
+func (p PortProvider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []int) (at map[int]string, why string, err error) {
+	machines, err := p.Machines(ctx, id)
+	if err != nil {
+		return nil, "", err
+	}
+	at = map[int]string{}
+	for _, m := range machines {
+		for _, port := range ports {
+			if to := m.Ports[port]; m.rank == 0 && m.State == Running && to != "" {
+				at[port] = to
+			}
+		}
+	}
+	if len(at) < len(ports) {
+		why = p.o.DisplayName + " lists no way in to the other ports yet; " + p.o.PortsLater
+	}
+	return at, why, nil
 }

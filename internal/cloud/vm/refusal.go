@@ -53,3 +53,15 @@ func meant(err error) meaning {
 	}
 	return meantNothing
 }
+
+// says reports whether a refusal to end something tells that it is not ending: the
+// credentials, or no answer. Others may be how a cloud refuses to end it twice.
+func says(err error) bool {
+	var (
+		auth        *cloud.AuthError
+		forbidden   *cloud.PermissionError
+		throttled   *cloud.ThrottledError
+		unreachable *cloud.UnreachableError
+	)
+	return errors.As(err, &auth) || errors.As(err, &forbidden) || errors.As(err, &throttled) || errors.As(err, &unreachable)
+}

@@ -1,10 +1,12 @@
 package vm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -21,8 +23,10 @@ const (
 	OverQuotaAll                   // the account may not have more, anywhere
 	BadCredentials                 //
 	Forbidden                      // the credentials may not do this, anywhere
+	ForbiddenHere                  // nor in the place, which may be all
 	Invalid                        // the request cannot work in the place
 	InvalidInRegion                // nor in the region
+	InvalidAnywhere                // nor anywhere
 	Throttled                      // one call too many
 	NoAnswer                       // it proves nothing
 	NotThere                       // what is named does not exist
@@ -35,7 +39,7 @@ const (
 type Refusals struct {
 	Cloud, DisplayName string
 	Fix                string             // of credentials
-	Fixes              map[string]string  // of credentials that are refused with a code
+	Fixes              map[string]string  // of credentials that are refused with a code, or a status
 	Codes              map[string]Meaning // "a/*" is all that begin with "a/"
 	Texts              []Text             // of APIs whose codes and statuses say too little; the first counts
 	Statuses           map[int]Meaning    // besides the usual ones
@@ -59,36 +63,37 @@ type refused interface {
 	Refused() (code string, status int, message string)
 }
 
-// means is the meaning of an error, and its code; false: it is no answer of the API.
-func (r Refusals) means(err error) (Meaning, string, bool) {
+// means is the meaning of an error, its code and status; false: it is no answer of the
+// API.
+func (r Refusals) means(err error) (m Meaning, code string, status int, ok bool) {
 	var answer refused
 	if !errors.As(err, &answer) {
-		return NoAnswer, "", false
+		return NoAnswer, "", 0, false
 	}
 	code, status, message := answer.Refused()
 	if m, ok := r.Codes[code]; ok {
-		return m, code, true
+		return m, code, status, true
 	}
 	for prefix, m := range r.Codes {
 		if p, ok := strings.CutSuffix(prefix, "*"); ok && strings.HasPrefix(code, p) {
-			return m, code, true
+			return m, code, status, true
 		}
 	}
 	message = strings.ToLower(message)
 	for _, t := range r.Texts {
 		if strings.Contains(message, t.Holds) {
-			return t.Means, code, true
+			return t.Means, code, status, true
 		}
 	}
 	if m, ok := r.Statuses[status]; ok {
-		return m, code, true
+		return m, code, status, true
 	}
-	return usual[status], code, true
+	return usual[status], code, status, true
 }
 
 // Refusal is a driver's Refusal.
 func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error {
-	m, code, ok := r.means(err)
+	m, code, status, ok := r.means(err)
 	var lost *rest.NoAnswerError
 	switch {
 	case !ok && !errors.As(err, &lost): // such as a lack of credentials
@@ -96,6 +101,11 @@ func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error 
 	case m == NoAnswer && ctx.Err() != nil:
 		return fmt.Errorf("asking %s: %w", r.DisplayName, context.Cause(ctx))
 	}
+	return r.Say(m, at, cmp.Or(r.Fixes[code], r.Fixes[strconv.Itoa(status)], r.Fix), err)
+}
+
+// Say is an error in the words of package cloud. fix is for bad credentials.
+func (r Refusals) Say(m Meaning, at cloud.Place, fix string, err error) error {
 	everywhere, region := cloud.Place{Cloud: r.Cloud}, cloud.Place{Cloud: r.Cloud, Region: at.Region}
 	switch m {
 	case Full:
@@ -105,13 +115,13 @@ func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error 
 	case OverQuotaAll:
 		return &cloud.QuotaError{Place: everywhere, Err: err}
 	case BadCredentials:
-		fix := r.Fixes[code]
-		if fix == "" {
-			fix = r.Fix
-		}
 		return &cloud.AuthError{Cloud: r.Cloud, Fix: fix, Err: err}
 	case Forbidden:
 		return &cloud.PermissionError{Place: everywhere, Err: err}
+	case ForbiddenHere:
+		return &cloud.PermissionError{Place: at, Err: err}
+	case InvalidAnywhere:
+		return &cloud.InvalidError{Place: everywhere, Err: err}
 	case Invalid:
 		return &cloud.InvalidError{Place: at, Err: err}
 	case InvalidInRegion, NotThere:
@@ -126,7 +136,7 @@ func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error 
 
 // Kind is a driver's Kind.
 func (r Refusals) Kind(err error) Kind {
-	switch m, _, _ := r.means(err); m {
+	switch m, _, _, _ := r.means(err); m {
 	case NoAnswer:
 		return Lost
 	case NotThere:

@@ -57,7 +57,7 @@ type Cloud struct {
 	placements   map[string]*placement // by region and name
 	reservations []*Reservation
 	denied       map[string]bool // "ec2:RunInstances"
-	odd          map[string]string
+	odd          map[string]*oddity
 	sealed       bool // refusals of EC2 say why in a sealed form only
 	mode         mode
 	restored     chan struct{}
@@ -156,7 +156,7 @@ var machines = []string{"m6i.large", "m6i.xlarge", "m6i.2xlarge", "g4dn.xlarge",
 func New() *Cloud {
 	return &Cloud{
 		Page: 50, tokens: map[string]run{}, profiles: map[string][]string{}, roles: map[string]bool{}, quotas: map[string]float64{},
-		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, odd: map[string]string{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
+		policies: map[string][]string{}, placements: map[string]*placement{}, denied: map[string]bool{}, odd: map[string]*oddity{}, left: map[offer]int{}, allowed: map[offer]int{}, lose: map[string]int{}, lie: map[string]string{},
 		restored: make(chan struct{}), pages: map[string]*rest{}, young: map[string]int{}, closed: map[string]string{}, unsupported: map[offer]bool{},
 	}
 }
@@ -314,8 +314,10 @@ func (c *Cloud) admit(now mode, key, service, action string) *fault {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if code := c.odd[action]; code != "" {
-		return refuse(http.StatusBadRequest, code, "No.")
+	if o := c.odd[action]; o != nil && o.left > 0 {
+		o.left--
+		o.refused++
+		return refuse(http.StatusBadRequest, o.code, "No.")
 	}
 	return nil
 }

@@ -36,11 +36,22 @@ func (c *Cloud) Deny(sealed bool, actions ...string) {
 	}
 }
 
-// Odd refuses an action with a code.
-func (c *Cloud) Odd(action, code string) {
+// Odd refuses an action so often with a code, and tells how often it did.
+func (c *Cloud) Odd(action, code string, times int) (refused func() int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.odd[action] = code
+	o := &oddity{code, times, 0}
+	c.odd[action] = o
+	return func() int {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return o.refused
+	}
+}
+
+type oddity struct {
+	code          string
+	left, refused int
 }
 
 // Cut breaks every connection.

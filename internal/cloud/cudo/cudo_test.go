@@ -1,0 +1,90 @@
+package cudo
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/cudo/cudofake"
+)
+
+const machine = "epyc-milan-rtx-a5000"
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "gb-bournemouth-1"}, InstanceType: cudofake.Size(machine), CPUs: 4, MemoryGiB: 8, HourlyPrice: 0.4}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "no-luster-1"}, InstanceType: cudofake.Size(machine), CPUs: 4, MemoryGiB: 8, HourlyPrice: 0.4}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+func start(t testing.TB) (*cudofake.Fake, func() cloud.Provider) {
+	fake := cudofake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".config", "cudo"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".config", "cudo", "cudo.yml"), []byte("key: "+cudofake.Key+"\nproject: "+cudofake.Project+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fake, func() cloud.Provider {
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+	}
+}
+
+func TestConformance(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider)
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Fill = func(_ testing.TB, o cloud.Offer, left int) { fake.Fill(o.Region, machine, left) }
+		return h
+	})
+}
+
+// A machine that boots cannot be ended, and is all the same.
+func TestAMachineThatBootsIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p := provider()
+		fake.Slow(time.Minute)
+		spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+		launched := make(chan struct{})
+		go func() { _, _ = p.Launch(t.Context(), spec); close(launched) }()
+		time.Sleep(45 * time.Second) // it boots now
+		other := provider()          // of another server
+		if err := other.Terminate(t.Context(), spec.ID); err != nil || len(fake.Inventory()) > 0 {
+			t.Errorf("%v; left: %v", err, fake.Inventory())
+		}
+		<-launched
+	})
+}
+
+// Another project's key is refused, and what its machines are called is what the API
+// takes.
+func TestTheProjectIsTheAccount(t *testing.T) {
+	_, provider := start(t)
+	p := provider()
+	who, err := p.Check(t.Context())
+	if err != nil || !strings.Contains(who[0], cudofake.Project) {
+		t.Errorf("%v, %v", who, err)
+	}
+	for name, want := range map[string]size{cudofake.Size(machine): {machine, 1, 4, 8}, "intel-broadwell_0x8v16gb": {"intel-broadwell", 0, 8, 16}, "x": {}, "x_1x2v3": {}} {
+		if got, err := sizeOf(name); got != want || (err == nil) != (want.machine != "") {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+	a, _ := cloud.As[cloud.AvailabilityProber](p)
+	far := here
+	far.Region = "mars-1"
+	var invalid *cloud.InvalidError
+	if _, err := a.Available(t.Context(), far, 1); !errors.As(err, &invalid) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,172 @@
+// Package runpod rents pods on RunPod: containers of a task's image with GPUs, reached
+// at mapped ports.
+//
+// Pods have no tags, and their names are not unique: a name tells whose a pod is, and
+// what was asked for without an answer is not asked for again before lists can be
+// believed.
+//
+// Source: the RunPod REST API, version 2.0.0.
+package runpod
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/keyfile"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// Name is what users write after "infra:".
+const Name = "runpod"
+
+// names are those of pods, of which RunPod takes so many characters.
+var names = vm.Names{Max: 120}
+
+// Options change how the cloud is reached.
+type Options = vm.Tuning
+
+// Provider rents on RunPod.
+type Provider struct {
+	vm.PortProvider
+	vm.Account
+}
+
+// New returns the provider. It does no I/O.
+func New(o Options) *Provider {
+	o = o.Or(Options{Endpoint: "https://api.runpod.io/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
+	p := &Provider{Account: vm.Account{
+		File: keyfile.File{
+			Cloud: Name, Path: ".runpod/config.toml", Section: "default", Names: []string{"api_key"}, Home: o.Home,
+			Fix: "make an API key at https://console.runpod.io/user/settings and write it into ~/.runpod/config.toml: [default] and api_key = \"KEY\"",
+		},
+		Tuning: o, REST: rest.Options{Cloud: "RunPod"},
+		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+	}}
+	refusals := vm.Refusals{
+		Cloud: Name, DisplayName: "RunPod", Fix: p.Fix,
+		Fixes: map[string]string{"402": "add credit at https://console.runpod.io/user/billing, then: sky check runpod"},
+		// 400 is a lack of room, or a rule that the request breaks: nothing tells which.
+		Statuses: map[int]vm.Meaning{
+			http.StatusBadRequest: vm.Full, http.StatusPaymentRequired: vm.BadCredentials,
+			http.StatusForbidden: vm.ForbiddenHere, http.StatusUnprocessableEntity: vm.InvalidAnywhere,
+		},
+	}
+	p.Provider = vm.New(driver{p, refusals}, vm.Options{
+		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
+		Limits:     map[string]time.Duration{"PROVISIONING": o.Timeout / 2, "STARTING": o.Timeout * 3 / 4, "ERROR": o.Timeout / 10},
+		PortsLater: "a pod keeps the ports that it was launched with; launch it anew with them",
+		Timeout:    o.Timeout, Poll: o.Poll, Settle: o.Settle,
+	})
+	return p
+}
+
+func (p *Provider) Name() string        { return Name }
+func (p *Provider) DisplayName() string { return "RunPod" }
+
+// Features says what RunPod cannot do.
+func (p *Provider) Features() cloud.Features {
+	const gone = "a pod that is stopped loses its disk, and may lose its GPU"
+	return cloud.Features{
+		MaxNameLength: names.MaxCluster(), Containers: true,
+		Lacks: map[cloud.Feature]string{
+			cloud.FeatureStop: gone, cloud.FeatureAutostop: gone,
+			cloud.FeatureAutodown:  "a pod cannot give itself back; use: sky down",
+			cloud.FeatureMultiNode: "pods of RunPod do not reach each other",
+			cloud.FeatureSpot:      "the API of RunPod has no spot pods",
+			cloud.FeatureImage:     "a pod starts from a container image (image_id: docker:…)",
+			cloud.FeatureDiskTier:  "RunPod has one kind of disk",
+			cloud.FeatureNetTier:   "RunPod has one kind of network",
+			cloud.FeatureLocalDisk: "RunPod has one kind of disk",
+			cloud.FeatureStorage:   "pods of RunPod cannot mount buckets",
+			cloud.FeatureCloneDisk: "RunPod cannot copy disks",
+		},
+	}
+}
+
+// Check asks whether the key is good. RunPod does not tell whose it is: accounts are told
+// apart by their keys.
+func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+	c, _, err := p.API()
+	if err == nil {
+		_, err = rest.Do[any](ctx, c, "GET", "/pods", nil)
+	}
+	if err != nil {
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
+}
+
+// Offers is nil: the price list knows.
+func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
+
+// Available tells whether the data center has such GPUs. RunPod does not say how many.
+func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
+	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
+	c, _, err := p.API()
+	if err == nil {
+		err = room(ctx, c, o)
+	}
+	var full *cloud.CapacityError
+	switch {
+	case errors.As(err, &full):
+		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
+		return a, nil
+	case err == nil && nodes == 1:
+		a.Verdict = cloud.AvailableNow
+	}
+	return a, p.Refused(ctx, o.Place, err)
+}
+
+// room is why a data center has no pod of an offer; nil if it has, or may have.
+func room(ctx context.Context, c *rest.Client, o cloud.Offer) error {
+	gpu, _, err := compute(o.InstanceType)
+	if err != nil {
+		return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
+	}
+	all, err := rest.Do[struct {
+		DataCenters []struct {
+			ID   string `json:"id"`
+			GPUs []struct {
+				ID           string `json:"id"`
+				Availability string `json:"availability"`
+			} `json:"gpuAvailability"`
+		} `json:"dataCenters"`
+	}](ctx, c, "GET", "/catalog/datacenters?include=GPU_AVAILABILITY", nil)
+	if err != nil {
+		return err
+	}
+	for _, d := range all.DataCenters {
+		if d.ID != o.Zone {
+			continue
+		}
+		if gpu == "" {
+			return nil // of CPUs it tells nothing
+		}
+		for _, g := range d.GPUs {
+			if g.ID == gpu && g.Availability != "NONE" {
+				return nil
+			}
+		}
+		return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("RunPod has no %s in %s now", gpu, o.Zone)}
+	}
+	return &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("RunPod has no data center %q", o.Zone)}
+}
+
+func valid(spec cloud.LaunchSpec) error {
+	switch name := spec.ID.Name; {
+	case len(name) > names.MaxCluster() || !vm.PlainName(name):
+		return fmt.Errorf("a cluster's name on RunPod has 1 to %d small letters, digits and dashes, and this one is %q", names.MaxCluster(), name)
+	case len(strings.Fields(spec.AuthorizedKey)) < 2:
+		return errors.New("a pod needs a public ssh key")
+	case spec.Nodes > 1:
+		return errors.New("pods of RunPod do not reach each other: a cluster has one node")
+	}
+	_, err := podPorts(spec.Ports)
+	return err
+}

@@ -1,0 +1,195 @@
+// Package runpodfake is RunPod's REST API, https://api.runpod.io/v2, as a server for
+// tests. Its facts are from RunPod's OpenAPI document, version 2.0.0.
+package runpodfake
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+)
+
+// Key is the API key of the only account.
+const Key = "rpa_fake0123456789"
+
+// Poor is a code for faults: the account has no credit.
+const Poor fluffyapi.Code = "poor"
+
+type dict = fakehttp.Dict
+
+// Fake is the whole of RunPod.
+type Fake struct{ *fakehttp.Fake }
+
+var dataCenters = []string{"US-KS-2", "EU-CZ-1", "EUR-IS-1"}
+
+// gpus are RunPod's ids, and what an hour of one costs.
+var gpus = map[string]float64{"NVIDIA GeForce RTX 4090": 0.69, "NVIDIA H100 80GB HBM3": 2.99}
+
+var counts = []int{1, 2, 8}
+
+// Type is the model's name of so many GPUs.
+func Type(gpu string, count int) string { return fmt.Sprintf("%d %s", count, gpu) }
+
+// titles are those of RunPod's problems, by status.
+var titles = map[int]string{401: "Unauthorized", 402: "Payment Required", 403: "Forbidden", 400: "Bad Request", 404: "Not Found", 422: "Unprocessable Entity", 429: "Too Many Requests"}
+
+// New returns a cloud that has nothing but capacity.
+func New() *Fake {
+	api := fakehttp.API{
+		Prefix: "/v2", Regions: dataCenters, AtOnce: true,
+		ID:    func(n uint64) string { return fmt.Sprintf("7h9k2m%08x", n) },
+		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Lists: func(kind string, all []dict) any { return dict{kind: all} },
+		Error: func(status int, code, message string) any {
+			if title, ok := titles[status]; ok && code == "" {
+				code = title
+			}
+			return dict{"title": code, "status": status, "detail": message}
+		},
+		Words: map[fluffyapi.Code]fakehttp.Word{
+			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
+			fluffyapi.NoCapacity: {Status: 400}, fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.Throttled: {Status: 429}, fluffyapi.InUse: {Status: 409},
+			fluffyapi.Internal: {Status: 500}, Poor: {Status: 402},
+		},
+	}
+	for gpu, price := range gpus {
+		for _, n := range counts {
+			api.Types = append(api.Types, model.Type{Name: Type(gpu, n), CPUs: 8 * n, Accelerators: map[string]float64{gpu: float64(n)}, Price: price * float64(n)})
+		}
+	}
+	f := &Fake{fakehttp.New(api)}
+	f.Route("GET", "/catalog/datacenters", "offers", nil, f.catalog)
+	f.Route("GET", "/pods", "instances.list", nil, f.list)
+	f.Route("POST", "/pods", "instances.create", creating, f.create)
+	f.Route("DELETE", "/pods/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
+		_, err := f.Terminate(r, r.PathValue("id"))
+		return nil, err
+	})
+	f.Keep("/registries", "registries", fakehttp.Schema{"!name": word, "!username": word, "!password": word}, nil, nil, func(o dict) { delete(o, "password") }, nil)
+	return f
+}
+
+var (
+	word     = `"` + fakehttp.Char + `+"`
+	creating = fakehttp.Schema{
+		"!name": word, "!image": word, "args": fakehttp.String, "disk": `[1-9]\d*`, "ports": fakehttp.List(`"\d+/(?:tcp|http|udp)"`), "env": `\{.*\}`,
+		"registry": word, "cloud": `"(?:SECURE|COMMUNITY)"`, "dataCenterIds": fakehttp.List(word), "gpu": `\{"count":[1-9]\d*,"id":` + word + `\}`,
+		"cpu": `\{"id":` + word + `,"vcpuCount":[1-9]\d*\}`,
+	}
+)
+
+func (f *Fake) catalog(r *http.Request, _ dict) (any, error) {
+	all := []dict{}
+	for _, id := range dataCenters {
+		d := dict{"id": id, "name": id}
+		if r.URL.Query().Get("include") == "GPU_AVAILABILITY" {
+			have := []dict{}
+			for gpu := range gpus {
+				stock := "NONE"
+				if n := f.Free(r, id, Type(gpu, 1)); n > 10 {
+					stock = "HIGH"
+				} else if n > 0 {
+					stock = "LOW"
+				}
+				have = append(have, dict{"id": gpu, "availability": stock})
+			}
+			d["gpuAvailability"] = have
+		}
+		all = append(all, d)
+	}
+	return dict{"dataCenters": all}, nil
+}
+
+func (f *Fake) create(r *http.Request, in dict) (any, error) {
+	for field := range in {
+		if creating[field] == "" && creating["!"+field] == "" {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: there is no such field", field)
+		}
+	}
+	gpu, _ := in["gpu"].(dict)
+	if (gpu == nil) == (in["cpu"] == nil) {
+		return nil, fluffyapi.Errorf(fluffyapi.NoCapacity, "exactly one of gpu and cpu must be set")
+	}
+	if id := in["registry"]; id != nil && f.Thing("registries", id) == nil {
+		return nil, fakehttp.Missing(id)
+	}
+	if gpu == nil {
+		return nil, fluffyapi.Errorf(fluffyapi.NoCapacity, "there are no instances currently available")
+	}
+	id, count := gpu["id"].(string), int(gpu["count"].(float64))
+	if gpus[id] == 0 || !slices.Contains(counts, count) {
+		return nil, fluffyapi.Errorf(fluffyapi.NoCapacity, "there are no instances with %d %s", count, id)
+	}
+	at := dataCenters[0]
+	if where := fakehttp.Items(in["dataCenterIds"]); len(where) > 0 {
+		at = where[0].(string)
+	}
+	i, err := f.Create(r, at, Type(id, count), in)
+	if err != nil {
+		return nil, err
+	}
+	return f.told(i), nil
+}
+
+var statuses = map[fluffyapi.State]string{
+	fluffyapi.Pending: "PROVISIONING", fluffyapi.Running: "RUNNING", fluffyapi.Stopped: "EXITED", fluffyapi.Terminating: "TERMINATED", fluffyapi.Terminated: "TERMINATED",
+}
+
+// told is a pod in RunPod's words. It is somewhere once it is placed.
+func (f *Fake) told(i fluffyapi.Instance) dict {
+	asked := fakehttp.Asked(i)
+	status, ok := statuses[i.State]
+	if !ok {
+		status = string(i.State)
+	}
+	out := dict{
+		"id": i.ID, "name": asked["name"], "image": asked["image"], "args": asked["args"], "disk": asked["disk"], "ports": asked["ports"], "status": status,
+		"gpu": asked["gpu"], "cloud": asked["cloud"], "dataCenterId": nil, "runtime": nil, "createdAt": i.Created, "registry": asked["registry"],
+	}
+	public, _ := f.Addresses(i)
+	if status == "PROVISIONING" && public != "" {
+		out["status"] = "STARTING"
+	}
+	if public == "" {
+		return out
+	}
+	out["dataCenterId"] = i.Region
+	if status != "RUNNING" {
+		return out
+	}
+	mapped := []dict{}
+	for n, p := range fakehttp.Items(asked["ports"]) {
+		port, kind, _ := strings.Cut(p.(string), "/")
+		mapped = append(mapped, dict{"private": number(port), "public": 30000 + n, "type": kind, "ip": public})
+	}
+	out["runtime"] = dict{"uptime": 1, "ports": mapped}
+	return out
+}
+
+func number(s string) (n int) {
+	_, _ = fmt.Sscan(s, &n)
+	return n
+}
+
+// pageSize is how many pods a page has.
+const pageSize = 50
+
+func (f *Fake) list(r *http.Request, _ dict) (any, error) {
+	instances, err := f.Instances(r)
+	all := []dict{}
+	for _, i := range instances {
+		if t := f.told(i); t["status"] != "TERMINATED" {
+			all = append(all, t)
+		}
+	}
+	from, next := min(number(r.URL.Query().Get("cursor")), len(all)), any(nil)
+	to := min(from+pageSize, len(all))
+	if to < len(all) {
+		next = fmt.Sprint(to)
+	}
+	return dict{"pods": all[from:to], "pagination": dict{"nextCursor": next, "hasNextPage": next != nil}}, err
+}
