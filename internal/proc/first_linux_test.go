@@ -1,9 +1,11 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,6 +43,7 @@ func TestTheFirstProcessOfAContainerGivesTheOthersTime(t *testing.T) {
 			eventually(t, shell+" is up", func() bool { return has("agent") != "" && len(Descendants(cmd.Process.Pid)) > 3 })
 			eventually(t, shell+": the program is up", func() bool { _, err := os.Stat(file("ready")); return err == nil })
 			first := Descendants(cmd.Process.Pid)[0]
+			eventually(t, shell+": the first process listens", func() bool { return catches(first, syscall.SIGTERM) }) // before, the kernel drops it
 			if err := syscall.Kill(first, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -73,3 +76,15 @@ sleep 0.3; kill -TERM $first; wait $first; echo ended $?; wait $other`).Combined
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// catches tells whether a process has a handler for a signal.
+func catches(pid int, signal syscall.Signal) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "SigCgt:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits&(1<<(signal-1)) != 0
+		}
+	}
+	return false
+}

@@ -171,7 +171,7 @@ func TestExitCodesOfJobs(t *testing.T) {
 	}
 	w.fails(102, nil, "logs", "c1", "99")
 	w.sky("exec", "c1", "-d", "--", "sleep 300")
-	eventually(t, "the job runs", 10*time.Second, func() bool { return strings.Contains(w.sky("queue", "c1"), "RUNNING") })
+	eventually(t, "the job runs", time.Minute, func() bool { return strings.Contains(w.sky("queue", "c1"), "RUNNING") })
 	w.fails(101, []string{"RUNNING"}, "logs", "c1", "--status")
 	w.sky("cancel", "-y", "c1")
 	w.fails(103, []string{"CANCELLED"}, "logs", "c1", "--status")
@@ -190,9 +190,9 @@ func TestCancelEndsDaemonsToo(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the job and its daemons run", 10*time.Second, func() bool { return count() >= 3 })
+	eventually(t, "the job and its daemons run", time.Minute, func() bool { return count() >= 3 })
 	w.sky("cancel", "-y", "c1")
-	eventually(t, "all have ended", 30*time.Second, func() bool { return count() == 0 })
+	eventually(t, "all have ended", time.Minute, func() bool { return count() == 0 })
 	w.fails(103, []string{"CANCELLED"}, "logs", "c1", "--status")
 }
 
