@@ -76,7 +76,7 @@ func candidateFields(base bool) []field {
 			doc: "vCPUs per node: exactly 8, or 8+ for at least 8.", def: "8+ when nothing else is asked", example: "8+"},
 		{name: "memory", is: checked(text().or("number"), errOnly(ParseMemory), `[0-9.]+([kKmMgGtTpP][bBiI])?[+x]?`),
 			doc: "Memory per node in GB: exactly 32, 32+ for at least 32, with a unit, or 4x for 4 GB per vCPU.", def: "4x when nothing else is asked", example: "32+"},
-		{name: "accelerators", is: accelerators, doc: "GPUs or TPUs per node: NAME or NAME:COUNT; a map is a choice, a list an order of preference; 80GB+ asks by memory.", example: "A100:8"},
+		{name: "accelerators", is: accelerators.or("null"), doc: "GPUs or TPUs per node: NAME or NAME:COUNT; a map is a choice, a list an order of preference; 80GB+ asks by memory.", example: "A100:8"},
 		{name: "gpus", is: accelerators, doc: "The same as accelerators.", example: "H100:1"},
 		{name: "accelerator_args", is: object(
 			field{name: "runtime_version", is: text(), doc: "Software version of a TPU.", example: "tpu-vm-base"},

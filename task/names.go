@@ -135,13 +135,20 @@ var (
 	digested = lazyregexp.New(`-x[0-9a-f]{10}$`)
 )
 
+// longestFile is how long a name may be that is a file's name as it is: file systems
+// take 255 bytes, and more is put behind it.
+const longestFile = 200
+
 // FileName is what a file for a cluster is called, also where upper and lower case
 // are one.
 func FileName(name string) string {
-	if name == strings.ToLower(name) {
-		return name
+	switch {
+	case len(name) > longestFile:
+		return name[:longestFile-20] + "-x" + digest(name)
+	case name != strings.ToLower(name):
+		return name + "-x" + digest(name)
 	}
-	return name + "-x" + digest(name)
+	return name
 }
 
 func digest(s string) string {

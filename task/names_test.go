@@ -110,6 +110,10 @@ func TestDifferentClustersHaveDifferentNamesOnClouds(t *testing.T) {
 }
 
 func TestFilesOfClustersDifferWithoutCase(t *testing.T) {
+	a, b := FileName(strings.Repeat("a", 300)), FileName(strings.Repeat("a", 301))
+	if len(a) > longestFile || len(b) > longestFile || a == b {
+		t.Errorf("long names: %q, %q", a, b)
+	}
 	if got := FileName("my-cluster_1"); got != "my-cluster_1" {
 		t.Errorf("a name in lower case became %s", got)
 	}

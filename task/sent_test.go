@@ -117,3 +117,13 @@ func TestFilesAreReadStrictly(t *testing.T) {
 		}
 	}
 }
+
+// Who fills a file from a template may leave the accelerators empty.
+func TestAFileMayNameNoAccelerators(t *testing.T) {
+	for _, field := range []string{"accelerators", "gpus"} {
+		dag, err := Parse("task.yaml", []byte("resources: {"+field+": null}\nrun: x\n"))
+		if err != nil || len(dag.Tasks[0].Resources) != 1 || len(dag.Tasks[0].Resources[0].Accelerators) != 0 {
+			t.Errorf("%s: %+v, %v", field, dag, err)
+		}
+	}
+}

@@ -38,6 +38,7 @@ const (
 	PathHookLogs = "GET /v1/hooks/{event}/log" // head: raw bytes
 	PathCallback = "POST /v1/callbacks/{key}"  // head: CallbackRequest -> CallbackResult, when the script has ended; the same key never starts it twice
 	PathServer   = "GET /v1/server"            // upgrade to a connection to the API server that runs on the node; query home: its home folder, below the agent's; 404 Error if none runs
+	PathDial     = "GET /v1/dial"              // upgrade to a connection to a TCP address as the node sees it; query address
 )
 
 // Headers of PathLog answers.
@@ -290,12 +291,13 @@ type ShellQuery struct {
 	Node    int // index into ClusterSpec.Nodes; the head forwards
 }
 
-// ShellProtocol, SyncProtocol and ServerProtocol are the Upgrade tokens of
-// PathShell, PathSync and PathServer.
+// ShellProtocol, SyncProtocol, ServerProtocol and DialProtocol are the Upgrade tokens
+// of PathShell, PathSync, PathServer and PathDial.
 const (
 	ShellProtocol  = "sky-shell/1"
 	SyncProtocol   = "sky-sync/1"
 	ServerProtocol = "sky-server/1"
+	DialProtocol   = "sky-dial/1"
 )
 
 // Error is the body of every answer that is not 2xx.

@@ -35,12 +35,26 @@ func (a *Agent) getServer(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	far, err := net.DialTimeout("tcp", address, serverDialTimeout)
+	return a.join(w, r, address, agentapi.ServerProtocol, "the API server on this node does not answer: ")
+}
+
+// getDial joins the caller with an address that this node reaches: ports that ssh
+// forwards. Whoever may ask has a shell here anyway.
+func (a *Agent) getDial(w http.ResponseWriter, r *http.Request) error {
+	defer a.session()()
+	return a.join(w, r, r.URL.Query().Get("address"), agentapi.DialProtocol, "")
+}
+
+// join connects to an address and the caller with it; refused begins what is said if
+// nobody answers there.
+func (a *Agent) join(w http.ResponseWriter, r *http.Request, address, protocol, refused string) error {
+	dialer := net.Dialer{Timeout: serverDialTimeout}
+	far, err := dialer.DialContext(r.Context(), "tcp", address)
 	if err != nil {
-		return &agentapi.Error{Code: agentapi.CodeNotFound, Message: "the API server on this node does not answer: " + err.Error()}
+		return &agentapi.Error{Code: agentapi.CodeNotFound, Message: refused + err.Error()}
 	}
 	defer far.Close()
-	near, done, err := a.upgrade(w, r, agentapi.ServerProtocol)
+	near, done, err := a.upgrade(w, r, protocol)
 	if err != nil {
 		return err
 	}

@@ -69,3 +69,26 @@ func TestTheServerOnANodeIsReached(t *testing.T) {
 		t.Error(res.Status)
 	}
 }
+
+// Ports that ssh forwards are reached from the node.
+func TestAnAddressIsReachedFromTheNode(t *testing.T) {
+	c := newCluster(t, 1, twoCPUs, true)
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
+		return c.head.Dial(context.WithoutCancel(ctx), address)
+	}}}
+	res, err := client.Get(web.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res.Body.Close()
+	if res.StatusCode != http.StatusTeapot {
+		t.Error(res.Status)
+	}
+	client.CloseIdleConnections()
+	web.Close()
+	_, err = c.head.Dial(t.Context(), web.Listener.Addr().String())
+	if e, ok := errors.AsType[*agentapi.Error](err); !ok || e.Code != agentapi.CodeNotFound {
+		t.Errorf("nobody listens: %v", err)
+	}
+}

@@ -222,7 +222,7 @@ func TestAutostopGivesTheClusterBack(t *testing.T) {
 func TestKilledWhileAutostopping(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, 2, twoCPUs, false)
-	hooks := &[]agentapi.Hook{{Run: `echo a >>~/hooked; sleep 1; echo b >>~/hooked`}, {Run: "echo c >>~/hooked"}}
+	hooks := &[]agentapi.Hook{{Run: `echo a >>~/hooked; until [ -e ~/go ]; do sleep 0.05; done; echo b >>~/hooked`}, {Run: "echo c >>~/hooked"}}
 	if _, err := c.head.Autostop(t.Context(), agentapi.Autostop{IdleMinutes: 0, Hooks: hooks}); err != nil {
 		t.Fatal(err)
 	}
@@ -234,6 +234,9 @@ func TestKilledWhileAutostopping(t *testing.T) {
 		if info, err := n.client.Info(t.Context()); err != nil || info.State != agentapi.AgentAutostopping {
 			t.Errorf("state after a restart: %+v, %v", info, err)
 		}
+	}
+	if err := os.WriteFile(filepath.Join(n.home, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
 	machineTime(t, c.nodes[1], "stop")
 	machineTime(t, n, "stop")

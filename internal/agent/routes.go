@@ -53,6 +53,7 @@ func (a *Agent) table() []route {
 		{agentapi.PathSync, headOnly, false, a.postSync},
 		{agentapi.PathHookLogs, server, true, a.getHookLog},
 		{agentapi.PathServer, server, false, a.getServer},
+		{agentapi.PathDial, server, false, a.getDial},
 		{agentapi.PathCallback, server, true, a.postCallback},
 		{pathRankPrepare, headOnly, false, a.rankPrepare},
 		{pathRankStart, headOnly, false, a.rankStart},

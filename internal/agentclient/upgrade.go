@@ -32,6 +32,11 @@ func (c *Client) Server(ctx context.Context, home string) (net.Conn, error) {
 	return c.Upgrade(ctx, agentapi.PathServer, agentapi.ServerProtocol, url.Values{"home": {home}})
 }
 
+// Dial connects to a TCP address as the node sees it.
+func (c *Client) Dial(ctx context.Context, address string) (net.Conn, error) {
+	return c.Upgrade(ctx, agentapi.PathDial, agentapi.DialProtocol, url.Values{"address": {address}})
+}
+
 // ShellValues encodes q as the query of [agentapi.PathShell].
 func ShellValues(q agentapi.ShellQuery) url.Values {
 	v := url.Values{}

@@ -78,6 +78,6 @@ func autostopPlan(minutes *int, cancel, down bool) autostopping {
 		kind, past = "autodown", "autodowned"
 	}
 	return autostopping{"Scheduling " + kind, n, func(name string) string {
-		return fmt.Sprintf("The cluster will be %s after %s of idleness.\nTo cancel the %s, run: sky autostop %s --cancel", past, format.Count(n, "minute"), kind, name)
+		return fmt.Sprintf("The cluster will be %s after %s of idleness.\nTo cancel the %s, run: sky autostop %s --cancel", past, format.Count(max(1, n), "minute"), kind, name) // as the server counts
 	}}
 }

@@ -142,6 +142,9 @@ func TestAutostopPlan(t *testing.T) {
 	if p := autostopPlan(new(1), false, true); p.doing != "Scheduling autodown" || !strings.Contains(p.done("c"), "autodowned after 1 minute of") {
 		t.Errorf("down: %+v", p)
 	}
+	if p := autostopPlan(new(0), false, false); p.minutes != 0 || !strings.Contains(p.done("c"), "after 1 minute of") {
+		t.Errorf("%+v", p)
+	}
 	if p := autostopPlan(nil, true, false); p.minutes != -1 || p.done != nil {
 		t.Errorf("cancel: %+v", p)
 	}

@@ -36,11 +36,15 @@ func jobColumns(t *term.Term, v jobsView, now time.Time) []jobColumn {
 	submitted := func(j sky.ManagedJob) string { return format.Ago(value(j.SubmittedAt), now) }
 	pool := func(j sky.ManagedJob) string { return poolCell(j) }
 	total := func(j sky.ManagedJob) string { return totalDuration(j, j, now) }
+	name := format.Name
+	if v.verbose {
+		name = func(whole string) string { return whole }
+	}
 	return []jobColumn{
 		{"ID", true, func(j sky.ManagedJob) string { return number(j.JobID) }, first(func(j sky.ManagedJob) string { return number(j.JobID) })},
 		{"TASK", true, taskCell, blank},
 		{"WORKSPACE", v.workspaces || v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.Workspace) }, blank},
-		{"NAME", true, nameCell, first(func(j sky.ManagedJob) string { return format.OrDash(j.JobName) })},
+		{"NAME", true, func(j sky.ManagedJob) string { return name(nameCell(j)) }, first(func(j sky.ManagedJob) string { return name(format.OrDash(j.JobName)) })},
 		{"USER", v.allUsers, user, first(user)},
 		{"USER_ID", v.allUsers && v.verbose, hash, first(hash)},
 		{"REQUESTED", true, func(j sky.ManagedJob) string { return format.OrDash(j.Resources) }, dash},

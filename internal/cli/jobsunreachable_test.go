@@ -29,3 +29,15 @@ func TestAnUnreachableJobIsShownAsSuch(t *testing.T) {
 		}
 	}
 }
+
+// A long name does not push the other columns away; verbose tables have the whole.
+func TestLongNamesOfJobsAreCut(t *testing.T) {
+	name := strings.Repeat("n", 300)
+	jobs := []sky.ManagedJob{{JobName: name, TaskName: name, Status: "RUNNING"}}
+	if out := managedJobsTable(plainTerm(), jobs, jobsView{}, testNow).String(); strings.Contains(out, name) || !strings.Contains(out, name[:10]) {
+		t.Errorf("%s", out)
+	}
+	if out := managedJobsTable(plainTerm(), jobs, jobsView{verbose: true}, testNow).String(); !strings.Contains(out, name) {
+		t.Errorf("%s", out)
+	}
+}

@@ -28,7 +28,7 @@ func (a *app) sshCommand() *cobra.Command {
 		flags: func(f flags) {
 			f.IntVar(&node, "node", 0, "Number of the node; 0 is the head.")
 			f.on(&tty, "tty", "", "Give COMMAND a terminal, too.")
-			f.on(&stdio, "stdio", "", "Pass bytes between this command and the node's sshd: for a ProxyCommand of ssh.")
+			f.on(&stdio, "stdio", "", "Pass bytes between this command and the node's sshd, or the server where the node has none: for a ProxyCommand of ssh.")
 		},
 		group: []*cobra.Command{a.sshPoolsCommand(true), a.sshPoolsCommand(false)},
 		run: func(ctx context.Context, cmd *cobra.Command, args []string) error {

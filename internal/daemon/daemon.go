@@ -14,6 +14,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -215,6 +216,20 @@ func (d *daemon) sshConfigHome() string {
 	return d.o.Home
 }
 
+// sshProxy is the ProxyCommand, less the node and the cluster, by which the user's ssh
+// reaches nodes without an sshd through the server here at that port; "" is the default.
+func sshProxy(port string) string {
+	self, err := os.Executable()
+	if err != nil {
+		self = "sky"
+	}
+	proxy := sshconn.Quote(self) + " ssh --stdio"
+	if port != "" {
+		proxy = "env SKY_API_PORT=" + sshconn.Quote(port) + " " + proxy
+	}
+	return strings.ReplaceAll(proxy, "%", "%%") // which ssh has a meaning for
+}
+
 // serverID names this server in leases. A database that one server at a time
 // uses (the folder is locked) knows it by the same name in every life, so that
 // what a killed server held is not waited for.
@@ -261,7 +276,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.provision = provision.New(d.installation, d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
 		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Agents: agents.For, Logger: d.log,
-		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.sshConfigHome(), ShareKey: d.shareKey(),
+		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.sshConfigHome(), SSHProxy: sshProxy(os.Getenv("SKY_API_PORT")), ShareKey: d.shareKey(),
 	})
 	limits, err := server.UploadLimitsFrom(os.Getenv)
 	if err != nil {

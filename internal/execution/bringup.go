@@ -108,6 +108,9 @@ func (l *launch) fits(c *state.Cluster) error {
 		return err
 	}
 	warnSmaller(l.call, c, l.task, false)
+	if p, ok := l.x.Providers.Get(c.Offer.Cloud); ok {
+		warnDisk(l.call, p, l.task)
+	}
 	if want, ok := autostopOf(l.task); ok {
 		return l.x.Clusters.CanAutostop(c, want.IdleMinutes, want.Down)
 	}

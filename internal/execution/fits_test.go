@@ -1,9 +1,13 @@
 package execution
 
 import (
+	"bytes"
+	"strings"
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -96,3 +100,20 @@ func TestASmallerClusterIsSaid(t *testing.T) {
 		t.Errorf("of a machine of unknown size: %q", got)
 	}
 }
+
+// Where nodes use disks that are there already, a size of disk is said to have no effect.
+func TestASizeOfDiskThatHasNoEffectIsSaid(t *testing.T) {
+	p := local.New(local.Options{Root: t.TempDir()})
+	for size, want := range map[int]string{0: "", 500: "⚠ The disk size of 500 GB has no effect on local: "} {
+		var out bytes.Buffer
+		warnDisk(cluster.Call{Out: output{&out}}, p, &task.Task{Resources: []task.Resources{{DiskSize: size}}})
+		if got := out.String(); want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%d GB: %q", size, got)
+		}
+	}
+}
+
+type output struct{ *bytes.Buffer }
+
+func (output) Spin(string) {}
+func (output) StopSpin()   {}

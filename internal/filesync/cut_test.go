@@ -185,11 +185,10 @@ func TestLeftoversOfADeadSyncAreRemoved(t *testing.T) {
 
 func waitFor(t testing.TB, ok func() bool) {
 	t.Helper()
-	for range 2000 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if ok() {
 			return
 		}
-		time.Sleep(time.Millisecond)
 	}
 	t.Fatal("waited in vain")
 }

@@ -83,7 +83,7 @@ func FuzzServe(f *testing.F) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("Serve does not end")
 		}
 		names, err := os.ReadDir(top)
@@ -132,7 +132,7 @@ func FuzzSend(f *testing.F) {
 		}()
 		select {
 		case <-done:
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("Send does not end")
 		}
 	})

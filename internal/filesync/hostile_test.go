@@ -66,7 +66,7 @@ func against(t testing.TB, s script, home string) (verdict, served error) {
 			}
 		}
 	}()
-	client.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	client.SetWriteDeadline(time.Now().Add(time.Minute))
 	client.Write(s)
 	select {
 	case verdict = <-answers:
@@ -75,7 +75,7 @@ func against(t testing.TB, s script, home string) (verdict, served error) {
 	client.Close()
 	select {
 	case served = <-done:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve does not end")
 	}
 	return verdict, served

@@ -37,11 +37,13 @@ ending() {
   agent=${agent%%%%[!0-9]*}
   [ -z "$agent" ] || kill -STOP "$agent" 2>/dev/null
   kill -TERM -1 2>/dev/null
-  wait $! 2>/dev/null
+  # A sleep that has just begun may have missed it.
+  [ -z "$rest" ] || { kill -KILL "$rest" && wait "$rest"; } 2>/dev/null
   n=0
   while others && [ $n -lt %d ]; do sleep 1 & wait $!; n=$((n+1)); done
   exit 0
 }
+rest=
 trap ending TERM INT
-%swhile :; do sleep 1000000 & wait $!; done`, agent, int(Grace/time.Second), traps)
+%swhile :; do sleep 1000000 & rest=$!; wait $rest; done`, agent, int(Grace/time.Second), traps)
 }

@@ -1,12 +1,15 @@
 package proc
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // A container whose first process is asked to end lets each of its programs save what
@@ -41,6 +44,7 @@ func TestTheFirstProcessOfAContainerGivesTheOthersTime(t *testing.T) {
 			eventually(t, shell+" is up", func() bool { return has("agent") != "" && len(Descendants(cmd.Process.Pid)) > 3 })
 			eventually(t, shell+": the program is up", func() bool { _, err := os.Stat(file("ready")); return err == nil })
 			first := Descendants(cmd.Process.Pid)[0]
+			eventually(t, shell+": the first process listens", func() bool { return catches(first, syscall.SIGTERM) }) // before, the kernel drops it
 			if err := syscall.Kill(first, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -73,3 +77,53 @@ sleep 0.3; kill -TERM $first; wait $first; echo ended $?; wait $other`).Combined
 }
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// catches tells whether a process has a handler for a signal.
+func catches(pid int, signal syscall.Signal) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(status)) {
+		if mask, ok := strings.CutPrefix(line, "SigCgt:"); ok {
+			bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64)
+			return err == nil && bits&(1<<(signal-1)) != 0
+		}
+	}
+	return false
+}
+
+// The first process does not wait for its own sleep, which may have missed the signal.
+func TestTheFirstProcessOfAContainerEndsWhenItsSleepDoesNot(t *testing.T) {
+	if out, err := exec.Command("unshare", "--fork", "--pid", "--mount-proc", "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespaces of processes here: %v: %s", err, out)
+	}
+	real, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	deaf := "#!/bin/sh\ntrap '' TERM\n: >" + filepath.Join(dir, "sleeps") + "\nexec " + real + " \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "sleep"), []byte(deaf), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("unshare", "--fork", "--pid", "--mount-proc", "--kill-child", "sh", "-c", FirstProcess(filepath.Join(dir, "none"), ""))
+	cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	eventually(t, "it sleeps", func() bool { _, err := os.Stat(filepath.Join(dir, "sleeps")); return err == nil })
+	first := Descendants(cmd.Process.Pid)[0]
+	eventually(t, "it listens", func() bool { return catches(first, syscall.SIGTERM) })
+	if err := syscall.Kill(first, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(time.Minute):
+		_ = cmd.Process.Kill()
+		t.Error("it waits for its sleep")
+	}
+}

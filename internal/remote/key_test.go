@@ -13,7 +13,6 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
-	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 )
@@ -120,13 +119,9 @@ func TestTheOwnersSSHIsToldHowToLogIn(t *testing.T) {
 			t.Errorf("%s: %v, %s, %v", name, said, account, err)
 		}
 	}
-	m.c.Nodes[0].Reach.Method = "local"
-	if said, account, err := r.Credentials(m.c); said != nil || account != "" || err != nil {
-		t.Errorf("%v, %v", said, err)
-	}
 }
 
-func TestOnlyNodesWithAnSSHDAreReachedByTheUsersSSH(t *testing.T) {
+func TestTheUsersSSHReachesTheSSHDOfANodeThatHasOne(t *testing.T) {
 	m := newMachines(t, 1)
 	r := m.connector()
 	conn, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0])
@@ -134,13 +129,33 @@ func TestOnlyNodesWithAnSSHDAreReachedByTheUsersSSH(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if hello, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(hello, "SSH-2.0-") {
+	if hello, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(hello, "SSH-2.0-") || strings.HasPrefix(hello, "SSH-2.0-sky") {
 		t.Errorf("%q, %v", hello, err)
 	}
-	m.c.Nodes[0].Reach.Method = "kubernetes"
-	var refused *api.Error
-	if _, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0]); !errors.As(err, &refused) || refused.Type != api.ErrNotSupported {
-		t.Errorf("%v", err)
+}
+
+// For nodes without an sshd the server speaks ssh; no key is needed there, and none sent.
+func TestNodesWithoutAnSSHDAreServed(t *testing.T) {
+	for _, method := range []string{"local", "docker", "kubernetes"} {
+		m := newMachines(t, 1)
+		r := m.connector()
+		m.c.Nodes[0].Reach = cloud.Reach{Method: method, Agent: "127.0.0.1:1"}
+		conn, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if hello, err := bufio.NewReader(conn).ReadString('\n'); err != nil || hello != "SSH-2.0-sky\r\n" {
+			t.Errorf("%s: %q, %v", method, hello, err)
+		}
+		conn.Close()
+		if credentials, user, err := r.Credentials(m.c); credentials != nil || user != anyUser || err != nil {
+			t.Errorf("%s: %v, %q, %v", method, credentials, user, err)
+		}
+		m.c.Nodes[0].Reach.Agent = ""
+		if conn, err := r.SSHD(t.Context(), m.c, m.c.Nodes[0]); err == nil {
+			conn.Close()
+			t.Errorf("%s: a node without an agent is served", method)
+		}
 	}
 }
 

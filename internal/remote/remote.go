@@ -53,6 +53,9 @@ type Options struct {
 	// SSHConfig is the home folder whose ~/.ssh/config gets entries for
 	// clusters; "": none does.
 	SSHConfig string
+	// SSHProxy is the ProxyCommand of those entries for nodes that have no sshd, less the
+	// node and the cluster; "": such nodes get none.
+	SSHProxy string
 	// Transports replace, by the name of the method, how nodes are reached. Tests
 	// whose nodes are no machines set it.
 	Transports map[string]Transport

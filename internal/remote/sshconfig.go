@@ -24,7 +24,7 @@ const hashLine = "# Written by sky for cluster "
 // offerSSH lets the user say "ssh <cluster>". It is a convenience: what goes
 // wrong is logged only.
 func (r *Connector) offerSSH(ctx context.Context, c *state.Cluster) {
-	if r.o.SSHConfig == "" || c.Nodes[0].Reach.Method != "ssh" {
+	if r.o.SSHConfig == "" || !r.HasSSHD(c.Nodes[0]) && r.o.SSHProxy == "" {
 		return
 	}
 	if err := r.WriteSSHConfig(c); err != nil {
@@ -39,13 +39,17 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s%s (%s). It is removed with the cluster.\n", hashLine, c.Name, c.Hash)
 	for rank, n := range c.Nodes {
-		t, err := r.target(c, n)
-		if err != nil {
-			return err
-		}
 		name := c.Name
 		if rank > 0 {
 			name += "-" + NodeName(rank)
+		}
+		if !r.HasSSHD(n) {
+			r.writeServed(&b, name, c.Name, rank)
+			continue
+		}
+		t, err := r.target(c, n)
+		if err != nil {
+			return err
 		}
 		r.writeHost(&b, name, t)
 		fmt.Fprintf(&b, "  SetEnv SKY_CLUSTER_NAME=%s\n", c.NameOnCloud)
@@ -57,6 +61,14 @@ func (r *Connector) WriteSSHConfig(c *state.Cluster) error {
 	}
 	r.withdrawSSH(c.Hash, file)
 	return includeEntries(filepath.Join(r.o.SSHConfig, ".ssh", "config"))
+}
+
+// writeServed writes the entry of a node for which this server speaks ssh. The way
+// there is the command line's, which shows the server who it is: there is no host key
+// to know.
+func (r *Connector) writeServed(b *strings.Builder, name, cluster string, rank int) {
+	fmt.Fprintf(b, "\nHost %s\n  HostName %s\n  User %s\n  ProxyCommand %s --node %d %s\n", name, name, anyUser, r.o.SSHProxy, rank, cluster)
+	b.WriteString("  StrictHostKeyChecking no\n  UserKnownHostsFile /dev/null\n  GlobalKnownHostsFile /dev/null\n  LogLevel ERROR\n  ForwardAgent no\n")
 }
 
 // writeHost writes the entry of one host, and before it those of the hosts on the

@@ -133,3 +133,31 @@ func TestClustersWhoseNamesDifferInCaseHaveEntriesOfTheirOwn(t *testing.T) {
 		t.Errorf("left are %v, %v", files, err)
 	}
 }
+
+// Nodes without an sshd are reached through this server, if there is a command for that.
+func TestTheUsersSSHReachesNodesThatTheServerServes(t *testing.T) {
+	m := newMachines(t, 2)
+	for i := range m.c.Nodes {
+		m.c.Nodes[i].Reach = cloud.Reach{Method: "local", Agent: "127.0.0.1:1"}
+	}
+	r := m.connector()
+	r.o.SSHConfig = m.home
+	r.offerSSH(t.Context(), m.c)
+	if _, err := os.Stat(filepath.Join(m.home, ".sky/generated/ssh", m.c.Name)); err == nil {
+		t.Error("there is an entry, and no way")
+	}
+	r.o.SSHProxy = "sky ssh --stdio"
+	r.offerSSH(t.Context(), m.c)
+	text := m.entry(r)
+	for host, want := range map[string]string{
+		"c": "  ProxyCommand sky ssh --stdio --node 0 c\n", "c-worker1": "  ProxyCommand sky ssh --stdio --node 1 c\n",
+	} {
+		if !strings.Contains(hostIn(text, host), want) {
+			t.Errorf("%s: %q is missing in:\n%s", host, want, text)
+		}
+	}
+	r.withdrawSSH(m.c.Hash, "")
+	if _, err := os.Stat(filepath.Join(m.home, ".sky/generated/ssh", m.c.Name)); err == nil {
+		t.Error("the entry stays without its cluster")
+	}
+}

@@ -2,22 +2,39 @@ package remote
 
 import (
 	"context"
-	"fmt"
+	"errors"
+	"io"
 	"net"
 	"os"
 
-	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/remote/sshserve"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// SSHD connects to the sshd of a node, for an ssh that somebody else runs. A
-// node that is not reached by ssh is an [*api.Error].
+// HasSSHD tells whether a node has an sshd of its own. For the others the server
+// speaks ssh itself, see [Connector.SSHD].
+func (r *Connector) HasSSHD(n cloud.Node) bool { return n.Reach.Method == "ssh" && r.o.SSH != nil }
+
+// SSHD connects to the sshd of a node, for an ssh that somebody else runs. A node
+// without one is served by its agent, as long as somebody holds the connection.
 func (r *Connector) SSHD(ctx context.Context, c *state.Cluster, n cloud.Node) (net.Conn, error) {
-	if n.Reach.Method != "ssh" || r.o.SSH == nil {
-		return nil, &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("The nodes of cluster %q have no sshd.", c.Name),
-			Hint: "A shell needs none: sky ssh " + c.Name}
+	if !r.HasSSHD(n) {
+		if n.Reach.Agent == "" {
+			return nil, errors.New("no agent was started yet on the node")
+		}
+		agent, err := r.client(c, n)
+		if err != nil {
+			return nil, err
+		}
+		near, far := net.Pipe()
+		go func() {
+			if err := sshserve.Serve(ctx, far, agent); err != nil && !errors.Is(err, io.EOF) {
+				r.o.Logger.DebugContext(ctx, "ssh ended", "cluster", c.Name, "err", err)
+			}
+		}()
+		return near, nil
 	}
 	t, err := r.target(c, n)
 	if err != nil {
@@ -26,13 +43,19 @@ func (r *Connector) SSHD(ctx context.Context, c *state.Cluster, n cloud.Node) (n
 	return r.o.SSH.Reach(ctx, t)
 }
 
+// anyUser is the account that ssh names where the server speaks ssh itself; any would do.
+const anyUser = "sky"
+
 // Credentials are what an ssh of the cluster's owner logs in to its nodes with, in the
-// words of the protocol, and the account there; nil and "" if its nodes have no sshd.
+// words of the protocol, and the account there; no credentials if its nodes have no sshd.
 // Keys that the machines' owner keeps are not sent: with those the user logs in as
 // always, and there are no credentials then, as clients expect a key in them.
 func (r *Connector) Credentials(c *state.Cluster) (credentials map[string]any, user string, err error) {
-	if len(c.Nodes) == 0 || c.Nodes[0].Reach.Method != "ssh" || r.o.SSH == nil {
+	if len(c.Nodes) == 0 || Unmanned(c) {
 		return nil, "", nil
+	}
+	if !r.HasSSHD(c.Nodes[0]) {
+		return nil, anyUser, nil
 	}
 	n := c.Nodes[0]
 	t, err := r.target(c, n)

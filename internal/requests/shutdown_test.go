@@ -168,8 +168,9 @@ func TestStartsContextEndsEverything(t *testing.T) {
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		e := w.server("s", func(o *Options) { o.Retention = 3 * time.Hour })
-		keeper := w.server("k", func(o *Options) { o.Retention = -1 })
+		seldom := func(o *Options) { o.HeartbeatEvery, o.LeaseTTL = 10*time.Minute, time.Hour } // each is a write, and hours pass
+		e := w.server("s", seldom, func(o *Options) { o.Retention = 3 * time.Hour })
+		keeper := w.server("k", seldom, func(o *Options) { o.Retention = -1 })
 		e.Handle("sky.print", api.ScheduleShort, func(ctx context.Context, c *Call) (any, error) { c.Log.Printf("x"); return nil, nil })
 		e.Handle("sky.block", api.ScheduleShort, block)
 		w.start(e)

@@ -78,7 +78,7 @@ func TestFollowersDoNotHoldAServerThatGoesDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.file("sky_logs/x.log", "line\n")
-	stop := w.serving(time.Minute)
+	stop := w.serving(10 * time.Minute)
 	resp := w.send(t.Context(), get, "/api/stream?format=console&log_path=~/sky_logs/x.log", "")
 	defer resp.Body.Close()
 	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
@@ -88,8 +88,8 @@ func TestFollowersDoNotHoldAServerThatGoesDown(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > 40*time.Second {
-		t.Errorf("it took %v of a minute's grace", took)
+	if took := time.Since(began); took > 5*time.Minute {
+		t.Errorf("it took %v of ten minutes' grace", took)
 	}
 	_, _ = io.Copy(io.Discard, resp.Body)
 }

@@ -90,6 +90,7 @@ type caller struct {
 	uid      int    // of the process that connects
 	header   http.Header
 	client   *http.Client
+	streams  time.Duration // how long an answer is read that streams; 0: as long as the call may take
 }
 
 // as is somebody who logs in with the right password; "" does not.
@@ -128,7 +129,7 @@ func (c *caller) post(path string, body any) answer {
 }
 
 // callLimit bounds a call; what streams is cut then.
-const callLimit = 20 * time.Second
+const callLimit = time.Minute
 
 func (c *caller) call(method, path string, body io.Reader, kind string) answer {
 	return c.within(callLimit, method, path, body, kind)
@@ -137,6 +138,9 @@ func (c *caller) call(method, path string, body io.Reader, kind string) answer {
 func (c *caller) within(limit time.Duration, method, path string, body io.Reader, kind string) answer {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
+	if c.streams > 0 {
+		limit = c.streams
+	}
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.address+path, body)
 	if err != nil {
 		return answer{err: err}
@@ -161,6 +165,7 @@ func (c *caller) within(limit time.Duration, method, path string, body io.Reader
 		return answer{err: err}
 	}
 	defer resp.Body.Close()
+	defer time.AfterFunc(limit, cancel).Stop()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 64<<20))
 	if ctx.Err() != nil {
 		err = nil // it streams

@@ -26,7 +26,7 @@ func TestAServerThatDiesUnderACommandLosesNoLine(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "lines come", 30*time.Second, func() bool { return strings.Contains(out.String(), "line-5-") })
+	eventually(t, "lines come", time.Minute, func() bool { return strings.Contains(out.String(), "line-5-") })
 	w.killServer()
 	if err := c.Wait(); err != nil {
 		t.Fatalf("%v\n%s", err, out.String())
@@ -90,7 +90,7 @@ func TestOnAFullDiskClustersAreShownAndEnded(t *testing.T) {
 	w, full := onASmallDisk(t)
 	w.sky("launch", "-y", "-d", "-c", "dev", "--", "echo hello; sleep 1000")
 	w.sky("launch", "-y", "-c", "two", "--", "echo hello")
-	eventually(t, "the reserve is there", 10*time.Second, func() bool {
+	eventually(t, "the reserve is there", time.Minute, func() bool {
 		info, err := os.Stat(filepath.Join(w.home, ".sky/api_server/sky.db.reserve"))
 		return err == nil && info.Size() > 0
 	})

@@ -218,9 +218,9 @@ func TestAManagedJobRecovers(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the job runs", 30*time.Second, func() bool { return ran(t, runs, "run") == 1 })
+	eventually(t, "the job runs", time.Minute, func() bool { return ran(t, runs, "run") == 1 })
 	w.reaches("1.0", "RUNNING")
-	eventually(t, "its log is followed", 30*time.Second, func() bool { // what is still on the machine goes with it
+	eventually(t, "its log is followed", time.Minute, func() bool { // what is still on the machine goes with it
 		got, _ := os.ReadFile(out.Name())
 		return strings.Contains(string(got), "attempt 1 began")
 	})

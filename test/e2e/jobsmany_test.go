@@ -81,7 +81,7 @@ func TestSchedules(t *testing.T) {
 	if jobs := w.managed(); len(jobs) != list[0].Runs {
 		t.Errorf("%d jobs of %d runs", len(jobs), list[0].Runs)
 	}
-	eventually(t, "the files of the schedule are gone", 30*time.Second, func() bool {
+	eventually(t, "the files of the schedule are gone", time.Minute, func() bool {
 		left, _ := filepath.Glob(filepath.Join(w.home, ".sky/api_server/jobs/files/*"))
 		return len(left) == 0
 	})

@@ -63,5 +63,5 @@ func TestManyCommandsOnFewClusters(t *testing.T) {
 	for i := range 3 {
 		w.run("down", "-y", fmt.Sprintf("c%d", i))
 	}
-	eventually(t, "all clusters are gone", 30*time.Second, func() bool { return len(w.folders()) == 0 })
+	eventually(t, "all clusters are gone", time.Minute, func() bool { return len(w.folders()) == 0 })
 }

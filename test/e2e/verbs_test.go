@@ -4,8 +4,12 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -54,6 +58,45 @@ run: |
 	}
 	if left := w.folders(); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// The user's own ssh reaches nodes without an sshd.
+func TestPlainSSHReachesNodesOnThisMachine(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("needs ssh")
+	}
+	w := newWorld(t)
+	wants(t, w.sky("launch", "-y", "-c", "s1", "--infra", "local", "--num-nodes", "2", "--", "true"), "ssh s1")
+	entry := filepath.Join(w.home, ".sky/generated/ssh/s1")
+	ssh := func(input string, args ...string) (string, int) {
+		t.Helper()
+		cmd := exec.Command("ssh", append([]string{"-F", entry}, args...)...)
+		cmd.Env, cmd.Stdin = w.command().Env, strings.NewReader(input)
+		out, err := cmd.CombinedOutput()
+		if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+			return string(out), exit.ExitCode()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out), 0
+	}
+	if out, code := ssh("typed", "s1", "cat; pwd; exit 7"); code != 7 || out != "typed"+w.node("s1", 0)+"\n" {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	if out, code := ssh("echo in a shell\n", "s1-worker1"); code != 0 || !strings.Contains(out, "in a shell") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "reached") }))
+	defer web.Close()
+	if out, code := ssh("GET / HTTP/1.0\r\n\r\n", "-W", web.Listener.Addr().String(), "s1"); code != 0 || !strings.Contains(out, "reached") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	w.sky("down", "-y", "s1")
+	if _, err := os.Stat(entry); err == nil {
+		t.Error("the entry stays without its cluster")
 	}
 }
 
@@ -128,7 +171,7 @@ func TestExitCodesOfJobs(t *testing.T) {
 	}
 	w.fails(102, nil, "logs", "c1", "99")
 	w.sky("exec", "c1", "-d", "--", "sleep 300")
-	eventually(t, "the job runs", 10*time.Second, func() bool { return strings.Contains(w.sky("queue", "c1"), "RUNNING") })
+	eventually(t, "the job runs", time.Minute, func() bool { return strings.Contains(w.sky("queue", "c1"), "RUNNING") })
 	w.fails(101, []string{"RUNNING"}, "logs", "c1", "--status")
 	w.sky("cancel", "-y", "c1")
 	w.fails(103, []string{"CANCELLED"}, "logs", "c1", "--status")
@@ -147,9 +190,9 @@ func TestCancelEndsDaemonsToo(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the job and its daemons run", 10*time.Second, func() bool { return count() >= 3 })
+	eventually(t, "the job and its daemons run", time.Minute, func() bool { return count() >= 3 })
 	w.sky("cancel", "-y", "c1")
-	eventually(t, "all have ended", 30*time.Second, func() bool { return count() == 0 })
+	eventually(t, "all have ended", time.Minute, func() bool { return count() == 0 })
 	w.fails(103, []string{"CANCELLED"}, "logs", "c1", "--status")
 }
 

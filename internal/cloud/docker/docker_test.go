@@ -189,11 +189,10 @@ func TestGPUsAreAskedFor(t *testing.T) {
 
 func TestNoEngine(t *testing.T) {
 	p := New(NewEngine(filepath.Join(t.TempDir(), "absent")))
-	start := time.Now()
 	_, err := p.Check(t.Context())
 	var auth *cloud.AuthError
-	if !errors.As(err, &auth) || auth.Fix == "" || time.Since(start) > time.Second {
-		t.Errorf("%v after %v", err, time.Since(start))
+	if !errors.As(err, &auth) || auth.Fix == "" {
+		t.Error(err)
 	}
 	if nodes, err := p.Nodes(t.Context(), cloud.ClusterID{Installation: "i"}); err != nil || len(nodes) > 0 {
 		t.Errorf("%v, %v", nodes, err)

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -53,11 +52,10 @@ func TestCredentials(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tt.err) || strings.Contains(err.Error(), "secret-word") {
 				t.Errorf("error %v, want one with %q and without the token", err, tt.err)
 			}
-			start := time.Now()
 			_, err = New(Options{}).Check(t.Context())
 			var auth *cloud.AuthError
-			if !errors.As(err, &auth) || auth.Fix == "" || time.Since(start) > time.Second {
-				t.Errorf("check: %v after %v", err, time.Since(start))
+			if !errors.As(err, &auth) || auth.Fix == "" {
+				t.Errorf("check: %v", err)
 			}
 		})
 	}

@@ -143,7 +143,7 @@ func (r *realCloud) admin(t testing.TB, method, path string, body any) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
 	defer cancel()
 	out, err := serve.Admin(ctx, r.dir, method, path, strings.NewReader(string(b)))
 	if err != nil {

@@ -205,7 +205,7 @@ func TestANodeSwitchesItselfOff(t *testing.T) {
 	p := New(Options{Root: t.TempDir()})
 	ns := launch(t, p, "h1", 2)
 	c := resident(t, ns[0])
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := NewSelf(filepath.Dir(ns[0].Reach.Home)).Stop(ctx); err != nil {
 		t.Fatal(err)

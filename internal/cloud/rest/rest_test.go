@@ -229,9 +229,12 @@ func TestCallsThatAreOneTooManyAreMadeAgain(t *testing.T) {
 	if _, err := Do[thing](t.Context(), c, http.MethodPost, "/", nil); !errors.As(err, &refused) || refused.Status != 429 || calls.Load() != 1 {
 		t.Errorf("%v after %d calls", err, calls.Load())
 	}
-	c = New(Options{Endpoint: serve(t, busy(9))})
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
+	c = New(Options{Endpoint: serve(t, busy(9)), Refusal: func(status int, header http.Header, body []byte) error {
+		cancel() // once there is an answer
+		return ReadError(status, header, body)
+	}})
 	if _, err := Do[thing](ctx, c, http.MethodPost, "/", nil); !errors.As(err, &refused) || refused.Status != 429 {
 		t.Errorf("a caller who leaves hears what was said last: %v", err)
 	}
