@@ -35,7 +35,7 @@ var layers = [][]string{
 	{"internal/lease"},
 	{"internal/catalog", "internal/state"},
 	{"internal/serve/spec"},
-	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer"},
+	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer", "internal/serve/balancer"},
 	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe"},
 	{"internal/storage"},

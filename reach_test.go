@@ -31,6 +31,7 @@ var reaches = []string{
 	`sky local up, sky local down`,
 	`sky ssh up, sky ssh down, the state of a pool`,
 	`config section of a task`,
+	`replicas of a service`,
 }
 
 // tests are the names of all tests of the module.
@@ -127,6 +128,8 @@ var waysOut = map[string]string{
 	"internal/storage/gcs/token.go":           "Google, for tokens; what the user's credentials file names",
 	"internal/storage/transport.go":           "the user's credentials; an endpoint that the administrator's environment or files name",
 	"internal/proc/proc_darwin.go":            "ps",
+	"internal/serve/balancer/balancer.go":     "the controller of services: replicas, which are their owners' nodes",
+	"internal/serve/balancer/scrape.go":       "the controller of services: replicas, which are their owners' nodes",
 }
 
 // elsewhere are folders whose programs are not the server.

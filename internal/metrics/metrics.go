@@ -133,3 +133,44 @@ func (w *Writer) Histogram(h *Histogram) {
 		w.sample(h.name+"_count", labels, strconv.FormatUint(total, 10))
 	}
 }
+
+// Sample is a value under labels.
+type Sample struct {
+	Labels []Label
+	Value  float64
+}
+
+// Samples writes the values of one metric, of a kind such as "counter", in their
+// order.
+func (w *Writer) Samples(name, help, kind string, samples []Sample) {
+	w.head(name, help, kind)
+	for _, s := range samples {
+		w.sample(name, s.Labels, number(s.Value))
+	}
+}
+
+// Distribution is what was counted in the buckets of a histogram under labels.
+type Distribution struct {
+	Labels []Label
+	Counts []int64 // of each bucket alone; the last has no bound
+	Sum    float64
+}
+
+// Distributions writes histograms that were counted elsewhere, in their order.
+func (w *Writer) Distributions(name, help string, bounds []float64, all []Distribution) {
+	w.head(name, help, "histogram")
+	for _, d := range all {
+		labels := append(make([]Label, 0, len(d.Labels)+1), d.Labels...)
+		total := int64(0)
+		for i, n := range d.Counts {
+			total += n
+			bound := "+Inf"
+			if i < len(bounds) {
+				bound = number(bounds[i])
+			}
+			w.sample(name+"_bucket", append(labels, Label{"le", bound}), strconv.FormatInt(total, 10))
+		}
+		w.sample(name+"_sum", labels, number(d.Sum))
+		w.sample(name+"_count", labels, strconv.FormatInt(total, 10))
+	}
+}

@@ -4,6 +4,8 @@
 //
 //	go build -o /tmp/sky ./cmd/sky && go run ./test/load -sky /tmp/sky
 //
+// With -balancer it measures the load balancer of services beside nginx instead.
+//
 // With -db URL the server uses that PostgreSQL database in place of its own file.
 // Figures go to standard output, one a line.
 package main
@@ -40,7 +42,19 @@ func main() {
 	flag.DurationVar(&l.time, "time", 10*time.Second, "for how long they ask")
 	flag.IntVar(&l.followers, "followers", 1000, "how many follow one log")
 	flag.IntVar(&l.clusters, "clusters", 10_000, "how many clusters are in the database")
+	var p proxies
+	only := flag.Bool("balancer", false, "measure the load balancer of services beside nginx, and nothing else")
+	flag.IntVar(&p.rounds, "rounds", 5, "of the load balancer: how often both take turns")
+	flag.IntVar(&p.idle, "idle", 10_000, "of the load balancer: how many silent connections")
 	flag.Parse()
+	if *only {
+		p.binary, p.clients, p.time = l.binary, l.clients, l.time
+		if err := p.run(context.Background()); err != nil {
+			fmt.Fprintln(os.Stderr, "load:", err)
+			os.Exit(1)
+		}
+		return
+	}
 	if err := l.run(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "load:", err)
 		os.Exit(1)
