@@ -41,6 +41,15 @@ func isUpgrade(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.Header["Upgrade"] != nil && hasToken(r.Header["Connection"], "upgrade")
 }
 
+// afterFunc is [context.AfterFunc], without what that allocates where the context
+// has the method itself.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if a, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return a.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
+
 // target is the request's target as it came, in origin form.
 func target(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*" {
@@ -64,7 +73,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 		return result{err: errors.New("the replica was removed"), again: x.replayable()}
 	}
 	reuse := false
-	stop := context.AfterFunc(ctx, func() { c.Close() })
+	stop := afterFunc(ctx, func() { c.Close() })
 	defer func() {
 		if x.handedOn {
 			return
@@ -257,7 +266,12 @@ func (x *exchange) answer(resp *http.Response, buffered func() int, moved func()
 	return res
 }
 
-func sortedKeys(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
+func sortedKeys(h http.Header) []string {
+	if len(h) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(h))
+}
 
 // An upload sends the body of a request while the answer is read.
 type upload struct {

@@ -318,6 +318,7 @@ func (x *exchange) refuseAs(status, reason int, text string) {
 		return
 	}
 	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("X-Content-Type-Options", "nosniff")
 	if x.rest != nil {
 		h.Set("Connection", "close") // rather than reading the rest of a body that nobody takes
