@@ -134,6 +134,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 	}
 	x.deadline(c, resp)
 	res = x.answer(resp, c.R.Buffered, func() { x.extend(c, resp) })
+	up.stop(x, c)
 	reuse = res.err == nil && !resp.Close && x.status != statusClientGone && up.finished()
 	if reuse && (x.conf.requestTimeout > 0 || x.conf.idleTimeout > 0) {
 		c.SetDeadline(time.Time{})
@@ -313,15 +314,32 @@ func (u *upload) start(x *exchange, c *upstream.Conn, length int64) {
 	}()
 }
 
-// stop ends an upload that nobody needs any more.
+// stop ends an upload that nobody needs any more. One that has read all of the body
+// is nearly over, and the client's connection can be used again.
 func (u *upload) stop(x *exchange, c *upstream.Conn) {
+	if u.done == nil {
+		return
+	}
 	select {
 	case <-u.done:
 		return
 	default:
 	}
+	wait := time.Duration(0)
+	if x.restEnds.Load() {
+		wait = time.Second
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-u.done:
+		return
+	case <-t.C:
+	}
 	c.Close()
-	http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
+	if !x.restEnds.Load() {
+		x.cutReading()
+	}
 	<-u.done
 }
 

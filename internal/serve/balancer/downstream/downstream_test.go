@@ -170,9 +170,13 @@ func TestAnswers(t *testing.T) {
 		body string
 		want func(r *http.Response) bool
 	}{
-		"empty":   {func(w http.ResponseWriter, r *http.Request) {}, false, "", func(r *http.Response) bool { return r.ContentLength == 0 && r.StatusCode == 200 }},
-		"short":   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); io.WriteString(w, "no") }, false, "no", func(r *http.Response) bool { return r.StatusCode == 404 }},
-		"flushed": {func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "a"); w.(http.Flusher).Flush(); io.WriteString(w, "b") }, false, "ab", func(r *http.Response) bool { return r.TransferEncoding != nil }},
+		"empty": {func(w http.ResponseWriter, r *http.Request) {}, false, "", func(r *http.Response) bool { return r.ContentLength == 0 && r.StatusCode == 200 }},
+		"short": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404); io.WriteString(w, "no") }, false, "no", func(r *http.Response) bool { return r.StatusCode == 404 }},
+		"flushed": {func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, "a")
+			w.(http.Flusher).Flush()
+			io.WriteString(w, "b")
+		}, false, "ab", func(r *http.Response) bool { return r.TransferEncoding != nil }},
 		"long": {func(w http.ResponseWriter, r *http.Request) {
 			for range 100 {
 				w.Write(bytes.Repeat([]byte("x"), 1000))
@@ -185,8 +189,14 @@ func TestAnswers(t *testing.T) {
 			w.(http.Flusher).Flush()
 			io.WriteString(w, "cd")
 		}, false, "abcd", func(r *http.Response) bool { return r.ContentLength == 4 }},
-		"head":         {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "9"); io.WriteString(w, "not sent") }, true, "", func(r *http.Response) bool { return r.ContentLength == 9 }},
-		"not modified": {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Content-Length", "9"); w.WriteHeader(304) }, false, "", func(r *http.Response) bool { return r.StatusCode == 304 }},
+		"head": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			io.WriteString(w, "not sent")
+		}, true, "", func(r *http.Response) bool { return r.ContentLength == 9 }},
+		"not modified": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			w.WriteHeader(304)
+		}, false, "", func(r *http.Response) bool { return r.StatusCode == 304 }},
 		"trailers": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Trailer", "X-A")
 			io.WriteString(w, "t")
