@@ -34,7 +34,7 @@ type exchange struct {
 	body     []byte    // read already, and held until the request needs no other attempt
 	rest     io.Reader // what comes after; nil: nothing
 	restRead atomic.Bool
-	restEnds atomic.Bool // all of rest was read
+	restEnds atomic.Bool  // all of rest was read
 	cookie   *http.Cookie // for the client, so that it keeps its session
 
 	// What became of it.
@@ -75,9 +75,10 @@ const (
 	reasonFailed
 	reasonTimeout
 	reasonBadBody
+	reasonMethod
 )
 
-var reasonNames = [...]string{"no_replica", "queue_full", "waited", "stopping", "body_too_large", "unreachable", "failed", "timeout", "bad_body"}
+var reasonNames = [...]string{"no_replica", "queue_full", "waited", "stopping", "body_too_large", "unreachable", "failed", "timeout", "bad_body", "method"}
 
 // ServeHTTP answers a request to the service.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -97,6 +98,10 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler) // or net/http would answer 200
 		}
 	}()
+	if r.Method == http.MethodConnect {
+		x.refuseAs(http.StatusMethodNotAllowed, reasonMethod, "a load balancer makes no tunnels")
+		return
+	}
 	if most := x.conf.Limits.BodyBytes; most > 0 && r.ContentLength > most {
 		x.refuseAs(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body has %d bytes; service %s takes at most %d", r.ContentLength, s.name, most))
 		return
@@ -273,14 +278,12 @@ func (x *exchange) attemptFailed(res result) {
 }
 
 func (x *exchange) failedAttempts() {
-	if x.got.r.pool.Idle() == 0 && x.outcomeUnreachable() {
+	if strings.HasPrefix(x.why, connecting) {
 		x.unavailable(http.StatusServiceUnavailable, reasonUnreachable, "no replica of service "+x.s.name+" could be reached")
 		return
 	}
 	x.refuseAs(http.StatusBadGateway, reasonFailed, "a replica of service "+x.s.name+" failed while it had the request: "+x.why)
 }
-
-func (x *exchange) outcomeUnreachable() bool { return strings.HasPrefix(x.why, connecting) }
 
 // connecting begins the error of an attempt that reached no replica.
 const connecting = "connecting: "

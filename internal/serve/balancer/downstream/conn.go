@@ -8,6 +8,8 @@ import (
 	"runtime/debug"
 	"sync"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/serve/balancer/plain"
 )
 
 // A conn is a client's connection.
@@ -44,7 +46,7 @@ func (c *conn) serve() {
 		}
 	}()
 	for {
-		n := headEnd(c.buf[c.at:c.end])
+		n := plain.HeadEnd(c.buf[c.at:c.end])
 		for n < 0 {
 			if c.at > 0 {
 				c.end = copy(c.buf, c.buf[c.at:c.end])
@@ -60,7 +62,7 @@ func (c *conn) serve() {
 			}
 			from := max(0, c.end-3)
 			c.end += k
-			if n = headEnd(c.buf[from:c.end]); n >= 0 {
+			if n = plain.HeadEnd(c.buf[from:c.end]); n >= 0 {
 				n += from
 			} else if c.end >= 4 && !looksPlain(c.buf[:c.end]) || bytes.Contains(c.buf[:c.end], []byte("\n\n")) {
 				c.handOver()

@@ -16,6 +16,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/serve/balancer/plain"
 )
 
 // long is a guard against hanging.
@@ -137,7 +139,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("POST / HTTP/1.1\r\nHost: [::1]:80\r\nX: \t y z \r\nConnection: close\r\n\r\n"))
 	f.Add([]byte("GET / HTTP/1.1\r\nHost: x\r\nA: b\n c\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		n := headEnd(text)
+		n := plain.HeadEnd(text)
 		if n < 0 {
 			return
 		}

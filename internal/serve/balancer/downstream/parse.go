@@ -1,12 +1,12 @@
 package downstream
 
 import (
-	"bytes"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/serve/balancer/plain"
 )
 
 // maxHead is the longest head of a request that is parsed here, and maxBody the
@@ -15,14 +15,6 @@ const (
 	maxHead = 4 << 10
 	maxBody = 64 << 10
 )
-
-// headEnd is the length of a head with its empty line; -1: it is not there yet.
-func headEnd(b []byte) int {
-	if i := bytes.Index(b, []byte("\r\n\r\n")); i >= 0 {
-		return i + 4
-	}
-	return -1
-}
 
 // parse reads a head that is as plain as nearly all are. For any other it reports
 // false: what is rare, odd or wrong is net/http's, whose parser has seen it all. So
@@ -40,56 +32,30 @@ func parse(raw []byte) (r *http.Request, closes, ok bool) {
 		return nil, false, false
 	}
 	r = &http.Request{Method: method, URL: u, Proto: proto, ProtoMajor: 1, ProtoMinor: 1, RequestURI: target, Body: http.NoBody}
-	lines := 0
-	if more {
-		lines = 1 + strings.Count(rest, "\r\n")
+	if !more {
+		rest = ""
 	}
-	if lines > 100 {
-		return nil, false, false
-	}
-	r.Header = make(http.Header, lines)
-	values := make([]string, lines)
-	host, length := false, false
-	for i := range lines {
-		line, rest, _ = strings.Cut(rest, "\r\n")
-		name, value, colon := strings.Cut(line, ":")
-		value = strings.Trim(value, " \t")
-		if !colon || !plainName(name) || !plainValue(value) {
-			return nil, false, false
-		}
-		name = textproto.CanonicalMIMEHeaderKey(name)
+	host := false
+	r.Header, ok = plain.Header(rest, func(name, value string, before []string) (ok, keep bool) {
 		switch name {
 		case "Host":
-			if host || !plainHost(value) {
-				return nil, false, false
-			}
+			ok = !host && plainHost(value)
 			host, r.Host = true, value
-			continue
+			return ok, false
 		case "Content-Length":
 			n, err := strconv.ParseUint(value, 10, 32)
-			if err != nil || length || n > maxBody || value[0] == '+' {
-				return nil, false, false
-			}
-			length, r.ContentLength = true, int64(n)
+			r.ContentLength = int64(n)
+			return err == nil && before == nil && n <= maxBody, true
 		case "Connection":
-			switch {
-			case strings.EqualFold(value, "close"):
-				closes = true
-			case !strings.EqualFold(value, "keep-alive"):
-				return nil, false, false
-			}
+			closes = closes || strings.EqualFold(value, "close")
+			return strings.EqualFold(value, "close") || strings.EqualFold(value, "keep-alive"), true
 		case "Transfer-Encoding", "Upgrade", "Expect", "Trailer", "Http2-Settings":
-			return nil, false, false
+			return false, false
 		}
-		values[i] = value
-		if before := r.Header[name]; before != nil {
-			r.Header[name] = append(before, value)
-		} else {
-			r.Header[name] = values[i : i+1 : i+1]
-		}
-	}
+		return true, true
+	})
 	r.Close = closes
-	return r, closes, host
+	return r, closes, ok && host
 }
 
 func plainMethod(s string) bool {
@@ -108,25 +74,6 @@ func plainTarget(s string) bool {
 		}
 	}
 	return s != "" && s[0] == '/'
-}
-
-func plainName(s string) bool {
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return s != ""
-}
-
-func plainValue(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' && c != '\t' || c == 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 func plainHost(s string) bool {
