@@ -405,6 +405,14 @@ func (p *proxies) open(what, request, status string) error {
 	if err != nil {
 		return err
 	}
+	var files syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
+		return err
+	}
+	if most := (int(files.Max) - 150) / 2; most < p.idle { // both ends of a connection are here
+		fmt.Printf("%d open files are allowed, so there are %d connections in place of %d\n", files.Max, most, p.idle)
+		p.idle = most
+	}
 	var all []net.Conn
 	defer func() {
 		for _, c := range all {
@@ -418,6 +426,7 @@ func (p *proxies) open(what, request, status string) error {
 			return err
 		}
 		all = append(all, c)
+		c.SetReadDeadline(time.Now().Add(time.Minute))
 		io.WriteString(c, request)
 		var b [64]byte
 		if n, err := c.Read(b[:]); err != nil || !bytes.Contains(b[:n], []byte(status)) {
