@@ -419,13 +419,15 @@ func TestClientThatLeavesEndsTheRequest(t *testing.T) {
 func TestLimits(t *testing.T) {
 	b := newBalancer(t, Options{})
 	var served atomic.Int64
-	apply(t, b, balancerapi.Service{Limits: balancerapi.Limits{HeaderBytes: 8 << 10, BodyBytes: 1000, RequestTimeout: 0.05}}, backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
+	limits := balancerapi.Limits{HeaderBytes: 8 << 10, BodyBytes: 1000}
+	replica := backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/slow" {
 			<-r.Context().Done()
 		}
-	}))
+	})
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	c := client(t)
 	post := func(path string, body io.Reader) int {
 		resp, err := c.Post(url(b)+path, "text/plain", body)
@@ -444,9 +446,13 @@ func TestLimits(t *testing.T) {
 	if got := post("/", io.MultiReader(strings.NewReader(strings.Repeat("a", 5000)))); got != http.StatusRequestEntityTooLarge {
 		t.Errorf("a longer one in chunks: %d", got)
 	}
+	limits.RequestTimeout = 0.02
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	if got := post("/slow", strings.NewReader("x")); got != http.StatusGatewayTimeout {
 		t.Errorf("an answer that does not come: %d", got)
 	}
+	limits.RequestTimeout = 0
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	req, _ := http.NewRequest("GET", url(b), nil)
 	req.Header.Set("X-Long", strings.Repeat("a", 20<<10))
 	resp, err := c.Do(req)
