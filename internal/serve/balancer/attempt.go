@@ -41,6 +41,15 @@ func isUpgrade(r *http.Request) bool {
 	return r.ProtoMajor == 1 && r.Header["Upgrade"] != nil && hasToken(r.Header["Connection"], "upgrade")
 }
 
+// afterFunc is [context.AfterFunc], without what that allocates where the context
+// has the method itself.
+func afterFunc(ctx context.Context, f func()) (stop func() bool) {
+	if a, ok := ctx.(interface{ AfterFunc(func()) func() bool }); ok {
+		return a.AfterFunc(f)
+	}
+	return context.AfterFunc(ctx, f)
+}
+
 // target is the request's target as it came, in origin form.
 func target(r *http.Request) string {
 	if strings.HasPrefix(r.RequestURI, "/") || r.RequestURI == "*" {
@@ -64,7 +73,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 		return result{err: errors.New("the replica was removed"), again: x.replayable()}
 	}
 	reuse := false
-	stop := context.AfterFunc(ctx, func() { c.Close() })
+	stop := afterFunc(ctx, func() { c.Close() })
 	defer func() {
 		if x.handedOn {
 			return
@@ -125,6 +134,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 	}
 	x.deadline(c, resp)
 	res = x.answer(resp, c.R.Buffered, func() { x.extend(c, resp) })
+	up.stop(x, c)
 	reuse = res.err == nil && !resp.Close && x.status != statusClientGone && up.finished()
 	if reuse && (x.conf.requestTimeout > 0 || x.conf.idleTimeout > 0) {
 		c.SetDeadline(time.Time{})
@@ -257,7 +267,12 @@ func (x *exchange) answer(resp *http.Response, buffered func() int, moved func()
 	return res
 }
 
-func sortedKeys(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
+func sortedKeys(h http.Header) []string {
+	if len(h) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(h))
+}
 
 // An upload sends the body of a request while the answer is read.
 type upload struct {
@@ -299,15 +314,32 @@ func (u *upload) start(x *exchange, c *upstream.Conn, length int64) {
 	}()
 }
 
-// stop ends an upload that nobody needs any more.
+// stop ends an upload that nobody needs any more. One that has read all of the body
+// is nearly over, and the client's connection can be used again.
 func (u *upload) stop(x *exchange, c *upstream.Conn) {
+	if u.done == nil {
+		return
+	}
 	select {
 	case <-u.done:
 		return
 	default:
 	}
+	wait := time.Duration(0)
+	if x.restEnds.Load() {
+		wait = time.Second
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-u.done:
+		return
+	case <-t.C:
+	}
 	c.Close()
-	http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
+	if !x.restEnds.Load() {
+		x.cutReading()
+	}
 	<-u.done
 }
 

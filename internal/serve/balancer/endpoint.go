@@ -10,15 +10,23 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/serve/balancer/downstream"
 )
 
 // An endpoint is where a service listens.
 type endpoint struct {
 	wanted   endpointKey // what the listener was made for
 	listener net.Listener
-	server   *http.Server
+	server   server
 	cert     *certificate
 	err      error // why it does not listen
+}
+
+// A server is net/http's or the one of package downstream.
+type server interface {
+	Shutdown(ctx context.Context) error
+	Close() error
 }
 
 // endpointKey is what a listener cannot change while it is open.
@@ -63,19 +71,22 @@ func (s *service) listen() error {
 		return e.err
 	}
 	e.wanted, e.listener, e.err = key, l, nil
-	e.server = &http.Server{
+	srv := &http.Server{
 		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: clientKeepAlive, MaxHeaderBytes: key.header,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: concurrentStream},
 	}
-	e.server.Protocols.SetHTTP1(true)
+	srv.Protocols.SetHTTP1(true)
 	if key.tls {
-		e.server.Protocols.SetHTTP2(true)
-		e.server.TLSConfig = &tls.Config{GetCertificate: e.cert.get, MinVersion: tls.VersionTLS12}
-		go e.server.ServeTLS(l, "", "")
+		srv.Protocols.SetHTTP2(true)
+		srv.TLSConfig = &tls.Config{GetCertificate: e.cert.get, MinVersion: tls.VersionTLS12}
+		e.server = srv
+		go srv.ServeTLS(l, "", "")
 	} else {
-		e.server.Protocols.SetUnencryptedHTTP2(true)
-		go e.server.Serve(l)
+		srv.Protocols.SetUnencryptedHTTP2(true)
+		plain := downstream.New(s, srv, l, clientKeepAlive)
+		e.server = plain
+		go plain.Serve()
 	}
 	s.log.Info("service listens", "address", l.Addr().String())
 	return nil

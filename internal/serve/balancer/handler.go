@@ -34,6 +34,7 @@ type exchange struct {
 	body     []byte    // read already, and held until the request needs no other attempt
 	rest     io.Reader // what comes after; nil: nothing
 	restRead atomic.Bool
+	restEnds atomic.Bool  // all of rest was read
 	cookie   *http.Cookie // for the client, so that it keeps its session
 
 	// What became of it.
@@ -45,6 +46,22 @@ type exchange struct {
 	in, out   atomic.Int64
 	why       string
 	handedOn  bool // to goroutines of its own, which end it
+	cut       bool // reading from the client was ended here, which looks as if it had left
+	wasGone   bool // the client had left before
+}
+
+// gone reports whether the client has left.
+func (x *exchange) gone() bool {
+	if x.cut {
+		return x.wasGone
+	}
+	return x.r.Context().Err() != nil
+}
+
+// cutReading ends whatever reads the body of the request.
+func (x *exchange) cutReading() {
+	x.wasGone, x.cut = x.gone(), true
+	http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
 }
 
 // Reasons for answers of the balancer's own.
@@ -58,9 +75,10 @@ const (
 	reasonFailed
 	reasonTimeout
 	reasonBadBody
+	reasonMethod
 )
 
-var reasonNames = [...]string{"no_replica", "queue_full", "waited", "stopping", "body_too_large", "unreachable", "failed", "timeout", "bad_body"}
+var reasonNames = [...]string{"no_replica", "queue_full", "waited", "stopping", "body_too_large", "unreachable", "failed", "timeout", "bad_body", "method"}
 
 // ServeHTTP answers a request to the service.
 func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -72,10 +90,18 @@ func (s *service) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() {
-		if !x.handedOn {
-			x.finish()
+		if x.handedOn {
+			return
+		}
+		x.finish()
+		if x.status == statusClientGone && !x.sent {
+			panic(http.ErrAbortHandler) // or net/http would answer 200
 		}
 	}()
+	if r.Method == http.MethodConnect {
+		x.refuseAs(http.StatusMethodNotAllowed, reasonMethod, "a load balancer makes no tunnels")
+		return
+	}
 	if most := x.conf.Limits.BodyBytes; most > 0 && r.ContentLength > most {
 		x.refuseAs(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body has %d bytes; service %s takes at most %d", r.ContentLength, s.name, most))
 		return
@@ -165,6 +191,9 @@ func (b *bodyReader) Read(p []byte) (int, error) {
 	if total := b.x.in.Add(int64(n)); b.x.conf.Limits.BodyBytes > 0 && total > b.x.conf.Limits.BodyBytes {
 		return n, errTooLong
 	}
+	if err == io.EOF {
+		b.x.restEnds.Store(true)
+	}
 	return n, err
 }
 
@@ -174,7 +203,7 @@ func (x *exchange) serve() {
 	for {
 		g, err := x.s.acquire(ctx, &x.ask, x.held())
 		if err != nil {
-			if x.tries > 0 && !errors.Is(err, errStopping) && ctx.Err() == nil {
+			if x.tries > 0 && !errors.Is(err, errStopping) && !x.gone() {
 				x.failedAttempts()
 				return
 			}
@@ -194,7 +223,7 @@ func (x *exchange) serve() {
 		g.r.counts.errors.Add(1)
 		g.version.errors.Add(1)
 		x.why = res.err.Error()
-		if !res.again || ctx.Err() != nil || x.sent || x.tries >= x.conf.attempts {
+		if !res.again || x.gone() || x.sent || x.tries >= x.conf.attempts {
 			x.attemptFailed(res)
 			return
 		}
@@ -234,7 +263,7 @@ func (x *exchange) replayable() bool { return !x.restRead.Load() }
 func (x *exchange) attemptFailed(res result) {
 	var body *bodyError
 	switch {
-	case x.r.Context().Err() != nil:
+	case x.gone():
 		x.status = statusClientGone
 	case x.sent:
 		// The answer has begun: breaking it off is how the client learns of it.
@@ -249,14 +278,12 @@ func (x *exchange) attemptFailed(res result) {
 }
 
 func (x *exchange) failedAttempts() {
-	if x.got.r.pool.Idle() == 0 && x.outcomeUnreachable() {
+	if strings.HasPrefix(x.why, connecting) {
 		x.unavailable(http.StatusServiceUnavailable, reasonUnreachable, "no replica of service "+x.s.name+" could be reached")
 		return
 	}
 	x.refuseAs(http.StatusBadGateway, reasonFailed, "a replica of service "+x.s.name+" failed while it had the request: "+x.why)
 }
-
-func (x *exchange) outcomeUnreachable() bool { return strings.HasPrefix(x.why, connecting) }
 
 // connecting begins the error of an attempt that reached no replica.
 const connecting = "connecting: "
@@ -266,7 +293,7 @@ func (x *exchange) bodyFailed(err error) {
 	switch {
 	case errors.Is(err, errTooLong):
 		x.refuseAs(http.StatusRequestEntityTooLarge, reasonTooLarge, fmt.Sprintf("the body has more than %d bytes, which service %s takes at most", x.conf.Limits.BodyBytes, x.s.name))
-	case x.r.Context().Err() != nil:
+	case x.gone():
 		x.status = statusClientGone
 	default:
 		x.refuseAs(http.StatusBadRequest, reasonBadBody, "reading the body of the request: "+err.Error())
@@ -318,6 +345,7 @@ func (x *exchange) refuseAs(status, reason int, text string) {
 		return
 	}
 	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Length", strconv.Itoa(len(text)+1))
 	h.Set("X-Content-Type-Options", "nosniff")
 	if x.rest != nil {
 		h.Set("Connection", "close") // rather than reading the rest of a body that nobody takes

@@ -103,7 +103,9 @@ func (x *exchange) settle(b *sentBody, cancel context.CancelFunc) {
 	cancel()
 	b.stopped.Store(true)
 	if b.busy.Load() > 0 {
-		http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0))
+		if !x.restEnds.Load() {
+			x.cutReading()
+		}
 		for b.busy.Load() > 0 {
 			time.Sleep(time.Millisecond)
 		}

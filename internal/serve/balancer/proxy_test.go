@@ -419,13 +419,15 @@ func TestClientThatLeavesEndsTheRequest(t *testing.T) {
 func TestLimits(t *testing.T) {
 	b := newBalancer(t, Options{})
 	var served atomic.Int64
-	apply(t, b, balancerapi.Service{Limits: balancerapi.Limits{HeaderBytes: 8 << 10, BodyBytes: 1000, RequestTimeout: 0.05}}, backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
+	limits := balancerapi.Limits{HeaderBytes: 8 << 10, BodyBytes: 1000}
+	replica := backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
 		served.Add(1)
 		io.Copy(io.Discard, r.Body)
 		if r.URL.Path == "/slow" {
 			<-r.Context().Done()
 		}
-	}))
+	})
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	c := client(t)
 	post := func(path string, body io.Reader) int {
 		resp, err := c.Post(url(b)+path, "text/plain", body)
@@ -444,9 +446,13 @@ func TestLimits(t *testing.T) {
 	if got := post("/", io.MultiReader(strings.NewReader(strings.Repeat("a", 5000)))); got != http.StatusRequestEntityTooLarge {
 		t.Errorf("a longer one in chunks: %d", got)
 	}
+	limits.RequestTimeout = 0.02
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	if got := post("/slow", strings.NewReader("x")); got != http.StatusGatewayTimeout {
 		t.Errorf("an answer that does not come: %d", got)
 	}
+	limits.RequestTimeout = 0
+	apply(t, b, balancerapi.Service{Limits: limits}, replica)
 	req, _ := http.NewRequest("GET", url(b), nil)
 	req.Header.Set("X-Long", strings.Repeat("a", 20<<10))
 	resp, err := c.Do(req)
@@ -456,5 +462,76 @@ func TestLimits(t *testing.T) {
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("long headers: %s", resp.Status)
+	}
+}
+
+// rawReplica answers each connection with a text, once it has got something.
+func rawReplica(t *testing.T, text string) balancerapi.Replica {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				if _, err := c.Read(make([]byte, 4096)); err == nil {
+					io.WriteString(c, text)
+				}
+			}()
+		}
+	}()
+	return balancerapi.Replica{ID: 1, Address: l.Addr().String(), State: balancerapi.Ready}
+}
+
+// What a replica sends is not trusted with the balancer's memory, nor with the next
+// request's connection.
+func TestAnswersThatAreWrong(t *testing.T) {
+	for name, text := range map[string]string{
+		"nothing":              "",
+		"no HTTP":              "hello\r\n\r\n",
+		"half a head":          "HTTP/1.1 200 OK\r\nA: b\r\n",
+		"a head without end":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("A: "+strings.Repeat("b", 1000)+"\r\n", 2000) + "\r\n",
+		"two lengths":          "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+		"a switch":             "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n",
+		"nothing but hints":    strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 100),
+		"an unknown transfer":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nabc",
+		"a length of nonsense": "HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\nabc",
+	} {
+		b := newBalancer(t, Options{})
+		apply(t, b, balancerapi.Service{}, rawReplica(t, text))
+		resp, err := client(t).Post(url(b), "text/plain", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusBadGateway {
+			t.Errorf("%s: %s", name, resp.Status)
+		}
+		if n := b.Report(nil).Services[0].Replicas[0].Errors; n != 1 {
+			t.Errorf("%s: %d errors counted", name, n)
+		}
+	}
+	b := newBalancer(t, Options{}) // more than was asked for belongs to nobody
+	apply(t, b, balancerapi.Service{}, rawReplica(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison"))
+	for range 3 {
+		if _, body := get(t, client(t), url(b)); body != "ok" {
+			t.Errorf("got %q", body)
+		}
+	}
+	c, err := net.Dial("tcp", b.Addr("chat").String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	io.WriteString(c, "CONNECT example.com:443 HTTP/1.1\r\nHost: example.com:443\r\n\r\n")
+	if resp, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || resp.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("a tunnel: %v, %v", resp, err)
 	}
 }

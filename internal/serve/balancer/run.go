@@ -70,7 +70,7 @@ func Run(ctx context.Context, o RunOptions) error {
 	<-ctx.Done()
 	time.Sleep(o.Delay)
 	drain := or(o.Drain, 2*time.Minute)
-	log.Info("load balancer stops; its requests go on", "up to", drain)
+	log.Info("load balancer stops; its requests go on", "up to", drain.String())
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
 	err = b.Shutdown(end)

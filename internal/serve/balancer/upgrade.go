@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/serve/balancer/downstream"
 	"github.com/skypilot-go/sky/internal/serve/balancer/upstream"
 )
 
@@ -28,6 +29,7 @@ func (x *exchange) upgraded(r *replica, c *upstream.Conn, resp *http.Response, s
 		x.status = statusClientGone
 		return result{err: errors.New("the client left"), outcome: unknown}
 	}
+	client = downstream.Bare(client)
 	client.SetDeadline(time.Time{})
 	c.SetDeadline(time.Time{})
 	x.status, x.sent = http.StatusSwitchingProtocols, true

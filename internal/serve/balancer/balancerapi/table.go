@@ -107,8 +107,8 @@ type Limits struct {
 	// RequestTimeout ends a request whose answer has not begun; 0: none. A time
 	// for uploading counts.
 	RequestTimeout Seconds `json:"request_timeout_seconds,omitempty"`
-	// IdleTimeout ends an exchange that transfers nothing in either direction; 0: none. It
-	// does not hold for WebSockets and event streams.
+	// IdleTimeout ends an exchange when nothing comes of an upload or of an answer that
+	// has begun; 0: none. It does not hold for WebSockets and event streams.
 	IdleTimeout Seconds `json:"idle_timeout_seconds,omitempty"`
 	// ReplicaRequests bounds the requests in flight of each replica; more wait in
 	// the queue. 0: no limit.

@@ -181,7 +181,7 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte) (*h
 	if resp.StatusCode/100 != 2 {
 		text, _ := io.ReadAll(io.LimitReader(resp.Body, 512))
 		resp.Body.Close()
-		return nil, fmt.Errorf("%s %s: %s: %s", method, balancerapi.TablePath, resp.Status, strings.TrimSpace(string(text)))
+		return nil, fmt.Errorf("%s %s: %s: %s", method, req.URL.Path, resp.Status, strings.TrimSpace(string(text)))
 	}
 	return resp, nil
 }

@@ -109,6 +109,9 @@ var lineEnd = []byte("\r\n")
 func (c *Conn) ReadResponse(method string, informational func(*http.Response)) (*http.Response, error) {
 	c.head.limit, c.head.left = true, maxHead
 	defer func() { c.head.limit = false }()
+	if resp := c.plainAnswer(method); resp != nil {
+		return resp, nil
+	}
 	req := &http.Request{Method: method}
 	for range maxInformational {
 		resp, err := http.ReadResponse(c.R, req)
