@@ -483,9 +483,10 @@ func (d *decider) keep() (rows []Replica, removed []int) {
 			}
 		}
 	}
+	rows = make([]Replica, 0, len(d.rows))
 	for i := range d.rows {
 		if d.rows[i].Status == fsm.ReplicaAbsent {
-			if slices.ContainsFunc(d.Situation.Replicas, func(r Replica) bool { return r.ID == d.rows[i].ID }) {
+			if i < len(d.Situation.Replicas) { // others are new, and were never stored
 				removed = append(removed, d.rows[i].ID)
 			}
 			continue

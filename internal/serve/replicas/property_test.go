@@ -55,7 +55,7 @@ func randomSpec(r *rand.Rand) *spec.Spec {
 // kind of decision is seen.
 func TestRandomHistories(t *testing.T) {
 	reached := map[string]int{}
-	for seed := range uint64(120) {
+	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		sp := randomSpec(r)
 		b := newBench(t, sp)

@@ -80,7 +80,7 @@ func Peak(sp *spec.Spec, m Machine) float64 {
 const (
 	docDays     = 3
 	docPeak     = 5.0 // requests a second
-	docSpotDays = 5
+	docSpotDays = 4
 	docSpotPeak = 3.0
 	docSeed     = 1
 )

@@ -3,6 +3,7 @@ package simulate
 import (
 	"flag"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -17,6 +18,9 @@ const (
 
 // The tables of the documentation are what the program says.
 func TestTablesAreFresh(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("other processors round products that are added up in another way")
+	}
 	text, err := os.ReadFile(docFile)
 	if err != nil {
 		t.Fatal(err)

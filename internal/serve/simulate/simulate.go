@@ -6,7 +6,6 @@
 package simulate
 
 import (
-	"container/heap"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -118,19 +117,45 @@ type event struct {
 	arg  int // of a launch, or the request
 }
 
+// events is a heap: the earliest first.
 type events []event
 
-func (e events) Len() int { return len(e) }
-func (e events) Less(i, j int) bool {
+func (e events) before(i, j int) bool {
 	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
 }
-func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
-func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
-func (e *events) Pop() any {
-	last := len(*e) - 1
-	x := (*e)[last]
-	*e = (*e)[:last]
-	return x
+
+func (e *events) push(x event) {
+	*e = append(*e, x)
+	h := *e
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.before(i, up) {
+			return
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (e *events) pop() event {
+	h := *e
+	first, last := h[0], len(h)-1
+	h[0] = h[last]
+	h = h[:last]
+	*e = h
+	for i := 0; ; {
+		least := i
+		for _, down := range []int{2*i + 1, 2*i + 2} {
+			if down < last && h.before(down, least) {
+				least = down
+			}
+		}
+		if least == i {
+			return first
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
 }
 
 // machine is a replica as it really is.
@@ -211,7 +236,7 @@ func Run(o Options) Result {
 		r.now = at
 		switch at {
 		case other:
-			r.handle(heap.Pop(&r.queue).(event))
+			r.handle(r.queue.pop())
 		case arrival:
 			r.arrive()
 		default:
@@ -225,7 +250,7 @@ func Run(o Options) Result {
 
 func (r *run) push(after float64, k kind, id, arg int) {
 	r.seq++
-	heap.Push(&r.queue, event{r.now + after, r.seq, k, id, arg})
+	r.queue.push(event{r.now + after, r.seq, k, id, arg})
 }
 
 func (r *run) time() time.Time { return r.Start.Add(time.Duration(r.now * float64(time.Second))) }
@@ -564,7 +589,7 @@ func (r *run) load() replicas.Load {
 // offers are the zones with their chances, which are worked out again when
 // something was learned or some time has passed.
 func (r *run) offers() []replicas.Offer {
-	if r.known != nil && r.knownSeen == r.learned && r.now-r.knownAt < 600 {
+	if r.known != nil && r.knownSeen == r.learned && r.now-r.knownAt < 1200 {
 		return r.known
 	}
 	r.knownSeen, r.knownAt = r.learned, r.now
