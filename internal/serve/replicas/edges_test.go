@@ -140,3 +140,37 @@ func TestStatuses(t *testing.T) {
 		}
 	}
 }
+
+// Down ends what drains, and what was only planned.
+func TestDownEndsWhatDrainsAndWhatWaits(t *testing.T) {
+	draining := Replica{ID: 1, Version: 1, Status: api.ReplicaShuttingDown, DrainFrom: noon, DrainTo: noon.Add(time.Hour), InFlight: 3}
+	noticed := Replica{ID: 2, Version: 1, Status: api.ReplicaPreempted, DrainFrom: noon, DrainTo: noon.Add(time.Hour), InFlight: 3}
+	waiting := Replica{ID: 3, Version: 1, Status: api.ReplicaPending}
+	failed := Replica{ID: 4, Version: 1, Status: api.ReplicaFailed}
+	s := Situation{Now: noon, Versions: []Version{{1, service(spec.Scale{Min: 1, Max: 1})}}, Replicas: []Replica{draining, noticed, waiting, failed}, Down: true}
+	d := Decide(s)
+	if len(d.Replicas) != 2 || d.Replicas[0].Work() != End || d.Replicas[1].Work() != End || len(d.Removed) != 2 || d.Removed[0] != 3 || d.Removed[1] != 4 {
+		t.Errorf("%+v, removed %v", d.Replicas, d.Removed)
+	}
+}
+
+// What waits for its launch goes first, at no cost; a worker with one job stays.
+func TestWhatIsNotNeededGoes(t *testing.T) {
+	ready := Replica{ID: 1, Version: 1, Status: api.ReplicaReady, FirstReady: noon, InFlight: 1}
+	waiting := Replica{ID: 2, Version: 1, Status: api.ReplicaPending, NotBefore: noon.Add(time.Hour)}
+	busy := Replica{ID: 3, Version: 1, Status: api.ReplicaReady, FirstReady: noon, InFlight: 1}
+	sp := &spec.Spec{Kind: spec.Pool, Scale: spec.Scale{Min: 1, Max: 1}}
+	d := Decide(Situation{Now: noon, Versions: []Version{{1, sp}}, Replicas: []Replica{ready, waiting, busy}, Load: Load{Known: true}})
+	if len(d.Replicas) != 2 || !d.Replicas[0].Ready() || !d.Replicas[1].Ready() || len(d.Removed) != 1 || d.Removed[0] != 2 {
+		t.Errorf("%+v, removed %v", d.Replicas, d.Removed)
+	}
+}
+
+// A decision is made again when a pause is over.
+func TestPausesEndInADecision(t *testing.T) {
+	rows := []Replica{{ID: 1, Version: 1, Status: api.ReplicaFailed, Failure: Crashed, FailedAt: noon.Add(-3 * time.Second), FirstReady: noon.Add(-time.Hour)}}
+	d := Decide(Situation{Now: noon, Versions: []Version{{1, service(spec.Scale{Min: 1, Max: 1})}}, Replicas: rows, Load: Load{Known: true}})
+	if d.After != 7*time.Second || len(d.Replicas) != 1 {
+		t.Errorf("after %v: %+v", d.After, d.Replicas)
+	}
+}
