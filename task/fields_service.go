@@ -1,6 +1,9 @@
 package task
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 func probeSchema() *schema {
 	return text().with(object(
@@ -34,7 +37,7 @@ func serviceSchema() *schema {
 				field{name: "target", is: checkedNumber(number(), checkPositive), required: true, doc: "Its mean over the replicas that is kept.", example: "4"},
 			), doc: "Scale by a Prometheus metric of the replicas.", example: "{name: 'vllm:num_requests_waiting', target: 4}"},
 			field{name: "schedules", is: list(object(
-				field{name: "cron", is: checked(text(), checkCron, `\S.*`), required: true, doc: "When it begins: minute, hour, day of the month, month, day of the week.", example: `"0 8 * * 1-5"`},
+				field{name: "cron", is: checked(text(), checkTimes, `\S.*`), required: true, doc: "When it begins: minute, hour, day of the month, month, day of the week.", example: `"0 8 * * 1-5"`},
 				field{name: "timezone", is: timezoneSchema(), doc: "The zone in which the times are meant.", def: "UTC", example: "Europe/Berlin"},
 				field{name: "duration", is: checked(text().or("integer"), checkSomeSeconds, durationPattern), required: true, doc: "For how long.", example: "10h"},
 				field{name: "min_replicas", is: integer().from(0), required: true, doc: "Fewest replicas in this time.", example: "4"},
@@ -108,6 +111,14 @@ func checkPercent(s string) error {
 		return fmt.Errorf("should be more than 0 and at most 100, not %s", s)
 	}
 	return nil
+}
+
+// checkTimes takes a schedule whose times do not depend on when it is read.
+func checkTimes(s string) error {
+	if strings.HasPrefix(s, "@every") {
+		return fmt.Errorf("%q has no times of the day; write them, such as \"0 8 * * 1-5\"", s)
+	}
+	return checkCron(s)
 }
 
 // checkSomeSeconds takes a time that is not 0.

@@ -16,7 +16,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return a.build(command{
 		name: "serve", short: "Services: replicas behind one endpoint.",
 		example: "sky serve up -n chat service.yaml\nsky serve status chat\nsky serve logs chat 1\nsky serve down chat",
-		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand(), a.serveBalancerCommand()},
+		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand(), a.serveBalancerCommand(), a.serveSimulateCommand()},
 	})
 }
 

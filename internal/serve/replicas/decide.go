@@ -483,9 +483,10 @@ func (d *decider) keep() (rows []Replica, removed []int) {
 			}
 		}
 	}
+	rows = make([]Replica, 0, len(d.rows))
 	for i := range d.rows {
 		if d.rows[i].Status == fsm.ReplicaAbsent {
-			if slices.ContainsFunc(d.Situation.Replicas, func(r Replica) bool { return r.ID == d.rows[i].ID }) {
+			if i < len(d.Situation.Replicas) { // others are new, and were never stored
 				removed = append(removed, d.rows[i].ID)
 			}
 			continue
@@ -504,10 +505,13 @@ func (d *decider) routing() Routing {
 		slices.ContainsFunc(d.rows, func(r Replica) bool { return r.Ready() && r.Version != d.newest }) { // rather a few of the new version than none
 		not = d.newest
 	}
+	// Workers of an older version finish their jobs, and get no others.
+	sp := d.specs[d.newest]
+	finished := sp != nil && sp.Kind == spec.Pool && u.Stable == d.newest && d.ready(d.newest) >= max(d.final, 1)
 	byVersion := map[int]int{}
 	for i := range d.rows {
 		r := &d.rows[i]
-		if !r.Ready() || r.Version == not {
+		if !r.Ready() || r.Version == not || finished && r.Version != d.newest {
 			continue
 		}
 		out.Ready = append(out.Ready, r.ID)

@@ -193,10 +193,10 @@ func (m *Scale) byLatency(s *spec.Scale, l *Load, rows []Replica, now time.Time)
 	}
 	each := l.QPS / float64(n)
 	if l.Latency > s.Latency {
-		if m.Knee == 0 || each < m.Knee {
+		if m.Knee == 0 {
 			m.Knee = each
 		}
-		m.KneeAt = now
+		m.Knee, m.KneeAt = (m.Knee+each)/2, now
 		worse := min(float64(l.Latency)/float64(s.Latency), 2)
 		return max(n+1, up(float64(n)*worse))
 	}

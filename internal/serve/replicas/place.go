@@ -57,6 +57,9 @@ func noteTrouble(places map[string]PlaceState, rows []Replica) map[string]PlaceS
 			places[t.Key] = p
 		}
 		r.Trouble = nil
+		if len(places) == 0 {
+			continue
+		}
 		if p, ok := places[r.key()]; ok && (r.Status == api.ReplicaStarting || r.Ready()) && r.ProvisionedAt.After(p.Last) {
 			p.Avoided, p.Failures = false, 0 // it was had since
 			places[r.key()] = p
@@ -174,7 +177,7 @@ func pickHedged(offers []Offer, places map[string]PlaceState, rows []Replica, no
 
 // anyTrouble tells that a place of the offers failed, or lost a machine, lately.
 func anyTrouble(offers []Offer, places map[string]PlaceState, now time.Time) bool {
-	return slices.ContainsFunc(offers, func(o Offer) bool {
+	return len(places) > 0 && slices.ContainsFunc(offers, func(o Offer) bool {
 		p := places[o.key()]
 		return o.Spot && !p.Last.IsZero() && now.Sub(p.Last) < troubled
 	})

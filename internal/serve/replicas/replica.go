@@ -79,7 +79,7 @@ func placeKey(p cloud.Place, instanceType string, spot bool) string {
 	if spot {
 		kind = "spot"
 	}
-	return fmt.Sprintf("%s/%s/%s/%s/%s", p.Cloud, p.Region, p.Zone, instanceType, kind)
+	return p.Cloud + "/" + p.Region + "/" + p.Zone + "/" + instanceType + "/" + kind
 }
 
 // Work is what a row asks its controller for, again and again until the row

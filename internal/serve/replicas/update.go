@@ -46,7 +46,7 @@ func (s State) Begin(mode Mode, weight float64) State {
 // Promote lets a canary take over.
 func (s State) Promote() (State, error) {
 	if s.Update.Mode != Canary {
-		return s, fmt.Errorf("no canary is running; start one with `sky serve update --mode canary`")
+		return s, fmt.Errorf("no canary is running; update the service in the mode canary first")
 	}
 	s.Update.Mode, s.Update.Weight = Rolling, 0
 	return s, nil
