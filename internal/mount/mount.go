@@ -186,7 +186,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		if err != nil {
 			return mountapi.MountAnswer{}, failf(codeOf(err), "%w", err)
 		}
-		have.bucket.replace(b)
+		have.renew(b)
 		return mountapi.MountAnswer{Did: mountapi.Kept}, nil
 	}
 	if err := fusefs.Available(); err != nil {
@@ -227,7 +227,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 			return mountapi.MountAnswer{}, err
 		}
 	} else {
-		have.bucket.replace(b)
+		have.renew(b)
 	}
 	f, err := fusefs.New(have.volume, spec.Path, fusefs.Options{
 		Name: spec.URL, Kind: kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
@@ -357,8 +357,16 @@ func (m *Mounts) Renew(ctx context.Context, r mountapi.CredentialsRequest) error
 	if err != nil {
 		return failf(codeOf(err), "%w", err)
 	}
-	have.bucket.replace(b)
+	have.renew(b)
 	return nil
+}
+
+// renew replaces the credentials. What failed for the old ones is tried again.
+func (x *mounted) renew(b storage.Bucket) {
+	x.bucket.replace(b)
+	if k, ok := x.volume.(interface{ Kick() }); ok {
+		k.Kick()
+	}
 }
 
 // Flush waits until what was written is in the bucket.
@@ -395,6 +403,11 @@ func (m *Mounts) Flush(ctx context.Context, r mountapi.FlushRequest) (mountapi.F
 	var failed *mountapi.Error
 	for i, err := range errs {
 		out.Files += files[i]
+		for _, f := range all[i].volume.Queue() {
+			if f.State == mountapi.Conflict && len(out.Conflicts) < mountapi.MaxFiles {
+				out.Conflicts = append(out.Conflicts, f)
+			}
+		}
 		e, ok := errors.AsType[*mountapi.Error](err)
 		switch {
 		case err == nil:

@@ -2,7 +2,14 @@
 
 package direct
 
-import "github.com/skypilot-go/sky/internal/storage"
+import (
+	"github.com/skypilot-go/sky/internal/mount/readahead"
+	"github.com/skypilot-go/sky/internal/storage"
+)
+
+const mib = 1 << 20
+
+const kib = 1 << 10
 
 // small is the size up to which a file is held in memory while it is written, so that it
 // may be written in any order.
@@ -26,7 +33,7 @@ func partSize(n int, caps storage.Caps) int64 {
 // A step is how a range of the old content comes into the new one: it is read and written
 // again, or copied inside the store.
 type step struct {
-	span
+	readahead.Span
 	copied bool
 }
 
@@ -35,26 +42,26 @@ const copySize = 1 << 30
 
 // keepOld plans how the range of the old content comes behind so many bytes that wait to
 // be uploaded as part n: parts have a least size, so that some bytes may have to be read.
-func keepOld(r span, waiting int64, n int, caps storage.Caps) []step {
+func keepOld(r readahead.Span, waiting int64, n int, caps storage.Caps) []step {
 	least := max(caps.MinPart, 1)
-	if !caps.CopyPart || caps.SamePart || r.n < 2*max(least, mib) {
-		return []step{{span: r}}
+	if !caps.CopyPart || caps.SamePart || r.N < 2*max(least, mib) {
+		return []step{{Span: r}}
 	}
 	var out []step
 	if waiting > 0 && waiting < least { // what waits is filled up to be a part
-		out = append(out, step{span: span{r.at, least - waiting}})
-		r.at, r.n = r.at+least-waiting, r.n-(least-waiting)
+		out = append(out, step{Span: readahead.Span{At: r.At, N: least - waiting}})
+		r.At, r.N = r.At+least-waiting, r.N-(least-waiting)
 	}
-	for r.n >= least {
-		take := min(r.n, copySize)
-		if rest := r.n - take; rest > 0 && rest < least {
-			take = r.n - least
+	for r.N >= least {
+		take := min(r.N, copySize)
+		if rest := r.N - take; rest > 0 && rest < least {
+			take = r.N - least
 		}
-		out = append(out, step{span: span{r.at, take}, copied: true})
-		r.at, r.n = r.at+take, r.n-take
+		out = append(out, step{Span: readahead.Span{At: r.At, N: take}, copied: true})
+		r.At, r.N = r.At+take, r.N-take
 	}
-	if r.n > 0 {
-		out = append(out, step{span: r})
+	if r.N > 0 {
+		out = append(out, step{Span: r})
 	}
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/skypilot-go/sky/internal/mount/block"
+	"github.com/skypilot-go/sky/internal/mount/readahead"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
 )
@@ -28,7 +29,7 @@ type reader struct {
 	cancel context.CancelFunc
 
 	mu     sync.Mutex
-	window window
+	window readahead.Window
 	pieces []*piece // in order of their ranges, which do not overlap
 	jumps  int      // since the beginning
 	closed bool
@@ -36,7 +37,7 @@ type reader struct {
 
 // A piece is a range that is there or under way.
 type piece struct {
-	span
+	readahead.Span
 	block   *block.Block
 	filled  int64
 	err     error
@@ -98,31 +99,31 @@ func (r *reader) ahead(off, n int64) {
 	if r.closed {
 		return
 	}
-	wanted := r.window.see(off, n)
+	wanted := r.window.See(off, n)
 	jump := 0
-	if r.window.size == 0 {
-		wanted = max(n, jumpSize)
+	if r.window.Jumped() {
+		wanted = max(n, readahead.JumpSize)
 		r.jumps++
 		jump = r.jumps
 	}
 	r.pieces = slices.DeleteFunc(r.pieces, func(p *piece) bool {
-		old := p.jump > 0 && p.jump <= r.jumps-maxJumps || p.jump == 0 && (p.end() <= off-near || p.at > off+wanted+maxWindow)
+		old := p.jump > 0 && p.jump <= r.jumps-maxJumps || p.jump == 0 && (p.End() <= off-readahead.Near || p.At > off+wanted+readahead.MaxWindow)
 		failed := p.err != nil
 		if old || failed {
 			r.drop(p)
 		}
 		return old || failed
 	})
-	have := make([]span, len(r.pieces))
+	have := make([]readahead.Span, len(r.pieces))
 	for i, p := range r.pieces {
-		have[i] = p.span
+		have[i] = p.Span
 	}
-	for i, s := range missing(off, wanted, n, r.obj.Size, have) {
+	for i, s := range readahead.Missing(off, wanted, n, r.obj.Size, have) {
 		// Others who begin to read find some room.
 		if i > 0 && len(r.pieces) > 1 && r.budget.Left() < r.total/4 {
 			return
 		}
-		b := r.budget.Try(int(s.n))
+		b := r.budget.Try(int(s.N))
 		if b == nil {
 			return
 		}
@@ -131,11 +132,11 @@ func (r *reader) ahead(off, n int64) {
 }
 
 // fetch asks for a range. r.mu is held.
-func (r *reader) fetch(s span, b *block.Block, jump int) {
-	p := &piece{span: s, block: b, jump: jump, more: make(chan struct{})}
+func (r *reader) fetch(s readahead.Span, b *block.Block, jump int) {
+	p := &piece{Span: s, block: b, jump: jump, more: make(chan struct{})}
 	ctx, cancel := context.WithCancel(r.ctx)
 	p.cancel = cancel
-	i, _ := slices.BinarySearchFunc(r.pieces, s.at, func(p *piece, at int64) int { return int(min(max(p.at-at, -1), 1)) })
+	i, _ := slices.BinarySearchFunc(r.pieces, s.At, func(p *piece, at int64) int { return int(min(max(p.At-at, -1), 1)) })
 	r.pieces = slices.Insert(r.pieces, i, p)
 	go func() {
 		defer cancel()
@@ -152,22 +153,22 @@ func (r *reader) fetch(s span, b *block.Block, jump int) {
 }
 
 func (r *reader) fill(ctx context.Context, p *piece) error {
-	got, err := r.bucket.Get(ctx, r.obj.Key, storage.GetOptions{Offset: p.at, Length: p.n, IfMatch: r.obj.ETag})
+	got, err := r.bucket.Get(ctx, r.obj.Key, storage.GetOptions{Offset: p.At, Length: p.N, IfMatch: r.obj.ETag})
 	if err != nil {
 		return err
 	}
 	defer got.Close()
-	for p.filled < p.n {
-		n, err := got.Read(p.block.Data[p.filled:min(p.filled+256*kib, p.n)])
+	for p.filled < p.N {
+		n, err := got.Read(p.block.Data[p.filled:min(p.filled+256*kib, p.N)])
 		r.mu.Lock()
 		p.filled += int64(n)
-		if n > 0 && p.filled < p.n {
+		if n > 0 && p.filled < p.N {
 			close(p.more)
 			p.more = make(chan struct{})
 		}
 		r.mu.Unlock()
 		if err == io.EOF {
-			if p.filled < p.n {
+			if p.filled < p.N {
 				return io.ErrUnexpectedEOF
 			}
 			break
@@ -183,14 +184,14 @@ func (r *reader) fill(ctx context.Context, p *piece) error {
 func (r *reader) some(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
 		r.mu.Lock()
-		i := slices.IndexFunc(r.pieces, func(x *piece) bool { return x.at <= off && off < x.end() })
+		i := slices.IndexFunc(r.pieces, func(x *piece) bool { return x.At <= off && off < x.End() })
 		if i < 0 {
 			r.mu.Unlock()
 			return r.straight(ctx, p, off)
 		}
 		x := r.pieces[i]
-		if x.at+x.filled > off {
-			n := copy(p, x.block.Data[off-x.at:x.filled])
+		if x.At+x.filled > off {
+			n := copy(p, x.block.Data[off-x.At:x.filled])
 			r.mu.Unlock()
 			return n, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/skypilot-go/sky/internal/mount/block"
+	"github.com/skypilot-go/sky/internal/mount/readahead"
 	"github.com/skypilot-go/sky/internal/mount/remote"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
@@ -92,7 +93,7 @@ func (w *writer) load(ctx context.Context) error {
 		return nil
 	}
 	if w.kept > 0 {
-		if err := w.read(ctx, span{0, w.kept}); err != nil {
+		if err := w.read(ctx, readahead.Span{At: 0, N: w.kept}); err != nil {
 			return err
 		}
 	}
@@ -101,10 +102,10 @@ func (w *writer) load(ctx context.Context) error {
 }
 
 // read puts a range of the old content into the buffer.
-func (w *writer) read(ctx context.Context, s span) error {
-	for s.n > 0 {
-		n := min(s.n, w.room())
-		got, err := w.bucket.Get(ctx, w.old.Key, storage.GetOptions{Offset: s.at, Length: n, IfMatch: w.old.ETag})
+func (w *writer) read(ctx context.Context, s readahead.Span) error {
+	for s.N > 0 {
+		n := min(s.N, w.room())
+		got, err := w.bucket.Get(ctx, w.old.Key, storage.GetOptions{Offset: s.At, Length: n, IfMatch: w.old.ETag})
 		if err != nil {
 			return w.conflict(err)
 		}
@@ -113,7 +114,7 @@ func (w *writer) read(ctx context.Context, s span) error {
 		if err != nil {
 			return w.conflict(err)
 		}
-		s.at, s.n = s.at+n, s.n-n
+		s.At, s.N = s.At+n, s.N-n
 		if err := w.whole(ctx); err != nil {
 			return err
 		}
@@ -180,7 +181,7 @@ func (w *writer) write(ctx context.Context, p []byte, off int64) (int, error) {
 // extend goes on to off with the old content, then with zeros.
 func (w *writer) extend(ctx context.Context, off int64) error {
 	if old := min(off, w.kept); !w.loaded && w.end() < old {
-		for _, s := range keepOld(span{w.end(), old - w.end()}, int64(w.buf.n), w.next+1, w.bucket.Caps()) {
+		for _, s := range keepOld(readahead.Span{At: w.end(), N: old - w.end()}, int64(w.buf.n), w.next+1, w.bucket.Caps()) {
 			if err := w.keep(ctx, s); err != nil {
 				return err
 			}
@@ -202,7 +203,7 @@ func (w *writer) extend(ctx context.Context, off int64) error {
 // keep takes a range of the old content.
 func (w *writer) keep(ctx context.Context, s step) error {
 	if !s.copied {
-		return w.read(ctx, s.span)
+		return w.read(ctx, s.Span)
 	}
 	if err := w.part(ctx); err != nil { // what waits comes before
 		return err
@@ -214,10 +215,10 @@ func (w *writer) keep(ctx context.Context, s step) error {
 	n := w.next
 	src := storage.Source{Bucket: w.bucket, ID: storage.ID{Key: w.old.Key}, ETag: w.old.ETag}
 	w.run(func(ctx context.Context) (storage.Part, error) {
-		x, err := w.bucket.CopyPart(ctx, *w.upload, n, src, s.at, s.n)
+		x, err := w.bucket.CopyPart(ctx, *w.upload, n, src, s.At, s.N)
 		return x, w.conflict(err)
 	})
-	w.at = s.end()
+	w.at = s.End()
 	return nil
 }
 

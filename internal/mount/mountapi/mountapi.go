@@ -116,6 +116,9 @@ type FlushRequest struct {
 type FlushAnswer struct {
 	Files int           `json:"files"` // that were waited for
 	Took  time.Duration `json:"took"`
+	// Conflicts are files that somebody else wrote, too, since the process started: what
+	// was written here has another name.
+	Conflicts []File `json:"conflicts,omitempty"`
 }
 
 // Stats are about one mount.
@@ -144,7 +147,8 @@ type StatsAnswer struct {
 
 // Waiting is a cache that a process left which died.
 type Waiting struct {
-	Spec Spec `json:"spec"`
+	Spec  Spec `json:"spec"`
+	Files int  `json:"files"`
 }
 
 // A File is a file that is not in the bucket yet.

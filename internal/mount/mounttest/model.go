@@ -154,15 +154,24 @@ func (m *Model) Compare(ctx context.Context, v vfs.Volume) error {
 }
 
 // compare compares a file's content and, as what a list says of it may be less, its
-// permissions as they are when it is open.
+// permissions as they are when it is looked at by itself.
 func compare(ctx context.Context, v vfs.Volume, path string, want []byte, perm fs.FileMode) error {
 	h, err := v.Open(ctx, path, vfs.OpenOptions{Read: true})
 	if err != nil {
 		return fmt.Errorf("opening %q: %w", path, err)
 	}
 	defer h.Release()
-	if a := h.Attr(); perm != 0 && a.Perm != perm {
-		return fmt.Errorf("%q has the permissions %v, want %v", path, a.Perm, perm)
+	if perm != 0 {
+		if f, ok := v.(interface{ Forget() }); ok {
+			f.Forget()
+		}
+		a, err := v.Stat(ctx, path)
+		if err != nil {
+			return err
+		}
+		if a.Perm != perm {
+			return fmt.Errorf("%q has the permissions %v, want %v", path, a.Perm, perm)
+		}
 	}
 	got := make([]byte, len(want)+10)
 	n, err := h.ReadAt(ctx, got, 0)

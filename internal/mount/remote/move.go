@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -106,22 +107,41 @@ func (t *Tree) MoveFile(ctx context.Context, from Entry, to string, keep bool) e
 // MoveDir moves all objects of a folder, if they are not too many. A crash in between
 // leaves some in either, none in neither: each is removed when all are copied.
 func (t *Tree) MoveDir(ctx context.Context, from, to string) error {
+	_, err := t.MoveDirBut(ctx, from, to, func(storage.Object) bool { return false })
+	return err
+}
+
+// MoveDirBut is MoveDir for all but some objects, which stay where they are. It tells
+// whether there was anything to move.
+func (t *Tree) MoveDirBut(ctx context.Context, from, to string, but func(storage.Object) bool) (bool, error) {
+	all, err := t.below(ctx, from, but)
+	if err != nil {
+		return false, err
+	}
+	return len(all) > 0, t.moveAll(ctx, all, from, to)
+}
+
+// below lists all objects of a folder, if they are not too many.
+func (t *Tree) below(ctx context.Context, from string, but func(storage.Object) bool) ([]storage.Object, error) {
 	var all []storage.Object
 	o := storage.ListOptions{Prefix: t.folder(from)}
 	for {
 		p, err := t.Bucket.List(ctx, o)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		all = append(all, p.Objects...)
+		all = append(all, slices.DeleteFunc(p.Objects, but)...)
 		if len(all) > t.moved {
-			return vfs.Refuse(syscall.EXDEV, "the folder %q has more than %d objects, each of which would have to be copied: it is not renamed", from, t.moved)
+			return nil, vfs.Refuse(syscall.EXDEV, "the folder %q has more than %d objects, each of which would have to be copied: it is not renamed", from, t.moved)
 		}
 		if p.Next == "" {
-			break
+			return all, nil
 		}
 		o.Token = p.Next
 	}
+}
+
+func (t *Tree) moveAll(ctx context.Context, all []storage.Object, from, to string) error {
 	g, parallel := errgroup.WithContext(ctx)
 	g.SetLimit(32)
 	for _, x := range all {

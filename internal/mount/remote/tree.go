@@ -450,10 +450,22 @@ func (t *Tree) Rmdir(ctx context.Context, path string) error {
 	} else if !t.keeps(path) {
 		return Missing(path)
 	}
-	t.Keep(path) // its parent does not go with it
+	t.Dropped(path)
+	return nil
+}
+
+// Dropped forgets a folder that was removed; its parent does not go with it.
+func (t *Tree) Dropped(path string) {
+	t.Keep(path)
 	t.unkeep(path)
 	t.cache.changed(nil, path)
-	return nil
+}
+
+// RemoveMarker removes what makes a folder be there although nothing is in it.
+func (t *Tree) RemoveMarker(ctx context.Context, path string) error {
+	err := t.Bucket.Remove(ctx, []storage.ID{{Key: t.folder(path)}})
+	t.Dropped(path)
+	return err
 }
 
 // Remove removes a file.
