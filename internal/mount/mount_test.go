@@ -47,7 +47,7 @@ func TestMain(m *testing.M) {
 
 // A rig is a store, a process that holds mounts, and a client of it.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	store  *memory.Store
 	server *httptest.Server
 	refuse atomic.Int64 // status that the store answers with
@@ -58,7 +58,7 @@ type rig struct {
 	client *mountapi.Client
 }
 
-func newRig(t *testing.T) *rig {
+func newRig(t testing.TB) *rig {
 	t.Helper()
 	if err := fusefs.Available(); err != nil {
 		t.Skip(err)

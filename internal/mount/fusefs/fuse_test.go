@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,8 +22,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skypilot-go/sky/internal/mount/cached"
 	"github.com/skypilot-go/sky/internal/mount/direct"
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
+	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/memory"
 	"github.com/skypilot-go/sky/internal/storage/s3"
@@ -56,7 +60,27 @@ func mounted(t testing.TB, b storage.Bucket, o fusefs.Options) (string, *fusefs.
 	dir := t.TempDir()
 	o.Name, o.Kind, o.DirectWrites = b.Location().String(), "sky", true
 	o.UID, o.GID = uint32(os.Geteuid()), uint32(os.Getegid())
-	m, err := fusefs.New(direct.New(b, direct.Options{}), dir, o)
+	return mountedVolume(t, direct.New(b, direct.Options{}), dir, o)
+}
+
+// mountedCached is a volume of the mode MOUNT_CACHED at a folder.
+func mountedCached(t testing.TB, b storage.Bucket) string {
+	t.Helper()
+	if err := fusefs.Available(); err != nil {
+		t.Skip(err)
+	}
+	v, err := cached.Open(b, cached.Options{Dir: t.TempDir(), Config: mountapi.Config{WriteBack: time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(v.Close)
+	dir, _ := mountedVolume(t, v, t.TempDir(), fusefs.Options{Name: "x", Kind: "sky", UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+	return dir
+}
+
+func mountedVolume(t testing.TB, v vfs.Volume, dir string, o fusefs.Options) (string, *fusefs.Mount) {
+	t.Helper()
+	m, err := fusefs.New(v, dir, o)
 	if errors.Is(err, syscall.EPERM) {
 		t.Skip("this process may not mount: ", err)
 	}
@@ -228,13 +252,86 @@ func TestLargeFilesGoThroughTheKernel(t *testing.T) {
 	}
 }
 
+// seeds is how many histories are tried.
+func seeds() int {
+	if n, err := strconv.Atoi(os.Getenv("SKY_MOUNT_SEEDS")); err == nil {
+		return n
+	}
+	return 3
+}
+
 // The same calls on a mount and on a plain folder have the same results.
 func TestAMountDoesWhatAFolderDoes(t *testing.T) {
-	for seed := range uint64(3) {
+	for seed := range uint64(seeds()) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			a, _ := mounted(t, served(t), fusefs.Options{})
 			compareWithFolder(t, a, t.TempDir(), seed, 150)
 		})
+	}
+}
+
+func TestACachedMountDoesWhatAFolderDoes(t *testing.T) {
+	for seed := range uint64(seeds()) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			compareWithFolder(t, mountedCached(t, served(t)), t.TempDir(), seed, 150)
+		})
+	}
+}
+
+// What POSIX says of names holds in both modes.
+func TestNamesAreRefusedAsPOSIXSays(t *testing.T) {
+	plain, _ := mounted(t, served(t), fusefs.Options{})
+	for mode, dir := range map[string]string{"MOUNT": plain, "MOUNT_CACHED": mountedCached(t, served(t)), "a folder": t.TempDir()} {
+		in := func(name string) string { return filepath.Join(dir, name) }
+		if err := errors.Join(os.Mkdir(in("dir"), 0o755), os.Mkdir(in("full"), 0o755), os.WriteFile(in("full/x"), nil, 0o644), os.WriteFile(in("file"), []byte("text"), 0o644), os.Symlink("file", in("link")), os.Symlink("loop", in("loop"))); err != nil {
+			t.Fatal(mode, err)
+		}
+		open := func(name string, flags int) error {
+			f, err := os.OpenFile(in(name), flags, 0o644)
+			if err == nil {
+				f.Close()
+			}
+			return err
+		}
+		for _, tt := range []struct {
+			what string
+			err  error
+			want syscall.Errno
+		}{
+			{"mkdir over a file", os.Mkdir(in("file"), 0o755), syscall.EEXIST},
+			{"mkdir over a link", os.Mkdir(in("link"), 0o755), syscall.EEXIST},
+			{"mkdir below a file", os.Mkdir(in("file/x"), 0o755), syscall.ENOTDIR},
+			{"mkdir below nothing", os.Mkdir(in("none/x"), 0o755), syscall.ENOENT},
+			{"mkdir with a long name", os.Mkdir(in(strings.Repeat("x", 256)), 0o755), syscall.ENAMETOOLONG},
+			{"rmdir of a file", unix.Rmdir(in("file")), syscall.ENOTDIR},
+			{"rmdir of a full folder", unix.Rmdir(in("full")), syscall.ENOTEMPTY},
+			{"rmdir of nothing", unix.Rmdir(in("none")), syscall.ENOENT},
+			{"unlink of a folder", unix.Unlink(in("dir")), syscall.EISDIR},
+			{"unlink of nothing", unix.Unlink(in("none")), syscall.ENOENT},
+			{"rename of nothing", unix.Rename(in("none"), in("new")), syscall.ENOENT},
+			{"rename of a folder over a file", unix.Rename(in("dir"), in("file")), syscall.ENOTDIR},
+			{"rename of a file over a folder", unix.Rename(in("file"), in("dir")), syscall.EISDIR},
+			{"rename over a full folder", unix.Rename(in("dir"), in("full")), syscall.ENOTEMPTY},
+			{"rename into itself", unix.Rename(in("dir"), in("dir/x")), syscall.EINVAL},
+			{"rename that keeps", unix.Renameat2(unix.AT_FDCWD, in("file"), unix.AT_FDCWD, in("link"), unix.RENAME_NOREPLACE), syscall.EEXIST},
+			{"symlink over a file", os.Symlink("x", in("file")), syscall.EEXIST},
+			{"open of a folder for writing", open("dir", os.O_WRONLY), syscall.EISDIR},
+			{"open of nothing", open("none", os.O_RDWR), syscall.ENOENT},
+			{"O_EXCL over a link", open("link", os.O_CREATE|os.O_EXCL|os.O_WRONLY), syscall.EEXIST},
+			{"a link to itself", open("loop", os.O_RDONLY), syscall.ELOOP},
+			{"truncate of a folder", os.Truncate(in("dir"), 0), syscall.EISDIR},
+			{"truncate to less than nothing", unix.Truncate(in("file"), -1), syscall.EINVAL},
+			{"readlink of a file", func() error { _, err := os.Readlink(in("file")); return err }(), syscall.EINVAL},
+			{"rename over an empty folder", unix.Rename(in("full"), in("dir")), 0},
+			{"what was in it", open("dir/x", os.O_RDONLY), 0},
+			{"rename over a link", unix.Rename(in("file"), in("link")), 0},
+			{"what the link is now", open("link", os.O_RDONLY|unix.O_NOFOLLOW), 0},
+			{"the old name", open("file", os.O_RDONLY), syscall.ENOENT},
+		} {
+			if number(tt.err) != tt.want {
+				t.Errorf("%s: %s: %v, want %v", mode, tt.what, tt.err, tt.want)
+			}
+		}
 	}
 }
 

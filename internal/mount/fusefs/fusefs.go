@@ -229,7 +229,14 @@ func (n *node) inode(ctx context.Context, name string, a vfs.Attr, out *fuse.Ent
 	return n.NewInode(ctx, &node{s: n.s}, fusenode.StableAttr{Mode: mode})
 }
 
+// maxName is how long a name may be, as in other file systems: the kernel itself allows
+// more here.
+const maxName = 255
+
 func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fusenode.Inode, syscall.Errno) {
+	if len(name) > maxName {
+		return nil, syscall.ENAMETOOLONG // every other call looks first
+	}
 	at := n.child(name)
 	a, err := n.s.volume.Stat(ctx, at)
 	if err != nil {
@@ -378,6 +385,9 @@ func (n *node) Rename(ctx context.Context, name string, to fusenode.InodeEmbedde
 	if flags&^unix.RENAME_NOREPLACE != 0 {
 		return n.s.errno("rename", from, vfs.Refuse(syscall.EINVAL, "names of a bucket cannot be exchanged"))
 	}
+	if len(newName) > maxName {
+		return syscall.ENAMETOOLONG
+	}
 	err := n.s.volume.Rename(ctx, from, to.(*node).child(newName), flags&unix.RENAME_NOREPLACE != 0)
 	return n.s.errno("rename", from, err)
 }
@@ -428,7 +438,7 @@ func (n *node) Statfs(_ context.Context, out *fuse.StatfsOut) syscall.Errno {
 	if total == 0 {
 		total, free = 1<<60, 1<<60
 	}
-	out.Bsize, out.Frsize, out.NameLen = size, size, 255
+	out.Bsize, out.Frsize, out.NameLen = size, size, maxName
 	out.Blocks, out.Bfree, out.Bavail = uint64(total)/size, uint64(free)/size, uint64(free)/size
 	out.Files, out.Ffree = 1<<40, 1<<40
 	return 0
