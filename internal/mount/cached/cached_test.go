@@ -67,7 +67,7 @@ func opened(t testing.TB, b storage.Bucket, o Options) *Volume {
 }
 
 func TestRandomCallsDoWhatTheyDoToFiles(t *testing.T) {
-	for seed := range number("SKY_MOUNT_SEEDS", 6) {
+	for seed := range number("SKY_MOUNT_SEEDS", 4) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			var b storage.Bucket = bucket(t)
@@ -80,7 +80,7 @@ func TestRandomCallsDoWhatTheyDoToFiles(t *testing.T) {
 				o.Config.WriteBack = time.Hour // all is in the cache
 			}
 			v := opened(t, b, o)
-			m := mounttest.New(v, mounttest.Options{Seed: uint64(seed), Steps: number("SKY_MOUNT_STEPS", 300), Perms: true, OpenRename: true})
+			m := mounttest.New(v, mounttest.Options{Seed: uint64(seed), Steps: number("SKY_MOUNT_STEPS", 250), Perms: true, OpenRename: true})
 			m.Run(t)
 			v.Close()
 			// The next process has the same.

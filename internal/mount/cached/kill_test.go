@@ -20,7 +20,7 @@ import (
 // A history of writes, each of which is closed; the process dies at a random step, again
 // and again. What a close has returned for is there afterwards.
 func TestWhatWasClosedSurvivesEveryKill(t *testing.T) {
-	for seed := range number("SKY_MOUNT_KILLS", 40) {
+	for seed := range number("SKY_MOUNT_KILLS", 20) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			killed(t, uint64(seed))

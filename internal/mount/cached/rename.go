@@ -4,6 +4,7 @@ package cached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"syscall"
@@ -59,28 +60,43 @@ func (v *Volume) Rename(ctx context.Context, from, to string, keep bool) error {
 		return err
 	}
 	if dir {
-		if err := v.settle(ctx, func(path string) bool { return strings.HasPrefix(path, to+"/") }); err != nil {
+		if err := v.settle(ctx, func(path string) bool { return path == to || strings.HasPrefix(path, to+"/") }); err != nil {
 			return err
 		}
 		return v.renameDir(ctx, from, to)
 	}
+	for range 100 {
+		err = v.renameFile(ctx, from, to, src.Type, there)
+		if !errors.Is(err, errAgain) {
+			return err
+		}
+	}
+	return vfs.Refuse(syscall.EBUSY, "%q changes all the time", from)
+}
+
+// renameFile moves a file as it is now: errAgain says that it is another one already.
+func (v *Volume) renameFile(ctx context.Context, from, to string, t vfs.Type, there bool) error {
 	if s := v.local(from); s != nil && s.state == dirty {
 		return v.renameDirty(ctx, from, to, there)
 	}
-	if s := v.local(to); s != nil && s.state == dirty && src.Type == vfs.File {
-		// What is replaced is in the journal only: so has to be what replaces it, or a crash
-		// would leave neither in its place.
-		h, err := v.open(ctx, from, vfs.OpenOptions{Read: true})
-		if err != nil {
+	if s := v.local(to); s == nil || s.state != dirty || t != vfs.File {
+		// A deletion that is still to be done would take what is moved for something else.
+		if err := v.settle(ctx, func(path string) bool { return path == to }); err != nil {
 			return err
 		}
-		defer h.Release()
-		if err := h.f.takeOver(ctx); err != nil {
-			return err
-		}
-		return v.renameDirty(ctx, from, to, there)
+		return v.renameClean(ctx, from, to)
 	}
-	return v.renameClean(ctx, from, to)
+	// What is replaced is in the journal only: so has to be what replaces it, or a crash
+	// would leave neither in its place.
+	h, err := v.open(ctx, from, vfs.OpenOptions{Read: true})
+	if err != nil {
+		return err
+	}
+	defer h.Release()
+	if err := h.f.takeOver(ctx); err != nil {
+		return err
+	}
+	return v.renameDirty(ctx, from, to, there)
 }
 
 // takeOver makes a file that the bucket has be uploaded again.
@@ -102,13 +118,13 @@ func (f *file) takeOver(ctx context.Context) error {
 // renameDirty moves a file that is not uploaded: one change of the journal.
 func (v *Volume) renameDirty(ctx context.Context, from, to string, there bool) error {
 	f := v.at(from)
+	if f == nil {
+		return errAgain
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.state != dirty { // it was uploaded a moment ago
-		f.mu.Unlock()
-		err := v.renameClean(ctx, from, to)
-		f.mu.Lock()
-		return err
+	if f.state != dirty || f.gone || f.path != from { // it was uploaded a moment ago
+		return errAgain
 	}
 	f.stop()
 	next := absent
@@ -198,13 +214,16 @@ func (v *Volume) renameClean(ctx context.Context, from, to string) error {
 		defer old.mu.Unlock()
 		old.stop()
 		old.keepForHandles(ctx)
+		if old.state == deleted && !old.gone || old.state == dirty && old.typ == vfs.File && e.Attr().Type == vfs.File {
+			return errAgain
+		}
 	}
 	f := v.at(from)
 	if f != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if f.state != clean {
-			return vfs.Refuse(syscall.EBUSY, "%q is just being written", from)
+			return errAgain
 		}
 		f.stopGetting()
 	}

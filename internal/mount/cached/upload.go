@@ -154,9 +154,10 @@ func (v *Volume) process(f *file) {
 	v.wakeUp()
 	close(v.progress)
 	v.progress = make(chan struct{})
+	path, tries, lasts := f.path, f.tries, f.lasting
 	v.mu.Unlock()
 	if err != nil && v.ctx.Err() == nil {
-		v.log.Warn("a file is not in the bucket yet", "path", f.shown.Load().attr.Name, "try", f.tries, "lasting", f.lasting, "err", err)
+		v.log.Warn("a file is not in the bucket yet", "path", path, "try", tries, "lasting", lasts, "err", err)
 	}
 }
 
@@ -190,6 +191,9 @@ func (v *Volume) try(f *file) (time.Duration, error) {
 		if f.gen != f.recorded && v.unfinished(f) { // it was opened a moment ago
 			f.mu.Unlock()
 			return done, nil
+		}
+		if len(f.attempts) == 0 { // its writer died: every writing has an id
+			f.recorded = 0
 		}
 		if err := f.save(); err != nil {
 			f.mu.Unlock()

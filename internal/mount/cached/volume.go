@@ -282,6 +282,9 @@ func (v *Volume) Stat(ctx context.Context, path string) (vfs.Attr, error) {
 		return s.attr, nil
 	}
 	e, err := v.tree.Stat(ctx, path)
+	if s != nil && storage.Temporary(err) {
+		return s.attr, nil // as the cache has it
+	}
 	if err != nil {
 		return vfs.Attr{}, err
 	}
@@ -388,7 +391,10 @@ func (v *Volume) make(path string, t vfs.Type, perm fs.FileMode, target string, 
 		if (old.typ == vfs.Dir) != (t == vfs.Dir) {
 			return nil, errAgain
 		}
+		v.mu.Lock()
 		old.gone = true
+		v.pending.remove(old)
+		v.mu.Unlock()
 	}
 	f.note()
 	v.mu.Lock()

@@ -44,7 +44,7 @@ func (p plain) Caps() storage.Caps {
 }
 
 func TestRandomCallsDoWhatTheyDoToFiles(t *testing.T) {
-	for seed := range number("SKY_MOUNT_SEEDS", 6) {
+	for seed := range number("SKY_MOUNT_SEEDS", 4) {
 		for _, prefix := range []string{"", "some/where"} {
 			t.Run(fmt.Sprintf("seed %d %q", seed, prefix), func(t *testing.T) {
 				t.Parallel()
@@ -53,7 +53,7 @@ func TestRandomCallsDoWhatTheyDoToFiles(t *testing.T) {
 					b = plain{b}
 				}
 				v := New(b, Options{Tree: remote.Options{Prefix: prefix}})
-				m := mounttest.New(v, mounttest.Options{Seed: uint64(seed), Steps: number("SKY_MOUNT_STEPS", 400), Perms: true})
+				m := mounttest.New(v, mounttest.Options{Seed: uint64(seed), Steps: number("SKY_MOUNT_STEPS", 250), Perms: true})
 				m.Run(t)
 				// Another mount sees the same.
 				if err := m.Compare(t.Context(), New(b, Options{Tree: remote.Options{Prefix: prefix}})); err != nil {
