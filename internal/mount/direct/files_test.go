@@ -206,7 +206,7 @@ func TestLargeFilesAreChangedByCopiesInTheStore(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			inner := real(t)
 			b := &counted{Bucket: inner}
-			data := random(25*mib, 1)
+			data := random(22*mib, 1)
 			put(t, b, "x", data)
 			v := New(b, Options{})
 			h := open(t, v, "x", vfs.OpenOptions{Read: true, Write: true})
@@ -252,7 +252,7 @@ func TestWritingBackwardsIsRefusedInLargeFiles(t *testing.T) {
 }
 
 func TestTheSecondOfTwoWritersIsTold(t *testing.T) {
-	for _, size := range []int{10, 20 * mib} {
+	for _, size := range []int{10, 9 * mib} {
 		for _, name := range []string{"conditions", "none"} {
 			inner := real(t)
 			var b storage.Bucket = inner
