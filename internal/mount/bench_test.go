@@ -106,6 +106,31 @@ func BenchmarkSequentialRead(b *testing.B) {
 	}
 }
 
+// Writing one large file straight into the bucket.
+func BenchmarkSequentialWrite(b *testing.B) {
+	r := newRig(b)
+	r.mount(r.request())
+	size := benchSize()
+	buf := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
+	b.SetBytes(int64(size))
+	for b.Loop() {
+		f, err := os.Create(r.file("large"))
+		if err != nil {
+			b.Fatal(err)
+		}
+		for n := 0; n < size; n += len(buf) {
+			if _, err := f.Write(buf); err != nil {
+				b.Fatal(err)
+			}
+		}
+		if err := f.Close(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	_, most := r.memory()
+	b.ReportMetric(most, "MB-at-most")
+}
+
 // The time from open to the first byte of a large file that nothing is known of.
 func BenchmarkFirstByte(b *testing.B) {
 	r := newRig(b)
@@ -195,6 +220,30 @@ func BenchmarkCachedSmallFiles(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "files/s")
+}
+
+// From the moment that the store has the last byte to the end of the flush.
+func BenchmarkBarrier(b *testing.B) {
+	r := newRig(b)
+	r.mount(r.cached(time.Hour))
+	var late time.Duration
+	n := 0
+	for b.Loop() {
+		n++
+		name := "file" + strconv.Itoa(n)
+		if err := os.WriteFile(r.file(name), []byte("text"), 0o644); err != nil {
+			b.Fatal(err)
+		}
+		if _, err := r.client.Flush(b.Context(), mountapi.FlushRequest{}); err != nil {
+			b.Fatal(err)
+		}
+		x, err := r.bucket().Stat(b.Context(), name)
+		if err != nil {
+			b.Fatal(err)
+		}
+		late += time.Since(x.Modified)
+	}
+	b.ReportMetric(float64(late.Milliseconds())/float64(n), "ms-after-the-last-byte")
 }
 
 // A flush without anything to wait for, and what an idle mount takes.

@@ -362,3 +362,38 @@ func TestPointsAreReadAsTheKernelWritesThem(t *testing.T) {
 		t.Errorf("%+v", got[1])
 	}
 }
+
+func TestFilesBelongToTheJobsUser(t *testing.T) {
+	const uid = 12345
+	r := newRig(t)
+	// Others may go through the folders above.
+	for dir := r.path; dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
+		_ = os.Chmod(dir, 0o755) // what is not there yet is made so
+	}
+	for _, mode := range []mountapi.Mode{mountapi.Direct, mountapi.Cached} {
+		q := r.request()
+		q.Spec.UID, q.Spec.GID, q.Spec.Mode = uid, uid, mode
+		waitFor(t, "the mount", func() bool { _, err := r.client.Mount(t.Context(), q); return err == nil })
+		run := func(id uint32, script string) error {
+			cmd := exec.Command("sh", "-ec", script)
+			cmd.Dir = "/"
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: id, Gid: id}}
+			out, err := cmd.CombinedOutput()
+			if err != nil {
+				return fmt.Errorf("%w: %s", err, out)
+			}
+			return nil
+		}
+		name := r.file(string(mode))
+		if err := run(uid, "echo text > "+name+"; mkdir "+name+".d; mv "+name+" "+name+".d/x"); err != nil {
+			t.Fatal(mode, err)
+		}
+		info, err := os.Stat(name + ".d/x")
+		if err != nil || info.Sys().(*syscall.Stat_t).Uid != uid {
+			t.Errorf("%s: the owner: %v, %v", mode, info, err)
+		}
+		if err := run(uid+1, "echo text > "+name+".other"); err == nil {
+			t.Errorf("%s: another user writes", mode)
+		}
+	}
+}

@@ -127,11 +127,11 @@ func (f *file) attributes() storage.Attributes {
 
 // record is what the journal is to know. f.mu is held.
 func (f *file) record() *record {
-	r := &record{State: f.state, Type: f.typ, Data: f.data, Size: f.size, Perm: f.perm, MTime: f.mtime, Target: f.target, Base: f.base, Attempts: f.attempts, After: f.after}
+	r := &record{State: f.state, Type: f.typ, Data: f.data, Size: f.size, Perm: f.perm, MTime: f.mtime, Target: f.target, Base: f.base, Attempts: f.attempts, After: f.after, Boot: f.v.boot}
 	r.Owners = slices.Sorted(maps.Keys(f.owners))
 	if f.state == clean {
 		f.pmu.Lock()
-		r.Present, r.Boot = slices.Clone(f.have), f.v.boot
+		r.Present = slices.Clone(f.have)
 		f.pmu.Unlock()
 	}
 	return r

@@ -45,10 +45,11 @@ type record struct {
 	Owners   []string `json:"owners,omitempty"`
 	// After is a path that is uploaded before this one is deleted.
 	After string `json:"after,omitempty"`
-	// Present are the blocks of clean content that are in the cache, as of Boot: a machine
-	// that lost its power may have lost them.
+	// Present are the blocks of clean content that are in the cache.
 	Present []byte `json:"present,omitempty"`
-	Boot    string `json:"boot,omitempty"`
+	// Boot is when this was noted: a machine that lost its power may have lost content that
+	// no close or sync has returned for.
+	Boot string `json:"boot,omitempty"`
 }
 
 // A base is an object as it was when it was last looked at.

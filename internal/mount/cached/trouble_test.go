@@ -18,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skypilot-go/sky/internal/failpoint"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
@@ -415,6 +416,57 @@ func TestVictimsAreTheLeastUsed(t *testing.T) {
 	} {
 		if got := names(victims(append([]candidate(nil), all...), tt.total, tt.limit, tt.oldest)); got != tt.want {
 			t.Errorf("%d of %d, since %v: %q, want %q", tt.total, tt.limit, tt.oldest, got, tt.want)
+		}
+	}
+}
+
+// After a loss of power, content that was never synced may have holes: it is not uploaded
+// over what the bucket has. After a kill it has none.
+func TestWhatWasNotSyncedDoesNotSurviveALossOfPower(t *testing.T) {
+	for _, boot := range []string{"", "another"} {
+		b, dir := bucket(t), t.TempDir()
+		put(t, b, "x", "theirs")
+		p := failpoint.New(t.Context(), failpoint.Endless, errors.New("killed"))
+		v := opened(t, b, Options{Dir: dir, Step: p.Do, Config: mountapi.Config{WriteBack: time.Hour}})
+		write(t, v, "closed", "safe")
+		h, err := v.Open(t.Context(), "x", vfs.OpenOptions{Write: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.WriteAt(t.Context(), []byte("T"), 0); err != nil {
+			t.Fatal(err)
+		}
+		p.Kill()
+		v.Close()
+		want := "Theirs"
+		if boot != "" {
+			want = "theirs"
+			j, err := openJournal(dir, func(_ string, f func() error) error { return f() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			all, err := j.load()
+			if err != nil {
+				t.Fatal(err)
+			}
+			changes := map[string]*record{}
+			for path, r := range all {
+				r.Boot = boot
+				changes[path] = &r
+			}
+			if err := errors.Join(j.put(changes), j.close()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		v = opened(t, b, Options{Dir: dir})
+		if _, err := v.Flush(t.Context(), everyone); err != nil {
+			t.Fatal(err)
+		}
+		if got := object(t, b, "x"); got != want {
+			t.Errorf("boot %q: the bucket has %q, want %q", boot, got, want)
+		}
+		if got := object(t, b, "closed"); got != "safe" {
+			t.Errorf("boot %q: what was closed is %q", boot, got)
 		}
 	}
 }

@@ -161,7 +161,10 @@ func (v *Volume) recover() error {
 	named := map[string]bool{}
 	drop := map[string]*record{}
 	for path, r := range records {
-		if r.State == clean && r.Boot != v.boot {
+		// A file that was being changed, but neither closed nor synced, has no attempts yet: its
+		// content may have holes now, and the bucket has a good one.
+		unsynced := r.State == clean || r.State == dirty && len(r.Attempts) == 0
+		if unsynced && r.Boot != v.boot {
 			drop[path] = nil
 			continue
 		}
@@ -175,8 +178,8 @@ func (v *Volume) recover() error {
 			case err == nil && r.State == dirty:
 				f.size = info.Size() // more may have been written than the journal has heard of
 			case err != nil && r.State == dirty:
-				v.log.Error("content that was to be uploaded is missing from the cache", "path", path, "err", err)
-				return fmt.Errorf("the cache %s lacks the content of %q, which was to be uploaded: %w", v.dir, path, err)
+				v.log.Error("content that was to be uploaded is missing from the cache: somebody removed it, or the disk is damaged", "path", path, "err", err)
+				continue
 			case err != nil:
 				drop[path] = nil
 				continue
