@@ -155,13 +155,13 @@ func (v *Volume) move(f, old *file, to string, next base, attempts []string, tri
 		return err
 	}
 	from := f.path
-	var grave *file
+	var removal *file
 	if f.base.Exists || !f.base.Known || f.tried {
-		grave = &file{v: v, path: from, state: deleted, typ: f.typ, gen: 1, recorded: 1, base: f.base, attempts: f.attempts, owners: f.owners, after: to}
+		removal = &file{v: v, path: from, state: deleted, typ: f.typ, gen: 1, recorded: 1, base: f.base, attempts: f.attempts, owners: f.owners, after: to}
 		if f.typ == vfs.Dir {
-			grave.after = ""
+			removal.after = ""
 		}
-		grave.note()
+		removal.note()
 	}
 	was := *f.record()
 	wasTried := f.tried
@@ -169,8 +169,8 @@ func (v *Volume) move(f, old *file, to string, next base, attempts []string, tri
 	f.gen++
 	f.multi.Store(nil)
 	changes := map[string]*record{from: nil, to: f.record()}
-	if grave != nil {
-		changes[from] = grave.record()
+	if removal != nil {
+		changes[from] = removal.record()
 	}
 	if err := v.journal.put(changes); err != nil {
 		f.base, f.attempts, f.tried = was.Base, was.Attempts, wasTried
@@ -179,8 +179,8 @@ func (v *Volume) move(f, old *file, to string, next base, attempts []string, tri
 	f.recorded = f.gen
 	v.mu.Lock()
 	delete(v.files, from)
-	if grave != nil {
-		v.files[from] = grave
+	if removal != nil {
+		v.files[from] = removal
 	}
 	f.path = to
 	v.files[to] = f
@@ -195,11 +195,11 @@ func (v *Volume) move(f, old *file, to string, next base, attempts []string, tri
 		old.dropData()
 	}
 	f.note()
-	if grave != nil {
-		v.enqueue(grave, 0)
+	if removal != nil {
+		v.enqueue(removal, 0)
 	}
 	v.enqueue(f, v.delay)
-	v.told()
+	v.announce()
 	return nil
 }
 
@@ -263,7 +263,7 @@ func (v *Volume) renameClean(ctx context.Context, from, to string) error {
 		f.rebase(now)
 		f.note()
 	}
-	v.told()
+	v.announce()
 	return nil
 }
 
@@ -396,7 +396,7 @@ func (v *Volume) followClean(ctx context.Context, f *file, path string) {
 // delete in it and, with make, the new one be there although the bucket has nothing in it.
 func (v *Volume) folderMoved(from, to string, make bool) error {
 	changes := map[string]*record{}
-	var made, grave *file
+	var made, removal *file
 	if make {
 		made = &file{v: v, path: to, state: dirty, typ: vfs.Dir, perm: remote.DirPerm, mtime: v.now(), gen: 1, recorded: 1, intent: true}
 		made.own("")
@@ -404,14 +404,14 @@ func (v *Volume) folderMoved(from, to string, make bool) error {
 		made.note()
 	}
 	if v.at(from) == nil {
-		grave = &file{v: v, path: from, state: deleted, typ: vfs.Dir, gen: 1, recorded: 1}
-		changes[from] = grave.record()
-		grave.note()
+		removal = &file{v: v, path: from, state: deleted, typ: vfs.Dir, gen: 1, recorded: 1}
+		changes[from] = removal.record()
+		removal.note()
 	}
 	if err := v.journal.put(changes); err != nil {
 		return err
 	}
-	for _, f := range []*file{made, grave} {
+	for _, f := range []*file{made, removal} {
 		if f != nil {
 			v.mu.Lock()
 			v.files[f.path] = f

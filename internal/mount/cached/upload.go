@@ -82,8 +82,8 @@ func (v *Volume) wakeUp() {
 	}
 }
 
-// told wakes who waits for uploads.
-func (v *Volume) told() {
+// announce wakes who waits for uploads.
+func (v *Volume) announce() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	close(v.progress)
@@ -240,7 +240,7 @@ func (v *Volume) try(f *file) (time.Duration, error) {
 		}
 		return done, err
 	case s.state == deleted:
-		return done, v.buried(f)
+		return done, v.removed(f)
 	}
 	return v.uploaded(f, s, o)
 }
@@ -329,8 +329,8 @@ func (v *Volume) uploaded(f *file, s snapshot, o storage.Object) (time.Duration,
 	return -1, nil
 }
 
-// buried notes that a deletion is done. f.mu is held.
-func (v *Volume) buried(f *file) error {
+// removed notes that a deletion is done. f.mu is held.
+func (v *Volume) removed(f *file) error {
 	if f.gone {
 		return nil
 	}
@@ -561,7 +561,7 @@ func (v *Volume) remove(ctx context.Context, s snapshot) (waits bool, err error)
 		}
 	}
 	if s.typ == vfs.Dir {
-		if v.buriedBelow(s.path) {
+		if v.removalsBelow(s.path) {
 			return true, nil
 		}
 		return false, v.step("remove folder", func() error { return v.tree.RemoveMarker(ctx, s.path) })
@@ -583,8 +583,8 @@ func (v *Volume) remove(ctx context.Context, s snapshot) (waits bool, err error)
 	return false, v.step("remove", func() error { return v.tree.Remove(ctx, s.path) })
 }
 
-// buriedBelow tells whether deletions in a folder are not done yet.
-func (v *Volume) buriedBelow(dir string) bool {
+// removalsBelow tells whether deletions in a folder are not done yet.
+func (v *Volume) removalsBelow(dir string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for path, f := range v.files {

@@ -510,24 +510,24 @@ func (v *Volume) Unlink(ctx context.Context, path string) error {
 // erase takes what is at a path away, here at once and in the bucket later: after another
 // path is uploaded, if one is given.
 func (v *Volume) erase(ctx context.Context, path string, t vfs.Type, after string) error {
-	grave := &file{v: v, path: path, state: deleted, typ: t, gen: 1, after: after}
-	grave.mu.Lock()
-	defer grave.mu.Unlock()
+	removal := &file{v: v, path: path, state: deleted, typ: t, gen: 1, after: after}
+	removal.mu.Lock()
+	defer removal.mu.Unlock()
 	f := v.at(path)
 	if f != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		f.stop()
 		f.keepForHandles(ctx)
-		grave.base, grave.attempts, grave.owners = f.base, f.attempts, f.owners
+		removal.base, removal.attempts, removal.owners = f.base, f.attempts, f.owners
 	} else if t != vfs.Dir {
 		e, err := v.tree.Stat(ctx, path)
 		if err != nil {
 			return err
 		}
-		grave.base = baseOf(e.Object)
+		removal.base = baseOf(e.Object)
 	}
-	return v.bury(f, grave)
+	return v.supersede(f, removal)
 }
 
 // keepForHandles brings all content of a file into the cache that is open and goes from
@@ -544,32 +544,32 @@ func (f *file) keepForHandles(ctx context.Context) {
 	}
 }
 
-// bury replaces a file by its deletion. Both are locked.
-func (v *Volume) bury(f, grave *file) error {
+// supersede replaces a file by its deletion. Both are locked.
+func (v *Volume) supersede(f, removal *file) error {
 	needed := true
-	if f != nil && grave.base.Known && !grave.base.Exists && !f.tried {
-		needed = grave.typ == vfs.Dir && v.buriedBelow(grave.path) // the bucket never had it
+	if f != nil && removal.base.Known && !removal.base.Exists && !f.tried {
+		needed = removal.typ == vfs.Dir && v.removalsBelow(removal.path) // the bucket never had it
 	}
 	var r *record
 	if needed {
-		r = grave.record()
+		r = removal.record()
 	}
 	if f == nil || f.recorded > 0 || f.state == clean || needed {
-		if err := v.journal.put(map[string]*record{grave.path: r}); err != nil {
+		if err := v.journal.put(map[string]*record{removal.path: r}); err != nil {
 			return err
 		}
 	}
-	grave.recorded = grave.gen
-	grave.note()
+	removal.recorded = removal.gen
+	removal.note()
 	v.mu.Lock()
 	if f != nil {
 		f.gone = true
 		v.pending.remove(f)
 	}
 	if needed {
-		v.files[grave.path] = grave
+		v.files[removal.path] = removal
 	} else {
-		delete(v.files, grave.path)
+		delete(v.files, removal.path)
 	}
 	unused := f != nil && f.refs == 0
 	v.mu.Unlock()
@@ -577,9 +577,9 @@ func (v *Volume) bury(f, grave *file) error {
 		f.dropData()
 	}
 	if needed {
-		v.enqueue(grave, 0)
+		v.enqueue(removal, 0)
 	}
-	v.told()
+	v.announce()
 	return nil
 }
 

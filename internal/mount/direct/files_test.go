@@ -81,7 +81,7 @@ func write(t testing.TB, h vfs.Handle, p []byte, off int64) {
 // counted counts calls.
 type counted struct {
 	storage.Bucket
-	got, copied, stats, lists atomic.Int64
+	got, copied atomic.Int64
 }
 
 func (c *counted) Unwrap() storage.Bucket { return c.Bucket }

@@ -417,15 +417,6 @@ func (e *entry) resize(n int) {
 	e.data = data
 }
 
-func (m *Model) parentIsDir(path string) bool {
-	i := strings.LastIndexByte(path, '/')
-	if i < 0 {
-		return true
-	}
-	e := m.files[path[:i]]
-	return e != nil && e.dir
-}
-
 func (m *Model) mkdir(ctx context.Context) (string, error) {
 	path := m.path()
 	what := fmt.Sprintf("mkdir %q", path)
