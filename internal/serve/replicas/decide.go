@@ -330,7 +330,7 @@ func (d *decider) launch(version int, more mix) {
 		return
 	}
 	if n, until := crashes(d.rows, version, d.Now); until.After(d.Now) {
-		d.because("replicas of version %d failed %d times in %v; the next launch is in %v", version, n, crashMemory, until.Sub(d.Now).Round(time.Second))
+		d.because("replicas of version %d failed %d times in %v; the next launch is at %s", version, n, crashMemory, clock(until))
 		d.at(until)
 		return
 	}
@@ -385,7 +385,7 @@ func (d *decider) provision() {
 		}
 		if r.NotBefore.After(d.Now) {
 			d.at(r.NotBefore)
-			d.because("replica %d is tried again in %v: %s", r.ID, r.NotBefore.Sub(d.Now).Round(time.Second), r.Reason)
+			d.because("replica %d is tried again at %s: %s", r.ID, clock(r.NotBefore), r.Reason)
 			continue
 		}
 		sp := d.specs[r.Version]
@@ -569,3 +569,6 @@ func Spread(rows []Replica) map[cloud.Place]int {
 	}
 	return out
 }
+
+// clock is a time as users read it: the same however often it is decided.
+func clock(t time.Time) string { return t.UTC().Format("15:04:05 MST") }

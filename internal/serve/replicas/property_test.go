@@ -243,7 +243,7 @@ func invariants(t *testing.T, seed uint64, b *bench, before []Replica, d Decisio
 		b.took = d.State.Update.Stable
 	}
 	why := strings.Join(d.Why, "\n")
-	for text, name := range map[string]string{"rolled back": "rolled back", "spot replicas wait": "waits for a place", "the next launch is in": "crash pause", "is not launched again": "hopeless"} {
+	for text, name := range map[string]string{"rolled back": "rolled back", "spot replicas wait": "waits for a place", "the next launch is at": "crash pause", "is not launched again": "hopeless"} {
 		if strings.Contains(why, text) {
 			reached[name]++
 		}

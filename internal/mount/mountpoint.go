@@ -1,0 +1,186 @@
+//go:build linux
+
+package mount
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/skypilot-go/sky/internal/mount/mountapi"
+)
+
+// kind is the type of our file systems, after "fuse.".
+const kind = "sky"
+
+// A point is a place where something is mounted.
+type point struct {
+	path, fsType, source string
+}
+
+// points reads the format of /proc/self/mountinfo (see proc(5)).
+func points(r io.Reader) ([]point, error) {
+	var out []point
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 5 || len(g) < 2 {
+			continue
+		}
+		out = append(out, point{path: unescape(f[4]), fsType: g[0], source: unescape(g[1])})
+	}
+	return out, lines.Err()
+}
+
+// unescape reads the octal escapes of the kernel's tables.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// mountedAt is what is mounted exactly at a path: the topmost, if there are several.
+func mountedAt(path string) (point, bool, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return point{}, false, err
+	}
+	defer f.Close()
+	all, err := points(f)
+	if err != nil {
+		return point{}, false, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].path == path {
+			return all[i], true, nil
+		}
+	}
+	return point{}, false, nil
+}
+
+// clearPath makes a path ready for a mount: it takes away mounts of ours whose process died,
+// and refuses to cover anything else. It deletes nothing.
+func clearPath(path string) (restored bool, err error) {
+	for range 100 {
+		p, ok, err := mountedAt(path)
+		if err != nil {
+			return restored, err
+		}
+		if !ok {
+			break
+		}
+		if p.fsType != "fuse."+kind {
+			break // it is treated as the folder that it is
+		}
+		var st unix.Stat_t
+		err = unix.Stat(path, &st)
+		if !errors.Is(err, unix.ENOTCONN) {
+			return restored, failf(mountapi.InUse, "%s is mounted at %s by another process", p.source, path)
+		}
+		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+			return restored, fmt.Errorf("taking away the mount at %s whose process has died: %w", path, err)
+		}
+		restored = true
+	}
+	return restored, nil
+}
+
+// place makes the folder of a mount, which must be empty, and returns its path without
+// symbolic links.
+func place(path string, uid, gid uint32) (string, error) {
+	if err := makeFolders(path, int(uid), int(gid)); err != nil {
+		if errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.EEXIST) {
+			return "", failf(mountapi.NotEmpty, "%s is a file: move it away, or mount at another path", path)
+		}
+		return "", err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	names, err := f.Readdirnames(1)
+	if len(names) > 0 {
+		return "", failf(mountapi.NotEmpty, "the folder %s is not empty (it holds %q): a mount would hide what lies there; move it away, or mount at another path", path, names[0])
+	}
+	if err != nil && err != io.EOF {
+		return "", err
+	}
+	return path, nil
+}
+
+// makeFolders makes a folder and those above it, for the user.
+func makeFolders(path string, uid, gid int) error {
+	info, err := os.Stat(path)
+	if err == nil {
+		if !info.IsDir() {
+			return &os.PathError{Op: "mkdir", Path: path, Err: syscall.ENOTDIR}
+		}
+		return nil
+	}
+	if !os.IsNotExist(err) {
+		return err
+	}
+	if err := makeFolders(filepath.Dir(path), uid, gid); err != nil {
+		return err
+	}
+	if err := os.Mkdir(path, 0o755); err != nil && !os.IsExist(err) {
+		return err
+	}
+	if os.Geteuid() == 0 {
+		return os.Lchown(path, uid, gid)
+	}
+	return nil
+}
+
+// resolve is an absolute path without symbolic links in what exists of it.
+func resolve(path string) (string, error) {
+	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
+		return "", failf(mountapi.Invalid, "the path %q is not absolute", path)
+	}
+	path = filepath.Clean(path)
+	if path == "/" {
+		return "", failf(mountapi.Invalid, "nothing is mounted at /")
+	}
+	// The mount itself is not looked into: its process may have died.
+	dir, err := resolveDir(filepath.Dir(path))
+	if err != nil {
+		return "", err
+	}
+	full := filepath.Join(dir, filepath.Base(path))
+	if info, err := os.Lstat(full); err == nil && info.Mode()&os.ModeSymlink != 0 {
+		return filepath.EvalSymlinks(full)
+	}
+	return full, nil
+}
+
+func resolveDir(dir string) (string, error) {
+	out, err := filepath.EvalSymlinks(dir)
+	if os.IsNotExist(err) && dir != "/" {
+		up, err := resolveDir(filepath.Dir(dir))
+		return filepath.Join(up, filepath.Base(dir)), err
+	}
+	return out, err
+}
