@@ -18,6 +18,7 @@ var ownFiles = map[string]string{
 	"internal/upload/files.go":    "asks upload.Files whether paths of this machine count, and opens uploads below their own folder",
 	"internal/daemon/files.go":    "what the server found about the caller when it accepted the request",
 	"internal/server/uploads.go":  "the caller's own upload",
+	"internal/remote/mount.go":    "sky-mount, which is sky's own program",
 	"internal/jobs/files.go":      "the copies that the server made of a job's own files",
 	"internal/controller/kit.go":  "files that the server writes for the jobs controller",
 	"internal/cli/upload.go":      "the command line, on its user's own machine",

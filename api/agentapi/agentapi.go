@@ -290,6 +290,9 @@ type ShellQuery struct {
 	Node    int // index into ClusterSpec.Nodes; the head forwards
 }
 
+// ProgramEnv is the variable by which a command of PathShell finds the agent's program.
+const ProgramEnv = "SKY_AGENT_PROGRAM"
+
 // ShellProtocol, SyncProtocol and ServerProtocol are the Upgrade tokens of
 // PathShell, PathSync and PathServer.
 const (
