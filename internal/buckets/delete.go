@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -65,7 +64,7 @@ const emptied = 5
 func (m *Manager) finishDelete(ctx context.Context, out cluster.Output, c *config.Config, rec *state.Bucket) error {
 	err := m.remove(ctx, out, c, rec)
 	if err == nil {
-		os.Remove(filepath.Join(m.Dir, rec.Hash+".journal"))
+		os.RemoveAll(m.journals(rec))
 		return m.Store.Buckets().Delete(context.WithoutCancel(ctx), rec.Name, rec.Hash)
 	}
 	if handedOver(ctx) {
@@ -103,7 +102,7 @@ func (m *Manager) remove(ctx context.Context, out cluster.Output, c *config.Conf
 		if err != nil {
 			return err
 		}
-		if tags[storage.MarkerTag] != rec.Hash {
+		if mark := tags[storage.MarkerTag]; mark != rec.Hash && (mark != "" || rec.Stage != state.BucketUndoing) {
 			out.StopSpin()
 			fmt.Fprintf(out, "Bucket %s is not the one that sky made, which others must have deleted: it is left alone, and the other one is forgotten.\n", where)
 			return nil

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -149,10 +151,27 @@ func (m *Manager) make(ctx context.Context, call cluster.Call, rec *state.Bucket
 // finishMake makes a bucket whose record says that it is being made.
 func (m *Manager) finishMake(ctx context.Context, call cluster.Call, rec *state.Bucket, b storage.Bucket, missing bool) (*state.Bucket, error) {
 	if !missing && b.Caps().Tags {
-		// Made by an earlier life of this request, or by others in the meantime.
+		// Made by an earlier life of this request, or by others in the meantime. In some
+		// stores the mark is set after the bucket was made.
 		tags, err := b.Tags(ctx)
 		if err != nil {
 			return nil, err
+		}
+		if tags[storage.MarkerTag] == "" {
+			page, err := b.List(ctx, storage.ListOptions{Max: 1})
+			if err == nil && len(page.Objects) == 0 {
+				marked := maps.Clone(tags)
+				if marked == nil {
+					marked = map[string]string{}
+				}
+				marked[storage.MarkerTag] = rec.Hash
+				if err = b.SetTags(ctx, marked); err == nil {
+					tags = marked
+				}
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
 		if tags[storage.MarkerTag] != rec.Hash {
 			if err := m.Store.Buckets().Delete(ctx, rec.Name, rec.Hash); err != nil {
@@ -242,20 +261,42 @@ func (m *Manager) upload(ctx context.Context, call cluster.Call, t *task.Task, r
 		key = below(rec.SubPath, path.Base(filepath.ToSlash(name)))
 	}
 	journal := ""
-	if err := os.MkdirAll(m.Dir, 0o700); err == nil {
-		journal = filepath.Join(m.Dir, rec.Hash+".journal")
+	if err := os.MkdirAll(m.journals(rec), 0o700); err == nil { // else a crash costs repetition
+		journal = filepath.Join(m.journals(rec), "journal")
 	}
 	what := fmt.Sprintf("%s -> %s", where, b.Location().At(key))
 	report, err := transfer.Upload(ctx, src, b, key, transfer.Options{Journal: journal, Progress: progress(call.Out, "Uploading "+what)})
 	if err != nil {
 		return err
 	}
+	os.RemoveAll(m.journals(rec)) // it remembers what is unfinished, and nothing is
 	done(call.Out, "Uploaded "+what, report)
 	return nil
 }
 
+// journals is where the unfinished uploads into a bucket are remembered.
+func (m *Manager) journals(rec *state.Bucket) string { return filepath.Join(m.Dir, rec.Hash) }
+
 // open opens a source of files.
 func open(s filesync.Source) (*transfer.Source, func(), error) {
+	if _, err := filesync.Stat(s); err != nil { // it refuses sky's own state
+		return nil, nil, err
+	}
+	src, closed, err := openAt(s)
+	if err != nil {
+		return nil, nil, err
+	}
+	own := filesync.IsOwnState()
+	src.LeaveOut(func(dir *os.Root, name string, info fs.FileInfo) string {
+		if own(dir, name, info) {
+			return "sky's own state, which is never copied"
+		}
+		return ""
+	})
+	return src, closed, nil
+}
+
+func openAt(s filesync.Source) (*transfer.Source, func(), error) {
 	dir, at := s.At()
 	if dir == "" {
 		src, err := transfer.Local(at)

@@ -41,7 +41,7 @@ func (r *Connector) Mount(ctx context.Context, c *state.Cluster, rank int) (comm
 		return fmt.Sprintf("exec \"$%s\" sky-mount", agentapi.ProgramEnv), nil
 	}
 	at := path.Join(mountDir, b.hash[:16], "sky-mount")
-	_, err = r.syncNode(ctx, c, rank, filesync.Options{Src: filesync.Local(b.path), Dst: "~/" + at})
+	_, err = r.syncNode(ctx, c, rank, filesync.Options{Src: filesync.Within(filepath.Dir(b.path), filepath.Base(b.path), b.path), Dst: "~/" + at})
 	return "exec \"$HOME\"/" + sshconn.Quote(at), err
 }
 
