@@ -9,7 +9,12 @@ import (
 	"github.com/skypilot-go/sky/internal/storage/transfer"
 )
 
-func size(n int64) string { return diskspace.Bytes(n) }
+func size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return diskspace.Bytes(n)
+}
 
 func plural(n int64, word string) string {
 	if n == 1 {
