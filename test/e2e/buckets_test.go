@@ -327,3 +327,16 @@ run: cat ~/a ~/kept/one.txt ~/gone/one.txt
 	}
 	w.fails(1, []string{"does not exist"}, "jobs", "launch", "-y", w.write("bad.yaml", "resources: {infra: local}\nfile_mounts: {~/a: 's3://missing'}\nrun: ls\n"))
 }
+
+// Machines get sky-mount over ssh, and copy by themselves.
+func TestBucketsOnMachines(t *testing.T) {
+	t.Parallel()
+	s := newS3(t)
+	f := newFluffy(t, 0)
+	w := s.user(f.world)
+	s.put("theirs", "set/a.txt", "A")
+	task := w.write("task.yaml", "resources: {infra: fluffycloud, cpus: 1+}\nnum_nodes: 2\nfile_mounts:\n  ~/set: s3://theirs/set\nrun: cat ~/set/a.txt; ls ~/.sky/mount/*/sky-mount\n")
+	out := w.sky("launch", "-y", "-c", "c", task)
+	wants(t, out, "✓ Copied s3://theirs/set -> ~/set on 2 nodes (1 file, 1 B)", "sky-mount", "SUCCEEDED")
+	w.sky("down", "-y", "c")
+}
