@@ -17,7 +17,7 @@ const module = "github.com/skypilot-go/sky"
 // layers below its own. Packages of one layer do not know each other, except
 // where a folder holds them together. A new package needs a place here.
 var layers = [][]string{
-	{"cmd/sky", "cmd/sky-agent", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake"},
+	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake"},
 	{"internal/cloud/fakehttp"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/reference"},
@@ -25,11 +25,11 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve/simulate"},
 	{"internal/execution"},
-	{"internal/volumes", "internal/installation", "internal/taskfiles"},
+	{"internal/volumes", "internal/buckets", "internal/installation", "internal/taskfiles"},
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
-	{"internal/agent", "internal/mount"},
+	{"internal/agent", "internal/mount", "internal/nodestorage"},
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo"},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},

@@ -15,13 +15,14 @@ var ownFile = regexp.MustCompile(`\b(filesync\.(Local|Within)|upload\.(OwnMachin
 // to nodes is given an [upload.Files], which the server made when it accepted the
 // request.
 var ownFiles = map[string]string{
-	"internal/upload/files.go":    "asks upload.Files whether paths of this machine count, and opens uploads below their own folder",
-	"internal/daemon/files.go":    "what the server found about the caller when it accepted the request",
-	"internal/server/uploads.go":  "the caller's own upload",
-	"internal/taskfiles/taskfiles.go":      "the copies that the server made of a job's own files",
-	"internal/controller/kit.go":  "files that the server writes for the jobs controller",
-	"internal/cli/upload.go":      "the command line, on its user's own machine",
-	"internal/testbed/testbed.go": "a server of a test's own",
+	"internal/upload/files.go":        "asks upload.Files whether paths of this machine count, and opens uploads below their own folder",
+	"internal/daemon/files.go":        "what the server found about the caller when it accepted the request",
+	"internal/server/uploads.go":      "the caller's own upload",
+	"internal/taskfiles/taskfiles.go": "the copies that the server made of a job's own files",
+	"internal/remote/mount.go":        "sky-mount, which is sky's own program",
+	"internal/controller/kit.go":      "files that the server writes for the jobs controller",
+	"internal/cli/upload.go":          "the command line, on its user's own machine",
+	"internal/testbed/testbed.go":     "a server of a test's own",
 }
 
 func TestOnlyTheseReadFilesOfTheServersMachineForNodes(t *testing.T) {

@@ -7,14 +7,8 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-// Storage is a bucket that sky made or mounts.
-type Storage struct {
-	Name       string   `json:"name"`
-	LaunchedAt int64    `json:"launched_at"`
-	Store      []string `json:"store"`
-	LastUse    string   `json:"last_use"`
-	Status     string   `json:"status"`
-}
+// Storage is a bucket on record.
+type Storage = api.Storage
 
 // StorageList lists buckets.
 func (c *Client) StorageList(ctx context.Context) (*Request[[]Storage], error) {

@@ -107,6 +107,14 @@ const (
 	ErrVolumeNotFound       = "VolumeNotFoundError"
 	ErrVolumeNotReady       = "VolumeNotReadyError"
 	ErrVolumeTopology       = "VolumeTopologyConflictError"
+	ErrStorageSpec          = "StorageSpecError"
+	ErrStorageSource        = "StorageSourceError"
+	ErrStorageName          = "StorageNameError"
+	ErrStorageMode          = "StorageModeError"
+	ErrStorageGet           = "StorageBucketGetError"
+	ErrStorageCreate        = "StorageBucketCreateError"
+	ErrStorageUpload        = "StorageUploadError"
+	ErrStorageDelete        = "StorageBucketDeleteError"
 )
 
 // Health is the answer of /api/health.

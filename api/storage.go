@@ -8,6 +8,23 @@ type StorageDeleteBody struct {
 	Name string `json:"name"`
 }
 
+// Storage is a bucket on record.
+type Storage struct {
+	Name       string   `json:"name"`
+	LaunchedAt int64    `json:"launched_at"`
+	Store      []string `json:"store"`
+	LastUse    string   `json:"last_use"`
+	Status     string   `json:"status"`
+}
+
+// Statuses of a bucket.
+const (
+	StorageInit         = "INIT" // it is being made or filled
+	StorageInitFailed   = "INIT_FAILED"
+	StorageUploadFailed = "UPLOAD_FAILED"
+	StorageReady        = "READY"
+)
+
 // VolumesListBody is what GET /volumes asks.
 type VolumesListBody struct {
 	Envelope

@@ -121,6 +121,15 @@ func IsURL(s string) bool { return scheme.MatchString(s) }
 
 var bucketSchemes = []string{"s3", "gs", "r2", "cos", "oci", "nebius", "cw", "vastdata", "hf", "https"}
 
+// bucketURL tells whether a URL is one of a bucket or of something in it.
+func bucketURL(s string) bool {
+	sch := scheme.FindStringSubmatch(s)
+	if sch == nil || !slices.Contains(bucketSchemes, strings.ToLower(sch[1])) {
+		return false
+	}
+	return !strings.EqualFold(sch[1], "https") || azureContainer.MatchString(s)
+}
+
 // checkStorage does the checks of a bucket that need no files.
 func (b *builder) checkStorage(m StorageMount, n *node, path string) {
 	fail := func(at *node, field, class, format string, args ...any) {
@@ -153,7 +162,7 @@ func (b *builder) checkStorage(m StorageMount, n *node, path string) {
 			fail(first, "source", "sky.exceptions.StorageNameError", "a local source needs the name of a bucket to put it in; add name")
 		case remote && m.SourceList:
 			fail(first, "source", "sky.exceptions.StorageSourceError", "a list of sources holds local paths; %s is a URL", s)
-		case remote && m.Name != "":
+		case remote && m.Name != "" && (m.Store == "" || m.Store == storeOfURL(s)):
 			fail(n.keyNode("name"), "name", "sky.exceptions.StorageSpecError", "a URL as source already names the bucket; remove name")
 		}
 		if sch := scheme.FindStringSubmatch(s); sch != nil && !slices.Contains(bucketSchemes, strings.ToLower(sch[1])) {
@@ -178,6 +187,13 @@ func (b *builder) checkStorage(m StorageMount, n *node, path string) {
 			fail(n.get("config").keyNode(k), "config."+k, "sky.exceptions.StorageSpecError", "config.%s is for store: volume", k)
 		}
 	}
+}
+
+// storeOfURL is the store that a URL's scheme stands for.
+func storeOfURL(url string) string {
+	sch, _, _ := strings.Cut(strings.ToLower(url), "://")
+	return map[string]string{"s3": "S3", "gs": "GCS", "r2": "R2", "cos": "IBM", "oci": "OCI", "nebius": "NEBIUS", "cw": "COREWEAVE",
+		"vastdata": "VASTDATA", "hf": "HF", "https": "AZURE"}[sch]
 }
 
 // belowBucket tells whether a URL names something inside a bucket.

@@ -142,6 +142,10 @@ func (t *Task) checkFileMount(dest, source string, o CheckOptions) *Error {
 		return t.errorUnder("file_mounts", dest, "the source %s should not end in a slash", source)
 	case source == "":
 		return t.errorUnder("file_mounts", dest, "%s has no source; write a path or a URL", dest)
+	case IsURL(source) && !bucketURL(source):
+		e := t.errorUnder("file_mounts", dest, "%s is no URL of a bucket, and others cannot be copied; buckets are %s://… and https://ACCOUNT.blob.core.windows.net/CONTAINER", source, strings.Join(bucketSchemes[:len(bucketSchemes)-1], "://, "))
+		e.Class = "sky.exceptions.StorageSourceError"
+		return e
 	case o.NoFiles || IsURL(source) || strings.HasPrefix(source, "skypilot:"):
 		return nil
 	}

@@ -28,7 +28,7 @@ func TestCheck(t *testing.T) {
 		{"home", "workdir: '~'", ""},
 		{"no folder", "run: x\nworkdir: nowhere", "task.yaml:2:1: workdir nowhere cannot be used: it does not exist"},
 		{"a file", "workdir: key.pem", "1:1: workdir key.pem is a file"},
-		{"mounts", "file_mounts: {/a: src, b: ./data/x, /c: 's3://b/x', /d: 'https://h/x', /e: 'skypilot:local'}", ""},
+		{"mounts", "file_mounts: {/a: src, b: ./data/x, /c: 's3://b/x', /d: 's3://h/x', /e: 'skypilot:local'}", ""},
 		{"mount of nothing", "file_mounts:\n  /a: src\n  /b: gone", "3:3: the source gone cannot be used: it does not exist"},
 		{"mount of an empty text", "file_mounts: {/b: ''}", "/b has no source"},
 		{"destination with slash", "file_mounts: {/a/: src}", "the destination /a/ should not end in a slash"},

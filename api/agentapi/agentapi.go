@@ -291,6 +291,9 @@ type ShellQuery struct {
 	Node    int // index into ClusterSpec.Nodes; the head forwards
 }
 
+// ProgramEnv is the variable by which a command of PathShell finds the agent's program.
+const ProgramEnv = "SKY_AGENT_PROGRAM"
+
 // ShellProtocol, SyncProtocol, ServerProtocol and DialProtocol are the Upgrade tokens
 // of PathShell, PathSync, PathServer and PathDial.
 const (

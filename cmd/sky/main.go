@@ -1,5 +1,5 @@
 // Command sky is the command line, the API server ("sky api start") and the
-// node agent ("sky agent") in one file.
+// node agent ("sky agent") in one file, and the program that works with buckets on nodes.
 package main
 
 import (
@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/daemon"
 	"github.com/skypilot-go/sky/internal/installation"
+	"github.com/skypilot-go/sky/internal/nodestorage"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 )
 
@@ -24,6 +25,7 @@ func main() {
 		Serve:   serve,
 		Restore: restore,
 		Agent:   nodeagent.Main,
+		Mount:   nodestorage.Main,
 	}))
 }
 

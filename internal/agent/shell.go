@@ -257,6 +257,9 @@ func (a *Agent) shellCommand(q agentapi.ShellQuery, key string) *exec.Cmd {
 		cmd = exec.Command(a.ranks.shell, "-lc", q.Command)
 	}
 	vars := map[string]string{"SKY_CLUSTER_NAME": a.clusterSpec().NameOnCloud}
+	if self, err := os.Executable(); err == nil && q.Command != "" {
+		vars[agentapi.ProgramEnv] = self
+	}
 	if q.TTY {
 		vars["TERM"] = q.Term
 		if q.Term == "" {

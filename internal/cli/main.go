@@ -26,6 +26,9 @@ func Main(p Program) (code int) {
 	if len(p.Args) > 0 && p.Args[0] == "agent" && p.Agent != nil {
 		return p.Agent(p.Args[1:])
 	}
+	if len(p.Args) > 0 && p.Args[0] == "sky-mount" && p.Mount != nil {
+		return p.Mount(p.Args[1:])
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	a := newApp(p)

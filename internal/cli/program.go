@@ -36,6 +36,8 @@ type Program struct {
 	Restore func(ctx context.Context, home, file string, other bool) (*Restored, error)
 	// Agent runs the hidden "sky agent …"; args come after the word agent.
 	Agent func(args []string) int
+	// Mount runs the hidden "sky sky-mount …", which works with buckets on a node.
+	Mount func(args []string) int
 }
 
 // ServeOptions say where and how an API server listens.

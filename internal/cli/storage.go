@@ -15,7 +15,7 @@ import (
 
 func (a *app) storageCommand() *cobra.Command {
 	return a.build(command{
-		name: "storage", short: "List and delete buckets. This version makes none yet.",
+		name: "storage", short: "List and delete buckets that tasks made.",
 		example: "sky storage ls\nsky storage delete my-bucket",
 		group:   []*cobra.Command{a.storageListCommand(), a.storageDeleteCommand()},
 	})

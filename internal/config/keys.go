@@ -32,6 +32,10 @@ var all = sync.OnceValue(func() *keys.Spec {
 		keys.New("data", keys.Section("File transfer.",
 			keys.New("mount_cached", keys.Section("Buckets in MOUNT_CACHED mode.",
 				keys.New("sequential_upload", keys.YesNo("Upload one file at a time.", false).Instead("set config.mount_cached.transfers to 1 on the bucket")))))),
+		keys.New("storage", keys.Section("Object stores.",
+			keys.New("endpoints", storageEndpoints()),
+			keys.New("allow_users", keys.YesNo("Where people log in: whether everybody's tasks use buckets with the server's credentials, which their nodes get. Otherwise only administrators' do.", false)),
+		).ByAdmins(keys.Opens)),
 		keys.New("dashboard", keys.Section("The dashboard.",
 			keys.New("external_links", keys.List("Links that are found in logs.",
 				keys.Section("A kind of link.",
@@ -182,6 +186,15 @@ func controllerKeys(kind string, resources map[string]any) *keys.Spec {
 	if kind == "jobs" {
 		s.Keys = append(s.Keys, keys.New("callback_runner", keys.List("Program with its arguments that runs the event_callback of a job that has no node at the time; the script's file is its last argument, "+
 			"and its environment is the callback's, with PATH. It must confine what it runs: the script is a user's. Absent: such callbacks are not run.", keys.Text("An argument.")).OnServer()))
+	}
+	return s
+}
+
+// storageEndpoints are servers in place of the stores' own ones.
+func storageEndpoints() *keys.Spec {
+	s := keys.Section("Servers that answer in place of the stores' own ones: any server that speaks the API of S3 as s3, say.")
+	for _, name := range []string{"s3", "gcs", "azure", "r2", "ibm", "oci", "nebius", "coreweave", "vastdata", "hf"} {
+		s.Keys = append(s.Keys, keys.New(name, keys.Text("Where buckets of this store are.").Matching(keys.Regexp(`^https?://.+`, "an address that begins with https:// or http://"))))
 	}
 	return s
 }

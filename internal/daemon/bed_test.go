@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
@@ -64,8 +65,9 @@ func newBed(t *testing.T, text string, change ...func(*model.Config)) *bed {
 	d.clusters = cluster.New(cluster.Deps{Store: d.store, Providers: d.providers, Provision: d.provision, Remote: s.Remote, Log: log, ServerID: d.serverID(),
 		CancelRequests: d.cancelRequests, OncePer: d.oncePer})
 	d.volumes = volumes.New(volumes.Deps{Store: d.store, Providers: d.providers, Installation: d.installation, ServerID: d.serverID(), Log: log, Config: d.settings.current})
+	d.buckets = buckets.New(buckets.Deps{Store: d.store, Remote: s.Remote, ServerID: d.serverID(), Dir: filepath.Join(home, "buckets"), Log: log, Config: d.settings.current})
 	d.executor = execution.New(execution.Deps{Store: d.store, Providers: d.providers, Provision: d.provision, Remote: s.Remote, Clusters: d.clusters,
-		Volumes: d.volumes, Catalogs: d.catalogs, Log: log, BuildID: testbed.Build})
+		Volumes: d.volumes, Buckets: d.buckets, Catalogs: d.catalogs, Log: log, BuildID: testbed.Build})
 	d.jobs = d.newJobs()
 	d.clusters.Ended = d.jobs.Ended
 	d.controller = controller.New(controller.Deps{Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: s.Remote,

@@ -127,5 +127,7 @@ func (d *daemon) down(ctx context.Context, c cluster.Call, b api.StopBody) error
 		}
 		defer done()
 	}
-	return d.clusters.Down(ctx, c, b)
+	err := d.clusters.Down(ctx, c, b)
+	d.buckets.Soon() // some may have been the cluster's alone
+	return err
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/buildid"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -85,6 +86,7 @@ type daemon struct {
 	provision *provision.Engine
 	clusters  *cluster.Manager
 	volumes   *volumes.Manager
+	buckets   *buckets.Manager
 	executor  *execution.Executor
 	jobs      *jobs.Manager
 	services  *serve.Manager
@@ -275,7 +277,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
 	d.provision = provision.New(d.installation, d.providers, d.store, d.log)
 	connector := remote.New(remote.Options{
-		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Agents: agents.For, Logger: d.log,
+		BuildID: buildid.ID(), RuntimeDir: filepath.Join(sky, "runtime"), Agents: agents.For, Mounts: agents.Mount, Logger: d.log,
 		SSH: conns, Docker: engine, Kubernetes: contexts, SkyDir: sky, SSHConfig: d.sshConfigHome(), SSHProxy: sshProxy(os.Getenv("SKY_API_PORT")), ShareKey: d.shareKey(),
 	})
 	limits, err := server.UploadLimitsFrom(os.Getenv)
@@ -308,9 +310,12 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.volumes = volumes.New(volumes.Deps{
 		Store: d.store, Providers: d.providers, Installation: d.installation, ServerID: d.serverID(), Log: d.log, Config: d.settings.current,
 	})
+	d.buckets = buckets.New(buckets.Deps{
+		Store: d.store, Remote: connector, ServerID: d.serverID(), Dir: filepath.Join(d.dir, "buckets"), Log: d.log, Config: d.settings.current,
+	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Clusters: d.clusters, Volumes: d.volumes, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
+		Clusters: d.clusters, Volumes: d.volumes, Buckets: d.buckets, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
 	})
 	d.taskFiles = d.newTaskFiles()
 	d.jobs = d.newJobs()
@@ -346,7 +351,7 @@ func (d *daemon) handler(access access) *server.Server {
 		Uploads:        d.uploads,
 		Downloads:      d.downloads,
 		Validate:       d.validate,
-		ValidateVolume: d.validateVolume, VolumeNames: d.volumes.Names,
+		ValidateVolume: d.validateVolume, VolumeNames: d.volumes.Names, StorageNames: d.buckets.Names,
 		ProvisionLogs: d.provisionLogs,
 		Backup:        d.backup,
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
@@ -391,6 +396,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.checkDatabase(work) })
 	loops.Go(func() { d.keepSealed(work) })
 	loops.Go(func() { d.volumes.Keep(work, d.oncePer) })
+	loops.Go(func() { d.buckets.Keep(work, d.oncePer) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {
 		return err

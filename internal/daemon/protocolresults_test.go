@@ -332,8 +332,14 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 	c.direct(get, "/dashboard_config", nil)
 	c.direct(get, "/upload_v2/blob?user_hash=a1b2c3d4&blob_id="+strings.Repeat("0", 64), nil)
 	c.request("status_kubernetes", get, "/status_kubernetes", nil)
+	for _, name := range []string{"a", "b"} {
+		if err := b.Store.Buckets().Create(b.ctx, &state.Bucket{Name: name, Hash: name, Stage: state.BucketThere, Status: api.StorageReady, Store: "S3", Workspace: "default", LaunchedAt: time.Now(), LastUse: "sky launch"}); err != nil {
+			t.Fatal(err)
+		}
+	}
 	c.request("storage_ls", get, "/storage/ls", nil)
 	c.request("storage_delete", post, "/storage/delete", api.StorageDeleteBody{Name: "b"})
+	c.refused(api.ErrValue, "/storage/delete", api.StorageDeleteBody{Name: "b"})
 	c.request("realtime_slurm_gpu_availability", post, "/slurm_gpu_availability", api.SlurmBody{})
 	c.request("slurm_node_info", post, "/slurm_node_info", api.SlurmBody{})
 	c.request("kubernetes_label_gpus", post, "/kubernetes_label_gpus", api.LabelGPUsBody{})

@@ -185,6 +185,13 @@ func (d *daemon) livingIn(ctx context.Context, name string) ([]workspaces.Resour
 			out = append(out, workspaces.Resource{What: "volume", Name: v.Name, UserID: v.UserHash, UserName: v.UserName, IsAdmin: admin[v.UserHash]})
 		}
 	}
+	buckets, err := d.store.Buckets().List(ctx, state.BucketFilter{Workspace: name})
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range buckets {
+		out = append(out, workspaces.Resource{What: "bucket", Name: b.Name, UserID: b.UserHash, UserName: b.UserName, IsAdmin: admin[b.UserHash]})
+	}
 	page, err := d.store.ManagedJobs().List(ctx, state.ManagedFilter{InWorkspace: name, Live: true})
 	if err != nil {
 		return nil, err

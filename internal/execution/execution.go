@@ -10,6 +10,7 @@ import (
 	"log/slog"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
@@ -28,6 +29,7 @@ type Deps struct {
 	Remote    *remote.Connector
 	Clusters  *cluster.Manager
 	Volumes   *volumes.Manager
+	Buckets   *buckets.Manager
 	Log       *slog.Logger
 	Catalogs  *catalog.Store
 	BuildID   string // of the agents that are installed

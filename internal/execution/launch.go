@@ -50,12 +50,22 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	takeAutostop(t, body)
 	l := &launch{x: x, call: call, body: body, task: t, name: name, held: held}
 	if body.Dryrun {
+		if err := x.checkBuckets(ctx, call, t, body.PlanOptions, true); err != nil {
+			return nil, err
+		}
 		return l.dryrun(ctx)
 	}
 	if done, result, err := l.resumed(ctx); done {
 		return result, err
 	}
 	if err := call.Files.Check(t); err != nil {
+		return nil, err
+	}
+	// Before anything is rented: machines that wait for an upload cost money.
+	if err := x.checkBuckets(ctx, call, t, api.PlanOptions{}, held == nil); err != nil {
+		return nil, err
+	}
+	if err := l.prepareBuckets(ctx); err != nil {
 		return nil, err
 	}
 	c, err := untilUp(ctx, x, call, t, body.RetryUntilUp, l.bringUp)
@@ -65,6 +75,9 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	job := &submission{x: x, call: call, cluster: c, task: t, setup: !body.NoSetup && !(body.Fast && l.found), held: held}
 	if err := job.check(); err != nil {
 		return nil, giveBack(c, err)
+	}
+	if err := l.holdBuckets(ctx, c); err != nil {
+		return nil, err
 	}
 	if err := job.syncFiles(ctx, true); err != nil {
 		return nil, err

@@ -29,6 +29,9 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 		if _, err := x.bindVolumes(ctx, call, t, "", body.PlanOptions); err != nil {
 			return err
 		}
+		if err := x.checkBuckets(ctx, call, t, body.PlanOptions, true); err != nil {
+			return err
+		}
 	}
 	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions)
 	if err != nil {

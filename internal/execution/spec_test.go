@@ -174,10 +174,8 @@ func TestACallWithoutACommandKeepsTheLastOne(t *testing.T) {
 
 func TestEverySourceThatCannotBeFetchedIsNamed(t *testing.T) {
 	for want, tk := range map[string]*task.Task{
-		"a git repository as workdir":       {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
-		"secrets kept by the server":        {ManagedSecrets: []task.ManagedSecret{{}}},
-		"buckets in file_mounts":            {StorageMounts: map[string]task.StorageMount{"/b": {}}},
-		"copying https://example.com to /x": {FileMounts: map[string]string{"/x": "https://example.com"}},
+		"a git repository as workdir": {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
+		"secrets kept by the server":  {ManagedSecrets: []task.ManagedSecret{{}}},
 	} {
 		if err := new(Executor).runnable(tk); err == nil || said(t, err).Type != api.ErrNotSupported || !strings.HasSuffix(err.Error(), want+".") {
 			t.Errorf("%q: %v", want, err)

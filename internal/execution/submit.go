@@ -13,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -42,18 +43,11 @@ func (x *Executor) runnable(t *task.Task) error {
 	switch {
 	case t.Git != nil:
 		what = "a git repository as workdir"
-	case len(t.StorageMounts) > 0:
-		what = "buckets in file_mounts"
 	case len(t.SecretRefs) > 0 || len(t.ManagedSecrets) > 0:
 		what = "secrets kept by the server"
 	}
-	for dst, src := range t.FileMounts {
-		if isURL(src) {
-			what = fmt.Sprintf("copying %s to %s", src, dst)
-		}
-	}
 	if what == "" {
-		return nil
+		return buckets.Runnable(t)
 	}
 	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky cannot do this yet: %s.", what)}
 }
@@ -73,11 +67,16 @@ func mountable(cloud string, t *task.Task) error {
 	if cloud != "local" {
 		return nil
 	}
-	for _, m := range mounts(t) {
-		if !strings.HasPrefix(m.dst, "~/") && !strings.HasPrefix(m.dst, "/tmp/") && m.dst != "~" {
+	destinations := []string{}
+	for _, dst := range slices.Concat(slices.Collect(maps.Keys(t.FileMounts)), slices.Collect(maps.Keys(t.StorageMounts))) {
+		destinations = append(destinations, onNode(dst))
+	}
+	slices.Sort(destinations)
+	for _, dst := range destinations {
+		if !strings.HasPrefix(dst, "~/") && !strings.HasPrefix(dst, "/tmp/") && dst != "~" {
 			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
 				"file_mounts: %s is outside the home folder. The nodes of a local cluster share this machine's file system, so only paths below ~/ and /tmp/ can be written; use ~/%s, say.",
-				m.dst, path.Base(m.dst))}
+				dst, path.Base(dst))}
 		}
 	}
 	return nil
@@ -85,7 +84,7 @@ func mountable(cloud string, t *task.Task) error {
 
 // unmanned refuses to bring anything to nodes that are no machines.
 func (s *submission) unmanned() error {
-	if s.task.Run == "" && s.task.Setup == "" && s.task.Workdir == "" && len(s.task.FileMounts) == 0 {
+	if s.task.Run == "" && s.task.Setup == "" && s.task.Workdir == "" && len(s.task.FileMounts) == 0 && len(s.task.StorageMounts) == 0 {
 		return nil
 	}
 	return &api.Error{
@@ -98,16 +97,21 @@ func (s *submission) unmanned() error {
 // mount is one thing to copy; src is its name in the task.
 type mount struct{ dst, src string }
 
-// mounts are the file mounts in a stable order, with relative destinations
-// below the working folder.
+// onNode is a destination on nodes: a relative one is below the working folder.
+func onNode(dst string) string {
+	if !strings.HasPrefix(dst, "/") && !strings.HasPrefix(dst, "~") {
+		return path.Join(Workdir, dst)
+	}
+	return dst
+}
+
+// mounts are the file mounts in a stable order, but for buckets.
 func mounts(t *task.Task) []mount {
 	var out []mount
 	for _, dst := range slices.Sorted(maps.Keys(t.FileMounts)) {
-		src := t.FileMounts[dst]
-		if !strings.HasPrefix(dst, "/") && !strings.HasPrefix(dst, "~") {
-			dst = path.Join(Workdir, dst)
+		if src := t.FileMounts[dst]; !isURL(src) {
+			out = append(out, mount{onNode(dst), src})
 		}
-		out = append(out, mount{dst, src})
 	}
 	return out
 }
@@ -141,7 +145,21 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 			return err
 		}
 	}
-	return nil
+	return s.bring(ctx)
+}
+
+// bring copies buckets to every node.
+func (s *submission) bring(ctx context.Context) (err error) {
+	if !usesBuckets(s.task) {
+		return nil
+	}
+	ctx, span := trace.Start(ctx, "copy buckets")
+	defer func() { span.End(err) }()
+	call, err := s.x.bucketCall(s.call, s.task)
+	if err != nil {
+		return err
+	}
+	return s.x.Buckets.Bring(ctx, call, s.cluster, s.task, onNode)
 }
 
 func (s *submission) sync(ctx context.Context, what string, o filesync.Options) error {

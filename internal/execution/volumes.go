@@ -42,8 +42,8 @@ func (x *Executor) warnVolumes(ctx context.Context, call cluster.Call, c *state.
 	return err
 }
 
-// CheckVolumes refuses tasks whose volumes they could not mount if they were
-// launched now.
+// CheckVolumes refuses tasks that could not mount their volumes, or have their buckets, if
+// they were launched now.
 func (x *Executor) CheckVolumes(ctx context.Context, call cluster.Call, text string) error {
 	dag, err := parse(text)
 	if err != nil {
@@ -51,6 +51,9 @@ func (x *Executor) CheckVolumes(ctx context.Context, call cluster.Call, text str
 	}
 	for _, t := range dag.Tasks {
 		if _, err := x.bindVolumes(ctx, call, t, "", api.PlanOptions{}); err != nil {
+			return err
+		}
+		if err := x.checkBuckets(ctx, call, t, api.PlanOptions{}, false); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,10 @@ func Within(dir, path, name string) Source { return Source{name: name, dir: dir,
 // String is the name of the source for people.
 func (s Source) String() string { return s.name }
 
+// At is where the source is: a path of this machine, or with dir one below that folder,
+// which nothing of it may lead out of.
+func (s Source) At() (dir, path string) { return s.dir, s.path }
+
 // An OutsideError means that a path of a source leads out of the folder that it
 // must stay in.
 type OutsideError struct{ Name string }

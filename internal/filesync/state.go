@@ -111,6 +111,18 @@ func looksLikeState(name string, has func(below string) bool) bool {
 	return false
 }
 
+// IsOwnState returns what tells whether something in a folder, with that name, is sky's own
+// state: for who reads a tree of files without this package.
+func IsOwnState() func(dir *os.Root, name string, info fs.FileInfo) bool {
+	s := findState()
+	return func(dir *os.Root, name string, info fs.FileInfo) bool {
+		return s.has(info) || info.IsDir() && looksLikeState(name, func(below string) bool {
+			_, err := dir.Lstat(filepath.Join(name, below))
+			return err == nil
+		})
+	}
+}
+
 // refuse returns a *StateError if the source at an absolute path, whose symlinks
 // are resolved, is state or lies in it. What lies in the home of a local node is
 // not the state of the installation that runs the node.

@@ -30,6 +30,7 @@ type binary struct {
 	id     string // build id
 	hash   string // SHA-256 of the file
 	copies string // folder for compressed copies
+	small  bool   // it is the agent alone, and not the whole sky
 }
 
 // static tells whether the agent runs without any library of the node's.
@@ -94,7 +95,11 @@ func (r *Connector) binary(goos, goarch string) (*binary, error) {
 func (r *Connector) find(goos, goarch string) (*binary, error) {
 	if r.o.Agents != nil {
 		if packed, ok := r.o.Agents(goos, goarch); ok {
-			return r.unpack(packed, filepath.Join(r.o.RuntimeDir, r.o.BuildID, "agent-"+goos+"-"+goarch))
+			b, err := r.unpack(packed, filepath.Join(r.o.RuntimeDir, r.o.BuildID, "agent-"+goos+"-"+goarch))
+			if err == nil {
+				b.small = true
+			}
+			return b, err
 		}
 	}
 	if goos == runtime.GOOS && goarch == runtime.GOARCH {
@@ -115,7 +120,7 @@ func (r *Connector) find(goos, goarch string) (*binary, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s cannot be used on nodes: %w", path, err)
 		}
-		return &binary{path: path, id: id, copies: filepath.Join(r.o.RuntimeDir, id)}, nil
+		return &binary{path: path, id: id, copies: filepath.Join(r.o.RuntimeDir, id), small: strings.HasPrefix(name, "sky-agent-")}, nil
 	}
 	return nil, fmt.Errorf("the node is a %s/%s machine, this server is %s/%s, and there is no agent for it: put sky-agent-%s-%s of the same release into %s",
 		goos, goarch, runtime.GOOS, runtime.GOARCH, goos, goarch, dir)

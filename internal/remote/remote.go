@@ -36,6 +36,8 @@ type Options struct {
 	// Agents finds a small agent for a kind of machine, compressed with zstd; nil,
 	// or false: Binary goes there.
 	Agents func(goos, goarch string) (packed []byte, ok bool)
+	// Mounts does the same for sky-mount.
+	Mounts func(goos, goarch string) (packed []byte, ok bool)
 	Logger *slog.Logger
 	// StartTimeout bounds the start of one agent; 0 is 20 seconds.
 	StartTimeout time.Duration

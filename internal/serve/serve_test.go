@@ -362,4 +362,3 @@ func TestLogsOutliveReplicas(t *testing.T) {
 		}
 	})
 }
-

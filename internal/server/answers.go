@@ -130,6 +130,8 @@ var outcomes = map[string]outcome{
 	"GET /ssh_node_pools/{pool}/status":  gives[api.SSHPoolStatus](),
 	"POST /ssh_node_pools/keys":          gives[map[string]string](),
 	"GET /ssh_node_pools/keys":           gives[[]string](),
+	"GET /storage/ls":                    gives[[]api.Storage](),
+	"POST /storage/delete":               gives[nothing](),
 	"GET /volumes":                       gives[[]api.Volume](),
 	"POST /backup":                       media(mediaBackup, nil),
 	"POST /debug/dump":                   media(mediaTar, nil),

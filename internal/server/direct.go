@@ -135,16 +135,20 @@ func (s *Server) completeCluster(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) completeStorage(w http.ResponseWriter, r *http.Request) {
-	s.complete(w, r, s.StorageNames)
+	s.complete(w, r, s.seen(r, s.StorageNames))
+}
+
+// seen completes with what the caller sees; nil: nothing is known.
+func (s *Server) seen(r *http.Request, names func(context.Context, *state.Scope, string) ([]string, error)) func(context.Context, string) ([]string, error) {
+	if names == nil {
+		return nil
+	}
+	scope := s.scope(r)
+	return func(ctx context.Context, prefix string) ([]string, error) { return names(ctx, scope, prefix) }
 }
 
 func (s *Server) completeVolume(w http.ResponseWriter, r *http.Request) {
-	var names func(context.Context, string) ([]string, error)
-	if s.VolumeNames != nil {
-		scope := s.scope(r)
-		names = func(ctx context.Context, prefix string) ([]string, error) { return s.VolumeNames(ctx, scope, prefix) }
-	}
-	s.complete(w, r, names)
+	s.complete(w, r, s.seen(r, s.VolumeNames))
 }
 
 func (s *Server) completeRequest(w http.ResponseWriter, r *http.Request) {

@@ -44,7 +44,9 @@ func TestValidateFailsAtOnceAs400(t *testing.T) {
 
 func TestCompletion(t *testing.T) {
 	w := newWorld(t, func(d *Deps) {
-		d.StorageNames = func(_ context.Context, prefix string) ([]string, error) { return []string{prefix + "-bucket"}, nil }
+		d.StorageNames = func(_ context.Context, _ *state.Scope, prefix string) ([]string, error) {
+			return []string{prefix + "-bucket"}, nil
+		}
 	})
 	for _, name := range []string{"train-1", "train-2", "serve"} {
 		if err := w.store.Clusters().Create(t.Context(), &state.Cluster{Name: name, Hash: name, Status: api.ClusterUp, LaunchedAt: time.Now()}); err != nil {

@@ -104,7 +104,7 @@ func TestCallsAreTraced(t *testing.T) {
 	}
 	w := newWorld(t, func(d *Deps) {
 		d.Tracer = tracer
-		d.StorageNames = func(context.Context, string) ([]string, error) { return nil, errors.New("broken") }
+		d.StorageNames = func(context.Context, *state.Scope, string) ([]string, error) { return nil, errors.New("broken") }
 	})
 	good := w.call(post, "/status", `{}`, "Traceparent", "00-"+traceID+"-"+spanID+"-01")
 	w.call(get, "/api/completion/storage_name", "", "Traceparent", "00-"+traceID+"-00f067aa0ba902b8-01")
@@ -367,7 +367,7 @@ func TestCompletionsAreOfWhatACallerSees(t *testing.T) {
 			}
 			return []string{prefix + scope.User}, nil
 		}
-		d.StorageNames = func(context.Context, string) ([]string, error) { return nil, errors.New("no answer") }
+		d.StorageNames = func(context.Context, *state.Scope, string) ([]string, error) { return nil, errors.New("no answer") }
 	})
 	w.ownCluster("hers", "uma")
 	w.ownCluster("hidden", "ada", "lab")

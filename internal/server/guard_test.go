@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/auth"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 func TestLoginDecidesWhoItIs(t *testing.T) {
@@ -142,7 +143,7 @@ func TestVersions(t *testing.T) {
 
 func TestPanicsAnswer500(t *testing.T) {
 	w := newWorld(t, func(d *Deps) {
-		d.StorageNames = func(context.Context, string) ([]string, error) { panic("oops") }
+		d.StorageNames = func(context.Context, *state.Scope, string) ([]string, error) { panic("oops") }
 	})
 	r := w.call(get, "/api/completion/storage_name", "")
 	if r.status != 500 || r.json(t).(map[string]any)["detail"] == nil || strings.Contains(r.body, "oops") {

@@ -80,7 +80,7 @@ type Deps struct {
 	ValidateVolume func(ctx context.Context, volume api.VolumeValidateBody, user state.User) error
 	// StorageNames and VolumeNames complete the names of buckets and volumes, of
 	// those that a caller sees.
-	StorageNames func(ctx context.Context, prefix string) ([]string, error)
+	StorageNames func(ctx context.Context, scope *state.Scope, prefix string) ([]string, error)
 	VolumeNames  func(ctx context.Context, scope *state.Scope, prefix string) ([]string, error)
 	// ProvisionLogs writes how a cluster's machines are started. It fails before
 	// the first byte or not at all.

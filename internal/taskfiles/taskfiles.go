@@ -127,6 +127,13 @@ func named(t *task.Task) []string {
 			names = append(names, src)
 		}
 	}
+	for _, m := range t.StorageMounts {
+		for _, src := range m.Sources {
+			if !strings.Contains(src, "://") {
+				names = append(names, src)
+			}
+		}
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
 }

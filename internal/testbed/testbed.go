@@ -26,6 +26,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/agentclient/agenttest"
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
@@ -179,6 +180,7 @@ func (b *Bed) Boot(halfSteps int) *Server {
 	vols := volumes.New(volumes.Deps{Store: s.Store, Providers: s.Providers, Installation: installation, ServerID: "local", Log: log, Config: Config})
 	s.Executor = execution.New(execution.Deps{
 		Store: s.Store, Providers: s.Providers, Provision: s.Provision, Remote: s.Remote, Clusters: s.Clusters, Volumes: vols,
+		Buckets:  buckets.New(buckets.Deps{Store: s.Store, Remote: s.Remote, ServerID: "local", Dir: filepath.Join(b.dir, "buckets"), Log: log, Config: Config}),
 		Catalogs: catalog.NewStore(catalog.StoreOptions{Dir: filepath.Join(b.dir, "catalogs")}), Log: log, BuildID: Build,
 	})
 	if before != nil {

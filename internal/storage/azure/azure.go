@@ -47,6 +47,8 @@ type Bucket struct {
 	auth   string // how it is authorized, and as whom: copies stay within that
 	tokens *rest.Tokens
 	sas    url.Values
+	// What a grant hands on, if there is no token.
+	key, signature string
 }
 
 var _ storage.Bucket = (*Bucket)(nil)
@@ -65,6 +67,7 @@ func Open(at storage.Location, o Options) (*Bucket, error) {
 	}
 	b := &Bucket{Client: rest.Client{At: at, Transport: o.Transport, BatchID: "%d", Endpoint: strings.TrimSuffix(cmp.Or(o.Endpoint, "https://"+at.Account+".blob.core.windows.net"), "/")}}
 	b.Refused = b.classify
+	b.key, b.signature = o.Key, o.SAS
 	if b.Transport == nil {
 		b.Transport = storage.NewTransport()
 	}

@@ -21,6 +21,7 @@ import (
 type Options struct {
 	Endpoint  string // as "https://huggingface.co"
 	Token     string
+	NoToken   bool              // none is looked for on this machine
 	Transport http.RoundTripper // nil: storage.NewTransport
 }
 
@@ -64,7 +65,10 @@ func Open(at storage.Location, o Options) (*Bucket, error) {
 		revision := url.PathEscape(cmp.Or(at.Revision, mainRevision))
 		b.tree, b.files = b.api+"/tree/"+revision, name+"/resolve/"+revision
 	}
-	if b.token = cmp.Or(o.Token, findToken()); b.token != "" {
+	if b.token = o.Token; b.token == "" && !o.NoToken {
+		b.token = findToken()
+	}
+	if b.token != "" {
 		b.Authorize = func(_ context.Context, r *http.Request) (func(), error) {
 			r.Header.Set("Authorization", "Bearer "+b.token)
 			return nil, nil

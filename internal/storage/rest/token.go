@@ -32,6 +32,16 @@ const early = time.Minute
 
 // Authorize puts the token on a request.
 func (t *Tokens) Authorize(ctx context.Context, r *http.Request) (again func(), err error) {
+	token, err := t.Current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", "Bearer "+token.Value)
+	return func() { t.forget(token.Value) }, nil
+}
+
+// Current is a token that does not run out soon.
+func (t *Tokens) Current(ctx context.Context) (Token, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.have.Value == "" || !t.have.Expires.IsZero() && time.Until(t.have.Expires) < early {
@@ -41,15 +51,13 @@ func (t *Tokens) Authorize(ctx context.Context, r *http.Request) (again func(), 
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
+				return Token{}, context.Cause(ctx)
 			}
-			return nil, &storage.CredentialsError{Store: t.Store, Err: err, Fix: t.Fix}
+			return Token{}, &storage.CredentialsError{Store: t.Store, Err: err, Fix: t.Fix}
 		}
 		t.have = got
 	}
-	used := t.have.Value
-	r.Header.Set("Authorization", "Bearer "+used)
-	return func() { t.forget(used) }, nil
+	return t.have, nil
 }
 
 // forget drops a token that the store does not take.

@@ -23,6 +23,13 @@ type Source struct {
 	name string // for people
 	root *os.Root
 	file string // in root, if the source is a file
+	skip func(dir *os.Root, name string, info fs.FileInfo) (why string)
+}
+
+// LeaveOut makes the source be without the files and folders for which skip, called with
+// the folder that they are in, gives a reason. It is called before the source is used.
+func (s *Source) LeaveOut(skip func(dir *os.Root, name string, info fs.FileInfo) (why string)) {
+	s.skip = skip
 }
 
 // Local is a path of this machine; if it is a symbolic link, it is followed.
@@ -162,6 +169,14 @@ func (w *walk) folder(root *os.Root, at string, ignored *ignore.Matcher, yield f
 }
 
 func (w *walk) one(root *os.Root, at string, d fs.DirEntry, ignored *ignore.Matcher, yield func(entry, error) bool) bool {
+	if w.s.skip != nil {
+		if info, err := root.Lstat(d.Name()); err == nil {
+			if why := w.s.skip(root, d.Name(), info); why != "" {
+				w.left(why, at)
+				return true
+			}
+		}
+	}
 	switch {
 	case at == gitFolder:
 		w.left("git's own folder", at)

@@ -1,5 +1,5 @@
-// Command pack builds sky-agent for the kinds of machines that are rented and
-// puts the results where a build with the tag "agents" takes them in.
+// Command pack builds sky-agent and sky-mount for the kinds of machines that are rented
+// and puts the results where a build with the tag "agents" takes them in.
 //
 //	go run ./internal/remote/agents/pack [os/arch ...]
 //
@@ -29,14 +29,16 @@ func main() {
 		platforms = []string{"linux/amd64", "linux/arm64"}
 	}
 	for _, p := range platforms {
-		if err := pack(p); err != nil {
-			fmt.Fprintf(os.Stderr, "packing the agent for %s: %v\n", p, err)
-			os.Exit(1)
+		for _, program := range []struct{ name, prefix string }{{"sky-agent", ""}, {"sky-mount", "mount-"}} {
+			if err := pack(p, program.name, program.prefix); err != nil {
+				fmt.Fprintf(os.Stderr, "packing %s for %s: %v\n", program.name, p, err)
+				os.Exit(1)
+			}
 		}
 	}
 }
 
-func pack(platform string) error {
+func pack(platform, name, prefix string) error {
 	goos, goarch, ok := strings.Cut(platform, "/")
 	if !ok {
 		return errors.New("a platform is written as os/arch")
@@ -46,13 +48,13 @@ func pack(platform string) error {
 		return err
 	}
 	dir := filepath.Join(strings.TrimSpace(string(root)), into)
-	work, err := os.MkdirTemp("", "sky-agent-")
+	work, err := os.MkdirTemp("", name+"-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(work)
-	program := filepath.Join(work, "sky-agent")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/sky-agent")
+	program := filepath.Join(work, name)
+	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", program, "./cmd/"+name)
 	build.Dir = strings.TrimSpace(string(root))
 	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+goos, "GOARCH="+goarch)
 	build.Stderr = os.Stderr
@@ -73,9 +75,9 @@ func pack(platform string) error {
 		return err
 	}
 	// A build that goes on meanwhile finds a whole file.
-	if err := wholefile.Write(filepath.Join(dir, goos+"-"+goarch+".zst"), packed.Bytes(), 0o644); err != nil {
+	if err := wholefile.Write(filepath.Join(dir, prefix+goos+"-"+goarch+".zst"), packed.Bytes(), 0o644); err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d bytes, %d packed\n", platform, len(text), packed.Len())
+	fmt.Printf("%s for %s: %d bytes, %d packed\n", name, platform, len(text), packed.Len())
 	return nil
 }

@@ -1,0 +1,42 @@
+package buckets
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/diskspace"
+	"github.com/skypilot-go/sky/internal/storage/transfer"
+)
+
+func size(n int64) string {
+	if n < 1<<10 {
+		return fmt.Sprintf("%d B", n)
+	}
+	return diskspace.Bytes(n)
+}
+
+func plural(n int64, word string) string {
+	if n == 1 {
+		return "1 " + word
+	}
+	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// howFar is how far a transfer is, in words: files, bytes, rate, time left.
+func howFar(p transfer.Progress) string {
+	parts := []string{plural(p.Files, "file")}
+	switch {
+	case p.Counted && p.TotalBytes > 0:
+		parts = append(parts, fmt.Sprintf("%s of %s", size(p.Bytes), size(p.TotalBytes)))
+	case p.Bytes > 0:
+		parts = append(parts, size(p.Bytes))
+	}
+	if p.Rate > 0 {
+		parts = append(parts, size(int64(p.Rate))+"/s")
+	}
+	if p.Left > 0 {
+		parts = append(parts, p.Left.Round(time.Second).String()+" left")
+	}
+	return strings.Join(parts, ", ")
+}

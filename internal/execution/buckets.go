@@ -1,0 +1,65 @@
+package execution
+
+import (
+	"context"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
+	"github.com/skypilot-go/sky/task"
+)
+
+// usesBuckets tells whether a task has to do with buckets.
+func usesBuckets(t *task.Task) bool {
+	for _, src := range t.FileMounts {
+		if isURL(src) {
+			return true
+		}
+	}
+	return len(t.StorageMounts) > 0
+}
+
+// bucketCall is a call with the configuration that holds for a task.
+func (x *Executor) bucketCall(call cluster.Call, t *task.Task) (cluster.Call, error) {
+	c, err := settings(call, t)
+	call.Config = c
+	return call, err
+}
+
+// checkBuckets refuses tasks whose buckets cannot be had; with say it prints what is done
+// with them. A plan over clouds that are only assumed to be enabled asks for none.
+func (x *Executor) checkBuckets(ctx context.Context, call cluster.Call, t *task.Task, o api.PlanOptions, say bool) error {
+	if !usesBuckets(t) || len(o.AssumeEnabled) > 0 {
+		return nil
+	}
+	call, err := x.bucketCall(call, t)
+	if err != nil {
+		return err
+	}
+	return trace.Do(ctx, "look at buckets", func(ctx context.Context) error { return x.Buckets.Check(ctx, call, t, say) })
+}
+
+// prepareBuckets makes and fills the buckets that the task names.
+func (l *launch) prepareBuckets(ctx context.Context) error {
+	if len(l.task.StorageMounts) == 0 {
+		return nil
+	}
+	call, err := l.x.bucketCall(l.call, l.task)
+	if err != nil {
+		return err
+	}
+	by := []state.Holder{{Kind: state.HeldByRequest, ID: l.call.RequestID}}
+	if l.held != nil {
+		by = append(by, l.held.Holder)
+	}
+	return trace.Do(ctx, "fill buckets", func(ctx context.Context) error { return l.x.Buckets.Prepare(ctx, call, l.task, by...) })
+}
+
+// holdBuckets notes that the cluster needs them from now on.
+func (l *launch) holdBuckets(ctx context.Context, c *state.Cluster) error {
+	if len(l.task.StorageMounts) == 0 {
+		return nil
+	}
+	return l.x.Buckets.Hold(ctx, l.task, state.Holder{Kind: state.HeldByCluster, ID: c.Hash})
+}
