@@ -197,7 +197,7 @@ func (s *Set[K]) giveUp(ctx context.Context, held map[string]int64) {
 }
 
 // Adopt takes over things that no live server holds, the first time also those that
-// an earlier life of this server held.
+// an earlier life of this server held. One call at a time is made of it.
 func (s *Set[K]) Adopt(ctx context.Context) {
 	keys, err := s.kind.Orphans(ctx, s.mine)
 	if err != nil {

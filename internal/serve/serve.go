@@ -55,6 +55,7 @@ type Manager struct {
 	held   *lease.Set[string] // the services that this server works on, by hash
 	source *feed.Source       // hands tables to balancers
 	tally  feed.Tally         // what balancers have counted
+	poke   chan struct{}      // makes Run look at once
 	rows   cluster.Bells[string]
 	logs   cluster.Bells[string]
 	apply  func(balancerapi.Table) // to the balancer in this server; nil: none
@@ -70,7 +71,7 @@ const launchesAtOnce = 64
 
 // New returns a manager; Run makes it work.
 func New(d Deps) *Manager {
-	m := &Manager{Deps: d, seen: map[string]int64{}, launches: make(chan struct{}, launchesAtOnce)}
+	m := &Manager{Deps: d, seen: map[string]int64{}, poke: make(chan struct{}, 1), launches: make(chan struct{}, launchesAtOnce)}
 	m.table.Epoch = d.ServerID + "-" + time.Now().UTC().Format("20060102T150405.000000")
 	m.source = feed.NewSource(func(r balancerapi.Report) balancerapi.Receipt { return m.Reported(r) })
 	m.held = lease.New(lease.Kind[string]{
@@ -113,11 +114,20 @@ func (m *Manager) Run(ctx context.Context) {
 		m.look(ctx)
 		select {
 		case <-ctx.Done():
+		case <-m.poke:
 		case <-t.C:
 		}
 	}
 	beats.Wait()
 	m.held.HandOver()
+}
+
+// wake makes Run look for what is new.
+func (m *Manager) wake() {
+	select {
+	case m.poke <- struct{}{}:
+	default:
+	}
 }
 
 // look makes controllers see what users, perhaps through other servers, have asked

@@ -76,6 +76,9 @@ func TestACrashWhileAServiceComesUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if !died {
+			i.serve(-1) // what comes is another test's
+		}
 		i.until("ready", ready(2))
 		if got := i.Machines(); len(got) != 2 {
 			t.Errorf("machines: %q", got)

@@ -72,8 +72,7 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 			return nil, &api.Error{Type: api.ErrRuntime, Message: "No port for the service's balancer could be had: others take them at the same time. Try again."}
 		}
 	}
-	m.held.Adopt(ctx)
-	m.look(ctx)
+	m.wake()
 	fmt.Fprintf(call.Out, "✓ Service %s is starting\n", made.Name)
 	return []string{made.Name, m.Endpoint(made.Port, read.spec.Balance.KeyFile != "")}, nil
 }
@@ -210,7 +209,7 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 	if err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.wake()
 	fmt.Fprintf(call.Out, "✓ Service %s moves to version %d (%s)\n", have.Name, n, mode)
 	return nil
 }
@@ -240,7 +239,7 @@ func (m *Manager) Turn(ctx context.Context, call cluster.Call, name string, aske
 	if err := m.Store.Services().AskUpdate(ctx, v.Hash, asked); err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.wake()
 	return nil
 }
 
@@ -260,7 +259,7 @@ func (m *Manager) Down(ctx context.Context, call cluster.Call, body api.ServeDow
 	if err := m.Store.Services().AskDown(ctx, hashes, body.Purge); err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.wake()
 	return m.waitDown(ctx, call, hashes)
 }
 
@@ -341,6 +340,6 @@ func (m *Manager) TerminateReplica(ctx context.Context, call cluster.Call, body 
 	if err != nil {
 		return err
 	}
-	m.look(ctx)
+	m.wake()
 	return nil
 }
