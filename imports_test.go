@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},
 	{"internal/server"},
-	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve/simulate"},
+	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve", "internal/serve/simulate"},
 	{"internal/execution"},
 	{"internal/volumes", "internal/buckets", "internal/installation", "internal/taskfiles"},
 	{"internal/cluster", "internal/shelf"},

@@ -21,6 +21,16 @@ func (c *Client) ServeUpdate(ctx context.Context, b api.ServeUpdateBody) (*Reque
 	return post[any](ctx, c, "/serve/update", b)
 }
 
+// ServePromote lets the version of a service that runs as a canary take over.
+func (c *Client) ServePromote(ctx context.Context, name string) (*Request[any], error) {
+	return post[any](ctx, c, "/serve/promote", api.ServeTurnBody{Envelope: c.envelope(), ServiceName: name})
+}
+
+// ServeRollback gives up the version of a service that has not taken over.
+func (c *Client) ServeRollback(ctx context.Context, name string) (*Request[any], error) {
+	return post[any](ctx, c, "/serve/rollback", api.ServeTurnBody{Envelope: c.envelope(), ServiceName: name})
+}
+
 // ServeDown ends services.
 func (c *Client) ServeDown(ctx context.Context, b api.ServeDownBody) (*Request[any], error) {
 	b.Envelope = c.envelope()

@@ -14,7 +14,10 @@ type ServeUpdateBody struct {
 	Envelope
 	Task        string `json:"task"`
 	ServiceName string `json:"service_name"`
-	Mode        string `json:"mode"` // rolling, blue_green
+	Mode        string `json:"mode"` // rolling, blue_green, canary
+	// Weight is the share of the requests that a canary gets, in percent; 0: as its
+	// task says.
+	Weight float64 `json:"weight,omitempty"`
 }
 
 // ServeDownBody ends services.

@@ -19,8 +19,6 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct{ line, says string }{
-		{"serve up -y service.yaml", "`sky serve up` cannot be used yet"},
-		{"serve update -y chat service.yaml", "`sky serve update` cannot be used yet"},
 		{"jobs pool apply -y -p gpus pool.yaml", "`sky jobs pool apply` cannot be used yet"},
 		{"jobs launch -y -p gpus true", "--pool cannot be used yet"},
 		{"gpus label", "`sky gpus label` cannot be used yet"},
@@ -33,7 +31,7 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 	} {
 		a := newApp(Program{Stdin: &bytes.Buffer{}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{},
 			Environ: []string{"HOME=" + dir, "SKYPILOT_API_SERVER_ENDPOINT=http://127.0.0.1:1"}})
-		a.health = &api.Health{NotYet: []string{"serve.up", "serve.update", "jobs.pool_apply", "kubernetes_label_gpus", "recipes.get"}}
+		a.health = &api.Health{NotYet: []string{"jobs.pool_apply", "kubernetes_label_gpus", "recipes.get"}}
 		root := a.root()
 		root.SetArgs(rewrite(strings.Fields(tt.line)))
 		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tt.says) {

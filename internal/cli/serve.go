@@ -16,7 +16,7 @@ func (a *app) serveCommand() *cobra.Command {
 	return a.build(command{
 		name: "serve", short: "Services: replicas behind one endpoint.",
 		example: "sky serve up -n chat service.yaml\nsky serve status chat\nsky serve logs chat 1\nsky serve down chat",
-		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand(), a.serveBalancerCommand(), a.serveSimulateCommand()},
+		group:   []*cobra.Command{a.serveUpCommand(), a.serveUpdateCommand(), a.serveTurnCommand("promote"), a.serveTurnCommand("rollback"), a.serveStatusCommand(), a.serveDownCommand(), a.serveLogsCommand(), a.serveBalancerCommand(), a.serveSimulateCommand()},
 	})
 }
 
@@ -36,9 +36,6 @@ func (a *app) serveUpCommand() *cobra.Command {
 			f.yes(&yes)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, words []string) error {
-			if err := a.able(ctx, "serve.up", "`sky serve up`"); err != nil {
-				return err
-			}
 			dag, err := a.loadService(ctx, words, &t, yes)
 			if err != nil {
 				return err
@@ -77,20 +74,19 @@ func (a *app) serveUpdateCommand() *cobra.Command {
 	var t taskFlags
 	mode := "rolling"
 	var yes, async bool
+	var weight *int
 	return a.build(command{
 		name: "update", args: "SERVICE_NAME SERVICE_YAML", short: "Move a service to a new version of its task.", min: 2, max: -1,
-		example: "sky serve update chat service.yaml\nsky serve update chat service.yaml --mode blue_green",
+		example: "sky serve update chat service.yaml\nsky serve update chat service.yaml --mode blue_green\nsky serve update chat service.yaml --mode canary --weight 10",
 		flags: func(f flags) {
 			f.task(&t)
 			f.resources(&t)
 			f.async(&async)
-			f.choice(&mode, "mode", "", "How traffic moves: replica by replica, or all at once.", "rolling", "blue_green")
+			f.choice(&mode, "mode", "", "How traffic moves: replica by replica, all at once, or a share of it until you decide.", "rolling", "blue_green", "canary")
+			f.number(&weight, "weight", "", "Percent of the requests that a canary gets (10).")
 			f.yes(&yes)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, words []string) error {
-			if err := a.able(ctx, "serve.update", "`sky serve update`"); err != nil {
-				return err
-			}
 			name := words[0]
 			dag, err := a.loadService(ctx, words[1:], &t, yes)
 			if err != nil {
@@ -107,9 +103,38 @@ func (a *app) serveUpdateCommand() *cobra.Command {
 				return err
 			}
 			body := api.ServeUpdateBody{Task: text, ServiceName: name, Mode: mode}
+			if weight != nil {
+				body.Weight = float64(*weight)
+			}
 			body.FileMountsBlobID = blob
 			req, err := c.ServeUpdate(ctx, body)
 			_, err = finish(ctx, a, async, "serve.update", req, err)
+			return err
+		},
+	})
+}
+
+// serveTurnCommand decides about the version of a service that is about to take over.
+func (a *app) serveTurnCommand(name string) *cobra.Command {
+	short := "Let a canary take over."
+	if name == "rollback" {
+		short = "Give up a version that has not taken over."
+	}
+	var async bool
+	return a.build(command{
+		name: name, args: "SERVICE_NAME", short: short, min: 1, max: 1, example: map[string]string{"promote": "sky serve promote chat", "rollback": "sky serve rollback chat"}[name],
+		flags: func(f flags) { f.async(&async) },
+		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
+			c, err := a.connect(ctx)
+			if err != nil {
+				return err
+			}
+			ask := c.ServePromote
+			if name == "rollback" {
+				ask = c.ServeRollback
+			}
+			req, err := ask(ctx, args[0])
+			_, err = finish(ctx, a, async, "serve."+name, req, err)
 			return err
 		},
 	})

@@ -6,7 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -68,7 +70,10 @@ func newBed(t *testing.T, text string, change ...func(*model.Config)) *bed {
 	d.buckets = buckets.New(buckets.Deps{Store: d.store, Remote: s.Remote, ServerID: d.serverID(), Dir: filepath.Join(home, "buckets"), Log: log, Config: d.settings.current})
 	d.executor = execution.New(execution.Deps{Store: d.store, Providers: d.providers, Provision: d.provision, Remote: s.Remote, Clusters: d.clusters,
 		Volumes: d.volumes, Buckets: d.buckets, Catalogs: d.catalogs, Log: log, BuildID: testbed.Build})
+	d.taskFiles = d.newTaskFiles()
 	d.jobs = d.newJobs()
+	d.services = d.newServices()
+	d.services.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
 	d.clusters.Ended = d.jobs.Ended
 	d.controller = controller.New(controller.Deps{Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: s.Remote,
 		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: log})

@@ -22,6 +22,7 @@ func (b *bed) run() {
 	var loops sync.WaitGroup
 	loops.Go(func() { b.d.clusters.Watch(ctx) })
 	loops.Go(func() { b.d.jobs.Run(ctx) })
+	loops.Go(func() { b.d.services.Run(ctx) })
 	b.t.Cleanup(func() {
 		stop()
 		loops.Wait()

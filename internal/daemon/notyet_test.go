@@ -14,12 +14,11 @@ func TestWhatIsAnnouncedAsMissingIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, "")
 		for name, body := range map[string]any{
-			"serve.up": api.ServeUpBody{Task: "run: x\n", ServiceName: "s"}, "serve.update": api.ServeUpdateBody{},
 			"jobs.pool_apply": api.PoolApplyBody{PoolName: "p"}, "kubernetes_label_gpus": api.LabelGPUsBody{}, "recipes.get": api.RecipeBody{RecipeName: "r"},
 		} {
 			wants(t, name, b.do(requestNameOf(name), "", body, nil), "does not support")
 		}
-		if len(notYet) != 5 {
+		if len(notYet) != 3 {
 			t.Errorf("announced: %v", notYet)
 		}
 	})

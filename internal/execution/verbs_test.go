@@ -45,7 +45,7 @@ func TestWhatCannotRunIsRefusedBeforeAnythingIsRented(t *testing.T) {
 			"a bad name":      {"run: x\n", "Übel!", api.ErrInvalidClusterName, "", nil},
 			"a mount":         {"file_mounts: {/data: {source: 's3://b'}}\nrun: x\n", "dev", api.ErrNotSupported, "mode MOUNT yet; COPY works", nil},
 			"a cached mount":  {"file_mounts: {/data: {source: 's3://b', mode: MOUNT_CACHED}}\nrun: x\n", "dev", api.ErrNotSupported, "mode MOUNT_CACHED yet; COPY works", nil},
-			"another address": {"file_mounts: {/data: 'ftp://b/x'}\nrun: x\n", "dev", api.ErrNotSupported, "ftp://b", nil},
+			"another address": {"file_mounts: {/data: 'ftp://b/x'}\nrun: x\n", "dev", "sky.exceptions.StorageSourceError", "ftp://b", nil},
 			"a cloned disk":   {"run: x\n", "dev", api.ErrNotSupported, "clone-disk-from", func(l *api.LaunchBody) { from := "x"; l.CloneDiskFrom = &from }},
 			"nothing like it": {"resources: {infra: fluffycloud, cpus: 512+}\nrun: x\n", "dev", api.ErrResourcesUnavailable, "", nil},
 			"a missing file":  {"workdir: /nowhere/at/all\nresources: {infra: fluffycloud}\nrun: x\n", "dev", api.ErrFileNotFound, "/nowhere/at/all", nil},

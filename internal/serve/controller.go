@@ -278,8 +278,9 @@ func (c *controller) begun(rows map[int]row, now time.Time) (memory, error) {
 			continue
 		}
 		if mem.Seen > 0 {
-			c.out.Printf("Version %d begins (%s)", v.Number, v.mode())
-			mem.State = mem.State.Begin(v.mode(), 0)
+			mode, weight := v.mode()
+			c.out.Printf("Version %d begins (%s)", v.Number, mode)
+			mem.State = mem.State.Begin(mode, weight)
 			c.traffic.begin(now)
 		}
 		if i > 0 && replicas.SameReplicas(c.versions[i-1].task, v.task) {

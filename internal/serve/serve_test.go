@@ -103,10 +103,8 @@ func TestACrashWhileAServiceEnds(t *testing.T) {
 		died := i.s.Dead()
 		if died {
 			i.serve(-1)
-			if i.service() != nil {
-				if err := i.down(false); err != nil {
-					t.Fatal(err)
-				}
+			if err := i.down(false); err != nil && i.service() != nil {
+				t.Fatal(err)
 			}
 		}
 		i.until("gone", none)

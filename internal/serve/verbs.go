@@ -201,7 +201,10 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 	if _, err := readVersion(v); err != nil {
 		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	v.Mode = string(mode)
+	if body.Weight < 0 || body.Weight >= 100 || body.Weight != 0 && mode != replicas.Canary {
+		return &api.Error{Type: api.ErrValue, Message: "weight is the share of the requests that a canary gets: above 0 and below 100 percent, with mode canary."}
+	}
+	v.Mode = modeText(mode, body.Weight)
 	n, err := m.Store.Services().AddVersion(ctx, have.Hash, v)
 	if errors.Is(err, state.ErrConflict) {
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The service %q is shutting down.", have.Name)}

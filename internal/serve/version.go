@@ -3,6 +3,8 @@ package serve
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/skypilot-go/sky/internal/serve/replicas"
 	"github.com/skypilot-go/sky/internal/serve/spec"
@@ -51,10 +53,21 @@ func (v *version) copy() (*task.Task, error) {
 	return fresh.task, nil
 }
 
-// mode is how a version takes over.
-func (v *version) mode() replicas.Mode {
-	if v.Mode == "" {
-		return replicas.Rolling
+// mode is how a version takes over, and the share of the requests that it gets as a
+// canary; 0: as its task says.
+func (v *version) mode() (replicas.Mode, float64) {
+	mode, weight, _ := strings.Cut(v.Mode, " ")
+	if mode == "" {
+		return replicas.Rolling, 0
 	}
-	return replicas.Mode(v.Mode)
+	share, _ := strconv.ParseFloat(weight, 64)
+	return replicas.Mode(mode), share
+}
+
+// modeText is how a version's row has its mode.
+func modeText(mode replicas.Mode, weight float64) string {
+	if weight == 0 {
+		return string(mode)
+	}
+	return string(mode) + " " + strconv.FormatFloat(weight, 'f', -1, 64)
 }

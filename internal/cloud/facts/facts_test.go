@@ -14,14 +14,15 @@ import (
 
 // Files that hold words which are clouds' names elsewhere.
 var others = map[string]string{
-	"internal/cloud/cloud.go":   "ways of reaching a node",
-	"internal/remote/remote.go": "ways of reaching a node",
-	"internal/daemon/daemon.go": "folders",
-	"internal/cli/gpuslive.go":  "keys of an answer",
-	"internal/config/keys.go":   "log services and the section about containers",
-	"task/bucket.go":            "object stores",
-	"task/build_files.go":       "object stores",
-	"task/fields_storage.go":    "object stores",
+	"internal/cloud/cloud.go":     "ways of reaching a node",
+	"internal/remote/remote.go":   "ways of reaching a node",
+	"internal/daemon/daemon.go":   "folders",
+	"internal/cli/gpuslive.go":    "keys of an answer",
+	"internal/config/keys.go":     "log services and the section about containers",
+	"internal/buckets/buckets.go": "object stores",
+	"task/bucket.go":              "object stores",
+	"task/build_files.go":         "object stores",
+	"task/fields_storage.go":      "object stores",
 }
 
 // TestNobodyElseListsClouds looks for files outside this folder that name three or more
