@@ -41,11 +41,11 @@ func TestHTTPProbes(t *testing.T) {
 		case "/created":
 			w.WriteHeader(201)
 		case "/moved":
-			http.Redirect(w, r, "/other", 302)
+			http.Redirect(w, r, "/other", http.StatusFound)
 		case "/away":
-			http.Redirect(w, r, "http://169.254.169.254/", 302)
+			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
 		case "/round":
-			http.Redirect(w, r, "/round", 302)
+			http.Redirect(w, r, "/round", http.StatusFound)
 		case "/cut":
 			panic(http.ErrAbortHandler)
 		case "/other":
@@ -64,8 +64,8 @@ func TestHTTPProbes(t *testing.T) {
 		{"/created", "", nil, "GET /created answered 201"},
 		{"/busy", `{}`, nil, "POST /busy answered 503"},
 		{"/moved", "", nil, ""},
-		{"/away", "", nil, "GET /away answered 302"},
-		{"/round", "", nil, "GET /round answered 302"},
+		{"/away", "", nil, "GET /away answered http.StatusFound"},
+		{"/round", "", nil, "GET /round answered http.StatusFound"},
 		{"/cut", "", nil, "EOF"},
 		{"/get", "", map[string]string{"a b": "c"}, "invalid header field name"},
 	} {

@@ -167,8 +167,7 @@ type machine struct {
 	busy    int
 	billed  float64 // since; < 0: not
 	price   float64
-	zone    int // -1: none
-	routed  bool
+	zone    int   // -1: none
 	working []int // requests
 }
 
