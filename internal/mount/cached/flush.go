@@ -110,7 +110,7 @@ func (v *Volume) settle(ctx context.Context, these func(path string) bool) error
 				continue
 			}
 			waits = true
-			if !f.running && f.err != nil && f.tries > 2 {
+			if !f.running && f.err != nil && (f.lasting || f.tries > 2) {
 				err = f.err
 			}
 			if !known[f] {

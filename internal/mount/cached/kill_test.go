@@ -72,14 +72,14 @@ func killed(t *testing.T, seed uint64) {
 			switch k := r.IntN(6); k {
 			case 0, 1, 2: // a new content
 				after := text()
-				err = rewrite(t.Context(), v, path, after)
+				err = rewrite(p.Context(), v, path, after)
 				outcome(sure, maybe, path, before, after, err)
 			case 3: // more of it
 				if before == nothing {
 					continue
 				}
 				more := text()
-				err = add(t.Context(), v, path, more)
+				err = add(p.Context(), v, path, more)
 				if err == nil {
 					sure[path] = before + more
 				} else { // a part of it may be there
@@ -90,7 +90,7 @@ func killed(t *testing.T, seed uint64) {
 				if before == nothing {
 					continue
 				}
-				err = v.Unlink(t.Context(), path)
+				err = v.Unlink(p.Context(), path)
 				outcome(sure, maybe, path, before, nothing, err)
 			case 5:
 				to := paths[r.IntN(len(paths))]
@@ -101,7 +101,7 @@ func killed(t *testing.T, seed uint64) {
 				if !ok {
 					old = nothing
 				}
-				err = v.Rename(t.Context(), path, to, false)
+				err = v.Rename(p.Context(), path, to, false)
 				outcome(sure, maybe, path, before, nothing, err)
 				outcome(sure, maybe, to, old, before, err)
 			}
