@@ -60,8 +60,11 @@ func (a *Agent) join(w http.ResponseWriter, r *http.Request, address, protocol, 
 	}
 	defer done()
 	go func() {
-		_, _ = io.Copy(far, near)
-		far.Close() // the caller is gone
+		if _, err := io.Copy(far, near); err != nil {
+			far.Close() // the caller is gone
+			return
+		}
+		_ = far.(*net.TCPConn).CloseWrite() // it has nothing more to say, and may still want the answer
 	}()
 	_, _ = io.Copy(near, far)
 	return nil

@@ -47,7 +47,7 @@ func (m *Manager) Bring(ctx context.Context, call cluster.Call, cl *state.Cluste
 			}
 		}
 		if err != nil {
-			return failed(api.ErrStorageGet, "file_mounts."+u.dst, err)
+			return failed(api.ErrStorageGet, u.where(), err)
 		}
 		sources = append(sources, b)
 		names = append(names, fmt.Sprintf("%s -> %s", from, u.dst))

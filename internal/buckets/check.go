@@ -46,7 +46,7 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return failed(api.ErrStorageGet, "file_mounts."+u.dst, err)
+			return failed(api.ErrStorageGet, u.where(), err)
 		}
 		lines = append(lines, line)
 	}

@@ -95,3 +95,11 @@ func readMap(dst string, s task.StorageMount) (mount, error) {
 	}
 	return u, nil
 }
+
+// where is how messages name the mount, with the bucket if the task gives it.
+func (u *mount) where() string {
+	if u.given {
+		return fmt.Sprintf("file_mounts.%s: %v", u.dst, u.from)
+	}
+	return "file_mounts." + u.dst
+}
