@@ -21,8 +21,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// newServices makes the manager of services. listen is where the API server listens,
-// whose address their balancer shares.
+// newServices makes the manager of services.
 func (d *daemon) newServices() *serve.Manager {
 	return serve.New(serve.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),

@@ -164,7 +164,7 @@ func (c *controller) step(ctx, work context.Context) (time.Duration, error) {
 	c.gather()
 	now := time.Now()
 	rows := c.learned(now)
-	mem, err := c.begun(rows, now)
+	mem, err := c.begun(rows)
 	if err != nil {
 		return 0, err
 	}
@@ -271,7 +271,7 @@ func shown(s api.ReplicaStatus) string {
 // begun is the memory after what users have asked for. Replicas of the version before
 // become a new version's as they are where nothing that they were launched with has
 // changed.
-func (c *controller) begun(rows map[int]row, now time.Time) (memory, error) {
+func (c *controller) begun(rows map[int]row) (memory, error) {
 	mem := c.memory
 	for i, v := range c.versions {
 		if v.Number <= mem.Seen {
@@ -281,7 +281,7 @@ func (c *controller) begun(rows map[int]row, now time.Time) (memory, error) {
 			mode, weight := v.mode()
 			c.out.Printf("Version %d begins (%s)", v.Number, mode)
 			mem.State = mem.State.Begin(mode, weight)
-			c.traffic.begin(now)
+			c.traffic.begin()
 		}
 		if i > 0 && replicas.SameReplicas(c.versions[i-1].task, v.task) {
 			for id, r := range rows {

@@ -24,7 +24,7 @@ type moment struct {
 }
 
 // begin makes counts of versions start now.
-func (t *traffic) begin(time.Time) { t.base = t.last }
+func (t *traffic) begin() { t.base = t.last }
 
 // window is the time over which rates are measured.
 const window = time.Minute
@@ -44,13 +44,12 @@ func (c *controller) load60(now time.Time) replicas.Load {
 		all = all.Add(counts.FirstByte)
 		l.Versions[number] = since(counts, t.base[number])
 	}
-	for id, r := range c.rows {
+	for _, r := range c.rows {
 		h := r.history()
 		v := l.Versions[r.Version]
 		v.Probes += h.Probes
 		v.ProbeFailures += h.Failures
 		l.Versions[r.Version] = v
-		_ = id
 	}
 	t.last = s.Versions
 	l.Latency = t.latency(all, now)

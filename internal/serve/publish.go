@@ -66,8 +66,9 @@ func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.Service
 		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
 		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes),
 			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.IdleTimeout)},
-		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0, Requests: b.QueueRequests, Bytes: int64(b.QueueBytes), Timeout: seconds(b.QueueWait)},
-		Drain: seconds(s.Drain),
+		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0 && b.QueueRequests > 0 && b.QueueWait > 0,
+			Requests: b.QueueRequests, Bytes: int64(max(b.QueueBytes, 1)), Timeout: seconds(b.QueueWait)},
+		Drain: orNone(seconds(s.Drain)),
 	}
 	if b.KeyFile != "" {
 		out.TLS = &balancerapi.TLS{KeyFile: b.KeyFile, CertFile: b.CertFile}
@@ -101,4 +102,12 @@ func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.Service
 
 func seconds(d interface{ Seconds() float64 }) balancerapi.Seconds {
 	return balancerapi.Seconds(d.Seconds())
+}
+
+// orNone is a time for fields of which 0 is a default: none is negative there.
+func orNone(s balancerapi.Seconds) balancerapi.Seconds {
+	if s == 0 {
+		return -1
+	}
+	return s
 }

@@ -314,6 +314,48 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
+// The balancer and the probes are everybody's, and the server's files are nobody's.
+func TestAServiceTakesNotTooMuchOfTheServer(t *testing.T) {
+	bubble(t, func(i *installation) {
+		for add, want := range map[string]string{
+			"load_balancer: {queue: {max_bytes: 1000000000000}}": "queue.max_bytes",
+			"load_balancer: {queue: {max_requests: 100000}}":     "queue.max_requests",
+			"load_balancer: {max_header_bytes: 1000000000}":      "max_header_bytes",
+			"tls: {keyfile: /etc/key, certfile: /etc/cert}":      "only its administrators",
+		} {
+			call := i.call()
+			call.Scope = &state.Scope{Workspaces: []string{"default"}}
+			text := sent(t, strings.Replace(service, "  ports: 8080\n", "  ports: 8080\n  "+add+"\n", 1))
+			if _, err := i.m.Up(i.s.Context(), call, api.ServeUpBody{Task: text, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v", add, err)
+			}
+		}
+		fast := sent(t, strings.Replace(service, "path: /,", "path: /, endpoint_probe_interval_seconds: 0.0001,", 1))
+		if _, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: fast, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), "apart") {
+			t.Errorf("probes without a pause: %v", err)
+		}
+		i.up(service)
+		call := i.call()
+		call.Scope = &state.Scope{Workspaces: []string{"default"}}
+		text := sent(t, strings.Replace(service, "  ports: 8080\n", "  ports: 8080\n  tls: {keyfile: /k, certfile: /c}\n", 1))
+		if err := i.m.Update(i.s.Context(), call, api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), "only its administrators") {
+			t.Errorf("an update: %v", err)
+		}
+	})
+}
+
+// Balancers take 0 for their default; a user's 0 means none.
+func TestNoneIsNotTheDefault(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		time.Sleep(5 * time.Second)
+		s := i.table.Services[0]
+		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 {
+			t.Errorf("balancers have %+v", s)
+		}
+	})
+}
+
 // A service that scales to zero starts a replica for the first request that waits.
 func TestAServiceScalesFromZero(t *testing.T) {
 	bubble(t, func(i *installation) {

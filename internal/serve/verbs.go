@@ -48,6 +48,9 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
+	if err := allowed(call, read.spec); err != nil {
+		return nil, err
+	}
 	made := &state.Service{
 		Name: body.ServiceName, Hash: newHash(), RequestID: call.RequestID, Kind: state.KindService,
 		UserHash: call.User.ID, UserName: call.User.Name, Workspace: workspace(call), CreatedAt: m.Store.Now(), Status: api.ServiceControllerInit,
@@ -198,8 +201,12 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 		return err
 	}
 	defer done()
-	if _, err := readVersion(v); err != nil {
+	read, err := readVersion(v)
+	if err != nil {
 		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+	}
+	if err := allowed(call, read.spec); err != nil {
+		return err
 	}
 	if body.Weight < 0 || body.Weight >= 100 || body.Weight != 0 && mode != replicas.Canary {
 		return &api.Error{Type: api.ErrValue, Message: "weight is the share of the requests that a canary gets: above 0 and below 100 percent, with mode canary."}

@@ -169,8 +169,7 @@ func (t *Services) AddVersion(ctx context.Context, hash string, v *ServiceVersio
 	return row.Number, err
 }
 
-// AskDown notes that services are to end, and returns the names of those that there
-// are.
+// AskDown notes that services are to end.
 func (t *Services) AskDown(ctx context.Context, hashes []string, purge bool) error {
 	if len(hashes) == 0 {
 		return nil
