@@ -62,7 +62,9 @@ type Set[K comparable] struct {
 
 	mu       sync.Mutex
 	works    map[K]*work
-	lastBeat time.Time // when the leases were renewed last
+	lastBeat time.Time        // when the leases were renewed last
+	renewed  map[string]int64 // by that beat, with their epochs
+	adopting map[string]bool  // leases whose work is being started
 	wg       sync.WaitGroup
 }
 
@@ -71,7 +73,7 @@ type Work interface {
 	// Run works until ctx ends or nothing is left to do.
 	Run(ctx context.Context)
 	// Over reports that the end of the thing is written, or just being written: its
-	// lease is gone or going.
+	// lease is gone or going. It does not block, and calls nothing of the Set.
 	Over() bool
 }
 
@@ -136,36 +138,51 @@ func (s *Set[K]) Keep(ctx context.Context) {
 }
 
 // Begin notes that the leases hold from now on; it comes before Keep and Adopt.
-func (s *Set[K]) Begin() { s.beaten(s.now()) }
+func (s *Set[K]) Begin() { s.renew(s.now(), nil) }
 
-func (s *Set[K]) beaten(at time.Time) {
+// renew takes note of a renewal of the leases that began at a time, and stops the work
+// whose lease was not among them. Nobody sees [Set.Held] between the two.
+func (s *Set[K]) renew(at time.Time, renewed map[string]int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lastBeat = at
+	s.lastBeat, s.renewed = at, renewed
+	for _, w := range s.works {
+		if s.lost(w.hold.Lease) && !w.Over() {
+			w.hold.Lost()
+		}
+	}
 }
 
-// beat renews the leases and stops the work whose lease is lost.
+// lost reports that somebody else may have the lease: the latest renewal began after it
+// was taken and did not find it, or none began and it ran out.
+func (s *Set[K]) lost(l state.Lease) bool {
+	if taken := l.Expires.Add(-TTL); !taken.Before(s.lastBeat) {
+		return !s.now().Before(l.Expires)
+	}
+	return s.renewed[l.Name] != l.Epoch
+}
+
+// beat renews the leases.
 func (s *Set[K]) beat(ctx context.Context) {
 	at := s.now()
-	s.mu.Lock()
-	before := maps.Clone(s.works) // leases that are taken from now on may be missing in the answer
-	s.mu.Unlock()
 	held, err := s.store().Beat(ctx, s.kind.Prefix, s.server, TTL)
-	if err != nil {
-		if ctx.Err() != nil {
-			return
-		}
-		s.log.ErrorContext(ctx, "leases not renewed", "of", s.kind.What, "err", err)
-		if s.Held() {
-			return
-		}
-		held = nil // by now others may act
-	} else {
-		s.beaten(at)
+	if err == nil {
+		s.renew(at, held)
+		s.giveUp(ctx, held)
+		return
 	}
-	s.giveUp(ctx, held)
-	for _, w := range before {
-		if held[w.hold.Lease.Name] != w.hold.Lease.Epoch && !w.Over() {
+	if ctx.Err() != nil {
+		return
+	}
+	s.log.ErrorContext(ctx, "leases not renewed", "of", s.kind.What, "err", err)
+	if s.Held() {
+		return
+	}
+	s.unused = nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.works { // by now others may act
+		if !w.Over() {
 			w.hold.Lost()
 		}
 	}
@@ -176,7 +193,10 @@ func (s *Set[K]) beat(ctx context.Context) {
 func (s *Set[K]) giveUp(ctx context.Context, held map[string]int64) {
 	unused := map[string]int64{}
 	s.mu.Lock()
-	used := make(map[string]bool, len(s.works))
+	used := maps.Clone(s.adopting)
+	if used == nil {
+		used = make(map[string]bool, len(s.works))
+	}
 	for _, w := range s.works {
 		used[w.hold.Lease.Name] = true
 	}
@@ -235,6 +255,8 @@ func (s *Set[K]) adopt(ctx context.Context, keys []K) error {
 		names[i] = s.Name(k)
 		of[names[i]] = k
 	}
+	s.adopts(names)
+	defer s.adopts(nil)
 	got, err := s.store().AcquireAll(ctx, names, s.server, TTL)
 	if err != nil {
 		return err
@@ -254,6 +276,16 @@ func (s *Set[K]) adopt(ctx context.Context, keys []K) error {
 	return err
 }
 
+// adopts notes the leases whose work is being started, which may take a while.
+func (s *Set[K]) adopts(names []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.adopting = make(map[string]bool, len(names))
+	for _, n := range names {
+		s.adopting[n] = true
+	}
+}
+
 // Acquire asks for the lease on one thing; ok is false while another server has it.
 func (s *Set[K]) Acquire(ctx context.Context, key K) (l state.Lease, ok bool, err error) {
 	return s.store().Acquire(ctx, s.Name(key), s.server, TTL)
@@ -262,13 +294,17 @@ func (s *Set[K]) Acquire(ctx context.Context, key K) (l state.Lease, ok bool, er
 // Release gives a lease back with which no work was started.
 func (s *Set[K]) Release(ctx context.Context, l state.Lease) error { return s.store().Release(ctx, l) }
 
-// Start begins the work that make returns; then is called after its end.
+// Start begins the work that make returns; then is called after its end. If the lease
+// was lost since it was taken, the context of the work has ended before it begins.
 func (s *Set[K]) Start(key K, l state.Lease, make func(*Hold) Work, then func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &Hold{l, cancel}
 	w := make(h)
 	s.mu.Lock()
 	s.works[key] = &work{w, h}
+	if s.lost(l) {
+		h.Lost()
+	}
 	s.mu.Unlock()
 	s.wg.Go(func() {
 		w.Run(ctx)
