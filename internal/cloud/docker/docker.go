@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -191,15 +192,45 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 	return nodes, nil
 }
 
-// Stop stops the containers and keeps their disks.
+// A container that is stopped has so long to end by itself, and the engine so long to
+// say that it is off.
+const (
+	stopGrace  = 5 * time.Second
+	stopWithin = stopGrace + 10*time.Second
+)
+
+// Stop stops the containers and keeps their disks. A caller that leaves early does not
+// end it: the engine goes on stopping, and lists a container as running until it is
+// off. So nobody else changes the cluster before the engine has answered.
 func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
-	return p.each(ctx, id, func(ctx context.Context, c container) error {
-		err := p.engine.call(ctx, "POST", "/containers/"+c.ID+"/stop", url.Values{"t": {"5"}}, nil, nil)
-		if status(err) == 404 {
-			return nil
-		}
+	done, err := p.turns.Take(ctx, id)
+	if err != nil {
 		return err
-	})
+	}
+	have, err := p.list(ctx, id)
+	if err != nil {
+		done()
+		return p.refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	stopped := make(chan error, 1)
+	go func() {
+		defer done()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+		defer cancel()
+		stopped <- p.each(ctx, have, func(ctx context.Context, c container) error {
+			err := p.engine.call(ctx, "POST", "/containers/"+c.ID+"/stop", url.Values{"t": {strconv.Itoa(int(stopGrace / time.Second))}}, nil, nil)
+			if status(err) == 404 {
+				return nil
+			}
+			return err
+		})
+	}()
+	select {
+	case err := <-stopped:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // Terminate removes the containers with their disks, and the network.
@@ -207,7 +238,16 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
 		return nil
 	}
-	err := p.each(ctx, id, func(ctx context.Context, c container) error { return p.remove(ctx, c.ID) })
+	done, err := p.turns.Take(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer done()
+	have, err := p.list(ctx, id)
+	if err != nil {
+		return p.refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	err = p.each(ctx, have, func(ctx context.Context, c container) error { return p.remove(ctx, c.ID) })
 	if err != nil {
 		return err
 	}
@@ -223,19 +263,10 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	return nil
 }
 
-func (p *Provider) each(ctx context.Context, id cloud.ClusterID, f func(context.Context, container) error) error {
-	done, err := p.turns.Take(ctx, id)
-	if err != nil {
-		return err
-	}
-	defer done()
-	have, err := p.list(ctx, id)
-	if err != nil {
-		return p.refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
+func (p *Provider) each(ctx context.Context, cs []container, f func(context.Context, container) error) error {
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(8)
-	for _, c := range have {
+	for _, c := range cs {
 		g.Go(func() error { return f(gctx, c) })
 	}
 	return p.refused(ctx, cloud.Place{Cloud: Name}, g.Wait())

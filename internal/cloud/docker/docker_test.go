@@ -267,3 +267,45 @@ func TestExecFrames(t *testing.T) {
 		t.Error("a device is no engine")
 	}
 }
+
+// The engine goes on stopping when its client leaves, and lists the container as
+// running meanwhile.
+func TestALaunchWaitsForAStopWhoseCallerLeft(t *testing.T) {
+	f := startFake(t)
+	p := New(NewEngine(f.socket))
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 1, Offer: offer}
+	if _, err := p.Launch(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	stopping, end := make(chan struct{}), make(chan struct{})
+	f.stopped = make(chan struct{})
+	f.set(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.HasSuffix(r.URL.Path, "/stop") {
+			close(stopping)
+			<-end
+		}
+		return false
+	})
+	ctx, leave := context.WithCancel(t.Context())
+	left := make(chan error, 1)
+	go func() { left <- p.Stop(ctx, spec.ID) }()
+	<-stopping
+	leave()
+	if err := <-left; !errors.Is(err, context.Canceled) {
+		t.Errorf("Stop says %v", err)
+	}
+	launched := make(chan error, 1)
+	go func() {
+		_, err := p.Launch(t.Context(), spec)
+		launched <- err
+	}()
+	time.Sleep(50 * time.Millisecond) // enough for a launch that waits for nothing
+	close(end)
+	if err := <-launched; err != nil {
+		t.Fatal(err)
+	}
+	<-f.stopped
+	if nodes, err := p.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeRunning {
+		t.Errorf("after the launch there are %+v, %v", nodes, err)
+	}
+}

@@ -26,6 +26,7 @@ type fakeEngine struct {
 	networks   map[string]map[string]string
 	images     map[string]bool
 	last       int
+	stopped    chan struct{}                                     // closed by the first stop, unless nil
 	fail       func(w http.ResponseWriter, r *http.Request) bool // answers instead
 }
 
@@ -152,6 +153,9 @@ func startFake(t testing.TB) *fakeEngine {
 			c.state, c.status = "running", "Up"
 		case "stop":
 			c.state, c.status = "exited", "Exited (0) just now"
+			if f.stopped != nil {
+				close(f.stopped)
+			}
 		}
 		w.WriteHeader(204)
 	})
