@@ -178,7 +178,6 @@ func (s *Set[K]) beat(ctx context.Context) {
 	if s.Held() {
 		return
 	}
-	s.unused = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, w := range s.works { // by now others may act

@@ -23,6 +23,7 @@ type world struct {
 	db *state.Store
 
 	ended []atomic.Bool // by thing
+	slow  bool          // servers start so
 
 	mu    sync.Mutex
 	held  map[string]state.Lease
@@ -175,7 +176,7 @@ func (j *job) Run(ctx context.Context) {
 // serve starts a life of the server of that name.
 func (w *world) serve(name string) *server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &server{w: w, name: name, stop: stop}
+	s := &server{w: w, name: name, stop: stop, slow: w.slow}
 	s.set = New(Kind[int]{
 		What: "things", Prefix: "thing/",
 		Orphans: func(ctx context.Context, owner string) (keys []int, err error) {
@@ -368,6 +369,62 @@ func TestAnEarlierLifeIsNotWaitedFor(t *testing.T) {
 		synctest.Wait()
 		w.settled("at once")
 		a.leave()
+	})
+}
+
+// A server keeps its work while its leases hold, whether the database answers or not.
+func TestAMomentWithoutTheDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		a := w.serve("a")
+		time.Sleep(BeatEvery + time.Millisecond)
+		first, _ := a.set.Get(0)
+		a.flag(&a.away, true)
+		time.Sleep(TTL - BeatEvery)
+		a.flag(&a.away, false)
+		time.Sleep(BeatEvery)
+		w.settled("after a moment")
+		if again, _ := a.set.Get(0); again != first || first == nil {
+			t.Error("the work was begun anew")
+		}
+		a.flag(&a.away, true)
+		time.Sleep(TTL + BeatEvery)
+		if n := a.set.Len(); n != 0 || a.set.Held() {
+			t.Errorf("without leases, %d things are worked on", n)
+		}
+		a.flag(&a.away, false)
+		a.leave()
+	})
+}
+
+// Adoption may last until the leases are another server's: then nothing is worked on.
+func TestAdoptionThatIsOvertaken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 10)
+		w.slow = true
+		a := w.serve("a")
+		w.slow = false
+		time.Sleep(LookEvery) // its adoption is under way
+		a.flag(&a.away, true)
+		time.Sleep(TTL - BeatEvery)
+		b := w.serve("b")
+		for range 5 * 10 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			w.check()
+			if a.set.Len() > 0 {
+				t.Error("work was begun on leases that ran out")
+			}
+		}
+		a.flag(&a.slow, false)
+		a.flag(&a.away, false)
+		for range 10 * 10 {
+			time.Sleep(100 * time.Millisecond)
+			w.check()
+		}
+		w.settled("in the end")
+		a.leave()
+		b.leave()
 	})
 }
 
