@@ -5,6 +5,7 @@
 package fakehttp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -68,6 +69,9 @@ type Reply struct {
 	Body   any // nil: none
 }
 
+// Text is a body that is no JSON.
+type Text string
+
 func (r *Reply) Error() string { return fmt.Sprintf("%d: %v", r.Status, r.Body) }
 
 func (r *Reply) write(w http.ResponseWriter) {
@@ -78,9 +82,14 @@ func (r *Reply) write(w http.ResponseWriter) {
 		w.WriteHeader(r.Status)
 		return
 	}
-	text, err := json.Marshal(r.Body)
-	must(err)
-	w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	plain, ok := r.Body.(Text)
+	text := []byte(plain)
+	if !ok {
+		var err error
+		text, err = json.Marshal(r.Body)
+		must(err)
+		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	}
 	w.WriteHeader(r.Status)
 	_, _ = w.Write(text)
 }
@@ -158,6 +167,7 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body)) // for handlers
 		lost, err := false, f.enter(r)
 		if err == nil {
 			before := f.restored.Load()
