@@ -162,7 +162,13 @@ func (a *API) zones(place string) []string {
 
 // Route answers calls of the operation op, as faults know it.
 func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
-	f.mux.HandleFunc(method+" "+f.api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+	f.Handle(method+" "+f.api.Prefix+path, func(*http.Request) string { return op }, s, do)
+}
+
+// Handle is Route for calls whose operation does not follow from a pattern.
+func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Schema, do Handler) {
+	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		op := operation(r)
 		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
 		if err != nil {
 			panic(http.ErrAbortHandler)

@@ -191,7 +191,8 @@ func (f *Fake) instanceRoutes() {
 		instances, err := f.Instances(r)
 		for _, i := range instances {
 			v := f.vms[i.ID]
-			if v != nil && !v.gone && (r.PathValue("zone") == "" || v.zone == r.PathValue("zone")) {
+			// What is gone may be listed for a while, as running.
+			if v != nil && (!v.gone || i.State == fluffyapi.Running) && (r.PathValue("zone") == "" || v.zone == r.PathValue("zone")) {
 				all = append(all, scoped{"zones/" + v.zone, f.told(i)})
 			}
 		}
@@ -235,6 +236,13 @@ func (f *Fake) instanceRoutes() {
 			f.sweep()
 			v, no := f.instance(r)
 			if no != nil {
+				for id, w := range f.vms { // ended once more, the model may say another word
+					if w.gone && w.zone == r.PathValue("zone") && w.name == r.PathValue("name") && method == "DELETE" {
+						if _, err := f.Terminate(r, id); err != nil {
+							return nil, err
+						}
+					}
+				}
 				return nil, no
 			}
 			made, no := do(r, v, in)
@@ -250,7 +258,7 @@ func (f *Fake) instanceRoutes() {
 		}
 		m, _ := f.Machine(v.id)
 		if m.State == fluffyapi.Terminating {
-			if _, err := f.Terminate(r, v.id); err != nil { // the model may say another word
+			if _, err := f.Terminate(r, v.id); err != nil { // the model has another word
 				return nil, err
 			}
 			return nil, notReady(v.path())
