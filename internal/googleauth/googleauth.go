@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"time"
 
 	"cloud.google.com/go/compute/metadata"
 	"golang.org/x/oauth2"
@@ -43,7 +44,8 @@ const (
 
 // Credentials are what was found.
 type Credentials struct {
-	Source  oauth2.TokenSource
+	source  oauth2.TokenSource
+	turn    chan struct{} // is held while a token is asked for
 	Kind    string
 	Project string // that the credentials name; "": none
 	// QuotaProject is the project that calls of a user's credentials count for, where
@@ -126,7 +128,7 @@ func Find(ctx context.Context, transport http.RoundTripper, scopes ...string) (*
 		if !onGoogle() {
 			return nil, ErrNone
 		}
-		c := &Credentials{Kind: Machine, Source: google.ComputeTokenSource("", scopes...)}
+		c := &Credentials{Kind: Machine, source: google.ComputeTokenSource("", scopes...), turn: make(chan struct{}, 1)}
 		var err error
 		if c.Project, err = metadata.ProjectID(); err != nil {
 			return nil, fmt.Errorf("asking the metadata service of this machine: %w", err)
@@ -147,9 +149,7 @@ func Find(ctx context.Context, transport http.RoundTripper, scopes ...string) (*
 	}
 	// The source of tokens outlives this call.
 	ctx = context.WithoutCancel(ctx)
-	if transport != nil {
-		ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport})
-	}
+	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: transport, Timeout: tokenTimeout})
 	found, err := google.CredentialsFromJSON(ctx, text, scopes...)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -157,7 +157,7 @@ func Find(ctx context.Context, transport http.RoundTripper, scopes ...string) (*
 	if f.Type == "" { // such as the file of an OAuth client, which is nobody's login
 		return nil, fmt.Errorf("%s holds no credentials that can be used: its type is %q", path, f.Type)
 	}
-	c := &Credentials{Kind: f.Type, Source: found.TokenSource, Project: f.Project, QuotaProject: f.QuotaProject, Email: f.Email, Path: path, JSON: text}
+	c := &Credentials{Kind: f.Type, source: found.TokenSource, turn: make(chan struct{}, 1), Project: f.Project, QuotaProject: f.QuotaProject, Email: f.Email, Path: path, JSON: text}
 	if _, account, ok := strings.Cut(f.Impersonates, "/serviceAccounts/"); ok {
 		c.Email, _, _ = strings.Cut(account, ":")
 	}
@@ -165,6 +165,34 @@ func Find(ctx context.Context, transport http.RoundTripper, scopes ...string) (*
 		c.Email = f.Audience
 	}
 	return c, nil
+}
+
+// tokenTimeout bounds a call for a token.
+const tokenTimeout = 30 * time.Second
+
+// Token is one that is good now.
+func (c *Credentials) Token(ctx context.Context) (*oauth2.Token, error) {
+	type answer struct {
+		token *oauth2.Token
+		err   error
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	got := make(chan answer, 1)
+	go func() { // a source knows no context
+		defer func() { <-c.turn }()
+		token, err := c.source.Token()
+		got <- answer{token, err}
+	}()
+	select {
+	case a := <-got:
+		return a.token, a.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Portable is why the file means nothing on another machine; nil: it does there what it

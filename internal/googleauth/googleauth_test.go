@@ -102,7 +102,7 @@ func TestForms(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			token, err := found.Source.Token()
+			token, err := found.Token(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -100,7 +100,7 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 	}
 	p.account = &account{
 		stamp: stamp, creds: creds, project: project, compute: client("compute", "/compute/v1"), tpu: client("tpu", "/v2"),
-		manager: client("cloudresourcemanager", "/v1"), iam: client("iam", "/v1"), usage: client("serviceusage", "/v1"), openid: client("openidconnect", "/v1"),
+		manager: client("cloudresourcemanager", "/v1"), iam: client("iam", "/v1"), usage: client("serviceusage", "/v1"), openid: client("www", "/oauth2/v2"),
 	}
 	return p.account, nil
 }
@@ -114,12 +114,12 @@ func loopback(host string) bool {
 // named.
 func (p *Provider) authorize(creds *googleauth.Credentials, quotaProject, host string) func(*http.Request) error {
 	return func(r *http.Request) error {
-		token, err := creds.Source.Token()
+		token, err := creds.Token(r.Context())
 		if err != nil {
-			return tokenRefused(err)
+			return tokenRefused(r.Context(), err)
 		}
 		r.Header.Set("Authorization", "Bearer "+token.AccessToken)
-		if creds.Kind == googleauth.User && host != "compute" && host != "openidconnect" {
+		if creds.Kind == googleauth.User && host != "compute" && host != "www" {
 			r.Header.Set("X-Goog-User-Project", quotaProject)
 		}
 		return nil
@@ -128,7 +128,10 @@ func (p *Provider) authorize(creds *googleauth.Credentials, quotaProject, host s
 
 // tokenRefused says why there is no token: the credentials are no longer good, or nobody
 // answered.
-func tokenRefused(err error) error {
+func tokenRefused(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return &rest.NoAnswerError{Cloud: "Google Cloud", Err: err}
+	}
 	var (
 		answer *oauth2.RetrieveError
 		lost   *url.Error

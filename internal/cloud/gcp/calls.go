@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // refusal is an answer of one of Google's services that had no effect.
@@ -26,9 +27,6 @@ type answer = rest.Error
 // https://cloud.google.com/apis/design/errors, https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-using-errors
 func reads(host string) func(status int, header http.Header, body []byte) error {
 	return func(status int, header http.Header, body []byte) error {
-		if status >= 500 {
-			return nil
-		}
 		var e struct {
 			Error struct {
 				Message string `json:"message"`
@@ -51,6 +49,9 @@ func reads(host string) func(status int, header http.Header, body []byte) error 
 			r.Code = e.Error.Errors[0].Reason
 		}
 		r.sharpen(host, e.Error.Details)
+		if m, known := refusals.Codes[r.Code]; status >= 500 && (!known || m == vm.NoAnswer) {
+			return nil // it proves nothing
+		}
 		return r
 	}
 }
@@ -100,15 +101,15 @@ func (r *refusal) sharpen(host string, details []detail) {
 
 // operation is what Compute Engine is doing for a call.
 type operation struct {
-	Name     string `json:"name"`
-	Status   string `json:"status"`
-	Zone     string `json:"zone"`
-	Region   string `json:"region"`
-	Type     string `json:"operationType"`
-	Target   string `json:"targetLink"`
-	TargetID string `json:"targetId"`
-	Time     string `json:"insertTime"`
-	HTTP     int    `json:"httpErrorStatusCode"`
+	Name     string    `json:"name"`
+	Status   string    `json:"status"`
+	Zone     string    `json:"zone"`
+	Region   string    `json:"region"`
+	Type     string    `json:"operationType"`
+	Target   string    `json:"targetLink"`
+	TargetID string    `json:"targetId"`
+	Time     time.Time `json:"insertTime"`
+	HTTP     int       `json:"httpErrorStatusCode"`
 	Error    struct {
 		Errors []struct {
 			Code    string `json:"code"`

@@ -143,8 +143,8 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([
 		return nil, err
 	}
 	list = append(list, slices...)
-	gone, err := d.takenBack(ctx, a, id, list)
-	return append(list, gone...), err
+	more, err := d.unlisted(ctx, a, id, list, where.Sure)
+	return append(list, more...), err
 }
 
 // machine reads what Compute Engine says of an instance.
@@ -154,7 +154,11 @@ func (d driver) machine(i instance) vm.Machine {
 		ID: i.Name, Region: region(zone), Zone: zone, State: states[i.Status], Said: i.Status, Type: path.Base(i.Type),
 		Spot: i.Scheduling.Preemptible || i.Scheduling.Model == "SPOT", Created: i.Created, Tags: map[string]string{},
 	}
-	if m.State != vm.Running {
+	switch m.State {
+	case vm.Running:
+	case vm.Stopped:
+		m.Reason = cmp.Or(i.Why, "Compute Engine says that it is "+i.Status)
+	default:
 		m.Reason = i.Why
 	}
 	for _, it := range i.Metadata.Items {
@@ -225,6 +229,24 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	return ids, nil
 }
 
+// mostCreating is how long the service may look for room before the zone counts as full.
+const mostCreating = 5 * time.Minute
+
+// created waits until an operation that makes machines is done, and returns why they do
+// not come to be. They may, all the same, if it takes too long.
+func (a *account) created(ctx context.Context, o operation, err error) error {
+	limited, cancel := context.WithTimeout(ctx, mostCreating)
+	defer cancel()
+	err = a.done(limited, a.project, o, err)
+	if limited.Err() != nil && ctx.Err() == nil {
+		return &slow{refusal{answer{Code: "TIMEOUT", Message: fmt.Sprintf("the machines were not made within %v", mostCreating)}, "compute.googleapis.com"}}
+	}
+	return err
+}
+
+// slow is the refusal of a call that may have its effect yet.
+type slow struct{ refusal }
+
 // bulkInsert makes the machines of a share, all or none.
 func (d driver) bulkInsert(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, s share) ([]string, error) {
 	per := map[string]any{}
@@ -242,7 +264,7 @@ func (d driver) bulkInsert(ctx context.Context, a *account, spec cloud.LaunchSpe
 		o, err = a.begin(ctx, "POST", a.on("/zones/%s/instances/bulkInsert", zone), body)
 		return err
 	})
-	if err = a.done(ctx, a.project, o, err); err == nil || !refused(err) {
+	if err = a.created(ctx, o, err); err == nil || !refused(err) {
 		return ids, err // without an answer, too: they may exist
 	}
 	return nil, err
@@ -260,7 +282,8 @@ func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, p
 	return vm.OneByOne(ctx, d, s.ranks, func(ctx context.Context, rank int) (string, error) {
 		name := names.Of(spec.ID, rank)
 		d.known.expect(spec, []string{name}, false)
-		return name, a.finish(ctx, a.project, "POST", a.on("/zones/%s/instances", zone), plan.instance(spec, s, name))
+		o, err := a.begin(ctx, "POST", a.on("/zones/%s/instances", zone), plan.instance(spec, s, name))
+		return name, a.created(ctx, o, err)
 	})
 }
 
@@ -330,7 +353,6 @@ type seen struct {
 	cluster cloud.ClusterID
 	zone    string
 	tpu     bool
-	spot    bool
 	id      string // "": it was asked for and not seen so far
 }
 
@@ -349,7 +371,7 @@ func (k *memory) note(name string, s seen) {
 // expect notes machines that are asked for.
 func (k *memory) expect(spec cloud.LaunchSpec, names []string, tpu bool) {
 	for _, name := range names {
-		k.note(name, seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu, spot: spec.Offer.Spot})
+		k.note(name, seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu})
 	}
 }
 

@@ -29,7 +29,7 @@ const Name = "gcp"
 
 // maxCluster is the longest name of a cluster: what is called after it has prefixes, and
 // 63 characters at most.
-const maxCluster = 35
+const maxCluster = 38
 
 // names are those of machines and of what belongs to a cluster.
 var names = vm.Names{Max: 63}

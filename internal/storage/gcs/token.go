@@ -29,8 +29,8 @@ func find(ctx context.Context, transport http.RoundTripper) (found, error) {
 	if err != nil {
 		return found{}, &storage.CredentialsError{Store: storage.GCS, Err: err, Fix: fix}
 	}
-	return found{project: c.Project, token: func(context.Context) (rest.Token, error) {
-		t, err := c.Source.Token()
+	return found{project: c.Project, token: func(ctx context.Context) (rest.Token, error) {
+		t, err := c.Token(ctx)
 		if err != nil {
 			return rest.Token{}, err
 		}
