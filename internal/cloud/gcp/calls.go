@@ -49,7 +49,7 @@ func reads(host string) func(status int, header http.Header, body []byte) error 
 			r.Code = e.Error.Errors[0].Reason
 		}
 		r.sharpen(host, e.Error.Details)
-		if m, known := refusals.Codes[r.Code]; status >= 500 && (!known || m == vm.NoAnswer) {
+		if status >= 500 && refusals.Kind(r) == vm.Lost {
 			return nil // it proves nothing
 		}
 		return r
@@ -142,6 +142,9 @@ func (o operation) failure() error {
 	}
 	first := o.Error.Errors[0]
 	r := &refusal{answer{Status: o.HTTP, Code: first.Code}, "compute.googleapis.com"}
+	if o.HTTP == http.StatusBadRequest { // which says nothing beside the code
+		r.Status = 0
+	}
 	said := map[string]bool{}
 	var all []string
 	for _, e := range o.Error.Errors {

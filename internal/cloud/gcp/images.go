@@ -83,7 +83,7 @@ func (d driver) image(ctx context.Context, a *account, spec cloud.LaunchSpec) (i
 		if !arm(o) {
 			if found, ok := d.o.Image(ctx, defaultTag(o), o.Region); ok {
 				i, err := a.lookUp(ctx, found)
-				if !missing(err) {
+				if !missing(err) && !hidden(err) {
 					return i, err
 				}
 			}
@@ -93,13 +93,19 @@ func (d driver) image(ctx context.Context, a *account, spec cloud.LaunchSpec) (i
 		}
 	}
 	i, err := a.lookUp(ctx, id)
-	if missing(err) {
+	switch {
+	case missing(err):
 		return image{}, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no image %s: %w", id, err)}
+	case hidden(err): // who may not look may still use it
+		err = nil
 	}
 	return i, err
 }
 
-// lookUp asks for an image. Who may not look may still use it.
+// hidden reports whether the account may not look at something.
+func hidden(err error) bool { return said(err, "forbidden", "PERMISSION_DENIED") }
+
+// lookUp asks for an image.
 func (a *account) lookUp(ctx context.Context, id string) (image, error) {
 	partial := id
 	if _, rest, ok := strings.Cut(id, "/projects/"); ok {
@@ -116,9 +122,6 @@ func (a *account) lookUp(ctx context.Context, id string) (image, error) {
 	found, err := rest.Do[struct {
 		Size string `json:"diskSizeGb"`
 	}](ctx, a.compute, "GET", "/"+strings.Join(part, "/"), nil)
-	if said(err, "forbidden", "PERMISSION_DENIED") {
-		err = nil
-	}
 	size, _ := strconv.Atoi(found.Size)
 	return image{partial, size}, err
 }

@@ -207,7 +207,7 @@ func (d driver) ownSubnet(ctx context.Context, a *account, in string) (subnet, e
 		// Another launch may be making the network.
 		err := d.persist(ctx, func() (bool, error) {
 			err := make("/global/firewalls", rule)
-			return !said(err, "resourceNotReady", "RESOURCE_NOT_READY"), err
+			return !said(err, "resourceNotReady", "RESOURCE_NOT_READY") && !missing(err), err
 		})
 		if err != nil {
 			return subnet{}, err

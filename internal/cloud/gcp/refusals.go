@@ -39,14 +39,14 @@ var refusals = vm.Refusals{
 		"rateLimitExceeded": vm.Throttled, "userRateLimitExceeded": vm.Throttled, "RATE_LIMIT_EXCEEDED": vm.Throttled, "concurrentLimitExceeded": vm.Throttled,
 		"RESOURCE_QUOTA_EXCEEDED": vm.Throttled, "RESOURCE_EXHAUSTED": vm.Throttled,
 
-		"backendError": vm.NoAnswer, "internalError": vm.NoAnswer, "INTERNAL_ERROR": vm.NoAnswer, "SERVICE_UNAVAILABLE": vm.NoAnswer, tpuCode + "INTERNAL": vm.NoAnswer,
+		"INTERNAL_ERROR": vm.NoAnswer, "SERVICE_UNAVAILABLE": vm.NoAnswer, tpuCode + "INTERNAL": vm.NoAnswer,
 		tpuCode + "UNAVAILABLE": vm.NoAnswer,
 
 		"notFound": vm.NotThere, "NOT_FOUND": vm.NotThere, "RESOURCE_NOT_FOUND": vm.NotThere, tpuCode + "NOT_FOUND": vm.NotThere, "SUBNET_NOT_FOUND_FOR_VPC": vm.InvalidInRegion,
 		"VPC_NOT_FOUND": vm.InvalidAnywhere,
 
 		"alreadyExists": vm.Moved, "RESOURCE_ALREADY_EXISTS": vm.Moved, "ALREADY_EXISTS": vm.Moved, tpuCode + "ALREADY_EXISTS": vm.Moved,
-		"conditionNotMetFingerprint": vm.Moved, "ABORTED": vm.Moved, tpuCode + "ABORTED": vm.Moved,
+		"ABORTED": vm.Moved, tpuCode + "ABORTED": vm.Moved,
 
 		"resourceInUseByAnotherResource": vm.InUse, "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE": vm.InUse, "resourceNotReady": vm.InUse, "RESOURCE_NOT_READY": vm.InUse,
 	},
@@ -61,7 +61,10 @@ var refusals = vm.Refusals{
 		{Holds: "no more capacity in the zone", Means: vm.Full},
 		{Holds: "there is no more capacity", Means: vm.Full},
 	},
-	Statuses: map[int]vm.Meaning{http.StatusBadRequest: vm.Invalid, http.StatusPreconditionFailed: vm.Moved},
+	Statuses: map[int]vm.Meaning{
+		http.StatusBadRequest: vm.Invalid, http.StatusPreconditionFailed: vm.Moved,
+		500: vm.NoAnswer, 501: vm.NoAnswer, 502: vm.NoAnswer, 503: vm.NoAnswer, 504: vm.NoAnswer,
+	},
 }
 
 // Refusal says what a refusal means, with a command that helps against this one.

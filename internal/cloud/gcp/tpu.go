@@ -229,8 +229,16 @@ func (a *account) finishTPU(ctx context.Context, method, path string, body any) 
 			return now, now.Done, err
 		})
 	}
-	if err != nil || o.Error == nil {
+	if err != nil {
 		return err
+	}
+	return o.failure()
+}
+
+// failure is why the operation came to nothing; nil: it did not.
+func (o tpuOperation) failure() error {
+	if o.Error == nil {
+		return nil
 	}
 	r := &refusal{answer{Message: o.Error.Message, Code: fmt.Sprint(o.Error.Code)}, "tpu.googleapis.com"}
 	if c := o.Error.Code; c >= 0 && c < len(rpcCodes) {
