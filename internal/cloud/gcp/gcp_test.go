@@ -64,6 +64,26 @@ func (p armed) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error
 	return p.Provider.WhenOff(ctx, id, ends)
 }
 
+// seed makes a machine of a cluster that nobody launched.
+func seed(t testing.TB, fake *gcpfake.Fake, id cloud.ClusterID) {
+	t.Helper()
+	spec := cloud.LaunchSpec{ID: id, Offer: here, AuthorizedKey: key}
+	p := &plan{subnet: subnet{URL: "regions/us-central1/subnetworks/default"}, image: image{url: plain(here)}}
+	text, err := json.Marshal(map[string]any{"count": "1", "perInstanceProperties": map[string]any{names.Of(id, 0): map[string]any{}}, "instanceProperties": p.properties(spec, share{})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "POST", fmt.Sprintf("https://compute.googleapis.com/compute/v1/projects/%s/zones/%s/instances/bulkInsert", gcpfake.Project, here.Zone), strings.NewReader(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+fake.Token())
+	r.Header.Set("Content-Type", "application/json")
+	if answer, err := fake.RoundTrip(r); err != nil || answer.StatusCode != 200 {
+		t.Fatalf("%v, %v", answer, err)
+	}
+}
+
 // halt is what a machine does that powers off. One that its agent ends runs the script
 // that it has from its metadata, which deletes it.
 func halt(t testing.TB, fake *gcpfake.Fake, n cloud.Node, ends bool) {
@@ -98,6 +118,7 @@ func TestConformance(t *testing.T) {
 		ends := false
 		h := fake.Harness(func() cloud.Provider { return armed{over(fake, quick), &ends} }, shared...)
 		h.Halt = func(t testing.TB, n cloud.Node) { halt(t, fake, n, ends) }
+		h.Seed = func(t testing.TB, id cloud.ClusterID) { seed(t, fake, id) }
 		h.Spec, h.Spot, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &spot, &elsewhere
 		return h
 	})
