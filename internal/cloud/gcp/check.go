@@ -57,20 +57,21 @@ var apis = []string{"compute.googleapis.com", "cloudresourcemanager.googleapis.c
 // permissions are what sky needs in a project, besides those that a network of its own
 // and TPUs need.
 var permissions = []string{
-	"compute.disks.create", "compute.firewalls.get", "compute.globalOperations.get", "compute.images.useReadOnly", "compute.instances.create", "compute.instances.delete",
+	"compute.disks.create", "compute.firewalls.get", "compute.globalOperations.get", "compute.globalOperations.list", "compute.images.get", "compute.images.useReadOnly", "compute.instances.create", "compute.instances.delete",
 	"compute.instances.get", "compute.instances.list", "compute.instances.setLabels", "compute.instances.setMetadata", "compute.instances.setServiceAccount",
 	"compute.instances.setTags", "compute.instances.start", "compute.instances.stop", "compute.networks.get", "compute.networks.getEffectiveFirewalls",
 	"compute.projects.get", "compute.regionOperations.get", "compute.regions.get", "compute.resourcePolicies.list", "compute.subnetworks.list",
-	"compute.subnetworks.use", "compute.subnetworks.useExternalIp", "compute.zoneOperations.get", "compute.zoneOperations.list", "iam.serviceAccounts.actAs",
-	"iam.serviceAccounts.get", "resourcemanager.projects.get", "resourcemanager.projects.getIamPolicy", "serviceusage.services.list", "serviceusage.services.use",
+	"compute.subnetworks.use", "compute.subnetworks.useExternalIp", "compute.zoneOperations.get", "iam.serviceAccounts.actAs",
+	"iam.serviceAccounts.get", "resourcemanager.projects.get", "resourcemanager.projects.getIamPolicy", "serviceusage.services.get", "serviceusage.services.use",
 }
 
 // rarely are what only some projects need: those whose networks let no machines in, and
-// tasks with ports; reservations; placement.
+// tasks with ports; reservations; placement; TPUs, which no check asks for; and the first launch.
 var (
 	ownNetworkPermissions = []string{"compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.create", "compute.networks.updatePolicy"}
 	reservedPermissions   = []string{"compute.reservations.list"}
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
+	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get"}
 	accountPermissions    = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
 )
 

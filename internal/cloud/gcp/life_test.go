@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -423,4 +424,26 @@ func TestServiceAccounts(t *testing.T) {
 		}
 		b.fake.Deny("resourcemanager.projects.setIamPolicy")
 	})
+}
+
+// The role in the documentation has every permission that is asked for, and no other.
+func TestDocumentedRole(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/gcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "includedPermissions:\n")
+	block, _, _ := strings.Cut(after, "```")
+	var have []string
+	for line := range strings.Lines(block) {
+		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
+			have = append(have, p)
+		}
+	}
+	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, tpuPermissions, accountPermissions)
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("the role has\n%v\nwant\n%v", have, want)
+	}
 }
