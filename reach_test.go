@@ -126,7 +126,7 @@ var waysOut = map[string]string{
 	"internal/cloud/docker/docker.go":         "nvidia-smi",
 	"internal/cloud/local/machine.go":         "nvidia-smi and sysctl",
 	"internal/cloud/rest/rest.go":             "the administrator's environment",
-	"internal/storage/gcs/token.go":           "Google, for tokens; what the user's credentials file names",
+	"internal/googleauth/googleauth.go":       "Google, for tokens, and the metadata service of a machine of Google's; what the user's credentials file names",
 	"internal/storage/transport.go":           "the user's credentials; an endpoint that the administrator's environment or files name",
 	"internal/proc/proc_darwin.go":            "ps",
 	"internal/serve/balancer/balancer.go":     "the controller of services: replicas, which are their owners' nodes",

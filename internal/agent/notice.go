@@ -33,11 +33,12 @@ const (
 	tokenLife       = 6 * time.Hour
 )
 
-// metadata asks the metadata service, version 2.
+// metadata asks a cloud's metadata service: EC2's, version 2, or Google's.
 type metadata struct {
 	address string
 	client  *http.Client
 	token   string
+	at      float64 // when the machine ends that is being taken back, on Google Cloud
 }
 
 func newMetadata(address string) *metadata {
@@ -116,10 +117,40 @@ func (m *metadata) notice(ctx context.Context) (*agentapi.Notice, error) {
 	return &agentapi.Notice{Action: agentapi.NoticeRebalance, At: seconds(said.NoticeTime)}, nil
 }
 
+// The metadata service of Google Cloud tells a machine that it is taken back when that
+// begins: it has a while left to go down by itself.
+//
+// https://cloud.google.com/compute/docs/instances/spot#preemption-process
+const (
+	googleMetadata    = "http://metadata.google.internal"
+	googleMetadataEnv = "GCE_METADATA_HOST" // host and port, for Google's own tools, too
+	googleLeft        = 30 * time.Second
+)
+
+// newGoogleMetadata is the metadata service of Google Cloud.
+func newGoogleMetadata() *metadata {
+	if host := os.Getenv(googleMetadataEnv); host != "" {
+		return newMetadata("http://" + host)
+	}
+	return newMetadata(googleMetadata)
+}
+
+// preempted is what is said about this machine's end; nil while nothing is.
+func (m *metadata) preempted(ctx context.Context) (*agentapi.Notice, error) {
+	text, err := m.call(ctx, http.MethodGet, "/computeMetadata/v1/instance/preempted", "Metadata-Flavor", "Google")
+	if err != nil || strings.TrimSpace(string(text)) != "TRUE" {
+		return nil, err
+	}
+	if m.at == 0 { // it does not say when
+		m.at = seconds(time.Now().Add(googleLeft))
+	}
+	return &agentapi.Notice{Action: "terminate", At: m.at}, nil
+}
+
 // watchNotices asks again and again, as long as the cluster is where notice is
 // given, and passes on what is new.
 func (a *Agent) watchNotices() {
-	m := newMetadata(cmp.Or(os.Getenv(metadataEnv), metadataService))
+	ec2, google := newMetadata(cmp.Or(os.Getenv(metadataEnv), metadataService)), newGoogleMetadata()
 	every := cmp.Or(a.o.noticeEvery, metadataEvery)
 	off, silent, told := strings.EqualFold(os.Getenv(metadataOff), "true"), false, false
 	for wait := every; ; {
@@ -145,10 +176,14 @@ func (a *Agent) watchNotices() {
 			}
 			a.noticed(a.ending())
 		}
-		if from != facts.EC2Metadata || off {
+		ask := ec2.notice
+		switch {
+		case from == facts.GoogleMetadata:
+			ask = google.preempted
+		case from != facts.EC2Metadata || off:
 			continue
 		}
-		n, err := m.notice(a.ctx)
+		n, err := ask(a.ctx)
 		if err != nil {
 			if !silent && a.ctx.Err() == nil {
 				a.log.Info("no notices of interruptions", "err", err)

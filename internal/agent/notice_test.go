@@ -152,3 +152,28 @@ func TestAPodThatIsEvicted(t *testing.T) {
 		t.Errorf("%+v, %v", info.Notice, err)
 	}
 }
+
+func TestPreemptionOnGoogleCloud(t *testing.T) {
+	said := "FALSE"
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/computeMetadata/v1/instance/preempted" || r.Header.Get("Metadata-Flavor") != "Google" {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		fmt.Fprint(w, said)
+	}))
+	t.Cleanup(s.Close)
+	t.Setenv(googleMetadataEnv, strings.TrimPrefix(s.URL, "http://"))
+	m := newGoogleMetadata()
+	if n, err := m.preempted(t.Context()); n != nil || err != nil {
+		t.Errorf("nothing is said: %v, %v", n, err)
+	}
+	said = "TRUE"
+	first, err := m.preempted(t.Context())
+	if err != nil || first == nil || !first.Final() || first.At <= seconds(time.Now()) {
+		t.Fatalf("%v, %v", first, err)
+	}
+	if again, err := m.preempted(t.Context()); err != nil || *again != *first {
+		t.Errorf("the same is told as another: %v, %v; %v", again, first, err)
+	}
+}

@@ -155,7 +155,12 @@ const (
 	MachineFolder    = "folder"    // a folder on somebody's own machine: see package folder
 	MachineContainer = "container" // its first process takes signals: see package docker
 	MachinePowerOff  = "poweroff"  // it powers off, and its cloud makes of that what [OffSwitch] was told
+	MachineMarksEnd  = "marks-end" // it powers off, and leaves [EndMark] if it is to end
 )
+
+// EndMark is a file that the agent of a machine leaves which powers off to end, and not
+// to stop: a script that the cloud runs when the machine goes down sees to the rest.
+const EndMark = "/run/sky-machine-ends"
 
 // Provider rents machines on one cloud. Its methods may be called concurrently,
 // and asking for what already holds is success.

@@ -40,7 +40,7 @@ type Endpointer interface {
 }
 
 // OffSwitch is a provider whose machines can switch themselves off
-// (Reach.Machine is [MachinePowerOff]), and that can be told what that means.
+// (Reach.Machine is [MachinePowerOff] or [MachineMarksEnd]), and that can be told what that means.
 type OffSwitch interface {
 	// WhenOff says what becomes of the cluster's machines that switch themselves
 	// off from now on: with ends they are terminated as by Terminate, else they

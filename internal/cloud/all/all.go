@@ -7,6 +7,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/gcp"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
@@ -22,6 +23,7 @@ type Options struct {
 	// Kubernetes are the clusters of the kubeconfig; nil: this build rents no pods.
 	Kubernetes kubernetes.Options
 	AWS        aws.Options // what is known of the account
+	GCP        gcp.Options // what is known of the project
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -33,6 +35,7 @@ func Providers(o Options) *cloud.Registry {
 		docker.New(o.Docker),
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
+		gcp.New(o.GCP),
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),

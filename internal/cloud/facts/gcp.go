@@ -20,6 +20,7 @@ var gcp = Cloud{
 	Lacks:   []Feature{LocalDisk},
 	Egress:  []Tier{{1024, 0.12}, {10240, 0.11}, {math.Inf(1), 0.08}},
 	Schemes: []string{"gs"},
+	Notices: GoogleMetadata,
 	Disks:   true,
 	Label: func(key, value string) string {
 		switch {

@@ -5,6 +5,7 @@ package rest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -97,8 +98,9 @@ type Call struct {
 	Method, Path string
 	Query        url.Values
 	Header       http.Header
-	Body         any    // url.Values are sent as a form, everything else as JSON; nil: none
-	Token        string // makes the call safe to repeat, where the API has a header for that
+	Body         any           // url.Values are sent as a form, everything else as JSON; nil: none
+	Token        string        // makes the call safe to repeat, where the API has a header for that
+	Timeout      time.Duration // of a call that the API answers late on purpose; 0: as Options say
 }
 
 // Do makes a call that is no more than a method, a path and a body.
@@ -136,7 +138,7 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 		path += "?" + call.Query.Encode()
 	}
 	for try := 0; ; try++ {
-		answer, after, err := c.once(ctx, call.Method, path, header, text)
+		answer, after, err := c.once(ctx, call, path, header, text)
 		if err != nil {
 			if after >= 0 && try < c.o.Busy && sleep(ctx, later(after, try)) == nil {
 				continue
@@ -158,11 +160,12 @@ const notBusy time.Duration = -1
 
 // once makes a call. After an answer of 429 it returns how long the API wants us to
 // stay away, 0 if it does not say.
-func (c *Client) once(ctx context.Context, method, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
+func (c *Client) once(ctx context.Context, call Call, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
+	method := call.Method
 	if err := c.pace.wait(ctx, method, path); err != nil {
 		return nil, notBusy, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.o.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(call.Timeout, c.o.Timeout))
 	defer cancel()
 	var reader io.Reader
 	if body != nil {

@@ -40,7 +40,7 @@ func Main(args []string) int {
 	fs := flag.NewFlagSet("sky agent", flag.ContinueOnError)
 	home := fs.String("home", os.Getenv("HOME"), "the node's home folder")
 	listen := fs.String("listen", "", "address to listen on, ip:port")
-	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container", "inside", "poweroff" or nothing`)
+	kind := fs.String("machine", "", `how to switch the node off: "local", "folder", "container", "inside", "poweroff", "marks-end" or nothing`)
 	start := fs.Bool("start", false, "start an agent that goes on by itself, as JSON on standard input says")
 	back := fs.String("give-back", "", "end what runs in this node's `folder`, and remove it")
 	connect := fs.String("connect", "", "join standard input and output to this `address`")

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/skypilot-go/sky/internal/agent"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/remote/container"
@@ -28,10 +29,12 @@ func machine(kind string) (agent.Machine, error) {
 		return Container{}, nil
 	case MachinePowerOff:
 		return PowerOff{}, nil
+	case MachineMarksEnd:
+		return MarksEnd{cloud.EndMark}, nil
 	case MachineInside:
 		return container.Inside{}, nil
 	}
-	return nil, fmt.Errorf("--machine can be %q, %q, %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, MachineInside, MachinePowerOff, kind)
+	return nil, fmt.Errorf("--machine can be %q, %q, %q, %q, %q or %q, not %q", MachineLocal, MachineFolder, MachineContainer, MachineInside, MachinePowerOff, MachineMarksEnd, kind)
 }
 
 func folderNode(dir string) folder.Node {

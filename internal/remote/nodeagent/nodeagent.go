@@ -45,6 +45,7 @@ const (
 	MachineFolder    = cloud.MachineFolder    // a node of package folder
 	MachineContainer = cloud.MachineContainer // see [Container]
 	MachinePowerOff  = cloud.MachinePowerOff  // see [PowerOff]
+	MachineMarksEnd  = cloud.MachineMarksEnd  // see [MarksEnd]
 	MachineInside    = "inside"               // a container on a machine: see package container
 )
 

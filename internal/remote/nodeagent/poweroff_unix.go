@@ -19,6 +19,42 @@ type PowerOff struct{}
 func (PowerOff) Stop(ctx context.Context) error      { return powerOff(ctx) }
 func (PowerOff) Terminate(ctx context.Context) error { return powerOff(ctx) }
 
+// MarksEnd is a rented machine that powers off, and whose end is seen to by a script on it
+// if the file Mark is there.
+type MarksEnd struct{ Mark string }
+
+func (m MarksEnd) Stop(ctx context.Context) error {
+	if err := asRoot(ctx, "rm", "-f", m.Mark); err != nil {
+		return err
+	}
+	return powerOff(ctx)
+}
+
+func (m MarksEnd) Terminate(ctx context.Context) error {
+	if err := asRoot(ctx, "touch", m.Mark); err != nil {
+		return err
+	}
+	err := powerOff(ctx)
+	if err != nil { // it is still on, and who powers it off next may mean another thing
+		err = errors.Join(err, asRoot(context.WithoutCancel(ctx), "rm", "-f", m.Mark))
+	}
+	return err
+}
+
+// asRoot runs a command that changes the system.
+func asRoot(ctx context.Context, command ...string) error {
+	if os.Geteuid() != 0 {
+		command = append([]string{"sudo", "-n"}, command...)
+	}
+	ctx, cancel := context.WithTimeout(ctx, offCommand)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, command[0], command[1:]...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%q: %w: %s", command, err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
 const (
 	// offCommand bounds one command that switches off.
 	offCommand = 20 * time.Second
@@ -34,17 +70,12 @@ var offCommands = [][]string{{"poweroff"}, {"shutdown", "-h", "now"}, {"systemct
 func powerOff(ctx context.Context) error {
 	var errs []error
 	for _, command := range offCommands {
-		if os.Geteuid() != 0 {
-			command = append([]string{"sudo", "-n"}, command...)
-		}
-		cctx, cancel := context.WithTimeout(ctx, offCommand)
-		out, err := exec.CommandContext(cctx, command[0], command[1:]...).CombinedOutput()
-		cancel()
+		err := asRoot(ctx, command...)
 		if ctx.Err() != nil {
 			return nil
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("%q: %w: %s", command, err, bytes.TrimSpace(out)))
+			errs = append(errs, err)
 			continue
 		}
 		select {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -154,36 +153,5 @@ func TestMissingCredentials(t *testing.T) {
 	}
 	if b, err := Open(t.Context(), storage.Location{Store: storage.GCS, Bucket: "b"}, Options{Anonymous: true}); err != nil || b.tokens != nil {
 		t.Errorf("without credentials: %v", err)
-	}
-}
-
-func TestProjects(t *testing.T) {
-	dir := t.TempDir()
-	for _, name := range []string{"GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT"} {
-		t.Setenv(name, "")
-	}
-	t.Setenv("CLOUDSDK_CONFIG", dir)
-	if p, err := activeProject(); p != "" || err != nil {
-		t.Errorf("no configuration: %q, %v", p, err)
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "configurations"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	for name, text := range map[string]string{
-		"active_config": "work\n", "configurations/config_work": "[compute]\nproject = wrong\n[core]\naccount = me\nproject = mine\n", "configurations/config_default": "[core]\nproject = default\n",
-	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if p, err := activeProject(); p != "mine" || err != nil {
-		t.Errorf("active configuration: %q, %v", p, err)
-	}
-	if p := environmentProject(); p != "" {
-		t.Errorf("environment: %q", p)
-	}
-	t.Setenv("GOOGLE_CLOUD_PROJECT", "env")
-	if p := environmentProject(); p != "env" {
-		t.Errorf("environment: %q", p)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/googleauth"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/rest"
 )
@@ -61,7 +62,7 @@ func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) 
 		}
 		b.Endpoint = strings.TrimSuffix(elsewhere, "/")
 	}
-	b.project = func() (string, error) { return cmp.Or(o.Project, environmentProject()), nil }
+	b.project = func() (string, error) { return cmp.Or(o.Project, googleauth.EnvironmentProject()), nil }
 	switch {
 	case o.Anonymous:
 	case o.Token != nil:
@@ -73,10 +74,10 @@ func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) 
 		}
 		b.use(found.token)
 		b.project = func() (string, error) {
-			if p := cmp.Or(o.Project, environmentProject(), found.project); p != "" {
+			if p := cmp.Or(o.Project, googleauth.EnvironmentProject(), found.project); p != "" {
 				return p, nil
 			}
-			return activeProject()
+			return googleauth.Active("project"), nil
 		}
 	}
 	return b, nil

@@ -1,0 +1,383 @@
+package gcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"path"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// driver is Google Cloud for the shared provider of machines.
+type driver struct {
+	*Provider
+	vm.Refusals
+}
+
+// states are Compute Engine's words for what an instance does. One that is being deleted
+// is STOPPING until it is in no list any more.
+//
+// https://cloud.google.com/compute/docs/instances/instance-lifecycle
+var states = map[string]vm.State{
+	"PENDING": vm.Pending, "PROVISIONING": vm.Pending, "STAGING": vm.Pending, "REPAIRING": vm.Pending, "RUNNING": vm.Running,
+	"PENDING_STOP": vm.Stopping, "STOPPING": vm.Stopping, "SUSPENDING": vm.Stopping, "STOPPED": vm.Stopped, "SUSPENDED": vm.Stopped, "TERMINATED": vm.Stopped,
+	"DEPROVISIONING": vm.Ending,
+}
+
+type item struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// instance is a machine as Compute Engine has it.
+type instance struct {
+	ID         string            `json:"id"`
+	Name       string            `json:"name"`
+	Status     string            `json:"status"`
+	Why        string            `json:"statusMessage"`
+	Zone       string            `json:"zone"`
+	Type       string            `json:"machineType"`
+	Created    time.Time         `json:"creationTimestamp"`
+	Labels     map[string]string `json:"labels"`
+	Scheduling struct {
+		Preemptible bool   `json:"preemptible"`
+		Model       string `json:"provisioningModel"`
+	} `json:"scheduling"`
+	Metadata struct {
+		Items []item `json:"items"`
+	} `json:"metadata"`
+	Accounts []struct {
+		Email string `json:"email"`
+	} `json:"serviceAccounts"`
+	Interfaces []struct {
+		Network string `json:"network"`
+		IP      string `json:"networkIP"`
+		Access  []struct {
+			IP string `json:"natIP"`
+		} `json:"accessConfigs"`
+	} `json:"networkInterfaces"`
+}
+
+// about is what only this provider needs to know of a machine.
+type about struct {
+	tpu         bool
+	network     string // URL of the VPC
+	identity    bool   // it has a service account
+	incarnation string // which of those that had the name one after the other it is
+}
+
+// region is that of a zone.
+func region(zone string) string { return zone[:max(0, strings.LastIndexByte(zone, '-'))] }
+
+// filter finds what has the labels of a cluster.
+func filter(id cloud.ClusterID) string {
+	tags := id.Tags()
+	var parts []string
+	for _, key := range []string{cloud.TagInstallation, cloud.TagCluster, cloud.TagHash} {
+		if v, ok := tags[key]; ok {
+			parts = append(parts, fmt.Sprintf("labels.%s=%q", key, v))
+		}
+	}
+	if len(parts) == 0 {
+		return "labels." + cloud.TagInstallation + ":*"
+	}
+	return strings.Join(parts, " AND ")
+}
+
+// scoped is one zone of a list over all.
+type scoped struct {
+	Instances []instance `json:"instances"`
+	Warning   struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+	} `json:"warning"`
+}
+
+// List reads the instances and TPUs of the project with the cluster's labels, and finds
+// out which of those that are missing were taken back.
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
+	a, err := d.api(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var list []vm.Machine
+	var dark error // a zone that cannot be seen
+	query := url.Values{"filter": {filter(id)}, "maxResults": {"500"}, "returnPartialSuccess": {"true"}}
+	err = pages(ctx, a.compute, a.on("/aggregated/instances"), query, func(page struct {
+		Items       map[string]scoped `json:"items"`
+		Unreachable []string          `json:"unreachables"`
+		Next        string            `json:"nextPageToken"`
+	}) string {
+		for scope, s := range page.Items {
+			for _, i := range s.Instances {
+				if m := d.machine(i); id.Has(m.Tags) {
+					list = append(list, m)
+				}
+			}
+			if s.Warning.Code == "UNREACHABLE" {
+				page.Unreachable = append(page.Unreachable, scope)
+			}
+		}
+		for _, scope := range page.Unreachable {
+			zone := path.Base(scope)
+			if where.Region == "" || zone == where.Region || region(zone) == where.Region {
+				dark = &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("%s cannot be reached", scope)}
+			}
+		}
+		return page.Next
+	})
+	if err = cmp.Or(err, dark); err != nil {
+		return nil, err
+	}
+	slices, err := d.listTPUs(ctx, a, id)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, slices...)
+	more, err := d.unlisted(ctx, a, id, list, where.Sure)
+	return append(list, more...), err
+}
+
+// machine reads what Compute Engine says of an instance.
+func (d driver) machine(i instance) vm.Machine {
+	zone := path.Base(i.Zone)
+	m := vm.Machine{
+		ID: i.Name, Region: region(zone), Zone: zone, State: states[i.Status], Said: i.Status, Type: path.Base(i.Type),
+		Spot: i.Scheduling.Preemptible || i.Scheduling.Model == "SPOT", Created: i.Created, Tags: map[string]string{},
+	}
+	switch m.State {
+	case vm.Running:
+	case vm.Stopped:
+		m.Reason = cmp.Or(i.Why, "Compute Engine says that it is "+i.Status)
+	default:
+		m.Reason = i.Why
+	}
+	for _, it := range i.Metadata.Items {
+		if strings.HasPrefix(it.Key, "sky-") { // what does not fit into labels
+			m.Tags[it.Key] = it.Value
+		}
+	}
+	maps.Copy(m.Tags, i.Labels)
+	delete(m.Tags, cloud.TagRank)
+	if tags, ok := names.Tags(cloud.ClusterID{}, i.Name); ok && m.Tags[cloud.TagInstallation] != "" {
+		m.Tags[cloud.TagRank] = tags[cloud.TagRank]
+	}
+	detail := about{identity: len(i.Accounts) > 0, incarnation: i.ID}
+	for n, nic := range i.Interfaces {
+		if n > 0 {
+			break
+		}
+		m.PrivateIP, detail.network = nic.IP, nic.Network
+		for _, c := range nic.Access {
+			m.PublicIP = c.IP
+		}
+	}
+	m.Detail, m.Reach = detail, d.reach(m)
+	return m
+}
+
+// reach is the way to a machine by the settings of this moment.
+func (d driver) reach(m vm.Machine) cloud.Reach {
+	s := d.o.Settings()
+	r := cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: user, ProxyCommand: s.proxy(m.Region), Machine: cloud.MachineMarksEnd}
+	if s.InternalIPs || m.PublicIP == "" {
+		r.Host = m.PrivateIP
+	}
+	return r
+}
+
+// Create asks for all machines of the ranks in one call, or a call for each reservation
+// that they are to be in. It waits until the service has them, or says why not.
+func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
+	a, err := d.api(ctx)
+	if err != nil {
+		return nil, err
+	}
+	plan, err := d.plan(ctx, a, l)
+	if err != nil {
+		return nil, err
+	}
+	if plan.tpu {
+		return d.createTPUs(ctx, a, l, plan, ranks)
+	}
+	shares, err := d.shares(ctx, a, l, ranks)
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	for _, s := range shares {
+		var made []string
+		if plan.machineImage {
+			made, err = d.insert(ctx, a, l.Spec, plan, s)
+		} else {
+			made, err = d.bulkInsert(ctx, a, l.Spec, plan, s)
+		}
+		ids = append(ids, made...)
+		if err != nil {
+			return ids, err
+		}
+	}
+	return ids, nil
+}
+
+// mostCreating is how long the service may look for room before the zone counts as full.
+const mostCreating = 5 * time.Minute
+
+// created waits until an operation that makes machines is done, and returns why they do
+// not come to be. They may, all the same, if it takes too long.
+func (a *account) created(ctx context.Context, o operation, err error) error {
+	limited, cancel := context.WithTimeout(ctx, mostCreating)
+	defer cancel()
+	err = a.done(limited, a.project, o, err)
+	if limited.Err() != nil && ctx.Err() == nil {
+		return &slow{refusal{answer{Code: "TIMEOUT", Message: fmt.Sprintf("the machines were not made within %v", mostCreating)}, "compute.googleapis.com"}}
+	}
+	return err
+}
+
+// slow is the refusal of a call that may have its effect yet.
+type slow struct{ refusal }
+
+// bulkInsert makes the machines of a share, all or none.
+func (d driver) bulkInsert(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, s share) ([]string, error) {
+	per := map[string]any{}
+	var ids []string
+	for _, rank := range s.ranks {
+		ids = append(ids, names.Of(spec.ID, rank))
+		per[names.Of(spec.ID, rank)] = map[string]any{}
+	}
+	count := fmt.Sprint(len(ids))
+	body := map[string]any{"count": count, "minCount": count, "perInstanceProperties": per, "instanceProperties": plan.properties(spec, s)}
+	zone := spec.Offer.Zone
+	d.known.expect(spec, ids, false)
+	var o operation
+	err := cloud.Settled(ctx, func(ctx context.Context) (err error) {
+		o, err = a.begin(ctx, "POST", a.on("/zones/%s/instances/bulkInsert", zone), body)
+		return err
+	})
+	if err = a.created(ctx, o, err); err == nil || !refused(err) {
+		return ids, err // without an answer, too: they may exist
+	}
+	return nil, err
+}
+
+// refused reports whether an error is a refusal: the call had no effect, or none any more.
+func refused(err error) bool {
+	_, ok := errors.AsType[*refusal](err)
+	return ok
+}
+
+// insert makes a machine with each call, which is the only way from a machine image.
+func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, s share) ([]string, error) {
+	zone := spec.Offer.Zone
+	return vm.OneByOne(ctx, d, s.ranks, func(ctx context.Context, rank int) (string, error) {
+		name := names.Of(spec.ID, rank)
+		d.known.expect(spec, []string{name}, false)
+		o, err := a.begin(ctx, "POST", a.on("/zones/%s/instances", zone), plan.instance(spec, s, name))
+		return name, a.created(ctx, o, err)
+	})
+}
+
+// Delete begins to end machines.
+func (d driver) Delete(ctx context.Context, id cloud.ClusterID, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
+		if m.Detail.(about).tpu {
+			return a.deleteTPU(ctx, m)
+		}
+		_, err := a.begin(ctx, "DELETE", a.on("/zones/%s/instances/%s", m.Zone, m.ID), nil)
+		return err
+	})
+}
+
+// Start switches machines on and waits until the service has found room for them, or
+// says why not.
+func (d driver) Start(ctx context.Context, spec cloud.LaunchSpec, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
+		if m.Detail.(about).tpu {
+			return a.startTPU(ctx, m)
+		}
+		verb := "start"
+		if m.Said == "SUSPENDED" {
+			verb = "resume"
+		}
+		return a.finish(ctx, a.project, "POST", a.on("/zones/%s/instances/%s/"+verb, m.Zone, m.ID), nil)
+	})
+}
+
+// Stop begins to switch machines off.
+func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
+		if m.Detail.(about).tpu {
+			return a.stopTPU(ctx, m)
+		}
+		_, err := a.begin(ctx, "POST", a.on("/zones/%s/instances/%s/stop?discardLocalSsd=false", m.Zone, m.ID), nil)
+		return err
+	})
+}
+
+// each makes a call about each machine. Where one is that no list has yet is remembered.
+func (d driver) each(ctx context.Context, machines []vm.Machine, call func(context.Context, *account, vm.Machine) error) error {
+	a, err := d.api(ctx)
+	if err != nil {
+		return err
+	}
+	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
+		if m.Zone == "" {
+			at, ok := d.known.of(m.ID)
+			if !ok {
+				return &refusal{answer{Status: 404, Code: "notFound", Message: m.ID + " is in no list"}, "compute.googleapis.com"}
+			}
+			m.Zone, m.Region, m.Detail = at.zone, region(at.zone), about{tpu: at.tpu}
+		}
+		return call(ctx, a, m)
+	})
+}
+
+// memory is what was asked for and seen of machines: the zone, and which incarnation of
+// the name it was.
+type memory struct {
+	mu sync.Mutex
+	m  map[string]seen
+}
+
+type seen struct {
+	cluster cloud.ClusterID
+	zone    string
+	tpu     bool
+	id      string // "": it was asked for and not seen so far
+}
+
+// mostKnown bounds the memory; what is forgotten is found by other means.
+const mostKnown = 20_000
+
+func (k *memory) note(name string, s seen) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.m == nil || len(k.m) > mostKnown {
+		k.m = map[string]seen{}
+	}
+	k.m[name] = s
+}
+
+// expect notes machines that are asked for.
+func (k *memory) expect(spec cloud.LaunchSpec, names []string, tpu bool) {
+	for _, name := range names {
+		k.note(name, seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu})
+	}
+}
+
+func (k *memory) of(name string) (seen, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	s, ok := k.m[name]
+	return s, ok
+}

@@ -1,0 +1,102 @@
+package gcp
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Settings are what a user says about Google Cloud in the configuration.
+type Settings struct {
+	Project      string // of the workspace; "": the one of the environment or the credentials
+	VPC          string // "NAME" or "PROJECT/NAME"; "": one that lets the machines in
+	Subnets      []string
+	InternalIPs  bool // machines get no public address
+	ExternalIPs  bool // they get one whatever InternalIPs says, and are reached at the private one
+	ProxyCommand map[string]string
+	GVNIC        bool
+	GPUDirect    bool
+	Placement    string // "compact" or nothing
+	Reservations []string
+	Labels       map[string]string
+	NoIdentity   bool // machines get no service account
+	Flex         bool // machines through a managed instance group
+}
+
+// ReadSettings reads the section "gcp" of the configuration, which was checked when it
+// was loaded.
+func ReadSettings(section map[string]any) Settings {
+	text := func(key string) string { v, _ := section[key].(string); return v }
+	yes := func(key string) bool { v, _ := section[key].(bool); return v }
+	s := Settings{
+		Project: text("project_id"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
+		ExternalIPs: yes("force_enable_external_ips"), GVNIC: yes("enable_gvnic"), GPUDirect: yes("enable_gpu_direct"), Placement: text("placement_policy"),
+		Reservations: texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
+		ProxyCommand: map[string]string{}, Labels: map[string]string{}, Flex: section["managed_instance_group"] != nil,
+	}
+	switch v := section["ssh_proxy_command"].(type) {
+	case string:
+		s.ProxyCommand[""] = v
+	case map[string]any:
+		for region, c := range v {
+			s.ProxyCommand[region], _ = c.(string)
+		}
+	}
+	if labels, ok := section["labels"].(map[string]any); ok {
+		for k, v := range labels {
+			s.Labels[k] = fmt.Sprint(v)
+		}
+	}
+	return s
+}
+
+// texts reads one text or a list of them.
+func texts(v any) []string {
+	switch v := v.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, e := range v {
+			if t, ok := e.(string); ok {
+				out = append(out, t)
+			}
+		}
+		return out
+	}
+	return nil
+}
+
+// settings are those of a launch: its own, else the installation's.
+func (p *Provider) settings(spec cloud.LaunchSpec) Settings {
+	if spec.Settings != nil {
+		return ReadSettings(spec.Settings)
+	}
+	return p.o.Settings()
+}
+
+// sameProject refuses a launch whose settings name another project than the
+// installation's: it would be paid by the wrong account.
+func (p *Provider) sameProject(spec cloud.LaunchSpec) error {
+	if spec.Settings == nil {
+		return nil
+	}
+	have, want := p.o.Settings().Project, ReadSettings(spec.Settings).Project
+	if have == want || want == "" {
+		return nil
+	}
+	return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("gcp.project_id is %q here and %q for the installation, and one server uses one project at a time; "+
+		"run a server of its own for the other project", want, have)}
+}
+
+// proxy is the command through which the machines of a region are reached.
+func (s Settings) proxy(region string) string {
+	if c, ok := s.ProxyCommand[region]; ok {
+		return c
+	}
+	return s.ProxyCommand[""]
+}
+
+// external reports whether machines get public addresses.
+func (s Settings) external() bool { return !s.InternalIPs || s.ExternalIPs }
