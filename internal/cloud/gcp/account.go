@@ -99,7 +99,7 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 		return rest.New(o)
 	}
 	p.account = &account{
-		stamp: stamp, creds: creds, project: project, compute: client("compute", "/compute/v1"), tpu: client("tpu", "/v2"),
+		ready: readiness{making: make(chan struct{}, 1)}, stamp: stamp, creds: creds, project: project, compute: client("compute", "/compute/v1"), tpu: client("tpu", "/v2"),
 		manager: client("cloudresourcemanager", "/v1"), iam: client("iam", "/v1"), usage: client("serviceusage", "/v1"), openid: client("www", "/oauth2/v2"),
 	}
 	return p.account, nil

@@ -35,7 +35,7 @@ func serviceAccount(a *account, s Settings) string {
 
 // readiness is what was found to be as it should be, and is not looked at again.
 type readiness struct {
-	making   sync.Mutex // held while the service account is made
+	making   chan struct{} // is held while the service account is made
 	identity bool
 	mu       sync.Mutex // guards the rest
 	entered  bool       // the API of TPUs has let us in
@@ -48,8 +48,12 @@ func (d driver) ensureIdentity(ctx context.Context, a *account, s Settings) erro
 	if email == "" {
 		return nil
 	}
-	a.ready.making.Lock()
-	defer a.ready.making.Unlock()
+	select {
+	case a.ready.making <- struct{}{}:
+		defer func() { <-a.ready.making }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	if a.ready.identity {
 		return nil
 	}
@@ -57,8 +61,9 @@ func (d driver) ensureIdentity(ctx context.Context, a *account, s Settings) erro
 	found, err := rest.Do[struct {
 		Disabled bool `json:"disabled"`
 	}](ctx, a.iam, "GET", path+"/"+url.PathEscape(email), nil)
+	fresh := missing(err)
 	switch {
-	case missing(err):
+	case fresh:
 		err = cloud.Settled(ctx, func(ctx context.Context) error {
 			_, err := rest.Do[any](ctx, a.iam, "POST", path, map[string]any{
 				"accountId": accountID, "serviceAccount": map[string]any{"displayName": "Machines of sky", "description": "Made by sky"},
@@ -81,9 +86,25 @@ func (d driver) ensureIdentity(ctx context.Context, a *account, s Settings) erro
 		again := ok && (r.Status == 409 || r.Status == 400 && strings.Contains(r.Message, "does not exist"))
 		return !again, err
 	})
-	a.ready.identity = err == nil
-	return err
+	if err != nil {
+		return err
+	}
+	a.ready.identity = true
+	if !fresh {
+		return nil
+	}
+	cloud.Waits(ctx, "Google Cloud to learn of the service account "+accountID+", which is new")
+	select {
+	case <-time.After(min(accountSettles, 5*d.o.Poll)):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("waiting for Google Cloud to learn of the service account %s: %w", email, context.Cause(ctx))
+	}
 }
+
+// accountSettles is how long Compute Engine may not know a service account that was just
+// made.
+const accountSettles = 15 * time.Second
 
 // grant gives a member the roles that it lacks. All that the policy has besides is left
 // as it is, and what somebody changed meanwhile is refused.

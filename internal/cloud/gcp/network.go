@@ -115,7 +115,7 @@ func (a *account) subnets(ctx context.Context, project, region string) (all []su
 		all = append(all, page.Items...)
 		return page.Next
 	})
-	return slices.DeleteFunc(all, func(s subnet) bool { return s.Purpose != "" && s.Purpose != "PRIVATE" }), err
+	return slices.DeleteFunc(all, func(s subnet) bool { return !slices.Contains([]string{"", "PRIVATE", "PRIVATE_RFC_1918"}, s.Purpose) }), err
 }
 
 // chosen is the subnet that the settings name.

@@ -53,6 +53,8 @@ var refusals = vm.Refusals{
 	Texts: []vm.Text{
 		{Holds: "constraints/gcp.resourcelocations", Means: vm.InvalidInRegion},
 		{Holds: "constraint constraints/", Means: vm.InvalidAnywhere},
+		{Holds: "org policy", Means: vm.InvalidAnywhere}, // "Operation denied by custom org policy"
+		{Holds: "fingerprint", Means: vm.Moved},
 		{Holds: "policy update access denied", Means: vm.Forbidden},
 		{Holds: "disk size cannot be smaller than the image size", Means: vm.InvalidAnywhere},
 		{Holds: "is smaller than the image", Means: vm.InvalidAnywhere},
@@ -62,8 +64,8 @@ var refusals = vm.Refusals{
 		{Holds: "there is no more capacity", Means: vm.Full},
 	},
 	Statuses: map[int]vm.Meaning{
-		http.StatusBadRequest: vm.Invalid, http.StatusPreconditionFailed: vm.Moved,
-		500: vm.NoAnswer, 501: vm.NoAnswer, 502: vm.NoAnswer, 503: vm.NoAnswer, 504: vm.NoAnswer,
+		http.StatusBadRequest: vm.Invalid,
+		500:                   vm.NoAnswer, 501: vm.NoAnswer, 502: vm.NoAnswer, 503: vm.NoAnswer, 504: vm.NoAnswer,
 	},
 }
 

@@ -146,6 +146,8 @@ func TestRefusals(t *testing.T) {
 		{ofStatus{"PERMISSION_DENIED", "no", "ORG_RESTRICTION_VIOLATION"}, 403, "forbidden " + everywhere, vm.Refused},
 		{ofHTTP{"conditionNotMet", "Constraint constraints/gcp.resourceLocations violated for projects/mine."}, 412, "invalid " + inRegion, vm.Refused},
 		{ofHTTP{"conditionNotMet", "Constraint constraints/compute.vmExternalIpAccess violated for project 1. Add instance to the constraint."}, 412, "invalid " + everywhere, vm.Refused},
+		{ofHTTP{"conditionNotMet", "Operation denied by custom org policy: [\"customConstraints/custom.noBig\": \"too big\"]."}, 412, "invalid " + everywhere, vm.Refused},
+		{ofHTTP{"conditionNotMet", "nobody knows"}, 412, "unclear", vm.Refused},
 		{ofOperation{"UNSUPPORTED_OPERATION", "no"}, 400, "invalid " + inZone, vm.Refused},
 		{ofHTTP{"unsupportedOperation", "no"}, 400, "invalid " + inZone, vm.Refused},
 		{ofOperation{"INVALID_USAGE", "no"}, 400, "invalid " + inZone, vm.Refused},

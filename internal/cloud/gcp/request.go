@@ -135,11 +135,16 @@ func (p *plan) interfaces(spec cloud.LaunchSpec) []any {
 	return []any{nic}
 }
 
+// fixed are the types of machines without accelerators that cannot be moved, either.
+//
+// https://cloud.google.com/compute/docs/instances/live-migration-process#limitations
+var fixed = lazyregexp.New(`^(h3|h4d|z3)-|-metal$`)
+
 // scheduling says when machines end. Those with accelerators cannot be moved to another
 // host while they run.
 func scheduling(spec cloud.LaunchSpec, s share) map[string]any {
 	out := map[string]any{}
-	if len(spec.Offer.Accelerators) > 0 || s.dense {
+	if len(spec.Offer.Accelerators) > 0 || s.dense || fixed.MatchString(spec.Offer.InstanceType) {
 		out["onHostMaintenance"] = "TERMINATE"
 	}
 	if s.dense {
