@@ -39,6 +39,7 @@ var layers = [][]string{
 	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
+	{"internal/azureauth"},
 	{"internal/wholefile", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},

@@ -126,6 +126,8 @@ var waysOut = map[string]string{
 	"internal/cloud/docker/docker.go":         "nvidia-smi",
 	"internal/cloud/local/machine.go":         "nvidia-smi and sysctl",
 	"internal/cloud/rest/rest.go":             "the administrator's environment",
+	"internal/azureauth/token.go":             "Microsoft Entra ID and the metadata service of the machine; what the server's environment and the user's files of az name",
+	"internal/azureauth/cli.go":               "az, where it has encrypted its tokens",
 	"internal/storage/gcs/token.go":           "Google, for tokens; what the user's credentials file names",
 	"internal/storage/transport.go":           "the user's credentials; an endpoint that the administrator's environment or files name",
 	"internal/proc/proc_darwin.go":            "ps",
