@@ -99,7 +99,17 @@ type Call struct {
 	Header       http.Header
 	Body         any    // url.Values are sent as a form, everything else as JSON; nil: none
 	Token        string // makes the call safe to repeat, where the API has a header for that
+	Reply        *Reply // if not nil, it is filled in with what the answer had besides its body
 }
+
+// Reply is what an answer had besides its body. It is zero if there was none.
+type Reply struct {
+	Status int
+	Header http.Header
+}
+
+// RetryAfter is how long the API wants to be left alone; 0: it does not say.
+func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
 
 // Do makes a call that is no more than a method, a path and a body.
 func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
@@ -136,7 +146,7 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 		path += "?" + call.Query.Encode()
 	}
 	for try := 0; ; try++ {
-		answer, after, err := c.once(ctx, call.Method, path, header, text)
+		answer, after, err := c.once(ctx, call, path, header, text)
 		if err != nil {
 			if after >= 0 && try < c.o.Busy && sleep(ctx, later(after, try)) == nil {
 				continue
@@ -158,7 +168,8 @@ const notBusy time.Duration = -1
 
 // once makes a call. After an answer of 429 it returns how long the API wants us to
 // stay away, 0 if it does not say.
-func (c *Client) once(ctx context.Context, method, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
+func (c *Client) once(ctx context.Context, call Call, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
+	method := call.Method
 	if err := c.pace.wait(ctx, method, path); err != nil {
 		return nil, notBusy, err
 	}
@@ -194,6 +205,9 @@ func (c *Client) once(ctx context.Context, method, path string, header http.Head
 	}
 	defer resp.Body.Close()
 	status = resp.StatusCode
+	if call.Reply != nil {
+		*call.Reply = Reply{resp.StatusCode, resp.Header}
+	}
 	answer, err = bounded.ReadAll(resp.Body, maxAnswer, "an answer")
 	if err != nil {
 		return nil, notBusy, c.lost(err)
