@@ -271,6 +271,7 @@ func (d *daemon) wire(ctx context.Context) error {
 		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns), Docker: engine,
 		Kubernetes: kubernetes.Options{Contexts: contexts, Dir: filepath.Join(sky, "kubernetes"), Sections: d.sections(kubernetes.Name), Everywhere: d.everywhere(kubernetes.Name)},
 		AWS:        d.awsOptions(),
+		Azure:      d.azureOptions(),
 	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 	})

@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/azure"
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
@@ -22,6 +23,7 @@ type Options struct {
 	// Kubernetes are the clusters of the kubeconfig; nil: this build rents no pods.
 	Kubernetes kubernetes.Options
 	AWS        aws.Options // what is known of the account
+	Azure      azure.Options
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -33,6 +35,7 @@ func Providers(o Options) *cloud.Registry {
 		docker.New(o.Docker),
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
+		azure.New(o.Azure),
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
