@@ -22,6 +22,7 @@ var azure = Cloud{
 	Egress:     []Tier{{1, 0}, {10240, 0.0875}, {51200, 0.083}, {153600, 0.07}, {math.Inf(1), 0.05}},
 	StoreHosts: ".blob.core.windows.net",
 	Label:      azureLabel,
+	Notices:    AzureMetadata,
 	Settings: func() *keys.Spec {
 		id := identityOrRole()
 		id.TaskMay, id.Admins = true, ""

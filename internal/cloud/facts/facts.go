@@ -74,9 +74,10 @@ const (
 type Notices int
 
 const (
-	NoNotices   Notices = iota
-	EC2Metadata         // spot/instance-action and rebalance of EC2's metadata service
-	PodEnding           // the pod's containers are told to end
+	NoNotices     Notices = iota
+	EC2Metadata           // spot/instance-action and rebalance of EC2's metadata service
+	AzureMetadata         // scheduled events of Azure's metadata service
+	PodEnding             // the pod's containers are told to end
 )
 
 // Merge is a way of laying a map over another.
