@@ -96,7 +96,7 @@ func (a *account) change(ctx context.Context, method, path, version string, body
 			return a.began(path, reply, answer), nil
 		}
 		var refused *rest.Error
-		if !errors.As(err, &refused) || !busy[refused.Code] || try == busyTries {
+		if !errors.As(err, &refused) || !busy[refused.Code] || try == busyTries || method == http.MethodDelete { // deletions are begun again anyway
 			return nil, err
 		}
 		if err := pause(ctx, max(reply.RetryAfter(), min(time.Second<<try, mostPause))); err != nil {

@@ -108,7 +108,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if _, err := d.subnet(ctx, a, spec, group, true); err != nil {
 		return err
 	}
-	_, err = d.identity(ctx, a, spec, group)
+	_, err = d.identity(ctx, a, spec, group, true)
 	return err
 }
 

@@ -27,9 +27,9 @@ type identity struct {
 }
 
 // identity is the id of the identity that machines of a cluster have: one that may give
-// back what is in their resource group, unless the user names another or wants none. It is
-// made if it is missing.
-func (d driver) identity(ctx context.Context, a *account, spec cloud.LaunchSpec, group string) (string, error) {
+// back what is in their resource group, and that is made if it is to be, unless the user
+// names another or wants none.
+func (d driver) identity(ctx context.Context, a *account, spec cloud.LaunchSpec, group string, make bool) (string, error) {
 	s := d.settings(spec)
 	switch v := s.identity(spec.ID.Name); strings.ToUpper(v) {
 	case "", "LOCAL_CREDENTIALS", "SERVICE_ACCOUNT":
@@ -39,6 +39,9 @@ func (d driver) identity(ctx context.Context, a *account, spec cloud.LaunchSpec,
 		return d.usersIdentity(ctx, a, spec.Offer.Place, v)
 	}
 	path := in(a.groupPath(group), identities, shared(spec.ID, group, "msi"))
+	if !make {
+		return path, nil
+	}
 	have, err := rest.Send[identity](ctx, a.Client, rest.Call{Method: "PUT", Path: path, Query: with(apiIdentity, nil), Body: map[string]any{
 		"location": spec.Offer.Region, "tags": s.tags(spec, -1),
 	}})

@@ -70,7 +70,7 @@ func (d driver) prepare(ctx context.Context, a *account, spec cloud.LaunchSpec) 
 	if l.subnet, err = d.subnet(ctx, a, spec, l.group, false); err != nil {
 		return nil, err
 	}
-	if l.identity, err = d.identity(ctx, a, spec, l.group); err != nil {
+	if l.identity, err = d.identity(ctx, a, spec, l.group, false); err != nil {
 		return nil, err
 	}
 	l.image, err = d.image(ctx, a, spec)

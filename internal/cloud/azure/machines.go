@@ -355,10 +355,16 @@ func (d driver) power(ctx context.Context, id cloud.ClusterID, list []vm.Machine
 	return a.waitAll(ctx, operations)
 }
 
+// answersWithin is how long Azure may take to say that there is no room. What takes longer
+// is looked for in lists.
+const answersWithin = 3 * time.Minute
+
 // waitAll waits for operations about machines. Only what Azure says of one that failed is
 // an error: of the others lists tell.
 func (a *account) waitAll(ctx context.Context, operations []*operation) error {
 	errs := make([]error, len(operations))
+	ctx, cancel := context.WithTimeout(ctx, answersWithin)
+	defer cancel()
 	g, ctx := errgroup.WithContext(ctx)
 	for i, op := range operations {
 		g.Go(func() error {
