@@ -482,10 +482,9 @@ func (f *Fake) serveGroup(r *http.Request, t *target, in dict) (any, error) {
 		return nil, noGroup(t.group)
 	}
 	switch r.Method {
+	case "HEAD":
+		return &fakehttp.Reply{Status: 204}, nil
 	case "GET":
-		if r.Method == "HEAD" {
-			return &fakehttp.Reply{Status: 204}, nil
-		}
 		return g, nil
 	case "PUT", "PATCH":
 		if !groupName.MatchString(t.group) {

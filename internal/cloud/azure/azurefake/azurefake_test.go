@@ -332,7 +332,13 @@ func TestGroups(t *testing.T) {
 		c.no("PUT", root+"/resourceGroups/bad.", dict{"location": "eastus"}, 400, "InvalidResourceGroup", "bad.")
 		c.no("PUT", group, dict{}, 400, "LocationRequired", "location")
 		c.no("PUT", group, dict{"location": "moon"}, 400, "LocationNotAvailableForResourceType", "moon")
+		if status, _, _ := c.call("HEAD", group, nil); status != 404 {
+			t.Errorf("a look at no group: %d", status)
+		}
 		c.network("one")
+		if status, _, _ := c.call("HEAD", group, nil); status != 204 {
+			t.Errorf("a look at the group: %d", status)
+		}
 		if status, out, _ := c.call("PUT", group, dict{"location": "EastUS", "tags": dict{"sky": "1"}}); status != 200 || out["properties"].(dict)["provisioningState"] != "Succeeded" {
 			t.Errorf("again: %d %v", status, out)
 		}
