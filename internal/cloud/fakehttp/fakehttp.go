@@ -5,6 +5,7 @@
 package fakehttp
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
@@ -45,6 +47,51 @@ type API struct {
 	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
 	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
+
+	// Zones are those of a region; nil: there is one, which the cloud does not name.
+	Zones func(region string) []string
+	// Place is the zone or region, and the model's type, of an offer; nil: its own.
+	Place func(o cloud.Offer) (place, instanceType string)
+	// Is tells that an id of a provider's is that machine; nil: only its id is.
+	Is func(m model.Machine, id string) bool
+	// Before answers a call before anything else looks at it; nil: nothing does.
+	Before func(r *http.Request) *Reply
+	// Refusal is the whole answer to a call of the operation op that is refused; nil,
+	// or none: Words and Error make it.
+	Refusal func(r *http.Request, op string, e *fluffyapi.Error) *Reply
+}
+
+// Reply is an answer that is not just 200 and a body. A handler may return it as its
+// data or as its error.
+type Reply struct {
+	Status int
+	Header map[string]string
+	Body   any // nil: none
+}
+
+// Text is a body that is no JSON.
+type Text string
+
+func (r *Reply) Error() string { return fmt.Sprintf("%d: %v", r.Status, r.Body) }
+
+func (r *Reply) write(w http.ResponseWriter) {
+	for name, value := range r.Header {
+		w.Header().Set(name, value)
+	}
+	if r.Body == nil {
+		w.WriteHeader(r.Status)
+		return
+	}
+	plain, ok := r.Body.(Text)
+	text := []byte(plain)
+	if !ok {
+		var err error
+		text, err = json.Marshal(r.Body)
+		must(err)
+		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
+	}
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(text)
 }
 
 // Word is what a cloud says for a code of the model's.
@@ -90,25 +137,43 @@ func New(api API) *Fake {
 		cfg.Types = append(cfg.Types, t)
 	}
 	for _, region := range api.Regions {
-		cfg.Regions = append(cfg.Regions, model.Region{Name: region, Zones: []string{zone(region)}})
+		cfg.Regions = append(cfg.Regions, model.Region{Name: region, Zones: api.zones(region)})
 	}
 	c, err := model.New(cfg)
 	must(err)
 	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, last: map[Limit]time.Time{}}
-	f.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { f.refuse(w, Missing(r.URL.Path)) })
+	f.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { f.refuse(w, r, "", Missing(r.Method+" "+r.URL.Path)) })
 	f.Restore()
 	return f
 }
 
-func zone(region string) string { return region + "-a" } // the model's only one there
+func zone(region string) string { return region + "-a" } // the model's only one there, if the cloud names none
+
+// zones are those of a place: of a region, or the zone itself.
+func (a *API) zones(place string) []string {
+	switch {
+	case !slices.Contains(a.Regions, place):
+		return []string{place}
+	case a.Zones == nil:
+		return []string{zone(place)}
+	}
+	return a.Zones(place)
+}
 
 // Route answers calls of the operation op, as faults know it.
 func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
-	f.mux.HandleFunc(method+" "+f.api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
+	f.Handle(method+" "+f.api.Prefix+path, func(*http.Request) string { return op }, s, do)
+}
+
+// Handle is Route for calls whose operation does not follow from a pattern.
+func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Schema, do Handler) {
+	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		op := operation(r)
 		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
+		r.Body = io.NopCloser(bytes.NewReader(body)) // for handlers
 		lost, err := false, f.enter(r)
 		if err == nil {
 			before := f.restored.Load()
@@ -124,15 +189,21 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 		if err == nil {
 			f.mu.Lock()
 			var data any
-			if data, err = do(r, in); f.api.Wrap != nil {
+			data, err = do(r, in)
+			if reply, ok := data.(*Reply); ok && err == nil {
+				err = reply
+			} else if f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}
 			out, _ = json.Marshal(data)
 			f.mu.Unlock()
 		}
-		switch e := (*fluffyapi.Error)(nil); {
+		e, reply := (*fluffyapi.Error)(nil), (*Reply)(nil)
+		switch {
 		case errors.As(err, &e):
-			f.refuse(w, e)
+			f.refuse(w, r, op, e)
+		case errors.As(err, &reply) && !lost:
+			reply.write(w)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
 		default:
@@ -142,14 +213,22 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 	})
 }
 
-func (f *Fake) refuse(w http.ResponseWriter, e *fluffyapi.Error) {
+func (f *Fake) refuse(w http.ResponseWriter, r *http.Request, op string, e *fluffyapi.Error) {
+	if f.api.Refusal != nil {
+		if reply := f.api.Refusal(r, op, e); reply != nil {
+			reply.write(w)
+			return
+		}
+	}
 	word, ok := f.api.Words[e.Code]
 	if !ok {
 		word = Word{http.StatusBadRequest, string(e.Code)}
 	}
 	message := e.Message
-	for _, region := range f.api.Regions { // of which the cloud knows no zones
-		message = strings.ReplaceAll(message, zone(region), region)
+	if f.api.Zones == nil {
+		for _, region := range f.api.Regions { // of which the cloud knows no zones
+			message = strings.ReplaceAll(message, zone(region), region)
+		}
 	}
 	body := f.api.Error(word.Status, word.Code, message)
 	if body == nil {
@@ -185,7 +264,36 @@ func (f *Fake) enter(r *http.Request) error {
 	return nil
 }
 
-func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) { f.mux.ServeHTTP(w, r) }
+func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.api.Before != nil {
+		if reply := f.api.Before(r); reply != nil {
+			reply.write(w)
+			return
+		}
+	}
+	f.mux.ServeHTTP(w, r)
+}
+
+// Locked does something while no handler runs.
+func (f *Fake) Locked(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// Pause is for handlers: others may run meanwhile. It ends early with the call.
+func (f *Fake) Pause(r *http.Request, d time.Duration) error {
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-r.Context().Done():
+		return r.Context().Err()
+	case <-t.C:
+		return nil
+	}
+}
 
 // RoundTrip answers a call without a network, so that time may be virtual.
 func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
@@ -293,9 +401,12 @@ func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error)
 	return f.Owner.Terminate(r.Context(), id)
 }
 
-// Free is how many more machines of a type a region has.
-func (f *Fake) Free(r *http.Request, region, instanceType string) int {
-	n, _ := f.Owner.Available(r.Context(), zone(region), instanceType, true)
+// Free is how many more machines of a type a region or zone has.
+func (f *Fake) Free(r *http.Request, place, instanceType string) (n int) {
+	for _, z := range f.api.zones(place) {
+		free, _ := f.Owner.Available(r.Context(), z, instanceType, true)
+		n += free
+	}
 	return n
 }
 

@@ -88,32 +88,39 @@ func (f *Fake) Restore() {
 	f.Slow(20 * time.Millisecond)
 	for _, region := range f.api.Regions {
 		for _, t := range f.api.Types {
-			must(f.Cloud.SetCapacity(zone(region), t.Name, -1))
+			for _, z := range f.api.zones(region) {
+				must(f.Cloud.SetCapacity(z, t.Name, -1))
+			}
 			family := "cpus"
 			for gpu := range t.Accelerators {
 				family = gpu
 			}
+			must(f.Cloud.SetQuota("team", region, family, -1))
 			must(f.Cloud.SetQuota("team", region, "spot-"+family, -1))
 		}
 	}
 }
 
-// Fill leaves only so many more machines of a type in a region.
-func (f *Fake) Fill(region, instanceType string, left int) {
-	must(f.Cloud.Leave(zone(region), instanceType, left))
+// Fill leaves only so many more machines of a type in each zone of a place.
+func (f *Fake) Fill(place, instanceType string, left int) {
+	for _, z := range f.api.zones(place) {
+		must(f.Cloud.Leave(z, instanceType, left))
+	}
 }
 
 // Quota allows only so many more machines of each type in a region.
 func (f *Fake) Quota(region string, left int) {
 	for _, t := range f.api.Types {
-		must(f.Cloud.LeaveQuota("team", zone(region), t.Name, true, left))
+		z := f.api.zones(region)[0]
+		must(f.Cloud.LeaveQuota("team", z, t.Name, false, left))
+		must(f.Cloud.LeaveQuota("team", z, t.Name, true, left))
 	}
 }
 
 // Machine is the latest of that id as the model has it; false: there is none.
 func (f *Fake) Machine(id string) (found model.Machine, ok bool) {
 	for _, m := range f.Cloud.Machines() {
-		if m.ID == id || f.api.Named != "" && m.Name == id {
+		if m.ID == id || f.api.Named != "" && m.Name == id || f.api.Is != nil && f.api.Is(m, id) {
 			found, ok = m, true
 		}
 	}
@@ -156,7 +163,9 @@ func (f *Fake) Inventory() (lines []string) {
 }
 
 // operations are what faults call effects.
-var operations = map[cloudtest.Effect]string{cloudtest.Creating: "instances.create", cloudtest.Terminating: "instances.terminate"}
+var operations = map[cloudtest.Effect]string{
+	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
+}
 
 // Harness is all that the contract's suite needs of the fake. Types are those that
 // offers of the provider name. shared are kinds of things that stay when clusters are
@@ -167,7 +176,13 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 		Provider: make(),
 		Another:  func(testing.TB) cloud.Provider { return make() },
 		Restore:  func(testing.TB) { f.Restore() },
-		Fill:     func(_ testing.TB, o cloud.Offer, left int) { f.Fill(o.Region, o.InstanceType, left) },
+		Fill: func(_ testing.TB, o cloud.Offer, left int) {
+			place, instanceType := o.Region, o.InstanceType
+			if f.api.Place != nil {
+				place, instanceType = f.api.Place(o)
+			}
+			f.Fill(place, instanceType, left)
+		},
 		Quota:    func(_ testing.TB, o cloud.Offer, left int) { f.Quota(o.Region, left) },
 		Throttle: func(testing.TB) { f.Throttle() },
 		Refuse:   func(testing.TB) { f.Refuse() },
