@@ -90,7 +90,7 @@ func New(o Options) *Provider {
 	p := &Provider{o: o, sizes: map[string]regionSKUs{}}
 	p.StopProvider = vm.NewStopping(driver{p, refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: p.valid, EndingHolds: true, SlowToEnd: 2,
-		Limits:  map[string]time.Duration{"Creating": o.Tuning.Timeout * 9 / 10},
+		Limits:  map[string]time.Duration{"Creating": o.Tuning.Timeout*4/5 - answersWithin},
 		Timeout: o.Tuning.Timeout, Poll: o.Tuning.Poll, Settle: o.Tuning.Settle,
 	})
 	return p

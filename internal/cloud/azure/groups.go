@@ -91,10 +91,13 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(have, func(g resource) bool { return own(spec.ID, g) }) && s.group() == "" { // nothing of it exists
-		if err := d.room(ctx, a, spec.Offer, spec.Nodes); err != nil {
-			return err
-		}
+	if len(have) == 0 { // nothing of it exists
+		err = d.room(ctx, a, spec.Offer, spec.Nodes)
+	} else {
+		err = d.dropFailed(ctx, spec.ID)
+	}
+	if err != nil {
+		return err
 	}
 	if s.group() == "" {
 		if err := d.ensureGroup(ctx, a, group, region, s.tags(spec, -1)); err != nil {
@@ -110,6 +113,20 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	}
 	_, err = d.identity(ctx, a, spec, group, true)
 	return err
+}
+
+// dropFailed removes machines that an earlier launch was refused after they were
+// accepted: they would stay as they are, and hold the names of their ranks.
+func (d driver) dropFailed(ctx context.Context, id cloud.ClusterID) error {
+	list, err := d.List(ctx, id, vm.Where{})
+	if err != nil {
+		return err
+	}
+	list = slices.DeleteFunc(list, func(m vm.Machine) bool { return m.Failure == nil })
+	if err := d.Delete(ctx, id, list); err != nil && d.Kind(err) != vm.Missing {
+		return err
+	}
+	return nil
 }
 
 // beingDeleted is how long a group of the same name is waited for that is on its way out.

@@ -3,6 +3,7 @@ package azure
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"sync"
 
@@ -40,6 +41,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	}
 	var mu sync.Mutex
 	var operations []*operation
+	var asked []vm.Machine
 	made, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		nic, err := d.attach(ctx, a, of, rank)
 		if err != nil {
@@ -52,14 +54,26 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		operations = append(operations, op)
+		operations, asked = append(operations, op), append(asked, vm.Machine{ID: name, Detail: detail{group: of.group}})
 		return name, nil
 	})
 	if err != nil {
 		return made, err
 	}
 	cloud.Waits(ctx, "Azure to find room for the machines")
-	return made, a.waitAll(ctx, operations)
+	errs := a.waitAll(ctx, operations)
+	var failed []vm.Machine
+	for i, err := range errs {
+		if err != nil {
+			failed = append(failed, asked[i])
+		}
+	}
+	if len(failed) > 0 { // they would stay, and never run
+		if err := d.Delete(context.WithoutCancel(ctx), l.Spec.ID, failed); err != nil && d.Kind(err) != vm.Missing {
+			errs = append(errs, err)
+		}
+	}
+	return made, errors.Join(errs...)
 }
 
 // prepare finds out what the machines have in common.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -352,32 +353,30 @@ func (d driver) power(ctx context.Context, id cloud.ClusterID, list []vm.Machine
 	if err != nil || !wait {
 		return err
 	}
-	return a.waitAll(ctx, operations)
+	return errors.Join(a.waitAll(ctx, operations)...)
 }
 
 // answersWithin is how long Azure may take to say that there is no room. What takes longer
 // is looked for in lists.
 const answersWithin = 3 * time.Minute
 
-// waitAll waits for operations about machines. Only what Azure says of one that failed is
-// an error: of the others lists tell.
-func (a *account) waitAll(ctx context.Context, operations []*operation) error {
+// waitAll waits for operations about machines, and returns an error for each. Only what
+// Azure says of one that failed is an error: of the others lists tell.
+func (a *account) waitAll(ctx context.Context, operations []*operation) []error {
 	errs := make([]error, len(operations))
 	ctx, cancel := context.WithTimeout(ctx, answersWithin)
 	defer cancel()
-	g, ctx := errgroup.WithContext(ctx)
+	var g sync.WaitGroup
 	for i, op := range operations {
-		g.Go(func() error {
+		g.Go(func() {
 			var refused *rest.Error
 			if err := a.wait(ctx, op, apiCompute); errors.As(err, &refused) && refused.Status == http.StatusBadRequest {
 				errs[i] = err
-				return err
 			}
-			return nil
 		})
 	}
 	g.Wait()
-	return errors.Join(errs...)
+	return errs
 }
 
 // Stop gives back the places of the cluster's machines, also of those that were switched

@@ -1,0 +1,97 @@
+package azure_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/azureauth"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/azure"
+	"github.com/skypilot-go/sky/internal/cloud/azure/azurefake"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: azure.Name, Region: "eastus"}, InstanceType: "Standard_D4s_v5", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.2}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: azure.Name, Region: "westus2"}, InstanceType: "Standard_D4s_v5", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.2}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+// quick are the options of tests that are about something else than the time.
+var quick = vm.Tuning{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+
+// start is a subscription, and how to make providers over it.
+func start(t testing.TB, settings map[string]any) (*azurefake.Fake, func(tuning vm.Tuning) *azure.Provider) {
+	t.Helper()
+	fake := azurefake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	env := map[string]string{"AZURE_TENANT_ID": azurefake.Tenant, "AZURE_CLIENT_ID": azurefake.Client, "AZURE_CLIENT_SECRET": azurefake.Secret, "AZURE_SUBSCRIPTION_ID": azurefake.Subscription}
+	return fake, func(tuning vm.Tuning) *azure.Provider {
+		tuning.Transport = fake
+		return azure.New(azure.Options{
+			Tuning: tuning, Settings: func() map[string]any { return settings },
+			Auth: azureauth.Options{Home: home, Getenv: func(name string) string { return env[name] }, OnAzure: func() bool { return false }},
+		})
+	}
+}
+
+// harness is that of a provider with settings.
+func harness(t testing.TB, settings map[string]any, prepare func(*azurefake.Fake)) cloudtest.Harness {
+	fake, provider := start(t, settings)
+	if prepare != nil {
+		prepare(fake)
+	}
+	h := fake.Harness(func() cloud.Provider { return provider(quick) })
+	spot := here
+	spot.Spot = true
+	h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+	h.Halt = func(t testing.TB, n cloud.Node) { goDown(t, fake, n) }
+	h.Limited = func(testing.TB) (cloud.Provider, func() int) {
+		fake.Limit()
+		return provider(vm.Tuning{}), fake.Over
+	}
+	return h
+}
+
+// goDown is a machine that is switched off from inside: what off.sh does if it is to end,
+// and nothing if it is not, as where it has no identity.
+func goDown(t testing.TB, fake *azurefake.Fake, n cloud.Node) {
+	body := fake.Body(n.ID)
+	if body == nil {
+		return // it has gone with another's group
+	}
+	tags, _ := body["tags"].(map[string]any)
+	id := body["id"].(string)
+	path := id + "?api-version=2024-11-01"
+	switch group, _, _ := strings.Cut(id, "/providers/"); {
+	case tags["sky-ends-when-off"] != "true":
+		fake.Halt(n.ID)
+		return
+	case n.Rank == 0:
+		path = group + "?api-version=2021-04-01"
+	}
+	r, err := http.NewRequest(http.MethodDelete, "https://management.azure.com"+path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Authorization", "Bearer "+fake.Token())
+	answer, err := fake.RoundTrip(r)
+	if err != nil || answer.StatusCode/100 != 2 {
+		t.Fatalf("DELETE %s: %v, %v", path, answer, err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness { return harness(t, nil, nil) })
+}
+
+var _ = os.WriteFile
+var _ = filepath.Join
