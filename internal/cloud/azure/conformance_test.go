@@ -1,9 +1,8 @@
 package azure_test
 
 import (
+	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +34,9 @@ func start(t testing.TB, settings map[string]any) (*azurefake.Fake, func(tuning 
 	home := t.TempDir()
 	env := map[string]string{"AZURE_TENANT_ID": azurefake.Tenant, "AZURE_CLIENT_ID": azurefake.Client, "AZURE_CLIENT_SECRET": azurefake.Secret, "AZURE_SUBSCRIPTION_ID": azurefake.Subscription}
 	return fake, func(tuning vm.Tuning) *azure.Provider {
-		tuning.Transport = fake
+		if tuning.Transport == nil {
+			tuning.Transport = fake
+		}
 		return azure.New(azure.Options{
 			Tuning: tuning, Settings: func() map[string]any { return settings },
 			Auth: azureauth.Options{Home: home, Getenv: func(name string) string { return env[name] }, OnAzure: func() bool { return false }},
@@ -78,20 +79,69 @@ func goDown(t testing.TB, fake *azurefake.Fake, n cloud.Node) {
 	case n.Rank == 0:
 		path = group + "?api-version=2021-04-01"
 	}
-	r, err := http.NewRequest(http.MethodDelete, "https://management.azure.com"+path, nil)
+	call(t, fake, http.MethodDelete, path, "")
+}
+
+// call is one of the user's own.
+func call(t testing.TB, fake *azurefake.Fake, method, path, body string) string {
+	t.Helper()
+	r, err := http.NewRequest(method, "https://management.azure.com"+path, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Authorization", "Bearer "+fake.Token())
+	r.Header.Set("Content-Type", "application/json")
 	answer, err := fake.RoundTrip(r)
-	if err != nil || answer.StatusCode/100 != 2 {
-		t.Fatalf("DELETE %s: %v, %v", path, answer, err)
+	if err != nil {
+		t.Fatal(err)
 	}
+	text, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode/100 != 2 {
+		t.Fatalf("%s %s: %d %s", method, path, answer.StatusCode, text)
+	}
+	return string(text)
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness { return harness(t, nil, nil) })
 }
 
-var _ = os.WriteFile
-var _ = filepath.Join
+// The user's own resource group and network, addresses that are internal, and machines
+// without an identity of sky's.
+func TestConformanceInTheUsersGroup(t *testing.T) {
+	const group = "/subscriptions/" + azurefake.Subscription + "/resourceGroups/Mine_1"
+	settings := map[string]any{"resource_group_vm": "Mine_1", "vpc_name": "office", "use_internal_ips": true, "remote_identity": "robot"}
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t, settings)
+		call(t, fake, "PUT", group+"?api-version=2021-04-01", `{"location":"eastus"}`)
+		call(t, fake, "PUT", group+"/providers/Microsoft.ManagedIdentity/userAssignedIdentities/robot?api-version=2023-01-31", `{"location":"eastus"}`)
+		for _, region := range []string{"eastus", "westus2"} {
+			where := group
+			if region != "eastus" {
+				where += "-west"
+				call(t, fake, "PUT", where+"?api-version=2021-04-01", `{"location":"westus2"}`)
+			}
+			call(t, fake, "PUT", where+"/providers/Microsoft.Network/virtualNetworks/office?api-version=2024-05-01",
+				`{"location":"`+region+`","properties":{"addressSpace":{"addressPrefixes":["10.0.0.0/16"]},"subnets":[{"name":"desks","properties":{"addressPrefix":"10.0.0.0/20"}}]}}`)
+		}
+		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "resourceGroups Mine_1", "userAssignedIdentities", "virtualNetworks")
+		spot := here
+		spot.Spot = true
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Halt = nil // the identity is the user's business
+		return h
+	})
+}
+
+// Lists have pages, what was made is known late, and a full region says so at once.
+func TestConformanceOnABadDay(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		unkind := func(f *azurefake.Fake) {
+			f.Pages(2)
+			f.AtOnce(true)
+			f.Take(3 * time.Second)
+			f.RetryAfter(2)
+		}
+		return harness(t, nil, unkind)
+	})
+}

@@ -242,6 +242,8 @@ func checkVersion(r *http.Request, t *target) error {
 	kind := t.kind()
 	known := versions[t.namespace+"/"+kind]
 	switch {
+	case t.namespace != "" && len(t.kinds) == 0: // a resource provider itself: https://learn.microsoft.com/rest/api/resources/providers/get
+		known = versions["resourcegroups"]
 	case t.namespace == "microsoft.compute" && known == nil:
 		known = versions["microsoft.compute/virtualmachines"]
 	case t.namespace == "microsoft.resources" || t.namespace == "" && (t.group != "" || slices.Contains([]string{"resourcegroups", "resources", "providers", "operationresults", "tagnames"}, t.top)):
