@@ -79,7 +79,9 @@ func (p *Provider) account(ctx context.Context) (*account, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.mu.Lock()
 	a := &account{l.client, l, l.subscription}
+	p.mu.Unlock()
 	if a.subscription != "" {
 		return a, nil
 	}

@@ -150,7 +150,7 @@ func customData(identity string, alone bool) string {
 const offUnit = `[Unit]
 Description=Give this machine back to Azure when it is switched off
 Wants=network-online.target
-After=network-online.target
+After=network-online.target nss-lookup.target
 [Service]
 Type=oneshot
 RemainAfterExit=yes

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/azureauth"
@@ -136,6 +137,10 @@ func TestNothingIsMadeForWhatCannotFit(t *testing.T) {
 
 // Credentials that may not grant roles say what else can be done.
 func TestMachinesNeedAnIdentity(t *testing.T) {
+	synctest.Test(t, machinesNeedAnIdentity)
+}
+
+func machinesNeedAnIdentity(t *testing.T) {
 	fake, provider := start(t, nil)
 	fake.Deny("Microsoft.Authorization/roleAssignments/write")
 	p := provider(quick)

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -238,40 +236,5 @@ func (d driver) attach(ctx context.Context, a *account, l *launch, rank int) (st
 			"ipConfigurations":     []any{map[string]any{"name": "ipconfig", "properties": ip}},
 			"networkSecurityGroup": reference{in(scope, securityGroups, shared(l.spec.ID, l.group, "nsg"))},
 		},
-	})
-}
-
-// WhenOff says what becomes of the cluster's machines that switch themselves off: a tag
-// that the machine reads by itself then (see off.sh).
-func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error {
-	if id.Name == "" {
-		return nil
-	}
-	return p.Change(ctx, id, func() error {
-		d := driver{p, refusals}
-		a, err := p.account(ctx)
-		if err != nil {
-			return err
-		}
-		list, err := d.List(ctx, id, vm.Where{})
-		if err != nil {
-			return err
-		}
-		want := strconv.FormatBool(ends)
-		list = slices.DeleteFunc(list, func(m vm.Machine) bool {
-			return m.State == vm.Ending || m.State == vm.Ended || m.Tags[tagEnds] == want || !ends && m.Tags[tagEnds] == ""
-		})
-		return vm.Each(ctx, d, list, func(ctx context.Context, m vm.Machine) error {
-			tags := maps.Clone(m.Tags)
-			tags[tagEnds] = want
-			op, err := a.change(ctx, "PATCH", a.machinePath(p, id, m), apiCompute, map[string]any{"tags": tags})
-			if err == nil {
-				err = a.wait(ctx, op, apiCompute)
-			}
-			if err != nil && d.Kind(err) == vm.Missing {
-				return nil // it has ended already
-			}
-			return err
-		})
 	})
 }
