@@ -211,3 +211,80 @@ func TestAllMachinesAreFoundByAFewCalls(t *testing.T) {
 		}
 	})
 }
+
+// A machine that Azure could not make while no server was there is made anew.
+func TestAMachineThatFailedMeanwhileIsMadeAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, nil)
+		fake.Fail("virtualmachines.put", "AllocationFailed", "no room", 1)
+		dies := quick
+		dying := &process{Fake: fake, left: 1000, last: true}
+		dies.Transport = dying
+		spec := launchSpec(1, "t1")
+		p := provider(dies)
+		if err := p.Prepare(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		dying.left = 8 // what exists, what is used, the address and the interface with their operations, the machine
+		_, err := p.Launch(t.Context(), spec)
+		time.Sleep(time.Minute)
+		second := provider(quick)
+		nodes, listed := second.Nodes(t.Context(), spec.ID)
+		if err == nil || listed != nil || len(nodes) != 1 || nodes[0].State != cloud.NodePending {
+			t.Fatalf("the test is about a machine that failed: %v, %v, %v; %v", err, nodes, listed, dying.calls)
+		}
+		spec.Resumed = true
+		if nodes, err = try(t.Context(), second, spec); err != nil || len(nodes) != 1 {
+			t.Errorf("%v, %v", nodes, err)
+		}
+		if err := second.Terminate(t.Context(), spec.ID); err != nil {
+			t.Error(err)
+		}
+		nothing(t, fake, "in the end")
+	})
+}
+
+// A machine that was switched off from inside costs money until it is stopped.
+func TestStoppingWhatIsOffFromInside(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, nil)
+		p := provider(quick)
+		nodes, err := try(t.Context(), p, launchSpec(2, "t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		fake.Halt(nodes[1].ID)
+		time.Sleep(time.Minute)
+		if !fake.Billed(nodes[1].ID) {
+			t.Fatal("the fake charges nothing for a machine that is off and has its place")
+		}
+		if err := p.Stop(t.Context(), launchSpec(2, "t").ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range nodes {
+			if fake.Billed(n.ID) {
+				t.Errorf("%s is stopped and billed", n.ID)
+			}
+		}
+	})
+}
+
+// Disks that are to be fast are made faster once they exist.
+func TestFastDisks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, nil)
+		spec := launchSpec(1, "t")
+		spec.DiskTier = "high"
+		for range 2 {
+			nodes, err := try(t.Context(), provider(quick), spec)
+			if err != nil {
+				t.Fatal(err)
+			}
+			group, _, _ := strings.Cut(fake.Body(nodes[0].ID)["id"].(string), "/providers/")
+			disk := call(t, fake, "GET", group+"/providers/Microsoft.Compute/disks/"+nodes[0].ID+"-disk?api-version=2024-03-02", "")
+			if !strings.Contains(disk, `"tier":"P50"`) {
+				t.Error(disk)
+			}
+		}
+	})
+}

@@ -105,6 +105,10 @@ func (f *Fake) serveResource(r *http.Request, t *target, k *kind, in dict) (any,
 		if in["tags"] != nil {
 			o["tags"] = in["tags"]
 		}
+		// Of a disk the performance tier can be changed: https://learn.microsoft.com/rest/api/compute/disks/update
+		if change, ok := in["properties"].(dict); ok && t.kind() == "disks" && change["tier"] != nil {
+			o["properties"].(dict)["tier"] = change["tier"]
+		}
 		f.stamp(k, o)
 		return f.tell(k, key), nil
 	case "DELETE":
