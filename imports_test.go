@@ -17,7 +17,7 @@ const module = "github.com/skypilot-go/sky"
 // layers below its own. Packages of one layer do not know each other, except
 // where a folder holds them together. A new package needs a place here.
 var layers = [][]string{
-	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake", "internal/cloud/gcp/gcpfake"},
+	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake", "internal/cloud/gcp/gcpfake", "internal/cloud/azure/azurefake"},
 	{"internal/cloud/fakehttp"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/reference"},
@@ -30,7 +30,7 @@ var layers = [][]string{
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
 	{"internal/agent", "internal/mount", "internal/nodestorage"},
-	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo", "internal/cloud/gcp"},
+	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/azure", "internal/cloud/gcp", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo"},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},
 	{"internal/catalog", "internal/state"},
@@ -39,6 +39,7 @@ var layers = [][]string{
 	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
+	{"internal/azureauth"},
 	{"internal/wholefile", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},

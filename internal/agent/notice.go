@@ -147,10 +147,41 @@ func (m *metadata) preempted(ctx context.Context) (*agentapi.Notice, error) {
 	return &agentapi.Notice{Action: "terminate", At: m.at}, nil
 }
 
+// Azure's metadata service lists what will happen to a machine, half a minute ahead if it
+// is taken back. The first answer takes it some minutes.
+//
+// https://learn.microsoft.com/azure/virtual-machines/linux/scheduled-events
+const (
+	azureEnv       = "AZURE_POD_IDENTITY_AUTHORITY_HOST" // names another service, as for Microsoft's libraries
+	azureScheduled = "/metadata/scheduledevents?api-version=2020-07-01"
+)
+
+// scheduled is what Azure says about this machine's end; nil while it says nothing.
+func (m *metadata) scheduled(ctx context.Context) (*agentapi.Notice, error) {
+	text, err := m.call(ctx, http.MethodGet, azureScheduled, "Metadata", "true")
+	if err != nil || text == nil {
+		return nil, err
+	}
+	var said struct {
+		Events []struct{ EventType, NotBefore string }
+	}
+	if err := json.Unmarshal(text, &said); err != nil {
+		return nil, fmt.Errorf("the metadata service said %q: %w", text, err)
+	}
+	for _, e := range said.Events {
+		// Without a time it has begun, which was announced before.
+		if at, err := http.ParseTime(e.NotBefore); e.EventType == "Preempt" && err == nil {
+			return &agentapi.Notice{Action: "terminate", At: seconds(at)}, nil
+		}
+	}
+	return nil, nil
+}
+
 // watchNotices asks again and again, as long as the cluster is where notice is
 // given, and passes on what is new.
 func (a *Agent) watchNotices() {
 	ec2, google := newMetadata(cmp.Or(os.Getenv(metadataEnv), metadataService)), newGoogleMetadata()
+	azure := newMetadata(cmp.Or(os.Getenv(azureEnv), metadataService))
 	every := cmp.Or(a.o.noticeEvery, metadataEvery)
 	off, silent, told := strings.EqualFold(os.Getenv(metadataOff), "true"), false, false
 	for wait := every; ; {
@@ -180,6 +211,8 @@ func (a *Agent) watchNotices() {
 		switch {
 		case from == facts.GoogleMetadata:
 			ask = google.preempted
+		case from == facts.AzureMetadata:
+			ask = azure.scheduled
 		case from != facts.EC2Metadata || off:
 			continue
 		}

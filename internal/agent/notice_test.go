@@ -89,6 +89,59 @@ func TestNoticesAreRead(t *testing.T) {
 	}
 }
 
+func TestScheduledEventsOfAzureAreRead(t *testing.T) {
+	text := ""
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Metadata") != "true" || r.URL.RequestURI() != azureScheduled {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprint(w, text)
+	}))
+	t.Cleanup(s.Close)
+	event := func(kind, at string) string {
+		return fmt.Sprintf(`{"EventId":"1","EventStatus":"Scheduled","EventType":%q,"ResourceType":"VirtualMachine","Resources":["m"],"NotBefore":%q,"Description":"","EventSource":"Platform","DurationInSeconds":-1}`, kind, at)
+	}
+	for events, want := range map[string]*agentapi.Notice{
+		"": nil,
+		event("Reboot", "Tue, 27 Oct 2026 08:25:00 GMT"):                                                           nil,
+		event("Reboot", "Tue, 27 Oct 2026 08:20:00 GMT") + "," + event("Preempt", "Tue, 27 Oct 2026 08:25:00 GMT"): {Action: "terminate", At: 1793089500},
+		event("Preempt", ""): nil, // it has begun, and was announced
+	} {
+		text = `{"DocumentIncarnation":2,"Events":[` + events + `]}`
+		n, err := newMetadata(s.URL).scheduled(t.Context())
+		if err != nil || (n == nil) != (want == nil) || n != nil && *n != *want {
+			t.Errorf("%s: %v, %v", events, n, err)
+		}
+	}
+	text = "<html>"
+	if n, err := newMetadata(s.URL).scheduled(t.Context()); err == nil {
+		t.Errorf("nonsense was read as %v", n)
+	}
+}
+
+// An agent on Azure asks for scheduled events.
+func TestNoticesOfAzureArePushed(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"Events":[{"EventType":"Preempt","NotBefore":"Tue, 27 Oct 2026 08:25:00 GMT"}]}`)
+	}))
+	t.Cleanup(s.Close)
+	t.Setenv(azureEnv, s.URL)
+	c := newCluster(t, 1, twoCPUs, true)
+	c.spec.Cloud, c.spec.Epoch = "azure", 2
+	c.configure()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	err := c.head.Events(ctx, func(e agentapi.Event) error {
+		if e.Info != nil && e.Info.Notice != nil && e.Info.Notice.At == 1793089500 {
+			cancel()
+		}
+		return nil
+	})
+	if ctx.Err() == context.DeadlineExceeded {
+		t.Fatalf("nothing was pushed: %v", err)
+	}
+}
+
 // TestNoticesArePushed: an agent on AWS tells whoever follows it, and runs the
 // hooks that the user has for it. On another cloud it does not ask.
 func TestNoticesArePushed(t *testing.T) {

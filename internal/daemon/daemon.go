@@ -272,6 +272,7 @@ func (d *daemon) wire(ctx context.Context) error {
 		Kubernetes: kubernetes.Options{Contexts: contexts, Dir: filepath.Join(sky, "kubernetes"), Sections: d.sections(kubernetes.Name), Everywhere: d.everywhere(kubernetes.Name)},
 		AWS:        d.awsOptions(),
 		GCP:        d.gcpOptions(),
+		Azure:      d.azureOptions(),
 	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
 	})

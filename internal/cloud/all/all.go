@@ -4,6 +4,7 @@ package all
 import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
+	"github.com/skypilot-go/sky/internal/cloud/azure"
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
@@ -24,6 +25,7 @@ type Options struct {
 	Kubernetes kubernetes.Options
 	AWS        aws.Options // what is known of the account
 	GCP        gcp.Options // what is known of the project
+	Azure      azure.Options
 }
 
 // Providers returns the clouds in the order that "sky check" shows.
@@ -36,6 +38,7 @@ func Providers(o Options) *cloud.Registry {
 		kubernetes.New(o.Kubernetes),
 		aws.New(o.AWS),
 		gcp.New(o.GCP),
+		azure.New(o.Azure),
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),

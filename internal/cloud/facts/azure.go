@@ -4,6 +4,7 @@ import (
 	"math"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
@@ -20,6 +21,8 @@ var azure = Cloud{
 	Lacks:      []Feature{NetTier, LocalDisk},
 	Egress:     []Tier{{1, 0}, {10240, 0.0875}, {51200, 0.083}, {153600, 0.07}, {math.Inf(1), 0.05}},
 	StoreHosts: ".blob.core.windows.net",
+	Label:      azureLabel,
+	Notices:    AzureMetadata,
 	Settings: func() *keys.Spec {
 		id := identityOrRole()
 		id.TaskMay, id.Admins = true, ""
@@ -40,9 +43,35 @@ func azureDisk(instance, tier string) bool {
 	case "ultra":
 		return false
 	case "medium", "high":
-		size := strings.TrimPrefix(instance, "Standard_")
-		size, _, _ = strings.Cut(size, "_")
-		return strings.ContainsRune(strings.TrimLeft(size, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 's')
+		return AzurePremium(instance)
 	}
 	return true
+}
+
+// AzurePremium reports whether premium disks attach to machines of a type.
+func AzurePremium(instance string) bool {
+	size := strings.TrimPrefix(instance, "Standard_")
+	size, _, _ = strings.Cut(size, "_")
+	return strings.ContainsRune(strings.TrimLeft(size, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"), 's')
+}
+
+// The longest key and value of a tag, in characters.
+//
+// https://learn.microsoft.com/azure/azure-resource-manager/management/tag-resources#limitations
+const (
+	azureLabelKey   = 512
+	AzureLabelValue = 256
+)
+
+func azureLabel(key, value string) string {
+	lower := strings.ToLower(key)
+	switch {
+	case key == "" || utf8.RuneCountInString(key) > azureLabelKey || strings.ContainsAny(key, `<>%&\?/`):
+		return "a key has up to 512 characters, and none of <>%&\\?/"
+	case strings.HasPrefix(lower, "microsoft"), strings.HasPrefix(lower, "azure"), strings.HasPrefix(lower, "windows"):
+		return "keys that begin with microsoft, azure or windows belong to the cloud"
+	case utf8.RuneCountInString(value) > AzureLabelValue:
+		return "a value has up to 256 characters"
+	}
+	return ""
 }

@@ -78,6 +78,7 @@ const (
 	EC2Metadata            // spot/instance-action and rebalance of EC2's metadata service
 	PodEnding              // the pod's containers are told to end
 	GoogleMetadata         // instance/preempted of Google Cloud's metadata service
+	AzureMetadata          // scheduled events of Azure's metadata service
 )
 
 // Merge is a way of laying a map over another.

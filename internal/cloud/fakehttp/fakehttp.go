@@ -74,6 +74,16 @@ type Text string
 
 func (r *Reply) Error() string { return fmt.Sprintf("%d: %v", r.Status, r.Body) }
 
+// frozen is the answer as it is now: what it is made of may change before it is written.
+func (r *Reply) frozen() *Reply {
+	if _, ok := r.Body.(Text); ok || r.Body == nil {
+		return r
+	}
+	text, err := json.Marshal(r.Body)
+	must(err)
+	return &Reply{Status: r.Status, Header: r.Header, Body: json.RawMessage(text)}
+}
+
 func (r *Reply) write(w http.ResponseWriter) {
 	for name, value := range r.Header {
 		w.Header().Set(name, value)
@@ -191,7 +201,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Sc
 			var data any
 			data, err = do(r, in)
 			if reply, ok := data.(*Reply); ok && err == nil {
-				err = reply
+				err = reply.frozen()
 			} else if f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}

@@ -101,7 +101,17 @@ type Call struct {
 	Body         any           // url.Values are sent as a form, everything else as JSON; nil: none
 	Token        string        // makes the call safe to repeat, where the API has a header for that
 	Timeout      time.Duration // of a call that the API answers late on purpose; 0: as Options say
+	Reply        *Reply        // if not nil, it is filled in with what the answer had besides its body
 }
+
+// Reply is what an answer had besides its body. It is zero if there was none.
+type Reply struct {
+	Status int
+	Header http.Header
+}
+
+// RetryAfter is how long the API wants to be left alone; 0: it does not say.
+func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
 
 // Do makes a call that is no more than a method, a path and a body.
 func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
@@ -197,6 +207,9 @@ func (c *Client) once(ctx context.Context, call Call, path string, header http.H
 	}
 	defer resp.Body.Close()
 	status = resp.StatusCode
+	if call.Reply != nil {
+		*call.Reply = Reply{resp.StatusCode, resp.Header}
+	}
 	answer, err = bounded.ReadAll(resp.Body, maxAnswer, "an answer")
 	if err != nil {
 		return nil, notBusy, c.lost(err)

@@ -80,6 +80,23 @@ func TestWaysToAuthorize(t *testing.T) {
 	}
 }
 
+func TestTheReplyHasHeadersAndStatus(t *testing.T) {
+	status := 0
+	c := New(Options{Endpoint: serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", "/operations/1")
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(status)
+	})})
+	defer c.Close()
+	for _, status = range []int{http.StatusAccepted, http.StatusForbidden} {
+		var reply Reply
+		_, err := Send[any](t.Context(), c, Call{Method: "POST", Path: "/", Reply: &reply})
+		if (err != nil) != (status == http.StatusForbidden) || reply.Status != status || reply.Header.Get("Location") != "/operations/1" || reply.RetryAfter() != 7*time.Second {
+			t.Errorf("%+v, %v", reply, err)
+		}
+	}
+}
+
 // A key has one pace, whichever others are used in between.
 func TestAKeyHasOneClient(t *testing.T) {
 	var all Clients

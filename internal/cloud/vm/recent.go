@@ -117,6 +117,18 @@ func (m Made) Of(kind, region string) []string {
 	return out
 }
 
+// All lists the things of a kind in all regions, by name.
+func (m Made) All(kind string) []string {
+	var out []string
+	for t := range m.others {
+		if t.Kind == kind {
+			out = append(out, t.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 // unsure tells that lists may lack something of the cluster's.
 func (m Made) unsure() bool { return time.Since(m.lost) < m.settle }
 

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"sync"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
-
+	"github.com/skypilot-go/sky/internal/azureauth"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/azure"
 	"github.com/skypilot-go/sky/internal/storage/rest"
@@ -26,17 +22,16 @@ func openAzure(at storage.Location, o Options) (storage.Bucket, error) {
 	return azure.Open(at, azure.Options{Endpoint: o.Endpoint, Transport: o.Transport, Token: azureToken})
 }
 
-// identity is that of the process: variables, a workload's, a machine's, the Azure CLI's.
-var identity = sync.OnceValues(func() (azcore.TokenCredential, error) { return azidentity.NewDefaultAzureCredential(nil) })
-
+// azureToken is a token of the identity of the moment: who logs in anew is heard.
 func azureToken(ctx context.Context) (rest.Token, error) {
-	c, err := identity()
-	if err != nil {
-		return rest.Token{}, errors.New("there are none on this machine")
-	}
-	t, err := c.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{azure.Scope}})
+	c, err := azureauth.Find(azureauth.Options{})
 	if err != nil {
 		return rest.Token{}, err
 	}
-	return rest.Token{Value: t.Token, Account: "this identity", Expires: t.ExpiresOn}, nil
+	t, err := c.Token(ctx, azure.Scope)
+	if err != nil {
+		return rest.Token{}, err
+	}
+	account := cmp.Or(c.Account, "this machine's identity")
+	return rest.Token{Value: t.Value, Account: account, Expires: t.Expires}, nil
 }

@@ -86,6 +86,23 @@ func TestEveryStoreOpens(t *testing.T) {
 	}
 }
 
+// The token for a container comes from the same credentials as machines are rented with.
+func TestTokensForAzureAreOfTheUsersCredentials(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("resource") != "https://storage.azure.com" || r.Header.Get("Metadata") != "true" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		fmt.Fprint(w, `{"access_token":"T","expires_in":3600}`)
+	}))
+	t.Cleanup(s.Close)
+	home(t, everybody)
+	t.Setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", s.URL)
+	token, err := azureToken(t.Context())
+	if err != nil || token.Value != "T" || token.Account != "this machine's identity" || token.Expires.IsZero() {
+		t.Errorf("%+v, %v", token, err)
+	}
+}
+
 // regionOf is the region that a request was signed for.
 func regionOf(r *http.Request) string {
 	_, scope, _ := strings.Cut(r.Header.Get("Authorization"), "Credential=")

@@ -1,0 +1,40 @@
+package vm
+
+import (
+	"maps"
+	"path"
+	"slices"
+)
+
+// ByRegion is the text that a setting has for a region: one for all, or a map.
+func ByRegion(setting any, region string) string {
+	switch v := setting.(type) {
+	case string:
+		return v
+	case map[string]any:
+		text, _ := v[region].(string)
+		return text
+	}
+	return ""
+}
+
+// ByCluster is the text that a setting has for a cluster: one for all, or a list of
+// {pattern: text}, of which the first counts whose pattern fits the cluster's name. A
+// pattern is as in "train-*".
+func ByCluster(setting any, cluster string) string {
+	switch v := setting.(type) {
+	case string:
+		return v
+	case []any:
+		for _, entry := range v {
+			of, _ := entry.(map[string]any)
+			for _, pattern := range slices.Sorted(maps.Keys(of)) {
+				if ok, err := path.Match(pattern, cluster); ok && err == nil {
+					text, _ := of[pattern].(string)
+					return text
+				}
+			}
+		}
+	}
+	return ""
+}
