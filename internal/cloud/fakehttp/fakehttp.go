@@ -293,6 +293,16 @@ func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error)
 	return f.Owner.Terminate(r.Context(), id)
 }
 
+// Stop switches a machine off; its disk stays.
+func (f *Fake) Stop(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Stop(r.Context(), id)
+}
+
+// Start switches a machine on that is off.
+func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
+}
+
 // Free is how many more machines of a type a region has.
 func (f *Fake) Free(r *http.Request, region, instanceType string) int {
 	n, _ := f.Owner.Available(r.Context(), zone(region), instanceType, true)
