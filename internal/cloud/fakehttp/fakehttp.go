@@ -104,6 +104,12 @@ func zone(region string) string { return region + "-a" } // the model's only one
 
 // Route answers calls of the operation op, as faults know it.
 func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
+	f.RouteBy(method, path, func(*http.Request, Dict) string { return op }, s, do)
+}
+
+// RouteBy answers calls that are several operations: op tells which, by a body that may
+// fit no schema.
+func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string, s Schema, do Handler) {
 	f.mux.HandleFunc(method+" "+f.api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
 		if err != nil {
@@ -111,8 +117,10 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 		}
 		lost, err := false, f.enter(r)
 		if err == nil {
+			var in Dict
+			_ = json.Unmarshal(body, &in)
 			before := f.restored.Load()
-			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
+			if lost, err = f.caller.Enter(r.Context(), op(r, in)); before != f.restored.Load() {
 				panic(http.ErrAbortHandler) // it hung, and its caller may have left
 			}
 		}
