@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -254,6 +255,18 @@ func (s Schema) Read(body []byte) (in Dict, err error) {
 func Items(list any) []any {
 	all, _ := list.([]any)
 	return all
+}
+
+// Page is the page of a list that a token stands for, and the token of the next one; nil:
+// there is none.
+func Page(all []Dict, token string, size int) (page []Dict, next any) {
+	from, _ := strconv.Atoi(token)
+	from = min(max(from, 0), len(all))
+	to := min(from+size, len(all))
+	if to < len(all) {
+		next = strconv.Itoa(to)
+	}
+	return all[from:to], next
 }
 
 // Missing refuses a call about something that does not exist.
