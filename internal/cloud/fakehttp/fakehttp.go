@@ -41,10 +41,12 @@ type API struct {
 	Error    func(status int, code, message string) any
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
-	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
-	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
-	AtOnce   bool          // machines end with the call that ends them
-	Linger   time.Duration // how long ended machines are known; 0: an hour
+	Protects string                                               // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Named    string                                               // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	OffCosts bool                                                 // machines that are off cost money, too
+	Op       func(op string, r *http.Request, body []byte) string // of a call that may be of several kinds; nil: as the route says
+	AtOnce   bool                                                 // machines end with the call that ends them
+	Linger   time.Duration                                        // how long ended machines are known; 0: an hour
 }
 
 // Word is what a cloud says for a code of the model's.
@@ -79,7 +81,8 @@ type Fake struct {
 	things  map[string][]Dict
 }
 
-// Handler answers a call whose body fits its schema. Handlers run one at a time.
+// Handler answers a call whose body fits its schema, with no content for nil. Handlers
+// run one at a time.
 type Handler func(r *http.Request, in Dict) (any, error)
 
 // New returns a cloud that has nothing but capacity.
@@ -111,7 +114,10 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 		}
 		lost, err := false, f.enter(r)
 		if err == nil {
-			before := f.restored.Load()
+			before, op := f.restored.Load(), op
+			if f.api.Op != nil {
+				op = f.api.Op(op, r, body)
+			}
 			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
 				panic(http.ErrAbortHandler) // it hung, and its caller may have left
 			}
@@ -127,7 +133,9 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 			if data, err = do(r, in); f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}
-			out, _ = json.Marshal(data)
+			if data != nil {
+				out, _ = json.Marshal(data)
+			}
 			f.mu.Unlock()
 		}
 		switch e := (*fluffyapi.Error)(nil); {
@@ -135,6 +143,8 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 			f.refuse(w, e)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
+		case out == nil:
+			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(out)
@@ -248,6 +258,17 @@ func Items(list any) []any {
 	return all
 }
 
+// Page is a part of a list, from a number on, and where the next part begins; 0: there is
+// none.
+func Page(all []Dict, from, size int) (part []Dict, next int) {
+	from = max(0, min(from, len(all)))
+	to := min(from+max(size, 1), len(all))
+	if to < len(all) {
+		next = to
+	}
+	return append([]Dict{}, all[from:to]...), next
+}
+
 // Missing refuses a call about something that does not exist.
 func Missing(what any) *fluffyapi.Error {
 	return fluffyapi.Errorf(fluffyapi.NotFound, "%v does not exist", what)
@@ -293,6 +314,16 @@ func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error)
 	return f.Owner.Terminate(r.Context(), id)
 }
 
+// Start switches a machine on.
+func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
+}
+
+// Stop switches a machine off.
+func (f *Fake) Stop(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Stop(r.Context(), id)
+}
+
 // Free is how many more machines of a type a region has.
 func (f *Fake) Free(r *http.Request, region, instanceType string) int {
 	n, _ := f.Owner.Available(r.Context(), zone(region), instanceType, true)
@@ -333,6 +364,15 @@ func (f *Fake) Thing(kind string, id any) Dict {
 	return nil
 }
 
+// Drop removes a thing.
+func (f *Fake) Drop(kind string, id any) error {
+	if f.Thing(kind, id) == nil {
+		return Missing(id)
+	}
+	f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
+	return nil
+}
+
 // Keep answers the calls about things of a kind: GET lists or looks at one, POST makes
 // one, PATCH changes and DELETE removes it. in checks and completes what is sent, out
 // completes what is told; either may be nil. inUse tells what cannot be removed.
@@ -364,8 +404,7 @@ func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error,
 		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
 			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
 		case r.Method == http.MethodDelete:
-			f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
-			return Dict{}, nil
+			return Dict{}, f.Drop(kind, id)
 		}
 		maps.Copy(o, body)
 		return o, nil

@@ -46,7 +46,7 @@ func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(f.mod
 
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() {
-	for _, op := range []string{"*.create", "*.terminate", "*.put", "*.delete"} {
+	for _, op := range []string{"*.create", "*.start", "*.stop", "*.terminate", "*.put", "*.delete"} {
 		f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
 	}
 }
@@ -133,8 +133,8 @@ func (f *Fake) Asked(id string) Dict {
 
 // Billed tells whether the machine costs money now.
 func (f *Fake) Billed(id string) bool {
-	m, _ := f.Machine(id)
-	return m.Billed
+	m, ok := f.Machine(id)
+	return m.Billed || f.api.OffCosts && ok && m.State != fluffyapi.Terminated
 }
 
 // Inventory is a line for each machine that is not ended, and for each thing.
@@ -156,7 +156,9 @@ func (f *Fake) Inventory() (lines []string) {
 }
 
 // operations are what faults call effects.
-var operations = map[cloudtest.Effect]string{cloudtest.Creating: "instances.create", cloudtest.Terminating: "instances.terminate"}
+var operations = map[cloudtest.Effect]string{
+	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
+}
 
 // Harness is all that the contract's suite needs of the fake. Types are those that
 // offers of the provider name. shared are kinds of things that stay when clusters are
