@@ -41,12 +41,11 @@ type API struct {
 	Error    func(status int, code, message string) any
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
-	Protects string                                               // the kind of thing that protects machines: what [Fake.Conflict] is about
-	Named    string                                               // the field of a machine's body that is its id, and unique; "": ids are the cloud's
-	OffCosts bool                                                 // machines that are off cost money, too
-	Op       func(op string, r *http.Request, body []byte) string // of a call that may be of several kinds; nil: as the route says
-	AtOnce   bool                                                 // machines end with the call that ends them
-	Linger   time.Duration                                        // how long ended machines are known; 0: an hour
+	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	OffCosts bool          // machines that are off cost money, too
+	AtOnce   bool          // machines end with the call that ends them
+	Linger   time.Duration // how long ended machines are known; 0: an hour
 }
 
 // Word is what a cloud says for a code of the model's.
@@ -107,6 +106,12 @@ func zone(region string) string { return region + "-a" } // the model's only one
 
 // Route answers calls of the operation op, as faults know it.
 func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
+	f.RouteBy(method, path, func(*http.Request, Dict) string { return op }, s, do)
+}
+
+// RouteBy answers calls that are several operations: op tells which, by a body that may
+// fit no schema.
+func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string, s Schema, do Handler) {
 	f.mux.HandleFunc(method+" "+f.api.Prefix+path, func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
 		if err != nil {
@@ -114,11 +119,10 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 		}
 		lost, err := false, f.enter(r)
 		if err == nil {
-			before, op := f.restored.Load(), op
-			if f.api.Op != nil {
-				op = f.api.Op(op, r, body)
-			}
-			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
+			var in Dict
+			_ = json.Unmarshal(body, &in)
+			before := f.restored.Load()
+			if lost, err = f.caller.Enter(r.Context(), op(r, in)); before != f.restored.Load() {
 				panic(http.ErrAbortHandler) // it hung, and its caller may have left
 			}
 		}
@@ -314,14 +318,14 @@ func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error)
 	return f.Owner.Terminate(r.Context(), id)
 }
 
-// Start switches a machine on.
-func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
-	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
-}
-
-// Stop switches a machine off.
+// Stop switches a machine off; its disk stays.
 func (f *Fake) Stop(r *http.Request, id string) (fluffyapi.Instance, error) {
 	return f.Owner.Stop(r.Context(), id)
+}
+
+// Start switches a machine on that is off.
+func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
 }
 
 // Free is how many more machines of a type a region has.

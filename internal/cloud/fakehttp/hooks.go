@@ -31,7 +31,7 @@ func (f *Fake) Inject(fault model.Fault) {
 // What calls and machines do from now on: every call is one too many, the credentials
 // are no longer good, no call arrives, no call is answered, new machines are missing in
 // their first lists, a machine is said to be in a state, is destroyed, or, being active,
-// is taken back.
+// is taken back or switches itself off.
 
 func (f *Fake) Throttle()         { f.Inject(model.Fault{Kind: model.Throttle}) }
 func (f *Fake) Refuse()           { f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}) }
@@ -43,10 +43,11 @@ func (f *Fake) Lie(id, state string) {
 }
 func (f *Fake) Kill(id string)                      { must(f.Cloud.Kill(f.modelID(id), "the machine broke")) }
 func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(f.modelID(id), in)) }
+func (f *Fake) Halt(id string)                      { must(f.Cloud.Halt(f.modelID(id))) }
 
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() {
-	for _, op := range []string{"*.create", "*.start", "*.stop", "*.terminate", "*.put", "*.delete"} {
+	for _, op := range []string{"*.create", "*.terminate", "*.start", "*.stop", "*.put", "*.delete"} {
 		f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
 	}
 }
@@ -157,7 +158,7 @@ func (f *Fake) Inventory() (lines []string) {
 
 // operations are what faults call effects.
 var operations = map[cloudtest.Effect]string{
-	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
+	cloudtest.Creating: "instances.create", cloudtest.Terminating: "instances.terminate", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop",
 }
 
 // Harness is all that the contract's suite needs of the fake. Types are those that
@@ -183,6 +184,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 		HideNew: func(_ testing.TB, lists int) { f.HideNew(lists) },
 		Lie:     func(_ testing.TB, n cloud.Node, state string) { f.Lie(n.ID, state) },
 		Kill:    func(_ testing.TB, n cloud.Node) { f.Kill(n.ID) },
+		Preempt: func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) },
 		Odd: func(_ testing.TB, to cloudtest.Effect) {
 			f.Inject(model.Fault{Kind: model.Fail, Op: operations[to], Code: cloudtest.OddCode})
 		},

@@ -5,7 +5,6 @@
 package dofake
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -48,9 +47,6 @@ var images = []string{"ubuntu-22-04-x64", "ubuntu-24-04-x64", "gpu-h100x1-base",
 func New() *Fake {
 	api := fakehttp.API{
 		Prefix: "/v2", Linger: time.Minute, OffCosts: true,
-		Op: func(op string, _ *http.Request, body []byte) string {
-			return map[bool]string{true: "instances.start", false: op}[bytes.Contains(body, []byte(`"power_on"`))]
-		},
 		ID:    func(n uint64) string { return fmt.Sprint(3164000 + n) },
 		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Token },
 		Error: func(_ int, code, message string) any {
@@ -97,7 +93,10 @@ func New() *Fake {
 		}
 		return nil, fluffyapi.Errorf(fluffyapi.InUse, "attached volume cannot be deleted")
 	})
-	f.Route("POST", "/droplets/{id}/actions", "instances.stop", fakehttp.Schema{"!type": `"(?:power_on|power_off|shutdown)"`}, f.act)
+	act := func(_ *http.Request, in dict) string {
+		return map[bool]string{true: "instances.start", false: "instances.stop"}[in["type"] == "power_on"]
+	}
+	f.RouteBy("POST", "/droplets/{id}/actions", act, fakehttp.Schema{"!type": `"(?:power_on|power_off|shutdown)"`}, f.act)
 	return f
 }
 
