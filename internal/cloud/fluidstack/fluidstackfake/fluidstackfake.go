@@ -18,7 +18,6 @@ import (
 // Key is the API key of the only account.
 const Key = "api_key_fake0123456789"
 
-
 type dict = fakehttp.Dict
 
 // Fake is the whole of FluidStack.
