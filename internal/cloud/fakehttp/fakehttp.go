@@ -44,6 +44,7 @@ type API struct {
 	Limits   []Limit
 	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
 	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	OffCosts bool          // machines that are off cost money, too
 	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
 }
@@ -80,7 +81,8 @@ type Fake struct {
 	things  map[string][]Dict
 }
 
-// Handler answers a call whose body fits its schema. Handlers run one at a time.
+// Handler answers a call whose body fits its schema, with no content for nil. Handlers
+// run one at a time.
 type Handler func(r *http.Request, in Dict) (any, error)
 
 // New returns a cloud that has nothing but capacity.
@@ -136,7 +138,9 @@ func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string,
 			if data, err = do(r, in); f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}
-			out, _ = json.Marshal(data)
+			if data != nil {
+				out, _ = json.Marshal(data)
+			}
 			f.mu.Unlock()
 		}
 		switch e := (*fluffyapi.Error)(nil); {
@@ -144,6 +148,8 @@ func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string,
 			f.refuse(w, e)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
+		case out == nil:
+			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(out)
@@ -257,16 +263,26 @@ func Items(list any) []any {
 	return all
 }
 
-// Page is the page of a list that a token stands for, and the token of the next one; nil:
-// there is none.
-func Page(all []Dict, token string, size int) (page []Dict, next any) {
-	from, _ := strconv.Atoi(token)
-	from = min(max(from, 0), len(all))
-	to := min(from+size, len(all))
+// Page is a part of a list, from a number on, and where the next part begins; 0: there is
+// none.
+func Page(all []Dict, from, size int) (part []Dict, next int) {
+	from = max(0, min(from, len(all)))
+	to := min(from+max(size, 1), len(all))
 	if to < len(all) {
+		next = to
+	}
+	return append([]Dict{}, all[from:to]...), next
+}
+
+// PageAfter is the page that a token stands for, and the token of the next one; nil: there
+// is none.
+func PageAfter(all []Dict, token string, size int) (page []Dict, next any) {
+	from, _ := strconv.Atoi(token)
+	page, to := Page(all, from, size)
+	if to > 0 {
 		next = strconv.Itoa(to)
 	}
-	return all[from:to], next
+	return page, next
 }
 
 // Missing refuses a call about something that does not exist.
@@ -364,6 +380,15 @@ func (f *Fake) Thing(kind string, id any) Dict {
 	return nil
 }
 
+// Drop removes a thing.
+func (f *Fake) Drop(kind string, id any) error {
+	if f.Thing(kind, id) == nil {
+		return Missing(id)
+	}
+	f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
+	return nil
+}
+
 // Keep answers the calls about things of a kind: GET lists or looks at one, POST makes
 // one, PATCH changes and DELETE removes it. in checks and completes what is sent, out
 // completes what is told; either may be nil. inUse tells what cannot be removed.
@@ -395,8 +420,7 @@ func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error,
 		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
 			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
 		case r.Method == http.MethodDelete:
-			f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
-			return Dict{}, nil
+			return Dict{}, f.Drop(kind, id)
 		}
 		maps.Copy(o, body)
 		return o, nil

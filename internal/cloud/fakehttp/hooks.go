@@ -134,8 +134,8 @@ func (f *Fake) Asked(id string) Dict {
 
 // Billed tells whether the machine costs money now.
 func (f *Fake) Billed(id string) bool {
-	m, _ := f.Machine(id)
-	return m.Billed
+	m, ok := f.Machine(id)
+	return m.Billed || f.api.OffCosts && ok && m.State != fluffyapi.Terminated
 }
 
 // Inventory is a line for each machine that is not ended, and for each thing.

@@ -186,6 +186,6 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 			all = append(all, t)
 		}
 	}
-	page, next := fakehttp.Page(all, r.URL.Query().Get("cursor"), pageSize)
+	page, next := fakehttp.PageAfter(all, r.URL.Query().Get("cursor"), pageSize)
 	return dict{"pods": page, "pagination": dict{"nextCursor": next, "hasNextPage": next != nil}}, err
 }

@@ -246,7 +246,7 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 	if strings.Contains(r.URL.Path, "/v0/") {
 		return dict{"instances_found": len(all), "instances": all}, err
 	}
-	page, next := fakehttp.Page(all, r.URL.Query().Get("after_token"), 25)
+	page, next := fakehttp.PageAfter(all, r.URL.Query().Get("after_token"), 25)
 	return dict{"success": true, "instances_found": len(page), "total_instances": len(all), "next_token": next, "instances": page}, err
 }
 
