@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -276,6 +277,17 @@ func Page(all []Dict, from, size int) (part []Dict, next int) {
 		next = to
 	}
 	return append([]Dict{}, all[from:to]...), next
+}
+
+// PageAfter is the page that a token stands for, and the token of the next one; nil: there
+// is none.
+func PageAfter(all []Dict, token string, size int) (page []Dict, next any) {
+	from, _ := strconv.Atoi(token)
+	page, to := Page(all, from, size)
+	if to > 0 {
+		next = strconv.Itoa(to)
+	}
+	return page, next
 }
 
 // Missing refuses a call about something that does not exist.

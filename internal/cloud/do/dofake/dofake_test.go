@@ -55,6 +55,6 @@ func TestTheLifeOfADroplet(t *testing.T) {
 	}
 	ask("DELETE", path, nil)
 	refused("GET", path, nil, "The resource you were accessing could not be found")
-	f.Fill("tor1", "gpu-h100x1-80gb", 0)
-	refused("POST", "/droplets", fakehttp.Dict{"name": "x", "region": "tor1", "size": "gpu-h100x1-80gb", "image": 5}, "Size is not available in this region")
+	f.Fill("ams3", "gpu-h100x1-80gb", 0)
+	refused("POST", "/droplets", fakehttp.Dict{"name": "x", "region": "ams3", "size": "gpu-h100x1-80gb", "image": 5}, "Size is not available in this region")
 }
