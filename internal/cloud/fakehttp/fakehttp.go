@@ -81,6 +81,9 @@ type Fake struct {
 	things  map[string][]Dict
 }
 
+// Text is an answer that is no JSON.
+type Text string
+
 // Handler answers a call whose body fits its schema, with no content for nil. Handlers
 // run one at a time.
 type Handler func(r *http.Request, in Dict) (any, error)
@@ -138,7 +141,9 @@ func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string,
 			if data, err = do(r, in); f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}
-			if data != nil {
+			if text, ok := data.(Text); ok {
+				out = []byte(text)
+			} else if data != nil {
 				out, _ = json.Marshal(data)
 			}
 			f.mu.Unlock()

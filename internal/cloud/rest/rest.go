@@ -101,6 +101,9 @@ type Call struct {
 	Token        string // makes the call safe to repeat, where the API has a header for that
 }
 
+// Text is an answer that is taken as it is, of APIs that do not always answer in JSON.
+type Text string
+
 // Do makes a call that is no more than a method, a path and a body.
 func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
 	return Send[T](ctx, c, Call{Method: method, Path: path, Body: body})
@@ -144,6 +147,10 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 			return zero, err
 		}
 		if len(bytes.TrimSpace(answer)) == 0 {
+			return out, nil
+		}
+		if text, ok := any(&out).(*Text); ok {
+			*text = Text(answer)
 			return out, nil
 		}
 		if err := json.Unmarshal(answer, &out); err != nil {

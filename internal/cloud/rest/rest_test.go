@@ -333,3 +333,20 @@ func TestTheLogHasNoSecrets(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestAnAnswerThatIsNoJSON(t *testing.T) {
+	c := New(Options{Cloud: "Test", Endpoint: "http://test", Transport: roundTripper(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 202, Body: io.NopCloser(strings.NewReader("i-1"))}, nil
+	})})
+	if id, err := Do[Text](t.Context(), c, "POST", "/x", nil); id != "i-1" || err != nil {
+		t.Errorf("%q, %v", id, err)
+	}
+	var lost *NoAnswerError
+	if _, err := Do[string](t.Context(), c, "POST", "/x", nil); !errors.As(err, &lost) {
+		t.Error(err)
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
