@@ -127,6 +127,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 // cheapest rents GPUs wherever they cost least.
 func (f *Fake) cheapest(r *http.Request, in dict) (any, error) {
 	count, _ := strconv.Atoi(fmt.Sprint(in["gpuCount"]))
+	in["name"] = fmt.Sprint(in["userMetadata"]) // what tells whose it is
 	i, err := f.Create(r, Region, Type(in["gpuModel"].(string), count), in)
 	return dict{"status": "success", "instanceName": i.ID}, err
 }
