@@ -5,6 +5,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
+	"github.com/skypilot-go/sky/internal/cloud/do"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
@@ -36,5 +37,6 @@ func Providers(o Options) *cloud.Registry {
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
+		do.New(do.Options{}),
 	)
 }
