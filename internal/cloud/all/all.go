@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+	"github.com/skypilot-go/sky/internal/cloud/vast"
 )
 
 // Options is what providers need to know of the installation.
@@ -36,5 +37,6 @@ func Providers(o Options) *cloud.Registry {
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
+		vast.New(vast.Options{}),
 	)
 }
