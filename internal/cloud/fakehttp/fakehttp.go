@@ -251,15 +251,23 @@ func (s Schema) Read(body []byte) (in Dict, err error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the body: %v", err)
 	}
+	if err := s.Fits(in); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Fits tells why an object does not.
+func (s Schema) Fits(in Dict) error {
 	for field, pattern := range s {
 		name, required := strings.CutPrefix(field, "!")
 		v, ok := in[name]
 		got, _ := json.Marshal(v)
 		if len(got) > 1_000_000 || !ok && required || ok && !regexp.MustCompile(`(?s)^(?:`+pattern+`)$`).Match(got) {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
+			return fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
 		}
 	}
-	return in, nil
+	return nil
 }
 
 // Items are those of a list, nil for none.

@@ -208,6 +208,9 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 			})
 		},
 	}
+	if f.api.OffCosts {
+		h.OffCosts = "that is how the cloud bills"
+	}
 	if f.api.Protects == "" {
 		h.Unprotected = "the cloud has nothing for that"
 	} else {

@@ -26,8 +26,7 @@ import (
 // Key is the API key of the only account.
 const Key = "fake0123456789abcdef"
 
-// Poor is a code for faults: the account has no credit. Queued is what a start meets for
-// which there is no room.
+// Poor is a code for faults: the account has no credit.
 const Poor, queued, taken fluffyapi.Code = "poor", "queued", "taken"
 
 type dict = fakehttp.Dict
@@ -193,6 +192,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		return nil, fluffyapi.Errorf(taken, "no_such_ask Instance type by id %d is not available.", id)
 	}
 	price, bid := in["price"].(float64)
+	in["name"] = in["label"]
 	i, err := f.Create(r, at.country, Type(at.kind), in)
 	if err != nil {
 		return nil, err
