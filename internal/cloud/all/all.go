@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+	"github.com/skypilot-go/sky/internal/cloud/vast"
 )
 
 // Options is what providers need to know of the installation.
@@ -38,5 +39,6 @@ func Providers(o Options) *cloud.Registry {
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
 		do.New(do.Options{}),
+		vast.New(vast.Options{}),
 	)
 }

@@ -91,6 +91,12 @@ func (r Refusals) means(err error) (m Meaning, code string, status int, ok bool)
 	return usual[status], code, status, true
 }
 
+// Means is the meaning of an error, NoAnswer if it is no answer of the API.
+func (r Refusals) Means(err error) Meaning {
+	m, _, _, _ := r.means(err)
+	return m
+}
+
 // Refusal is a driver's Refusal.
 func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error {
 	m, code, status, ok := r.means(err)
