@@ -187,6 +187,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, _ []string
 type size struct {
 	Slug    string   `json:"slug"`
 	DiskGB  int      `json:"disk"`
+	Price   float64  `json:"price_hourly"`
 	Regions []string `json:"regions"` // where there are droplets of it now
 }
 
@@ -205,7 +206,7 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (s size, known boo
 	slices.Sort(s.Regions)
 	switch exists := slices.ContainsFunc(sizes, func(s size) bool { return slices.Contains(s.Regions, o.Region) }); {
 	case slices.Contains(s.Regions, o.Region):
-		return s, true, nil
+		return s, true, vm.Rose(displayName, o, s.Price)
 	case len(s.Regions) == 0:
 		return s, false, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("DigitalOcean has no %s in any region now", s.Slug)}
 	case exists:

@@ -226,3 +226,14 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 		}
 	}
 }
+
+// A price that rose since the plan is refused before anything is made.
+func TestAPriceThatRose(t *testing.T) {
+	fake, provider := start(t)
+	spec := launch("web")
+	spec.Offer.HourlyPrice = 3
+	var full *cloud.CapacityError
+	if _, err := provider(quick).Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "$3.39 an hour now, and $3 was") || len(fake.Inventory()) > 0 {
+		t.Errorf("%v; there is %v", err, fake.Inventory())
+	}
+}
