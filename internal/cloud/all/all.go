@@ -8,6 +8,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/do"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
@@ -39,6 +40,7 @@ func Providers(o Options) *cloud.Registry {
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
 		do.New(do.Options{}),
+		fluidstack.New(fluidstack.Options{}),
 		vast.New(vast.Options{}),
 	)
 }
