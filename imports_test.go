@@ -31,7 +31,7 @@ var layers = [][]string{
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
 	{"internal/agent", "internal/mount", "internal/nodestorage"},
-	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo", "internal/cloud/vast"},
+	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo", "internal/cloud/shadeform", "internal/cloud/vast"},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},
 	{"internal/catalog", "internal/state"},

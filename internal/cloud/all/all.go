@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
 )
@@ -38,5 +39,6 @@ func Providers(o Options) *cloud.Registry {
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
 		vast.New(vast.Options{}),
+		shadeform.New(shadeform.Options{}),
 	)
 }
