@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
 )
@@ -42,5 +43,6 @@ func Providers(o Options) *cloud.Registry {
 		do.New(do.Options{}),
 		fluidstack.New(fluidstack.Options{}),
 		vast.New(vast.Options{}),
+		shadeform.New(shadeform.Options{}),
 	)
 }

@@ -147,7 +147,7 @@ func (p *Provider) OffersWith(ctx context.Context, settings map[string]any) ([]c
 		return nil, err
 	}
 	want := wishes(settings)
-	var all []cloud.Offer
+	all := []cloud.Offer{} // nil would say that a price list knows better
 	for _, spot := range []bool{false, true} {
 		asks, err := search(ctx, c, want.query(spot, defaultDiskGB, mostOffers))
 		if err != nil {

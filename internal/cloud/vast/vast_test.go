@@ -3,7 +3,9 @@ package vast
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -12,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
@@ -294,5 +297,19 @@ func TestTypesAndPlaces(t *testing.T) {
 		if got := country(place); got != want {
 			t.Errorf("%s is in %q", place, got)
 		}
+	}
+}
+
+// The price list that sky catalog fetch makes can be read.
+func TestThePriceList(t *testing.T) {
+	fake, _ := start(t)
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	rows, err := fetch.Vast{API: fetch.API{BaseURL: server.URL + "/api/v0", Token: vastfake.Key}}.Rows(t.Context())
+	if err != nil || len(rows) != 4 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	if err := fetch.Write(io.Discard, Name, rows); err != nil {
+		t.Error(err)
 	}
 }
