@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
@@ -42,6 +43,7 @@ func Providers(o Options) *cloud.Registry {
 		cudo.New(cudo.Options{}),
 		do.New(do.Options{}),
 		fluidstack.New(fluidstack.Options{}),
+		paperspace.New(paperspace.Options{}),
 		vast.New(vast.Options{}),
 		shadeform.New(shadeform.Options{}),
 	)
