@@ -37,6 +37,7 @@ var layers = [][]string{
 		"internal/cloud/paperspace",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
+		"internal/cloud/verda",
 	},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},

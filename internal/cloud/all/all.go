@@ -17,6 +17,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
+	"github.com/skypilot-go/sky/internal/cloud/verda"
 )
 
 // Options is what providers need to know of the installation.
@@ -45,6 +46,7 @@ func Providers(o Options) *cloud.Registry {
 		fluidstack.New(fluidstack.Options{}),
 		paperspace.New(paperspace.Options{}),
 		vast.New(vast.Options{}),
+		verda.New(verda.Options{}),
 		shadeform.New(shadeform.Options{}),
 	)
 }
