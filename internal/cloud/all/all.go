@@ -5,8 +5,10 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
+	"github.com/skypilot-go/sky/internal/cloud/do"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
+	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
@@ -38,6 +40,8 @@ func Providers(o Options) *cloud.Registry {
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
+		do.New(do.Options{}),
+		fluidstack.New(fluidstack.Options{}),
 		vast.New(vast.Options{}),
 		shadeform.New(shadeform.Options{}),
 	)

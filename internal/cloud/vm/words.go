@@ -46,3 +46,16 @@ func Plain(displayName string, most int, spec cloud.LaunchSpec) error {
 	}
 	return nil
 }
+
+// tolerance is how much more than planned a machine may cost: prices are rounded.
+const tolerance = 1.005
+
+// Rose refuses an offer that costs more now than it was planned with; a price of 0 is not
+// known. Lists of prices that are never refreshed by themselves get old.
+func Rose(displayName string, o cloud.Offer, now float64) error {
+	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
+		return nil
+	}
+	return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with; to plan with today's prices: sky catalog fetch %s",
+		displayName, o.InstanceType, now, o.HourlyPrice, o.Cloud)}
+}

@@ -106,7 +106,7 @@ var (
 	tags          = `null|` + fakehttp.List(`"[A-Za-z0-9:_-]{1,255}"`)
 	creating      = fakehttp.Schema{
 		"!name": `"[A-Za-z0-9.-]{1,255}"`, "!region": word, "!size": word, "!image": word + `|\d+`, "ssh_keys": fakehttp.List(word + `|\d+`), "backups": `true|false`, "ipv6": `true|false`,
-		"monitoring": `true|false`, "tags": tags, "user_data": `"` + fakehttp.Char + `{0,65536}"`, "vpc_uuid": word, "volumes": fakehttp.List(word), "with_droplet_agent": `true|false`,
+		"monitoring": `true|false`, "tags": tags, "user_data": fakehttp.String, "vpc_uuid": word, "volumes": fakehttp.List(word), "with_droplet_agent": `true|false`,
 	}
 )
 

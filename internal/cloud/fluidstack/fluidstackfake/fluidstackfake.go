@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
@@ -41,9 +42,10 @@ func Type(gpu string, count int) string { return fmt.Sprintf("%s::%d", gpu, coun
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Regions: regions, ID: func(n uint64) string { return fmt.Sprintf("i-fs%08x", n) },
+		Regions: regions, AtOnce: true, ID: func(n uint64) string { return fmt.Sprintf("i-fs%08x", n) },
 		Login: func(r *http.Request) bool { return r.Header.Get("api-key") == Key },
-		Error: func(status int, _, message string) any {
+		Error: func(status int, code, message string) any {
+			message = strings.TrimPrefix(code+": "+message, ": ") // of faults: there are no codes
 			if status == http.StatusUnprocessableEntity {
 				return dict{"detail": []dict{{"loc": []string{"body"}, "msg": message, "type": "value_error"}}}
 			}
@@ -78,7 +80,7 @@ func New() *Fake {
 	})
 	f.Route("PUT", "/instances/{id}/start", "instances.start", nil, func(r *http.Request, _ dict) (any, error) {
 		i, err := f.Start(r, r.PathValue("id"))
-		return f.told(i), err
+		return f.told(i), words(err)
 	})
 	f.Route("PUT", "/instances/{id}/rename", "instances.put", fakehttp.Schema{"!new_instance_name": word}, f.rename)
 	f.Route("GET", "/ssh_keys", "keys.list", nil, func(*http.Request, dict) (any, error) { return f.Things("keys"), nil })
@@ -166,15 +168,17 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		"memory_size_gb": count * gpus[gpu].memory, "nvme_storage_size_gb": count * gpus[gpu].nvme, "region": region,
 	}
 	i, err := f.Create(r, region, Type(gpu, count), in)
-	if e, ok := err.(*fluffyapi.Error); ok {
-		switch e.Code {
-		case fluffyapi.NoCapacity:
-			e.Message = "The requested configuration is out of stock"
-		case fluffyapi.QuotaExceeded:
-			e.Message = "The limit of instances of your account is reached"
-		}
+	return dict{"id": i.ID, "name": in["name"], "gpu_type": gpu, "operating_system_label": in["operating_system_label"]}, words(err)
+}
+
+// words are what tells refusals apart that have no codes.
+func words(err error) error {
+	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity {
+		e.Message = "The requested configuration is out of stock"
+	} else if ok && e.Code == fluffyapi.QuotaExceeded {
+		e.Message = "The limit of instances of your account is reached"
 	}
-	return dict{"id": i.ID, "name": in["name"], "gpu_type": gpu, "operating_system_label": in["operating_system_label"]}, err
+	return err
 }
 
 // told is an instance in FluidStack's words. It has an address once it is provisioned.
