@@ -34,6 +34,7 @@ var layers = [][]string{
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo",
 		"internal/cloud/do",
 		"internal/cloud/fluidstack",
+		"internal/cloud/hyperbolic",
 		"internal/cloud/paperspace",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",

@@ -9,6 +9,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
+	"github.com/skypilot-go/sky/internal/cloud/hyperbolic"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
@@ -48,5 +49,6 @@ func Providers(o Options) *cloud.Registry {
 		vast.New(vast.Options{}),
 		verda.New(verda.Options{}),
 		shadeform.New(shadeform.Options{}),
+		hyperbolic.New(hyperbolic.Options{}),
 	)
 }

@@ -138,7 +138,7 @@ func (i instance) machine(tags map[string]string) vm.Machine {
 const (
 	defaultImage = "vastai/base:0.0.2"
 	mostScript   = 4096
-	mostTries    = 3 // of machines that somebody else may have
+	mostTries    = 8 // of machines that somebody else has by now
 )
 
 // environment are the variables of a container, and its ports, which Vast has among them.

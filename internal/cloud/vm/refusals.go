@@ -39,7 +39,7 @@ const (
 type Refusals struct {
 	Cloud, DisplayName string
 	Fix                string             // of credentials
-	Fixes              map[string]string  // of credentials that are refused with a code, or a status
+	Fixes              map[string]string  // of credentials that are refused with a code, a text or a status
 	Codes              map[string]Meaning // "a/*" is all that begin with "a/"
 	Texts              []Text             // of APIs whose codes and statuses say too little; the first counts
 	Statuses           map[int]Meaning    // besides the usual ones
@@ -82,7 +82,7 @@ func (r Refusals) means(err error) (m Meaning, code string, status int, ok bool)
 	message = strings.ToLower(message)
 	for _, t := range r.Texts {
 		if strings.Contains(message, t.Holds) {
-			return t.Means, code, status, true
+			return t.Means, cmp.Or(code, t.Holds), status, true
 		}
 	}
 	if m, ok := r.Statuses[status]; ok {
