@@ -35,6 +35,7 @@ var layers = [][]string{
 		"internal/cloud/do",
 		"internal/cloud/fluidstack",
 		"internal/cloud/hyperbolic",
+		"internal/cloud/primeintellect",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 	},

@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
@@ -46,5 +47,6 @@ func Providers(o Options) *cloud.Registry {
 		vast.New(vast.Options{}),
 		shadeform.New(shadeform.Options{}),
 		hyperbolic.New(hyperbolic.Options{}),
+		primeintellect.New(primeintellect.Options{}),
 	)
 }
