@@ -36,6 +36,7 @@ var layers = [][]string{
 		"internal/cloud/fluidstack",
 		"internal/cloud/hyperbolic",
 		"internal/cloud/paperspace",
+		"internal/cloud/primeintellect",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 		"internal/cloud/verda",

@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
+	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
@@ -50,5 +51,6 @@ func Providers(o Options) *cloud.Registry {
 		verda.New(verda.Options{}),
 		shadeform.New(shadeform.Options{}),
 		hyperbolic.New(hyperbolic.Options{}),
+		primeintellect.New(primeintellect.Options{}),
 	)
 }
