@@ -18,6 +18,13 @@ type PortOpener interface {
 	OpenPorts(ctx context.Context, id ClusterID, ports []string) error
 }
 
+// SettledOffers is a provider whose offers depend on its settings, as on a market of
+// machines that are not all good enough.
+type SettledOffers interface {
+	// OffersWith is Offers with the section of the configuration that holds.
+	OffersWith(ctx context.Context, settings map[string]any) ([]Offer, error)
+}
+
 // LaunchLimiter is a provider whose Launch waits for more than machines to boot:
 // queues, autoscalers, images. What earlier launches took says nothing about that.
 type LaunchLimiter interface {

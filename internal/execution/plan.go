@@ -157,7 +157,7 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 		}
 		return optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks), nil
 	}
-	offers, err := p.Offers(ctx)
+	offers, err := offersOf(ctx, p, sections)
 	if err != nil {
 		return none, fmt.Errorf("asking what it offers: %w", err)
 	}
@@ -171,6 +171,13 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 		return none, fmt.Errorf("its price list: %w", err)
 	}
 	return optimizer.CatalogSource(table, p.Features().Lacks), nil
+}
+
+func offersOf(ctx context.Context, p cloud.Provider, sections catalog.Sections) ([]cloud.Offer, error) {
+	if o, ok := cloud.As[cloud.SettledOffers](p); ok {
+		return o.OffersWith(ctx, sections(""))
+	}
+	return p.Offers(ctx)
 }
 
 // noPrices is what to do about price lists that cannot be had.

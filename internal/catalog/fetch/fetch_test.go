@@ -129,7 +129,7 @@ func TestVast(t *testing.T) {
 	check(t, list, gpu("RTX4090", 1), "1x-RTX_4090-16-65536 16/64 Oregon, US $0.4")
 	check(t, list, spot(gpu("RTX4090", 1)), "1x-RTX_4090-16-65536 16/64 Oregon, US $0.25")
 	for in, want := range map[string]string{"RTX 6000Ada": "RTX6000-Ada", "H100 SXM": "H100", "RTX 4080S": "RTX4080", "Tesla V100": "V100", "RTX 3090 Ti": "RTX3090", "A100 PCIE": "A100"} {
-		if got := vastName(in); got != want {
+		if got := VastGPU(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)
 		}
 	}

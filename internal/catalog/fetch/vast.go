@@ -44,7 +44,7 @@ func (v Vast) Rows(ctx context.Context) ([]Row, error) {
 		if len(o.Place) < 2 || o.GPUs == 0 {
 			continue
 		}
-		key := vastType{fmt.Sprintf("%vx-%s-%v-%v", o.GPUs, strings.ReplaceAll(o.GPU, " ", "_"), o.CPUs, o.MemoryMiB), o.Place}
+		key := vastType{VastType(o.GPU, o.GPUs, o.CPUs, o.MemoryMiB), o.Place}
 		groups[key] = append(groups[key], o)
 	}
 	keys := slices.SortedFunc(maps.Keys(groups), func(a, b vastType) int { return strings.Compare(a.instance+a.region, b.instance+b.region) })
@@ -53,6 +53,11 @@ func (v Vast) Rows(ctx context.Context) ([]Row, error) {
 		rows = append(rows, vastRow(k, groups[k]))
 	}
 	return rows, nil
+}
+
+// VastType is what a kind of Vast's machines is called, as "1x-RTX_4090-16-65536".
+func VastType(gpu string, gpus, cpus, memoryMiB float64) string {
+	return fmt.Sprintf("%vx-%s-%v-%v", gpus, strings.ReplaceAll(gpu, " ", "_"), cpus, memoryMiB)
 }
 
 func vastRow(k vastType, offers []vastOffer) Row {
@@ -66,7 +71,7 @@ func vastRow(k vastType, offers []vastOffer) Row {
 		return 0
 	})
 	o := offers[(len(offers)-1)/2]
-	name := vastName(o.GPU)
+	name := VastGPU(o.GPU)
 	row := Row{InstanceType: k.instance, Accelerator: name, Count: o.GPUs, CPUs: o.CPUs, MemoryGiB: o.MemoryMiB / 1024, DeviceMiB: o.DeviceMiB,
 		Price: o.Search.Hour, Spot: none, Region: k.region}
 	for _, c := range offers {
@@ -83,8 +88,9 @@ var (
 	vastNames  = map[string]string{"TeslaV100": "V100", "TeslaT4": "T4", "TeslaP100": "P100", "QRTX6000": "RTX6000", "QRTX8000": "RTX8000"}
 )
 
-// vastName turns "RTX 6000Ada" into "RTX6000-Ada" and "H100 SXM" into "H100".
-func vastName(gpu string) string {
+// VastGPU turns Vast's names of GPUs into those of price lists: "RTX 6000Ada" into
+// "RTX6000-Ada" and "H100 SXM" into "H100".
+func VastGPU(gpu string) string {
 	n := strings.ReplaceAll(gpu, " ", "")
 	if base, ok := strings.CutSuffix(n, "Ada"); ok {
 		n = base + "-Ada"

@@ -6,14 +6,22 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/azure"
 	"github.com/skypilot-go/sky/internal/cloud/cudo"
+	"github.com/skypilot-go/sky/internal/cloud/do"
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud"
 	"github.com/skypilot-go/sky/internal/cloud/gcp"
+	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
+	"github.com/skypilot-go/sky/internal/cloud/hyperbolic"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/paperspace"
+	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
+	"github.com/skypilot-go/sky/internal/cloud/vast"
+	"github.com/skypilot-go/sky/internal/cloud/verda"
 )
 
 // Options is what providers need to know of the installation.
@@ -42,5 +50,13 @@ func Providers(o Options) *cloud.Registry {
 		lambda.New(lambda.Options{}),
 		runpod.New(runpod.Options{}),
 		cudo.New(cudo.Options{}),
+		do.New(do.Options{}),
+		fluidstack.New(fluidstack.Options{}),
+		paperspace.New(paperspace.Options{}),
+		vast.New(vast.Options{}),
+		verda.New(verda.Options{}),
+		shadeform.New(shadeform.Options{}),
+		hyperbolic.New(hyperbolic.Options{}),
+		primeintellect.New(primeintellect.Options{}),
 	)
 }

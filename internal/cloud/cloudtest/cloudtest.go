@@ -47,6 +47,8 @@ type Harness struct {
 	OneInstallation string
 	// Unprotected says why nothing but machines is made for a cluster that has ports.
 	Unprotected string
+	// OffCosts says why machines that are off cost money.
+	OffCosts string
 	// Many is how many clusters are listed at once; 0: 300.
 	Many int
 
@@ -118,6 +120,10 @@ func (b Behaviour) Inapplicable(h Harness) string {
 		case "installations":
 			if h.OneInstallation != "" {
 				missing = append(missing, "there is one installation: "+h.OneInstallation)
+			}
+		case "free when off":
+			if h.OffCosts != "" {
+				missing = append(missing, "machines that are off cost money: "+h.OffCosts)
 			}
 		case "protection":
 			if h.Unprotected != "" {

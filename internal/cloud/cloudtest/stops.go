@@ -105,7 +105,7 @@ var stops = []Behaviour{
 		s.terminate(id)
 		s.nothingLeft(id)
 	}},
-	{"stopped nodes cost nothing", []string{stop, "Billed"}, func(s *suite) {
+	{"stopped nodes cost nothing", []string{stop, "Billed", "free when off"}, func(s *suite) {
 		id := s.id("web")
 		nodes := s.launch(s.spec(id, s.some(2)))
 		for _, n := range nodes {

@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -115,29 +114,17 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 
 // Available tells whether the data center has room for so many nodes.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	c, _, err := p.api()
 	if err == nil {
 		err = room(ctx, c, o, nodes)
 	}
-	var full *cloud.CapacityError
-	switch {
-	case errors.As(err, &full):
-		a.Verdict, a.Reason, err = cloud.AvailableNone, full.Err.Error(), nil
-	case err == nil:
-		a.Verdict = cloud.AvailableNow
-	}
-	return a, p.Refused(ctx, o.Place, err)
+	return p.Verdict(ctx, o.Place, true, err)
 }
 
 // OpenPorts has nothing to open: machines without a security group are open to the
 // world.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, _ []string) error {
-	machines, err := p.Machines(ctx, id)
-	if err == nil && len(machines) == 0 {
-		err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
-	}
-	return err
+	return p.Known(ctx, id)
 }
 
 // size is what a type of machine asks for, as "epyc-milan-rtx-a5000_2x8v16gb".
@@ -200,12 +187,4 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) error {
 	return nil
 }
 
-func valid(spec cloud.LaunchSpec) error {
-	if name := spec.ID.Name; len(name) > names.MaxCluster() || !vm.PlainName(name) || name[0] == '-' {
-		return fmt.Errorf("a cluster's name on Cudo has 1 to %d small letters, digits and dashes, and begins with no dash, and this one is %q", names.MaxCluster(), name)
-	}
-	if len(strings.Fields(spec.AuthorizedKey)) < 2 {
-		return errors.New("a machine on Cudo needs a public ssh key")
-	}
-	return nil
-}
+func valid(spec cloud.LaunchSpec) error { return vm.Plain("Cudo", names.MaxCluster(), spec) }

@@ -45,6 +45,8 @@ type Cloud struct {
 	Disks bool
 	// Notices says where its machines learn that they are taken back.
 	Notices Notices
+	// Proven is what its provider has been run against; "": a fake of ours.
+	Proven string
 	// Label says why it would refuse a label; nil: it takes all.
 	Label func(key, value string) string
 

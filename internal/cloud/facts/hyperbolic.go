@@ -1,3 +1,7 @@
 package facts
 
-var hyperbolic = Cloud{Name: "hyperbolic", Display: "Hyperbolic"}
+var hyperbolic = Cloud{
+	Name: "hyperbolic", Display: "Hyperbolic",
+	Prices: &Prices{AnySize: true},
+	Lacks:  []Feature{Stop, MultiNode, Spot, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
+}

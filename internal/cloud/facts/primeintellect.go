@@ -1,3 +1,7 @@
 package facts
 
-var primeintellect = Cloud{Name: "primeintellect", Display: "PrimeIntellect"}
+var primeintellect = Cloud{
+	Name: "primeintellect", Display: "PrimeIntellect",
+	Prices: &Prices{AnySize: true},
+	Lacks:  []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
+}

@@ -16,6 +16,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,6 +46,7 @@ type API struct {
 	Limits   []Limit
 	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
 	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	OffCosts bool          // machines that are off cost money, too
 	AtOnce   bool          // machines end with the call that ends them
 	Linger   time.Duration // how long ended machines are known; 0: an hour
 
@@ -68,9 +70,6 @@ type Reply struct {
 	Header map[string]string
 	Body   any // nil: none
 }
-
-// Text is a body that is no JSON.
-type Text string
 
 func (r *Reply) Error() string { return fmt.Sprintf("%d: %v", r.Status, r.Body) }
 
@@ -136,7 +135,11 @@ type Fake struct {
 	things  map[string][]Dict
 }
 
-// Handler answers a call whose body fits its schema. Handlers run one at a time.
+// Text is an answer that is no JSON, or the body of one.
+type Text string
+
+// Handler answers a call whose body fits its schema, with no content for nil. Handlers
+// run one at a time.
 type Handler func(r *http.Request, in Dict) (any, error)
 
 // New returns a cloud that has nothing but capacity.
@@ -172,20 +175,29 @@ func (a *API) zones(place string) []string {
 
 // Route answers calls of the operation op, as faults know it.
 func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
-	f.Handle(method+" "+f.api.Prefix+path, func(*http.Request) string { return op }, s, do)
+	f.RouteBy(method, path, func(*http.Request, Dict) string { return op }, s, do)
 }
 
-// Handle is Route for calls whose operation does not follow from a pattern.
-func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Schema, do Handler) {
+// RouteBy answers calls that are several operations: op tells which, by a body that may
+// fit no schema.
+func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string, s Schema, do Handler) {
+	f.Handle(method+" "+f.api.Prefix+path, op, s, do)
+}
+
+// Handle is RouteBy for a pattern of [http.ServeMux].
+func (f *Fake) Handle(pattern string, operation func(*http.Request, Dict) string, s Schema, do Handler) {
 	f.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		op := operation(r)
 		body, err := io.ReadAll(r.Body) // first: only after the body is it noticed that a caller leaves
 		if err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		r.Body = io.NopCloser(bytes.NewReader(body)) // for handlers
+		op := ""
 		lost, err := false, f.enter(r)
 		if err == nil {
+			var in Dict
+			_ = json.Unmarshal(body, &in)
+			op = operation(r, in)
 			before := f.restored.Load()
 			if lost, err = f.caller.Enter(r.Context(), op); before != f.restored.Load() {
 				panic(http.ErrAbortHandler) // it hung, and its caller may have left
@@ -205,7 +217,11 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Sc
 			} else if f.api.Wrap != nil {
 				data = f.api.Wrap(data)
 			}
-			out, _ = json.Marshal(data)
+			if text, ok := data.(Text); ok {
+				out = []byte(text)
+			} else if data != nil {
+				out, _ = json.Marshal(data)
+			}
 			f.mu.Unlock()
 		}
 		e, reply := (*fluffyapi.Error)(nil), (*Reply)(nil)
@@ -216,6 +232,8 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Sc
 			reply.write(w)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
+		case out == nil:
+			w.WriteHeader(http.StatusNoContent)
 		default:
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = w.Write(out)
@@ -349,21 +367,51 @@ func (s Schema) Read(body []byte) (in Dict, err error) {
 	if err := json.Unmarshal(body, &in); err != nil {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the body: %v", err)
 	}
+	if err := s.Fits(in); err != nil {
+		return nil, err
+	}
+	return in, nil
+}
+
+// Fits tells why an object does not.
+func (s Schema) Fits(in Dict) error {
 	for field, pattern := range s {
 		name, required := strings.CutPrefix(field, "!")
 		v, ok := in[name]
 		got, _ := json.Marshal(v)
 		if len(got) > 1_000_000 || !ok && required || ok && !regexp.MustCompile(`(?s)^(?:`+pattern+`)$`).Match(got) {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
+			return fluffyapi.Errorf(fluffyapi.Invalid, "%s: not %.99s", name, got)
 		}
 	}
-	return in, nil
+	return nil
 }
 
 // Items are those of a list, nil for none.
 func Items(list any) []any {
 	all, _ := list.([]any)
 	return all
+}
+
+// Page is a part of a list, from a number on, and where the next part begins; 0: there is
+// none.
+func Page(all []Dict, from, size int) (part []Dict, next int) {
+	from = max(0, min(from, len(all)))
+	to := min(from+max(size, 1), len(all))
+	if to < len(all) {
+		next = to
+	}
+	return append([]Dict{}, all[from:to]...), next
+}
+
+// PageAfter is the page that a token stands for, and the token of the next one; nil: there
+// is none.
+func PageAfter(all []Dict, token string, size int) (page []Dict, next any) {
+	from, _ := strconv.Atoi(token)
+	page, to := Page(all, from, size)
+	if to > 0 {
+		next = strconv.Itoa(to)
+	}
+	return page, next
 }
 
 // Missing refuses a call about something that does not exist.
@@ -411,6 +459,16 @@ func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error)
 	return f.Owner.Terminate(r.Context(), id)
 }
 
+// Stop switches a machine off; its disk stays.
+func (f *Fake) Stop(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Stop(r.Context(), id)
+}
+
+// Start switches a machine on that is off.
+func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
+	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
+}
+
 // Free is how many more machines of a type a region or zone has.
 func (f *Fake) Free(r *http.Request, place, instanceType string) (n int) {
 	for _, z := range f.api.zones(place) {
@@ -454,6 +512,15 @@ func (f *Fake) Thing(kind string, id any) Dict {
 	return nil
 }
 
+// Drop removes a thing.
+func (f *Fake) Drop(kind string, id any) error {
+	if f.Thing(kind, id) == nil {
+		return Missing(id)
+	}
+	f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
+	return nil
+}
+
 // Keep answers the calls about things of a kind: GET lists or looks at one, POST makes
 // one, PATCH changes and DELETE removes it. in checks and completes what is sent, out
 // completes what is told; either may be nil. inUse tells what cannot be removed.
@@ -485,8 +552,7 @@ func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error,
 		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
 			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
 		case r.Method == http.MethodDelete:
-			f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
-			return Dict{}, nil
+			return Dict{}, f.Drop(kind, id)
 		}
 		maps.Copy(o, body)
 		return o, nil

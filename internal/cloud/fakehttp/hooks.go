@@ -31,7 +31,7 @@ func (f *Fake) Inject(fault model.Fault) {
 // What calls and machines do from now on: every call is one too many, the credentials
 // are no longer good, no call arrives, no call is answered, new machines are missing in
 // their first lists, a machine is said to be in a state, is destroyed, or, being active,
-// is taken back.
+// is taken back or switches itself off.
 
 func (f *Fake) Throttle()         { f.Inject(model.Fault{Kind: model.Throttle}) }
 func (f *Fake) Refuse()           { f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}) }
@@ -43,10 +43,11 @@ func (f *Fake) Lie(id, state string) {
 }
 func (f *Fake) Kill(id string)                      { must(f.Cloud.Kill(f.modelID(id), "the machine broke")) }
 func (f *Fake) Preempt(id string, in time.Duration) { must(f.Cloud.Preempt(f.modelID(id), in)) }
+func (f *Fake) Halt(id string)                      { must(f.Cloud.Halt(f.modelID(id))) }
 
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() {
-	for _, op := range []string{"*.create", "*.terminate", "*.put", "*.delete"} {
+	for _, op := range []string{"*.create", "*.terminate", "*.start", "*.stop", "*.put", "*.delete"} {
 		f.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
 	}
 }
@@ -140,8 +141,8 @@ func (f *Fake) Asked(id string) Dict {
 
 // Billed tells whether the machine costs money now.
 func (f *Fake) Billed(id string) bool {
-	m, _ := f.Machine(id)
-	return m.Billed
+	m, ok := f.Machine(id)
+	return m.Billed || f.api.OffCosts && ok && m.State != fluffyapi.Terminated
 }
 
 // Inventory is a line for each machine that is not ended, and for each thing.
@@ -196,6 +197,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 		HideNew: func(_ testing.TB, lists int) { f.HideNew(lists) },
 		Lie:     func(_ testing.TB, n cloud.Node, state string) { f.Lie(n.ID, state) },
 		Kill:    func(_ testing.TB, n cloud.Node) { f.Kill(n.ID) },
+		Preempt: func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) },
 		Odd: func(_ testing.TB, to cloudtest.Effect) {
 			f.Inject(model.Fault{Kind: model.Fail, Op: operations[to], Code: cloudtest.OddCode})
 		},
@@ -218,6 +220,9 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 				return slices.ContainsFunc(shared, func(kind string) bool { return strings.HasPrefix(line, kind+" ") })
 			})
 		},
+	}
+	if f.api.OffCosts {
+		h.OffCosts = "that is how the cloud bills"
 	}
 	if f.api.Protects == "" {
 		h.Unprotected = "the cloud has nothing for that"

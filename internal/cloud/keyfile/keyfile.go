@@ -25,7 +25,7 @@ type Format int
 
 const (
 	Lines Format = iota // name = value; what is in [sections] too
-	YAML                // or JSON; a name with dots is one of nested maps
+	YAML                // or JSON; a name with dots is one of nested maps, of which * is all values, with spaces between them
 	Text                // the whole text is the value of the first name
 )
 
@@ -37,8 +37,11 @@ type File struct {
 	Format  Format
 	Section string            // of Lines: only what is in it; "": everywhere
 	Names   []string          // of the values; all are needed, but those that end in "?"
+	OneOf   []string          // of those, one that is needed
+	Others  []string          // other places of the file, of tools on other systems; the first that is there is read
 	Env     map[string]string // variables that replace the file, by name; all that are needed must be set
 	Fix     string            // where to get credentials, for people
+	XDG     bool              // XDG_CONFIG_HOME says where .config is
 	Home    string            // the folder; "": the user's home
 }
 
@@ -71,7 +74,12 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 			return nil, nil, errors.New("there is no home folder to look for credentials in")
 		}
 	}
-	if text, err = os.ReadFile(filepath.Join(home, filepath.FromSlash(f.Path))); errors.Is(err, fs.ErrNotExist) {
+	for _, path := range append([]string{f.Path}, f.Others...) {
+		if text, err = os.ReadFile(f.at(home, path)); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("~/%s is not there", f.Path)
 	} else if err != nil {
 		return nil, nil, err
@@ -91,6 +99,17 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 	return values, text, nil
 }
 
+// at is a path below the home folder. What is in .config there is where XDG_CONFIG_HOME
+// says for clouds that look there.
+func (f File) at(home, path string) string {
+	if xdg := os.Getenv("XDG_CONFIG_HOME"); f.XDG && f.Home == "" && filepath.IsAbs(xdg) {
+		if rest, ok := strings.CutPrefix(path, ".config/"); ok {
+			return filepath.Join(xdg, filepath.FromSlash(rest))
+		}
+	}
+	return filepath.Join(home, filepath.FromSlash(path))
+}
+
 func (f File) variables(values map[string]string) (set []string) {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		set = append(set, f.Env[name])
@@ -104,6 +123,9 @@ func (f File) missing(values map[string]string) string {
 		if !strings.HasSuffix(name, "?") && values[name] == "" {
 			return name
 		}
+	}
+	if len(f.OneOf) > 0 && !slices.ContainsFunc(f.OneOf, func(name string) bool { return values[name] != "" }) {
+		return f.OneOf[0]
 	}
 	return ""
 }
@@ -124,7 +146,13 @@ func (f File) parse(text []byte) (map[string]string, error) {
 			var at any = tree
 			for part := range strings.SplitSeq(name, ".") {
 				m, _ := at.(map[string]any)
-				at = m[part]
+				if at = m[part]; part == "*" && len(m) > 0 {
+					var all []string
+					for _, key := range slices.Sorted(maps.Keys(m)) {
+						all = append(all, fmt.Sprint(m[key]))
+					}
+					at = strings.Join(all, " ")
+				}
 			}
 			if at != nil {
 				values[name] = fmt.Sprint(at)

@@ -25,6 +25,8 @@ func TestFilesOfKeys(t *testing.T) {
 		{"a section that lacks it", File{Names: []string{"key"}, Section: "default"}, "[other]\nkey = no\n", nil, "no line"},
 		{"JSON", File{Names: []string{"apiKey", "team?"}, Format: YAML}, `{"apiKey": "k", "x": 1}`, map[string]string{"apiKey": "k"}, ""},
 		{"YAML, nested", File{Names: []string{"auth.key", "project?"}, Format: YAML}, "auth:\n  key: k\nproject: p\n", map[string]string{"auth.key": "k", "project": "p"}, ""},
+		{"all of a map", File{Names: []string{"key?", "of.*?"}, OneOf: []string{"key", "of.*"}, Format: YAML}, "of:\n  b: 2\n  a: 1\n", map[string]string{"of.*": "1 2"}, ""},
+		{"none of those", File{Names: []string{"key?", "of.*?"}, OneOf: []string{"key", "of.*"}, Format: YAML}, "of: {}\n", nil, `no "key"`},
 		{"YAML without it", File{Names: []string{"auth.key"}, Format: YAML}, "auth: k\n", nil, `no "auth.key"`},
 		{"no YAML", File{Names: []string{"key"}, Format: YAML}, "\t{", nil, "neither YAML nor JSON"},
 		{"text", File{Names: []string{"key"}, Format: Text}, " k\n", map[string]string{"key": "k"}, ""},
@@ -79,6 +81,28 @@ func TestTheEnvironmentReplacesTheFile(t *testing.T) {
 	}
 	t.Setenv("TEST_KEY_B", "2")
 	if got, err := f.Read(); err != nil || got["a"] != "1" || got["b"] != "2" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A tool keeps its file elsewhere on some systems, and where XDG_CONFIG_HOME says.
+func TestOtherPlacesOfAFile(t *testing.T) {
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	f := File{Cloud: "test", Path: ".config/test/keys", Others: []string{".test/keys"}, Names: []string{"key"}, XDG: true}
+	write(t, home, "key = there\n")
+	if got, err := f.Read(); err != nil || got["key"] != "there" {
+		t.Errorf("%v, %v", got, err)
+	}
+	xdg := t.TempDir()
+	t.Setenv("XDG_CONFIG_HOME", xdg)
+	if err := os.Mkdir(filepath.Join(xdg, "test"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(xdg, "test", "keys"), []byte("key = here\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.Read(); err != nil || got["key"] != "here" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

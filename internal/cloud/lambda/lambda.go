@@ -122,22 +122,12 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 // Available tells whether the region has room for such a machine. Lambda does not
 // say for how many.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	c, _, err := p.API()
-	if err != nil {
-		return a, err
+	known := false
+	if err == nil {
+		known, err = room(ctx, c, o)
 	}
-	room, err := room(ctx, c, o)
-	var full *cloud.CapacityError
-	switch {
-	case errors.As(err, &full):
-		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
-	case err != nil:
-		return a, p.Refused(ctx, o.Place, err)
-	case room && nodes == 1:
-		a.Verdict = cloud.AvailableNow
-	}
-	return a, nil
+	return p.Verdict(ctx, o.Place, known && nodes == 1, err)
 }
 
 var (

@@ -112,6 +112,8 @@ type Reply struct {
 
 // RetryAfter is how long the API wants to be left alone; 0: it does not say.
 func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
+// Text is an answer that is taken as it is, of APIs that do not always answer in JSON.
+type Text string
 
 // Do makes a call that is no more than a method, a path and a body.
 func Do[T any](ctx context.Context, c *Client, method, path string, body any) (T, error) {
@@ -156,6 +158,10 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 			return zero, err
 		}
 		if len(bytes.TrimSpace(answer)) == 0 {
+			return out, nil
+		}
+		if text, ok := any(&out).(*Text); ok {
+			*text = Text(answer)
 			return out, nil
 		}
 		if err := json.Unmarshal(answer, &out); err != nil {

@@ -107,20 +107,11 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 
 // Available tells whether the data center has such GPUs. RunPod does not say how many.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	c, _, err := p.API()
 	if err == nil {
 		err = room(ctx, c, o)
 	}
-	var full *cloud.CapacityError
-	switch {
-	case errors.As(err, &full):
-		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
-		return a, nil
-	case err == nil && nodes == 1:
-		a.Verdict = cloud.AvailableNow
-	}
-	return a, p.Refused(ctx, o.Place, err)
+	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // room is why a data center has no pod of an offer; nil if it has, or may have.

@@ -39,7 +39,7 @@ const (
 type Refusals struct {
 	Cloud, DisplayName string
 	Fix                string             // of credentials
-	Fixes              map[string]string  // of credentials that are refused with a code, or a status
+	Fixes              map[string]string  // of credentials that are refused with a code, a text or a status
 	Codes              map[string]Meaning // "a/*" is all that begin with "a/"
 	Texts              []Text             // of APIs whose codes and statuses say too little; the first counts
 	Statuses           map[int]Meaning    // besides the usual ones
@@ -82,13 +82,19 @@ func (r Refusals) means(err error) (m Meaning, code string, status int, ok bool)
 	message = strings.ToLower(message)
 	for _, t := range r.Texts {
 		if strings.Contains(message, t.Holds) {
-			return t.Means, code, status, true
+			return t.Means, cmp.Or(code, t.Holds), status, true
 		}
 	}
 	if m, ok := r.Statuses[status]; ok {
 		return m, code, status, true
 	}
 	return usual[status], code, status, true
+}
+
+// Means is the meaning of an error, NoAnswer if it is no answer of the API.
+func (r Refusals) Means(err error) Meaning {
+	m, _, _, _ := r.means(err)
+	return m
 }
 
 // Refusal is a driver's Refusal.

@@ -128,7 +128,7 @@ func New() *Fake {
 	f.AddImage("microsoft-dsvm:ubuntu-2004:2004-gen2:latest", "")
 	f.tokenRoutes()
 	for _, method := range []string{"GET", "PUT", "POST", "PATCH", "DELETE"} {
-		f.Handle(method+" /{path...}", f.operationOf, nil, func(r *http.Request, _ dict) (any, error) { return f.serve(r) })
+		f.Handle(method+" /{path...}", func(r *http.Request, _ dict) string { return f.operationOf(r) }, nil, func(r *http.Request, _ dict) (any, error) { return f.serve(r) })
 	}
 	return f
 }

@@ -186,10 +186,6 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 			all = append(all, t)
 		}
 	}
-	from, next := min(number(r.URL.Query().Get("cursor")), len(all)), any(nil)
-	to := min(from+pageSize, len(all))
-	if to < len(all) {
-		next = fmt.Sprint(to)
-	}
-	return dict{"pods": all[from:to], "pagination": dict{"nextCursor": next, "hasNextPage": next != nil}}, err
+	page, next := fakehttp.PageAfter(all, r.URL.Query().Get("cursor"), pageSize)
+	return dict{"pods": page, "pagination": dict{"nextCursor": next, "hasNextPage": next != nil}}, err
 }

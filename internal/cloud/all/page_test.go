@@ -1,0 +1,56 @@
+package all
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
+)
+
+var update = flag.Bool("update", false, "write docs/clouds.md")
+
+// TestPageOfClouds holds docs/clouds.md to what the providers say of themselves.
+func TestPageOfClouds(t *testing.T) {
+	path := filepath.Join(root, "docs", "clouds.md")
+	if *update {
+		if err := os.WriteFile(path, []byte(page()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(path)
+	if err != nil || string(text) != page() {
+		t.Errorf("docs/clouds.md is not what the providers say (%v); run: go test ./internal/cloud/all -run PageOfClouds -update", err)
+	}
+}
+
+func page() string {
+	var b strings.Builder
+	b.WriteString("# Clouds\n\n<!-- Written by a test of internal/cloud/all from what the providers say of themselves. -->\n\n" +
+		"What can be rented where. *Asked first* says that a cloud is asked whether it has room before a machine is. *Proven* says what the provider has been run against: a backend\n" +
+		"of its own kind, or a server of ours that answers as the cloud's reference says, with faults.\n\n" +
+		"| Cloud | `infra:` | spot | stop | several nodes | images of containers | ports | volumes | asked first | proven |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	mark := map[bool]string{true: "yes", false: "–"}
+	for _, p := range Providers(Options{}).All() {
+		lacks, about := p.Features().Lacks, facts.Of(p.Name())
+		row := []string{p.DisplayName(), "`" + p.Name() + "`"}
+		for _, f := range []cloud.Feature{cloud.FeatureSpot, cloud.FeatureStop, cloud.FeatureMultiNode, cloud.FeatureDocker} {
+			_, lacking := lacks[f]
+			row = append(row, mark[!lacking])
+		}
+		_, opens := cloud.As[cloud.PortOpener](p)
+		_, keeps := cloud.As[cloud.Volumer](p)
+		_, asks := cloud.As[cloud.AvailabilityProber](p)
+		proven := about.Proven
+		if proven == "" {
+			proven = "against a fake of ours"
+		}
+		row = append(row, mark[opens && lacks[cloud.FeaturePorts] == ""], mark[keeps], mark[asks], proven)
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
+	}
+	return b.String()
+}

@@ -1,0 +1,239 @@
+package do
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/do/dofake"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "nyc2"}, InstanceType: "gpu-h100x1-80gb", CPUs: 20, MemoryGiB: 240, HourlyPrice: 3.39}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "tor1"}, InstanceType: "gpu-h100x1-80gb", CPUs: 20, MemoryGiB: 240, HourlyPrice: 3.39}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+// start is a cloud, and how to make providers over it.
+func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
+	fake := dofake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	write(t, home, "access-token: "+dofake.Token+"\n")
+	return fake, func(o Options) *Provider {
+		o.Home, o.Transport = home, fake
+		return New(o)
+	}
+}
+
+var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+
+func write(t testing.TB, home, config string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(home, ".config", "doctl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".config", "doctl", "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func launch(name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+}
+
+func TestConformance(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
+			fake.Limit()
+			return provider(Options{Busy: -1}), fake.Over
+		}
+		return h
+	})
+}
+
+func TestCredentials(t *testing.T) {
+	for config, want := range map[string]string{
+		"access-token: " + dofake.Token + "\n":                                           "",
+		"auth-contexts:\n  default: true\n  team: " + dofake.Token + "\ncontext: team\n": "",
+		"access-token: \"\"\nauth-contexts:\n  team: " + dofake.Token + "\n":             "",
+		"auth-contexts: {}\n":      "access-token",
+		"access-token: dop_v1_x\n": "unauthorized",
+	} {
+		home := t.TempDir()
+		write(t, home, config)
+		who, err := New(Options{Transport: dofake.New(), Home: home}).Check(t.Context())
+		var auth *cloud.AuthError
+		if want == "" && (err != nil || !strings.Contains(who[0], "ann@example.com")) || want != "" && (!errors.As(err, &auth) || !strings.Contains(err.Error(), want) || !strings.Contains(auth.Fix, "doctl")) {
+			t.Errorf("%q: %v, %v", config, who, err)
+		}
+	}
+}
+
+// A droplet whose own disk is too small has a volume, which goes with the cluster, and
+// which what a launch left half done does not make twice.
+func TestADiskThatIsTooSmall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p := provider(quick)
+		spec := launch("web")
+		spec.DiskGB = 2000
+		if _, err := p.Launch(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		volumes := func() []string {
+			return slices.DeleteFunc(fake.Inventory(), func(line string) bool { return !strings.HasPrefix(line, "volumes ") })
+		}
+		fake.Cloud.Kill(fake.Cloud.Machines()[0].ID, "broken")
+		time.Sleep(time.Second)
+		if _, err := p.Launch(t.Context(), spec); err != nil || len(volumes()) != 1 {
+			t.Errorf("%v, %v", volumes(), err)
+		}
+		if err := p.Terminate(t.Context(), spec.ID); err != nil || len(volumes()) > 0 {
+			t.Errorf("left: %v, %v", volumes(), err)
+		}
+	})
+}
+
+// stubborn droplets do not shut down.
+type stubborn struct {
+	http.RoundTripper
+	shutdowns, offs atomic.Int32
+}
+
+func (s *stubborn) RoundTrip(r *http.Request) (*http.Response, error) {
+	if strings.HasSuffix(r.URL.Path, "/actions") {
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		if strings.Contains(string(body), "shutdown") {
+			s.shutdowns.Add(1)
+			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader("{}")), Request: r}, nil
+		}
+		s.offs.Add(1)
+	}
+	return s.RoundTripper.RoundTrip(r)
+}
+
+// A droplet that does not shut down is switched off, and people are told what being off
+// costs.
+func TestADropletThatDoesNotShutDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		s := &stubborn{RoundTripper: fake}
+		p := New(Options{Home: provider(quick).Home, Transport: s, Poll: time.Second, Settle: 10 * time.Second, Paces: []rest.Pace{}})
+		spec := launch("web")
+		if _, err := p.Launch(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		if err := p.Stop(cloud.WithNotes(t.Context(), func(text string) { told = append(told, text) }), spec.ID); err != nil {
+			t.Fatal(err)
+		}
+		if s.shutdowns.Load() < 2 || s.offs.Load() != 1 || len(told) == 0 || !strings.Contains(told[0], "sky down") {
+			t.Errorf("shut down %d times, switched off %d times, said %q", s.shutdowns.Load(), s.offs.Load(), told)
+		}
+		if err := p.Terminate(t.Context(), spec.ID); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// What DigitalOcean says has one code as a rule: its texts tell.
+func TestWhatRefusalsMean(t *testing.T) {
+	at := here.Place
+	for _, tt := range []struct {
+		status     int
+		code, text string
+		want       func(error) bool
+		kind       vm.Kind
+	}{
+		{401, "unauthorized", "Unable to authenticate you", is[*cloud.AuthError], vm.Refused},
+		{402, "payment_required", "x", is[*cloud.AuthError], vm.Refused},
+		{403, "forbidden", "You are not authorized to perform this operation", is[*cloud.PermissionError], vm.Refused},
+		{404, "not_found", "The resource you requested could not be found.", is[*cloud.InvalidError], vm.Missing},
+		{409, "conflict", "attached volume cannot be deleted", is[*rest.Error], vm.Busy},
+		{412, "precondition_failed", "x", is[*rest.Error], vm.Changed},
+		{422, "unprocessable_entity", "Size is not available in this region.", is[*cloud.CapacityError], vm.Refused},
+		{422, "unprocessable_entity", "creating this/these droplet(s) will exceed your droplet limit", is[*cloud.QuotaError], vm.Refused},
+		{422, "unprocessable_entity", "Droplet already has a pending event.", is[*rest.Error], vm.Changed},
+		{422, "unprocessable_entity", "Droplet is already powered on.", is[*rest.Error], vm.Changed},
+		{422, "unprocessable_entity", "You specified an invalid region for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
+		{422, "unprocessable_entity", "You specified an invalid size for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
+		{422, "unprocessable_entity", "You specified an invalid image for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
+		{422, "unprocessable_entity", "something else", is[*cloud.InvalidError], vm.Refused},
+		{429, "too_many_requests", "API Rate limit exceeded.", is[*cloud.ThrottledError], vm.Refused},
+	} {
+		err := refusal(tt.status, nil, []byte(`{"id":"`+tt.code+`","message":"`+tt.text+`"}`))
+		r := refusals("fix")
+		if got := r.Refusal(t.Context(), at, err); !tt.want(got) || r.Kind(err) != tt.kind {
+			t.Errorf("%s, %s: %T (%v), %v", tt.code, tt.text, got, got, r.Kind(err))
+		}
+	}
+	for _, status := range []int{500, 503} {
+		if err := refusal(status, nil, []byte(`{"id":"server_error","message":"Unexpected server-side error"}`)); err != nil {
+			t.Errorf("%d proves something: %v", status, err)
+		}
+	}
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+func TestImages(t *testing.T) {
+	for size, want := range map[string]any{"s-4vcpu-8gb": "gpu-h100x1-base", "gpu-h100x1-80gb": "gpu-h100x1-base", "gpu-h100x8-640gb": "gpu-h100x8-base", "gpu-mi300x8-1536gb": "gpu-amd-base"} {
+		if got := image(cloud.LaunchSpec{Offer: cloud.Offer{InstanceType: size}}); got != want {
+			t.Errorf("%s starts from %v", size, got)
+		}
+	}
+	for id, want := range map[string]any{"63663980": 63663980, "ubuntu-22-04-x64": "ubuntu-22-04-x64"} {
+		if got := image(cloud.LaunchSpec{ImageID: id}); got != want {
+			t.Errorf("%s: %v", id, got)
+		}
+	}
+}
+
+// What the fetched price list offers can be rented.
+func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
+	fake, provider := start(t)
+	rows, err := fetch.DigitalOcean{API: fetch.API{Client: &http.Client{Transport: fake}, Token: dofake.Token}}.Rows(t.Context())
+	if err != nil || len(rows) == 0 {
+		t.Fatal(rows, err)
+	}
+	for _, r := range rows {
+		o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: r.Region}, InstanceType: r.InstanceType}
+		if a, err := provider(quick).Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow || r.Price <= 0 || r.Accelerator == "H100" && r.DeviceMiB <= 0 {
+			t.Errorf("%+v: %v, %v", r, a, err)
+		}
+	}
+}
+
+// A price that rose since the plan is refused before anything is made.
+func TestAPriceThatRose(t *testing.T) {
+	fake, provider := start(t)
+	spec := launch("web")
+	spec.Offer.HourlyPrice = 3
+	var full *cloud.CapacityError
+	if _, err := provider(quick).Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "$3.39 an hour now, and $3 was") || len(fake.Inventory()) > 0 {
+		t.Errorf("%v; there is %v", err, fake.Inventory())
+	}
+}

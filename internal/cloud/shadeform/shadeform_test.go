@@ -1,0 +1,194 @@
+package shadeform
+
+import (
+	"encoding/base64"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/shadeform/shadeformfake"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-central-1"}, InstanceType: "massedcompute_A6000x4", CPUs: 24, MemoryGiB: 192, HourlyPrice: 2.28}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "canada-1"}, InstanceType: "massedcompute_A6000x4", CPUs: 24, MemoryGiB: 192, HourlyPrice: 2.28}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+func start(t testing.TB) (*shadeformfake.Fake, func() cloud.Provider) {
+	fake := shadeformfake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".shadeform"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".shadeform", "api_key"), []byte(shadeformfake.Key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fake, func() cloud.Provider {
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+	}
+}
+
+func cluster(name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+}
+
+func TestConformance(t *testing.T) {
+	spot := here
+	spot.Spot, spot.HourlyPrice = true, 1.5
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider, "keys") // those are the account's and stay
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		return h
+	})
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	for status, want := range map[string]vm.State{
+		"creating": vm.Pending, "pending_provider": vm.Pending, "pending": vm.Pending, "active": vm.Running, "error": vm.Pending, "deleting": vm.Ending, "deleted": vm.Ended, "odd": vm.Unknown,
+	} {
+		m := instance{Status: status, Details: "why"}.machine()
+		if m.State != want || (m.Failure != nil) != (status == "error") {
+			t.Errorf("%s: %+v", status, m)
+		}
+	}
+	if m := (instance{Status: "deleting", Details: "preempted"}).machine(); !m.Unasked || m.State != vm.Ended || m.Reason == "" {
+		t.Errorf("%+v", m)
+	}
+}
+
+func TestWhatRefusalsMean(t *testing.T) {
+	r := refusals("fix")
+	for _, tt := range []struct {
+		status  int
+		message string
+		right   func(error) bool
+	}{
+		{401, "", is[*cloud.AuthError]}, {402, "no balance", is[*cloud.AuthError]}, {403, "", is[*cloud.PermissionError]}, {404, "no such type", is[*cloud.InvalidError]},
+		{400, "region: unknown", is[*cloud.InvalidError]}, {422, "name", is[*cloud.InvalidError]}, {409, "out of stock: A6000", is[*cloud.CapacityError]},
+		{400, "The instance is no longer available", is[*cloud.CapacityError]}, {400, "no capacity", is[*cloud.CapacityError]}, {503, "unavailable", is[*cloud.CapacityError]},
+		{400, "quota exceeded", is[*cloud.QuotaError]}, {400, "the limit of instances is reached", is[*cloud.QuotaError]}, {429, "", is[*cloud.ThrottledError]},
+		{409, "in use", is[*rest.Error]},
+	} {
+		if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: tt.status, Message: tt.message}); !tt.right(err) {
+			t.Errorf("%d %s: %T (%v)", tt.status, tt.message, err, err)
+		}
+	}
+	var auth *cloud.AuthError
+	if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: 402}); !errors.As(err, &auth) || auth.Fix != billing {
+		t.Error(err)
+	}
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// What is offered is what there is now, with the price of now.
+func TestOffersAreOfNow(t *testing.T) {
+	fake, provider := start(t)
+	p := provider()
+	count := func() (n, spot int) {
+		t.Helper()
+		offers, err := p.Offers(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, o := range offers {
+			if o.InstanceType == here.InstanceType && o.Spot && o.HourlyPrice == 1.5 && o.Accelerators["RTXA6000"] == 4 {
+				spot++
+			} else if o.InstanceType == here.InstanceType && o.HourlyPrice == 2.28 {
+				n++
+			}
+		}
+		return n, spot
+	}
+	if n, spot := count(); n != 3 || spot != 3 {
+		t.Errorf("%d, %d", n, spot)
+	}
+	fake.Fill(here.Region, here.InstanceType, 0)
+	if n, spot := count(); n != 2 || spot != 2 {
+		t.Errorf("%d, %d", n, spot)
+	}
+	spec := cluster("web")
+	spec.Offer = elsewhere
+	spec.Offer.HourlyPrice = 2
+	if _, err := p.Launch(t.Context(), spec); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$2.28") {
+		t.Error(err)
+	}
+}
+
+// A machine has its ports from the beginning, and no others.
+func TestPorts(t *testing.T) {
+	fake, provider := start(t)
+	p := provider()
+	spec := cluster("web")
+	spec.Ports = []string{"8080-8081", "9000"}
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := fake.Asked(nodes[0].ID)
+	launch := asked["launch_configuration"].(map[string]any)["script_configuration"].(map[string]any)["base64_script"].(string)
+	if text, err := base64.StdEncoding.DecodeString(launch); err != nil || !strings.Contains(string(text), "ufw allow 8080:8081/tcp") {
+		t.Errorf("%s, %v", text, err)
+	}
+	if asked["os"] != "ubuntu22.04_cuda12.2_shade_os" || asked["rental_type"] != "on_demand" || !slices.Contains(asked["tags"].([]any), any("sky-ports=8080-8081+9000")) {
+		t.Errorf("%v", asked)
+	}
+	e, _ := cloud.As[cloud.Endpointer](p)
+	at, why, err := e.Endpoints(t.Context(), spec.ID, []int{8081, 9000, 1})
+	if err != nil || at[8081] == "" || at[9000] == "" || at[1] != "" || why == "" {
+		t.Errorf("%v, %q, %v", at, why, err)
+	}
+	o, _ := cloud.As[cloud.PortOpener](p)
+	if err := o.OpenPorts(t.Context(), spec.ID, []string{"9000"}); err != nil {
+		t.Error(err)
+	}
+	if err := o.OpenPorts(t.Context(), spec.ID, []string{"1"}); !is[*cloud.InvalidError](err) {
+		t.Error(err)
+	}
+}
+
+func TestTheImage(t *testing.T) {
+	for _, tt := range []struct {
+		options []string
+		want    string
+	}{
+		{[]string{"ubuntu22.04", "ubuntu20.04_cuda12.0_shade_os", "ubuntu22.04_cuda12.2_shade_os"}, "ubuntu22.04_cuda12.2_shade_os"},
+		{[]string{"ubuntu22.04", "ubuntu20.04_cuda12.0_shade_os"}, "ubuntu20.04_cuda12.0_shade_os"}, {[]string{"ubuntu22.04", "ubuntu20.04"}, "ubuntu22.04"}, {[]string{"debian"}, ""},
+	} {
+		if got := system(tt.options); got != tt.want {
+			t.Errorf("%v: %s", tt.options, got)
+		}
+	}
+}
+
+// The price list that sky catalog fetch makes can be read.
+func TestThePriceList(t *testing.T) {
+	fake, _ := start(t)
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	rows, err := fetch.Shadeform{API: fetch.API{BaseURL: server.URL + "/v1", Token: shadeformfake.Key}}.Rows(t.Context())
+	if err != nil || len(rows) != 12 {
+		t.Fatalf("%d rows, %v", len(rows), err)
+	}
+	if err := fetch.Write(io.Discard, Name, rows); err != nil {
+		t.Error(err)
+	}
+}

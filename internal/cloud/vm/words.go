@@ -1,0 +1,61 @@
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+)
+
+// Verdict is the answer of a provider's Available. err is why there is no room at a place,
+// nil: there is some; sure: the cloud said so for as many machines as were asked about.
+func (p *Provider) Verdict(ctx context.Context, at cloud.Place, sure bool, err error) (cloud.Availability, error) {
+	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
+	var full *cloud.CapacityError
+	switch {
+	case errors.As(err, &full):
+		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
+		return a, nil
+	case err == nil && sure:
+		a.Verdict = cloud.AvailableNow
+	}
+	return a, p.refusal(ctx, at, err)
+}
+
+// Known is an error if there is no machine of the cluster: what providers answer that have
+// no ports to open, since their machines are open to the world.
+func (p *Provider) Known(ctx context.Context, id cloud.ClusterID) error {
+	machines, err := p.Machines(ctx, id)
+	if err == nil && len(machines) == 0 {
+		err = &cloud.InvalidError{Place: p.at(""), Err: fmt.Errorf("there is no cluster %s", id.Name)}
+	}
+	return err
+}
+
+// Plain refuses a launch whose cluster has a name that is not plain or has more than most
+// characters, or that has no ssh key.
+func Plain(displayName string, most int, spec cloud.LaunchSpec) error {
+	if name := spec.ID.Name; len(name) > most || !PlainName(name) || name[0] == '-' {
+		return fmt.Errorf("a cluster's name on %s has 1 to %d small letters, digits and dashes, and begins with no dash, and this one is %q", displayName, most, name)
+	}
+	if len(strings.Fields(spec.AuthorizedKey)) < 2 {
+		return errors.New("a machine on " + displayName + " needs a public ssh key")
+	}
+	return nil
+}
+
+// tolerance is how much more than planned a machine may cost: prices are rounded.
+const tolerance = 1.005
+
+// Rose refuses an offer that costs more now than it was planned with; a price of 0 is not
+// known. Lists of prices that are never refreshed by themselves get old.
+func Rose(displayName string, o cloud.Offer, now float64) error {
+	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
+		return nil
+	}
+	return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with; to plan with today's prices: sky catalog fetch %s",
+		displayName, o.InstanceType, now, o.HourlyPrice, o.Cloud)}
+}
