@@ -288,3 +288,18 @@ func TestFastDisks(t *testing.T) {
 		}
 	})
 }
+
+// The plan of an image is named for the user, and images of community galleries start.
+func TestImagesOfOthers(t *testing.T) {
+	for image, plan := range map[string]string{"kinvolk:flatcar:stable:3815.2.0": "stable", "Canonical:ubuntu-24_04-lts:server:latest": "", "/CommunityGalleries/gal/Images/base": ""} {
+		synctest.Test(t, func(t *testing.T) {
+			fake, provider := start(t, nil)
+			fake.AddImage(image, plan)
+			spec := launchSpec(1, "t")
+			spec.ImageID = image
+			if _, err := try(t.Context(), provider(quick), spec); err != nil {
+				t.Errorf("%s: %v", image, err)
+			}
+		})
+	}
+}

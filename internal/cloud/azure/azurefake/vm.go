@@ -677,9 +677,10 @@ func (f *Fake) serveLocation(r *http.Request, t *target) (any, error) {
 	case "locations/publishers/artifacttypes/offers/skus/versions":
 		// …/publishers/P/artifacttypes/vmimage/offers/O/skus/S/versions
 		prefix := strings.ToLower(t.names[1] + ":" + t.names[3] + ":" + t.names[4] + ":")
-		all := []any{}
+		all, plan := []any{}, false
 		for _, name := range sorted(f.images) {
 			if strings.HasPrefix(name, prefix) {
+				plan = plan || f.plans[name]
 				all = append(all, dict{"name": "22.04.202606010", "location": region, "id": r.URL.Path + "/22.04.202606010"})
 			}
 		}
@@ -691,6 +692,9 @@ func (f *Fake) serveLocation(r *http.Request, t *target) (any, error) {
 		}
 		o := all[0].(dict)
 		o["properties"] = dict{"hyperVGeneration": "V2", "architecture": "x64", "osDiskImage": dict{"operatingSystem": "Linux", "sizeInGb": 30}}
+		if plan { // https://learn.microsoft.com/rest/api/compute/virtual-machine-images/get: properties.plan
+			o["properties"].(dict)["plan"] = dict{"publisher": t.names[1], "product": t.names[3], "name": t.names[4]}
+		}
 		return o, nil
 	case "locations/communitygalleries/images":
 		id := "/communitygalleries/" + strings.ToLower(t.names[1]) + "/images/" + strings.ToLower(t.name())
