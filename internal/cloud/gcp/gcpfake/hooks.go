@@ -62,7 +62,14 @@ func (f *Fake) Fail(kind, code, message string, times int) {
 	})
 }
 
-// Limit is how much a region's quota ("CPUS", "PREEMPTIBLE_NVIDIA_L4_GPUS") allows.
+// FailTPU lets the next creations of TPUs end with a google.rpc code and without an effect.
+func (f *Fake) FailTPU(code int, message string, times int) {
+	f.Locked(func() {
+		f.failing = append(f.failing, &failure{"create", opError{status: code, message: message}, times})
+	})
+}
+
+// LimitQuota is how much a region's quota ("CPUS", "PREEMPTIBLE_NVIDIA_L4_GPUS") allows.
 func (f *Fake) LimitQuota(region, name string, limit int) error {
 	all, err := f.Owner.Quotas(background, region)
 	if err != nil {
@@ -94,6 +101,11 @@ func (f *Fake) Preempt(id string, in time.Duration) {
 		if v := f.vms[m.ID]; ok && v != nil && v.spot {
 			v.takenBack = time.Now().Add(in)
 		}
+		for _, n := range f.nodes {
+			if ok && n.id == m.ID && n.spot {
+				n.takenBack = time.Now().Add(in)
+			}
+		}
 	})
 }
 
@@ -122,6 +134,11 @@ func (f *Fake) Body(id string) (body dict) {
 		if m, ok := f.Machine(id); ok && f.vms[m.ID] != nil {
 			body = f.vms[m.ID].body
 		}
+		for _, n := range f.nodes {
+			if m, ok := f.Machine(id); ok && n.id == m.ID {
+				body = n.body
+			}
+		}
 	})
 	return body
 }
@@ -133,6 +150,12 @@ func (f *Fake) Inventory() (lines []string) {
 		f.sweep()
 		for _, v := range f.alive() {
 			lines = append(lines, "instances "+v.zone+"/"+v.name)
+		}
+		for p := range f.nodes {
+			lines = append(lines, "nodes "+p[strings.LastIndex(p, "/")+1:])
+		}
+		for p := range f.queued {
+			lines = append(lines, "queuedResources "+p[strings.LastIndex(p, "/")+1:])
 		}
 		for p := range f.items {
 			s := strings.Split(p, "/")

@@ -36,15 +36,15 @@ func (v *vm) path() string {
 const (
 	instanceFields = "kind id name description zone machineType disks networkInterfaces metadata labels labelFingerprint tags scheduling serviceAccounts guestAccelerators canIpForward minCpuPlatform deletionProtection " +
 		"shieldedInstanceConfig confidentialInstanceConfig displayDevice reservationAffinity resourcePolicies hostname params networkPerformanceConfig advancedMachineFeatures keyRevocationActionType sourceMachineImage " +
-		"sourceMachineImageEncryptionKey privateIpv6GoogleAccess instanceEncryptionKey workloadIdentityConfig"
+		"sourceMachineImageEncryptionKey privateIpv6GoogleAccess instanceEncryptionKey workloadIdentityConfig fingerprint localSsdEncryptionMode shieldedInstanceIntegrityPolicy"
 	propertyFields = "description machineType disks networkInterfaces metadata labels tags scheduling serviceAccounts guestAccelerators canIpForward minCpuPlatform shieldedInstanceConfig confidentialInstanceConfig " +
-		"reservationAffinity resourcePolicies networkPerformanceConfig advancedMachineFeatures keyRevocationActionType privateIpv6GoogleAccess resourceManagerTags workloadIdentityConfig"
+		"reservationAffinity resourcePolicies networkPerformanceConfig advancedMachineFeatures keyRevocationActionType privateIpv6GoogleAccess resourceManagerTags workloadIdentityConfig localSsdEncryptionMode"
 	diskFields   = "kind type mode source deviceName index boot initializeParams autoDelete licenses interface guestOsFeatures diskEncryptionKey diskSizeGb shieldedInstanceInitialState forceAttach savedState architecture"
 	paramsFields = "diskName sourceImage diskSizeGb diskType sourceImageEncryptionKey labels description resourcePolicies onUpdateAction sourceSnapshot sourceSnapshotEncryptionKey provisionedIops licenses architecture " +
 		"provisionedThroughput enableConfidentialCompute storagePool resourceManagerTags replicaZones"
-	nicFields      = "kind network subnetwork networkIP name accessConfigs aliasIpRanges fingerprint stackType ipv6AccessConfigs nicType queueCount ipv6Address internalIpv6PrefixLength networkAttachment igmpQuery vlan parentNicName"
+	nicFields      = "kind network subnetwork networkIP name accessConfigs aliasIpRanges fingerprint stackType ipv6AccessConfigs nicType queueCount ipv6Address internalIpv6PrefixLength networkAttachment igmpQuery vlan parentNicName aliasIpv6Ranges enableVpcScopedDns serviceClassId"
 	scheduleFields = "onHostMaintenance automaticRestart preemptible nodeAffinities minNodeCpus locationHint availabilityDomain provisioningModel instanceTerminationAction maxRunDuration terminationTime onInstanceStopAction " +
-		"hostErrorTimeoutSeconds localSsdRecoveryTimeout skipGuestOsShutdown"
+		"hostErrorTimeoutSeconds localSsdRecoveryTimeout skipGuestOsShutdown gracefulShutdown preemptionNoticeDuration"
 )
 
 // running tells that a machine is neither off nor gone.
@@ -99,6 +99,8 @@ func (f *Fake) sweep() {
 			}
 		}
 	}
+	f.sweepNodes(states)
+	f.fulfil()
 }
 
 // takeBack preempts a spot machine: https://cloud.google.com/compute/docs/instances/spot#preemption.
@@ -396,8 +398,10 @@ func (e *opError) Error() string { return e.code + ": " + e.message }
 
 // gpusIn are the GPUs of a model's type.
 func (f *Fake) gpusIn(machine string) (n int) {
-	for _, count := range f.Cloud.Accelerators(machine) {
-		n += int(count)
+	for gpu, count := range f.Cloud.Accelerators(machine) {
+		if accelerators[gpu] != "" {
+			n += int(count)
+		}
 	}
 	return n
 }
@@ -973,7 +977,7 @@ func (f *Fake) insert(r *http.Request, in dict) (any, error) {
 	return op.told(), nil
 }
 
-const bulkFields = "count minCount namePattern perInstanceProperties sourceInstanceTemplate instanceProperties locationPolicy"
+const bulkFields = "count minCount namePattern perInstanceProperties sourceInstanceTemplate instanceProperties locationPolicy instanceFlexibilityPolicy"
 
 var pattern = regexp.MustCompile(`^([^#]*)(#+)([^#]*)$`)
 

@@ -47,6 +47,7 @@ func (f *Fake) routes() {
 		return newest, nil
 	})
 	f.instanceRoutes()
+	f.tpuRoutes()
 }
 
 // collections are what is kept besides machines, each as its page of
@@ -81,7 +82,7 @@ var collections = []*collection{
 		},
 	},
 	{
-		name: "subnetworks", kind: "compute#subnetwork", scope: "regions", fields: "name description network ipCidrRange region secondaryIpRanges privateIpGoogleAccess purpose role logConfig enableFlowLogs stackType ipv6AccessType internalIpv6Prefix params",
+		name: "subnetworks", kind: "compute#subnetwork", scope: "regions", fields: "name description network ipCidrRange region secondaryIpRanges privateIpGoogleAccess purpose role logConfig enableFlowLogs stackType ipv6AccessType internalIpv6Prefix externalIpv6Prefix privateIpv6GoogleAccess fingerprint params",
 		check: func(f *Fake, r *http.Request, in dict) error {
 			n, _ := in["network"].(string)
 			if n == "" {
@@ -111,7 +112,7 @@ var collections = []*collection{
 		check:  checkFirewall,
 	},
 	{
-		name: "disks", kind: "compute#disk", scope: "zones", labels: true, fields: "name description sizeGb type sourceImage sourceSnapshot labels zone physicalBlockSizeBytes provisionedIops provisionedThroughput resourcePolicies guestOsFeatures licenses diskEncryptionKey accessMode storagePool",
+		name: "disks", kind: "compute#disk", scope: "zones", labels: true, fields: "name description sizeGb type sourceImage sourceSnapshot sourceDisk labels labelFingerprint zone architecture params enableConfidentialCompute physicalBlockSizeBytes provisionedIops provisionedThroughput resourcePolicies guestOsFeatures licenses diskEncryptionKey accessMode storagePool",
 		check: func(f *Fake, r *http.Request, in dict) error {
 			gb, err := f.diskSize(in["sizeGb"], in["sourceImage"], "sizeGb")
 			if err != nil {
@@ -132,7 +133,7 @@ var collections = []*collection{
 		users: func(f *Fake, p string) []string { return f.usersOf(p, "disk") },
 	},
 	{
-		name: "resourcePolicies", kind: "compute#resourcePolicy", scope: "regions", fields: "name description groupPlacementPolicy snapshotSchedulePolicy instanceSchedulePolicy workloadPolicy region",
+		name: "resourcePolicies", kind: "compute#resourcePolicy", scope: "regions", fields: "name description groupPlacementPolicy snapshotSchedulePolicy instanceSchedulePolicy workloadPolicy diskConsistencyGroupPolicy region",
 		check: func(f *Fake, _ *http.Request, in dict) error {
 			if in["groupPlacementPolicy"] == nil && in["workloadPolicy"] == nil && in["snapshotSchedulePolicy"] == nil && in["instanceSchedulePolicy"] == nil {
 				return invalid("", "", "One of the policies must be specified.")
@@ -143,7 +144,7 @@ var collections = []*collection{
 		users: func(f *Fake, p string) []string { return f.usersOf(p, "policy") },
 	},
 	{
-		name: "images", kind: "compute#image", scope: "global", labels: true, fields: "name description family sourceDisk sourceImage sourceSnapshot rawDisk diskSizeGb labels guestOsFeatures licenses storageLocations architecture",
+		name: "images", kind: "compute#image", scope: "global", labels: true, fields: "name description family sourceDisk sourceImage sourceSnapshot rawDisk diskSizeGb labels labelFingerprint guestOsFeatures licenses storageLocations architecture params sourceType",
 		check: func(f *Fake, _ *http.Request, in dict) error {
 			d, _ := in["sourceDisk"].(string)
 			if d == "" && in["sourceImage"] == nil && in["rawDisk"] == nil && in["sourceSnapshot"] == nil {
@@ -172,7 +173,7 @@ var collections = []*collection{
 		return nil
 	}},
 	{
-		name: "reservations", kind: "compute#reservation", scope: "zones", fields: "name description specificReservation specificReservationRequired aggregateReservation shareSettings resourcePolicies deleteAtTime deleteAfterDuration zone schedulingType deploymentType",
+		name: "reservations", kind: "compute#reservation", scope: "zones", fields: "name description specificReservation specificReservationRequired aggregateReservation shareSettings resourcePolicies deleteAtTime deleteAfterDuration zone schedulingType deploymentType params reservationSharingPolicy",
 		check: func(f *Fake, _ *http.Request, in dict) error {
 			s, _ := in["specificReservation"].(dict)
 			p, _ := s["instanceProperties"].(dict)
@@ -492,6 +493,9 @@ func acceleratorsIn(zone string) (all []dict) {
 func (f *Fake) quotas(r *http.Request, region string) (all []dict) {
 	have, _ := f.Owner.Quotas(r.Context(), region)
 	for _, q := range have {
+		if metric(q.Name) == "" {
+			continue // of another service
+		}
 		limit := float64(q.Limit)
 		if q.Limit < 0 {
 			limit = 100_000
@@ -510,7 +514,7 @@ func metric(family string) string {
 	} else {
 		name = accelerators[name]
 	}
-	if spot {
+	if spot && name != "" {
 		return "PREEMPTIBLE_" + name
 	}
 	return name
