@@ -52,6 +52,7 @@ type Fake struct {
 	tokens     tokens
 	nodes      map[string]*node   // TPUs, by their paths
 	queued     map[string]*queued // requests for them, by their paths
+	resizes    map[string]*resize // of groups, by their paths
 }
 
 // zonesOf are the zones of each region.
@@ -147,7 +148,7 @@ func place(o cloud.Offer) (at, instanceType string) {
 // New returns a project that has the default network and nothing else.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{},
+		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}

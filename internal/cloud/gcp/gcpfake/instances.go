@@ -25,7 +25,8 @@ type vm struct {
 	preempted, gone         bool
 	autoDelete              []string // disks
 	public                  bool
-	halted                  time.Time
+	group                   string    // that it is of
+	until                   time.Time // its time is limited; zero: it is not
 }
 
 func (v *vm) path() string {
@@ -92,6 +93,10 @@ func (f *Fake) sweep() {
 				states[v.id] = fluffyapi.Terminated
 			}
 		}
+		if !v.until.IsZero() && !time.Now().Before(v.until) && states[v.id] != fluffyapi.Terminated {
+			_ = f.Cloud.Kill(v.id, "its time is over")
+			states[v.id] = fluffyapi.Terminated
+		}
 		if s, ok := states[v.id]; !ok || s == fluffyapi.Terminated {
 			v.gone = true
 			for _, d := range v.autoDelete {
@@ -101,6 +106,7 @@ func (f *Fake) sweep() {
 	}
 	f.sweepNodes(states)
 	f.fulfil()
+	f.fulfilGroups()
 }
 
 // takeBack preempts a spot machine: https://cloud.google.com/compute/docs/instances/spot#preemption.
