@@ -537,6 +537,15 @@ func TestOperationsFail(t *testing.T) {
 		c.no("GET", zone+"/instances/one", nil, 404, "notFound", "one")
 		c.do("POST", zone+"/instances", instance("one", nil))
 		c.do("POST", zone+"/instances/one/stop", nil)
+		c.do("POST", zone+"/instances/one/start", nil)
+		c.Halt("one")
+		if i := c.ok("GET", zone+"/instances/one", nil); i["status"] != "TERMINATED" {
+			c.Errorf("switched off by itself it is %v", i["status"])
+		}
+		ops := c.ok("GET", zone+"/operations?filter="+url.QueryEscape("operationType=compute.instances.guestTerminate"), nil)
+		if len(ops["items"].([]any)) != 1 {
+			c.Errorf("operations: %v", ops)
+		}
 		c.Fill("us-central1-a", "e2-standard-4", 0)
 		if op := c.done(c.ok("POST", zone+"/instances/one/start", nil)); code(op) != "ZONE_RESOURCE_POOL_EXHAUSTED" {
 			c.Errorf("a start in a full zone: %v", op)

@@ -109,12 +109,22 @@ func (f *Fake) Preempt(id string, in time.Duration) {
 	})
 }
 
-// Halt is a machine's own shutdown.
+// Halt is a machine's own shutdown, of which an operation tells.
 func (f *Fake) Halt(id string) {
-	if m, ok := f.Machine(id); ok {
+	f.Locked(func() {
+		m, ok := f.Machine(id)
+		if !ok {
+			return
+		}
 		_ = f.Cloud.Halt(m.ID)
-	}
+		if v := f.vms[m.ID]; v != nil {
+			f.happened(v, "compute.instances.guestTerminate", "Instance terminated by guest OS shutdown.")
+		}
+	})
 }
+
+// Skew sets the cloud's clock wrong, as far as the times of creations tell.
+func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
 
 // Restore ends what hooks began.
 func (f *Fake) Restore() {
@@ -125,6 +135,7 @@ func (f *Fake) Restore() {
 			f.services[s] = true
 		}
 	})
+	f.Skew(0)
 	f.Fake.Restore()
 }
 
@@ -211,6 +222,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h.Restore = func(testing.TB) { f.Restore() }
 	h.Forbid = func(testing.TB) { f.Forbid() }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
+	h.Skew = func(_ testing.TB, by time.Duration) { f.Skew(by) }
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.OpenPorts(n.ID) }
 	h.Billed = func(_ testing.TB, n cloud.Node) bool {

@@ -117,8 +117,12 @@ func (f *Fake) takeBack(v *vm) {
 	} else {
 		_ = f.Cloud.Halt(v.id)
 	}
-	op := &operation{id: f.newID(), kind: "compute.instances.preempted", scope: "zones/" + v.zone, target: v.path(), targetID: v.id, user: "system", began: time.Now(), ends: time.Now()}
-	op.also = dict{"statusMessage": "Instance was preempted."}
+	f.happened(v, "compute.instances.preempted", "Instance was preempted.")
+}
+
+// happened keeps an operation that nobody asked for.
+func (f *Fake) happened(v *vm, kind, message string) {
+	op := &operation{id: f.newID(), kind: kind, scope: "zones/" + v.zone, target: v.path(), targetID: v.id, user: "system", began: time.Now(), ends: time.Now(), also: dict{"statusMessage": message}}
 	f.operations = append(f.operations, op)
 }
 
@@ -142,7 +146,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	case !ok:
 		word = string(i.State)
 	}
-	o["status"] = word
+	o["status"], o["creationTimestamp"] = word, i.Created.UTC().Format(time.RFC3339Nano)
 	if i.State == fluffyapi.Stopped || i.State == fluffyapi.Stopping {
 		o["lastStopTimestamp"] = now()
 	}
@@ -875,7 +879,7 @@ func (f *Fake) create(zone, name string, p *plan) (*vm, error) {
 		v.uses[as] = slices.Clone(paths)
 	}
 	b := v.body
-	b["kind"], b["id"], b["name"], b["zone"], b["creationTimestamp"], b["selfLink"] = "compute#instance", i.ID, name, link("projects/"+Project+"/zones/"+zone), now(), link(v.path())
+	b["kind"], b["id"], b["name"], b["zone"], b["selfLink"] = "compute#instance", i.ID, name, link("projects/"+Project+"/zones/"+zone), link(v.path())
 	b["labelFingerprint"], b["cpuPlatform"], b["lastStartTimestamp"] = fingerprint(b["labels"]), "Intel Broadwell", now()
 	for _, field := range []string{"metadata", "tags"} {
 		given, _ := b[field].(dict)
