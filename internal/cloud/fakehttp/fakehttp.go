@@ -74,7 +74,8 @@ type Text string
 
 func (r *Reply) Error() string { return fmt.Sprintf("%d: %v", r.Status, r.Body) }
 
-func (r *Reply) write(w http.ResponseWriter) {
+// Write answers with it.
+func (r *Reply) Write(w http.ResponseWriter) {
 	for name, value := range r.Header {
 		w.Header().Set(name, value)
 	}
@@ -203,7 +204,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Sc
 		case errors.As(err, &e):
 			f.refuse(w, r, op, e)
 		case errors.As(err, &reply) && !lost:
-			reply.write(w)
+			reply.Write(w)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
 		default:
@@ -216,7 +217,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request) string, s Sc
 func (f *Fake) refuse(w http.ResponseWriter, r *http.Request, op string, e *fluffyapi.Error) {
 	if f.api.Refusal != nil {
 		if reply := f.api.Refusal(r, op, e); reply != nil {
-			reply.write(w)
+			reply.Write(w)
 			return
 		}
 	}
@@ -267,7 +268,7 @@ func (f *Fake) enter(r *http.Request) error {
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.api.Before != nil {
 		if reply := f.api.Before(r); reply != nil {
-			reply.write(w)
+			reply.Write(w)
 			return
 		}
 	}

@@ -502,10 +502,21 @@ func TestSpot(t *testing.T) {
 		}
 		c.do("POST", zone+"/instances", instance("goes", dict{"scheduling": goes}))
 		c.do("POST", zone+"/instances", instance("stays", nil))
-		for _, name := range []string{"stops", "goes", "stays"} {
-			c.Preempt(name, 30*time.Second)
+		preempted := func(want string) {
+			c.Helper()
+			r := httptest.NewRequestWithContext(c.Context(), "GET", "/computeMetadata/v1/instance/preempted", nil)
+			r.Header.Set("Metadata-Flavor", "Google")
+			w := httptest.NewRecorder()
+			if c.Metadata("stops").ServeHTTP(w, r); w.Body.String() != want {
+				c.Errorf("its metadata server says %q, not %q", w.Body, want)
+			}
 		}
-		time.Sleep(29 * time.Second)
+		for _, name := range []string{"stops", "goes", "stays"} {
+			c.Preempt(name, 60*time.Second)
+		}
+		preempted("FALSE")
+		time.Sleep(59 * time.Second)
+		preempted("TRUE")
 		if i := c.ok("GET", zone+"/instances/stops", nil); i["status"] != "RUNNING" {
 			c.Errorf("during its notice it is %v", i["status"])
 		}
@@ -667,5 +678,29 @@ func TestGroupsAndResizeRequests(t *testing.T) {
 		if left := c.Inventory(); len(left) > 0 {
 			t.Errorf("left: %v", left)
 		}
+	})
+}
+
+func TestReservations(t *testing.T) {
+	virtual(t, func(c client) {
+		reservation := dict{"name": "r", "specificReservationRequired": true, "specificReservation": dict{"count": "1", "instanceProperties": dict{"machineType": "e2-standard-4"}}}
+		c.do("POST", zone+"/reservations", reservation)
+		c.no("POST", zone+"/reservations", dict{"name": "s", "specificReservation": dict{"count": "1", "instanceProperties": dict{"machineType": "none"}}}, 400, "invalid", "machineType")
+		in := dict{"reservationAffinity": dict{"consumeReservationType": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", "values": []any{"r"}}}
+		used := func(want string) {
+			c.Helper()
+			all := c.ok("GET", project+"/aggregated/reservations", nil)["items"].(dict)["zones/us-central1-a"].(dict)["reservations"].([]any)
+			if got := all[0].(dict)["specificReservation"].(dict); got["count"] != "1" || got["inUseCount"] != want {
+				c.Errorf("the reservation is %v", got)
+			}
+		}
+		used("0")
+		c.do("POST", zone+"/instances", instance("one", in))
+		used("1")
+		c.no("POST", zone+"/instances", instance("two", in), 400, "invalid", "do not have available resources")
+		c.no("DELETE", zone+"/reservations/r", nil, 400, "resourceInUseByAnotherResource", "instances/one")
+		c.do("DELETE", zone+"/instances/one", nil)
+		used("0")
+		c.do("DELETE", zone+"/reservations/r", nil)
 	})
 }

@@ -609,16 +609,17 @@ func (f *Fake) check(zone string, in dict, properties bool) (*plan, error) {
 		}
 		p.uses["policy"] = append(p.uses["policy"], q)
 	}
-	return p, f.checkReservation(zone, in)
+	return p, f.checkReservation(zone, in, p)
 }
 
 // checkReservation is https://cloud.google.com/compute/docs/instances/reservations-consume.
-func (f *Fake) checkReservation(zone string, in dict) error {
+func (f *Fake) checkReservation(zone string, in dict, q *plan) error {
 	affinity, _ := in["reservationAffinity"].(dict)
 	switch kind := affinity["consumeReservationType"]; kind {
 	case nil, "ANY_RESERVATION", "NO_RESERVATION":
 	case "SPECIFIC_RESERVATION":
 		values := fakehttp.Items(affinity["values"])
+		no := error(nil)
 		if affinity["key"] != "compute.googleapis.com/reservation-name" || len(values) == 0 {
 			return invalid("reservationAffinity", affinity["key"], "A specific reservation needs the key compute.googleapis.com/reservation-name and its values.")
 		}
@@ -628,11 +629,25 @@ func (f *Fake) checkReservation(zone string, in dict) error {
 			if f.items[p] == nil {
 				return refuse(400, "invalid", "Invalid value for field 'resource.reservationAffinity': '%s'. Specified reservations [%s] do not exist.", name, name)
 			}
+			count, used := f.reserved(p)
+			if used < count {
+				q.uses["reservation"] = []string{p}
+				return nil
+			}
+			no = refuse(400, "invalid", "Specified reservations [%s] do not have available resources for the request.", name)
 		}
+		return no
 	default:
 		return invalid("reservationAffinity.consumeReservationType", kind, "No such value.")
 	}
 	return nil
+}
+
+// reserved is how many machines a reservation is for, and how many use it.
+func (f *Fake) reserved(p string) (count, used int) {
+	specific, _ := f.items[p]["specificReservation"].(dict)
+	count, _ = strconv.Atoi(fmt.Sprint(specific["count"]))
+	return count, len(f.usersOf(p, "reservation"))
 }
 
 // typeName is that of a machine or accelerator type.

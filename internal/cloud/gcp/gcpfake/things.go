@@ -2,6 +2,7 @@ package gcpfake
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"regexp"
@@ -188,6 +189,13 @@ func collections() []*collection {
 				in["status"], s["inUseCount"] = "READY", "0"
 				s["count"] = fmt.Sprint(s["count"])
 				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "reservation") },
+			told: func(f *Fake, p string, o dict) dict {
+				out, s := maps.Clone(o), maps.Clone(mapOf(o["specificReservation"]))
+				_, used := f.reserved(p)
+				s["inUseCount"], out["specificReservation"] = strconv.Itoa(used), s
+				return out
 			},
 		},
 		{
