@@ -359,7 +359,7 @@ func TestQuotasHaveThreeShapes(t *testing.T) {
 		c.GPUs(0)
 		op = c.done(c.ok("POST", zone+"/instances", g2))
 		if m := fmt.Sprint(op["error"]); code(op) != "QUOTA_EXCEEDED" || !strings.Contains(m, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.") {
-			c.Errorf("in the world: %v", op)
+			c.Errorf("in all regions: %v", op)
 		}
 		if p := c.ok("GET", project, nil); fmt.Sprint(p["quotas"].([]any)[0]) != "map[limit:0 metric:GPUS_ALL_REGIONS usage:0]" {
 			c.Errorf("the project has %v", p["quotas"])

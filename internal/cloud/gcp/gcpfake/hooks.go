@@ -45,7 +45,7 @@ func (f *Fake) Pages(size int) { f.Locked(func() { f.pageSize = size }) }
 // Take is how long operations take that are not about machines.
 func (f *Fake) Take(d time.Duration) { f.Locked(func() { f.took = d }) }
 
-// GPUs are how many the project may have in all of the world; -1: any number.
+// GPUs are how many the project may have in all regions; -1: any number.
 func (f *Fake) GPUs(limit int) { f.Locked(func() { f.gpus = limit }) }
 
 // AtOnce lets what is known early be refused in the answer itself, and not in the

@@ -425,7 +425,7 @@ func (f *Fake) gpusInUse() (n int) {
 	return n
 }
 
-// gpuRoom refuses more GPUs than the project may have in all of the world.
+// gpuRoom refuses more GPUs than the project may have in all regions.
 func (f *Fake) gpuRoom(machine string, machines int) error {
 	n := f.gpusIn(machine) * machines
 	if f.gpus < 0 || n == 0 || f.gpusInUse()+n <= f.gpus {

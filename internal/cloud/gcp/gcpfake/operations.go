@@ -208,7 +208,7 @@ func notFound(path string) *fakehttp.Reply {
 	return refuse(404, "notFound", "The resource '%s' was not found", path)
 }
 
-// scopeOf is where a call is: a zone, a region or all of the world.
+// scopeOf is where a call is: a zone, a region, or global.
 func scopeOf(r *http.Request) string {
 	switch {
 	case r.PathValue("zone") != "":
