@@ -83,7 +83,8 @@ func (r *Reply) frozen() *Reply {
 	return &Reply{Status: r.Status, Header: r.Header, Body: json.RawMessage(text)}
 }
 
-func (r *Reply) write(w http.ResponseWriter) {
+// Write answers with it.
+func (r *Reply) Write(w http.ResponseWriter) {
 	for name, value := range r.Header {
 		w.Header().Set(name, value)
 	}
@@ -229,7 +230,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request, Dict) string
 		case errors.As(err, &e):
 			f.refuse(w, r, op, e)
 		case errors.As(err, &reply) && !lost:
-			reply.write(w)
+			reply.Write(w)
 		case err != nil || lost:
 			panic(http.ErrAbortHandler)
 		case out == nil:
@@ -244,7 +245,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request, Dict) string
 func (f *Fake) refuse(w http.ResponseWriter, r *http.Request, op string, e *fluffyapi.Error) {
 	if f.api.Refusal != nil {
 		if reply := f.api.Refusal(r, op, e); reply != nil {
-			reply.write(w)
+			reply.Write(w)
 			return
 		}
 	}
@@ -295,7 +296,7 @@ func (f *Fake) enter(r *http.Request) error {
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.api.Before != nil {
 		if reply := f.api.Before(r); reply != nil {
-			reply.write(w)
+			reply.Write(w)
 			return
 		}
 	}

@@ -353,7 +353,7 @@ func (f *Fake) fails(operation string) *fakehttp.Reply {
 
 // base is where a call came to: links lead back there.
 func base(r *http.Request) string {
-	if r.Host == "management.azure.com" || r.TLS != nil {
+	if strings.HasPrefix(r.Host, "management.azure.com") || r.TLS != nil { // with its port, too
 		return "https://" + r.Host
 	}
 	return "http://" + r.Host

@@ -167,12 +167,14 @@ func refuse(status int, code, format string, args ...any) *fakehttp.Reply {
 
 // refusal is what faults, and the model, say.
 func (f *Fake) refusal(r *http.Request, op string, e *fluffyapi.Error) *fakehttp.Reply {
+	after := 0
+	f.Locked(func() { after = f.retryAfter })
 	if open(r.URL.Path) {
 		switch e.Code {
 		case fluffyapi.Unauthorized:
 			return &fakehttp.Reply{Status: 401, Body: dict{"error": "invalid_client", "error_description": "AADSTS7000222: The provided client secret keys for app '" + Client + "' are expired."}}
 		case fluffyapi.Throttled:
-			return &fakehttp.Reply{Status: 429, Header: map[string]string{"Retry-After": fmt.Sprint(f.retryAfter)}, Body: dict{"error": "temporarily_unavailable"}}
+			return &fakehttp.Reply{Status: 429, Header: map[string]string{"Retry-After": fmt.Sprint(after)}, Body: dict{"error": "temporarily_unavailable"}}
 		}
 		return &fakehttp.Reply{Status: 400, Body: dict{"error": "invalid_request", "error_description": "AADSTS900144: " + e.Message}}
 	}
@@ -188,8 +190,8 @@ func (f *Fake) refusal(r *http.Request, op string, e *fluffyapi.Error) *fakehttp
 	case fluffyapi.Forbidden:
 		return f.forbidden(r, op, r.URL.Path)
 	case fluffyapi.Throttled:
-		no := refuse(429, "SubscriptionRequestsThrottled", "Number of requests for subscription '%s' actor '%s' exceeded. Please try again after '%d' seconds after additional tokens are available. Refer to https://aka.ms/arm-throttling for additional information.", Subscription, Object, f.retryAfter)
-		no.Header = map[string]string{"Retry-After": fmt.Sprint(f.retryAfter), "x-ms-ratelimit-remaining-subscription-reads": "0"}
+		no := refuse(429, "SubscriptionRequestsThrottled", "Number of requests for subscription '%s' actor '%s' exceeded. Please try again after '%d' seconds after additional tokens are available. Refer to https://aka.ms/arm-throttling for additional information.", Subscription, Object, after)
+		no.Header = map[string]string{"Retry-After": fmt.Sprint(after), "x-ms-ratelimit-remaining-subscription-reads": "0"}
 		return no
 	case fluffyapi.NotFound:
 		return refuse(404, "ResourceNotFound", "The Resource '%s' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix", r.URL.Path)

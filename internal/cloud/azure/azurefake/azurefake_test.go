@@ -523,9 +523,28 @@ func TestSpot(t *testing.T) {
 		c.do("PUT", comp+"/virtualMachines/goes", machine("goes", "properties.priority", "Spot", "properties.evictionPolicy", "Delete", "properties.billingProfile", dict{"maxPrice": -1}))
 		c.do("PUT", comp+"/virtualMachines/stays", machine("stays"))
 		for _, name := range []string{"stops", "goes", "stays"} {
-			c.Preempt(name, 30*time.Second)
+			c.Preempt(name, 60*time.Second)
 		}
+		events := func(want int) {
+			c.Helper()
+			r := httptest.NewRequestWithContext(c.Context(), "GET", "/metadata/scheduledevents?api-version=2020-07-01", nil)
+			r.Header.Set("Metadata", "true")
+			w := httptest.NewRecorder()
+			c.Metadata("stops").ServeHTTP(w, r)
+			var got struct {
+				Events []struct {
+					EventType string
+					Resources []string
+				}
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || len(got.Events) != want || want == 1 && (got.Events[0].EventType != "Preempt" || got.Events[0].Resources[0] != "stops") {
+				c.Errorf("scheduled events are %s", w.Body)
+			}
+		}
+		events(0)
 		time.Sleep(31 * time.Second)
+		events(1)
+		time.Sleep(30 * time.Second)
 		c.wants("stops", "succeeded", "deallocated")
 		c.no("GET", comp+"/virtualMachines/goes", nil, 404, "ResourceNotFound", "goes")
 		c.wants("stays", "succeeded", "running")

@@ -100,6 +100,9 @@ func (f *Fake) Halt(id string) {
 	}
 }
 
+// Skew sets the cloud's clock wrong, as far as the times of creations tell.
+func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
+
 // Restore ends what hooks began.
 func (f *Fake) Restore() {
 	f.Locked(func() {
@@ -109,6 +112,7 @@ func (f *Fake) Restore() {
 			f.providers[ns] = true
 		}
 	})
+	f.Skew(0)
 	f.Fake.Restore()
 }
 
@@ -213,6 +217,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h.Restore = func(testing.TB) { f.Restore() }
 	h.Forbid = func(testing.TB) { f.Forbid() }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
+	h.Skew = func(_ testing.TB, by time.Duration) { f.Skew(by) }
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.OpenPorts(n.ID) }
 	h.Billed = func(_ testing.TB, n cloud.Node) bool { return f.Billed(n.ID) }

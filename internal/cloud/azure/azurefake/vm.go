@@ -174,6 +174,11 @@ func (f *Fake) tellVM(r *http.Request, key string) dict {
 	out, p := maps.Clone(o), maps.Clone(o["properties"].(dict))
 	provisioning, view := f.view(r, key)
 	p["provisioningState"] = provisioning
+	if v := f.vms[key]; v != nil && v.id != "" {
+		if i, err := f.Owner.Instance(r.Context(), v.id); err == nil {
+			p["timeCreated"] = i.Created.UTC().Format(time.RFC3339Nano)
+		}
+	}
 	q := r.URL.Query()
 	if strings.EqualFold(q.Get("$expand"), "instanceView") || q.Get("statusOnly") == "true" {
 		p["instanceView"] = view

@@ -32,6 +32,7 @@ type collection struct {
 	users             func(f *Fake, path string) []string // that keep it from being deleted
 	made              func(f *Fake, path string)
 	gone              func(f *Fake, path string)
+	told              func(f *Fake, path string, o dict) dict // nil: as it is kept
 	patch             bool
 	labels            bool
 }
@@ -173,18 +174,28 @@ func (f *Fake) serve(c *collection) {
 		}
 		return p, f.items[p], nil
 	}
+	tell := func(p string) dict {
+		if c.told != nil {
+			f.sweep()
+			return c.told(f, p, f.items[p])
+		}
+		return f.items[p]
+	}
 	f.on("GET", base, c.name+".list", permission+"list", nil, func(r *http.Request, _ dict) (any, error) {
 		var all []dict
 		for _, p := range f.under(at(r)) {
 			if f.exists(p) {
-				all = append(all, f.items[p])
+				all = append(all, tell(p))
 			}
 		}
 		return f.page(r, c.kind+"List", all)
 	})
 	f.on("GET", base+"/{name}", c.name+".get", permission+"get", nil, func(r *http.Request, _ dict) (any, error) {
-		_, o, no := get(r)
-		return o, no
+		p, _, no := get(r)
+		if no != nil {
+			return nil, no
+		}
+		return tell(p), nil
 	})
 	f.on("POST", base, c.name+".put", permission+"create", nil, func(r *http.Request, in dict) (any, error) {
 		name, _ := in["name"].(string)
@@ -274,12 +285,12 @@ func (f *Fake) serve(c *collection) {
 			return f.setLabels(r, p, o, in)
 		})
 	}
-	if c.scope != "global" {
+	if c.scope != "global" && c.name != "instanceTemplates" { // those of regions and of all are one list
 		f.on("GET", "/compute/{version}/projects/{project}/aggregated/"+c.name, c.name+".list", permission+"list", nil, func(r *http.Request, _ dict) (any, error) {
 			var all []scoped
 			for _, p := range slices.Sorted(maps.Keys(f.items)) {
 				if s := strings.Split(p, "/"); len(s) == 6 && s[1] == Project && s[4] == c.name && f.exists(p) {
-					all = append(all, scoped{s[2] + "/" + s[3], f.items[p]})
+					all = append(all, scoped{s[2] + "/" + s[3], tell(p)})
 				}
 			}
 			return f.aggregate(r, c.kind+"AggregatedList", c.name, all)

@@ -359,7 +359,7 @@ func TestQuotasHaveThreeShapes(t *testing.T) {
 		c.GPUs(0)
 		op = c.done(c.ok("POST", zone+"/instances", g2))
 		if m := fmt.Sprint(op["error"]); code(op) != "QUOTA_EXCEEDED" || !strings.Contains(m, "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally.") {
-			c.Errorf("in the world: %v", op)
+			c.Errorf("in all regions: %v", op)
 		}
 		if p := c.ok("GET", project, nil); fmt.Sprint(p["quotas"].([]any)[0]) != "map[limit:0 metric:GPUS_ALL_REGIONS usage:0]" {
 			c.Errorf("the project has %v", p["quotas"])
@@ -502,10 +502,21 @@ func TestSpot(t *testing.T) {
 		}
 		c.do("POST", zone+"/instances", instance("goes", dict{"scheduling": goes}))
 		c.do("POST", zone+"/instances", instance("stays", nil))
-		for _, name := range []string{"stops", "goes", "stays"} {
-			c.Preempt(name, 30*time.Second)
+		preempted := func(want string) {
+			c.Helper()
+			r := httptest.NewRequestWithContext(c.Context(), "GET", "/computeMetadata/v1/instance/preempted", nil)
+			r.Header.Set("Metadata-Flavor", "Google")
+			w := httptest.NewRecorder()
+			if c.Metadata("stops").ServeHTTP(w, r); w.Body.String() != want {
+				c.Errorf("its metadata server says %q, not %q", w.Body, want)
+			}
 		}
-		time.Sleep(29 * time.Second)
+		for _, name := range []string{"stops", "goes", "stays"} {
+			c.Preempt(name, 60*time.Second)
+		}
+		preempted("FALSE")
+		time.Sleep(59 * time.Second)
+		preempted("TRUE")
 		if i := c.ok("GET", zone+"/instances/stops", nil); i["status"] != "RUNNING" {
 			c.Errorf("during its notice it is %v", i["status"])
 		}
@@ -537,6 +548,15 @@ func TestOperationsFail(t *testing.T) {
 		c.no("GET", zone+"/instances/one", nil, 404, "notFound", "one")
 		c.do("POST", zone+"/instances", instance("one", nil))
 		c.do("POST", zone+"/instances/one/stop", nil)
+		c.do("POST", zone+"/instances/one/start", nil)
+		c.Halt("one")
+		if i := c.ok("GET", zone+"/instances/one", nil); i["status"] != "TERMINATED" {
+			c.Errorf("switched off by itself it is %v", i["status"])
+		}
+		ops := c.ok("GET", zone+"/operations?filter="+url.QueryEscape("operationType=compute.instances.guestTerminate"), nil)
+		if len(ops["items"].([]any)) != 1 {
+			c.Errorf("operations: %v", ops)
+		}
 		c.Fill("us-central1-a", "e2-standard-4", 0)
 		if op := c.done(c.ok("POST", zone+"/instances/one/start", nil)); code(op) != "ZONE_RESOURCE_POOL_EXHAUSTED" {
 			c.Errorf("a start in a full zone: %v", op)
@@ -606,4 +626,81 @@ func TestHostsAndLoopback(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	resp.Body.Close()
+}
+
+func TestGroupsAndResizeRequests(t *testing.T) {
+	virtual(t, func(c client) {
+		p := bulk(1, "x-#", dict{
+			"machineType": "g2-standard-4", "scheduling": dict{"onHostMaintenance": "TERMINATE"}, "reservationAffinity": dict{"consumeReservationType": "NO_RESERVATION"},
+		})["instanceProperties"]
+		templates, groups := project+"/regions/us-central1/instanceTemplates", zone+"/instanceGroupManagers"
+		c.no("POST", templates, dict{"name": "sky-it-a", "properties": instance("x", nil)}, 400, "badRequest", `Unknown name "name"`)
+		c.do("POST", templates, dict{"name": "sky-it-a", "properties": p})
+		group := dict{"name": "sky-mig-a", "instanceTemplate": "regions/us-central1/instanceTemplates/sky-it-a", "targetSize": 0, "baseInstanceName": "a", "instanceLifecyclePolicy": dict{"defaultActionOnFailure": "DO_NOTHING"}}
+		c.no("POST", groups, dict{"name": "g", "targetSize": 0, "instanceTemplate": "regions/us-central1/instanceTemplates/none"}, 404, "notFound", "none")
+		c.do("POST", groups, group)
+		c.no("DELETE", templates+"/sky-it-a", nil, 400, "resourceInUseByAnotherResource", "sky-mig-a")
+		requests := groups + "/sky-mig-a/resizeRequests"
+		c.no("POST", requests, dict{"name": "r", "resizeBy": 2, "requestedRunDuration": dict{"seconds": "60"}}, 400, "invalid", "10 minutes")
+		c.Fill("us-central1-a", "g2-standard-4", 1)
+		request := dict{"name": "r", "resizeBy": 2, "requestedRunDuration": dict{"seconds": "3600"}}
+		c.do("POST", requests, request)
+		if r := c.ok("GET", requests+"/r", nil); r["state"] != "ACCEPTED" {
+			t.Errorf("without room it is %v", r)
+		}
+		if g := c.ok("GET", groups+"/sky-mig-a", nil); g["status"].(dict)["isStable"] != false {
+			t.Errorf("the group is %v", g)
+		}
+		c.no("DELETE", requests+"/r", nil, 400, "invalid", "cancel it first")
+		c.do("POST", requests+"/r/cancel", nil)
+		c.do("DELETE", requests+"/r", nil)
+		c.do("POST", requests, request)
+		c.Restore()
+		c.ok("GET", requests+"/r", nil)
+		time.Sleep(time.Second)
+		g := c.ok("GET", groups+"/sky-mig-a", nil)
+		if r := c.ok("GET", requests+"/r", nil); r["state"] != "SUCCEEDED" || g["targetSize"] != 2.0 || g["status"].(dict)["isStable"] != true {
+			t.Errorf("with room it is %v, and the group %v", r, g)
+		}
+		if all := c.ok("POST", groups+"/sky-mig-a/listManagedInstances", nil)["managedInstances"].([]any); len(all) != 2 || all[0].(dict)["instanceStatus"] != "RUNNING" {
+			t.Errorf("its machines are %v", all)
+		}
+		c.no("POST", requests+"/r/cancel", nil, 400, "invalid", "SUCCEEDED")
+		time.Sleep(time.Hour)
+		c.token = c.Token()
+		if got := names(c.ok("GET", zone+"/instances", nil)); len(got) > 0 {
+			t.Errorf("after their time there are %v", got)
+		}
+		c.do("POST", requests, dict{"name": "again", "resizeBy": 1})
+		c.ok("GET", requests, nil)
+		c.do("DELETE", groups+"/sky-mig-a", nil)
+		c.do("DELETE", templates+"/sky-it-a", nil)
+		if left := c.Inventory(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
+}
+
+func TestReservations(t *testing.T) {
+	virtual(t, func(c client) {
+		reservation := dict{"name": "r", "specificReservationRequired": true, "specificReservation": dict{"count": "1", "instanceProperties": dict{"machineType": "e2-standard-4"}}}
+		c.do("POST", zone+"/reservations", reservation)
+		c.no("POST", zone+"/reservations", dict{"name": "s", "specificReservation": dict{"count": "1", "instanceProperties": dict{"machineType": "none"}}}, 400, "invalid", "machineType")
+		in := dict{"reservationAffinity": dict{"consumeReservationType": "SPECIFIC_RESERVATION", "key": "compute.googleapis.com/reservation-name", "values": []any{"r"}}}
+		used := func(want string) {
+			c.Helper()
+			all := c.ok("GET", project+"/aggregated/reservations", nil)["items"].(dict)["zones/us-central1-a"].(dict)["reservations"].([]any)
+			if got := all[0].(dict)["specificReservation"].(dict); got["count"] != "1" || got["inUseCount"] != want {
+				c.Errorf("the reservation is %v", got)
+			}
+		}
+		used("0")
+		c.do("POST", zone+"/instances", instance("one", in))
+		used("1")
+		c.no("POST", zone+"/instances", instance("two", in), 400, "invalid", "do not have available resources")
+		c.no("DELETE", zone+"/reservations/r", nil, 400, "resourceInUseByAnotherResource", "instances/one")
+		c.do("DELETE", zone+"/instances/one", nil)
+		used("0")
+		c.do("DELETE", zone+"/reservations/r", nil)
+	})
 }
