@@ -97,8 +97,9 @@ type Call struct {
 	Method, Path string
 	Query        url.Values
 	Header       http.Header
-	Body         any    // url.Values are sent as a form, everything else as JSON; nil: none
-	Token        string // makes the call safe to repeat, where the API has a header for that
+	Body         any          // url.Values are sent as a form, everything else as JSON; nil: none
+	Token        string       // makes the call safe to repeat, where the API has a header for that
+	Got          *http.Header // if it is wanted: that of the answer, unless there is an error
 }
 
 // Text is an answer that is taken as it is, of APIs that do not always answer in JSON.
@@ -139,7 +140,7 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 		path += "?" + call.Query.Encode()
 	}
 	for try := 0; ; try++ {
-		answer, after, err := c.once(ctx, call.Method, path, header, text)
+		answer, after, err := c.once(ctx, call.Method, path, header, text, call.Got)
 		if err != nil {
 			if after >= 0 && try < c.o.Busy && sleep(ctx, later(after, try)) == nil {
 				continue
@@ -165,7 +166,7 @@ const notBusy time.Duration = -1
 
 // once makes a call. After an answer of 429 it returns how long the API wants us to
 // stay away, 0 if it does not say.
-func (c *Client) once(ctx context.Context, method, path string, header http.Header, body []byte) (answer []byte, after time.Duration, err error) {
+func (c *Client) once(ctx context.Context, method, path string, header http.Header, body []byte, got *http.Header) (answer []byte, after time.Duration, err error) {
 	if err := c.pace.wait(ctx, method, path); err != nil {
 		return nil, notBusy, err
 	}
@@ -206,6 +207,9 @@ func (c *Client) once(ctx context.Context, method, path string, header http.Head
 		return nil, notBusy, c.lost(err)
 	}
 	if status/100 == 2 {
+		if got != nil {
+			*got = resp.Header
+		}
 		return answer, notBusy, nil
 	}
 	after = notBusy
