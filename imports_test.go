@@ -37,14 +37,15 @@ var layers = [][]string{
 	{"internal/serve/spec"},
 	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer", "internal/serve/balancer"},
 	{"internal/storage/storetest", "internal/storage/memory"},
-	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
+	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/wholefile", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},
 	{"internal/config/keys"},
-	{"internal/lazyregexp"},
+	{"internal/yaml11"},
+	{"internal/lazyregexp", "internal/similar"},
 }
 
 // forbidden are imports that layers alone would allow.

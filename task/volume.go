@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Kinds of volumes.
@@ -91,36 +92,36 @@ func volumeConfigSchema() *schema {
 // What only the whole description shows is the business of [Volume.Check], since
 // options may complete a file.
 func ParseVolume(name string, data []byte) (*Volume, error) {
-	src := &source{name: name, text: string(data)}
+	src := newSource(name, data)
 	docs, err := src.documents()
 	if err != nil {
 		return nil, err
 	}
 	b := &builder{validator: validator{source: src}}
 	switch {
-	case len(docs) == 0 || docs[0].isNull():
+	case len(docs) == 0 || docs[0].IsNull():
 		return &Volume{}, nil
 	case len(docs) > 1:
 		b.at(docs[1], "", "a volume's file describes one volume; write one file for each")
 		return nil, joined(b.errs)
-	case docs[0].kind != mappingNode:
-		b.at(docs[0], "", "a volume is a map of fields such as \"name: data\", not %s", docs[0].describe())
+	case docs[0].Kind != yaml11.Map:
+		b.at(docs[0], "", "a volume is a map of fields such as \"name: data\", not %s", docs[0].Describe())
 		return nil, joined(b.errs)
 	}
 	doc := *docs[0]
-	doc.entries = slices.DeleteFunc(slices.Clone(doc.entries), func(e entry) bool { return e.val.isNull() })
+	doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e yaml11.Entry) bool { return e.Value.IsNull() })
 	b.check(&doc, volumeLanguage(), "")
 	if len(b.errs) > 0 {
 		return nil, joined(b.errs)
 	}
 	v := &Volume{
-		Name: textOf(doc.get("name")), Type: textOf(doc.get("type")), Infra: textOf(doc.get("infra")),
-		Labels: textMap(doc.get("labels")), Config: mapOfAny(doc.get("config")),
+		Name: textOf(doc.Get("name")), Type: textOf(doc.Get("type")), Infra: textOf(doc.Get("infra")),
+		Labels: textMap(doc.Get("labels")), Config: mapOfAny(doc.Get("config")),
 	}
-	if size := doc.get("size"); size != nil {
-		v.Size = size.numberText()
+	if size := doc.Get("size"); size != nil {
+		v.Size = size.NumberText()
 	}
-	if use := boolOf(doc.get("use_existing")); use != nil {
+	if use := boolOf(doc.Get("use_existing")); use != nil {
 		v.UseExisting = *use
 	}
 	return v, nil
