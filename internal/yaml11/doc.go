@@ -1,6 +1,6 @@
 // Package yaml11 reads and writes YAML 1.1 as PyYAML does, which task files and
 // configurations are written for: yes and on are booleans, 010 is eight, 22:30 is 1350,
-// 1e3 is a text, 2024-01-31 is a date.
+// 1e3 is a text, 2024-01-31 is a date. Nothing else in the tree reads YAML.
 //
 // # Reading
 //
@@ -20,11 +20,12 @@
 // The value of a scalar is nil, bool, int, *big.Int, float64, string or [Date]. Callers
 // that have no use for dates and numbers beyond an int, as configurations, read with
 // [Source.Simple]: dates stay texts then, and large numbers are floats. [Of] makes nodes
-// of Go values, [Node.Any] Go values of nodes.
+// of Go values, [Node.Any] Go values of nodes, [Node.Decode] fills structs.
 //
 // # Writing
 //
 // [Writer] writes trees so that readers of YAML 1.1 and 1.2 take them for the same:
 // what either would misread is quoted. Comments, blank lines and short collections in
-// one line stay where a node was read with them.
+// one line stay where a node was read with them. [Set] and [Unset] change one value in a
+// text and leave every other line as it is.
 package yaml11

@@ -30,13 +30,22 @@ func hasComments(n *Node) bool {
 	return false
 }
 
+// keyText writes a key. A boolean stays as it was written, since keys are looked up by
+// their text.
+func keyText(key *Node, flow bool) string {
+	if _, ok := key.Value.(bool); ok {
+		return key.Text
+	}
+	return scalarText(key, flow)
+}
+
 // FlowText writes a value in one line.
 func FlowText(n *Node) string {
 	var parts []string
 	switch n.Kind {
 	case Map:
 		for _, e := range n.Entries {
-			part := FlowText(e.Key)
+			part := keyText(e.Key, true)
 			if !e.Value.IsNull() || e.Value.Text != "" {
 				part += ": " + FlowText(e.Value)
 			}

@@ -26,6 +26,33 @@ const (
 	Any    = Null | Scalar | List | Map
 )
 
+// String says in words what a value may be: "a text or a list".
+func (k Kind) String() string { return k.Describe("a text") }
+
+// Describe is [Kind.String] with other words for texts.
+func (k Kind) Describe(text string) string {
+	var words []string
+	add := func(of Kind, word string) {
+		if k&of != 0 {
+			words = append(words, word)
+		}
+	}
+	add(Bool, "true or false")
+	if k&Float != 0 {
+		add(Float, "a number")
+	} else {
+		add(Int, "a whole number")
+	}
+	add(Text, text)
+	add(List, "a list")
+	add(Map, "a section")
+	add(Null, "nothing")
+	if len(words) <= 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
 // Node is a value with its place in the text.
 type Node struct {
 	Kind Kind

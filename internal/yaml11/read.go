@@ -63,7 +63,7 @@ func (s *Source) Read() ([]*Node, error) {
 	case len(s.Text) > MaxBytes:
 		return nil, Errors{{Place: Place{Source: s}, Message: fmt.Sprintf("larger than %d MiB", MaxBytes>>20)}}
 	case !utf8.ValidString(s.Text):
-		return nil, Errors{{Place: Place{Source: s}, Message: "not a UTF-8 text file, so it cannot be read as YAML"}}
+		return nil, Errors{{Place: Place{Source: s}, Message: "not a UTF-8 text file"}}
 	}
 	if s.Layout {
 		s.lines = strings.Split(s.Text, "\n")
@@ -199,9 +199,11 @@ func (c *converter) convert(y *yaml.Node, depth int) *Node {
 // checkTag refuses tags that are not those of the collection itself.
 func (c *converter) checkTag(y *yaml.Node, own ...string) {
 	if y.Style&yaml.TaggedStyle != 0 && y.Tag != "!" && !slices.Contains(own, shortTag(y.Tag)) {
-		c.fail(y, "the tag %s is not supported here", shortTag(y.Tag))
+		c.fail(y, "the tag %s is not supported", shortTag(y.Tag))
 	}
 }
+
+var scalarTags = []string{"!", "!!str", "!!null", "!!int", "!!float", "!!bool", "!!timestamp"}
 
 func shortTag(tag string) string {
 	if rest, ok := strings.CutPrefix(tag, "tag:yaml.org,2002:"); ok {
@@ -216,6 +218,10 @@ func (c *converter) scalar(y *yaml.Node, n *Node) {
 	n.Quoted = !plain
 	switch {
 	case y.Style&yaml.TaggedStyle != 0:
+		if !slices.Contains(scalarTags, shortTag(y.Tag)) {
+			c.fail(y, "the tag %s is not supported", shortTag(y.Tag))
+			return
+		}
 		v, ok := resolveTagged(y.Tag, y.Value)
 		if !ok {
 			c.fail(y, "%q cannot be read as %s", y.Value, y.Tag)

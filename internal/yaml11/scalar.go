@@ -53,8 +53,8 @@ func Resolve(s string) any {
 	return s
 }
 
-func parseInt(s string) any {
-	s = strings.ReplaceAll(s, "_", "")
+func parseInt(text string) any {
+	s := strings.ReplaceAll(text, "_", "")
 	sign, digits := 1, s
 	if s[0] == '-' || s[0] == '+' {
 		if s[0] == '-' {
@@ -62,7 +62,7 @@ func parseInt(s string) any {
 		}
 		digits = s[1:]
 	}
-	n := new(big.Int)
+	n, ok := new(big.Int), true
 	switch {
 	case strings.Contains(digits, ":"):
 		for part := range strings.SplitSeq(digits, ":") {
@@ -70,13 +70,16 @@ func parseInt(s string) any {
 			n.Mul(n, big.NewInt(60)).Add(n, d)
 		}
 	case strings.HasPrefix(digits, "0b"):
-		n.SetString(digits[2:], 2)
+		_, ok = n.SetString(digits[2:], 2)
 	case strings.HasPrefix(digits, "0x"):
-		n.SetString(digits[2:], 16)
+		_, ok = n.SetString(digits[2:], 16)
 	case len(digits) > 1 && digits[0] == '0':
 		n.SetString(digits[1:], 8)
 	default:
 		n.SetString(digits, 10)
+	}
+	if !ok {
+		return text // 0b_
 	}
 	if sign < 0 {
 		n.Neg(n)

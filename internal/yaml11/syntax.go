@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -65,8 +66,11 @@ func (s *Source) syntaxError(err error) *Error {
 		if before := s.LineText(at.Line); w.context == "block mapping" && strings.TrimSpace(cut(before, at.Column-1)) != "" {
 			text, hint = "there is more text on this line than there may be", ""
 		}
-		if atEnd := at.Line > 1+strings.Count(strings.TrimSuffix(s.Text, "\n"), "\n"); (w.atContext || atEnd) && le.ContextMark.Line > 0 {
-			at = le.ContextMark
+		switch begins := le.ContextMark; {
+		case (w.atContext || s.ends(at.Line)) && begins.Line > 0 && !s.ends(begins.Line):
+			at = begins
+		case s.ends(at.Line):
+			return s.endError()
 		}
 		break
 	}
@@ -75,6 +79,19 @@ func (s *Source) syntaxError(err error) *Error {
 		return s.tabError(line, col)
 	}
 	return &Error{Place: Place{s, line, col}, Message: text, Hint: hint}
+}
+
+// ends reports whether the text ends before a line.
+func (s *Source) ends(line int) bool {
+	return line > 1+strings.Count(strings.TrimRight(s.Text, "\n"), "\n")
+}
+
+// endError is a text that lacks its end; the place is its last character.
+func (s *Source) endError() *Error {
+	text := strings.TrimRight(s.Text, " \t\r\n")
+	line := 1 + strings.Count(text, "\n")
+	last := text[strings.LastIndexByte(text, '\n')+1:]
+	return &Error{Place: Place{s, line, max(utf8.RuneCountInString(last), 1)}, Message: "the text ends where a value is expected", Hint: "Close what is open: a [ or a {."}
 }
 
 // cut returns the first n characters of s.

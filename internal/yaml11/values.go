@@ -99,6 +99,9 @@ func toNode(value any, whole bool) *Node {
 		if i, err := strconv.Atoi(v.String()); err == nil {
 			return NewScalar(i)
 		}
+		if i, ok := new(big.Int).SetString(v.String(), 10); ok {
+			return NewScalar(i)
+		}
 		f, _ := v.Float64()
 		return toNode(f, whole)
 	case *int:

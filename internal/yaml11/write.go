@@ -96,7 +96,7 @@ func (w *Writer) entry(e Entry, depth int, first bool) {
 }
 
 func (w *Writer) keyAndValue(e Entry, depth int) {
-	key := strings.TrimPrefix(w.inline(e.Key), " ")
+	key := keyText(e.Key, false)
 	if len(key) > maxKey {
 		w.WriteString("? " + key + "\n")
 		w.indent(depth)

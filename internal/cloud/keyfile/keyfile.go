@@ -15,9 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Format is how a file is written.
@@ -115,19 +114,14 @@ func (f File) parse(text []byte) (map[string]string, error) {
 		values[f.Names[0]] = string(bytes.TrimSpace(text))
 		return values, nil
 	case YAML:
-		var tree map[string]any
-		if err := yaml.Unmarshal(text, &tree); err != nil {
-			return nil, errors.New("it is neither YAML nor JSON")
+		tree, err := (&yaml11.Source{Text: string(text)}).ReadOne()
+		if err != nil || tree != nil && tree.Kind != yaml11.Map {
+			return nil, errors.New("it is neither YAML nor JSON") // an error may quote a secret
 		}
 		for _, name := range f.Names {
 			name = strings.TrimSuffix(name, "?")
-			var at any = tree
-			for part := range strings.SplitSeq(name, ".") {
-				m, _ := at.(map[string]any)
-				at = m[part]
-			}
-			if at != nil {
-				values[name] = fmt.Sprint(at)
+			if at := tree.Find(strings.Split(name, ".")...); at != nil && at.IsScalar() && !at.IsNull() {
+				values[name] = at.Text // as written: a key of digits is no number
 			}
 		}
 		return values, nil
