@@ -1,21 +1,11 @@
 package task
 
 import (
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
-
-// ReadEnvFile reads a file of KEY=VALUE lines.
-func ReadEnvFile(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &Error{File: path, Message: "cannot read the file of variables: " + err.Error()}
-	}
-	return ParseEnvFile(path, data, os.LookupEnv)
-}
 
 var (
 	envFileKey       = lazyregexp.New(`^(?:export[ \t]+)?([^\s='"#]+|'[^'\n]+')[ \t]*`)

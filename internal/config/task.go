@@ -64,13 +64,6 @@ func taskPart(values map[string]any, s *Spec) map[string]any {
 	return out
 }
 
-// Merge lays the values over on base by the rules of layers, such as --config
-// on a task's config section.
-func Merge(base, over map[string]any) map[string]any {
-	m, _ := overlay(fromPlain(base, yaml11.Place{}), fromPlain(over, yaml11.Place{}), Keys()).Any().(map[string]any)
-	return m
-}
-
 // taskSection checks a section of which a task may set some keys.
 func (c *checker) taskSection(n *yaml11.Node, s *Spec) {
 	for _, e := range n.Entries {
