@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -181,8 +182,8 @@ func (b *builder) group(header *yaml11.Node, docs []*yaml11.Node) *Dag {
 			return false
 		}
 		e := b.at(n, path, "there is no job %q in this group; it has %s", n.Text, strings.Join(known, ", "))
-		if near, ok := closest(n.Text, known); ok {
-			e.Message += fmt.Sprintf("; did you mean %q?", near)
+		if near := similar.Names(n.Text, known); len(near) > 0 {
+			e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 		}
 		return true
 	}

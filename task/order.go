@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -78,8 +79,8 @@ func (b *builder) checkOrder(d *Dag) {
 				b.at(item, "depends_on", "there are %d tasks named %q; give each its own name", n, item.Text)
 			case n == 0:
 				e := b.at(item, "depends_on", "there is no task %q to depend on; %s", item.Text, others(known, t.Name))
-				if near, ok := closest(item.Text, known); ok {
-					e.Message += fmt.Sprintf("; did you mean %q?", near)
+				if near := similar.Names(item.Text, known); len(near) > 0 {
+					e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 				}
 			}
 		}

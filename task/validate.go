@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -169,12 +170,12 @@ func (v *validator) wrongWord(n *yaml11.Node, s *schema, x, path string) {
 	default:
 		e = v.at(n, path, "%s should be %s, not %s", label(path), orList(s.enum), yaml11.Quote(x))
 	}
-	near, ok := s.instead[strings.ToLower(x)]
-	if !ok {
-		near, ok = closestFold(x, s.enum)
+	near := similar.Names(x, s.enum)
+	if word, ok := s.instead[strings.ToLower(x)]; ok {
+		near = []string{word}
 	}
-	if ok && len(s.enum) > 1 {
-		e.Message += fmt.Sprintf("; did you mean %q?", near)
+	if len(near) > 0 && len(s.enum) > 1 {
+		e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 	}
 }
 
@@ -288,8 +289,8 @@ func (v *validator) unknown(key *yaml11.Node, s *schema, path string) {
 		}
 	}
 	e := v.at(key, join(path, key.Text), "unknown field %q in %s", key.Text, where)
-	if near, ok := closest(key.Text, names); ok {
-		e.Message += fmt.Sprintf("; did you mean %q?", near)
+	if near := similar.Names(key.Text, names); len(near) > 0 {
+		e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 	} else if len(names) > 0 {
 		slices.Sort(names)
 		e.Hint = "Fields of " + where + ": " + strings.Join(names, ", ") + "."

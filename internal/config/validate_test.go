@@ -29,7 +29,7 @@ var badConfigs = []struct{ text, want string }{
 	{"vast: {datacenter: true}", `1:8: vast.datacenter: unknown key; did you mean datacenter_only?`},
 	{"workspaces: {a: {awz: {}}}", `1:18: workspaces.a.awz: unknown key; did you mean aws?`},
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
-	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; known here: skypilot-status-refresh-daemon, skypilot-volume-status-refresh-daemon, managed-job-status-refresh-daemon, sky-serve-status-refresh-daemon, pool-status-refresh-daemon, server-heartbeat-daemon, expired-token-cleanup-daemon`},
+	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; did you mean pool-status-refresh-daemon or skypilot-status-refresh-daemon or sky-serve-status-refresh-daemon?`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
 	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, storage, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, azure, gcp, oci, kubernetes, vast, nebius, ssh, slurm, workspaces`},
 	// Clouds without a section.
