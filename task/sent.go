@@ -34,7 +34,7 @@ func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
 	out := *n
 	switch n.Kind {
 	case yaml11.Map:
-		if !s.takes("object") && s.takes("array") && isSet(n) {
+		if s.kinds&(yaml11.Map|yaml11.List) == yaml11.List && isSet(n) {
 			list := &yaml11.Node{Kind: yaml11.List, Place: n.Place}
 			for _, e := range n.Entries {
 				list.Items = append(list.Items, e.Key)
@@ -68,16 +68,17 @@ func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
 func sentScalar(n *yaml11.Node, s *schema) {
 	switch x := n.Value.(type) {
 	case string:
-		if s.takes("string") || len(s.types) == 0 {
+		if s.kinds&yaml11.Text != 0 || s.kinds == 0 {
 			return
 		}
-		plain := yaml11.Node{Value: yaml11.Resolve(strings.TrimSpace(x)), Text: strings.TrimSpace(x)}
-		if t := typeOf(&plain); t != "null" && s.takes(t) {
-			n.Value, n.Text = plain.Value, plain.Text
+		text := strings.TrimSpace(x)
+		plain := yaml11.NewScalar(yaml11.Resolve(text))
+		if !plain.IsNull() && s.kinds.Takes(plain) {
+			n.Kind, n.Value, n.Text = plain.Kind, plain.Value, text
 		}
 	case float64:
-		if typeOf(n) == "integer" && slices.Contains(s.types, "integer") {
-			n.Value, n.Text = int(x), yaml11.FormatNumber(x)
+		if s.kinds&yaml11.Number == yaml11.Int && s.kinds.Takes(n) {
+			n.Kind, n.Value, n.Text = yaml11.Int, int(x), yaml11.FormatNumber(x)
 		}
 	}
 }
@@ -90,23 +91,18 @@ func unset(v *yaml11.Node, s *schema) bool {
 	case yaml11.List:
 		return len(v.Items) == 0
 	}
-	return v.Value == nil && !s.takes("null") || v.Value == ""
+	return v.Value == nil && s.kinds&yaml11.Null == 0 || v.Value == ""
 }
 
 func isSet(n *yaml11.Node) bool {
 	return len(n.Entries) > 0 && !slices.ContainsFunc(n.Entries, func(e yaml11.Entry) bool { return !e.Value.IsNull() })
 }
 
-// takes reports whether values of that JSON type are allowed.
-func (s *schema) takes(t string) bool {
-	return slices.Contains(s.types, t) || t == "integer" && slices.Contains(s.types, "number")
-}
-
 // sentPool reads the form in which clients of early API versions send a pool: a
 // service whose pool is true, with the workers among its replicas.
 func sentPool(service *yaml11.Node) *yaml11.Node {
 	flag := service.Get("pool")
-	if flag == nil || typeOf(flag) != "boolean" {
+	if flag == nil || flag.Kind != yaml11.Bool {
 		return service
 	}
 	out := withoutKeys(service, "pool")

@@ -10,35 +10,6 @@ import (
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
-// typeOf names n's JSON type; integers are also numbers.
-func typeOf(n *yaml11.Node) string {
-	switch n.Kind {
-	case yaml11.Map:
-		return "object"
-	case yaml11.List:
-		return "array"
-	}
-	switch v := n.Value.(type) {
-	case nil:
-		return "null"
-	case bool:
-		return "boolean"
-	case int, *big.Int:
-		return "integer"
-	case float64:
-		if v == float64(int64(v)) {
-			return "integer"
-		}
-		return "number"
-	}
-	return "string"
-}
-
-var typeWords = map[string]string{
-	"string": "text", "integer": "a whole number", "number": "a number", "boolean": "true or false",
-	"object": "a map", "array": "a list", "null": "nothing",
-}
-
 func orList(words []string) string {
 	switch len(words) {
 	case 0:
@@ -78,12 +49,9 @@ func (s *schema) titleAt(path string) string {
 }
 
 func (v *validator) check(n *yaml11.Node, s *schema, path string) {
-	if len(s.types) > 0 {
-		t := typeOf(n)
-		if !slices.Contains(s.types, t) && !(t == "integer" && slices.Contains(s.types, "number")) {
-			v.wrongType(n, s, path)
-			return
-		}
+	if s.kinds != 0 && !s.kinds.Takes(n) {
+		v.wrongKind(n, s, path)
+		return
 	}
 	switch n.Kind {
 	case yaml11.Map:
@@ -95,30 +63,23 @@ func (v *validator) check(n *yaml11.Node, s *schema, path string) {
 	}
 }
 
-func (v *validator) wrongType(n *yaml11.Node, s *schema, path string) {
-	var want []string
-	for _, t := range s.types {
-		if t != "null" {
-			want = append(want, typeWords[t])
-		}
-	}
-	e := v.at(n, path, "%s should be %s, not %s", label(path), orList(want), n.Describe())
-	if e.Hint = s.hints[typeOf(n)]; e.Hint != "" {
+func (v *validator) wrongKind(n *yaml11.Node, s *schema, path string) {
+	e := v.at(n, path, "%s should be %s, not %s", label(path), (s.kinds&^yaml11.Null).Describe("text", "a map"), n.Describe())
+	if e.Hint = s.hints[n.Kind]; e.Hint != "" {
 		return
 	}
-	switch typeOf(n) {
-	case "null":
+	switch n.Kind {
+	case yaml11.Null:
 		e.Hint = "Give it a value or remove the key."
-	case "integer", "number", "boolean":
-		if slices.Contains(s.types, "string") && s.grammar == nil && s.pattern == "" && s.enum == nil {
+	case yaml11.Int, yaml11.Float, yaml11.Bool:
+		if s.kinds&yaml11.Text != 0 && s.grammar == nil && s.pattern == "" && s.enum == nil {
 			e.Hint = fmt.Sprintf("Quote it to make it text: %q.", n.Text)
 		}
-	case "string":
-		plain := yaml11.Node{Value: yaml11.Resolve(n.Text), Text: n.Text}
-		switch t := typeOf(&plain); {
-		case n.Quoted && (slices.Contains(s.types, t) || t == "integer" && slices.Contains(s.types, "number")):
+	case yaml11.Text:
+		switch {
+		case n.Quoted && s.kinds.Takes(yaml11.NewScalar(yaml11.Resolve(n.Text))):
 			e.Hint = "Write it without quotes."
-		case slices.Contains(s.types, "boolean") && len(n.Text) == 1 && strings.ContainsAny(n.Text, "yYnN"):
+		case s.kinds&yaml11.Bool != 0 && len(n.Text) == 1 && strings.ContainsAny(n.Text, "yYnN"):
 			e.Hint = "Only whole words are booleans: write true or false."
 		}
 	}
@@ -153,7 +114,7 @@ func (v *validator) checkScalar(n *yaml11.Node, s *schema, path string) {
 	case *big.Int:
 		f, _ := new(big.Float).SetInt(x).Float64()
 		v.checkRange(n, s, f, path)
-		if s.min == nil && s.max == nil && len(s.types) > 0 {
+		if s.min == nil && s.max == nil && s.kinds != 0 {
 			v.at(n, path, "%s is too large a number: %s", label(path), yaml11.Quote(n.Text))
 		}
 	}

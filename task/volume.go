@@ -71,7 +71,7 @@ func volumeSchema() *schema {
 		field{name: "name", is: text(), doc: "Name of the volume.", example: "data"},
 		field{name: "type", is: choice(false, VolumeTypes...), doc: "Kind of volume.", example: VolumeClaim},
 		field{name: "infra", is: text(), doc: "Where it is.", example: "k8s/my-context"},
-		field{name: "size", is: text().or("integer"), doc: "Size in GB.", example: "100"},
+		field{name: "size", is: text().or(yaml11.Int), doc: "Size in GB.", example: "100"},
 		field{name: "use_existing", is: boolean(), doc: "Whether it exists already, and is never deleted.", example: "true"},
 		field{name: "labels", is: mapOf(text()), doc: "Labels on the volume.", example: "{team: vision}"},
 		field{name: "config", is: volumeConfigSchema(), doc: "Settings of the volume.", example: "{access_mode: ReadWriteMany}"},

@@ -62,7 +62,7 @@ func (c *checker) value(n *yaml11.Node, s *Spec) {
 	if s == keys.Free {
 		return
 	}
-	if !admits(s, n) {
+	if !s.Kinds.Takes(n) {
 		c.wrongKind(n, s)
 		return
 	}
@@ -93,14 +93,6 @@ func (c *checker) value(n *yaml11.Node, s *Spec) {
 			c.problem(n.Place, "%s", wrong)
 		}
 	}
-}
-
-// admits says whether a value's kind fits. Whole floats pass for integers.
-func admits(s *Spec, n *yaml11.Node) bool {
-	if s.Kinds&n.Kind != 0 {
-		return true
-	}
-	return n.Kind == Float && s.Kinds&Int != 0 && n.Number() == float64(int(n.Number()))
 }
 
 func (c *checker) wrongKind(n *yaml11.Node, s *Spec) {

@@ -2,6 +2,7 @@ package yaml11
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strconv"
@@ -27,10 +28,38 @@ const (
 )
 
 // String says in words what a value may be: "a text or a list".
-func (k Kind) String() string { return k.Describe("a text") }
+func (k Kind) String() string { return k.Describe("a text", "a section") }
 
-// Describe is [Kind.String] with other words for texts.
-func (k Kind) Describe(text string) string {
+// Takes reports whether a node is of one of the kinds. A whole float such as 3.0 passes
+// for an integer.
+func (k Kind) Takes(n *Node) bool {
+	return k&n.Kind != 0 || n.Kind == Float && k&Int != 0 && n.Number() == math.Trunc(n.Number()) && math.Abs(n.Number()) < 1<<63
+}
+
+// JSONTypes returns the kinds by their names in JSON Schema.
+func (k Kind) JSONTypes() []string {
+	var out []string
+	for _, t := range []struct {
+		kind Kind
+		name string
+	}{{Text, "string"}, {Int, "integer"}, {Float, "number"}, {Bool, "boolean"}, {List, "array"}, {Map, "object"}, {Null, "null"}} {
+		if k&t.kind != 0 && !(t.kind == Int && k&Float != 0) { // number includes integer
+			out = append(out, t.name)
+		}
+	}
+	return out
+}
+
+// JSONSchema is the value of type in a JSON Schema.
+func (k Kind) JSONSchema() any {
+	if names := k.JSONTypes(); len(names) != 1 {
+		return names
+	}
+	return k.JSONTypes()[0]
+}
+
+// Describe is [Kind.String] with other words for texts and maps.
+func (k Kind) Describe(text, mapping string) string {
 	var words []string
 	add := func(of Kind, word string) {
 		if k&of != 0 {
@@ -45,7 +74,7 @@ func (k Kind) Describe(text string) string {
 	}
 	add(Text, text)
 	add(List, "a list")
-	add(Map, "a section")
+	add(Map, mapping)
 	add(Null, "nothing")
 	if len(words) <= 1 {
 		return strings.Join(words, "")

@@ -29,7 +29,7 @@ func (s *Spec) Describe() string {
 	case 0:
 		return s.Kinds.String()
 	case 1:
-		return s.Kinds.Describe(s.Enum[0])
+		return s.Kinds.Describe(s.Enum[0], "a section")
 	}
-	return s.Kinds.Describe("one of " + strings.Join(s.Enum, ", "))
+	return s.Kinds.Describe("one of "+strings.Join(s.Enum, ", "), "a section")
 }
