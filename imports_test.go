@@ -47,7 +47,7 @@ var layers = [][]string{
 	{"internal/serve/spec"},
 	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer", "internal/serve/balancer"},
 	{"internal/storage/storetest", "internal/storage/memory"},
-	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
+	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/azureauth"},
 	{"internal/wholefile", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
@@ -55,7 +55,8 @@ var layers = [][]string{
 	{"api", "task"},
 	{"internal/cloud/facts"},
 	{"internal/config/keys"},
-	{"internal/lazyregexp"},
+	{"internal/yaml11"},
+	{"internal/lazyregexp", "internal/similar"},
 }
 
 // forbidden are imports that layers alone would allow.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // memoryName matches accelerators asked for by their memory: 80GB, 80GB+.
@@ -52,7 +53,7 @@ func readAccelerator(s string) (a Accelerator, counted bool, err error) {
 }
 
 // String is the canonical text: "A100:8".
-func (a Accelerator) String() string { return a.Name + ":" + formatNumber(a.Count) }
+func (a Accelerator) String() string { return a.Name + ":" + yaml11.FormatNumber(a.Count) }
 
 // DeviceMemory is an accelerator named by what it holds instead of what it is.
 type DeviceMemory struct {

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // substitutedMark in _metadata says that ${VAR} was replaced by the sender.
@@ -28,27 +30,27 @@ func (b *builder) warn(format string, args ...any) {
 // the place of what is wrong with files.
 type origin struct {
 	*source
-	doc   *node
+	doc   *yaml11.Node
 	unset map[string]*Error // envs and secrets without a value
 }
 
 // task reads one document; nil if it has mistakes.
-func (b *builder) task(doc *node) *Task {
-	if doc.isNull() {
-		doc = &node{kind: mappingNode, line: max(doc.line, 1), col: max(doc.col, 1)}
+func (b *builder) task(doc *yaml11.Node) *Task {
+	if doc.IsNull() {
+		doc = &yaml11.Node{Kind: yaml11.Map, Place: yaml11.Place{Source: doc.Source, Line: max(doc.Line, 1), Column: max(doc.Column, 1)}}
 	}
 	before := len(b.errs)
 	t := &Task{origin: &origin{source: b.source, doc: doc, unset: map[string]*Error{}}}
 	defer func() { hide(b.errs[before:], t.secretValues()) }()
-	if doc.kind != mappingNode {
-		e := b.at(doc, "", "a task is a map of fields, not %s", doc.describe())
+	if doc.Kind != yaml11.Map {
+		e := b.at(doc, "", "a task is a map of fields, not %s", doc.Describe())
 		e.Hint = "Write fields such as \"run: echo hello\", one per line."
 		return nil
 	}
-	b.envs(t, doc.get("envs"))
-	b.secrets(t, doc.get("secrets"))
+	b.envs(t, doc.Get("envs"))
+	b.secrets(t, doc.Get("secrets"))
 	full := doc
-	if mark := doc.get("_metadata").get(substitutedMark); mark == nil {
+	if mark := doc.Get("_metadata").Get(substitutedMark); mark == nil {
 		full = t.variables().replaceFields(doc)
 	}
 	if b.sent {
@@ -59,32 +61,32 @@ func (b *builder) task(doc *node) *Task {
 		return nil
 	}
 
-	t.Name = textOf(full.get("name"))
+	t.Name = textOf(full.Get("name"))
 	t.NumNodes = 1
-	if n := full.get("num_nodes"); n != nil {
+	if n := full.Get("num_nodes"); n != nil {
 		t.NumNodes = intOf(n)
 	}
-	t.Setup, t.Run = textOf(full.get("setup")), textOf(full.get("run"))
-	t.EventCallback = textOf(full.get("event_callback"))
-	t.DependsOn = namesOf(full.get("depends_on"))
-	if limit := full.get("max_duration"); limit != nil {
-		if t.MaxDuration, _ = ParseSeconds(limit.numberText()); t.MaxDuration == 0 {
+	t.Setup, t.Run = textOf(full.Get("setup")), textOf(full.Get("run"))
+	t.EventCallback = textOf(full.Get("event_callback"))
+	t.DependsOn = namesOf(full.Get("depends_on"))
+	if limit := full.Get("max_duration"); limit != nil {
+		if t.MaxDuration, _ = ParseSeconds(limit.NumberText()); t.MaxDuration == 0 {
 			b.at(limit, "max_duration", "max_duration should be more than 0; remove it for no limit")
 		}
 	}
-	if access := boolOf(full.get("api_server_access")); access != nil && !*access {
+	if access := boolOf(full.Get("api_server_access")); access != nil && !*access {
 		t.APIServerAccess = access // true is the default
 	}
-	t.Inputs, t.Outputs = dataOf(full.get("inputs")), dataOf(full.get("outputs"))
-	t.Config = mapOfAny(full.get("config"))
-	t.Metadata = mapOfAny(full.get("_metadata"))
+	t.Inputs, t.Outputs = dataOf(full.Get("inputs")), dataOf(full.Get("outputs"))
+	t.Config = mapOfAny(full.Get("config"))
+	t.Metadata = mapOfAny(full.Get("_metadata"))
 	if delete(t.Metadata, substitutedMark); len(t.Metadata) == 0 {
 		t.Metadata = nil
 	}
-	t.UserYAML = displayed(textOf(full.get("_user_specified_yaml")))
-	t.FileMountsMapping = textMap(full.get("file_mounts_mapping"))
-	b.managedSecrets(t, full.get("managed_secrets"))
-	b.resources(t, full.get("resources"))
+	t.UserYAML = displayed(textOf(full.Get("_user_specified_yaml")))
+	t.FileMountsMapping = textMap(full.Get("file_mounts_mapping"))
+	b.managedSecrets(t, full.Get("managed_secrets"))
+	b.resources(t, full.Get("resources"))
 	b.variableFields(t, full)
 	b.hooks(t)
 	if len(b.errs) > before {
@@ -94,24 +96,24 @@ func (b *builder) task(doc *node) *Task {
 }
 
 // checkTask validates a whole document. Top-level nulls count as absent.
-func (b *builder) checkTask(doc *node) {
+func (b *builder) checkTask(doc *yaml11.Node) {
 	trimmed := *doc
-	trimmed.entries = slices.DeleteFunc(slices.Clone(doc.entries), func(e entry) bool {
-		return e.val.isNull() && language().field(e.key.text) != nil
+	trimmed.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e yaml11.Entry) bool {
+		return e.Value.IsNull() && language().field(e.Key.Text) != nil
 	})
 	b.check(&trimmed, language(), "")
 }
 
 // variableFields reads the fields in which variables are replaced.
-func (b *builder) variableFields(t *Task, doc *node) {
+func (b *builder) variableFields(t *Task, doc *yaml11.Node) {
 	t.Workdir, t.Git = "", nil
-	if w := doc.get("workdir"); w != nil && w.kind == mappingNode {
-		t.Git = &GitWorkdir{URL: b.gitURL(w.get("url"), "workdir.url"), Ref: textOf(w.get("ref"))}
+	if w := doc.Get("workdir"); w != nil && w.Kind == yaml11.Map {
+		t.Git = &GitWorkdir{URL: b.gitURL(w.Get("url"), "workdir.url"), Ref: textOf(w.Get("ref"))}
 	} else {
 		t.Workdir = textOf(w)
 	}
-	b.fileMounts(t, doc.get("file_mounts"))
-	b.volumes(t, doc.get("volumes"))
+	b.fileMounts(t, doc.Get("file_mounts"))
+	b.volumes(t, doc.Get("volumes"))
 	b.service(t, doc)
 }
 
@@ -131,92 +133,92 @@ func (t *Task) variables() variables {
 	return v
 }
 
-func (b *builder) envs(t *Task, n *node) {
+func (b *builder) envs(t *Task, n *yaml11.Node) {
 	t.Envs = map[string]string{}
-	if n == nil || n.kind != mappingNode {
+	if n == nil || n.Kind != yaml11.Map {
 		return
 	}
-	for _, e := range n.entries {
-		key := pyStr(e.key)
-		if e.val.isNull() {
-			t.origin.unset[key] = b.errorAt(e.key.line, e.key.col, join("envs", key),
+	for _, e := range n.Entries {
+		key := yaml11.PyStr(e.Key)
+		if e.Value.IsNull() {
+			t.origin.unset[key] = b.errorAt(e.Key.Line, e.Key.Column, join("envs", key),
 				`environment variable %s has no value; write one, give it with --env %s=VALUE, or write %s: "" for an empty one`, key, key, key)
 			continue
 		}
-		t.Envs[key] = b.variable("envs", key, e.val, true)
+		t.Envs[key] = b.variable("envs", key, e.Value, true)
 	}
 }
 
 // variable is the text of a variable's value, as Python has it, with a notice if that
 // is not what is written in the file. The notice of a secret does not show it.
-func (b *builder) variable(section, key string, n *node, shown bool) string {
-	v := pyStr(n)
-	if n.kind != scalarNode || n.quoted || v == n.text {
+func (b *builder) variable(section, key string, n *yaml11.Node, shown bool) string {
+	v := yaml11.PyStr(n)
+	if !n.IsScalar() || n.Quoted || v == n.Text {
 		return v
 	}
 	if shown {
-		b.warn("%s:%d: %s.%s: YAML reads %s as %s, so the task gets %q; quote it to keep it as written: %s: %q", b.name, n.line, section, key, n.text, scalarKind(n), v, key, n.text)
+		b.warn("%s:%d: %s.%s: YAML reads %s as %s, so the task gets %q; quote it to keep it as written: %s: %q", b.Name, n.Line, section, key, n.Text, scalarKind(n), v, key, n.Text)
 	} else {
-		b.warn("%s:%d: %s.%s: YAML reads it as %s, so the task gets it changed; quote it to keep it as written", b.name, n.line, section, key, scalarKind(n))
+		b.warn("%s:%d: %s.%s: YAML reads it as %s, so the task gets it changed; quote it to keep it as written", b.Name, n.Line, section, key, scalarKind(n))
 	}
 	return v
 }
 
 // scalarKind is what a value is that is no text.
-func scalarKind(n *node) string {
-	switch n.value.(type) {
+func scalarKind(n *yaml11.Node) string {
+	switch n.Value.(type) {
 	case bool:
 		return "a boolean"
-	case date:
+	case yaml11.Date:
 		return "a date"
 	}
 	return "a number"
 }
 
-func (b *builder) secrets(t *Task, n *node) {
+func (b *builder) secrets(t *Task, n *yaml11.Node) {
 	if n == nil {
 		return
 	}
-	if n.kind == sequenceNode {
-		for _, item := range n.items {
-			if ref, ok := strings.CutPrefix(item.text, "secrets:"); ok {
+	if n.Kind == yaml11.List {
+		for _, item := range n.Items {
+			if ref, ok := strings.CutPrefix(item.Text, "secrets:"); ok {
 				t.SecretRefs = append(t.SecretRefs, ref)
 			}
 		}
 		return
 	}
-	for _, e := range n.entries {
-		key := pyStr(e.key)
+	for _, e := range n.Entries {
+		key := yaml11.PyStr(e.Key)
 		if ref, ok := strings.CutPrefix(key, "secrets:"); ok {
-			if !e.val.isNull() {
-				b.at(e.val, join("secrets", key), "%q refers to a secret that the server keeps, so it takes no value; remove the value, or the secrets: prefix to give one here", key)
+			if !e.Value.IsNull() {
+				b.at(e.Value, join("secrets", key), "%q refers to a secret that the server keeps, so it takes no value; remove the value, or the secrets: prefix to give one here", key)
 			}
 			t.SecretRefs = append(t.SecretRefs, ref)
 			continue
 		}
-		if e.val.isNull() {
-			t.origin.unset[key] = b.errorAt(e.key.line, e.key.col, join("secrets", key),
+		if e.Value.IsNull() {
+			t.origin.unset[key] = b.errorAt(e.Key.Line, e.Key.Column, join("secrets", key),
 				`secret %s has no value; write one, give it with --secret %s=VALUE, or write %s: "" for an empty one`, key, key, key)
 			continue
 		}
 		if t.Secrets == nil {
 			t.Secrets = map[string]Secret{}
 		}
-		t.Secrets[key] = NewSecret(b.variable("secrets", key, e.val, false))
+		t.Secrets[key] = NewSecret(b.variable("secrets", key, e.Value, false))
 	}
 }
 
-func (b *builder) managedSecrets(t *Task, n *node) {
+func (b *builder) managedSecrets(t *Task, n *yaml11.Node) {
 	if n == nil {
 		return
 	}
-	for _, item := range n.items {
-		if item.kind == scalarNode {
-			t.ManagedSecrets = append(t.ManagedSecrets, ManagedSecret{Name: item.text})
+	for _, item := range n.Items {
+		if item.IsScalar() {
+			t.ManagedSecrets = append(t.ManagedSecrets, ManagedSecret{Name: item.Text})
 			continue
 		}
-		e := item.entries[0]
-		t.ManagedSecrets = append(t.ManagedSecrets, ManagedSecret{Name: e.key.text, MountPath: textOf(e.val.get("mount_path"))})
+		e := item.Entries[0]
+		t.ManagedSecrets = append(t.ManagedSecrets, ManagedSecret{Name: e.Key.Text, MountPath: textOf(e.Value.Get("mount_path"))})
 	}
 }
 

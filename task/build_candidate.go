@@ -5,65 +5,67 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // candidates reads one map; several accelerators give several candidates.
-func (b *builder) candidates(n *node, path string) ([]Resources, Preference) {
+func (b *builder) candidates(n *yaml11.Node, path string) ([]Resources, Preference) {
 	r := Resources{
-		Cloud:         strings.ToLower(textOf(n.get("cloud"))),
-		InstanceType:  textOf(n.get("instance_type")),
-		UseSpot:       boolOf(n.get("use_spot")),
-		DiskTier:      strings.ToLower(textOf(n.get("disk_tier"))),
-		NetworkTier:   strings.ToLower(textOf(n.get("network_tier"))),
-		MaxHourlyCost: floatOf(n.get("max_hourly_cost"), 0),
-		Labels:        textMap(n.get("labels")),
-		Priority:      intPtr(n.get("priority")),
-		PriorityClass: strings.TrimSpace(textOf(n.get("priority_class"))),
+		Cloud:         strings.ToLower(textOf(n.Get("cloud"))),
+		InstanceType:  textOf(n.Get("instance_type")),
+		UseSpot:       boolOf(n.Get("use_spot")),
+		DiskTier:      strings.ToLower(textOf(n.Get("disk_tier"))),
+		NetworkTier:   strings.ToLower(textOf(n.Get("network_tier"))),
+		MaxHourlyCost: floatOf(n.Get("max_hourly_cost"), 0),
+		Labels:        textMap(n.Get("labels")),
+		Priority:      intPtr(n.Get("priority")),
+		PriorityClass: strings.TrimSpace(textOf(n.Get("priority_class"))),
 	}
-	r.Region, r.Regions = oneOrMore(n.get("region"))
-	r.Zone, r.Zones = oneOrMore(n.get("zone"))
-	if in := n.get("infra"); in != nil {
-		place, _ := ParseInfra(in.text)
+	r.Region, r.Regions = oneOrMore(n.Get("region"))
+	r.Zone, r.Zones = oneOrMore(n.Get("zone"))
+	if in := n.Get("infra"); in != nil {
+		place, _ := ParseInfra(in.Text)
 		r.Cloud, r.Region, r.Zone = place.Cloud, place.Region, place.Zone
 	}
-	if c := n.get("cpus"); c != nil {
-		r.CPUs, _ = ParseCPUs(c.numberText())
+	if c := n.Get("cpus"); c != nil {
+		r.CPUs, _ = ParseCPUs(c.NumberText())
 	}
-	if m := n.get("memory"); m != nil {
-		r.Memory, _ = ParseMemory(m.numberText())
+	if m := n.Get("memory"); m != nil {
+		r.Memory, _ = ParseMemory(m.NumberText())
 	}
-	if d := n.get("disk_size"); d != nil {
-		r.setDiskSize(d.numberText())
+	if d := n.Get("disk_size"); d != nil {
+		r.setDiskSize(d.NumberText())
 	}
-	if d := n.get("ephemeral_storage"); d != nil {
-		r.EphemeralStorage, _ = ParseDiskSize(d.numberText())
+	if d := n.Get("ephemeral_storage"); d != nil {
+		r.EphemeralStorage, _ = ParseDiskSize(d.NumberText())
 	}
-	if d := n.get("local_disk"); d != nil {
-		r.LocalDisk, _ = ParseLocalDisk(d.numberText())
+	if d := n.Get("local_disk"); d != nil {
+		r.LocalDisk, _ = ParseLocalDisk(d.NumberText())
 	}
-	r.AcceleratorArgs = mapOfAny(n.get("accelerator_args"))
-	r.JobRecovery = jobRecoveryOf(n.get("job_recovery"))
-	r.ImageID = b.image(n.get("image_id"), join(path, "image_id"))
-	r.Ports = portsOf(n.get("ports"))
-	r.Volumes = b.gcpVolumes(n.get("volumes"), join(path, "volumes"))
-	r.Autostop = b.autostop(n.lookup("autostop"))
+	r.AcceleratorArgs = mapOfAny(n.Get("accelerator_args"))
+	r.JobRecovery = jobRecoveryOf(n.Get("job_recovery"))
+	r.ImageID = b.image(n.Get("image_id"), join(path, "image_id"))
+	r.Ports = portsOf(n.Get("ports"))
+	r.Volumes = b.gcpVolumes(n.Get("volumes"), join(path, "volumes"))
+	r.Autostop = b.autostop(n.Lookup("autostop"))
 	if len(r.Labels) == 0 {
 		r.Labels = nil
 	}
-	for _, e := range n.entries {
-		if strings.HasPrefix(e.key.text, "_") && !e.val.isNull() {
+	for _, e := range n.Entries {
+		if strings.HasPrefix(e.Key.Text, "_") && !e.Value.IsNull() {
 			if r.Internal == nil {
 				r.Internal = map[string]any{}
 			}
-			r.Internal[e.key.text] = e.val.any()
+			r.Internal[e.Key.Text] = e.Value.Any()
 		}
 	}
 	return b.withAccelerators(r, n, path)
 }
 
-func (b *builder) withAccelerators(r Resources, n *node, path string) ([]Resources, Preference) {
-	if n.get("accelerators") != nil && n.get("gpus") != nil {
-		b.at(n.keyNode("gpus"), join(path, "gpus"), "accelerators and gpus are the same field; remove one")
+func (b *builder) withAccelerators(r Resources, n *yaml11.Node, path string) ([]Resources, Preference) {
+	if n.Get("accelerators") != nil && n.Get("gpus") != nil {
+		b.at(n.Key("gpus"), join(path, "gpus"), "accelerators and gpus are the same field; remove one")
 		return nil, AnyOf
 	}
 	acc := acceleratorNode(n)
@@ -82,15 +84,15 @@ func (b *builder) withAccelerators(r Resources, n *node, path string) ([]Resourc
 
 // accelerators reads every form of the field: one, a set, or a list in order
 // of preference. Doubles collapse.
-func (b *builder) accelerators(n *node, path string) ([]Accelerator, Preference) {
+func (b *builder) accelerators(n *yaml11.Node, path string) ([]Accelerator, Preference) {
 	var out []Accelerator
-	add := func(at *node, key string, count *node) {
+	add := func(at *yaml11.Node, key string, count *yaml11.Node) {
 		a, counted, err := readAccelerator(key)
 		if err != nil {
 			b.at(at, path, "%s %s", path, err)
 			return
 		}
-		if count != nil && !count.isNull() {
+		if count != nil && !count.IsNull() {
 			if counted {
 				b.at(count, path, "%s gives the count of %s twice", path, a.Name)
 				return
@@ -104,20 +106,20 @@ func (b *builder) accelerators(n *node, path string) ([]Accelerator, Preference)
 	switch {
 	case n == nil:
 		return nil, AnyOf
-	case n.kind == scalarNode:
-		add(n, n.text, nil)
+	case n.IsScalar():
+		add(n, n.Text, nil)
 		return out, AnyOf
-	case n.kind == mappingNode:
-		for _, e := range n.entries {
-			add(e.key, e.key.text, e.val)
+	case n.Kind == yaml11.Map:
+		for _, e := range n.Entries {
+			add(e.Key, e.Key.Text, e.Value)
 		}
 		return out, AnyOf
 	}
-	for _, item := range n.items {
-		if item.kind == mappingNode {
-			add(item.entries[0].key, item.entries[0].key.text, item.entries[0].val)
+	for _, item := range n.Items {
+		if item.Kind == yaml11.Map {
+			add(item.Entries[0].Key, item.Entries[0].Key.Text, item.Entries[0].Value)
 		} else {
-			add(item, item.text, nil)
+			add(item, item.Text, nil)
 		}
 	}
 	return out, Ordered
@@ -131,16 +133,16 @@ func (r Resources) clone() Resources {
 	return r
 }
 
-func oneOrMore(n *node) (string, []string) {
-	if n == nil || n.kind == scalarNode {
+func oneOrMore(n *yaml11.Node) (string, []string) {
+	if n == nil || n.IsScalar() {
 		return textOf(n), nil
 	}
-	if len(n.items) == 1 {
-		return n.items[0].text, nil
+	if len(n.Items) == 1 {
+		return n.Items[0].Text, nil
 	}
 	var all []string
-	for _, item := range n.items {
-		all = append(all, item.text)
+	for _, item := range n.Items {
+		all = append(all, item.Text)
 	}
 	return "", all
 }
@@ -156,30 +158,30 @@ func (r *Resources) setDiskSize(s string) {
 }
 
 // jobRecoveryOf reads a strategy or a map; "none" clears the field.
-func jobRecoveryOf(n *node) *JobRecovery {
+func jobRecoveryOf(n *yaml11.Node) *JobRecovery {
 	if n == nil {
 		return nil
 	}
 	jr := &JobRecovery{}
-	if n.kind == scalarNode {
-		jr.Strategy = strings.ToUpper(strings.TrimSpace(n.text))
+	if n.IsScalar() {
+		jr.Strategy = strings.ToUpper(strings.TrimSpace(n.Text))
 	} else {
-		jr.Strategy = strings.ToUpper(textOf(n.get("strategy")))
-		jr.MaxRestartsOnErrors = intOf(n.get("max_restarts_on_errors"))
-		if codes := n.get("recover_on_exit_codes"); codes != nil {
-			if codes.kind == scalarNode {
+		jr.Strategy = strings.ToUpper(textOf(n.Get("strategy")))
+		jr.MaxRestartsOnErrors = intOf(n.Get("max_restarts_on_errors"))
+		if codes := n.Get("recover_on_exit_codes"); codes != nil {
+			if codes.IsScalar() {
 				jr.RecoverOnExitCodes = []int{intOf(codes)}
 			}
-			for _, c := range codes.items {
+			for _, c := range codes.Items {
 				jr.RecoverOnExitCodes = append(jr.RecoverOnExitCodes, intOf(c))
 			}
 		}
-		for _, e := range n.entries {
-			if !slices.Contains([]string{"strategy", "max_restarts_on_errors", "recover_on_exit_codes"}, e.key.text) {
+		for _, e := range n.Entries {
+			if !slices.Contains([]string{"strategy", "max_restarts_on_errors", "recover_on_exit_codes"}, e.Key.Text) {
 				if jr.Extra == nil {
 					jr.Extra = map[string]any{}
 				}
-				jr.Extra[e.key.text] = e.val.any()
+				jr.Extra[e.Key.Text] = e.Value.Any()
 			}
 		}
 	}
@@ -189,29 +191,29 @@ func jobRecoveryOf(n *node) *JobRecovery {
 	return jr
 }
 
-func (b *builder) image(n *node, path string) map[string]string {
+func (b *builder) image(n *yaml11.Node, path string) map[string]string {
 	if n == nil {
 		return nil
 	}
-	if n.kind == scalarNode {
-		return imageOf(n.text)
+	if n.IsScalar() {
+		return imageOf(n.Text)
 	}
 	out := map[string]string{}
-	for _, e := range n.entries {
-		image := strings.TrimSpace(e.val.text)
-		if e.key.isNull() { // null stands for every region
+	for _, e := range n.Entries {
+		image := strings.TrimSpace(e.Value.Text)
+		if e.Key.IsNull() { // null stands for every region
 			every := imageOf(image)
-			if _, container := every["docker"]; !container || n.get("docker") == nil {
+			if _, container := every["docker"]; !container || n.Get("docker") == nil {
 				maps.Copy(out, every)
 				continue
 			}
 		}
-		if e.key.text == "docker" {
+		if e.Key.Text == "docker" {
 			image = strings.TrimPrefix(image, "docker:")
-		} else if strings.HasPrefix(image, "docker:") && n.get("docker") != nil {
-			b.at(e.val, path, "%s names a container twice: under docker and for %s; keep one of them", path, e.key.text)
+		} else if strings.HasPrefix(image, "docker:") && n.Get("docker") != nil {
+			b.at(e.Value, path, "%s names a container twice: under docker and for %s; keep one of them", path, e.Key.Text)
 		}
-		out[e.key.text] = image
+		out[e.Key.Text] = image
 	}
 	return out
 }
@@ -227,27 +229,27 @@ func imageOf(s string) map[string]string {
 	return map[string]string{"": s}
 }
 
-func portsOf(n *node) []string {
+func portsOf(n *yaml11.Node) []string {
 	if n == nil {
 		return nil
 	}
 	var texts []string
-	if n.kind == scalarNode {
-		texts = []string{n.numberText()}
+	if n.IsScalar() {
+		texts = []string{n.NumberText()}
 	}
-	for _, item := range n.items {
-		texts = append(texts, item.numberText())
+	for _, item := range n.Items {
+		texts = append(texts, item.NumberText())
 	}
 	ports, _ := ParsePorts(texts...)
 	return ports
 }
 
-func (b *builder) gcpVolumes(n *node, path string) []map[string]any {
+func (b *builder) gcpVolumes(n *yaml11.Node, path string) []map[string]any {
 	if n == nil {
 		return nil
 	}
 	var out []map[string]any
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		v := mapOfAny(item)
 		if v["storage_type"] == "instance" {
 			if v["name"] != nil {
@@ -263,19 +265,19 @@ func (b *builder) gcpVolumes(n *node, path string) []map[string]any {
 }
 
 // autostop reads a switch, a time or a map; null is absent.
-func (b *builder) autostop(n *node) *Autostop {
-	if n == nil || n.isNull() {
+func (b *builder) autostop(n *yaml11.Node) *Autostop {
+	if n == nil || n.IsNull() {
 		return nil
 	}
-	if n.kind == mappingNode {
+	if n.Kind == yaml11.Map {
 		return &Autostop{
 			Enabled:     true,
-			IdleMinutes: intOf(n.get("idle_minutes")),
-			Down:        boolOf(n.get("down")) != nil && *boolOf(n.get("down")),
-			WaitFor:     strings.ToLower(textOf(n.get("wait_for"))),
+			IdleMinutes: intOf(n.Get("idle_minutes")),
+			Down:        boolOf(n.Get("down")) != nil && *boolOf(n.Get("down")),
+			WaitFor:     strings.ToLower(textOf(n.Get("wait_for"))),
 		}
 	}
-	switch x := n.value.(type) {
+	switch x := n.Value.(type) {
 	case bool:
 		return &Autostop{Enabled: x}
 	case int:
@@ -284,6 +286,6 @@ func (b *builder) autostop(n *node) *Autostop {
 		}
 		return &Autostop{Enabled: true, IdleMinutes: x}
 	}
-	minutes, _ := ParseMinutes(n.numberText())
+	minutes, _ := ParseMinutes(n.NumberText())
 	return &Autostop{Enabled: true, IdleMinutes: minutes}
 }

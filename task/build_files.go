@@ -6,63 +6,64 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // fileMounts splits the field: texts are files and URLs, maps are buckets.
-func (b *builder) fileMounts(t *Task, n *node) {
+func (b *builder) fileMounts(t *Task, n *yaml11.Node) {
 	t.FileMounts, t.StorageMounts = map[string]string{}, nil
 	if n == nil {
 		return
 	}
-	for _, e := range n.entries {
-		dest, path := e.key.text, "file_mounts."+e.key.text
+	for _, e := range n.Entries {
+		dest, path := e.Key.Text, "file_mounts."+e.Key.Text
 		if _, twice := t.FileMounts[dest]; twice || t.hasStorage(dest) {
-			b.at(e.key, path, "%q stands for two mounts once its variables are replaced", dest)
+			b.at(e.Key, path, "%q stands for two mounts once its variables are replaced", dest)
 			continue
 		}
-		if e.val.kind == scalarNode {
-			t.FileMounts[dest] = e.val.text
+		if e.Value.IsScalar() {
+			t.FileMounts[dest] = e.Value.Text
 			continue
 		}
-		if strings.EqualFold(textOf(e.val.get("store")), "volume") {
-			b.diskMount(t, dest, e.val, path)
+		if strings.EqualFold(textOf(e.Value.Get("store")), "volume") {
+			b.diskMount(t, dest, e.Value, path)
 			continue
 		}
 		if t.StorageMounts == nil {
 			t.StorageMounts = map[string]StorageMount{}
 		}
-		t.StorageMounts[dest] = b.storage(e.val, path)
+		t.StorageMounts[dest] = b.storage(e.Value, path)
 	}
 }
 
 // diskMount reads a mount with "store: volume": it is a disk of Google Cloud,
 // and its source is copied into a folder on it.
-func (b *builder) diskMount(t *Task, dest string, n *node, path string) {
-	disk := mapOfAny(n.get("config"))
+func (b *builder) diskMount(t *Task, dest string, n *yaml11.Node, path string) {
+	disk := mapOfAny(n.Get("config"))
 	if disk == nil {
 		disk = map[string]any{}
 	}
 	disk["path"] = dest
-	if name := n.get("name"); name != nil {
-		disk["name"] = name.text
+	if name := n.Get("name"); name != nil {
+		disk["name"] = name.Text
 	}
 	if size, ok := disk["disk_size"]; ok {
 		delete(disk, "disk_size")
-		gb, _ := ParseDiskSize(toNode(size).numberText())
+		gb, _ := ParseDiskSize(yaml11.Of(size).NumberText())
 		disk["size"] = gb
 	}
-	if p := boolOf(n.get("persistent")); p != nil && !*p {
+	if p := boolOf(n.Get("persistent")); p != nil && !*p {
 		disk["auto_delete"] = true
 	}
 	if disk["storage_type"] != "instance" && disk["name"] == nil {
 		b.at(n, path, "%s is a network disk, so it needs a name (or config.storage_type: instance)", path)
 	}
-	if src := n.get("source"); src != nil {
-		if src.kind != scalarNode {
+	if src := n.Get("source"); src != nil {
+		if !src.IsScalar() {
 			b.at(src, path+".source", "a disk takes one source, not a list")
 			return
 		}
-		t.FileMounts[dest+"/data"] = src.text
+		t.FileMounts[dest+"/data"] = src.Text
 	}
 	for i := range t.Resources {
 		r := &t.Resources[i]
@@ -77,37 +78,37 @@ func (t *Task) hasStorage(dest string) bool {
 	return ok
 }
 
-func (b *builder) storage(n *node, path string) StorageMount {
+func (b *builder) storage(n *yaml11.Node, path string) StorageMount {
 	m := StorageMount{
-		Name:       textOf(n.get("name")),
-		Store:      strings.ToUpper(textOf(n.get("store"))),
+		Name:       textOf(n.Get("name")),
+		Store:      strings.ToUpper(textOf(n.Get("store"))),
 		Persistent: true,
-		Mode:       strings.ToUpper(textOf(n.get("mode"))),
-		Type:       strings.ToUpper(textOf(n.get("type"))),
-		Config:     mapOfAny(n.get("config")),
+		Mode:       strings.ToUpper(textOf(n.Get("mode"))),
+		Type:       strings.ToUpper(textOf(n.Get("type"))),
+		Config:     mapOfAny(n.Get("config")),
 	}
 	if m.Mode == "" {
 		m.Mode = "MOUNT"
 	}
-	if p := boolOf(n.get("persistent")); p != nil {
+	if p := boolOf(n.Get("persistent")); p != nil {
 		m.Persistent = *p
 	}
-	if src := n.get("source"); src != nil {
-		if src.kind == scalarNode {
-			m.Sources = []string{src.text}
+	if src := n.Get("source"); src != nil {
+		if src.IsScalar() {
+			m.Sources = []string{src.Text}
 		} else {
 			m.SourceList = true
-			for _, item := range src.items {
-				m.Sources = append(m.Sources, item.text)
+			for _, item := range src.Items {
+				m.Sources = append(m.Sources, item.Text)
 			}
 		}
 	}
-	for _, e := range n.entries {
-		if strings.HasPrefix(e.key.text, "_") && !e.val.isNull() {
+	for _, e := range n.Entries {
+		if strings.HasPrefix(e.Key.Text, "_") && !e.Value.IsNull() {
 			if m.Internal == nil {
 				m.Internal = map[string]any{}
 			}
-			m.Internal[e.key.text] = e.val.any()
+			m.Internal[e.Key.Text] = e.Value.Any()
 		}
 	}
 	b.checkStorage(m, n, path)
@@ -131,21 +132,21 @@ func bucketURL(s string) bool {
 }
 
 // checkStorage does the checks of a bucket that need no files.
-func (b *builder) checkStorage(m StorageMount, n *node, path string) {
-	fail := func(at *node, field, class, format string, args ...any) {
+func (b *builder) checkStorage(m StorageMount, n *yaml11.Node, path string) {
+	fail := func(at *yaml11.Node, field, class, format string, args ...any) {
 		if at == nil {
 			at = n
 		}
-		if !at.pending {
+		if !at.Pending {
 			b.at(at, join(path, field), format, args...).Class = class
 		}
 	}
-	source := n.get("source")
+	source := n.Get("source")
 	first := source
-	if source != nil && source.kind == sequenceNode {
-		first = source.items[0]
+	if source != nil && source.Kind == yaml11.List {
+		first = source.Items[0]
 	}
-	if at := n.get("name"); IsURL(m.Name) {
+	if at := n.Get("name"); IsURL(m.Name) {
 		fail(at, "name", "sky.exceptions.StorageNameError", "name is a bucket's name without a scheme such as s3://; a URL goes under source")
 	} else if err := ValidBucketName(m.Store, m.Name); err != nil && at != nil {
 		fail(at, "name", "sky.exceptions.StorageNameError", "%s", err)
@@ -163,7 +164,7 @@ func (b *builder) checkStorage(m StorageMount, n *node, path string) {
 		case remote && m.SourceList:
 			fail(first, "source", "sky.exceptions.StorageSourceError", "a list of sources holds local paths; %s is a URL", s)
 		case remote && m.Name != "" && (m.Store == "" || m.Store == storeOfURL(s)):
-			fail(n.keyNode("name"), "name", "sky.exceptions.StorageSpecError", "a URL as source already names the bucket; remove name")
+			fail(n.Key("name"), "name", "sky.exceptions.StorageSpecError", "a URL as source already names the bucket; remove name")
 		}
 		if sch := scheme.FindStringSubmatch(s); sch != nil && !slices.Contains(bucketSchemes, strings.ToLower(sch[1])) {
 			fail(first, "source", "sky.exceptions.StorageSourceError", "%s:// is not a kind of bucket that sky knows; it knows %s", sch[1], strings.Join(bucketSchemes, ", "))
@@ -174,17 +175,17 @@ func (b *builder) checkStorage(m StorageMount, n *node, path string) {
 		}
 	}
 	if m.Type != "" && m.Mode != "MOUNT_CACHED" {
-		fail(n.keyNode("type"), "type", "sky.exceptions.StorageSpecError", "type is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
+		fail(n.Key("type"), "type", "sky.exceptions.StorageSpecError", "type is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
 	}
 	if m.Config["mount_cached"] != nil && m.Mode != "MOUNT_CACHED" {
-		fail(n.get("config").keyNode("mount_cached"), "config.mount_cached", "sky.exceptions.StorageSpecError", "config.mount_cached is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
+		fail(n.Get("config").Key("mount_cached"), "config.mount_cached", "sky.exceptions.StorageSpecError", "config.mount_cached is for mode: MOUNT_CACHED; the mode here is %s", m.Mode)
 	}
 	if m.Config["mount"] != nil && m.Mode != "MOUNT" {
-		fail(n.get("config").keyNode("mount"), "config.mount", "sky.exceptions.StorageSpecError", "config.mount is for mode: MOUNT; the mode here is %s", m.Mode)
+		fail(n.Get("config").Key("mount"), "config.mount", "sky.exceptions.StorageSpecError", "config.mount is for mode: MOUNT; the mode here is %s", m.Mode)
 	}
 	for _, k := range []string{"disk_size", "disk_tier", "storage_type", "attach_mode"} {
 		if m.Config[k] != nil {
-			fail(n.get("config").keyNode(k), "config."+k, "sky.exceptions.StorageSpecError", "config.%s is for store: volume", k)
+			fail(n.Get("config").Key(k), "config."+k, "sky.exceptions.StorageSpecError", "config.%s is for store: volume", k)
 		}
 	}
 }
@@ -209,49 +210,49 @@ func belowBucket(url string) bool {
 	return len(parts) > 1
 }
 
-func (b *builder) volumes(t *Task, n *node) {
+func (b *builder) volumes(t *Task, n *yaml11.Node) {
 	t.Volumes = nil
-	if n == nil || len(n.entries) == 0 {
+	if n == nil || len(n.Entries) == 0 {
 		return
 	}
 	t.Volumes = map[string]VolumeMount{}
-	for _, e := range n.entries {
-		dest, path := e.key.text, "volumes."+e.key.text
-		if !e.key.pending {
+	for _, e := range n.Entries {
+		dest, path := e.Key.Text, "volumes."+e.Key.Text
+		if !e.Key.Pending {
 			switch {
 			case !strings.HasPrefix(dest, "/") && !strings.HasPrefix(dest, "~"):
-				b.at(e.key, path, "a volume is mounted at an absolute path, beginning with / or ~; not %q", dest)
+				b.at(e.Key, path, "a volume is mounted at an absolute path, beginning with / or ~; not %q", dest)
 			case strings.HasSuffix(dest, "/"):
-				b.at(e.key, path, "the path that a volume is mounted at should not end in a slash: %q", dest)
+				b.at(e.Key, path, "the path that a volume is mounted at should not end in a slash: %q", dest)
 			}
 		}
-		if e.val.kind == scalarNode {
-			if e.val.text == "" {
-				b.at(e.val, path, "%s should name a volume", path)
+		if e.Value.IsScalar() {
+			if e.Value.Text == "" {
+				b.at(e.Value, path, "%s should name a volume", path)
 			}
-			t.Volumes[dest] = VolumeMount{Name: e.val.text}
+			t.Volumes[dest] = VolumeMount{Name: e.Value.Text}
 			continue
 		}
 		v := VolumeMount{
-			Name: textOf(e.val.get("name")), SubPath: textOf(e.val.get("sub_path")), Type: textOf(e.val.get("type")),
-			Labels: textMap(e.val.get("labels")), Config: mapOfAny(e.val.get("config")),
+			Name: textOf(e.Value.Get("name")), SubPath: textOf(e.Value.Get("sub_path")), Type: textOf(e.Value.Get("type")),
+			Labels: textMap(e.Value.Get("labels")), Config: mapOfAny(e.Value.Get("config")),
 		}
-		if size := e.val.get("size"); size != nil {
-			v.Size = size.numberText()
-			if gb, err := ParseVolumeSize(v.Size); err != nil && !size.pending {
+		if size := e.Value.Get("size"); size != nil {
+			v.Size = size.NumberText()
+			if gb, err := ParseVolumeSize(v.Size); err != nil && !size.Pending {
 				b.at(size, path+".size", "%s.size %s", path, err)
 			} else if v.Name == "" && err == nil {
-				v.Size = formatNumber(float64(gb))
+				v.Size = yaml11.FormatNumber(float64(gb))
 			}
 		}
 		switch {
 		case v.Name == "" && v.Size == "":
-			b.at(e.val, path, "%s needs the name of a volume, or a size for one that lives as long as the cluster", path)
+			b.at(e.Value, path, "%s needs the name of a volume, or a size for one that lives as long as the cluster", path)
 		case v.Name != "" && v.Size != "":
-			b.at(e.val, path, "%s has a name (an existing volume) and a size (a new one); keep one of them", path)
+			b.at(e.Value, path, "%s has a name (an existing volume) and a size (a new one); keep one of them", path)
 		}
 		if slices.Contains(strings.Split(v.SubPath, "/"), "..") {
-			b.at(e.val.get("sub_path"), path+".sub_path", "%s.sub_path should stay inside the volume: .. is not allowed", path)
+			b.at(e.Value.Get("sub_path"), path+".sub_path", "%s.sub_path should stay inside the volume: .. is not allowed", path)
 		}
 		t.Volumes[dest] = v
 	}
@@ -271,11 +272,11 @@ func ParseGitURL(s string) (string, bool) {
 	return url, ok
 }
 
-func (b *builder) gitURL(n *node, path string) string {
+func (b *builder) gitURL(n *yaml11.Node, path string) string {
 	url, ok := ParseGitURL(textOf(n))
-	if !ok && n != nil && !n.pending {
-		b.at(n, path, "%s should be a repository such as https://host/org/project, ssh://git@host/project or git@host:org/project, not %s", path, quoteShort(n.text)).Class = "sky.exceptions.GitError"
-		return n.text
+	if !ok && n != nil && !n.Pending {
+		b.at(n, path, "%s should be a repository such as https://host/org/project, ssh://git@host/project or git@host:org/project, not %s", path, yaml11.Quote(n.Text)).Class = "sky.exceptions.GitError"
+		return n.Text
 	}
 	return url
 }

@@ -3,30 +3,32 @@ package task
 import (
 	"fmt"
 	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // resources reads the candidates of a task.
-func (b *builder) resources(t *Task, n *node) {
+func (b *builder) resources(t *Task, n *yaml11.Node) {
 	t.Preference = AnyOf
-	base, items, path := n, []*node(nil), "resources"
+	base, items, path := n, []*yaml11.Node(nil), "resources"
 	switch {
 	case n == nil:
 		t.Resources = []Resources{{}}
 		return
-	case n.kind == sequenceNode: // a bare list: candidates in order
-		base, items, path = &node{kind: mappingNode, line: n.line, col: n.col}, n.items, "resources"
+	case n.Kind == yaml11.List: // a bare list: candidates in order
+		base, items, path = &yaml11.Node{Kind: yaml11.Map, Place: n.Place}, n.Items, "resources"
 		t.Preference = Ordered
 	default:
-		anyOf, ordered := n.get("any_of"), n.get("ordered")
+		anyOf, ordered := n.Get("any_of"), n.Get("ordered")
 		if anyOf != nil && ordered != nil {
-			b.at(n.keyNode("ordered"), "resources", "any_of and ordered cannot both be given; any_of takes the cheapest, ordered the first that can be had")
+			b.at(n.Key("ordered"), "resources", "any_of and ordered cannot both be given; any_of takes the cheapest, ordered the first that can be had")
 			return
 		}
 		if anyOf != nil {
-			items, path = anyOf.items, "resources.any_of"
+			items, path = anyOf.Items, "resources.any_of"
 		}
 		if ordered != nil {
-			items, path = ordered.items, "resources.ordered"
+			items, path = ordered.Items, "resources.ordered"
 			t.Preference = Ordered
 		}
 	}
@@ -66,32 +68,32 @@ func (b *builder) resources(t *Task, n *node) {
 		t.Preference = AnyOf
 	}
 	b.liftConfig(t)
-	for _, m := range append([]*node{base}, items...) {
-		b.autostopHook(t, m.get("autostop"))
+	for _, m := range append([]*yaml11.Node{base}, items...) {
+		b.autostopHook(t, m.Get("autostop"))
 	}
 }
 
 // autostopHook moves a hook from its old place, autostop, to config.hooks.
-func (b *builder) autostopHook(t *Task, autostop *node) {
-	hook := autostop.get("hook")
+func (b *builder) autostopHook(t *Task, autostop *yaml11.Node) {
+	hook := autostop.Get("hook")
 	if hook == nil {
 		return
 	}
 	event := "stop"
-	if down := boolOf(autostop.get("down")); down != nil && *down {
+	if down := boolOf(autostop.Get("down")); down != nil && *down {
 		event = "down"
 	}
-	entry := map[string]any{"run": hook.text, "events": []any{event}}
-	if timeout := autostop.get("hook_timeout"); timeout != nil {
+	entry := map[string]any{"run": hook.Text, "events": []any{event}}
+	if timeout := autostop.Get("hook_timeout"); timeout != nil {
 		entry["timeout"] = intOf(timeout)
 	}
-	b.warn("%s:%d: autostop.hook now goes under config.hooks, as {run: …, events: [%s]}; it is read as that", b.name, hook.line, event)
+	b.warn("%s:%d: autostop.hook now goes under config.hooks, as {run: …, events: [%s]}; it is read as that", b.Name, hook.Line, event)
 	if t.Config == nil {
 		t.Config = map[string]any{}
 	}
 	list, _ := t.Config["hooks"].([]any)
 	for _, other := range list {
-		if m := other.(map[string]any); m["run"] == hook.text {
+		if m := other.(map[string]any); m["run"] == hook.Text {
 			return
 		}
 	}
@@ -121,43 +123,43 @@ func (b *builder) liftConfig(t *Task) {
 	}
 }
 
-func withoutKeys(n *node, keys ...string) *node {
+func withoutKeys(n *yaml11.Node, keys ...string) *yaml11.Node {
 	out := *n
-	out.entries = slices.DeleteFunc(slices.Clone(n.entries), func(e entry) bool { return slices.Contains(keys, e.key.text) })
+	out.Entries = slices.DeleteFunc(slices.Clone(n.Entries), func(e yaml11.Entry) bool { return slices.Contains(keys, e.Key.Text) })
 	return &out
 }
 
-func acceleratorNode(n *node) *node {
-	if a := n.get("accelerators"); a != nil {
+func acceleratorNode(n *yaml11.Node) *yaml11.Node {
+	if a := n.Get("accelerators"); a != nil {
 		return a
 	}
-	return n.get("gpus")
+	return n.Get("gpus")
 }
 
 // overlay lays a candidate over the base: its keys win, labels are merged.
-func overlay(base, item *node) *node {
+func overlay(base, item *yaml11.Node) *yaml11.Node {
 	out := *item
-	out.entries = nil
+	out.Entries = nil
 	drop := []string{}
-	for _, e := range item.entries {
-		drop = append(drop, e.key.text)
-		switch e.key.text {
+	for _, e := range item.Entries {
+		drop = append(drop, e.Key.Text)
+		switch e.Key.Text {
 		case "gpus":
 			drop = append(drop, "accelerators")
 		case "accelerators":
 			drop = append(drop, "gpus")
 		}
 	}
-	for _, e := range base.entries {
-		if !slices.Contains(drop, e.key.text) {
-			out.entries = append(out.entries, e)
+	for _, e := range base.Entries {
+		if !slices.Contains(drop, e.Key.Text) {
+			out.Entries = append(out.Entries, e)
 		}
 	}
-	for _, e := range item.entries {
-		if under := base.get("labels"); e.key.text == "labels" && under != nil && e.val.kind == mappingNode {
-			e.val = overlay(under, e.val)
+	for _, e := range item.Entries {
+		if under := base.Get("labels"); e.Key.Text == "labels" && under != nil && e.Value.Kind == yaml11.Map {
+			e.Value = overlay(under, e.Value)
 		}
-		out.entries = append(out.entries, e)
+		out.Entries = append(out.Entries, e)
 	}
 	return &out
 }
@@ -166,19 +168,19 @@ var placeKeys = []string{"cloud", "region", "zone"}
 
 // checkPlace refuses infra together with cloud, region or zone: within one
 // map (item nil), or between the base and a candidate.
-func (b *builder) checkPlace(base, item *node, path string) {
+func (b *builder) checkPlace(base, item *yaml11.Node, path string) {
 	for _, k := range placeKeys {
 		switch {
 		case item == nil:
-			if base.get("infra") != nil && base.get(k) != nil {
-				b.at(base.keyNode(k), join(path, k), "%s says a place a second time, beside infra; put it into infra, as cloud/region/zone", k)
+			if base.Get("infra") != nil && base.Get(k) != nil {
+				b.at(base.Key(k), join(path, k), "%s says a place a second time, beside infra; put it into infra, as cloud/region/zone", k)
 				return
 			}
-		case base.get("infra") != nil && item.get(k) != nil:
-			b.at(item.keyNode(k), join(path, k), "%s cannot be given here because resources.infra already says the place; write infra in the candidate too", k)
+		case base.Get("infra") != nil && item.Get(k) != nil:
+			b.at(item.Key(k), join(path, k), "%s cannot be given here because resources.infra already says the place; write infra in the candidate too", k)
 			return
-		case item.get("infra") != nil && base.get(k) != nil:
-			b.at(item.keyNode("infra"), join(path, "infra"), "infra cannot be given here because resources.%s already says the place; write infra in the candidates only", k)
+		case item.Get("infra") != nil && base.Get(k) != nil:
+			b.at(item.Key("infra"), join(path, "infra"), "infra cannot be given here because resources.%s already says the place; write infra in the candidates only", k)
 			return
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 // JobRecoveryStrategies are the ways a managed job comes back.
@@ -91,8 +92,8 @@ func covers(ports []string, port int) bool {
 func (r *Resources) check(fail func(key, format string, args ...any)) {
 	if j := r.JobRecovery; j != nil && j.Strategy != "" && !slices.Contains(JobRecoveryStrategies, j.Strategy) {
 		hint := ""
-		if near, ok := closest(j.Strategy, JobRecoveryStrategies); ok {
-			hint = fmt.Sprintf("; did you mean %s?", near)
+		if near := similar.Names(j.Strategy, JobRecoveryStrategies); len(near) > 0 {
+			hint = fmt.Sprintf("; did you mean %s?", near[0])
 		}
 		fail("job_recovery", "%s is not a way of recovery; there are %s%s", j.Strategy, strings.Join(JobRecoveryStrategies, ", "), hint)
 	}

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Parse reads task text; name stands in its errors. Variables that were
@@ -16,7 +19,7 @@ import (
 func Parse(name string, data []byte) (*Dag, error) { return parse(name, data, false) }
 
 func parse(name string, data []byte, sent bool) (*Dag, error) {
-	src := &source{name: name, text: string(data)}
+	src := newSource(name, data)
 	docs, err := src.documents()
 	if err != nil {
 		return nil, err
@@ -65,13 +68,13 @@ func Load(path string) (*Dag, error) {
 }
 
 // dag reads the documents: one task, a pipeline or a job group.
-func (b *builder) dag(docs []*node) *Dag {
-	if !slices.ContainsFunc(docs, func(n *node) bool { return !n.isNull() }) {
-		b.errs = append(b.errs, &Error{File: b.name, Message: `there is no task in it; write at least "run:" with what to run`})
+func (b *builder) dag(docs []*yaml11.Node) *Dag {
+	if !slices.ContainsFunc(docs, func(n *yaml11.Node) bool { return !n.IsNull() }) {
+		b.errs = append(b.errs, &Error{File: b.Name, Message: `there is no task in it; write at least "run:" with what to run`})
 		return nil
 	}
 	first := docs[0]
-	if mode := first.get("execution"); len(docs) > 1 && mode != nil && mode.text == string(Parallel) {
+	if mode := first.Get("execution"); len(docs) > 1 && mode != nil && mode.Text == string(Parallel) {
 		return b.group(first, docs[1:])
 	}
 	d := &Dag{Execution: Serial}
@@ -82,14 +85,14 @@ func (b *builder) dag(docs []*node) *Dag {
 	}
 	single := !header && len(docs) == 1
 	for _, doc := range docs {
-		if !doc.isNull() {
+		if !doc.IsNull() {
 			if t := b.task(doc); t != nil {
 				d.Tasks = append(d.Tasks, t)
 			}
 		}
 	}
 	if header && len(d.Tasks) == 0 && len(b.errs) == 0 {
-		t := b.task(&node{line: first.line, col: first.col})
+		t := b.task(&yaml11.Node{Place: first.Place})
 		t.Name = d.Name
 		d.Tasks = append(d.Tasks, t)
 	}
@@ -104,11 +107,11 @@ func (b *builder) dag(docs []*node) *Dag {
 }
 
 // schedule reads the schedule that a file of one task has beside its fields.
-func (b *builder) schedule(d *Dag, docs []*node, single bool) {
+func (b *builder) schedule(d *Dag, docs []*yaml11.Node, single bool) {
 	for _, doc := range docs {
-		at := doc.get("schedule")
+		at := doc.Get("schedule")
 		switch {
-		case at == nil || at.isNull():
+		case at == nil || at.IsNull():
 		case single && d.Execution == Serial:
 			d.Schedule = scheduleOf(at)
 		default:
@@ -118,46 +121,46 @@ func (b *builder) schedule(d *Dag, docs []*node, single bool) {
 }
 
 // isHeader: there is a name, and else at most execution and schedule.
-func isHeader(n *node) bool {
-	if n.kind != mappingNode || n.lookup("name") == nil {
+func isHeader(n *yaml11.Node) bool {
+	if n.Kind != yaml11.Map || n.Lookup("name") == nil {
 		return false
 	}
-	return !slices.ContainsFunc(n.entries, func(e entry) bool {
-		return e.key.text != "name" && e.key.text != "execution" && e.key.text != "schedule"
+	return !slices.ContainsFunc(n.Entries, func(e yaml11.Entry) bool {
+		return e.Key.Text != "name" && e.Key.Text != "execution" && e.Key.Text != "schedule"
 	})
 }
 
-func (b *builder) pipelineHeader(d *Dag, n *node) {
-	if name := n.get("name"); name != nil {
+func (b *builder) pipelineHeader(d *Dag, n *yaml11.Node) {
+	if name := n.Get("name"); name != nil {
 		b.check(name, language().field("name").is, "name")
-		d.Name = name.text
+		d.Name = name.Text
 	}
-	if at := n.get("schedule"); at != nil {
+	if at := n.Get("schedule"); at != nil {
 		b.check(at, language().field("schedule").is, "schedule")
 		d.Schedule = scheduleOf(at)
 	}
-	mode := n.get("execution")
+	mode := n.Get("execution")
 	switch {
-	case mode == nil || mode.text == string(Serial):
-	case mode.text == string(Parallel):
+	case mode == nil || mode.Text == string(Serial):
+	case mode.Text == string(Parallel):
 		b.at(mode, "execution", "a job group needs its jobs: one document each, after the header")
 	default:
-		b.at(mode, "execution", "execution should be serial (one task after the other) or parallel (a job group), not %s", quoteShort(mode.text))
+		b.at(mode, "execution", "execution should be serial (one task after the other) or parallel (a job group), not %s", yaml11.Quote(mode.Text))
 	}
 }
 
 // group reads a job group: a header and one document per job.
-func (b *builder) group(header *node, docs []*node) *Dag {
+func (b *builder) group(header *yaml11.Node, docs []*yaml11.Node) *Dag {
 	b.check(header, headerLanguage(), "")
-	d := &Dag{Name: textOf(header.get("name")), Execution: Parallel, Schedule: scheduleOf(header.get("schedule"))}
+	d := &Dag{Name: textOf(header.Get("name")), Execution: Parallel, Schedule: scheduleOf(header.Get("schedule"))}
 	names := map[string]int{}
 	jobs := 0
 	for _, doc := range docs {
-		if doc.isNull() {
+		if doc.IsNull() {
 			continue
 		}
 		jobs++
-		if doc.kind == mappingNode {
+		if doc.Kind == yaml11.Map {
 			b.jobName(doc, jobs, names)
 		}
 		if t := b.task(doc); t != nil {
@@ -174,57 +177,57 @@ func (b *builder) group(header *node, docs []*node) *Dag {
 	for i, t := range d.Tasks {
 		known[i] = t.Name
 	}
-	missing := func(n *node, path string) bool {
-		if slices.Contains(known, n.text) {
+	missing := func(n *yaml11.Node, path string) bool {
+		if slices.Contains(known, n.Text) {
 			return false
 		}
-		e := b.at(n, path, "there is no job %q in this group; it has %s", n.text, strings.Join(known, ", "))
-		if near, ok := closest(n.text, known); ok {
-			e.Message += fmt.Sprintf("; did you mean %q?", near)
+		e := b.at(n, path, "there is no job %q in this group; it has %s", n.Text, strings.Join(known, ", "))
+		if near := similar.Names(n.Text, known); len(near) > 0 {
+			e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 		}
 		return true
 	}
-	if list := header.get("primary_tasks"); list != nil {
-		for i, item := range list.items {
+	if list := header.Get("primary_tasks"); list != nil {
+		for i, item := range list.Items {
 			missing(item, fmt.Sprintf("primary_tasks[%d]", i))
-			d.PrimaryTasks = append(d.PrimaryTasks, item.text)
+			d.PrimaryTasks = append(d.PrimaryTasks, item.Text)
 		}
 	}
-	if delay := header.get("termination_delay"); delay != nil {
+	if delay := header.Get("termination_delay"); delay != nil {
 		d.TerminationDelay = map[string]int{}
-		if delay.kind == scalarNode {
-			d.TerminationDelay["default"], _ = ParseSeconds(delay.numberText())
+		if delay.IsScalar() {
+			d.TerminationDelay["default"], _ = ParseSeconds(delay.NumberText())
 		}
-		for _, e := range delay.entries {
-			if e.key.text == "default" || !missing(e.key, "termination_delay") {
-				d.TerminationDelay[e.key.text], _ = ParseSeconds(e.val.numberText())
+		for _, e := range delay.Entries {
+			if e.Key.Text == "default" || !missing(e.Key, "termination_delay") {
+				d.TerminationDelay[e.Key.Text], _ = ParseSeconds(e.Value.NumberText())
 			}
 		}
 	}
 	b.schedule(d, docs, false)
 	b.checkOrder(d)
-	for _, e := range header.entries {
-		if headerLanguage().field(e.key.text) == nil {
-			b.warn("%s:%d: %q is not a field of a job group's header and is ignored", b.name, e.key.line, e.key.text)
+	for _, e := range header.Entries {
+		if headerLanguage().field(e.Key.Text) == nil {
+			b.warn("%s:%d: %q is not a field of a job group's header and is ignored", b.Name, e.Key.Line, e.Key.Text)
 		}
 	}
 	return d
 }
 
-func (b *builder) jobName(doc *node, index int, seen map[string]int) {
-	name := doc.get("name")
+func (b *builder) jobName(doc *yaml11.Node, index int, seen map[string]int) {
+	name := doc.Get("name")
 	if name == nil {
 		b.at(doc, "name", "job %d of the group needs a name", index)
 		return
 	}
-	if strings.Contains(name.text, ".") {
-		b.at(name, "name", "the name of a job in a group may have letters, digits, - and _; not %s", quoteShort(name.text))
+	if strings.Contains(name.Text, ".") {
+		b.at(name, "name", "the name of a job in a group may have letters, digits, - and _; not %s", yaml11.Quote(name.Text))
 	}
-	if line, twice := seen[name.text]; twice {
-		b.at(name, "name", "the group already has a job %q, on line %d", name.text, line)
+	if line, twice := seen[name.Text]; twice {
+		b.at(name, "name", "the group already has a job %q, on line %d", name.Text, line)
 		return
 	}
-	seen[name.text] = name.line
+	seen[name.Text] = name.Line
 }
 
 // FillNames gives names to what has none: a Dag of one task shares its

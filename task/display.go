@@ -3,6 +3,8 @@ package task
 import (
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // display is the document as written; if it holds secrets, written anew
@@ -11,53 +13,53 @@ func (o *origin) display() string {
 	if !o.shows() {
 		return o.document()
 	}
-	hide := func(n *node, secret func(name string) bool) *node {
+	hide := func(n *yaml11.Node, secret func(name string) bool) *yaml11.Node {
 		out := *n
-		out.entries = slices.Clone(n.entries)
-		for i, e := range out.entries {
-			if !e.val.isNull() && secret(e.key.text) {
-				out.entries[i].val = toNode(Redacted)
+		out.Entries = slices.Clone(n.Entries)
+		for i, e := range out.Entries {
+			if !e.Value.IsNull() && secret(e.Key.Text) {
+				out.Entries[i].Value = yaml11.NewScalar(Redacted)
 			}
 		}
 		return &out
 	}
 	doc := *o.doc
-	doc.entries = slices.Clone(doc.entries)
-	for i, e := range doc.entries {
+	doc.Entries = slices.Clone(doc.Entries)
+	for i, e := range doc.Entries {
 		switch {
-		case e.key.text == "secrets" && e.val.kind == mappingNode:
-			doc.entries[i].val = hide(e.val, func(string) bool { return true })
-		case e.key.text == "envs" && e.val.kind == mappingNode:
-			doc.entries[i].val = hide(e.val, SecretName)
+		case e.Key.Text == "secrets" && e.Value.Kind == yaml11.Map:
+			doc.Entries[i].Value = hide(e.Value, func(string) bool { return true })
+		case e.Key.Text == "envs" && e.Value.Kind == yaml11.Map:
+			doc.Entries[i].Value = hide(e.Value, SecretName)
 		}
 	}
-	var w writer
-	w.document(&doc)
+	var w yaml11.Writer
+	w.Document(&doc)
 	return w.String()
 }
 
 // shows reports whether the text holds a secret.
 func (o *origin) shows() bool {
-	shown := func(n *node) bool { return n != nil && !n.isNull() && n.text != Redacted }
-	if secrets := o.doc.get("secrets"); secrets != nil && secrets.kind == mappingNode {
-		if slices.ContainsFunc(secrets.entries, func(e entry) bool { return shown(e.val) }) {
+	shown := func(n *yaml11.Node) bool { return n != nil && !n.IsNull() && n.Text != Redacted }
+	if secrets := o.doc.Get("secrets"); secrets != nil && secrets.Kind == yaml11.Map {
+		if slices.ContainsFunc(secrets.Entries, func(e yaml11.Entry) bool { return shown(e.Value) }) {
 			return true
 		}
 	}
-	envs := o.doc.get("envs")
-	return envs != nil && envs.kind == mappingNode && slices.ContainsFunc(envs.entries, func(e entry) bool { return SecretName(e.key.text) && shown(e.val) })
+	envs := o.doc.Get("envs")
+	return envs != nil && envs.Kind == yaml11.Map && slices.ContainsFunc(envs.Entries, func(e yaml11.Entry) bool { return SecretName(e.Key.Text) && shown(e.Value) })
 }
 
 // document is the task's part of the text: what stands between the lines
 // "---" around it.
 func (o *origin) document() string {
-	lines := strings.SplitAfter(o.text, "\n")
+	lines := strings.SplitAfter(o.Text, "\n")
 	from, to := 0, len(lines)
 	for i, line := range lines {
 		if !strings.HasPrefix(line, "---") || len(strings.TrimRight(line, "\r\n")) > 3 && line[3] != ' ' {
 			continue
 		}
-		if i+1 <= o.doc.line {
+		if i+1 <= o.doc.Line {
 			from = i + 1
 		} else {
 			to = i

@@ -3,6 +3,8 @@ package task
 import (
 	"maps"
 	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // YAML writes the Dag in the form that travels: a header document, then one
@@ -27,10 +29,10 @@ func (d *Dag) DisplayYAML() ([]byte, error) {
 }
 
 func (d *Dag) write(display bool) []byte {
-	var w writer
+	var w yaml11.Writer
 	header := !display || len(d.Tasks) != 1 || d.Name != d.Tasks[0].Name
 	if header {
-		w.document(d.header())
+		w.Document(d.header())
 		w.WriteString("---\n")
 	}
 	for i, t := range d.Tasks {
@@ -39,69 +41,69 @@ func (d *Dag) write(display bool) []byte {
 		}
 		n := t.tree(display)
 		if !header {
-			n.put("schedule", d.Schedule.tree())
+			n.Put("schedule", d.Schedule.tree())
 		}
-		w.document(n)
+		w.Document(n)
 	}
 	return []byte(w.String())
 }
 
-func (d *Dag) header() *node {
-	h := newMap()
+func (d *Dag) header() *yaml11.Node {
+	h := yaml11.NewMap()
 	if d.Name == "" {
-		h.put("name", null{})
+		h.Put("name", yaml11.NewScalar(nil))
 	} else {
-		h.put("name", d.Name)
+		h.Put("name", d.Name)
 	}
-	h.put("schedule", d.Schedule.tree())
+	h.Put("schedule", d.Schedule.tree())
 	if d.Execution != Parallel {
 		return h
 	}
-	h.put("execution", string(Parallel))
+	h.Put("execution", string(Parallel))
 	if len(d.PrimaryTasks) > 0 {
-		h.put("primary_tasks", d.PrimaryTasks)
+		h.Put("primary_tasks", d.PrimaryTasks)
 	}
 	if n, ok := d.TerminationDelay["default"]; ok && len(d.TerminationDelay) == 1 {
-		h.put("termination_delay", n)
+		h.Put("termination_delay", n)
 	} else if d.TerminationDelay != nil {
-		h.put("termination_delay", d.TerminationDelay)
+		h.Put("termination_delay", d.TerminationDelay)
 	}
 	return h
 }
 
 // tree is the task as a document, keys in canonical order.
-func (t *Task) tree(display bool) *node {
-	n := newMap()
-	n.putText("name", t.Name)
-	if r := t.resourcesTree(display); len(r.entries) > 0 {
-		n.put("resources", r)
+func (t *Task) tree(display bool) *yaml11.Node {
+	n := yaml11.NewMap()
+	n.PutText("name", t.Name)
+	if r := t.resourcesTree(display); len(r.Entries) > 0 {
+		n.Put("resources", r)
 	}
 	if t.DependsOn != nil {
-		n.put("depends_on", t.DependsOn)
+		n.Put("depends_on", t.DependsOn)
 	}
 	if t.MaxDuration > 0 {
-		n.put("max_duration", t.MaxDuration)
+		n.Put("max_duration", t.MaxDuration)
 	}
 	if len(t.Config) > 0 {
-		n.put("config", t.Config)
+		n.Put("config", t.Config)
 	}
 	switch {
 	case t.Service != nil:
-		n.put("service", t.Service.tree())
+		n.Put("service", t.Service.tree())
 	case t.Pool != nil:
-		n.put("service", newMap().put("pool", t.Pool.tree()))
+		n.Put("service", yaml11.NewMap().Put("pool", t.Pool.tree()))
 	}
-	n.put("num_nodes", max(t.NumNodes, 1))
-	n.put("inputs", t.Inputs.tree())
-	n.put("outputs", t.Outputs.tree())
-	n.putText("setup", t.Setup)
+	n.Put("num_nodes", max(t.NumNodes, 1))
+	n.Put("inputs", t.Inputs.tree())
+	n.Put("outputs", t.Outputs.tree())
+	n.PutText("setup", t.Setup)
 	if t.Git != nil {
-		n.put("workdir", newMap().put("url", t.Git.URL).putText("ref", t.Git.Ref))
+		n.Put("workdir", yaml11.NewMap().Put("url", t.Git.URL).PutText("ref", t.Git.Ref))
 	} else {
-		n.putText("workdir", t.Workdir)
+		n.PutText("workdir", t.Workdir)
 	}
-	n.putText("event_callback", t.EventCallback)
-	n.putText("run", t.Run)
+	n.PutText("event_callback", t.EventCallback)
+	n.PutText("run", t.Run)
 	if len(t.Envs) > 0 {
 		envs := maps.Clone(t.Envs)
 		for name := range envs {
@@ -109,45 +111,45 @@ func (t *Task) tree(display bool) *node {
 				envs[name] = Redacted
 			}
 		}
-		n.put("envs", envs)
+		n.Put("envs", envs)
 	}
-	n.put("secrets", t.secretsTree(display))
+	n.Put("secrets", t.secretsTree(display))
 	if len(t.ManagedSecrets) > 0 {
-		list := &node{kind: sequenceNode}
+		list := yaml11.NewList()
 		for _, m := range t.ManagedSecrets {
-			item := toNode(m.Name)
+			item := yaml11.NewScalar(m.Name)
 			if m.MountPath != "" {
-				item = newMap().put(m.Name, newMap().put("mount_path", m.MountPath))
+				item = yaml11.NewMap().Put(m.Name, yaml11.NewMap().Put("mount_path", m.MountPath))
 			}
-			list.items = append(list.items, item)
+			list.Items = append(list.Items, item)
 		}
-		n.put("managed_secrets", list)
+		n.Put("managed_secrets", list)
 	}
-	if mounts := t.mountsTree(display); !display || len(mounts.entries) > 0 {
-		n.put("file_mounts", mounts)
+	if mounts := t.mountsTree(display); !display || len(mounts.Entries) > 0 {
+		n.Put("file_mounts", mounts)
 	}
 	if t.FileMountsMapping != nil && !display {
-		n.put("file_mounts_mapping", t.FileMountsMapping)
+		n.Put("file_mounts_mapping", t.FileMountsMapping)
 	}
-	if volumes := t.volumesTree(); !display || len(volumes.entries) > 0 {
-		n.put("volumes", volumes)
+	if volumes := t.volumesTree(); !display || len(volumes.Entries) > 0 {
+		n.Put("volumes", volumes)
 	}
 	if t.APIServerAccess != nil && !*t.APIServerAccess {
-		n.put("api_server_access", false)
+		n.Put("api_server_access", false)
 	}
 	if !display {
 		meta := t.Metadata
 		if vars := t.variables(); slices.ContainsFunc(substituted, func(f string) bool {
-			v := n.get(f)
+			v := n.Get(f)
 			return v != nil && mentionsVariable(v, vars.values)
 		}) {
 			// A value that holds "$NAME" itself: the reader must not replace it again.
 			meta = mergeMaps(meta, map[string]any{substitutedMark: true})
 		}
 		if meta != nil {
-			n.put("_metadata", meta)
+			n.Put("_metadata", meta)
 		}
-		n.putText("_user_specified_yaml", t.UserYAML)
+		n.PutText("_user_specified_yaml", t.UserYAML)
 	}
 	return n
 }
@@ -156,7 +158,7 @@ func (s *DataSize) tree() any {
 	if s == nil {
 		return nil
 	}
-	return newMap().put(s.URI, plainNumber(s.GB))
+	return yaml11.NewMap().Put(s.URI, yaml11.PlainNumber(s.GB))
 }
 
 func (t *Task) secretsTree(display bool) any {
@@ -170,74 +172,74 @@ func (t *Task) secretsTree(display bool) any {
 		}
 		return refs
 	}
-	n := newMap()
+	n := yaml11.NewMap()
 	for _, k := range slices.Sorted(maps.Keys(t.Secrets)) {
 		if display {
-			n.put(k, Redacted)
+			n.Put(k, Redacted)
 		} else {
-			n.put(k, t.Secrets[k].Reveal())
+			n.Put(k, t.Secrets[k].Reveal())
 		}
 	}
 	for _, r := range refs {
-		n.put(r, null{})
+		n.Put(r, yaml11.NewScalar(nil))
 	}
 	return n
 }
 
-func (t *Task) mountsTree(display bool) *node {
-	n := newMap()
+func (t *Task) mountsTree(display bool) *yaml11.Node {
+	n := yaml11.NewMap()
 	for _, dest := range slices.Sorted(maps.Keys(t.FileMounts)) {
-		n.put(dest, t.FileMounts[dest])
+		n.Put(dest, t.FileMounts[dest])
 	}
 	for _, dest := range slices.Sorted(maps.Keys(t.StorageMounts)) {
-		n.put(dest, t.StorageMounts[dest].tree(display))
+		n.Put(dest, t.StorageMounts[dest].tree(display))
 	}
 	return n
 }
 
-func (m StorageMount) tree(display bool) *node {
-	n := newMap().putText("name", m.Name)
+func (m StorageMount) tree(display bool) *yaml11.Node {
+	n := yaml11.NewMap().PutText("name", m.Name)
 	switch {
 	case m.SourceList:
-		n.put("source", m.Sources)
+		n.Put("source", m.Sources)
 	case len(m.Sources) > 0:
-		n.put("source", m.Sources[0])
+		n.Put("source", m.Sources[0])
 	}
-	n.putText("store", m.Store)
+	n.PutText("store", m.Store)
 	if !m.Persistent || !display {
-		n.put("persistent", m.Persistent)
+		n.Put("persistent", m.Persistent)
 	}
 	if m.Mode != "" {
-		n.put("mode", m.Mode)
+		n.Put("mode", m.Mode)
 	}
-	n.putText("type", m.Type)
+	n.PutText("type", m.Type)
 	if m.Config != nil {
-		n.put("config", m.Config)
+		n.Put("config", m.Config)
 	}
 	if !display {
 		for _, k := range slices.Sorted(maps.Keys(m.Internal)) {
-			n.put(k, m.Internal[k])
+			n.Put(k, m.Internal[k])
 		}
 	}
 	return n
 }
 
-func (t *Task) volumesTree() *node {
-	n := newMap()
+func (t *Task) volumesTree() *yaml11.Node {
+	n := yaml11.NewMap()
 	for _, dest := range slices.Sorted(maps.Keys(t.Volumes)) {
 		v := t.Volumes[dest]
 		if v.Name != "" && v.SubPath == "" && v.Type == "" && v.Labels == nil && v.Config == nil {
-			n.put(dest, v.Name)
+			n.Put(dest, v.Name)
 			continue
 		}
-		m := newMap().putText("name", v.Name).putText("sub_path", v.SubPath).putText("size", v.Size).putText("type", v.Type)
+		m := yaml11.NewMap().PutText("name", v.Name).PutText("sub_path", v.SubPath).PutText("size", v.Size).PutText("type", v.Type)
 		if v.Labels != nil {
-			m.put("labels", v.Labels)
+			m.Put("labels", v.Labels)
 		}
 		if v.Config != nil {
-			m.put("config", v.Config)
+			m.Put("config", v.Config)
 		}
-		n.put(dest, m)
+		n.Put(dest, m)
 	}
 	return n
 }

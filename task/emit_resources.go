@@ -3,45 +3,47 @@ package task
 import (
 	"maps"
 	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // resourcesTree writes one candidate as a map, several under any_of or
 // ordered.
-func (t *Task) resourcesTree(display bool) *node {
+func (t *Task) resourcesTree(display bool) *yaml11.Node {
 	switch len(t.Resources) {
 	case 0:
 		return (&Resources{}).tree(display)
 	case 1:
 		return t.Resources[0].tree(display)
 	}
-	list := &node{kind: sequenceNode}
+	list := yaml11.NewList()
 	for i := range t.Resources {
-		list.items = append(list.items, t.Resources[i].tree(display))
+		list.Items = append(list.Items, t.Resources[i].tree(display))
 	}
 	if t.Preference == Ordered {
-		return newMap().put(string(Ordered), list)
+		return yaml11.NewMap().Put(string(Ordered), list)
 	}
-	return newMap().put(string(AnyOf), list)
+	return yaml11.NewMap().Put(string(AnyOf), list)
 }
 
 // place writes where: as infra if that says it all.
-func (r *Resources) place(n *node) {
+func (r *Resources) place(n *yaml11.Node) {
 	in := Infra{r.Cloud, r.Region, r.Zone}
 	if text := in.String(); text != "" && r.Regions == nil && r.Zones == nil {
 		if back, err := ParseInfra(text); err == nil && back == in && checkInfra(text) == nil {
-			n.put("infra", text)
+			n.Put("infra", text)
 			return
 		}
 	}
-	n.putText("cloud", r.Cloud)
+	n.PutText("cloud", r.Cloud)
 	if r.Regions != nil {
-		n.put("region", r.Regions)
+		n.Put("region", r.Regions)
 	}
-	n.putText("region", r.Region)
+	n.PutText("region", r.Region)
 	if r.Zones != nil {
-		n.put("zone", r.Zones)
+		n.Put("zone", r.Zones)
 	}
-	n.putText("zone", r.Zone)
+	n.PutText("zone", r.Zone)
 }
 
 func (r *Resources) imageTree() any {
@@ -59,56 +61,56 @@ func (r *Resources) imageTree() any {
 	return r.ImageID
 }
 
-func (r *Resources) tree(display bool) *node {
-	n := newMap()
+func (r *Resources) tree(display bool) *yaml11.Node {
+	n := yaml11.NewMap()
 	r.place(n)
-	n.putText("instance_type", r.InstanceType).putText("cpus", r.CPUs).putText("memory", r.Memory)
+	n.PutText("instance_type", r.InstanceType).PutText("cpus", r.CPUs).PutText("memory", r.Memory)
 	if len(r.Accelerators) > 0 {
-		acc := newMap()
+		acc := yaml11.NewMap()
 		for _, a := range r.Accelerators {
-			acc.put(a.Name, plainNumber(a.Count))
+			acc.Put(a.Name, yaml11.PlainNumber(a.Count))
 		}
-		n.put("accelerators", acc)
+		n.Put("accelerators", acc)
 	}
 	if r.AcceleratorArgs != nil {
-		n.put("accelerator_args", r.AcceleratorArgs)
+		n.Put("accelerator_args", r.AcceleratorArgs)
 	}
-	n.put("use_spot", r.UseSpot)
-	n.put("job_recovery", r.JobRecovery.tree())
+	n.Put("use_spot", r.UseSpot)
+	n.Put("job_recovery", r.JobRecovery.tree())
 	if r.DiskSize != 0 {
-		n.put("disk_size", r.DiskSize)
+		n.Put("disk_size", r.DiskSize)
 	} else if !display {
-		n.put("disk_size", DefaultDiskSize)
+		n.Put("disk_size", DefaultDiskSize)
 	}
 	if r.EphemeralStorage != 0 {
-		n.put("ephemeral_storage", r.EphemeralStorage)
+		n.Put("ephemeral_storage", r.EphemeralStorage)
 	}
-	n.put("image_id", r.imageTree())
-	n.putText("disk_tier", r.DiskTier).putText("network_tier", r.NetworkTier).putText("local_disk", r.LocalDisk)
+	n.Put("image_id", r.imageTree())
+	n.PutText("disk_tier", r.DiskTier).PutText("network_tier", r.NetworkTier).PutText("local_disk", r.LocalDisk)
 	if r.MaxHourlyCost != 0 {
-		n.put("max_hourly_cost", plainNumber(r.MaxHourlyCost))
+		n.Put("max_hourly_cost", yaml11.PlainNumber(r.MaxHourlyCost))
 	}
 	if len(r.Ports) > 0 {
-		n.put("ports", r.Ports)
+		n.Put("ports", r.Ports)
 	}
 	if len(r.Labels) > 0 {
-		n.put("labels", r.Labels)
+		n.Put("labels", r.Labels)
 	}
 	if len(r.Volumes) > 0 {
-		list := &node{kind: sequenceNode}
+		list := yaml11.NewList()
 		for _, v := range r.Volumes {
-			list.items = append(list.items, toNode(v))
+			list.Items = append(list.Items, yaml11.Of(v))
 		}
-		n.put("volumes", list)
+		n.Put("volumes", list)
 	}
-	n.put("autostop", r.Autostop.tree())
+	n.Put("autostop", r.Autostop.tree())
 	if !display {
 		for _, k := range slices.Sorted(maps.Keys(r.Internal)) {
-			n.put(k, r.Internal[k])
+			n.Put(k, r.Internal[k])
 		}
 	}
-	n.put("priority", r.Priority)
-	return n.putText("priority_class", r.PriorityClass)
+	n.Put("priority", r.Priority)
+	return n.PutText("priority_class", r.PriorityClass)
 }
 
 func (j *JobRecovery) tree() any {
@@ -118,23 +120,23 @@ func (j *JobRecovery) tree() any {
 	case j.Strategy != "" && j.MaxRestartsOnErrors == 0 && j.RecoverOnExitCodes == nil && j.Extra == nil:
 		return j.Strategy
 	}
-	n := newMap()
+	n := yaml11.NewMap()
 	if j.Strategy == "" {
-		n.put("strategy", null{})
+		n.Put("strategy", yaml11.NewScalar(nil))
 	} else {
-		n.put("strategy", j.Strategy)
+		n.Put("strategy", j.Strategy)
 	}
 	if j.MaxRestartsOnErrors != 0 {
-		n.put("max_restarts_on_errors", j.MaxRestartsOnErrors)
+		n.Put("max_restarts_on_errors", j.MaxRestartsOnErrors)
 	}
 	if j.RecoverOnExitCodes != nil {
-		n.put("recover_on_exit_codes", j.RecoverOnExitCodes)
+		n.Put("recover_on_exit_codes", j.RecoverOnExitCodes)
 	}
 	for _, k := range slices.Sorted(maps.Keys(j.Extra)) {
 		if v := j.Extra[k]; v != nil {
-			n.put(k, v)
+			n.Put(k, v)
 		} else {
-			n.put(k, null{}) // nobody here knows what it means to leave it empty
+			n.Put(k, yaml11.NewScalar(nil)) // nobody here knows what it means to leave it empty
 		}
 	}
 	return n
@@ -147,6 +149,6 @@ func (a *Autostop) tree() any {
 	case !a.Enabled:
 		return false
 	}
-	n := newMap().put("idle_minutes", a.IdleMinutes).put("down", a.Down)
-	return n.putText("wait_for", a.WaitFor)
+	n := yaml11.NewMap().Put("idle_minutes", a.IdleMinutes).Put("down", a.Down)
+	return n.PutText("wait_for", a.WaitFor)
 }

@@ -1,86 +1,88 @@
 package task
 
-func (p *Pool) tree() *node {
-	return newMap().put("workers", p.Workers).put("min_workers", p.Min).put("max_workers", p.Max).
-		put("queue_length_threshold", p.QueueLengthThreshold).
-		put("upscale_delay_seconds", p.UpscaleDelaySeconds).put("downscale_delay_seconds", p.DownscaleDelaySeconds)
+import "github.com/skypilot-go/sky/internal/yaml11"
+
+func (p *Pool) tree() *yaml11.Node {
+	return yaml11.NewMap().Put("workers", p.Workers).Put("min_workers", p.Min).Put("max_workers", p.Max).
+		Put("queue_length_threshold", p.QueueLengthThreshold).
+		Put("upscale_delay_seconds", p.UpscaleDelaySeconds).Put("downscale_delay_seconds", p.DownscaleDelaySeconds)
 }
 
-func (s *Service) tree() *node {
+func (s *Service) tree() *yaml11.Node {
 	p := s.ReadinessProbe
-	probe := newMap().putText("path", p.Path).putText("protocol", p.Protocol).putText("grpc_service", p.GRPCService).
-		put("initial_delay_seconds", plainNumber(p.InitialDelaySeconds)).put("timeout_seconds", plainNumber(p.TimeoutSeconds)).
-		put("endpoint_probe_interval_seconds", plainNumber(p.IntervalSeconds)).
-		put("consecutive_failure_threshold_timeout", plainNumber(p.FailureThresholdSeconds)).
-		putText("post_data", p.PostData)
+	probe := yaml11.NewMap().PutText("path", p.Path).PutText("protocol", p.Protocol).PutText("grpc_service", p.GRPCService).
+		Put("initial_delay_seconds", yaml11.PlainNumber(p.InitialDelaySeconds)).Put("timeout_seconds", yaml11.PlainNumber(p.TimeoutSeconds)).
+		Put("endpoint_probe_interval_seconds", yaml11.PlainNumber(p.IntervalSeconds)).
+		Put("consecutive_failure_threshold_timeout", yaml11.PlainNumber(p.FailureThresholdSeconds)).
+		PutText("post_data", p.PostData)
 	if p.Headers != nil {
-		probe.put("headers", p.Headers)
+		probe.Put("headers", p.Headers)
 	}
-	n := newMap().put("readiness_probe", probe)
+	n := yaml11.NewMap().Put("readiness_probe", probe)
 	if r := s.Policy; r != nil {
-		policy := newMap().put("min_replicas", r.Min).put("max_replicas", r.Max)
+		policy := yaml11.NewMap().Put("min_replicas", r.Min).Put("max_replicas", r.Max)
 		if r.Overprovision != 0 {
-			policy.put("num_overprovision", r.Overprovision)
+			policy.Put("num_overprovision", r.Overprovision)
 		}
-		policy.put("target_qps_per_replica", r.TargetQPS)
+		policy.Put("target_qps_per_replica", r.TargetQPS)
 		if r.TargetQPSByGPU != nil {
-			policy.put("target_qps_per_replica", r.TargetQPSByGPU)
+			policy.Put("target_qps_per_replica", r.TargetQPSByGPU)
 		}
-		policy.put("target_in_flight_per_replica", r.TargetInFlight).put("target_latency_seconds", r.TargetLatencySeconds)
+		policy.Put("target_in_flight_per_replica", r.TargetInFlight).Put("target_latency_seconds", r.TargetLatencySeconds)
 		if m := r.Metric; m != nil {
-			policy.put("metric", newMap().put("name", m.Name).put("target", plainNumber(m.Target)))
+			policy.Put("metric", yaml11.NewMap().Put("name", m.Name).Put("target", yaml11.PlainNumber(m.Target)))
 		}
 		if len(r.Schedules) > 0 {
-			list := &node{kind: sequenceNode}
+			list := yaml11.NewList()
 			for _, s := range r.Schedules {
-				list.items = append(list.items, newMap().put("cron", s.Cron).putText("timezone", s.Timezone).
-					put("duration", s.DurationSeconds).put("min_replicas", s.Min))
+				list.Items = append(list.Items, yaml11.NewMap().Put("cron", s.Cron).PutText("timezone", s.Timezone).
+					Put("duration", s.DurationSeconds).Put("min_replicas", s.Min))
 			}
-			policy.put("schedules", list)
+			policy.Put("schedules", list)
 		}
 		if r.Predictive {
-			policy.put("predictive", true)
+			policy.Put("predictive", true)
 		}
-		policy.put("upscale_delay_seconds", plainNumber(r.UpscaleDelaySeconds)).put("downscale_delay_seconds", plainNumber(r.DownscaleDelaySeconds))
+		policy.Put("upscale_delay_seconds", yaml11.PlainNumber(r.UpscaleDelaySeconds)).Put("downscale_delay_seconds", yaml11.PlainNumber(r.DownscaleDelaySeconds))
 		if r.BaseOndemandFallback != 0 {
-			policy.put("base_ondemand_fallback_replicas", r.BaseOndemandFallback)
+			policy.Put("base_ondemand_fallback_replicas", r.BaseOndemandFallback)
 		}
 		if r.DynamicOndemand {
-			policy.put("dynamic_ondemand_fallback", true)
+			policy.Put("dynamic_ondemand_fallback", true)
 		}
-		n.put("replica_policy", policy.putText("spot_placer", r.SpotPlacer))
+		n.Put("replica_policy", policy.PutText("spot_placer", r.SpotPlacer))
 	} else {
-		n.put("replicas", s.Replicas)
+		n.Put("replicas", s.Replicas)
 	}
 	if s.Ports != 0 {
-		n.put("ports", s.Ports)
+		n.Put("ports", s.Ports)
 	}
-	n.putText("load_balancing_policy", s.LoadBalancingPolicy)
-	n.put("load_balancer", s.balancer())
+	n.PutText("load_balancing_policy", s.LoadBalancingPolicy)
+	n.Put("load_balancer", s.balancer())
 	if u := s.Update; u != nil {
-		n.put("update", newMap().put("canary_weight", u.CanaryWeight).put("error_margin", u.ErrorMargin).
-			put("min_requests", u.MinRequests).put("max_surge", u.MaxSurge))
+		n.Put("update", yaml11.NewMap().Put("canary_weight", u.CanaryWeight).Put("error_margin", u.ErrorMargin).
+			Put("min_requests", u.MinRequests).Put("max_surge", u.MaxSurge))
 	}
-	n.put("drain_seconds", s.DrainSeconds)
+	n.Put("drain_seconds", s.DrainSeconds)
 	if s.TLSKeyfile != "" || s.TLSCertfile != "" {
-		n.put("tls", newMap().put("keyfile", s.TLSKeyfile).put("certfile", s.TLSCertfile))
+		n.Put("tls", yaml11.NewMap().Put("keyfile", s.TLSKeyfile).Put("certfile", s.TLSCertfile))
 	}
 	return n
 }
 
-func (s *Service) balancer() *node {
-	n := newMap().put("stream_timeout_seconds", plainNumber(s.StreamTimeoutSeconds))
+func (s *Service) balancer() *yaml11.Node {
+	n := yaml11.NewMap().Put("stream_timeout_seconds", yaml11.PlainNumber(s.StreamTimeoutSeconds))
 	b := s.Balancer
 	if b == nil {
 		return n
 	}
 	if b.AffinityHeader != "" || b.AffinityCookie != "" {
-		n.put("affinity", newMap().putText("header", b.AffinityHeader).putText("cookie", b.AffinityCookie))
+		n.Put("affinity", yaml11.NewMap().PutText("header", b.AffinityHeader).PutText("cookie", b.AffinityCookie))
 	}
-	n.put("prefix_load_factor", b.PrefixLoadFactor)
+	n.Put("prefix_load_factor", b.PrefixLoadFactor)
 	if b.QueueRequests != nil || b.QueueBytes != nil || b.QueueSeconds != nil {
-		n.put("queue", newMap().put("max_requests", b.QueueRequests).put("max_bytes", b.QueueBytes).put("max_wait_seconds", b.QueueSeconds))
+		n.Put("queue", yaml11.NewMap().Put("max_requests", b.QueueRequests).Put("max_bytes", b.QueueBytes).Put("max_wait_seconds", b.QueueSeconds))
 	}
-	return n.put("request_timeout_seconds", b.RequestTimeoutSeconds).put("idle_timeout_seconds", b.IdleTimeoutSeconds).
-		put("max_header_bytes", b.MaxHeaderBytes).put("max_body_bytes", b.MaxBodyBytes)
+	return n.Put("request_timeout_seconds", b.RequestTimeoutSeconds).Put("idle_timeout_seconds", b.IdleTimeoutSeconds).
+		Put("max_header_bytes", b.MaxHeaderBytes).Put("max_body_bytes", b.MaxBodyBytes)
 }

@@ -1,21 +1,11 @@
 package task
 
 import (
-	"os"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
-
-// ReadEnvFile reads a file of KEY=VALUE lines.
-func ReadEnvFile(path string) (map[string]string, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, &Error{File: path, Message: "cannot read the file of variables: " + err.Error()}
-	}
-	return ParseEnvFile(path, data, os.LookupEnv)
-}
 
 var (
 	envFileKey       = lazyregexp.New(`^(?:export[ \t]+)?([^\s='"#]+|'[^'\n]+')[ \t]*`)
@@ -27,11 +17,11 @@ var (
 // earlier lines or of lookup except in raw values. KEY alone takes its value
 // from lookup.
 func ParseEnvFile(name string, data []byte, lookup func(string) (string, bool)) (map[string]string, error) {
-	p := envFile{source: &source{name: name, text: string(data)}, lookup: lookup, vars: map[string]string{}}
+	p := envFile{source: newSource(name, data), lookup: lookup, vars: map[string]string{}}
 	if !utf8.Valid(data) {
 		return nil, &Error{File: name, Message: "not a UTF-8 text file"}
 	}
-	rest := strings.ReplaceAll(strings.TrimPrefix(p.text, "\ufeff"), "\r\n", "\n")
+	rest := strings.ReplaceAll(strings.TrimPrefix(p.Text, "\ufeff"), "\r\n", "\n")
 	for line := 1; rest != ""; {
 		body, after, _ := strings.Cut(rest, "\n")
 		trimmed := strings.TrimLeft(body, " \t\f\v")

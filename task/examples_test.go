@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // exampleFiles are the task files of the examples folder, by name.
@@ -70,7 +72,7 @@ func TestExamplesAreTasks(t *testing.T) {
 func TestExamplesUseEveryField(t *testing.T) {
 	used := map[string]bool{}
 	for name, data := range exampleFiles(t) {
-		docs, err := (&source{name: name, text: string(data)}).documents()
+		docs, err := (newSource(name, data)).documents()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,26 +89,26 @@ func TestExamplesUseEveryField(t *testing.T) {
 
 // markUsed notes the fields that a document has, by their path in the
 // reference.
-func markUsed(n *node, s *schema, path string, used map[string]bool) {
+func markUsed(n *yaml11.Node, s *schema, path string, used map[string]bool) {
 	if s == nil {
 		return
 	}
-	for _, e := range n.entries {
-		if f := s.field(e.key.text); f != nil {
+	for _, e := range n.Entries {
+		if f := s.field(e.Key.Text); f != nil {
 			p := join(path, f.name)
 			used[p] = true
 			if f.name == "any_of" || f.name == "ordered" {
-				for _, item := range e.val.items {
+				for _, item := range e.Value.Items {
 					markUsed(item, s, path, used)
 				}
 				continue
 			}
-			markUsed(e.val, f.is, p, used)
+			markUsed(e.Value, f.is, p, used)
 		} else {
-			markUsed(e.val, s.values, join(path, "<key>"), used)
+			markUsed(e.Value, s.values, join(path, "<key>"), used)
 		}
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		if p := path + "[]"; path == "resources" {
 			markUsed(item, s, path, used)
 		} else {
@@ -127,14 +129,14 @@ func TestExamplesOfFields(t *testing.T) {
 		if f.example == "" {
 			return
 		}
-		src := &source{name: path, text: "x: " + f.example}
+		src := newSource(path, []byte("x: "+f.example))
 		docs, err := src.documents()
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
 		}
 		v := validator{source: src}
-		v.check(docs[0].lookup("x"), f.is, path)
+		v.check(docs[0].Lookup("x"), f.is, path)
 		if len(v.errs) > 0 {
 			t.Errorf("%s: %v", path, v.errs[0])
 		}

@@ -1,6 +1,10 @@
 package task
 
-import "sync"
+import (
+	"sync"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
+)
 
 // The tables of the task language. Keys stand in the order in which files are
 // written back.
@@ -49,16 +53,16 @@ func taskSchema() *schema {
 			doc: "Shell commands that run whenever the state of the managed job changes.", example: "echo $JOB_STATUS"},
 		field{name: "run", is: script("run"),
 			doc: "Shell commands of the job itself, run on every node.", example: "python train.py"},
-		field{name: "envs", is: &schema{types: []string{"object"}, open: true, keys: envKeyPattern, keyWant: "letters, digits and _, not beginning with a digit"},
+		field{name: "envs", is: &schema{kinds: yaml11.Map, open: true, keys: envKeyPattern, keyWant: "letters, digits and _, not beginning with a digit"},
 			doc: "Environment variables of setup and run. An empty value must be filled by --env.", example: "{EPOCHS: 3}"},
 		field{name: "secrets", is: mapOf(nil).with(list(matching(secretRefPattern, `a reference to a stored secret, such as "secrets:HF_TOKEN"`))),
 			doc: "Environment variables that are never shown, or references to secrets kept by the server.", example: "{HF_TOKEN: null}"},
-		field{name: "managed_secrets", is: list(text().with(&schema{types: []string{"object"}, open: true, minKeys: 1, maxKeys: 1, values: object(
+		field{name: "managed_secrets", is: list(text().with(&schema{kinds: yaml11.Map, open: true, minKeys: 1, maxKeys: 1, values: object(
 			field{name: "mount_path", is: text(), required: true, doc: "File that the secret is written to.", example: "/etc/key"},
 		)})), doc: "Secrets kept by the server, by name, optionally written to a file.", example: "[HF_TOKEN]"},
 		field{name: "file_mounts", is: mapOf(text().with(storageSchema())),
 			doc: "Files and buckets on the nodes: destination to local path, URL or bucket.", example: "{/data: s3://bucket}"},
-		field{name: "file_mounts_mapping", is: openObject().or("null"), internal: true},
+		field{name: "file_mounts_mapping", is: openObject().or(yaml11.Null), internal: true},
 		field{name: "volumes", is: mapOf(text().with(volumeMountSchema())),
 			doc: "Volumes on the nodes: destination to the name of a volume, or a description.", example: "{/data: my-volume}"},
 		field{name: "volume_mounts", is: anything(), internal: true},
@@ -105,6 +109,6 @@ func gitSchema() *schema {
 // script is shell text.
 func script(name string) *schema {
 	s := text()
-	s.hints = map[string]string{"array": "Write the commands as one text, one per line, after \"" + name + ": |\"."}
+	s.hints = map[yaml11.Kind]string{yaml11.List: "Write the commands as one text, one per line, after \"" + name + ": |\"."}
 	return s
 }

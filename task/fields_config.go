@@ -1,11 +1,15 @@
 package task
 
-import "github.com/skypilot-go/sky/internal/cloud/facts"
+import (
+	"github.com/skypilot-go/sky/internal/cloud/facts"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
+)
 
 func configSchema() *schema {
 	hook := object(
-		field{name: "run", is: &schema{types: []string{"string"}, maxLen: 16384}, required: true, doc: "Shell commands for the head node.", example: "./save.sh"},
-		field{name: "events", is: &schema{types: []string{"array"}, items: choice(false, HookEvents...), minItems: 1, unique: true}, doc: "When it runs.", def: "[stop, preemption, down]", example: "[preemption]"},
+		field{name: "run", is: &schema{kinds: yaml11.Text, maxLen: 16384}, required: true, doc: "Shell commands for the head node.", example: "./save.sh"},
+		field{name: "events", is: &schema{kinds: yaml11.List, items: choice(false, HookEvents...), minItems: 1, unique: true}, doc: "When it runs.", def: "[stop, preemption, down]", example: "[preemption]"},
 		field{name: "timeout", is: integer().from(1), doc: "Seconds it may take.", def: "3600", example: "300"},
 	)
 	hooks := list(hook)

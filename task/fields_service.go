@@ -3,6 +3,8 @@ package task
 import (
 	"fmt"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func probeSchema() *schema {
@@ -25,9 +27,9 @@ func serviceSchema() *schema {
 		field{name: "pool", is: poolSchema(), internal: true},
 		field{name: "replica_policy", is: object(
 			field{name: "min_replicas", is: integer().from(0), required: true, doc: "Fewest replicas.", example: "1"},
-			field{name: "max_replicas", is: integer().from(0).or("null"), doc: "Most replicas.", def: "min_replicas", example: "5"},
+			field{name: "max_replicas", is: integer().from(0).or(yaml11.Null), doc: "Most replicas.", def: "min_replicas", example: "5"},
 			field{name: "num_overprovision", is: integer().from(0), doc: "Replicas beyond what is needed.", def: "0", example: "1"},
-			field{name: "target_qps_per_replica", is: checkedNumber(number(), checkPositive).with(&schema{types: []string{"object"}, open: true, minKeys: 1,
+			field{name: "target_qps_per_replica", is: checkedNumber(number(), checkPositive).with(&schema{kinds: yaml11.Map, open: true, minKeys: 1,
 				keys: `[A-Z0-9-]+(?::[0-9]+)?`, keyWant: "an accelerator in capitals such as A100 or A100:8", values: checkedNumber(number(), checkPositive)}),
 				doc: "Requests per second that one replica serves; a map gives it per accelerator.", example: "2.5"},
 			field{name: "target_in_flight_per_replica", is: checkedNumber(number(), checkPositive), doc: "Requests that one replica works on at the same time.", example: "8"},
@@ -39,7 +41,7 @@ func serviceSchema() *schema {
 			field{name: "schedules", is: list(object(
 				field{name: "cron", is: checked(text(), checkTimes, `\S.*`), required: true, doc: "When it begins: minute, hour, day of the month, month, day of the week.", example: `"0 8 * * 1-5"`},
 				field{name: "timezone", is: timezoneSchema(), doc: "The zone in which the times are meant.", def: "UTC", example: "Europe/Berlin"},
-				field{name: "duration", is: checked(text().or("integer"), checkSomeSeconds, durationPattern), required: true, doc: "For how long.", example: "10h"},
+				field{name: "duration", is: checked(text().or(yaml11.Int), checkSomeSeconds, durationPattern), required: true, doc: "For how long.", example: "10h"},
 				field{name: "min_replicas", is: integer().from(0), required: true, doc: "Fewest replicas in this time.", example: "4"},
 			)), doc: "Times at which more replicas are kept, whatever the load.", example: "[{cron: '0 8 * * 1-5', duration: 10h, min_replicas: 4}]"},
 			field{name: "predictive", is: boolean(), doc: "Whether replicas that the same hour of earlier days needed are there before the load comes.", def: "false", example: "true"},

@@ -2,6 +2,8 @@ package task
 
 import (
 	"fmt"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func dataSchema() *schema {
@@ -11,7 +13,7 @@ func dataSchema() *schema {
 		}
 		return nil
 	})
-	return &schema{types: []string{"object"}, open: true, values: size, minKeys: 1, maxKeys: 1}
+	return &schema{kinds: yaml11.Map, open: true, values: size, minKeys: 1, maxKeys: 1}
 }
 
 func gcpVolumeSchema() *schema {
@@ -28,14 +30,14 @@ func gcpVolumeSchema() *schema {
 
 func storageSchema() *schema {
 	sizes := func() *schema {
-		return matching(`[0-9]+[bkmgtpBKMGTP]?`, `a size such as "512M" or "10G"`).or("integer")
+		return matching(`[0-9]+[bkmgtpBKMGTP]?`, `a size such as "512M" or "10G"`).or(yaml11.Int)
 	}
 	ages := func() *schema {
 		return matching(`([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w|M|y))+`, `a time such as "30s" or "1h30m"`)
 	}
 	return object(
 		field{name: "name", is: text(), doc: "Bucket to use, made if it does not exist.", example: "my-bucket"},
-		field{name: "source", is: text().with(&schema{types: []string{"array"}, items: text(), minItems: 1}), doc: "Local folder(s) to upload, or the URL of a bucket.", example: "./data"},
+		field{name: "source", is: text().with(&schema{kinds: yaml11.List, items: text(), minItems: 1}), doc: "Local folder(s) to upload, or the URL of a bucket.", example: "./data"},
 		field{name: "store", is: choice(true, Stores...), doc: "Kind of object store.", def: "that of the task's cloud", example: "s3"},
 		field{name: "persistent", is: boolean(), doc: "Whether the bucket outlives the cluster.", def: "true", example: "false"},
 		field{name: "mode", is: choice(true, StorageModes...), doc: "Mount the bucket, copy it, or mount it with a local cache.", def: "MOUNT", example: "MOUNT_CACHED"},
@@ -55,14 +57,14 @@ func storageSchema() *schema {
 			field{name: "mount", is: object(
 				field{name: "read_only", is: boolean(), doc: "Whether writing is refused.", def: "false", example: "true"},
 			), doc: "The mount of MOUNT.", example: "{read_only: true}"},
-			field{name: "disk_size", is: checked(text().or("integer"), func(s string) error { _, err := ParseDiskSize(s); return err }, wholeUnit.String()), doc: "Size of a disk (store: volume) in GB.", example: "100"},
+			field{name: "disk_size", is: checked(text().or(yaml11.Int), func(s string) error { _, err := ParseDiskSize(s); return err }, wholeUnit.String()), doc: "Size of a disk (store: volume) in GB.", example: "100"},
 			field{name: "disk_tier", is: choice(true, DiskTiers...), doc: "Speed of a disk (store: volume).", example: "best"},
 			field{name: "storage_type", is: choice(false, "network", "instance"), doc: "Kind of a disk (store: volume).", example: "network"},
 			field{name: "attach_mode", is: choice(false, "read_only", "read_write"), doc: "How a disk (store: volume) is attached.", example: "read_write"},
 		), doc: "Details of the mount.", example: "{mount: {read_only: true}}"},
-		field{name: "_is_sky_managed", is: boolean().or("null"), internal: true},
-		field{name: "_bucket_sub_path", is: text().or("null"), internal: true},
-		field{name: "_force_delete", is: boolean().or("null"), internal: true},
+		field{name: "_is_sky_managed", is: boolean().or(yaml11.Null), internal: true},
+		field{name: "_bucket_sub_path", is: text().or(yaml11.Null), internal: true},
+		field{name: "_force_delete", is: boolean().or(yaml11.Null), internal: true},
 	)
 }
 
@@ -77,7 +79,7 @@ func volumeMountSchema() *schema {
 	return object(
 		field{name: "name", is: text(), doc: "An existing volume.", example: "my-volume"},
 		field{name: "sub_path", is: matching(`[a-zA-Z0-9._-][a-zA-Z0-9./_-]*`, "a relative path of letters, digits and . / _ -"), doc: "Folder inside the volume.", example: "runs/1"},
-		field{name: "size", is: text().or("integer"), doc: "Size of a volume that lives as long as the cluster.", example: "100"},
+		field{name: "size", is: text().or(yaml11.Int), doc: "Size of a volume that lives as long as the cluster.", example: "100"},
 		field{name: "type", is: choice(false, "k8s-pvc"), doc: "Kind of a volume that lives as long as the cluster.", def: "k8s-pvc", example: "k8s-pvc"},
 		field{name: "labels", is: mapOf(text()), doc: "Labels on the volume.", example: "{team: vision}"},
 		field{name: "config", is: openObject(), doc: "Settings of the volume: storage class, access mode, namespace.", example: "{access_mode: ReadWriteMany}"},

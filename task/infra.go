@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/similar"
 )
 
 // Clouds are the names that "cloud:" and the first part of "infra:" take.
@@ -21,8 +22,8 @@ func CloudName(s string) (string, error) {
 			return c.Name, nil
 		}
 	}
-	if near, ok := closest(name, Clouds); ok {
-		return "", fmt.Errorf("%q is not a cloud that sky knows; did you mean %q?", s, near)
+	if near := similar.Names(name, Clouds); len(near) > 0 {
+		return "", fmt.Errorf("%q is not a cloud that sky knows; did you mean %q?", s, near[0])
 	}
 	return "", fmt.Errorf("%q is not a cloud that sky knows; it knows %s", s, strings.Join(Clouds, ", "))
 }

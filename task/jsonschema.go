@@ -3,6 +3,8 @@ package task
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // JSONSchema describes a task document to editors, as JSON Schema draft
@@ -21,14 +23,10 @@ func JSONSchema() []byte {
 
 func (s *schema) jsonSchema(root bool) map[string]any {
 	out := map[string]any{}
-	switch len(s.types) {
-	case 0:
+	if s.kinds == 0 {
 		return out
-	case 1:
-		out["type"] = s.types[0]
-	default:
-		out["type"] = s.types
 	}
+	out["type"] = s.kinds.JSONSchema()
 	s.jsonText(out)
 	if s.min != nil {
 		out["minimum"] = *s.min
@@ -86,11 +84,7 @@ func anyCasePattern(word string) string {
 }
 
 func (s *schema) jsonMap(out map[string]any, root bool) {
-	isMap := false
-	for _, t := range s.types {
-		isMap = isMap || t == "object"
-	}
-	if !isMap {
+	if s.kinds&yaml11.Map == 0 {
 		return
 	}
 	props, required := map[string]any{}, []string{}

@@ -30,15 +30,15 @@ func compiledSchema(t *testing.T) *jsonschema.Schema {
 // accepts asks the schema about every task document of a text.
 func accepts(t *testing.T, s *jsonschema.Schema, data []byte) error {
 	t.Helper()
-	docs, err := (&source{text: string(data)}).documents()
+	docs, err := newSource("", data).documents()
 	if err != nil {
 		return err
 	}
 	for i, doc := range docs {
-		if i == 0 && len(docs) > 1 && (isHeader(doc) || doc.get("execution") != nil) || doc.isNull() {
+		if i == 0 && len(docs) > 1 && (isHeader(doc) || doc.Get("execution") != nil) || doc.IsNull() {
 			continue
 		}
-		text, err := json.Marshal(doc.any())
+		text, err := json.Marshal(doc.Any())
 		if err != nil {
 			t.Fatal(err)
 		}

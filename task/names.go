@@ -16,7 +16,6 @@ var (
 	clusterName   = lazyregexp.New(`^[a-zA-Z]([-_.a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 	taskName      = lazyregexp.New(`^` + taskNamePattern + `$`)
 	envKey        = lazyregexp.New(`^` + envKeyPattern + `$`)
-	recipeName    = lazyregexp.New(`^[a-zA-Z]([-a-zA-Z0-9]*[a-zA-Z0-9])?$`)
 	workspaceName = lazyregexp.New(`^[a-z]([-_a-z0-9]*[a-z0-9])?$`)
 	dnsSubdomain  = lazyregexp.New(`^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$`)
 )
@@ -46,14 +45,6 @@ func ValidWorkspaceName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("%q cannot name a workspace: use up to 63 lower-case letters, digits, - and _, beginning with a letter and ending with a letter or digit", name)
-}
-
-// ValidRecipeName refuses names that a recipe cannot have.
-func ValidRecipeName(name string) error {
-	if recipeName.MatchString(name) && len(name) <= 40 {
-		return nil
-	}
-	return fmt.Errorf("%q cannot name a recipe: use up to 40 letters, digits and -, beginning with a letter and ending with a letter or digit", name)
 }
 
 // ValidVolumeName refuses names that a volume of the type cannot have.

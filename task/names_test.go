@@ -32,7 +32,6 @@ func TestOtherNames(t *testing.T) {
 	}{
 		{ValidTaskName("a__b.c"), true}, {ValidTaskName("a___b"), false}, {ValidTaskName("9"), true},
 		{ValidWorkspaceName("team-a"), true}, {ValidWorkspaceName("Team"), false}, {ValidWorkspaceName(long), false},
-		{ValidRecipeName("My-recipe"), true}, {ValidRecipeName("my_recipe"), false}, {ValidRecipeName(long), false},
 		{ValidVolumeName("a.b-c", "k8s-pvc"), true}, {ValidVolumeName("A", "k8s-pvc"), false},
 		{ValidVolumeName("A", "runpod-network-volume"), true}, {ValidVolumeName(long, "runpod-network-volume"), false},
 	} {

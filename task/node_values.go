@@ -2,22 +2,24 @@ package task
 
 import (
 	"math/big"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Values of validated nodes; a nil node gives the zero value.
 
-func textOf(n *node) string {
+func textOf(n *yaml11.Node) string {
 	if n == nil {
 		return ""
 	}
-	return n.text
+	return n.Text
 }
 
-func intOf(n *node) int {
+func intOf(n *yaml11.Node) int {
 	if n == nil {
 		return 0
 	}
-	switch x := n.value.(type) {
+	switch x := n.Value.(type) {
 	case int:
 		return x
 	case float64:
@@ -26,7 +28,7 @@ func intOf(n *node) int {
 	return 0
 }
 
-func intPtr(n *node) *int {
+func intPtr(n *yaml11.Node) *int {
 	if n == nil {
 		return nil
 	}
@@ -34,11 +36,11 @@ func intPtr(n *node) *int {
 	return &i
 }
 
-func floatOf(n *node, def float64) float64 {
+func floatOf(n *yaml11.Node, def float64) float64 {
 	if n == nil {
 		return def
 	}
-	switch x := n.value.(type) {
+	switch x := n.Value.(type) {
 	case int:
 		return float64(x)
 	case float64:
@@ -50,7 +52,7 @@ func floatOf(n *node, def float64) float64 {
 	return def
 }
 
-func floatPtr(n *node) *float64 {
+func floatPtr(n *yaml11.Node) *float64 {
 	if n == nil {
 		return nil
 	}
@@ -58,65 +60,38 @@ func floatPtr(n *node) *float64 {
 	return &f
 }
 
-func boolOf(n *node) *bool {
+func boolOf(n *yaml11.Node) *bool {
 	if n == nil {
 		return nil
 	}
-	if b, ok := n.value.(bool); ok {
+	if b, ok := n.Value.(bool); ok {
 		return &b
 	}
 	return nil
 }
 
-func dataOf(n *node) *DataSize {
-	if n == nil || len(n.entries) == 0 {
+func dataOf(n *yaml11.Node) *DataSize {
+	if n == nil || len(n.Entries) == 0 {
 		return nil
 	}
-	return &DataSize{URI: n.entries[0].key.text, GB: floatOf(n.entries[0].val, 0)}
+	return &DataSize{URI: n.Entries[0].Key.Text, GB: floatOf(n.Entries[0].Value, 0)}
 }
 
-func textMap(n *node) map[string]string {
+func textMap(n *yaml11.Node) map[string]string {
 	if n == nil {
 		return nil
 	}
-	out := make(map[string]string, len(n.entries))
-	for _, e := range n.entries {
-		out[e.key.text] = textOf(e.val)
+	out := make(map[string]string, len(n.Entries))
+	for _, e := range n.Entries {
+		out[e.Key.Text] = textOf(e.Value)
 	}
 	return out
 }
 
-func mapOfAny(n *node) map[string]any {
-	if n == nil || n.kind != mappingNode {
+func mapOfAny(n *yaml11.Node) map[string]any {
+	if n == nil {
 		return nil
 	}
-	out := make(map[string]any, len(n.entries))
-	for _, e := range n.entries {
-		out[e.key.text] = e.val.any()
-	}
-	return out
-}
-
-// any is the value in Go: map[string]any, []any, string, int, float64, bool
-// or nil.
-func (n *node) any() any {
-	switch n.kind {
-	case mappingNode:
-		return mapOfAny(n)
-	case sequenceNode:
-		out := make([]any, len(n.items))
-		for i, item := range n.items {
-			out[i] = item.any()
-		}
-		return out
-	}
-	switch x := n.value.(type) {
-	case *big.Int:
-		f, _ := new(big.Float).SetInt(x).Float64()
-		return f
-	case date:
-		return x.str()
-	default:
-		return x
-	}
+	m, _ := n.Any().(map[string]any)
+	return m
 }

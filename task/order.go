@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // After tells, for each task, the indexes of the tasks that must have succeeded
@@ -30,17 +33,17 @@ func (d *Dag) After() [][]int {
 }
 
 // namesOf reads one name or a list of them; nil if there is no field.
-func namesOf(n *node) []string {
+func namesOf(n *yaml11.Node) []string {
 	if n == nil {
 		return nil
 	}
-	if n.kind == scalarNode {
-		return []string{n.text}
+	if n.IsScalar() {
+		return []string{n.Text}
 	}
 	names := []string{}
-	for _, item := range n.items {
-		if !slices.Contains(names, item.text) {
-			names = append(names, item.text)
+	for _, item := range n.Items {
+		if !slices.Contains(names, item.Text) {
+			names = append(names, item.Text)
 		}
 	}
 	return names
@@ -56,7 +59,7 @@ func (b *builder) checkOrder(d *Dag) {
 		}
 	}
 	for _, t := range d.Tasks {
-		field := t.origin.doc.get("depends_on")
+		field := t.origin.doc.Get("depends_on")
 		if t.DependsOn == nil || field == nil {
 			continue
 		}
@@ -64,20 +67,20 @@ func (b *builder) checkOrder(d *Dag) {
 			b.at(field, "depends_on", "the jobs of a group begin together; remove depends_on, or execution: parallel from the header")
 			continue
 		}
-		items := field.items
-		if field.kind == scalarNode {
-			items = []*node{field}
+		items := field.Items
+		if field.IsScalar() {
+			items = []*yaml11.Node{field}
 		}
 		for _, item := range items {
-			switch n := count(known, item.text); {
-			case item.text == t.Name && n == 1:
+			switch n := count(known, item.Text); {
+			case item.Text == t.Name && n == 1:
 				b.at(item, "depends_on", "task %q waits for itself", t.Name)
 			case n > 1:
-				b.at(item, "depends_on", "there are %d tasks named %q; give each its own name", n, item.text)
+				b.at(item, "depends_on", "there are %d tasks named %q; give each its own name", n, item.Text)
 			case n == 0:
-				e := b.at(item, "depends_on", "there is no task %q to depend on; %s", item.text, others(known, t.Name))
-				if near, ok := closest(item.text, known); ok {
-					e.Message += fmt.Sprintf("; did you mean %q?", near)
+				e := b.at(item, "depends_on", "there is no task %q to depend on; %s", item.Text, others(known, t.Name))
+				if near := similar.Names(item.Text, known); len(near) > 0 {
+					e.Message += fmt.Sprintf("; did you mean %q?", near[0])
 				}
 			}
 		}
@@ -91,7 +94,7 @@ func (b *builder) checkOrder(d *Dag) {
 			names = append(names, d.Tasks[i].Name)
 		}
 		at := d.Tasks[ring[0]].origin.doc
-		b.at(at.get("depends_on"), "depends_on", "the tasks wait for each other in a circle: %s (read → as \"waits for\")", strings.Join(names, " → "))
+		b.at(at.Get("depends_on"), "depends_on", "the tasks wait for each other in a circle: %s (read → as \"waits for\")", strings.Join(names, " → "))
 	}
 }
 

@@ -2,6 +2,8 @@ package task
 
 import (
 	"maps"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // setConfig lays config over the task's.
@@ -12,7 +14,7 @@ func (t *Task) setConfig(config map[string]any) error {
 	}
 	merged := mergeMaps(t.Config, config)
 	b := &builder{validator: validator{source: &source{}}}
-	b.check(toNode(merged), language().field("config").is, "config")
+	b.check(yaml11.Of(merged), language().field("config").is, "config")
 	if len(b.errs) > 0 {
 		return flagError("--config", "%s", b.errs[0].Message)
 	}

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // edit changes one field of a candidate.
@@ -15,9 +17,9 @@ type edit struct {
 
 // sameTree: two candidates ask for the same.
 func sameTree(a, b *Resources) bool {
-	var x, y writer
-	x.document(a.tree(false))
-	y.document(b.tree(false))
+	var x, y yaml11.Writer
+	x.Document(a.tree(false))
+	y.Document(b.tree(false))
 	return x.String() == y.String()
 }
 

@@ -3,6 +3,8 @@ package task
 import (
 	"maps"
 	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // setVariables merges the variables of flags and files and replaces ${VAR}
@@ -45,7 +47,7 @@ func (t *Task) setVariables(o Overrides) error {
 
 // declares: the text has name under field, with or without a value.
 func (t *Task) declares(field, name string) bool {
-	return t.origin != nil && t.origin.doc.kind == mappingNode && t.origin.doc.get(field).lookup(name) != nil
+	return t.origin != nil && t.origin.doc.Kind == yaml11.Map && t.origin.doc.Get(field).Lookup(name) != nil
 }
 
 // substitute reads the fields with ${VAR} again from the text, with the
@@ -57,7 +59,7 @@ func (t *Task) substitute() error {
 	b := &builder{validator: validator{source: t.origin.source}}
 	full := t.variables().replaceFields(t.origin.doc)
 	for _, f := range substituted {
-		if v := full.get(f); v != nil {
+		if v := full.Get(f); v != nil {
 			b.check(v, language().field(f).is, f)
 		}
 	}
@@ -69,11 +71,11 @@ func (t *Task) substitute() error {
 }
 
 func (o *origin) hasVariables() bool {
-	if o.doc.kind != mappingNode || o.doc.get("_metadata").get(substitutedMark) != nil {
+	if o.doc.Kind != yaml11.Map || o.doc.Get("_metadata").Get(substitutedMark) != nil {
 		return false
 	}
 	return slices.ContainsFunc(substituted, func(f string) bool {
-		v := o.doc.get(f)
+		v := o.doc.Get(f)
 		return v != nil && mentionsVariable(v, nil)
 	})
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // same compares Dags by what they say.
@@ -200,8 +202,8 @@ var genTask = rapid.Custom(func(t *rapid.T) *Task {
 		k.Workdir = maybe(t, anyText)
 	}
 	k.Resources = rapid.SliceOfNDistinct(genResources, 1, 3, func(r Resources) string {
-		var w writer
-		w.document(r.tree(false))
+		var w yaml11.Writer
+		w.Document(r.tree(false))
 		return w.String()
 	}).Draw(t, "resources")
 	if len(k.Resources) > 1 && rapid.Bool().Draw(t, "ordered") {
@@ -319,10 +321,10 @@ func genTree(depth int) *rapid.Generator[any] {
 
 func TestFormatKeepsWhatTextMeans(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var w writer
-		doc := toNode(rapid.MapOfN(anyText, genTree(3), 0, 5).Draw(t, "doc"))
+		var w yaml11.Writer
+		doc := yaml11.Of(rapid.MapOfN(anyText, genTree(3), 0, 5).Draw(t, "doc"))
 		someInOneLine(t, doc)
-		w.document(doc)
+		w.Document(doc)
 		first, err := Format([]byte(w.String()))
 		if err != nil {
 			t.Fatalf("%v\n%s", err, w.String())
@@ -335,12 +337,12 @@ func TestFormatKeepsWhatTextMeans(t *testing.T) {
 }
 
 // someInOneLine sets the style of some collections.
-func someInOneLine(t *rapid.T, n *node) {
-	n.flow = rapid.Bool().Draw(t, "flow")
-	for _, e := range n.entries {
-		someInOneLine(t, e.val)
+func someInOneLine(t *rapid.T, n *yaml11.Node) {
+	n.Flow = rapid.Bool().Draw(t, "flow")
+	for _, e := range n.Entries {
+		someInOneLine(t, e.Value)
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		someInOneLine(t, item)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // ready tells what must still be given before the Dag can be sent: values of
@@ -70,17 +72,17 @@ func (t *Task) errorAt(field, format string, args ...any) *Error {
 }
 
 // findKey finds a key in a map, or in the first of its candidates that has it.
-func findKey(n *node, key string) *node {
-	if n.lookup(key) != nil {
-		return n.keyNode(key)
+func findKey(n *yaml11.Node, key string) *yaml11.Node {
+	if n.Lookup(key) != nil {
+		return n.Key(key)
 	}
-	for _, list := range []*node{n, n.get(string(AnyOf)), n.get(string(Ordered))} {
+	for _, list := range []*yaml11.Node{n, n.Get(string(AnyOf)), n.Get(string(Ordered))} {
 		if list == nil {
 			continue
 		}
-		for _, item := range list.items {
-			if item.lookup(key) != nil {
-				return item.keyNode(key)
+		for _, item := range list.Items {
+			if item.Lookup(key) != nil {
+				return item.Key(key)
 			}
 		}
 	}
@@ -97,16 +99,16 @@ func (t *Task) errorUnder(field, key, format string, args ...any) *Error {
 		return &Error{Field: path, Message: fmt.Sprintf(format, args...)}
 	}
 	at := t.origin.doc
-	if at.kind == mappingNode && at.lookup(field) != nil {
-		at = at.keyNode(field)
-		if k := findKey(t.origin.doc.lookup(field), key); k != nil {
+	if at.Kind == yaml11.Map && at.Lookup(field) != nil {
+		at = at.Key(field)
+		if k := findKey(t.origin.doc.Lookup(field), key); k != nil {
 			at = k
 		}
 	}
-	if at.line == 0 {
-		return &Error{File: t.origin.name, Field: path, Message: fmt.Sprintf(format, args...)}
+	if at.Line == 0 {
+		return &Error{File: t.origin.Name, Field: path, Message: fmt.Sprintf(format, args...)}
 	}
-	return t.origin.source.errorAt(at.line, at.col, path, format, args...)
+	return t.origin.source.errorAt(at.Line, at.Column, path, format, args...)
 }
 
 // ErrorAt is a mistake found by who acts on a field, placed in the task's text:
@@ -115,9 +117,9 @@ func (t *Task) errorUnder(field, key, format string, args ...any) *Error {
 func (t *Task) ErrorAt(field, format string, args ...any) *Error {
 	e := &Error{Field: field, Message: fmt.Sprintf(format, args...)}
 	if t.origin != nil {
-		e.File = t.origin.name
-		if at := t.origin.doc.find(field); at.line > 0 {
-			e = t.origin.source.errorAt(at.line, at.col, field, "%s", e.Message)
+		e.File = t.origin.Name
+		if at := findPath(t.origin.doc, field); at.Line > 0 {
+			e = t.origin.source.errorAt(at.Line, at.Column, field, "%s", e.Message)
 		}
 	}
 	hide([]*Error{e}, t.secretValues())
@@ -126,27 +128,27 @@ func (t *Task) ErrorAt(field, format string, args ...any) *Error {
 
 // find returns the key that a path such as "a.b[0].c" names, or the deepest
 // one on the way. Keys may hold dots; those that do are found in quotes, too.
-func (n *node) find(path string) *node {
+func findPath(n *yaml11.Node, path string) *yaml11.Node {
 	at := n
 	for path != "" {
-		if n.kind == sequenceNode {
+		if n.Kind == yaml11.List {
 			index, rest, ok := strings.Cut(strings.TrimPrefix(path, "["), "]")
 			i, err := strconv.Atoi(index)
-			if !ok || err != nil || i < 0 || i >= len(n.items) {
+			if !ok || err != nil || i < 0 || i >= len(n.Items) {
 				return at
 			}
-			n, path = n.items[i], strings.TrimPrefix(rest, ".")
+			n, path = n.Items[i], strings.TrimPrefix(rest, ".")
 			at = n
 			continue
 		}
 		found := false
-		for _, e := range n.entries {
-			for _, key := range []string{e.key.text, strconv.Quote(e.key.text)} {
+		for _, e := range n.Entries {
+			for _, key := range []string{e.Key.Text, strconv.Quote(e.Key.Text)} {
 				rest, ok := strings.CutPrefix(path, key)
 				if !ok || key == "" || rest != "" && rest[0] != '.' && rest[0] != '[' {
 					continue
 				}
-				n, path, at, found = e.val, strings.TrimPrefix(rest, "."), e.key, true
+				n, path, at, found = e.Value, strings.TrimPrefix(rest, "."), e.Key, true
 				break
 			}
 			if found {

@@ -28,7 +28,7 @@ func (s *schema) reference(path string, out *[]FieldDoc) {
 		}
 		p := join(path, f.name)
 		*out = append(*out, FieldDoc{
-			Path: p, Types: f.is.types, Words: f.is.enum, Required: f.required,
+			Path: p, Types: f.is.kinds.JSONTypes(), Words: f.is.enum, Required: f.required,
 			Default: f.def, Doc: f.doc, Example: f.example,
 		})
 		// gpus repeats accelerators; candidates repeat resources.

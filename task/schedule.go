@@ -7,6 +7,8 @@ import (
 	_ "time/tzdata" // zones must be known where none are installed
 
 	"github.com/robfig/cron/v3"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Schedule says when a managed job is submitted again and again.
@@ -120,21 +122,21 @@ func scheduleSchema() *schema {
 	))
 }
 
-func scheduleOf(n *node) *Schedule {
-	if n == nil || n.isNull() {
+func scheduleOf(n *yaml11.Node) *Schedule {
+	if n == nil || n.IsNull() {
 		return nil
 	}
 	s := &Schedule{Missed: MissedOnce, Overlap: OverlapSkip}
-	if n.kind == scalarNode {
-		s.Cron = n.text
+	if n.IsScalar() {
+		s.Cron = n.Text
 		return s
 	}
-	s.Cron, s.Timezone = textOf(n.get("cron")), textOf(n.get("timezone"))
-	if m := n.get("missed"); m != nil {
-		s.Missed = Missed(m.text)
+	s.Cron, s.Timezone = textOf(n.Get("cron")), textOf(n.Get("timezone"))
+	if m := n.Get("missed"); m != nil {
+		s.Missed = Missed(m.Text)
 	}
-	if o := n.get("overlap"); o != nil {
-		s.Overlap = Overlap(o.text)
+	if o := n.Get("overlap"); o != nil {
+		s.Overlap = Overlap(o.Text)
 	}
 	return s
 }
@@ -146,12 +148,12 @@ func (s *Schedule) tree() any {
 	if s.Timezone == "" && (s.Missed == "" || s.Missed == MissedOnce) && (s.Overlap == "" || s.Overlap == OverlapSkip) {
 		return s.Cron
 	}
-	n := newMap().put("cron", s.Cron).putText("timezone", s.Timezone)
+	n := yaml11.NewMap().Put("cron", s.Cron).PutText("timezone", s.Timezone)
 	if s.Missed != MissedOnce {
-		n.putText("missed", string(s.Missed))
+		n.PutText("missed", string(s.Missed))
 	}
 	if s.Overlap != OverlapSkip {
-		n.putText("overlap", string(s.Overlap))
+		n.PutText("overlap", string(s.Overlap))
 	}
 	return n
 }

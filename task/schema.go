@@ -2,7 +2,8 @@ package task
 
 import (
 	"regexp"
-	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // schema describes what may stand in one place of a task file. The tables in
@@ -13,7 +14,7 @@ import (
 // As in JSON Schema, a restriction concerns only values of the type that it
 // speaks about: a pattern texts, a minimum numbers, fields maps.
 type schema struct {
-	types []string // string integer number boolean object array null; none: anything
+	kinds yaml11.Kind // none: anything
 
 	// Texts.
 	enum    []string
@@ -50,8 +51,8 @@ type schema struct {
 	patternRE, keysRE *regexp.Regexp // of pattern and keys
 	prepared          bool
 
-	// hints answer values of a type that is not taken.
-	hints map[string]string
+	// hints answer values of a kind that is not taken.
+	hints map[yaml11.Kind]string
 
 	// gone answers keys that are no longer (or never were) in the language.
 	gone map[string]string
@@ -68,38 +69,38 @@ type field struct {
 	internal bool // written by programs; accepted, not documented
 }
 
-func text() *schema           { return &schema{types: []string{"string"}} }
-func number() *schema         { return &schema{types: []string{"number"}} }
-func integer() *schema        { return &schema{types: []string{"integer"}} }
-func boolean() *schema        { return &schema{types: []string{"boolean"}} }
+func text() *schema           { return &schema{kinds: yaml11.Text} }
+func number() *schema         { return &schema{kinds: yaml11.Number} }
+func integer() *schema        { return &schema{kinds: yaml11.Int} }
+func boolean() *schema        { return &schema{kinds: yaml11.Bool} }
 func anything() *schema       { return &schema{open: true} }
-func list(of *schema) *schema { return &schema{types: []string{"array"}, items: of} }
+func list(of *schema) *schema { return &schema{kinds: yaml11.List, items: of} }
 func object(fields ...field) *schema {
-	return &schema{types: []string{"object"}, fields: fields}
+	return &schema{kinds: yaml11.Map, fields: fields}
 }
 func openObject(fields ...field) *schema {
-	return &schema{types: []string{"object"}, fields: fields, open: true}
+	return &schema{kinds: yaml11.Map, fields: fields, open: true}
 }
 func mapOf(values *schema) *schema {
-	return &schema{types: []string{"object"}, open: true, values: values}
+	return &schema{kinds: yaml11.Map, open: true, values: values}
 }
 func choice(anyCase bool, words ...string) *schema {
-	return &schema{types: []string{"string"}, enum: words, anyCase: anyCase}
+	return &schema{kinds: yaml11.Text, enum: words, anyCase: anyCase}
 }
 func matching(pattern, want string) *schema {
-	return &schema{types: []string{"string"}, pattern: pattern, want: want}
+	return &schema{kinds: yaml11.Text, pattern: pattern, want: want}
 }
 
-func (s *schema) or(types ...string) *schema {
-	s.types = append(s.types, types...)
+func (s *schema) or(kinds yaml11.Kind) *schema {
+	s.kinds |= kinds
 	return s
 }
 
 // with merges another form into s: both are accepted.
 func (s *schema) with(o *schema) *schema {
 	out := *s
-	out.types = append(slices.Clone(s.types), o.types...)
-	if o.fields != nil || slices.Contains(o.types, "object") {
+	out.kinds |= o.kinds
+	if o.fields != nil || o.kinds&yaml11.Map != 0 {
 		out.fields, out.open, out.values, out.keys, out.keyWant = o.fields, o.open, o.values, o.keys, o.keyWant
 		out.minKeys, out.maxKeys, out.gone = o.minKeys, o.maxKeys, o.gone
 	}

@@ -3,6 +3,8 @@ package task
 import (
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // ParseSent is [Parse] for the text of a task that a client sends. Programs write
@@ -12,48 +14,48 @@ func ParseSent(name string, data []byte) (*Dag, error) { return parse(name, data
 
 // asSent is a document with the values that its schema takes, where they are there in
 // another form. What has no such form stays as it is, for the validator.
-func asSent(doc *node, s *schema) *node {
-	if doc.kind != mappingNode {
+func asSent(doc *yaml11.Node, s *schema) *yaml11.Node {
+	if doc.Kind != yaml11.Map {
 		return doc
 	}
 	out := sentValue(doc, s)
-	for i, e := range out.entries {
-		if e.key.text == "service" {
-			out.entries[i].val = sentPool(e.val)
+	for i, e := range out.Entries {
+		if e.Key.Text == "service" {
+			out.Entries[i].Value = sentPool(e.Value)
 		}
 	}
 	return out
 }
 
-func sentValue(n *node, s *schema) *node {
-	if s == nil || n.isNull() || n.pending {
+func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
+	if s == nil || n.IsNull() || n.Pending {
 		return n
 	}
 	out := *n
-	switch n.kind {
-	case mappingNode:
-		if !s.takes("object") && s.takes("array") && isSet(n) {
-			list := &node{kind: sequenceNode, line: n.line, col: n.col}
-			for _, e := range n.entries {
-				list.items = append(list.items, e.key)
+	switch n.Kind {
+	case yaml11.Map:
+		if s.kinds&(yaml11.Map|yaml11.List) == yaml11.List && isSet(n) {
+			list := &yaml11.Node{Kind: yaml11.List, Place: n.Place}
+			for _, e := range n.Entries {
+				list.Items = append(list.Items, e.Key)
 			}
 			return sentValue(list, s)
 		}
-		out.entries = nil
-		for _, e := range n.entries {
-			f := s.field(e.key.text)
+		out.Entries = nil
+		for _, e := range n.Entries {
+			f := s.field(e.Key.Text)
 			if f == nil {
-				out.entries = append(out.entries, entry{e.key, sentValue(e.val, s.values)})
+				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: sentValue(e.Value, s.values)})
 				continue
 			}
-			if v := sentValue(e.val, f.is); f.required || !unset(v, f.is) {
-				out.entries = append(out.entries, entry{e.key, v})
+			if v := sentValue(e.Value, f.is); f.required || !unset(v, f.is) {
+				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: v})
 			}
 		}
-	case sequenceNode:
-		out.items = nil
-		for _, item := range n.items {
-			out.items = append(out.items, sentValue(item, s.items))
+	case yaml11.List:
+		out.Items = nil
+		for _, item := range n.Items {
+			out.Items = append(out.Items, sentValue(item, s.items))
 		}
 	default:
 		sentScalar(&out, s)
@@ -63,69 +65,65 @@ func sentValue(n *node, s *schema) *node {
 
 // sentScalar makes numbers and booleans of texts, and whole numbers of floats, where
 // the schema takes nothing else.
-func sentScalar(n *node, s *schema) {
-	switch x := n.value.(type) {
+func sentScalar(n *yaml11.Node, s *schema) {
+	switch x := n.Value.(type) {
 	case string:
-		if s.takes("string") || len(s.types) == 0 {
+		if s.kinds&yaml11.Text != 0 || s.kinds == 0 {
 			return
 		}
-		plain := node{value: resolve(strings.TrimSpace(x)), text: strings.TrimSpace(x)}
-		if t := plain.typeOf(); t != "null" && s.takes(t) {
-			n.value, n.text = plain.value, plain.text
+		text := strings.TrimSpace(x)
+		plain := yaml11.NewScalar(yaml11.Resolve(text))
+		if !plain.IsNull() && s.kinds.Takes(plain) {
+			n.Kind, n.Value, n.Text = plain.Kind, plain.Value, text
 		}
 	case float64:
-		if n.typeOf() == "integer" && slices.Contains(s.types, "integer") {
-			n.value, n.text = int(x), formatNumber(x)
+		if s.kinds&yaml11.Number == yaml11.Int && s.kinds.Takes(n) {
+			n.Kind, n.Value, n.Text = yaml11.Int, int(x), yaml11.FormatNumber(x)
 		}
 	}
 }
 
 // unset reports whether a value means that its field was not set.
-func unset(v *node, s *schema) bool {
-	switch v.kind {
-	case mappingNode:
-		return len(v.entries) == 0
-	case sequenceNode:
-		return len(v.items) == 0
+func unset(v *yaml11.Node, s *schema) bool {
+	switch v.Kind {
+	case yaml11.Map:
+		return len(v.Entries) == 0
+	case yaml11.List:
+		return len(v.Items) == 0
 	}
-	return v.value == nil && !s.takes("null") || v.value == ""
+	return v.Value == nil && s.kinds&yaml11.Null == 0 || v.Value == ""
 }
 
-func isSet(n *node) bool {
-	return len(n.entries) > 0 && !slices.ContainsFunc(n.entries, func(e entry) bool { return !e.val.isNull() })
-}
-
-// takes reports whether values of that JSON type are allowed.
-func (s *schema) takes(t string) bool {
-	return slices.Contains(s.types, t) || t == "integer" && slices.Contains(s.types, "number")
+func isSet(n *yaml11.Node) bool {
+	return len(n.Entries) > 0 && !slices.ContainsFunc(n.Entries, func(e yaml11.Entry) bool { return !e.Value.IsNull() })
 }
 
 // sentPool reads the form in which clients of early API versions send a pool: a
 // service whose pool is true, with the workers among its replicas.
-func sentPool(service *node) *node {
-	flag := service.get("pool")
-	if flag == nil || flag.typeOf() != "boolean" {
+func sentPool(service *yaml11.Node) *yaml11.Node {
+	flag := service.Get("pool")
+	if flag == nil || flag.Kind != yaml11.Bool {
 		return service
 	}
 	out := withoutKeys(service, "pool")
-	if on, _ := flag.value.(bool); !on {
+	if on, _ := flag.Value.(bool); !on {
 		return out
 	}
-	pool := &node{kind: mappingNode, line: flag.line, col: flag.col}
+	pool := &yaml11.Node{Kind: yaml11.Map, Place: flag.Place}
 	for _, at := range []struct {
-		in       *node
+		in       *yaml11.Node
 		key, new string
 	}{
 		{out, "workers", "workers"}, {out, "replicas", "workers"},
-		{out.get("replica_policy"), "min_replicas", "min_workers"}, {out.get("replica_policy"), "max_replicas", "max_workers"},
+		{out.Get("replica_policy"), "min_replicas", "min_workers"}, {out.Get("replica_policy"), "max_replicas", "max_workers"},
 	} {
-		if v := at.in.get(at.key); v != nil && pool.get(at.new) == nil {
-			pool.entries = append(pool.entries, entry{&node{text: at.new, value: at.new, line: v.line, col: v.col}, v})
+		if v := at.in.Get(at.key); v != nil && pool.Get(at.new) == nil {
+			pool.Entries = append(pool.Entries, yaml11.Entry{Key: yaml11.KeyNode(at.new, v.Place), Value: v})
 		}
 	}
-	if low, high := pool.get("min_workers"), pool.get("max_workers"); pool.get("workers") == nil && low != nil && (high == nil || intOf(low) == intOf(high)) {
-		pool.entries = []entry{{&node{text: "workers", value: "workers", line: low.line, col: low.col}, low}}
+	if low, high := pool.Get("min_workers"), pool.Get("max_workers"); pool.Get("workers") == nil && low != nil && (high == nil || intOf(low) == intOf(high)) {
+		pool.Entries = []yaml11.Entry{{Key: yaml11.KeyNode("workers", low.Place), Value: low}}
 	}
-	return &node{kind: mappingNode, line: service.line, col: service.col,
-		entries: []entry{{&node{text: "pool", value: "pool", line: flag.line, col: flag.col}, pool}}}
+	return &yaml11.Node{Kind: yaml11.Map, Place: service.Place,
+		Entries: []yaml11.Entry{{Key: yaml11.KeyNode("pool", flag.Place), Value: pool}}}
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Numbers, sizes and durations as users write them. Sizes are powers of 1024;
@@ -42,7 +43,7 @@ func ParseCPUs(s string) (string, error) {
 	case f <= 0:
 		return "", fmt.Errorf("should be more than 0, not %q", s)
 	}
-	return suffixed(formatNumber(f), plus, "+"), nil
+	return suffixed(yaml11.FormatNumber(f), plus, "+"), nil
 }
 
 // ParseMemory brings "16", "16+", "16GB", "4x" into canonical form: GB, or GB
@@ -66,7 +67,7 @@ func ParseMemory(s string) (string, error) {
 	case f <= 0:
 		return "", fmt.Errorf("should be more than 0, not %q", s)
 	}
-	return suffixed(suffixed(formatNumber(f), plus, "+"), times, "x"), nil
+	return suffixed(suffixed(yaml11.FormatNumber(f), plus, "+"), times, "x"), nil
 }
 
 func suffixed(s string, is bool, suffix string) string {
@@ -84,7 +85,7 @@ func ParseDiskSize(s string) (int, error) {
 	}
 	switch {
 	case gb != math.Trunc(gb):
-		return 0, fmt.Errorf("should come to a whole number of GB; %s is %s GB", s, formatNumber(gb))
+		return 0, fmt.Errorf("should come to a whole number of GB; %s is %s GB", s, yaml11.FormatNumber(gb))
 	case gb <= 0:
 		return 0, fmt.Errorf("should be more than 0 GB, not %q", s)
 	case gb > math.MaxInt32:
@@ -171,7 +172,7 @@ func ParseLocalDisk(s string) (string, error) {
 		if !ok || f <= 0 {
 			return "", bad
 		}
-		size = formatNumber(f) + m[4]
+		size = yaml11.FormatNumber(f) + m[4]
 	}
 	if mode == "" {
 		mode = "nvme"

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // substituted are the fields in which ${VAR} is replaced while reading; in
@@ -21,52 +22,52 @@ type variables struct {
 
 // replace substitutes in keys and texts of n, once: a value may hold anything
 // and is not read again. Unknown variables stay. n itself is left as it is.
-func (v variables) replace(n *node) *node {
-	switch n.kind {
-	case mappingNode:
+func (v variables) replace(n *yaml11.Node) *yaml11.Node {
+	switch n.Kind {
+	case yaml11.Map:
 		out := *n
-		out.entries = make([]entry, len(n.entries))
-		for i, e := range n.entries {
-			out.entries[i] = entry{v.replace(e.key), v.replace(e.val)}
+		out.Entries = make([]yaml11.Entry, len(n.Entries))
+		for i, e := range n.Entries {
+			out.Entries[i] = yaml11.Entry{Key: v.replace(e.Key), Value: v.replace(e.Value)}
 		}
 		return &out
-	case sequenceNode:
+	case yaml11.List:
 		out := *n
-		out.items = make([]*node, len(n.items))
-		for i, item := range n.items {
-			out.items[i] = v.replace(item)
+		out.Items = make([]*yaml11.Node, len(n.Items))
+		for i, item := range n.Items {
+			out.Items[i] = v.replace(item)
 		}
 		return &out
 	}
-	s, ok := n.value.(string)
+	s, ok := n.Value.(string)
 	if !ok || !variable.MatchString(s) {
 		return n
 	}
 	out := *n
-	out.text = variable.ReplaceAllStringFunc(s, func(m string) string {
+	out.Text = variable.ReplaceAllStringFunc(s, func(m string) string {
 		name := variable.FindStringSubmatch(m)[1]
 		if value, ok := v.values[name]; ok {
 			return value
 		}
-		out.pending = out.pending || v.unset[name]
+		out.Pending = out.Pending || v.unset[name]
 		return m
 	})
-	out.value = out.text
+	out.Value = out.Text
 	return &out
 }
 
 // replaceFields returns the document with the substituted fields replaced.
-func (v variables) replaceFields(doc *node) *node {
-	if doc.kind != mappingNode {
+func (v variables) replaceFields(doc *yaml11.Node) *yaml11.Node {
+	if doc.Kind != yaml11.Map {
 		return doc
 	}
 	out := *doc
-	out.entries = make([]entry, len(doc.entries))
-	copy(out.entries, doc.entries)
-	for i, e := range out.entries {
+	out.Entries = make([]yaml11.Entry, len(doc.Entries))
+	copy(out.Entries, doc.Entries)
+	for i, e := range out.Entries {
 		for _, f := range substituted {
-			if e.key.text == f {
-				out.entries[i].val = v.replace(e.val)
+			if e.Key.Text == f {
+				out.Entries[i].Value = v.replace(e.Value)
 			}
 		}
 	}
@@ -74,16 +75,16 @@ func (v variables) replaceFields(doc *node) *node {
 }
 
 // mentionsVariable: a text in n holds ${NAME} of a name in only (nil: any).
-func mentionsVariable(n *node, only map[string]string) bool {
-	switch n.kind {
-	case mappingNode:
-		return slices.ContainsFunc(n.entries, func(e entry) bool {
-			return mentionsVariable(e.key, only) || mentionsVariable(e.val, only)
+func mentionsVariable(n *yaml11.Node, only map[string]string) bool {
+	switch n.Kind {
+	case yaml11.Map:
+		return slices.ContainsFunc(n.Entries, func(e yaml11.Entry) bool {
+			return mentionsVariable(e.Key, only) || mentionsVariable(e.Value, only)
 		})
-	case sequenceNode:
-		return slices.ContainsFunc(n.items, func(item *node) bool { return mentionsVariable(item, only) })
+	case yaml11.List:
+		return slices.ContainsFunc(n.Items, func(item *yaml11.Node) bool { return mentionsVariable(item, only) })
 	}
-	s, ok := n.value.(string)
+	s, ok := n.Value.(string)
 	if !ok {
 		return false
 	}

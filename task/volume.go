@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Kinds of volumes.
@@ -70,7 +71,7 @@ func volumeSchema() *schema {
 		field{name: "name", is: text(), doc: "Name of the volume.", example: "data"},
 		field{name: "type", is: choice(false, VolumeTypes...), doc: "Kind of volume.", example: VolumeClaim},
 		field{name: "infra", is: text(), doc: "Where it is.", example: "k8s/my-context"},
-		field{name: "size", is: text().or("integer"), doc: "Size in GB.", example: "100"},
+		field{name: "size", is: text().or(yaml11.Int), doc: "Size in GB.", example: "100"},
 		field{name: "use_existing", is: boolean(), doc: "Whether it exists already, and is never deleted.", example: "true"},
 		field{name: "labels", is: mapOf(text()), doc: "Labels on the volume.", example: "{team: vision}"},
 		field{name: "config", is: volumeConfigSchema(), doc: "Settings of the volume.", example: "{access_mode: ReadWriteMany}"},
@@ -91,36 +92,36 @@ func volumeConfigSchema() *schema {
 // What only the whole description shows is the business of [Volume.Check], since
 // options may complete a file.
 func ParseVolume(name string, data []byte) (*Volume, error) {
-	src := &source{name: name, text: string(data)}
+	src := newSource(name, data)
 	docs, err := src.documents()
 	if err != nil {
 		return nil, err
 	}
 	b := &builder{validator: validator{source: src}}
 	switch {
-	case len(docs) == 0 || docs[0].isNull():
+	case len(docs) == 0 || docs[0].IsNull():
 		return &Volume{}, nil
 	case len(docs) > 1:
 		b.at(docs[1], "", "a volume's file describes one volume; write one file for each")
 		return nil, joined(b.errs)
-	case docs[0].kind != mappingNode:
-		b.at(docs[0], "", "a volume is a map of fields such as \"name: data\", not %s", docs[0].describe())
+	case docs[0].Kind != yaml11.Map:
+		b.at(docs[0], "", "a volume is a map of fields such as \"name: data\", not %s", docs[0].Describe())
 		return nil, joined(b.errs)
 	}
 	doc := *docs[0]
-	doc.entries = slices.DeleteFunc(slices.Clone(doc.entries), func(e entry) bool { return e.val.isNull() })
+	doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e yaml11.Entry) bool { return e.Value.IsNull() })
 	b.check(&doc, volumeLanguage(), "")
 	if len(b.errs) > 0 {
 		return nil, joined(b.errs)
 	}
 	v := &Volume{
-		Name: textOf(doc.get("name")), Type: textOf(doc.get("type")), Infra: textOf(doc.get("infra")),
-		Labels: textMap(doc.get("labels")), Config: mapOfAny(doc.get("config")),
+		Name: textOf(doc.Get("name")), Type: textOf(doc.Get("type")), Infra: textOf(doc.Get("infra")),
+		Labels: textMap(doc.Get("labels")), Config: mapOfAny(doc.Get("config")),
 	}
-	if size := doc.get("size"); size != nil {
-		v.Size = size.numberText()
+	if size := doc.Get("size"); size != nil {
+		v.Size = size.NumberText()
 	}
-	if use := boolOf(doc.get("use_existing")); use != nil {
+	if use := boolOf(doc.Get("use_existing")); use != nil {
 		v.UseExisting = *use
 	}
 	return v, nil

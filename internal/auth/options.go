@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goccy/go-yaml"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Options say which logins are on. The zero value is a server without any.
@@ -71,13 +71,13 @@ func (p Proxy) trusts(peer netip.Addr) bool {
 type serverFile struct {
 	Auth struct {
 		ExternalProxy struct {
-			Enabled          *bool    `yaml:"enabled"`
-			HeaderName       string   `yaml:"header_name"`
-			HeaderFormat     string   `yaml:"header_format"`
-			JWTIdentityClaim string   `yaml:"jwt_identity_claim"`
-			TrustedProxies   []string `yaml:"trusted_proxies"`
-		} `yaml:"external_proxy"`
-	} `yaml:"auth"`
+			Enabled          *bool    `json:"enabled"`
+			HeaderName       string   `json:"header_name"`
+			HeaderFormat     string   `json:"header_format"`
+			JWTIdentityClaim string   `json:"jwt_identity_claim"`
+			TrustedProxies   []string `json:"trusted_proxies"`
+		} `json:"external_proxy"`
+	} `json:"auth"`
 }
 
 // Load reads the options from the environment and from ~/.sky/.server.yaml. A
@@ -118,8 +118,8 @@ func (o *Options) loadProxy(file string, getenv func(string) string) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("reading the logins' settings: %w", err)
 	}
-	if err := yaml.Unmarshal(text, &f); err != nil {
-		return fmt.Errorf("%s: %w", file, err)
+	if err := (&yaml11.Source{Name: file, Text: string(text)}).Unmarshal(&f); err != nil {
+		return err
 	}
 	x := f.Auth.ExternalProxy
 	o.Proxy = Proxy{Enabled: !o.Basic && o.OAuth2 == nil, Header: "X-Auth-Request-Email", Claim: "sub"}

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/skypilot-go/sky/internal/config"
+	"github.com/skypilot-go/sky/internal/yaml11"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -66,15 +65,14 @@ func fileProblem(path string) string {
 	if err != nil {
 		return "cannot be read: " + err.Error()
 	}
-	var doc any
-	first, _, _ := strings.Cut(string(data), "\n---")
-	if err := yaml.Unmarshal([]byte(first), &doc); err != nil {
+	docs, err := (&yaml11.Source{Text: string(data)}).Read()
+	if err != nil {
 		if strings.HasSuffix(path, ".yaml") || strings.HasSuffix(path, ".yml") {
 			return ""
 		}
 		return "contains an invalid configuration. Please check syntax."
 	}
-	if _, plain := doc.(string); plain {
+	if len(docs) > 0 && docs[0].Kind == yaml11.Text {
 		return "holds only a text, no task."
 	}
 	return ""

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/goccy/go-yaml"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // emit prints a value as JSON or YAML when -o asks for that, and reports whether
@@ -20,9 +20,14 @@ func (a *app) emit(v any) (bool, error) {
 		if err != nil {
 			return true, err
 		}
-		out, err := yaml.JSONToYAML([]byte(text))
-		a.t.Print(string(out))
-		return true, err
+		n, err := yaml11.FromJSON([]byte(text))
+		if err != nil {
+			return true, err
+		}
+		var w yaml11.Writer
+		w.Block(n)
+		a.t.Print(w.String())
+		return true, nil
 	}
 	return false, nil
 }

@@ -10,11 +10,11 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/internal/cli/shell"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func (a *app) sshCommand() *cobra.Command {
@@ -154,8 +154,8 @@ func readPools(path string) (map[string]any, error) {
 		return nil, fmt.Errorf("reading the node pools: %w", err)
 	}
 	var pools map[string]any
-	if err := yaml.Unmarshal(data, &pools); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if err := (&yaml11.Source{Name: path, Text: string(data)}).Unmarshal(&pools); err != nil {
+		return nil, err
 	}
 	return pools, nil
 }

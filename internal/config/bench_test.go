@@ -51,7 +51,7 @@ func BenchmarkLoad(b *testing.B) {
 }
 
 func BenchmarkRequest(b *testing.B) {
-	n, err := parse([]byte(typical), &source{})
+	n, err := parse([]byte(typical), newSource("", ""))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	n, err := parse([]byte(typical), &source{})
+	n, err := parse([]byte(typical), newSource("", ""))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -1,12 +1,14 @@
 package config
 
+import "github.com/skypilot-go/sky/internal/yaml11"
+
 // byCluster returns the value of the first entry of a list by cluster name
 // whose pattern matches, or nil.
-func byCluster(list *node, cluster string) *node {
-	for _, item := range list.list {
-		for _, e := range item.entries {
-			if wildcard(e.key, cluster) {
-				return e.node
+func byCluster(list *yaml11.Node, cluster string) *yaml11.Node {
+	for _, item := range list.Items {
+		for _, e := range item.Entries {
+			if wildcard(e.Key.Text, cluster) {
+				return e.Value
 			}
 		}
 	}

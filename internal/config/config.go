@@ -12,15 +12,19 @@
 // A Config never changes and may be used by many goroutines.
 package config
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
+)
 
 // Config is a merged, valid configuration.
 type Config struct {
 	side     Side
 	home     string
-	root     *node             // every layer; nil when all are empty
-	own      *node             // less the environment: what a client sends
-	db       *node             // taken out of the layers, since it never travels
+	root     *yaml11.Node      // every layer; nil when all are empty
+	own      *yaml11.Node      // less the environment: what a client sends
+	db       *yaml11.Node      // taken out of the layers, since it never travels
 	removed  map[string]bool   // workspaces that only [Config.WithRemoved] brought
 	withheld map[string]string // clouds that are not to be used, and why
 	confined bool              // see [Config.Confined]
@@ -33,27 +37,27 @@ func (c *Config) Warnings() []Warning { return slices.Clone(c.warnings) }
 // Get returns the value under a path of keys as maps, slices and scalars that
 // the caller may change. Defaults are not considered.
 func (c *Config) Get(path ...string) (any, bool) {
-	n := c.root.find(path...)
-	return n.plain(), n != nil
+	n := c.root.Find(path...)
+	return n.Any(), n != nil
 }
 
 // Origin says where the value under a path was written; the zero Origin if it
 // was not.
 func (c *Config) Origin(path ...string) Origin {
-	n := c.root.find(path...)
+	n := c.root.Find(path...)
 	if len(path) == 1 && path[0] == "db" {
 		n = c.db
 	}
 	if n == nil {
 		return Origin{}
 	}
-	return n.at.origin()
+	return originOf(n.Place)
 }
 
 // Map returns the whole configuration, less the database's address, secrets
 // included.
 func (c *Config) Map() map[string]any {
-	m, _ := c.root.plain().(map[string]any)
+	m, _ := c.root.Any().(map[string]any)
 	if m == nil {
 		m = map[string]any{}
 	}
@@ -64,12 +68,12 @@ func (c *Config) Map() map[string]any {
 // dashboard or an admin policy answers with, and returns them as a
 // configuration. The error is an [*Error].
 func FromMap(side Side, from Origin, values map[string]any) (*Config, error) {
-	root := fromPlain(values, place{src: &source{from.Layer, from.Source}})
+	root := fromPlain(values, yaml11.Place{Source: newSource(from.Layer, from.Source)})
 	problems, warnings := validate(root, side)
 	if len(problems) > 0 {
 		return nil, &Error{Problems: problems}
 	}
-	c := &Config{side: side, home: homeFolder(), root: root.without("db"), db: root.get("db"), warnings: warnings}
+	c := &Config{side: side, home: homeFolder(), root: root.Without("db"), db: root.Lookup("db"), warnings: warnings}
 	c.own = c.root
 	return c, nil
 }
@@ -77,7 +81,7 @@ func FromMap(side Side, from Origin, values map[string]any) (*Config, error) {
 // Check reads the text of a single configuration file, called name in messages,
 // and says what is wrong with it. The error is an [*Error].
 func Check(side Side, text []byte, name string) ([]Warning, error) {
-	n, err := parse(text, &source{LayerUser, name})
+	n, err := parse(text, newSource(LayerUser, name))
 	if err != nil {
 		return nil, asError(err)
 	}

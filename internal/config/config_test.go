@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // folder is a home folder with files in it; it is also the current folder.
@@ -65,9 +66,9 @@ func server(t *testing.T, text string) *Config {
 	return f.load(Server)
 }
 
-func read(t *testing.T, text string) *node {
+func read(t *testing.T, text string) *yaml11.Node {
 	t.Helper()
-	n, err := parse([]byte(text), &source{LayerUser, "f"})
+	n, err := parse([]byte(text), newSource(LayerUser, "f"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +78,7 @@ func read(t *testing.T, text string) *node {
 // values reads YAML into plain values.
 func values(t *testing.T, text string) map[string]any {
 	t.Helper()
-	m, _ := read(t, text).plain().(map[string]any)
+	m, _ := read(t, text).Any().(map[string]any)
 	return m
 }
 

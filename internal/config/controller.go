@@ -1,5 +1,7 @@
 package config
 
+import "github.com/skypilot-go/sky/internal/yaml11"
+
 // JobsOn tells where managed jobs are looked after, [JobsOnServer] or
 // [JobsOnCluster]. Of what a client sends along with a request only the mode
 // itself counts, and only if the sender may set it; it was checked on the client's
@@ -29,21 +31,21 @@ const NoClusterBesideDatabase = "managed jobs cannot be looked after by a cluste
 
 // jobsOnCluster is what says that a cluster looks after managed jobs; nil: nothing
 // does.
-func (n *node) jobsOnCluster() *node {
+func jobsOnCluster(n *yaml11.Node) *yaml11.Node {
 	if n == nil || (&Config{root: n}).JobsOn(nil, Admin) != JobsOnCluster {
 		return nil
 	}
-	if mode := n.find("jobs", "controller", "mode"); mode != nil {
+	if mode := n.Find("jobs", "controller", "mode"); mode != nil {
 		return mode
 	}
-	return n.find("jobs", "controller", "consolidation_mode")
+	return n.Find("jobs", "controller", "consolidation_mode")
 }
 
 // CheckJobsBesideDatabase is an error, with its place, if a cluster is to look
 // after managed jobs although the servers' state is in a database.
 func (c *Config) CheckJobsBesideDatabase() error {
-	if mode := c.root.jobsOnCluster(); mode != nil && c.db != nil {
-		return &Error{Problems: []Problem{{Origin: mode.at.origin(), Path: "jobs.controller", Text: NoClusterBesideDatabase}}}
+	if mode := jobsOnCluster(c.root); mode != nil && c.db != nil {
+		return &Error{Problems: []Problem{{Origin: originOf(mode.Place), Path: "jobs.controller", Text: NoClusterBesideDatabase}}}
 	}
 	return nil
 }
@@ -59,7 +61,7 @@ func (c *Config) ForJobsController() []byte {
 		{"jobs", "controller", "autostop"}, {"jobs", "controller", "high_availability"},
 	} {
 		if n != nil {
-			n = n.without(path...)
+			n = n.Without(path...)
 		}
 	}
 	if n == nil {

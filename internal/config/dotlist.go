@@ -5,6 +5,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Overrides reads the values of --config: one file, or any number of
@@ -16,10 +18,10 @@ func Overrides(args []string, o Options) (map[string]any, error) {
 	if err != nil || n == nil {
 		return nil, err
 	}
-	return n.plain().(map[string]any), nil
+	return n.Any().(map[string]any), nil
 }
 
-func overrides(args []string, o Options) (*node, error) {
+func overrides(args []string, o Options) (*yaml11.Node, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
@@ -31,7 +33,7 @@ func overrides(args []string, o Options) (*node, error) {
 		if len(args) > 1 {
 			return nil, failed([]Problem{{Text: fmt.Sprintf("%s is a file, so it must be the only --config", args[0])}})
 		}
-		src := &source{LayerCommandLine, args[0]}
+		src := newSource(LayerCommandLine, args[0])
 		text, err := readFile(path)
 		if err != nil {
 			return nil, failed([]Problem{{Text: err.Error()}})
@@ -45,7 +47,7 @@ func overrides(args []string, o Options) (*node, error) {
 		}
 		return n, nil
 	}
-	var all *node
+	var all *yaml11.Node
 	var problems []Problem
 	for _, arg := range args {
 		n, problem := dotlist(arg)
@@ -65,7 +67,7 @@ func overrides(args []string, o Options) (*node, error) {
 }
 
 // dotlist reads "a.b.c=VALUE".
-func dotlist(arg string) (*node, *Problem) {
+func dotlist(arg string) (*yaml11.Node, *Problem) {
 	key, value, found := strings.Cut(arg, "=")
 	key, value = strings.TrimSpace(key), strings.TrimSpace(value)
 	switch {
@@ -80,31 +82,14 @@ func dotlist(arg string) (*node, *Problem) {
 	if slices.Contains(path, "") {
 		return nil, &Problem{Text: fmt.Sprintf("%q has an empty part between its dots", key)}
 	}
-	src := &source{LayerCommandLine, "--config " + key}
+	src := newSource(LayerCommandLine, "--config "+key)
 	v, err := parse([]byte(value), src)
 	if err != nil {
 		return nil, &asError(err).Problems[0]
 	}
 	if v == nil {
-		v = &node{kind: Null}
+		v = yaml11.NewScalar(nil)
 	}
-	v = v.moved(place{src: src})
-	return nest(path, place{src: src}, v), nil
-}
-
-// moved returns n with every position replaced: lines inside of a flag help
-// nobody.
-func (n *node) moved(at place) *node {
-	out := *n
-	out.at = at
-	out.entries = slices.Clone(n.entries)
-	for i := range out.entries {
-		out.entries[i].at = at
-		out.entries[i].node = out.entries[i].node.moved(at)
-	}
-	out.list = slices.Clone(n.list)
-	for i := range out.list {
-		out.list[i] = out.list[i].moved(at)
-	}
-	return &out
+	v = v.At(yaml11.Place{Source: src}) // lines inside of a flag help nobody
+	return yaml11.Nest(path, yaml11.Place{Source: src}, v), nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/skypilot-go/sky/internal/wholefile"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Set writes one value under a path of keys into a configuration file and
@@ -15,17 +16,17 @@ import (
 // leaves either the old or the new text. A value that is not valid is an
 // [*Error] and changes nothing.
 func Set(file string, keys []string, value any) error {
-	v := fromPlain(value, place{src: &source{}})
-	if problems, _ := validate(nest(keys, v.at, v), Client); len(problems) > 0 {
+	v := fromPlain(value, yaml11.Place{Source: newSource("", "")})
+	if problems, _ := validate(yaml11.Nest(keys, v.Place, v), Client); len(problems) > 0 {
 		return &Error{Problems: problems}
 	}
-	return editFile(file, func(text []byte) ([]byte, error) { return setText(text, file, keys, v) })
+	return editFile(file, func(text []byte) ([]byte, error) { return yaml11.Set(text, keys, v) })
 }
 
 // Unset removes the value under a path of keys, and sections that are empty
 // without it. Removing what is not there is success.
 func Unset(file string, keys []string) error {
-	return editFile(file, func(text []byte) ([]byte, error) { return unsetText(text, file, keys) })
+	return editFile(file, func(text []byte) ([]byte, error) { return yaml11.Unset(text, keys) })
 }
 
 // Write replaces a whole configuration file. Comments in it are lost.
@@ -43,7 +44,7 @@ func editFile(file string, edit func([]byte) ([]byte, error)) error {
 		}
 		out, err := edit(text)
 		if err != nil {
-			return err
+			return editError(file, err)
 		}
 		if bytes.Equal(out, text) {
 			return nil
@@ -54,6 +55,21 @@ func editFile(file string, edit func([]byte) ([]byte, error)) error {
 		return replaceFile(file, out)
 	}
 	return fmt.Errorf("%s keeps changing; try again", file)
+}
+
+// editError says why a file cannot be edited.
+func editError(file string, err error) error {
+	var unreadable yaml11.Errors
+	switch {
+	case errors.Is(err, yaml11.ErrByHand):
+		return fmt.Errorf("%s is written in a way that cannot be edited automatically; edit it by hand", file)
+	case errors.As(err, &unreadable):
+		for _, e := range unreadable {
+			e.Source = newSource(LayerUser, file)
+		}
+		return asError(unreadable)
+	}
+	return err
 }
 
 // replaceFile writes a file at once, through symbolic links, keeping its mode.

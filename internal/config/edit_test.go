@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 var endpoint = []string{"api_server", "endpoint"}
@@ -46,7 +48,7 @@ func TestSetInText(t *testing.T) {
 		{"quoted keys", "'api_server':\n  \"endpoint\": a\n", endpoint, "http://x", "'api_server':\n  \"endpoint\": http://x\n"},
 		{"other text is not ours", "aws:   {labels: {a:    b}}   # odd\n\n\n", endpoint, "http://x", "aws:   {labels: {a:    b}}   # odd\n\n\napi_server:\n  endpoint: http://x\n"},
 	} {
-		got, err := setText([]byte(test.before), "f", test.keys, fromPlain(test.value, place{}))
+		got, err := yaml11.Set([]byte(test.before), test.keys, fromPlain(test.value, yaml11.Place{}))
 		if err != nil || string(got) != test.after {
 			t.Errorf("%s: %v\n%q, want\n%q", test.name, err, got, test.after)
 		}
@@ -70,7 +72,7 @@ func TestUnsetInText(t *testing.T) {
 		{"a section", "a:\n- x\nworkspaces:\n  b:\n    private: true\n  c: {}\n", []string{"workspaces", "b"}, "a:\n- x\nworkspaces:\n  c: {}\n"},
 		{"a list level with its key", "allowed_clouds:\n- aws\n- gcp\naws: {}\n", []string{"allowed_clouds"}, "aws: {}\n"},
 	} {
-		got, err := unsetText([]byte(test.before), "f", test.keys)
+		got, err := yaml11.Unset([]byte(test.before), test.keys)
 		if err != nil || string(got) != test.after {
 			t.Errorf("%s: %v\n%q, want\n%q", test.name, err, got, test.after)
 		}
@@ -90,13 +92,13 @@ func TestEditsOfOddTexts(t *testing.T) {
 		"an explicit key":   "? api_server\n: {endpoint: a}\n",
 		"a second document": "a: 1\n---\nb: 1\n",
 	} {
-		if out, err := unsetText([]byte(text), "f", endpoint); err == nil {
-			if n, err := parse(out, &source{}); err != nil || n.find(endpoint...) != nil {
+		if out, err := yaml11.Unset([]byte(text), endpoint); err == nil {
+			if n, err := parse(out, newSource("", "")); err != nil || n.Find(endpoint...) != nil {
 				t.Errorf("%s: unset gives %q", name, out)
 			}
 		}
-		if out, err := setText([]byte(text), "f", endpoint, fromPlain("http://x", place{})); err == nil {
-			if n, err := parse(out, &source{}); err != nil || asText(n.find(endpoint...)) != "http://x" {
+		if out, err := yaml11.Set([]byte(text), endpoint, fromPlain("http://x", yaml11.Place{})); err == nil {
+			if n, err := parse(out, newSource("", "")); err != nil || asText(n.Find(endpoint...)) != "http://x" {
 				t.Errorf("%s: set gives %q", name, out)
 			}
 		}
@@ -139,7 +141,7 @@ func TestEditFiles(t *testing.T) {
 	if err := Write(file, map[string]any{"b": 1, "a": "yes"}); err != nil {
 		t.Fatal(err)
 	}
-	if text, _ := os.ReadFile(file); string(text) != "a: \"yes\"\nb: 1\n" {
+	if text, _ := os.ReadFile(file); string(text) != "a: 'yes'\nb: 1\n" {
 		t.Errorf("%q", text)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(file)); len(left) != 1 {
@@ -195,29 +197,29 @@ func TestEditBeginsAgainWhenTheFileChanges(t *testing.T) {
 // Whatever the text, an edit that succeeds does exactly what it should.
 func TestEditsOfAnyText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := &node{kind: Map}
+		n := yaml11.NewMap()
 		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "d e"}), 0, 4, rapid.ID).Draw(t, "keys") {
-			n.entries = append(n.entries, entry{key: key, node: drawNode(t, 3)})
+			n.Entries = append(n.Entries, yaml11.Entry{Key: yaml11.KeyNode(key, yaml11.Place{}), Value: drawNode(t, 3)})
 		}
 		text := emit(n)
-		if len(n.entries) == 0 {
+		if len(n.Entries) == 0 {
 			text = nil
 		}
 		keys := rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b", "c", "d e", "name", "env"}), 1, 3).Draw(t, "path")
 		v := drawNode(t, 2)
-		tree, err := parse(text, &source{})
+		tree, err := parse(text, newSource("", ""))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := setText(text, "f", keys, v); err == nil {
-			got, err := parse(out, &source{})
-			if err != nil || !same(got, set(tree, keys, v)) {
+		if out, err := yaml11.Set(text, keys, v); err == nil {
+			got, err := parse(out, newSource("", ""))
+			if err != nil || !yaml11.Equal(got.Find(keys...), v) {
 				t.Fatalf("%q\nset %q gives\n%q", text, keys, out)
 			}
 		}
-		if out, err := unsetText(text, "f", keys); err == nil {
-			got, err := parse(out, &source{})
-			if err != nil || tree.find(keys...) != nil && !same(got, tree.without(keys...)) {
+		if out, err := yaml11.Unset(text, keys); err == nil {
+			got, err := parse(out, newSource("", ""))
+			if err != nil || tree.Find(keys...) != nil && !yaml11.Equal(got, tree.Without(keys...)) {
 				t.Fatalf("%q\nunset %q gives\n%q", text, keys, out)
 			}
 		}

@@ -29,27 +29,3 @@ func (s Switch) On(lookup func(string) (string, bool)) bool {
 	}
 	return v == "1" || strings.EqualFold(v, "true")
 }
-
-// cloudVariables go along with requests to a server on the same machine.
-var cloudVariables = map[string]bool{
-	"AWS_PROFILE": true, "AWS_DEFAULT_PROFILE": true, "AWS_ACCESS_KEY_ID": true, "AWS_SECRET_ACCESS_KEY": true, "AWS_SESSION_TOKEN": true,
-	"AZURE_CLIENT_ID": true, "AZURE_CLIENT_SECRET": true, "AZURE_TENANT_ID": true, "AZURE_SUBSCRIPTION_ID": true,
-	"GOOGLE_APPLICATION_CREDENTIALS": true, "KUBECONFIG": true,
-}
-
-// RequestVariables picks what a client sends along from its environment, given
-// as os.Environ does. local says that the server runs on the same machine.
-func RequestVariables(environ []string, local bool) map[string]string {
-	out := map[string]string{}
-	for _, kv := range environ {
-		name, value, _ := strings.Cut(kv, "=")
-		switch name {
-		case EnvGlobalConfig, EnvProjectConfig, EnvOnlyConfig, EnvDatabase:
-			continue
-		}
-		if strings.HasPrefix(name, "SKYPILOT_") && !strings.HasPrefix(name, "SKYPILOT_SERVER_") || local && cloudVariables[name] {
-			out[name] = value
-		}
-	}
-	return out
-}

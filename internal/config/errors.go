@@ -1,8 +1,6 @@
 package config
 
 import (
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -54,20 +52,6 @@ func (e *Error) As(target any) bool {
 type Warning struct {
 	Level slog.Level
 	Text  string
-}
-
-// asError turns a failure of parse into an [*Error].
-func asError(err error) *Error {
-	var syntax *syntaxError
-	var twice *duplicateKeyError
-	switch {
-	case errors.As(err, &syntax):
-		return &Error{Problems: []Problem{{Origin: syntax.at.origin(), Text: "not valid YAML: " + syntax.text}}}
-	case errors.As(err, &twice):
-		return &Error{Problems: []Problem{{Origin: twice.at.origin(), Path: twice.key,
-			Text: fmt.Sprintf("already given on line %d; remove one of the two", twice.first.line)}}}
-	}
-	return &Error{Problems: []Problem{{Text: err.Error()}}}
 }
 
 func joinNonEmpty(sep string, parts ...string) string {

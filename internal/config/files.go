@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func homeFolder() string {
@@ -41,7 +42,7 @@ func readFile(path string) ([]byte, error) {
 	} else if info.IsDir() {
 		return nil, fmt.Errorf("%s is a folder, not a file", path)
 	}
-	return io.ReadAll(io.LimitReader(f, maxBytes+1))
+	return io.ReadAll(io.LimitReader(f, yaml11.MaxBytes+1))
 }
 
 func missingFile(env, path string) error {

@@ -3,6 +3,8 @@ package config
 import (
 	"bytes"
 	"testing"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func FuzzLoad(f *testing.F) {
@@ -15,7 +17,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(manyPlaces))
 	f.Add([]byte(withSecrets))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		n, err := parse(text, &source{LayerUser, "f"})
+		n, err := parse(text, newSource(LayerUser, "f"))
 		if err != nil || n == nil {
 			return
 		}
@@ -25,11 +27,11 @@ func FuzzLoad(f *testing.F) {
 				t.Fatalf("a problem without words or place: %+v", p)
 			}
 		}
-		again, err := parse(emit(n), &source{})
-		if err != nil || again != nil && !identical(n, again) && n.kind != Null {
+		again, err := parse(emit(n), newSource("", ""))
+		if err != nil || again != nil && !identical(n, again) && n.Kind != Null {
 			t.Fatalf("%v: %q does not read back from\n%s", err, text, emit(n))
 		}
-		if len(problems) > 0 || n.kind != Map {
+		if len(problems) > 0 || n.Kind != Map {
 			return
 		}
 		c := &Config{side: Server, root: n, own: n}
@@ -49,11 +51,11 @@ func FuzzMerge(f *testing.F) {
 	f.Add([]byte("aws: ~"), []byte("aws: [1]"))
 	f.Add([]byte(manyPlaces), []byte(withSecrets))
 	f.Fuzz(func(t *testing.T, base, over []byte) {
-		a, err := parse(base, &source{})
+		a, err := parse(base, newSource("", ""))
 		if err != nil || a == nil {
 			return
 		}
-		b, err := parse(over, &source{})
+		b, err := parse(over, newSource("", ""))
 		if err != nil || b == nil {
 			return
 		}
@@ -62,14 +64,14 @@ func FuzzMerge(f *testing.F) {
 		if !bytes.Equal(emit(a), textA) || !bytes.Equal(emit(b), textB) {
 			t.Fatal("merging changed a layer")
 		}
-		if plain := overlay(a, b, nil); b.kind == Map && a.kind == Map {
-			for _, e := range b.entries { // every key of the upper layer is there
-				if both.get(e.key) == nil || plain.get(e.key) == nil {
-					t.Fatalf("%q is lost", e.key)
+		if plain := overlay(a, b, nil); b.Kind == Map && a.Kind == Map {
+			for _, e := range b.Entries { // every key of the upper layer is there
+				if both.Lookup(e.Key.Text) == nil || plain.Lookup(e.Key.Text) == nil {
+					t.Fatalf("%q is lost", e.Key.Text)
 				}
 			}
 		}
-		if !same(overlay(both, nil, Keys()), both) {
+		if !yaml11.Equal(overlay(both, nil, Keys()), both) {
 			t.Fatal("nothing laid over changes something")
 		}
 		patch(a, b)
@@ -88,7 +90,7 @@ func FuzzDotlist(f *testing.F) {
 			}
 			return
 		}
-		if n.kind != Map || len(n.entries) != 1 {
+		if n.Kind != Map || len(n.Entries) != 1 {
 			t.Fatalf("%q gives %s", arg, emit(n))
 		}
 		validate(n, Client)
@@ -100,13 +102,13 @@ func FuzzEdit(f *testing.F) {
 	f.Add([]byte("api_server: {endpoint: a}\n"))
 	f.Add([]byte(manyPlaces))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		v := fromPlain("http://x", place{})
-		if out, err := setText(text, "f", endpoint, v); err == nil {
-			n, err := parse(out, &source{})
-			if err != nil || asText(n.find(endpoint...)) != "http://x" {
+		v := fromPlain("http://x", yaml11.Place{})
+		if out, err := yaml11.Set(text, endpoint, v); err == nil {
+			n, err := parse(out, newSource("", ""))
+			if err != nil || asText(n.Find(endpoint...)) != "http://x" {
 				t.Fatalf("%v: %q", err, out)
 			}
 		}
-		unsetText(text, "f", endpoint)
+		yaml11.Unset(text, endpoint)
 	})
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Variables that name configuration files and stand for keys.
@@ -43,7 +45,7 @@ func (o Options) withDefaults() Options {
 // loading is a Load in progress.
 type loading struct {
 	Options
-	root     *node
+	root     *yaml11.Node
 	problems []Problem
 	warnings []Warning
 }
@@ -60,12 +62,12 @@ func Load(o Options) (*Config, error) {
 	if len(l.problems) > 0 {
 		return nil, &Error{Problems: l.problems}
 	}
-	c := &Config{side: o.Side, home: l.Home, db: l.root.get("db")}
+	c := &Config{side: o.Side, home: l.Home, db: l.root.Lookup("db")}
 	if v, ok := l.Env(EnvDatabase); ok && v != "" {
-		c.db = fromPlain(v, place{src: &source{LayerEnvironment, EnvDatabase}})
+		c.db = fromPlain(v, yaml11.Place{Source: newSource(LayerEnvironment, EnvDatabase)})
 	}
 	if l.root != nil {
-		l.root = l.root.without("db")
+		l.root = l.root.Without("db")
 	}
 	if o.Side == Server {
 		if err := l.stored(c); err != nil {
@@ -114,16 +116,16 @@ func (l *loading) files() error {
 		case err != nil:
 			return fmt.Errorf("reading the configuration %s: %w", f.path, err)
 		}
-		l.add(text, &source{f.layer, f.path})
+		l.add(text, newSource(f.layer, f.path))
 	}
 	return nil
 }
 
 // add lays one file over what is there.
-func (l *loading) add(text []byte, src *source) {
+func (l *loading) add(text []byte, src *yaml11.Source) {
 	n, err := parse(text, src)
-	if broken, ok := err.(*syntaxError); ok && l.Side == Client {
-		l.warnings = append(l.warnings, Warning{slog.LevelError, broken.Error() + "; the whole file is ignored"})
+	if broken := notYAML(err); broken != "" && l.Side == Client {
+		l.warnings = append(l.warnings, Warning{slog.LevelError, broken + "; the whole file is ignored"})
 		return
 	}
 	if err != nil {
@@ -134,7 +136,7 @@ func (l *loading) add(text []byte, src *source) {
 }
 
 // lay checks one layer and merges it.
-func (l *loading) lay(n *node) {
+func (l *loading) lay(n *yaml11.Node) {
 	if n == nil {
 		return
 	}
@@ -149,9 +151,9 @@ func (l *loading) stored(c *Config) error {
 	if c.db == nil {
 		return nil
 	}
-	if l.root != nil && len(l.root.entries) > 1 {
-		extra := l.root.entries[1]
-		return &Error{Problems: []Problem{{Origin: extra.at.origin(), Path: extra.key,
+	if l.root != nil && len(l.root.Entries) > 1 {
+		extra := l.root.Entries[1]
+		return &Error{Problems: []Problem{{Origin: originOf(extra.Key.Place), Path: extra.Key.Text,
 			Text: "beside a database the file may hold one other key at most; the rest of the configuration is kept in the database"}}}
 	}
 	if l.Stored == nil {
@@ -161,12 +163,12 @@ func (l *loading) stored(c *Config) error {
 	if err != nil {
 		return fmt.Errorf("reading the configuration in the database: %w", err)
 	}
-	n, err := parse(text, &source{LayerServer, "database"})
+	n, err := parse(text, newSource(LayerServer, "database"))
 	if err != nil {
 		return asError(err)
 	}
 	if n != nil {
-		n = n.without("db")
+		n = n.Without("db")
 	}
 	l.lay(n)
 	return nil
@@ -179,11 +181,11 @@ func (l *loading) flags() error {
 		return err
 	}
 	if n != nil {
-		l.lay(n.without("db"))
+		l.lay(n.Without("db"))
 	}
 	if l.Workspace != "" {
-		at := place{src: &source{LayerCommandLine, "--workspace"}}
-		l.lay(nest([]string{"active_workspace"}, at, fromPlain(l.Workspace, at)))
+		at := yaml11.Place{Source: newSource(LayerCommandLine, "--workspace")}
+		l.lay(yaml11.Nest([]string{"active_workspace"}, at, fromPlain(l.Workspace, at)))
 	}
 	return nil
 }
@@ -192,8 +194,8 @@ func (l *loading) flags() error {
 func (l *loading) variables() {
 	for _, v := range []struct{ name, key string }{{EnvEndpoint, "endpoint"}, {EnvToken, "service_account_token"}} {
 		if text, ok := l.Env(v.name); ok && text != "" {
-			at := place{src: &source{LayerEnvironment, v.name}}
-			l.lay(nest([]string{"api_server", v.key}, at, fromPlain(text, at)))
+			at := yaml11.Place{Source: newSource(LayerEnvironment, v.name)}
+			l.lay(yaml11.Nest([]string{"api_server", v.key}, at, fromPlain(text, at)))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func TestFilesNamedByVariables(t *testing.T) {
@@ -115,7 +116,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("%q: %v", test.args, err)
 			continue
 		}
-		if want := values(t, test.want); !same(fromPlain(got, place{}), fromPlain(want, place{})) {
+		if want := values(t, test.want); !yaml11.Equal(fromPlain(got, yaml11.Place{}), fromPlain(want, yaml11.Place{})) {
 			t.Errorf("%q gives %v, want %v", test.args, got, want)
 		}
 	}

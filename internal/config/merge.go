@@ -1,8 +1,10 @@
 package config
 
+import "github.com/skypilot-go/sky/internal/yaml11"
+
 // overlay lays the layer over on base: maps key by key, everything else
 // replaced, except below keys that the description marks as patches.
-func overlay(base, over *node, s *Spec) *node {
+func overlay(base, over *yaml11.Node, s *Spec) *yaml11.Node {
 	switch {
 	case base == nil:
 		return over
@@ -10,31 +12,31 @@ func overlay(base, over *node, s *Spec) *node {
 		return base
 	case s != nil && s.Patch:
 		return patch(base, over)
-	case base.kind != Map || over.kind != Map:
+	case base.Kind != Map || over.Kind != Map:
 		return over
 	}
 	out := *over
-	out.entries = append(make([]entry, 0, len(base.entries)+len(over.entries)), base.entries...)
-	for _, e := range over.entries {
+	out.Entries = append(make([]yaml11.Entry, 0, len(base.Entries)+len(over.Entries)), base.Entries...)
+	for _, e := range over.Entries {
 		var below *Spec
 		if s != nil {
-			below = s.Find(e.key)
+			below = s.Find(e.Key.Text)
 		}
-		out.put(e, func(old *node) *node { return overlay(old, e.node, below) })
+		put(&out, e, func(old *yaml11.Node) *yaml11.Node { return overlay(old, e.Value, below) })
 	}
 	return &out
 }
 
 // put adds e to the map n, or replaces what is under its key by merge of it.
 // n's entries must be its own.
-func (n *node) put(e entry, merge func(old *node) *node) {
-	for i := range n.entries {
-		if n.entries[i].key == e.key {
-			n.entries[i] = entry{e.key, e.at, merge(n.entries[i].node)}
+func put(n *yaml11.Node, e yaml11.Entry, merge func(old *yaml11.Node) *yaml11.Node) {
+	for i := range n.Entries {
+		if n.Entries[i].Key.Text == e.Key.Text {
+			n.Entries[i] = yaml11.Entry{Key: e.Key, Value: merge(n.Entries[i].Value)}
 			return
 		}
 	}
-	n.entries = append(n.entries, e)
+	n.Entries = append(n.Entries, e)
 }
 
 // identifying is, for lists in pod specifications whose elements are patched
@@ -58,34 +60,34 @@ var identifying = map[string]string{
 // patch lays over on base the way pod specifications are layered: maps key by
 // key; lists element by element where elements have an identity, else
 // appended.
-func patch(base, over *node) *node {
-	if base.kind != Map || over.kind != Map {
+func patch(base, over *yaml11.Node) *yaml11.Node {
+	if base.Kind != Map || over.Kind != Map {
 		return over
 	}
 	out := *over
-	out.entries = append(make([]entry, 0, len(base.entries)+len(over.entries)), base.entries...)
-	for _, e := range over.entries {
-		out.put(e, func(old *node) *node {
-			if old.kind == List && e.node.kind == List {
-				return patchList(e.key, old, e.node)
+	out.Entries = append(make([]yaml11.Entry, 0, len(base.Entries)+len(over.Entries)), base.Entries...)
+	for _, e := range over.Entries {
+		put(&out, e, func(old *yaml11.Node) *yaml11.Node {
+			if old.Kind == List && e.Value.Kind == List {
+				return patchList(e.Key.Text, old, e.Value)
 			}
-			return patch(old, e.node)
+			return patch(old, e.Value)
 		})
 	}
 	return &out
 }
 
-func patchList(key string, base, over *node) *node {
+func patchList(key string, base, over *yaml11.Node) *yaml11.Node {
 	if key == "args" || key == "command" {
 		return over
 	}
 	out := *over
-	out.list = append(make([]*node, 0, len(base.list)+len(over.list)), base.list...)
-	for i, item := range over.list {
-		if at := counterpart(key, base.list, item, i); at >= 0 {
-			out.list[at] = patch(out.list[at], item)
+	out.Items = append(make([]*yaml11.Node, 0, len(base.Items)+len(over.Items)), base.Items...)
+	for i, item := range over.Items {
+		if at := counterpart(key, base.Items, item, i); at >= 0 {
+			out.Items[at] = patch(out.Items[at], item)
 		} else {
-			out.list = append(out.list, item)
+			out.Items = append(out.Items, item)
 		}
 	}
 	return &out
@@ -93,7 +95,7 @@ func patchList(key string, base, over *node) *node {
 
 // counterpart returns which element of base the i-th element of a patch means,
 // or -1 if it is a new one.
-func counterpart(key string, base []*node, item *node, i int) int {
+func counterpart(key string, base []*yaml11.Node, item *yaml11.Node, i int) int {
 	if key == "imagePullSecrets" && i == 0 && len(base) > 0 {
 		return 0
 	}
@@ -101,15 +103,15 @@ func counterpart(key string, base []*node, item *node, i int) int {
 	if !ok {
 		return -1
 	}
-	name := item.get(id)
+	name := item.Lookup(id)
 	if name == nil {
-		if key == "containers" && len(base) > 0 && item.kind == Map {
+		if key == "containers" && len(base) > 0 && item.Kind == Map {
 			return 0
 		}
 		return -1
 	}
 	for at, b := range base {
-		if other := b.get(id); other != nil && same(other, name) {
+		if other := b.Lookup(id); other != nil && yaml11.Equal(other, name) {
 			return at
 		}
 	}

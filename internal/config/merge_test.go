@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 func TestOverlay(t *testing.T) {
@@ -38,7 +40,7 @@ func TestOverlay(t *testing.T) {
 	} {
 		base, over := read(t, test.base), read(t, test.over)
 		before := string(emit(base)) + string(emit(over))
-		if got, want := overlay(base, over, Keys()), read(t, test.want); !same(got, want) {
+		if got, want := overlay(base, over, Keys()), read(t, test.want); !yaml11.Equal(got, want) {
 			t.Errorf("%s: got\n%swant\n%s", test.name, emit(got), emit(want))
 		}
 		if string(emit(base))+string(emit(over)) != before {
@@ -77,35 +79,37 @@ func TestPatch(t *testing.T) {
 			"spec: {containers: [{env: [{name: X, value: '2'}, {name: Y}], args: [y], ports: [{containerPort: 2}]}]}",
 			"spec: {containers: [{name: a, env: [{name: X, value: '2'}, {name: Y}], args: [y], ports: [{containerPort: 1}, {containerPort: 2}]}]}"},
 	} {
-		if got, want := patch(read(t, test.base), read(t, test.over)), read(t, test.want); !same(got, want) {
+		if got, want := patch(read(t, test.base), read(t, test.over)), read(t, test.want); !yaml11.Equal(got, want) {
 			t.Errorf("%s: got\n%swant\n%s", test.name, emit(got), emit(want))
 		}
 	}
 }
 
 // drawNode makes any value of bounded depth.
-func drawNode(t *rapid.T, depth int) *node {
+func drawNode(t *rapid.T, depth int) *yaml11.Node {
 	kinds := []Kind{Null, Bool, Int, Float, Text}
 	if depth > 0 {
 		kinds = append(kinds, Map, Map, List)
 	}
-	n := &node{kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
-	switch n.kind {
+	n := &yaml11.Node{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
+	switch n.Kind {
+	case Null:
+		return yaml11.NewScalar(nil)
 	case Bool:
-		n.value = rapid.Bool().Draw(t, "bool")
+		return yaml11.NewScalar(rapid.Bool().Draw(t, "bool"))
 	case Int:
-		n.value = rapid.Int().Draw(t, "int")
+		return yaml11.NewScalar(rapid.Int().Draw(t, "int"))
 	case Float:
-		n.value = rapid.Float64().Draw(t, "float")
+		return yaml11.NewScalar(rapid.Float64().Draw(t, "float"))
 	case Text:
-		n.value = rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"yes", "1e3", "010", "22:30", "0o7", " a", "a: b", "# c", "- x", "~", "", "2020-01-01", "'", "\"", "a\nb", "\u2028"})).Draw(t, "text")
+		return yaml11.NewScalar(rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"yes", "1e3", "010", "22:30", "0o7", " a", "a: b", "# c", "- x", "~", "", "2020-01-01", "'", "\"", "a\nb", "\u2028"})).Draw(t, "text"))
 	case List:
 		for range rapid.IntRange(0, 3).Draw(t, "length") {
-			n.list = append(n.list, drawNode(t, depth-1))
+			n.Items = append(n.Items, drawNode(t, depth-1))
 		}
 	case Map:
 		for _, key := range rapid.SliceOfNDistinct(rapid.OneOf(rapid.StringN(0, 4, 8), rapid.SampledFrom([]string{"containers", "name", "env", "1", "on"})), 0, 4, rapid.ID).Draw(t, "keys") {
-			n.entries = append(n.entries, entry{key: key, node: drawNode(t, depth-1)})
+			n.Entries = append(n.Entries, yaml11.Entry{Key: yaml11.KeyNode(key, yaml11.Place{}), Value: drawNode(t, depth-1)})
 		}
 	}
 	return n
@@ -114,14 +118,14 @@ func drawNode(t *rapid.T, depth int) *node {
 func TestMergeLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		a, b, c := drawNode(t, 3), drawNode(t, 3), drawNode(t, 3)
-		if !same(overlay(a, nil, nil), a) || !same(overlay(nil, a, nil), a) {
+		if !yaml11.Equal(overlay(a, nil, nil), a) || !yaml11.Equal(overlay(nil, a, nil), a) {
 			t.Fatal("nothing is no neutral layer")
 		}
-		if !same(overlay(a, a, nil), a) {
+		if !yaml11.Equal(overlay(a, a, nil), a) {
 			t.Fatalf("a layer over itself changes it: %s", emit(a))
 		}
-		maps := a.kind == Map && b.kind == Map && c.kind == Map
-		if left, right := overlay(overlay(a, b, nil), c, nil), overlay(a, overlay(b, c, nil), nil); maps && plainMaps(a, b, c) && !same(left, right) {
+		maps := a.Kind == Map && b.Kind == Map && c.Kind == Map
+		if left, right := overlay(overlay(a, b, nil), c, nil), overlay(a, overlay(b, c, nil), nil); maps && plainMaps(a, b, c) && !yaml11.Equal(left, right) {
 			t.Fatalf("order of merging matters:\n%s\n%s", emit(left), emit(right))
 		}
 		patch(a, b)
@@ -131,13 +135,13 @@ func TestMergeLaws(t *testing.T) {
 // plainMaps says whether no key is a section in one value and something else in
 // another: replacing a section by a scalar and that by a section is the one way
 // in which merging depends on the order.
-func plainMaps(nodes ...*node) bool {
+func plainMaps(nodes ...*yaml11.Node) bool {
 	kinds := map[string]Kind{}
-	below := map[string][]*node{}
+	below := map[string][]*yaml11.Node{}
 	for _, n := range nodes {
-		for _, e := range n.entries {
-			kinds[e.key] |= e.node.kind
-			below[e.key] = append(below[e.key], e.node)
+		for _, e := range n.Entries {
+			kinds[e.Key.Text] |= e.Value.Kind
+			below[e.Key.Text] = append(below[e.Key.Text], e.Value)
 		}
 	}
 	for key, k := range kinds {
@@ -152,33 +156,33 @@ func TestEmittedTextReadsBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := drawNode(t, 4)
 		text := emit(n)
-		got, err := parse(text, &source{})
+		got, err := parse(text, newSource("", ""))
 		if err != nil {
 			t.Fatalf("%v in\n%s", err, text)
 		}
 		if got == nil {
-			got = &node{kind: Null}
+			got = yaml11.NewScalar(nil)
 		}
 		if !identical(got, n) {
-			t.Fatalf("%#v reads back as %#v from\n%s", n.plain(), got.plain(), text)
+			t.Fatalf("%#v reads back as %#v from\n%s", n.Any(), got.Any(), text)
 		}
 	})
 }
 
 // identical is same, but for kinds too, and not a number is itself.
-func identical(a, b *node) bool {
-	if a.kind != b.kind || len(a.entries) != len(b.entries) || len(a.list) != len(b.list) {
+func identical(a, b *yaml11.Node) bool {
+	if a.Kind != b.Kind || len(a.Entries) != len(b.Entries) || len(a.Items) != len(b.Items) {
 		return false
 	}
-	for i := range a.entries {
-		if a.entries[i].key != b.entries[i].key || !identical(a.entries[i].node, b.entries[i].node) {
+	for i := range a.Entries {
+		if a.Entries[i].Key.Text != b.Entries[i].Key.Text || !identical(a.Entries[i].Value, b.Entries[i].Value) {
 			return false
 		}
 	}
-	for i := range a.list {
-		if !identical(a.list[i], b.list[i]) {
+	for i := range a.Items {
+		if !identical(a.Items[i], b.Items[i]) {
 			return false
 		}
 	}
-	return a.value == b.value || a.kind == Float && a.number() != a.number() && b.number() != b.number()
+	return a.Value == b.Value || a.Kind == Float && a.Number() != a.Number() && b.Number() != b.Number()
 }

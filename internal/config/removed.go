@@ -1,5 +1,7 @@
 package config
 
+import "github.com/skypilot-go/sky/internal/yaml11"
+
 // WithRemoved returns the configuration together with workspaces that were taken
 // out of it, by name with their last settings. They stay in force for what is in
 // them still; [Workspace.Removed] tells. Settings that are not valid any more are
@@ -10,11 +12,11 @@ func (c *Config) WithRemoved(workspaces map[string]map[string]any) *Config {
 	}
 	out := *c
 	out.removed = map[string]bool{}
-	at := place{src: &source{LayerServer, "the last settings of a removed workspace"}}
+	at := yaml11.Place{Source: newSource(LayerServer, "the last settings of a removed workspace")}
 	for name, settings := range workspaces {
-		n := nest([]string{"workspaces", name}, at, fromPlain(settings, at))
+		n := yaml11.Nest([]string{"workspaces", name}, at, fromPlain(settings, at))
 		if problems, _ := validate(n, Server); len(problems) > 0 {
-			n = nest([]string{"workspaces", name}, at, fromPlain(accessOf(settings), at))
+			n = yaml11.Nest([]string{"workspaces", name}, at, fromPlain(accessOf(settings), at))
 		}
 		out.root = overlay(out.root, n, Keys())
 		out.removed[name] = true

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // ForRequest returns what a client sends along with a request: everything of
@@ -15,10 +16,10 @@ func (c *Config) ForRequest() map[string]any {
 	n := c.own
 	for _, key := range []string{"api_server", "admin_policy"} {
 		if n != nil {
-			n = n.without(key)
+			n = n.Without(key)
 		}
 	}
-	m, _ := n.plain().(map[string]any)
+	m, _ := n.Any().(map[string]any)
 	return m
 }
 
@@ -46,7 +47,7 @@ func takes(s *Spec, from Sender) bool {
 // The result's warnings are those of this request. The error is an [*Error].
 func (c *Config) Request(sent map[string]any, from Sender) (*Config, error) {
 	d := dropped{own: c, from: from}
-	over := d.clean(fromPlain(sent, place{src: &source{LayerRequest, "your configuration"}}), Keys(), nil)
+	over := d.clean(fromPlain(sent, yaml11.Place{Source: newSource(LayerRequest, "your configuration")}), Keys(), nil)
 	out := *c
 	out.warnings = nil
 	if len(d.server) > 0 {
@@ -78,26 +79,26 @@ type dropped struct {
 // clean returns n, which s describes, less what the sender may not set; nil if
 // nothing is left. Entries of a map with names of the user's are looked into,
 // too.
-func (d *dropped) clean(n *node, s *Spec, path []string) *node {
-	if n == nil || n.kind != Map || s == nil || s == keys.Free {
+func (d *dropped) clean(n *yaml11.Node, s *Spec, path []string) *yaml11.Node {
+	if n == nil || n.Kind != Map || s == nil || s == keys.Free {
 		return n
 	}
 	out := n
-	for _, e := range n.entries {
-		below := s.Find(e.key)
+	for _, e := range n.Entries {
+		below := s.Find(e.Key.Text)
 		if below == nil {
 			continue // refused later, or passed on
 		}
-		at := append(slices.Clip(path), e.key)
+		at := append(slices.Clip(path), e.Key.Text)
 		if takes(below, d.from) {
-			if rest := d.clean(e.node, below, at); rest == nil {
-				out = out.without(e.key)
-			} else if rest != e.node {
-				out = out.with(e.key, e.at, rest)
+			if rest := d.clean(e.Value, below, at); rest == nil {
+				out = out.Without(e.Key.Text)
+			} else if rest != e.Value {
+				out = out.With(e.Key.Text, e.Key.Place, rest)
 			}
 		} else {
-			d.tell(below, at, e.node)
-			out = out.without(e.key)
+			d.tell(below, at, e.Value)
+			out = out.Without(e.Key.Text)
 		}
 		if out == nil {
 			return nil
@@ -107,8 +108,8 @@ func (d *dropped) clean(n *node, s *Spec, path []string) *node {
 }
 
 // tell notes a value that is dropped, if it differs from the server's.
-func (d *dropped) tell(s *Spec, path []string, n *node) {
-	if own := d.own.root.find(path...); s.Quiet || own != nil && same(own, n) {
+func (d *dropped) tell(s *Spec, path []string, n *yaml11.Node) {
+	if own := d.own.root.Find(path...); s.Quiet || own != nil && yaml11.Equal(own, n) {
 		return
 	}
 	if s.ServerOnly {

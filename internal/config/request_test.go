@@ -219,20 +219,6 @@ func TestTaskPart(t *testing.T) {
 	}
 }
 
-func TestMergeOfSections(t *testing.T) {
-	base := values(t, "kubernetes: {pod_config: {t: [1]}, provision_timeout: 1}")
-	got := Merge(base, values(t, "kubernetes: {pod_config: {t: [2]}}"))
-	if want := values(t, "kubernetes: {pod_config: {t: [1, 2]}, provision_timeout: 1}"); !reflect.DeepEqual(got, want) {
-		t.Error(got)
-	}
-	if got := Merge(nil, base); !reflect.DeepEqual(got, base) {
-		t.Error("over nothing:", got)
-	}
-	if got := Merge(nil, nil); len(got) > 0 {
-		t.Error("nothing over nothing:", got)
-	}
-}
-
 func TestCheck(t *testing.T) {
 	if w, err := Check(Client, []byte("workspace: a"), "f"); err != nil || len(w) != 1 {
 		t.Error(w, err)

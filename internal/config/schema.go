@@ -3,9 +3,7 @@ package config
 import (
 	"cmp"
 	"encoding/json"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"unicode"
 
@@ -31,7 +29,7 @@ func schemaOf(s *Spec) map[string]any {
 		out["description"] = s.Doc
 	}
 	if s.Kinds != Any {
-		out["type"] = schemaTypes(s.Kinds)
+		out["type"] = s.Kinds.JSONSchema()
 	}
 	if s.Default != nil {
 		out["default"] = s.Default
@@ -93,23 +91,6 @@ func sectionSchema(out map[string]any, s *Spec) {
 	if s.Single {
 		out["minProperties"], out["maxProperties"] = 1, 1
 	}
-}
-
-func schemaTypes(k Kind) any {
-	names := map[Kind]string{Null: "null", Bool: "boolean", Int: "integer", Float: "number", Text: "string", List: "array", Map: "object"}
-	if k&Float != 0 {
-		k &^= Int // number includes integer
-	}
-	var out []string
-	for _, bit := range slices.Sorted(maps.Keys(names)) {
-		if k&bit != 0 {
-			out = append(out, names[bit])
-		}
-	}
-	if len(out) == 1 {
-		return out[0]
-	}
-	return out
 }
 
 // enumPattern matches the words; JSON Schema has no flag to ignore case.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 var update = flag.Bool("update", false, "write testdata/schema.json")
@@ -47,14 +49,14 @@ func TestSchemaJudgesLikeWeDo(t *testing.T) {
 		t.Fatal(err)
 	}
 	judge := func(text string, good bool) {
-		n, err := parse([]byte(text), &source{})
+		n, err := parse([]byte(text), newSource("", ""))
 		if err != nil || n == nil {
 			return // not a matter of the schema
 		}
 		if strings.Contains(text, "regex: '('") || strings.Contains(text, ".nan") {
 			return // beyond what a schema can say
 		}
-		if err := schema.Validate(n.plain()); (err == nil) != good {
+		if err := schema.Validate(n.Any()); (err == nil) != good {
 			t.Errorf("%q: we say %v, the schema says %v", text, good, err)
 		}
 	}
@@ -103,7 +105,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	Keys().Walk(nil, func(path []string, s *Spec) bool {
 		if s.Default != nil {
 			c := &checker{side: Server}
-			if c.value(fromPlain(s.Default, place{}), s); len(c.problems) > 0 {
+			if c.value(fromPlain(s.Default, yaml11.Place{}), s); len(c.problems) > 0 {
 				t.Errorf("the default of %s: %v", dotted(path), c.problems)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Scope says for whom a cloud's settings are looked up. What is left empty
@@ -47,7 +48,7 @@ func (c *Config) Sections(s Scope) func(region string) map[string]any {
 // considered.
 func (s Settings) Get(path ...string) (any, bool) {
 	n := s.resolve(path)
-	return n.plain(), n != nil
+	return n.Any(), n != nil
 }
 
 // OnlyAllowedContexts is true in the section of Kubernetes of a configuration that
@@ -96,27 +97,27 @@ func (s Settings) Section() map[string]any {
 // Origin says where the value under a path was written.
 func (s Settings) Origin(path ...string) Origin {
 	if n := s.resolve(path); n != nil {
-		return n.at.origin()
+		return originOf(n.Place)
 	}
 	return Origin{}
 }
 
 // Value and its siblings are those of [Config], below the cloud's section.
-func (s Settings) Value(path ...string) any      { return s.inForce(path).plain() }
+func (s Settings) Value(path ...string) any      { return s.inForce(path).Any() }
 func (s Settings) Text(path ...string) string    { return asText(s.inForce(path)) }
 func (s Settings) Bool(path ...string) bool      { return asBool(s.inForce(path)) }
-func (s Settings) Int(path ...string) int        { return int(s.inForce(path).asNumber()) }
-func (s Settings) Float(path ...string) float64  { return s.inForce(path).asNumber() }
+func (s Settings) Int(path ...string) int        { return int(s.inForce(path).Number()) }
+func (s Settings) Float(path ...string) float64  { return s.inForce(path).Number() }
 func (s Settings) Texts(path ...string) []string { return asTexts(s.inForce(path)) }
 func (s Settings) Path(path ...string) string    { return expand(s.Text(path...), s.c.home) }
 func (s Settings) TextMap(path ...string) map[string]string {
 	n := s.inForce(path)
-	if n == nil || n.kind != Map {
+	if n == nil || n.Kind != Map {
 		return nil
 	}
-	out := make(map[string]string, len(n.entries))
-	for _, e := range n.entries {
-		out[e.key] = asText(e.node)
+	out := make(map[string]string, len(n.Entries))
+	for _, e := range n.Entries {
+		out[e.Key.Text] = asText(e.Value)
 	}
 	return out
 }
@@ -126,13 +127,13 @@ func (s Settings) TextMap(path ...string) map[string]string {
 // then its machines cannot be reached.
 func (s Settings) ProxyCommand() (command string, ok bool) {
 	raw := s.pick([]string{"ssh_proxy_command"})
-	if raw != nil && raw.kind == Map && raw.get(s.scope.Region) == nil {
+	if raw != nil && raw.Kind == Map && raw.Lookup(s.scope.Region) == nil {
 		return "", false
 	}
 	return s.Text("ssh_proxy_command"), true
 }
 
-func (s Settings) inForce(path []string) *node {
+func (s Settings) inForce(path []string) *yaml11.Node {
 	spec := s.spec(path)
 	if spec == nil {
 		if Keys().Find(s.scope.Cloud) != nil {
@@ -156,19 +157,19 @@ func (s Settings) spec(path []string) *Spec {
 }
 
 // resolve picks the value and settles the forms by region and by cluster.
-func (s Settings) resolve(path []string) *node {
+func (s Settings) resolve(path []string) *yaml11.Node {
 	n := s.pick(path)
 	spec := s.spec(path)
 	if n == nil || spec == nil {
 		return n
 	}
 	switch {
-	case spec.ByRegion && n.kind == Map:
-		n = n.get(s.scope.Region)
-	case spec.ByCluster && n.kind == List:
+	case spec.ByRegion && n.Kind == Map:
+		n = n.Lookup(s.scope.Region)
+	case spec.ByCluster && n.Kind == List:
 		n = byCluster(n, s.scope.Cluster)
 	}
-	if n != nil && n.kind == Null {
+	if n != nil && n.Kind == Null {
 		return nil
 	}
 	return n
@@ -177,19 +178,19 @@ func (s Settings) resolve(path []string) *node {
 // pick returns the value from the narrowest place that has one. Kubernetes
 // contexts patch the maps of the section; maps of Slurm, and prices, merge one
 // level deep.
-func (s Settings) pick(path []string) *node {
+func (s Settings) pick(path []string) *yaml11.Node {
 	for _, section := range s.inWorkspace() {
-		if n := present(section.find(path...)); n != nil {
+		if n := present(section.Find(path...)); n != nil {
 			return n
 		}
 	}
-	value := present(s.c.root.find(append([]string{s.scope.Cloud}, path...)...))
+	value := present(s.c.root.Find(append([]string{s.scope.Cloud}, path...)...))
 	merge := facts.Of(s.scope.Cloud).Merge
 	for _, section := range s.inRegion() {
-		n := present(section.find(path...))
+		n := present(section.Find(path...))
 		switch {
 		case n == nil:
-		case value == nil || n.kind != Map || value.kind != Map:
+		case value == nil || n.Kind != Map || value.Kind != Map:
 			value = n
 		case merge == facts.OneLevel || path[0] == "pricing":
 			value = oneLevel(value, n)
@@ -204,16 +205,16 @@ func (s Settings) pick(path []string) *node {
 
 // inWorkspace returns the workspace's sections about the cloud, narrowest
 // first.
-func (s Settings) inWorkspace() []*node {
-	w := s.c.root.find("workspaces", s.scope.Workspace, s.scope.Cloud)
+func (s Settings) inWorkspace() []*yaml11.Node {
+	w := s.c.root.Find("workspaces", s.scope.Workspace, s.scope.Cloud)
 	if w == nil {
 		return nil
 	}
-	return []*node{w.find("context_configs", s.scope.Region), w}
+	return []*yaml11.Node{w.Find("context_configs", s.scope.Region), w}
 }
 
 // inRegion returns the sections of the region, widest first.
-func (s Settings) inRegion() []*node {
+func (s Settings) inRegion() []*yaml11.Node {
 	if s.scope.Region == "" {
 		return nil
 	}
@@ -221,23 +222,23 @@ func (s Settings) inRegion() []*node {
 	if narrower == nil {
 		return nil
 	}
-	var out []*node
+	var out []*yaml11.Node
 	for _, path := range narrower(s.scope.Region, s.scope.Partition) {
-		out = append(out, s.c.root.find(append([]string{s.scope.Cloud}, path...)...))
+		out = append(out, s.c.root.Find(append([]string{s.scope.Cloud}, path...)...))
 	}
 	return out
 }
 
-func present(n *node) *node {
-	if n != nil && n.kind == Null {
+func present(n *yaml11.Node) *yaml11.Node {
+	if n != nil && n.Kind == Null {
 		return nil
 	}
 	return n
 }
 
-func oneLevel(base, over *node) *node {
-	for _, e := range over.entries {
-		base = base.with(e.key, e.at, e.node)
+func oneLevel(base, over *yaml11.Node) *yaml11.Node {
+	for _, e := range over.Entries {
+		base = base.With(e.Key.Text, e.Key.Place, e.Value)
 	}
 	return base
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Redacted stands where a secret was.
@@ -28,7 +29,7 @@ func isSecret(key string, s *Spec) bool {
 }
 
 // redact returns n with every secret replaced.
-func redact(n *node, s *Spec) *node {
+func redact(n *yaml11.Node, s *Spec) *yaml11.Node {
 	if n == nil {
 		return nil
 	}
@@ -36,28 +37,29 @@ func redact(n *node, s *Spec) *node {
 		s = keys.Free
 	}
 	out := *n
-	switch n.kind {
+	switch n.Kind {
 	case Text:
-		out.value = Mask(n.value.(string))
+		out.Text = Mask(n.Value.(string))
+		out.Value = out.Text
 	case List:
-		out.list = make([]*node, len(n.list))
-		for i, item := range n.list {
-			out.list[i] = redact(item, s.Items)
+		out.Items = make([]*yaml11.Node, len(n.Items))
+		for i, item := range n.Items {
+			out.Items[i] = redact(item, s.Items)
 		}
 	case Map:
-		out.entries = make([]entry, len(n.entries))
+		out.Entries = make([]yaml11.Entry, len(n.Entries))
 		// A variable in a pod specification: {name: HF_TOKEN, value: …}.
-		named := secretName(asText(n.get("name")))
-		for i, e := range n.entries {
-			below := s.Find(e.key)
+		named := secretName(asText(n.Lookup("name")))
+		for i, e := range n.Entries {
+			below := s.Find(e.Key.Text)
 			switch {
-			case e.node.kind == Null:
-			case isSecret(e.key, below), named && e.key == "value":
-				e.node = &node{kind: Text, value: Redacted, at: e.node.at}
+			case e.Value.Kind == Null:
+			case isSecret(e.Key.Text, below), named && e.Key.Text == "value":
+				e.Value = yaml11.NewScalar(Redacted).At(e.Value.Place)
 			default:
-				e.node = redact(e.node, below)
+				e.Value = redact(e.Value, below)
 			}
-			out.entries[i] = e
+			out.Entries[i] = e
 		}
 	}
 	return &out
@@ -80,8 +82,8 @@ func Mask(s string) string {
 }
 
 // hasPassword says whether a value is a URL with a password.
-func hasPassword(n *node) bool {
-	s, ok := n.value.(string)
+func hasPassword(n *yaml11.Node) bool {
+	s, ok := n.Value.(string)
 	return ok && strings.Contains(s, "://") && urlPassword.MatchString(s)
 }
 
@@ -89,24 +91,24 @@ func hasPassword(n *node) bool {
 // configuration, the database's connection string included.
 func (c *Config) Secrets() []string {
 	var out []string
-	var walk func(n *node, s *Spec, hidden bool)
-	walk = func(n *node, s *Spec, hidden bool) {
+	var walk func(n *yaml11.Node, s *Spec, hidden bool)
+	walk = func(n *yaml11.Node, s *Spec, hidden bool) {
 		if n == nil {
 			return
 		}
 		if s == nil {
 			s = keys.Free
 		}
-		switch n.kind {
+		switch n.Kind {
 		case List:
-			for _, item := range n.list {
+			for _, item := range n.Items {
 				walk(item, s.Items, hidden)
 			}
 		case Map:
-			named := secretName(asText(n.get("name")))
-			for _, e := range n.entries {
-				below := s.Find(e.key)
-				walk(e.node, below, hidden || isSecret(e.key, below) || named && e.key == "value")
+			named := secretName(asText(n.Lookup("name")))
+			for _, e := range n.Entries {
+				below := s.Find(e.Key.Text)
+				walk(e.Value, below, hidden || isSecret(e.Key.Text, below) || named && e.Key.Text == "value")
 			}
 		case Null, Bool:
 		default:
@@ -123,23 +125,23 @@ func (c *Config) Secrets() []string {
 // WithoutSecrets returns the whole configuration less every value that is a
 // secret, as it may be shown to others. [Config.Replace] brings them back.
 func (c *Config) WithoutSecrets() map[string]any {
-	m, _ := withoutSecrets(c.root, Keys()).plain().(map[string]any)
+	m, _ := withoutSecrets(c.root, Keys()).Any().(map[string]any)
 	if m == nil {
 		m = map[string]any{}
 	}
 	return m
 }
 
-func withoutSecrets(n *node, s *Spec) *node {
-	if n == nil || n.kind != Map || s == nil {
+func withoutSecrets(n *yaml11.Node, s *Spec) *yaml11.Node {
+	if n == nil || n.Kind != Map || s == nil {
 		return n
 	}
 	out := *n
-	out.entries = nil
-	for _, e := range n.entries {
-		below := s.Find(e.key)
-		if !isSecret(e.key, below) && !hasPassword(e.node) {
-			out.entries = append(out.entries, entry{e.key, e.at, withoutSecrets(e.node, below)})
+	out.Entries = nil
+	for _, e := range n.Entries {
+		below := s.Find(e.Key.Text)
+		if !isSecret(e.Key.Text, below) && !hasPassword(e.Value) {
+			out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: withoutSecrets(e.Value, below)})
 		}
 	}
 	return &out
@@ -161,41 +163,41 @@ func (c *Config) Replace(from Origin, values map[string]any) (*Config, error) {
 }
 
 // keepOrigins returns n with what did not change taken from old.
-func keepOrigins(n, old *node) *node {
+func keepOrigins(n, old *yaml11.Node) *yaml11.Node {
 	switch {
 	case n == nil || old == nil:
 		return n
-	case same(n, old):
+	case yaml11.Equal(n, old):
 		return old
-	case n.kind != Map || old.kind != Map:
+	case n.Kind != Map || old.Kind != Map:
 		return n
 	}
 	out := *n
-	out.entries = slices.Clone(n.entries)
-	for i, e := range out.entries {
-		out.entries[i].node = keepOrigins(e.node, old.get(e.key))
+	out.Entries = slices.Clone(n.Entries)
+	for i, e := range out.Entries {
+		out.Entries[i].Value = keepOrigins(e.Value, old.Lookup(e.Key.Text))
 	}
 	return &out
 }
 
 // secretsOnly is what withoutSecrets takes away, nil for nothing.
-func secretsOnly(n *node, s *Spec) *node {
-	if n == nil || n.kind != Map || s == nil {
+func secretsOnly(n *yaml11.Node, s *Spec) *yaml11.Node {
+	if n == nil || n.Kind != Map || s == nil {
 		return nil
 	}
 	out := *n
-	out.entries = nil
-	for _, e := range n.entries {
-		below := s.Find(e.key)
-		v := e.node
-		if !isSecret(e.key, below) && !hasPassword(e.node) {
-			v = secretsOnly(e.node, below)
+	out.Entries = nil
+	for _, e := range n.Entries {
+		below := s.Find(e.Key.Text)
+		v := e.Value
+		if !isSecret(e.Key.Text, below) && !hasPassword(e.Value) {
+			v = secretsOnly(e.Value, below)
 		}
 		if v != nil {
-			out.entries = append(out.entries, entry{e.key, e.at, v})
+			out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: v})
 		}
 	}
-	if len(out.entries) == 0 {
+	if len(out.Entries) == 0 {
 		return nil
 	}
 	return &out

@@ -1,6 +1,10 @@
 package config
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
+)
 
 // Setting is one value as a person should see it.
 type Setting struct {
@@ -14,22 +18,22 @@ type Setting struct {
 // written.
 func (c *Config) Show() []Setting {
 	var out []Setting
-	var walk func(path []string, n *node)
-	walk = func(path []string, n *node) {
-		if n.kind != Map || len(n.entries) == 0 {
-			out = append(out, Setting{dotted(path), n.plain(), flowText(n), n.at.origin()})
+	var walk func(path []string, n *yaml11.Node)
+	walk = func(path []string, n *yaml11.Node) {
+		if n.Kind != Map || len(n.Entries) == 0 {
+			out = append(out, Setting{dotted(path), n.Any(), yaml11.FlowText(n), originOf(n.Place)})
 			return
 		}
-		for _, e := range n.entries {
-			walk(append(path[:len(path):len(path)], e.key), e.node)
+		for _, e := range n.Entries {
+			walk(append(path[:len(path):len(path)], e.Key.Text), e.Value)
 		}
 	}
 	if c.db != nil {
-		walk([]string{"db"}, &node{kind: Text, value: Redacted, at: c.db.at})
+		walk([]string{"db"}, yaml11.NewScalar(Redacted).At(c.db.Place))
 	}
 	if c.root != nil {
-		for _, e := range redact(c.root, Keys()).entries {
-			walk([]string{e.key}, e.node)
+		for _, e := range redact(c.root, Keys()).Entries {
+			walk([]string{e.Key.Text}, e.Value)
 		}
 	}
 	return out
@@ -40,32 +44,32 @@ func (c *Config) YAML() []byte { return emit(c.shown()) }
 
 // JSON returns the whole configuration as text, secrets redacted.
 func (c *Config) JSON() []byte {
-	text, _ := json.MarshalIndent(c.shown().plain(), "", "  ")
+	text, _ := json.MarshalIndent(c.shown().Any(), "", "  ")
 	return append(text, '\n')
 }
 
-func (c *Config) shown() *node {
+func (c *Config) shown() *yaml11.Node {
 	n := redact(c.root, Keys())
 	if n == nil {
-		n = &node{kind: Map}
+		n = yaml11.NewMap()
 	}
 	if c.db != nil {
-		n = n.with("db", c.db.at, &node{kind: Text, value: Redacted, at: c.db.at})
+		n = n.With("db", c.db.Place, yaml11.NewScalar(Redacted).At(c.db.Place))
 	}
 	return n
 }
 
 // EncodeYAML writes maps, slices and scalars as YAML that reads back the same
 // everywhere. Keys are sorted.
-func EncodeYAML(v any) []byte { return emit(fromPlain(v, place{})) }
+func EncodeYAML(v any) []byte { return emit(fromPlain(v, yaml11.Place{})) }
 
 // DecodeYAML reads one YAML document by the rules of configurations (YAML 1.1)
 // into maps, slices and scalars; nil for an empty text. name is what errors
 // call the text.
 func DecodeYAML(text []byte, name string) (any, error) {
-	n, err := parse(text, &source{name: name})
+	n, err := parse(text, newSource("", name))
 	if err != nil {
 		return nil, asError(err)
 	}
-	return n.plain(), nil
+	return n.Any(), nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 const withSecrets = `
@@ -45,7 +47,7 @@ func TestShow(t *testing.T) {
 	for _, s := range f.load(Client, "gcp.vpc_name=~").Show() {
 		fmt.Fprintf(&got, "%s = %s (%s, %s)\n", s.Path, s.Text, s.Origin.Layer, s.Origin)
 	}
-	const want = `aws.labels.a = "yes" (user, ~/.sky/config.yaml:2:15)
+	const want = `aws.labels.a = 'yes' (user, ~/.sky/config.yaml:2:15)
 aws.vpc_names = [x, y z] (user, ~/.sky/config.yaml:3:14)
 ssh.pod_config = {} (user, ~/.sky/config.yaml:4:19)
 gcp.vpc_name = null (command line, --config gcp.vpc_name)
@@ -62,7 +64,7 @@ api_server.endpoint = http://e (environment, SKYPILOT_API_SERVER_ENDPOINT)
 func TestDumpsReadBack(t *testing.T) {
 	c := client(t, "aws: {labels: {a: 'yes', b: '010'}, use_ssm: on}\nplugins: {x: 1.0, y: [~, {}]}\n")
 	again := client(t, string(c.YAML()))
-	if string(again.YAML()) != string(c.YAML()) || !same(again.root, c.root) {
+	if string(again.YAML()) != string(c.YAML()) || !yaml11.Equal(again.root, c.root) {
 		t.Errorf("%s", c.YAML())
 	}
 	var m map[string]any

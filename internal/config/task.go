@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // ForTask returns the configuration with a task's config section laid over it.
@@ -14,7 +15,7 @@ func (c *Config) ForTask(values map[string]any) (*Config, error) {
 	if len(values) == 0 {
 		return c, nil
 	}
-	over := fromPlain(values, place{src: &source{LayerTask, "config section of the task"}}).without("hooks")
+	over := fromPlain(values, yaml11.Place{Source: newSource(LayerTask, "config section of the task")}).Without("hooks")
 	check := &checker{side: c.side}
 	if over != nil {
 		check.taskSection(over, Keys())
@@ -63,29 +64,22 @@ func taskPart(values map[string]any, s *Spec) map[string]any {
 	return out
 }
 
-// Merge lays the values over on base by the rules of layers, such as --config
-// on a task's config section.
-func Merge(base, over map[string]any) map[string]any {
-	m, _ := overlay(fromPlain(base, place{}), fromPlain(over, place{}), Keys()).plain().(map[string]any)
-	return m
-}
-
 // taskSection checks a section of which a task may set some keys.
-func (c *checker) taskSection(n *node, s *Spec) {
-	for _, e := range n.entries {
-		c.under(e.key, func() {
-			below := s.Find(e.key)
+func (c *checker) taskSection(n *yaml11.Node, s *Spec) {
+	for _, e := range n.Entries {
+		c.under(e.Key.Text, func() {
+			below := s.Find(e.Key.Text)
 			switch {
 			case below == nil && s.OpenToNewer && c.side == Client:
-				c.note(e.at, slog.LevelWarn, "unknown key; the server decides whether it means anything")
+				c.note(e.Key.Place, slog.LevelWarn, "unknown key; the server decides whether it means anything")
 			case below == nil:
-				c.problem(e.at, "unknown key%s", didYouMean(similar.Names(e.key, taskNames(s))))
+				c.problem(e.Key.Place, "unknown key%s", didYouMean(similar.Names(e.Key.Text, taskNames(s))))
 			case below.TaskMay:
-				c.value(e.node, below)
-			case e.node.kind == Map && len(taskNames(below)) > 0:
-				c.taskSection(e.node, below)
+				c.value(e.Value, below)
+			case e.Value.Kind == Map && len(taskNames(below)) > 0:
+				c.taskSection(e.Value, below)
 			default:
-				c.problem(e.at, "a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: %s", strings.Join(taskNames(s), ", "))
+				c.problem(e.Key.Place, "a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: %s", strings.Join(taskNames(s), ", "))
 			}
 		})
 	}

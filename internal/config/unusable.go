@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/yaml11"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -21,23 +22,23 @@ func IsURL(policy string) bool {
 
 // unusable finds values that have the right form and with which no launch can work.
 // They are no reason to refuse everything else, so only [Check] looks for them.
-func unusable(root *node) []Problem {
+func unusable(root *yaml11.Node) []Problem {
 	var out []Problem
-	wrong := func(n *node, path, format string, args ...any) {
-		out = append(out, Problem{Origin: n.at.origin(), Path: path, Text: fmt.Sprintf(format, args...)})
+	wrong := func(n *yaml11.Node, path, format string, args ...any) {
+		out = append(out, Problem{Origin: originOf(n.Place), Path: path, Text: fmt.Sprintf(format, args...)})
 	}
-	if n := root.find("admin_policy"); n != nil && n.kind == Text && !IsURL(asText(n)) {
+	if n := root.Find("admin_policy"); n != nil && n.Kind == Text && !IsURL(asText(n)) {
 		wrong(n, "admin_policy", "%s", PythonPolicy(asText(n)))
 	}
-	if n := root.find("allowed_clouds"); n != nil && n.kind == List && len(n.list) == 0 {
+	if n := root.Find("allowed_clouds"); n != nil && n.Kind == List && len(n.Items) == 0 {
 		wrong(n, "allowed_clouds", "is empty, so there is no cloud to launch on; list clouds, or remove the key to allow all")
 	}
-	if n := root.find("active_workspace"); n != nil && n.kind == Text {
+	if n := root.Find("active_workspace"); n != nil && n.Kind == Text {
 		if err := task.ValidWorkspaceName(asText(n)); err != nil {
 			wrong(n, "active_workspace", "%v", err)
 		}
 	}
-	if n := root.find("api_server", "endpoint"); n != nil && n.kind == Text {
+	if n := root.Find("api_server", "endpoint"); n != nil && n.Kind == Text {
 		u, err := url.Parse(asText(n))
 		if err != nil || u.Hostname() == "" {
 			wrong(n, "api_server.endpoint", "names no host; write a URL such as http://HOST:46580")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Side is where a configuration is read.
@@ -31,24 +32,24 @@ type checker struct {
 }
 
 // validate checks a whole configuration.
-func validate(root *node, side Side) ([]Problem, []Warning) {
+func validate(root *yaml11.Node, side Side) ([]Problem, []Warning) {
 	if root == nil {
 		return nil, nil
 	}
 	c := &checker{side: side}
 	c.value(root, Keys())
-	if mode := root.jobsOnCluster(); mode != nil && root.get("db") != nil {
-		c.under("jobs", func() { c.under("controller", func() { c.problem(mode.at, "%s", NoClusterBesideDatabase) }) })
+	if mode := jobsOnCluster(root); mode != nil && root.Lookup("db") != nil {
+		c.under("jobs", func() { c.under("controller", func() { c.problem(mode.Place, "%s", NoClusterBesideDatabase) }) })
 	}
 	return c.problems, c.warnings
 }
 
-func (c *checker) problem(at place, format string, args ...any) {
-	c.problems = append(c.problems, Problem{Origin: at.origin(), Path: dotted(c.path), Text: fmt.Sprintf(format, args...)})
+func (c *checker) problem(at yaml11.Place, format string, args ...any) {
+	c.problems = append(c.problems, Problem{Origin: originOf(at), Path: dotted(c.path), Text: fmt.Sprintf(format, args...)})
 }
 
-func (c *checker) note(at place, level slog.Level, text string) {
-	c.warnings = append(c.warnings, Warning{level, Problem{at.origin(), dotted(c.path), text}.String()})
+func (c *checker) note(at yaml11.Place, level slog.Level, text string) {
+	c.warnings = append(c.warnings, Warning{level, Problem{originOf(at), dotted(c.path), text}.String()})
 }
 
 func (c *checker) under(key string, f func()) {
@@ -57,29 +58,29 @@ func (c *checker) under(key string, f func()) {
 	c.path = c.path[:len(c.path)-1]
 }
 
-func (c *checker) value(n *node, s *Spec) {
+func (c *checker) value(n *yaml11.Node, s *Spec) {
 	if s == keys.Free {
 		return
 	}
-	if !admits(s, n) {
+	if !s.Kinds.Takes(n) {
 		c.wrongKind(n, s)
 		return
 	}
 	if s.Deprecated != "" {
-		c.note(n.at, slog.LevelWarn, "deprecated: "+s.Deprecated)
+		c.note(n.Place, slog.LevelWarn, "deprecated: "+s.Deprecated)
 	}
 	if s.Inert != "" {
-		c.note(n.at, slog.LevelInfo, "this changes nothing: "+s.Inert)
+		c.note(n.Place, slog.LevelInfo, "this changes nothing: "+s.Inert)
 	}
-	switch n.kind {
+	switch n.Kind {
 	case Text:
 		c.text(n, s)
 	case Int, Float:
-		if s.Min != nil && !(n.number() >= *s.Min) {
-			c.problem(n.at, "%s is below the minimum of %s", show(s, n), strconv.FormatFloat(*s.Min, 'g', -1, 64))
+		if s.Min != nil && !(n.Number() >= *s.Min) {
+			c.problem(n.Place, "%s is below the minimum of %s", show(s, n), strconv.FormatFloat(*s.Min, 'g', -1, 64))
 		}
 	case List:
-		for i, item := range n.list {
+		for i, item := range n.Items {
 			if s.Items != nil {
 				c.under("["+strconv.Itoa(i)+"]", func() { c.value(item, s.Items) })
 			}
@@ -88,82 +89,74 @@ func (c *checker) value(n *node, s *Spec) {
 		c.section(n, s)
 	}
 	if s.Check != nil {
-		if wrong := s.Check(n.value); wrong != "" {
-			c.problem(n.at, "%s", wrong)
+		if wrong := s.Check(n.Value); wrong != "" {
+			c.problem(n.Place, "%s", wrong)
 		}
 	}
 }
 
-// admits says whether a value's kind fits. Whole floats pass for integers.
-func admits(s *Spec, n *node) bool {
-	if s.Kinds&n.kind != 0 {
-		return true
-	}
-	return n.kind == Float && s.Kinds&Int != 0 && n.number() == float64(int(n.number()))
-}
-
-func (c *checker) wrongKind(n *node, s *Spec) {
+func (c *checker) wrongKind(n *yaml11.Node, s *Spec) {
 	expected := s.Describe()
 	switch {
-	case n.kind == Null:
-		c.problem(n.at, "is empty; give it %s or remove the key", expected)
-	case s.Kinds&Text != 0 && n.kind&(Bool|Number) != 0 && len(s.Enum) == 0:
-		c.problem(n.at, "must be %s, not %s; put it in quotes", expected, show(s, n))
+	case n.Kind == Null:
+		c.problem(n.Place, "is empty; give it %s or remove the key", expected)
+	case s.Kinds&Text != 0 && n.Kind&(Bool|Number) != 0 && len(s.Enum) == 0:
+		c.problem(n.Place, "must be %s, not %s; put it in quotes", expected, show(s, n))
 	default:
-		c.problem(n.at, "must be %s, not %s", expected, show(s, n))
+		c.problem(n.Place, "must be %s, not %s", expected, show(s, n))
 	}
 }
 
-func (c *checker) text(n *node, s *Spec) {
-	value := n.value.(string)
+func (c *checker) text(n *yaml11.Node, s *Spec) {
+	value := n.Value.(string)
 	if len(s.Enum) > 0 && !s.Enumerates(value) {
-		c.problem(n.at, "%s is not one of %s%s", show(s, n), strings.Join(s.Enum, ", "), didYouMean(similar.Names(value, s.Enum)))
+		c.problem(n.Place, "%s is not one of %s%s", show(s, n), strings.Join(s.Enum, ", "), didYouMean(similar.Names(value, s.Enum)))
 	}
 	if s.Pattern != nil && !s.Pattern.Match(value) {
-		c.problem(n.at, "must be %s, not %s", s.Pattern.Means, show(s, n))
+		c.problem(n.Place, "must be %s, not %s", s.Pattern.Means, show(s, n))
 	}
 }
 
-func (c *checker) section(n *node, s *Spec) {
-	if s.Single && len(n.entries) != 1 {
-		c.problem(n.at, "must hold one key, a cluster name; it has %d: start a new list entry for each", len(n.entries))
+func (c *checker) section(n *yaml11.Node, s *Spec) {
+	if s.Single && len(n.Entries) != 1 {
+		c.problem(n.Place, "must hold one key, a cluster name; it has %d: start a new list entry for each", len(n.Entries))
 	}
-	for _, e := range n.entries {
-		c.under(e.key, func() { c.entry(e, s) })
+	for _, e := range n.Entries {
+		c.under(e.Key.Text, func() { c.entry(e, s) })
 	}
 	for _, key := range s.Required {
-		if n.get(key) == nil {
-			c.problem(n.at, "needs the key %s", key)
+		if n.Lookup(key) == nil {
+			c.problem(n.Place, "needs the key %s", key)
 		}
 	}
 }
 
-func (c *checker) entry(e entry, s *Spec) {
-	if why, ok := s.Banned[e.key]; ok {
-		c.problem(e.at, "cannot be set here: %s", why)
+func (c *checker) entry(e yaml11.Entry, s *Spec) {
+	if why, ok := s.Banned[e.Key.Text]; ok {
+		c.problem(e.Key.Place, "cannot be set here: %s", why)
 		return
 	}
-	if i := slices.IndexFunc(s.Keys, func(k keys.Key) bool { return k.Name == e.key }); i >= 0 {
-		c.value(e.node, s.Keys[i].Spec)
+	if i := slices.IndexFunc(s.Keys, func(k keys.Key) bool { return k.Name == e.Key.Text }); i >= 0 {
+		c.value(e.Value, s.Keys[i].Spec)
 		return
 	}
-	if today, ok := s.Renamed[e.key]; ok {
-		c.problem(e.at, "is a key of an earlier version; write %s", today)
+	if today, ok := s.Renamed[e.Key.Text]; ok {
+		c.problem(e.Key.Place, "is a key of an earlier version; write %s", today)
 		return
 	}
 	if s.Others != nil {
-		if s.OthersNamed != nil && !s.OthersNamed.Match(e.key) {
-			c.problem(e.at, "is not a valid name: it must be %s", s.OthersNamed.Means)
+		if s.OthersNamed != nil && !s.OthersNamed.Match(e.Key.Text) {
+			c.problem(e.Key.Place, "is not a valid name: it must be %s", s.OthersNamed.Means)
 		}
-		c.value(e.node, s.Others)
+		c.value(e.Value, s.Others)
 		return
 	}
-	text := "unknown key" + c.suggest(e.key, s)
+	text := "unknown key" + c.suggest(e.Key.Text, s)
 	if s.OpenToNewer && c.side == Client {
-		c.note(e.at, slog.LevelWarn, text+"; the server decides whether it means anything")
+		c.note(e.Key.Place, slog.LevelWarn, text+"; the server decides whether it means anything")
 		return
 	}
-	c.problem(e.at, "%s", text)
+	c.problem(e.Key.Place, "%s", text)
 }
 
 // suggest completes "unknown key" with the likely intention.
@@ -194,8 +187,8 @@ func elsewhere(key string) []string {
 }
 
 // show describes a value in a message, without telling secrets.
-func show(s *Spec, n *node) string {
-	switch n.kind {
+func show(s *Spec, n *yaml11.Node) string {
+	switch n.Kind {
 	case Null:
 		return "nothing"
 	case List:
@@ -206,12 +199,12 @@ func show(s *Spec, n *node) string {
 	if s.Secret {
 		return "what was given"
 	}
-	if n.kind == Text {
-		text := n.value.(string)
+	if n.Kind == Text {
+		text := n.Value.(string)
 		if len(text) > 80 {
 			text = text[:80] + "…"
 		}
 		return strconv.Quote(text)
 	}
-	return scalarText(n)
+	return asText(n)
 }

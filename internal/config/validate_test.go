@@ -29,7 +29,7 @@ var badConfigs = []struct{ text, want string }{
 	{"vast: {datacenter: true}", `1:8: vast.datacenter: unknown key; did you mean datacenter_only?`},
 	{"workspaces: {a: {awz: {}}}", `1:18: workspaces.a.awz: unknown key; did you mean aws?`},
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
-	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; known here: skypilot-status-refresh-daemon, skypilot-volume-status-refresh-daemon, managed-job-status-refresh-daemon, sky-serve-status-refresh-daemon, pool-status-refresh-daemon, server-heartbeat-daemon, expired-token-cleanup-daemon`},
+	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; did you mean pool-status-refresh-daemon or skypilot-status-refresh-daemon or sky-serve-status-refresh-daemon?`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
 	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, storage, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, azure, gcp, oci, kubernetes, vast, nebius, ssh, slurm, workspaces`},
 	// Clouds without a section.
@@ -119,19 +119,19 @@ var badConfigs = []struct{ text, want string }{
 	// YAML.
 	{"aws: {vpc_name: a}\naws: {}\n", `2:1: aws: already given on line 1; remove one of the two`},
 	{"aws:\n  labels:\n    a: b\n    a: c\n", `4:5: a: already given on line 3; remove one of the two`},
-	{"a: [", `1:4: not valid YAML: sequence end token ']' not found`},
-	{"a: b: c", `1:4: not valid YAML: mapping value is not allowed in this context`},
-	{"aws: *x", `1:6: not valid YAML: *x refers to no anchor before it`},
+	{"a: [", `1:4: not valid YAML: the text ends where a value is expected. Close what is open: a [ or a {`},
+	{"a: b: c", `1:5: not valid YAML: a colon with a space (or the line's end) behind it cannot stand inside a value. Quote the value, or look at the line before: its indentation, a space missing behind its colon`},
+	{"aws: *x", `1:6: not valid YAML: * refers to an anchor that this file does not have. Quote the value if it should begin with a *, as in '*/us-east-1'`},
 	{"aws: !python/object x", `1:6: not valid YAML: the tag !python/object is not supported`},
-	{"aws: {}\n---\ngcp: {}\n", `3:1: not valid YAML: a second document; a configuration is one document`},
-	{"? [a]\n: b\n", `2:1: not valid YAML: found an invalid key for this map`},
-	{"aws: {<<: 5}", `1:11: not valid YAML: << takes a section or a list of sections`},
-	{"a: \xff", `not valid YAML: not UTF-8 text`},
+	{"aws: {}\n---\ngcp: {}\n", `3:1: not valid YAML: a second document begins here; there must be one`},
+	{"? [a]\n: b\n", `1:3: not valid YAML: a key must be a single value, not a list or a map`},
+	{"aws: {<<: 5}", `1:11: not valid YAML: << merges maps; this is the number 5`},
+	{"a: \xff", `not valid YAML: not a UTF-8 text file`},
 }
 
 // problemsOf reads text as the file "f" and returns what is wrong with it.
 func problemsOf(text string, side Side) []string {
-	n, err := parse([]byte(text), &source{LayerUser, "f"})
+	n, err := parse([]byte(text), newSource(LayerUser, "f"))
 	var problems []Problem
 	if err != nil {
 		problems = asError(err).Problems

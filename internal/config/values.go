@@ -3,12 +3,14 @@ package config
 import (
 	"path/filepath"
 	"strings"
+
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Value returns what is in force under a path of keys: the value given, else
 // the key's default, else nil. Like its siblings it panics for a key that does
 // not exist, which is a bug in the caller.
-func (c *Config) Value(path ...string) any { return c.inForce(path).plain() }
+func (c *Config) Value(path ...string) any { return c.inForce(path).Any() }
 
 // Text returns a text, "" if there is none.
 func (c *Config) Text(path ...string) string { return asText(c.inForce(path)) }
@@ -17,10 +19,10 @@ func (c *Config) Text(path ...string) string { return asText(c.inForce(path)) }
 func (c *Config) Bool(path ...string) bool { return asBool(c.inForce(path)) }
 
 // Int returns a whole number, 0 if there is none.
-func (c *Config) Int(path ...string) int { return int(c.inForce(path).asNumber()) }
+func (c *Config) Int(path ...string) int { return int(c.inForce(path).Number()) }
 
 // Float returns a number, 0 if there is none.
-func (c *Config) Float(path ...string) float64 { return c.inForce(path).asNumber() }
+func (c *Config) Float(path ...string) float64 { return c.inForce(path).Number() }
 
 // Texts returns a list of texts; a single text is a list of one.
 func (c *Config) Texts(path ...string) []string { return asTexts(c.inForce(path)) }
@@ -28,52 +30,45 @@ func (c *Config) Texts(path ...string) []string { return asTexts(c.inForce(path)
 // Path returns a file name with a leading "~" expanded.
 func (c *Config) Path(path ...string) string { return expand(c.Text(path...), c.home) }
 
-func (c *Config) inForce(path []string) *node {
+func (c *Config) inForce(path []string) *yaml11.Node {
 	s := Keys().At(path...)
 	if s == nil {
 		panic("config: there is no key " + strings.Join(path, "."))
 	}
-	return orDefault(c.root.find(path...), s)
+	return orDefault(c.root.Find(path...), s)
 }
 
-func orDefault(n *node, s *Spec) *node {
-	if n != nil && n.kind != Null || s == nil || s.Default == nil {
+func orDefault(n *yaml11.Node, s *Spec) *yaml11.Node {
+	if n != nil && n.Kind != Null || s == nil || s.Default == nil {
 		return n
 	}
-	return fromPlain(s.Default, place{})
+	return fromPlain(s.Default, yaml11.Place{})
 }
 
-func asText(n *node) string {
-	if n == nil || n.kind&(Scalar) == 0 {
+func asText(n *yaml11.Node) string {
+	if n == nil || n.Kind&(Scalar) == 0 {
 		return ""
 	}
-	return scalarText(n)
+	return yaml11.NewScalar(n.Value).Text
 }
 
-func asBool(n *node) bool {
+func asBool(n *yaml11.Node) bool {
 	if n == nil {
 		return false
 	}
-	b, _ := n.value.(bool)
+	b, _ := n.Value.(bool)
 	return b
 }
 
-func (n *node) asNumber() float64 {
-	if n == nil {
-		return 0
-	}
-	return n.number()
-}
-
-func asTexts(n *node) []string {
-	if n == nil || n.kind == Null {
+func asTexts(n *yaml11.Node) []string {
+	if n == nil || n.Kind == Null {
 		return nil
 	}
-	if n.kind != List {
+	if n.Kind != List {
 		return []string{asText(n)}
 	}
-	out := make([]string, len(n.list))
-	for i, item := range n.list {
+	out := make([]string, len(n.Items))
+	for i, item := range n.Items {
 		out[i] = asText(item)
 	}
 	return out
@@ -95,7 +90,7 @@ func (c *Config) DatabaseURI() string { return asText(c.db) }
 // AdminPolicyURL returns the address of the policy service or the class name
 // of an earlier kind of policy; "" if there is none or it is made of rules.
 func (c *Config) AdminPolicyURL() string {
-	if n := c.root.find("admin_policy"); n != nil && n.kind == Text {
+	if n := c.root.Find("admin_policy"); n != nil && n.Kind == Text {
 		return asText(n)
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // DefaultWorkspace always exists.
@@ -44,15 +45,15 @@ func (c *Config) ActiveWorkspace() string {
 }
 
 // ActiveWorkspaceGiven says whether somebody asked for the active workspace.
-func (c *Config) ActiveWorkspaceGiven() bool { return c.root.find("active_workspace") != nil }
+func (c *Config) ActiveWorkspaceGiven() bool { return c.root.Find("active_workspace") != nil }
 
 // Workspaces returns every workspace, default first, the rest by name.
 func (c *Config) Workspaces() []Workspace {
 	names := []string{DefaultWorkspace}
-	if all := c.root.find("workspaces"); all != nil {
-		for _, e := range all.entries {
-			if e.key != DefaultWorkspace {
-				names = append(names, e.key)
+	if all := c.root.Find("workspaces"); all != nil {
+		for _, e := range all.Entries {
+			if e.Key.Text != DefaultWorkspace {
+				names = append(names, e.Key.Text)
 			}
 		}
 	}
@@ -66,19 +67,19 @@ func (c *Config) Workspaces() []Workspace {
 
 // Workspace returns one workspace, if it exists.
 func (c *Config) Workspace(name string) (Workspace, bool) {
-	n := c.root.find("workspaces", name)
+	n := c.root.Find("workspaces", name)
 	if n == nil {
 		return Workspace{Name: name}, name == DefaultWorkspace
 	}
-	return Workspace{name, asBool(n.get("private")), asTexts(n.get("allowed_users")), c.removed[name]}, true
+	return Workspace{name, asBool(n.Lookup("private")), asTexts(n.Lookup("allowed_users")), c.removed[name]}, true
 }
 
 // InWorkspace returns the configuration with another active workspace, which
 // must exist.
 func (c *Config) InWorkspace(name string) (*Config, error) {
-	at := place{src: &source{LayerRequest, "workspace"}}
+	at := yaml11.Place{Source: newSource(LayerRequest, "workspace")}
 	out := *c
-	out.root = overlay(c.root, nest([]string{"active_workspace"}, at, fromPlain(name, at)), Keys())
+	out.root = overlay(c.root, yaml11.Nest([]string{"active_workspace"}, at, fromPlain(name, at)), Keys())
 	out.warnings = nil
 	if p := out.missingWorkspace(); p != nil {
 		return nil, &Error{Problems: []Problem{*p}}
@@ -104,16 +105,16 @@ func (c *Config) missingWorkspace() *Problem {
 
 // CloudUse says whether a workspace may use a cloud; if not, why.
 func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
-	if allowed := c.root.find("allowed_clouds"); allowed != nil {
+	if allowed := c.root.Find("allowed_clouds"); allowed != nil {
 		if !slices.ContainsFunc(asTexts(allowed), func(a string) bool { return strings.EqualFold(a, cloud) }) {
-			return false, "it is not in allowed_clouds (" + allowed.at.origin().String() + ")"
+			return false, "it is not in allowed_clouds (" + originOf(allowed.Place).String() + ")"
 		}
 	}
 	if why := c.withheld[cloud]; why != "" {
 		return false, why
 	}
-	if n := c.root.find("workspaces", workspace, cloud, "disabled"); asBool(n) {
-		return false, "it is disabled in the workspace " + workspace + " (" + n.at.origin().String() + ")"
+	if n := c.root.Find("workspaces", workspace, cloud, "disabled"); asBool(n) {
+		return false, "it is disabled in the workspace " + workspace + " (" + originOf(n.Place).String() + ")"
 	}
 	return true, ""
 }
@@ -121,7 +122,7 @@ func (c *Config) CloudUse(workspace, cloud string) (ok bool, why string) {
 // Withhold returns a configuration by which a cloud is not used, for the reason
 // why, unless allowed_clouds names it.
 func (c *Config) Withhold(cloud, why string) *Config {
-	allowed := c.root.find("allowed_clouds")
+	allowed := c.root.Find("allowed_clouds")
 	if allowed != nil && slices.ContainsFunc(asTexts(allowed), func(a string) bool { return strings.EqualFold(a, cloud) }) {
 		return c
 	}
@@ -149,9 +150,9 @@ func (c *Config) Queue(s Scope) string {
 	settings := c.For(s)
 	places := settings.inWorkspace()
 	places = append(places, settings.inRegion()...)
-	for _, section := range append(places, c.root.find(facts.Kubernetes)) {
+	for _, section := range append(places, c.root.Find(facts.Kubernetes)) {
 		for _, path := range [][]string{{"quota", "queue"}, {"kueue", "local_queue_name"}} {
-			if name := asText(present(section.find(path...))); name != "" {
+			if name := asText(present(section.Find(path...))); name != "" {
 				return name
 			}
 		}

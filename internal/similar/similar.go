@@ -12,7 +12,8 @@ import (
 const most = 3
 
 // Names returns the names that word is likely a misspelling or the beginning
-// of, best first, three at most. Case, - and _ make no difference.
+// of, best first, three at most; of equally good ones the shorter first. Case, - and _
+// make no difference.
 func Names(word string, names []string) []string {
 	type match struct {
 		name     string
@@ -23,14 +24,19 @@ func Names(word string, names []string) []string {
 	for _, n := range names {
 		f := fold(n)
 		d := distance(w, f)
-		if len(w) >= 3 && strings.HasPrefix(f, w) {
+		switch shorter := min(len(w), len(f)); {
+		case len(w) >= 3 && strings.HasPrefix(f, w):
 			d = 0
+		case len(w) >= 5 && strings.Contains(f, w):
+			d = 1
+		case d >= shorter || d > max(1, (shorter+1)/3): // no letter in common, or too few
+			continue
 		}
-		if d <= max(1, (min(len(w), len(f))+1)/3) {
-			near = append(near, match{n, d})
-		}
+		near = append(near, match{n, d})
 	}
-	slices.SortStableFunc(near, func(a, b match) int { return cmp.Compare(a.distance, b.distance) })
+	slices.SortStableFunc(near, func(a, b match) int {
+		return cmp.Or(cmp.Compare(a.distance, b.distance), cmp.Compare(len(a.name), len(b.name)))
+	})
 	var out []string
 	for _, m := range near[:min(most, len(near))] {
 		if m.distance <= near[0].distance+1 {

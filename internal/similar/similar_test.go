@@ -20,3 +20,13 @@ func TestNames(t *testing.T) {
 		}
 	}
 }
+
+func TestPartsOfNames(t *testing.T) {
+	for word, want := range map[string]string{
+		"job": "jobs jobs_and_ssh", "options": "run_options", "a": "", "": "", "b1": "a1", "run": "run_options",
+	} {
+		if got := strings.Join(Names(word, []string{"jobs_and_ssh", "jobs", "run_options", "b", "a1"}), " "); got != want {
+			t.Errorf("%q: %q, want %q", word, got, want)
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goccy/go-yaml"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // The rights that the documentation asks for are enough, and without those for
@@ -26,7 +26,7 @@ func TestTheRightsThatTheDocumentationAsksFor(t *testing.T) {
 	first, second, ok := strings.Cut(text, "---\n")
 	var role, clusterRole obj
 	for from, to := range map[string]*obj{first: &role, second: &clusterRole} {
-		if err := yaml.Unmarshal([]byte(from), to); err != nil || !ok {
+		if err := (&yaml11.Source{Text: from}).Unmarshal(to); err != nil || !ok {
 			t.Fatal(ok, err)
 		}
 	}

@@ -1,14 +1,11 @@
 package aws_test
 
 import (
-	"reflect"
-
-	"github.com/goccy/go-yaml"
-
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // with is a provider with settings of the user's.
@@ -240,9 +238,10 @@ func TestCommandsForNewMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	var data struct {
-		Bootcmd, Runcmd []any
+		Bootcmd []any `json:"bootcmd"`
+		Runcmd  []any `json:"runcmd"`
 	}
-	if err := yaml.Unmarshal([]byte(fake.Machines()[0].UserData), &data); err != nil {
+	if err := (&yaml11.Source{Text: fake.Machines()[0].UserData}).Unmarshal(&data); err != nil {
 		t.Fatal(err)
 	}
 	if want := []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}; !reflect.DeepEqual(data.Runcmd, want) || len(data.Bootcmd) == 0 {

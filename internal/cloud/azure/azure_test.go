@@ -17,12 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/skypilot-go/sky/internal/azureauth"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // recorded answers calls with what Azure's reference shows: "METHOD path" to "status body",
@@ -371,12 +370,12 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 // The first boot is what cloud-init reads, and what it installs is what the provider means.
 func TestTheFirstBoot(t *testing.T) {
 	var data struct {
-		Files []struct{ Path, Permissions, Content string } `yaml:"write_files"`
-		Run   []string                                      `yaml:"runcmd"`
-		Boot  []string                                      `yaml:"bootcmd"`
+		Files []struct{ Path, Permissions, Content string } `json:"write_files"`
+		Run   []string                                      `json:"runcmd"`
+		Boot  []string                                      `json:"bootcmd"`
 	}
 	text := customData("/subscriptions/s1/id", true)
-	if err := yaml.Unmarshal([]byte(text), &data); err != nil || len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 2 {
+	if err := (&yaml11.Source{Text: text}).Unmarshal(&data); err != nil || len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 2 {
 		t.Fatal(err, text)
 	}
 	if f := data.Files[0]; f.Path != "/usr/local/sbin/sky-off" || f.Permissions != "0755" || strings.Contains(f.Content, "@") && strings.Contains(f.Content, "@IDENTITY@") || data.Files[1].Content != offUnit {
@@ -409,9 +408,9 @@ func TestAMachineThatGoesDownGivesItselfBack(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			var data struct {
-				Files []struct{ Content string } `yaml:"write_files"`
+				Files []struct{ Content string } `json:"write_files"`
 			}
-			if err := yaml.Unmarshal([]byte(customData("/subscriptions/s1/id", tt.alone)), &data); err != nil {
+			if err := (&yaml11.Source{Text: customData("/subscriptions/s1/id", tt.alone)}).Unmarshal(&data); err != nil {
 				t.Fatal(err)
 			}
 			curl := `#!/bin/sh

@@ -15,9 +15,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Format is how a file is written.
@@ -137,25 +136,14 @@ func (f File) parse(text []byte) (map[string]string, error) {
 		values[f.Names[0]] = string(bytes.TrimSpace(text))
 		return values, nil
 	case YAML:
-		var tree map[string]any
-		if err := yaml.Unmarshal(text, &tree); err != nil {
-			return nil, errors.New("it is neither YAML nor JSON")
+		tree, err := (&yaml11.Source{Text: string(text)}).ReadOne()
+		if err != nil || tree != nil && tree.Kind != yaml11.Map {
+			return nil, errors.New("it is neither YAML nor JSON") // an error may quote a secret
 		}
 		for _, name := range f.Names {
 			name = strings.TrimSuffix(name, "?")
-			var at any = tree
-			for part := range strings.SplitSeq(name, ".") {
-				m, _ := at.(map[string]any)
-				if at = m[part]; part == "*" && len(m) > 0 {
-					var all []string
-					for _, key := range slices.Sorted(maps.Keys(m)) {
-						all = append(all, fmt.Sprint(m[key]))
-					}
-					at = strings.Join(all, " ")
-				}
-			}
-			if at != nil {
-				values[name] = fmt.Sprint(at)
+			if text := valueAt(tree, strings.Split(name, ".")); text != "" {
+				values[name] = text
 			}
 		}
 		return values, nil
@@ -219,4 +207,27 @@ func (f File) CarryCredentials(context.Context) (map[string][]byte, error) {
 		}
 	}
 	return map[string][]byte{f.Path: out.Bytes()}, nil
+}
+
+// valueAt is the text at a path as it is written: a key of digits is no number. A * at
+// the end are all that are there, in the order of their names.
+func valueAt(tree *yaml11.Node, path []string) string {
+	last := len(path) - 1
+	if path[last] != "*" {
+		if n := tree.Find(path...); n != nil && n.IsScalar() && !n.IsNull() {
+			return n.Text
+		}
+		return ""
+	}
+	parent := tree.Find(path[:last]...)
+	if parent == nil || parent.Kind != yaml11.Map {
+		return ""
+	}
+	var all []string
+	for _, e := range slices.SortedFunc(slices.Values(parent.Entries), func(a, b yaml11.Entry) int { return strings.Compare(a.Key.Text, b.Key.Text) }) {
+		if e.Value.IsScalar() && !e.Value.IsNull() {
+			all = append(all, e.Value.Text)
+		}
+	}
+	return strings.Join(all, " ")
 }

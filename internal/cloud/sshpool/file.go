@@ -11,13 +11,13 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"github.com/gofrs/flock"
 	"golang.org/x/crypto/ssh"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/wholefile"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // File is the pools' file as something that can be changed, and the folder of
@@ -47,10 +47,10 @@ func (f File) Pools() (map[string]map[string]any, error) {
 		return pools, nil
 	}
 	if err == nil {
-		err = yaml.Unmarshal(b, &pools)
+		err = (&yaml11.Source{Name: f.Path, Text: string(b)}).Unmarshal(&pools)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", f.Path, err)
+		return nil, fmt.Errorf("reading the pools: %w", err)
 	}
 	for _, p := range pools {
 		passwords(p, func(in map[string]any) { in["password"] = hidden })
@@ -71,34 +71,28 @@ func passwords(pool map[string]any, visit func(map[string]any)) {
 // Set adds pools, or replaces those of the same names. An [*api.Error] says what
 // is wrong with them; nothing has changed then.
 func (f File) Set(ctx context.Context, pools map[string]map[string]any) error {
-	return f.edit(ctx, func(all *yaml.MapSlice) error {
+	return f.edit(ctx, func(text []byte, now *yaml11.Node) ([]byte, error) {
+		var err error
 		for _, name := range slices.Sorted(maps.Keys(pools)) {
-			i := slices.IndexFunc(*all, func(m yaml.MapItem) bool { return m.Key == name })
-			if i < 0 {
-				i = len(*all)
-				*all = append(*all, yaml.MapItem{Key: name})
-			}
 			next := pools[name]
 			if hosts, _ := next["hosts"].([]any); len(hosts) == 0 {
-				return wrong("Pool %s has no hosts: give a list of addresses, or of objects with an ip.", name)
+				return nil, wrong("Pool %s has no hosts: give a list of addresses, or of objects with an ip.", name)
 			}
-			if err := keepPasswords(next, (*all)[i].Value); err != nil {
-				return wrong("Pool %s: %v.", name, err)
+			if err := keepPasswords(next, now.Lookup(name)); err != nil {
+				return nil, wrong("Pool %s: %v.", name, err)
 			}
-			(*all)[i].Value = next
+			if text, err = yaml11.Set(text, []string{name}, yaml11.Of(next)); err != nil {
+				return nil, err
+			}
 		}
-		return nil
+		return text, nil
 	})
 }
 
 // keepPasswords puts the old passwords in the place of those that were hidden.
-func keepPasswords(next map[string]any, old any) (err error) {
-	b, err := yaml.Marshal(old)
-	if err != nil {
-		return err
-	}
+func keepPasswords(next map[string]any, old *yaml11.Node) (err error) {
 	var was poolEntry
-	if err := yaml.Unmarshal(b, &was); err != nil {
+	if old != nil && old.Decode(&was) != nil {
 		was = poolEntry{}
 	}
 	passwords(next, func(in map[string]any) {
@@ -122,13 +116,11 @@ func keepPasswords(next map[string]any, old any) (err error) {
 // Remove forgets a pool; its machines stay as they are. An [*api.Error] of
 // [api.ErrFileNotFound] says that there is none of that name.
 func (f File) Remove(ctx context.Context, name string) error {
-	return f.edit(ctx, func(all *yaml.MapSlice) error {
-		before := len(*all)
-		*all = slices.DeleteFunc(*all, func(m yaml.MapItem) bool { return m.Key == name })
-		if len(*all) == before {
-			return noPool(name)
+	return f.edit(ctx, func(text []byte, now *yaml11.Node) ([]byte, error) {
+		if now.Lookup(name) == nil {
+			return nil, noPool(name)
 		}
-		return nil
+		return yaml11.Unset(text, []string{name})
 	})
 }
 
@@ -141,7 +133,7 @@ func wrong(format string, args ...any) error {
 }
 
 // edit changes the file, if what comes out can be read.
-func (f File) edit(ctx context.Context, change func(*yaml.MapSlice) error) error {
+func (f File) edit(ctx context.Context, change func(text []byte, now *yaml11.Node) ([]byte, error)) error {
 	if err := os.MkdirAll(filepath.Dir(f.Path), 0o700); err != nil {
 		return err
 	}
@@ -154,19 +146,16 @@ func (f File) edit(ctx context.Context, change func(*yaml.MapSlice) error) error
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	var all yaml.MapSlice
-	comments := yaml.CommentMap{}
-	if err := yaml.UnmarshalWithOptions(b, &all, yaml.CommentToMap(comments)); err != nil {
-		return wrong("%s cannot be read, and is left as it is: %s", f.Path, yaml.FormatError(err, false, false))
+	now, err := (&yaml11.Source{Text: string(b)}).ReadOne()
+	if err != nil {
+		return wrong("%s cannot be read, and is left as it is: %s", f.Path, err)
 	}
-	if err := change(&all); err != nil {
+	out, err := change(b, now)
+	if errors.Is(err, yaml11.ErrByHand) {
+		return wrong("%s is left as it is: %s; edit it by hand.", f.Path, err)
+	}
+	if err != nil {
 		return err
-	}
-	out := []byte{}
-	if len(all) > 0 {
-		if out, err = yaml.MarshalWithOptions(all, yaml.WithComment(comments), yaml.IndentSequence(true)); err != nil {
-			return err
-		}
 	}
 	if _, err := parse(out, "the pools", f.Home); err != nil && !errors.Is(err, errNoPools) {
 		return wrong("The pools cannot be used: %v.", err)

@@ -11,10 +11,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml"
-
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/yaml11"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -43,36 +42,41 @@ func (h *host) id() string { return h.pool + "-" + h.name }
 
 // entry is what may be said about a host, or about all hosts of a pool.
 type entry struct {
-	IP           string `yaml:"ip"`
-	User         string `yaml:"user"`
-	Port         int    `yaml:"port"`
-	IdentityFile string `yaml:"identity_file"`
-	Password     string `yaml:"password"`
-	UseSSHConfig bool   `yaml:"use_ssh_config"`
-	ProxyJump    string `yaml:"proxy_jump"`
-	ProxyCommand string `yaml:"proxy_command"`
-	InternalIP   string `yaml:"internal_ip"`
+	IP           string `json:"ip"`
+	User         string `json:"user"`
+	Port         int    `json:"port"`
+	IdentityFile string `json:"identity_file"`
+	Password     string `json:"password"`
+	UseSSHConfig bool   `json:"use_ssh_config"`
+	ProxyJump    string `json:"proxy_jump"`
+	ProxyCommand string `json:"proxy_command"`
+	InternalIP   string `json:"internal_ip"`
 }
 
 // hostEntry is a host: a name alone, or more.
 type hostEntry struct{ entry }
 
-func (h *hostEntry) UnmarshalYAML(unmarshal func(any) error) error {
-	if unmarshal(&h.IP) == nil {
+// DecodeYAML implements [yaml11.Decoder].
+func (h *hostEntry) DecodeYAML(n *yaml11.Node) error {
+	if n.IsNull() {
+		return nil
+	}
+	if n.IsScalar() {
+		h.IP = n.Text
 		h.UseSSHConfig = true // a name may be one of ~/.ssh/config
 		return nil
 	}
-	return unmarshal(&h.entry)
+	return n.DecodeStrictly(&h.entry)
 }
 
 type poolEntry struct {
-	Hosts        []hostEntry `yaml:"hosts"`
-	User         string      `yaml:"user"`
-	Port         int         `yaml:"port"`
-	IdentityFile string      `yaml:"identity_file"`
-	Password     string      `yaml:"password"`
-	ProxyJump    string      `yaml:"proxy_jump"`
-	ProxyCommand string      `yaml:"proxy_command"`
+	Hosts        []hostEntry `json:"hosts"`
+	User         string      `json:"user"`
+	Port         int         `json:"port"`
+	IdentityFile string      `json:"identity_file"`
+	Password     string      `json:"password"`
+	ProxyJump    string      `json:"proxy_jump"`
+	ProxyCommand string      `json:"proxy_command"`
 }
 
 // errNoPools means that there is no file, or nothing in it.
@@ -93,8 +97,12 @@ func load(file, home string) ([]*pool, error) {
 // parse reads what the pools' file says.
 func parse(b []byte, file, home string) ([]*pool, error) {
 	var raw map[string]poolEntry
-	if err := yaml.UnmarshalWithOptions(b, &raw, yaml.DisallowUnknownField()); err != nil {
-		return nil, fmt.Errorf("%s: %s", file, strings.TrimSpace(yaml.FormatError(err, false, false)))
+	n, err := (&yaml11.Source{Name: file, Text: string(b)}).ReadOne()
+	if err == nil && n != nil {
+		err = n.DecodeStrictly(&raw)
+	}
+	if err != nil {
+		return nil, err
 	}
 	var pools []*pool
 	for name, e := range raw {

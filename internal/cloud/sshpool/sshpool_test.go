@@ -339,8 +339,8 @@ func TestPoolsFile(t *testing.T) {
 		{"pools by name", "b: {user: u, hosts: [h]}\na: {user: u, hosts: [h]}", "a-h=u@h:22 b-h=u@h:22"},
 		{"nothing", "", "error: there are no machines"},
 		{"no hosts", "p: {hosts: []}", "error: there are no machines"},
-		{"a misspelt field", "p:\n  hosts:\n  - {ip: h, pasword: x}", "error: [3:13]"},
-		{"no yaml", "p: [", "error: [1:"},
+		{"a misspelt field", "p:\n  hosts:\n  - {ip: h, pasword: x}", "error: 3:13: unknown key"},
+		{"no yaml", "p: [", "error: 1:4: "},
 		{"no ip", "p: {hosts: [{user: u}]}", "error: host 1 of pool p: it has no ip"},
 		{"twice", "p: {hosts: [h, h]}", "error: pool p has the host h twice"},
 		{"a bad port", "p: {hosts: [{ip: h, port: 70000}]}", "error: host 1 of pool p: 70000 is no port"},
@@ -360,7 +360,7 @@ func TestPoolsFile(t *testing.T) {
 		}
 		text := strings.Join(got, " ")
 		if err != nil {
-			text = "error: " + strings.TrimPrefix(err.Error(), file+": ")
+			text = "error: " + strings.TrimPrefix(strings.TrimPrefix(err.Error(), file+":"), " ")
 		}
 		if text != tt.want && !(strings.HasPrefix(tt.want, "error: ") && strings.HasPrefix(text, tt.want)) {
 			t.Errorf("%s: %s\nwant %s", tt.name, text, tt.want)

@@ -1,55 +1,35 @@
 package keys
 
-import "strings"
+import (
+	"strings"
 
-// Kind is a set of shapes a value can have.
-type Kind uint8
-
-// The shapes. A whole float such as 3.0 passes for an IntKind.
-const (
-	NullKind Kind = 1 << iota
-	BoolKind
-	IntKind
-	FloatKind
-	TextKind
-	ListKind
-	MapKind
-
-	NumberKind = IntKind | FloatKind
-	ScalarKind = BoolKind | NumberKind | TextKind
-	AnyKind    = NullKind | ScalarKind | ListKind | MapKind
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
-// String names the kinds the way documentation does.
-func (k Kind) String() string { return (&Spec{Kinds: k}).Describe() }
+// Kind is a set of kinds of values.
+type Kind = yaml11.Kind
+
+// The kinds. A whole float such as 3.0 passes for an IntKind.
+const (
+	NullKind   = yaml11.Null
+	BoolKind   = yaml11.Bool
+	IntKind    = yaml11.Int
+	FloatKind  = yaml11.Float
+	TextKind   = yaml11.Text
+	ListKind   = yaml11.List
+	MapKind    = yaml11.Map
+	NumberKind = yaml11.Number
+	ScalarKind = yaml11.Scalar
+	AnyKind    = yaml11.Any
+)
 
 // Describe says in words what a value may be: "a text or a list".
 func (s *Spec) Describe() string {
-	var kinds []string
-	add := func(k Kind, words string) {
-		if s.Kinds&k != 0 {
-			kinds = append(kinds, words)
-		}
-	}
-	add(BoolKind, "true or false")
-	if s.Kinds&FloatKind != 0 {
-		add(FloatKind, "a number")
-	} else {
-		add(IntKind, "a whole number")
-	}
 	switch len(s.Enum) {
 	case 0:
-		add(TextKind, "a text")
+		return s.Kinds.String()
 	case 1:
-		add(TextKind, s.Enum[0])
-	default:
-		add(TextKind, "one of "+strings.Join(s.Enum, ", "))
+		return s.Kinds.Describe(s.Enum[0], "a section")
 	}
-	add(ListKind, "a list")
-	add(MapKind, "a section")
-	add(NullKind, "nothing")
-	if len(kinds) == 1 {
-		return kinds[0]
-	}
-	return strings.Join(kinds[:len(kinds)-1], ", ") + " or " + kinds[len(kinds)-1]
+	return s.Kinds.Describe("one of "+strings.Join(s.Enum, ", "), "a section")
 }

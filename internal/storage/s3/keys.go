@@ -13,9 +13,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/config"
-	"go.yaml.in/yaml/v4"
 
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Keys are credentials for a store of the family.
@@ -195,10 +195,10 @@ func readIBM() (Keys, error) {
 		return Keys{}, err
 	}
 	var c struct {
-		AccessKey string `yaml:"access_key_id"`
-		SecretKey string `yaml:"secret_access_key"`
+		AccessKey string `json:"access_key_id"`
+		SecretKey string `json:"secret_access_key"`
 	}
-	if err := yaml.Unmarshal(text, &c); err != nil {
+	if err := (&yaml11.Source{Text: string(text)}).Unmarshal(&c); err != nil {
 		return Keys{}, fmt.Errorf("%s is not valid YAML", file) // the error may quote a secret
 	}
 	if c.AccessKey == "" || c.SecretKey == "" {

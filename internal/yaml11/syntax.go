@@ -1,9 +1,10 @@
-package task
+package yaml11
 
 import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 )
@@ -44,10 +45,10 @@ var syntaxWords = []struct {
 	{message: "comment without preceding", text: "a comment needs a space before its #"},
 }
 
-func (s *source) syntaxError(err error) *Error {
+func (s *Source) syntaxError(err error) *Error {
 	le, ok := errors.AsType[*yaml.LoadError](err)
 	if !ok {
-		return &Error{File: s.name, Message: "this is not YAML: " + err.Error()}
+		return &Error{Place: Place{Source: s}, Message: "this is not YAML: " + err.Error()}
 	}
 	at, text, hint := le.Mark, le.Message, ""
 	if le.ContextMsg != "" {
@@ -62,21 +63,35 @@ func (s *source) syntaxError(err error) *Error {
 		if strings.Contains(text, "%d") {
 			text = fmt.Sprintf(text, max(le.ContextMark.Line, 1))
 		}
-		if before := s.line(at.Line); w.context == "block mapping" && strings.TrimSpace(cut(before, at.Column-1)) != "" {
+		if before := s.LineText(at.Line); w.context == "block mapping" && strings.TrimSpace(cut(before, at.Column-1)) != "" {
 			text, hint = "there is more text on this line than there may be", ""
 		}
-		if w.atContext && le.ContextMark.Line > 0 {
-			at = le.ContextMark
+		switch begins := le.ContextMark; {
+		case (w.atContext || s.ends(at.Line)) && begins.Line > 0 && !s.ends(begins.Line):
+			at = begins
+		case s.ends(at.Line):
+			return s.endError()
 		}
 		break
 	}
 	line, col := max(at.Line, 1), max(at.Column, 1)
-	if text := s.line(line); strings.HasPrefix(strings.TrimLeft(cut(text, col), " "), "\t") {
+	if text := s.LineText(line); strings.HasPrefix(strings.TrimLeft(cut(text, col), " "), "\t") {
 		return s.tabError(line, col)
 	}
-	e := s.errorAt(line, col, "", "%s", text)
-	e.Hint = hint
-	return e
+	return &Error{Place: Place{s, line, col}, Message: text, Hint: hint}
+}
+
+// ends reports whether the text ends before a line.
+func (s *Source) ends(line int) bool {
+	return line > 1+strings.Count(strings.TrimRight(s.Text, "\n"), "\n")
+}
+
+// endError is a text that lacks its end; the place is its last character.
+func (s *Source) endError() *Error {
+	text := strings.TrimRight(s.Text, " \t\r\n")
+	line := 1 + strings.Count(text, "\n")
+	last := text[strings.LastIndexByte(text, '\n')+1:]
+	return &Error{Place: Place{s, line, max(utf8.RuneCountInString(last), 1)}, Message: "the text ends where a value is expected", Hint: "Close what is open: a [ or a {."}
 }
 
 // cut returns the first n characters of s.
@@ -85,8 +100,6 @@ func cut(s string, n int) string {
 	return string(r[:max(min(n, len(r)), 0)])
 }
 
-func (s *source) tabError(line, col int) *Error {
-	e := s.errorAt(line, col, "", "a tab stands where only spaces may")
-	e.Hint = "Indent with spaces."
-	return e
+func (s *Source) tabError(line, col int) *Error {
+	return &Error{Place: Place{s, line, col}, Message: "a tab stands where only spaces may", Hint: "Indent with spaces."}
 }

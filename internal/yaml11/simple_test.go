@@ -1,11 +1,13 @@
-package config
+package yaml11
 
 import (
 	"math"
 	"testing"
+
+	"go.yaml.in/yaml/v4"
 )
 
-func TestScalars(t *testing.T) {
+func TestSimpleScalars(t *testing.T) {
 	for _, test := range []struct {
 		text string
 		want any
@@ -20,14 +22,23 @@ func TestScalars(t *testing.T) {
 		{"1.5", 1.5}, {"1.", 1.0}, {".5", .5}, {"-.5", "-.5"}, {"+1.5", 1.5}, {"-1.5", -1.5}, {"1.50", 1.5}, {"1_0.5", 10.5}, {"1.5_5", 1.55},
 		{"1e3", "1e3"}, {"1e+3", "1e+3"}, {"1.0e+3", 1000.0}, {"1.0e3", "1.0e3"}, {"1.0e+", "1.0e+"}, {"1.5E-1", .15}, {".", "."}, {"._5", "._5"}, {"-", "-"}, {"+", "+"},
 		{".inf", math.Inf(1)}, {"-.Inf", math.Inf(-1)}, {"+.INF", math.Inf(1)}, {"inf", "inf"}, {"-.nan", "-.nan"},
-		{"9223372036854775807", math.MaxInt}, {"-9223372036854775808", math.MinInt}, {"9223372036854775808", 9223372036854775808.0}, {"99999999999999999999", "99999999999999999999"},
+		{"9223372036854775807", math.MaxInt}, {"-9223372036854775808", math.MinInt}, {"9223372036854775808", 9223372036854775808.0}, {"99999999999999999999", 99999999999999999999.0},
 		{"2020-01-01", "2020-01-01"}, {"1.2.3.4", "1.2.3.4"}, {"4+", "4+"}, {"1_", 1}, {"_1", "_1"}, {"abc", "abc"},
 	} {
-		if _, got := resolve(test.text); got != test.want {
+		if got := simple(t, test.text); got != test.want {
 			t.Errorf("%q is %#v, want %#v", test.text, got, test.want)
 		}
 	}
-	if kind, v := resolve(".nan"); kind != Float || !math.IsNaN(v.(float64)) {
-		t.Error(".nan is", v)
+	if v, ok := Resolve(".nan").(float64); !ok || !math.IsNaN(v) {
+		t.Error(".nan is", v, ok)
 	}
+}
+
+func simple(t *testing.T, text string) any {
+	n := &Node{}
+	c := converter{source: &Source{Simple: true}}
+	if c.scalar(&yaml.Node{Kind: yaml.ScalarNode, Value: text}, n); len(c.errs) > 0 {
+		t.Fatal(c.errs)
+	}
+	return n.Value
 }

@@ -1,4 +1,4 @@
-package task
+package yaml11
 
 import (
 	"math"
@@ -10,11 +10,11 @@ import (
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
-// date is a YAML timestamp, kept in UTC if it names no zone.
-type date struct {
+// Date is a YAML timestamp, kept in UTC if it names no zone.
+type Date struct {
 	time.Time
-	day  bool // no time of day
-	zone bool // it names a zone
+	DateOnly bool // no time of day
+	Zoned    bool // it names a zone
 }
 
 var (
@@ -24,8 +24,8 @@ var (
 	yamlDay   = lazyregexp.New(`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`)
 )
 
-// resolve gives an unquoted scalar its YAML 1.1 meaning.
-func resolve(s string) any {
+// Resolve gives an unquoted scalar its YAML 1.1 meaning.
+func Resolve(s string) any {
 	if s == "" {
 		return nil
 	}
@@ -53,8 +53,8 @@ func resolve(s string) any {
 	return s
 }
 
-func parseInt(s string) any {
-	s = strings.ReplaceAll(s, "_", "")
+func parseInt(text string) any {
+	s := strings.ReplaceAll(text, "_", "")
 	sign, digits := 1, s
 	if s[0] == '-' || s[0] == '+' {
 		if s[0] == '-' {
@@ -62,7 +62,7 @@ func parseInt(s string) any {
 		}
 		digits = s[1:]
 	}
-	n := new(big.Int)
+	n, ok := new(big.Int), true
 	switch {
 	case strings.Contains(digits, ":"):
 		for part := range strings.SplitSeq(digits, ":") {
@@ -70,13 +70,16 @@ func parseInt(s string) any {
 			n.Mul(n, big.NewInt(60)).Add(n, d)
 		}
 	case strings.HasPrefix(digits, "0b"):
-		n.SetString(digits[2:], 2)
+		_, ok = n.SetString(digits[2:], 2)
 	case strings.HasPrefix(digits, "0x"):
-		n.SetString(digits[2:], 16)
+		_, ok = n.SetString(digits[2:], 16)
 	case len(digits) > 1 && digits[0] == '0':
 		n.SetString(digits[1:], 8)
 	default:
 		n.SetString(digits, 10)
+	}
+	if !ok {
+		return text // 0b_
 	}
 	if sign < 0 {
 		n.Neg(n)
@@ -113,10 +116,10 @@ func parseFloat(s string) float64 {
 	return sign * f
 }
 
-func parseDate(s string) (date, bool) {
+func parseDate(s string) (Date, bool) {
 	m := yamlDate.FindStringSubmatch(s)
 	if m == nil {
-		return date{}, false
+		return Date{}, false
 	}
 	num := func(i int) int { n, _ := strconv.Atoi(m[i]); return n }
 	loc := time.UTC
@@ -130,16 +133,16 @@ func parseDate(s string) (date, bool) {
 	nano, _ := strconv.Atoi((m[7] + "000000")[:6])
 	t := time.Date(num(1), time.Month(num(2)), num(3), num(4), num(5), num(6), nano*1000, loc)
 	if t.Year() != num(1) || int(t.Month()) != num(2) || t.Day() != num(3) || num(4) > 23 || num(5) > 59 || num(6) > 59 {
-		return date{}, false
+		return Date{}, false
 	}
-	return date{t, m[4] == "", m[8] != ""}, true
+	return Date{Time: t, DateOnly: m[4] == "", Zoned: m[8] != ""}, true
 }
 
 // resolveTagged gives a scalar with an explicit tag its meaning.
 func resolveTagged(tag, s string) (any, bool) {
 	tag = strings.TrimPrefix(tag, "tag:yaml.org,2002:")
 	tag = strings.TrimPrefix(tag, "!!")
-	switch v := resolve(s); tag {
+	switch v := Resolve(s); tag {
 	case "str", "!":
 		return s, true
 	case "null":
@@ -161,7 +164,7 @@ func resolveTagged(tag, s string) (any, bool) {
 			return b, true
 		}
 	case "timestamp":
-		if d, ok := v.(date); ok {
+		if d, ok := v.(Date); ok {
 			return d, true
 		}
 	}

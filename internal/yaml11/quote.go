@@ -1,4 +1,4 @@
-package task
+package yaml11
 
 import (
 	"fmt"
@@ -9,17 +9,19 @@ import (
 	"unicode"
 )
 
-func inlineScalar(n *node, flow bool) string {
-	switch n.value.(type) {
+// scalarText writes a scalar: numbers as they were written, texts quoted where they
+// must be.
+func scalarText(n *Node, flow bool) string {
+	switch n.Value.(type) {
 	case nil:
 		return "null"
-	case string, date, bool:
+	case string, Date, bool:
 	default:
-		if n.text != "" {
-			return n.text
+		if n.Text != "" {
+			return n.Text
 		}
 	}
-	switch v := n.value.(type) {
+	switch v := n.Value.(type) {
 	case bool:
 		return fmt.Sprintf("%t", v)
 	case int:
@@ -28,12 +30,12 @@ func inlineScalar(n *node, flow bool) string {
 		return v.String()
 	case float64:
 		return yamlFloatText(v)
-	case date:
-		return n.text
+	case Date:
+		return n.Text
 	case string:
-		return scalarText(v, flow)
+		return quoteText(v, flow)
 	}
-	return fmt.Sprintf("%v", n.value)
+	return fmt.Sprintf("%v", n.Value)
 }
 
 func yamlFloatText(f float64) string {
@@ -67,7 +69,7 @@ func literal(s string) bool {
 	return true
 }
 
-func (w *writer) literal(s string, depth int, lineComment string) {
+func (w *Writer) literal(s string, depth int, lineComment string) {
 	w.WriteString(" |")
 	body := strings.TrimRight(s, "\n")
 	if len(body) == len(s) {
@@ -97,12 +99,12 @@ func printable(r rune) bool {
 	return true
 }
 
-// scalarText writes a text plain where every reader takes it for a text, else
+// quoteText writes a text plain where every reader takes it for a text, else
 // quoted. Within braces and brackets (flow) less may stand plain.
-func scalarText(s string, flow bool) string {
+func quoteText(s string, flow bool) string {
 	plain := s != "" && s != "=" && s != "<<"
 	if plain {
-		_, plain = resolve(s).(string)
+		_, plain = Resolve(s).(string)
 	}
 	quotable := true
 	for i, r := range s {

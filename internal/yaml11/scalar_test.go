@@ -1,4 +1,4 @@
-package task
+package yaml11
 
 import "testing"
 
@@ -141,11 +141,11 @@ var scalarTable = []struct{ text, str, repr string }{
 
 func TestScalarsAreReadAsYAML11(t *testing.T) {
 	for _, c := range scalarTable {
-		n := &node{text: c.text, value: resolve(c.text)}
-		if got := pyStr(n); got != c.str {
+		n := &Node{Text: c.text, Value: Resolve(c.text)}
+		if got := PyStr(n); got != c.str {
 			t.Errorf("%s: str is %s, want %s", c.text, got, c.str)
 		}
-		if got := pyRepr(n); got != c.repr {
+		if got := PyRepr(n); got != c.repr {
 			t.Errorf("%s: repr is %s, want %s", c.text, got, c.repr)
 		}
 	}
@@ -154,17 +154,17 @@ func TestScalarsAreReadAsYAML11(t *testing.T) {
 func TestTextIsWrittenSoThatItStaysText(t *testing.T) {
 	for _, c := range scalarTable {
 		for _, s := range []string{c.text, c.text + "\n", " " + c.text, c.text + ":", c.text + " # x", "- " + c.text} {
-			var w writer
-			w.document(newMap().put("x", s).put(s, "y"))
-			docs, err := (&source{text: w.String()}).documents()
+			var w Writer
+			w.Document(NewMap().Append("x", NewScalar(s)).Append(s, NewScalar("y")))
+			docs, err := (&Source{Text: w.String()}).Read()
 			if err != nil {
 				t.Fatalf("%q: %v", w.String(), err)
 			}
-			if got := docs[0].lookup("x"); got.value != s {
-				t.Errorf("%q was written as %q and read as %v", s, w.String(), got.value)
+			if got := docs[0].Lookup("x"); got.Value != s {
+				t.Errorf("%q was written as %q and read as %v", s, w.String(), got.Value)
 			}
-			if got := docs[0].entries[1].key; got.value != s {
-				t.Errorf("key %q was written as %q and read as %v", s, w.String(), got.value)
+			if got := docs[0].Entries[1].Key; got.Value != s {
+				t.Errorf("key %q was written as %q and read as %v", s, w.String(), got.Value)
 			}
 		}
 	}
@@ -174,17 +174,17 @@ func TestExplicitTags(t *testing.T) {
 	for in, want := range map[string]string{
 		"!!str 1": "'1'", "!!int '1'": "1", "!!float 1": "1.0", "!!bool yes": "True", "!!str yes": "'yes'", "!!null ''": "None",
 	} {
-		docs, err := (&source{text: "x: " + in}).documents()
+		docs, err := (&Source{Text: "x: " + in}).Read()
 		if err != nil {
 			t.Errorf("%s: %v", in, err)
 			continue
 		}
-		if got := pyRepr(docs[0].lookup("x")); got != want {
+		if got := PyRepr(docs[0].Lookup("x")); got != want {
 			t.Errorf("%s is %s, want %s", in, got, want)
 		}
 	}
 	for _, in := range []string{"!!int x", "!foo 1", "!!bool 1", "!!binary YQ==", "!!float x"} {
-		if _, err := (&source{text: "x: " + in}).documents(); err == nil {
+		if _, err := (&Source{Text: "x: " + in}).Read(); err == nil {
 			t.Errorf("%s was accepted", in)
 		}
 	}

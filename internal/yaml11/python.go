@@ -1,4 +1,4 @@
-package task
+package yaml11
 
 import (
 	"fmt"
@@ -12,36 +12,36 @@ import (
 // Environment values that are not text become the text that Python's str()
 // gives them: the shell scripts that compare with "True" depend on it.
 
-// pyStr is str(value).
-func pyStr(n *node) string {
-	if n.kind == scalarNode {
-		switch v := n.value.(type) {
+// PyStr is str(value).
+func PyStr(n *Node) string {
+	if n.IsScalar() {
+		switch v := n.Value.(type) {
 		case string:
 			return v
-		case date:
-			return v.str()
+		case Date:
+			return v.Str()
 		}
 	}
-	return pyRepr(n)
+	return PyRepr(n)
 }
 
-// pyRepr is repr(value).
-func pyRepr(n *node) string {
-	switch n.kind {
-	case sequenceNode:
-		parts := make([]string, len(n.items))
-		for i, item := range n.items {
-			parts[i] = pyRepr(item)
+// PyRepr is repr(value).
+func PyRepr(n *Node) string {
+	switch n.Kind {
+	case List:
+		parts := make([]string, len(n.Items))
+		for i, item := range n.Items {
+			parts[i] = PyRepr(item)
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
-	case mappingNode:
-		parts := make([]string, len(n.entries))
-		for i, e := range n.entries {
-			parts[i] = pyRepr(e.key) + ": " + pyRepr(e.val)
+	case Map:
+		parts := make([]string, len(n.Entries))
+		for i, e := range n.Entries {
+			parts[i] = PyRepr(e.Key) + ": " + PyRepr(e.Value)
 		}
 		return "{" + strings.Join(parts, ", ") + "}"
 	}
-	switch v := n.value.(type) {
+	switch v := n.Value.(type) {
 	case nil:
 		return "None"
 	case bool:
@@ -55,12 +55,12 @@ func pyRepr(n *node) string {
 		return v.String()
 	case float64:
 		return pyFloat(v)
-	case date:
-		return v.repr()
+	case Date:
+		return v.Repr()
 	case string:
 		return pyQuote(v)
 	}
-	return n.text
+	return n.Text
 }
 
 func pyFloat(f float64) string {
@@ -82,22 +82,24 @@ func pyFloat(f float64) string {
 	return s
 }
 
-func (d date) str() string {
-	if d.day {
+// Str is str(d).
+func (d Date) Str() string {
+	if d.DateOnly {
 		return d.Format("2006-01-02")
 	}
 	s := d.Format("2006-01-02 15:04:05")
 	if us := d.Nanosecond() / 1000; us != 0 {
 		s += fmt.Sprintf(".%06d", us)
 	}
-	if d.zone {
+	if d.Zoned {
 		s += d.Format("-07:00")
 	}
 	return s
 }
 
-func (d date) repr() string {
-	if d.day {
+// Repr is repr(d).
+func (d Date) Repr() string {
+	if d.DateOnly {
 		return fmt.Sprintf("datetime.date(%d, %d, %d)", d.Year(), d.Month(), d.Day())
 	}
 	s := fmt.Sprintf("datetime.datetime(%d, %d, %d, %d, %d", d.Year(), d.Month(), d.Day(), d.Hour(), d.Minute())
@@ -106,7 +108,7 @@ func (d date) repr() string {
 	} else if d.Second() != 0 {
 		s += fmt.Sprintf(", %d", d.Second())
 	}
-	if !d.zone {
+	if !d.Zoned {
 		return s + ")"
 	}
 	_, off := d.Zone()
