@@ -17,7 +17,7 @@ const module = "github.com/skypilot-go/sky"
 // layers below its own. Packages of one layer do not know each other, except
 // where a folder holds them together. A new package needs a place here.
 var layers = [][]string{
-	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake", "internal/cloud/gcp/gcpfake"},
+	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/lambda/lambdafake", "internal/cloud/runpod/runpodfake", "internal/cloud/cudo/cudofake", "internal/cloud/gcp/gcpfake", "internal/cloud/azure/azurefake"},
 	{"internal/cloud/fakehttp"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/reference"},

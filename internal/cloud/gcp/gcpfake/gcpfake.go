@@ -50,11 +50,14 @@ type Fake struct {
 	serial     uint64
 	inactive   bool // the project is being deleted
 	tokens     tokens
+	nodes      map[string]*node   // TPUs, by their paths
+	queued     map[string]*queued // requests for them, by their paths
+	resizes    map[string]*resize // of groups, by their paths
 }
 
 // zonesOf are the zones of each region.
 var zonesOf = map[string][]string{
-	"us-central1": {"us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"}, "us-east1": {"us-east1-b", "us-east1-c", "us-east1-d"},
+	"us-central2": {"us-central2-b"}, "us-central1": {"us-central1-a", "us-central1-b", "us-central1-c", "us-central1-f"}, "us-east1": {"us-east1-b", "us-east1-c", "us-east1-d"},
 	"us-east5": {"us-east5-a", "us-east5-b", "us-east5-c"}, "us-west1": {"us-west1-a", "us-west1-b", "us-west1-c"}, "us-west4": {"us-west4-a", "us-west4-b", "us-west4-c"},
 	"europe-west4": {"europe-west4-a", "europe-west4-b", "europe-west4-c"}, "asia-east1": {"asia-east1-a", "asia-east1-b", "asia-east1-c"},
 }
@@ -130,6 +133,9 @@ func place(o cloud.Offer) (at, instanceType string) {
 		at = o.Zone
 	}
 	for name, n := range o.Accelerators {
+		if tpu := strings.TrimPrefix(name, "tpu-"); tpuTypes[tpu] > 0 {
+			return at, tpu
+		}
 		for gpu := range attached {
 			if strings.EqualFold(strings.TrimPrefix(gpu, "nvidia-tesla-"), name) || gpu == name {
 				return at, modelType(instanceType, gpu, int(n))
@@ -142,7 +148,7 @@ func place(o cloud.Offer) (at, instanceType string) {
 // New returns a project that has the default network and nothing else.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{},
+		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}
@@ -151,6 +157,9 @@ func New() *Fake {
 		Regions: regions, Zones: func(region string) []string { return zonesOf[region] }, Place: place, Protects: "firewalls",
 		ID: func(n uint64) string { return fmt.Sprint(4_000_000_000_000_000_000 + n) },
 		Is: func(m model.Machine, id string) bool {
+			if tpu, ok := strings.CutPrefix(m.Name, m.Zone+"/tpu/"); ok {
+				return id == tpu || strings.HasSuffix(id, "/locations/"+m.Zone+"/nodes/"+tpu) || strings.HasPrefix(id, tpu+"/")
+			}
 			return m.Name == id || strings.TrimPrefix(m.Name, m.Zone+"/") == id || strings.HasSuffix(id, "/zones/"+strings.Replace(m.Name, "/", "/instances/", 1))
 		},
 		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.good(r) },
@@ -171,6 +180,10 @@ func New() *Fake {
 				}
 			}
 		}
+	}
+	for name, hosts := range tpuTypes {
+		generation, _, _ := strings.Cut(name, "-")
+		api.Types = append(api.Types, model.Type{Name: name, CPUs: hosts, Accelerators: map[string]float64{"tpu-" + generation: float64(hosts)}, Price: float64(hosts)})
 	}
 	f.Fake = fakehttp.New(api)
 	for _, s := range []string{"compute", "cloudresourcemanager", "iam", "tpu", "serviceusage", "storage"} {

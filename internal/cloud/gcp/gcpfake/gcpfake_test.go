@@ -537,6 +537,15 @@ func TestOperationsFail(t *testing.T) {
 		c.no("GET", zone+"/instances/one", nil, 404, "notFound", "one")
 		c.do("POST", zone+"/instances", instance("one", nil))
 		c.do("POST", zone+"/instances/one/stop", nil)
+		c.do("POST", zone+"/instances/one/start", nil)
+		c.Halt("one")
+		if i := c.ok("GET", zone+"/instances/one", nil); i["status"] != "TERMINATED" {
+			c.Errorf("switched off by itself it is %v", i["status"])
+		}
+		ops := c.ok("GET", zone+"/operations?filter="+url.QueryEscape("operationType=compute.instances.guestTerminate"), nil)
+		if len(ops["items"].([]any)) != 1 {
+			c.Errorf("operations: %v", ops)
+		}
 		c.Fill("us-central1-a", "e2-standard-4", 0)
 		if op := c.done(c.ok("POST", zone+"/instances/one/start", nil)); code(op) != "ZONE_RESOURCE_POOL_EXHAUSTED" {
 			c.Errorf("a start in a full zone: %v", op)
@@ -606,4 +615,57 @@ func TestHostsAndLoopback(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	resp.Body.Close()
+}
+
+func TestGroupsAndResizeRequests(t *testing.T) {
+	virtual(t, func(c client) {
+		p := bulk(1, "x-#", dict{
+			"machineType": "g2-standard-4", "scheduling": dict{"onHostMaintenance": "TERMINATE"}, "reservationAffinity": dict{"consumeReservationType": "NO_RESERVATION"},
+		})["instanceProperties"]
+		templates, groups := project+"/regions/us-central1/instanceTemplates", zone+"/instanceGroupManagers"
+		c.no("POST", templates, dict{"name": "sky-it-a", "properties": instance("x", nil)}, 400, "badRequest", `Unknown name "name"`)
+		c.do("POST", templates, dict{"name": "sky-it-a", "properties": p})
+		group := dict{"name": "sky-mig-a", "instanceTemplate": "regions/us-central1/instanceTemplates/sky-it-a", "targetSize": 0, "baseInstanceName": "a", "instanceLifecyclePolicy": dict{"defaultActionOnFailure": "DO_NOTHING"}}
+		c.no("POST", groups, dict{"name": "g", "targetSize": 0, "instanceTemplate": "regions/us-central1/instanceTemplates/none"}, 404, "notFound", "none")
+		c.do("POST", groups, group)
+		c.no("DELETE", templates+"/sky-it-a", nil, 400, "resourceInUseByAnotherResource", "sky-mig-a")
+		requests := groups + "/sky-mig-a/resizeRequests"
+		c.no("POST", requests, dict{"name": "r", "resizeBy": 2, "requestedRunDuration": dict{"seconds": "60"}}, 400, "invalid", "10 minutes")
+		c.Fill("us-central1-a", "g2-standard-4", 1)
+		request := dict{"name": "r", "resizeBy": 2, "requestedRunDuration": dict{"seconds": "3600"}}
+		c.do("POST", requests, request)
+		if r := c.ok("GET", requests+"/r", nil); r["state"] != "ACCEPTED" {
+			t.Errorf("without room it is %v", r)
+		}
+		if g := c.ok("GET", groups+"/sky-mig-a", nil); g["status"].(dict)["isStable"] != false {
+			t.Errorf("the group is %v", g)
+		}
+		c.no("DELETE", requests+"/r", nil, 400, "invalid", "cancel it first")
+		c.do("POST", requests+"/r/cancel", nil)
+		c.do("DELETE", requests+"/r", nil)
+		c.do("POST", requests, request)
+		c.Restore()
+		c.ok("GET", requests+"/r", nil)
+		time.Sleep(time.Second)
+		g := c.ok("GET", groups+"/sky-mig-a", nil)
+		if r := c.ok("GET", requests+"/r", nil); r["state"] != "SUCCEEDED" || g["targetSize"] != 2.0 || g["status"].(dict)["isStable"] != true {
+			t.Errorf("with room it is %v, and the group %v", r, g)
+		}
+		if all := c.ok("POST", groups+"/sky-mig-a/listManagedInstances", nil)["managedInstances"].([]any); len(all) != 2 || all[0].(dict)["instanceStatus"] != "RUNNING" {
+			t.Errorf("its machines are %v", all)
+		}
+		c.no("POST", requests+"/r/cancel", nil, 400, "invalid", "SUCCEEDED")
+		time.Sleep(time.Hour)
+		c.token = c.Token()
+		if got := names(c.ok("GET", zone+"/instances", nil)); len(got) > 0 {
+			t.Errorf("after their time there are %v", got)
+		}
+		c.do("POST", requests, dict{"name": "again", "resizeBy": 1})
+		c.ok("GET", requests, nil)
+		c.do("DELETE", groups+"/sky-mig-a", nil)
+		c.do("DELETE", templates+"/sky-it-a", nil)
+		if left := c.Inventory(); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	})
 }

@@ -62,7 +62,14 @@ func (f *Fake) Fail(kind, code, message string, times int) {
 	})
 }
 
-// Limit is how much a region's quota ("CPUS", "PREEMPTIBLE_NVIDIA_L4_GPUS") allows.
+// FailTPU lets the next creations of TPUs end with a google.rpc code and without an effect.
+func (f *Fake) FailTPU(code int, message string, times int) {
+	f.Locked(func() {
+		f.failing = append(f.failing, &failure{"create", opError{status: code, message: message}, times})
+	})
+}
+
+// LimitQuota is how much a region's quota ("CPUS", "PREEMPTIBLE_NVIDIA_L4_GPUS") allows.
 func (f *Fake) LimitQuota(region, name string, limit int) error {
 	all, err := f.Owner.Quotas(background, region)
 	if err != nil {
@@ -94,15 +101,30 @@ func (f *Fake) Preempt(id string, in time.Duration) {
 		if v := f.vms[m.ID]; ok && v != nil && v.spot {
 			v.takenBack = time.Now().Add(in)
 		}
+		for _, n := range f.nodes {
+			if ok && n.id == m.ID && n.spot {
+				n.takenBack = time.Now().Add(in)
+			}
+		}
 	})
 }
 
-// Halt is a machine's own shutdown.
+// Halt is a machine's own shutdown, of which an operation tells.
 func (f *Fake) Halt(id string) {
-	if m, ok := f.Machine(id); ok {
+	f.Locked(func() {
+		m, ok := f.Machine(id)
+		if !ok {
+			return
+		}
 		_ = f.Cloud.Halt(m.ID)
-	}
+		if v := f.vms[m.ID]; v != nil {
+			f.happened(v, "compute.instances.guestTerminate", "Instance terminated by guest OS shutdown.")
+		}
+	})
 }
+
+// Skew sets the cloud's clock wrong, as far as the times of creations tell.
+func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
 
 // Restore ends what hooks began.
 func (f *Fake) Restore() {
@@ -113,6 +135,7 @@ func (f *Fake) Restore() {
 			f.services[s] = true
 		}
 	})
+	f.Skew(0)
 	f.Fake.Restore()
 }
 
@@ -121,6 +144,11 @@ func (f *Fake) Body(id string) (body dict) {
 	f.Locked(func() {
 		if m, ok := f.Machine(id); ok && f.vms[m.ID] != nil {
 			body = f.vms[m.ID].body
+		}
+		for _, n := range f.nodes {
+			if m, ok := f.Machine(id); ok && n.id == m.ID {
+				body = n.body
+			}
 		}
 	})
 	return body
@@ -133,6 +161,12 @@ func (f *Fake) Inventory() (lines []string) {
 		f.sweep()
 		for _, v := range f.alive() {
 			lines = append(lines, "instances "+v.zone+"/"+v.name)
+		}
+		for p := range f.nodes {
+			lines = append(lines, "nodes "+p[strings.LastIndex(p, "/")+1:])
+		}
+		for p := range f.queued {
+			lines = append(lines, "queuedResources "+p[strings.LastIndex(p, "/")+1:])
 		}
 		for p := range f.items {
 			s := strings.Split(p, "/")
@@ -188,6 +222,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h.Restore = func(testing.TB) { f.Restore() }
 	h.Forbid = func(testing.TB) { f.Forbid() }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
+	h.Skew = func(_ testing.TB, by time.Duration) { f.Skew(by) }
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.OpenPorts(n.ID) }
 	h.Billed = func(_ testing.TB, n cloud.Node) bool {

@@ -25,7 +25,8 @@ type vm struct {
 	preempted, gone         bool
 	autoDelete              []string // disks
 	public                  bool
-	halted                  time.Time
+	group                   string    // that it is of
+	until                   time.Time // its time is limited; zero: it is not
 }
 
 func (v *vm) path() string {
@@ -36,15 +37,15 @@ func (v *vm) path() string {
 const (
 	instanceFields = "kind id name description zone machineType disks networkInterfaces metadata labels labelFingerprint tags scheduling serviceAccounts guestAccelerators canIpForward minCpuPlatform deletionProtection " +
 		"shieldedInstanceConfig confidentialInstanceConfig displayDevice reservationAffinity resourcePolicies hostname params networkPerformanceConfig advancedMachineFeatures keyRevocationActionType sourceMachineImage " +
-		"sourceMachineImageEncryptionKey privateIpv6GoogleAccess instanceEncryptionKey workloadIdentityConfig"
+		"sourceMachineImageEncryptionKey privateIpv6GoogleAccess instanceEncryptionKey workloadIdentityConfig fingerprint localSsdEncryptionMode shieldedInstanceIntegrityPolicy"
 	propertyFields = "description machineType disks networkInterfaces metadata labels tags scheduling serviceAccounts guestAccelerators canIpForward minCpuPlatform shieldedInstanceConfig confidentialInstanceConfig " +
-		"reservationAffinity resourcePolicies networkPerformanceConfig advancedMachineFeatures keyRevocationActionType privateIpv6GoogleAccess resourceManagerTags workloadIdentityConfig"
+		"reservationAffinity resourcePolicies networkPerformanceConfig advancedMachineFeatures keyRevocationActionType privateIpv6GoogleAccess resourceManagerTags workloadIdentityConfig localSsdEncryptionMode"
 	diskFields   = "kind type mode source deviceName index boot initializeParams autoDelete licenses interface guestOsFeatures diskEncryptionKey diskSizeGb shieldedInstanceInitialState forceAttach savedState architecture"
 	paramsFields = "diskName sourceImage diskSizeGb diskType sourceImageEncryptionKey labels description resourcePolicies onUpdateAction sourceSnapshot sourceSnapshotEncryptionKey provisionedIops licenses architecture " +
 		"provisionedThroughput enableConfidentialCompute storagePool resourceManagerTags replicaZones"
-	nicFields      = "kind network subnetwork networkIP name accessConfigs aliasIpRanges fingerprint stackType ipv6AccessConfigs nicType queueCount ipv6Address internalIpv6PrefixLength networkAttachment igmpQuery vlan parentNicName"
+	nicFields      = "kind network subnetwork networkIP name accessConfigs aliasIpRanges fingerprint stackType ipv6AccessConfigs nicType queueCount ipv6Address internalIpv6PrefixLength networkAttachment igmpQuery vlan parentNicName aliasIpv6Ranges enableVpcScopedDns serviceClassId"
 	scheduleFields = "onHostMaintenance automaticRestart preemptible nodeAffinities minNodeCpus locationHint availabilityDomain provisioningModel instanceTerminationAction maxRunDuration terminationTime onInstanceStopAction " +
-		"hostErrorTimeoutSeconds localSsdRecoveryTimeout skipGuestOsShutdown"
+		"hostErrorTimeoutSeconds localSsdRecoveryTimeout skipGuestOsShutdown gracefulShutdown preemptionNoticeDuration"
 )
 
 // running tells that a machine is neither off nor gone.
@@ -92,6 +93,10 @@ func (f *Fake) sweep() {
 				states[v.id] = fluffyapi.Terminated
 			}
 		}
+		if !v.until.IsZero() && !time.Now().Before(v.until) && states[v.id] != fluffyapi.Terminated {
+			_ = f.Cloud.Kill(v.id, "its time is over")
+			states[v.id] = fluffyapi.Terminated
+		}
 		if s, ok := states[v.id]; !ok || s == fluffyapi.Terminated {
 			v.gone = true
 			for _, d := range v.autoDelete {
@@ -99,6 +104,9 @@ func (f *Fake) sweep() {
 			}
 		}
 	}
+	f.sweepNodes(states)
+	f.fulfil()
+	f.fulfilGroups()
 }
 
 // takeBack preempts a spot machine: https://cloud.google.com/compute/docs/instances/spot#preemption.
@@ -109,8 +117,12 @@ func (f *Fake) takeBack(v *vm) {
 	} else {
 		_ = f.Cloud.Halt(v.id)
 	}
-	op := &operation{id: f.newID(), kind: "compute.instances.preempted", scope: "zones/" + v.zone, target: v.path(), targetID: v.id, user: "system", began: time.Now(), ends: time.Now()}
-	op.also = dict{"statusMessage": "Instance was preempted."}
+	f.happened(v, "compute.instances.preempted", "Instance was preempted.")
+}
+
+// happened keeps an operation that nobody asked for.
+func (f *Fake) happened(v *vm, kind, message string) {
+	op := &operation{id: f.newID(), kind: kind, scope: "zones/" + v.zone, target: v.path(), targetID: v.id, user: "system", began: time.Now(), ends: time.Now(), also: dict{"statusMessage": message}}
 	f.operations = append(f.operations, op)
 }
 
@@ -134,7 +146,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	case !ok:
 		word = string(i.State)
 	}
-	o["status"] = word
+	o["status"], o["creationTimestamp"] = word, i.Created.UTC().Format(time.RFC3339Nano)
 	if i.State == fluffyapi.Stopped || i.State == fluffyapi.Stopping {
 		o["lastStopTimestamp"] = now()
 	}
@@ -396,8 +408,10 @@ func (e *opError) Error() string { return e.code + ": " + e.message }
 
 // gpusIn are the GPUs of a model's type.
 func (f *Fake) gpusIn(machine string) (n int) {
-	for _, count := range f.Cloud.Accelerators(machine) {
-		n += int(count)
+	for gpu, count := range f.Cloud.Accelerators(machine) {
+		if accelerators[gpu] != "" {
+			n += int(count)
+		}
 	}
 	return n
 }
@@ -865,7 +879,7 @@ func (f *Fake) create(zone, name string, p *plan) (*vm, error) {
 		v.uses[as] = slices.Clone(paths)
 	}
 	b := v.body
-	b["kind"], b["id"], b["name"], b["zone"], b["creationTimestamp"], b["selfLink"] = "compute#instance", i.ID, name, link("projects/"+Project+"/zones/"+zone), now(), link(v.path())
+	b["kind"], b["id"], b["name"], b["zone"], b["selfLink"] = "compute#instance", i.ID, name, link("projects/"+Project+"/zones/"+zone), link(v.path())
 	b["labelFingerprint"], b["cpuPlatform"], b["lastStartTimestamp"] = fingerprint(b["labels"]), "Intel Broadwell", now()
 	for _, field := range []string{"metadata", "tags"} {
 		given, _ := b[field].(dict)
@@ -973,7 +987,7 @@ func (f *Fake) insert(r *http.Request, in dict) (any, error) {
 	return op.told(), nil
 }
 
-const bulkFields = "count minCount namePattern perInstanceProperties sourceInstanceTemplate instanceProperties locationPolicy"
+const bulkFields = "count minCount namePattern perInstanceProperties sourceInstanceTemplate instanceProperties locationPolicy instanceFlexibilityPolicy"
 
 var pattern = regexp.MustCompile(`^([^#]*)(#+)([^#]*)$`)
 

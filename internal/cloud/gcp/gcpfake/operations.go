@@ -187,7 +187,9 @@ func (f *Fake) operationRoutes() {
 	f.on("GET", "/compute/{version}/projects/{project}/aggregated/operations", "operations.list", "compute.globalOperations.list", nil, func(r *http.Request, _ dict) (any, error) {
 		var all []scoped
 		for _, op := range f.operations {
-			all = append(all, scoped{op.scope, op.told()})
+			if !strings.HasPrefix(op.scope, "projects/") { // which is another service's
+				all = append(all, scoped{op.scope, op.told()})
+			}
 		}
 		return f.aggregate(r, "compute#operationAggregatedList", "operations", all)
 	})

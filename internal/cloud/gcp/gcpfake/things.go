@@ -18,7 +18,7 @@ func (f *Fake) routes() {
 	f.accountRoutes()
 	f.operationRoutes()
 	f.placeRoutes()
-	for _, c := range collections {
+	for _, c := range collections() {
 		f.serve(c)
 	}
 	f.on("GET", "/compute/{version}/projects/{project}/global/networks/{name}/getEffectiveFirewalls", "networks.get", "compute.networks.getEffectiveFirewalls", nil, func(r *http.Request, _ dict) (any, error) {
@@ -47,155 +47,161 @@ func (f *Fake) routes() {
 		return newest, nil
 	})
 	f.instanceRoutes()
+	f.groupRoutes()
+	f.tpuRoutes()
 }
 
 // collections are what is kept besides machines, each as its page of
 // https://cloud.google.com/compute/docs/reference/rest/v1/NAME has it.
-var collections = []*collection{
-	{
-		name: "networks", kind: "compute#network", scope: "global", fields: "name description autoCreateSubnetworks mtu routingConfig IPv4Range enableUlaInternalIpv6 networkFirewallPolicyEnforcementOrder networkProfile params",
-		check: func(f *Fake, _ *http.Request, in dict) error {
-			if mtu, ok := in["mtu"].(float64); ok && (mtu < 1300 || mtu > 8896) {
-				return invalid("mtu", mtu, "Must be between 1300 and 8896")
-			}
-			if in["autoCreateSubnetworks"] == nil && in["IPv4Range"] == nil {
-				in["autoCreateSubnetworks"] = true
-			}
-			if in["routingConfig"] == nil {
-				in["routingConfig"] = dict{"routingMode": "REGIONAL"}
-			}
-			return nil
-		},
-		users: func(f *Fake, p string) []string { return f.usersOf(p, "network") },
-		made: func(f *Fake, p string) {
-			if f.items[p]["autoCreateSubnetworks"] == true {
-				f.subnets(p)
-			}
-		},
-		gone: func(f *Fake, p string) {
-			for q, o := range f.items {
-				if strings.Contains(q, "/subnetworks/") && path(Project, fmt.Sprint(o["network"])) == p {
-					delete(f.items, q)
+func collections() []*collection {
+	return []*collection{
+		{
+			name: "networks", kind: "compute#network", scope: "global", fields: "name description autoCreateSubnetworks mtu routingConfig IPv4Range enableUlaInternalIpv6 networkFirewallPolicyEnforcementOrder networkProfile params",
+			check: func(f *Fake, _ *http.Request, in dict) error {
+				if mtu, ok := in["mtu"].(float64); ok && (mtu < 1300 || mtu > 8896) {
+					return invalid("mtu", mtu, "Must be between 1300 and 8896")
 				}
-			}
-		},
-	},
-	{
-		name: "subnetworks", kind: "compute#subnetwork", scope: "regions", fields: "name description network ipCidrRange region secondaryIpRanges privateIpGoogleAccess purpose role logConfig enableFlowLogs stackType ipv6AccessType internalIpv6Prefix params",
-		check: func(f *Fake, r *http.Request, in dict) error {
-			n, _ := in["network"].(string)
-			if n == "" {
-				return missing("network")
-			}
-			if !f.exists(path(Project, n)) {
-				return notFound(path(Project, n))
-			}
-			cidr, err := netip.ParsePrefix(fmt.Sprint(in["ipCidrRange"]))
-			if err != nil || cidr.Masked() != cidr {
-				return invalid("ipCidrRange", in["ipCidrRange"], "Must be a valid IPv4 CIDR range with the host bits zero.")
-			}
-			for p, o := range f.items {
-				other, _ := netip.ParsePrefix(fmt.Sprint(o["ipCidrRange"]))
-				if strings.Contains(p, "/subnetworks/") && path(Project, fmt.Sprint(o["network"])) == path(Project, n) && other.Overlaps(cidr) {
-					return refuse(400, "invalid", "Invalid IPCidrRange: %s conflicts with existing subnetwork '%s' in region '%s'.", cidr, o["name"], strings.Split(p, "/")[3])
+				if in["autoCreateSubnetworks"] == nil && in["IPv4Range"] == nil {
+					in["autoCreateSubnetworks"] = true
 				}
-			}
-			in["network"], in["gatewayAddress"] = link(path(Project, n)), cidr.Addr().Next().String()
-			return nil
-		},
-		users: func(f *Fake, p string) []string { return f.usersOf(p, "subnetwork") },
-	},
-	{
-		name: "firewalls", kind: "compute#firewall", scope: "global", patch: true,
-		fields: "kind id creationTimestamp selfLink name description network priority sourceRanges destinationRanges sourceTags targetTags sourceServiceAccounts targetServiceAccounts allowed denied direction logConfig disabled params",
-		check:  checkFirewall,
-	},
-	{
-		name: "disks", kind: "compute#disk", scope: "zones", labels: true, fields: "name description sizeGb type sourceImage sourceSnapshot labels zone physicalBlockSizeBytes provisionedIops provisionedThroughput resourcePolicies guestOsFeatures licenses diskEncryptionKey accessMode storagePool",
-		check: func(f *Fake, r *http.Request, in dict) error {
-			gb, err := f.diskSize(in["sizeGb"], in["sourceImage"], "sizeGb")
-			if err != nil {
-				return err
-			}
-			if in["sourceImage"] == nil && in["sizeGb"] == nil {
-				gb = 500
-			}
-			if err := checkDiskType(r.PathValue("zone"), in["type"], "type"); err != nil {
-				return err
-			}
-			if in["type"] == nil {
-				in["type"] = link("projects/" + Project + "/" + scopeOf(r) + "/diskTypes/pd-standard")
-			}
-			in["sizeGb"], in["status"] = strconv.Itoa(gb), "READY"
-			return nil
-		},
-		users: func(f *Fake, p string) []string { return f.usersOf(p, "disk") },
-	},
-	{
-		name: "resourcePolicies", kind: "compute#resourcePolicy", scope: "regions", fields: "name description groupPlacementPolicy snapshotSchedulePolicy instanceSchedulePolicy workloadPolicy region",
-		check: func(f *Fake, _ *http.Request, in dict) error {
-			if in["groupPlacementPolicy"] == nil && in["workloadPolicy"] == nil && in["snapshotSchedulePolicy"] == nil && in["instanceSchedulePolicy"] == nil {
-				return invalid("", "", "One of the policies must be specified.")
-			}
-			in["status"] = "READY"
-			return nil
-		},
-		users: func(f *Fake, p string) []string { return f.usersOf(p, "policy") },
-	},
-	{
-		name: "images", kind: "compute#image", scope: "global", labels: true, fields: "name description family sourceDisk sourceImage sourceSnapshot rawDisk diskSizeGb labels guestOsFeatures licenses storageLocations architecture",
-		check: func(f *Fake, _ *http.Request, in dict) error {
-			d, _ := in["sourceDisk"].(string)
-			if d == "" && in["sourceImage"] == nil && in["rawDisk"] == nil && in["sourceSnapshot"] == nil {
-				return missing("sourceDisk")
-			}
-			if d != "" {
-				disk := f.items[path(Project, d)]
-				if disk == nil {
-					return notFound(path(Project, d))
+				if in["routingConfig"] == nil {
+					in["routingConfig"] = dict{"routingMode": "REGIONAL"}
 				}
-				if users := f.usersOf(path(Project, d), "disk"); len(users) > 0 && f.running(users[0]) {
-					return refuse(400, "resourceInUseByAnotherResource", "The disk resource '%s' is already being used by '%s'", path(Project, d), users[0])
+				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "network") },
+			made: func(f *Fake, p string) {
+				if f.items[p]["autoCreateSubnetworks"] == true {
+					f.subnets(p)
 				}
-				in["diskSizeGb"] = disk["sizeGb"]
-			}
-			in["status"] = "READY"
-			return nil
+			},
+			gone: func(f *Fake, p string) {
+				for q, o := range f.items {
+					if strings.Contains(q, "/subnetworks/") && path(Project, fmt.Sprint(o["network"])) == p {
+						delete(f.items, q)
+					}
+				}
+			},
 		},
-	},
-	{name: "machineImages", kind: "compute#machineImage", scope: "global", fields: "name description sourceInstance guestFlush storageLocations machineImageEncryptionKey", check: func(f *Fake, _ *http.Request, in dict) error {
-		v := f.vmAt(path(Project, fmt.Sprint(in["sourceInstance"])))
-		if v == nil {
-			return notFound(path(Project, fmt.Sprint(in["sourceInstance"])))
-		}
-		in["status"], in["instanceProperties"] = "READY", v.body
-		return nil
-	}},
-	{
-		name: "reservations", kind: "compute#reservation", scope: "zones", fields: "name description specificReservation specificReservationRequired aggregateReservation shareSettings resourcePolicies deleteAtTime deleteAfterDuration zone schedulingType deploymentType",
-		check: func(f *Fake, _ *http.Request, in dict) error {
-			s, _ := in["specificReservation"].(dict)
-			p, _ := s["instanceProperties"].(dict)
-			if s == nil || p == nil {
-				return missing("specificReservation")
-			}
-			if machineTypes[fmt.Sprint(p["machineType"])].cpus == 0 {
-				return invalid("specificReservation.instanceProperties.machineType", p["machineType"], "The machine type does not exist in the zone.")
-			}
-			in["status"], s["inUseCount"] = "READY", "0"
-			s["count"] = fmt.Sprint(s["count"])
-			return nil
+		{
+			name: "subnetworks", kind: "compute#subnetwork", scope: "regions", fields: "name description network ipCidrRange region secondaryIpRanges privateIpGoogleAccess purpose role logConfig enableFlowLogs stackType ipv6AccessType internalIpv6Prefix externalIpv6Prefix privateIpv6GoogleAccess fingerprint params",
+			check: func(f *Fake, r *http.Request, in dict) error {
+				n, _ := in["network"].(string)
+				if n == "" {
+					return missing("network")
+				}
+				if !f.exists(path(Project, n)) {
+					return notFound(path(Project, n))
+				}
+				cidr, err := netip.ParsePrefix(fmt.Sprint(in["ipCidrRange"]))
+				if err != nil || cidr.Masked() != cidr {
+					return invalid("ipCidrRange", in["ipCidrRange"], "Must be a valid IPv4 CIDR range with the host bits zero.")
+				}
+				for p, o := range f.items {
+					other, _ := netip.ParsePrefix(fmt.Sprint(o["ipCidrRange"]))
+					if strings.Contains(p, "/subnetworks/") && path(Project, fmt.Sprint(o["network"])) == path(Project, n) && other.Overlaps(cidr) {
+						return refuse(400, "invalid", "Invalid IPCidrRange: %s conflicts with existing subnetwork '%s' in region '%s'.", cidr, o["name"], strings.Split(p, "/")[3])
+					}
+				}
+				in["network"], in["gatewayAddress"] = link(path(Project, n)), cidr.Addr().Next().String()
+				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "subnetwork") },
 		},
-	},
-	{
-		name: "addresses", kind: "compute#address", scope: "regions", labels: true, fields: "name description addressType networkTier subnetwork address labels purpose prefixLength ipVersion",
-		check: func(f *Fake, _ *http.Request, in dict) error {
-			f.serial++
-			in["status"], in["address"] = "RESERVED", fmt.Sprintf("34.1.%d.%d", f.serial>>8&255, f.serial&255)
-			return nil
+		{
+			name: "firewalls", kind: "compute#firewall", scope: "global", patch: true,
+			fields: "kind id creationTimestamp selfLink name description network priority sourceRanges destinationRanges sourceTags targetTags sourceServiceAccounts targetServiceAccounts allowed denied direction logConfig disabled params",
+			check:  checkFirewall,
 		},
-		users: func(f *Fake, p string) []string { return f.usersOf(p, "address") },
-	},
+		{
+			name: "disks", kind: "compute#disk", scope: "zones", labels: true, fields: "name description sizeGb type sourceImage sourceSnapshot sourceDisk labels labelFingerprint zone architecture params enableConfidentialCompute physicalBlockSizeBytes provisionedIops provisionedThroughput resourcePolicies guestOsFeatures licenses diskEncryptionKey accessMode storagePool",
+			check: func(f *Fake, r *http.Request, in dict) error {
+				gb, err := f.diskSize(in["sizeGb"], in["sourceImage"], "sizeGb")
+				if err != nil {
+					return err
+				}
+				if in["sourceImage"] == nil && in["sizeGb"] == nil {
+					gb = 500
+				}
+				if err := checkDiskType(r.PathValue("zone"), in["type"], "type"); err != nil {
+					return err
+				}
+				if in["type"] == nil {
+					in["type"] = link("projects/" + Project + "/" + scopeOf(r) + "/diskTypes/pd-standard")
+				}
+				in["sizeGb"], in["status"] = strconv.Itoa(gb), "READY"
+				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "disk") },
+		},
+		{
+			name: "resourcePolicies", kind: "compute#resourcePolicy", scope: "regions", fields: "name description groupPlacementPolicy snapshotSchedulePolicy instanceSchedulePolicy workloadPolicy diskConsistencyGroupPolicy region",
+			check: func(f *Fake, _ *http.Request, in dict) error {
+				if in["groupPlacementPolicy"] == nil && in["workloadPolicy"] == nil && in["snapshotSchedulePolicy"] == nil && in["instanceSchedulePolicy"] == nil {
+					return invalid("", "", "One of the policies must be specified.")
+				}
+				in["status"] = "READY"
+				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "policy") },
+		},
+		{
+			name: "images", kind: "compute#image", scope: "global", labels: true, fields: "name description family sourceDisk sourceImage sourceSnapshot rawDisk diskSizeGb labels labelFingerprint guestOsFeatures licenses storageLocations architecture params sourceType",
+			check: func(f *Fake, _ *http.Request, in dict) error {
+				d, _ := in["sourceDisk"].(string)
+				if d == "" && in["sourceImage"] == nil && in["rawDisk"] == nil && in["sourceSnapshot"] == nil {
+					return missing("sourceDisk")
+				}
+				if d != "" {
+					disk := f.items[path(Project, d)]
+					if disk == nil {
+						return notFound(path(Project, d))
+					}
+					if users := f.usersOf(path(Project, d), "disk"); len(users) > 0 && f.running(users[0]) {
+						return refuse(400, "resourceInUseByAnotherResource", "The disk resource '%s' is already being used by '%s'", path(Project, d), users[0])
+					}
+					in["diskSizeGb"] = disk["sizeGb"]
+				}
+				in["status"] = "READY"
+				return nil
+			},
+		},
+		{name: "machineImages", kind: "compute#machineImage", scope: "global", fields: "name description sourceInstance guestFlush storageLocations machineImageEncryptionKey", check: func(f *Fake, _ *http.Request, in dict) error {
+			v := f.vmAt(path(Project, fmt.Sprint(in["sourceInstance"])))
+			if v == nil {
+				return notFound(path(Project, fmt.Sprint(in["sourceInstance"])))
+			}
+			in["status"], in["instanceProperties"] = "READY", v.body
+			return nil
+		}},
+		{
+			name: "reservations", kind: "compute#reservation", scope: "zones", fields: "name description specificReservation specificReservationRequired aggregateReservation shareSettings resourcePolicies deleteAtTime deleteAfterDuration zone schedulingType deploymentType params reservationSharingPolicy",
+			check: func(f *Fake, _ *http.Request, in dict) error {
+				s, _ := in["specificReservation"].(dict)
+				p, _ := s["instanceProperties"].(dict)
+				if s == nil || p == nil {
+					return missing("specificReservation")
+				}
+				if machineTypes[fmt.Sprint(p["machineType"])].cpus == 0 {
+					return invalid("specificReservation.instanceProperties.machineType", p["machineType"], "The machine type does not exist in the zone.")
+				}
+				in["status"], s["inUseCount"] = "READY", "0"
+				s["count"] = fmt.Sprint(s["count"])
+				return nil
+			},
+		},
+		{
+			name: "addresses", kind: "compute#address", scope: "regions", labels: true, fields: "name description addressType networkTier subnetwork address labels purpose prefixLength ipVersion",
+			check: func(f *Fake, _ *http.Request, in dict) error {
+				f.serial++
+				in["status"], in["address"] = "RESERVED", fmt.Sprintf("34.1.%d.%d", f.serial>>8&255, f.serial&255)
+				return nil
+			},
+			users: func(f *Fake, p string) []string { return f.usersOf(p, "address") },
+		},
+		{name: "instanceTemplates", kind: "compute#instanceTemplate", scope: "global", fields: "name description properties sourceInstance sourceInstanceParams", check: checkTemplate, users: templateUsers},
+		{name: "instanceTemplates", kind: "compute#instanceTemplate", scope: "regions", fields: "name description properties sourceInstance sourceInstanceParams", check: checkTemplate, users: templateUsers},
+	}
 }
 
 var (
@@ -492,6 +498,9 @@ func acceleratorsIn(zone string) (all []dict) {
 func (f *Fake) quotas(r *http.Request, region string) (all []dict) {
 	have, _ := f.Owner.Quotas(r.Context(), region)
 	for _, q := range have {
+		if metric(q.Name) == "" {
+			continue // of another service
+		}
 		limit := float64(q.Limit)
 		if q.Limit < 0 {
 			limit = 100_000
@@ -510,7 +519,7 @@ func metric(family string) string {
 	} else {
 		name = accelerators[name]
 	}
-	if spot {
+	if spot && name != "" {
 		return "PREEMPTIBLE_" + name
 	}
 	return name

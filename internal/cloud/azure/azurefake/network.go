@@ -1,0 +1,805 @@
+package azurefake
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
+)
+
+// kind is one of the kinds of resources.
+type kind struct {
+	name  *regexp.Regexp
+	why   string // names must be so
+	code  string // of the refusal of a name
+	child bool   // of another resource, without location and tags of its own
+	etag  bool
+	sync  bool // it is made at once
+	check func(f *Fake, id string, in, old dict) error
+	// users are what keeps one from being deleted, and the refusal.
+	users func(f *Fake, id string) error
+	told  func(f *Fake, id string, o dict) dict
+}
+
+var (
+	netName = regexp.MustCompile(`^[a-zA-Z0-9](?:[\w.-]{0,78}\w)?$`)
+	vmName  = regexp.MustCompile(`^[a-zA-Z0-9](?:[\w.-]{0,62}[a-zA-Z0-9_-])?$`)
+	idName  = regexp.MustCompile(`^[a-zA-Z0-9][\w-]{2,127}$`)
+)
+
+const netWhy = "The name can be up to 80 characters long. It must begin with a word character, and it must end with a word character or with '_'. The name may contain word characters or '.', '-', '_'."
+
+// kinds are those of https://learn.microsoft.com/rest/api/virtualnetwork/ (virtual-networks,
+// subnets, network-security-groups, security-rules, public-ip-addresses, network-interfaces),
+// https://learn.microsoft.com/rest/api/compute/ (virtual-machines, disks) and
+// https://learn.microsoft.com/rest/api/managedidentity/user-assigned-identities.
+var kinds = func() map[string]*kind {
+	network := func(k kind) *kind {
+		k.name, k.why, k.code, k.etag = netName, netWhy, "InvalidResourceName", true
+		return &k
+	}
+	return map[string]*kind{
+		"microsoft.network/virtualnetworks":                     network(kind{check: checkVNet, users: vnetUsers, told: withChildren("subnets")}),
+		"microsoft.network/virtualnetworks/subnets":             network(kind{child: true, check: checkSubnet, users: subnetUsers}),
+		"microsoft.network/networksecuritygroups":               network(kind{check: checkNSG, users: nsgUsers, told: withChildren("securityRules")}),
+		"microsoft.network/networksecuritygroups/securityrules": network(kind{child: true, check: checkRule}),
+		"microsoft.network/publicipaddresses":                   network(kind{check: checkPublicIP, users: publicIPUsers, told: publicIPTold}),
+		"microsoft.network/networkinterfaces":                   network(kind{check: checkNIC, users: nicUsers, told: nicTold}),
+		"microsoft.compute/virtualmachines":                     {name: vmName, why: "The entity name 'vmName' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.", code: "InvalidParameter"},
+		"microsoft.compute/disks":                               {name: netName, why: netWhy, code: "InvalidParameter", check: checkDisk, users: diskUsers},
+		"microsoft.compute/proximityplacementgroups":            {name: netName, why: netWhy, code: "InvalidParameter", sync: true},
+		"microsoft.managedidentity/userassignedidentities":      {name: idName, why: "The name must have 3 to 128 alphanumerics, hyphens and underscores, and begin with an alphanumeric.", code: "InvalidResourceName", sync: true, check: makeIdentity},
+	}
+}()
+
+// serveResource is what all kinds have in common.
+func (f *Fake) serveResource(r *http.Request, t *target, k *kind, in dict) (any, error) {
+	id := t.id()
+	key := strings.ToLower(id)
+	o := f.items[key]
+	if len(t.names) < len(t.kinds) {
+		if r.Method != "GET" {
+			return nil, refuse(405, "HttpMethodNotAllowed", "The http method '%s' is not supported for a resource collection.", r.Method)
+		}
+		return f.listKind(r, t, k)
+	}
+	if k.child {
+		parent := strings.ToLower(id[:strings.LastIndex(id[:strings.LastIndex(id, "/")], "/")])
+		if f.items[parent] == nil {
+			return nil, refuse(404, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent resource '%s' could not be found.", strings.ToLower(r.Method), t.kind(), parent)
+		}
+	}
+	if r.Method != "PUT" && r.Method != "DELETE" && (o == nil || f.isYoung(key)) {
+		if k.child {
+			return nil, refuse(404, "NotFound", "Resource %s not found.", id)
+		}
+		return nil, refuse(404, "ResourceNotFound", "The Resource '%s/%s/%s' under resource group '%s' was not found. For more details please go to https://aka.ms/ARMResourceNotFoundFix", spell(t.namespace), spell(t.kinds[0]), t.name(), t.group)
+	}
+	if vmKind := t.kinds[0] == "virtualmachines"; vmKind {
+		return f.serveVM(r, t, id, in)
+	}
+	if t.verb != "" {
+		return nil, refuse(404, "InvalidResourceType", "there is no %s", r.URL.Path)
+	}
+	if match := r.Header.Get("If-Match"); o != nil && k.etag && r.Method != "GET" && match != "" && match != "*" && match != o["etag"] {
+		return nil, refuse(412, "PreconditionFailed", "Precondition failed. Etag provided in if-match header %s does not match etag %s of resource %s in NRP data store.", match, o["etag"], id)
+	}
+	if f.deleting[key] && r.Method == "PUT" {
+		return nil, refuse(409, "AnotherOperationInProgress", "Another operation on this or dependent resource is in progress. To retrieve status of the operation use uri: %s", base(r))
+	}
+	switch r.Method {
+	case "GET":
+		return f.tell(k, key), nil
+	case "PUT":
+		return f.put(r, t, k, id, in, o)
+	case "PATCH":
+		if err := checkTags(in["tags"]); err != nil {
+			return nil, err
+		}
+		if in["tags"] != nil {
+			o["tags"] = in["tags"]
+		}
+		f.stamp(k, o)
+		return f.tell(k, key), nil
+	case "DELETE":
+		if o == nil {
+			return &fakehttp.Reply{Status: 204}, nil
+		}
+		if k.users != nil {
+			if err := k.users(f, key); err != nil {
+				return nil, err
+			}
+		}
+		if k.sync {
+			f.forget(key)
+			return &fakehttp.Reply{Status: 200}, nil
+		}
+		if no := f.fails(t.kinds[len(t.kinds)-1] + ".delete"); no != nil {
+			op := f.begin(nil, nil)
+			op.no = no
+			return f.accepted(r, t, 202, op, nil), nil
+		}
+		f.deleting[key] = true
+		o["properties"].(dict)["provisioningState"] = "Deleting"
+		op := f.begin(nil, func() {
+			for child := range f.items {
+				if strings.HasPrefix(child, key+"/") {
+					f.forget(child)
+				}
+			}
+			f.forget(key)
+		})
+		return f.accepted(r, t, 202, op, nil), nil
+	}
+	return nil, refuse(405, "MethodNotAllowed", "%s", r.Method)
+}
+
+// checkResource is what is asked of all bodies.
+func (f *Fake) checkResource(t *target, k *kind, in, old dict) error {
+	if !k.name.MatchString(t.name()) {
+		return refuse(400, k.code, "Resource name %s is invalid. %s", t.name(), k.why)
+	}
+	if k.child {
+		return nil
+	}
+	location, _ := in["location"].(string)
+	what := spell(t.namespace) + "/" + spell(t.kinds[0])
+	if err := checkLocation(location, what); err != nil {
+		return err
+	}
+	if old != nil && !strings.EqualFold(old["location"].(string), location) {
+		return refuse(409, "InvalidResourceLocation", "The resource '%s' already exists in location '%s' in resource group '%s'. A resource with the same name cannot be created in location '%s'. Please select a new resource name.", t.name(), old["location"], t.group, location)
+	}
+	return checkTags(in["tags"])
+}
+
+func (f *Fake) put(r *http.Request, t *target, k *kind, id string, in, old dict) (any, error) {
+	key := strings.ToLower(id)
+	if err := f.checkResource(t, k, in, old); err != nil {
+		return nil, err
+	}
+	in = maps.Clone(in)
+	p, _ := in["properties"].(dict)
+	if p == nil {
+		p = dict{}
+	}
+	in["properties"] = p
+	if k.check != nil {
+		if err := k.check(f, id, in, old); err != nil {
+			return nil, err
+		}
+	}
+	what := spell(t.namespace)
+	for _, part := range t.kinds {
+		what += "/" + spell(part)
+	}
+	in["id"], in["name"], in["type"] = id, t.name(), what
+	if old != nil { // whose name is shown as it was made
+		in["id"], in["name"] = old["id"], old["name"]
+	}
+	if location, ok := in["location"].(string); ok {
+		in["location"] = strings.ToLower(location)
+	}
+	for _, lost := range []string{"etag", "systemData"} {
+		delete(in, lost)
+	}
+	f.items[key] = in
+	if old == nil {
+		f.makeYoung(key)
+	}
+	f.children(k, key, in)
+	f.stamp(k, in)
+	p["provisioningState"], p["resourceGuid"] = "Succeeded", f.guid()
+	status := 200
+	if old == nil {
+		status = 201
+	}
+	if k.sync {
+		return &fakehttp.Reply{Status: status, Body: f.tell(k, key)}, nil
+	}
+	p["provisioningState"] = "Updating"
+	op := f.begin(nil, func() {
+		if f.items[key] != nil && !f.deleting[key] {
+			p["provisioningState"] = "Succeeded"
+		}
+	})
+	if no := f.fails(t.kinds[len(t.kinds)-1] + ".put"); no != nil {
+		op.no, op.effect = no, nil
+		p["provisioningState"] = "Failed"
+	}
+	return f.accepted(r, t, status, op, f.tell(k, key)), nil
+}
+
+// stamp gives a resource another etag.
+func (f *Fake) stamp(k *kind, o dict) {
+	if k.etag {
+		o["etag"] = `W/"` + f.guid() + `"`
+	}
+}
+
+func (f *Fake) tell(k *kind, key string) dict {
+	o := f.items[key]
+	if k.told != nil {
+		return k.told(f, key, o)
+	}
+	return o
+}
+
+// listKind lists a group's, the subscription's or a parent's.
+func (f *Fake) listKind(r *http.Request, t *target, k *kind) (any, error) {
+	prefix, depth := "/subscriptions/", 8
+	if t.group != "" {
+		prefix = strings.ToLower(t.scope) + "/"
+	}
+	what := "/providers/" + t.namespace + "/" + t.kinds[0] + "/"
+	if k.child {
+		prefix, depth = strings.ToLower(t.id())+"/"+t.kinds[1]+"/", 10
+		what = prefix
+		if f.items[strings.ToLower(t.id())] == nil {
+			return nil, refuse(404, "ResourceNotFound", "The Resource '%s' under resource group '%s' was not found.", t.name(), t.group)
+		}
+	}
+	hidden := map[string]bool{}
+	if t.kinds[0] == "virtualmachines" {
+		hidden = f.hidden(r)
+	}
+	var all []dict
+	for _, id := range sorted(f.items) {
+		if strings.HasPrefix(id, prefix) && strings.Contains(id, what) && strings.Count(id, "/") == depth && !hidden[id] && !f.isYoung(id) {
+			if t.kinds[0] == "virtualmachines" {
+				all = append(all, f.tellVM(r, id))
+			} else {
+				all = append(all, f.tell(k, id))
+			}
+		}
+	}
+	return f.page(r, all)
+}
+
+// children keeps those that came with the body as resources of their own.
+func (f *Fake) children(k *kind, key string, in dict) {
+	field, of := "subnets", "virtualNetworks/subnets"
+	switch {
+	case strings.Contains(key, "/networksecuritygroups/") && !k.child:
+		field, of = "securityRules", "networkSecurityGroups/securityRules"
+	case !strings.Contains(key, "/virtualnetworks/") || k.child:
+		return
+	}
+	p := in["properties"].(dict)
+	keep := map[string]bool{}
+	for _, x := range fakehttp.Items(p[field]) {
+		c, _ := x.(dict)
+		id := in["id"].(string) + "/" + field + "/" + fmt.Sprint(c["name"])
+		low := strings.ToLower(id)
+		keep[low] = true
+		child := dict{"id": id, "name": c["name"], "type": "Microsoft.Network/" + of, "properties": c["properties"], "etag": `W/"` + f.guid() + `"`}
+		if child["properties"] == nil {
+			child["properties"] = dict{}
+		}
+		child["properties"].(dict)["provisioningState"] = "Succeeded"
+		f.items[low] = child
+	}
+	for id := range f.items {
+		if strings.HasPrefix(id, key+"/"+strings.ToLower(field)+"/") && !keep[id] {
+			f.forget(id)
+		}
+	}
+	delete(p, field)
+}
+
+// withChildren shows them in their parent.
+func withChildren(field string) func(f *Fake, key string, o dict) dict {
+	return func(f *Fake, key string, o dict) dict {
+		out, p := maps.Clone(o), maps.Clone(o["properties"].(dict))
+		all := []dict{}
+		for _, id := range sorted(f.items) {
+			if strings.HasPrefix(id, key+"/"+strings.ToLower(field)+"/") {
+				all = append(all, f.items[id])
+			}
+		}
+		p[field] = all
+		if field == "securityRules" {
+			p["defaultSecurityRules"] = []any{dict{"name": "DenyAllInBound", "properties": dict{"priority": 65500, "access": "Deny", "direction": "Inbound", "protocol": "*"}}}
+		}
+		out["properties"] = p
+		return out
+	}
+}
+
+func invalidParameter(format string, args ...any) *fakehttp.Reply {
+	return refuse(400, "InvalidRequestFormat", "Cannot parse the request. "+format, args...)
+}
+
+func prefixesOf(p dict) (all []netip.Prefix, err error) {
+	space, _ := p["addressSpace"].(dict)
+	for _, x := range fakehttp.Items(space["addressPrefixes"]) {
+		one, bad := netip.ParsePrefix(fmt.Sprint(x))
+		if bad != nil || one.Masked() != one {
+			return nil, refuse(400, "InvalidCIDRNotation", "The address prefix %v in resource has an invalid CIDR notation. For the given prefix length, the address prefix should be %s.", x, one.Masked())
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+func checkVNet(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	space, err := prefixesOf(p)
+	if err != nil {
+		return err
+	}
+	if len(space) == 0 {
+		return refuse(400, "InvalidRequestFormat", "Required property 'addressSpace' not found in JSON.")
+	}
+	keep := map[string]bool{}
+	var seen []netip.Prefix
+	for _, x := range fakehttp.Items(p["subnets"]) {
+		c, _ := x.(dict)
+		name, _ := c["name"].(string)
+		if !netName.MatchString(name) {
+			return refuse(400, "InvalidResourceName", "Resource name %s is invalid. %s", name, netWhy)
+		}
+		keep[strings.ToLower(id+"/subnets/"+name)] = true
+		q, _ := c["properties"].(dict)
+		one, err := subnetIn(f, name, q, space, seen)
+		if err != nil {
+			return err
+		}
+		seen = append(seen, one)
+	}
+	for child := range f.items { // those that the body leaves out go
+		if strings.HasPrefix(child, strings.ToLower(id)+"/subnets/") && !keep[child] {
+			if err := subnetUsers(f, child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// subnetIn checks a subnet of an address space.
+func subnetIn(f *Fake, name string, q dict, space, beside []netip.Prefix) (one netip.Prefix, err error) {
+	text, _ := q["addressPrefix"].(string)
+	if many := fakehttp.Items(q["addressPrefixes"]); text == "" && len(many) > 0 {
+		text = fmt.Sprint(many[0])
+	}
+	one, bad := netip.ParsePrefix(text)
+	if bad != nil || one.Masked() != one {
+		return one, refuse(400, "InvalidCIDRNotation", "The address prefix %s in resource %s has an invalid CIDR notation.", text, name)
+	}
+	if !slices.ContainsFunc(space, func(p netip.Prefix) bool { return p.Overlaps(one) && p.Bits() <= one.Bits() }) {
+		return one, refuse(400, "NetcfgInvalidSubnet", "Subnet '%s' is not valid because its IP address range is outside the IP address range of virtual network.", name)
+	}
+	if slices.ContainsFunc(beside, one.Overlaps) {
+		return one, refuse(400, "NetcfgSubnetRangesOverlap", "Subnet '%s' is not valid because its IP address range overlaps with that of an existing subnet in virtual network.", name)
+	}
+	return one, f.refers(q["networkSecurityGroup"], "networksecuritygroups", name)
+}
+
+func checkSubnet(f *Fake, id string, in, old dict) error {
+	parent := strings.ToLower(id[:strings.LastIndex(strings.ToLower(id), "/subnets/")])
+	space, err := prefixesOf(f.items[parent]["properties"].(dict))
+	if err != nil {
+		return err
+	}
+	var beside []netip.Prefix
+	for other, o := range f.items {
+		if strings.HasPrefix(other, parent+"/subnets/") && other != strings.ToLower(id) {
+			p, _ := netip.ParsePrefix(fmt.Sprint(o["properties"].(dict)["addressPrefix"]))
+			beside = append(beside, p)
+		}
+	}
+	_, err = subnetIn(f, id[strings.LastIndex(id, "/")+1:], in["properties"].(dict), space, beside)
+	return err
+}
+
+// refers wants that what a body refers to exists.
+func (f *Fake) refers(ref any, kind, by string) error {
+	if ref == nil {
+		return nil
+	}
+	d, _ := ref.(dict)
+	id, _ := d["id"].(string)
+	if !strings.HasPrefix(strings.ToLower(id), "/subscriptions/") || !strings.Contains(strings.ToLower(id), "/"+kind+"/") {
+		return refuse(400, "LinkedInvalidPropertyId", "Property id '%s' at path 'properties.%s.id' is invalid. Expect fully qualified resource Id that start with '/subscriptions/{subscriptionId}' or '/providers/{resourceProviderNamespace}/'.", id, kind)
+	}
+	if key := strings.ToLower(id); f.items[key] == nil || f.deleting[key] {
+		return refuse(400, "InvalidResourceReference", "Resource %s referenced by resource %s was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.", id, by)
+	}
+	return nil
+}
+
+// users are the resources that refer to an id.
+func (f *Fake) users(id, kind, field string) (users []string) {
+	for _, key := range sorted(f.items) {
+		if !strings.Contains(key, "/"+kind+"/") {
+			continue
+		}
+		p := f.items[key]["properties"].(dict)
+		for _, x := range append(fakehttp.Items(p["ipConfigurations"]), any(dict{"properties": p})) {
+			c, _ := x.(dict)
+			q, _ := c["properties"].(dict)
+			ref, _ := q[field].(dict)
+			if at, _ := ref["id"].(string); strings.ToLower(at) == id {
+				user := f.items[key]["id"].(string)
+				if name, ok := c["name"].(string); ok {
+					user += "/ipConfigurations/" + name
+				}
+				users = append(users, user)
+			}
+		}
+	}
+	return users
+}
+
+func subnetUsers(f *Fake, id string) error {
+	if users := f.users(id, "networkinterfaces", "subnet"); len(users) > 0 {
+		return refuse(400, "InUseSubnetCannotBeDeleted", "Subnet %s is in use by %s and cannot be deleted. In order to delete the subnet, delete all the resources within the subnet. See aka.ms/deletesubnet.", id[strings.LastIndex(id, "/")+1:], users[0])
+	}
+	return nil
+}
+
+func vnetUsers(f *Fake, id string) error {
+	for child := range f.items {
+		if strings.HasPrefix(child, id+"/subnets/") {
+			if err := subnetUsers(f, child); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func nsgUsers(f *Fake, id string) error {
+	users := append(f.users(id, "networkinterfaces", "networkSecurityGroup"), f.users(id, "subnets", "networkSecurityGroup")...)
+	if len(users) > 0 {
+		return refuse(400, "InUseNetworkSecurityGroupCannotBeDeleted", "Network security group %s cannot be deleted because it is in use by the following resources: %s. In order to delete the Network security group, remove the association with the resource(s). To learn how to do this, see aka.ms/deletensg.", f.items[id]["id"], strings.Join(users, ", "))
+	}
+	return nil
+}
+
+func publicIPUsers(f *Fake, id string) error {
+	if users := f.users(id, "networkinterfaces", "publicIPAddress"); len(users) > 0 {
+		return refuse(400, "PublicIPAddressCannotBeDeleted", "Public IP address %s can not be deleted since it is still allocated to resource %s. In order to delete the public IP, disassociate/detach the Public IP address from the resource.  To learn how to do this, see aka.ms/deletepublicip.", f.items[id]["id"], users[0])
+	}
+	return nil
+}
+
+func checkNSG(f *Fake, id string, in, old dict) error {
+	seen := map[string]bool{}
+	for _, x := range fakehttp.Items(in["properties"].(dict)["securityRules"]) {
+		c, _ := x.(dict)
+		q, _ := c["properties"].(dict)
+		at := fmt.Sprint(q["priority"], " ", q["direction"])
+		if seen[at] {
+			return refuse(400, "SecurityRuleConflict", "Security rule %v conflicts with another rule. Rules cannot have the same Priority and Direction. To learn more, see aka.ms/nsgrules.", c["name"])
+		}
+		seen[at] = true
+		if err := checkRuleBody(fmt.Sprint(c["name"]), q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkRule(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	parent := strings.ToLower(id[:strings.LastIndex(strings.ToLower(id), "/securityrules/")])
+	for other, o := range f.items {
+		q, _ := o["properties"].(dict)
+		if strings.HasPrefix(other, parent+"/securityrules/") && other != strings.ToLower(id) && fmt.Sprint(q["priority"]) == fmt.Sprint(p["priority"]) && q["direction"] == p["direction"] {
+			return refuse(400, "SecurityRuleConflict", "Security rule %s conflicts with rule %s. Rules cannot have the same Priority and Direction. To learn more, see aka.ms/nsgrules.", id[strings.LastIndex(id, "/")+1:], o["name"])
+		}
+	}
+	return checkRuleBody(id[strings.LastIndex(id, "/")+1:], p)
+}
+
+var portRange = regexp.MustCompile(`^(?:\*|(\d+)(?:-(\d+))?)$`)
+
+// checkRuleBody is https://learn.microsoft.com/rest/api/virtualnetwork/security-rules/create-or-update.
+func checkRuleBody(name string, p dict) error {
+	oneOf := func(field string, words ...string) error {
+		if !slices.Contains(words, fmt.Sprint(p[field])) {
+			return refuse(400, "SecurityRuleInvalid"+strings.ToUpper(field[:1])+field[1:], "Security rule %s has invalid %s. Value provided: %v. Allowed values: %s.", name, field, p[field], strings.Join(words, ", "))
+		}
+		return nil
+	}
+	for field, words := range map[string][]string{"access": {"Allow", "Deny"}, "direction": {"Inbound", "Outbound"}, "protocol": {"*", "Tcp", "Udp", "Icmp", "Esp", "Ah", "TCP", "UDP"}} {
+		if err := oneOf(field, words...); err != nil {
+			return err
+		}
+	}
+	if n, ok := p["priority"].(float64); !ok || n < 100 || n > 4096 {
+		return refuse(400, "SecurityRuleInvalidPriority", "Security rule has invalid Priority. Value provided: %v Allowed range 100-4096.", p["priority"])
+	}
+	for _, way := range []string{"source", "destination"} {
+		for _, what := range []string{"AddressPrefix", "PortRange"} {
+			one, many := p[way+what], fakehttp.Items(p[way+what+map[string]string{"AddressPrefix": "es", "PortRange": "s"}[what]])
+			if (one == nil || one == "") == (len(many) == 0) && p[way+"ApplicationSecurityGroups"] == nil {
+				return refuse(400, "SecurityRuleParameterIsMissing", "Required Security rule parameter missing for security rule with Id: %s. Exactly one of %s%s and its list must be given.", name, way, what)
+			}
+			if one != nil && one != "" {
+				many = []any{one}
+			}
+			for _, x := range many {
+				if what == "PortRange" && !isPorts(fmt.Sprint(x)) {
+					return refuse(400, "SecurityRuleInvalidPortRange", "Security rule has invalid Port range. Value provided: %v. Value should be an integer OR integer range with '-' delimiter. Valid range 0-65535.", x)
+				}
+				if what == "AddressPrefix" && !isPlace(fmt.Sprint(x)) {
+					return refuse(400, "SecurityRuleInvalidAddressPrefix", "Security rule %s has invalid Address prefix. Value provided: %v.", name, x)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func isPorts(s string) bool {
+	m := portRange.FindStringSubmatch(s)
+	if m == nil || s == "*" {
+		return m != nil
+	}
+	low, _ := strconv.Atoi(m[1])
+	high := low
+	if m[2] != "" {
+		high, _ = strconv.Atoi(m[2])
+	}
+	return low <= high && high <= 65535
+}
+
+func isPlace(s string) bool {
+	if s == "*" || regexp.MustCompile(`^[A-Z][A-Za-z.]+$`).MatchString(s) { // a service tag
+		return true
+	}
+	_, err := netip.ParsePrefix(s)
+	if err != nil {
+		_, err = netip.ParseAddr(s)
+	}
+	return err == nil
+}
+
+func checkPublicIP(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	sku, _ := in["sku"].(dict)
+	name, _ := sku["name"].(string)
+	if name == "" {
+		name = "Basic"
+	}
+	if name == "Basic" { // retired in September 2025
+		return refuse(400, "IPv4BasicSkuPublicIpCountLimitReached", "Cannot create more than 0 IPv4 Basic SKU public IP addresses for this subscription in this region.")
+	}
+	if name != "Standard" {
+		return invalidParameter("The sku %s is unknown.", name)
+	}
+	if p["publicIPAllocationMethod"] != "Static" {
+		return refuse(400, "StandardSkuPublicIPAddressesCannotHaveDynamicAllocation", "Standard sku publicIp %s must have AllocationMethod set to Static.", id)
+	}
+	in["sku"] = dict{"name": name, "tier": "Regional"}
+	if old != nil {
+		p["ipAddress"] = old["properties"].(dict)["ipAddress"]
+	} else {
+		f.serial++
+		p["ipAddress"] = fmt.Sprintf("20.%d.%d.%d", 40+f.serial>>16&63, f.serial>>8&255, f.serial&255)
+	}
+	if p["publicIPAddressVersion"] == nil {
+		p["publicIPAddressVersion"] = "IPv4"
+	}
+	return nil
+}
+
+func publicIPTold(f *Fake, key string, o dict) dict {
+	users := f.users(key, "networkinterfaces", "publicIPAddress")
+	if len(users) == 0 {
+		return o
+	}
+	out, p := maps.Clone(o), maps.Clone(o["properties"].(dict))
+	p["ipConfiguration"] = dict{"id": users[0]}
+	out["properties"] = p
+	return out
+}
+
+func checkNIC(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	configs := fakehttp.Items(p["ipConfigurations"])
+	if len(configs) == 0 {
+		return refuse(400, "NetworkInterfaceMustHaveAtLeastOneIpConfiguration", "Network interface %s must have at least one IpConfiguration.", id)
+	}
+	if err := f.refers(p["networkSecurityGroup"], "networksecuritygroups", id); err != nil {
+		return err
+	}
+	for n, x := range configs {
+		c, _ := x.(dict)
+		q, _ := c["properties"].(dict)
+		name, _ := c["name"].(string)
+		if name == "" || q == nil {
+			return refuse(400, "InvalidRequestFormat", "Required property 'name' not found in JSON. Path 'properties.ipConfigurations[%d]'.", n)
+		}
+		if q["subnet"] == nil {
+			return refuse(400, "SubnetIsNotProvided", "Subnet is not provided for ipConfiguration %s.", name)
+		}
+		for _, err := range []error{f.refers(q["subnet"], "subnets", id), f.refers(q["publicIPAddress"], "publicipaddresses", id)} {
+			if err != nil {
+				return err
+			}
+		}
+		subnet := strings.ToLower(q["subnet"].(dict)["id"].(string))
+		vnet := f.items[subnet[:strings.LastIndex(subnet, "/subnets/")]]
+		if !strings.EqualFold(fmt.Sprint(vnet["location"]), fmt.Sprint(in["location"])) {
+			return refuse(400, "InvalidResourceReference", "Resource %s referenced by resource %s was not found. Please make sure that the referenced resource exists, and that both resources are in the same region.", subnet, id)
+		}
+		if ref, ok := q["publicIPAddress"].(dict); ok {
+			for _, user := range f.users(strings.ToLower(ref["id"].(string)), "networkinterfaces", "publicIPAddress") {
+				if !strings.HasPrefix(strings.ToLower(user), strings.ToLower(id)+"/") {
+					return refuse(400, "PublicIPAddressInUse", "Resource %s is referencing public IP address %s that is already allocated to resource %s.", id+"/ipConfigurations/"+name, ref["id"], user)
+				}
+			}
+		}
+		before := dict{}
+		if old != nil {
+			if was := fakehttp.Items(old["properties"].(dict)["ipConfigurations"]); n < len(was) {
+				before = was[n].(dict)["properties"].(dict)
+			}
+		}
+		q = maps.Clone(q)
+		if q["privateIPAddress"] = before["privateIPAddress"]; q["privateIPAddress"] == nil {
+			prefix, _ := netip.ParsePrefix(fmt.Sprint(f.items[subnet]["properties"].(dict)["addressPrefix"]))
+			f.serial++
+			a := prefix.Addr().As4()
+			a[2], a[3] = a[2]+byte(f.serial>>8), byte(f.serial)
+			q["privateIPAddress"] = netip.AddrFrom4(a).String()
+		}
+		if q["privateIPAllocationMethod"] == nil {
+			q["privateIPAllocationMethod"] = "Dynamic"
+		}
+		q["primary"], q["provisioningState"] = n == 0, "Succeeded"
+		configs[n] = dict{"name": name, "id": id + "/ipConfigurations/" + name, "type": "Microsoft.Network/networkInterfaces/ipConfigurations", "properties": q}
+	}
+	p["ipConfigurations"] = configs
+	return nil
+}
+
+// nicTold says which machine has a network interface.
+func nicTold(f *Fake, key string, o dict) dict {
+	vm := f.vmWith(key)
+	if vm == "" {
+		return o
+	}
+	out, p := maps.Clone(o), maps.Clone(o["properties"].(dict))
+	p["virtualMachine"] = dict{"id": f.items[vm]["id"]}
+	out["properties"] = p
+	return out
+}
+
+func nicUsers(f *Fake, id string) error {
+	if vm := f.vmWith(id); vm != "" {
+		return refuse(400, "NicInUse", "Network Interface %s is used by existing resource %s. In order to delete the network interface, it must be dissociated from the resource. To learn more, see aka.ms/deletenic.", f.items[id]["id"], f.items[vm]["id"])
+	}
+	return f.isReserved(id, "")
+}
+
+func checkDisk(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	creation, _ := p["creationData"].(dict)
+	if creation["createOption"] == nil {
+		return refuse(400, "InvalidParameter", "Required parameter 'disk.properties.creationData.createOption' is missing (null).")
+	}
+	if n, ok := p["diskSizeGB"].(float64); creation["createOption"] == "Empty" && (!ok || n < 1 || n > 65536) {
+		return refuse(400, "InvalidParameter", "The value of parameter disk.diskSizeGB is invalid.")
+	}
+	sku, _ := in["sku"].(dict)
+	if name, _ := sku["name"].(string); name != "" && !slices.Contains(diskKinds, name) {
+		return refuse(400, "InvalidParameter", "The value '%s' of parameter 'disk.sku' is invalid.", name)
+	}
+	p["diskState"] = "Unattached"
+	return nil
+}
+
+var diskKinds = []string{"Standard_LRS", "StandardSSD_LRS", "Premium_LRS", "PremiumV2_LRS", "UltraSSD_LRS", "StandardSSD_ZRS", "Premium_ZRS"}
+
+func diskUsers(f *Fake, id string) error {
+	if vm, _ := f.items[id]["managedBy"].(string); vm != "" && f.items[strings.ToLower(vm)] != nil {
+		return refuse(409, "OperationNotAllowed", "Disk %s is attached to VM %s.", f.items[id]["name"], vm)
+	}
+	return nil
+}
+
+func makeIdentity(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	if old != nil {
+		maps.Copy(p, old["properties"].(dict))
+		return nil
+	}
+	p["tenantId"], p["principalId"], p["clientId"] = Tenant, f.guid(), f.guid()
+	if f.newPrincipal > 0 {
+		f.young["principal "+p["principalId"].(string)] = f.newPrincipal
+	}
+	return nil
+}
+
+// serveRoles are https://learn.microsoft.com/rest/api/authorization/role-assignments and permissions.
+func (f *Fake) serveRoles(r *http.Request, t *target, in dict) (any, error) {
+	switch t.kind() {
+	case "permissions":
+		p := dict{"actions": []any{"*"}, "notActions": []any{}, "dataActions": []any{}, "notDataActions": []any{}}
+		if f.readOnly {
+			p["actions"] = []any{"*/read"}
+		}
+		for _, action := range sorted(f.denied) {
+			p["notActions"] = append(p["notActions"].([]any), action)
+		}
+		return dict{"value": []any{p}}, nil
+	case "roledefinitions":
+		return dict{"value": []any{dict{"id": "/subscriptions/" + Subscription + "/providers/Microsoft.Authorization/roleDefinitions/b24988ac-6180-42a0-ab88-20f7382dd24c", "name": "b24988ac-6180-42a0-ab88-20f7382dd24c", "properties": dict{"roleName": "Contributor", "type": "BuiltInRole"}}}}, nil
+	case "roleassignments":
+	default:
+		return nil, refuse(404, "InvalidResourceType", "there is no %s", r.URL.Path)
+	}
+	if t.group != "" && f.items[strings.ToLower(groupID(t.group))] == nil {
+		return nil, noGroup(t.group)
+	}
+	id := strings.ToLower(t.id())
+	if len(t.names) == 0 {
+		var all []dict
+		want := regexp.MustCompile(`(?i)principalId eq '([^']*)'`).FindStringSubmatch(r.URL.Query().Get("$filter"))
+		for _, key := range sorted(f.assignments) {
+			if strings.HasPrefix(key, strings.ToLower(t.scope)+"/") && (want == nil || f.assignments[key]["properties"].(dict)["principalId"] == want[1]) {
+				all = append(all, f.assignments[key])
+			}
+		}
+		return f.page(r, all)
+	}
+	old := f.assignments[id]
+	switch r.Method {
+	case "GET":
+		if old == nil {
+			return nil, refuse(404, "RoleAssignmentNotFound", "The role assignment '%s' is not found.", t.name())
+		}
+		return old, nil
+	case "DELETE":
+		if old == nil {
+			return &fakehttp.Reply{Status: 204}, nil
+		}
+		delete(f.assignments, id)
+		return old, nil
+	}
+	p, _ := in["properties"].(dict)
+	role, _ := p["roleDefinitionId"].(string)
+	principal, _ := p["principalId"].(string)
+	switch {
+	case !guid.MatchString(t.name()):
+		return nil, refuse(400, "InvalidRoleAssignmentId", "The role assignment ID '%s' is not valid. The role assignment ID must be a GUID.", t.name())
+	case role == "" || principal == "":
+		return nil, refuse(400, "BadRequestFormat", "The request was incorrectly formatted.")
+	case f.isYoung("principal "+principal) && p["principalType"] == nil, !f.isPrincipal(principal):
+		return nil, refuse(400, "PrincipalNotFound", "Principal %s does not exist in the directory %s. Check that you have the correct principal ID. If you are creating this principal and then immediately assigning a role, this error might be related to a replication delay. In this case, set the role assignment principalType property to a value, such as ServicePrincipal, User, or Group.  See https://aka.ms/docs-principaltype", strings.ReplaceAll(principal, "-", ""), Tenant)
+	}
+	for key, a := range f.assignments {
+		q := a["properties"].(dict)
+		if q["scope"] == t.scope && strings.EqualFold(q["roleDefinitionId"].(string), role) && q["principalId"] == principal {
+			if key == id {
+				return old, nil
+			}
+			return nil, refuse(409, "RoleAssignmentExists", "The role assignment already exists. The ID of the existing role assignment is %s.", strings.ReplaceAll(key[strings.LastIndex(key, "/")+1:], "-", ""))
+		}
+	}
+	if old != nil {
+		return nil, refuse(400, "RoleAssignmentUpdateNotPermitted", "Tenant ID, application ID, principal ID, and scope are not allowed to be updated.")
+	}
+	f.assignments[id] = dict{"id": t.id(), "name": t.name(), "type": "Microsoft.Authorization/roleAssignments", "properties": dict{"scope": t.scope, "roleDefinitionId": role, "principalId": principal, "principalType": p["principalType"]}}
+	return &fakehttp.Reply{Status: 201, Body: f.assignments[id]}, nil
+}
+
+func (f *Fake) isPrincipal(id string) bool {
+	for _, o := range f.items {
+		if p, ok := o["properties"].(dict); ok && p["principalId"] == id {
+			return true
+		}
+	}
+	return id == Object
+}
