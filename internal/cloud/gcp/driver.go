@@ -235,11 +235,17 @@ const mostCreating = 5 * time.Minute
 // created waits until an operation that makes machines is done, and returns why they do
 // not come to be. They may, all the same, if it takes too long.
 func (a *account) created(ctx context.Context, o operation, err error) error {
-	limited, cancel := context.WithTimeout(ctx, mostCreating)
+	return bounded(ctx, mostCreating, func(ctx context.Context) error { return a.done(ctx, a.project, o, err) })
+}
+
+// bounded makes calls that make machines, and says that there is no room if they take too
+// long.
+func bounded(ctx context.Context, most time.Duration, calls func(context.Context) error) error {
+	limited, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	err = a.done(limited, a.project, o, err)
+	err := calls(limited)
 	if limited.Err() != nil && ctx.Err() == nil {
-		return &slow{refusal{answer{Code: "TIMEOUT", Message: fmt.Sprintf("the machines were not made within %v", mostCreating)}, "compute.googleapis.com"}}
+		return &slow{refusal{answer{Code: "TIMEOUT", Message: fmt.Sprintf("the machines were not made within %v", most)}, "compute.googleapis.com"}}
 	}
 	return err
 }

@@ -123,3 +123,20 @@ func TestConformance(t *testing.T) {
 		return h
 	})
 }
+
+func TestConformanceOfTPUs(t *testing.T) {
+	home(t, t.Setenv)
+	tpu := cloud.Offer{Place: here.Place, InstanceType: tpuMachine, CPUs: 96, MemoryGiB: 334, Accelerators: map[string]float64{"tpu-v5litepod-8": 1}, HourlyPrice: 9}
+	spot, elsewhere := tpu, tpu
+	spot.Spot = true
+	elsewhere.Place = cloud.Place{Cloud: Name, Region: "us-west4", Zone: "us-west4-a"}
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake := gcpfake.New()
+		h := fake.Harness(func() cloud.Provider { return over(fake, quick) }, shared...)
+		h.Spec, h.Spot, h.Elsewhere = cloud.LaunchSpec{Offer: tpu, AuthorizedKey: key}, &spot, &elsewhere
+		h.Unprotected = "the rule for ports can go before them"
+		// What the fake says of these is about Compute Engine's machines, or in no form of this API's.
+		h.Halt, h.Odd, h.Bare, h.OpenPorts, h.Quota = nil, nil, nil, nil, nil
+		return h
+	})
+}

@@ -85,9 +85,9 @@ func (d driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
 		return d.Say(vm.BadCredentials, at, fixProject, err)
 	case "ACCESS_TOKEN_SCOPE_INSUFFICIENT":
 		return d.Say(vm.BadCredentials, at, "give the machine or the login the scope cloud-platform, then: sky check gcp", err)
-	case "notFound", "RESOURCE_NOT_FOUND":
+	case "notFound", "RESOURCE_NOT_FOUND", tpuCode + "NOT_FOUND":
 		// A type of machine or accelerator may be in the next zone.
-		if at.Zone != "" && strings.Contains(r.Message, "/zones/") {
+		if at.Zone != "" && (strings.Contains(r.Message, "/zones/") || r.Code == tpuCode+"NOT_FOUND") {
 			return d.Say(vm.Invalid, at, "", err)
 		}
 	}

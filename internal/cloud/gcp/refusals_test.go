@@ -188,7 +188,7 @@ func TestRefusals(t *testing.T) {
 		{ofTPU{3, "no", false}, 0, "invalid " + inZone, vm.Refused},
 		{ofTPU{11, "no", false}, 0, "invalid " + inZone, vm.Refused},
 		{ofTPU{12, "no", false}, 0, "invalid " + inZone, vm.Refused},
-		{ofTPU{5, "no", false}, 0, "invalid " + inRegion, vm.Missing},
+		{ofTPU{5, "no", false}, 0, "invalid " + inZone, vm.Missing},
 		{ofTPU{6, "no", false}, 0, "unclear", vm.Changed},
 		{ofTPU{10, "no", false}, 0, "unclear", vm.Changed},
 		{ofTPU{7, "no", false}, 0, "forbidden " + inZone, vm.Refused},

@@ -279,7 +279,9 @@ func (d driver) createTPUs(ctx context.Context, a *account, l *vm.Launch, plan *
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		name := names.Of(spec.ID, rank)
 		d.known.expect(spec, []string{name}, true)
-		return name, a.finishTPU(ctx, "POST", a.on("/locations/%s/nodes?nodeId=%s", zone, name), plan.tpuBody(spec, name))
+		return name, bounded(ctx, 2*mostCreating, func(ctx context.Context) error {
+			return a.finishTPU(ctx, "POST", a.on("/locations/%s/nodes?nodeId=%s", zone, name), plan.tpuBody(spec, name))
+		})
 	})
 }
 

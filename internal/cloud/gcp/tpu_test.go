@@ -1,98 +1,13 @@
 package gcp
 
 import (
-	"encoding/json"
-	"fmt"
-	"io"
-	"maps"
-	"net/http"
-	"path"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 )
-
-// tpus answers the few calls of the Cloud TPU API that are made, in the shapes of its
-// discovery document; everything else is the fake's.
-//
-// https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes
-type tpus struct {
-	*gcpfake.Fake
-	mu    sync.Mutex
-	nodes map[string]map[string]any // by the path of their names
-	ready map[string]time.Time
-	fail  string // an error of the next operation that makes one
-	off   bool   // the API is not enabled
-	calls []string
-}
-
-func (f *tpus) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Host != "tpu.googleapis.com" {
-		return f.Fake.RoundTrip(r)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.calls = append(f.calls, r.Method+" "+r.URL.Path)
-	status, out := f.answer(r)
-	text, err := json.Marshal(out)
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(string(text)))}, err
-}
-
-func (f *tpus) answer(r *http.Request) (int, any) {
-	no := func(status int, code, message string) (int, any) {
-		return status, map[string]any{"error": map[string]any{"code": status, "status": code, "message": message}}
-	}
-	name, verb, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/v2/"), ":")
-	operation := "projects/p/locations/z/operations/" + path.Base(name)
-	switch {
-	case f.off:
-		return 403, map[string]any{"error": map[string]any{"code": 403, "status": "PERMISSION_DENIED", "message": "Cloud TPU API has not been used", "details": []any{map[string]any{
-			"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "SERVICE_DISABLED", "metadata": map[string]any{"service": "tpu.googleapis.com"}}}}}
-	case r.Method == "GET" && strings.HasSuffix(name, "/locations/-/nodes"):
-		var all []any
-		for _, n := range slices.Sorted(maps.Keys(f.nodes)) {
-			node := f.nodes[n]
-			if node["state"] == "CREATING" && time.Now().After(f.ready[n]) {
-				node["state"] = "READY"
-				node["networkEndpoints"] = []any{map[string]any{"ipAddress": "10.128.0.9", "port": 8470, "accessConfig": map[string]any{"externalIp": "203.0.113.9"}}}
-			}
-			all = append(all, node)
-		}
-		return 200, map[string]any{"nodes": all}
-	case r.Method == "GET" && strings.Contains(name, "/operations/"):
-		return 200, map[string]any{"name": name, "done": true}
-	case r.Method == "POST" && strings.HasSuffix(name, "/nodes"):
-		if f.fail != "" {
-			return 200, json.RawMessage(f.fail)
-		}
-		full := name + "/" + r.URL.Query().Get("nodeId")
-		if f.nodes[full] != nil {
-			return no(409, "ALREADY_EXISTS", "Resource already exists")
-		}
-		var in map[string]any
-		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in["runtimeVersion"] == nil {
-			return no(400, "INVALID_ARGUMENT", "runtime_version is required")
-		}
-		in["name"], in["state"], in["id"], in["createTime"] = full, "CREATING", fmt.Sprint(len(f.calls)), time.Now().UTC().Format(time.RFC3339)
-		f.nodes[full], f.ready[full] = in, time.Now().Add(time.Minute)
-		return 200, map[string]any{"name": operation}
-	case f.nodes[name] == nil:
-		return no(404, "NOT_FOUND", "Resource not found")
-	case r.Method == "DELETE":
-		delete(f.nodes, name)
-	case verb == "stop":
-		f.nodes[name]["state"] = "STOPPED"
-	case verb == "start":
-		f.nodes[name]["state"] = "READY"
-	}
-	return 200, map[string]any{"name": operation, "done": true}
-}
 
 func tpuSpec(name, accelerator string, nodes int) cloud.LaunchSpec {
 	return cloud.LaunchSpec{
@@ -102,68 +17,44 @@ func tpuSpec(name, accelerator string, nodes int) cloud.LaunchSpec {
 }
 
 func TestTPUs(t *testing.T) {
-	home(t, t.Setenv)
-	synctest.Test(t, func(t *testing.T) {
-		fake := &tpus{Fake: gcpfake.New(), nodes: map[string]map[string]any{}, ready: map[string]time.Time{}}
-		o := quick
-		o.Transport = fake
-		p := New(o)
+	virtual(t, func(b *bed) {
 		spec := tpuSpec("web", "tpu-v5litepod-8", 2)
-		launch := func() []cloud.Node {
-			t.Helper()
-			if err := p.Prepare(t.Context(), spec); err != nil {
-				t.Fatal(err)
-			}
-			nodes, err := p.Launch(t.Context(), spec)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return nodes
-		}
-		nodes := launch()
-		if len(nodes) != 2 || nodes[1].Rank != 1 || nodes[0].Reach.Host != "203.0.113.9" || nodes[0].Reach.User != user || nodes[0].Place != here.Place {
+		spec.Ports = []string{"8080"}
+		nodes := b.launch(spec)
+		if len(nodes) != 2 || nodes[1].Rank != 1 || nodes[0].Reach.Host != nodes[0].ExternalIP || nodes[0].ExternalIP == "" || nodes[0].Reach.User != user || nodes[0].Place != here.Place {
 			t.Errorf("nodes %+v", nodes)
 		}
-		first := "projects/" + gcpfake.Project + "/locations/us-central1-a/nodes/" + names.Of(spec.ID, 0)
-		made, _ := json.Marshal(fake.nodes[first])
-		has(t, string(made), `"acceleratorType":"v5litepod-8"`, `"runtimeVersion":"v2-alpha-tpuv5"`, `"preemptible":true`, `"enableExternalIps":true`, "subnetworks/default", "gcpuser:ssh-ed25519", `"skypilot-cluster-name":"web"`, `"scope":["https://www.googleapis.com/auth/cloud-platform"]`)
+		has(t, b.fake.last, `"acceleratorType":"v5litepod-8"`, `"runtimeVersion":"v2-alpha-tpuv5"`, `"preemptible":true`, `"enableExternalIps":true`, "subnetworks/default", "gcpuser:ssh-ed25519", `"skypilot-cluster-name":"web"`,
+			`"scope":["https://www.googleapis.com/auth/cloud-platform"]`, `"tags":["`+names.Cluster(spec.ID)+`"]`)
+		has(t, strings.Join(b.fake.Inventory(), ";"), "firewalls sky-ports-web-")
 
 		// One that was preempted is a proof of that, and goes before another one is made.
-		fake.nodes[first]["state"] = "PREEMPTED"
-		got, err := p.Nodes(t.Context(), spec.ID)
+		b.fake.Preempt(nodes[0].ID, 0)
+		time.Sleep(time.Minute)
+		got, err := b.p.Nodes(b.Context(), spec.ID)
 		if err != nil || got[0].State != cloud.NodeGone || !strings.Contains(got[0].Reason, "preempted") {
 			t.Errorf("preempted: %+v, %v", got, err)
 		}
-		if nodes := launch(); len(nodes) != 2 || !slices.Contains(fake.calls, "DELETE /v2/"+first) {
+		if nodes := b.launch(spec); len(nodes) != 2 || b.fake.called("DELETE", "/nodes/"+nodes[0].ID) != 1 {
 			t.Errorf("made again: %+v", nodes)
 		}
-		fake.nodes[first]["state"] = "PREEMPTED"
-		if err := p.Terminate(t.Context(), spec.ID); err != nil || len(fake.nodes) > 0 {
-			t.Errorf("left: %v, %v", fake.nodes, err)
+		b.fake.Preempt(nodes[1].ID, 0)
+		time.Sleep(time.Minute)
+		b.down(spec.ID)
+		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+			t.Errorf("left: %s", left)
 		}
 
-		spec.Offer.Spot = false
-		launch()
-		if err := p.Stop(t.Context(), spec.ID); err != nil || fake.nodes[first]["state"] != "STOPPED" {
-			t.Errorf("stopped: %v, %v", fake.nodes[first]["state"], err)
-		}
-		launch()
-		if err := p.Terminate(t.Context(), spec.ID); err != nil || len(fake.nodes) > 0 {
-			t.Errorf("left: %v, %v", fake.nodes, err)
-		}
-
-		fake.fail = `{"name": "o", "done": true, "error": {"code": 8, "message": "There is no more capacity in the zone"}}`
-		if _, err := p.Launch(t.Context(), spec); meaning(err) != "full "+inZone {
-			t.Errorf("full: %v", err)
-		}
-		fake.off = true
-		p = New(o)
-		if list, err := p.Nodes(t.Context(), spec.ID); err != nil || len(list) > 0 {
+		b.fake.FailTPU(8, "Quota limit 'TPUV5s' has been exceeded.", 1)
+		b.refused(spec, "quota gcp/us-central1")
+		spec.Offer.Accelerators = map[string]float64{"tpu-v6e-8": 1} // which other zones have
+		b.refused(spec, "invalid "+inZone)
+		b.fake.Disable("tpu.googleapis.com")
+		b.p = b.another()
+		if list, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(list) > 0 {
 			t.Errorf("without the API: %v, %v", list, err)
 		}
-		if _, err := p.Launch(t.Context(), spec); meaning(err) != "credentials: gcloud services enable tpu.googleapis.com --project "+gcpfake.Project {
-			t.Errorf("a launch without the API: %v", err)
-		}
+		b.refused(spec, "credentials: gcloud services enable tpu.googleapis.com --project "+gcpfake.Project)
 	})
 }
 
