@@ -29,7 +29,8 @@ var layers = [][]string{
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
-	{"internal/agent", "internal/mount", "internal/nodestorage"},
+	{"internal/nodestorage"},
+	{"internal/agent", "internal/mount"},
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo"},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},
@@ -39,7 +40,7 @@ var layers = [][]string{
 	{"internal/storage/storetest", "internal/storage/memory"},
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/similar", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
-	{"internal/wholefile", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
+	{"internal/wholefile", "internal/mount/mountpoints", "internal/bounded", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},

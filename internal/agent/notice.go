@@ -179,8 +179,18 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	a.publishState()
 	if n.Final() {
 		a.wg.Go(func() {
+			// At once, as the time is short, and again for what the hooks write.
+			early := make(chan struct{})
+			go func() {
+				defer close(early)
+				_, _ = a.mounts.settle(a.ctx, noticeFlush)
+			}()
 			if a.isHead() {
 				a.hooksOf(a.ctx, "preemption", "notice")
+			}
+			<-early
+			if st, err := a.mounts.settle(a.ctx, noticeFlush); err != nil || !st.Done {
+				a.log.Warn("not all files of mounted buckets are stored before the machine goes", "lost", st.Lost, "waiting", st.Waiting, "err", err)
 			}
 			if a.ctx.Err() == nil {
 				a.ended()
@@ -188,6 +198,10 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 		})
 	}
 }
+
+// noticeFlush bounds the flush of mounted buckets before a machine is taken back, which
+// ends it anyway.
+const noticeFlush = 5 * time.Minute
 
 // leaving tells whether the cloud has announced that it takes this machine back.
 func (a *Agent) leaving() bool {

@@ -128,8 +128,8 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 			return err
 		}
 	}
-	if !all {
-		return nil
+	if err := s.mountBuckets(ctx); err != nil || !all {
+		return err
 	}
 	for _, m := range mounts(s.task) {
 		src, err := s.call.Files.Source(s.task, m.src)
@@ -146,6 +146,20 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 		}
 	}
 	return s.bring(ctx)
+}
+
+// mountBuckets mounts buckets on every node.
+func (s *submission) mountBuckets(ctx context.Context) (err error) {
+	if len(s.task.StorageMounts) == 0 {
+		return nil
+	}
+	ctx, span := trace.Start(ctx, "mount buckets")
+	defer func() { span.End(err) }()
+	call, err := s.x.bucketCall(s.call, s.task)
+	if err != nil {
+		return err
+	}
+	return s.x.Buckets.Mount(ctx, call, s.cluster, s.task, onNode)
 }
 
 // bring copies buckets to every node.

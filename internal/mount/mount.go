@@ -30,6 +30,7 @@ import (
 	"github.com/skypilot-go/sky/internal/mount/direct"
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/mount/remote"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
@@ -230,7 +231,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		have.renew(b)
 	}
 	f, err := fusefs.New(have.volume, spec.Path, fusefs.Options{
-		Name: spec.URL, Kind: kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
+		Name: spec.URL, Kind: mountpoints.Kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
 		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path),
 	})
 	if err != nil {

@@ -106,7 +106,7 @@ func (r *rig) start() {
 	if err := r.helper.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.client = mountapi.NewClient(Socket(r.dir))
+	r.client = mountapi.NewClient(mountapi.Socket(r.dir))
 	waitFor(r.t, "the helper", func() bool {
 		h, err := r.client.Health(r.t.Context())
 		return err == nil && h.PID == r.helper.Process.Pid
@@ -175,7 +175,7 @@ func (r *rig) content(key string) string {
 func TestMountsAreKeptAndChangedAndEnded(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if info, err := os.Stat(Socket(r.dir)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(mountapi.Socket(r.dir)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info.Mode(), err)
 	}
 	if did := r.mount(r.request()); did != mountapi.Mounted {
@@ -347,19 +347,6 @@ func TestCredentialsAreReplacedWhileMounted(t *testing.T) {
 	}
 	if got, err := os.ReadFile(r.file("x")); err != nil || string(got) != "text" {
 		t.Errorf("with the right key: %q, %v", got, err)
-	}
-}
-
-func TestPointsAreReadAsTheKernelWritesThem(t *testing.T) {
-	text := "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n" +
-		"61 24 0:50 / /home/a\\040b/x rw,nosuid,nodev shared:7 - fuse.sky s3://bucket rw,user_id=0\n" +
-		"broken\n"
-	got, err := points(strings.NewReader(text))
-	if err != nil || len(got) != 2 {
-		t.Fatal(got, err)
-	}
-	if want := (point{"/home/a b/x", "fuse.sky", "s3://bucket"}); got[1] != want {
-		t.Errorf("%+v", got[1])
 	}
 }
 

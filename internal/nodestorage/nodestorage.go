@@ -2,7 +2,8 @@
 // sky-mount, which a server starts through the node's agent. Credentials reach it on its
 // standard input and stay in its memory.
 //
-// It has one subcommand so far, copy. What copy reads is a [CopySpec] and after that, for as
+// mount DIR holds the mounts of a folder (package mount); the node's agent starts it. What
+// copy reads is a [CopySpec] and after that, for as
 // long as the input lasts, [Renewal]s, one JSON object a line; what it writes is [Event]s,
 // one a line. The end of the input ends the program: whoever started it is gone.
 package nodestorage
@@ -98,10 +99,12 @@ func Main(args []string) int {
 	switch {
 	case verb == "copy" && len(args) == 1:
 		return copyMain(ctx, os.Stdin, os.Stdout, os.Getenv("HOME"))
+	case verb == "mount" && len(args) == 2:
+		return mountMain(ctx, args[1])
 	case verb == "--version":
 		fmt.Println(api.ProductVersion, buildid.ID())
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy")
+	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy | sky-mount mount DIR")
 	return 2
 }

@@ -1,0 +1,14 @@
+//go:build !linux
+
+package nodestorage
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+func mountMain(context.Context, string) int {
+	fmt.Fprintln(os.Stderr, "sky-mount: buckets are mounted on Linux only; use mode: COPY")
+	return 1
+}
