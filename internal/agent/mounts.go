@@ -83,6 +83,9 @@ func newMounts(ctx context.Context, home, sh string, env []string, q *queue, log
 
 // any tells whether something is to be mounted here.
 func (m *mounts) any() bool {
+	if m == nil {
+		return false
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.wanted.Specs) > 0 && !m.ended
@@ -534,6 +537,9 @@ func (m *mounts) settle(ctx context.Context, limit time.Duration) (flushStatus, 
 // end stores what is not stored yet, as far as the time goes, and takes the mounts away.
 // What is left stays in the cache on the disk, and is what info tells.
 func (m *mounts) end(ctx context.Context, limit time.Duration) {
+	if m == nil {
+		return
+	}
 	if _, err := os.Stat(mountapi.Socket(m.dir)); err != nil && len(m.specs()) == 0 {
 		return
 	}

@@ -177,7 +177,7 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	a.mu.Unlock()
 	a.log.Warn("the cloud takes this machine back", "action", n.Action, "at", n.At)
 	a.publishState()
-	if n.Final() {
+	if n.Final() && (known == nil || !known.Final()) { // another time for the same end changes nothing
 		a.wg.Go(func() {
 			// At once, as the time is short, and again for what the hooks write.
 			early := make(chan struct{})
