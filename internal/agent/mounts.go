@@ -65,6 +65,7 @@ const (
 	mountsStart  = 20 * time.Second // for sky-mount to answer after its start
 	mountsEnd    = 20 * time.Second // for sky-mount to end
 	mountsRetry  = 10 * time.Second // the longest pause between tries to bring mounts back
+	lostNamed    = 10               // files that could not be stored are named
 	unsavedNamed = 5                // files of a mount that are named
 )
 
@@ -500,7 +501,7 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 			if out.Lost != "" {
 				out.Lost += "; "
 			}
-			out.Lost += e.Message
+			out.Lost += lostFiles(e)
 		case ok && e.Code == mountapi.TimedOut:
 			for _, f := range e.Files {
 				if len(out.Waiting) < unsavedNamed {
@@ -513,6 +514,26 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 		}
 	}
 	return out, nil
+}
+
+// lostFiles names files that cannot be stored, and says why.
+func lostFiles(e *mountapi.Error) string {
+	var names []string
+	why := ""
+	for _, f := range e.Files {
+		if len(names) < lostNamed {
+			names = append(names, filepath.Join(f.Mount, f.Path))
+		}
+		why = cmp.Or(why, f.Error)
+	}
+	if len(names) == 0 {
+		return e.Message
+	}
+	text := strings.Join(names, ", ")
+	if n := len(e.Files) + e.More - len(names); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text + ": " + cmp.Or(why, e.Message)
 }
 
 // settle waits until the buckets have everything, until a limit is over, or something

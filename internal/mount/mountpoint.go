@@ -19,7 +19,7 @@ import (
 
 // clearPath makes a path ready for a mount: it takes away mounts of ours whose process died,
 // and refuses to cover anything else. It deletes nothing.
-func clearPath(path string) (restored bool, err error) {
+func clearPath(path string, detach func(path string, lazy bool) error) (restored bool, err error) {
 	for range 100 {
 		p, ok, err := mountpoints.At(path)
 		if err != nil {
@@ -36,7 +36,7 @@ func clearPath(path string) (restored bool, err error) {
 		if !errors.Is(err, unix.ENOTCONN) {
 			return restored, failf(mountapi.InUse, "%s is mounted at %s by another process", p.Source, path)
 		}
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		if err := detach(path, true); err != nil {
 			return restored, fmt.Errorf("taking away the mount at %s whose process has died: %w", path, err)
 		}
 		restored = true

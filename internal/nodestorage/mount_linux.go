@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"runtime/debug"
 
 	"github.com/skypilot-go/sky/api"
@@ -16,10 +17,15 @@ import (
 const codeRunning = 3
 
 // mountMain is sky-mount mount: it holds the mounts of a folder until it is told to end.
-func mountMain(ctx context.Context, dir string) int {
+// whole: the program is the whole sky.
+func mountMain(ctx context.Context, dir string, whole bool) int {
 	debug.SetGCPercent(50)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	err := mount.Serve(ctx, mount.Options{Dir: dir, Version: api.ProductVersion, Log: log})
+	o := mount.Options{Dir: dir, Version: api.ProductVersion, Log: log}
+	if os.Geteuid() != 0 {
+		o.Helper = helper(whole)
+	}
+	err := mount.Serve(ctx, o)
 	switch {
 	case errors.Is(err, mount.ErrRunning):
 		return codeRunning
@@ -29,3 +35,19 @@ func mountMain(ctx context.Context, dir string) int {
 	}
 	return 0
 }
+
+// helper mounts by sudo; nil: there is no sudo without a password.
+func helper(whole bool) *mount.Helper {
+	self, err := os.Executable()
+	if err != nil || exec.Command("sudo", "-n", "true").Run() != nil {
+		return nil
+	}
+	command := []string{"sudo", "-n", "--", self}
+	if whole {
+		command = append(command, Command)
+	}
+	return &mount.Helper{Command: append(command, privileged)}
+}
+
+// privilegedMain is what the helper does, as root.
+func privilegedMain(order string) int { return mount.Privileged(order, os.Stdin, os.Stdout) }

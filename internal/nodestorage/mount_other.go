@@ -8,7 +8,9 @@ import (
 	"os"
 )
 
-func mountMain(context.Context, string) int {
+func mountMain(context.Context, string, bool) int {
 	fmt.Fprintln(os.Stderr, "sky-mount: buckets are mounted on Linux only; use mode: COPY")
 	return 1
 }
+
+func privilegedMain(string) int { return 2 }

@@ -24,6 +24,9 @@ import (
 // Command is the word after sky that begins this program where the whole sky is on a node.
 const Command = "sky-mount"
 
+// privileged is the word for what is done with the right to mount, by sudo.
+const privileged = "privileged"
+
 // CopySpec is what copy does.
 type CopySpec struct {
 	Grants []storage.Grant `json:"grants"`
@@ -86,7 +89,8 @@ const (
 
 // Main is sky-mount with its arguments; it returns the exit code.
 func Main(args []string) int {
-	if len(args) > 0 && args[0] == Command {
+	whole := len(args) > 0 && args[0] == Command
+	if whole {
 		args = args[1:]
 	}
 	verb := ""
@@ -100,7 +104,9 @@ func Main(args []string) int {
 	case verb == "copy" && len(args) == 1:
 		return copyMain(ctx, os.Stdin, os.Stdout, os.Getenv("HOME"))
 	case verb == "mount" && len(args) == 2:
-		return mountMain(ctx, args[1])
+		return mountMain(ctx, args[1], whole)
+	case verb == privileged && len(args) == 2:
+		return privilegedMain(args[1])
 	case verb == "--version":
 		fmt.Println(api.ProductVersion, buildid.ID())
 		return 0

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type s3 struct {
 	*memory.Store
 	t   testing.TB
 	url string
+
+	refuse atomic.Int64 // the status that writes are answered with; 0: they are done
 
 	mu    sync.Mutex
 	count int            // requests so far
@@ -40,6 +43,10 @@ func newS3(t testing.TB) *s3 {
 		s.mu.Unlock()
 		if do != nil {
 			do()
+		}
+		if status := s.refuse.Load(); status != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.WriteHeader(int(status))
+			return
 		}
 		answer.ServeHTTP(w, r)
 	}))
