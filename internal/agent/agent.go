@@ -183,6 +183,9 @@ func (a *Agent) close() error {
 	if a.ranks != nil {
 		a.ranks.wg.Wait()
 	}
+	if a.mounts != nil {
+		a.mounts.client.Close()
+	}
 	a.mu.Lock()
 	for _, c := range a.clients {
 		c.Close()

@@ -122,6 +122,13 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	if len(r.Mounts) == 0 {
 		return out, nil
 	}
+	specs := make([]mountapi.Spec, len(r.Mounts))
+	for i, x := range r.Mounts {
+		var err error
+		if specs[i], err = m.here(x.Spec); err != nil {
+			return nil, err
+		}
+	}
 	m.mu.Lock()
 	m.ended = false
 	m.mu.Unlock()
@@ -133,11 +140,8 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	if err != nil {
 		return nil, err
 	}
-	for _, x := range r.Mounts {
-		spec, err := m.here(x.Spec)
-		if err != nil {
-			return nil, err
-		}
+	for i, x := range r.Mounts {
+		spec := specs[i]
 		cctx, cancel := context.WithTimeout(ctx, mountsCall)
 		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: spec, Credentials: x.Credentials})
 		cancel()

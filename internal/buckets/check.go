@@ -33,9 +33,8 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 	if err != nil || len(uses) == 0 {
 		return err
 	}
-	if call.Scope != nil && !m.Config().Bool("storage", "allow_users") {
-		return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("file_mounts.%s: buckets are reached with this server's credentials, which only administrators may use.", uses[0].dst),
-			Hint: "An administrator can let everybody use them: storage.allow_users: true"}
+	if err := m.mayUse(call, uses[0]); err != nil {
+		return err
 	}
 	call.Out.Spin("Looking at buckets")
 	defer call.Out.StopSpin()
@@ -58,6 +57,15 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 		}
 	}
 	return nil
+}
+
+// mayUse refuses callers who may not use the server's credentials.
+func (m *Manager) mayUse(call cluster.Call, u mount) error {
+	if call.Scope == nil || m.Config().Bool("storage", "allow_users") {
+		return nil
+	}
+	return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("file_mounts.%s: buckets are reached with this server's credentials, which only administrators may use.", u.dst),
+		Hint: "An administrator can let everybody use them: storage.allow_users: true"}
 }
 
 func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Config, t *task.Task, u mount) (string, error) {

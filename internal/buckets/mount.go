@@ -37,6 +37,9 @@ func (m *Manager) Mount(ctx context.Context, call cluster.Call, cl *state.Cluste
 	if len(uses) == 0 {
 		return nil
 	}
+	if err := m.mayUse(call, uses[0]); err != nil { // exec asks for no check
+		return err
+	}
 	c := m.configOf(call)
 	var specs []agentapi.MountSpec
 	var wanted []agentapi.NodeMount
@@ -92,6 +95,12 @@ func (m *Manager) source(ctx context.Context, call cluster.Call, c *config.Confi
 		return b, u.from, err
 	}
 	rec, b, err := m.wanted(ctx, call, c, t, u)
+	if err == nil && rec.Version == 0 {
+		err = invalid(api.ErrStorageSpec, "file_mounts.%s: sky has no bucket %q yet, which sky launch makes", u.dst, u.name)
+	}
+	if err == nil {
+		err = m.same(ctx, rec, b)
+	}
 	if err != nil {
 		return nil, storage.Location{}, err
 	}

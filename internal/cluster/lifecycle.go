@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
@@ -180,6 +181,9 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 	info, err := client.Info(ictx)
 	cancel()
 	if err != nil {
+		if u := unsaved(c); u != nil && out != nil {
+			fmt.Fprintf(out, "WARNING: the agents of cluster %s do not answer; when they last did, %d files (%s) were not in its mounted buckets.\n", c.Name, u.Files, diskspace.Bytes(u.Bytes))
+		}
 		return
 	}
 	timeout, doing := cmp.Or(grace, proc.Grace)+endSlack, "waiting for the agents of cluster "+c.Name+" to end its jobs"

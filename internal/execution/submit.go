@@ -79,6 +79,13 @@ func mountable(cloud string, t *task.Task) error {
 				dst, path.Base(dst))}
 		}
 	}
+	for _, dst := range slices.Sorted(maps.Keys(t.StorageMounts)) {
+		if t.StorageMounts[dst].Mode != "COPY" && !strings.HasPrefix(onNode(dst), "~/") {
+			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
+				"file_mounts: a bucket cannot be mounted at %s. The nodes of a local cluster share this machine's file system, so buckets are mounted below the node's home folder; use ~/%s, say.",
+				dst, path.Base(dst))}
+		}
+	}
 	return nil
 }
 
