@@ -110,7 +110,7 @@ func (d *driver) store(ctx context.Context) (lost string, err error) {
 	if len(all) == 0 {
 		return "", nil
 	}
-	return "not all files that the job wrote to mounted buckets could be stored: " + strings.Join(all, "; "), nil
+	return "files that the job wrote to mounted buckets could not be stored: " + strings.Join(all, "; "), nil
 }
 
 // storeAll waits, before a cluster gives itself back, until the mounted buckets of its nodes

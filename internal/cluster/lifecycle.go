@@ -14,7 +14,6 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
@@ -182,7 +181,7 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 	cancel()
 	if err != nil {
 		if u := unsaved(c); u != nil && out != nil {
-			fmt.Fprintf(out, "WARNING: the agents of cluster %s do not answer; when they last did, %d files (%s) were not in its mounted buckets.\n", c.Name, u.Files, diskspace.Bytes(u.Bytes))
+			fmt.Fprintf(out, "WARNING: the agents of cluster %s do not answer; when they last did, its mounted buckets lacked %s.\n", c.Name, amount(u.Files, u.Bytes))
 		}
 		return
 	}

@@ -95,6 +95,14 @@ func unsaved(c *state.Cluster) *api.Unsaved {
 	return out
 }
 
+// amount is a number of files with their size, in words.
+func amount(files int, bytes int64) string {
+	if files == 1 {
+		return fmt.Sprintf("1 file (%s)", diskspace.Bytes(bytes))
+	}
+	return fmt.Sprintf("%d files (%s)", files, diskspace.Bytes(bytes))
+}
+
 // leftUnsaved says, and notes in the cluster's history, what a node that ends could not
 // store in its mounted buckets.
 func (m *Manager) leftUnsaved(ctx context.Context, out io.Writer, c *state.Cluster, rank int, down bool, i *agentapi.MountsInfo) {
@@ -109,7 +117,7 @@ func (m *Manager) leftUnsaved(ctx context.Context, out io.Writer, c *state.Clust
 	if down {
 		what = "are lost with it"
 	}
-	text := fmt.Sprintf("%s of cluster %s could not upload %d files (%s) to mounted buckets; they %s: %s", remote.NodeName(rank), c.Name, u.Files, diskspace.Bytes(u.Bytes), what, strings.Join(u.Names, ", "))
+	text := fmt.Sprintf("%s of cluster %s could not upload %s to mounted buckets, which %s: %s", remote.NodeName(rank), c.Name, amount(u.Files, u.Bytes), what, strings.Join(u.Names, ", "))
 	if u.Error != "" {
 		text += " (" + u.Error + ")"
 	}

@@ -279,3 +279,37 @@ run: |
 		t.Errorf("still mounted: %v", got)
 	}
 }
+
+// What is not uploaded when a cluster stops is uploaded when it starts again; a cluster that
+// goes for good names what is lost.
+func TestWhatIsNotUploadedWhenAClusterEnds(t *testing.T) {
+	t.Parallel()
+	needFUSE(t)
+	s := newS3(t)
+	w := s.user(newWorld(t))
+	w.sky("launch", "-y", "-c", "c", w.write("task.yaml", "resources: {infra: local}\nfile_mounts:\n  ~/ckpt: {name: ckpts-2, store: s3, mode: MOUNT_CACHED}\nrun: ls ~/ckpt\n"))
+	write := func(name string) {
+		s.refuse.Store(503)
+		w.sky("exec", "-d", "c", "echo "+name+" > ~/ckpt/"+name)
+		eventually(t, "the status says what is not uploaded", 2*time.Minute, func() bool {
+			out, _ := w.run("status")
+			return strings.Contains(out, "c: 1 file is not in the mounted buckets yet (")
+		})
+	}
+	write("kept")
+	wants(t, w.sky("stop", "-y", "--graceful", "--graceful-timeout", "3", "c"), "WARNING: head of cluster c could not upload 1 file (", "stay on its disk", "ckpt/kept")
+	if got := mountsBelow(t, w.home); len(got) > 0 {
+		t.Errorf("mounted after stop: %v", got)
+	}
+	s.refuse.Store(0)
+	w.sky("start", "-y", "c")
+	eventually(t, "what was left is uploaded", 2*time.Minute, func() bool { return s.content("ckpts-2", "kept") == "kept\n" })
+	wants(t, w.sky("exec", "c", "cat ~/ckpt/kept"), "SUCCEEDED")
+	write("lost")
+	out, _ := w.run("down", "c") // nobody answers the question
+	wants(t, out, "1 file is not in the mounted buckets yet")
+	wants(t, w.sky("down", "-y", "--graceful", "--graceful-timeout", "3", "c"), "are lost with it", "ckpt/lost")
+	if got := mountsBelow(t, w.home); len(got) > 0 {
+		t.Errorf("mounted after down: %v", got)
+	}
+}
