@@ -179,11 +179,14 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 	ictx, cancel := context.WithTimeout(ctx, agentTimeout)
 	info, err := client.Info(ictx)
 	cancel()
-	if err != nil {
+	headGone := err != nil
+	if headGone {
 		if u := unsaved(c); u != nil && out != nil {
 			fmt.Fprintf(out, "WARNING: the agents of cluster %s do not answer; when they last did, its mounted buckets lacked %s.\n", c.Name, amount(u.Files, u.Bytes))
 		}
-		return
+		if len(c.Notes.Mounts) == 0 || len(c.Nodes) < 2 {
+			return
+		} // the others may have files that are not uploaded
 	}
 	timeout, doing := cmp.Or(grace, proc.Grace)+endSlack, "waiting for the agents of cluster "+c.Name+" to end its jobs"
 	flush := time.Duration(0)
@@ -192,7 +195,7 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 		timeout += flush
 		doing += " and to upload what they wrote to mounted buckets"
 	}
-	if info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
+	if !headGone && info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
 		timeout += hookTimeout
 		doing = "waiting for the hooks of cluster " + c.Name
 	}
@@ -213,7 +216,9 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 		}
 		m.leftUnsaved(ctx, out, c, rank, ends == "down", last.Mounts)
 	}
-	shutdown(0, event) // runs hooks, for which the others may be needed
+	if !headGone {
+		shutdown(0, event) // runs hooks, for which the others may be needed
+	}
 	// Those that are gone do not answer: they are not waited for one by one.
 	var g errgroup.Group
 	g.SetLimit(refreshAtOnce)

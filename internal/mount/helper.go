@@ -27,6 +27,14 @@ type Helper struct {
 	Command []string
 }
 
+// BySudo is a helper that sudo starts; nil: there is no sudo that asks for no password.
+func BySudo(command ...string) *Helper {
+	if exec.Command("sudo", "-n", "true").Run() != nil {
+		return nil
+	}
+	return &Helper{Command: append([]string{"sudo", "-n", "--"}, command...)}
+}
+
 // helperTimeout bounds one call of a helper.
 const helperTimeout = time.Minute
 

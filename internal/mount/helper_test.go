@@ -5,6 +5,7 @@ package mount
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -60,5 +61,24 @@ func TestAHelperSaysWhyItDoesNotMount(t *testing.T) {
 	}
 	if err := (&Helper{Command: []string{"/bin/false"}}).Detach("/x", false); err == nil {
 		t.Error("a helper that fails is taken for one that did it")
+	}
+}
+
+func TestSudoMounts(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	if BySudo("x") != nil {
+		t.Error("there is no sudo")
+	}
+	fake := "#!/bin/sh\n[ \"$1\" = -n ] || exit 1\nshift\nif [ \"$1\" = true ]; then exit 0; fi\n[ \"$1\" = -- ] || exit 1\nshift\nexec \"$@\"\n"
+	if err := os.WriteFile(filepath.Join(dir, "sudo"), []byte(fake), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := BySudo(os.Args[0], "privileged")
+	if h == nil {
+		t.Fatal("sudo is not found")
+	}
+	if err := h.Detach(t.TempDir(), false); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("nothing is mounted there: %v", err)
 	}
 }

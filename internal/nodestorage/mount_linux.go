@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"runtime/debug"
 
 	"github.com/skypilot-go/sky/api"
@@ -23,7 +22,16 @@ func mountMain(ctx context.Context, dir string, whole bool) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	o := mount.Options{Dir: dir, Version: api.ProductVersion, Log: log}
 	if os.Geteuid() != 0 {
-		o.Helper = helper(whole)
+		self, err := os.Executable()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "sky-mount:", err)
+			return 1
+		}
+		command := []string{self, privileged}
+		if whole {
+			command = []string{self, Command, privileged}
+		}
+		o.Helper = mount.BySudo(command...)
 	}
 	err := mount.Serve(ctx, o)
 	switch {
@@ -36,18 +44,5 @@ func mountMain(ctx context.Context, dir string, whole bool) int {
 	return 0
 }
 
-// helper mounts by sudo; nil: there is no sudo without a password.
-func helper(whole bool) *mount.Helper {
-	self, err := os.Executable()
-	if err != nil || exec.Command("sudo", "-n", "true").Run() != nil {
-		return nil
-	}
-	command := []string{"sudo", "-n", "--", self}
-	if whole {
-		command = append(command, Command)
-	}
-	return &mount.Helper{Command: append(command, privileged)}
-}
-
-// privilegedMain is what the helper does, as root.
+// privilegedMain is what the helper of sky-mount does, as root.
 func privilegedMain(order string) int { return mount.Privileged(order, os.Stdin, os.Stdout) }
