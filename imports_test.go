@@ -30,7 +30,8 @@ var layers = [][]string{
 	{"internal/cluster", "internal/shelf"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
-	{"internal/agent", "internal/mount", "internal/nodestorage"},
+	{"internal/nodestorage"},
+	{"internal/agent", "internal/mount"},
 	{"internal/agentclient", "internal/cloud/local", "internal/cloud/fluffycloud", "internal/cloud/cloudtest", "internal/cloud/sshpool", "internal/cloud/docker", "internal/cloud/kubernetes", "internal/cloud/aws", "internal/cloud/azure", "internal/cloud/gcp", "internal/cloud/lambda", "internal/cloud/runpod", "internal/cloud/cudo",
 		"internal/cloud/do",
 		"internal/cloud/fluidstack",
@@ -50,7 +51,7 @@ var layers = [][]string{
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/azureauth"},
-	{"internal/wholefile", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
+	{"internal/wholefile", "internal/mount/mountpoints", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},

@@ -225,6 +225,15 @@ type StatusRecord struct {
 	Accelerators       string         `json:"accelerators,omitempty"`
 	ClusterNameOnCloud string         `json:"cluster_name_on_cloud,omitempty"`
 	NodeNames          string         `json:"node_names,omitempty"` // in rank order, separated by commas
+	Unsaved            *Unsaved       `json:"unsaved,omitempty"`    // nil: buckets that are mounted have all that was written to them
+}
+
+// Unsaved is what was written to mounted buckets and is not in them yet.
+type Unsaved struct {
+	Files int      `json:"files"`
+	Bytes int64    `json:"bytes"`
+	Names []string `json:"names,omitempty"` // some of the files, as on the nodes
+	Error string   `json:"error,omitempty"` // why they are not stored
 }
 
 // JobRecord is one job in a cluster's queue.

@@ -38,6 +38,7 @@ const (
 	PathHookLogs = "GET /v1/hooks/{event}/log" // head: raw bytes
 	PathCallback = "POST /v1/callbacks/{key}"  // head: CallbackRequest -> CallbackResult, when the script has ended; the same key never starts it twice
 	PathServer   = "GET /v1/server"            // upgrade to a connection to the API server that runs on the node; query home: its home folder, below the agent's; 404 Error if none runs
+	PathMounts   = "PUT /v1/mounts"            // MountsRequest -> MountsAnswer; mounts buckets, idempotent
 	PathDial     = "GET /v1/dial"              // upgrade to a connection to a TCP address as the node sees it; query address
 )
 
@@ -93,6 +94,7 @@ type Info struct {
 	IdleSince float64        `json:"idle_since"`
 	Jobs      map[string]int `json:"jobs,omitempty"`   // count by api.JobStatus
 	Notice    *Notice        `json:"notice,omitempty"` // nil: the cloud has announced nothing
+	Mounts    *MountsInfo    `json:"mounts,omitempty"` // nil: no bucket is mounted
 	Stuck     string         `json:"stuck,omitempty"`  // why the machine is still on although it was to be stopped; the agent goes on trying
 }
 
@@ -236,11 +238,18 @@ type Hook struct {
 	Timeout int      `json:"timeout"` // seconds; 0: HookTimeout
 }
 
+// FlushTime is how long the end of a node waits for files of mounted buckets that are not
+// uploaded.
+const FlushTime = 10 * time.Minute
+
 // ShutdownRequest ends an agent and everything it started.
 type ShutdownRequest struct {
 	Event        string `json:"event,omitempty"`         // hooks to run first: "stop", "down", or none
 	GraceSeconds int    `json:"grace_seconds,omitempty"` // between TERM and KILL; 0: 10
-	Machine      string `json:"machine,omitempty"`       // "stop" or "terminate": the agent's machine, too, afterwards
+	// FlushSeconds bounds the wait for files of mounted buckets that are not uploaded; 0:
+	// FlushTime. The Info of the answer says what is left.
+	FlushSeconds int    `json:"flush_seconds,omitempty"`
+	Machine      string `json:"machine,omitempty"` // "stop" or "terminate": the agent's machine, too, afterwards
 }
 
 // CallbackRequest is a script that is run beside the cluster's jobs: it is none of
@@ -321,5 +330,8 @@ const (
 	CodeNotHead    ErrorCode = "not_head"      // 421
 	CodeStopping   ErrorCode = "shutting_down" // the node is going away
 	CodeNoSpace    ErrorCode = "no_space"      // disk full
+	CodeNoFUSE     ErrorCode = "no_fuse"       // nothing can be mounted on the node
+	CodeInUse      ErrorCode = "in_use"        // what is to be changed is in use
+	CodeBucket     ErrorCode = "bucket"        // a bucket does not exist or cannot be reached with the credentials
 	CodeInternal   ErrorCode = "internal"
 )

@@ -40,6 +40,7 @@ type Agent struct {
 
 	queue   *queue
 	ranks   *ranks
+	mounts  *mounts
 	watch   *watcher
 	hub     *hub
 	dialTLS *tls.Config
@@ -157,6 +158,10 @@ func open(ctx context.Context, o Options, dialTLS *tls.Config) (*Agent, error) {
 	if a.ranks, err = newRanks(a.ctx, o.Home, o.Dir, o.endGrace, a.log, a.watch); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	if a.mounts, err = newMounts(a.ctx, o.Home, a.ranks.sh, programEnv(o.Home), q, a.log, a.publishState); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
+	a.ranks.ready = a.mounts.ready
 	spec := &agentapi.ClusterSpec{}
 	ok, err := q.load("cluster", spec)
 	if err != nil {
@@ -177,6 +182,9 @@ func (a *Agent) close() error {
 	a.wg.Wait()
 	if a.ranks != nil {
 		a.ranks.wg.Wait()
+	}
+	if a.mounts != nil {
+		a.mounts.client.Close()
 	}
 	a.mu.Lock()
 	for _, c := range a.clients {
@@ -213,6 +221,7 @@ func (a *Agent) serve(ctx context.Context, ln net.Listener, tlsc *tls.Config) er
 	a.wg.Go(a.scheduler)
 	a.wg.Go(func() { a.autostopper(a.autostop) })
 	a.wg.Go(a.watchNotices)
+	a.wg.Go(a.mounts.supervise)
 	a.kick()
 	a.log.Info("agent started", "address", ln.Addr().String(), "dir", a.o.Dir, "version", a.o.Version)
 	served := make(chan error, 1)
@@ -300,6 +309,9 @@ func (a *Agent) changeCluster() error {
 			return fmt.Errorf("job %d of the earlier cluster does not end", j.id)
 		}
 	}
+	if err := a.mounts.forget(a.ctx, agentapi.FlushTime); err != nil {
+		return err
+	}
 	if err := a.queue.reset(); err != nil {
 		return err
 	}
@@ -321,7 +333,7 @@ func (a *Agent) infoLocked() *agentapi.Info {
 		Version: a.o.Version, BuildID: a.o.BuildID, Platform: runtime.GOOS + "/" + runtime.GOARCH, NodeID: a.nodeID, PID: os.Getpid(), BootID: proc.BootID(),
 		StartedAt: seconds(a.started), Home: a.o.Home, State: a.state,
 		Autostop: a.idle.setting(), IdleSince: a.idle.sinceSeconds(), Jobs: map[string]int{},
-		Notice: a.notice, Stuck: a.stuck,
+		Notice: a.notice, Stuck: a.stuck, Mounts: a.mounts.info(),
 	}
 	if a.spec != nil {
 		info.Epoch = a.spec.Epoch

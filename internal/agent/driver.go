@@ -149,9 +149,12 @@ func (d *driver) work(rec *record) {
 		return
 	}
 	v, err := d.gang(ctx, phaseRun)
+	if err == nil && !v.failed() {
+		v.reason, err = d.store(ctx)
+	}
 	switch {
 	case err != nil:
-	case v.failed():
+	case v.failed() || v.reason != "":
 		d.finish(evFailed, v)
 	default:
 		d.finish(evSucceeded, v)
@@ -159,7 +162,7 @@ func (d *driver) work(rec *record) {
 }
 
 func (d *driver) finish(e jobEvent, v verdict) {
-	noticed := v.failed() && d.a.leaving()
+	noticed := e != evSucceeded && d.a.leaving()
 	d.move(func(r *record) error {
 		r.Job.Noticed = noticed
 		r.Job.ExitCodes, r.Job.EndedRanks, r.Job.Reason = v.codes, v.ended, v.reason

@@ -105,6 +105,7 @@ func (d *driver) rankSpecs(p phase) []*rankSpec {
 			Env:    variables(cluster, &d.job, d.spec, ips, m.rank, m.place.GPUs, p),
 			Known:  d.log.declared(m.source),
 			Keep:   p == phaseSetup,
+			Mounts: true,
 			Output: filepath.Join(d.log.dir, m.source),
 		})
 	}
@@ -146,6 +147,8 @@ func (d *driver) gang(ctx context.Context, p phase) (verdict, error) {
 func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []rankStatus) (verdict, error) {
 	failed, fail := context.WithCancel(ctx)
 	defer fail()
+	// What is left behind may write to mounted buckets, which have to have all of it.
+	stores := d.a.mounts.any()
 	for _, st := range statuses {
 		if st.over() && st.Code != 0 {
 			fail()
@@ -154,7 +157,7 @@ func (d *driver) await(ctx context.Context, p phase, ms []member, statuses []ran
 	err := d.all(ctx, ms, func(ctx context.Context, i int, pr peer) error {
 		for !statuses[i].over() {
 			wait := pr.wait
-			if p == phaseRun {
+			if p == phaseRun && !stores {
 				wait = pr.waitExit
 			}
 			st, err := waitOrFailed(ctx, failed, wait, ms[i].key)
@@ -301,8 +304,9 @@ func (d *driver) all(ctx context.Context, ms []member, f func(ctx context.Contex
 // silent shows in the job's record that a node cannot be reached. Its ranks may
 // well be running, so that is all that follows from it.
 func (d *driver) silent(m member, err error) {
+	what := "cannot be used"
 	if u, ok := errors.AsType[*agentclient.UnreachableError](err); ok {
-		err = u.Err
+		what, err = "cannot be reached", u.Err
 	}
 	d.mu.Lock()
 	if d.unheard == nil {
@@ -312,7 +316,7 @@ func (d *driver) silent(m member, err error) {
 		d.mu.Unlock()
 		return
 	}
-	d.unheard[m.place.Index] = fmt.Sprintf("%s cannot be reached: %v", nodeName(m.place.Index), err)
+	d.unheard[m.place.Index] = fmt.Sprintf("%s %s: %v", nodeName(m.place.Index), what, err)
 	d.mu.Unlock()
 	d.tell()
 	d.a.log.Warn("node cannot be used", "job", d.j.id, "node", nodeName(m.place.Index), "err", err)

@@ -36,7 +36,13 @@ import (
 // of its own.
 const agentHome = "SKY_TEST_AGENT_HOME"
 
+// mountMain makes this binary hold the mounts of a folder; nil: not on this system.
+var mountMain func(dir string) int
+
 func TestMain(m *testing.M) {
+	if mountMain != nil && len(os.Args) == 3 && os.Args[1] == "mount" {
+		os.Exit(mountMain(os.Args[2]))
+	}
 	if home := os.Getenv(agentHome); home != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()

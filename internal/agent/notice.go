@@ -245,10 +245,20 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 	a.mu.Unlock()
 	a.log.Warn("the cloud takes this machine back", "action", n.Action, "at", n.At)
 	a.publishState()
-	if n.Final() {
+	if n.Final() && (known == nil || !known.Final()) { // another time for the same end changes nothing
 		a.wg.Go(func() {
+			// At once, as the time is short, and again for what the hooks write.
+			early := make(chan struct{})
+			go func() {
+				defer close(early)
+				_, _ = a.mounts.settle(a.ctx, noticeFlush)
+			}()
 			if a.isHead() {
 				a.hooksOf(a.ctx, "preemption", "notice")
+			}
+			<-early
+			if st, err := a.mounts.settle(a.ctx, noticeFlush); err != nil || !st.Done {
+				a.log.Warn("not all files of mounted buckets are stored before the machine goes", "lost", st.Lost, "waiting", st.Waiting, "err", err)
 			}
 			if a.ctx.Err() == nil {
 				a.ended()
@@ -256,6 +266,10 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 		})
 	}
 }
+
+// noticeFlush bounds the flush of mounted buckets before a machine is taken back, which
+// ends it anyway.
+const noticeFlush = 5 * time.Minute
 
 // leaving tells whether the cloud has announced that it takes this machine back.
 func (a *Agent) leaving() bool {

@@ -22,6 +22,7 @@ const (
 	pathRankWait    = "GET /v1/ranks/{key}/wait"   // -> rankStatus, when it is over or after waitPoll; query exit=1: when its own process is
 	pathRankEnd     = "POST /v1/ranks/{key}/end"   // endRequest -> rankStatus, when it is over
 	pathRankForget  = "DELETE /v1/ranks/{key}"     //
+	pathFlush       = "POST /v1/mounts/flush"      // flushRequest -> flushStatus
 	pathRankOutput  = "GET /v1/ranks/{key}/output" // raw bytes from query offset until it is over
 )
 
@@ -31,6 +32,13 @@ const waitPoll = 20 * time.Second
 // endRequest says how long processes get between TERM and KILL.
 type endRequest struct {
 	GraceSeconds float64 `json:"grace_seconds"`
+}
+
+// flushRequest asks for what the ranks wrote to mounted buckets; for everything if there
+// are none.
+type flushRequest struct {
+	Ranks   []string `json:"ranks,omitempty"`
+	Seconds float64  `json:"seconds"` // to wait at most
 }
 
 // peer is a node as the head uses it. Calls may be repeated after an error.
@@ -43,10 +51,16 @@ type peer interface {
 	waitExit(ctx context.Context, key string) (rankStatus, error)
 	end(ctx context.Context, key string, grace time.Duration) (rankStatus, error)
 	forget(ctx context.Context, key string) error
+	// flush waits, up to a limit, until the node's mounted buckets have what the ranks
+	// wrote.
+	flush(ctx context.Context, ranks []string, limit time.Duration) (flushStatus, error)
 }
 
 // localPeer is the head itself.
-type localPeer struct{ r *ranks }
+type localPeer struct {
+	r *ranks
+	m *mounts
+}
 
 func (p localPeer) prepare(_ context.Context, s *rankSpec) error { return p.r.prepare(s) }
 
@@ -65,6 +79,10 @@ func (p localPeer) end(ctx context.Context, key string, grace time.Duration) (ra
 }
 
 func (p localPeer) forget(_ context.Context, key string) error { return p.r.forget(key) }
+
+func (p localPeer) flush(ctx context.Context, ranks []string, limit time.Duration) (flushStatus, error) {
+	return p.m.flush(ctx, ranks, limit)
+}
 
 // remotePeer is another node.
 type remotePeer struct{ c *agentclient.Client }
@@ -110,6 +128,13 @@ func (p remotePeer) forget(ctx context.Context, key string) error {
 	return p.c.Call(ctx, pathRankForget, nil, nil, key)
 }
 
+func (p remotePeer) flush(ctx context.Context, ranks []string, limit time.Duration) (st flushStatus, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit+mountsCall+waitPoll)
+	defer cancel()
+	err = p.c.Call(ctx, pathFlush, flushRequest{ranks, limit.Seconds()}, &st)
+	return st, err
+}
+
 // output streams what the rank prints from a byte on; it ends when all is there.
 func (p remotePeer) output(ctx context.Context, key string, offset int64) (io.ReadCloser, error) {
 	resp, err := p.c.Open(ctx, pathRankOutput, url.Values{"offset": {strconv.FormatInt(offset, 10)}}, key)
@@ -135,7 +160,7 @@ func (a *Agent) peer(id string) (peer, error) {
 			continue
 		}
 		if i == a.spec.Self {
-			return localPeer{a.ranks}, nil
+			return localPeer{a.ranks, a.mounts}, nil
 		}
 		return remotePeer{a.clientLocked(n.Address)}, nil
 	}

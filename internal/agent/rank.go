@@ -48,6 +48,8 @@ type rankSpec struct {
 	// Keep: what it leaves in the background when it succeeds runs on, until the next
 	// such rank starts here or the cluster stops.
 	Keep bool `json:"keep,omitempty"`
+	// Mounts: it starts when all buckets of the node are mounted.
+	Mounts bool `json:"mounts,omitempty"`
 	// Output is where its output goes, on the head itself; else into its folder.
 	Output string `json:"-"`
 }

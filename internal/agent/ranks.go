@@ -32,6 +32,7 @@ type ranks struct {
 	log   *slog.Logger
 	grace time.Duration // of what a rank leaves behind, between TERM and KILL
 	watch *watcher
+	ready func(context.Context) error // an error while no rank may start that needs the mounts
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
@@ -46,6 +47,12 @@ const overKept = 10 * time.Minute
 
 // errRankOver refuses to start what was ended and forgotten.
 var errRankOver = invalid("the rank has been ended already")
+
+// A notMountedError is that a rank has to wait for mounts.
+type notMountedError struct{ err error }
+
+func (e *notMountedError) Error() string { return "a bucket is not mounted: " + e.err.Error() }
+func (e *notMountedError) Unwrap() error { return e.err }
 
 // ends notes that a rank must not start any more.
 func (r *ranks) ends(key string) {
@@ -180,6 +187,11 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 		return st, nil
 	case s.Known:
 		return rankStatus{State: rankLost, Code: codeLost, Reason: "the node has lost track of it"}, nil
+	}
+	if s.Mounts && r.ready != nil {
+		if err := r.ready(r.ctx); err != nil {
+			return rankStatus{}, &notMountedError{err}
+		}
 	}
 	if s.Keep {
 		r.endKept(s.Key)

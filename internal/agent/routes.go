@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/pki"
@@ -55,6 +56,11 @@ func (a *Agent) table() []route {
 		{agentapi.PathServer, server, false, a.getServer},
 		{agentapi.PathDial, server, false, a.getDial},
 		{agentapi.PathCallback, server, true, a.postCallback},
+		{agentapi.PathMounts, server, false, answer(a.putMounts)},
+		{pathFlush, headOnly, false, answer(func(ctx context.Context, in *flushRequest) (*flushStatus, error) {
+			st, err := a.mounts.flush(ctx, in.Ranks, min(time.Duration(in.Seconds*float64(time.Second)), time.Minute))
+			return &st, err
+		})},
 		{pathRankPrepare, headOnly, false, a.rankPrepare},
 		{pathRankStart, headOnly, false, a.rankStart},
 		{pathRankWait, headOnly, false, a.rankWait},
@@ -137,6 +143,9 @@ func fail(w http.ResponseWriter, err error) {
 		agentapi.CodeInvalid:    http.StatusBadRequest,
 		agentapi.CodeStaleEpoch: http.StatusConflict,
 		agentapi.CodeNotHead:    http.StatusMisdirectedRequest,
+		agentapi.CodeInUse:      http.StatusConflict,
+		agentapi.CodeNoFUSE:     http.StatusBadRequest,
+		agentapi.CodeBucket:     http.StatusBadRequest,
 		agentapi.CodeStopping:   http.StatusServiceUnavailable,
 		agentapi.CodeNoSpace:    http.StatusInsufficientStorage,
 	}[e.Code]

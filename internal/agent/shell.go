@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -257,8 +258,8 @@ func (a *Agent) shellCommand(q agentapi.ShellQuery, key string) *exec.Cmd {
 		cmd = exec.Command(a.ranks.shell, "-lc", q.Command)
 	}
 	vars := map[string]string{"SKY_CLUSTER_NAME": a.clusterSpec().NameOnCloud}
-	if self, err := os.Executable(); err == nil && q.Command != "" {
-		vars[agentapi.ProgramEnv] = self
+	if q.Command != "" {
+		programVar(vars)
 	}
 	if q.TTY {
 		vars["TERM"] = q.Term
@@ -269,6 +270,20 @@ func (a *Agent) shellCommand(q agentapi.ShellQuery, key string) *exec.Cmd {
 	cmd.Env = environment(a.o.Home, vars, key)
 	cmd.Dir = a.o.Home
 	return cmd
+}
+
+// programVar names the agent's program in the environment of what it starts.
+func programVar(vars map[string]string) {
+	if self, err := os.Executable(); err == nil {
+		vars[agentapi.ProgramEnv] = self
+	}
+}
+
+// programEnv is the environment of a program that belongs to no job.
+func programEnv(home string) []string {
+	vars := map[string]string{}
+	programVar(vars)
+	return slices.DeleteFunc(environment(home, vars, ""), func(kv string) bool { return kv == markerEnv+"=" })
 }
 
 // shellIO are the ends of a shell's streams on our side.

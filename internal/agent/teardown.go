@@ -119,6 +119,7 @@ func (a *Agent) finishTeardown(t storedTeardown) {
 	}
 	if !t.Last {
 		a.endAll(a.ctx, t.Event, t.Run, 0)
+		a.storeAll(a.ctx, t.Event == "down")
 		if a.ctx.Err() != nil {
 			return
 		}
@@ -127,6 +128,7 @@ func (a *Agent) finishTeardown(t storedTeardown) {
 		_ = a.setAutostop(nil) // a machine that is started again is wanted
 		_ = a.queue.put("teardown", t)
 	}
+	a.mounts.end(a.ctx, waitPoll)
 	a.stopMachine(machine)
 }
 
@@ -328,6 +330,11 @@ func (a *Agent) postShutdown(w http.ResponseWriter, r *http.Request) error {
 	a.mu.Unlock()
 	a.publishState()
 	a.endAll(a.ctx, in.Event, "shutdown", in.GraceSeconds)
+	limit := agentapi.FlushTime
+	if in.FlushSeconds > 0 {
+		limit = time.Duration(in.FlushSeconds) * time.Second
+	}
+	a.mounts.end(a.ctx, limit)
 	if err := errors.Join(a.setAutostop(nil), a.queue.put("teardown", storedTeardown{})); err != nil {
 		a.log.Warn("autostop not cleared", "err", err)
 	}

@@ -169,6 +169,11 @@ func (c *Client) Shutdown(ctx context.Context, r agentapi.ShutdownRequest) (*age
 	return do[agentapi.Info](ctx, c, agentapi.PathShutdown, r)
 }
 
+// Mounts makes buckets be mounted on the node; idempotent.
+func (c *Client) Mounts(ctx context.Context, r agentapi.MountsRequest) (*agentapi.MountsAnswer, error) {
+	return do[agentapi.MountsAnswer](ctx, c, agentapi.PathMounts, r)
+}
+
 // Callback runs a script beside the cluster's jobs and waits for its end. The same
 // key again is the same run.
 func (c *Client) Callback(ctx context.Context, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {

@@ -54,7 +54,7 @@ func checkInfo(i *agentapi.Info) error {
 	if i.Notice != nil {
 		notice = len(i.Notice.Action)
 	}
-	return within("what an agent says of itself", len(i.Version), len(i.BuildID), len(i.Platform), len(i.NodeID), len(i.BootID), len(i.Home), len(i.State), len(i.Stuck), counts, notice)
+	return within("what an agent says of itself", mountsSize(i.Mounts), len(i.Version), len(i.BuildID), len(i.Platform), len(i.NodeID), len(i.BootID), len(i.Home), len(i.State), len(i.Stuck), counts, notice)
 }
 
 func checkEvent(e *agentapi.Event) error {
@@ -79,4 +79,18 @@ func check(out any) error {
 		return within("the output of a script", len(out.Output))
 	}
 	return nil
+}
+
+func mountsSize(m *agentapi.MountsInfo) int {
+	if m == nil {
+		return 0
+	}
+	n := len(m.Trouble)
+	for _, x := range m.Mounts {
+		n += len(x.Path) + len(x.URL) + len(x.Mode) + len(x.Error)
+		for _, f := range x.Unsaved {
+			n += len(f)
+		}
+	}
+	return n
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ import (
 // there already is not copied again. place makes a path of a node of a task's destination.
 func (m *Manager) Bring(ctx context.Context, call cluster.Call, cl *state.Cluster, t *task.Task, place func(dst string) string) error {
 	uses, err := read(t)
+	uses = slices.DeleteFunc(uses, func(u mount) bool { return u.mounted() })
 	if err != nil || len(uses) == 0 {
 		return err
 	}
@@ -36,16 +38,7 @@ func (m *Manager) Bring(ctx context.Context, call cluster.Call, cl *state.Cluste
 	var sources []storage.Bucket
 	var names []string
 	for _, u := range uses {
-		var b storage.Bucket
-		from := u.from
-		if u.name == "" {
-			b, err = m.find(ctx, c, u.from)
-		} else {
-			var rec *state.Bucket
-			if rec, b, err = m.wanted(ctx, call, c, t, u); err == nil {
-				from = b.Location().At(rec.SubPath)
-			}
-		}
+		b, from, err := m.source(ctx, call, c, t, u)
 		if err != nil {
 			return failed(api.ErrStorageGet, u.where(), err)
 		}

@@ -1,6 +1,6 @@
 // Package buckets looks after the buckets that tasks name: making and adopting them,
 // filling them with local files or from other buckets, deleting them, and copying buckets
-// to the nodes of clusters.
+// to the nodes of clusters or mounting them there.
 //
 // What is wanted of a bucket is on record before its store is asked for it, and stays there
 // until the store has done it: what a crash cut off is taken up by the request that is
@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -37,6 +38,8 @@ type Deps struct {
 	Log      *slog.Logger
 	// Config is the server's configuration just then, for what no request asks for.
 	Config func() *config.Config
+	// Machine names the machine of this server, if several servers share the database.
+	Machine string
 }
 
 // Manager looks after all buckets of an installation.
@@ -44,11 +47,15 @@ type Manager struct {
 	Deps
 	locks *cluster.Locks
 	kick  chan struct{} // has room for one
+
+	handed handed
 }
 
 // New returns a manager. Nothing runs yet.
 func New(d Deps) *Manager {
-	return &Manager{Deps: d, locks: cluster.NewLocks(d.Store, d.ServerID, "bucket"), kick: make(chan struct{}, 1)}
+	m := &Manager{Deps: d, locks: cluster.NewLocks(d.Store, d.ServerID, "bucket"), kick: make(chan struct{}, 1)}
+	m.handed.needs, m.handed.pushed, m.handed.kick = map[string]bool{}, map[string][]agentapi.MountCredentials{}, make(chan struct{}, 1)
+	return m
 }
 
 // storeClouds are the clouds whose credentials and settings the stores go by.

@@ -13,6 +13,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
@@ -32,9 +33,8 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 	if err != nil || len(uses) == 0 {
 		return err
 	}
-	if call.Scope != nil && !m.Config().Bool("storage", "allow_users") {
-		return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("file_mounts.%s: buckets are reached with this server's credentials, which only administrators may use.", uses[0].dst),
-			Hint: "An administrator can let everybody use them: storage.allow_users: true"}
+	if err := m.mayUse(call, uses[0]); err != nil {
+		return err
 	}
 	call.Out.Spin("Looking at buckets")
 	defer call.Out.StopSpin()
@@ -59,6 +59,15 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 	return nil
 }
 
+// mayUse refuses callers who may not use the server's credentials.
+func (m *Manager) mayUse(call cluster.Call, u mount) error {
+	if call.Scope == nil || m.Config().Bool("storage", "allow_users") {
+		return nil
+	}
+	return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("file_mounts.%s: buckets are reached with this server's credentials, which only administrators may use.", u.dst),
+		Hint: "An administrator can let everybody use them: storage.allow_users: true"}
+}
+
 func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Config, t *task.Task, u mount) (string, error) {
 	source := ""
 	if u.given {
@@ -71,7 +80,10 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 		}
 		source = "what is in " + u.from.String()
 		if u.name == "" {
-			return fmt.Sprintf("Bucket %s is copied to %s; nodes get %s.", u.from, u.dst, whose(ctx, b)), nil
+			if err := m.mayWrite(ctx, c, b, u, u.from.Key); err != nil {
+				return "", err
+			}
+			return fmt.Sprintf("Bucket %s is %s %s; nodes get %s.", u.from, u.verb(), u.dst, whose(ctx, b)), nil
 		}
 	} else if len(u.spec.Sources) > 0 {
 		source = strings.Join(u.spec.Sources, ", ")
@@ -93,9 +105,12 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 			return "", err
 		}
 		if source != "" {
-			if err := writes(ctx, b, rec.SubPath); err != nil {
-				return "", err
-			}
+			err = writes(ctx, b, rec.SubPath)
+		} else {
+			err = m.mayWrite(ctx, c, b, u, rec.SubPath)
+		}
+		if err != nil {
+			return "", err
 		}
 	} else if !b.Caps().Create {
 		return "", fmt.Errorf("the bucket %s does not exist, and sky makes none of %s", b.Location(), rec.Store)
@@ -111,7 +126,31 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 	if source != "" {
 		what += fmt.Sprintf(" gets %s, and", source)
 	}
-	return fmt.Sprintf("%s is copied to %s; nodes get %s.", what, u.dst, whose(ctx, b)), nil
+	return fmt.Sprintf("%s is %s %s; nodes get %s.", what, u.verb(), u.dst, whose(ctx, b)), nil
+}
+
+// verb is what is done with a bucket, up to the destination.
+func (u *mount) verb() string {
+	if u.mounted() {
+		return "mounted at"
+	}
+	return "copied to"
+}
+
+// mayWrite refuses to mount a bucket for writing which cannot be written to.
+func (m *Manager) mayWrite(ctx context.Context, c *config.Config, b storage.Bucket, u mount, sub string) error {
+	if _, readOnly, err := howMounted(u.spec, c); !u.mounted() || readOnly || err != nil || b.Caps().ReadOnly {
+		return err
+	}
+	err := writes(ctx, b, strings.Trim(sub, "/"))
+	if is[*storage.DeniedError](err) {
+		key := "config.mount"
+		if u.spec.Mode == string(agentapi.MountCached) {
+			key = "config.mount_cached"
+		}
+		return fmt.Errorf("%w; to read only, write %s: {read_only: true}", err, key)
+	}
+	return err
 }
 
 // whose says whose credentials nodes get for a bucket.
@@ -231,7 +270,7 @@ func (m *Manager) wanted(ctx context.Context, call cluster.Call, c *config.Confi
 		b, err := m.recorded(ctx, c, rec)
 		return rec, b, err
 	}
-	if len(u.spec.Sources) == 0 {
+	if len(u.spec.Sources) == 0 && !u.mounted() {
 		return nil, nil, invalid(api.ErrStorageSource, "file_mounts.%s: sky has no bucket %q yet, and mode COPY has nothing to copy: add source. A bucket that sky did not make is given by its URL as source.", u.dst, u.name)
 	}
 	store, err := m.choose(ctx, c, t, u)

@@ -66,10 +66,15 @@ func (m *Manager) prepare(ctx context.Context, call cluster.Call, t *task.Task, 
 	if err != nil {
 		return err
 	}
-	if rec, err = m.make(ctx, call, rec, b, u, by); err != nil {
+	filled, err := m.filled(ctx, rec, u, by)
+	if err != nil {
 		return err
 	}
-	if len(u.spec.Sources) == 0 {
+	was := rec.Hash
+	if rec, err = m.make(ctx, call, rec, b, u, filled, by); err != nil {
+		return err
+	}
+	if len(u.spec.Sources) == 0 || filled && rec.Hash == was {
 		return nil
 	}
 	err = m.fill(ctx, call, c, t, rec, b, u)
@@ -89,8 +94,25 @@ func (m *Manager) prepare(ctx context.Context, call cluster.Call, t *task.Task, 
 	return serr
 }
 
+// filled tells whether a managed job has filled a bucket already that it mounts. When the
+// job goes on elsewhere, what it wrote over its sources must not be replaced by them.
+func (m *Manager) filled(ctx context.Context, rec *state.Bucket, u mount, by []state.Holder) (bool, error) {
+	if !u.mounted() || rec.Version == 0 || rec.Stage != state.BucketThere || rec.Status != api.StorageReady {
+		return false, nil
+	}
+	for _, h := range by {
+		if h.Kind != state.HeldByJob {
+			continue
+		}
+		if held, err := m.Store.Buckets().HeldBy(ctx, rec.Hash, h); held || err != nil {
+			return held, err
+		}
+	}
+	return false, nil
+}
+
 // make brings a bucket to be there, with a record.
-func (m *Manager) make(ctx context.Context, call cluster.Call, rec *state.Bucket, b storage.Bucket, u mount, by []state.Holder) (*state.Bucket, error) {
+func (m *Manager) make(ctx context.Context, call cluster.Call, rec *state.Bucket, b storage.Bucket, u mount, filled bool, by []state.Holder) (*state.Bucket, error) {
 	_, err := b.Head(ctx)
 	missing := is[*storage.NotFoundError](err)
 	if err != nil && !missing {
@@ -111,12 +133,15 @@ func (m *Manager) make(ctx context.Context, call cluster.Call, rec *state.Bucket
 		if err := m.Store.Buckets().Delete(ctx, rec.Name, rec.Hash); err != nil {
 			return nil, err
 		}
+		filled = false
 		rec.Hash, rec.Version, rec.Stage, rec.Managed = uuid.NewString(), 0, state.BucketMaking, true
 		rec.UserHash, rec.UserName, rec.LaunchedAt = call.User.ID, call.User.Name, time.Now()
 	}
 	was := rec.Persistent
 	change := func(rec *state.Bucket) error {
-		rec.Status, rec.Problem = api.StorageInit, ""
+		if rec.Problem = ""; !filled {
+			rec.Status = api.StorageInit
+		}
 		if rec.Stage == state.BucketThere && len(u.spec.Sources) == 0 {
 			rec.Status = api.StorageReady // there is nothing to bring
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/task"
 )
@@ -71,8 +72,10 @@ func parse(dst, src string) (storage.Location, error) {
 
 func readMap(dst string, s task.StorageMount) (mount, error) {
 	u := mount{dst: dst, spec: s, folder: true}
-	if s.Mode != "COPY" {
-		return u, &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("file_mounts.%s: this version of sky cannot do mode %s yet; COPY works: write mode: COPY.", dst, s.Mode)}
+	if u.mounted() {
+		if _, _, err := howMounted(s, nil); err != nil {
+			return u, invalid(api.ErrStorageSpec, "file_mounts.%s: %v", dst, err)
+		}
 	}
 	if len(s.Sources) > 0 && task.IsURL(s.Sources[0]) {
 		from, err := parse(dst, s.Sources[0])
@@ -94,6 +97,11 @@ func readMap(dst string, s task.StorageMount) (mount, error) {
 		return u, invalid(api.ErrStorageSpec, "file_mounts.%s: sky makes no buckets of %s; make it there, and give its URL as source.", dst, s.Store)
 	}
 	return u, nil
+}
+
+// mounted tells whether it is a mount, and not a copy.
+func (u *mount) mounted() bool {
+	return u.spec.Mode == string(agentapi.MountDirect) || u.spec.Mode == string(agentapi.MountCached)
 }
 
 // where is how messages name the mount, with the bucket if the task gives it.

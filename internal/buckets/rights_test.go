@@ -41,3 +41,13 @@ func TestUsersNeedLeaveToUseBuckets(t *testing.T) {
 		t.Errorf("a user who may: %v", err)
 	}
 }
+
+// exec checks nothing beforehand.
+func TestMountsNeedLeaveToo(t *testing.T) {
+	tk := &task.Task{StorageMounts: map[string]task.StorageMount{"/x": {Sources: []string{"s3://b"}, Mode: "MOUNT"}}}
+	m := New(Deps{Config: settings(t, nil)})
+	err := m.Mount(t.Context(), cluster.Call{Scope: &state.Scope{}, Out: quiet{}}, &state.Cluster{}, tk, func(s string) string { return s })
+	if e, ok := err.(*api.Error); !ok || e.Type != api.ErrPermissionDenied {
+		t.Errorf("a user: %v", err)
+	}
+}

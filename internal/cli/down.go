@@ -96,6 +96,11 @@ func (a *app) endClusters(ctx context.Context, s selection, doing string, yes, p
 			return err
 		}
 	} else if !yes {
+		for _, r := range picked {
+			if text := unsavedText(r); text != "" {
+				a.t.Warn("WARNING: %s", text)
+			}
+		}
 		if err := a.t.Confirm(ctx, fmt.Sprintf("%s %s. Proceed?", doing, countedNames("cluster", names)), true); err != nil {
 			return err
 		}

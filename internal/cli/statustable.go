@@ -83,6 +83,11 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 	if len(v.clusters) > 0 {
 		b.WriteString(clusterTable(t, v.clusters, o, v.workspaces > 1, now).Fit(t.Columns()).String())
 	}
+	for _, r := range v.clusters {
+		if text := unsavedText(r); text != "" {
+			b.WriteString(text + "\n")
+		}
+	}
 	if o.limit != nil && len(v.clusters) == *o.limit {
 		fmt.Fprintf(&b, "Only the newest are shown: --limit %d.\n", *o.limit)
 	}
@@ -94,6 +99,23 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 		fmt.Fprintf(&b, "Clusters %s not found.%s\n", format.Quote(missing), didYouMean(v.similar))
 	}
 	return b.String()
+}
+
+// unsavedText says what of a cluster's mounted buckets is not uploaded yet; "": nothing.
+func unsavedText(r api.StatusRecord) string {
+	u := r.Unsaved
+	if u == nil || u.Files == 0 {
+		return ""
+	}
+	files := fmt.Sprintf("%d files are", u.Files)
+	if u.Files == 1 {
+		files = "1 file is"
+	}
+	text := fmt.Sprintf("%s: %s not in the mounted buckets yet (%s)", r.Name, files, format.Bytes(u.Bytes))
+	if u.Error != "" {
+		text += ": " + plainText(u.Error)
+	}
+	return text
 }
 
 func (v *overview) autostops() int {

@@ -46,6 +46,12 @@ type Endpointer interface {
 	Endpoints(ctx context.Context, id ClusterID, ports []int) (at map[int]string, why string, err error)
 }
 
+// Configured is a provider that can be asked for more under some configurations.
+type Configured interface {
+	// LacksWith is Features().Lacks under the cloud's section of a configuration.
+	LacksWith(section map[string]any) map[Feature]string
+}
+
 // OffSwitch is a provider whose machines can switch themselves off
 // (Reach.Machine is [MachinePowerOff] or [MachineMarksEnd]), and that can be told what that means.
 type OffSwitch interface {

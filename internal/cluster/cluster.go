@@ -45,6 +45,9 @@ type Deps struct {
 	// Ended stores how a job that asks for a report ended, see [agentapi.SubmitRequest]:
 	// its agent tells it again until there was no error. nil: nobody asks.
 	Ended func(ctx context.Context, hash string, j agentapi.Job) error
+	// NeedMounts is called when a node of a cluster waits for credentials of its mounts.
+	// nil: nobody has them.
+	NeedMounts func(hash string)
 	// OncePer runs f unless some server of the installation did within the period.
 	// nil: always.
 	OncePer func(ctx context.Context, period time.Duration, name string, f func(context.Context))

@@ -179,16 +179,29 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 	ictx, cancel := context.WithTimeout(ctx, agentTimeout)
 	info, err := client.Info(ictx)
 	cancel()
-	if err != nil {
-		return
+	headGone := err != nil
+	if headGone {
+		if u := unsaved(c); u != nil && out != nil {
+			fmt.Fprintf(out, "WARNING: the agents of cluster %s do not answer; when they last did, its mounted buckets lacked %s.\n", c.Name, amount(u.Files, u.Bytes))
+		}
+		if len(c.Notes.Mounts) == 0 || len(c.Nodes) < 2 {
+			return
+		} // the others may have files that are not uploaded
 	}
 	timeout, doing := cmp.Or(grace, proc.Grace)+endSlack, "waiting for the agents of cluster "+c.Name+" to end its jobs"
-	if info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
+	flush := time.Duration(0)
+	if len(c.Notes.Mounts) > 0 {
+		flush = cmp.Or(grace, agentapi.FlushTime)
+		timeout += flush
+		doing += " and to upload what they wrote to mounted buckets"
+	}
+	if !headGone && info.Autostop != nil && info.Autostop.Hooks != nil && len(*info.Autostop.Hooks) > 0 {
 		timeout += hookTimeout
 		doing = "waiting for the hooks of cluster " + c.Name
 	}
 	_, end := provision.Tell(ctx, out, doing)
 	defer end()
+	ends := event
 	shutdown := func(rank int, event string) {
 		node, err := m.client(c, rank)
 		if err != nil {
@@ -196,11 +209,16 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 		}
 		sctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		if _, err := node.Shutdown(sctx, agentapi.ShutdownRequest{Event: event, GraceSeconds: graceSeconds(grace)}); err != nil {
+		last, err := node.Shutdown(sctx, agentapi.ShutdownRequest{Event: event, GraceSeconds: graceSeconds(grace), FlushSeconds: graceSeconds(flush)})
+		if err != nil {
 			m.Log.InfoContext(ctx, "agent did not shut down by itself", "cluster", c.Name, "node", rank, "err", err)
+			return
 		}
+		m.leftUnsaved(ctx, out, c, rank, ends == "down", last.Mounts)
 	}
-	shutdown(0, event) // runs hooks, for which the others may be needed
+	if !headGone {
+		shutdown(0, event) // runs hooks, for which the others may be needed
+	}
 	// Those that are gone do not answer: they are not waited for one by one.
 	var g errgroup.Group
 	g.SetLimit(refreshAtOnce)

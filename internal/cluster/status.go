@@ -107,6 +107,7 @@ func (m *Manager) Record(c *state.Cluster) api.StatusRecord {
 		Cloud: c.Offer.Cloud, CPUs: number(c.Offer.CPUs), Memory: number(c.Offer.MemoryGiB),
 		ClusterNameOnCloud: c.NameOnCloud,
 		Handle:             m.Handle(c),
+		Unsaved:            unsaved(c),
 	}
 	if r.Labels == nil {
 		r.Labels = map[string]string{}

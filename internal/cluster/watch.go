@@ -193,6 +193,9 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 				if e.Info != nil && e.Info.Notice != nil && notes.Allow() {
 					w.m.announced(ctx, name, hash, rank, *e.Info.Notice)
 				}
+				if e.Info != nil {
+					w.m.mounts(ctx, name, hash, rank, e.Info.Mounts, notes)
+				}
 				if e.Info != nil && e.Info.Stuck != "" && notes.Allow() {
 					w.m.tell(ctx, name, hash, fmt.Sprintf("%s was to switch itself off, is still on and may cost money (the agent tries again): %s; end it with: sky down %s",
 						remote.NodeName(rank), e.Info.Stuck, name))

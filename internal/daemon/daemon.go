@@ -307,13 +307,15 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.clusters = cluster.New(cluster.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
 		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(),
-		Ended: func(ctx context.Context, hash string, j agentapi.Job) error { return d.jobs.Ended(ctx, hash, j) },
+		Ended:      func(ctx context.Context, hash string, j agentapi.Job) error { return d.jobs.Ended(ctx, hash, j) },
+		NeedMounts: func(hash string) { d.buckets.NeedMounts(hash) },
 	})
 	d.volumes = volumes.New(volumes.Deps{
 		Store: d.store, Providers: d.providers, Installation: d.installation, ServerID: d.serverID(), Log: d.log, Config: d.settings.current,
 	})
 	d.buckets = buckets.New(buckets.Deps{
 		Store: d.store, Remote: connector, ServerID: d.serverID(), Dir: filepath.Join(d.dir, "buckets"), Log: d.log, Config: d.settings.current,
+		Machine: d.machine(),
 	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
@@ -399,6 +401,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.keepSealed(work) })
 	loops.Go(func() { d.volumes.Keep(work, d.oncePer) })
 	loops.Go(func() { d.buckets.Keep(work, d.oncePer) })
+	loops.Go(func() { d.buckets.KeepMounts(work) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {
 		return err

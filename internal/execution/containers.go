@@ -32,6 +32,9 @@ func containers(call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cl
 		}
 		out.Options = append(out.Options, words...)
 	}
+	for _, s := range t.StorageMounts {
+		out.Mounts = out.Mounts || s.Mode != "COPY"
+	}
 	out.Login = login(t)
 	out.Doing = func(text string) { call.Out.Spin(c.Name + ": " + text) }
 	return out, nil

@@ -214,8 +214,8 @@ func TestATaskIsCheckedWithItsName(t *testing.T) {
 		{"a task with a name", "run: x\n", named("dev"), ""},
 		{"a bad name", "run: x\n", named("Übel!"), api.ErrInvalidClusterName},
 		{"a bad task", "run: [\n", named("dev"), api.ErrValue},
-		{"a task that cannot run yet", "file_mounts: {/data: {source: 's3://b', mode: MOUNT}}\nrun: x\n", nil, api.ErrNotSupported},
-		{"the second of two tasks", "name: p\n---\nrun: x\n---\nfile_mounts: {/data: {source: 's3://b', mode: MOUNT}}\nrun: x\n", nil, api.ErrNotSupported},
+		{"a task that cannot run yet", "workdir: {url: 'https://example.com/r.git'}\nrun: x\n", nil, api.ErrNotSupported},
+		{"the second of two tasks", "name: p\n---\nrun: x\n---\nworkdir: {url: 'https://example.com/r.git'}\nrun: x\n", nil, api.ErrNotSupported},
 	} {
 		err := x.Validate(t.Context(), api.DagBody{Dag: tt.dag, RequestOptions: tt.options})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || said(t, err).Type != tt.want) {

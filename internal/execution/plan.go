@@ -150,12 +150,16 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 		return none, err
 	}
 	sections := c.Sections(config.Scope{Cloud: p.Name()})
+	lacks := p.Features().Lacks
+	if f, ok := cloud.As[cloud.Configured](p); ok {
+		lacks = f.LacksWith(sections(""))
+	}
 	if tailor, ok := cloud.As[catalog.Tailor](p); ok {
 		t, err := tailor.Tailored(ctx, sections)
 		if err != nil {
 			return none, fmt.Errorf("asking what it offers: %w", err)
 		}
-		return optimizer.TailoredSource(p.Name(), p.DisplayName(), t, p.Features().Lacks), nil
+		return optimizer.TailoredSource(p.Name(), p.DisplayName(), t, lacks), nil
 	}
 	offers, err := offersOf(ctx, p, sections)
 	if err != nil {
@@ -164,13 +168,13 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 	if offers, why := inAllowedPools(offers, p.Name(), sections("")); why != "" {
 		return none, &notEnabled{why}
 	} else if offers != nil {
-		return optimizer.OffersSource(p.Name(), p.DisplayName(), offers, p.Features().Lacks), nil
+		return optimizer.OffersSource(p.Name(), p.DisplayName(), offers, lacks), nil
 	}
 	table, err := x.Catalogs.Table(ctx, p.Name())
 	if err != nil {
 		return none, fmt.Errorf("its price list: %w", err)
 	}
-	return optimizer.CatalogSource(table, p.Features().Lacks), nil
+	return optimizer.CatalogSource(table, lacks), nil
 }
 
 func offersOf(ctx context.Context, p cloud.Provider, sections catalog.Sections) ([]cloud.Offer, error) {

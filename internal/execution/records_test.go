@@ -398,7 +398,7 @@ func TestAnExecThatMustNotRunRunsNothing(t *testing.T) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, _, err := exec(api.ExecBody{Task: "file_mounts: {/a: {source: 's3://b', mode: MOUNT}}\nrun: x\n"}, idle); !isType(err, api.ErrNotSupported) {
+		if _, _, err := exec(api.ExecBody{Task: "workdir: {url: 'https://example.com/r.git'}\nrun: x\n"}, idle); !isType(err, api.ErrNotSupported) {
 			t.Errorf("what cannot be copied: %v", err)
 		}
 		if _, _, err := exec(api.ExecBody{Task: "workdir: /nowhere/at/all\nrun: x\n"}, idle); !isType(err, api.ErrFileNotFound) {

@@ -51,6 +51,9 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 			return nil, err
 		}
 	}
+	if err := x.Buckets.Remount(ctx, c); err != nil { // jobs wait until it is done, which is tried again
+		fmt.Fprintf(call.Out, "Buckets of cluster %s are not mounted yet: %v\n", c.Name, err)
+	}
 	if body.IdleMinutesAutostop != nil {
 		want = agentapi.Autostop{IdleMinutes: *body.IdleMinutesAutostop, Down: body.Down, WaitFor: api.WaitForJobsAndSSH}
 		if body.WaitFor != nil {

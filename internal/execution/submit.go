@@ -85,6 +85,13 @@ func mountable(cloud string, t *task.Task) error {
 				dst, path.Base(dst))}
 		}
 	}
+	for _, dst := range slices.Sorted(maps.Keys(t.StorageMounts)) {
+		if t.StorageMounts[dst].Mode != "COPY" && !strings.HasPrefix(onNode(dst), "~/") {
+			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
+				"file_mounts: a bucket cannot be mounted at %s. The nodes of a local cluster share this machine's file system, so buckets are mounted below the node's home folder; use ~/%s, say.",
+				dst, path.Base(dst))}
+		}
+	}
 	return nil
 }
 
@@ -134,8 +141,8 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 			return err
 		}
 	}
-	if !all {
-		return nil
+	if err := s.mountBuckets(ctx); err != nil || !all {
+		return err
 	}
 	for _, m := range mounts(s.task) {
 		src, err := s.call.Files.Source(s.task, m.src)
@@ -152,6 +159,20 @@ func (s *submission) syncFiles(ctx context.Context, all bool) error {
 		}
 	}
 	return s.bring(ctx)
+}
+
+// mountBuckets mounts buckets on every node.
+func (s *submission) mountBuckets(ctx context.Context) (err error) {
+	if len(s.task.StorageMounts) == 0 {
+		return nil
+	}
+	ctx, span := trace.Start(ctx, "mount buckets")
+	defer func() { span.End(err) }()
+	call, err := s.x.bucketCall(s.call, s.task)
+	if err != nil {
+		return err
+	}
+	return s.x.Buckets.Mount(ctx, call, s.cluster, s.task, onNode)
 }
 
 // bring copies buckets to every node.

@@ -43,8 +43,6 @@ func TestWhatCannotRunIsRefusedBeforeAnythingIsRented(t *testing.T) {
 			"two tasks":       {"name: a\n---\nrun: x\n---\nrun: y\n", "dev", api.ErrValue, "single task", nil},
 			"no task":         {"name: [\n", "dev", api.ErrValue, "", nil},
 			"a bad name":      {"run: x\n", "Übel!", api.ErrInvalidClusterName, "", nil},
-			"a mount":         {"file_mounts: {/data: {source: 's3://b'}}\nrun: x\n", "dev", api.ErrNotSupported, "mode MOUNT yet; COPY works", nil},
-			"a cached mount":  {"file_mounts: {/data: {source: 's3://b', mode: MOUNT_CACHED}}\nrun: x\n", "dev", api.ErrNotSupported, "mode MOUNT_CACHED yet; COPY works", nil},
 			"another address": {"file_mounts: {/data: 'ftp://b/x'}\nrun: x\n", "dev", "sky.exceptions.StorageSourceError", "ftp://b", nil},
 			"a cloned disk":   {"run: x\n", "dev", api.ErrNotSupported, "clone-disk-from", func(l *api.LaunchBody) { from := "x"; l.CloneDiskFrom = &from }},
 			"nothing like it": {"resources: {infra: fluffycloud, cpus: 512+}\nrun: x\n", "dev", api.ErrResourcesUnavailable, "", nil},

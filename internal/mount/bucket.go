@@ -9,12 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 	"github.com/skypilot-go/sky/internal/storage"
-	"github.com/skypilot-go/sky/internal/storage/azure"
-	"github.com/skypilot-go/sky/internal/storage/gcs"
-	"github.com/skypilot-go/sky/internal/storage/hf"
-	"github.com/skypilot-go/sky/internal/storage/rest"
-	"github.com/skypilot-go/sky/internal/storage/s3"
-	"github.com/skypilot-go/sky/internal/storage/stores"
+	"github.com/skypilot-go/sky/internal/storage/granted"
 )
 
 // location is the bucket of a spec; the key is the prefix that is shown.
@@ -29,38 +24,17 @@ func location(s mountapi.Spec) (storage.Location, error) {
 	return at, nil
 }
 
-// open opens the bucket of a spec with the given credentials, or with those of this
-// machine if none are given.
+// open opens the bucket of a spec with the given credentials, and never with those of this
+// machine.
 func open(ctx context.Context, s mountapi.Spec, c mountapi.Credentials) (storage.Bucket, error) {
 	at, err := location(s)
 	if err != nil {
 		return nil, err
 	}
-	token := func(context.Context) (rest.Token, error) {
-		return rest.Token{Value: c.Token, Account: c.Account, Expires: c.Expires}, nil
-	}
-	switch {
-	case c.AccessKey != "":
-		keys := s3.Keys{AccessKey: c.AccessKey, SecretKey: c.SecretKey, SessionToken: c.SessionToken, Account: c.Account, Expires: c.Expires}
-		return s3.Open(ctx, at, s3.Options{Endpoint: s.Endpoint, Keys: func(context.Context) (s3.Keys, error) { return keys, nil }})
-	case at.Store == storage.GCS && c.Token != "":
-		return gcs.Open(ctx, at, gcs.Options{Endpoint: s.Endpoint, Token: token})
-	case at.Store == storage.Azure && c.Token != "":
-		return azure.Open(at, azure.Options{Endpoint: s.Endpoint, Token: token})
-	case at.Store == storage.Azure && (c.AccountKey != "" || c.SAS != ""):
-		return azure.Open(at, azure.Options{Endpoint: s.Endpoint, Key: c.AccountKey, SAS: c.SAS})
-	case at.Store == storage.HF:
-		return hf.Open(at, hf.Options{Endpoint: s.Endpoint, Token: c.Token})
-	case at.Store == storage.GCS && c.Anonymous:
-		return gcs.Open(ctx, at, gcs.Options{Endpoint: s.Endpoint, Anonymous: true})
-	case at.Store == storage.Azure && c.Anonymous:
-		return azure.Open(at, azure.Options{Endpoint: s.Endpoint, Anonymous: true})
-	case c.Anonymous:
-		return nil, &storage.CredentialsError{Store: at.Store, Err: errors.New("the store has no access without any"), Fix: "give credentials"}
-	case c != mountapi.Credentials{}:
-		return nil, &storage.CredentialsError{Store: at.Store, Err: errors.New("they are those of another store"), Fix: "give credentials of this store"}
-	}
-	return stores.Open(ctx, at, stores.Options{Endpoint: s.Endpoint})
+	g := storage.GrantTo(at, s.Endpoint)
+	g.AccessKey, g.SecretKey, g.SessionToken = c.AccessKey, c.SecretKey, c.SessionToken
+	g.Token, g.Key, g.SAS, g.Expires, g.Whose = c.Token, c.AccountKey, c.SAS, c.Expires, c.Account
+	return granted.Open(ctx, granted.Hold(g), nil)
 }
 
 // codeOf is what an error of a store means to whoever asked for the mount.

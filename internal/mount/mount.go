@@ -30,6 +30,7 @@ import (
 	"github.com/skypilot-go/sky/internal/mount/direct"
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/mount/remote"
 	"github.com/skypilot-go/sky/internal/mount/vfs"
 	"github.com/skypilot-go/sky/internal/storage"
@@ -43,6 +44,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Memory is what the buffers of one mount may take; 0: 160 MiB.
 	Memory int64
+	// Helper mounts in place of this process, which may not; nil: it mounts by itself.
+	Helper *Helper
 	// Open opens a bucket, in tests; nil: by its store.
 	Open func(ctx context.Context, s mountapi.Spec, c mountapi.Credentials) (storage.Bucket, error)
 }
@@ -189,7 +192,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		have.renew(b)
 		return mountapi.MountAnswer{Did: mountapi.Kept}, nil
 	}
-	if err := fusefs.Available(); err != nil {
+	if err := m.available(); err != nil {
 		return mountapi.MountAnswer{}, failf(mountapi.NoFUSE, "nothing can be mounted here: %w; use mode: COPY", err)
 	}
 	if have != nil && have.spec != spec {
@@ -211,11 +214,11 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		m.set(spec.Path, nil)
 		have = nil
 	}
-	restored, err := clearPath(spec.Path)
+	restored, err := m.clearPath(spec.Path)
 	if err != nil {
 		return mountapi.MountAnswer{}, err
 	}
-	if _, err := place(spec.Path, spec.UID, spec.GID); err != nil {
+	if err := m.place(spec); err != nil {
 		return mountapi.MountAnswer{}, err
 	}
 	b, err := m.o.Open(ctx, spec, r.Credentials)
@@ -230,8 +233,8 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		have.renew(b)
 	}
 	f, err := fusefs.New(have.volume, spec.Path, fusefs.Options{
-		Name: spec.URL, Kind: kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
-		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path),
+		Name: spec.URL, Kind: mountpoints.Kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
+		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path), Attacher: m.attacher(),
 	})
 	if err != nil {
 		if m.at(spec.Path) != have {
@@ -296,7 +299,7 @@ func (m *Mounts) Unmount(_ context.Context, r mountapi.UnmountRequest) error {
 	defer m.lock(path)()
 	have := m.at(path)
 	if have == nil {
-		_, err := clearPath(path) // what a process left that died
+		_, err := m.clearPath(path) // what a process left that died
 		return err
 	}
 	if !have.gone() {

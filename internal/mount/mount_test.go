@@ -31,12 +31,22 @@ import (
 // helperDir makes this test binary the process that holds the mounts of a folder.
 const helperDir = "SKY_MOUNT_TEST_DIR"
 
+// helperMounts makes it mount by another process.
+const helperMounts = "SKY_MOUNT_TEST_HELPER"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "privileged" {
+		os.Exit(Privileged(os.Args[2], os.Stdin, os.Stdout))
+	}
 	if dir := os.Getenv(helperDir); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-		if err := Serve(ctx, Options{Dir: dir, Log: log}); err != nil {
+		o := Options{Dir: dir, Log: log}
+		if os.Getenv(helperMounts) != "" {
+			o.Helper = &Helper{Command: []string{os.Args[0], "privileged"}}
+		}
+		if err := Serve(ctx, o); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -54,6 +64,7 @@ type rig struct {
 	dir    string       // of the helper
 	path   string       // where is mounted
 	helper *exec.Cmd
+	helped bool // it mounts by another process
 	log    *bytes.Buffer
 	client *mountapi.Client
 }
@@ -82,7 +93,7 @@ func newRig(t testing.TB) *rig {
 	r.start()
 	t.Cleanup(func() {
 		r.kill(syscall.SIGKILL)
-		if _, err := clearPath(r.path); err != nil {
+		if _, err := clearPath(r.path, fusefs.Detach); err != nil {
 			t.Error(err)
 		}
 		if t.Failed() {
@@ -102,11 +113,14 @@ func (r *rig) start() {
 	r.log = &bytes.Buffer{}
 	r.helper = exec.Command(os.Args[0])
 	r.helper.Env = append(os.Environ(), helperDir+"="+r.dir)
+	if r.helped {
+		r.helper.Env = append(r.helper.Env, helperMounts+"=1")
+	}
 	r.helper.Stderr = r.log
 	if err := r.helper.Start(); err != nil {
 		r.t.Fatal(err)
 	}
-	r.client = mountapi.NewClient(Socket(r.dir))
+	r.client = mountapi.NewClient(mountapi.Socket(r.dir))
 	waitFor(r.t, "the helper", func() bool {
 		h, err := r.client.Health(r.t.Context())
 		return err == nil && h.PID == r.helper.Process.Pid
@@ -175,7 +189,7 @@ func (r *rig) content(key string) string {
 func TestMountsAreKeptAndChangedAndEnded(t *testing.T) {
 	r := newRig(t)
 	ctx := t.Context()
-	if info, err := os.Stat(Socket(r.dir)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(mountapi.Socket(r.dir)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket is %v, %v", info.Mode(), err)
 	}
 	if did := r.mount(r.request()); did != mountapi.Mounted {
@@ -347,19 +361,6 @@ func TestCredentialsAreReplacedWhileMounted(t *testing.T) {
 	}
 	if got, err := os.ReadFile(r.file("x")); err != nil || string(got) != "text" {
 		t.Errorf("with the right key: %q, %v", got, err)
-	}
-}
-
-func TestPointsAreReadAsTheKernelWritesThem(t *testing.T) {
-	text := "24 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n" +
-		"61 24 0:50 / /home/a\\040b/x rw,nosuid,nodev shared:7 - fuse.sky s3://bucket rw,user_id=0\n" +
-		"broken\n"
-	got, err := points(strings.NewReader(text))
-	if err != nil || len(got) != 2 {
-		t.Fatal(got, err)
-	}
-	if want := (point{"/home/a b/x", "fuse.sky", "s3://bucket"}); got[1] != want {
-		t.Errorf("%+v", got[1])
 	}
 }
 

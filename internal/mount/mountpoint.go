@@ -3,103 +3,40 @@
 package mount
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 )
-
-// kind is the type of our file systems, after "fuse.".
-const kind = "sky"
-
-// A point is a place where something is mounted.
-type point struct {
-	path, fsType, source string
-}
-
-// points reads the format of /proc/self/mountinfo (see proc(5)).
-func points(r io.Reader) ([]point, error) {
-	var out []point
-	lines := bufio.NewScanner(r)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
-		f, g := strings.Fields(before), strings.Fields(after)
-		if !ok || len(f) < 5 || len(g) < 2 {
-			continue
-		}
-		out = append(out, point{path: unescape(f[4]), fsType: g[0], source: unescape(g[1])})
-	}
-	return out, lines.Err()
-}
-
-// unescape reads the octal escapes of the kernel's tables.
-func unescape(s string) string {
-	if !strings.Contains(s, `\`) {
-		return s
-	}
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
-// mountedAt is what is mounted exactly at a path: the topmost, if there are several.
-func mountedAt(path string) (point, bool, error) {
-	f, err := os.Open("/proc/self/mountinfo")
-	if err != nil {
-		return point{}, false, err
-	}
-	defer f.Close()
-	all, err := points(f)
-	if err != nil {
-		return point{}, false, err
-	}
-	for i := len(all) - 1; i >= 0; i-- {
-		if all[i].path == path {
-			return all[i], true, nil
-		}
-	}
-	return point{}, false, nil
-}
 
 // clearPath makes a path ready for a mount: it takes away mounts of ours whose process died,
 // and refuses to cover anything else. It deletes nothing.
-func clearPath(path string) (restored bool, err error) {
+func clearPath(path string, detach func(path string, lazy bool) error) (restored bool, err error) {
 	for range 100 {
-		p, ok, err := mountedAt(path)
+		p, ok, err := mountpoints.At(path)
 		if err != nil {
 			return restored, err
 		}
 		if !ok {
 			break
 		}
-		if p.fsType != "fuse."+kind {
+		if !p.Ours() {
 			break // it is treated as the folder that it is
 		}
 		var st unix.Stat_t
 		err = unix.Stat(path, &st)
 		if !errors.Is(err, unix.ENOTCONN) {
-			return restored, failf(mountapi.InUse, "%s is mounted at %s by another process", p.source, path)
+			return restored, failf(mountapi.InUse, "%s is mounted at %s by another process", p.Source, path)
 		}
-		if err := unix.Unmount(path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+		if err := detach(path, true); err != nil {
 			return restored, fmt.Errorf("taking away the mount at %s whose process has died: %w", path, err)
 		}
 		restored = true

@@ -18,9 +18,6 @@ import (
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
 
-// Socket is the path of the socket in the folder of the mounts.
-func Socket(dir string) string { return filepath.Join(dir, "socket") }
-
 // ErrRunning means that another process holds the mounts of this folder.
 var ErrRunning = errors.New("another process holds the mounts")
 
@@ -40,10 +37,10 @@ func Serve(ctx context.Context, o Options) error {
 	}
 	defer lock.Unlock()
 	// What is at the path is of a process that died: it does not hold the lock.
-	if err := os.Remove(Socket(o.Dir)); err != nil && !os.IsNotExist(err) {
+	if err := os.Remove(mountapi.Socket(o.Dir)); err != nil && !os.IsNotExist(err) {
 		return err
 	}
-	l, err := listen(Socket(o.Dir))
+	l, err := listen(mountapi.Socket(o.Dir))
 	if err != nil {
 		return err
 	}
@@ -65,7 +62,12 @@ func Serve(ctx context.Context, o Options) error {
 func listen(path string) (net.Listener, error) {
 	next := path + ".new"
 	_ = os.Remove(next) // of a process that died here
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: next, Net: "unix"})
+	address, done, err := mountapi.Address(next)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}

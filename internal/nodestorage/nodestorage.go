@@ -2,7 +2,8 @@
 // sky-mount, which a server starts through the node's agent. Credentials reach it on its
 // standard input and stay in its memory.
 //
-// It has one subcommand so far, copy. What copy reads is a [CopySpec] and after that, for as
+// mount DIR holds the mounts of a folder (package mount); the node's agent starts it. What
+// copy reads is a [CopySpec] and after that, for as
 // long as the input lasts, [Renewal]s, one JSON object a line; what it writes is [Event]s,
 // one a line. The end of the input ends the program: whoever started it is gone.
 package nodestorage
@@ -22,6 +23,9 @@ import (
 
 // Command is the word after sky that begins this program where the whole sky is on a node.
 const Command = "sky-mount"
+
+// privileged is the word for what is done with the right to mount, by sudo.
+const privileged = "privileged"
 
 // CopySpec is what copy does.
 type CopySpec struct {
@@ -85,7 +89,8 @@ const (
 
 // Main is sky-mount with its arguments; it returns the exit code.
 func Main(args []string) int {
-	if len(args) > 0 && args[0] == Command {
+	whole := len(args) > 0 && args[0] == Command
+	if whole {
 		args = args[1:]
 	}
 	verb := ""
@@ -98,10 +103,14 @@ func Main(args []string) int {
 	switch {
 	case verb == "copy" && len(args) == 1:
 		return copyMain(ctx, os.Stdin, os.Stdout, os.Getenv("HOME"))
+	case verb == "mount" && len(args) == 2:
+		return mountMain(ctx, args[1], whole)
+	case verb == privileged && len(args) == 2:
+		return privilegedMain(args[1])
 	case verb == "--version":
 		fmt.Println(api.ProductVersion, buildid.ID())
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy")
+	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy | sky-mount mount DIR")
 	return 2
 }

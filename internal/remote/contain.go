@@ -20,6 +20,7 @@ import (
 type Containers struct {
 	Login   *registry.Login // to the image's registry; nil: it asks for none
 	Options []string        // further options of docker run, one word each
+	Mounts  bool            // buckets are mounted in them
 	Doing   func(string)    // is told how far it is, of the head; nil: nobody wants to know
 }
 
@@ -49,7 +50,7 @@ func (t *sshTransport) contain(ctx context.Context, c *state.Cluster, n cloud.No
 		s.Node = path.Dir(home)
 	}
 	if made != nil {
-		s.Create, s.Login, s.Options = true, made.Login, made.Options
+		s.Create, s.Login, s.Options, s.Mounts = true, made.Login, made.Options, made.Mounts
 	}
 	conn, err := t.o.SSH.Pipe(ctx, target, sshconn.Quote(installed)+" agent --contain")
 	if err != nil {

@@ -135,6 +135,13 @@ func holdBucket(s *session, hash string, by []Holder) error {
 	return nil
 }
 
+// HeldBy tells whether it was noted that somebody needs a bucket.
+func (t *Buckets) HeldBy(ctx context.Context, hash string, by Holder) (bool, error) {
+	n := 0
+	err := t.s.read(ctx).one([]any{number(&n)}, "SELECT COUNT(*) FROM bucket_holders h WHERE h.bucket_hash = ? AND h.kind = ? AND h.id = ?", hash, string(by.Kind), by.ID)
+	return n > 0, t.s.explain(err)
+}
+
 // Needed tells whether somebody who is still there needs a bucket: a request that has not
 // ended, a cluster that exists, a managed job that has not ended.
 func (t *Buckets) Needed(ctx context.Context, hash string) (bool, error) {
@@ -142,7 +149,8 @@ func (t *Buckets) Needed(ctx context.Context, hash string) (bool, error) {
 	err := t.s.read(ctx).one([]any{number(&n)}, `SELECT COUNT(*) FROM bucket_holders h WHERE h.bucket_hash = ? AND (
 		h.kind = ? AND EXISTS (SELECT 1 FROM requests r WHERE r.id = h.id AND r.status IN (?, ?)) OR
 		h.kind = ? AND EXISTS (SELECT 1 FROM clusters c WHERE c.hash = h.id) OR
-		h.kind = ? AND EXISTS (SELECT 1 FROM managed_jobs j WHERE CAST(j.id AS TEXT) = h.id AND j.schedule <> 'DONE'))`,
-		hash, string(HeldByRequest), string(api.RequestPending), string(api.RequestRunning), string(HeldByCluster), string(HeldByJob))
+		h.kind = ? AND EXISTS (SELECT 1 FROM managed_jobs j WHERE CAST(j.id AS TEXT) = h.id AND j.schedule <> 'DONE') OR
+		h.kind IN (?, ?) AND EXISTS (SELECT 1 FROM services s WHERE s.name || '/' || s.hash = h.id))`,
+		hash, string(HeldByRequest), string(api.RequestPending), string(api.RequestRunning), string(HeldByCluster), string(HeldByJob), string(HeldByService), string(HeldByPool))
 	return n > 0, t.s.explain(err)
 }

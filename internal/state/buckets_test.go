@@ -1,6 +1,7 @@
 package state
 
 import (
+	"context"
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
@@ -78,7 +79,18 @@ func TestWhoNeedsBuckets(t *testing.T) {
 		needed(true, "while there is a cluster")
 		ok(t, s.Clusters().Delete(ctx, "c", c.Hash))
 		needed(false, "after the cluster")
+		service, err := newServiceOf(ctx, s)
+		ok(t, err)
+		ok(t, bs.Hold(ctx, b.Hash, service.Holder()))
+		needed(true, "while there is a service")
+		ok(t, s.Services().Remove(ctx, service))
+		needed(false, "after the service")
 		ok(t, bs.Hold(ctx, b.Hash, JobHolder(7)))
 		needed(false, "by a job that never was")
 	})
+}
+
+func newServiceOf(ctx context.Context, s *Store) (*Service, error) {
+	v, first := fullService("svc")
+	return s.Services().Create(ctx, v, first)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
@@ -105,6 +106,18 @@ type ClusterNotes struct {
 	// LastContact is when the head's agent was last in contact, in Unix milliseconds.
 	LastContact float64 `json:"heard_at,omitempty"`
 	Adopted     bool    `json:"adopted,omitempty"` // by sky sweep --adopt
+	// Mounts are the buckets that are mounted on its nodes. It holds no credentials.
+	Mounts []agentapi.MountSpec `json:"mounts,omitempty"`
+	// Unsaved are, by rank, files of mounts that their buckets do not have yet.
+	Unsaved map[int]Unsaved `json:"unsaved,omitempty"`
+}
+
+// Unsaved says what of a node's mounts is not in the buckets yet.
+type Unsaved struct {
+	Files int      `json:"files"`
+	Bytes int64    `json:"bytes"`
+	Names []string `json:"names,omitempty"` // some of them
+	Error string   `json:"error,omitempty"` // why they are not stored
 }
 
 // ClusterEvent is one line of a cluster's history.

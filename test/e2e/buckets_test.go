@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ type s3 struct {
 	*memory.Store
 	t   testing.TB
 	url string
+
+	refuse atomic.Int64 // the status that writes are answered with; 0: they are done
 
 	mu    sync.Mutex
 	count int            // requests so far
@@ -40,6 +43,10 @@ func newS3(t testing.TB) *s3 {
 		s.mu.Unlock()
 		if do != nil {
 			do()
+		}
+		if status := s.refuse.Load(); status != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.WriteHeader(int(status))
+			return
 		}
 		answer.ServeHTTP(w, r)
 	}))
@@ -236,8 +243,13 @@ func TestBadBuckets(t *testing.T) {
 		{"s3://theirs/b", "s3://theirs/b does not exist"},
 		{"https://example.com/x", "bad.yaml:3:3"},
 		{"hf://x", "hf://OWNER/MODEL"},
-		{"{source: s3://theirs}", "COPY works"},
-		{"{source: s3://theirs, mode: MOUNT_CACHED}", "COPY works"},
+		{"{source: s3://missing}", "the bucket s3://missing does not exist"},
+		{"{source: s3://theirs/a}", "bad.yaml:3:17"},
+		{"{source: s3://theirs, type: DATASET_RO}", "bad.yaml:3:30"},
+		{"{source: s3://theirs, config: {mount_cached: {transfers: 2}}}", "bad.yaml:3:39"},
+		{"{source: s3://theirs, mode: MOUNT_CACHED, config: {mount: {read_only: true}}}", "bad.yaml:3:59"},
+		{"{source: s3://theirs, mode: MOUNT_CACHED, config: {mount_cached: {vfs_write_back: soon}}}", "bad.yaml:3:90"},
+		{"{name: theirs, store: s3}", "sky did not make it"},
 		{"{source: s3://theirs, mode: LINK}", "bad.yaml:3:36"},
 		{"{name: Bad_Name, store: s3, source: " + src + ", mode: COPY}", "bad.yaml:3:15"},
 		{"{source: " + src + ", mode: COPY}", "bad.yaml:3:17"},

@@ -106,7 +106,6 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},
 	}

@@ -85,7 +85,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "machines get one kind of Cudo's disks",
 			cloud.FeatureNetTier:   "Cudo has one kind of network",
 			cloud.FeatureLocalDisk: "machines get one kind of Cudo's disks",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

@@ -61,7 +61,7 @@ func (p *Provider) Features() cloud.Features {
 		cloud.FeatureNetTier:   own + " and use its network",
 		cloud.FeatureLocalDisk: own + " and use its disk",
 		cloud.FeaturePorts:     own + "; their ports are reached at their own addresses",
-		cloud.FeatureStorage:   own + "; buckets cannot be mounted into them",
+		cloud.FeatureStorage:   own + "; buckets are copied into them (mode: COPY), and cannot be mounted",
 		cloud.FeatureCloneDisk: own + " and have no disks to clone",
 	}}
 }

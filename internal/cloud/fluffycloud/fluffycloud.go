@@ -84,7 +84,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "FluffyCloud has one kind of disk",
 			cloud.FeatureNetTier:   "FluffyCloud has one kind of network",
 			cloud.FeatureLocalDisk: "FluffyCloud has one kind of disk",
-			cloud.FeatureStorage:   "FluffyCloud's machines cannot mount buckets",
 			cloud.FeatureCloneDisk: "FluffyCloud cannot copy disks",
 		},
 	}

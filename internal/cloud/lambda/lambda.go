@@ -97,7 +97,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "Lambda has one kind of disk",
 			cloud.FeatureNetTier:   "Lambda has one kind of network",
 			cloud.FeatureLocalDisk: "Lambda has one kind of disk",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "Lambda cannot copy disks",
 		},
 	}

@@ -75,16 +75,19 @@ func (p *Provider) Pace() (perSecond float64, burst int) { return 0, 0 }
 // Features says what this machine cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const own = "the nodes are processes on this machine"
-	return cloud.Features{MaxNameLength: maxName, OnServer: true, Lacks: map[cloud.Feature]string{
+	f := cloud.Features{MaxNameLength: maxName, OnServer: true, Lacks: map[cloud.Feature]string{
 		cloud.FeatureSpot:      own + ", which nobody sells as spot",
 		cloud.FeatureImage:     own + " and use its operating system",
 		cloud.FeatureDocker:    own + " and do not run in containers",
 		cloud.FeatureDiskTier:  own + " and use its disk",
 		cloud.FeatureNetTier:   own + " and use its network",
 		cloud.FeatureLocalDisk: own + " and use its disk",
-		cloud.FeatureStorage:   own + "; buckets cannot be mounted into them",
 		cloud.FeatureCloneDisk: own + " and have no disks to clone",
 	}}
+	if runtime.GOOS != "linux" {
+		f.Lacks[cloud.FeatureStorage] = own + ", and buckets are mounted on Linux only (mode: COPY works)"
+	}
+	return f
 }
 
 // Check succeeds where nodes can have addresses of their own.

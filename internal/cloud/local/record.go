@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -121,8 +122,12 @@ func usable(ip string) bool {
 }
 
 // removeTree removes a folder even when something in it lacks the permissions
-// that removing needs.
+// that removing needs. Buckets that are mounted there are unmounted first: what is in them
+// stays.
 func removeTree(dir string) error {
+	if err := mountpoints.DetachBelow(dir); err != nil {
+		return err
+	}
 	err := os.RemoveAll(dir)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
 		return err

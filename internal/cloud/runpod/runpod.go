@@ -83,7 +83,7 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "RunPod has one kind of disk",
 			cloud.FeatureNetTier:   "RunPod has one kind of network",
 			cloud.FeatureLocalDisk: "RunPod has one kind of disk",
-			cloud.FeatureStorage:   "pods of RunPod cannot mount buckets",
+			cloud.FeatureStorage:   "pods of RunPod have no /dev/fuse, so buckets are copied (mode: COPY), and cannot be mounted",
 			cloud.FeatureCloneDisk: "RunPod cannot copy disks",
 		},
 	}

@@ -73,7 +73,6 @@ func (p *Provider) Features() cloud.Features {
 		cloud.FeatureNetTier:   own + " and use their network",
 		cloud.FeatureLocalDisk: own + " and use their disks",
 		cloud.FeaturePorts:     own + " and have their own firewalls",
-		cloud.FeatureStorage:   own + "; buckets cannot be mounted there",
 		cloud.FeatureCloneDisk: own + " and have no disks to clone",
 	}}
 }

@@ -37,13 +37,15 @@ type Options struct {
 	// DirectWrites keeps the kernel from holding pages of files that are written.
 	DirectWrites bool
 	Log          *slog.Logger
+	// Attacher mounts in place of this process; nil: it mounts by itself.
+	Attacher Attacher
 }
 
 // A Mount is a volume that is mounted.
 type Mount struct {
-	server *fuse.Server
-	path   string
-	ended  chan struct{}
+	path     string
+	ended    chan struct{}
+	attacher Attacher
 }
 
 // Available tells why FUSE cannot be used here, if it cannot.
@@ -91,12 +93,28 @@ func New(v vfs.Volume, at string, o Options) (*Mount, error) {
 	if o.ReadOnly {
 		options.DirectMountFlags |= syscall.MS_RDONLY
 	}
-	s, err := fusenode.Mount(at, &node{s: server}, options)
+	where := at
+	if o.Attacher != nil {
+		f, err := o.Attacher.Attach(Attachment{Path: at, Name: o.Name, Kind: o.Kind, ReadOnly: o.ReadOnly, AllowOther: options.AllowOther,
+			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+		if err != nil {
+			return nil, err
+		}
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3) // the server closes it
+		f.Close()
+		if err != nil {
+			_ = o.Attacher.Detach(at, true)
+			return nil, err
+		}
+		where = fmt.Sprintf("/dev/fd/%d", fd)
+		options.DirectMountStrict = false
+	}
+	s, err := fusenode.Mount(where, &node{s: server}, options)
 	if err != nil {
 		return nil, fmt.Errorf("mounting at %s: %w", at, err)
 	}
 	readAhead(at)
-	m := &Mount{server: s, path: at, ended: make(chan struct{})}
+	m := &Mount{path: at, ended: make(chan struct{}), attacher: o.Attacher}
 	go func() {
 		s.Wait()
 		close(m.ended)
@@ -124,15 +142,10 @@ func (m *Mount) Ended() <-chan struct{} { return m.ended }
 // Unmount ends the mount. While files are open it is refused with EBUSY, unless lazy
 // takes it from its path at once and lets them be used until they are closed.
 func (m *Mount) Unmount(lazy bool) error {
-	flags := 0
-	if lazy {
-		flags = unix.MNT_DETACH
+	if m.attacher != nil {
+		return m.attacher.Detach(m.path, lazy)
 	}
-	err := unix.Unmount(m.path, flags|unix.UMOUNT_NOFOLLOW)
-	if err != nil {
-		return fmt.Errorf("unmounting %s: %w", m.path, err)
-	}
-	return nil
+	return Detach(m.path, lazy)
 }
 
 // shared is what all nodes know.

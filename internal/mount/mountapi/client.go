@@ -19,7 +19,12 @@ type Client struct {
 // NewClient is a client of the socket at a path. It does no I/O.
 func NewClient(socket string) *Client {
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		address, done, err := Address(socket)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		return (&net.Dialer{}).DialContext(ctx, "unix", address)
 	}
 	return &Client{&http.Client{Transport: &http.Transport{DialContext: dial, MaxIdleConns: 2, IdleConnTimeout: time.Minute}}}
 }

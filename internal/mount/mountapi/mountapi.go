@@ -5,69 +5,28 @@
 // no success holds an [Error].
 package mountapi
 
-import "time"
+import (
+	"time"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+)
 
 // Protocol is the version of the calls. A process that speaks another one is replaced.
 const Protocol = 1
 
-// A Mode is how a bucket is mounted.
-type Mode string
+// What is mounted, and how, is told to the agent in the same words.
+type (
+	Mode        = agentapi.MountMode
+	Spec        = agentapi.MountSpec
+	Config      = agentapi.MountConfig
+	Credentials = agentapi.MountCredentials
+)
 
 // The modes.
 const (
-	Direct Mode = "MOUNT"
-	Cached Mode = "MOUNT_CACHED"
+	Direct = agentapi.MountDirect
+	Cached = agentapi.MountCached
 )
-
-// A Spec says what is mounted where. Two mounts are the same if their specs are.
-type Spec struct {
-	Path string `json:"path"` // absolute
-	// URL is the bucket's, as "s3://bucket" (package storage's Parse reads it).
-	URL string `json:"url"`
-	// SubPath shows only what is below it.
-	SubPath  string `json:"sub_path,omitempty"`
-	Region   string `json:"region,omitempty"`
-	Endpoint string `json:"endpoint,omitempty"` // another server in place of the store's own
-	Mode     Mode   `json:"mode"`
-	ReadOnly bool   `json:"read_only,omitempty"`
-	// UID and GID are the job's user. Others than this process's need the option
-	// allow_other, which only root may give.
-	UID    uint32 `json:"uid"`
-	GID    uint32 `json:"gid"`
-	Config Config `json:"config,omitzero"` // for Cached
-}
-
-// Config is what a task says under config.mount_cached; zero values are rclone's defaults,
-// which the keys are named after. Sizes are bytes.
-type Config struct {
-	Transfers        int           `json:"transfers,omitempty"`          // uploads at the same time; 0: 4
-	BufferSize       int64         `json:"buffer_size,omitempty"`        // read ahead in memory of each open file; 0: 16 MiB
-	CacheMaxSize     int64         `json:"vfs_cache_max_size,omitempty"` // 0: 10 GiB
-	CacheMaxAge      time.Duration `json:"vfs_cache_max_age,omitempty"`  // of files that nobody uses; 0: 1 h
-	ReadAhead        int64         `json:"vfs_read_ahead,omitempty"`     // read ahead onto the disk, beyond BufferSize
-	ReadChunkSize    int64         `json:"vfs_read_chunk_size,omitempty"`
-	ReadChunkStreams int           `json:"vfs_read_chunk_streams,omitempty"` // requests at the same time for one file; 0: 4
-	WriteBack        time.Duration `json:"vfs_write_back,omitempty"`         // between close and upload; 0: 1 s
-}
-
-// Credentials are what a store is reached with. They are kept in memory only. Which of
-// them are needed depends on the store; none at all lets the process use what it finds on
-// its machine, such as the machine's own role.
-type Credentials struct {
-	// The S3 family.
-	AccessKey    string `json:"access_key,omitempty"`
-	SecretKey    string `json:"secret_key,omitempty"`
-	SessionToken string `json:"session_token,omitempty"`
-	// Google Cloud, Azure, Hugging Face.
-	Token string `json:"token,omitempty"`
-	// Azure.
-	AccountKey string `json:"account_key,omitempty"`
-	SAS        string `json:"sas,omitempty"`
-
-	Anonymous bool      `json:"anonymous,omitempty"` // a public bucket
-	Account   string    `json:"account,omitempty"`   // whose they are, for messages
-	Expires   time.Time `json:"expires,omitzero"`    // zero: never
-}
 
 // A MountRequest asks for a mount.
 type MountRequest struct {

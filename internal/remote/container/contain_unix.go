@@ -192,6 +192,7 @@ type hardware struct {
 	neuron     []string // accelerators of AWS
 	amd        bool
 	infiniband bool
+	fuse       bool
 	shm        int64 // bytes of shared memory; 0: Docker's 64 MB
 }
 
@@ -204,6 +205,8 @@ func devices() hardware {
 	h.amd = kfd == nil && nvidia != nil
 	_, ib := os.Stat("/dev/infiniband")
 	h.infiniband = ib == nil
+	_, fuse := os.Stat("/dev/fuse")
+	h.fuse = fuse == nil
 	return h
 }
 
@@ -231,6 +234,9 @@ func arguments(s Spec, image, programs string, h hardware) []string {
 	}
 	if h.infiniband {
 		args = append(args, "--cap-add=IPC_LOCK", "--device=/dev/infiniband", "--ulimit=memlock=-1:-1")
+	}
+	if s.Mounts && h.fuse {
+		args = append(args, "--device=/dev/fuse", "--cap-add=SYS_ADMIN", "--security-opt=apparmor=unconfined")
 	}
 	args = append(args, s.Options...)
 	return append(args, image, "-c", first)

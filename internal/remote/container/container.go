@@ -24,7 +24,8 @@ type Spec struct {
 	Image string `json:"image"`
 	// Options are further options of "docker run", one word each.
 	Options []string        `json:"options,omitempty"`
-	GPUs    bool            `json:"gpus,omitempty"` // all of the machine's
+	GPUs    bool            `json:"gpus,omitempty"`   // all of the machine's
+	Mounts  bool            `json:"mounts,omitempty"` // buckets are mounted in it
 	Login   *registry.Login `json:"login,omitempty"`
 	// Home is the machine's home folder of this cluster; below it are the
 	// agent's programs and what is noted about the container.

@@ -16,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -182,10 +183,19 @@ func (f *fleet) scrap(ctx context.Context, m model.Machine) error {
 	if err := end(ctx, f.folder(m.ID), 0); err != nil {
 		return err
 	}
-	if err := os.RemoveAll(f.folder(m.ID)); err != nil {
+	if err := remove(f.folder(m.ID)); err != nil {
 		return err
 	}
 	return f.cloud.Halted(m.ID)
+}
+
+// remove removes a machine's disk. Buckets that were mounted there are unmounted first: what
+// is in them stays.
+func remove(dir string) error {
+	if err := mountpoints.DetachBelow(dir); err != nil {
+		return err
+	}
+	return os.RemoveAll(dir)
 }
 
 // sweep removes machines that no instance stands for: a crash came between
@@ -206,7 +216,7 @@ func (f *fleet) sweep(ctx context.Context) {
 		}
 		err := end(ctx, f.folder(e.Name()), 0)
 		if err == nil {
-			err = os.RemoveAll(f.folder(e.Name()))
+			err = remove(f.folder(e.Name()))
 		}
 		f.log.Info("stray machine removed", "machine", e.Name(), "err", err)
 	}

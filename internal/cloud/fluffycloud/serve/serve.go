@@ -178,7 +178,7 @@ func Destroy(ctx context.Context, dir string) error {
 			return err
 		}
 	}
-	return os.RemoveAll(dir)
+	return remove(dir)
 }
 
 func writeJSON(file string, v any) error {

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -102,8 +103,12 @@ func sameFile(path string, f fs.FileInfo) bool {
 }
 
 // removeTree removes a folder even when something in it lacks the permissions
-// that removing needs.
+// that removing needs. Buckets that are mounted there are unmounted first: what is in them
+// stays.
 func removeTree(dir string) error {
+	if err := mountpoints.DetachBelow(dir); err != nil {
+		return err
+	}
 	err := os.RemoveAll(dir)
 	if err == nil || !errors.Is(err, fs.ErrPermission) {
 		return err

@@ -1,0 +1,614 @@
+//go:build unix
+
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/proc"
+)
+
+// mounts are the buckets that are mounted on this node. A process of its own, sky-mount,
+// holds them and outlives the agent. What is wanted is on the disk without its credentials,
+// which are in the memory of both processes: as long as one of the two lives, the other is
+// brought back to where it was, and if both are gone the server is asked for credentials.
+type mounts struct {
+	ctx     context.Context
+	home    string
+	dir     string // socket, caches and log of sky-mount
+	sh      string
+	env     []string
+	queue   *queue
+	log     *slog.Logger
+	client  *mountapi.Client
+	changed func() // what info returns is another matter than before
+
+	kicked   chan struct{}
+	changing sync.Mutex // one change at a time
+
+	mu     sync.Mutex // guards what follows
+	wanted storedMounts
+	creds  map[string]mountapi.Credentials // by path
+	holder int                             // the process in which all that is wanted is mounted; 0: none is known
+	ended  bool                            // the node is going away: nothing is mounted any more
+	state  agentapi.MountsInfo
+}
+
+// storedMounts is what is wanted, on disk.
+type storedMounts struct {
+	Command string          `json:"command"`
+	Specs   []mountapi.Spec `json:"specs"`
+}
+
+const (
+	mountsKey    = "mounts"
+	mountsLook   = 5 * time.Second  // between questions to sky-mount about what is dirty
+	mountsAnswer = 10 * time.Second // for an answer that needs no store
+	mountsCall   = 2 * time.Minute  // for a mount call, which asks the store
+	mountsStart  = 20 * time.Second // for sky-mount to answer after its start
+	mountsEnd    = 20 * time.Second // for sky-mount to end
+	mountsRetry  = 10 * time.Second // the longest pause between tries to bring mounts back
+	lostNamed    = 10               // files that could not be stored are named
+	unsavedNamed = 5                // files of a mount that are named
+)
+
+// errNeedsCredentials says that mounts cannot be brought back without the server.
+var errNeedsCredentials = errors.New("the mounts of the node wait for credentials, which the API server has")
+
+func newMounts(ctx context.Context, home, sh string, env []string, q *queue, log *slog.Logger, changed func()) (*mounts, error) {
+	dir := filepath.Join(home, ".sky", "mounts")
+	m := &mounts{
+		ctx: ctx, home: home, dir: dir, sh: sh, env: env, queue: q, log: log, changed: changed, client: mountapi.NewClient(mountapi.Socket(dir)),
+		kicked: make(chan struct{}, 1), creds: map[string]mountapi.Credentials{},
+	}
+	_, err := q.load(mountsKey, &m.wanted)
+	return m, err
+}
+
+// any tells whether something is to be mounted here.
+func (m *mounts) any() bool {
+	if m == nil {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.wanted.Specs) > 0 && !m.ended
+}
+
+func (m *mounts) specs() []mountapi.Spec {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.wanted.Specs
+}
+
+// info is what others are told; nil: nothing is mounted.
+func (m *mounts) info() *agentapi.MountsInfo {
+	if m == nil { // the agent is being opened
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.wanted.Specs) == 0 {
+		return nil
+	}
+	s := m.state
+	s.Mounts = slices.Clone(s.Mounts)
+	return &s
+}
+
+// apply mounts what is asked for. What is mounted is kept on disk as wanted, one after the
+// other: a call that was cut off is repeated by whoever made it.
+func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentapi.MountsAnswer, error) {
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	out := &agentapi.MountsAnswer{Did: []string{}}
+	if len(r.Mounts) == 0 {
+		return out, nil
+	}
+	specs := make([]mountapi.Spec, len(r.Mounts))
+	for i, x := range r.Mounts {
+		var err error
+		if specs[i], err = m.here(x.Spec); err != nil {
+			return nil, err
+		}
+	}
+	m.mu.Lock()
+	m.ended = false
+	m.mu.Unlock()
+	// Before anything changes, all is as it was wanted: a process that died is replaced.
+	if err := m.bringBack(ctx); err != nil && !errors.Is(err, errNeedsCredentials) {
+		m.log.Warn("mounts not brought back", "err", err)
+	}
+	pid, err := m.start(ctx, r.Command)
+	if err != nil {
+		return nil, err
+	}
+	for i, x := range r.Mounts {
+		spec := specs[i]
+		cctx, cancel := context.WithTimeout(ctx, mountsCall)
+		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: spec, Credentials: x.Credentials})
+		cancel()
+		if err != nil {
+			if len(m.specs()) == 0 { // nothing is mounted here
+				_ = m.terminate(ctx, pid)
+			}
+			return nil, refusedMount(err)
+		}
+		if err := m.keep(r.Command, spec, x.Credentials); err != nil {
+			return nil, err
+		}
+		out.Did = append(out.Did, answer.Did)
+	}
+	if err := m.bringBack(ctx); err != nil && !errors.Is(err, errNeedsCredentials) {
+		return nil, err
+	}
+	m.log.Info("buckets mounted", "pid", pid, "did", strings.Join(out.Did, " "))
+	m.kick()
+	return out, nil
+}
+
+// here is a spec for this node: its path is absolute and its files are the agent's user's.
+func (m *mounts) here(s mountapi.Spec) (mountapi.Spec, error) {
+	if rest, ok := strings.CutPrefix(s.Path, "~"); ok && (rest == "" || rest[0] == '/') {
+		s.Path = filepath.Join(m.home, rest)
+	}
+	if !filepath.IsAbs(s.Path) {
+		return s, invalid(fmt.Sprintf("the path %q of a mount is neither absolute nor below ~", s.Path))
+	}
+	s.Path = filepath.Clean(s.Path)
+	s.UID, s.GID = uint32(os.Getuid()), uint32(os.Getgid())
+	return s, nil
+}
+
+// keep notes that something is mounted.
+func (m *mounts) keep(command string, spec mountapi.Spec, c mountapi.Credentials) error {
+	m.mu.Lock()
+	next := storedMounts{Command: command, Specs: slices.Clone(m.wanted.Specs)}
+	m.mu.Unlock()
+	next.Specs = slices.DeleteFunc(next.Specs, func(s mountapi.Spec) bool { return s.Path == spec.Path })
+	next.Specs = append(next.Specs, spec)
+	if err := m.queue.put(mountsKey, next); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.wanted = next
+	m.creds[spec.Path] = c
+	return nil
+}
+
+// refusedMount is what sky-mount refused, in the words of the agent's protocol.
+func refusedMount(err error) error {
+	e, ok := errors.AsType[*mountapi.Error](err)
+	if !ok {
+		return err
+	}
+	code := map[mountapi.Code]agentapi.ErrorCode{
+		mountapi.Invalid: agentapi.CodeInvalid, mountapi.NotEmpty: agentapi.CodeInvalid, mountapi.InUse: agentapi.CodeInUse, mountapi.NoFUSE: agentapi.CodeNoFUSE,
+		mountapi.NoBucket: agentapi.CodeBucket, mountapi.Denied: agentapi.CodeBucket,
+	}[e.Code]
+	return &agentapi.Error{Code: cmp.Or(code, agentapi.CodeInternal), Message: e.Message}
+}
+
+// health asks sky-mount whether it lives.
+func (m *mounts) health(ctx context.Context) (mountapi.HealthAnswer, error) {
+	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
+	defer cancel()
+	return m.client.Health(ctx)
+}
+
+// start makes sky-mount run, unless it does, and returns its process. changing is held.
+func (m *mounts) start(ctx context.Context, command string) (int, error) {
+	if h, err := m.health(ctx); err == nil {
+		if h.Protocol == mountapi.Protocol {
+			return h.PID, nil
+		}
+		m.log.Info("sky-mount speaks another protocol and is replaced", "protocol", h.Protocol)
+		if err := m.terminate(ctx, h.PID); err != nil {
+			return 0, err
+		}
+	}
+	if err := os.MkdirAll(m.dir, 0o700); err != nil {
+		return 0, err
+	}
+	name := filepath.Join(m.dir, "log")
+	if st, err := os.Stat(name); err == nil && st.Size() > 4<<20 {
+		_ = os.Rename(name, name+".old")
+	}
+	out, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return 0, err
+	}
+	defer out.Close()
+	began, _ := out.Seek(0, io.SeekEnd)
+	cmd := exec.Command(m.sh, "-c", command+` mount "$0"`, m.dir)
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = m.home, m.env, out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := cmd.Start(); err != nil {
+		return 0, fmt.Errorf("starting sky-mount: %w", err)
+	}
+	exited := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(exited)
+		m.kick()
+	}()
+	ctx, cancel := context.WithTimeout(ctx, mountsStart)
+	defer cancel()
+	for {
+		if h, err := m.client.Health(ctx); err == nil {
+			return h.PID, nil
+		}
+		select {
+		case <-exited:
+			said := make([]byte, 2000)
+			n, _ := out.ReadAt(said, began)
+			return 0, fmt.Errorf("sky-mount ended as it was started (%v): %s", cmd.ProcessState, bytes.TrimSpace(said[:n]))
+		case <-ctx.Done():
+			_ = cmd.Process.Kill()
+			return 0, errors.New("sky-mount does not answer after its start")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// bringBack makes all that is wanted be mounted, by a process that lives. changing is held.
+func (m *mounts) bringBack(ctx context.Context) error {
+	m.mu.Lock()
+	wanted, holder, ended := m.wanted, m.holder, m.ended
+	m.mu.Unlock()
+	if len(wanted.Specs) == 0 || ended {
+		return nil
+	}
+	h, err := m.health(ctx)
+	if err == nil && h.PID == holder && h.Protocol == mountapi.Protocol {
+		return nil
+	}
+	if err == nil && h.Protocol == mountapi.Protocol && m.allMounted(ctx, wanted.Specs) { // by an earlier life of this agent
+		m.held(h.PID)
+		return nil
+	}
+	m.held(0)
+	creds := map[string]mountapi.Credentials{}
+	m.mu.Lock()
+	maps.Copy(creds, m.creds)
+	m.mu.Unlock()
+	for _, s := range wanted.Specs {
+		if _, ok := creds[s.Path]; !ok {
+			return errNeedsCredentials
+		}
+	}
+	pid, err := m.start(ctx, wanted.Command)
+	if err != nil {
+		return err
+	}
+	for _, s := range wanted.Specs {
+		cctx, cancel := context.WithTimeout(ctx, mountsCall)
+		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: s, Credentials: creds[s.Path]})
+		cancel()
+		if e, ok := errors.AsType[*mountapi.Error](err); ok && e.Code == mountapi.Denied {
+			return fmt.Errorf("%w: %w", errNeedsCredentials, err) // these may have run out
+		}
+		if err != nil {
+			return fmt.Errorf("mounting %s at %s again: %w", s.URL, s.Path, err)
+		}
+		m.log.Info("mount brought back", "path", s.Path, "did", answer.Did)
+	}
+	m.held(pid)
+	return nil
+}
+
+func (m *mounts) held(pid int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.holder = pid
+}
+
+// allMounted tells whether sky-mount has a mount at each path.
+func (m *mounts) allMounted(ctx context.Context, specs []mountapi.Spec) bool {
+	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
+	defer cancel()
+	stats, err := m.client.Stats(ctx)
+	if err != nil {
+		return false
+	}
+	return !slices.ContainsFunc(specs, func(s mountapi.Spec) bool { return !mountedIn(stats, s.Path) })
+}
+
+func mountedIn(stats mountapi.StatsAnswer, path string) bool {
+	return slices.ContainsFunc(stats.Mounts, func(x mountapi.Stats) bool { return x.Mounted && samePath(x.Spec.Path, path) })
+}
+
+// samePath compares a path with one whose symbolic links are resolved.
+func samePath(resolved, path string) bool {
+	if resolved == path {
+		return true
+	}
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	return err == nil && filepath.Join(dir, filepath.Base(path)) == resolved
+}
+
+// ready is an error while not all that is wanted is mounted: a job that started then would
+// write into the folders below the mounts.
+func (m *mounts) ready(ctx context.Context) error {
+	if !m.any() {
+		return nil
+	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	return m.bringBack(ctx)
+}
+
+func (m *mounts) kick() {
+	select {
+	case m.kicked <- struct{}{}:
+	default:
+	}
+}
+
+// supervise brings mounts back whose process died, and looks what is dirty, until ctx ends.
+func (m *mounts) supervise() {
+	pause, watched := time.Duration(0), 0
+	for {
+		var again <-chan time.Time
+		if m.any() {
+			err := m.ready(m.ctx)
+			m.look(err)
+			m.mu.Lock()
+			holder := m.holder
+			m.mu.Unlock()
+			if err == nil && holder != watched {
+				watched = holder
+				go m.awaitEnd(holder)
+			}
+			next := mountsLook
+			if err != nil {
+				pause = min(max(2*pause, 100*time.Millisecond), mountsRetry)
+				next = pause
+			} else {
+				pause = 0
+			}
+			again = time.After(next)
+		}
+		select {
+		case <-m.ctx.Done():
+			return
+		case <-m.kicked:
+		case <-again:
+		}
+	}
+}
+
+// awaitEnd makes the supervisor look when a process has ended.
+func (m *mounts) awaitEnd(pid int) {
+	if start, err := proc.StartTime(pid); err == nil {
+		_ = proc.Wait(m.ctx, pid, start)
+	}
+	m.kick()
+}
+
+// look notes what others are told about the mounts; trouble is why they are not there.
+func (m *mounts) look(trouble error) {
+	now := agentapi.MountsInfo{NeedCredentials: errors.Is(trouble, errNeedsCredentials)}
+	if trouble != nil {
+		now.Trouble = trouble.Error()
+	}
+	ctx, cancel := context.WithTimeout(m.ctx, mountsAnswer)
+	defer cancel()
+	stats, err := m.client.Stats(ctx)
+	var unsaved []mountapi.File
+	if err == nil && slices.ContainsFunc(stats.Mounts, func(s mountapi.Stats) bool { return s.DirtyFiles > 0 }) {
+		q, _ := m.client.Queue(ctx)
+		unsaved = q.Files
+	}
+	m.mu.Lock()
+	was := m.state
+	for _, s := range m.wanted.Specs {
+		i := agentapi.MountInfo{Path: s.Path, URL: s.URL, Mode: s.Mode}
+		known := err == nil
+		if known {
+			n := slices.IndexFunc(stats.Mounts, func(x mountapi.Stats) bool { return samePath(x.Spec.Path, s.Path) })
+			if known = n >= 0; known {
+				x := stats.Mounts[n]
+				i.DirtyFiles, i.DirtyBytes, i.Failed, i.Error = x.DirtyFiles, x.DirtyBytes, x.Failed, x.Error
+				for _, f := range unsaved {
+					if f.Mount == x.Spec.Path && f.State != mountapi.Conflict && len(i.Unsaved) < unsavedNamed {
+						i.Unsaved = append(i.Unsaved, f.Path)
+					}
+				}
+				if !x.Mounted {
+					m.holder = 0 // somebody unmounted it
+				}
+			}
+		}
+		if !known { // what was dirty is not less dirty because nobody can say so
+			if n := slices.IndexFunc(was.Mounts, func(x agentapi.MountInfo) bool { return x.Path == s.Path }); n >= 0 {
+				i = was.Mounts[n]
+			}
+		}
+		now.Mounts = append(now.Mounts, i)
+	}
+	m.state = now
+	m.mu.Unlock()
+	a, _ := was.Dirty()
+	b, _ := now.Dirty()
+	if (a == 0) != (b == 0) || was.NeedCredentials != now.NeedCredentials || was.Trouble != now.Trouble {
+		m.changed()
+	}
+}
+
+// flushStatus says how far a flush is.
+type flushStatus struct {
+	Done bool `json:"done"` // the buckets have all that was asked for
+	// Lost says that something cannot be stored, for a lasting reason, and names files.
+	Lost    string   `json:"lost,omitempty"`
+	Waiting []string `json:"waiting,omitempty"` // some files that are not stored yet
+	Trouble string   `json:"trouble,omitempty"` // why not
+	// Notes are for the user: files that somebody else wrote, too.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// flush waits, up to a limit, until the buckets have what the ranks wrote; of all if there
+// are none. An error means that nothing is known and the call may be repeated.
+func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration) (flushStatus, error) {
+	if err := m.ready(ctx); err != nil {
+		return flushStatus{Trouble: err.Error()}, nil
+	}
+	m.mu.Lock()
+	specs, holder := m.wanted.Specs, m.holder
+	m.mu.Unlock()
+	limit = max(limit, time.Millisecond) // 0 is none
+	answers, errs := make([]mountapi.FlushAnswer, len(specs)), make([]error, len(specs))
+	var wg sync.WaitGroup
+	for i, s := range specs {
+		wg.Go(func() {
+			cctx, cancel := context.WithTimeout(ctx, limit+mountsAnswer)
+			defer cancel()
+			answers[i], errs[i] = m.client.Flush(cctx, mountapi.FlushRequest{Path: s.Path, Ranks: ranks, Timeout: limit})
+		})
+	}
+	wg.Wait()
+	// A process that died meanwhile may have answered for less than there is.
+	if h, err := m.health(ctx); len(specs) > 0 && (err != nil || h.PID != holder) {
+		m.kick()
+		return flushStatus{Trouble: "the process that holds the mounts died and is brought back"}, nil
+	}
+	out := flushStatus{Done: true}
+	for i, err := range errs {
+		for _, f := range answers[i].Conflicts {
+			out.Notes = append(out.Notes, fmt.Sprintf("%s in %s was written by somebody else, too: both versions are kept, this one under that name", f.Path, f.Mount))
+		}
+		if err == nil {
+			continue
+		}
+		out.Done = false
+		e, ok := errors.AsType[*mountapi.Error](err)
+		switch {
+		case ok && e.Code == mountapi.NotStored:
+			if out.Lost != "" {
+				out.Lost += "; "
+			}
+			out.Lost += lostFiles(e)
+		case ok && e.Code == mountapi.TimedOut:
+			for _, f := range e.Files {
+				if len(out.Waiting) < unsavedNamed {
+					out.Waiting = append(out.Waiting, f.Path)
+				}
+				out.Trouble = cmp.Or(out.Trouble, f.Error)
+			}
+		default:
+			out.Trouble = err.Error()
+		}
+	}
+	return out, nil
+}
+
+// lostFiles names files that cannot be stored, and says why.
+func lostFiles(e *mountapi.Error) string {
+	var names []string
+	why := ""
+	for _, f := range e.Files {
+		if len(names) < lostNamed {
+			names = append(names, filepath.Join(f.Mount, f.Path))
+		}
+		why = cmp.Or(why, f.Error)
+	}
+	if len(names) == 0 {
+		return e.Message
+	}
+	text := strings.Join(names, ", ")
+	if n := len(e.Files) + e.More - len(names); n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	return text + ": " + cmp.Or(why, e.Message)
+}
+
+// settle waits until the buckets have everything, until a limit is over, or something
+// cannot be stored.
+func (m *mounts) settle(ctx context.Context, limit time.Duration) (flushStatus, error) {
+	end := time.Now().Add(limit)
+	for {
+		st, err := m.flush(ctx, nil, max(0, min(waitPoll, time.Until(end))))
+		if err != nil || st.Done || st.Lost != "" || time.Now().After(end) {
+			return st, err
+		}
+		if len(st.Waiting) == 0 { // it did not wait
+			select {
+			case <-ctx.Done():
+				return st, ctx.Err()
+			case <-time.After(min(time.Second, max(0, time.Until(end)))):
+			}
+		}
+	}
+}
+
+// end stores what is not stored yet, as far as the time goes, and takes the mounts away.
+// What is left stays in the cache on the disk, and is what info tells.
+func (m *mounts) end(ctx context.Context, limit time.Duration) {
+	if m == nil {
+		return
+	}
+	if _, err := os.Stat(mountapi.Socket(m.dir)); err != nil && len(m.specs()) == 0 {
+		return
+	}
+	if st, err := m.settle(ctx, limit); err != nil || !st.Done {
+		m.log.Warn("not all files of mounted buckets are stored", "lost", st.Lost, "waiting", st.Waiting, "trouble", st.Trouble, "err", err)
+	}
+	m.changing.Lock()
+	defer m.changing.Unlock()
+	m.look(nil)
+	m.mu.Lock()
+	m.ended, m.holder = true, 0
+	m.mu.Unlock()
+	h, err := m.health(ctx)
+	if err != nil {
+		return // who removes the folder takes away what it left
+	}
+	if err := m.terminate(ctx, h.PID); err != nil {
+		m.log.Warn("sky-mount not ended", "err", err)
+	}
+}
+
+// terminate ends sky-mount, which takes its mounts away.
+func (m *mounts) terminate(ctx context.Context, pid int) error {
+	start, err := proc.StartTime(pid)
+	if err != nil {
+		return nil // it is gone
+	}
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return err
+	}
+	wctx, cancel := context.WithTimeout(ctx, mountsEnd)
+	defer cancel()
+	if proc.Wait(wctx, pid, start) != nil && ctx.Err() == nil && proc.Alive(pid, start) {
+		return syscall.Kill(pid, syscall.SIGKILL)
+	}
+	return ctx.Err()
+}
+
+// forget takes the mounts away for good: the machine goes to another cluster.
+func (m *mounts) forget(ctx context.Context, limit time.Duration) error {
+	m.end(ctx, limit)
+	m.mu.Lock()
+	m.wanted, m.state, m.ended = storedMounts{}, agentapi.MountsInfo{}, false
+	clear(m.creds)
+	m.mu.Unlock()
+	return m.queue.put(mountsKey, storedMounts{})
+}

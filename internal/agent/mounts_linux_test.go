@@ -1,0 +1,261 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/mount"
+	"github.com/skypilot-go/sky/internal/mount/mountapi"
+	"github.com/skypilot-go/sky/internal/mount/mountpoints"
+	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/memory"
+)
+
+func init() { mountMain = serveMounts }
+
+// serveMounts makes this test binary the process that holds the mounts of a folder.
+func serveMounts(dir string) int {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := mount.Serve(ctx, mount.Options{Dir: dir}); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// mountBed is a cluster of one node, and a store.
+type mountBed struct {
+	*testCluster
+	t      *testing.T
+	store  *memory.Store
+	url    string
+	refuse atomic.Int64 // the status that writes are answered with
+	client *mountapi.Client
+}
+
+func newMountBed(t *testing.T) *mountBed {
+	t.Helper()
+	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
+	if err != nil || os.Geteuid() != 0 {
+		t.Skip("mounting needs root and /dev/fuse")
+	}
+	f.Close()
+	b := &mountBed{t: t, store: &memory.Store{}, testCluster: newCluster(t, 1, twoCPUs, true)}
+	if err := b.store.Bucket("bucket").Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	answer := b.store.ServeS3("key")
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if s := b.refuse.Load(); s != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.WriteHeader(int(s))
+			return
+		}
+		answer.ServeHTTP(w, r)
+	}))
+	t.Cleanup(srv.Close)
+	b.url = srv.URL
+	b.client = mountapi.NewClient(mountapi.Socket(filepath.Join(b.home(), ".sky", "mounts")))
+	t.Cleanup(func() {
+		if h, err := b.client.Health(context.Background()); err == nil {
+			_ = syscall.Kill(h.PID, syscall.SIGKILL)
+		}
+		if err := mountpoints.DetachBelow(b.home()); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *mountBed) home() string { return b.nodes[0].home }
+
+func (b *mountBed) request() agentapi.MountsRequest {
+	return agentapi.MountsRequest{Epoch: 1, Command: "exec '" + os.Args[0] + "'", Mounts: []agentapi.NodeMount{{
+		Spec:        agentapi.MountSpec{Path: "~/m", URL: "s3://bucket", Region: "us-east-1", Endpoint: b.url, Mode: agentapi.MountCached},
+		Credentials: agentapi.MountCredentials{AccessKey: "key", SecretKey: "hush-hush"},
+	}}}
+}
+
+func (b *mountBed) mount() string {
+	b.t.Helper()
+	a, err := b.head.Mounts(b.t.Context(), b.request())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return strings.Join(a.Did, " ")
+}
+
+func (b *mountBed) helper() int {
+	h, err := b.client.Health(b.t.Context())
+	if err != nil {
+		return 0
+	}
+	return h.PID
+}
+
+func (b *mountBed) content(key string) string {
+	r, err := b.store.Bucket("bucket").Get(b.t.Context(), key, storage.GetOptions{})
+	if err != nil {
+		return err.Error()
+	}
+	defer r.Close()
+	text, err := io.ReadAll(r)
+	if err != nil {
+		b.t.Error(err)
+	}
+	return string(text)
+}
+
+func (b *mountBed) until(what string, f func() bool) {
+	b.t.Helper()
+	for end := time.Now().Add(time.Minute); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			b.t.Fatalf("waiting for %s", what)
+		}
+	}
+}
+
+func (b *mountBed) restart(between func()) {
+	b.nodes[0].stop()
+	between()
+	b.nodes[0].runHere()
+}
+
+// What is mounted outlives the agent and the process that holds it.
+func TestMountsAreBroughtBack(t *testing.T) {
+	b := newMountBed(t)
+	if did := b.mount(); did != mountapi.Mounted {
+		t.Errorf("the first call %s", did)
+	}
+	if did := b.mount(); did != mountapi.Kept {
+		t.Errorf("the second call %s", did)
+	}
+	file := filepath.Join(b.home(), "m", "x")
+	if job := b.awaitEnd(b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x"})); job.Status != api.JobSucceeded || b.content("x") != "text\n" {
+		t.Errorf("job %+v; the bucket has %q", job, b.content("x"))
+	}
+	f, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := b.request()
+	other.Mounts[0].Spec.ReadOnly = true
+	if e, ok := errors.AsType[*agentapi.Error](func() error { _, err := b.head.Mounts(t.Context(), other); return err }()); !ok || e.Code != agentapi.CodeInUse {
+		t.Errorf("changing what is in use: %v", e)
+	}
+	f.Close()
+	// The process that holds it dies.
+	pid := b.helper()
+	_ = syscall.Kill(pid, syscall.SIGKILL)
+	b.until("the mount after the death of its process", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && string(text) == "text\n" && b.helper() != pid
+	})
+	// The agent dies: nothing changes.
+	pid = b.helper()
+	b.restart(func() {})
+	if b.helper() != pid {
+		t.Error("the mounts went with the agent")
+	}
+	if did := b.mount(); did != mountapi.Kept {
+		t.Errorf("the call after a restart %s", did)
+	}
+	// Both die: a job waits for credentials, and does not write below the mount.
+	b.restart(func() { _ = syscall.Kill(b.helper(), syscall.SIGKILL) })
+	id := b.submit(agentapi.JobSpec{Run: "echo more > ~/m/y"})
+	job := b.await(id, "the reason", func(j *agentapi.Job) bool { return strings.Contains(j.Reason, "credentials") })
+	if job.Status.Terminal() {
+		t.Errorf("the job is %s", job.Status)
+	}
+	info, err := b.head.Info(t.Context())
+	if err != nil || info.Mounts == nil || !info.Mounts.NeedCredentials {
+		t.Errorf("%+v, %v", info.Mounts, err)
+	}
+	if did := b.mount(); did != mountapi.Restored {
+		t.Errorf("the call after both died %s", did)
+	}
+	if job := b.awaitEnd(id); job.Status != api.JobSucceeded || b.content("y") != "more\n" {
+		t.Errorf("job %+v; the bucket has %q", job, b.content("y"))
+	}
+	if text, err := os.ReadFile(filepath.Join(b.home(), ".sky", "agent", "jobs.db")); err != nil || strings.Contains(string(text), "hush-hush") {
+		t.Errorf("the secret is on the disk, or %v", err)
+	}
+}
+
+// A job has not succeeded before the bucket has what it wrote; what cannot be stored fails
+// it, and is uploaded in the end if it can be by then.
+func TestJobsEndWhenTheBucketsHaveWhatTheyWrote(t *testing.T) {
+	b := newMountBed(t)
+	b.mount()
+	b.refuse.Store(http.StatusServiceUnavailable)
+	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x; (sleep 0.1; echo late > ~/m/late) & echo over"})
+	b.until("what is dirty", func() bool {
+		info, err := b.head.Info(t.Context())
+		files, _ := info.Mounts.Dirty()
+		return err == nil && files > 0
+	})
+	if job := b.job(id); job.Status != api.JobRunning {
+		t.Errorf("the job is %s although nothing is uploaded", job.Status)
+	}
+	b.refuse.Store(0)
+	if job := b.awaitEnd(id); job.Status != api.JobSucceeded || b.content("x") != "text\n" {
+		t.Errorf("job %+v; the bucket has %q", job, b.content("x"))
+	}
+	b.refuse.Store(http.StatusForbidden)
+	job := b.awaitEnd(b.submit(agentapi.JobSpec{Run: "echo lost > ~/m/lost"}))
+	if job.Status != api.JobFailed || !strings.Contains(job.Reason, "m/lost: ") {
+		t.Errorf("job %+v", job)
+	}
+	b.refuse.Store(0)
+	info, err := b.head.Shutdown(t.Context(), agentapi.ShutdownRequest{})
+	if files, _ := info.Mounts.Dirty(); err != nil || files > 0 || b.content("lost") != "lost\n" {
+		t.Errorf("after the end %d files are dirty, the bucket has %q, %v", files, b.content("lost"), err)
+	}
+	if b.helper() != 0 {
+		t.Error("sky-mount still runs")
+	}
+	if names, err := os.ReadDir(filepath.Join(b.home(), "m")); err != nil || len(names) > 0 {
+		t.Errorf("after the end: %v, %v", names, err)
+	}
+}
+
+func TestMountsThatAreRefused(t *testing.T) {
+	b := newMountBed(t)
+	for name, c := range map[string]struct {
+		change func(*agentapi.MountsRequest)
+		want   agentapi.ErrorCode
+	}{
+		"a bucket that is not there": {func(r *agentapi.MountsRequest) { r.Mounts[0].Spec.URL = "s3://other" }, agentapi.CodeBucket},
+		"keys that are not taken":    {func(r *agentapi.MountsRequest) { r.Mounts[0].Credentials.AccessKey = "x" }, agentapi.CodeBucket},
+		"a relative path":            {func(r *agentapi.MountsRequest) { r.Mounts[0].Spec.Path = "m" }, agentapi.CodeInvalid},
+		"an old epoch":               {func(r *agentapi.MountsRequest) { r.Epoch = 0 }, agentapi.CodeStaleEpoch},
+		"no program":                 {func(r *agentapi.MountsRequest) { r.Command = "exec /not/there" }, agentapi.CodeInternal},
+	} {
+		r := b.request()
+		c.change(&r)
+		_, err := b.head.Mounts(t.Context(), r)
+		if e, ok := errors.AsType[*agentapi.Error](err); !ok || e.Code != c.want {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if info, err := b.head.Info(t.Context()); err != nil || info.Mounts != nil {
+		t.Errorf("%+v, %v", info.Mounts, err)
+	}
+	if b.helper() != 0 {
+		t.Error("sky-mount runs for nothing")
+	}
+}

@@ -1,0 +1,119 @@
+// Package mountpoints reads which file systems are mounted where, and takes away the mounts
+// that sky-mount left below a folder.
+package mountpoints
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kind is the type of sky's own file systems, after "fuse.".
+const Kind = "sky"
+
+// A Point is a place where something is mounted.
+type Point struct {
+	Path, Type, Source string
+}
+
+// Ours tells whether it is a mount of sky-mount.
+func (p Point) Ours() bool { return p.Type == "fuse."+Kind }
+
+// read reads the format of /proc/self/mountinfo (see proc(5)).
+func read(r io.Reader) ([]Point, error) {
+	var out []Point
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		before, after, ok := strings.Cut(lines.Text(), " - ")
+		f, g := strings.Fields(before), strings.Fields(after)
+		if !ok || len(f) < 5 || len(g) < 2 {
+			continue
+		}
+		out = append(out, Point{Path: unescape(f[4]), Type: g[0], Source: unescape(g[1])})
+	}
+	return out, lines.Err()
+}
+
+// unescape reads the octal escapes of the kernel's tables.
+func unescape(s string) string {
+	if !strings.Contains(s, `\`) {
+		return s
+	}
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+3 < len(s) {
+			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(n))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}
+
+// At is what is mounted exactly at a path: the topmost, if there are several.
+func At(path string) (Point, bool, error) {
+	all, err := list()
+	if err != nil {
+		return Point{}, false, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].Path == path {
+			return all[i], true, nil
+		}
+	}
+	return Point{}, false, nil
+}
+
+// list is all mounts that this process sees, in the order in which they were made.
+func list() ([]Point, error) {
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return read(f)
+}
+
+// DetachBelow takes away all mounts of sky-mount in a folder. Whoever removes a folder calls
+// it first: to remove what is in a mount would remove it from the bucket. It is an error if
+// one is left.
+func DetachBelow(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if os.IsNotExist(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for range 100 {
+		all, err := list()
+		if err != nil {
+			return err
+		}
+		found := false
+		for i := len(all) - 1; i >= 0; i-- {
+			p := all[i]
+			if !p.Ours() || p.Path != dir && !strings.HasPrefix(p.Path, dir+"/") {
+				continue
+			}
+			found = true
+			if err := unix.Unmount(p.Path, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil {
+				return fmt.Errorf("taking away the mount of %s at %s: %w", p.Source, p.Path, err)
+			}
+		}
+		if !found {
+			return nil
+		}
+	}
+	return fmt.Errorf("buckets are mounted in %s again and again", dir)
+}

@@ -1,0 +1,48 @@
+package nodestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/mount"
+)
+
+// codeRunning is the exit code of a second process for the same folder.
+const codeRunning = 3
+
+// mountMain is sky-mount mount: it holds the mounts of a folder until it is told to end.
+// whole: the program is the whole sky.
+func mountMain(ctx context.Context, dir string, whole bool) int {
+	debug.SetGCPercent(50)
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	o := mount.Options{Dir: dir, Version: api.ProductVersion, Log: log}
+	if os.Geteuid() != 0 {
+		self, err := os.Executable()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "sky-mount:", err)
+			return 1
+		}
+		command := []string{self, privileged}
+		if whole {
+			command = []string{self, Command, privileged}
+		}
+		o.Helper = mount.BySudo(command...)
+	}
+	err := mount.Serve(ctx, o)
+	switch {
+	case errors.Is(err, mount.ErrRunning):
+		return codeRunning
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "sky-mount:", err)
+		return 1
+	}
+	return 0
+}
+
+// privilegedMain is what the helper of sky-mount does, as root.
+func privilegedMain(order string) int { return mount.Privileged(order, os.Stdin, os.Stdout) }

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package nodestorage
+
+import (
+	"context"
+	"fmt"
+	"os"
+)
+
+func mountMain(context.Context, string, bool) int {
+	fmt.Fprintln(os.Stderr, "sky-mount: buckets are mounted on Linux only; use mode: COPY")
+	return 1
+}
+
+func privilegedMain(string) int { return 2 }
