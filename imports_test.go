@@ -36,6 +36,7 @@ var layers = [][]string{
 		"internal/cloud/fluidstack",
 		"internal/cloud/hyperbolic",
 		"internal/cloud/primeintellect",
+		"internal/cloud/oci",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 	},

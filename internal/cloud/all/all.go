@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/oci"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
@@ -48,5 +49,6 @@ func Providers(o Options) *cloud.Registry {
 		shadeform.New(shadeform.Options{}),
 		hyperbolic.New(hyperbolic.Options{}),
 		primeintellect.New(primeintellect.Options{}),
+		oci.New(oci.Options{}),
 	)
 }
