@@ -39,7 +39,8 @@ type Source struct {
 // Sources lists them, by name.
 func Sources() []Source {
 	return []Source{
-		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, ociSource, primeintellectSource, runpodSource, shadeformSource, vastSource,
+		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, ociSource, primeintellectSource, runpodSource,
+		shadeformSource, vastSource, verdaSource,
 	}
 }
 

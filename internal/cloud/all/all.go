@@ -14,11 +14,13 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/oci"
+	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
+	"github.com/skypilot-go/sky/internal/cloud/verda"
 )
 
 // Options is what providers need to know of the installation.
@@ -45,7 +47,9 @@ func Providers(o Options) *cloud.Registry {
 		cudo.New(cudo.Options{}),
 		do.New(do.Options{}),
 		fluidstack.New(fluidstack.Options{}),
+		paperspace.New(paperspace.Options{}),
 		vast.New(vast.Options{}),
+		verda.New(verda.Options{}),
 		shadeform.New(shadeform.Options{}),
 		hyperbolic.New(hyperbolic.Options{}),
 		primeintellect.New(primeintellect.Options{}),

@@ -1,9 +1,11 @@
 package rest
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"sync"
+	"time"
 )
 
 // Bearer authorizes calls with a token.
@@ -67,4 +69,30 @@ func (c *Clients) For(key string, options func() Options) *Client {
 	}
 	c.of[key] = New(options())
 	return c.of[key]
+}
+
+// early is how long before its end a token is no longer used.
+const early = time.Minute
+
+// Tokens authorizes calls with tokens that end: get asks for one, which tells until when
+// it is good. Calls at once wait for the same one.
+func Tokens(get func(ctx context.Context) (token string, until time.Time, err error)) func(*http.Request) error {
+	turn := make(chan struct{}, 1) // unlike a mutex, it lets callers leave
+	var token string
+	var until time.Time
+	return func(r *http.Request) error {
+		select {
+		case turn <- struct{}{}:
+			defer func() { <-turn }()
+		case <-r.Context().Done():
+			return context.Cause(r.Context())
+		}
+		if time.Until(until) < early {
+			var err error
+			if token, until, err = get(r.Context()); err != nil {
+				return err
+			}
+		}
+		return Bearer(token)(r)
+	}
 }

@@ -350,3 +350,39 @@ func TestAnAnswerThatIsNoJSON(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// A token is asked for once, and again before it ends; one that was refused is not kept.
+func TestTokensThatEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, refuse := 0, true
+		authorize := Tokens(func(context.Context) (string, time.Time, error) {
+			if refuse {
+				return "", time.Time{}, errors.New("no")
+			}
+			asked++
+			return fmt.Sprint("t", asked), time.Now().Add(time.Hour), nil
+		})
+		use := func() (string, error) {
+			r, _ := http.NewRequestWithContext(t.Context(), "GET", "http://test", nil)
+			err := authorize(r)
+			return r.Header.Get("Authorization"), err
+		}
+		if _, err := use(); err == nil {
+			t.Error("it was authorized")
+		}
+		refuse = false
+		for _, want := range []string{"Bearer t1", "Bearer t1"} {
+			if got, err := use(); got != want || err != nil {
+				t.Errorf("%q, %v; want %q", got, err, want)
+			}
+		}
+		time.Sleep(time.Hour - 30*time.Second)
+		if got, err := use(); got != "Bearer t2" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r, _ := http.NewRequestWithContext(ctx, "GET", "http://test", nil)
+		_ = authorize(r) // returns
+	})
+}

@@ -1,0 +1,171 @@
+package paperspace
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/paperspace/paperspacefake"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "East Coast (NY2)"}, InstanceType: "A4000", CPUs: 8, MemoryGiB: 45, HourlyPrice: 0.76}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "Europe (AMS1)"}, InstanceType: "A4000", CPUs: 8, MemoryGiB: 45, HourlyPrice: 0.76}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+func start(t testing.TB) (*paperspacefake.Fake, func() *Provider) {
+	fake := paperspacefake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".paperspace"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".paperspace", "config.json"), []byte(`{"apiKey": "`+paperspacefake.Key+`"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return fake, func() *Provider {
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+	}
+}
+
+func launch(name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+}
+
+func TestConformance(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(func() cloud.Provider { return provider() }, "scripts") // those are the account's and stay
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Fill = func(_ testing.TB, o cloud.Offer, left int) { fake.Fill(code(o.Region), o.InstanceType, left) }
+		h.Quota = func(_ testing.TB, o cloud.Offer, left int) { fake.Quota(code(o.Region), left) }
+		return h
+	})
+}
+
+// All clusters of a key share a script, which is taken by a shell.
+func TestTheStartupScript(t *testing.T) {
+	fake, provider := start(t)
+	p := provider()
+	for _, name := range []string{"web", "web2"} {
+		if err := p.Prepare(t.Context(), launch(name)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := p.Launch(t.Context(), launch(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(fake.Things("scripts")); n != 1 {
+		t.Fatalf("%d scripts", n)
+	}
+	inside := launch("web3") // a container
+	inside.Images = []cloud.ImageChoice{{By: map[string]string{"": "docker:ubuntu"}}}
+	if _, err := p.Launch(t.Context(), inside); err != nil {
+		t.Fatal(err)
+	}
+	for n, script := range fake.Things("scripts") {
+		text := script["script"].(string)
+		c := exec.Command("sh", "-n")
+		c.Stdin = strings.NewReader(text)
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+		if dockerFirst := strings.Index(text, "get.docker") < strings.Index(text, "su - paperspace"); dockerFirst != (n == 1) || strings.Contains(text, "start ssh") != dockerFirst {
+			t.Errorf("script %d:\n%s", n, text)
+		}
+	}
+}
+
+func TestWhatMachinesAreMadeOf(t *testing.T) {
+	fake, provider := start(t)
+	spec := launch("web")
+	spec.Offer.InstanceType, spec.DiskGB = "H100x8", 600
+	nodes, err := provider().Launch(t.Context(), spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := fake.Asked(nodes[0].ID); a["diskSize"] != 1000.0 || a["enableNvlink"] != true || a["region"] != "ny2" || nodes[0].Place.Region != "East Coast (NY2)" {
+		t.Errorf("%v, %+v", a, nodes[0].Place)
+	}
+	spec.DiskGB = 2001
+	var invalid *cloud.InvalidError
+	if _, err := provider().Launch(t.Context(), spec); !errors.As(err, &invalid) {
+		t.Error(err)
+	}
+	for machine, want := range map[string]string{"C5": "t0nspur5", "H100": "tilqt47t", "A100-80G": "tqqsxr6b", "A100-80Gx8": "tvimtol9", "V100-32Gx4": "twnlo3zj", "GPU+": "twnlo3zj", "P4000x2": "twnlo3zj", "X": ""} {
+		if got, _ := template(machine); got != want {
+			t.Errorf("%s: %q", machine, got)
+		}
+	}
+}
+
+// A network that was left in another region is not taken for the cluster's.
+func TestANetworkOfAnotherRegion(t *testing.T) {
+	fake, provider := start(t)
+	p := provider()
+	spec := launch("web")
+	for _, o := range []cloud.Offer{elsewhere, here} {
+		spec.Offer = o
+		if err := p.Prepare(t.Context(), spec); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := p.Launch(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Error(err)
+	}
+	if left := slices.DeleteFunc(fake.Inventory(), func(line string) bool { return strings.HasPrefix(line, "scripts ") }); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+func TestWhatRefusalsMean(t *testing.T) {
+	for _, tt := range []struct {
+		status     int
+		code, text string
+		want       func(error) bool
+		kind       vm.Kind
+	}{
+		{400, "BAD_REQUEST", "We are currently out of capacity for the selected machine type.", is[*cloud.CapacityError], vm.Refused},
+		{400, "BAD_REQUEST", "You have reached the limit of this machine type for your team.", is[*cloud.QuotaError], vm.Refused},
+		{400, "BAD_REQUEST", "This machine is currently starting.", is[*rest.Error], vm.Changed},
+		{400, "BAD_REQUEST", "region: there is no \\\"x\\\"", is[*cloud.InvalidError], vm.Refused},
+		{400, "BAD_REQUEST", "the machine type x is not available for the template t", is[*cloud.InvalidError], vm.Refused},
+		{400, "BAD_REQUEST", "something else", is[*cloud.InvalidError], vm.Refused},
+		{401, "UNAUTHORIZED", "x", is[*cloud.AuthError], vm.Refused},
+		{402, "PAYMENT_REQUIRED", "x", is[*cloud.AuthError], vm.Refused},
+		{403, "FORBIDDEN", "x", is[*cloud.PermissionError], vm.Refused},
+		{404, "NOT_FOUND", "Machine not found", is[*cloud.InvalidError], vm.Missing},
+		{409, "CONFLICT", "the private network has machines", is[*rest.Error], vm.Busy},
+		{412, "PRECONDITION_FAILED", "x", is[*rest.Error], vm.Changed},
+		{413, "PAYLOAD_TOO_LARGE", "x", is[*cloud.InvalidError], vm.Refused},
+		{422, "UNPROCESSABLE_CONTENT", "x", is[*cloud.InvalidError], vm.Refused},
+		{429, "TOO_MANY_REQUESTS", "x", is[*cloud.ThrottledError], vm.Refused},
+		{408, "TIMEOUT", "x", is[*cloud.UnreachableError], vm.Lost},
+		{499, "CLIENT_CLOSED_REQUEST", "x", is[*cloud.UnreachableError], vm.Lost},
+	} {
+		err := rest.ReadError(tt.status, nil, []byte(`{"code":"`+tt.code+`","message":"`+tt.text+`"}`))
+		r := refusals("fix")
+		if got := r.Refusal(t.Context(), here.Place, err); !tt.want(got) || r.Kind(err) != tt.kind {
+			t.Errorf("%s, %s: %T (%v), %v", tt.code, tt.text, got, got, r.Kind(err))
+		}
+	}
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
