@@ -151,7 +151,7 @@ func TestFluidStack(t *testing.T) {
 
 func TestOCI(t *testing.T) {
 	url := cloudAPI(t, "", answers(t, map[string]string{"GET /pls/apex/cetools/api/v1/products/": "oci.json"}))
-	list := table(t, "oci", OCI{API: API{BaseURL: url}, Domains: map[string][]string{"eu-frankfurt-1": {"EU-FRANKFURT-1-AD-1", "EU-FRANKFURT-1-AD-2"}}})
+	list := table(t, "oci", OCI{API: API{BaseURL: url}, Domains: ociDomains("eu-frankfurt-1/EU-FRANKFURT-1-AD-1, eu-frankfurt-1/EU-FRANKFURT-1-AD-2")})
 	check(t, list, catalog.Query{InstanceType: "VM.Standard.E4.Flex$_8_32"}, "VM.Standard.E4.Flex$_8_32 8/32 eu-frankfurt-1 $0.148")
 	check(t, list, spot(gpu("A10", 2)), "VM.GPU.A10.2 60/480 eu-frankfurt-1/EU-FRANKFURT-1-AD-1 $2, VM.GPU.A10.2 60/480 eu-frankfurt-1/EU-FRANKFURT-1-AD-2 $2")
 	check(t, list, spot(gpu("A100", 8)), "")

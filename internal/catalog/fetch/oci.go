@@ -126,6 +126,16 @@ func (o OCI) everywhere(row Row) []Row {
 	return rows
 }
 
-var ociSource = Source{"oci", nil, func(func(string) string) Fetcher {
-	return OCI{}
+// ociDomains reads us-phoenix-1/PHX-AD-1,us-ashburn-1/US-ASHBURN-AD-1.
+func ociDomains(list string) map[string][]string {
+	domains := map[string][]string{}
+	for _, w := range words(list) {
+		region, domain, _ := strings.Cut(w, "/")
+		domains[region] = append(domains[region], domain)
+	}
+	return domains
+}
+
+var ociSource = Source{"oci", []string{"OCI_DOMAINS"}, func(env func(string) string) Fetcher {
+	return OCI{Domains: ociDomains(env("OCI_DOMAINS"))}
 }}

@@ -15,7 +15,7 @@ var oci = Cloud{
 		Arm:    lazyregexp.New(`^(VM|BM)\.Standard\.A`),
 		Disk:   func(_, tier string) bool { return tier != "ultra" },
 	},
-	Lacks:   []Feature{Docker, NetTier, LocalDisk},
+	Lacks:   []Feature{Docker, NetTier, LocalDisk, Storage},
 	Egress:  []Tier{{10240, 0}, {math.Inf(1), 0.0085}},
 	Schemes: []string{"oci"},
 	Settings: func() *keys.Spec {

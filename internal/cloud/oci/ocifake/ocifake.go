@@ -60,7 +60,11 @@ func New() *Fake {
 		Protects: "networkSecurityGroups",
 	}
 	for name, s := range shapes {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: int(2 * s.ocpus), Accelerators: map[string]float64{s.gpu: float64(s.gpus)}, Price: s.price})
+		t := model.Type{Name: name, CPUs: int(2 * s.ocpus), Price: s.price}
+		if s.gpus > 0 { // quotas are of CPUs otherwise
+			t.Accelerators = map[string]float64{s.gpu: float64(s.gpus)}
+		}
+		api.Types = append(api.Types, t)
 	}
 	for region := range domains {
 		api.Regions = append(api.Regions, region)

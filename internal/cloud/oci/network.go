@@ -1,0 +1,336 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// thing is a part of a network as the API has it.
+type thing struct {
+	ID        string            `json:"id"`
+	Name      string            `json:"displayName"`
+	State     string            `json:"lifecycleState"`
+	VCN       string            `json:"vcnId"`
+	Tags      map[string]string `json:"freeformTags"`
+	Routes    string            `json:"defaultRouteTableId"`
+	Security  string            `json:"defaultSecurityListId"`
+	NoPublic  bool              `json:"prohibitPublicIpOnVnic"`
+	OfNetwork string            `json:"cidrBlock"`
+
+	region string
+}
+
+// What all clusters share in a compartment of a region.
+const (
+	vcnName, vcnBlock       = "skypilot_vcn", "192.168.0.0/16"
+	gatewayName             = "skypilot_vcn_internet_gateway"
+	subnetName, subnetBlock = "skypilot_subnet", "192.168.0.0/18"
+	anywhere                = "0.0.0.0/0"
+)
+
+// things are those of a kind in a compartment, with a name; "": all.
+func things(ctx context.Context, c *rest.Client, kind, compartment, name string, more ...string) ([]thing, error) {
+	q := url.Values{"compartmentId": {compartment}}
+	if name != "" {
+		q.Set("displayName", name)
+	}
+	if len(more) > 0 {
+		q.Set("vcnId", more[0])
+	}
+	all, err := pages[thing](ctx, c, "/"+kind, q)
+	all = slices.DeleteFunc(all, func(t thing) bool { return t.State == "TERMINATING" || t.State == "TERMINATED" })
+	slices.SortFunc(all, func(a, b thing) int { return cmp.Compare(a.ID, b.ID) })
+	return all, err
+}
+
+// ensure is the thing with a name, which is made if it is missing.
+func ensure(ctx context.Context, c *rest.Client, kind, compartment, name string, body map[string]any, vcn ...string) (thing, bool, error) {
+	have, err := things(ctx, c, kind, compartment, name, vcn...)
+	if err != nil || len(have) > 0 {
+		return append(have, thing{})[0], false, err
+	}
+	body["compartmentId"], body["displayName"] = compartment, name
+	if len(vcn) > 0 {
+		body["vcnId"] = vcn[0]
+	}
+	var made thing
+	err = cloud.Settled(ctx, func(ctx context.Context) error {
+		made, err = rest.Do[thing](ctx, c, "POST", "/"+kind, body)
+		return err
+	})
+	return made, true, err
+}
+
+// subnet is where the instances of a launch are: what the settings say, or sky's own, which
+// is made if make says so.
+func (p *Provider) subnet(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartment string, make bool) (thing, error) {
+	if id := setting(spec, "vcn_subnet"); id != "" {
+		return rest.Do[thing](ctx, c, "GET", "/subnets/"+url.PathEscape(id), nil)
+	}
+	vcn := setting(spec, "vcn_ocid")
+	switch {
+	case vcn != "":
+		all, err := things(ctx, c, "subnets", compartment, "", vcn)
+		i := slices.IndexFunc(all, func(t thing) bool { return !t.NoPublic && t.VCN == vcn })
+		if err == nil && i < 0 {
+			err = &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("oci.region_configs: the network %s has no public subnet in the compartment %s", vcn, compartment)}
+		}
+		if err != nil {
+			return thing{}, err
+		}
+		return all[i], nil
+	case make:
+		return p.own(ctx, c, compartment)
+	}
+	all, err := things(ctx, c, "subnets", compartment, subnetName)
+	if err == nil && len(all) == 0 {
+		err = &rest.Error{Status: 404, Message: "the subnet " + subnetName + " is not there"}
+	}
+	return append(all, thing{})[0], err
+}
+
+// own is sky's subnet, with a network around it.
+func (p *Provider) own(ctx context.Context, c *rest.Client, compartment string) (thing, error) {
+	p.network.Lock()
+	defer p.network.Unlock()
+	vcn, _, err := ensure(ctx, c, "vcns", compartment, vcnName, map[string]any{"cidrBlock": vcnBlock, "dnsLabel": "skypilotvcn"})
+	if err != nil {
+		return thing{}, err
+	}
+	subnets, err := things(ctx, c, "subnets", compartment, subnetName, vcn.ID)
+	if err != nil || len(subnets) > 0 { // it is made last
+		return append(subnets, thing{})[0], err
+	}
+	gateway, _, err := ensure(ctx, c, "internetGateways", compartment, gatewayName, map[string]any{"isEnabled": true}, vcn.ID)
+	if err != nil {
+		return thing{}, err
+	}
+	_, err = rest.Do[any](ctx, c, "PUT", "/routeTables/"+url.PathEscape(vcn.Routes), map[string]any{
+		"routeRules": []any{map[string]any{"destination": anywhere, "destinationType": "CIDR_BLOCK", "networkEntityId": gateway.ID}},
+	})
+	if err != nil {
+		return thing{}, err
+	}
+	in := func(protocol, from string) map[string]any {
+		return map[string]any{"protocol": protocol, "source": from, "sourceType": "CIDR_BLOCK"}
+	}
+	ssh, icmp := in(tcp, anywhere), in("1", anywhere)
+	ssh["tcpOptions"] = map[string]any{"destinationPortRange": portRange{22, 22}}
+	icmp["icmpOptions"] = map[string]any{"type": 3, "code": 4} // so that packets get through that are too large
+	_, err = rest.Do[any](ctx, c, "PUT", "/securityLists/"+url.PathEscape(vcn.Security), map[string]any{
+		"ingressSecurityRules": []any{ssh, icmp, in("all", subnetBlock)},
+		"egressSecurityRules":  []any{map[string]any{"protocol": "all", "destination": anywhere, "destinationType": "CIDR_BLOCK"}},
+	})
+	if err != nil {
+		return thing{}, err
+	}
+	subnet, _, err := ensure(ctx, c, "subnets", compartment, subnetName, map[string]any{"cidrBlock": subnetBlock, "dnsLabel": "skypilotsubnet"}, vcn.ID)
+	return subnet, err
+}
+
+func groupName(id cloud.ClusterID) string { return "nsg_" + id.Name + "-" + vm.Digest(id) }
+
+// Connect makes the network, if it is missing, and the cluster's security group.
+func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
+	c, _, err := d.in(ctx, spec.Offer.Region)
+	if err != nil {
+		return err
+	}
+	compartment, err := d.compartment(ctx, spec)
+	if err != nil {
+		return err
+	}
+	subnet, err := d.subnet(ctx, c, spec, compartment, true)
+	if err != nil {
+		return err
+	}
+	group, _, err := ensure(ctx, c, "networkSecurityGroups", compartment, groupName(spec.ID), map[string]any{"freeformTags": spec.ID.Tags()}, subnet.VCN)
+	if err != nil {
+		return err
+	}
+	return allow(ctx, c, group, append([]string{"22"}, spec.Ports...))
+}
+
+// prepared is what a launch needs, of which Connect has made what was missing.
+func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, err error) {
+	c, _, err := d.in(ctx, spec.Offer.Region)
+	if err != nil {
+		return r, err
+	}
+	if r.compartment, err = d.compartment(ctx, spec); err != nil {
+		return r, err
+	}
+	if r.domain, err = d.domain(ctx, spec.Offer.Place); err != nil {
+		return r, err
+	}
+	subnet, err := d.subnet(ctx, c, spec, r.compartment, false)
+	if err != nil {
+		return r, err
+	}
+	r.subnet = subnet.ID
+	groups, err := things(ctx, c, "networkSecurityGroups", r.compartment, groupName(spec.ID))
+	if err == nil && len(groups) == 0 {
+		err = &rest.Error{Status: 404, Message: "the security group " + groupName(spec.ID) + " is not there"}
+	}
+	if err != nil {
+		return r, err
+	}
+	r.group = groups[0].ID
+	r.image, r.user, err = image(ctx, c, spec, r.compartment)
+	return r, err
+}
+
+// image is what instances start from, and who logs in to it: the user's own, which is
+// written as OCID or OCID:oraclelinux, and otherwise Oracle's newest of Ubuntu 22.04. GPUs
+// need a driver, which is in Oracle's own Linux for them.
+func image(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartment string) (id, user string, err error) {
+	shape, _, _ := parseType(spec.Offer.InstanceType)
+	gpu := strings.Contains(shape, "GPU")
+	id = cmp.Or(spec.ImageID, setting(spec, map[bool]string{true: "image_tag_gpu", false: "image_tag_general"}[gpu]))
+	if strings.HasPrefix(id, "ocid1.image.") {
+		id, os, _ := strings.Cut(id, ":")
+		if strings.Contains(strings.ToLower(os), "oracle") {
+			return id, "opc", nil
+		}
+		return id, "ubuntu", nil
+	} else if spec.ImageID != "" {
+		return "", "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("%q is no image of OCI's: write its OCID, as ocid1.image.oc1…, and :oraclelinux after that if it is one", spec.ImageID)}
+	}
+	type found struct {
+		ID   string `json:"id"`
+		Name string `json:"displayName"`
+	}
+	newest := func(os, version string, fits func(name string) bool) (string, error) {
+		all, err := pages[found](ctx, c, "/images", url.Values{
+			"compartmentId": {compartment}, "operatingSystem": {os}, "operatingSystemVersion": {version}, "shape": {shape}, "lifecycleState": {"AVAILABLE"}, "sortBy": {"TIMECREATED"}, "sortOrder": {"DESC"},
+		})
+		i := slices.IndexFunc(all, func(f found) bool { return fits(f.Name) })
+		if err != nil || i < 0 {
+			return "", err
+		}
+		return all[i].ID, nil
+	}
+	if gpu {
+		if id, err = newest("Oracle Linux", "8", func(name string) bool { return strings.Contains(name, "-GPU-") }); err != nil || id != "" {
+			return id, "opc", err
+		}
+	}
+	if id, err = newest("Canonical Ubuntu", "22.04", func(name string) bool { return !strings.Contains(name, "Minimal") }); err == nil && id == "" {
+		err = &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("Oracle has no image of Ubuntu 22.04 for %s; name one of yours with image_id", shape)}
+	}
+	return id, "ubuntu", err
+}
+
+const tcp = "6" // by its number
+
+type portRange struct {
+	Min int `json:"min"`
+	Max int `json:"max"`
+}
+
+// rule is one of a security group, as far as it matters.
+type rule struct {
+	Direction   string `json:"direction"`
+	Protocol    string `json:"protocol"`
+	Source      string `json:"source"`
+	SourceType  string `json:"sourceType"`
+	Description string `json:"description"`
+	TCP         *struct {
+		Ports *portRange `json:"destinationPortRange"`
+	} `json:"tcpOptions"`
+}
+
+// allow adds what a group lacks.
+func allow(ctx context.Context, c *rest.Client, group thing, ports []string) error {
+	path := "/networkSecurityGroups/" + url.PathEscape(group.ID)
+	have, err := pages[rule](ctx, c, path+"/securityRules", nil)
+	if err != nil {
+		return err
+	}
+	var lacks []rule
+	for _, p := range ports {
+		from, to, err := cloud.PortRange(p)
+		if err != nil {
+			return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
+		}
+		if !slices.ContainsFunc(append(lacks, have...), func(r rule) bool {
+			return r.Direction == "INGRESS" && r.Protocol == tcp && r.Source == anywhere && r.TCP != nil && r.TCP.Ports != nil && *r.TCP.Ports == portRange{from, to}
+		}) {
+			r := rule{Direction: "INGRESS", Protocol: tcp, Source: anywhere, SourceType: "CIDR_BLOCK", Description: "SkyServe-Service-Port"}
+			r.TCP = &struct {
+				Ports *portRange `json:"destinationPortRange"`
+			}{&portRange{from, to}}
+			lacks = append(lacks, r)
+		}
+	}
+	for some := range slices.Chunk(lacks, 25) { // that many fit into a call
+		if _, err := rest.Do[any](ctx, c, "POST", path+"/actions/addSecurityRules", map[string]any{"securityRules": some}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// groups are the cluster's security groups, wherever they are.
+func (p *Provider) groups(ctx context.Context, id cloud.ClusterID) ([]thing, error) {
+	places, err := p.compartments(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, found, err := vm.Everywhere(ctx, &p.regions, func(ctx context.Context, region string) (all []thing, err error) {
+		c, _, err := p.client(compute, region)
+		for i := 0; err == nil && i < len(places); i++ {
+			compartment, _, _ := strings.Cut(places[i], " ")
+			var some []thing
+			some, err = things(ctx, c, "networkSecurityGroups", compartment, groupName(id))
+			for _, t := range some {
+				t.region = region
+				all = append(all, t)
+			}
+		}
+		return all, driver{p, refusals(p.Fix)}.said(ctx, region, err)
+	})
+	return slices.Concat(found...), err
+}
+
+// OpenPorts adds ports to the cluster's security group.
+func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	return p.Change(ctx, id, func() error {
+		groups, err := p.groups(ctx, id)
+		if err == nil && len(groups) == 0 {
+			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
+		}
+		for _, g := range groups {
+			c, _, err2 := p.client(compute, g.region)
+			if err2 == nil {
+				err2 = allow(ctx, c, g, ports)
+			}
+			err = errors.Join(err, err2)
+		}
+		return err
+	})
+}
+
+// Disconnect removes the cluster's security groups. The network stays.
+func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
+	groups, err := d.groups(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return vm.Remove(d, groups, func(g thing) string { return "the security group " + g.Name }, func(g thing) error {
+		c, _, err := d.client(compute, g.region)
+		if err == nil {
+			_, err = rest.Do[any](ctx, c, "DELETE", "/networkSecurityGroups/"+url.PathEscape(g.ID), nil)
+		}
+		return err
+	})
+}

@@ -1,0 +1,349 @@
+// Package oci rents machines on Oracle Cloud.
+//
+// Instances carry the tags of package cloud, as freeform tags, from the moment they exist,
+// and launches are safe to repeat by retry tokens. Instances are listed a region and a
+// compartment at a time.
+//
+// Source: Oracle's API reference, "Core Services" and "Identity and Access Management",
+// version 20160918.
+package oci
+
+import (
+	"cmp"
+	"context"
+	"crypto/rsa"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/keyfile"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// Name is what users write after "infra:".
+const Name = "oci"
+
+// maxName is the longest name of a cluster: that of its security group has more.
+const maxName = 200
+
+// Options change how the cloud is reached.
+type Options = vm.Tuning
+
+// Provider rents on Oracle Cloud.
+type Provider struct {
+	vm.StopProvider
+	keyfile.File
+	tuning  Options
+	clients rest.Clients
+	regions vm.Regions
+	network sync.Mutex // of who looks whether there is one, and makes it
+
+	mu     sync.Mutex
+	stamp  string // of the credentials that these are of
+	places map[string]memo
+	pem    string // the key that was read last
+	rsa    *rsa.PrivateKey
+}
+
+// memo is something that was looked up.
+type memo struct {
+	at    time.Time
+	found []string
+}
+
+// New returns the provider. It does no I/O.
+func New(o Options) *Provider {
+	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
+	profile := cmp.Or(os.Getenv("OCI_CLI_PROFILE"), "DEFAULT")
+	p := &Provider{tuning: o, places: map[string]memo{}, File: keyfile.File{
+		Cloud: Name, Path: ".oci/config", Format: keyfile.Lines, Section: profile, Names: []string{"user", "fingerprint", "tenancy", "region", "key_file", "pass_phrase?"}, Home: o.Home,
+		Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
+	}}
+	d := driver{p, refusals(p.Fix)}
+	p.regions = vm.Regions{
+		All: func(ctx context.Context) ([]string, error) {
+			all, err := p.subscribed(ctx)
+			return all, d.said(ctx, "", err)
+		},
+		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
+			list, err := p.list(ctx, region, id)
+			return list, d.said(ctx, region, err)
+		},
+	}
+	p.StopProvider = vm.NewStopping(d, vm.Options{
+		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
+		Limits:  map[string]time.Duration{"PROVISIONING": o.Timeout * 3 / 4, "STARTING": o.Timeout * 3 / 4},
+		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+	})
+	return p
+}
+
+// said is an error in the words of package cloud, which vm.Regions goes by.
+func (d driver) said(ctx context.Context, region string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+}
+
+// refusals are Oracle's codes.
+func refusals(fix string) vm.Refusals {
+	return vm.Refusals{
+		Cloud: Name, DisplayName: "OCI", Fix: fix, Fixes: map[string]string{"SignUpRequired": "complete the account at https://cloud.oracle.com, then: sky check oci"},
+		Codes: map[string]vm.Meaning{
+			"NotAuthenticated": vm.BadCredentials, "SignUpRequired": vm.BadCredentials, "NotAuthorized": vm.Forbidden, "NotAuthorizedOrNotFound": vm.NotThere, "NotFound": vm.NotThere,
+			"RelatedResourceNotAuthorizedOrNotFound": vm.NotThere, "InvalidParameter": vm.Invalid, "InvalidParameters": vm.Invalid, "MissingParameter": vm.InvalidAnywhere, "CannotParseRequest": vm.InvalidAnywhere,
+			"LimitExceeded": vm.OverQuota, "QuotaExceeded": vm.OverQuota, "TooManyRequests": vm.Throttled, "IncorrectState": vm.Moved, "Conflict": vm.InUse, "ExternalServerIncorrectState": vm.Moved,
+			"NotAuthorizedOrResourceAlreadyExists": vm.InUse, "OutOfHostCapacity": vm.Full, "OutOfCapacity": vm.Full, tokenReused: vm.Unclear, "RequestTooLarge": vm.InvalidAnywhere,
+			"InternalServerError": vm.NoAnswer, "ServiceUnavailable": vm.NoAnswer,
+		},
+		Texts: []vm.Text{{Holds: outOfHosts, Means: vm.Full}, {Holds: "out of capacity", Means: vm.Full}}, // of InternalError
+	}
+}
+
+const (
+	outOfHosts  = "out of host capacity"
+	tokenReused = "InvalidatedRetryToken"
+)
+
+// refusal is an answer that had no effect. That a place has no hosts left is status 500.
+func refusal(status int, header http.Header, body []byte) error {
+	if status >= 500 && strings.Contains(strings.ToLower(string(body)), "out of ") && strings.Contains(strings.ToLower(string(body)), "capacity") {
+		return rest.ReadError(http.StatusConflict, header, body)
+	}
+	return rest.ReadError(status, header, body)
+}
+
+func (p *Provider) Name() string        { return Name }
+func (p *Provider) DisplayName() string { return "OCI" }
+
+// Features says what OCI, or this provider, cannot do.
+func (p *Provider) Features() cloud.Features {
+	const off = "an instance of OCI that switches itself off goes on costing money; "
+	return cloud.Features{
+		MaxNameLength: maxName,
+		Lacks: map[cloud.Feature]string{
+			cloud.FeatureAutostop:  off + "use: sky stop",
+			cloud.FeatureAutodown:  off + "use: sky down",
+			cloud.FeatureDocker:    "containers do not run on OCI's instances yet",
+			cloud.FeatureNetTier:   "an instance of OCI has the network of its shape",
+			cloud.FeatureLocalDisk: "disks inside OCI's machines are not used yet",
+			cloud.FeatureStorage:   "buckets cannot be mounted yet",
+			cloud.FeatureCloneDisk: "disks of OCI cannot be copied yet",
+		},
+	}
+}
+
+// Check asks who the user is.
+func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+	c, a, err := p.client(identity, "")
+	var user struct{ ID, Name string }
+	if err == nil {
+		user, err = rest.Do[struct{ ID, Name string }](ctx, c, "GET", "/users/"+url.PathEscape(a.user), nil)
+	}
+	if err != nil {
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	return cloud.Identity{cmp.Or(user.Name, a.user), a.tenancy}, nil
+}
+
+// Offers is nil: the price list knows.
+func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
+
+// Available asks how much room there is for a shape.
+func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
+	sure, err := p.room(ctx, o, nodes)
+	return p.Verdict(ctx, o.Place, sure, err)
+}
+
+// room tells whether there is room for so many machines. It is a CapacityError if there is
+// none.
+func (p *Provider) room(ctx context.Context, o cloud.Offer, nodes int) (sure bool, err error) {
+	shape, size, err := parseType(o.InstanceType)
+	if err != nil {
+		return false, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
+	}
+	c, a, err := p.in(ctx, o.Region)
+	if err != nil {
+		return false, err
+	}
+	domain, err := p.domain(ctx, o.Place)
+	if err != nil {
+		return false, err
+	}
+	ask := map[string]any{"instanceShape": shape}
+	if size != nil {
+		ask["instanceShapeConfig"] = size
+	}
+	report, err := rest.Do[struct {
+		Shapes []struct {
+			Status string `json:"availabilityStatus"`
+			Count  *int   `json:"availableCount"`
+		} `json:"shapeAvailabilities"`
+	}](ctx, c, "POST", "/computeCapacityReports", map[string]any{"compartmentId": a.tenancy, "availabilityDomain": domain, "shapeAvailabilities": []any{ask}})
+	switch {
+	case err != nil || len(report.Shapes) == 0:
+		return false, err
+	case report.Shapes[0].Status == "OUT_OF_HOST_CAPACITY", report.Shapes[0].Count != nil && *report.Shapes[0].Count < nodes:
+		return false, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("OCI has too few hosts for %s there now", o.InstanceType)}
+	case report.Shapes[0].Status == "HARDWARE_NOT_SUPPORTED":
+		return false, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("OCI has no %s there", o.InstanceType)}
+	}
+	return report.Shapes[0].Status == "AVAILABLE" && (nodes == 1 || report.Shapes[0].Count != nil), nil
+}
+
+// remember is a look-up that is believed for ten minutes, unless fresh.
+func (p *Provider) remember(what string, fresh bool, look func() ([]string, error)) ([]string, error) {
+	const believed = 10 * time.Minute
+	p.mu.Lock()
+	if stamp := p.CredentialStamp(); stamp != p.stamp {
+		p.stamp, p.places = stamp, map[string]memo{}
+		p.regions.Reset()
+	}
+	m, ok := p.places[what]
+	p.mu.Unlock()
+	if ok && !fresh && time.Since(m.at) < believed {
+		return m.found, nil
+	}
+	found, err := look()
+	if err == nil {
+		p.mu.Lock()
+		p.places[what] = memo{time.Now(), found}
+		p.mu.Unlock()
+	}
+	return found, err
+}
+
+// subscribed are the regions that the tenancy uses.
+func (p *Provider) subscribed(ctx context.Context) ([]string, error) {
+	c, a, err := p.client(identity, "")
+	if err != nil {
+		return nil, err
+	}
+	return p.remember("regions", false, func() ([]string, error) {
+		regions, err := pages[struct {
+			Name   string `json:"regionName"`
+			Status string `json:"status"`
+		}](ctx, c, "/tenancies/"+url.PathEscape(a.tenancy)+"/regionSubscriptions", nil)
+		var all []string
+		for _, r := range regions {
+			if r.Status == "READY" {
+				all = append(all, r.Name)
+			}
+		}
+		return all, err
+	})
+}
+
+// in is a client for instances in a region, which has to be one that the tenancy uses.
+func (p *Provider) in(ctx context.Context, region string) (*rest.Client, account, error) {
+	all, err := p.subscribed(ctx)
+	if err == nil && !slices.Contains(all, region) {
+		err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("the tenancy is not subscribed to the region %q, but to %s; add it at https://cloud.oracle.com/regions", region, strings.Join(all, ", "))}
+	}
+	if err != nil {
+		return nil, account{}, err
+	}
+	return p.client(compute, region)
+}
+
+// compartments are those that instances may be in, as "id name": the tenancy's own, which
+// has no name, is the first.
+func (p *Provider) compartments(ctx context.Context) ([]string, error) {
+	c, a, err := p.client(identity, "")
+	if err != nil {
+		return nil, err
+	}
+	return p.remember("compartments", false, func() ([]string, error) {
+		found, err := pages[struct {
+			ID, Name string
+			State    string `json:"lifecycleState"`
+		}](ctx, c, "/compartments", url.Values{"compartmentId": {a.tenancy}, "compartmentIdInSubtree": {"true"}, "accessLevel": {"ACCESSIBLE"}})
+		all := []string{a.tenancy + " "}
+		for _, f := range found {
+			if f.State == "ACTIVE" {
+				all = append(all, f.ID+" "+f.Name)
+			}
+		}
+		return all, err
+	})
+}
+
+// compartment is the one to launch in.
+func (p *Provider) compartment(ctx context.Context, spec cloud.LaunchSpec) (string, error) {
+	all, err := p.compartments(ctx)
+	if err != nil {
+		return "", err
+	}
+	set := setting(spec, "compartment_ocid")
+	for _, c := range all {
+		if id, name, _ := strings.Cut(c, " "); id == set || set == "" && name == "skypilot_compartment" {
+			return id, nil
+		}
+	}
+	if set != "" {
+		p.mu.Lock()
+		delete(p.places, "compartments") // it may be new
+		p.mu.Unlock()
+		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("oci.region_configs: there is no active compartment %s that %s can see", set, p.DisplayName()+"'s user")}
+	}
+	id, _, _ := strings.Cut(all[0], " ")
+	return id, nil
+}
+
+func setting(spec cloud.LaunchSpec, name string) string {
+	s, _ := spec.Settings[name].(string)
+	return s
+}
+
+// domain is the full name of a zone, which price lists have without the tenancy's prefix.
+func (p *Provider) domain(ctx context.Context, at cloud.Place) (string, error) {
+	c, a, err := p.client(identity, at.Region)
+	if err != nil {
+		return "", err
+	}
+	all, err := p.remember("domains "+at.Region, false, func() ([]string, error) {
+		found, err := pages[struct{ Name string }](ctx, c, "/availabilityDomains", url.Values{"compartmentId": {a.tenancy}})
+		var all []string
+		for _, f := range found {
+			all = append(all, f.Name)
+		}
+		return all, err
+	})
+	if err != nil {
+		return "", err
+	}
+	i := slices.IndexFunc(all, func(name string) bool {
+		return at.Zone == "" || strings.EqualFold(name, at.Zone) || strings.EqualFold(zone(name), at.Zone)
+	})
+	if i < 0 {
+		return "", &cloud.InvalidError{Place: at, Err: fmt.Errorf("OCI has no availability domain %s in %s, but %s", at.Zone, at.Region, strings.Join(all, ", "))}
+	}
+	return all[i], nil
+}
+
+// zone is a domain's name without the tenancy's prefix.
+func zone(domain string) string {
+	if _, name, ok := strings.Cut(domain, ":"); ok {
+		return name
+	}
+	return domain
+}
+
+func valid(spec cloud.LaunchSpec) error {
+	if _, _, err := parseType(spec.Offer.InstanceType); err != nil {
+		return err
+	}
+	if spec.DiskTier == "ultra" {
+		return errors.New("OCI's boot disks have no tier ultra")
+	}
+	return vm.Plain("OCI", maxName, spec)
+}
