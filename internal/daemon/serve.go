@@ -124,9 +124,12 @@ func (d *daemon) serveLogs(ctx context.Context, c *requests.Call, w io.Writer) (
 // reportEvery is how often the balancer in this server tells what it has counted.
 const reportEvery = 500 * time.Millisecond
 
-// balance runs the balancer in this server until ctx ends, and then until its requests
-// have.
+// balance runs the balancer in this server, unless all of them run beside it, until ctx
+// ends, and then until its requests have.
 func (d *daemon) balance(ctx context.Context) {
+	if d.settings.current().Text("serve", "balancer") == config.BalancerBeside {
+		return
+	}
 	b, err := balancer.New(balancer.Options{
 		StateDir: filepath.Join(d.dir, "balancer"), Logger: d.log.With("part", "balancer"),
 	})

@@ -87,8 +87,16 @@ func New(d Deps) *Manager {
 // Source hands tables to balancers that run beside the server.
 func (m *Manager) Source() *feed.Source { return m.source }
 
-// Feed makes apply, of the balancer in this server, get every table.
-func (m *Manager) Feed(apply func(balancerapi.Table)) { m.apply = apply }
+// Feed makes apply, of the balancer in this server, get every table, the present one
+// included.
+func (m *Manager) Feed(apply func(balancerapi.Table)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply = apply
+	if m.table.Version > 0 {
+		apply(m.table)
+	}
+}
 
 // Reported takes in what a balancer has counted.
 func (m *Manager) Reported(r balancerapi.Report) balancerapi.Receipt {
