@@ -185,7 +185,8 @@ func controllerKeys(kind string, resources map[string]any) *keys.Spec {
 	).ForNewer()
 	if kind == "serve" {
 		s.Keys = append(s.Keys, keys.New("balancer", keys.Choice("Where load balancers of services run: in the API server too (server), or only beside it (beside), as `sky serve balancer`, "+
-			"so that no request ends with the server. Absent: server.", BalancerOnServer, BalancerBeside).OnServer()))
+			"so that no request ends with the server. Absent: server.", BalancerOnServer, BalancerBeside).OnServer()),
+			keys.New("host", keys.Text("Name or address under which clients reach the load balancers, for the endpoints that are shown. Absent: the server's own address.").OnServer()))
 	}
 	if kind == "jobs" {
 		s.Keys = append(s.Keys, keys.New("callback_runner", keys.List("Program with its arguments that runs the event_callback of a job that has no node at the time; the script's file is its last argument, "+

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -59,14 +60,26 @@ func (d *daemon) balancerHost() string { return d.o.Host }
 
 // serviceEndpoint is where clients reach a port of the balancer.
 func (d *daemon) serviceEndpoint(port int, tls bool) string {
-	scheme, host := "http", d.o.Host
+	scheme, host := "http", cmp.Or(d.settings.current().Text("serve", "host"), d.o.Host)
 	if tls {
 		scheme = "https"
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
+		host = ownAddress()
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// ownAddress is one under which others reach this machine, or, where it has none, the
+// one under which it reaches itself.
+func ownAddress() string {
+	list, _ := net.InterfaceAddrs()
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	return "127.0.0.1"
 }
 
 // registerServices makes the verbs of services known to the engine.

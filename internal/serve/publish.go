@@ -11,16 +11,16 @@ import (
 )
 
 // publish hands balancers the table of all services, as they are stored.
-func (m *Manager) publish(ctx context.Context) {
+func (m *Manager) publish(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	services, err := m.tableRows(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.Log.WarnContext(ctx, "balancers are not told what has changed; to be tried again", "err", err)
+			m.Log.WarnContext(ctx, "balancers do not get what has changed; to be tried again", "err", err)
 		}
 		m.seen = map[string]int64{} // the next look does
-		return
+		return err
 	}
 	m.table.Version++
 	m.table.Services = services
@@ -28,6 +28,7 @@ func (m *Manager) publish(ctx context.Context) {
 	if m.apply != nil {
 		m.apply(m.table)
 	}
+	return nil
 }
 
 func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) {

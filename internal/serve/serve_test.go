@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -383,6 +384,44 @@ func TestAServiceScalesFromZero(t *testing.T) {
 		i.WantMachines()
 	})
 }
+
+// Balancers report to any server, not only to the one that looks after the service.
+func TestServersPassReportsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		i.shared = true
+		i.serve(-1)
+		i.up(strings.Replace(service, "  replicas: 2\n", "  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 1, upscale_delay_seconds: 0}\n", 1))
+		time.Sleep(time.Minute)
+		other := i.manager("other")
+		done := make(chan struct{})
+		go func() {
+			other.Run(i.s.Context())
+			close(done)
+		}()
+		total, recent := int64(0), []balancerapi.Second(nil)
+		report := func(n int64) (receipt balancerapi.Receipt) {
+			total += n
+			recent = append(recent, balancerapi.Second{At: time.Now().Unix(), N: n})
+			return other.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{
+				{Name: "chat", Waiting: 1, Arrivals: total, Recent: recent[max(0, len(recent)-60):]}}})
+		}
+		for range 120 {
+			if receipt := report(2); receipt.Have["chat"] > time.Now().Add(-window).Unix() {
+				t.Fatalf("the balancer sends nothing before %d again", receipt.Have["chat"])
+			}
+			time.Sleep(time.Second)
+		}
+		if s := i.service(); !ready(2)(s) || s.RequestsPerSecond == nil || *s.RequestsPerSecond < 1.9 {
+			t.Errorf("after two minutes it is %+v", s)
+		}
+		i.crash()
+		<-done
+	})
+}
+
+// window is the time over which rates are measured.
+const window = time.Minute
 
 func TestLogsOutliveReplicas(t *testing.T) {
 	bubble(t, func(i *installation) {

@@ -176,7 +176,7 @@ func askOnce(ctx context.Context, c *http.Client, url string) (version string, e
 	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	version, id, ok := strings.Cut(string(text), " ")
-	if err != nil || !ok || id == "" || strings.ContainsAny(version, "{<") {
+	if err != nil || !ok || id == "" || version == "" || resp.StatusCode != http.StatusOK && !strings.HasPrefix(version, "bad") {
 		return "", fmt.Errorf("%s %q %v", resp.Status, text, err)
 	}
 	return version, nil
@@ -337,15 +337,15 @@ func TestASpotReplicaIsTakenAway(t *testing.T) {
 	f.nothingLeft()
 }
 
-// balancer runs a load balancer beside the server until the test ends.
-func (w *world) balancer(endpoint string) {
+// balancer runs a load balancer beside the server, at an address, until the test ends.
+func (w *world) balancer(endpoint, address string) {
 	w.t.Helper()
 	dir, err := os.MkdirTemp("", "sky-balancer-")
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	port := porttest.Free(w.t)
-	c := exec.Command(binary, "serve", "balancer", "--server", endpoint, "--state-dir", dir, "--metrics-port", fmt.Sprint(port), "--drain-seconds", "1")
+	c := exec.Command(binary, "serve", "balancer", "--server", endpoint, "--host", address, "--state-dir", dir, "--metrics-port", fmt.Sprint(port), "--drain-seconds", "1")
 	c.Env, c.Dir = w.env, w.home
 	log, err := os.Create(filepath.Join(dir, "log"))
 	if err != nil {
@@ -382,7 +382,7 @@ func TestServicesGoOnWithoutTheServer(t *testing.T) {
 		r := seed(t)
 		w.write(".sky/config.yaml", "serve: {balancer: beside}\n")
 		w.sky("api", "start")
-		w.balancer(fmt.Sprint("http://127.0.0.1:", w.port))
+		w.balancer(fmt.Sprint("http://127.0.0.1:", w.port), "127.0.0.1")
 		w.up(servedTask(t, infra, "v1", "replicas: 2"))
 		w.serves("two replicas", 2, nil)
 		q := w.ask(6, w.endpoint())

@@ -46,7 +46,7 @@ const (
 // listen opens, changes or keeps the service's listener. Balancer.mu is held.
 func (s *service) listen() error {
 	c := s.conf.Load()
-	key := endpointKey{c.Host, c.Port, c.TLS != nil, or(c.Limits.HeaderBytes, 64<<10)}
+	key := endpointKey{or(s.b.opt.Host, c.Host), c.Port, c.TLS != nil, or(c.Limits.HeaderBytes, 64<<10)}
 	e := &s.ep
 	if c.TLS != nil {
 		if e.cert == nil {
@@ -65,7 +65,7 @@ func (s *service) listen() error {
 		go e.server.Shutdown(context.Background()) // its requests go on
 		*e = endpoint{cert: e.cert}
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(key.host, strconv.Itoa(key.port)))
 	if err != nil {
 		e.err = fmt.Errorf("service %s: %w", s.name, err)
 		return e.err
