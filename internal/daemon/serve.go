@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/serve/balancer"
@@ -109,6 +110,13 @@ func (d *daemon) registerServices() {
 	}))
 	e.HandleRead("sky.serve.status", verb(func(ctx context.Context, c cluster.Call, b api.ServeStatusBody) (any, error) {
 		return s.Status(ctx, c, b.ServiceNames)
+	}))
+	e.Handle(reqServeDownload, api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ServeSyncLogsBody) (any, error) {
+		dirs, err := d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
+			dir, err := s.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
+			return map[string]string{"0": dir}, err
+		})
+		return dirs["0"], err
 	}))
 	e.HandleLog("sky.serve.logs", d.serveLogs)
 }

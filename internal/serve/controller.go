@@ -23,12 +23,13 @@ import (
 // controller looks after one service. All its fields but those of work in progress
 // belong to the goroutine of Run.
 type controller struct {
-	m    *Manager
-	hold *lease.Hold
-	over atomic.Bool // see Over
-	name string
-	hash string
-	out  *shelf.Journal
+	m        *Manager
+	hold     *lease.Hold
+	over     atomic.Bool // see Over
+	name     string
+	hash     string
+	out      *shelf.Journal
+	requests balancerJournal
 
 	svc      *state.Service
 	memory   memory
@@ -57,8 +58,9 @@ type report struct {
 func newController(m *Manager, v *state.Service, h *lease.Hold) *controller {
 	return &controller{
 		m: m, hold: h, name: v.Name, hash: v.Hash, stale: true,
-		out:     shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
-		workers: map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
+		out:      shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
+		requests: balancerJournal{out: shelf.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Ring(v.Hash) })},
+		workers:  map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
 	}
 }
 
@@ -163,6 +165,7 @@ func (c *controller) step(ctx, work context.Context) (time.Duration, error) {
 	}
 	c.gather()
 	now := time.Now()
+	c.requests.note(&c.m.tally, c.name, now)
 	rows := c.learned(now)
 	mem, err := c.begun(rows)
 	if err != nil {
@@ -353,6 +356,7 @@ func (c *controller) store(ctx context.Context, rows map[int]row, mem memory, d 
 		return err
 	}
 	svc.State = b
+	d.Why = append(d.Why, unheard(c.requests.heard)...)
 	if why := strings.Join(d.Why, "; "); why != c.said {
 		if c.said = why; why != "" {
 			c.out.Printf("%s", why)

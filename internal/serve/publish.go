@@ -22,6 +22,12 @@ func (m *Manager) publish(ctx context.Context) error {
 		m.seen = map[string]int64{} // the next look does
 		return err
 	}
+	for _, s := range services {
+		if held := m.ports[s.Port]; held != nil {
+			held.Close()
+			delete(m.ports, s.Port)
+		}
+	}
 	m.table.Version++
 	m.table.Services = services
 	m.source.Publish(m.table)

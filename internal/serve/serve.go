@@ -63,6 +63,7 @@ type Manager struct {
 	mu       sync.Mutex
 	seen     map[string]int64 // versions of services' rows, by hash
 	table    balancerapi.Table
+	ports    map[int]net.Listener // of new services, until balancers listen
 	others   exchange
 	launches chan struct{} // has room for the launches of all services at once
 }
@@ -72,7 +73,7 @@ const launchesAtOnce = 64
 
 // New returns a manager; Run makes it work.
 func New(d Deps) *Manager {
-	m := &Manager{Deps: d, seen: map[string]int64{}, poke: make(chan struct{}, 1), launches: make(chan struct{}, launchesAtOnce)}
+	m := &Manager{Deps: d, seen: map[string]int64{}, ports: map[int]net.Listener{}, poke: make(chan struct{}, 1), launches: make(chan struct{}, launchesAtOnce)}
 	m.table.Epoch = d.ServerID + "-" + time.Now().UTC().Format("20060102T150405.000000")
 	m.source = feed.NewSource(m.Reported, m.publish)
 	m.held = lease.New(lease.Kind[string]{

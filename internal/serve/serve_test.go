@@ -3,6 +3,7 @@
 package serve_test
 
 import (
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -436,6 +437,39 @@ func TestLogsOutliveReplicas(t *testing.T) {
 			func(at int64) error { begun = at; return nil }, &out)
 		if err != nil || begun != 0 || !strings.Contains(out.String(), "hello from here") {
 			t.Errorf("from %d: %q, %v", begun, out.String(), err)
+		}
+		files := func(body api.ServeSyncLogsBody) string {
+			t.Helper()
+			body.ServiceName = "chat"
+			dir, err := i.m.DownloadLogs(i.s.Context(), i.call(), body, t.TempDir(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := ""
+			for _, f := range list {
+				names += f.Name() + " "
+			}
+			return names
+		}
+		i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{{Name: "chat", Address: "127.0.0.1:30001"}}})
+		time.Sleep(30 * time.Second)
+		if got := files(api.ServeSyncLogsBody{}); !strings.HasPrefix(got, "controller.log load_balancer.log replica_1.log ") {
+			t.Errorf("all logs are %s", got)
+		}
+		if got := files(api.ServeSyncLogsBody{Targets: api.Strings{"replica"}, ReplicaIDs: []int{1}}); got != "replica_1.log " {
+			t.Errorf("the log of a replica is %s", got)
+		}
+		if got := files(api.ServeSyncLogsBody{Targets: api.Strings{"load_balancer"}}); got != "load_balancer.log " {
+			t.Errorf("the log of balancers is %s", got)
+		}
+		for _, body := range []api.ServeSyncLogsBody{{ServiceName: "chat", Targets: api.Strings{"odd"}}, {ServiceName: "chat", ReplicaIDs: []int{77}}, {ServiceName: "none"}} {
+			if dir, err := i.m.DownloadLogs(i.s.Context(), i.call(), body, t.TempDir(), nil); err == nil {
+				t.Errorf("%+v gives %s", body, dir)
+			}
 		}
 		id = 77
 		if err := i.m.Logs(i.s.Context(), i.call(), api.ServeLogsBody{ServiceName: "chat", Target: "replica", ReplicaID: &id, Follow: &no}, -1,

@@ -60,6 +60,10 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 			return nil, err
 		}
 		have, err := m.Store.Services().Create(ctx, made, v)
+		if err == nil && have.Port == made.Port {
+			break // the next table gives the port to a balancer
+		}
+		m.release(made.Port)
 		if err == nil {
 			made = have
 			break
@@ -137,7 +141,8 @@ func (m *Manager) keepFiles(ctx context.Context, call cluster.Call, dag *task.Da
 	return done, nil
 }
 
-// freePort is a port that no service has and on which this server can listen.
+// freePort is a port that no service has and on which this server can listen. Others
+// are kept from it until it is released.
 func (m *Manager) freePort(ctx context.Context) (int, error) {
 	taken, err := m.Store.Services().Ports(ctx)
 	if err != nil {
@@ -147,13 +152,25 @@ func (m *Manager) freePort(ctx context.Context) (int, error) {
 		if slices.Contains(taken, p) {
 			continue
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(m.Host, strconv.Itoa(p)))
+		held, err := net.Listen("tcp", net.JoinHostPort(m.Host, strconv.Itoa(p)))
 		if err == nil {
-			l.Close()
+			m.mu.Lock()
+			m.ports[p] = held
+			m.mu.Unlock()
 			return p, nil
 		}
 	}
 	return 0, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No port from %d to %d is free for the service's balancer.", firstPort, lastPort)}
+}
+
+// release lets others have a port.
+func (m *Manager) release(port int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if held := m.ports[port]; held != nil {
+		held.Close()
+		delete(m.ports, port)
+	}
 }
 
 // find is a service that the caller may use.

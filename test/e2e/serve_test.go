@@ -239,6 +239,13 @@ func TestAServiceScalesWithItsLoad(t *testing.T) {
 		q.more(t, 100)
 		q.end(t)
 		w.serves("one replica again", 1, nil)
+		wants(t, w.sky("serve", "logs", "--load-balancer", "--no-follow", "chat"), "takes requests")
+		_, dir, _ := strings.Cut(w.sky("serve", "logs", "-s", "chat"), "Service chat logs: ~/")
+		for _, name := range []string{"controller.log", "load_balancer.log", "replica_1.log", "replica_5.log"} {
+			if text, err := os.ReadFile(filepath.Join(w.home, strings.TrimSpace(dir), name)); err != nil || len(text) == 0 {
+				t.Errorf("the downloaded %s: %q %v", name, text, err)
+			}
+		}
 		w.sky("serve", "down", "-y", "chat")
 		if s := w.service(); s != nil {
 			t.Errorf("left: %+v", s)

@@ -132,6 +132,39 @@ func (t *Tally) Seconds(service string, since time.Time) []balancerapi.Second {
 	return out
 }
 
+// Heard is what a balancer that has reported lately says of a service.
+type Heard struct {
+	Address string // where it listens
+	Error   string // why it does not
+	Ejected []int  // replicas that get no requests from it for a while
+}
+
+// Heard is the balancers that have reported lately, by their ids.
+func (t *Tally) Heard(service string, now time.Time) map[string]Heard {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[string]Heard{}
+	latest := map[string]time.Time{}
+	all := t.services[service]
+	if all == nil {
+		return out
+	}
+	for key, c := range all.counters {
+		if now.Sub(c.seen) > alive || c.seen.Before(latest[key.balancer]) {
+			continue
+		}
+		latest[key.balancer] = c.seen
+		h := Heard{Address: c.last.Address, Error: c.last.Error}
+		for _, r := range c.last.Replicas {
+			if r.Ejected {
+				h.Ejected = append(h.Ejected, r.ID)
+			}
+		}
+		out[key.balancer] = h
+	}
+	return out
+}
+
 // A Summary is a service over all its balancers.
 type Summary struct {
 	Balancers    int // that have reported lately
