@@ -51,22 +51,55 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 		return nil, err
 	}
 	out := []balancerapi.Service{}
+	specs := map[string]servedSpec{}
 	for _, v := range list {
-		latest, err := m.Store.Services().Task(ctx, v.Hash, v.Latest)
+		mem, err := readMemory(v.State)
+		if err != nil {
+			m.Log.WarnContext(ctx, "a service is served without replicas", "service", v.Name, "err", err)
+		}
+		s, err := m.served(ctx, v, mem)
 		if err != nil {
 			return nil, err
 		}
-		read, err := readVersion(latest)
-		if err != nil {
-			m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
-			continue
+		if specs[v.Hash] = s; s.spec != nil {
+			out = append(out, m.tableRow(v, s.spec, mem, rows[v.Hash]))
 		}
-		out = append(out, m.tableRow(v, read.spec, rows[v.Hash]))
 	}
+	m.specs = specs
 	return out, nil
 }
 
-func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.ServiceReplica) balancerapi.Service {
+// servedSpec is how a service is served, by the version of that number; nil: that
+// version cannot be read.
+type servedSpec struct {
+	number int
+	spec   *spec.Spec
+}
+
+// served is how a service is served: by its latest version that was not rolled back.
+// A version does not change, so it is read once.
+func (m *Manager) served(ctx context.Context, v *state.Service, mem memory) (servedSpec, error) {
+	s := servedSpec{number: v.Latest}
+	for s.number > 1 && mem.Update.Failed[s.number] != "" {
+		s.number--
+	}
+	if have, ok := m.specs[v.Hash]; ok && have.number == s.number {
+		return have, nil
+	}
+	stored, err := m.Store.Services().Task(ctx, v.Hash, s.number)
+	if err != nil {
+		return s, err
+	}
+	read, err := readVersion(stored)
+	if err != nil {
+		m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
+		return s, nil
+	}
+	s.spec = read.spec
+	return s, nil
+}
+
+func (m *Manager) tableRow(v *state.Service, s *spec.Spec, mem memory, rows []*state.ServiceReplica) balancerapi.Service {
 	b := s.Balance
 	out := balancerapi.Service{
 		Name: v.Name, Host: m.Host, Port: v.Port,
@@ -79,10 +112,6 @@ func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.Service
 	}
 	if b.KeyFile != "" {
 		out.TLS = &balancerapi.TLS{KeyFile: b.KeyFile, CertFile: b.CertFile}
-	}
-	mem, err := readMemory(v.State)
-	if err != nil {
-		return out
 	}
 	for number, weight := range mem.Routing.Weights {
 		out.Versions = append(out.Versions, balancerapi.Version{Version: number, Weight: weight})

@@ -63,7 +63,8 @@ type Manager struct {
 	mu       sync.Mutex
 	seen     map[string]int64 // versions of services' rows, by hash
 	table    balancerapi.Table
-	ports    map[int]net.Listener // of new services, until balancers listen
+	specs    map[string]servedSpec // as they were published, by hash
+	ports    map[int]net.Listener  // of new services, until balancers listen
 	others   exchange
 	launches chan struct{} // has room for the launches of all services at once
 }

@@ -186,7 +186,7 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 			bubble(t, func(i *installation) {
 				i.up(service)
 				i.until("ready", ready(2))
-				i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "canary")
+				i.update(strings.NewReplacer("sleep 10000h", "sleep 9999h", "  replicas: 2\n", "  replicas: 2\n  load_balancing_policy: round_robin\n").Replace(service), "canary")
 				i.until("beside the old version", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 })
 				time.Sleep(10 * time.Minute) // it waits for somebody
 				if s := i.service(); len(s.ActiveVersions) != 2 || len(s.Replicas) != 3 {
@@ -207,6 +207,10 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 				})
 				if err := i.m.Turn(i.s.Context(), i.call(), "chat", asked); err == nil {
 					t.Error("it can be decided twice")
+				}
+				policies := map[int]string{1: balancerapi.LeastLoad, 2: balancerapi.RoundRobin}
+				if got := i.table.Services[0].Policy.Name; got != policies[want] {
+					t.Errorf("version %d is served by %s", want, got)
 				}
 			})
 		})
