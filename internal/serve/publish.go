@@ -62,7 +62,7 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 			return nil, err
 		}
 		if specs[v.Hash] = s; s.spec != nil {
-			out = append(out, m.tableRow(v, s.spec, mem, rows[v.Hash]))
+			out = append(out, m.tableRow(v, s, mem, rows[v.Hash]))
 		}
 	}
 	m.specs = specs
@@ -74,6 +74,7 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 type servedSpec struct {
 	number int
 	spec   *spec.Spec
+	tls    *balancerapi.TLS
 }
 
 // served is how a service is served: by its latest version that was not rolled back.
@@ -95,12 +96,15 @@ func (m *Manager) served(ctx context.Context, v *state.Service, mem memory) (ser
 		m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
 		return s, nil
 	}
+	if s.tls, err = m.certificate(ctx, read); err != nil {
+		return s, err
+	}
 	s.spec = read.spec
 	return s, nil
 }
 
-func (m *Manager) tableRow(v *state.Service, s *spec.Spec, mem memory, rows []*state.ServiceReplica) balancerapi.Service {
-	b := s.Balance
+func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows []*state.ServiceReplica) balancerapi.Service {
+	s, b := served.spec, served.spec.Balance
 	out := balancerapi.Service{
 		Name: v.Name, Host: m.Host, Port: v.Port,
 		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
@@ -108,10 +112,7 @@ func (m *Manager) tableRow(v *state.Service, s *spec.Spec, mem memory, rows []*s
 			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.IdleTimeout)},
 		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0 && b.QueueRequests > 0 && b.QueueWait > 0,
 			Requests: b.QueueRequests, Bytes: int64(max(b.QueueBytes, 1)), Timeout: seconds(b.QueueWait)},
-		Drain: orNone(seconds(s.Drain)),
-	}
-	if b.KeyFile != "" {
-		out.TLS = &balancerapi.TLS{KeyFile: b.KeyFile, CertFile: b.CertFile}
+		Drain: orNone(seconds(s.Drain)), TLS: served.tls,
 	}
 	for number, weight := range mem.Routing.Weights {
 		out.Versions = append(out.Versions, balancerapi.Version{Version: number, Weight: weight})

@@ -3,6 +3,15 @@
 package serve_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,9 +21,11 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/testbed"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -346,6 +357,71 @@ func TestAServiceTakesNotTooMuchOfTheServer(t *testing.T) {
 		text := sent(t, strings.Replace(service, "  ports: 8080\n", "  ports: 8080\n  tls: {keyfile: /k, certfile: /c}\n", 1))
 		if err := i.m.Update(i.s.Context(), call, api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), "only its administrators") {
 			t.Errorf("an update: %v", err)
+		}
+	})
+}
+
+// A certificate that was uploaded goes to the balancers with the table, also where
+// people log in; another one replaces no replica.
+func TestACertificateComesWithTheTask(t *testing.T) {
+	bubble(t, func(i *installation) {
+		dir := t.TempDir()
+		call := func() cluster.Call {
+			call := i.call()
+			call.Scope, call.Files = &state.Scope{Workspaces: []string{"default"}}, upload.In(dir)
+			return call
+		}
+		certify := func(name string) {
+			t.Helper()
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+			der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := x509.MarshalPKCS8PrivateKey(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, block := range map[string]*pem.Block{"c": {Type: "CERTIFICATE", Bytes: der}, "k": {Type: "PRIVATE KEY", Bytes: raw}} {
+				if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		text := sent(t, strings.Replace(service, "  ports: 8080\n", "  ports: 8080\n  tls: {keyfile: /my/key, certfile: /my/cert}\n", 1)+"\nfile_mounts_mapping: {/my/key: k, /my/cert: c}\n")
+		certify("one")
+		if _, err := i.m.Up(i.s.Context(), call(), api.ServeUpBody{Task: text, ServiceName: "chat"}); err != nil {
+			t.Fatal(err)
+		}
+		served := func() string {
+			c := i.table.Services[0].TLS
+			pair, err := tls.X509KeyPair([]byte(c.Cert), []byte(c.Key))
+			if err != nil {
+				return fmt.Sprintf("%+v: %v", c, err)
+			}
+			return pair.Leaf.Subject.CommonName
+		}
+		i.until("ready", ready(2))
+		if got := served(); got != "one" {
+			t.Errorf("balancers have %s", got)
+		}
+		certify("two")
+		if err := i.m.Update(i.s.Context(), call(), api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err != nil {
+			t.Fatal(err)
+		}
+		s := i.until("of version 2", func(s *api.Service) bool { return ready(2)(s) && s.Replicas[1].Version == 2 })
+		if got := served(); got != "two" || s.Replicas[1].ID != 2 {
+			t.Errorf("balancers have %s; replicas are %+v", got, s.Replicas)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "k"), []byte("none"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.m.Update(i.s.Context(), call(), api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), "no certificate") {
+			t.Errorf("a broken key: %v", err)
 		}
 	})
 }

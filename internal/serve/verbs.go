@@ -48,7 +48,10 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	if err := allowed(call, read.spec); err != nil {
+	if err := allowed(call, read); err != nil {
+		return nil, err
+	}
+	if err := m.checkCertificate(ctx, read); err != nil {
 		return nil, err
 	}
 	made := &state.Service{
@@ -222,7 +225,10 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 	if err != nil {
 		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	if err := allowed(call, read.spec); err != nil {
+	if err := allowed(call, read); err != nil {
+		return err
+	}
+	if err := m.checkCertificate(ctx, read); err != nil {
 		return err
 	}
 	if body.Weight < 0 || body.Weight >= 100 || body.Weight != 0 && mode != replicas.Canary {

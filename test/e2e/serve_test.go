@@ -6,12 +6,20 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/hex"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net/http"
 	"os"
 	"os/exec"
@@ -235,13 +243,17 @@ func TestAServiceScalesWithItsLoad(t *testing.T) {
 		w.up(servedTask(t, infra, "v1", "replica_policy: {min_replicas: 1, max_replicas: 5, target_in_flight_per_replica: 2, upscale_delay_seconds: 0, downscale_delay_seconds: 0}"))
 		w.serves("one replica", 1, nil)
 		q := w.ask(12, w.endpoint()+"/?ms=200")
-		w.serves("five replicas under load", 5, nil)
+		five := w.serves("five replicas under load", 5, nil)
 		q.more(t, 100)
 		q.end(t)
 		w.serves("one replica again", 1, nil)
 		wants(t, w.sky("serve", "logs", "--load-balancer", "--no-follow", "chat"), "takes requests")
 		_, dir, _ := strings.Cut(w.sky("serve", "logs", "-s", "chat"), "Service chat logs: ~/")
-		for _, name := range []string{"controller.log", "load_balancer.log", "replica_1.log", "replica_5.log"} {
+		names := []string{"controller.log", "load_balancer.log"}
+		for _, r := range five.Replicas {
+			names = append(names, fmt.Sprintf("replica_%d.log", r.ID))
+		}
+		for _, name := range names {
 			if text, err := os.ReadFile(filepath.Join(w.home, strings.TrimSpace(dir), name)); err != nil || len(text) == 0 {
 				t.Errorf("the downloaded %s: %q %v", name, text, err)
 			}
@@ -307,6 +319,120 @@ func TestUpdatesUnderLoad(t *testing.T) {
 		}
 		w.sky("serve", "down", "-y", "chat")
 	})
+}
+
+// TestExamplesOfServices runs those that need nothing but Python.
+func TestExamplesOfServices(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("the examples serve with python3")
+	}
+	w := newWorld(t)
+	for name, check := range map[string]func(t *testing.T, url string){
+		"service": func(t *testing.T, url string) {
+			if status, _, _ := fetch(t, url+"/health", ""); status != http.StatusOK {
+				t.Errorf("status %d", status)
+			}
+		},
+		"service-cookies": func(t *testing.T, url string) {
+			if _, text, h := fetch(t, url, ""); !strings.HasPrefix(text, "hello from replica ") || !strings.HasPrefix(h.Get("Set-Cookie"), "session=") {
+				t.Errorf("%q, %v", text, h)
+			}
+		},
+		"service-workers": func(t *testing.T, url string) {
+			if _, text, _ := fetch(t, url, "ping"); text != "ping" {
+				t.Errorf("the echo is %q", text)
+			}
+		},
+	} {
+		file, err := filepath.Abs(filepath.Join("..", "..", "examples", name+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.sky("serve", "up", "-y", "-n", "chat", file, "--infra", "local")
+		n := 2
+		if name != "service" {
+			n = 3
+		}
+		w.serves(name, n, nil)
+		check(t, w.endpoint())
+		w.sky("serve", "down", "-y", "chat")
+	}
+}
+
+// fetch is one GET, or the POST of a text.
+func fetch(t *testing.T, url, post string) (status int, text string, h http.Header) {
+	t.Helper()
+	method := http.MethodGet
+	if post != "" {
+		method = http.MethodPost
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(post))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(b), resp.Header
+}
+
+// TestAServiceOverTLS: a certificate comes with the task, and with the next version
+// another one, for which no replica is replaced.
+func TestAServiceOverTLS(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	task := servedTask(t, "local", "v1", "replicas: 1\n  tls: {keyfile: ~/keys/key, certfile: ~/keys/cert}")
+	w.certify("one")
+	w.up(task)
+	w.serves("a replica", 1, nil)
+	url := w.endpoint()
+	served := func() string {
+		tr := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+		defer tr.CloseIdleConnections()
+		resp, err := (&http.Client{Transport: tr}).Get(url)
+		if err != nil {
+			return err.Error()
+		}
+		defer resp.Body.Close()
+		return resp.TLS.PeerCertificates[0].Subject.CommonName
+	}
+	eventually(t, "the certificate is served", time.Minute, func() bool { return served() == "one" })
+	w.certify("two")
+	w.sky("serve", "update", "-y", "chat", w.write("chat.yaml", task))
+	eventually(t, "the next one is served", time.Minute, func() bool { return served() == "two" })
+	if s := w.serves("the same replica", 1, nil); s.Replicas[0].ID != 1 {
+		t.Errorf("replica %d serves", s.Replicas[0].ID)
+	}
+	w.write("keys/key", "none")
+	w.fails(1, []string{"certificate"}, "serve", "update", "-y", "chat", w.write("chat.yaml", task))
+	w.sky("serve", "down", "-y", "chat")
+}
+
+// certify writes a certificate of a name, with its key, to ~/keys.
+func (w *world) certify(name string) {
+	w.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.write("keys/cert", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	w.write("keys/key", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})))
 }
 
 // TestASpotReplicaIsTakenAway: with a notice, and without one while others take its

@@ -148,8 +148,9 @@ func canaries(final int, weight float64) int {
 	return max(1, int(math.Ceil(float64(final)*weight/100-1e-9)))
 }
 
-// notLaunched are the fields of a task that a running replica does not depend on.
-var notLaunched = []string{"Service", "Pool", "UserYAML", "Metadata"}
+// notLaunched are the fields of a task that a running replica does not depend on. A
+// mapping without files to mount is that of the service's certificate.
+var notLaunched = []string{"Service", "Pool", "UserYAML", "Metadata", "FileMountsMapping"}
 
 // SameReplicas tells that two tasks differ in nothing that a running replica was
 // launched with, so that its replicas become the new version's as they are. A

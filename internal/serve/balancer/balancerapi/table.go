@@ -56,10 +56,14 @@ type Service struct {
 	RetryAfter Seconds `json:"retry_after_seconds,omitempty"`
 }
 
-// TLS names files on the balancer's machine. They are read again when they change.
+// TLS is a certificate with its key, in PEM: in files on the balancer's machine, which
+// are read again when they change, or as texts.
 type TLS struct {
-	CertFile string `json:"certfile"`
-	KeyFile  string `json:"keyfile"`
+	Cert string `json:"cert,omitempty"`
+	Key  string `json:"key,omitempty"`
+
+	CertFile string `json:"certfile,omitempty"`
+	KeyFile  string `json:"keyfile,omitempty"`
 }
 
 // Names of policies.
@@ -201,7 +205,7 @@ func (t Table) Check() error {
 			}
 			ports[at] = s.Name
 		}
-		if s.TLS != nil && (s.TLS.CertFile == "" || s.TLS.KeyFile == "") {
+		if s.TLS != nil && (s.TLS.CertFile == "" || s.TLS.KeyFile == "") && (s.TLS.Cert == "" || s.TLS.Key == "") {
 			bad("tls needs both certfile and keyfile")
 		}
 		if s.Policy.Name != "" && !slices.Contains(Policies, s.Policy.Name) {
