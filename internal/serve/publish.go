@@ -109,7 +109,7 @@ func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows
 		Name: v.Name, Host: m.Host, Port: v.Port,
 		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
 		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes),
-			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.IdleTimeout)},
+			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.StreamTimeout), ClientKeepAlive: orNone(seconds(b.IdleTimeout))},
 		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0 && b.QueueRequests > 0 && b.QueueWait > 0,
 			Requests: b.QueueRequests, Bytes: int64(max(b.QueueBytes, 1)), Timeout: seconds(b.QueueWait)},
 		Drain: orNone(seconds(s.Drain)), TLS: served.tls,

@@ -429,10 +429,10 @@ func TestACertificateComesWithTheTask(t *testing.T) {
 // Balancers take 0 for their default; a user's 0 means none.
 func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
-		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
 		time.Sleep(5 * time.Second)
 		s := i.table.Services[0]
-		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 {
+		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 {
 			t.Errorf("balancers have %+v", s)
 		}
 	})

@@ -120,6 +120,9 @@ type Limits struct {
 	// KeepAlive is how long an unused connection to a replica is kept; 0: 4 s,
 	// which is less than servers of LLMs keep theirs.
 	KeepAlive Seconds `json:"keep_alive_seconds,omitempty"`
+	// ClientKeepAlive is how long a client's connection without requests is kept; 0: 2
+	// minutes, negative: as long as the client wants.
+	ClientKeepAlive Seconds `json:"client_keep_alive_seconds,omitempty"`
 	// Attempts bounds on how many replicas a request is tried; 0: 3.
 	Attempts int `json:"attempts,omitempty"`
 }
