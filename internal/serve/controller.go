@@ -26,6 +26,7 @@ type controller struct {
 	m        *Manager
 	hold     *lease.Hold
 	over     atomic.Bool // see Over
+	begin    time.Time   // when this server began to look after the service
 	name     string
 	hash     string
 	out      *shelf.Journal
@@ -57,7 +58,7 @@ type report struct {
 
 func newController(m *Manager, v *state.Service, h *lease.Hold) *controller {
 	return &controller{
-		m: m, hold: h, name: v.Name, hash: v.Hash, stale: true,
+		m: m, begin: time.Now(), hold: h, name: v.Name, hash: v.Hash, stale: true,
 		out:      shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
 		requests: balancerJournal{out: shelf.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Ring(v.Hash) })},
 		workers:  map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
@@ -192,7 +193,9 @@ func (c *controller) step(ctx, work context.Context) (time.Duration, error) {
 	if c.over.Load() {
 		return 0, nil
 	}
-	c.act(work)
+	if again := c.act(work); again > 0 {
+		return min(again, d.After), nil
+	}
 	return d.After, nil
 }
 

@@ -47,11 +47,11 @@ func TestAServiceComesUpAndGoes(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(service)
 		s := i.until("ready", ready(2))
-		if s.Status != string(api.ServiceReady) || *s.Endpoint != "http://127.0.0.1:30001" || *s.TargetReplicas != 2 || s.Replicas[0].Endpoint == nil {
+		if s.Status != string(api.ServiceReady) || *s.Endpoint != fmt.Sprint("http://127.0.0.1:", *s.Port) || *s.TargetReplicas != 2 || s.Replicas[0].Endpoint == nil {
 			t.Errorf("it is %+v", s)
 		}
 		i.WantMachines("chat-1 running", "chat-2 running")
-		if got := i.table.Services; len(got) != 1 || got[0].Port != 30001 || readyIn(i.table) != 2 {
+		if got := i.table.Services; len(got) != 1 || got[0].Port != *s.Port || readyIn(i.table) != 2 {
 			t.Errorf("balancers have %+v", got)
 		}
 		if err := i.down(false); err != nil {
@@ -426,6 +426,26 @@ func TestACertificateComesWithTheTask(t *testing.T) {
 	})
 }
 
+// A server that takes over leaves balancers time to learn what the one before decided.
+func TestReplicasStayUntilBalancersCanKnow(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "blue_green")
+		i.until("drained", func(s *api.Service) bool { return s.Replicas[0].Status == string(api.ReplicaShuttingDown) })
+		i.crash()
+		time.Sleep(time.Minute) // longer than balancers are given otherwise
+		i.serve(-1)
+		for range 4 {
+			if n := len(i.Machines()); n < 4 {
+				t.Errorf("%d machines are left before balancers can know", n)
+			}
+			time.Sleep(time.Second)
+		}
+		i.until("gone", ready(2))
+	})
+}
+
 // Balancers take 0 for their default; a user's 0 means none.
 func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
@@ -535,8 +555,10 @@ func TestLogsOutliveReplicas(t *testing.T) {
 			}
 			return names
 		}
-		i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{{Name: "chat", Address: "127.0.0.1:30001"}}})
-		time.Sleep(30 * time.Second)
+		for range 30 {
+			i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{{Name: "chat", Address: "127.0.0.1:30001"}}})
+			time.Sleep(time.Second)
+		}
 		if got := files(api.ServeSyncLogsBody{}); !strings.HasPrefix(got, "controller.log load_balancer.log replica_1.log ") {
 			t.Errorf("all logs are %s", got)
 		}
