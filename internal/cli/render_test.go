@@ -122,6 +122,20 @@ func TestServicesText(t *testing.T) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
 	}
+	rate, p50, p95 := 12.34, 0.0123, 2.5
+	list = []sky.Service{{Name: "chat", Status: "READY", Version: new(1), TargetReplicas: new(3), RequestsPerSecond: &rate, P50Seconds: &p50, P95Seconds: &p95,
+		Endpoint: new("http://h:30001"), Why: []string{"1 of 3 replicas is ready"}, Replicas: replicas[:1]}, {Name: "new", Status: "CONTROLLER_INIT", Version: new(1)}}
+	got = servicesText(plainTerm(), nil, list, false, false, false, testNow)
+	for _, want := range []string{
+		"NAME  VERSION  UPTIME  STATUS           REPLICAS  TARGET  REQUESTS/S  P50   P95   ENDPOINT",
+		"chat  1        -       READY            1/1       3       12.3        12ms  2.5s  http://h:30001",
+		"new   1        -       CONTROLLER_INIT  0/0       -       -           -     -     -",
+		"chat: 1 of 3 replicas is ready\n",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in\n%s", want, got)
+		}
+	}
 	if got := servicesText(plainTerm(), nil, nil, false, false, false, testNow); got != "Services\nNo existing services.\n" {
 		t.Errorf("nothing: %q", got)
 	}

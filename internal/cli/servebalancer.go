@@ -21,7 +21,7 @@ import (
 
 // serveBalancerCommand runs a load balancer of services beside the server.
 func (a *app) serveBalancerCommand() *cobra.Command {
-	var server, stateDir, tokenFile, accessLog, metricsHost string
+	var server, host, stateDir, tokenFile, accessLog, metricsHost string
 	metricsHost = "127.0.0.1"
 	var port, drain, delay *int
 	return a.build(command{
@@ -32,6 +32,7 @@ func (a *app) serveBalancerCommand() *cobra.Command {
 		example: "sky serve balancer --server https://sky.example.com --token-file token --state-dir /var/lib/sky-balancer --metrics-port 9090",
 		flags: func(f flags) {
 			f.text(&server, "server", "", "Endpoint of the API server; without it the one that other commands use.")
+			f.text(&host, "host", "", "Address to listen on; without it the one of the API server.")
 			f.text(&tokenFile, "token-file", "", "File with the token of a service account; without it SKYPILOT_SERVICE_ACCOUNT_TOKEN.")
 			f.text(&stateDir, "state-dir", "", "Folder for what must outlive a restart (~/.sky/balancer).")
 			f.number(&port, "metrics-port", "", "Port for /metrics and /healthz; without it there are none.")
@@ -66,6 +67,7 @@ func (a *app) serveBalancerCommand() *cobra.Command {
 			if delay != nil {
 				o.Delay = time.Duration(*delay) * time.Second
 			}
+			o.Host = host
 			o.StateDir = expandHome(stateDir, a.home)
 			if o.StateDir == "" {
 				o.StateDir = filepath.Join(a.home, ".sky", "balancer")

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -35,6 +36,11 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 	}
 	if len(list) > 0 {
 		b.WriteString(serviceTable(t, list, pool, verbose, now).Fit(t.Columns()).String())
+		for _, s := range list {
+			for _, why := range s.Why {
+				fmt.Fprintf(&b, "%s: %s\n", s.Name, why)
+			}
+		}
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(list, func(s sky.Service) bool { return matches(n, s.Name) }) {
@@ -66,7 +72,7 @@ func serviceTable(t *term.Term, list []sky.Service, pool, verbose bool, now time
 	if pool {
 		tab.Header = append(tab.Header, "WORKERS")
 	} else {
-		tab.Header = append(tab.Header, "REPLICAS", "ENDPOINT")
+		tab.Header = append(tab.Header, "REPLICAS", "TARGET", "REQUESTS/S", "P50", "P95", "ENDPOINT")
 	}
 	if verbose {
 		tab.Header = append(tab.Header, "AUTOSCALING_POLICY")
@@ -91,7 +97,7 @@ func serviceTable(t *term.Term, list []sky.Service, pool, verbose bool, now time
 		}
 		row := []string{s.Name, versionCell(s), up, serviceStatusCell(t, s.Status), fmt.Sprintf("%d/%d", ready, total)}
 		if !pool {
-			row = append(row, format.OrDash(text(s.Endpoint)))
+			row = append(row, number(s.TargetReplicas), rateCell(s.RequestsPerSecond), delayCell(s.P50Seconds), delayCell(s.P95Seconds), format.OrDash(text(s.Endpoint)))
 		}
 		if verbose {
 			row = append(row, format.OrDash(text(s.Policy)))
@@ -103,6 +109,25 @@ func serviceTable(t *term.Term, list []sky.Service, pool, verbose bool, now time
 		tab.Add(row...)
 	}
 	return tab
+}
+
+// rateCell is how many requests come in each second.
+func rateCell(n *float64) string {
+	if n == nil {
+		return "-"
+	}
+	return strconv.FormatFloat(*n, 'f', 1, 64)
+}
+
+// delayCell is a time until an answer begins.
+func delayCell(seconds *float64) string {
+	switch {
+	case seconds == nil:
+		return "-"
+	case *seconds < 1:
+		return fmt.Sprintf("%.0fms", *seconds*1000)
+	}
+	return fmt.Sprintf("%.1fs", *seconds)
 }
 
 func versionCell(s sky.Service) string {

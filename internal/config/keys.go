@@ -183,6 +183,11 @@ func controllerKeys(kind string, resources map[string]any) *keys.Spec {
 			Matching(keys.Regexp(`^(https|s3|gs|r2|cos)://.+`, "a bucket URL that begins with s3://, gs://, r2://, cos:// or https://"))),
 		keys.New("force_disable_cloud_bucket", keys.YesNo("Never put files in a bucket on their way.", false)),
 	).ForNewer()
+	if kind == "serve" {
+		s.Keys = append(s.Keys, keys.New("balancer", keys.Choice("Where load balancers of services run: in the API server too (server), or only beside it (beside), as `sky serve balancer`, "+
+			"so that no request ends with the server. Absent: server.", BalancerOnServer, BalancerBeside).OnServer()),
+			keys.New("host", keys.Text("Name or address under which clients reach the load balancers, for the endpoints that are shown. Absent: the server's own address.").OnServer()))
+	}
 	if kind == "jobs" {
 		s.Keys = append(s.Keys, keys.New("callback_runner", keys.List("Program with its arguments that runs the event_callback of a job that has no node at the time; the script's file is its last argument, "+
 			"and its environment is the callback's, with PATH. It must confine what it runs: the script is a user's. Absent: such callbacks are not run.", keys.Text("An argument.")).OnServer()))
@@ -203,6 +208,12 @@ func storageEndpoints() *keys.Spec {
 const (
 	JobsOnServer  = "server"
 	JobsOnCluster = "cluster"
+)
+
+// Values of serve.balancer.
+const (
+	BalancerOnServer = "server"
+	BalancerBeside   = "beside"
 )
 
 // resourceKeys names the fields of a task's resources; their values are

@@ -26,8 +26,8 @@ func later(t *testing.T, dag *task.Dag) string {
 	providers := all.Providers(all.Options{})
 	for _, one := range dag.Tasks {
 		switch {
-		case one.Service != nil:
-			return "services"
+		case one.Service != nil && one.Service.TLSKeyfile != "":
+			return "no certificate"
 		case one.Pool != nil:
 			return "pools"
 		case len(one.Resources) > 0 && !slices.ContainsFunc(one.Resources, func(r task.Resources) bool {

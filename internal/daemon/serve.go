@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -13,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/serve/balancer"
@@ -59,14 +61,26 @@ func (d *daemon) balancerHost() string { return d.o.Host }
 
 // serviceEndpoint is where clients reach a port of the balancer.
 func (d *daemon) serviceEndpoint(port int, tls bool) string {
-	scheme, host := "http", d.o.Host
+	scheme, host := "http", cmp.Or(d.settings.current().Text("serve", "host"), d.o.Host)
 	if tls {
 		scheme = "https"
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
+		host = ownAddress()
 	}
 	return scheme + "://" + net.JoinHostPort(host, strconv.Itoa(port))
+}
+
+// ownAddress is one under which others reach this machine, or, where it has none, the
+// one under which it reaches itself.
+func ownAddress() string {
+	list, _ := net.InterfaceAddrs()
+	for _, a := range list {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			return n.IP.String()
+		}
+	}
+	return "127.0.0.1"
 }
 
 // registerServices makes the verbs of services known to the engine.
@@ -97,6 +111,13 @@ func (d *daemon) registerServices() {
 	e.HandleRead("sky.serve.status", verb(func(ctx context.Context, c cluster.Call, b api.ServeStatusBody) (any, error) {
 		return s.Status(ctx, c, b.ServiceNames)
 	}))
+	e.Handle(reqServeDownload, api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ServeSyncLogsBody) (any, error) {
+		dirs, err := d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
+			dir, err := s.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
+			return map[string]string{"0": dir}, err
+		})
+		return dirs["0"], err
+	}))
 	e.HandleLog("sky.serve.logs", d.serveLogs)
 }
 
@@ -124,9 +145,12 @@ func (d *daemon) serveLogs(ctx context.Context, c *requests.Call, w io.Writer) (
 // reportEvery is how often the balancer in this server tells what it has counted.
 const reportEvery = 500 * time.Millisecond
 
-// balance runs the balancer in this server until ctx ends, and then until its requests
-// have.
+// balance runs the balancer in this server, unless all of them run beside it, until ctx
+// ends, and then until its requests have.
 func (d *daemon) balance(ctx context.Context) {
+	if d.settings.current().Text("serve", "balancer") == config.BalancerBeside {
+		return
+	}
 	b, err := balancer.New(balancer.Options{
 		StateDir: filepath.Join(d.dir, "balancer"), Logger: d.log.With("part", "balancer"),
 	})

@@ -25,8 +25,9 @@ const (
 	reqExec   = "sky.exec"
 	reqStart  = "sky.start"
 
-	reqJobsLaunch   = "sky.jobs.launch"
-	reqJobsDownload = "sky.jobs.download_logs"
+	reqJobsLaunch    = "sky.jobs.launch"
+	reqJobsDownload  = "sky.jobs.download_logs"
+	reqServeDownload = "sky.serve.sync_down_logs"
 )
 
 // verb is a function of the engine whose body has the type B.

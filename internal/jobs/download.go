@@ -2,11 +2,8 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"math"
 	"os"
 	"path"
 	"path/filepath"
@@ -16,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/diskspace"
+	"github.com/skypilot-go/sky/internal/shelf"
 )
 
 // DownloadLogs gathers the logs of a job in a new folder below dir and returns
@@ -44,40 +42,9 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 		return nil, err
 	}
 	for name := range logs {
-		if err := m.copyTo(ctx, filepath.Join(target, path.Base(name)), name, room); err != nil {
+		if err := shelf.Save(ctx, m.kept, name, 0, filepath.Join(target, path.Base(name)), func(w io.Writer) io.Writer { return room.Writer(w) }); err != nil {
 			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
 		}
 	}
 	return map[string]string{strconv.Itoa(j.ID): target}, nil
-}
-
-// copyTo makes a file of a log, unless that was removed meanwhile.
-func (m *Manager) copyTo(ctx context.Context, to, name string, room *diskspace.Share) error {
-	in, err := m.kept.Open(name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(room.Writer(out), untilDone{ctx, io.NewSectionReader(in, 0, math.MaxInt64)})
-	return errors.Join(err, out.Close())
-}
-
-// untilDone reads until a context ends.
-type untilDone struct {
-	ctx context.Context
-	r   io.Reader
-}
-
-func (u untilDone) Read(p []byte) (int, error) {
-	if u.ctx.Err() != nil {
-		return 0, context.Cause(u.ctx)
-	}
-	return u.r.Read(p)
 }

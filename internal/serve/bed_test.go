@@ -33,8 +33,9 @@ import (
 // agents in memory, a database on disk, and programs that answer probes as it says.
 type installation struct {
 	*testbed.Bed
-	t   *testing.T
-	dir string
+	t      *testing.T
+	dir    string
+	shared bool // its database is one that servers share
 
 	s    *testbed.Server
 	m    *serve.Manager
@@ -58,15 +59,7 @@ func (i *installation) serve(halfSteps int) *installation {
 	i.t.Helper()
 	i.crash()
 	i.s = i.Boot(halfSteps)
-	log := slog.New(slog.DiscardHandler)
-	if os.Getenv("SKYPILOT_DEBUG") != "" {
-		log = slog.New(slog.NewTextHandler(i.t.Output(), nil))
-	}
-	i.m = serve.New(serve.Deps{
-		Store: i.s.Store, Executor: i.s.Executor, Clusters: i.s.Clusters, Log: log, ServerID: "local",
-		Files: taskfiles.New(filepath.Join(i.dir, "files"), nil), Kept: shelf.Folder(i.dir), Host: "127.0.0.1",
-		Endpoint: func(port int, _ bool) string { return fmt.Sprint("http://127.0.0.1:", port) }, Dial: i.dial,
-	})
+	i.m = i.manager("local")
 	i.m.Feed(func(t balancerapi.Table) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
@@ -84,6 +77,23 @@ func (i *installation) serve(halfSteps int) *installation {
 		close(done)
 	}()
 	return i
+}
+
+// manager is one that works for a server.
+func (i *installation) manager(server string) *serve.Manager {
+	log := slog.New(slog.DiscardHandler)
+	if os.Getenv("SKYPILOT_DEBUG") != "" {
+		log = slog.New(slog.NewTextHandler(i.t.Output(), nil))
+	}
+	store := i.s.Store
+	if i.shared {
+		store = store.AsShared()
+	}
+	return serve.New(serve.Deps{
+		Store: store, Executor: i.s.Executor, Clusters: i.s.Clusters, Log: log, ServerID: server,
+		Files: taskfiles.New(filepath.Join(i.dir, "files"), nil), Kept: shelf.Folder(i.dir), Host: "127.0.0.1",
+		Endpoint: func(port int, _ bool) string { return fmt.Sprint("http://127.0.0.1:", port) }, Dial: i.dial,
+	})
 }
 
 func readyIn(t balancerapi.Table) (n int) {

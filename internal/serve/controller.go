@@ -23,12 +23,14 @@ import (
 // controller looks after one service. All its fields but those of work in progress
 // belong to the goroutine of Run.
 type controller struct {
-	m    *Manager
-	hold *lease.Hold
-	over atomic.Bool // see Over
-	name string
-	hash string
-	out  *shelf.Journal
+	m        *Manager
+	hold     *lease.Hold
+	over     atomic.Bool // see Over
+	begin    time.Time   // when this server began to look after the service
+	name     string
+	hash     string
+	out      *shelf.Journal
+	requests balancerJournal
 
 	svc      *state.Service
 	memory   memory
@@ -56,9 +58,10 @@ type report struct {
 
 func newController(m *Manager, v *state.Service, h *lease.Hold) *controller {
 	return &controller{
-		m: m, hold: h, name: v.Name, hash: v.Hash, stale: true,
-		out:     shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
-		workers: map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
+		m: m, begin: time.Now(), hold: h, name: v.Name, hash: v.Hash, stale: true,
+		out:      shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
+		requests: balancerJournal{out: shelf.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Ring(v.Hash) })},
+		workers:  map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
 	}
 }
 
@@ -163,6 +166,7 @@ func (c *controller) step(ctx, work context.Context) (time.Duration, error) {
 	}
 	c.gather()
 	now := time.Now()
+	c.requests.note(&c.m.tally, c.name, now)
 	rows := c.learned(now)
 	mem, err := c.begun(rows)
 	if err != nil {
@@ -189,7 +193,9 @@ func (c *controller) step(ctx, work context.Context) (time.Duration, error) {
 	if c.over.Load() {
 		return 0, nil
 	}
-	c.act(work)
+	if again := c.act(work); again > 0 {
+		return min(again, d.After), nil
+	}
 	return d.After, nil
 }
 
@@ -353,6 +359,7 @@ func (c *controller) store(ctx context.Context, rows map[int]row, mem memory, d 
 		return err
 	}
 	svc.State = b
+	d.Why = append(d.Why, unheard(c.requests.heard)...)
 	if why := strings.Join(d.Why, "; "); why != c.said {
 		if c.said = why; why != "" {
 			c.out.Printf("%s", why)

@@ -6,7 +6,6 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/serve/spec"
 )
 
 // Limits of what a service may take of the server, whose balancer and probes are
@@ -20,8 +19,8 @@ const (
 
 // allowed refuses a service that would take too much of the server, or read files of
 // it that are not its user's.
-func allowed(call cluster.Call, s *spec.Spec) error {
-	b := s.Balance
+func allowed(call cluster.Call, v *version) error {
+	s, b := v.spec, v.spec.Balance
 	for _, l := range []struct {
 		field    string
 		is, most int
@@ -37,7 +36,7 @@ func allowed(call cluster.Call, s *spec.Spec) error {
 	if s.Probe.Interval < leastInterval {
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("Probes of a service are at least %v apart, not %v (readiness_probe.endpoint_probe_interval_seconds).", leastInterval, s.Probe.Interval)}
 	}
-	if call.Scope != nil && (b.KeyFile != "" || b.CertFile != "") {
+	if call.Scope != nil && !v.hasCertificate() && (b.KeyFile != "" || b.CertFile != "") {
 		return &api.Error{Type: api.ErrPermissionDenied, Message: "service.tls names files of the server's machine, which only its administrators may use.",
 			Hint: "Put a proxy with your certificate before the service's endpoint."}
 	}

@@ -12,15 +12,8 @@ import (
 // traffic is what balancers said of a service lately.
 type traffic struct {
 	inFlight map[int]int
-	past     []moment                   // one in ten seconds, of the last minute and a little
 	base     map[int]balancerapi.Counts // of versions, when the update began
 	last     map[int]balancerapi.Counts
-}
-
-// moment is what had been counted at a time.
-type moment struct {
-	at        time.Time
-	firstByte balancerapi.Histogram
 }
 
 // begin makes counts of versions start now.
@@ -39,9 +32,7 @@ func (c *controller) load60(now time.Time) replicas.Load {
 	for _, n := range s.InFlight {
 		l.InFlight += n
 	}
-	var all balancerapi.Histogram
 	for number, counts := range s.Versions {
-		all = all.Add(counts.FirstByte)
 		l.Versions[number] = since(counts, t.base[number])
 	}
 	for _, r := range c.rows {
@@ -52,7 +43,7 @@ func (c *controller) load60(now time.Time) replicas.Load {
 		l.Versions[r.Version] = v
 	}
 	t.last = s.Versions
-	l.Latency = t.latency(all, now)
+	l.Latency = time.Duration(c.m.tally.FirstByte(c.name, now.Add(-window)).Quantile(0.95) * float64(time.Second))
 	return l
 }
 
@@ -60,17 +51,6 @@ func (c *controller) load60(now time.Time) replicas.Load {
 func since(counts, base balancerapi.Counts) replicas.Traffic {
 	bad := func(c balancerapi.Counts) int64 { return c.Errors + c.Statuses["5xx"] }
 	return replicas.Traffic{Requests: int(max(counts.Requests-base.Requests, 0)), Errors: int(max(bad(counts)-bad(base), 0))}
-}
-
-// latency is the 95th percentile of the time to the first byte in the last minute.
-func (t *traffic) latency(all balancerapi.Histogram, now time.Time) time.Duration {
-	if n := len(t.past); n == 0 || now.Sub(t.past[n-1].at) >= window/6 {
-		t.past = append(t.past, moment{now, all})
-	}
-	for len(t.past) > 1 && now.Sub(t.past[1].at) >= window {
-		t.past = t.past[1:]
-	}
-	return time.Duration(all.Sub(t.past[0].firstByte).Quantile(0.95) * float64(time.Second))
 }
 
 // offers are where replicas of the latest version can be launched, for a spot placer.

@@ -19,6 +19,7 @@ import (
 // Names of the logs of a service; they are kept until it has ended.
 
 func controllerLog(hash string) string { return "services/" + hash + "/controller.log" }
+func replicaLogs(hash string) string   { return "services/" + hash + "/replica_*.log" } // pattern
 func balancerLog(hash string) string   { return "services/" + hash + "/load_balancer.log" }
 func replicaLog(hash string, id int) string {
 	return fmt.Sprintf("services/%s/replica_%d.log", hash, id)
@@ -30,6 +31,10 @@ const (
 	targetBalancer   = "load_balancer"
 	targetReplica    = "replica"
 )
+
+func noTarget(target string) error {
+	return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%q has no log; there are %s, %s and %s.", target, targetController, targetBalancer, targetReplica)}
+}
 
 // Logs writes the log of a service's controller, balancer or replica from an offset
 // on. offset is negative the first time; begin is then told where the stream starts.
@@ -53,7 +58,7 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, body api.ServeLog
 			return err
 		}
 	default:
-		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%q has no log; there are %s, %s and %s.", body.Target, targetController, targetBalancer, targetReplica)}
+		return noTarget(body.Target)
 	}
 	if offset < 0 {
 		offset = 0

@@ -11,16 +11,22 @@ import (
 )
 
 // publish hands balancers the table of all services, as they are stored.
-func (m *Manager) publish(ctx context.Context) {
+func (m *Manager) publish(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	services, err := m.tableRows(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.Log.WarnContext(ctx, "balancers are not told what has changed; to be tried again", "err", err)
+			m.Log.WarnContext(ctx, "balancers do not get what has changed; to be tried again", "err", err)
 		}
 		m.seen = map[string]int64{} // the next look does
-		return
+		return err
+	}
+	for _, s := range services {
+		if held := m.ports[s.Port]; held != nil {
+			held.Close()
+			delete(m.ports, s.Port)
+		}
 	}
 	m.table.Version++
 	m.table.Services = services
@@ -28,6 +34,7 @@ func (m *Manager) publish(ctx context.Context) {
 	if m.apply != nil {
 		m.apply(m.table)
 	}
+	return nil
 }
 
 func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) {
@@ -44,38 +51,68 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 		return nil, err
 	}
 	out := []balancerapi.Service{}
+	specs := map[string]servedSpec{}
 	for _, v := range list {
-		latest, err := m.Store.Services().Task(ctx, v.Hash, v.Latest)
+		mem, err := readMemory(v.State)
+		if err != nil {
+			m.Log.WarnContext(ctx, "a service is served without replicas", "service", v.Name, "err", err)
+		}
+		s, err := m.served(ctx, v, mem)
 		if err != nil {
 			return nil, err
 		}
-		read, err := readVersion(latest)
-		if err != nil {
-			m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
-			continue
+		if specs[v.Hash] = s; s.spec != nil {
+			out = append(out, m.tableRow(v, s, mem, rows[v.Hash]))
 		}
-		out = append(out, m.tableRow(v, read.spec, rows[v.Hash]))
 	}
+	m.specs = specs
 	return out, nil
 }
 
-func (m *Manager) tableRow(v *state.Service, s *spec.Spec, rows []*state.ServiceReplica) balancerapi.Service {
-	b := s.Balance
+// servedSpec is how a service is served, by the version of that number; nil: that
+// version cannot be read.
+type servedSpec struct {
+	number int
+	spec   *spec.Spec
+	tls    *balancerapi.TLS
+}
+
+// served is how a service is served: by its latest version that was not rolled back.
+// A version does not change, so it is read once.
+func (m *Manager) served(ctx context.Context, v *state.Service, mem memory) (servedSpec, error) {
+	s := servedSpec{number: v.Latest}
+	for s.number > 1 && mem.Update.Failed[s.number] != "" {
+		s.number--
+	}
+	if have, ok := m.specs[v.Hash]; ok && have.number == s.number {
+		return have, nil
+	}
+	stored, err := m.Store.Services().Task(ctx, v.Hash, s.number)
+	if err != nil {
+		return s, err
+	}
+	read, err := readVersion(stored)
+	if err != nil {
+		m.Log.WarnContext(ctx, "a service is not served", "service", v.Name, "err", err)
+		return s, nil
+	}
+	if s.tls, err = m.certificate(ctx, read); err != nil {
+		return s, err
+	}
+	s.spec = read.spec
+	return s, nil
+}
+
+func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows []*state.ServiceReplica) balancerapi.Service {
+	s, b := served.spec, served.spec.Balance
 	out := balancerapi.Service{
 		Name: v.Name, Host: m.Host, Port: v.Port,
 		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
 		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes),
-			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.IdleTimeout)},
+			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.StreamTimeout), ClientKeepAlive: orNone(seconds(b.IdleTimeout))},
 		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0 && b.QueueRequests > 0 && b.QueueWait > 0,
 			Requests: b.QueueRequests, Bytes: int64(max(b.QueueBytes, 1)), Timeout: seconds(b.QueueWait)},
-		Drain: orNone(seconds(s.Drain)),
-	}
-	if b.KeyFile != "" {
-		out.TLS = &balancerapi.TLS{KeyFile: b.KeyFile, CertFile: b.CertFile}
-	}
-	mem, err := readMemory(v.State)
-	if err != nil {
-		return out
+		Drain: orNone(seconds(s.Drain)), TLS: served.tls,
 	}
 	for number, weight := range mem.Routing.Weights {
 		out.Versions = append(out.Versions, balancerapi.Version{Version: number, Weight: weight})

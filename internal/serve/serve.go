@@ -63,6 +63,9 @@ type Manager struct {
 	mu       sync.Mutex
 	seen     map[string]int64 // versions of services' rows, by hash
 	table    balancerapi.Table
+	specs    map[string]servedSpec // as they were published, by hash
+	ports    map[int]net.Listener  // of new services, until balancers listen
+	others   exchange
 	launches chan struct{} // has room for the launches of all services at once
 }
 
@@ -71,9 +74,9 @@ const launchesAtOnce = 64
 
 // New returns a manager; Run makes it work.
 func New(d Deps) *Manager {
-	m := &Manager{Deps: d, seen: map[string]int64{}, poke: make(chan struct{}, 1), launches: make(chan struct{}, launchesAtOnce)}
+	m := &Manager{Deps: d, seen: map[string]int64{}, ports: map[int]net.Listener{}, poke: make(chan struct{}, 1), launches: make(chan struct{}, launchesAtOnce)}
 	m.table.Epoch = d.ServerID + "-" + time.Now().UTC().Format("20060102T150405.000000")
-	m.source = feed.NewSource(func(r balancerapi.Report) balancerapi.Receipt { return m.Reported(r) })
+	m.source = feed.NewSource(m.Reported, m.publish)
 	m.held = lease.New(lease.Kind[string]{
 		What: "services", Prefix: state.ServiceLease,
 		Orphans: func(ctx context.Context, owner string) ([]string, error) {
@@ -87,18 +90,15 @@ func New(d Deps) *Manager {
 // Source hands tables to balancers that run beside the server.
 func (m *Manager) Source() *feed.Source { return m.source }
 
-// Feed makes apply, of the balancer in this server, get every table.
-func (m *Manager) Feed(apply func(balancerapi.Table)) { m.apply = apply }
-
-// Reported takes in what a balancer has counted.
-func (m *Manager) Reported(r balancerapi.Report) balancerapi.Receipt {
-	receipt := m.tally.Add(r, time.Now())
-	for _, s := range r.Services {
-		if s.Waiting > 0 {
-			m.rows.Ring(s.Name)
-		}
+// Feed makes apply, of the balancer in this server, get every table, the present one
+// included.
+func (m *Manager) Feed(apply func(balancerapi.Table)) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.apply = apply
+	if m.table.Version > 0 {
+		apply(m.table)
 	}
-	return receipt
 }
 
 // Run works on services until ctx ends. What it leaves goes on with another server
@@ -111,15 +111,53 @@ func (m *Manager) Run(ctx context.Context) {
 	beats.Go(func() { m.held.Keep(ctx) })
 	for ctx.Err() == nil {
 		m.held.Adopt(ctx)
+		m.passOn(ctx)
+		mark := m.mark(ctx)
 		m.look(ctx)
-		select {
-		case <-ctx.Done():
-		case <-m.poke:
-		case <-t.C:
-		}
+		m.rest(ctx, t.C, mark)
 	}
 	beats.Wait()
 	m.held.HandOver()
+}
+
+// othersEvery is how often a server looks whether another one has changed a service.
+// Balancers that speak to this one learn of it as late.
+const othersEvery = 100 * time.Millisecond
+
+// mark is another one when another server has changed a service; "": unknown.
+func (m *Manager) mark(ctx context.Context) string {
+	if !m.Store.Shared() {
+		return ""
+	}
+	mark, err := m.Store.Services().Mark(ctx)
+	if err != nil {
+		return ""
+	}
+	return mark
+}
+
+// rest waits until it is time to look, or services are no longer as marked.
+func (m *Manager) rest(ctx context.Context, tick <-chan time.Time, mark string) {
+	var others <-chan time.Time
+	if m.Store.Shared() {
+		t := time.NewTicker(othersEvery)
+		defer t.Stop()
+		others = t.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-m.poke:
+			return
+		case <-tick:
+			return
+		case <-others:
+			if is := m.mark(ctx); is != "" && is != mark {
+				return
+			}
+		}
+	}
 }
 
 // wake makes Run look for what is new.

@@ -3,16 +3,29 @@
 package serve_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/testbed"
+	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -34,11 +47,11 @@ func TestAServiceComesUpAndGoes(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(service)
 		s := i.until("ready", ready(2))
-		if s.Status != string(api.ServiceReady) || *s.Endpoint != "http://127.0.0.1:30001" || *s.TargetReplicas != 2 || s.Replicas[0].Endpoint == nil {
+		if s.Status != string(api.ServiceReady) || *s.Endpoint != fmt.Sprint("http://127.0.0.1:", *s.Port) || *s.TargetReplicas != 2 || s.Replicas[0].Endpoint == nil {
 			t.Errorf("it is %+v", s)
 		}
 		i.WantMachines("chat-1 running", "chat-2 running")
-		if got := i.table.Services; len(got) != 1 || got[0].Port != 30001 || readyIn(i.table) != 2 {
+		if got := i.table.Services; len(got) != 1 || got[0].Port != *s.Port || readyIn(i.table) != 2 {
 			t.Errorf("balancers have %+v", got)
 		}
 		if err := i.down(false); err != nil {
@@ -184,7 +197,7 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 			bubble(t, func(i *installation) {
 				i.up(service)
 				i.until("ready", ready(2))
-				i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "canary")
+				i.update(strings.NewReplacer("sleep 10000h", "sleep 9999h", "  replicas: 2\n", "  replicas: 2\n  load_balancing_policy: round_robin\n").Replace(service), "canary")
 				i.until("beside the old version", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 })
 				time.Sleep(10 * time.Minute) // it waits for somebody
 				if s := i.service(); len(s.ActiveVersions) != 2 || len(s.Replicas) != 3 {
@@ -205,6 +218,10 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 				})
 				if err := i.m.Turn(i.s.Context(), i.call(), "chat", asked); err == nil {
 					t.Error("it can be decided twice")
+				}
+				policies := map[int]string{1: balancerapi.LeastLoad, 2: balancerapi.RoundRobin}
+				if got := i.table.Services[0].Policy.Name; got != policies[want] {
+					t.Errorf("version %d is served by %s", want, got)
 				}
 			})
 		})
@@ -344,13 +361,98 @@ func TestAServiceTakesNotTooMuchOfTheServer(t *testing.T) {
 	})
 }
 
+// A certificate that was uploaded goes to the balancers with the table, also where
+// people log in; another one replaces no replica.
+func TestACertificateComesWithTheTask(t *testing.T) {
+	bubble(t, func(i *installation) {
+		dir := t.TempDir()
+		call := func() cluster.Call {
+			call := i.call()
+			call.Scope, call.Files = &state.Scope{Workspaces: []string{"default"}}, upload.In(dir)
+			return call
+		}
+		certify := func(name string) {
+			t.Helper()
+			key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cert := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour)}
+			der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := x509.MarshalPKCS8PrivateKey(key)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for file, block := range map[string]*pem.Block{"c": {Type: "CERTIFICATE", Bytes: der}, "k": {Type: "PRIVATE KEY", Bytes: raw}} {
+				if err := os.WriteFile(filepath.Join(dir, file), pem.EncodeToMemory(block), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		text := sent(t, strings.Replace(service, "  ports: 8080\n", "  ports: 8080\n  tls: {keyfile: /my/key, certfile: /my/cert}\n", 1)+"\nfile_mounts_mapping: {/my/key: k, /my/cert: c}\n")
+		certify("one")
+		if _, err := i.m.Up(i.s.Context(), call(), api.ServeUpBody{Task: text, ServiceName: "chat"}); err != nil {
+			t.Fatal(err)
+		}
+		served := func() string {
+			c := i.table.Services[0].TLS
+			pair, err := tls.X509KeyPair([]byte(c.Cert), []byte(c.Key))
+			if err != nil {
+				return fmt.Sprintf("%+v: %v", c, err)
+			}
+			return pair.Leaf.Subject.CommonName
+		}
+		i.until("ready", ready(2))
+		if got := served(); got != "one" {
+			t.Errorf("balancers have %s", got)
+		}
+		certify("two")
+		if err := i.m.Update(i.s.Context(), call(), api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err != nil {
+			t.Fatal(err)
+		}
+		s := i.until("of version 2", func(s *api.Service) bool { return ready(2)(s) && s.Replicas[1].Version == 2 })
+		if got := served(); got != "two" || s.Replicas[1].ID != 2 {
+			t.Errorf("balancers have %s; replicas are %+v", got, s.Replicas)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "k"), []byte("none"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := i.m.Update(i.s.Context(), call(), api.ServeUpdateBody{Task: text, ServiceName: "chat"}); err == nil || !strings.Contains(err.Error(), "no certificate") {
+			t.Errorf("a broken key: %v", err)
+		}
+	})
+}
+
+// A server that takes over leaves balancers time to learn what the one before decided.
+func TestReplicasStayUntilBalancersCanKnow(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "blue_green")
+		i.until("drained", func(s *api.Service) bool { return s.Replicas[0].Status == string(api.ReplicaShuttingDown) })
+		i.crash()
+		time.Sleep(time.Minute) // longer than balancers are given otherwise
+		i.serve(-1)
+		for range 4 {
+			if n := len(i.Machines()); n < 4 {
+				t.Errorf("%d machines are left before balancers can know", n)
+			}
+			time.Sleep(time.Second)
+		}
+		i.until("gone", ready(2))
+	})
+}
+
 // Balancers take 0 for their default; a user's 0 means none.
 func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
-		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
 		time.Sleep(5 * time.Second)
 		s := i.table.Services[0]
-		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 {
+		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 {
 			t.Errorf("balancers have %+v", s)
 		}
 	})
@@ -384,6 +486,44 @@ func TestAServiceScalesFromZero(t *testing.T) {
 	})
 }
 
+// Balancers report to any server, not only to the one that looks after the service.
+func TestServersPassReportsOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := install(t)
+		i.shared = true
+		i.serve(-1)
+		i.up(strings.Replace(service, "  replicas: 2\n", "  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 1, upscale_delay_seconds: 0}\n", 1))
+		time.Sleep(time.Minute)
+		other := i.manager("other")
+		done := make(chan struct{})
+		go func() {
+			other.Run(i.s.Context())
+			close(done)
+		}()
+		total, recent := int64(0), []balancerapi.Second(nil)
+		report := func(n int64) (receipt balancerapi.Receipt) {
+			total += n
+			recent = append(recent, balancerapi.Second{At: time.Now().Unix(), N: n})
+			return other.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{
+				{Name: "chat", Waiting: 1, Arrivals: total, Recent: recent[max(0, len(recent)-60):]}}})
+		}
+		for range 120 {
+			if receipt := report(2); receipt.Have["chat"] > time.Now().Add(-window).Unix() {
+				t.Fatalf("the balancer sends nothing before %d again", receipt.Have["chat"])
+			}
+			time.Sleep(time.Second)
+		}
+		if s := i.service(); !ready(2)(s) || s.RequestsPerSecond == nil || *s.RequestsPerSecond < 1.9 {
+			t.Errorf("after two minutes it is %+v", s)
+		}
+		i.crash()
+		<-done
+	})
+}
+
+// window is the time over which rates are measured.
+const window = time.Minute
+
 func TestLogsOutliveReplicas(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(strings.Replace(service, "sleep 10000h", "echo hello from here\n  sleep 1m\n  exit 5", 1))
@@ -397,6 +537,41 @@ func TestLogsOutliveReplicas(t *testing.T) {
 			func(at int64) error { begun = at; return nil }, &out)
 		if err != nil || begun != 0 || !strings.Contains(out.String(), "hello from here") {
 			t.Errorf("from %d: %q, %v", begun, out.String(), err)
+		}
+		files := func(body api.ServeSyncLogsBody) string {
+			t.Helper()
+			body.ServiceName = "chat"
+			dir, err := i.m.DownloadLogs(i.s.Context(), i.call(), body, t.TempDir(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			list, err := os.ReadDir(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := ""
+			for _, f := range list {
+				names += f.Name() + " "
+			}
+			return names
+		}
+		for range 30 {
+			i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()), Services: []balancerapi.ServiceReport{{Name: "chat", Address: "127.0.0.1:30001"}}})
+			time.Sleep(time.Second)
+		}
+		if got := files(api.ServeSyncLogsBody{}); !strings.HasPrefix(got, "controller.log load_balancer.log replica_1.log ") {
+			t.Errorf("all logs are %s", got)
+		}
+		if got := files(api.ServeSyncLogsBody{Targets: api.Strings{"replica"}, ReplicaIDs: []int{1}}); got != "replica_1.log " {
+			t.Errorf("the log of a replica is %s", got)
+		}
+		if got := files(api.ServeSyncLogsBody{Targets: api.Strings{"load_balancer"}}); got != "load_balancer.log " {
+			t.Errorf("the log of balancers is %s", got)
+		}
+		for _, body := range []api.ServeSyncLogsBody{{ServiceName: "chat", Targets: api.Strings{"odd"}}, {ServiceName: "chat", ReplicaIDs: []int{77}}, {ServiceName: "none"}} {
+			if dir, err := i.m.DownloadLogs(i.s.Context(), i.call(), body, t.TempDir(), nil); err == nil {
+				t.Errorf("%+v gives %s", body, dir)
+			}
 		}
 		id = 77
 		if err := i.m.Logs(i.s.Context(), i.call(), api.ServeLogsBody{ServiceName: "chat", Target: "replica", ReplicaID: &id, Follow: &no}, -1,

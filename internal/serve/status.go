@@ -9,7 +9,6 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/serve/replicas"
 	"github.com/skypilot-go/sky/internal/serve/spec"
 	"github.com/skypilot-go/sky/internal/state"
@@ -130,12 +129,8 @@ func (m *Manager) record(v *state.Service, versions []*state.ServiceVersion) api
 	if sum.Balancers > 0 {
 		qps := float64(m.tally.Arrivals(v.Name, now.Add(-window))) / window.Seconds()
 		s.RequestsPerSecond = &qps
-		var all balancerapi.Histogram
-		for _, c := range sum.Versions {
-			all = all.Add(c.FirstByte)
-		}
-		if all.Count() > 0 {
-			p50, p95 := all.Quantile(0.5), all.Quantile(0.95)
+		if times := m.tally.FirstByte(v.Name, now.Add(-window)); times.Count() > 0 {
+			p50, p95 := times.Quantile(0.5), times.Quantile(0.95)
 			s.P50Seconds, s.P95Seconds = &p50, &p95
 		}
 	}

@@ -48,7 +48,10 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	if err := allowed(call, read.spec); err != nil {
+	if err := allowed(call, read); err != nil {
+		return nil, err
+	}
+	if err := m.checkCertificate(ctx, read); err != nil {
 		return nil, err
 	}
 	made := &state.Service{
@@ -60,6 +63,10 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 			return nil, err
 		}
 		have, err := m.Store.Services().Create(ctx, made, v)
+		if err == nil && have.Port == made.Port {
+			break // the next table gives the port to a balancer
+		}
+		m.release(made.Port)
 		if err == nil {
 			made = have
 			break
@@ -137,7 +144,8 @@ func (m *Manager) keepFiles(ctx context.Context, call cluster.Call, dag *task.Da
 	return done, nil
 }
 
-// freePort is a port that no service has and on which this server can listen.
+// freePort is a port that no service has and on which this server can listen. Others
+// are kept from it until it is released.
 func (m *Manager) freePort(ctx context.Context) (int, error) {
 	taken, err := m.Store.Services().Ports(ctx)
 	if err != nil {
@@ -147,13 +155,25 @@ func (m *Manager) freePort(ctx context.Context) (int, error) {
 		if slices.Contains(taken, p) {
 			continue
 		}
-		l, err := net.Listen("tcp", net.JoinHostPort(m.Host, strconv.Itoa(p)))
+		held, err := net.Listen("tcp", net.JoinHostPort(m.Host, strconv.Itoa(p)))
 		if err == nil {
-			l.Close()
+			m.mu.Lock()
+			m.ports[p] = held
+			m.mu.Unlock()
 			return p, nil
 		}
 	}
 	return 0, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No port from %d to %d is free for the service's balancer.", firstPort, lastPort)}
+}
+
+// release lets others have a port.
+func (m *Manager) release(port int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if held := m.ports[port]; held != nil {
+		held.Close()
+		delete(m.ports, port)
+	}
 }
 
 // find is a service that the caller may use.
@@ -205,7 +225,10 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 	if err != nil {
 		return &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	if err := allowed(call, read.spec); err != nil {
+	if err := allowed(call, read); err != nil {
+		return err
+	}
+	if err := m.checkCertificate(ctx, read); err != nil {
 		return err
 	}
 	if body.Weight < 0 || body.Weight >= 100 || body.Weight != 0 && mode != replicas.Canary {

@@ -277,25 +277,33 @@ func (c *controller) keepLog(r row) (stop func()) {
 	if c.m.Store.Shared() {
 		most, pause = shelf.MaxLog-state.MaxPiece, shelf.GatherFor
 	}
+	stopping := make(chan struct{})
 	go func() {
 		defer close(done)
+		last := false
 		for wait := copyFirst; ctx.Err() == nil; wait = min(2*wait, copyMost) {
 			n, err := shelf.Copy{
 				Kept: c.m.Kept, Name: replicaLog(c.hash, r.ID), Most: most, Pause: pause, Wrote: func() { c.m.logs.Ring(c.hash) },
 				Room: func(int64) error { return nil },
 				From: func(ctx context.Context, offset int64) (io.ReadCloser, error) { return c.programLog(ctx, r, offset) },
 			}.Once(ctx)
-			if err == nil {
+			if err == nil || last {
 				return
 			}
 			if n > 0 {
 				wait = copyFirst
 			}
-			sleep(ctx, wait)
+			select {
+			case <-ctx.Done():
+			case <-time.After(wait):
+			case <-stopping: // once more, since the log goes with the cluster
+				last = true
+			}
 		}
 	}()
 	return func() {
 		// What was printed last is what a crash is understood by.
+		close(stopping)
 		select {
 		case <-done:
 		case <-time.After(logGrace):

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"time"
 
 	"github.com/skypilot-go/sky/internal/serve/replicas"
 )
@@ -14,8 +15,14 @@ type worker struct {
 	done   chan struct{}
 }
 
-// act makes every replica have the worker that its row asks for.
-func (c *controller) act(ctx context.Context) {
+// catchUp is how long replicas that may be in the tables of balancers stay after a
+// server began to look after the service: the one before may have died before balancers
+// got its last decision.
+const catchUp = 5 * time.Second
+
+// act makes every replica have the worker that its row asks for. It returns after what
+// time to do so again; 0: when something changes.
+func (c *controller) act(ctx context.Context) (again time.Duration) {
 	for id, w := range c.workers {
 		if r, ok := c.rows[id]; !ok || r.Work() != w.work && r.Work() != replicas.Drain {
 			w.cancel()
@@ -30,6 +37,10 @@ func (c *controller) act(ctx context.Context) {
 		work := r.Work()
 		w := c.workers[id]
 		if w != nil && w.work == work && !w.again || work == replicas.Nothing || work == replicas.Drain {
+			continue
+		}
+		if wait := catchUp - time.Since(c.begin); work == replicas.End && wait > 0 && r.at.Endpoint != "" && !c.svc.DownAsked {
+			again = wait
 			continue
 		}
 		var do func(context.Context, row)
@@ -56,6 +67,7 @@ func (c *controller) act(ctx context.Context) {
 			}
 		}()
 	}
+	return again
 }
 
 // report hands over what a worker has to say.

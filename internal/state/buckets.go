@@ -143,14 +143,16 @@ func (t *Buckets) HeldBy(ctx context.Context, hash string, by Holder) (bool, err
 }
 
 // Needed tells whether somebody who is still there needs a bucket: a request that has not
-// ended, a cluster that exists, a managed job that has not ended.
+// ended, a cluster that exists, a managed job that has not ended, a service or pool, also
+// one without replicas at the time.
 func (t *Buckets) Needed(ctx context.Context, hash string) (bool, error) {
 	var n int64
 	err := t.s.read(ctx).one([]any{number(&n)}, `SELECT COUNT(*) FROM bucket_holders h WHERE h.bucket_hash = ? AND (
 		h.kind = ? AND EXISTS (SELECT 1 FROM requests r WHERE r.id = h.id AND r.status IN (?, ?)) OR
 		h.kind = ? AND EXISTS (SELECT 1 FROM clusters c WHERE c.hash = h.id) OR
 		h.kind = ? AND EXISTS (SELECT 1 FROM managed_jobs j WHERE CAST(j.id AS TEXT) = h.id AND j.schedule <> 'DONE') OR
-		h.kind IN (?, ?) AND EXISTS (SELECT 1 FROM services s WHERE s.name || '/' || s.hash = h.id))`,
-		hash, string(HeldByRequest), string(api.RequestPending), string(api.RequestRunning), string(HeldByCluster), string(HeldByJob), string(HeldByService), string(HeldByPool))
+		h.kind IN (?, ?) AND EXISTS (SELECT 1 FROM services v WHERE v.name || '/' || v.hash = h.id))`,
+		hash, string(HeldByRequest), string(api.RequestPending), string(api.RequestRunning), string(HeldByCluster), string(HeldByJob),
+		string(HeldByService), string(HeldByPool))
 	return n > 0, t.s.explain(err)
 }

@@ -87,6 +87,13 @@ func TestWhoNeedsBuckets(t *testing.T) {
 		needed(false, "after the service")
 		ok(t, bs.Hold(ctx, b.Hash, JobHolder(7)))
 		needed(false, "by a job that never was")
+		v, first := fullService("chat")
+		ok(t, bs.Hold(ctx, b.Hash, v.Holder()))
+		needed(false, "before the service")
+		v = must(s.Services().Create(ctx, v, first))(t)
+		needed(true, "while there is a service")
+		ok(t, s.Services().Remove(ctx, v))
+		needed(false, "after the service")
 	})
 }
 

@@ -115,3 +115,12 @@ func (s *Service) Holder() Holder {
 	}
 	return Holder{kind, s.Name + "/" + s.Hash}
 }
+
+// BalancerReport is the last report of a load balancer, for the servers that did not
+// get it.
+type BalancerReport struct {
+	Balancer string
+	Server   string // that got it
+	At       time.Time
+	Report   []byte // JSON
+}

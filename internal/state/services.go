@@ -3,6 +3,8 @@ package state
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -344,4 +346,48 @@ func (t *Services) FilesInUse(ctx context.Context) (map[string]bool, error) {
 func (t *Services) Ports(ctx context.Context) ([]int, error) {
 	list, err := all(t.s.read(ctx), func(p *int) []any { return []any{number(p)} }, "SELECT port FROM services WHERE port > 0 ORDER BY port")
 	return values(list), t.s.explain(err)
+}
+
+// Mark is another text when any service has changed.
+func (t *Services) Mark(ctx context.Context) (string, error) {
+	var n, versions, made int
+	err := t.s.read(ctx).one([]any{number(&n), number(&versions), number(&made)}, "SELECT COUNT(*), CAST(COALESCE(SUM(version), 0) AS BIGINT), COALESCE(MAX(created_at), 0) FROM services")
+	return fmt.Sprint(n, " ", versions, " ", made), t.s.explain(err)
+}
+
+var balancerReportColumns = columns{"balancer", "server", "at", "report"}
+
+func balancerReportFields(r *BalancerReport) []any {
+	return []any{text(&r.Balancer), text(&r.Server), instant(&r.At), binary(&r.Report)}
+}
+
+// SaveReports keeps reports of balancers in place of their earlier ones.
+func (t *Services) SaveReports(ctx context.Context, reports []*BalancerReport) error {
+	if len(reports) == 0 {
+		return nil
+	}
+	return t.s.writeAgain(ctx, func(s *session) error {
+		for _, r := range reports {
+			if _, err := s.exec("INSERT INTO balancer_reports ("+balancerReportColumns.list()+") VALUES ("+balancerReportColumns.marks()+
+				") ON CONFLICT (balancer) DO UPDATE SET "+excluded(balancerReportColumns[1:]), balancerReportFields(r)...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Reports is the reports of balancers that others than a server have got after a time.
+func (t *Services) Reports(ctx context.Context, server string, after time.Time) ([]*BalancerReport, error) {
+	list, err := all(t.s.read(ctx), balancerReportFields,
+		"SELECT "+balancerReportColumns.list()+" FROM balancer_reports WHERE at > ? AND server <> ? ORDER BY balancer", nanos(after), server)
+	return list, t.s.explain(err)
+}
+
+// ForgetReports removes the reports of balancers that have not been heard since a time.
+func (t *Services) ForgetReports(ctx context.Context, before time.Time) error {
+	return t.s.writeAgain(ctx, func(s *session) error {
+		_, err := s.exec("DELETE FROM balancer_reports WHERE at < ?", nanos(before))
+		return err
+	})
 }

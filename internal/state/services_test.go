@@ -138,3 +138,49 @@ func TestHoldersAreNamedAsUsersNameThem(t *testing.T) {
 		t.Errorf("job %s", got)
 	}
 }
+
+func TestMarkTellsThatAServiceChanged(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx, vs := t.Context(), s.Services()
+		seen := map[string]string{must(vs.Mark(ctx))(t): "nothing"}
+		changed := func(what string) {
+			t.Helper()
+			mark := must(vs.Mark(ctx))(t)
+			if before := seen[mark]; before != "" {
+				t.Errorf("the mark after %s is that after %s", what, before)
+			}
+			if seen[mark] = what; must(vs.Mark(ctx))(t) != mark {
+				t.Errorf("the mark after %s changes by itself", what)
+			}
+		}
+		v, first := fullService("chat")
+		v = must(vs.Create(ctx, v, first))(t)
+		changed("it was made")
+		is(t, vs.Save(ctx, ServiceChange{Service: v}), nil)
+		changed("it was saved")
+		is(t, vs.Remove(ctx, v), nil)
+		other, first := fullService("other")
+		other.CreatedAt = day.Add(time.Second)
+		must(vs.Create(ctx, other, first))(t)
+		changed("another one took its place")
+	})
+}
+
+func TestReportsOfBalancersReachTheOtherServers(t *testing.T) {
+	backends(t, func(t *testing.T, s *Store) {
+		ctx, vs := t.Context(), s.Services()
+		report := func(balancer, server, text string, after time.Duration) *BalancerReport {
+			return &BalancerReport{Balancer: balancer, Server: server, At: day.Add(after), Report: []byte(text)}
+		}
+		is(t, vs.SaveReports(ctx, nil), nil)
+		is(t, vs.SaveReports(ctx, []*BalancerReport{report("b1", "s1", "1", 0), report("b2", "s2", "2", 0)}), nil)
+		newer := report("b1", "s1", "3", time.Second)
+		is(t, vs.SaveReports(ctx, []*BalancerReport{newer}), nil)
+		same(t, "for s2", must(vs.Reports(ctx, "s2", day.Add(-time.Second)))(t), []*BalancerReport{newer})
+		if got := must(vs.Reports(ctx, "s2", day.Add(time.Second)))(t); len(got) != 0 {
+			t.Errorf("nothing is newer, but %+v", got)
+		}
+		is(t, vs.ForgetReports(ctx, day.Add(time.Second)), nil)
+		same(t, "what is left", must(vs.Reports(ctx, "s3", time.Time{}))(t), []*BalancerReport{newer})
+	})
+}

@@ -116,7 +116,8 @@ func (f *Files) Take(ctx context.Context, user string, have upload.Files, dag *t
 	return folders, f.mu.RUnlock, nil
 }
 
-// named are the files of its author's machine that a task brings to nodes.
+// named are the files of its author's machine that a task brings to nodes, and those
+// uploaded ones that its service needs.
 func named(t *task.Task) []string {
 	var names []string
 	if t.Workdir != "" {
@@ -134,8 +135,41 @@ func named(t *task.Task) []string {
 			}
 		}
 	}
+	if t.Service != nil {
+		for _, name := range []string{t.Service.TLSKeyfile, t.Service.TLSCertfile} {
+			if _, uploaded := t.FileMountsMapping[name]; uploaded {
+				names = append(names, name)
+			}
+		}
+	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// Read is the content of one of the files of a task of which [Files.Take] made copies,
+// if it is not longer than most.
+func (f *Files) Read(ctx context.Context, t *task.Task, folders []string, name string, most int64) ([]byte, error) {
+	have, err := f.Bring(ctx, t, folders)
+	if err != nil {
+		return nil, err
+	}
+	src, err := have.Source(t, name)
+	if err != nil {
+		return nil, err
+	}
+	r, err := filesync.Open(src, ".")
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, most+1))
+	if err == nil && int64(len(b)) > most {
+		err = fmt.Errorf("it is longer than %d bytes", most)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", name, err)
+	}
+	return b, nil
 }
 
 // share puts a folder into the database, where it may be already.

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == tunnelTo {
 		os.Exit(tunnel(os.Args[2]))
 	}
+	if len(os.Args) == 3 && os.Args[1] == programOfAService {
+		os.Exit(serveProgram(os.Args[2]))
+	}
 	harness.Main(m, func() { binary = harness.Sky() })
 }
 

@@ -167,7 +167,7 @@ func (p *proxies) startSky(ctx context.Context) (stop func(), err error) {
 	}
 	_, port, _ := net.SplitHostPort(p.sky)
 	n, _ := strconv.Atoi(port)
-	source := feed.NewSource(func(balancerapi.Report) balancerapi.Receipt { return balancerapi.Receipt{} })
+	source := feed.NewSource(func(balancerapi.Report) balancerapi.Receipt { return balancerapi.Receipt{} }, nil)
 	source.Publish(balancerapi.Table{Version: 1, Services: []balancerapi.Service{{
 		Name: "load", Host: "127.0.0.1", Port: n, Replicas: []balancerapi.Replica{{ID: 1, Address: p.direct, State: balancerapi.Ready}}}}})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -72,8 +72,8 @@ func Pages[T any](ctx context.Context, c *Client, path string, query url.Values,
 		if token != "" {
 			q.Set("page", token)
 		}
-		var got http.Header
-		page, err := Send[[]T](ctx, c, Call{Method: "GET", Path: path, Query: q, Got: &got})
-		return page, got.Get(header), err
+		var got Reply
+		page, err := Send[[]T](ctx, c, Call{Method: "GET", Path: path, Query: q, Reply: &got})
+		return page, got.Header.Get(header), err
 	})
 }

@@ -511,6 +511,32 @@ func TestTLSFilesAreReadAgain(t *testing.T) {
 	}
 	certify(t, dir, "two")
 	eventually(t, "the new certificate is served", func() bool { name, _ := served(); return name == "two" })
+	// One that is in the table takes its place, and is replaced by the next.
+	for _, name := range []string{"three", "four"} {
+		files := certify(t, dir, name)
+		text := func(file string) string {
+			b, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(b)
+		}
+		apply(t, b, balancerapi.Service{TLS: &balancerapi.TLS{Cert: text(files.CertFile), Key: text(files.KeyFile)}}, backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
+			io.WriteString(w, r.Header.Get("X-Forwarded-Proto"))
+		}))
+		if got, _ := served(); got != name {
+			t.Errorf("the certificate is %s, not %s of the table", got, name)
+		}
+	}
+	broken := balancerapi.Table{Version: b.Table().Version + 1, Services: []balancerapi.Service{{Name: "chat", Host: "127.0.0.1", TLS: &balancerapi.TLS{Cert: "x", Key: "y"}}}}
+	if err := b.Apply(broken); err != nil {
+		t.Errorf("a certificate that cannot be used: %v", err)
+	}
+	ep = serviceOf(b).ep.cert
+	if ep.mu.Lock(); ep.err == nil || ep.cert == nil {
+		t.Errorf("the old certificate does not stay: %v", ep.err)
+	}
+	ep.mu.Unlock()
 }
 
 func TestLogAndMetrics(t *testing.T) {

@@ -38,6 +38,7 @@ import (
 type Options struct {
 	StateDir  string       // keeps the last table and the balancer's id; "": nothing is kept
 	ID        string       // "": the one in StateDir, else a new one
+	Host      string       // address to listen on in place of the table's
 	AccessLog io.Writer    // gets a line of JSON for each request; nil: none
 	Logger    *slog.Logger // nil: nothing is logged
 	Dial      dialFunc     // connects to replicas; nil: net.Dialer

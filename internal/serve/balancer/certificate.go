@@ -30,6 +30,9 @@ type stamp struct {
 	size int64
 }
 
+// inTable is the stamp of a certificate that is in no file.
+var inTable = [2]stamp{{size: -1}, {size: -1}}
+
 // lookEvery is how often the files are looked at.
 const lookEvery = time.Second
 
@@ -49,6 +52,17 @@ func (c *certificate) look(now time.Time) error {
 		return c.err
 	}
 	c.looked = now
+	if c.files.Cert != "" {
+		if c.cert != nil && c.err == nil && c.stamp == inTable {
+			return nil
+		}
+		cert, err := tls.X509KeyPair([]byte(c.files.Cert), []byte(c.files.Key))
+		if err != nil {
+			return c.failed(err)
+		}
+		c.cert, c.stamp, c.err = &cert, inTable, nil
+		return nil
+	}
 	var stamps [2]stamp
 	for i, name := range []string{c.files.CertFile, c.files.KeyFile} {
 		info, err := os.Stat(name)

@@ -35,6 +35,7 @@ type endpointKey struct {
 	port   int
 	tls    bool
 	header int
+	idle   time.Duration // that a connection may be without requests
 }
 
 const (
@@ -46,7 +47,7 @@ const (
 // listen opens, changes or keeps the service's listener. Balancer.mu is held.
 func (s *service) listen() error {
 	c := s.conf.Load()
-	key := endpointKey{c.Host, c.Port, c.TLS != nil, or(c.Limits.HeaderBytes, 64<<10)}
+	key := endpointKey{or(s.b.opt.Host, c.Host), c.Port, c.TLS != nil, or(c.Limits.HeaderBytes, 64<<10), c.Limits.ClientKeepAlive.Or(clientKeepAlive)}
 	e := &s.ep
 	if c.TLS != nil {
 		if e.cert == nil {
@@ -65,14 +66,14 @@ func (s *service) listen() error {
 		go e.server.Shutdown(context.Background()) // its requests go on
 		*e = endpoint{cert: e.cert}
 	}
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(c.Host, strconv.Itoa(c.Port)))
+	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", net.JoinHostPort(key.host, strconv.Itoa(key.port)))
 	if err != nil {
 		e.err = fmt.Errorf("service %s: %w", s.name, err)
 		return e.err
 	}
 	e.wanted, e.listener, e.err = key, l, nil
 	srv := &http.Server{
-		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: clientKeepAlive, MaxHeaderBytes: key.header,
+		Handler: s, ReadHeaderTimeout: headerTimeout, IdleTimeout: key.idle, MaxHeaderBytes: key.header,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols),
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: concurrentStream},
 	}
@@ -84,7 +85,7 @@ func (s *service) listen() error {
 		go srv.ServeTLS(l, "", "")
 	} else {
 		srv.Protocols.SetUnencryptedHTTP2(true)
-		plain := downstream.New(s, srv, l, clientKeepAlive)
+		plain := downstream.New(s, srv, l, key.idle)
 		e.server = plain
 		go plain.Serve()
 	}

@@ -492,6 +492,37 @@ func rawReplica(t *testing.T, text string) balancerapi.Replica {
 
 // What a replica sends is not trusted with the balancer's memory, nor with the next
 // request's connection.
+// A connection without requests is kept for as long as the service says.
+func TestIdleConnectionsOfClientsEnd(t *testing.T) {
+	for name, keep := range map[string]balancerapi.Seconds{"soon": 0.01, "by default not at once": 0} {
+		t.Run(name, func(t *testing.T) {
+			b := newBalancer(t, Options{})
+			apply(t, b, balancerapi.Service{Limits: balancerapi.Limits{ClientKeepAlive: keep}}, named(t, 1))
+			c, err := net.Dial("tcp", b.Addr("chat").String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+			r := bufio.NewReader(c)
+			resp, err := http.ReadResponse(r, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			io.Copy(io.Discard, resp.Body)
+			if keep == 0 {
+				c.SetReadDeadline(time.Now().Add(3 * time.Second))
+			} else {
+				c.SetReadDeadline(time.Now().Add(long))
+			}
+			_, err = r.ReadByte()
+			if over := errors.Is(err, io.EOF); over != (keep > 0) {
+				t.Errorf("the connection says %v", err)
+			}
+		})
+	}
+}
+
 func TestAnswersThatAreWrong(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":              "",

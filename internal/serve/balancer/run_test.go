@@ -19,7 +19,7 @@ import (
 // without the server, also after a restart.
 func TestRunBesideTheServer(t *testing.T) {
 	var tally feed.Tally
-	source := feed.NewSource(func(r balancerapi.Report) balancerapi.Receipt { return tally.Add(r, time.Now()) })
+	source := feed.NewSource(func(r balancerapi.Report) balancerapi.Receipt { return tally.Add(r, time.Now()) }, nil)
 	srv := httptest.NewServer(source)
 	port, metrics := porttest.Free(t), porttest.Free(t)
 	endpoint, health := fmt.Sprint("http://127.0.0.1:", port), fmt.Sprint("http://127.0.0.1:", metrics, "/healthz")

@@ -504,17 +504,19 @@ func TestCanary(t *testing.T) {
 		}
 	})
 	for name, c := range map[string]struct {
-		canary Traffic
-		says   string
+		few, canary Traffic
+		says        string
 	}{
-		"requests fail": {Traffic{Requests: 100, Errors: 10}, "10.0% of the requests of version 2 failed, and 4.0% of those of version 1; at most 5.0% more are let pass (service.update.error_margin)"},
-		"probes fail":   {Traffic{Probes: 100, ProbeFailures: 6}, "6.0% of the probes of version 2 failed, and 0.0% of those of version 1; at most 5.0% more are let pass (service.update.error_margin)"},
+		"requests fail": {Traffic{Requests: 99, Errors: 9}, Traffic{Requests: 100, Errors: 10},
+			"10 of 100 requests of version 2 failed, and 4.0% of those of version 1; at most 5.0% more are let pass (service.update.error_margin)"},
+		"so many fail that others do not matter": {Traffic{Requests: 12, Errors: 9}, Traffic{Requests: 12, Errors: 10},
+			"10 of 12 requests of version 2 failed, and 4.0% of those of version 1; at most 5.0% more are let pass (service.update.error_margin)"},
+		"probes fail": {Traffic{Probes: 100, ProbeFailures: 5}, Traffic{Probes: 100, ProbeFailures: 6},
+			"6 of 100 probes of version 2 failed, and 0.0% of those of version 1; at most 5.0% more are let pass (service.update.error_margin)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := start(t)
-			few := c.canary
-			few.Requests, few.Probes = few.Requests-1, few.Probes-1
-			traffic(b, Traffic{Requests: 1000, Errors: 40}, few)
+			traffic(b, Traffic{Requests: 1000, Errors: 40}, c.few)
 			b.want("canaries", b.ready(2), 1)
 			traffic(b, Traffic{Requests: 1000, Errors: 40}, c.canary)
 			b.want("rows", b.text(), "1:v1:READY 2:v1:READY 3:v1:READY 4:v1:READY")

@@ -122,19 +122,22 @@ func worse(l *Load, u spec.Update, old, canary int) string {
 	return exceeds("probes", a.ProbeFailures, a.Probes, b.ProbeFailures, b.Probes, u, old, canary)
 }
 
+// exceeds judges a canary once it has had enough requests, or before as soon as it
+// failed so many that the rest cannot make up for it: a balancer keeps requests from
+// replicas that fail, so these would not get enough of them for long.
 func exceeds(what string, oldBad, oldAll, newBad, newAll int, u spec.Update, old, canary int) string {
-	if newAll < u.MinRequests || newAll == 0 {
+	if newAll == 0 {
 		return ""
 	}
-	was, is := 0.0, float64(newBad)/float64(newAll)
+	was, least := 0.0, float64(newBad)/float64(max(newAll, u.MinRequests))
 	if oldAll > 0 {
 		was = float64(oldBad) / float64(oldAll)
 	}
-	if is <= was+u.ErrorMargin {
+	if least <= was+u.ErrorMargin {
 		return ""
 	}
-	return fmt.Sprintf("%.1f%% of the %s of version %d failed, and %.1f%% of those of version %d; at most %.1f%% more are let pass (service.update.error_margin)",
-		100*is, what, canary, 100*was, old, 100*u.ErrorMargin)
+	return fmt.Sprintf("%d of %d %s of version %d failed, and %.1f%% of those of version %d; at most %.1f%% more are let pass (service.update.error_margin)",
+		newBad, newAll, what, canary, 100*was, old, 100*u.ErrorMargin)
 }
 
 // canaries is how many replicas a canary gets, beside those of the old version.
@@ -145,8 +148,9 @@ func canaries(final int, weight float64) int {
 	return max(1, int(math.Ceil(float64(final)*weight/100-1e-9)))
 }
 
-// notLaunched are the fields of a task that a running replica does not depend on.
-var notLaunched = []string{"Service", "Pool", "UserYAML", "Metadata"}
+// notLaunched are the fields of a task that a running replica does not depend on. A
+// mapping without files to mount is that of the service's certificate.
+var notLaunched = []string{"Service", "Pool", "UserYAML", "Metadata", "FileMountsMapping"}
 
 // SameReplicas tells that two tasks differ in nothing that a running replica was
 // launched with, so that its replicas become the new version's as they are. A

@@ -122,7 +122,7 @@ func TestOtherForms(t *testing.T) {
 }
 
 func TestExamples(t *testing.T) {
-	files, err := filepath.Glob("../../../examples/later/service*.yaml")
+	files, err := filepath.Glob("../../../examples/service*.yaml")
 	if err != nil || len(files) < 5 {
 		t.Fatal(files, err)
 	}

@@ -56,10 +56,14 @@ type Service struct {
 	RetryAfter Seconds `json:"retry_after_seconds,omitempty"`
 }
 
-// TLS names files on the balancer's machine. They are read again when they change.
+// TLS is a certificate with its key, in PEM: in files on the balancer's machine, which
+// are read again when they change, or as texts.
 type TLS struct {
-	CertFile string `json:"certfile"`
-	KeyFile  string `json:"keyfile"`
+	Cert string `json:"cert,omitempty"`
+	Key  string `json:"key,omitempty"`
+
+	CertFile string `json:"certfile,omitempty"`
+	KeyFile  string `json:"keyfile,omitempty"`
 }
 
 // Names of policies.
@@ -116,6 +120,9 @@ type Limits struct {
 	// KeepAlive is how long an unused connection to a replica is kept; 0: 4 s,
 	// which is less than servers of LLMs keep theirs.
 	KeepAlive Seconds `json:"keep_alive_seconds,omitempty"`
+	// ClientKeepAlive is how long a client's connection without requests is kept; 0: 2
+	// minutes, negative: as long as the client wants.
+	ClientKeepAlive Seconds `json:"client_keep_alive_seconds,omitempty"`
 	// Attempts bounds on how many replicas a request is tried; 0: 3.
 	Attempts int `json:"attempts,omitempty"`
 }
@@ -201,7 +208,7 @@ func (t Table) Check() error {
 			}
 			ports[at] = s.Name
 		}
-		if s.TLS != nil && (s.TLS.CertFile == "" || s.TLS.KeyFile == "") {
+		if s.TLS != nil && (s.TLS.CertFile == "" || s.TLS.KeyFile == "") && (s.TLS.Cert == "" || s.TLS.Key == "") {
 			bad("tls needs both certfile and keyfile")
 		}
 		if s.Policy.Name != "" && !slices.Contains(Policies, s.Policy.Name) {

@@ -2,9 +2,11 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -71,7 +73,7 @@ func TestTablesArePushedAndReportsReturn(t *testing.T) {
 		default:
 		}
 		return tally.Add(r, time.Unix(100, 0))
-	})
+	}, func(context.Context) error { return nil })
 	var down sync.Mutex // held while the server is away
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer sky_x" {
@@ -131,7 +133,7 @@ func TestTablesArePushedAndReportsReturn(t *testing.T) {
 }
 
 func TestSourceRefusesNonsense(t *testing.T) {
-	source := NewSource(func(balancerapi.Report) balancerapi.Receipt { return balancerapi.Receipt{} })
+	source := NewSource(func(balancerapi.Report) balancerapi.Receipt { return balancerapi.Receipt{} }, nil)
 	for _, tt := range []struct {
 		method, path, body string
 		want               int
@@ -147,5 +149,37 @@ func TestSourceRefusesNonsense(t *testing.T) {
 		if w.Code != tt.want {
 			t.Errorf("%s %s: %d, want %d", tt.method, tt.path, w.Code, tt.want)
 		}
+	}
+}
+
+// A balancer that moves to another server gets what the first one had published, at
+// least; while the other cannot say that it has that, it gets nothing.
+func TestATableIsNeverOlderThanTheOneOfAnotherServer(t *testing.T) {
+	var source *Source
+	away := errors.New("no database")
+	renewed := 0
+	source = NewSource(nil, func(context.Context) error {
+		if away != nil {
+			return away
+		}
+		renewed++
+		source.Publish(balancerapi.Table{Epoch: "b", Version: 2})
+		return nil
+	})
+	source.Publish(balancerapi.Table{Epoch: "b", Version: 1})
+	ask := func(query string) (int, string) {
+		w := httptest.NewRecorder()
+		source.ServeHTTP(w, httptest.NewRequest("GET", balancerapi.TablePath+query, http.NoBody))
+		return w.Code, w.Body.String()
+	}
+	if code, text := ask("?epoch=a&after=9"); code != http.StatusServiceUnavailable || !strings.Contains(text, "no database") {
+		t.Errorf("%d %s", code, text)
+	}
+	away = nil
+	if code, text := ask("?epoch=a&after=9"); code != http.StatusOK || !strings.Contains(text, `"version":2`) {
+		t.Errorf("%d %s", code, text)
+	}
+	if code, _ := ask("?epoch=b&after=1"); code != http.StatusOK || renewed != 1 {
+		t.Errorf("%d; renewed %d times", code, renewed)
 	}
 }

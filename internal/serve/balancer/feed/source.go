@@ -4,6 +4,7 @@
 package feed
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -23,17 +24,20 @@ const maxMessage = 64 << 20
 
 // A Source holds the latest table and hands it to those who ask.
 type Source struct {
-	// Report is given each report that comes in. It may be called concurrently.
 	report func(balancerapi.Report) balancerapi.Receipt
+	renew  func(context.Context) error
 
 	mu      sync.Mutex
 	table   *balancerapi.Table
 	changed chan struct{} // closed at the next table
 }
 
-// NewSource has no table yet. report gets the reports of balancers.
-func NewSource(report func(balancerapi.Report) balancerapi.Receipt) *Source {
-	return &Source{report: report, changed: make(chan struct{})}
+// NewSource has no table yet. report gets the reports of balancers, and may be called
+// concurrently. renew publishes a table that knows all that has happened before the
+// call: a balancer that comes with the table of another server of the installation
+// never gets an older one.
+func NewSource(report func(balancerapi.Report) balancerapi.Receipt, renew func(context.Context) error) *Source {
+	return &Source{report: report, renew: renew, changed: make(chan struct{})}
 }
 
 // Publish hands a table to all balancers that wait for one.
@@ -69,6 +73,12 @@ func (s *Source) serveTable(w http.ResponseWriter, r *http.Request) {
 		}
 		have = balancerapi.Table{Epoch: q.Get("epoch"), Version: n}
 	}
+	if s.isOthers(have) {
+		if err := s.renew(r.Context()); err != nil {
+			http.Error(w, "the table of this server may be older: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+	}
 	end := time.NewTimer(pollTime)
 	defer end.Stop()
 	for {
@@ -89,6 +99,13 @@ func (s *Source) serveTable(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+}
+
+// isOthers reports whether a table was another server's.
+func (s *Source) isOthers(have balancerapi.Table) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return have.Epoch != "" && (s.table == nil || have.Epoch != s.table.Epoch)
 }
 
 func (s *Source) serveReport(w http.ResponseWriter, r *http.Request) {

@@ -31,6 +31,61 @@ type counter struct {
 	last     balancerapi.ServiceReport
 	arrivals map[int64]int64 // by second
 	have     int64           // arrivals of seconds before this one are known
+	past     []moment        // one in momentEvery
+}
+
+// moment is what had been counted at a time.
+type moment struct {
+	at        time.Time
+	firstByte balancerapi.Histogram
+}
+
+// Times until answers began are known for each momentEvery of the last momentsKept.
+const (
+	momentEvery = 10 * time.Second
+	momentsKept = 5 * time.Minute
+)
+
+// remember keeps how the times until answers began were at a time.
+func (c *counter) remember(now time.Time) {
+	if n := len(c.past); n > 0 && now.Sub(c.past[n-1].at) < momentEvery {
+		return
+	}
+	c.past = append(c.past, moment{now, c.firstByte()})
+	c.past = slices.DeleteFunc(c.past, func(m moment) bool { return now.Sub(m.at) > momentsKept })
+}
+
+func (c *counter) firstByte() (all balancerapi.Histogram) {
+	for _, v := range c.last.Versions {
+		all = all.Add(v.FirstByte)
+	}
+	return all
+}
+
+// FirstByte is the times until answers began, of about the answers that did so from
+// since on.
+func (t *Tally) FirstByte(service string, since time.Time) (out balancerapi.Histogram) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	all := t.services[service]
+	if all == nil {
+		return out
+	}
+	for _, c := range all.counters {
+		if c.seen.Before(since) {
+			continue
+		}
+		base := c.past[0]
+		for _, m := range c.past {
+			if !m.at.After(since) {
+				base = m
+			}
+		}
+		if d := c.firstByte().Sub(base.firstByte); !slices.ContainsFunc(d.Buckets, func(n int64) bool { return n < 0 }) { // else a version was forgotten
+			out = out.Add(d)
+		}
+	}
+	return out
 }
 
 // keep is how long the arrivals of a second are remembered.
@@ -70,6 +125,7 @@ func (t *Tally) Add(r balancerapi.Report, now time.Time) balancerapi.Receipt {
 		// been counted after the report was made.
 		c.have = max(c.have, int64(r.Time)-1)
 		c.last.Recent = nil
+		c.remember(now)
 		receipt.Have[s.Name] = c.have
 	}
 	return receipt
@@ -128,6 +184,39 @@ func (t *Tally) Seconds(service string, since time.Time) []balancerapi.Second {
 	var out []balancerapi.Second
 	for _, at := range slices.Sorted(maps.Keys(sum)) {
 		out = append(out, balancerapi.Second{At: at, N: sum[at]})
+	}
+	return out
+}
+
+// Heard is what a balancer that has reported lately says of a service.
+type Heard struct {
+	Address string // where it listens
+	Error   string // why it does not
+	Ejected []int  // replicas that get no requests from it for a while
+}
+
+// Heard is the balancers that have reported lately, by their ids.
+func (t *Tally) Heard(service string, now time.Time) map[string]Heard {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	out := map[string]Heard{}
+	latest := map[string]time.Time{}
+	all := t.services[service]
+	if all == nil {
+		return out
+	}
+	for key, c := range all.counters {
+		if now.Sub(c.seen) > alive || c.seen.Before(latest[key.balancer]) {
+			continue
+		}
+		latest[key.balancer] = c.seen
+		h := Heard{Address: c.last.Address, Error: c.last.Error}
+		for _, r := range c.last.Replicas {
+			if r.Ejected {
+				h.Ejected = append(h.Ejected, r.ID)
+			}
+		}
+		out[key.balancer] = h
 	}
 	return out
 }

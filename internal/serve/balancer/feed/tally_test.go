@@ -9,6 +9,42 @@ import (
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 )
 
+// Times until answers began count for as long as they are recent, and not when a
+// server hears a balancer for the first time.
+func TestRecentTimesUntilAnswersBegin(t *testing.T) {
+	var tally Tally
+	begin := time.Unix(10_000, 0)
+	slow, fast := int64(0), int64(0)
+	report := func(at time.Duration) {
+		h := balancerapi.Histogram{Buckets: make([]int64, len(balancerapi.Bounds))}
+		h.Buckets[balancerapi.Bucket(0.001)], h.Buckets[balancerapi.Bucket(10)] = fast, slow
+		now := begin.Add(at)
+		tally.Add(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(now.Unix()), Services: []balancerapi.ServiceReport{
+			{Name: "s", Versions: []balancerapi.VersionReport{{Version: 1, Counts: balancerapi.Counts{FirstByte: h}}}}}}, now)
+	}
+	slow = 1000
+	report(0)
+	want := func(at time.Duration, n int64) {
+		t.Helper()
+		if got := tally.FirstByte("s", begin.Add(at-time.Minute)).Count(); got != n {
+			t.Errorf("after %v: %d, want %d", at, got, n)
+		}
+	}
+	want(0, 0)
+	for at := time.Duration(0); at <= 100*time.Second; at += time.Second {
+		if at == 15*time.Second {
+			fast += 5
+		}
+		report(at)
+	}
+	want(20*time.Second, 5)
+	want(100*time.Second, 0)
+	want(10*time.Minute, 0)
+	if n := tally.FirstByte("none", begin).Count(); n != 0 {
+		t.Errorf("%d of none", n)
+	}
+}
+
 // Whatever is lost, repeated, late or restarted: the counts are those of the
 // balancers.
 func TestTallyIsExact(t *testing.T) {

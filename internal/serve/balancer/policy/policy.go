@@ -32,9 +32,10 @@ func LeastLoad(c []Candidate, chance uint64) int {
 	case n == 0:
 		return -1
 	case n <= Few: // equals take turns by starting anywhere
-		best := chance % n
+		first := chance % n // the sum of chance and an index could overflow
+		best := first
 		for i := uint64(1); i < n; i++ {
-			if k := (chance + i) % n; c[k].cost() < c[best].cost() {
+			if k := (first + i) % n; c[k].cost() < c[best].cost() {
 				best = k
 			}
 		}

@@ -38,6 +38,23 @@ func TestLeastLoad(t *testing.T) {
 	})
 }
 
+// Every replica is looked at, whatever the chance.
+func TestLeastLoadOfAnyChance(t *testing.T) {
+	c := make([]Candidate, 10)
+	for i := range c {
+		c[i] = Candidate{ID: i, Load: 1, Speed: 1}
+	}
+	for least := range c {
+		c[least].Load = 0
+		for _, chance := range []uint64{0, 7, math.MaxUint64 - 3, math.MaxUint64} {
+			if i := LeastLoad(c, chance); i != least {
+				t.Errorf("chance %d: chose %d, not %d", chance, i, least)
+			}
+		}
+		c[least].Load = 1
+	}
+}
+
 // Two choices keep the loads close together: within a few requests.
 func TestTwoChoicesSpread(t *testing.T) {
 	c := make([]Candidate, 100)
