@@ -148,7 +148,6 @@ type job struct {
 	s   *server
 	key int
 	h   *Hold
-	ctx context.Context
 }
 
 func (j *job) Over() bool { return j.s.w.ended[j.key].Load() }

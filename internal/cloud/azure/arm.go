@@ -265,7 +265,7 @@ func in(scope, kind string, name ...string) string {
 	return path
 }
 
-// groupOf and nameOf are parts of a resource's id, whose case is not to be relied on.
+// groupOf is the resource group in a resource's id, whose case is not to be relied on.
 func groupOf(id string) string {
 	parts := strings.Split(id, "/")
 	for i, p := range parts {
@@ -275,8 +275,6 @@ func groupOf(id string) string {
 	}
 	return ""
 }
-
-func nameOf(id string) string { return id[strings.LastIndex(id, "/")+1:] }
 
 // filter is for lists of what carries a cluster's tags: those of its incarnation, else of
 // its name, else of the installation.
