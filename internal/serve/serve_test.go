@@ -434,7 +434,7 @@ func TestReplicasStayUntilBalancersCanKnow(t *testing.T) {
 		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "blue_green")
 		i.until("drained", func(s *api.Service) bool { return s.Replicas[0].Status == string(api.ReplicaShuttingDown) })
 		i.crash()
-		time.Sleep(time.Minute) // longer than balancers are given otherwise
+		time.Sleep(10 * time.Minute) // longer than replicas drain
 		i.serve(-1)
 		for range 4 {
 			if n := len(i.Machines()); n < 4 {
