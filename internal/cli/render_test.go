@@ -62,8 +62,8 @@ ID  TASK  WORKSPACE  NAME   REQUESTED   SUBMITTED    TOT. DURATION  JOB DURATION
 7   0     team       sweep  1x[A100:1]  10 mins ago  10m            1m 30s        0            RUNNING  -         -
 
 Services
-NAME  VERSION  UPTIME  STATUS  REPLICAS  ENDPOINT
-chat  2        2m      READY   1/2       1.2.3.4:8080
+NAME  VERSION  UPTIME  STATUS  REPLICAS  TARGET  REQUESTS/S  P50  P95  ENDPOINT
+chat  2        2m      READY   1/2       -       -           -    -    1.2.3.4:8080
 
 * 9 managed jobs are in progress (1 latest ones shown). To see all managed jobs: sky jobs queue
 * To see detailed service status: sky serve status -v

@@ -322,11 +322,11 @@ func resultsOfClusters(t *testing.T, p *protocol) {
 	c.request("serve.status", post, "/serve/status", api.ServeStatusBody{})
 	c.request("serve.update", post, "/serve/update", api.ServeUpdateBody{Task: serves, ServiceName: "s", Mode: "canary"})
 	c.log("serve.logs", "/serve/logs", api.ServeLogsBody{ServiceName: "s", Target: "controller", Follow: new(false)})
+	c.request("serve.sync_down_logs", post, "/serve/sync-down-logs", api.ServeSyncLogsBody{ServiceName: "s"})
 	c.request("serve.terminate_replica", post, "/serve/terminate-replica", api.ServeTerminateReplicaBody{ServiceName: "s", ReplicaID: 1})
 	c.request("serve.promote", post, "/serve/promote", api.ServeTurnBody{ServiceName: "s"})
 	c.refused(api.ErrValue, "/serve/rollback", api.ServeTurnBody{ServiceName: "s"})
 	c.request("serve.down", post, "/serve/down", api.ServeDownBody{ServiceNames: []string{"s"}})
-	c.request("serve.sync_down_logs", post, "/serve/sync-down-logs", api.ServeSyncLogsBody{ServiceName: "s"})
 
 	c.direct(get, "/api/status?all_status=True", nil)
 	c.direct(get, "/api/completion/cluster_name?incomplete=", nil)
