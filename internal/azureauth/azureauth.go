@@ -44,8 +44,9 @@ const Fix = "run: az login  (or set AZURE_TENANT_ID, AZURE_CLIENT_ID and AZURE_C
 
 // MissingError means that there are no credentials, or that they cannot be read.
 type MissingError struct {
-	Fix string
-	Err error
+	Fix  string
+	Err  error
+	None bool // nothing was found
 }
 
 func (e *MissingError) Error() string { return e.Err.Error() }
@@ -161,7 +162,7 @@ func Find(o Options) (*Credentials, error) {
 			return c, nil
 		}
 	}
-	return nil, &MissingError{Fix: Fix, Err: errors.New("there are no credentials: nobody has logged in with az login, and no service principal and no managed identity is set up")}
+	return nil, &MissingError{Fix: Fix, Err: errors.New("there are no credentials: nobody has logged in with az login, and no service principal and no managed identity is set up"), None: true}
 }
 
 // found are credentials of the environment, in the cloud that it names.

@@ -23,7 +23,7 @@ func (a *app) checkCommand() *cobra.Command {
 		long:    "INFRA_LIST are names such as aws, k8s/my-context or local.",
 		example: "sky check\nsky check aws lambda -v",
 		flags: func(f flags) {
-			f.on(&verbose, "verbose", "v", "Show the accounts that are used.")
+			f.on(&verbose, "verbose", "v", "Show the accounts that are used, and how to set up what is not.")
 			f.text(&workspace, "workspace", "w", "Check for one workspace.")
 			f.out(a)
 		},

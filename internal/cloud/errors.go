@@ -30,6 +30,8 @@ type AuthError struct {
 	Region string
 	Fix    string
 	Err    error
+	// NotSetUp: there are none, and the cloud was not asked.
+	NotSetUp bool
 }
 
 // PermissionError means the credentials are good and may not do this.
@@ -58,6 +60,9 @@ type OverdueError struct{ Err error }
 func (e *CapacityError) Error() string { return fmt.Sprintf("no capacity in %v: %v", e.Place, e.Err) }
 func (e *QuotaError) Error() string    { return fmt.Sprintf("quota reached in %v: %v", e.Place, e.Err) }
 func (e *AuthError) Error() string {
+	if e.NotSetUp {
+		return fmt.Sprintf("%v is not set up: %v", Place{Cloud: e.Cloud, Region: e.Region}, e.Err)
+	}
 	return fmt.Sprintf("%v refused the credentials: %v", Place{Cloud: e.Cloud, Region: e.Region}, e.Err)
 }
 func (e *PermissionError) Error() string {

@@ -45,7 +45,7 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 		go func() { answers[i] <- checkOne(ctx, p) }()
 	}
 	report := map[string][]string{}
-	var enabled []string
+	var enabled, notSetUp []string
 	for i, p := range selected {
 		if answers[i] == nil {
 			_, why := c.CloudUse(c.ActiveWorkspace(), p.Name())
@@ -53,11 +53,18 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 			continue
 		}
 		a := <-answers[i]
+		if auth, ok := errors.AsType[*cloud.AuthError](a.err); ok && auth.NotSetUp && len(names) == 0 && !verbose {
+			notSetUp = append(notSetUp, p.DisplayName())
+			continue
+		}
 		a.tell(out, p, verbose)
 		if a.err == nil {
 			report[p.DisplayName()] = []string{"compute"}
 			enabled = append(enabled, p.DisplayName())
 		}
+	}
+	if len(notSetUp) > 0 {
+		fmt.Fprintf(out, "  Not set up: %s\n    How to: sky check NAME, or of all: sky check -v\n", strings.Join(notSetUp, ", "))
 	}
 	if len(enabled) == 0 {
 		fmt.Fprintln(out, "\n  No infra to check/enabled.")

@@ -530,6 +530,22 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 			}
 		}
 	}
+	// What nobody has set up is one line, unless it is asked for.
+	unused := checkable{name: "Unused", err: &cloud.AuthError{Cloud: "unused", Fix: "unused login", NotSetUp: true, Err: errors.New("no file")}}
+	for _, tt := range []struct {
+		clouds  []string
+		verbose bool
+		want    string
+	}{
+		{nil, false, "  Good: enabled [compute]\n  Not set up: Unused\n    How to: sky check NAME, or of all: sky check -v\n"},
+		{nil, true, "  Unused: disabled\n    Reason [compute]: unused is not set up: no file\n    To enable it: unused login\n"},
+		{[]string{"unused"}, false, "  Unused: disabled\n    Reason [compute]: unused is not set up: no file\n    To enable it: unused login\n"},
+	} {
+		var out bytes.Buffer
+		if _, err := cluster.Check(t.Context(), cloud.NewRegistry(good, unused), cfg, tt.clouds, tt.verbose, &out); err != nil || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%v, %t: %v\n%s", tt.clouds, tt.verbose, err, out.String())
+		}
+	}
 	if _, err := cluster.Check(t.Context(), cloud.NewRegistry(good), cfg, []string{"moon"}, false, &bytes.Buffer{}); !isType(err, api.ErrValue) || !strings.Contains(err.Error(), "good") {
 		t.Errorf("a cloud that there is not: %v", err)
 	}

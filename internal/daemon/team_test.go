@@ -399,7 +399,7 @@ func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
 			_, err = got[any](w)(c.Cancel(ctx, api.CancelBody{ClusterName: "secret", JobIDs: []int{1}}))
 			wants(t, who+" cancels on it", err, "to be UP")
 			_, err = got[any](w)(c.Stop(ctx, api.StopBody{ClusterName: "secret"}))
-			wants(t, who+" stops it", err, "refused the credentials") // as it would in any workspace
+			wants(t, who+" stops it", err, "aws is not set up") // as it would in any workspace
 			page, err := got[sky.JobsPage](w)(c.JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
 			wants(t, who+" lists jobs", err, "")
 			if len(page.Jobs) != 2 {
@@ -449,7 +449,7 @@ func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
 		t.Errorf("otto sees %v", have)
 	}
 	_, err = got[any](w)(w.as("uma", "research").Down(ctx, api.StopBody{ClusterName: "secret"}))
-	wants(t, "uma ends it", err, "refused the credentials")
+	wants(t, "uma ends it", err, "aws is not set up")
 }
 
 // The record outlives the server, and begins for what was there before it.

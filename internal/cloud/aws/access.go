@@ -112,7 +112,7 @@ func (p *Provider) CredentialStamp() string {
 // load gives the configuration of the SDK, made from the user's credentials.
 func (p *Provider) load(ctx context.Context) (sdk.Config, error) {
 	if !present() {
-		return sdk.Config{}, &cloud.AuthError{Cloud: Name, Err: errNoCredentials, Fix: fixCredentials}
+		return sdk.Config{}, &cloud.AuthError{Cloud: Name, Err: errNoCredentials, Fix: fixCredentials, NotSetUp: true}
 	}
 	stamp := p.CredentialStamp()
 	a := &p.access

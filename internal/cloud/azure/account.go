@@ -42,7 +42,7 @@ func (p *Provider) login() (*login, error) {
 	cred, err := azureauth.Find(auth)
 	var missing *azureauth.MissingError
 	if errors.As(err, &missing) {
-		return nil, &cloud.AuthError{Cloud: Name, Fix: missing.Fix, Err: err}
+		return nil, &cloud.AuthError{Cloud: Name, Fix: missing.Fix, Err: err, NotSetUp: missing.None}
 	} else if err != nil {
 		return nil, err
 	}

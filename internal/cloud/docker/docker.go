@@ -71,7 +71,7 @@ const checkTimeout = 5 * time.Second
 // Check asks the engine who it is.
 func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	if !p.engine.Present() {
-		return nil, &cloud.AuthError{Cloud: Name, Err: fmt.Errorf("no container engine listens on %s", p.engine.socket), Fix: "install and start Docker, or say where it listens: export DOCKER_HOST=unix:///path/to/docker.sock"}
+		return nil, &cloud.AuthError{Cloud: Name, Err: fmt.Errorf("no container engine listens on %s", p.engine.socket), Fix: "install and start Docker, or say where it listens: export DOCKER_HOST=unix:///path/to/docker.sock", NotSetUp: true}
 	}
 	cctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

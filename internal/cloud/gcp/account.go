@@ -73,7 +73,7 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 		return p.account, nil
 	}
 	refused := func(fix string, err error) (*account, error) {
-		return nil, &cloud.AuthError{Cloud: Name, Fix: fix, Err: err}
+		return nil, &cloud.AuthError{Cloud: Name, Fix: fix, Err: err, NotSetUp: errors.Is(err, googleauth.ErrNone)}
 	}
 	creds, err := googleauth.Find(ctx, p.o.Transport, googleauth.Scope)
 	if err != nil {

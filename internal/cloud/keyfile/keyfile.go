@@ -48,10 +48,16 @@ type File struct {
 func (f File) Read() (map[string]string, error) {
 	values, _, err := f.read()
 	if err != nil {
-		return nil, &cloud.AuthError{Cloud: f.Cloud, Fix: f.Fix, Err: err}
+		_, none := errors.AsType[noFileError](err)
+		return nil, &cloud.AuthError{Cloud: f.Cloud, Fix: f.Fix, Err: err, NotSetUp: none}
 	}
 	return values, nil
 }
+
+// noFileError is the path of a file that would have credentials.
+type noFileError string
+
+func (e noFileError) Error() string { return "~/" + string(e) + " is not there" }
 
 // read also returns the text of the file; nil: the values are from the environment.
 func (f File) read() (values map[string]string, text []byte, err error) {
@@ -79,7 +85,7 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, fmt.Errorf("~/%s is not there", f.Path)
+		return nil, nil, noFileError(f.Path)
 	} else if err != nil {
 		return nil, nil, err
 	}

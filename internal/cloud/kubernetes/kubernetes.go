@@ -141,7 +141,7 @@ func (p *Provider) contexts(sections catalog.Sections) ([]string, error) {
 		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "mend the file, or point KUBECONFIG at another"}
 	}
 	if len(names) == 0 {
-		return nil, &cloud.AuthError{Cloud: Name, Err: errNone, Fix: "put the cluster's kubeconfig into ~/.kube/config and choose a context: kubectl config use-context NAME"}
+		return nil, &cloud.AuthError{Cloud: Name, Err: errNone, Fix: "put the cluster's kubeconfig into ~/.kube/config and choose a context: kubectl config use-context NAME", NotSetUp: true}
 	}
 	return names, nil
 }

@@ -114,7 +114,7 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 func (p *Provider) pools() ([]*pool, error) {
 	pools, err := load(p.o.File, p.o.Home)
 	if err != nil {
-		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "list your machines in " + p.o.File + ":\n      my-pool:\n        user: me\n        identity_file: ~/.ssh/id_ed25519\n        hosts: [10.0.0.1, 10.0.0.2]"}
+		return nil, &cloud.AuthError{Cloud: Name, Err: err, Fix: "list your machines in " + p.o.File + ":\n      my-pool:\n        user: me\n        identity_file: ~/.ssh/id_ed25519\n        hosts: [10.0.0.1, 10.0.0.2]", NotSetUp: errors.Is(err, errNoPools)}
 	}
 	return pools, nil
 }
