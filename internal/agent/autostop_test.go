@@ -119,7 +119,7 @@ func TestAutostopCountsFromTheLastJob(t *testing.T) {
 		time.Sleep(9 * time.Minute)
 		a.mu.Lock()
 		a.counts[api.JobRunning]--
-		a.quieterLocked()
+		a.jobEndedLocked()
 		a.mu.Unlock()
 		time.Sleep(4 * time.Minute)
 		a.activity() // a submission

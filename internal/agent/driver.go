@@ -312,7 +312,7 @@ func (d *driver) closeLog(allEnded <-chan struct{}, leftovers func() string, gra
 	}
 	endLog()
 	d.j.logDone.Store(true)
-	d.j.bell.ring()
+	d.j.bell.notify()
 }
 
 // conclusion is the last line of a failed job's log.

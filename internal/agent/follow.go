@@ -112,7 +112,7 @@ func (a *Agent) followJob(ctx context.Context, id int, f *os.File, offset int64,
 		if j == nil || !wait {
 			return false, nil
 		}
-		rung = j.bell.wait()
+		rung = j.bell.next()
 		return !j.logDone.Load(), nil
 	})
 }

@@ -27,8 +27,8 @@ func (a *Agent) activity() {
 	a.lookAgain()
 }
 
-// quieterLocked notes that a job is over: idle time begins, if jobs count.
-func (a *Agent) quieterLocked() {
+// jobEndedLocked notes that a job is over: idle time begins, if jobs count.
+func (a *Agent) jobEndedLocked() {
 	if a.idle.waitFor() != api.WaitForNone {
 		a.idle.since = a.now()
 	}

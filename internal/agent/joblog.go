@@ -39,7 +39,7 @@ type jobLog struct {
 	log   *slog.Logger
 	watch *watcher
 	kick  chan struct{} // something to do
-	bell  *bell         // rung when run.log has grown or is complete
+	bell  *broadcast    // rung when run.log has grown or is complete
 
 	mu      sync.Mutex // guards what follows
 	index   *os.File
@@ -67,7 +67,7 @@ type source struct {
 
 // openJobLog opens or continues the log of a job: dir is its folder, index the
 // path of its index. Pieces that a crash left half written are finished.
-func openJobLog(dir, index string, log *slog.Logger, w *watcher, b *bell) (*jobLog, error) {
+func openJobLog(dir, index string, log *slog.Logger, w *watcher, b *broadcast) (*jobLog, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "tasks"), 0o700); err != nil {
 		return nil, err
 	}
@@ -238,7 +238,7 @@ func (l *jobLog) pass(ctx context.Context, buf, out []byte) (moved, more bool, w
 		if err != nil && n == 0 && s.final {
 			s.drained = true
 			l.release(s)
-			l.bell.ring()
+			l.bell.notify()
 			continue
 		}
 		if !s.seen {
@@ -286,7 +286,7 @@ func (l *jobLog) openSource(s *source) bool {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && s.final {
 		s.drained = true
-		l.bell.ring()
+		l.bell.notify()
 	}
 	if err != nil {
 		return false
@@ -311,7 +311,7 @@ func (l *jobLog) isDrained() bool {
 // drain returns when all sources are final and merged.
 func (l *jobLog) drain(ctx context.Context) error {
 	for {
-		rung := l.bell.wait()
+		rung := l.bell.next()
 		if l.isDrained() {
 			return nil
 		}
@@ -341,7 +341,7 @@ func (l *jobLog) append(ctx context.Context, data []byte) error {
 	if len(data) > 0 {
 		l.size += int64(len(data))
 		l.open = data[len(data)-1] != '\n'
-		l.bell.ring()
+		l.bell.notify()
 	}
 	return nil
 }

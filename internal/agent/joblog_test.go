@@ -85,7 +85,7 @@ type merging struct {
 
 func (m *merging) open() {
 	var err error
-	if m.log, err = openJobLog(m.dir, m.index, slog.New(slog.DiscardHandler), m.watch, &bell{}); err != nil {
+	if m.log, err = openJobLog(m.dir, m.index, slog.New(slog.DiscardHandler), m.watch, &broadcast{}); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -200,7 +200,7 @@ func FuzzDamagedIndex(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &bell{})
+		l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &broadcast{})
 		if err != nil {
 			t.Fatal(err)
 		}

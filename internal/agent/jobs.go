@@ -27,7 +27,7 @@ type openJob struct {
 	ctx     context.Context // of its work; ends when it is cancelled
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when it is settled
-	bell    bell          // rung when its log grows or is complete
+	bell    broadcast     // rung when its log grows or is complete
 	logDone atomic.Bool
 
 	// Guarded by Agent.mu.
@@ -159,7 +159,7 @@ func (a *Agent) update(id int, f func(*record) error) (*record, error) {
 			a.counts[old]--
 			a.counts[rec.Job.Status]++
 			if rec.Job.Status.Terminal() {
-				a.quieterLocked()
+				a.jobEndedLocked()
 				a.reportLocked(rec)
 			}
 		}
@@ -197,7 +197,7 @@ func (a *Agent) settled(j *openJob) {
 	j.logDone.Store(true)
 	j.cancel()
 	close(j.done)
-	j.bell.ring()
+	j.bell.notify()
 	a.kick()
 }
 

@@ -236,7 +236,7 @@ func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
 	l.exited, l.done = make(chan struct{}), make(chan struct{})
 	l.ending.Root(pid) // it may live for a moment after it has noted its exit code
 	r.wg.Go(func() {
-		st, err := r.outlast(d, l, pid, cmd)
+		st, err := r.waitProcessTree(d, l, pid, cmd)
 		if err != nil {
 			return // the agent ends; the rank goes on
 		}
@@ -247,12 +247,12 @@ func (r *ranks) supervise(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) {
 	})
 }
 
-// outlast waits until a rank's process has exited, which it notes in l as soon as
+// waitProcessTree waits until a rank's process has exited, which it notes in l as soon as
 // the wrapper has written the code, and ends what that left behind, unless the rank
 // is to keep it: to find it may take seconds on a busy machine. What a rank leaves
 // that is being ended has the grace that was asked for: its shell is mostly gone
 // long before the programs that the shell ran.
-func (r *ranks) outlast(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankStatus, error) {
+func (r *ranks) waitProcessTree(d rankDir, l *liveRank, pid int, cmd *exec.Cmd) (rankStatus, error) {
 	noted := func() {
 		if st := d.status(); st.State == rankExited {
 			l.exit(st)

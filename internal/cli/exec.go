@@ -87,7 +87,7 @@ func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskF
 		return err
 	}
 	a.t.Println(a.t.Style(term.Dim, "Submitting job to cluster: ") + cluster)
-	if dag, err = a.judged(ctx, c, policy.Exec, dag, &api.RequestOptions{ClusterName: &cluster}); err != nil {
+	if dag, err = a.applyPolicy(ctx, c, policy.Exec, dag, &api.RequestOptions{ClusterName: &cluster}); err != nil {
 		return err
 	}
 	text, err := dag.YAML()

@@ -106,7 +106,7 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 		return err
 	}
 	dag.FillNames(c.User().Name)
-	if dag, err = a.judged(ctx, c, policy.JobsLaunch, dag, nil); err != nil {
+	if dag, err = a.applyPolicy(ctx, c, policy.JobsLaunch, dag, nil); err != nil {
 		return err
 	}
 	text, err := dag.YAML()

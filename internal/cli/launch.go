@@ -121,7 +121,7 @@ func controllerTitle(kind string) string {
 // launchDag validates, asks, launches and follows.
 func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o launchOptions) error {
 	options := &api.RequestOptions{ClusterName: &o.cluster, IdleMinutesAutostop: o.minutes, Down: o.down, Dryrun: o.dryrun}
-	dag, err := a.judged(ctx, c, policy.Launch, dag, options)
+	dag, err := a.applyPolicy(ctx, c, policy.Launch, dag, options)
 	if err != nil {
 		return err
 	}

@@ -9,10 +9,10 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// judged asks the administrator's policy of this machine, if there is one,
+// applyPolicy asks the administrator's policy of this machine, if there is one,
 // about what is going to be requested, and returns the Dag as the policy wants
 // it.
-func (a *app) judged(ctx context.Context, client *sky.Client, name string, dag *task.Dag, o *api.RequestOptions) (*task.Dag, error) {
+func (a *app) applyPolicy(ctx context.Context, client *sky.Client, name string, dag *task.Dag, o *api.RequestOptions) (*task.Dag, error) {
 	s, err := a.config()
 	if err != nil {
 		return nil, err

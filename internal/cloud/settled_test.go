@@ -48,24 +48,24 @@ func TestSettled(t *testing.T) {
 
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var turns Turns
+		var turns KeyedLock
 		id := ClusterID{Name: "a"}
-		done, err := turns.Take(t.Context(), id)
+		done, err := turns.Lock(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := turns.Take(t.Context(), ClusterID{Name: "b"})
+		other, err := turns.Lock(t.Context(), ClusterID{Name: "b"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		other()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := turns.Take(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := turns.Lock(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("two at once: %v", err)
 		}
 		done()
-		again, err := turns.Take(t.Context(), id)
+		again, err := turns.Lock(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -61,7 +61,7 @@ type Manager struct {
 	accounts accounts
 	answers  answers
 	tails    tails
-	finding  together[jobKey, foundJob]
+	finding  coalescer[jobKey, foundJob]
 }
 
 // New returns a manager; Watch makes it follow the agents.

@@ -39,7 +39,7 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 			return err
 		}
 		c = marked
-		m.watcher.changes.Ring(c.Hash) // whoever ran jobs there need not wait for the end
+		m.watcher.changes.Notify(c.Hash) // whoever ran jobs there need not wait for the end
 	}
 	late := func(text string) {
 		if out != nil {
@@ -47,7 +47,7 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 		}
 		m.event(context.WithoutCancel(ctx), c, "STATUS_CHANGE", c.Status, text)
 	}
-	gctx, end := provision.Tell(ctx, out, "terminating cluster "+c.Name)
+	gctx, end := provision.ReportProgress(ctx, out, "terminating cluster "+c.Name)
 	err := m.Provision.GiveBack(gctx, c, late)
 	end()
 	if err != nil {
@@ -60,7 +60,7 @@ func (m *Manager) forget(ctx context.Context, out io.Writer, c *state.Cluster, r
 	}
 	m.Remote.Gone(c.Hash)
 	m.watcher.wake()
-	m.watcher.changes.Ring(c.Hash)
+	m.watcher.changes.Notify(c.Hash)
 	return nil
 }
 

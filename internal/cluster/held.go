@@ -197,5 +197,5 @@ func (m *Manager) Changed(hash string) (<-chan struct{}, func()) {
 	if !m.watcher.follows(hash) {
 		m.watcher.wake() // it may be a cluster that another server launched
 	}
-	return m.watcher.changes.Listen(hash)
+	return m.watcher.changes.Subscribe(hash)
 }

@@ -53,7 +53,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 			Hint:    "To give it back for good: sky down " + c.Name,
 		}
 	}
-	ctx, unlock, err := m.seize(ctx, call, c.Name)
+	ctx, unlock, err := m.preemptAndLock(ctx, call, c.Name)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 	}
 	sctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	sctx, end := provision.Tell(sctx, call.Out, "stopping cluster "+c.Name)
+	sctx, end := provision.ReportProgress(sctx, call.Out, "stopping cluster "+c.Name)
 	err = stopper.Stop(sctx, m.Provision.ClusterID(c))
 	end()
 	if err != nil && !body.Purge {
@@ -112,7 +112,7 @@ func (m *Manager) Down(ctx context.Context, call Call, body api.StopBody) error 
 // down gives one incarnation of a cluster back.
 func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, purge bool, grace time.Duration) error {
 	hash := c.Hash
-	ctx, unlock, err := m.seize(ctx, call, c.Name)
+	ctx, unlock, err := m.preemptAndLock(ctx, call, c.Name)
 	if err != nil {
 		return err
 	}
@@ -153,12 +153,12 @@ func (m *Manager) Release(ctx context.Context, out io.Writer, c *state.Cluster, 
 	return m.forget(ctx, out, c, reason)
 }
 
-// seize ends other requests in flight for the cluster and takes its lock.
-func (m *Manager) seize(ctx context.Context, call Call, name string) (context.Context, func(), error) {
+// preemptAndLock ends other requests in flight for the cluster and takes its lock.
+func (m *Manager) preemptAndLock(ctx context.Context, call Call, name string) (context.Context, func(), error) {
 	if call.Out != nil {
 		call.Out.Spin("Waiting for other requests on cluster " + name + " to end")
 	}
-	_, end := provision.Tell(ctx, call.Out, "waiting for other requests on cluster "+name+" to end")
+	_, end := provision.ReportProgress(ctx, call.Out, "waiting for other requests on cluster "+name+" to end")
 	defer end()
 	if m.CancelRequests != nil {
 		if err := m.CancelRequests(ctx, name, call.RequestID); err != nil {
@@ -199,7 +199,7 @@ func (m *Manager) endWork(ctx context.Context, out io.Writer, c *state.Cluster, 
 		timeout += hookTimeout
 		doing = "waiting for the hooks of cluster " + c.Name
 	}
-	_, end := provision.Tell(ctx, out, doing)
+	_, end := provision.ReportProgress(ctx, out, doing)
 	defer end()
 	ends := event
 	shutdown := func(rank int, event string) {

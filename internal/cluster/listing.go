@@ -63,7 +63,7 @@ func (m *Manager) asRecorded(c *state.Cluster, nodes []cloud.Node) bool {
 	if c.Status != api.ClusterUp || GivingBack(c) {
 		return false
 	}
-	if !remote.Unmanned(c) && !m.watcher.hears(c, now().Add(-heardWithin)) {
+	if !remote.Agentless(c) && !m.watcher.hears(c, now().Add(-heardWithin)) {
 		return false
 	}
 	v := Decide(c, Observation{Nodes: nodes, Agent: &agentapi.Info{State: agentapi.AgentRunning}}, now())

@@ -130,7 +130,7 @@ func contradicted(o Observation) (rank int, ok bool) {
 // decideRunning is the verdict when every machine runs.
 func decideRunning(c *state.Cluster, o Observation, now time.Time) Verdict {
 	switch {
-	case remote.Unmanned(c):
+	case remote.Agentless(c):
 		return Verdict{Status: api.ClusterUp, Reason: "all machines run"}
 	case o.Agent == nil && c.Status == api.ClusterInit:
 		return Verdict{Status: api.ClusterInit, RestartAgent: c.EverUp, Reason: fmt.Sprintf("the machines run, the agent does not answer: %v", o.AgentErr)}

@@ -118,7 +118,7 @@ func (m *Manager) observe(ctx context.Context, c *state.Cluster) Observation {
 		return o
 	}
 	o.Nodes, o.NodesErr = p.Nodes(pctx, m.Provision.ClusterID(c))
-	if remote.Unmanned(c) {
+	if remote.Agentless(c) {
 		return o
 	}
 	m.askAgents(ctx, c, &o)
@@ -236,7 +236,7 @@ func (m *Manager) apply(ctx context.Context, c *state.Cluster, o Observation, v 
 		m.event(ctx, updated, "STATUS_CHANGE", from, v.Reason)
 		m.usage(ctx, updated)
 		m.watcher.wake()
-		m.watcher.changes.Ring(updated.Hash)
+		m.watcher.changes.Notify(updated.Hash)
 	}
 	return updated, nil
 }

@@ -296,7 +296,7 @@ func TestAStreamThatFails(t *testing.T) {
 // Nobody is told what was so before they asked.
 func TestTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var g together[string, int]
+		var g coalescer[string, int]
 		calls := 0
 		ask := func(ctx context.Context) (int, error) {
 			return g.do(ctx, "k", func(ctx context.Context) (int, error) {

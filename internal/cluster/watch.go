@@ -21,16 +21,16 @@ import (
 type watcher struct {
 	m       *Manager
 	poke    chan struct{}
-	changes Bells[string] // by cluster hash
+	changes Notifier[string] // by cluster hash
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc // by cluster hash
 	heard   map[string][]time.Time        // of those: when each agent was heard last, by rank
-	words   map[string]*words             // by cluster hash, and for a while after the cluster is gone
+	words   map[string]*agentContact      // by cluster hash, and for a while after the cluster is gone
 }
 
 func newWatcher(m *Manager) *watcher {
-	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}, heard: map[string][]time.Time{}, words: map[string]*words{}}
+	return &watcher{m: m, poke: make(chan struct{}, 1), running: map[string]context.CancelFunc{}, heard: map[string][]time.Time{}, words: map[string]*agentContact{}}
 }
 
 // wake makes the watcher look at the records again.
@@ -128,7 +128,7 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 	defer w.mu.Unlock()
 	wanted := map[string]bool{}
 	for _, c := range live {
-		if w.m.Here(c) != nil || remote.Unmanned(c) {
+		if w.m.Here(c) != nil || remote.Agentless(c) {
 			continue
 		}
 		wanted[c.Hash] = true
@@ -180,7 +180,7 @@ const (
 func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 	wait := followFirst
 	notes := bounded.NewPace(noteBurst, noteRate)
-	defer w.changes.Ring(hash) // perhaps another server found out what became of it
+	defer w.changes.Notify(hash) // perhaps another server found out what became of it
 	for ctx.Err() == nil {
 		c, err := w.m.Store.Clusters().Get(ctx, name)
 		if err != nil || c.Hash != hash || c.Status != api.ClusterUp && c.Status != api.ClusterAutostopping {
@@ -207,7 +207,7 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 					w.m.Log.WarnContext(ctx, "the end of a job is not stored; its agent tells it again", "cluster", name, "err", err)
 				}
 				if e.Kind != agentapi.EventBeat {
-					w.changes.Ring(hash)
+					w.changes.Notify(hash)
 				}
 				return w.m.heard(ctx, name, hash, e, notes)
 			})
@@ -221,7 +221,7 @@ func (w *watcher) follow(ctx context.Context, name, hash string, rank int) {
 		// The connection broke: the agent died, stopped itself, or is out of
 		// reach. Only the provider knows.
 		if wait == followFirst {
-			w.changes.Ring(hash)
+			w.changes.Notify(hash)
 		}
 		if _, err := w.m.Refresh(ctx, name); err != nil && !errors.Is(err, state.ErrNotFound) && ctx.Err() == nil {
 			w.m.Log.WarnContext(ctx, "cluster not refreshed", "cluster", name, "err", err)

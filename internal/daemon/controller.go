@@ -17,9 +17,9 @@ import (
 	"github.com/skypilot-go/sky/internal/requests"
 )
 
-// far lets the jobs controller answer a request about managed jobs, where the
+// forwardToController lets the jobs controller answer a request about managed jobs, where the
 // configuration says that it looks after them; else f does.
-func (d *daemon) far(f requests.Func) requests.Func {
+func (d *daemon) forwardToController(f requests.Func) requests.Func {
 	return func(ctx context.Context, c *requests.Call) (any, error) {
 		call, wanted, err := d.farCall(c)
 		if err != nil {

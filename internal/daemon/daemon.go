@@ -40,6 +40,7 @@ import (
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/jobs"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -48,7 +49,6 @@ import (
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/server"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 	"github.com/skypilot-go/sky/internal/trace"
@@ -173,11 +173,11 @@ func (d *daemon) run(ctx context.Context) error {
 }
 
 // requestLogs is where requests' logs are when servers share them; nil: in a folder.
-func (d *daemon) requestLogs() shelf.Logs {
+func (d *daemon) requestLogs() logstore.Logs {
 	if !d.store.Shared() {
 		return nil
 	}
-	return shelf.Stored{Store: d.store, Prefix: "requests/"}
+	return logstore.Stored{Store: d.store, Prefix: "requests/"}
 }
 
 // machine names the machine and home of this server among those that share a
@@ -296,7 +296,7 @@ func (d *daemon) wire(ctx context.Context) error {
 		return err
 	}
 	if d.store.Shared() {
-		requestLogs = shelf.StoredLimits(requestLogs)
+		requestLogs = logstore.StoredLimits(requestLogs)
 	}
 	d.engine = requests.New(d.store, requests.Options{
 		ServerID: d.serverID(), LogDir: filepath.Join(d.dir, "request_logs"), Logs: d.requestLogs(), Logger: d.log, Tracer: d.tracer, Files: d.files,

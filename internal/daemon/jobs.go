@@ -13,8 +13,8 @@ import (
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/jobs"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/requests"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 )
@@ -41,9 +41,9 @@ func (d *daemon) newJobs() *jobs.Manager {
 
 // newTaskFiles is the copies of files that jobs and services need.
 func (d *daemon) newTaskFiles() *taskfiles.Files {
-	var shared *shelf.Files
+	var shared *logstore.Files
 	if d.store.Shared() {
-		shared = &shelf.Files{Store: d.store}
+		shared = &logstore.Files{Store: d.store}
 	}
 	return taskfiles.New(filepath.Join(d.dir, "jobs", "files"), shared,
 		func(ctx context.Context) (map[string]bool, error) { return d.store.ManagedJobs().FilesInUse(ctx) },
@@ -53,7 +53,7 @@ func (d *daemon) newTaskFiles() *taskfiles.Files {
 // registerJobs makes the verbs of managed jobs known to the engine.
 func (d *daemon) registerJobs() {
 	e, j := d.engine, d.jobs
-	e.Handle(reqJobsLaunch, api.ScheduleLong, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
+	e.Handle(reqJobsLaunch, api.ScheduleLong, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
 		if b.Task, err = d.admit(ctx, &c, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
 			return nil, err
 		}
@@ -64,31 +64,31 @@ func (d *daemon) registerJobs() {
 		}
 		return j.Submit(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.queue_v2", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue_v2", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.Queue(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.queue", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.OldQueue(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.cancel", api.ScheduleShort, d.far(silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
+	e.Handle("sky.jobs.cancel", api.ScheduleShort, d.forwardToController(silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
 		if err := d.configure(&c, b.Envelope); err != nil {
 			return err
 		}
 		return j.Cancel(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.schedules", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
+	e.HandleRead("sky.jobs.schedules", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
 		return j.Schedules(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, d.far(silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
+	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, d.forwardToController(silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
 		return j.EndSchedules(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.wait", api.ScheduleLong, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
+	e.Handle("sky.jobs.wait", api.ScheduleLong, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.events", d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
+	e.HandleRead("sky.jobs.events", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
 		return j.Events(ctx, c, b)
 	})))
-	e.Handle(reqJobsDownload, api.ScheduleShort, d.far(verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
+	e.Handle(reqJobsDownload, api.ScheduleShort, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
 		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
 			return j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
 		})

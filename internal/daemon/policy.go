@@ -16,10 +16,10 @@ import (
 // policyTimeout bounds one question to a policy service.
 const policyTimeout = 30 * time.Second
 
-// judged asks the administrator's policy about the tasks of a request and
+// applyPolicy asks the administrator's policy about the tasks of a request and
 // returns them, as the policy wants them, with the configuration to go on with.
 // dag is the wire form: documents, the first one a header.
-func (d *daemon) judged(ctx context.Context, c *config.Config, name, dag string, o *api.RequestOptions, user state.User, out io.Writer) (string, *config.Config, error) {
+func (d *daemon) applyPolicy(ctx context.Context, c *config.Config, name, dag string, o *api.RequestOptions, user state.User, out io.Writer) (string, *config.Config, error) {
 	p, err := policy.New(c, &http.Client{Timeout: policyTimeout})
 	if err != nil || p == nil {
 		return dag, c, err

@@ -15,11 +15,11 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
 	"github.com/skypilot-go/sky/internal/diskspace"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/requests"
 	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/serve/balancer"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -41,18 +41,18 @@ func (d *daemon) admitHeld(ctx context.Context, name string, user state.User, da
 	if err != nil {
 		return "", nil, err
 	}
-	if dag, c, err = d.judged(ctx, c, name, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
+	if dag, c, err = d.applyPolicy(ctx, c, name, dag, nil, user, out); err == nil && !d.administers(ctx, user) {
 		c = d.offMachine(c)
 	}
 	return dag, c, err
 }
 
 // serviceLogs is where logs of services are kept.
-func (d *daemon) serviceLogs() shelf.Logs {
+func (d *daemon) serviceLogs() logstore.Logs {
 	if d.store.Shared() {
-		return shelf.Stored{Store: d.store, Prefix: ""}
+		return logstore.Stored{Store: d.store, Prefix: ""}
 	}
-	return shelf.Folder(d.dir)
+	return logstore.Folder(d.dir)
 }
 
 // balancerHost is the address on which the balancer in this server listens: that of

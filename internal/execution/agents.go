@@ -18,7 +18,7 @@ import (
 // startAgents makes an agent run on each machine, and prepares nodes that are new.
 // It fills in the agents' addresses in c.Nodes.
 func (x *Executor) startAgents(ctx context.Context, call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cluster) error {
-	if remote.Unmanned(c) {
+	if remote.Agentless(c) {
 		fmt.Fprintf(call.Out, "⚠ without_agents is set for %s: the nodes of cluster %s count as records of an emulator; no agent is started and nothing can run there.\n", c.Offer.Cloud, c.Name)
 	} else {
 		call.Out.Spin("Starting the agents on cluster " + c.Name)
@@ -28,9 +28,9 @@ func (x *Executor) startAgents(ctx context.Context, call cluster.Call, t *task.T
 		return err
 	}
 	if err := trace.Do(ctx, "start agents", func(ctx context.Context) error {
-		ctx, end := provision.Tell(ctx, call.Out, "starting the agents on cluster "+c.Name)
+		ctx, end := provision.ReportProgress(ctx, call.Out, "starting the agents on cluster "+c.Name)
 		defer end()
-		return x.Provision.WhileStanding(ctx, c, func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) })
+		return x.Provision.WhileRunning(ctx, c, func(ctx context.Context) error { return x.Remote.Install(ctx, c, containers) })
 	}); err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (x *Executor) markUp(ctx context.Context, call cluster.Call, c *state.Clust
 		c.Status, c.StatusUpdatedAt, c.EverUp = api.ClusterUp, time.Now(), true
 		c.LastUse = command(call, c.LastUse)
 		c.LastEvent = "all machines run and the agent answers"
-		if remote.Unmanned(c) {
+		if remote.Agentless(c) {
 			c.LastEvent = "all machines run"
 		}
 		return nil

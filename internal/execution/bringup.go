@@ -93,7 +93,7 @@ func (l *launch) waitAutostopping(ctx context.Context) error {
 func (l *launch) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
 	_, span := trace.Start(ctx, "wait for the lock")
 	defer func() { span.End(err) }()
-	_, end := provision.Tell(ctx, l.call.Out, "waiting for other requests on cluster "+l.name)
+	_, end := provision.ReportProgress(ctx, l.call.Out, "waiting for other requests on cluster "+l.name)
 	defer end()
 	return l.x.Clusters.Lock(ctx, l.name)
 }
@@ -167,8 +167,8 @@ func (l *launch) mine(c *state.Cluster) error {
 // reuse makes sure that the agents of a cluster on record as UP are there and
 // of this build.
 func (l *launch) reuse(ctx context.Context, c *state.Cluster) (*state.Cluster, error) {
-	ectx, end := provision.Tell(ctx, l.call.Out, "reaching the agents on cluster "+c.Name)
-	err := l.x.Provision.WhileStanding(ectx, c, func(ctx context.Context) error { return l.x.Remote.Ensure(ctx, c) })
+	ectx, end := provision.ReportProgress(ctx, l.call.Out, "reaching the agents on cluster "+c.Name)
+	err := l.x.Provision.WhileRunning(ectx, c, func(ctx context.Context) error { return l.x.Remote.Ensure(ctx, c) })
 	end()
 	if err != nil {
 		return nil, err

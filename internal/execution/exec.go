@@ -58,8 +58,8 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 		return &api.LaunchResult{Handle: x.Clusters.Handle(c)}, nil
 	}
 	job := &submission{x: x, call: call, cluster: c, task: t}
-	if remote.Unmanned(c) {
-		if err := job.unmanned(); err != nil {
+	if remote.Agentless(c) {
+		if err := job.checkAgentless(); err != nil {
 			return nil, err
 		}
 	}

@@ -26,7 +26,7 @@ const firstRunKey = "post_provision_runcmd"
 func (x *Executor) firstRun(ctx context.Context, call cluster.Call, c *state.Cluster, section map[string]any) error {
 	p, ok := x.Providers.Get(c.Offer.Cloud)
 	script := firstRunScript(section[firstRunKey])
-	if !ok || !p.Features().Containers || script == "" || remote.Unmanned(c) {
+	if !ok || !p.Features().Containers || script == "" || remote.Agentless(c) {
 		return nil
 	}
 	call.Out.Spin("Running " + firstRunKey + " on cluster " + c.Name)

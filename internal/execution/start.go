@@ -26,7 +26,7 @@ func (x *Executor) Start(ctx context.Context, call cluster.Call, body api.StartB
 
 func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartBody) (*api.Handle, error) {
 	call.Out.Spin("Waiting for other requests on cluster " + body.ClusterName)
-	_, end := provision.Tell(ctx, call.Out, "waiting for other requests on cluster "+body.ClusterName)
+	_, end := provision.ReportProgress(ctx, call.Out, "waiting for other requests on cluster "+body.ClusterName)
 	ctx, unlock, err := x.Clusters.Lock(ctx, body.ClusterName)
 	end()
 	if err != nil {

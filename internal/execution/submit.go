@@ -62,8 +62,8 @@ func isURL(s string) bool { return strings.Contains(s, "://") }
 
 // check refuses what the cluster's nodes cannot take, before anything is sent.
 func (s *submission) check() error {
-	if remote.Unmanned(s.cluster) {
-		return s.unmanned()
+	if remote.Agentless(s.cluster) {
+		return s.checkAgentless()
 	}
 	return mountable(s.cluster.Offer.Cloud, s.task)
 }
@@ -95,8 +95,8 @@ func mountable(cloud string, t *task.Task) error {
 	return nil
 }
 
-// unmanned refuses to bring anything to nodes that are no machines.
-func (s *submission) unmanned() error {
+// checkAgentless refuses to bring anything to nodes that are no machines.
+func (s *submission) checkAgentless() error {
 	if s.task.Run == "" && s.task.Setup == "" && s.task.Workdir == "" && len(s.task.FileMounts) == 0 && len(s.task.StorageMounts) == 0 {
 		return nil
 	}

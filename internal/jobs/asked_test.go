@@ -18,7 +18,7 @@ import (
 
 // slow is a world whose provider takes its time for an answer.
 type slow struct {
-	world
+	environment
 	took time.Duration
 }
 
@@ -32,7 +32,7 @@ func (w slow) Prove(ctx context.Context, a *state.ManagedAttempt) (clusterState,
 func TestAProofCountsAtOnceWhileTheProviderIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, &plan{}, "")
-		s.serve(func(w world) world { return slow{w, time.Hour} })
+		s.serve(func(w environment) environment { return slow{w, time.Hour} })
 		s.until(api.ManagedRunning)
 		s.does(func(g *gang) {
 			g.watched = true // nobody else looks
@@ -60,7 +60,7 @@ func TestAProofCountsAtOnceWhileTheProviderIsAsked(t *testing.T) {
 func TestAnEndWhileTheProviderIsAskedIsSeenAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, &plan{}, "")
-		s.serve(func(w world) world { return slow{w, 20 * time.Second} })
+		s.serve(func(w environment) environment { return slow{w, 20 * time.Second} })
 		s.until(api.ManagedRunning)
 		s.does((*gang).partition)
 		time.Sleep(10 * time.Second)
@@ -80,20 +80,20 @@ func TestAnEndWhileTheProviderIsAskedIsSeenAtOnce(t *testing.T) {
 
 // asking is a world that counts how often an agent is asked to end its job.
 type asking struct {
-	world
+	environment
 	ends *atomic.Int64
 }
 
 func (w asking) End(ctx context.Context, a *state.ManagedAttempt, grace time.Duration) error {
 	w.ends.Add(1)
-	return w.world.End(ctx, a, grace)
+	return w.environment.End(ctx, a, grace)
 }
 
 func TestAnAgentIsAskedOnceToEndAJobGracefully(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newScene(t, &plan{leaves: 3 * time.Minute}, "")
 		var ends atomic.Int64
-		s.serve(func(w world) world { return asking{w, &ends} })
+		s.serve(func(w environment) environment { return asking{w, &ends} })
 		s.until(api.ManagedRunning)
 		if _, err := s.db.AskCancel(t.Context(), []int{s.job}, 5*time.Minute); err != nil {
 			t.Fatal(err)

@@ -254,7 +254,7 @@ func (b *callbacks) onNode(ctx context.Context, task int, cb callback) (output, 
 	r := agentapi.CallbackRequest{Script: cb.script, Env: cb.env, TimeoutSeconds: int(callbackLimit.Seconds()), Log: fmt.Sprintf("jobs-callback-%d-%d.log", b.c.id, task)}
 	key := fmt.Sprintf("%d-%d-%d", b.c.id, task, cb.number)
 	for {
-		out, err := b.c.m.world.Callback(ctx, cb.node, key, r)
+		out, err := b.c.m.env.Callback(ctx, cb.node, key, r)
 		refused, final := errors.AsType[*agentapi.Error](err)
 		switch {
 		case err == nil && out.TimedOut:

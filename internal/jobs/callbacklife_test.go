@@ -13,13 +13,13 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
 // told is a world and a database of which only what callbacks need is there.
 type told struct {
-	world
+	environment
 	database
 	managedJobs
 
@@ -82,16 +82,16 @@ func (w *told) happens(codes ...string) (last state.ManagedEvent) {
 // life is a controller of job 7, whose first attempt runs, and its callbacks.
 func (w *told) life(t *testing.T, script string, place CallbackPlace) (*controller, state.ManagedAdopted) {
 	t.Helper()
-	m := &Manager{store: w, world: w, log: slog.New(slog.DiscardHandler), dir: t.TempDir(), room: func(int, int64) error { return nil },
+	m := &Manager{store: w, env: w, log: slog.New(slog.DiscardHandler), dir: t.TempDir(), room: func(int, int64) error { return nil },
 		told: func(context.Context, state.User) CallbackPlace { return place }}
-	m.kept = shelf.Folder(m.dir)
+	m.kept = logstore.Folder(m.dir)
 	j := &state.ManagedJob{ID: 7, Name: "n", UserHash: "u", Tasks: []*state.ManagedTask{{JobID: 7, Name: "n", Attempt: 1}},
 		Dag: []byte("name: n\n---\nname: n\nenvs: {A: b}\nsecrets: {S: hush}\nrun: 'true'\nevent_callback: |\n  " + script + "\n")}
 	shape, err := shapeOf(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &controller{m: m, id: 7, shape: shape, out: shelf.NewJournal(m.kept, controlLogName(7), func() {})}
+	c := &controller{m: m, id: 7, shape: shape, out: logstore.NewJournal(m.kept, controlLogName(7), func() {})}
 	return c, state.ManagedAdopted{Job: j, Attempts: []*state.ManagedAttempt{{JobID: 7, Number: 1, ClusterName: "n-7", ClusterJob: 1}}}
 }
 

@@ -70,7 +70,7 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		return err
 	}
 	for _, id := range asked {
-		m.rows.Ring(id)
+		m.rows.Notify(id)
 	}
 	m.wake()
 	switch len(asked) {

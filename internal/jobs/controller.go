@@ -11,7 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/lease"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -25,7 +25,7 @@ type controller struct {
 	adopted   *state.ManagedAdopted // as the job was when this began; nil: it has been looked at
 	shape     *shape                // of the job; nil: not read yet
 	files     bool                  // the job has files that go with it
-	out       *shelf.Journal
+	out       *logstore.Journal
 	callbacks callbacks // of its tasks
 
 	over atomic.Bool // see Over: the job's end is written, or just being: its lease is gone or going
@@ -43,7 +43,7 @@ var errFinished = errors.New("nothing is left to do")
 
 // Run works on the job's tasks until all have ended.
 func (c *controller) Run(ctx context.Context) {
-	c.out = shelf.NewJournal(c.m.kept, controlLogName(c.id), func() { c.m.logs.Ring(c.id) })
+	c.out = logstore.NewJournal(c.m.kept, controlLogName(c.id), func() { c.m.logs.Notify(c.id) })
 	c.phase = map[int]api.ScheduleState{}
 	var at []int // tasks that runners work on
 	ended := make(chan int)
@@ -220,7 +220,7 @@ func (c *controller) save(ctx context.Context, s situation, own <-chan struct{},
 			Unreported: s.attempt != nil && s.attempt.ClosedAt.IsZero() && s.attempt.Report == nil && outcome(s.attempt.Outcome).lost() && !s.task.Status.Terminal(),
 		})
 		if err == nil {
-			c.m.rows.RingOthers(c.id, own)
+			c.m.rows.NotifyOthers(c.id, own)
 			c.saved(s, all)
 			return nil
 		}
@@ -252,7 +252,7 @@ func (c *controller) scheduled(s situation) error {
 		s.job.EndedAt = time.Now()
 	default:
 		c.mu.Lock()
-		s.job.Schedule = together(s.job.Schedule, c.phase)
+		s.job.Schedule = combinedState(s.job.Schedule, c.phase)
 		c.mu.Unlock()
 	}
 	c.over.Store(s.job.Schedule == api.ScheduleDone)

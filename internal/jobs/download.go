@@ -13,7 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 )
 
 // DownloadLogs gathers the logs of a job in a new folder below dir and returns
@@ -42,7 +42,7 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Job
 		return nil, err
 	}
 	for name := range logs {
-		if err := shelf.Save(ctx, m.kept, name, 0, filepath.Join(target, path.Base(name)), func(w io.Writer) io.Writer { return room.Writer(w) }); err != nil {
+		if err := logstore.Save(ctx, m.kept, name, 0, filepath.Join(target, path.Base(name)), func(w io.Writer) io.Writer { return room.Writer(w) }); err != nil {
 			return nil, fmt.Errorf("gathering the logs of managed job %d: %w", j.ID, err)
 		}
 	}

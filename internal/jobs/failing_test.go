@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -140,12 +140,12 @@ func (f failingSchedules) Fire(ctx context.Context, s *state.ManagedSchedule, j 
 
 // failingLogs are logs of which a call fails.
 type failingLogs struct {
-	shelf.Logs
+	logstore.Logs
 	*failure
 }
 
-func (f failingLogs) Open(name string) (shelf.Log, error) {
-	l, err := passing(f.failure, "open", func() (shelf.Log, error) { return f.Logs.Open(name) })
+func (f failingLogs) Open(name string) (logstore.Log, error) {
+	l, err := passing(f.failure, "open", func() (logstore.Log, error) { return f.Logs.Open(name) })
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (f failingLogs) Remove(names ...string) error {
 }
 
 type failingLog struct {
-	shelf.Log
+	logstore.Log
 	*failure
 }
 

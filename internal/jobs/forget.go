@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -16,11 +16,11 @@ import (
 // those of tasks, and those of controllers and callbacks; less than 0 keeps
 // them. Files that no job and no schedule needs go, too.
 func (m *Manager) Forget(ctx context.Context, tasks, controllers time.Duration) error {
-	here := shelf.Folder(m.dir)
+	here := logstore.Folder(m.dir)
 	ended := map[int]time.Time{}
 	var errs []error
 	for _, of := range []struct {
-		logs    shelf.Logs
+		logs    logstore.Logs
 		pattern string
 		kept    time.Duration
 	}{{m.kept, "task-*.log", tasks}, {m.kept, "controller.log", controllers}, {here, "callback-*", controllers}} {

@@ -19,10 +19,10 @@ import (
 type hands struct {
 	*outside
 	life  *life
-	bells *cluster.Bells[string]
+	bells *cluster.Notifier[string]
 }
 
-var _ world = (*hands)(nil)
+var _ environment = (*hands)(nil)
 
 func (h *hands) get(name, hash string) *row {
 	h.mu.Lock()
@@ -358,7 +358,7 @@ func (s *logStream) Read([]byte) (int, error) {
 }
 
 func (h *hands) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
-	return h.bells.Listen(a.ClusterHash)
+	return h.bells.Subscribe(a.ClusterHash)
 }
 
 func (h *hands) Callback(context.Context, *state.ManagedAttempt, string, agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {

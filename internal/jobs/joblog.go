@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// The logs of a job outlive its clusters, and on a shelf that servers share also
+// The logs of a job outlive its clusters, and in a log store that servers share also
 // the server that wrote them: one for its controller, and one for each attempt
 // of each task, to which the attempt's log is copied byte for byte while it
 // grows. So the size of the copy is where it goes on after a crash.
@@ -57,7 +57,7 @@ func (m *Manager) copyLog(a *state.ManagedAttempt, say func(format string, a ...
 			case errors.As(err, &full), diskspace.Full(err):
 				if m.waits(&at, err) {
 					say("The output of attempt %d is not copied for now; the cluster has it: %v", at.Number, err)
-					m.logs.Ring(at.JobID)
+					m.logs.Notify(at.JobID)
 				}
 			case err == nil || n > 0:
 				if m.waits(&at, nil) {
@@ -97,10 +97,10 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (int64,
 	if whole, err := m.givenUp(name); whole || err != nil {
 		return 0, err
 	}
-	return shelf.Copy{
-		Kept: m.kept, Name: name, Most: m.mostLog, Pause: m.gather, Wrote: func() { m.logs.Ring(a.JobID) },
+	return logstore.Copy{
+		Kept: m.kept, Name: name, Most: m.mostLog, Pause: m.gather, Wrote: func() { m.logs.Notify(a.JobID) },
 		Room: func(n int64) error { return m.room(a.JobID, n) },
-		From: func(ctx context.Context, offset int64) (io.ReadCloser, error) { return m.world.Log(ctx, a, offset) },
+		From: func(ctx context.Context, offset int64) (io.ReadCloser, error) { return m.env.Log(ctx, a, offset) },
 	}.Once(ctx)
 }
 

@@ -19,13 +19,13 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
 // logWorld has one log, whose stream breaks now and then.
 type logWorld struct {
-	world
+	environment
 	log    []byte
 	breaks func() int // after so many bytes; less than 0: not
 }
@@ -45,7 +45,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("the stream broke") }
 
-func logManager(t testing.TB, dir string, w world) *Manager {
+func logManager(t testing.TB, dir string, w environment) *Manager {
 	t.Helper()
 	return newManager(newMemory(), w, slog.New(slog.DiscardHandler), "s", dir, 1)
 }
@@ -53,23 +53,25 @@ func logManager(t testing.TB, dir string, w world) *Manager {
 // TestACopiedLogIsTheLog: however often the stream breaks and the server dies,
 // the copy is the log, byte for byte.
 func TestACopiedLogIsTheLog(t *testing.T) {
-	t.Run("folder", func(t *testing.T) { copiedIsLog(t, func(id int) shelf.Logs { return shelf.Folder(t.TempDir()) }, 0) })
+	t.Run("folder", func(t *testing.T) {
+		copiedIsLog(t, func(id int) logstore.Logs { return logstore.Folder(t.TempDir()) }, 0)
+	})
 	t.Run("stored", func(t *testing.T) {
 		logs := sharedLogs(t)
-		copiedIsLog(t, func(int) shelf.Logs { return logs }, time.Millisecond)
+		copiedIsLog(t, func(int) logstore.Logs { return logs }, time.Millisecond)
 	})
 }
 
 // sharedLogs is where servers that share a database keep logs.
-func sharedLogs(t *testing.T) shelf.Logs {
+func sharedLogs(t *testing.T) logstore.Logs {
 	t.Helper()
 	db, err := state.Open(t.Context(), filepath.Join(t.TempDir(), "state.db"))
 	must(t, err)
 	t.Cleanup(func() { db.Close() })
-	return shelf.Stored{Store: db, Prefix: "jobs/"}
+	return logstore.Stored{Store: db, Prefix: "jobs/"}
 }
 
-func copiedIsLog(t *testing.T, shelfOf func(id int) shelf.Logs, gather time.Duration) {
+func copiedIsLog(t *testing.T, shelfOf func(id int) logstore.Logs, gather time.Duration) {
 	id := 0
 	rapid.Check(t, func(r *rapid.T) {
 		id++
@@ -115,7 +117,7 @@ func TestALogThatNeverEndsIsCut(t *testing.T) {
 		}
 	}
 	got, err := os.ReadFile(filepath.Join(dir, attemptLogName(1, 0, 1)))
-	if err != nil || !bytes.HasPrefix(w.log, got[:m.mostLog]) || string(got[m.mostLog:]) != shelf.LogCut(m.mostLog) {
+	if err != nil || !bytes.HasPrefix(w.log, got[:m.mostLog]) || string(got[m.mostLog:]) != logstore.LogCut(m.mostLog) {
 		t.Errorf("%d bytes kept, %v; the end is %q", len(got), err, got[len(got)-100:])
 	}
 	if n, err := m.copyOnce(t.Context(), a); n != 0 || err != nil {
@@ -162,7 +164,7 @@ func TestLogsAreReadThroughEveryServer(t *testing.T) {
 		UserHash: "u", Workspace: "default", Tasks: []*state.ManagedTask{{JobID: 7, Status: api.ManagedSucceeded, Attempt: 1}}}
 	db.jobs[7] = job
 	db.attempts[attemptID{7, 0, 1}] = &state.ManagedAttempt{JobID: 7, Number: 1, LogKept: true}
-	shelf.NewJournal(a.kept, controlLogName(7), func() {}).Printf("Launching cluster %s", "c-7")
+	logstore.NewJournal(a.kept, controlLogName(7), func() {}).Printf("Launching cluster %s", "c-7")
 	log, err := a.kept.Append(attemptLogName(7, 0, 1))
 	must(t, err)
 	fmt.Fprint(log, "one\ntwo\n")

@@ -30,7 +30,7 @@ import (
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/lease"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 )
@@ -65,16 +65,16 @@ type Manager struct {
 	log      *slog.Logger
 	server   string
 	dir      string
-	world    world
+	env      environment
 	admit    func(context.Context, state.User, string, map[string]any, io.Writer) (string, *config.Config, error)
 	check    func(ctx context.Context, dag string) error // whether tasks can be run at all
 	told     func(ctx context.Context, owner state.User) CallbackPlace
 	patience func() time.Duration // see [Deps]
-	kept     shelf.Logs
+	kept     logstore.Logs
 	files    *taskfiles.Files
 	slots    *slots
-	rows     cluster.Bells[int] // by job: what is stored of it changed
-	logs     cluster.Bells[int] // by job: its logs grew
+	rows     cluster.Notifier[int] // by job: what is stored of it changed
+	logs     cluster.Notifier[int] // by job: its logs grew
 	poke     chan struct{}
 
 	room     func(job int, n int64) error // takes room for so much of a job's log
@@ -108,9 +108,9 @@ func New(d Deps) *Manager {
 		m.files = d.Files
 	}
 	if d.Store.Shared() {
-		m.kept = shelf.Stored{Store: d.Store, Prefix: "jobs/"}
-		m.mostLog, m.gather = shelf.MaxLog-state.MaxPiece, shelf.GatherFor
-		m.boundLogs(&diskspace.Ledger{Again: shelf.CountAgain}, shelf.StoredLimits(d.LogLimits))
+		m.kept = logstore.Stored{Store: d.Store, Prefix: "jobs/"}
+		m.mostLog, m.gather = logstore.MaxLog-state.MaxPiece, logstore.GatherFor
+		m.boundLogs(&diskspace.Ledger{Again: logstore.CountAgain}, logstore.StoredLimits(d.LogLimits))
 	} else {
 		m.boundLogs(&diskspace.Ledger{Dir: m.dir}, d.LogLimits)
 	}
@@ -120,13 +120,13 @@ func New(d Deps) *Manager {
 	return m
 }
 
-func newManager(store database, w world, log *slog.Logger, server, dir string, launches int) *Manager {
+func newManager(store database, w environment, log *slog.Logger, server, dir string, launches int) *Manager {
 	if launches == 0 {
 		launches = launchesAtOnce()
 	}
 	m := &Manager{
-		store: store, world: w, log: log, server: server, dir: dir,
-		kept:    shelf.Folder(dir),
+		store: store, env: w, log: log, server: server, dir: dir,
+		kept:    logstore.Folder(dir),
 		poke:    make(chan struct{}, 1),
 		room:    func(int, int64) error { return nil },
 		mostLog: mostLog, patience: func() time.Duration { return 0 },
@@ -233,7 +233,7 @@ func (m *Manager) start(a state.ManagedAdopted, l state.Lease, slot bool) {
 	id := a.Job.ID
 	m.held.Start(id, l, func(h *lease.Hold) lease.Work {
 		return &controller{m: m, id: id, hold: h, slot: slot, adopted: &a}
-	}, func() { m.rows.Ring(id) })
+	}, func() { m.rows.Notify(id) })
 }
 
 // ringCancelled makes controllers look whose jobs were cancelled, perhaps
@@ -245,7 +245,7 @@ func (m *Manager) ringCancelled(ctx context.Context) {
 	}
 	for id, by := range asked {
 		if w, ok := m.held.Get(id); ok && !w.(*controller).knows(by) {
-			m.rows.Ring(id)
+			m.rows.Notify(id)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Judges of the simulated world: they know what is true and notice when a server
+// Judges of the simulated env: they know what is true and notice when a server
 // does what it must not.
 
 func (o *outside) violation(format string, a ...any) {

@@ -70,7 +70,7 @@ func (r *runner) untilCancelled(ctx context.Context, end time.Time) (context.Con
 		ctx, timed = context.WithDeadlineCause(ctx, end, errAsked)
 	}
 	cctx, cancel := context.WithCancelCause(ctx)
-	bell, unlisten := r.m.rows.Listen(r.id)
+	bell, unlisten := r.m.rows.Subscribe(r.id)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -152,7 +152,7 @@ func (r *runner) bring(ctx context.Context, s situation) (placed, error) {
 	call.Load = func() []byte { return s.attempt.Progress }
 	call.Save = r.remember(s)
 	r.out.Printf("Launching cluster %s (attempt %d of task %d, %q)", s.attempt.ClusterName, s.attempt.Number, s.task.Index, s.task.Name)
-	return r.m.world.Launch(ctx, launch{
+	return r.m.env.Launch(ctx, launch{
 		call: call, task: string(text), attempt: s.attempt,
 		held: execution.Held{
 			Holder: state.JobHolder(r.id), TaskID: runID(s.job, s.task), Envs: variables(s.job),
@@ -272,7 +272,7 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 		return ended(outHung, hung(s.patience, err.Error()))
 	}
 	if !submitting {
-		if err := r.m.world.Down(ctx, s.attempt, r.call(s)); err != nil {
+		if err := r.m.env.Down(ctx, s.attempt, r.call(s)); err != nil {
 			return err
 		}
 	}
@@ -292,7 +292,7 @@ func (r *runner) notLaunched(ctx context.Context, s situation, err error) error 
 // lostInLaunch deals with a cluster that was gone before a server wrote down that it
 // had the job: the agent's word on the end of the job may have come nevertheless.
 func (r *runner) lostInLaunch(ctx context.Context, s situation, cause error) error {
-	if err := r.weigh(ctx, s.attempt); err != nil {
+	if err := r.reconcileReport(ctx, s.attempt); err != nil {
 		return err
 	}
 	o := r.seen

@@ -45,5 +45,5 @@ func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) 
 func (r *runner) end(ctx context.Context, s situation) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	return r.m.world.End(ctx, s.attempt, time.Until(s.job.CancelBy))
+	return r.m.env.End(ctx, s.attempt, time.Until(s.job.CancelBy))
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -55,9 +55,9 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 		return 0, err
 	}
 	f := &follower{m: m, w: w, out: call.Out, id: j.ID, which: which, follow: b.Follow == nil || *b.Follow}
-	f.rows, f.stopRows = m.rows.Listen(j.ID)
+	f.rows, f.stopRows = m.rows.Subscribe(j.ID)
 	defer f.stopRows()
-	f.logs, f.stopLogs = m.logs.Listen(j.ID)
+	f.logs, f.stopLogs = m.logs.Subscribe(j.ID)
 	defer f.stopLogs()
 	if at == nil {
 		if at, err = f.start(ctx, j, b); err != nil {
@@ -116,7 +116,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		return p, nil
 	}
 	if b.Controller {
-		offset, _, err := shelf.LastLines(f.m.kept, controlLogName(j.ID), tail)
+		offset, _, err := logstore.LastLines(f.m.kept, controlLogName(j.ID), tail)
 		p.Offset = offset
 		return p, err
 	}
@@ -132,7 +132,7 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 		if f.which >= 0 && a.Task != f.which {
 			continue
 		}
-		offset, lines, err := shelf.LastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
+		offset, lines, err := logstore.LastLines(f.m.kept, attemptLogName(a.JobID, a.Task, a.Number), tail)
 		if err != nil {
 			return nil, err
 		}

@@ -18,7 +18,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/upload"
 )
@@ -212,14 +212,14 @@ func TestTheLastLinesOfALongLogAreFound(t *testing.T) {
 			all = all[:len(all)-1]
 		}
 		for _, n := range []int{1, 2, 3, 70_000, 99_999, 1_000_000} {
-			offset, lines, err := shelf.LastLines(a.kept, name, n)
+			offset, lines, err := logstore.LastLines(a.kept, name, n)
 			want := strings.Join(all[max(0, len(all)-n):], "")
 			if err != nil || lines != min(n, len(all)) || text[offset:] != want {
 				t.Errorf("%s, the last %d: %d from byte %d of %d, %v", name, n, lines, offset, len(text), err)
 			}
 		}
 	}
-	if offset, lines, err := shelf.LastLines(a.kept, "none", 3); offset != 0 || lines != 0 || err != nil {
+	if offset, lines, err := logstore.LastLines(a.kept, "none", 3); offset != 0 || lines != 0 || err != nil {
 		t.Errorf("of no log: %d lines from %d, %v", lines, offset, err)
 	}
 }
@@ -293,8 +293,8 @@ func TestWhoFollowsALogSeesWhatIsWaitedFor(t *testing.T) {
 		go follow(t.Context(), &o, api.JobsLogsBody{})
 		shows := func(want string) {
 			t.Helper()
-			a.rows.Ring(id)
-			a.logs.Ring(id)
+			a.rows.Notify(id)
+			a.logs.Notify(id)
 			synctest.Wait()
 			if got := o.shows(); got != want {
 				t.Errorf("it shows\n%s\nwant\n%s", got, want)

@@ -12,7 +12,7 @@ import (
 )
 
 // life is one run of a server. It may die at any call to the database or to
-// the world: before the call, or after it had its effect and before the answer
+// the env: before the call, or after it had its effect and before the answer
 // is read. The dead touch nothing.
 type life struct {
 	ctx  context.Context // ends with it

@@ -25,8 +25,8 @@ type outside struct {
 	provider cloud.Provider
 	offers   []cloud.Offer
 	plans    map[int]*plan
-	listen   func() []*cluster.Bells[string] // of the servers that live
-	tell     func() []*Manager               // the servers that live, as agents tell them
+	listen   func() []*cluster.Notifier[string] // of the servers that live
+	tell     func() []*Manager                  // the servers that live, as agents tell them
 
 	mu       sync.Mutex
 	records  map[string]*row  // clusters by name
@@ -90,7 +90,7 @@ var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 // ring tells the servers that live that something happened to a cluster.
 func (o *outside) ring(hash string) {
 	for _, b := range o.listen() {
-		b.Ring(hash)
+		b.Notify(hash)
 	}
 }
 

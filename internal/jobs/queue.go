@@ -178,7 +178,7 @@ func (m *Manager) until(r state.ManagedRow, now time.Time) time.Time {
 	if r.Attempt == nil || r.Attempt.ClusterHash == "" || r.Task.Status != api.ManagedRunning {
 		return now
 	}
-	if at := m.world.HeardLast(r.Attempt); !at.IsZero() && now.Sub(at) > heardWithin {
+	if at := m.env.HeardLast(r.Attempt); !at.IsZero() && now.Sub(at) > heardWithin {
 		return at
 	}
 	return now

@@ -122,7 +122,7 @@ func TestWhatTheQueueSaysOfATask(t *testing.T) {
 
 // heard is a world whose agents were heard of last at a time.
 type heard struct {
-	world
+	environment
 	at time.Time
 }
 
@@ -158,7 +158,7 @@ func TestTheDurationOfAJobThatIsNotHeardOfDoesNotGrow(t *testing.T) {
 		if c.none {
 			row.Attempt = nil
 		}
-		if got := noon.Sub((&Manager{world: h}).until(row, noon)); got != c.want {
+		if got := noon.Sub((&Manager{env: h}).until(row, noon)); got != c.want {
 			t.Errorf("%s: certain until %v ago, want %v", name, got, c.want)
 		}
 	}

@@ -32,9 +32,9 @@ func (m *Manager) Ended(ctx context.Context, hash string, j agentapi.Job) error 
 	return nil
 }
 
-// weigh reads what the agent said last, after all that servers heard is stored.
-func (r *runner) weigh(ctx context.Context, a *state.ManagedAttempt) error {
-	heard := r.m.world.Heard(ctx, a)
+// reconcileReport reads what the agent said last, after all that servers heard is stored.
+func (r *runner) reconcileReport(ctx context.Context, a *state.ManagedAttempt) error {
+	heard := r.m.env.Heard(ctx, a)
 	fresh, err := r.m.store.ManagedJobs().Attempt(ctx, a.JobID, a.Task, a.Number)
 	if err != nil {
 		return err

@@ -18,7 +18,7 @@ func TestAProgramThatEndedDoesNotRunAgainBecauseItsMachineGoes(t *testing.T) {
 		for _, down := range []bool{false, true} { // the server dies with the word in its hands
 			synctest.Test(t, func(t *testing.T) {
 				s := newScene(t, &plan{}, "")
-				s.serve(func(w world) world { return blind{w} }) // only what is pushed gets through
+				s.serve(func(w environment) environment { return blind{w} }) // only what is pushed gets through
 				s.until(api.ManagedRunning)
 				time.Sleep(time.Minute)
 				s.does(func(g *gang) {
@@ -47,10 +47,10 @@ func TestAProgramThatEndedDoesNotRunAgainBecauseItsMachineGoes(t *testing.T) {
 }
 
 // blind is a world whose agents do not answer questions.
-type blind struct{ world }
+type blind struct{ environment }
 
 func (b blind) Look(ctx context.Context, a *state.ManagedAttempt) observation {
-	o := b.world.Look(ctx, a)
+	o := b.environment.Look(ctx, a)
 	if o.job != nil {
 		o.job, o.silent = nil, "no answer"
 	}
@@ -86,7 +86,7 @@ func TestAWordThatComesWithTheProofOfALossCounts(t *testing.T) {
 					return save()
 				}}
 			}
-			s.serve(func(w world) world { return blind{w} })
+			s.serve(func(w environment) environment { return blind{w} })
 			s.until(api.ManagedRunning)
 			s.does(func(g *gang) {
 				g.ends(g.run, api.JobSucceeded, []int{0})

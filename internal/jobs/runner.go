@@ -51,7 +51,7 @@ func (c *controller) runner(task int) *runner {
 
 // run observes, decides, acts and records, again and again.
 func (r *runner) run(ctx context.Context) {
-	bell, stop := r.m.rows.Listen(r.id)
+	bell, stop := r.m.rows.Subscribe(r.id)
 	r.bell = bell
 	r.does(api.ScheduleAlive)
 	if r.slot {
@@ -188,7 +188,7 @@ func (r *runner) step(ctx context.Context) error {
 		return r.prove(ctx, s.attempt)
 	case doWeigh:
 		r.keep(s)
-		return r.weigh(ctx, s.attempt)
+		return r.reconcileReport(ctx, s.attempt)
 	case doNote:
 		return r.note(ctx, s, a)
 	case doWait:
@@ -275,7 +275,7 @@ func (r *runner) clusterName(ctx context.Context, s situation) (string, error) {
 		if n > 1 {
 			name = fmt.Sprintf("%s-%d", base, n)
 		}
-		if taken, err := r.m.world.Taken(ctx, name, r.id); err != nil || !taken {
+		if taken, err := r.m.env.Taken(ctx, name, r.id); err != nil || !taken {
 			return name, err
 		}
 	}
@@ -317,7 +317,7 @@ func sooner(a, b time.Time) time.Time {
 func (r *runner) look(ctx context.Context, a *state.ManagedAttempt) observation {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	o := r.m.world.Look(ctx, a)
+	o := r.m.env.Look(ctx, a)
 	switch {
 	case o.silent == "":
 		r.mute = time.Time{}
@@ -341,7 +341,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 	answers := make(chan answer, 1)
 	go func() {
 		var got answer
-		got.cluster, got.reason, got.err = r.m.world.Prove(ctx, a)
+		got.cluster, got.reason, got.err = r.m.env.Prove(ctx, a)
 		answers <- got
 	}()
 	for {
@@ -350,7 +350,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 		case got = <-answers:
 		case <-r.changed:
 			r.rang = true
-			o := r.m.world.Recorded(ctx, a)
+			o := r.m.env.Recorded(ctx, a)
 			if !o.proven || o.cluster != clusterBroken && o.cluster != clusterGone {
 				continue
 			}
@@ -401,7 +401,7 @@ func (r *runner) follow(a *state.ManagedAttempt) {
 	}
 	r.unfollow()
 	r.followed = attemptKey(a)
-	r.changed, r.stopChanged = r.m.world.Changed(a)
+	r.changed, r.stopChanged = r.m.env.Changed(a)
 	r.copy = r.m.copyLog(a, r.out.Printf)
 }
 
@@ -494,7 +494,7 @@ func (r *runner) tell(ctx context.Context, s situation) {
 	switch outcome(a.Outcome) {
 	case outAborted, outOvertime:
 		ectx, cancel := context.WithTimeout(ctx, deadline)
-		if err := r.m.world.End(ectx, a, 0); err != nil {
+		if err := r.m.env.End(ectx, a, 0); err != nil {
 			r.out.Printf("Cluster %s could not be asked to end its job: %v", a.ClusterName, err)
 		}
 		cancel()
@@ -504,7 +504,7 @@ func (r *runner) tell(ctx context.Context, s situation) {
 
 func (r *runner) down(ctx context.Context, s situation) error {
 	for wait := closePause; ; wait = min(2*wait, closePauseMost) {
-		err := r.m.world.Down(ctx, s.attempt, r.call(s))
+		err := r.m.env.Down(ctx, s.attempt, r.call(s))
 		if err == nil {
 			return nil
 		}

@@ -89,13 +89,13 @@ func many(b *testing.B, dbs ...*state.Store) {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	bells := make([]*cluster.Bells[string], len(dbs))
-	o.listen = func() []*cluster.Bells[string] { return bells }
+	bells := make([]*cluster.Notifier[string], len(dbs))
+	o.listen = func() []*cluster.Notifier[string] { return bells }
 	var lives []*life
 	var servers []*Manager
 	var ended sync.WaitGroup
 	for n, db := range dbs {
-		bells[n] = new(cluster.Bells[string])
+		bells[n] = new(cluster.Notifier[string])
 		sctx, end := context.WithCancel(ctx)
 		l := newLife(end)
 		lives = append(lives, l)

@@ -160,9 +160,9 @@ func (s *shape) end(j *state.ManagedJob, i int) ending {
 	return e
 }
 
-// together is the place of a job in the schedule by what its runners do: one
+// combinedState is the place of a job in the schedule by what its runners do: one
 // that launches counts most, one that pauses least.
-func together(is api.ScheduleState, runners map[int]api.ScheduleState) api.ScheduleState {
+func combinedState(is api.ScheduleState, runners map[int]api.ScheduleState) api.ScheduleState {
 	for _, s := range []api.ScheduleState{api.ScheduleLaunching, api.ScheduleAliveWaiting, api.ScheduleAlive, api.ScheduleAliveBackoff} {
 		for _, r := range runners {
 			if r == s {

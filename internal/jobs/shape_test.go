@@ -118,7 +118,7 @@ func TestTogether(t *testing.T) {
 		for i, r := range c.runners {
 			phases[i] = r
 		}
-		if got := together("is", phases); got != c.want {
+		if got := combinedState("is", phases); got != c.want {
 			t.Errorf("%v: %s", c.runners, got)
 		}
 	}

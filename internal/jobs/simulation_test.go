@@ -113,7 +113,7 @@ type simulation struct {
 // server is one of the servers, in its present life.
 type server struct {
 	life  *life
-	bells cluster.Bells[string]
+	bells cluster.Notifier[string]
 	m     *Manager
 	ended chan struct{}
 }
@@ -139,8 +139,8 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 	if seed%2 == 1 { // machines hang, and servers do not wait for ever
 		s.patience = 45 * time.Minute
 	}
-	s.listen = func() []*cluster.Bells[string] {
-		var out []*cluster.Bells[string]
+	s.listen = func() []*cluster.Notifier[string] {
+		var out []*cluster.Notifier[string]
 		for _, v := range s.servers {
 			if v != nil && !v.life.isDead() {
 				out = append(out, &v.bells)

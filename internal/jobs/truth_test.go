@@ -25,7 +25,7 @@ type scene struct {
 	t     *testing.T
 	db    *memory
 	job   int
-	bells cluster.Bells[string]
+	bells cluster.Notifier[string]
 	lives int
 	life  *life // of the server that was started last
 	m     *Manager
@@ -45,11 +45,11 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 		seed: 1, calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}}
-	s.listen = func() []*cluster.Bells[string] {
+	s.listen = func() []*cluster.Notifier[string] {
 		if !s.up.Load() {
 			return nil
 		}
-		return []*cluster.Bells[string]{&s.bells}
+		return []*cluster.Notifier[string]{&s.bells}
 	}
 	s.tell = func() []*Manager {
 		if !s.up.Load() {
@@ -74,12 +74,12 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 }
 
 // serve starts a server; through may change how it sees the world.
-func (s *scene) serve(through func(world) world) {
+func (s *scene) serve(through func(environment) environment) {
 	s.lives++
 	ctx, cancel := context.WithCancel(context.Background())
 	l := newLife(cancel)
 	s.life = l
-	var w world = &hands{outside: s.outside, life: l, bells: &s.bells}
+	var w environment = &hands{outside: s.outside, life: l, bells: &s.bells}
 	if through != nil {
 		w = through(w)
 	}
@@ -161,13 +161,13 @@ func (s *scene) does(f func(g *gang)) {
 
 // deaf is a world whose status calls time out.
 type deaf struct {
-	world
+	environment
 	calls *atomic.Int64
 	until int64
 }
 
 func (d deaf) Look(ctx context.Context, a *state.ManagedAttempt) observation {
-	o := d.world.Look(ctx, a)
+	o := d.environment.Look(ctx, a)
 	if d.calls.Add(1) <= d.until && o.job != nil {
 		time.Sleep(30 * time.Second)
 		o.job, o.silent = nil, "no answer within 30s"
@@ -182,7 +182,7 @@ func TestTwentyFiveStatusTimeoutsOfAHealthyJobCauseNoRelaunch(t *testing.T) {
 		s := newScene(t, &plan{}, "")
 		s.tell = nil // nothing else comes through either
 		var calls atomic.Int64
-		s.serve(func(w world) world { return deaf{w, &calls, 25} })
+		s.serve(func(w environment) environment { return deaf{w, &calls, 25} })
 		s.until(api.ManagedRunning)
 		shown := 0
 		for calls.Load() < 25 {

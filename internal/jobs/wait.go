@@ -33,7 +33,7 @@ func (m *Manager) Wait(ctx context.Context, call cluster.Call, b api.JobsWaitBod
 		wctx, cancel = context.WithTimeout(ctx, time.Duration(*b.Timeout*float64(time.Second)))
 		defer cancel()
 	}
-	bell, stop := m.rows.Listen(j.ID)
+	bell, stop := m.rows.Subscribe(j.ID)
 	defer stop()
 	for {
 		if j, err = m.store.ManagedJobs().Get(ctx, j.ID); err != nil {

@@ -72,7 +72,7 @@ func (g *graph) planForest(f forest, limit int64) (all []bargain, ok bool) {
 			for _, at := range f.branches[i] {
 				e := &g.edges[at]
 				other := e.from + e.to - i
-				mine = together(mine, g.branch(e, i, other, st.cloud, memo[other], limit), other)
+				mine = mergeBargains(mine, g.branch(e, i, other, st.cloud, memo[other], limit), other)
 			}
 			kept := mine[:0]
 			for _, b := range mine {
@@ -92,7 +92,7 @@ func (g *graph) planForest(f forest, limit int64) (all []bargain, ok bool) {
 		for _, list := range memo[r] {
 			mine = append(mine, list...)
 		}
-		if all = together(all, undominatedBargains(mine), r); len(all) > maxPartial {
+		if all = mergeBargains(all, undominatedBargains(mine), r); len(all) > maxPartial {
 			return nil, false
 		}
 	}
@@ -133,9 +133,9 @@ func undominatedBargains(list []bargain) []bargain {
 	return kept
 }
 
-// together joins what is done side by side: the time is the later one's, the
+// mergeBargains joins what is done side by side: the time is the later one's, the
 // cost is the sum. Both lists are sorted by time.
-func together(a, b []bargain, node int) []bargain {
+func mergeBargains(a, b []bargain, node int) []bargain {
 	var out []bargain
 	i, j := 0, 0
 	for i < len(a) && j < len(b) {

@@ -59,7 +59,7 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 		}
 	}
 	if s.r.Keep {
-		s.calm(cleanup, f, ran)
+		s.stopStarted(cleanup, f, ran)
 	} else if cerr := s.giveBack(cleanup, f); cerr != nil {
 		if handedOver(ctx) {
 			return nil, err
@@ -86,7 +86,7 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 func (s *search) giveBack(ctx context.Context, f *flight) error {
 	watch := s.e.watchOver(ctx, f.attempt.ClusterName, f.attempt.Offer.Place, s.late)
 	defer watch.stop()
-	ctx, end := tell(ctx, s.out, fmt.Sprintf("giving back what the attempt in %v left", f.attempt.Offer.Place))
+	ctx, end := reportProgress(ctx, s.out, fmt.Sprintf("giving back what the attempt in %v left", f.attempt.Offer.Place))
 	defer end()
 	return s.e.giveBack(ctx, f.p, f.spec.ID, f.attempt.Offer, f.attempt.Nodes, s.history, f.note, watch)
 }
@@ -217,9 +217,9 @@ func (s *search) ranBefore(ctx context.Context, f *flight) int {
 	return n
 }
 
-// calm stops what a failed start has switched on. What ran before is left alone:
+// stopStarted stops what a failed start has switched on. What ran before is left alone:
 // it may be doing work.
-func (s *search) calm(ctx context.Context, f *flight, ran int) {
+func (s *search) stopStarted(ctx context.Context, f *flight, ran int) {
 	stopper, ok := cloud.As[cloud.Stopper](f.p)
 	if !ok || ran > 0 {
 		return

@@ -18,7 +18,7 @@ import (
 const grace = 10 * time.Second
 
 // tellEvery is how often a step that takes long says that it still goes on.
-const tellEvery = 30 * time.Second
+const reportEvery = 30 * time.Second
 
 // errDeadline is the cause of a context that a step's deadline ended.
 var errDeadline = errors.New("the step's deadline passed")
@@ -90,14 +90,14 @@ func run[T any](ctx context.Context, s step, f func(context.Context) (T, error))
 	defer cancel()
 	waits := &waits{step: &s}
 	if s.doing != "" { // else whoever listens already does
-		limited = cloud.WithNotes(cloud.WithWaits(limited, waits.hear), func(text string) { s.out.say("⚠ %s", text) })
+		limited = cloud.WithNotes(cloud.WithWaitReports(limited, waits.hear), func(text string) { s.out.say("⚠ %s", text) })
 	}
 	answers := make(chan answer, 1)
 	go func() {
 		v, err := f(limited)
 		answers <- answer{v, err}
 	}()
-	tell := time.NewTicker(tellEvery)
+	tell := time.NewTicker(reportEvery)
 	defer tell.Stop()
 	ended := limited.Done()
 	var tooLong <-chan time.Time

@@ -210,7 +210,7 @@ func TestAPatientProviderIsNotCut(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var s *stage
 			s = newStage(t, func(ctx context.Context, spec cloud.LaunchSpec) error {
-				cloud.Waits(ctx, "its turn\nin the queue")
+				cloud.ReportWait(ctx, "its turn\nin the queue")
 				time.Sleep(20 * time.Hour)
 				s.p.up(spec, 2)
 				return ctx.Err()

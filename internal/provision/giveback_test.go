@@ -44,7 +44,7 @@ func TestGivenBackMeansNotListedAnyMore(t *testing.T) {
 					}
 				}
 				s.p.listFails = tt.listFails
-				rung := s.room.Heard()
+				rung := s.room.Next()
 				start := time.Now()
 				var told []string
 				err := s.GiveBack(t.Context(), s.c, func(text string) {

@@ -86,7 +86,7 @@ func (e *Engine) probe(ctx context.Context, offers []cloud.Offer, nodes int) []c
 
 // Freed says that machines were given back or stopped: whoever waits for room
 // looks again.
-func (e *Engine) Freed() { e.room.Ring() }
+func (e *Engine) Freed() { e.room.Notify() }
 
 // How often clouds are asked whether room has appeared.
 const (
@@ -102,7 +102,7 @@ const (
 func (e *Engine) AwaitRoom(ctx context.Context, u *UnplacedError, most time.Duration) {
 	end := time.NewTimer(most)
 	defer end.Stop()
-	rung := e.room.Heard()
+	rung := e.room.Next()
 	full := map[string]bool{} // offers that were said to be so
 	offers := u.full()
 	pause := watchFirst

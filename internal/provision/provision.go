@@ -28,7 +28,7 @@ type Engine struct {
 	log       *slog.Logger
 	install   string
 	sightings sightings
-	room      bell // rung when machines were given back
+	room      broadcast // rung when machines were given back
 }
 
 // New returns an engine for one installation of sky; its id is a tag on all

@@ -305,7 +305,7 @@ func (s *search) keep(ctx context.Context, f *flight) error {
 func (s *search) undo(ctx context.Context, a state.Attempt, steps []state.Step, why string) error {
 	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
-	cleanup, end := tell(cleanup, s.out, fmt.Sprintf("giving back what an attempt in %v left", a.Offer.Place))
+	cleanup, end := reportProgress(cleanup, s.out, fmt.Sprintf("giving back what an attempt in %v left", a.Offer.Place))
 	defer end()
 	return s.e.undo(cleanup, a, steps, s.history, why, s.late)
 }

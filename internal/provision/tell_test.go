@@ -14,16 +14,16 @@ import (
 func TestTellingWhatIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		ctx, end := Tell(t.Context(), &out, "stopping cluster c")
-		cloud.Waits(ctx, "the instances to stop")
-		cloud.Waits(ctx, "the instances to stop")
-		time.Sleep(tellEvery + time.Second)
+		ctx, end := ReportProgress(t.Context(), &out, "stopping cluster c")
+		cloud.ReportWait(ctx, "the instances to stop")
+		cloud.ReportWait(ctx, "the instances to stop")
+		time.Sleep(reportEvery + time.Second)
 		// A step that says nothing by itself leaves the word to who listens already.
 		_, _ = run(ctx, step{name: stepStop, limit: time.Minute}, func(ctx context.Context) (int, error) {
-			cloud.Waits(ctx, "one more")
+			cloud.ReportWait(ctx, "one more")
 			return 0, nil
 		})
-		time.Sleep(tellEvery)
+		time.Sleep(reportEvery)
 		end()
 		time.Sleep(time.Hour)
 		want := []string{
@@ -36,7 +36,7 @@ func TestTellingWhatIsWaitedFor(t *testing.T) {
 			t.Errorf("told:\n%s", got)
 		}
 	})
-	ctx, end := Tell(t.Context(), nil, "stopping")
+	ctx, end := ReportProgress(t.Context(), nil, "stopping")
 	defer end()
 	if ctx != t.Context() {
 		t.Error("somebody listens for nobody")

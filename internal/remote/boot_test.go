@@ -29,7 +29,7 @@ func TestAMachineThatDoesNotKnowTheKeyYet(t *testing.T) {
 	m := newMachines(t, 1)
 	again := refuseKeys(m.hosts[0])
 	var waited atomic.Value
-	ctx := cloud.WithWaits(t.Context(), func(what string) {
+	ctx := cloud.WithWaitReports(t.Context(), func(what string) {
 		waited.Store(what)
 		again()
 	})
@@ -46,7 +46,7 @@ func TestTheOwnersMachinesAreNotWaitedFor(t *testing.T) {
 	m := newMachines(t, 1)
 	refuseKeys(m.hosts[0])
 	m.c.Nodes[0].Reach.OwnKeys = true
-	ctx := cloud.WithWaits(t.Context(), func(what string) { t.Errorf("waited for %s", what) })
+	ctx := cloud.WithWaitReports(t.Context(), func(what string) { t.Errorf("waited for %s", what) })
 	if err := m.connector().Install(ctx, m.c, Containers{}); !is[*sshconn.AuthError](err) {
 		t.Errorf("%v", err)
 	}
@@ -56,7 +56,7 @@ func TestWhoCancelsDoesNotWaitForABoot(t *testing.T) {
 	m := newMachines(t, 1)
 	m.hosts[0].Set(func(k *sshtest.Knobs) { k.Down = true })
 	ctx, cancel := context.WithCancel(t.Context())
-	ctx = cloud.WithWaits(ctx, func(string) { cancel() })
+	ctx = cloud.WithWaitReports(ctx, func(string) { cancel() })
 	began := time.Now()
 	err := m.connector().Ensure(ctx, m.c)
 	var node *NodeError

@@ -169,7 +169,7 @@ func (r *Connector) Ensure(ctx context.Context, c *state.Cluster) error { return
 
 // Install is Ensure for machines that may be new, or just switched on: they are
 // given time to boot, and their containers are made. What is waited for is told
-// with [cloud.Waits], of the first node that is waited for.
+// with [cloud.ReportWait], of the first node that is waited for.
 func (r *Connector) Install(ctx context.Context, c *state.Cluster, made Containers) error {
 	return r.ensure(ctx, c, &made)
 }
@@ -182,7 +182,7 @@ func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containe
 	if len(c.Nodes) == 0 {
 		return errNoNodes
 	}
-	if Unmanned(c) {
+	if Agentless(c) {
 		return nil
 	}
 	for try := 1; ; try++ {
@@ -202,11 +202,11 @@ func (r *Connector) ensure(ctx context.Context, c *state.Cluster, made *Containe
 func (r *Connector) startAndConfigure(ctx context.Context, c *state.Cluster, made *Containers) error {
 	g, gctx := errgroup.WithContext(ctx)
 	s := newSpread(c.Nodes)
-	w := &waiting{told: func(what string) { cloud.Waits(ctx, what) }, of: make([]string, len(c.Nodes))}
+	w := &waiting{told: func(what string) { cloud.ReportWait(ctx, what) }, of: make([]string, len(c.Nodes))}
 	for i := range c.Nodes {
 		g.Go(func() error {
 			defer w.hear(i, "")
-			gctx := cloud.WithWaits(gctx, func(what string) { w.hear(i, what) })
+			gctx := cloud.WithWaitReports(gctx, func(what string) { w.hear(i, what) })
 			t, err := r.transport(c.Nodes[i])
 			if err != nil {
 				return &NodeError{NodeName(i), "reaching it", err}
@@ -233,8 +233,8 @@ func (r *Connector) startAndConfigure(ctx context.Context, c *state.Cluster, mad
 	return r.configure(ctx, c, 0)
 }
 
-// Unmanned tells that the cluster's nodes are no machines, and have no agents.
-func Unmanned(c *state.Cluster) bool {
+// Agentless tells that the cluster's nodes are no machines, and have no agents.
+func Agentless(c *state.Cluster) bool {
 	return len(c.Nodes) > 0 && c.Nodes[0].Reach.Method == cloud.ReachNone
 }
 

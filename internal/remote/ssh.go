@@ -181,7 +181,7 @@ func (t *sshTransport) reach(ctx context.Context, target sshconn.Target, n cloud
 		default:
 			return nil, err
 		}
-		cloud.Waits(ctx, fmt.Sprintf("%s to boot: %v", NodeName(n.Rank), err))
+		cloud.ReportWait(ctx, fmt.Sprintf("%s to boot: %v", NodeName(n.Rank), err))
 		select {
 		case <-ctx.Done():
 			return nil, err

@@ -232,7 +232,7 @@ func TestAnOldMachineThatWasJustSwitchedOn(t *testing.T) {
 	var waited string
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	ctx = cloud.WithWaits(ctx, func(what string) {
+	ctx = cloud.WithWaitReports(ctx, func(what string) {
 		waited = what
 		m.hosts[0].Set(func(k *sshtest.Knobs) { k.Down = false })
 	})

@@ -51,7 +51,7 @@ const anyUser = "sky"
 // Keys that the machines' owner keeps are not sent: with those the user logs in as
 // always, and there are no credentials then, as clients expect a key in them.
 func (r *Connector) Credentials(c *state.Cluster) (credentials map[string]any, user string, err error) {
-	if len(c.Nodes) == 0 || Unmanned(c) {
+	if len(c.Nodes) == 0 || Agentless(c) {
 		return nil, "", nil
 	}
 	if !r.HasSSHD(c.Nodes[0]) {

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -16,7 +16,7 @@ import (
 type feed struct {
 	id   string
 	name string // of the log
-	logs shelf.Logs
+	logs logstore.Logs
 	made time.Time
 	refs int // guarded by Engine.mu
 
@@ -28,7 +28,7 @@ type feed struct {
 	changed chan struct{}  // closed at the next change of row or log
 	moved   chan struct{}  // closed at the next change of row
 	row     *state.Request // the latest that this server knows; never modified
-	file    shelf.Log      // the log, one for all readers; nil while there is none
+	file    logstore.Log   // the log, one for all readers; nil while there is none
 }
 
 // acquire returns the feed of a request, to be released.
@@ -162,7 +162,7 @@ func (f *feed) look() view {
 }
 
 // log is the log's file, nil if there is none yet.
-func (f *feed) log() (shelf.Log, error) {
+func (f *feed) log() (logstore.Log, error) {
 	f.mu.Lock()
 	file := f.file
 	f.mu.Unlock()

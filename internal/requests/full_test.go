@@ -12,22 +12,22 @@ import (
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/state"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 )
 
 // fullShelf has no room while full.
 type fullShelf struct {
-	shelf.Logs
+	logstore.Logs
 	full bool
 }
 
-func (s *fullShelf) Append(name string) (shelf.Appender, error) {
+func (s *fullShelf) Append(name string) (logstore.Appender, error) {
 	a, err := s.Logs.Append(name)
 	return &fullAppender{a, s}, err
 }
 
 type fullAppender struct {
-	shelf.Appender
+	logstore.Appender
 	s *fullShelf
 }
 
@@ -44,7 +44,7 @@ func (e *errPath) Error() string { return "write x: " + e.err.Error() }
 func (e *errPath) Unwrap() error { return e.err }
 
 func TestALogThatFindsTheDiskFullDoesNotFailItsRequest(t *testing.T) {
-	s := &fullShelf{Logs: shelf.Folder(t.TempDir())}
+	s := &fullShelf{Logs: logstore.Folder(t.TempDir())}
 	l := keptLog(s, "a.log", nil, nil)
 	for _, line := range []string{"one\n", "two\n", "three\n", "four\n"} {
 		s.full = line == "two\n" || line == "three\n"
@@ -118,7 +118,7 @@ func TestLogsOfRequestsAreBounded(t *testing.T) {
 }
 
 func TestALogHasAGreatestLength(t *testing.T) {
-	logs := shelf.Folder(t.TempDir())
+	logs := logstore.Folder(t.TempDir())
 	l := keptLog(logs, "a.log", nil, nil)
 	l.Printf("one")
 	l.size = MaxLog - 4

@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 )
 
 // Log is the output of a request: lines of text and, between them, control
@@ -40,7 +40,7 @@ var errLogClosed = errors.New("the request has ended, its log is closed")
 // exists an earlier attempt wrote it; if that died within a line the line is
 // ended, so that readers never see a line change, and its spinner too.
 // What the log takes is asked of room before.
-func keptLog(logs shelf.Logs, name string, room func(n int64) error, wrote func()) *Log {
+func keptLog(logs logstore.Logs, name string, room func(n int64) error, wrote func()) *Log {
 	l := &Log{wrote: wrote, kept: true, room: room}
 	l.open = func() (io.Writer, error) {
 		a, err := logs.Append(name)
@@ -58,7 +58,7 @@ func keptLog(logs shelf.Logs, name string, room func(n int64) error, wrote func(
 }
 
 // mend ends what an earlier attempt left open.
-func mend(logs shelf.Logs, name string, a shelf.Appender) error {
+func mend(logs logstore.Logs, name string, a logstore.Appender) error {
 	if a.Size() == 0 {
 		return nil
 	}
@@ -82,14 +82,14 @@ func mend(logs shelf.Logs, name string, a shelf.Appender) error {
 // insistent goes on behind what somebody else wrote: the attempt before this
 // one, whose server is about to notice that the request is no longer its own.
 type insistent struct {
-	shelf.Appender
-	logs shelf.Logs
+	logstore.Appender
+	logs logstore.Logs
 	name string
 }
 
 func (w *insistent) Write(p []byte) (int, error) {
 	n, err := w.Appender.Write(p)
-	for errors.Is(err, shelf.ErrTaken) {
+	for errors.Is(err, logstore.ErrTaken) {
 		a, aerr := w.logs.Append(w.name)
 		if aerr != nil {
 			return n, errors.Join(err, aerr)
@@ -196,7 +196,7 @@ func (l *Log) put(lines []byte) error {
 // take asks whether n bytes more may be kept.
 func (l *Log) take(n int64) error {
 	if l.size+n > MaxLog {
-		return shelf.ErrFull
+		return logstore.ErrFull
 	}
 	if l.room == nil {
 		return nil
@@ -216,7 +216,7 @@ func (l *Log) missing() []byte {
 func noRoom(err error) string {
 	full, limited := errors.AsType[*diskspace.NoRoomError](err)
 	switch {
-	case errors.Is(err, shelf.ErrFull):
+	case errors.Is(err, logstore.ErrFull):
 		return fmt.Sprintf("a log has at most %s", diskspace.Bytes(MaxLog))
 	case limited && full.By == diskspace.ByUser:
 		return "logs of one user's requests have at most " + diskspace.Bytes(full.Most)
@@ -282,10 +282,10 @@ func (l *Log) abandon() {
 
 func (l *Log) abandonLocked() {
 	l.closed = true
-	if c, ok := l.w.(shelf.Appender); ok {
+	if c, ok := l.w.(logstore.Appender); ok {
 		c.Close()
 	}
 }
 
-// logName is what a request's log is called on the shelf.
+// logName is what a request's log is called in the log store.
 func (e *Engine) logName(id string) string { return id + ".log" }

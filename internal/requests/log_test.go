@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 
 	"pgregory.net/rapid"
 )
@@ -27,7 +27,7 @@ func readLog(t testing.TB, path string) string {
 
 // fileLog is a log in a file, as one server keeps it.
 func fileLog(path string, wrote func()) *Log {
-	return keptLog(shelf.Folder(filepath.Dir(path)), filepath.Base(path), nil, wrote)
+	return keptLog(logstore.Folder(filepath.Dir(path)), filepath.Base(path), nil, wrote)
 }
 
 // logPath is the file of a request's log.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
@@ -26,7 +26,7 @@ func TestServersOnPostgres(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { store.Close() })
-		e := New(store, Options{Logs: shelf.Stored{Store: store, Prefix: "requests/"}, ServerID: id, LongWorkers: 2, HeartbeatEvery: 100 * time.Millisecond, LeaseTTL: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
+		e := New(store, Options{Logs: logstore.Stored{Store: store, Prefix: "requests/"}, ServerID: id, LongWorkers: 2, HeartbeatEvery: 100 * time.Millisecond, LeaseTTL: 5 * time.Second, Logger: slog.New(slog.DiscardHandler)})
 		e.Handle("sky.x", api.ScheduleLong, func(ctx context.Context, c *Call) (any, error) {
 			runs.Add(1)
 			c.Log.Printf("by %s", id)

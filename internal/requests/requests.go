@@ -30,7 +30,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/internal/upload"
@@ -59,7 +59,7 @@ type LogFunc func(ctx context.Context, c *Call, w io.Writer) (any, error)
 // Options configure an [Engine].
 type Options struct {
 	LogDir         string           // folder of the requests' logs
-	Logs           shelf.Logs       // where the logs are that several servers share; nil: files in LogDir
+	Logs           logstore.Logs    // where the logs are that several servers share; nil: files in LogDir
 	ServerID       string           // stays the same when this server restarts, and no other one has it; "" is "local"
 	LongWorkers    int              // how many long requests run at once; 0: 64 + 4 for each CPU
 	HeartbeatEvery time.Duration    // 0: 1 s
@@ -83,7 +83,7 @@ type Options struct {
 // Engine runs requests. Its methods may be called concurrently.
 type Engine struct {
 	store *state.Store
-	logs  shelf.Logs
+	logs  logstore.Logs
 	o     Options
 	log   *slog.Logger
 
@@ -127,7 +127,7 @@ func New(store *state.Store, o Options) *Engine {
 	}
 	e := &Engine{
 		store:    store,
-		logs:     cmp.Or[shelf.Logs](o.Logs, shelf.Folder(o.LogDir)),
+		logs:     cmp.Or[logstore.Logs](o.Logs, logstore.Folder(o.LogDir)),
 		o:        o,
 		log:      o.Logger,
 		handlers: map[string]handler{},
@@ -138,7 +138,7 @@ func New(store *state.Store, o Options) *Engine {
 	}
 	e.books = &diskspace.Ledger{Dir: o.LogDir, Count: e.countLogs}
 	if o.Logs != nil { // shared with other servers
-		e.books.Dir, e.books.Again = "", shelf.CountAgain
+		e.books.Dir, e.books.Again = "", logstore.CountAgain
 	}
 	return e
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -67,7 +67,7 @@ func (s *streamer) wait(text string) {
 }
 
 // copy sends what the log has: whole lines, or if it has ended all of it.
-func (s *streamer) copy(file shelf.Log, ended bool) {
+func (s *streamer) copy(file logstore.Log, ended bool) {
 	first := !s.begun
 	s.begun = true
 	if file == nil {
@@ -105,7 +105,7 @@ func (s *streamer) copy(file shelf.Log, ended bool) {
 }
 
 // skip goes to where the last lines begin.
-func (s *streamer) skip(file shelf.Log) {
+func (s *streamer) skip(file logstore.Log) {
 	size, err := file.Size()
 	if err == nil {
 		s.at, err = tailOffset(file, size, s.o.Tail)

@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/serve/balancer/feed"
-	"github.com/skypilot-go/sky/internal/shelf"
 )
 
 // balancerJournal is the log of a service's balancers, wherever they run: the server
 // that looks after the service makes it of what they report.
 type balancerJournal struct {
-	out   *shelf.Journal
+	out   *logstore.Journal
 	heard map[string]feed.Heard
 	since time.Time // that requests are counted from
 	sum   feed.Summary

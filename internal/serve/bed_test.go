@@ -22,9 +22,9 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/serve"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 	"github.com/skypilot-go/sky/internal/testbed"
 )
@@ -91,7 +91,7 @@ func (i *installation) manager(server string) *serve.Manager {
 	}
 	return serve.New(serve.Deps{
 		Store: store, Executor: i.s.Executor, Clusters: i.s.Clusters, Log: log, ServerID: server,
-		Files: taskfiles.New(filepath.Join(i.dir, "files"), nil), Kept: shelf.Folder(i.dir), Host: "127.0.0.1",
+		Files: taskfiles.New(filepath.Join(i.dir, "files"), nil), Kept: logstore.Folder(i.dir), Host: "127.0.0.1",
 		Endpoint: func(port int, _ bool) string { return fmt.Sprint("http://127.0.0.1:", port) }, Dial: i.dial,
 	})
 }

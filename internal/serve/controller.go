@@ -15,8 +15,8 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/fsm"
 	"github.com/skypilot-go/sky/internal/lease"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/serve/replicas"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -29,7 +29,7 @@ type controller struct {
 	begin    time.Time   // when this server began to look after the service
 	name     string
 	hash     string
-	out      *shelf.Journal
+	out      *logstore.Journal
 	requests balancerJournal
 
 	svc      *state.Service
@@ -59,8 +59,8 @@ type report struct {
 func newController(m *Manager, v *state.Service, h *lease.Hold) *controller {
 	return &controller{
 		m: m, begin: time.Now(), hold: h, name: v.Name, hash: v.Hash, stale: true,
-		out:      shelf.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Ring(v.Hash) }),
-		requests: balancerJournal{out: shelf.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Ring(v.Hash) })},
+		out:      logstore.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Notify(v.Hash) }),
+		requests: balancerJournal{out: logstore.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Notify(v.Hash) })},
 		workers:  map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},
 	}
 }
@@ -73,7 +73,7 @@ const failAgain = 5 * time.Second
 
 // Run looks after the service until it has ended, or the server goes.
 func (c *controller) Run(ctx context.Context) {
-	bell, unlisten := c.m.rows.Listen(c.name)
+	bell, unlisten := c.m.rows.Subscribe(c.name)
 	defer unlisten()
 	work, stop := context.WithCancel(ctx)
 	defer func() {

@@ -13,7 +13,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 )
 
 // DownloadLogs gathers logs of a service in a new folder below dir and returns that:
@@ -67,11 +67,11 @@ func (m *Manager) DownloadLogs(ctx context.Context, call cluster.Call, b api.Ser
 	for name := range names {
 		offset := int64(0)
 		if b.Tail != nil && *b.Tail > 0 {
-			if offset, _, err = shelf.LastLines(m.Kept, name, *b.Tail); err != nil {
+			if offset, _, err = logstore.LastLines(m.Kept, name, *b.Tail); err != nil {
 				return "", err
 			}
 		}
-		if err := shelf.Save(ctx, m.Kept, name, offset, filepath.Join(target, path.Base(name)), func(w io.Writer) io.Writer { return room.Writer(w) }); err != nil {
+		if err := logstore.Save(ctx, m.Kept, name, offset, filepath.Join(target, path.Base(name)), func(w io.Writer) io.Writer { return room.Writer(w) }); err != nil {
 			return "", fmt.Errorf("gathering the logs of service %s: %w", v.Name, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -63,7 +63,7 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, body api.ServeLog
 	if offset < 0 {
 		offset = 0
 		if body.Tail != nil && *body.Tail > 0 {
-			if offset, _, err = shelf.LastLines(m.Kept, name, *body.Tail); err != nil {
+			if offset, _, err = logstore.LastLines(m.Kept, name, *body.Tail); err != nil {
 				return err
 			}
 		}
@@ -71,7 +71,7 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, body api.ServeLog
 			return err
 		}
 	}
-	grew, stop := m.logs.Listen(v.Hash)
+	grew, stop := m.logs.Subscribe(v.Hash)
 	defer stop()
 	follow := body.Follow == nil || *body.Follow
 	for {

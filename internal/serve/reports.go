@@ -60,7 +60,7 @@ func (m *Manager) count(r balancerapi.Report, at time.Time) balancerapi.Receipt 
 	receipt := m.tally.Add(r, at)
 	for _, s := range r.Services {
 		if s.Waiting > 0 {
-			m.rows.Ring(s.Name)
+			m.rows.Notify(s.Name)
 		}
 	}
 	return receipt

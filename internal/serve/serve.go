@@ -21,9 +21,9 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/lease"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/serve/balancer/feed"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 )
@@ -36,7 +36,7 @@ type Deps struct {
 	Log      *slog.Logger
 	ServerID string
 	Files    *taskfiles.Files // copies of the files of services' tasks
-	Kept     shelf.Logs       // where logs of services are kept
+	Kept     logstore.Logs    // where logs of services are kept
 	// Host is the address on which balancers listen; "": every address.
 	Host string
 	// Endpoint is where clients reach a port of the balancers.
@@ -56,8 +56,8 @@ type Manager struct {
 	source *feed.Source       // hands tables to balancers
 	tally  feed.Tally         // what balancers have counted
 	poke   chan struct{}      // makes Run look at once
-	rows   cluster.Bells[string]
-	logs   cluster.Bells[string]
+	rows   cluster.Notifier[string]
+	logs   cluster.Notifier[string]
 	apply  func(balancerapi.Table) // to the balancer in this server; nil: none
 
 	mu       sync.Mutex
@@ -194,7 +194,7 @@ func (m *Manager) look(ctx context.Context) {
 	m.mu.Unlock()
 	m.tally.Forget(names, time.Now())
 	for _, name := range ring {
-		m.rows.Ring(name)
+		m.rows.Notify(name)
 	}
 	if changed || first {
 		m.publish(ctx)
@@ -219,7 +219,7 @@ func (m *Manager) adopt(ctx context.Context, leases map[string]state.Lease) erro
 		name := a.Service.Name
 		m.held.Start(a.Service.Hash, leases[a.Service.Hash], func(h *lease.Hold) lease.Work {
 			return newController(m, a.Service, h)
-		}, func() { m.rows.Ring(name) })
+		}, func() { m.rows.Notify(name) })
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/serve/probe"
 	"github.com/skypilot-go/sky/internal/serve/replicas"
-	"github.com/skypilot-go/sky/internal/shelf"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -275,15 +275,15 @@ func (c *controller) keepLog(r row) (stop func()) {
 	most := int64(mostLog)
 	pause := time.Duration(0)
 	if c.m.Store.Shared() {
-		most, pause = shelf.MaxLog-state.MaxPiece, shelf.GatherFor
+		most, pause = logstore.MaxLog-state.MaxPiece, logstore.GatherFor
 	}
 	stopping := make(chan struct{})
 	go func() {
 		defer close(done)
 		last := false
 		for wait := copyFirst; ctx.Err() == nil; wait = min(2*wait, copyMost) {
-			n, err := shelf.Copy{
-				Kept: c.m.Kept, Name: replicaLog(c.hash, r.ID), Most: most, Pause: pause, Wrote: func() { c.m.logs.Ring(c.hash) },
+			n, err := logstore.Copy{
+				Kept: c.m.Kept, Name: replicaLog(c.hash, r.ID), Most: most, Pause: pause, Wrote: func() { c.m.logs.Notify(c.hash) },
 				Room: func(int64) error { return nil },
 				From: func(ctx context.Context, offset int64) (io.ReadCloser, error) { return c.programLog(ctx, r, offset) },
 			}.Once(ctx)

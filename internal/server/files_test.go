@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -243,7 +243,7 @@ func TestDownloadFromAnotherServer(t *testing.T) {
 	defer db.Close()
 	shared := func(home string) *Downloads {
 		d := NewDownloads(home, db)
-		d.shared = &shelf.Files{Store: db} // as a database that servers share has it
+		d.shared = &logstore.Files{Store: db} // as a database that servers share has it
 		return d
 	}
 	a, b := shared(t.TempDir()), newWorld(t)

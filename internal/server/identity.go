@@ -130,10 +130,10 @@ func (s *Server) caller(r *http.Request, h head) (state.User, error) {
 	return s.Store.Users().Touch(r.Context(), u)
 }
 
-// signed is the body as it is kept: with the identity, the client's version and
+// stampIdentity is the body as it is kept: with the identity, the client's version and
 // the workspace that the server found in place of what the body claims, and the
 // span that the request belongs to.
-func signed(raw []byte, u state.User, clientAPI int, workspace, parent string) ([]byte, error) {
+func stampIdentity(raw []byte, u state.User, clientAPI int, workspace, parent string) ([]byte, error) {
 	fields := map[string]json.RawMessage{}
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &fields); err != nil {

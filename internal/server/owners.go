@@ -122,9 +122,9 @@ func (s *Server) ownRequests(r *http.Request, scope *state.Scope, prefixes []str
 	return nil
 }
 
-// restrained is a body less what the caller may not ask for: viewers make no
+// limitToCaller is a body less what the caller may not ask for: viewers make no
 // provider work and get no keys; only administrators cancel what is not theirs.
-func (s *Server) restrained(r *http.Request, rt Route, raw []byte) ([]byte, error) {
+func (s *Server) limitToCaller(r *http.Request, rt Route, raw []byte) ([]byte, error) {
 	u := limited(r)
 	if u == nil {
 		return raw, nil

@@ -111,7 +111,7 @@ func TestWhatIsKeptOfABody(t *testing.T) {
 		{"variables that are none", `{"env_vars":[]}`, 0, "", "", ``},
 		{"a configuration that is none", `{"override_skypilot_config":[]}`, 0, "lab", "", ``},
 	} {
-		got, err := signed([]byte(c.body), u, c.version, c.workspace, c.parent)
+		got, err := stampIdentity([]byte(c.body), u, c.version, c.workspace, c.parent)
 		if string(got) != c.want || (err != nil) != (c.want == "") {
 			t.Errorf("%s: %s %v, want %s", c.name, got, err, c.want)
 		}

@@ -91,7 +91,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		workspace, err = s.workspaceOf(r, rt, user, head, cluster)
 	}
 	if err == nil {
-		raw, err = s.restrained(r, rt, raw)
+		raw, err = s.limitToCaller(r, rt, raw)
 	}
 	if err == nil {
 		raw, err = rt.withPath(raw, r)
@@ -101,7 +101,7 @@ func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (r
 		files, err = s.filesOf(r.Context(), r, head, user.ID)
 	}
 	if err == nil {
-		raw, err = signed(raw, user, clientAPI(r), workspace, trace.Parent(r.Context()))
+		raw, err = stampIdentity(raw, user, clientAPI(r), workspace, trace.Parent(r.Context()))
 	}
 	if err == nil {
 		err = s.note(r, user, about)

@@ -13,7 +13,7 @@ import (
 	"sync"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/upload"
 )
@@ -67,7 +67,7 @@ const (
 	wholeUpload = "whole"
 )
 
-func (u *Uploads) files() shelf.Files { return shelf.Files{Store: u.Store} }
+func (u *Uploads) files() logstore.Files { return logstore.Files{Store: u.Store} }
 
 func (u *Uploads) dir(user, blob string) string {
 	return filepath.Join(u.Home, filepath.FromSlash(BlobDir(user, blob)))

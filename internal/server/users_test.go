@@ -344,7 +344,7 @@ func TestNoTrailNoChange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tr := &trail{entry: state.AuditEntry{ID: "taken"}}
+	tr := &auditTrail{entry: state.AuditEntry{ID: "taken"}}
 	if err := w.server.note(req.WithContext(contextWithTrail(req, tr)), state.User{}, about{}); err == nil || tr.written {
 		t.Error("two calls share an entry")
 	}
@@ -365,6 +365,6 @@ func TestProxiesAreNotBelievedFromAnywhere(t *testing.T) {
 	}
 }
 
-func contextWithTrail(r *http.Request, t *trail) context.Context {
+func contextWithTrail(r *http.Request, t *auditTrail) context.Context {
 	return context.WithValue(r.Context(), trailKey{}, t)
 }

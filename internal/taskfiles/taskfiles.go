@@ -26,7 +26,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/filesync"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
 )
@@ -37,7 +37,7 @@ type InUse func(context.Context) (map[string]bool, error)
 // Files is the copies on one server.
 type Files struct {
 	dir    string
-	shared *shelf.Files // nil: this server is the only one
+	shared *logstore.Files // nil: this server is the only one
 	inUse  []InUse
 	// Whoever needs a folder that a sweep does not know of yet, or makes one, holds
 	// this for reading.
@@ -47,7 +47,7 @@ type Files struct {
 
 // New returns the copies in dir, and in the database if shared is not nil. What none
 // of inUse lists is removed by sweeps.
-func New(dir string, shared *shelf.Files, inUse ...InUse) *Files {
+func New(dir string, shared *logstore.Files, inUse ...InUse) *Files {
 	return &Files{dir: dir, shared: shared, inUse: inUse, fetching: make(chan struct{}, 1)}
 }
 

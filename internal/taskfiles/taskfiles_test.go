@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/filesync"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/upload"
 	"github.com/skypilot-go/sky/task"
@@ -27,7 +27,7 @@ func TestAJobsFilesReachEveryServer(t *testing.T) {
 	defer db.Close()
 	var used map[string]bool
 	server := func() *Files {
-		return New(filepath.Join(t.TempDir(), "files"), &shelf.Files{Store: db}, func(context.Context) (map[string]bool, error) { return used, nil },
+		return New(filepath.Join(t.TempDir(), "files"), &logstore.Files{Store: db}, func(context.Context) (map[string]bool, error) { return used, nil },
 			func(context.Context) (map[string]bool, error) { return nil, nil })
 	}
 	user := t.TempDir()

@@ -25,11 +25,11 @@ func (m *Manager) Delete(ctx context.Context, call cluster.Call, b api.VolumesDe
 			errs = append(errs, err)
 		}
 	}
-	return together(errs)
+	return joinErrors(errs)
 }
 
-// together is one error that tells of several.
-func together(errs []error) error {
+// joinErrors is one error that tells of several.
+func joinErrors(errs []error) error {
 	if len(errs) < 2 {
 		return errors.Join(errs...)
 	}

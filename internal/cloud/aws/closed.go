@@ -15,7 +15,7 @@ const atOnce = 20
 
 // find lists what exists of a cluster, wherever it is.
 func (p *Provider) find(ctx context.Context, id cloud.ClusterID) ([]vm.Machine, error) {
-	return p.regions.Find(ctx, id, vm.Where{})
+	return p.regions.Find(ctx, id, vm.ListScope{})
 }
 
 // knows refuses a region that the account does not have or may not use. id is a
@@ -30,7 +30,7 @@ func (p *Provider) knows(ctx context.Context, region string, id cloud.ClusterID)
 		return &cloud.InvalidError{Place: at, Err: fmt.Errorf("the account has no region %q, or has not switched it on (in the console under Account, AWS Regions); it has %s", region, strings.Join(all, ", "))}
 	}
 	if entered, why := p.regions.Asked(region); !entered && why == nil {
-		if _, err := p.regions.Find(ctx, id, vm.Where{Sure: true}); err != nil {
+		if _, err := p.regions.Find(ctx, id, vm.ListScope{Exhaustive: true}); err != nil {
 			return err
 		}
 	}

@@ -20,7 +20,7 @@ type driver struct{ *Provider }
 
 var _ vm.Ranker = driver{}
 
-func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	return d.regions.Find(ctx, id, where)
 }
 

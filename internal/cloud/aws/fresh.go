@@ -24,7 +24,7 @@ func (p *Provider) known(ctx context.Context, what string, young func(error) boo
 		if err == nil || try == settleTries || !young(err) {
 			return err
 		}
-		cloud.Waits(ctx, what)
+		cloud.ReportWait(ctx, what)
 		select {
 		case <-ctx.Done():
 			return err

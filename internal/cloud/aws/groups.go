@@ -151,7 +151,7 @@ func (p *Provider) makeGroup(ctx context.Context, client *ec2.Client, at cloud.P
 			if err != nil || have != nil {
 				return have, err
 			}
-			cloud.Waits(ctx, "EC2 to list the security group "+g.name)
+			cloud.ReportWait(ctx, "EC2 to list the security group "+g.name)
 			select {
 			case <-ctx.Done():
 				return nil, context.Cause(ctx)

@@ -21,7 +21,7 @@ import (
 // refuses what can be known to fail: a quota of nothing, a missing network.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	p := d.Provider
-	if err := p.manned(ctx); err != nil {
+	if err := p.checkAgentsAllowed(ctx); err != nil {
 		return err
 	}
 	if err := p.knows(ctx, spec.Offer.Region, spec.ID); err != nil {
@@ -36,7 +36,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 			return err
 		}
 	}
-	if err := p.enough(ctx, spec, s); err != nil {
+	if err := p.checkQuota(ctx, spec, s); err != nil {
 		return err
 	}
 	net, err := p.network(ctx, spec.Offer.Place, s)
@@ -65,8 +65,8 @@ func (p *Provider) sameAccount(s Settings) error {
 	return nil
 }
 
-// manned refuses to rent real machines that nothing could be brought onto.
-func (p *Provider) manned(ctx context.Context) error {
+// checkAgentsAllowed refuses to rent real machines that nothing could be brought onto.
+func (p *Provider) checkAgentsAllowed(ctx context.Context) error {
 	if !p.o.Settings().WithoutAgents {
 		return nil
 	}
@@ -81,10 +81,10 @@ func (p *Provider) manned(ctx context.Context) error {
 		Err: errors.New("aws.without_agents is set in the configuration, which is for emulators of EC2 only: real machines would cost money and do nothing. Take it out, or point AWS_ENDPOINT_URL at the emulator")}
 }
 
-// enough refuses machines that the quota is known not to allow, whatever else of
+// checkQuota refuses machines that the quota is known not to allow, whatever else of
 // it is in use. A quota service that does not answer proves nothing. Reserved
 // capacity may be had beside it.
-func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec, s Settings) error {
+func (p *Provider) checkQuota(ctx context.Context, spec cloud.LaunchSpec, s Settings) error {
 	o := spec.Offer
 	code := p.o.QuotaCode(ctx, o.InstanceType, o.Spot)
 	if code == "" || !o.Spot && (s.Prioritize || len(s.Reservations) > 0) {
@@ -108,7 +108,7 @@ func (p *Provider) enough(ctx context.Context, spec cloud.LaunchSpec, s Settings
 
 // Launch makes every rank run.
 func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	if err := errors.Join(p.sameAccount(p.settings(spec)), p.manned(ctx)); err != nil {
+	if err := errors.Join(p.sameAccount(p.settings(spec)), p.checkAgentsAllowed(ctx)); err != nil {
 		return nil, err
 	}
 	if err := p.knows(ctx, spec.Offer.Region, spec.ID); err != nil {

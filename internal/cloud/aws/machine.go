@@ -102,7 +102,7 @@ func (p *Provider) machine(region string, i types.Instance) vm.Machine {
 		}
 	}
 	if i.State != nil {
-		m.State, m.Said = states[i.State.Name], string(i.State.Name)
+		m.State, m.RawState = states[i.State.Name], string(i.State.Name)
 	}
 	if i.Placement != nil {
 		m.Zone, m.ZoneID = sdk.ToString(i.Placement.AvailabilityZone), sdk.ToString(i.Placement.AvailabilityZoneId)
@@ -113,7 +113,7 @@ func (p *Provider) machine(region string, i types.Instance) vm.Machine {
 	d := detail{vpc: sdk.ToString(i.VpcId)}
 	if r := i.StateReason; r != nil {
 		d.reasonCode = sdk.ToString(r.Code)
-		m.Reason, m.Unasked = why(m.State, d.reasonCode, sdk.ToString(r.Message)), !slices.Contains(endedByUs, d.reasonCode)
+		m.Reason, m.Reclaimed = why(m.State, d.reasonCode, sdk.ToString(r.Message)), !slices.Contains(endedByUs, d.reasonCode)
 	}
 	for _, g := range i.SecurityGroups {
 		d.groups = append(d.groups, sdk.ToString(g.GroupId))

@@ -158,7 +158,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 	if err != nil && codeOf(err) != "LimitExceeded" { // it holds one role: somebody was quicker
 		return fail(err)
 	}
-	cloud.Waits(ctx, "EC2 to learn of the role "+roleName+", which is new")
+	cloud.ReportWait(ctx, "EC2 to learn of the role "+roleName+", which is new")
 	select {
 	case <-time.After(min(profileSettles, 5*p.o.Poll)):
 		return nil

@@ -27,7 +27,7 @@ func TestALaunchSaysWhatItWaitsFor(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var said []string
-	ctx = cloud.WithWaits(ctx, func(what string) { // called by one goroutine
+	ctx = cloud.WithWaitReports(ctx, func(what string) { // called by one goroutine
 		said = append(said, what)
 		if strings.HasPrefix(what, "2 machines to run (i-") && strings.Contains(what, ": pending, i-") {
 			cancel()

@@ -43,7 +43,7 @@ const groups = "group"
 // groups are the resource groups in which something of the cluster may be: its own by
 // their tags, one that this process made lately, the user's. With where.Sure that is also
 // one that the user has named once and does not any more.
-func (d driver) groups(ctx context.Context, a *account, id cloud.ClusterID, where vm.Where) ([]resource, error) {
+func (d driver) groups(ctx context.Context, a *account, id cloud.ClusterID, where vm.ListScope) ([]resource, error) {
 	found, err := list[resource](ctx, a, "/subscriptions/"+a.subscription+"/resourcegroups", apiResources, filter(id)...)
 	if err != nil {
 		return nil, err
@@ -58,7 +58,7 @@ func (d driver) groups(ctx context.Context, a *account, id cloud.ClusterID, wher
 		add(name)
 	}
 	add(settings(d.o.Settings()).group())
-	if where.Sure {
+	if where.Exhaustive {
 		all, err := list[resource](ctx, a, "/subscriptions/"+a.subscription+"/resources", apiResources, filter(id)...)
 		if err != nil {
 			return nil, err
@@ -87,7 +87,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	}
 	s, region := d.settings(spec), spec.Offer.Region
 	group := s.groupFor(spec.ID, region)
-	have, err := d.groups(ctx, a, spec.ID, vm.Where{})
+	have, err := d.groups(ctx, a, spec.ID, vm.ListScope{})
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 // dropFailed removes machines that an earlier launch was refused after they were
 // accepted: they would stay as they are, and hold the names of their ranks.
 func (d driver) dropFailed(ctx context.Context, id cloud.ClusterID) error {
-	list, err := d.List(ctx, id, vm.Where{})
+	list, err := d.List(ctx, id, vm.ListScope{})
 	if err != nil {
 		return err
 	}
@@ -138,7 +138,7 @@ func (d driver) ensureGroup(ctx context.Context, a *account, name, region string
 		if err == nil || d.Kind(err) != vm.Busy || time.Since(began) > beingDeleted {
 			return err
 		}
-		cloud.Waits(ctx, "the resource group "+name+", which Azure is still removing")
+		cloud.ReportWait(ctx, "the resource group "+name+", which Azure is still removing")
 		if err := pause(ctx, mostPause); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, settled bool
 	if err != nil {
 		return nil, err
 	}
-	all, err := d.groups(ctx, a, id, vm.Where{Sure: true})
+	all, err := d.groups(ctx, a, id, vm.ListScope{Exhaustive: true})
 	if err != nil {
 		return nil, err
 	}

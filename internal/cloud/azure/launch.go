@@ -60,7 +60,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return made, err
 	}
-	cloud.Waits(ctx, "Azure to find room for the machines")
+	cloud.ReportWait(ctx, "Azure to find room for the machines")
 	errs := a.waitAll(ctx, operations)
 	var failed []vm.Machine
 	for i, err := range errs {

@@ -13,7 +13,7 @@ import (
 
 // List finds the machines of a cluster in its resource groups. All of an installation, or
 // of everybody, are looked for in every subscription that has some: a few lists for each.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	a, err := d.account(ctx)
 	if err != nil {
 		return nil, err

@@ -104,7 +104,7 @@ func (d driver) machine(m machine) vm.Machine {
 	if of.identity {
 		out.Reach.Machine = cloud.MachinePowerOff
 	}
-	out.State, out.Said = state(m.Properties.State, power)
+	out.State, out.RawState = state(m.Properties.State, power)
 	switch {
 	case power == "stopped":
 		of.billed = true

@@ -118,7 +118,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 		if err != nil {
 			return err
 		}
-		all, err := d.groups(ctx, a, id, vm.Where{Sure: true})
+		all, err := d.groups(ctx, a, id, vm.ListScope{Exhaustive: true})
 		if err != nil {
 			return err
 		}

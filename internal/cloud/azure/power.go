@@ -132,7 +132,7 @@ func (p *Provider) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) e
 		if err != nil {
 			return err
 		}
-		list, err := d.List(ctx, id, vm.Where{})
+		list, err := d.List(ctx, id, vm.ListScope{})
 		if err != nil {
 			return err
 		}

@@ -30,7 +30,7 @@ var states = map[string]vm.State{
 const pageSize = 1000
 
 // List reads the list of all machines of the project.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, project, err := d.api()
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 		}
 		maps.Copy(about, tags)
 		m := vm.Machine{
-			ID: i.ID, Region: i.DataCenter, State: states[i.State], Said: i.State, Type: i.Type, Tags: about, Created: i.Created, PrivateIP: i.Internal, PublicIP: i.External,
+			ID: i.ID, Region: i.DataCenter, State: states[i.State], RawState: i.State, Type: i.Type, Tags: about, Created: i.Created, PrivateIP: i.Internal, PublicIP: i.External,
 			Reach: cloud.Reach{Method: "ssh", Host: i.External, Port: 22, User: "root"},
 		}
 		if i.State == "fail" {

@@ -69,7 +69,7 @@ func list[T any](ctx context.Context, c *rest.Client, kind, path string) ([]T, e
 }
 
 // List reads the list of all droplets.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 		if !ours {
 			continue
 		}
-		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: states[i.Status], Said: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
+		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: states[i.Status], RawState: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
 		switch {
 		case i.Locked && m.State == vm.Running:
 			m.State = vm.Stopping

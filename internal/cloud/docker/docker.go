@@ -38,7 +38,7 @@ const DefaultImage = "ubuntu:24.04"
 // Provider rents containers.
 type Provider struct {
 	engine *Engine
-	turns  cloud.Turns
+	turns  cloud.KeyedLock
 	gpus   func(context.Context) map[string]float64
 }
 
@@ -137,7 +137,7 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := p.valid(spec); err != nil {
 		return err
 	}
-	done, err := p.turns.Take(ctx, spec.ID)
+	done, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ const (
 // end it: the engine goes on stopping, and lists a container as running until it is
 // off. So nobody else changes the cluster before the engine has answered.
 func (p *Provider) Stop(ctx context.Context, id cloud.ClusterID) error {
-	done, err := p.turns.Take(ctx, id)
+	done, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -238,7 +238,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
 		return nil
 	}
-	done, err := p.turns.Take(ctx, id)
+	done, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}

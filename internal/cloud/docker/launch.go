@@ -21,7 +21,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.Prepare(ctx, spec); err != nil {
 		return nil, err
 	}
-	done, err := p.turns.Take(ctx, spec.ID)
+	done, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,7 @@ func (p *Provider) pull(ctx context.Context, spec cloud.LaunchSpec, image string
 	if status(err) != 404 {
 		return p.refused(ctx, spec.Offer.Place, err)
 	}
-	cloud.Waits(ctx, "the image "+image+" to be pulled")
+	cloud.ReportWait(ctx, "the image "+image+" to be pulled")
 	pull, cancel := context.WithTimeout(ctx, pullPatience)
 	defer cancel()
 	err = p.engine.Pull(pull, image)

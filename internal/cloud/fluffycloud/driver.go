@@ -21,7 +21,7 @@ var states = map[fluffyapi.State]vm.State{
 }
 
 // List asks for the instances with the cluster's tags. All regions are one list.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	api, err := d.api()
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 	list := make([]vm.Machine, len(all))
 	for n, i := range all {
 		list[n] = vm.Machine{
-			ID: i.ID, Region: i.Region, Zone: i.Zone, State: states[i.State], Said: string(i.State), Reason: i.Reason, Unasked: i.Reason != "",
+			ID: i.ID, Region: i.Region, Zone: i.Zone, State: states[i.State], RawState: string(i.State), Reason: i.Reason, Reclaimed: i.Reason != "",
 			Type: i.Type, Spot: i.Spot, Tags: i.Tags, PrivateIP: i.PrivateIP, PublicIP: i.PublicIP, Created: i.Created,
 			Reach:  cloud.Reach{Method: "ssh", Host: i.PublicIP, Port: i.SSHPort, User: i.SSHUser, HostKey: i.HostKey, Machine: cloud.MachinePowerOff},
 			Detail: i,

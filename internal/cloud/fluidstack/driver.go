@@ -65,7 +65,7 @@ func instances(ctx context.Context, c *rest.Client) ([]instance, error) {
 }
 
 // List reads the list of all instances.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 			continue
 		}
 		m := vm.Machine{
-			ID: i.ID, Region: string(i.Configuration.Region), State: states[i.Status], Said: i.Status, Type: i.Configuration.GPU.Name + "::" + strconv.Itoa(i.Configuration.Count),
+			ID: i.ID, Region: string(i.Configuration.Region), State: states[i.Status], RawState: i.Status, Type: i.Configuration.GPU.Name + "::" + strconv.Itoa(i.Configuration.Count),
 			Tags: tags, Created: i.Created, PublicIP: i.IP, Reach: cloud.Reach{Method: "ssh", Host: i.IP, Port: 22, User: "ubuntu"},
 		}
 		if n, err := strconv.Atoi(i.Port); err == nil && n > 0 {
@@ -91,7 +91,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 			m.Reach.User = i.User
 		}
 		if i.Status == "failed" {
-			m.Unasked, m.Reason = true, "FluidStack says that it failed"
+			m.Reclaimed, m.Reason = true, "FluidStack says that it failed"
 		}
 		found = append(found, m)
 	}
@@ -154,7 +154,7 @@ func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Mac
 
 // Stop switches off the instances that run; others are looked at again.
 func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool { return m.Said != "running" }), "PUT", "/stop")
+	return d.each(ctx, slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool { return m.RawState != "running" }), "PUT", "/stop")
 }
 
 // Delete ends instances.

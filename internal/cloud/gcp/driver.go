@@ -104,7 +104,7 @@ type scoped struct {
 
 // List reads the instances and TPUs of the project with the cluster's labels, and finds
 // out which of those that are missing were taken back.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	a, err := d.api(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([
 		return nil, err
 	}
 	list = append(list, slices...)
-	more, err := d.unlisted(ctx, a, id, list, where.Sure)
+	more, err := d.unlisted(ctx, a, id, list, where.Exhaustive)
 	return append(list, more...), err
 }
 
@@ -151,7 +151,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([
 func (d driver) machine(i instance) vm.Machine {
 	zone := path.Base(i.Zone)
 	m := vm.Machine{
-		ID: i.Name, Region: region(zone), Zone: zone, State: states[i.Status], Said: i.Status, Type: path.Base(i.Type),
+		ID: i.Name, Region: region(zone), Zone: zone, State: states[i.Status], RawState: i.Status, Type: path.Base(i.Type),
 		Spot: i.Scheduling.Preemptible || i.Scheduling.Model == "SPOT", Created: i.Created, Tags: map[string]string{},
 	}
 	switch m.State {
@@ -312,7 +312,7 @@ func (d driver) Start(ctx context.Context, spec cloud.LaunchSpec, machines []vm.
 			return a.startTPU(ctx, m)
 		}
 		verb := "start"
-		if m.Said == "SUSPENDED" {
+		if m.RawState == "SUSPENDED" {
 			verb = "resume"
 		}
 		return a.finish(ctx, a.project, "POST", a.on("/zones/%s/instances/%s/"+verb, m.Zone, m.ID), nil)

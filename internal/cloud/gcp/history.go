@@ -72,10 +72,10 @@ func (d driver) unlisted(ctx context.Context, a *account, id cloud.ClusterID, li
 			continue
 		}
 		zone := path.Base(o.Zone)
-		m := vm.Machine{ID: name, Region: region(zone), Zone: zone, Said: o.Type, Tags: tags, Detail: about{}}
+		m := vm.Machine{ID: name, Region: region(zone), Zone: zone, RawState: o.Type, Tags: tags, Detail: about{}}
 		switch known, _ := d.known.of(name); {
 		case o.Type == preempted && cmp.Or(known.id, o.TargetID) == o.TargetID:
-			m.State, m.Unasked, m.Spot, m.Reason = vm.Ended, true, true, "Compute Engine preempted it"
+			m.State, m.Reclaimed, m.Spot, m.Reason = vm.Ended, true, true, "Compute Engine preempted it"
 		case o.Type == inserted && sure && o.failure() == nil && (o.Status != "DONE" || time.Since(o.Time) < cmp.Or(d.o.Settle, time.Minute)):
 			m.State = vm.Pending
 		default:

@@ -93,7 +93,7 @@ func (d driver) ensureIdentity(ctx context.Context, a *account, s Settings) erro
 	if !fresh {
 		return nil
 	}
-	cloud.Waits(ctx, "Google Cloud to learn of the service account "+accountID+", which is new")
+	cloud.ReportWait(ctx, "Google Cloud to learn of the service account "+accountID+", which is new")
 	select {
 	case <-time.After(min(accountSettles, 5*d.o.Poll)):
 		return nil

@@ -196,7 +196,7 @@ func (d driver) ownSubnet(ctx context.Context, a *account, in string) (subnet, e
 			return nil
 		})
 	}
-	cloud.Waits(ctx, "Google Cloud to make the network "+ownNetwork)
+	cloud.ReportWait(ctx, "Google Cloud to make the network "+ownNetwork)
 	err := make("/global/networks", map[string]any{
 		"name": ownNetwork, "description": "Made by sky", "autoCreateSubnetworks": true, "mtu": 1460, "routingConfig": map[string]any{"routingMode": "GLOBAL"},
 	})

@@ -126,13 +126,13 @@ type tpuNode struct {
 func (d driver) tpu(n tpuNode) vm.Machine {
 	part := strings.Split(n.Name, "/") // projects/P/locations/ZONE/nodes/NAME
 	m := vm.Machine{
-		ID: path.Base(n.Name), State: tpuStates[n.State], Said: n.State, Type: tpuMachine, Spot: n.Scheduling.Preemptible || n.Scheduling.Spot,
-		Created: n.Created, Tags: map[string]string{}, Unasked: n.State == "PREEMPTED" || n.State == "TERMINATED",
+		ID: path.Base(n.Name), State: tpuStates[n.State], RawState: n.State, Type: tpuMachine, Spot: n.Scheduling.Preemptible || n.Scheduling.Spot,
+		Created: n.Created, Tags: map[string]string{}, Reclaimed: n.State == "PREEMPTED" || n.State == "TERMINATED",
 	}
 	if len(part) > 3 {
 		m.Zone, m.Region = part[3], region(part[3])
 	}
-	if m.Unasked {
+	if m.Reclaimed {
 		m.Reason = "Google Cloud preempted it"
 	} else if m.State != vm.Running {
 		m.Reason = n.Health

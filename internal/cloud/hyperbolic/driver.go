@@ -52,7 +52,7 @@ var states = map[string]vm.State{
 var login = lazyregexp.New(`^ssh (?:-\S+ )*([a-z_][\w-]*)@([\w.:-]+)(?: -p (\d+))?`)
 
 // List reads the list of all instances, which is one page.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -72,7 +72,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 
 func (i instance) machine() vm.Machine {
 	status := strings.ToLower(i.Instance.Status)
-	m := vm.Machine{ID: i.ID, Region: fetch.HyperbolicRegion, State: states[status], Said: status, Tags: i.Metadata.Sky, Created: i.Created, Reach: cloud.Reach{Method: "ssh"}}
+	m := vm.Machine{ID: i.ID, Region: fetch.HyperbolicRegion, State: states[status], RawState: status, Tags: i.Metadata.Sky, Created: i.Created, Reach: cloud.Reach{Method: "ssh"}}
 	if gpus := i.Instance.Hardware.GPUs; len(gpus) > 0 {
 		m.Type = fetch.HyperbolicType(i.Instance.GPUs, gpus[0].Model)
 	}

@@ -104,14 +104,14 @@ func describeClaim(v *cloud.Volume) obj {
 }
 
 // filled is the volume with what its claim says.
-func (w *where) filled(v cloud.Volume, c *claim) cloud.Volume {
+func (w *target) filled(v cloud.Volume, c *claim) cloud.Volume {
 	v.Place, v.Namespace, v.NameOnCloud = w.place(), w.namespace, c.Metadata.Name
 	v.SizeGB, v.AccessMode, v.Class = c.sizeGB(), c.accessMode(), c.Spec.Class
 	return v
 }
 
 // claim finds a claim by its name; nil: there is none.
-func (w *where) claim(ctx context.Context, name string) (*claim, error) {
+func (w *target) claim(ctx context.Context, name string) (*claim, error) {
 	u, err := w.Resource(claimsResource).Namespace(w.namespace).Get(ctx, name, metav1.GetOptions{})
 	if absent(err) {
 		return nil, nil
@@ -123,7 +123,7 @@ func (w *where) claim(ctx context.Context, name string) (*claim, error) {
 }
 
 // makeClaim makes the claim of a volume if it is not there.
-func (w *where) makeClaim(ctx context.Context, v *cloud.Volume) (*claim, error) {
+func (w *target) makeClaim(ctx context.Context, v *cloud.Volume) (*claim, error) {
 	asked := false
 	for try := 1; ; {
 		c, err := w.claim(ctx, claimName(v))
@@ -196,7 +196,7 @@ type podVolume struct {
 }
 
 // allPods are those of the namespace, whoever's they are.
-func (w *where) allPods(ctx context.Context) ([]pod, error) {
+func (w *target) allPods(ctx context.Context) ([]pod, error) {
 	pods, _, err := list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{})
 	return pods, err
 }
@@ -204,7 +204,7 @@ func (w *where) allPods(ctx context.Context) ([]pod, error) {
 // deleteClaim deletes a claim that nothing holds, and waits until it is gone. To
 // delete one that is held would take it away from nobody, and leave it such that
 // no pod can use it any more.
-func (w *where) deleteClaim(ctx context.Context, c *claim) error {
+func (w *target) deleteClaim(ctx context.Context, c *claim) error {
 	pods, err := w.allPods(ctx)
 	if err != nil {
 		return err
@@ -219,7 +219,7 @@ func (w *where) deleteClaim(ctx context.Context, c *claim) error {
 }
 
 // dropClaim asks for a claim's deletion.
-func (w *where) dropClaim(ctx context.Context, c *claim) error {
+func (w *target) dropClaim(ctx context.Context, c *claim) error {
 	if c.going() {
 		return nil
 	}
@@ -241,10 +241,10 @@ const (
 )
 
 // claimEnds waits until a claim that is being deleted is gone.
-func (w *where) claimEnds(ctx context.Context, old *claim) error {
+func (w *target) claimEnds(ctx context.Context, old *claim) error {
 	limit := time.Now().Add(claimPatience)
 	for wait := claimPause; ; wait = min(2*wait, claimPauseMost) {
-		cloud.Waits(ctx, "the claim "+old.Metadata.Name+" to be gone")
+		cloud.ReportWait(ctx, "the claim "+old.Metadata.Name+" to be gone")
 		c, err := w.claim(ctx, old.Metadata.Name)
 		if err == nil && (c == nil || c.Metadata.UID != old.Metadata.UID) {
 			return nil
@@ -272,7 +272,7 @@ func (w *where) claimEnds(ctx context.Context, old *claim) error {
 
 // clearClaims removes the claims that go with a cluster and waits until they
 // are gone. What the account may not even see, it has not made.
-func (w *where) clearClaims(ctx context.Context, id cloud.ClusterID) error {
+func (w *target) clearClaims(ctx context.Context, id cloud.ClusterID) error {
 	claims, _, err := list[claim](ctx, w.client, claimsResource, w.namespace, metav1.ListOptions{LabelSelector: selector(id.Tags())})
 	if absent(err) || is[*cloud.PermissionError](refused(ctx, w.place(), err)) {
 		return nil

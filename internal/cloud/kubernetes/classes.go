@@ -36,7 +36,7 @@ func (c *storageClass) byDefault() bool {
 
 // classes are the cluster's storage classes. known is false where the account
 // may not see them.
-func (w *where) classes(ctx context.Context) (all []storageClass, known bool, err error) {
+func (w *target) classes(ctx context.Context) (all []storageClass, known bool, err error) {
 	all, _, err = list[storageClass](ctx, w.client, classesResource, "", metav1.ListOptions{})
 	if apierrors.IsForbidden(err) {
 		return nil, false, nil
@@ -46,7 +46,7 @@ func (w *where) classes(ctx context.Context) (all []storageClass, known bool, er
 
 // classFor refuses a claim whose storage class does not exist: nothing would
 // ever come of it.
-func (w *where) classFor(ctx context.Context, v *cloud.Volume) error {
+func (w *target) classFor(ctx context.Context, v *cloud.Volume) error {
 	all, known, err := w.classes(ctx)
 	if err != nil || !known {
 		return err

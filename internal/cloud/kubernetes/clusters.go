@@ -60,7 +60,7 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 // be. What is remembered here may be lost, or be another server's: then the
 // settings of every workspace say where to look, and pods are found in every
 // namespace that the account may see.
-func (p *Provider) places(ctx context.Context, id cloud.ClusterID) ([]*where, error) {
+func (p *Provider) places(ctx context.Context, id cloud.ClusterID) ([]*target, error) {
 	if id.Name != "" && validName(id.Name) != nil {
 		return nil, nil // no such cluster can exist
 	}
@@ -116,10 +116,10 @@ func (p *Provider) everywhere() []catalog.Sections {
 }
 
 // places are different from each other.
-type places []*where
+type places []*target
 
-func (ps *places) add(w *where) {
-	if !slices.ContainsFunc(*ps, func(o *where) bool { return o.context == w.context && o.namespace == w.namespace }) {
+func (ps *places) add(w *target) {
+	if !slices.ContainsFunc(*ps, func(o *target) bool { return o.context == w.context && o.namespace == w.namespace }) {
 		*ps = append(*ps, w)
 	}
 }
@@ -127,9 +127,9 @@ func (ps *places) add(w *where) {
 // spread adds the namespaces in which the cluster has pods, in each context whose
 // account may see all pods. For no name a context that does not answer adds none.
 func (ps places) spread(ctx context.Context, id cloud.ClusterID) (places, error) {
-	var contexts []*where
+	var contexts []*target
 	for _, w := range ps {
-		if !slices.ContainsFunc(contexts, func(o *where) bool { return o.context == w.context }) {
+		if !slices.ContainsFunc(contexts, func(o *target) bool { return o.context == w.context }) {
 			contexts = append(contexts, w)
 		}
 	}
@@ -148,14 +148,14 @@ func (ps places) spread(ctx context.Context, id cloud.ClusterID) (places, error)
 			return nil, err
 		}
 		for _, p := range found[i] {
-			ps.add(&where{client: w.client, conf: w.conf, namespace: p.Metadata.Namespace})
+			ps.add(&target{client: w.client, conf: w.conf, namespace: p.Metadata.Namespace})
 		}
 	}
 	return ps, nil
 }
 
 // nodes are a cluster's pods in this place.
-func (w *where) nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+func (w *target) nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
 	pods, _, err := w.pods(ctx, id)
 	if err != nil {
 		return nil, refused(ctx, w.place(), err)
@@ -207,7 +207,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" || validName(id.Name) != nil {
 		return nil
 	}
-	done, err := p.turns.Take(ctx, id)
+	done, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -226,7 +226,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	return p.forget(id)
 }
 
-func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
+func (w *target) clear(ctx context.Context, id cloud.ClusterID) error {
 	pods, _, err := w.pods(ctx, id)
 	if err != nil {
 		return err
@@ -247,7 +247,7 @@ func (w *where) clear(ctx context.Context, id cloud.ClusterID) error {
 
 // clearKind removes what carries the cluster's labels. What the account may not
 // even see, it has not made.
-func (w *where) clearKind(ctx context.Context, of schema.GroupVersionResource, id cloud.ClusterID) error {
+func (w *target) clearKind(ctx context.Context, of schema.GroupVersionResource, id cloud.ClusterID) error {
 	have, _, err := list[object](ctx, w.client, of, w.namespace, metav1.ListOptions{LabelSelector: selector(id.Tags())})
 	if absent(err) || is[*cloud.PermissionError](refused(ctx, w.place(), err)) {
 		return nil
@@ -271,7 +271,7 @@ const soon = 1
 // remove deletes pods, which a selector chooses, and waits until their machines
 // have said that they are gone. They are followed together for a while; then each that is left
 // is looked into.
-func (w *where) remove(ctx context.Context, by string, pods []pod) error {
+func (w *target) remove(ctx context.Context, by string, pods []pod) error {
 	if len(pods) == 0 {
 		return nil
 	}
@@ -283,7 +283,7 @@ func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	cloud.Waits(ctx, "the pods to end")
+	cloud.ReportWait(ctx, "the pods to end")
 	left, err := w.leave(ctx, by, pods, time.Now().Add(silentPatience))
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 		if more := len(left) - 1; more > 0 {
 			what += fmt.Sprintf(", and %d more", more)
 		}
-		cloud.Waits(ctx, what)
+		cloud.ReportWait(ctx, what)
 	}
 	ends, ectx := errgroup.WithContext(ctx)
 	ends.SetLimit(atOnce)
@@ -305,7 +305,7 @@ func (w *where) remove(ctx context.Context, by string, pods []pod) error {
 
 // leave follows deleted pods until none of them is there any more, or limit. It
 // returns those that are, or that nobody knows of.
-func (w *where) leave(ctx context.Context, by string, pods []pod, limit time.Time) ([]pod, error) {
+func (w *target) leave(ctx context.Context, by string, pods []pod, limit time.Time) ([]pod, error) {
 	f := w.follow(by, "")
 	defer f.stop()
 	left := slices.Clone(pods)
@@ -322,7 +322,7 @@ func (w *where) leave(ctx context.Context, by string, pods []pod, limit time.Tim
 	}
 }
 
-func (w *where) delete(ctx context.Context, p *pod, grace int64) error {
+func (w *target) delete(ctx context.Context, p *pod, grace int64) error {
 	uid := types.UID(p.Metadata.UID)
 	err := w.Resource(podsResource).Namespace(w.namespace).Delete(ctx, p.Metadata.Name, metav1.DeleteOptions{
 		GracePeriodSeconds: &grace, Preconditions: &metav1.Preconditions{UID: &uid},
@@ -336,7 +336,7 @@ func (w *where) delete(ctx context.Context, p *pod, grace int64) error {
 // ends waits until a deleted pod is gone. A machine that works gets a minute to
 // say so; then the API server is told to forget the pod. What a silent machine
 // may still run is never forgotten.
-func (w *where) ends(ctx context.Context, p *pod) error {
+func (w *target) ends(ctx context.Context, p *pod) error {
 	forced := false
 	limit := time.Now().Add(goingPatience)
 	for {
@@ -365,7 +365,7 @@ func (w *where) ends(ctx context.Context, p *pod) error {
 }
 
 // silent tells whether a machine exists and does not answer.
-func (w *where) silent(ctx context.Context, name string) (bool, error) {
+func (w *target) silent(ctx context.Context, name string) (bool, error) {
 	if name == "" {
 		return false, nil
 	}
@@ -377,7 +377,7 @@ func (w *where) silent(ctx context.Context, name string) (bool, error) {
 }
 
 // still watches one pod until it is gone or limit.
-func (w *where) still(ctx context.Context, p *pod, limit time.Time) (bool, error) {
+func (w *target) still(ctx context.Context, p *pod, limit time.Time) (bool, error) {
 	pods := w.Resource(podsResource).Namespace(w.namespace)
 	for {
 		u, err := pods.Get(ctx, p.Metadata.Name, metav1.GetOptions{})
@@ -422,7 +422,7 @@ func (w *where) still(ctx context.Context, p *pod, limit time.Time) (bool, error
 }
 
 // gone waits until no pod has the name.
-func (w *where) gone(ctx context.Context, name string) error {
+func (w *target) gone(ctx context.Context, name string) error {
 	u, err := w.Resource(podsResource).Namespace(w.namespace).Get(ctx, name, metav1.GetOptions{})
 	if absent(err) {
 		return nil
@@ -434,6 +434,6 @@ func (w *where) gone(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	cloud.Waits(ctx, "pod "+name+", which is there already, to end")
+	cloud.ReportWait(ctx, "pod "+name+", which is there already, to end")
 	return w.ends(ctx, p)
 }

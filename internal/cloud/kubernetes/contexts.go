@@ -195,7 +195,7 @@ func (c *Contexts) client(context string) (*client, error) {
 	conf.UserAgent = "sky"
 	conf.WarningHandler = rest.NoWarnings{}
 	busy, clock := &busy{}, &clock{}
-	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &mindful{next, busy, clock} })
+	conf.Wrap(func(next http.RoundTripper) http.RoundTripper { return &retryAfterTransport{next, busy, clock} })
 	dyn, raw, err := clientsOf(conf)
 	if err != nil {
 		return nil, fmt.Errorf("context %q cannot be used: %w", context, err)

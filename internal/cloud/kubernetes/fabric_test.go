@@ -97,7 +97,7 @@ func TestPodsJoinTheNetworkThatAllMachinesShare(t *testing.T) {
 
 func TestPodsWithAFastNetworkAreDescribed(t *testing.T) {
 	describe := func(f *fabric, n float64) string {
-		w := wish{size: shape{4, 16, "H100", 8}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, network: f, adapters: n,
+		w := podRequest{size: shape{4, 16, "H100", 8}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, network: f, adapters: n,
 			spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}}
 		return jsonOf(w.describe(0, "web-head"))
 	}
@@ -140,7 +140,7 @@ func TestFlexStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := wish{conf: conf, size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1}}
+		w := podRequest{conf: conf, size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1}}
 		if got := strings.Contains(jsonOf(w.describe(0, "web-head")), `"nodeSelector":{"cloud.google.com/gke-flex-start":"true"}`); got != tt.want {
 			t.Errorf("%v: %t", tt.section, got)
 		}
@@ -172,7 +172,7 @@ func TestSpotMachinesOfGKE(t *testing.T) {
 			t.Errorf("%s: %+v, %q", tt.name, o, why)
 		}
 	}
-	w := wish{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, Offer: cloud.Offer{Spot: true}}}
+	w := podRequest{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, Offer: cloud.Offer{Spot: true}}}
 	text := jsonOf(w.describe(0, "web-head"))
 	for _, part := range []string{`"nodeSelector":{"cloud.google.com/gke-spot":"true"}`, `"tolerations":[{"effect":"NoSchedule","key":"cloud.google.com/gke-spot","operator":"Equal","value":"true"}]`} {
 		if !strings.Contains(text, part) {

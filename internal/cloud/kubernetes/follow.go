@@ -28,7 +28,7 @@ const (
 
 // follower keeps pods as the API server tells of them.
 type follower struct {
-	*where
+	*target
 	by      string          // the selector that chooses them
 	have    map[string]*pod // by UID
 	synced  bool            // have is complete
@@ -41,8 +41,8 @@ type follower struct {
 
 // follow begins with a list. version is what an earlier list was of; it saves
 // nothing yet but is where the API server's memory must reach to.
-func (w *where) follow(by, version string) *follower {
-	return &follower{where: w, by: by, have: map[string]*pod{}, version: version}
+func (w *target) follow(by, version string) *follower {
+	return &follower{target: w, by: by, have: map[string]*pod{}, version: version}
 }
 
 func (f *follower) stop() {

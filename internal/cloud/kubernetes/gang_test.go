@@ -133,7 +133,7 @@ func TestTwoGangsThatHoldHalfOfTheNodesBothRun(t *testing.T) {
 	times := gangTimes{patience: 200 * time.Millisecond, look: 20 * time.Millisecond, retake: time.Minute, retakeMax: time.Hour, jitter: time.Millisecond}
 	var mu sync.Mutex
 	var told []string
-	ctx := cloud.WithWaits(t.Context(), func(what string) {
+	ctx := cloud.WithWaitReports(t.Context(), func(what string) {
 		mu.Lock()
 		defer mu.Unlock()
 		if strings.Contains(what, "yielded to cluster") {

@@ -51,13 +51,13 @@ func cleanerLabels(v *cloud.Volume) map[string]string {
 func cleanersOf(v *cloud.Volume) string { return selector(map[string]string{labelCleans: cleans(v)}) }
 
 // cleaners are the pods that empty this volume's folders.
-func (w *where) cleaners(ctx context.Context, v *cloud.Volume) ([]pod, error) {
+func (w *target) cleaners(ctx context.Context, v *cloud.Volume) ([]pod, error) {
 	pods, _, err := w.chosen(ctx, cleanersOf(v))
 	return pods, err
 }
 
 // stopCleaning ends the pods that empty this volume's folders.
-func (w *where) stopCleaning(ctx context.Context, v *cloud.Volume) error {
+func (w *target) stopCleaning(ctx context.Context, v *cloud.Volume) error {
 	pods, err := w.cleaners(ctx, v)
 	if err != nil {
 		return err
@@ -66,7 +66,7 @@ func (w *where) stopCleaning(ctx context.Context, v *cloud.Volume) error {
 }
 
 // describeCleaner is the pod that empties the folder on a machine.
-func (w *where) describeCleaner(v *cloud.Volume, machine string) obj {
+func (w *target) describeCleaner(v *cloud.Volume, machine string) obj {
 	sum := sha256.Sum256([]byte(cleans(v) + "\x00" + machine))
 	small := obj{"cpu": "10m", "memory": "16M"}
 	spec := obj{
@@ -104,7 +104,7 @@ func (s settings) shellImage() string {
 
 // folderUsers are pods in the namespace that have the folder mounted, or one in
 // it, or one that it is in.
-func (w *where) folderUsers(ctx context.Context, v *cloud.Volume) ([]string, error) {
+func (w *target) folderUsers(ctx context.Context, v *cloud.Volume) ([]string, error) {
 	pods, err := w.allPods(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (w *where) folderUsers(ctx context.Context, v *cloud.Volume) ([]string, err
 }
 
 // deleteFolders empties the folder on every machine where pods may have been.
-func (w *where) deleteFolders(ctx context.Context, v *cloud.Volume) error {
+func (w *target) deleteFolders(ctx context.Context, v *cloud.Volume) error {
 	by, err := w.folderUsers(ctx, v)
 	if err != nil {
 		return err
@@ -180,7 +180,7 @@ func (w *where) deleteFolders(ctx context.Context, v *cloud.Volume) error {
 }
 
 // cleaned waits until every pod that empties the folder has ended well.
-func (w *where) cleaned(ctx context.Context, v *cloud.Volume) error {
+func (w *target) cleaned(ctx context.Context, v *cloud.Volume) error {
 	begun := time.Now()
 	for wait := claimPause; ; wait = min(2*wait, claimPauseMost) {
 		pods, err := w.cleaners(ctx, v)

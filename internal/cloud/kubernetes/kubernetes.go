@@ -49,7 +49,7 @@ type Options struct {
 // Provider rents pods.
 type Provider struct {
 	o       Options
-	turns   cloud.Turns
+	turns   cloud.KeyedLock
 	trouble trouble
 	times   gangTimes // zero: the default
 
@@ -70,7 +70,7 @@ type surveyed struct {
 const surveyAge = 2 * time.Second
 
 // lately is what a context looked like within surveyAge, with what is free.
-func (p *Provider) lately(ctx context.Context, w *where) (*inventory, error) {
+func (p *Provider) lately(ctx context.Context, w *target) (*inventory, error) {
 	for {
 		p.mu.Lock()
 		s, mine := p.surveys[w.context], false
@@ -146,17 +146,17 @@ func (p *Provider) contexts(sections catalog.Sections) ([]string, error) {
 	return names, nil
 }
 
-// where is one context, with the settings that hold in it.
-type where struct {
+// target is one context, with the settings that hold in it.
+type target struct {
 	*client
 	conf      settings
 	namespace string
 }
 
-func (w *where) place() cloud.Place { return cloud.Place{Cloud: Name, Region: w.context} }
+func (w *target) place() cloud.Place { return cloud.Place{Cloud: Name, Region: w.context} }
 
 // at finds a context and what holds there.
-func (p *Provider) at(context string, section map[string]any) (*where, error) {
+func (p *Provider) at(context string, section map[string]any) (*target, error) {
 	place := cloud.Place{Cloud: Name, Region: context}
 	if section[config.OnlyAllowedContexts] == true {
 		// Its credentials are not even looked at: that may run a program.
@@ -179,7 +179,7 @@ func (p *Provider) at(context string, section map[string]any) (*where, error) {
 	if err != nil {
 		return nil, &cloud.InvalidError{Place: place, Err: err}
 	}
-	w := &where{client: k, conf: conf, namespace: conf.Namespace}
+	w := &target{client: k, conf: conf, namespace: conf.Namespace}
 	if w.namespace == "" {
 		w.namespace = k.namespace
 	}
@@ -254,7 +254,7 @@ func (p *Provider) checkOne(ctx context.Context, name string, section map[string
 }
 
 // check succeeds when the context lets us see nodes and pods, and make pods.
-func (w *where) check(ctx context.Context) error {
+func (w *target) check(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	g, gctx := errgroup.WithContext(limited)
@@ -281,7 +281,7 @@ func (w *where) check(ctx context.Context) error {
 
 // look is what one context looks like.
 type look struct {
-	*where
+	*target
 	inv *inventory
 	err error
 }
@@ -301,14 +301,14 @@ func (p *Provider) look(ctx context.Context, sections catalog.Sections, only str
 	for i, name := range names {
 		wg.Go(func() {
 			l := &looks[i]
-			if l.where, l.err = p.at(name, sections(name)); l.err != nil {
+			if l.target, l.err = p.at(name, sections(name)); l.err != nil {
 				return
 			}
 			limited, cancel := context.WithTimeout(ctx, surveyTimeout)
 			defer cancel()
 			l.err = unlessBusy(limited, func() (err error) {
 				if free {
-					l.inv, err = p.lately(limited, l.where)
+					l.inv, err = p.lately(limited, l.target)
 				} else {
 					l.inv, err = l.survey(limited, false)
 				}

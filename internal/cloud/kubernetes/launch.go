@@ -70,9 +70,9 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 
 // valid refuses what can never work, without asking anybody. It says where also
 // then, if that is known.
-func (p *Provider) valid(spec cloud.LaunchSpec) (w *where, size shape, err error) {
+func (p *Provider) valid(spec cloud.LaunchSpec) (w *target, size shape, err error) {
 	place := spec.Offer.Place
-	invalid := func(err error) (*where, shape, error) {
+	invalid := func(err error) (*target, shape, error) {
 		return w, size, &cloud.InvalidError{Place: place, Err: err}
 	}
 	if err := validName(spec.ID.Name); err != nil {
@@ -103,7 +103,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err != nil {
 		return nil, err
 	}
-	done, err := p.turns.Take(ctx, spec.ID)
+	done, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.remember(spec.ID, w); err != nil {
 		return nil, err
 	}
-	l := &launch{where: w, spec: spec, trouble: &p.trouble, times: cmp.Or(p.times, defaultGangTimes), wish: wish{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
+	l := &launch{target: w, spec: spec, trouble: &p.trouble, times: cmp.Or(p.times, defaultGangTimes), wish: podRequest{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
 	err = l.run(ctx)
 	if is[*shellError](err) && !l.wish.shell {
 		l.wish.shell = true
@@ -127,7 +127,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 }
 
 // onlyHere refuses a cluster that has pods in another context.
-func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *where) error {
+func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *target) error {
 	known, err := p.remembered(id)
 	if err != nil {
 		return err
@@ -154,9 +154,9 @@ func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *where
 
 // launch is one call of Launch.
 type launch struct {
-	*where
+	*target
 	spec    cloud.LaunchSpec
-	wish    wish
+	wish    podRequest
 	trouble *trouble
 	times   gangTimes
 	// slowVolumes are shared ones and those that are yet to be made.
@@ -253,7 +253,7 @@ func (l *launch) survey(ctx context.Context) error {
 	if size.accelerator == "" && len(conf.AllowedNodes.IPs) == 0 && !best {
 		return nil
 	}
-	inv, err := l.where.survey(ctx, false)
+	inv, err := l.target.survey(ctx, false)
 	if err != nil {
 		return err
 	}
@@ -366,7 +366,7 @@ func (l *launch) createOne(ctx context.Context, rank int) error {
 }
 
 // make creates an object.
-func (w *where) make(ctx context.Context, of schema.GroupVersionResource, o obj) error {
+func (w *target) make(ctx context.Context, of schema.GroupVersionResource, o obj) error {
 	b, err := json.Marshal(o)
 	if err != nil {
 		return &cloud.InvalidError{Place: w.place(), Err: fmt.Errorf("what the configuration patches into it cannot be sent: %w", err)}
@@ -425,7 +425,7 @@ func (p *pod) rank() int {
 }
 
 // pods lists a cluster's pods, or everything of an installation.
-func (w *where) pods(ctx context.Context, id cloud.ClusterID) ([]pod, string, error) {
+func (w *target) pods(ctx context.Context, id cloud.ClusterID) ([]pod, string, error) {
 	return w.chosen(ctx, nodesOf(id))
 }
 
@@ -437,7 +437,7 @@ func nodesOf(id cloud.ClusterID) string {
 }
 
 // chosen lists the pods that a selector of labels chooses.
-func (w *where) chosen(ctx context.Context, by string) ([]pod, string, error) {
+func (w *target) chosen(ctx context.Context, by string) ([]pod, string, error) {
 	return list[pod](ctx, w.client, podsResource, w.namespace, metav1.ListOptions{LabelSelector: by})
 }
 

@@ -15,7 +15,7 @@ import (
 // stopped node, since a disk that nothing runs on is just that; so whoever looks
 // for what nobody owns finds it, and Terminate removes it. nodes are those that
 // are listed anyway.
-func (w *where) leftovers(ctx context.Context, id cloud.ClusterID, nodes []cloud.Node) ([]cloud.Node, error) {
+func (w *target) leftovers(ctx context.Context, id cloud.ClusterID, nodes []cloud.Node) ([]cloud.Node, error) {
 	type key struct{ cluster, hash string }
 	have := map[key]bool{}
 	for _, n := range nodes {

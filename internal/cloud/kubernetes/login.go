@@ -31,7 +31,7 @@ const loginType = "kubernetes.io/dockerconfigjson"
 
 // keepLogin puts the login where the machines find it when they pull. Who could
 // not take it away again makes none.
-func (w *where) keepLogin(ctx context.Context, id cloud.ClusterID, user string, l *registry.Login) error {
+func (w *target) keepLogin(ctx context.Context, id cloud.ClusterID, user string, l *registry.Login) error {
 	name, secrets := loginName(id), w.Resource(secretsResource).Namespace(w.namespace)
 	data := obj{".dockerconfigjson": base64.StdEncoding.EncodeToString(l.File())}
 	err := secrets.Delete(ctx, name, metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
@@ -56,7 +56,7 @@ func (w *where) keepLogin(ctx context.Context, id cloud.ClusterID, user string, 
 }
 
 // dropLogin removes the login. Who may not has made none.
-func (w *where) dropLogin(ctx context.Context, id cloud.ClusterID) error {
+func (w *target) dropLogin(ctx context.Context, id cloud.ClusterID) error {
 	err := w.Resource(secretsResource).Namespace(w.namespace).Delete(ctx, loginName(id), metav1.DeleteOptions{})
 	if absent(err) || is[*cloud.PermissionError](refused(ctx, w.place(), err)) {
 		return nil

@@ -38,7 +38,7 @@ func inHome(p string) (rest string, ok bool) {
 }
 
 // checkMounts refuses what cannot be mounted into a cluster's pods. It is pure.
-func (w *where) checkMounts(spec *cloud.LaunchSpec) error {
+func (w *target) checkMounts(spec *cloud.LaunchSpec) error {
 	var paths []string
 	for _, m := range spec.Volumes {
 		v := &m.Volume
@@ -100,7 +100,7 @@ func checkMountPath(p string) error {
 }
 
 // addVolumes puts the cluster's volumes into a pod's specification.
-func (w *wish) addVolumes(spec obj) {
+func (w *podRequest) addVolumes(spec obj) {
 	if len(w.spec.Volumes) == 0 {
 		return
 	}
@@ -189,7 +189,7 @@ func links(mounts []cloud.VolumeMount) string {
 func quotedForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // keepVolumes makes the volumes that go with a cluster.
-func (w *where) keepVolumes(ctx context.Context, spec *cloud.LaunchSpec) error {
+func (w *target) keepVolumes(ctx context.Context, spec *cloud.LaunchSpec) error {
 	for i := range spec.Volumes {
 		v := spec.Volumes[i].Volume
 		if v.Cluster != spec.ID || v.Type != cloud.VolumeClaim {

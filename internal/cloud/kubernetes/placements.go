@@ -23,13 +23,13 @@ type residence struct {
 	Namespace string          `json:"namespace"`
 }
 
-func (p *Provider) residenceFile(id cloud.ClusterID, w *where) string {
+func (p *Provider) residenceFile(id cloud.ClusterID, w *target) string {
 	sum := sha256.Sum256([]byte(strings.Join([]string{id.Installation, id.Name, id.Hash, w.context, w.namespace}, "\x00")))
 	return filepath.Join(p.o.Dir, hex.EncodeToString(sum[:12])+".json")
 }
 
 // remember notes where a cluster is about to be.
-func (p *Provider) remember(id cloud.ClusterID, w *where) error {
+func (p *Provider) remember(id cloud.ClusterID, w *target) error {
 	if p.o.Dir == "" {
 		return nil
 	}
@@ -85,7 +85,7 @@ func (p *Provider) forget(id cloud.ClusterID) error {
 		return err
 	}
 	for _, r := range known {
-		file := p.residenceFile(r.ID, &where{client: &client{context: r.Context}, namespace: r.Namespace})
+		file := p.residenceFile(r.ID, &target{client: &client{context: r.Context}, namespace: r.Namespace})
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -72,7 +72,7 @@ var first = proc.FirstProcess(agentapi.EndingDir+"/"+agentapi.EndingPID, fmt.Spr
 const maxEndGrace = 10 * time.Minute
 
 // endGrace is how many seconds a pod has that is evicted; 0: what is usual.
-func (w *wish) endGrace() int { return int(min(w.spec.EndGrace, maxEndGrace).Seconds()) }
+func (w *podRequest) endGrace() int { return int(min(w.spec.EndGrace, maxEndGrace).Seconds()) }
 
 // lastWords runs in a pod that is evicted, before its first process is told to
 // end: it waits until the head's agent has run the hooks, or is no more.
@@ -118,8 +118,8 @@ func labelValue(s string) string {
 	return strings.Trim(s[:min(len(s), 63)], "-_.")
 }
 
-// wish is what a pod's description follows from.
-type wish struct {
+// podRequest is what a pod's description follows from.
+type podRequest struct {
 	spec    cloud.LaunchSpec
 	conf    settings
 	size    shape
@@ -149,7 +149,7 @@ type placement struct {
 }
 
 // describe is the pod of that rank.
-func (w *wish) describe(rank int, name string) obj {
+func (w *podRequest) describe(rank int, name string) obj {
 	labels := map[string]string{}
 	maps.Copy(labels, w.spec.NodeTags(rank))
 	maps.Copy(labels, stamp(w.spec.ID, w.spec.User))
@@ -212,14 +212,14 @@ func texts(m map[string]string) obj {
 	return out
 }
 
-func (w *wish) maxRun() string {
+func (w *podRequest) maxRun() string {
 	if !w.conf.DWS.Enabled || w.conf.DWS.MaxRun == nil {
 		return ""
 	}
 	return fmt.Sprint(w.conf.DWS.MaxRun)
 }
 
-func (w *wish) podSpec() obj {
+func (w *podRequest) podSpec() obj {
 	spec := obj{
 		"restartPolicy": "Never",
 		"containers":    []any{w.container()},
@@ -277,14 +277,14 @@ func (w *wish) podSpec() obj {
 	return spec
 }
 
-func (w *wish) toleration() obj {
+func (w *podRequest) toleration() obj {
 	if w.devices.resource == tpuKey {
 		return obj{"key": tpuKey, "operator": "Equal", "value": "present", "effect": "NoSchedule"}
 	}
 	return obj{"key": w.devices.resource, "operator": "Exists", "effect": "NoSchedule"}
 }
 
-func (w *wish) container() obj {
+func (w *podRequest) container() obj {
 	requests := obj{"cpu": number(w.size.cpus), "memory": memoryG(w.size.memoryGB)}
 	limits := obj{}
 	if times := w.conf.limits(); times > 0 {
@@ -342,7 +342,7 @@ func imageOf(spec cloud.LaunchSpec) string {
 
 // affinity puts the pod on nodes that have what it wants and may be used, and
 // spreads or packs it among those.
-func (w *wish) affinity() obj {
+func (w *podRequest) affinity() obj {
 	var terms []any // any of these
 	allowed := w.conf.AllowedNodes
 	want := func(key string, values ...string) obj {

@@ -21,7 +21,7 @@ func balancerName(id cloud.ClusterID) string { return id.Name + "--skypilot-lb" 
 
 // here finds the place where a cluster has pods, with the settings that hold
 // there.
-func (p *Provider) here(ctx context.Context, id cloud.ClusterID) (*where, []pod, error) {
+func (p *Provider) here(ctx context.Context, id cloud.ClusterID) (*target, []pod, error) {
 	places, err := p.places(ctx, id)
 	if err != nil {
 		return nil, nil, err
@@ -53,7 +53,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 }
 
 // ingressPath is where a port of a cluster is on the ingress.
-func (w *where) ingressPath(id cloud.ClusterID, port int) string {
+func (w *target) ingressPath(id cloud.ClusterID, port int) string {
 	return fmt.Sprintf("/skypilot/%s/%s/%d", w.namespace, id.Name, port)
 }
 
@@ -100,7 +100,7 @@ func (p *Provider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []in
 
 // address is what a controller says that a Service or Ingress is reached at, ""
 // if nothing yet, and whether there is such an object.
-func (w *where) address(ctx context.Context, of schema.GroupVersionResource, name string) (host string, made bool, err error) {
+func (w *target) address(ctx context.Context, of schema.GroupVersionResource, name string) (host string, made bool, err error) {
 	u, err := w.Resource(of).Namespace(w.namespace).Get(ctx, name, metav1.GetOptions{})
 	if absent(err) {
 		return "", false, nil
@@ -135,7 +135,7 @@ type balanced struct {
 
 // open makes what the settings say: a load balancer for all pods, or an ingress
 // to the head; pods' own addresses need nothing.
-func (w *where) open(ctx context.Context, id cloud.ClusterID, user string, ports []string) error {
+func (w *target) open(ctx context.Context, id cloud.ClusterID, user string, ports []string) error {
 	numbers, err := expand(ports)
 	if err != nil {
 		return &cloud.InvalidError{Place: w.place(), Err: err}
@@ -180,7 +180,7 @@ type service struct {
 	} `json:"spec"`
 }
 
-func (w *where) openBalancer(ctx context.Context, id cloud.ClusterID, user string, ports []int) error {
+func (w *target) openBalancer(ctx context.Context, id cloud.ClusterID, user string, ports []int) error {
 	services := w.Resource(servicesResource).Namespace(w.namespace)
 	for {
 		u, err := services.Get(ctx, balancerName(id), metav1.GetOptions{})
@@ -252,7 +252,7 @@ const ingressClass = "nginx"
 
 // hasIngress refuses where nobody would do anything about an ingress. Who may not
 // see whether somebody does is believed.
-func (w *where) hasIngress(ctx context.Context) error {
+func (w *target) hasIngress(ctx context.Context) error {
 	_, err := w.Resource(ingressClassesResource).Get(ctx, ingressClass, metav1.GetOptions{ResourceVersion: cached})
 	switch {
 	case absent(err):
@@ -264,7 +264,7 @@ func (w *where) hasIngress(ctx context.Context) error {
 }
 
 // openIngress makes a Service and a path for each port, through nginx.
-func (w *where) openIngress(ctx context.Context, id cloud.ClusterID, user string, ports []int) error {
+func (w *target) openIngress(ctx context.Context, id cloud.ClusterID, user string, ports []int) error {
 	if err := w.hasIngress(ctx); err != nil {
 		return err
 	}
@@ -298,7 +298,7 @@ func (w *where) openIngress(ctx context.Context, id cloud.ClusterID, user string
 
 // madeOrOwn takes the outcome of making an object: that there is one already is
 // success if it is the cluster's.
-func (w *where) madeOrOwn(ctx context.Context, of schema.GroupVersionResource, kind string, id cloud.ClusterID, name string, made error) error {
+func (w *target) madeOrOwn(ctx context.Context, of schema.GroupVersionResource, kind string, id cloud.ClusterID, name string, made error) error {
 	if !taken(made) {
 		return made
 	}
@@ -315,7 +315,7 @@ func (w *where) madeOrOwn(ctx context.Context, of schema.GroupVersionResource, k
 
 // own refuses to use what only has the name of the cluster's: it would not go
 // with the cluster, and is somebody else's way to something else.
-func (w *where) own(id cloud.ClusterID, kind string, m *metadata) error {
+func (w *target) own(id cloud.ClusterID, kind string, m *metadata) error {
 	for key, value := range id.Tags() {
 		if m.Labels[key] != value {
 			return &cloud.InvalidError{Place: w.place(), Err: fmt.Errorf("the %s %s in namespace %s is not this cluster's, and has the name that its own would have; remove it, or give the cluster another name", kind, m.Name, w.namespace)}
@@ -325,7 +325,7 @@ func (w *where) own(id cloud.ClusterID, kind string, m *metadata) error {
 }
 
 // decorate lays the user's metadata over an object that is made beside pods.
-func (w *where) decorate(o obj) obj {
+func (w *target) decorate(o obj) obj {
 	meta := asObj(o["metadata"])
 	name, labels := meta["name"], asObj(meta["labels"])
 	meta = merge(meta, w.conf.Metadata)

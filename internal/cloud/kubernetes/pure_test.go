@@ -296,7 +296,7 @@ func TestPodsAreDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := wish{conf: conf, size: shape{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
+	w := podRequest{conf: conf, size: shape{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
 		spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, User: "Ann Müller", DisplayName: "Web", MachineSpec: cloud.MachineSpec{EphemeralGB: 7, PriorityClass: "high"}, ImageID: "docker:img"}}
 	text := jsonOf(w.describe(1, podName(w.spec.ID, 1, false)))
 	for _, part := range []string{
@@ -319,7 +319,7 @@ func TestPodsAreDescribed(t *testing.T) {
 
 func TestAPodIsHeldUpForHooks(t *testing.T) {
 	describe := func(d time.Duration) string {
-		w := wish{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, EndGrace: d}}
+		w := podRequest{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, EndGrace: d}}
 		return jsonOf(w.describe(0, "web-head"))
 	}
 	for _, tt := range []struct {
@@ -417,7 +417,7 @@ func TestWhatAutoscalersSay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l := &launch{where: w}
+		l := &launch{target: w}
 		if got := l.grows(t.Context(), have); got != want || w.conf.growing() == 0 {
 			t.Errorf("%s: %t, want %t", scaler, got, want)
 		}

@@ -22,7 +22,7 @@ type review struct {
 
 // may asks whether the account may do that in the namespace. An API server that
 // does not answer such questions is taken to agree; the error is that of ctx.
-func (w *where) may(ctx context.Context, verb, resource, sub string) (bool, error) {
+func (w *target) may(ctx context.Context, verb, resource, sub string) (bool, error) {
 	q := obj{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": obj{"resourceAttributes": obj{
 		"namespace": w.namespace, "verb": verb, "version": "v1", "resource": resource, "subresource": sub}}}
 	u, err := w.Resource(reviewsResource).Create(ctx, &unstructured.Unstructured{Object: q}, metav1.CreateOptions{})
@@ -35,7 +35,7 @@ func (w *where) may(ctx context.Context, verb, resource, sub string) (bool, erro
 
 // mayRent refuses an account that may not make pods and run commands in them:
 // one that may only look is no place for anything.
-func (w *where) mayRent(ctx context.Context) error {
+func (w *target) mayRent(ctx context.Context) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for sub, what := range map[string]string{"": "make pods", "exec": "run commands in pods (pods/exec)"} {
 		g.Go(func() error {
@@ -53,7 +53,7 @@ func (w *where) mayRent(ctx context.Context) error {
 var claimVerbs = []string{"get", "list", "create", "delete"}
 
 // mayKeepClaims refuses to make what the account could not remove.
-func (w *where) mayKeepClaims(ctx context.Context) error {
+func (w *target) mayKeepClaims(ctx context.Context) error {
 	may := make([]bool, len(claimVerbs))
 	g, gctx := errgroup.WithContext(ctx)
 	for i, verb := range claimVerbs {

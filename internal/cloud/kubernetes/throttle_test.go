@@ -37,7 +37,7 @@ func TestCallsThatAreToldToComeBackLater(t *testing.T) {
 			}
 			r, _ := http.NewRequestWithContext(ctx, "GET", "https://here/", nil)
 			var b busy
-			res, err := (&mindful{answers(tt.status), &b, &clock{}}).RoundTrip(r)
+			res, err := (&retryAfterTransport{answers(tt.status), &b, &clock{}}).RoundTrip(r)
 			if b.lately(time.Second) != (tt.status == http.StatusTooManyRequests) {
 				t.Errorf("%d: busy %t", tt.status, b.lately(time.Second))
 			}
@@ -123,7 +123,7 @@ func TestCallsThatHang(t *testing.T) {
 				r, _ := http.NewRequestWithContext(t.Context(), "GET", tt.url, nil)
 				begun := time.Now()
 				var c clock
-				res, err := (&mindful{tt.hanging, &busy{}, &c}).RoundTrip(r)
+				res, err := (&retryAfterTransport{tt.hanging, &busy{}, &c}).RoundTrip(r)
 				if err == nil {
 					if ours := c.ours(begun.Add(time.Hour)); ours.Sub(begun).Abs() > 2*time.Second && tt.headers < time.Hour {
 						t.Errorf("a clock that is an hour ahead: %v after %v", ours, begun)

@@ -12,16 +12,16 @@ import (
 	"github.com/skypilot-go/sky/internal/bounded"
 )
 
-// mindful lets a call that was told to come back later give up when it has not
+// retryAfterTransport lets a call that was told to come back later give up when it has not
 // so long: what is known then is that the API server asks to slow down, and not
 // that it does not answer. Otherwise the library waits and asks again, ten times.
-type mindful struct {
+type retryAfterTransport struct {
 	next  http.RoundTripper
 	busy  *busy
 	clock *clock
 }
 
-func (m *mindful) RoundTrip(r *http.Request) (*http.Response, error) {
+func (m *retryAfterTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := m.answered(r)
 	if err == nil {
 		m.clock.hear(res)
@@ -54,7 +54,7 @@ var errSilence = fmt.Errorf("no answer within %v", silence)
 // answered is the answer to a call that does not hang for ever: all of it within
 // [silence], or of a watch its beginning. Commands in pods are left alone, as
 // their connections become something else.
-func (m *mindful) answered(r *http.Request) (*http.Response, error) {
+func (m *retryAfterTransport) answered(r *http.Request) (*http.Response, error) {
 	if strings.HasSuffix(r.URL.Path, "/exec") {
 		return m.next.RoundTrip(r)
 	}
@@ -99,4 +99,4 @@ func (b *limitedBody) Close() error {
 }
 
 // WrappedRoundTripper lets the library look for what is below.
-func (m *mindful) WrappedRoundTripper() http.RoundTripper { return m.next }
+func (m *retryAfterTransport) WrappedRoundTripper() http.RoundTripper { return m.next }

@@ -60,7 +60,7 @@ func (e *event) tries() bool {
 // claimEvents are the last event of each claim by its UID that says anything:
 // while making a volume fails again and again, so does the news that it is tried.
 // What the account may not see, nobody said.
-func (w *where) claimEvents(ctx context.Context) (map[string]*event, error) {
+func (w *target) claimEvents(ctx context.Context) (map[string]*event, error) {
 	events, _, err := list[event](ctx, w.client, eventsResource, w.namespace, metav1.ListOptions{FieldSelector: "involvedObject.kind=PersistentVolumeClaim"})
 	if apierrors.IsForbidden(err) {
 		return nil, nil
@@ -108,7 +108,7 @@ func readiness(c *claim, waits bool, said *event, age time.Duration) (ready bool
 func (p *Provider) LookAtVolumes(ctx context.Context, vs []cloud.Volume) ([]cloud.VolumeState, error) {
 	out := make([]cloud.VolumeState, len(vs))
 	type group struct {
-		*where
+		*target
 		of []int
 	}
 	groups := map[[2]string]*group{}
@@ -120,7 +120,7 @@ func (p *Provider) LookAtVolumes(ctx context.Context, vs []cloud.Volume) ([]clou
 		}
 		key := [2]string{w.context, w.namespace}
 		if groups[key] == nil {
-			groups[key] = &group{where: w}
+			groups[key] = &group{target: w}
 		}
 		groups[key].of = append(groups[key].of, i)
 	}
@@ -153,7 +153,7 @@ func (p *Provider) LookAtVolumes(ctx context.Context, vs []cloud.Volume) ([]clou
 }
 
 // lookAt fills in what those of the volumes are that are in this namespace.
-func (w *where) lookAt(ctx context.Context, vs []cloud.Volume, out []cloud.VolumeState, of []int) error {
+func (w *target) lookAt(ctx context.Context, vs []cloud.Volume, out []cloud.VolumeState, of []int) error {
 	asked := time.Now()
 	var claims []claim
 	var pods []pod
@@ -216,7 +216,7 @@ func (w *where) lookAt(ctx context.Context, vs []cloud.Volume, out []cloud.Volum
 
 // pending finds out about claims that have no volume yet: which storage classes
 // make disks when a pod wants them, and what was said last of each claim.
-func (w *where) pending(ctx context.Context, vs []cloud.Volume, of []int, claims map[string]*claim) (waits map[string]bool, said map[string]*event, err error) {
+func (w *target) pending(ctx context.Context, vs []cloud.Volume, of []int, claims map[string]*claim) (waits map[string]bool, said map[string]*event, err error) {
 	if !slices.ContainsFunc(of, func(i int) bool {
 		c := claims[claimName(&vs[i])]
 		return c != nil && !c.bound()
@@ -262,7 +262,7 @@ func usersOf(pods []pod) using {
 
 // claimTroubles says of each of these claims that has no volume yet why; of those
 // that have one, on which machines it can be used only.
-func (w *where) claimTroubles(ctx context.Context, names []string) (unbound, fixed []string, err error) {
+func (w *target) claimTroubles(ctx context.Context, names []string) (unbound, fixed []string, err error) {
 	said, err := w.claimEvents(ctx)
 	var errs []error
 	errs = append(errs, err)
@@ -309,7 +309,7 @@ type persistent struct {
 
 // fixedTo is where alone a bound claim can be mounted, as far as the account may
 // know; "": anywhere.
-func (w *where) fixedTo(ctx context.Context, c *claim) string {
+func (w *target) fixedTo(ctx context.Context, c *claim) string {
 	u, err := w.Resource(volumesResource).Get(ctx, c.Spec.Volume, metav1.GetOptions{})
 	if err != nil {
 		if node := c.Metadata.Annotations[selectedNode]; node != "" {

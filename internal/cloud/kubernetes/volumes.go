@@ -130,7 +130,7 @@ func within(folder, p string) bool {
 
 // whereOf is where a volume is or is to be: without a context the first that may
 // be used, so that asking again finds the same.
-func (p *Provider) whereOf(v *cloud.Volume) (*where, error) {
+func (p *Provider) whereOf(v *cloud.Volume) (*target, error) {
 	sections := p.sections()
 	if v.Settings != nil {
 		sections = func(string) map[string]any { return v.Settings }
@@ -188,7 +188,7 @@ func (p *Provider) MakeVolume(ctx context.Context, v cloud.Volume) (cloud.Volume
 }
 
 // made is the volume's claim: the one that is there, or a new one.
-func (w *where) made(ctx context.Context, v *cloud.Volume) (*claim, error) {
+func (w *target) made(ctx context.Context, v *cloud.Volume) (*claim, error) {
 	if !v.Existing {
 		return w.makeClaim(ctx, v)
 	}
@@ -227,7 +227,7 @@ func (p *Provider) DeleteVolume(ctx context.Context, v cloud.Volume) error {
 	return refused(ctx, w.place(), w.deleteVolume(ctx, &v))
 }
 
-func (w *where) deleteVolume(ctx context.Context, v *cloud.Volume) error {
+func (w *target) deleteVolume(ctx context.Context, v *cloud.Volume) error {
 	if v.Type == cloud.VolumeHostPath {
 		return w.deleteFolders(ctx, v)
 	}

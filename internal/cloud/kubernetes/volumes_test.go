@@ -82,11 +82,11 @@ func TestTheGroupOfVolumesIsTheUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wish{spec: onVolumes(conf, volumeOf("data")), conf: s}
+	w := &podRequest{spec: onVolumes(conf, volumeOf("data")), conf: s}
 	if got := jsonOf(asObj(w.describe(0, "x")["spec"])["securityContext"]); !strings.Contains(got, `"fsGroup":7`) {
 		t.Error(got)
 	}
-	w = &wish{spec: onVolumes(nil)}
+	w = &podRequest{spec: onVolumes(nil)}
 	if got := asObj(w.describe(0, "x")["spec"])["securityContext"]; got != nil {
 		t.Errorf("without volumes: %v", got)
 	}
@@ -333,7 +333,7 @@ func TestPatienceWithVolumes(t *testing.T) {
 		}
 		v := volumeOf("data")
 		v.AccessMode = tt.mode
-		l := &launch{where: w, spec: onVolumes(nil, v)}
+		l := &launch{target: w, spec: onVolumes(nil, v)}
 		if err := l.readyVolumes(t.Context()); err != nil || l.slowVolumes != tt.slow {
 			t.Errorf("%+v: %v %v", tt, l.slowVolumes, err)
 		}

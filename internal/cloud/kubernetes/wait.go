@@ -75,7 +75,7 @@ func (l *launch) wait(ctx context.Context, version string) error {
 		if grown > 0 && c.unscheduled > 0 {
 			c.waits += ", for which the autoscaler adds machines"
 		}
-		cloud.Waits(ctx, c.waits)
+		cloud.ReportWait(ctx, c.waits)
 		if err := f.next(ctx, limit, c.restless); err != nil {
 			return fmt.Errorf("while waiting for %s: %w", c.waits, err)
 		}
@@ -183,7 +183,7 @@ func (l *launch) full(ctx context.Context, pods int, scheduler string, waited ti
 	sctx, cancel := context.WithTimeout(ctx, surveyTimeout)
 	defer cancel()
 	why := l.volumeTroubles(sctx)
-	if inv, err := l.where.survey(sctx, true); err == nil {
+	if inv, err := l.target.survey(sctx, true); err == nil {
 		why += inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
 	}
 	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",

@@ -58,7 +58,7 @@ func (h *holding) patienceBehind() time.Duration {
 }
 
 // gangs lists the gangs that can be seen: in all namespaces if that is allowed.
-func (w *where) gangs(ctx context.Context) ([]gang, error) {
+func (w *target) gangs(ctx context.Context) ([]gang, error) {
 	by := metav1.ListOptions{LabelSelector: cloud.TagInstallation + "," + cloud.TagRank, FieldSelector: "status.phase!=Succeeded,status.phase!=Failed"}
 	pods, _, err := list[pod](ctx, w.client, podsResource, "", by)
 	if apierrors.IsForbidden(err) {
@@ -104,7 +104,7 @@ func (l *launch) yield(ctx context.Context, have map[string]*pod, to *gang, h *h
 	}
 	l.wish.waiting = mine.since
 	doing := fmt.Sprintf("its turn: yielded to cluster %s, which has waited longer (each held a part of the nodes that both need)", to.name)
-	cloud.Waits(ctx, doing)
+	cloud.ReportWait(ctx, doing)
 	pods := make([]pod, 0, len(have))
 	for _, p := range slices.Collect(maps.Values(have)) {
 		pods = append(pods, *p)
@@ -115,7 +115,7 @@ func (l *launch) yield(ctx context.Context, have map[string]*pod, to *gang, h *h
 	behind := time.Now().Add(h.patienceBehind())
 	h.yields++
 	for time.Now().Before(behind) && (limit.IsZero() || time.Now().Before(limit)) {
-		cloud.Waits(ctx, doing)
+		cloud.ReportWait(ctx, doing)
 		others, err := l.gangs(ctx)
 		if err == nil && !slices.ContainsFunc(others, func(g gang) bool { return g.key == to.key && g.missing > 0 }) {
 			break

@@ -57,7 +57,7 @@ func call[T any](ctx context.Context, c *rest.Client, method, path string, body 
 }
 
 // List reads the list of all machines, which is one page.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -69,14 +69,14 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 	var list []vm.Machine
 	for _, i := range all {
 		m := vm.Machine{
-			ID: i.ID, Region: i.Region.Name, State: states[i.Status], Said: i.Status, Unasked: i.Status == "preempted",
+			ID: i.ID, Region: i.Region.Name, State: states[i.Status], RawState: i.Status, Reclaimed: i.Status == "preempted",
 			Type: i.Type.Name, Tags: map[string]string{}, PrivateIP: i.PrivateIP, PublicIP: i.IP,
 			Reach: cloud.Reach{Method: "ssh", Host: i.IP, Port: 22, User: "ubuntu"},
 		}
 		for _, t := range i.Tags {
 			m.Tags[t.Key] = t.Value
 		}
-		if m.Unasked {
+		if m.Reclaimed {
 			m.Reason = "Lambda took it back"
 		}
 		if created, err := time.Parse(time.RFC3339, m.Tags[tagCreated]); err == nil {

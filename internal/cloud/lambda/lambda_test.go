@@ -106,7 +106,7 @@ func testALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	var said string
-	nodes, err := p.Launch(cloud.WithWaits(t.Context(), func(what string) {
+	nodes, err := p.Launch(cloud.WithWaitReports(t.Context(), func(what string) {
 		if strings.Contains(what, "answer was lost") {
 			said = what
 		}

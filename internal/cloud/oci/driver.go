@@ -84,7 +84,7 @@ const (
 )
 
 // List looks in the regions where the cluster may be.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	return d.regions.Find(ctx, id, where)
 }
 
@@ -122,7 +122,7 @@ func (p *Provider) list(ctx context.Context, region string, id cloud.ClusterID) 
 
 func (i instance) machine(region string) vm.Machine {
 	m := vm.Machine{
-		ID: i.ID, Region: region, Zone: zone(i.Domain), ZoneID: i.Domain, State: states[i.State], Said: i.State, Type: cmp.Or(i.Tags[tagType], i.Shape), Spot: i.Preemptible != nil, Tags: i.Tags,
+		ID: i.ID, Region: region, Zone: zone(i.Domain), ZoneID: i.Domain, State: states[i.State], RawState: i.State, Type: cmp.Or(i.Tags[tagType], i.Shape), Spot: i.Preemptible != nil, Tags: i.Tags,
 		Created: i.Created, Reach: cloud.Reach{Method: "ssh", Port: 22, User: cmp.Or(i.Tags[tagUser], "ubuntu")}, Detail: i,
 	}
 	if m.Spot && (m.State == vm.Ending || m.State == vm.Ended) {

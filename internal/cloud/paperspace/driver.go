@@ -58,7 +58,7 @@ func list[T any](ctx context.Context, c *rest.Client, path string) ([]T, error) 
 }
 
 // List reads the list of all machines.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 	for _, m := range all {
 		if tags, ours := names.Tags(id, m.Name); ours {
 			found = append(found, vm.Machine{
-				ID: m.ID, Region: listed(m.Region), State: states[m.State], Said: m.State, Type: m.Type, Tags: tags, Created: m.Created, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP,
+				ID: m.ID, Region: listed(m.Region), State: states[m.State], RawState: m.State, Type: m.Type, Tags: tags, Created: m.Created, PrivateIP: m.PrivateIP, PublicIP: m.PublicIP,
 				Reach: cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: "paperspace"},
 			})
 		}

@@ -91,7 +91,7 @@ const at = "--at-"
 var placeForm = lazyregexp.New(`^[A-Za-z0-9_-]{1,30}$`)
 
 // List reads the list of all pods.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -127,14 +127,14 @@ func pages[T any](ctx context.Context, c *rest.Client, path string) ([]T, error)
 
 func (p pod) machine(tags map[string]string) vm.Machine {
 	kind := fetch.PrimeOffer{Provider: p.Provider, GPU: p.GPU, GPUs: p.GPUs, Socket: p.Socket}
-	m := vm.Machine{ID: p.ID, State: states[p.Status], Said: p.Status, Type: kind.Name(), Spot: p.Spot, Tags: tags, Created: p.Created, Reach: cloud.Reach{Method: "ssh"}}
+	m := vm.Machine{ID: p.ID, State: states[p.Status], RawState: p.Status, Type: kind.Name(), Spot: p.Spot, Tags: tags, Created: p.Created, Reach: cloud.Reach{Method: "ssh"}}
 	if to := login.FindStringSubmatch(string(p.SSH)); to != nil {
 		m.PublicIP, m.Reach = to[2], cloud.Reach{Method: "ssh", Host: to[2], Port: 22, User: to[1]}
 		if port, err := strconv.Atoi(to[3]); err == nil {
 			m.Reach.Port = port
 		}
 	} else if m.State == vm.Running {
-		m.State, m.Said = vm.Pending, installing
+		m.State, m.RawState = vm.Pending, installing
 	}
 	if p.Status == "ERROR" || p.Failure != "" && m.State == vm.Pending {
 		m.Failure = &cloud.CapacityError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("Prime Intellect says that %s failed: %s", p.ID, p.Failure)}

@@ -76,7 +76,7 @@ func TestWhatStatesMean(t *testing.T) {
 			t.Errorf("%s: %+v", status, m)
 		}
 	}
-	if m := (pod{Status: "ACTIVE"}).machine(nil); m.State != vm.Pending || m.Said != installing {
+	if m := (pod{Status: "ACTIVE"}).machine(nil); m.State != vm.Pending || m.RawState != installing {
 		t.Errorf("%+v", m)
 	}
 	if m := (pod{Status: "PENDING", Failure: "no driver"}).machine(nil); !is[*cloud.CapacityError](m.Failure) {

@@ -112,6 +112,7 @@ type Reply struct {
 
 // RetryAfter is how long the API wants to be left alone; 0: it does not say.
 func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
+
 // Text is an answer that is taken as it is, of APIs that do not always answer in JSON.
 type Text string
 

@@ -53,7 +53,7 @@ var states = map[string]vm.State{
 
 // List reads the list of all pods. Ports are mapped anew whenever a
 // pod starts.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 			continue
 		}
 		m := vm.Machine{
-			ID: p.ID, Zone: p.DataCenter, State: states[p.Status], Said: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
+			ID: p.ID, Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
 			Tags: tags, Created: p.Created, Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
 		}
 		if p.DataCenter != "" {

@@ -56,7 +56,7 @@ var states = map[string]vm.State{
 const tagPorts = "sky-ports"
 
 // List reads the list of all machines, which is one page.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 
 func (i instance) machine() vm.Machine {
 	m := vm.Machine{
-		ID: i.ID, Region: i.Region, State: states[i.Status], Said: i.Status, Type: i.Cloud + "_" + i.Shade, Spot: i.Rental.Type == "spot", Tags: map[string]string{},
+		ID: i.ID, Region: i.Region, State: states[i.Status], RawState: i.Status, Type: i.Cloud + "_" + i.Shade, Spot: i.Rental.Type == "spot", Tags: map[string]string{},
 		PublicIP: i.IP, Created: i.Created, Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", Host: i.IP, Port: max(i.Port, 22), User: i.User},
 	}
 	for _, t := range i.Tags {
@@ -88,7 +88,7 @@ func (i instance) machine() vm.Machine {
 	case i.Status == "error":
 		m.Failure = &cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: i.Region}, Err: fmt.Errorf("Shadeform says that %s failed: %s", i.ID, i.Details)}
 	case i.Details == "preempted":
-		m.Reason, m.Unasked = "Shadeform took it back", true
+		m.Reason, m.Reclaimed = "Shadeform took it back", true
 		if m.State == vm.Ending { // it is gone for its user
 			m.State = vm.Ended
 		}

@@ -66,7 +66,7 @@ func TestWhatStatesMean(t *testing.T) {
 			t.Errorf("%s: %+v", status, m)
 		}
 	}
-	if m := (instance{Status: "deleting", Details: "preempted"}).machine(); !m.Unasked || m.State != vm.Ended || m.Reason == "" {
+	if m := (instance{Status: "deleting", Details: "preempted"}).machine(); !m.Reclaimed || m.State != vm.Ended || m.Reason == "" {
 		t.Errorf("%+v", m)
 	}
 }

@@ -27,7 +27,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if place.Zone != "" {
 		return nil, invalid(fmt.Errorf("pools have no zones such as %q", place.Zone))
 	}
-	unlock, err := p.turns.Take(ctx, spec.ID)
+	unlock, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return nil, err
 	}

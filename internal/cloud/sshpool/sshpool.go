@@ -43,7 +43,7 @@ type Options struct {
 type Provider struct {
 	o     Options
 	facts facts
-	turns cloud.Turns
+	turns cloud.KeyedLock
 }
 
 // New returns the provider. It does no I/O.
@@ -299,7 +299,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if validName(id.Name) != nil {
 		return nil // no such cluster can exist
 	}
-	unlock, err := p.turns.Take(ctx, id)
+	unlock, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}

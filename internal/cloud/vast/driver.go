@@ -83,7 +83,7 @@ func (i instance) state() (state vm.State, said, why string) {
 }
 
 // List reads the list of all instances. Ports are mapped anew whenever one starts.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (i instance) machine(tags map[string]string) vm.Machine {
 		ID: i.ID.String(), Region: country(i.Place), Type: fetch.VastType(i.GPU, i.GPUs, i.CPUs, i.MemoryMiB), Spot: i.Bid, Tags: tags,
 		Created: time.UnixMilli(int64(i.Started * 1000)), Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
 	}
-	m.State, m.Said, m.Reason = i.state()
+	m.State, m.RawState, m.Reason = i.state()
 	if m.State == vm.Pending && strings.HasPrefix(i.Message, "Error") { // of a host that cannot start it
 		m.Failure = &cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: m.Region}, Err: fmt.Errorf("the machine cannot start %s: %s", m.ID, i.Message)}
 	}

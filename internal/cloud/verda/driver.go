@@ -41,7 +41,7 @@ var states = map[string]vm.State{
 }
 
 // List reads the list of all machines, which is one page.
-func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.Machine, error) {
+func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, _, err := d.API()
 	if err != nil {
 		return nil, err
@@ -57,14 +57,14 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.Where) ([]vm.
 			continue
 		}
 		m := vm.Machine{
-			ID: i.ID, Region: i.Location, State: states[i.Status], Said: i.Status, Type: i.Type, Spot: i.Spot, Tags: tags, Created: i.Created, PrivateIP: i.PrivateIP, PublicIP: i.IP,
+			ID: i.ID, Region: i.Location, State: states[i.Status], RawState: i.Status, Type: i.Type, Spot: i.Spot, Tags: tags, Created: i.Created, PrivateIP: i.PrivateIP, PublicIP: i.IP,
 			Reach: cloud.Reach{Method: "ssh", Host: i.IP, Port: 22, User: "root"},
 		}
 		switch {
 		case i.Status == "no_capacity":
 			m.Failure = &cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: i.Location}, Err: fmt.Errorf("Verda says that there is no capacity for %s", i.ID)}
 		case i.Status == "discontinued" && i.Spot:
-			m.Unasked, m.Reason = true, "Verda took it back"
+			m.Reclaimed, m.Reason = true, "Verda took it back"
 		}
 		found = append(found, m)
 	}

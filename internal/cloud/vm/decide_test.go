@@ -25,8 +25,8 @@ func some(texts ...string) []Machine {
 	for n, text := range texts {
 		m := Machine{Region: zoneA.Region, Zone: zoneA.Zone, ZoneID: "use1-az1", Created: time.Unix(int64(n), 0), rank: -1}
 		var rank string
-		fmt.Sscan(text, &m.ID, &m.Said, &rank)
-		m.State = words[m.Said]
+		fmt.Sscan(text, &m.ID, &m.RawState, &rank)
+		m.State = words[m.RawState]
 		if r, err := strconv.Atoi(rank); err == nil {
 			m.rank = r
 		}

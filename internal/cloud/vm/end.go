@@ -13,14 +13,14 @@ func (p StopProvider) Stop(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
 		return nil // no cluster has no name; the tags of none would fit all
 	}
-	done, err := p.turns.Take(ctx, id)
+	done, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
 	defer done()
 	w := &wait{what: "the machines to stop", most: p.o.SlowToEnd * p.o.Timeout}
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
-		list, err := p.list(ctx, id, Where{})
+		list, err := p.list(ctx, id, ListScope{})
 		if err != nil {
 			return false, err
 		}
@@ -66,7 +66,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if id.Name == "" {
 		return nil // no cluster has no name; the tags of none would fit all
 	}
-	done, err := p.turns.Take(ctx, id)
+	done, err := p.turns.Lock(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 	asked := map[string]bool{} // that were told to end
 	w := &wait{what: "the machines to end", most: p.o.Timeout}
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
-		list, err := p.list(ctx, id, Where{Sure: true})
+		list, err := p.list(ctx, id, ListScope{Exhaustive: true})
 		if err != nil {
 			return false, err
 		}
@@ -190,7 +190,7 @@ func (p *Provider) disconnect(ctx context.Context, id cloud.ClusterID) error {
 // endLate ends machines that were not listed when the others ended: another server
 // made them, and what they need is in use.
 func (p *Provider) endLate(ctx context.Context, id cloud.ClusterID) error {
-	list, err := p.list(ctx, id, Where{Sure: true})
+	list, err := p.list(ctx, id, ListScope{Exhaustive: true})
 	if err != nil {
 		return err
 	}

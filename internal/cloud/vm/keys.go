@@ -30,7 +30,7 @@ type KeyCalls struct {
 // is missing. Keys are shared by all clusters and stay. A name that two keys have is
 // good for nothing: all but one of those that sky made go.
 func (p *Provider) EnsureKey(ctx context.Context, public string, calls KeyCalls) (Key, error) {
-	done, err := p.turns.Take(ctx, cloud.ClusterID{Installation: "\x00keys"})
+	done, err := p.turns.Lock(ctx, cloud.ClusterID{Installation: "\x00keys"})
 	if err != nil {
 		return Key{}, err
 	}

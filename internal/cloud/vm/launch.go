@@ -38,7 +38,7 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := p.valid(spec); err != nil {
 		return err
 	}
-	done, err := p.turns.Take(ctx, spec.ID)
+	done, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if spec.Nodes < 1 || spec.Token == "" || spec.ID.Hash == "" || spec.ID.Installation == "" {
 		return nil, errors.New("a launch needs nodes, a token and a whole cluster id")
 	}
-	done, err := p.turns.Take(ctx, spec.ID)
+	done, err := p.turns.Lock(ctx, spec.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +74,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	}
 	l := &Launch{Spec: spec, mine: map[string]bool{}, since: map[string]seen{}}
 	var nodes []cloud.Node
-	where := Where{} // at first wherever the cluster may be
+	where := ListScope{} // at first wherever the cluster may be
 	w := &wait{what: "the machines to run", most: p.limit(spec)}
 	err = p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.list(ctx, spec.ID, where)
@@ -117,12 +117,12 @@ func (p *Provider) stuck(ctx context.Context, l *Launch) error {
 			return p.refusal(ctx, at, m.Failure)
 		}
 		was, now := l.since[m.key()], time.Now()
-		if was.said != m.Said {
-			l.since[m.key()] = seen{m.Said, now}
+		if was.said != m.RawState {
+			l.since[m.key()] = seen{m.RawState, now}
 			continue
 		}
-		if limit, ok := p.o.Limits[m.Said]; ok && now.Sub(was.at) >= limit {
-			return &cloud.CapacityError{Place: at, Err: fmt.Errorf("%s has been %q for %v, which is longer than those that come to run", m.ID, m.Said, limit)}
+		if limit, ok := p.o.Limits[m.RawState]; ok && now.Sub(was.at) >= limit {
+			return &cloud.CapacityError{Place: at, Err: fmt.Errorf("%s has been %q for %v, which is longer than those that come to run", m.ID, m.RawState, limit)}
 		}
 	}
 	return nil

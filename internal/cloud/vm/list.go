@@ -14,7 +14,7 @@ import (
 // Nodes lists the machines with the cluster's tags. Those that the cloud ended by
 // itself are listed as a proof, until another machine has their rank.
 func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
-	list, err := p.list(ctx, id, Where{})
+	list, err := p.list(ctx, id, ListScope{})
 	if err != nil {
 		return nil, err
 	}
@@ -24,12 +24,12 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 // Machines lists the machines of a cluster that exist or are proofs, as the driver
 // has them.
 func (p *Provider) Machines(ctx context.Context, id cloud.ClusterID) ([]Machine, error) {
-	return p.list(ctx, id, Where{})
+	return p.list(ctx, id, ListScope{})
 }
 
 // list asks the driver. All that it returns has a known state and a tag of an
 // installation.
-func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error) {
+func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where ListScope) ([]Machine, error) {
 	list, err := p.d.List(ctx, id, where)
 	if err != nil {
 		return nil, p.refusal(ctx, p.at(where.Region), err)
@@ -39,7 +39,7 @@ func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where Where) ([
 	for i := range list {
 		m := &list[i]
 		if m.State == Unknown { // a broken answer: it proves nothing about the machine
-			return nil, &cloud.UnreachableError{Err: fmt.Errorf("%s is said to be %q, which is no state that this version of sky knows", m.ID, m.Said)}
+			return nil, &cloud.UnreachableError{Err: fmt.Errorf("%s is said to be %q, which is no state that this version of sky knows", m.ID, m.RawState)}
 		}
 		if m.State == Running && m.Reach.Method == "ssh" && m.Reach.Host == "" { // its address comes late
 			m.State = Pending
@@ -70,7 +70,7 @@ func (p *Provider) nodes(list []Machine) []cloud.Node {
 	for c, machines := range byCluster {
 		assignRanks(machines)
 		for _, m := range machines {
-			if !m.State.exists() && (!m.Unasked || m.rank < 0) {
+			if !m.State.exists() && (!m.Reclaimed || m.rank < 0) {
 				continue
 			}
 			n := cloud.Node{

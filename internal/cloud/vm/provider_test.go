@@ -40,12 +40,12 @@ func (d *toy) provider(o Options) StopProvider {
 	return NewStopping(d, o)
 }
 
-func (d *toy) List(_ context.Context, id cloud.ClusterID, _ Where) ([]Machine, error) {
+func (d *toy) List(_ context.Context, id cloud.ClusterID, _ ListScope) ([]Machine, error) {
 	if d.m == nil || !id.Has(d.m.Tags) {
 		return nil, nil
 	}
 	if d.m.State == Pending && time.Now().After(d.ready) {
-		d.m.State, d.m.Said = Running, "on"
+		d.m.State, d.m.RawState = Running, "on"
 	}
 	d.m.Failure = d.failure
 	return []Machine{*d.m}, nil
@@ -54,7 +54,7 @@ func (d *toy) List(_ context.Context, id cloud.ClusterID, _ Where) ([]Machine, e
 func (d *toy) boot() {
 	d.boots++
 	d.ready = time.Now().Add(d.slow)
-	d.m.State, d.m.Said, d.m.ID = Pending, "waking", fmt.Sprint("boot-", d.boots)
+	d.m.State, d.m.RawState, d.m.ID = Pending, "waking", fmt.Sprint("boot-", d.boots)
 	d.m.Reach = cloud.Reach{Method: "ssh", Host: fmt.Sprint("10.0.0.", d.boots), Port: 22, User: "u"}
 }
 
@@ -69,7 +69,7 @@ func (d *toy) Create(_ context.Context, l *Launch, _ []int) ([]string, error) {
 
 func (d *toy) Start(context.Context, cloud.LaunchSpec, []Machine) error { d.boot(); return nil }
 func (d *toy) Stop(context.Context, cloud.ClusterID, []Machine) error {
-	d.m.State, d.m.Said = Stopped, "off"
+	d.m.State, d.m.RawState = Stopped, "off"
 	return nil
 }
 func (d *toy) Delete(context.Context, cloud.ClusterID, []Machine) error {

@@ -68,14 +68,14 @@ func (r *Regions) Reset() {
 
 // Find is a driver's List. A region that is remembered is asked alone, and all of them
 // when nothing is there.
-func (r *Regions) Find(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error) {
+func (r *Regions) Find(ctx context.Context, id cloud.ClusterID, where ListScope) ([]Machine, error) {
 	if where.Region != "" {
 		return r.List(ctx, where.Region, id)
 	}
 	r.mu.Lock()
 	last, ok := r.in[id]
 	r.mu.Unlock()
-	if ok && !where.Sure && time.Since(last.at) < remembered {
+	if ok && !where.Exhaustive && time.Since(last.at) < remembered {
 		list, err := r.List(ctx, last.region, id)
 		if err != nil || existing(list) > 0 {
 			return list, err

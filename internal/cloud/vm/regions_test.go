@@ -33,7 +33,7 @@ func newWorld(regions ...string) *world {
 }
 
 // find lists the machines of a cluster, and which regions were asked for that.
-func (w *world) find(t *testing.T, where Where) (n int, asked string, err error) {
+func (w *world) find(t *testing.T, where ListScope) (n int, asked string, err error) {
 	t.Helper()
 	w.asked = nil
 	list, err := w.Find(t.Context(), cloud.ClusterID{Name: "c"}, where)
@@ -45,15 +45,15 @@ func TestAClusterIsLookedForWhereItWas(t *testing.T) {
 	w := newWorld("a", "b", "c")
 	w.has["b"] = 2
 	for _, step := range []struct {
-		where Where
+		where ListScope
 		want  string
-	}{{Where{}, "a b c"}, {Where{}, "b"}, {Where{Sure: true}, "a b c"}, {Where{Region: "c"}, "c"}, {Where{}, "b"}} {
+	}{{ListScope{}, "a b c"}, {ListScope{}, "b"}, {ListScope{Exhaustive: true}, "a b c"}, {ListScope{Region: "c"}, "c"}, {ListScope{}, "b"}} {
 		if _, asked, err := w.find(t, step.where); asked != step.want || err != nil {
 			t.Errorf("%+v: asked %q, %v; want %q", step.where, asked, err, step.want)
 		}
 	}
 	w.has = map[string]int{"c": 1}
-	if n, asked, err := w.find(t, Where{}); n != 1 || asked != "a b b c" || err != nil {
+	if n, asked, err := w.find(t, ListScope{}); n != 1 || asked != "a b b c" || err != nil {
 		t.Errorf("moved: %d, asked %q, %v", n, asked, err)
 	}
 }
@@ -62,31 +62,31 @@ func TestARegionThatLetsNobodyInIsPassedOver(t *testing.T) {
 	w := newWorld("a", "b")
 	denied, broken := &cloud.PermissionError{Err: errors.New("denied")}, &cloud.UnreachableError{Err: errors.New("no answer")}
 	w.fails["b"] = denied
-	if _, _, err := w.find(t, Where{Sure: true}); err != nil {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Errorf("a region that is not switched on: %v", err)
 	}
 	if open, err := w.Open(t.Context()); err != nil || !slices.Equal(open, []string{"a"}) {
 		t.Errorf("open are %v, %v", open, err)
 	}
 	w.fails["b"] = broken
-	if _, _, err := w.find(t, Where{Sure: true}); !errors.Is(err, broken) {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, broken) {
 		t.Errorf("one that does not answer may hold machines: %v", err)
 	}
 	w.fails["b"] = nil
-	if _, _, err := w.find(t, Where{Sure: true}); err != nil {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Error(err)
 	}
 	w.fails["b"] = denied
-	if _, _, err := w.find(t, Where{Sure: true}); !errors.Is(err, denied) {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) {
 		t.Errorf("one that let us in before: %v", err)
 	}
 	w.Reset()
-	if _, _, err := w.find(t, Where{Sure: true}); err != nil {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); err != nil {
 		t.Errorf("with other credentials: %v", err)
 	}
 	w.fails["a"] = denied
 	w.Reset()
-	if _, _, err := w.find(t, Where{Sure: true}); !errors.Is(err, denied) || !strings.Contains(err.Error(), "1 more") {
+	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) || !strings.Contains(err.Error(), "1 more") {
 		t.Errorf("nobody lets us in: %v", err)
 	}
 }

@@ -56,9 +56,9 @@ type Machine struct {
 	Region, Zone string
 	ZoneID       string // another name of the zone that users may write; "": there is none
 	State        State
-	Said         string // the state in the cloud's own word
+	RawState     string // the state in the cloud's own word
 	Reason       string // why it is in this state, in the cloud's words; "": no news
-	Unasked      bool   // nobody asked for its end: the cloud took it back, or lost it
+	Reclaimed    bool   // nobody asked for its end: the cloud took it back, or lost it
 	// Failure is why it will never run, in the words of package cloud: what a cloud
 	// finds out only after it said yes, as a quota or a broken image.
 	Failure   error
@@ -76,12 +76,12 @@ type Machine struct {
 	rank int // by its tag, or given by us; -1: none
 }
 
-// Where says where to look for a cluster's machines.
-type Where struct {
+// ListScope says where to look for a cluster's machines.
+type ListScope struct {
 	Region string // "": wherever they may be
-	// Sure asks for every machine there is: what a driver remembers of where the
+	// Exhaustive asks for every machine there is: what a driver remembers of where the
 	// cluster was is not enough, since what is not found goes on costing money.
-	Sure bool
+	Exhaustive bool
 }
 
 // Driver makes the calls of one cloud. Its errors are the cloud's own; Refusal
@@ -89,7 +89,7 @@ type Where struct {
 type Driver interface {
 	// List lists the machines with the tags of id, ended ones too if the cloud
 	// still knows them.
-	List(ctx context.Context, id cloud.ClusterID, where Where) ([]Machine, error)
+	List(ctx context.Context, id cloud.ClusterID, where ListScope) ([]Machine, error)
 	// Create asks for machines of the ranks and returns the ids (or keys) of those that
 	// it got, with an error too. Each call is safe to repeat, unless Options.NoTokens
 	// says otherwise: the same token never makes two machines of a rank.
@@ -175,7 +175,7 @@ type Options struct {
 type Provider struct {
 	d      Driver
 	o      Options
-	turns  cloud.Turns
+	turns  cloud.KeyedLock
 	recent Recent
 }
 
@@ -201,7 +201,7 @@ func (p *Provider) Recent() *Recent { return &p.recent }
 
 // Take waits until no other call of this process changes the cluster.
 func (p *Provider) Take(ctx context.Context, id cloud.ClusterID) (done func(), err error) {
-	return p.turns.Take(ctx, id)
+	return p.turns.Lock(ctx, id)
 }
 
 // LaunchLimit is how long a launch may take whose calls have to keep a pace.

@@ -31,7 +31,7 @@ func (p *Provider) until(ctx context.Context, w *wait, f func(context.Context) (
 		case limited.Err() != nil:
 			return &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for %s", w.most, w.what)}}
 		}
-		cloud.Waits(ctx, w.what)
+		cloud.ReportWait(ctx, w.what)
 		again := time.NewTimer(pause)
 		select {
 		case <-limited.Done():
@@ -54,7 +54,7 @@ func (p *Provider) machinesTo(do string, of int, list []Machine, done func(Machi
 		case done(m):
 			left--
 		case m.State.exists():
-			open = append(open, m.ID+": "+m.Said)
+			open = append(open, m.ID+": "+m.RawState)
 		}
 	}
 	slices.Sort(open)

@@ -2,14 +2,14 @@ package provision
 
 import "sync"
 
-// bell wakes all who listen at the moment it is rung. The zero value works.
-type bell struct {
+// broadcast wakes all who listen at the moment it is rung. The zero value works.
+type broadcast struct {
 	mu sync.Mutex
 	ch chan struct{}
 }
 
-// Ring wakes the listeners.
-func (b *bell) Ring() {
+// Notify wakes the listeners.
+func (b *broadcast) Notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ch != nil {
@@ -18,8 +18,8 @@ func (b *bell) Ring() {
 	}
 }
 
-// Heard is closed at the next ring.
-func (b *bell) Heard() <-chan struct{} {
+// Next is closed at the next ring.
+func (b *broadcast) Next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.ch == nil {

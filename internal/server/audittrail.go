@@ -22,8 +22,8 @@ func (r Route) Changes() bool {
 	return r.Name == "api_cancel" || r.Kind == Socket || r.Method != get && (r.Role >= User || r.Path == authorizePath)
 }
 
-// trail is the entry of one call.
-type trail struct {
+// auditTrail is the entry of one call.
+type auditTrail struct {
 	entry   state.AuditEntry
 	written bool
 	stored  bool // the request's row tells how it ends
@@ -31,8 +31,8 @@ type trail struct {
 
 type trailKey struct{}
 
-func trailOf(r *http.Request) *trail {
-	t, _ := r.Context().Value(trailKey{}).(*trail)
+func trailOf(r *http.Request) *auditTrail {
+	t, _ := r.Context().Value(trailKey{}).(*auditTrail)
 	return t
 }
 
@@ -42,7 +42,7 @@ func (s *Server) trail(w http.ResponseWriter, r *http.Request, rt Route) (*http.
 	if !rt.Changes() {
 		return r, func() {}
 	}
-	t := &trail{entry: state.AuditEntry{
+	t := &auditTrail{entry: state.AuditEntry{
 		ID: w.Header().Get(api.HeaderRequestID), Action: rt.Path, Method: r.Method, Path: r.URL.Path,
 		Address: s.Gate.Address(r), UserID: s.Self.ID, UserName: s.Self.Name,
 	}}
@@ -132,7 +132,7 @@ func stored(r *http.Request) {
 // auditTime bounds how long the end of a trail may take after its client is gone.
 const auditTime = 10 * time.Second
 
-func (s *Server) endTrail(r *http.Request, t *trail, status int) {
+func (s *Server) endTrail(r *http.Request, t *auditTrail, status int) {
 	if t.stored {
 		return
 	}

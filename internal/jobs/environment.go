@@ -15,8 +15,8 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// world is all that a controller does outside of the database.
-type world interface {
+// environment is all that a controller does outside of the database.
+type environment interface {
 	// Taken tells whether the name is a cluster of somebody else.
 	Taken(ctx context.Context, name string, job int) (bool, error)
 	// Launch brings the attempt's cluster up and submits its job. Again, after

@@ -2,16 +2,16 @@ package cluster
 
 import "sync"
 
-// Bells tell listeners that something happened to what they listen for. They
+// Notifier tell listeners that something happened to what they listen for. They
 // say that one should look, not what there is to see. The zero value works.
-type Bells[K comparable] struct {
+type Notifier[K comparable] struct {
 	mu        sync.Mutex
 	listeners map[K]map[chan struct{}]bool
 }
 
-// Listen returns a channel that is rung for key, and what ends that. Rings that
+// Subscribe returns a channel that is rung for key, and what ends that. Rings that
 // nobody heard yet are one.
-func (b *Bells[K]) Listen(key K) (<-chan struct{}, func()) {
+func (b *Notifier[K]) Subscribe(key K) (<-chan struct{}, func()) {
 	ch := make(chan struct{}, 1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -32,11 +32,11 @@ func (b *Bells[K]) Listen(key K) (<-chan struct{}, func()) {
 	}
 }
 
-// Ring wakes all who listen for key.
-func (b *Bells[K]) Ring(key K) { b.RingOthers(key, nil) }
+// Notify wakes all who listen for key.
+func (b *Notifier[K]) Notify(key K) { b.NotifyOthers(key, nil) }
 
-// RingOthers wakes all who listen for key except through that channel.
-func (b *Bells[K]) RingOthers(key K, not <-chan struct{}) {
+// NotifyOthers wakes all who listen for key except through that channel.
+func (b *Notifier[K]) NotifyOthers(key K, not <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for ch := range b.listeners[key] {

@@ -8,9 +8,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// seedEraCommands are commands of earlier versions. Those with a successor run
+// deprecatedCommands are commands of earlier versions. Those with a successor run
 // it and say its name; the others say what to type today.
-func (a *app) seedEraCommands() []*cobra.Command {
+func (a *app) deprecatedCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.spotCommand(),
 		a.build(command{name: "bench", example: "sky launch -c try-t4 --gpus T4 task.yaml\nsky launch -c try-v100 --gpus V100 task.yaml\nsky cost-report", hidden: true, short: "Removed; use one `sky launch -c NAME --gpus …` per candidate.", group: []*cobra.Command{

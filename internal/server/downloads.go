@@ -14,7 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -26,7 +26,7 @@ type Downloads struct {
 	Limits diskspace.Limits // of what is gathered
 
 	home   string
-	shared *shelf.Files // nil: this server is the only one
+	shared *logstore.Files // nil: this server is the only one
 	once   sync.Once
 	books  *diskspace.Ledger
 }
@@ -35,7 +35,7 @@ type Downloads struct {
 func NewDownloads(home string, store *state.Store) *Downloads {
 	d := &Downloads{home: home}
 	if store.Shared() {
-		d.shared = &shelf.Files{Store: store}
+		d.shared = &logstore.Files{Store: store}
 	}
 	return d
 }

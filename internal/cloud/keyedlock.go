@@ -5,30 +5,30 @@ import (
 	"sync"
 )
 
-// Turns let one call at a time change a cluster, for providers whose cloud does
+// KeyedLock let one call at a time change a cluster, for providers whose cloud does
 // not see to that. The zero value is ready.
-type Turns struct {
+type KeyedLock struct {
 	mu   sync.Mutex
-	held map[ClusterID]*turn
+	held map[ClusterID]*lockEntry
 }
 
-type turn struct {
+type lockEntry struct {
 	token chan struct{}
 	users int
 }
 
-// Take waits until it is the caller's turn and returns how to end it.
-func (t *Turns) Take(ctx context.Context, id ClusterID) (done func(), err error) {
+// Lock waits until it is the caller's turn and returns how to end it.
+func (t *KeyedLock) Lock(ctx context.Context, id ClusterID) (done func(), err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
 	t.mu.Lock()
 	if t.held == nil {
-		t.held = map[ClusterID]*turn{}
+		t.held = map[ClusterID]*lockEntry{}
 	}
 	c := t.held[id]
 	if c == nil {
-		c = &turn{token: make(chan struct{}, 1)}
+		c = &lockEntry{token: make(chan struct{}, 1)}
 		t.held[id] = c
 	}
 	c.users++

@@ -4,15 +4,15 @@ import "context"
 
 type waitsKey struct{}
 
-// WithWaits makes told hear what a provider waits for in a call under the
+// WithWaitReports makes told hear what a provider waits for in a call under the
 // returned context. It may be called concurrently and must be quick.
-func WithWaits(ctx context.Context, told func(what string)) context.Context {
+func WithWaitReports(ctx context.Context, told func(what string)) context.Context {
 	return context.WithValue(ctx, waitsKey{}, told)
 }
 
-// Waits tells whoever wants to know what a provider waits for just now, as in
+// ReportWait tells whoever wants to know what a provider waits for just now, as in
 // "waiting for " + what. Saying the same again costs next to nothing.
-func Waits(ctx context.Context, what string) {
+func ReportWait(ctx context.Context, what string) {
 	if told, ok := ctx.Value(waitsKey{}).(func(string)); ok {
 		told(what)
 	}

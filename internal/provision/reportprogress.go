@@ -8,23 +8,23 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
-// Tell shows on out what providers wait for under the returned context, and
+// ReportProgress shows on out what providers wait for under the returned context, and
 // every half minute that doing still goes on, until end is called. It begins
 // with doing, as in "stopping cluster c". A nil out hears nothing.
-func Tell(ctx context.Context, out io.Writer, doing string) (told context.Context, end func()) {
+func ReportProgress(ctx context.Context, out io.Writer, doing string) (told context.Context, end func()) {
 	if out == nil {
 		return ctx, func() {}
 	}
-	return tell(ctx, &progress{w: out}, doing)
+	return reportProgress(ctx, &progress{w: out}, doing)
 }
 
-func tell(ctx context.Context, out *progress, doing string) (context.Context, func()) {
+func reportProgress(ctx context.Context, out *progress, doing string) (context.Context, func()) {
 	w := &waits{step: &step{doing: doing, out: out}}
 	began := time.Now()
 	stop, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		t := time.NewTicker(tellEvery)
+		t := time.NewTicker(reportEvery)
 		defer t.Stop()
 		for {
 			select {
@@ -35,5 +35,5 @@ func tell(ctx context.Context, out *progress, doing string) (context.Context, fu
 			}
 		}
 	}()
-	return cloud.WithWaits(ctx, w.hear), func() { close(stop); <-ended }
+	return cloud.WithWaitReports(ctx, w.hear), func() { close(stop); <-ended }
 }

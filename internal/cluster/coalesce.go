@@ -7,10 +7,10 @@ import (
 	"sync"
 )
 
-// together makes one call for all who want the same at the same time. Who comes
+// coalescer makes one call for all who want the same at the same time. Who comes
 // while it is under way waits for the one after it, so that nobody is told what
 // was so before they asked. The zero value is ready.
-type together[K comparable, V any] struct {
+type coalescer[K comparable, V any] struct {
 	mu sync.Mutex
 	by map[K]*round[V]
 }
@@ -28,7 +28,7 @@ type round[V any] struct {
 
 // do is f's answer, of a call that begins after do does. f's context ends when
 // nobody waits for it any more.
-func (g *together[K, V]) do(ctx context.Context, key K, f func(context.Context) (V, error)) (V, error) {
+func (g *coalescer[K, V]) do(ctx context.Context, key K, f func(context.Context) (V, error)) (V, error) {
 	g.mu.Lock()
 	running := g.by[key]
 	r := running
@@ -63,7 +63,7 @@ func (g *together[K, V]) do(ctx context.Context, key K, f func(context.Context) 
 	return none, context.Cause(ctx)
 }
 
-func (g *together[K, V]) round(ctx context.Context, key K, f func(context.Context) (V, error)) *round[V] {
+func (g *coalescer[K, V]) round(ctx context.Context, key K, f func(context.Context) (V, error)) *round[V] {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	r := &round[V]{cancel: cancel, done: make(chan struct{})}
 	r.call = func() {

@@ -1,8 +1,8 @@
-// Package shelf keeps what every API server of an installation must be able to
+// Package logstore keeps what every API server of an installation must be able to
 // read: logs that grow, and files that came from clients. For one server that
 // is a folder; servers that share a database keep it there, so that it does not
 // matter which of them a client asks.
-package shelf
+package logstore
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package shelf_test
+package logstore_test
 
 import (
 	"bytes"
@@ -14,15 +14,15 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
 // both runs a test on each way of keeping logs. The streams of a SQLite database
 // behave like those of PostgreSQL, which package state tests.
-func both(t *testing.T, test func(t *testing.T, logs shelf.Logs)) {
-	t.Run("folder", func(t *testing.T) { test(t, shelf.Folder(t.TempDir())) })
-	t.Run("stored", func(t *testing.T) { test(t, shelf.Stored{Store: open(t)}) })
+func both(t *testing.T, test func(t *testing.T, logs logstore.Logs)) {
+	t.Run("folder", func(t *testing.T) { test(t, logstore.Folder(t.TempDir())) })
+	t.Run("stored", func(t *testing.T) { test(t, logstore.Stored{Store: open(t)}) })
 }
 
 func open(t *testing.T) *state.Store {
@@ -42,7 +42,7 @@ func ok(t failer, err error) {
 	}
 }
 
-func write(t failer, a shelf.Appender, text string) {
+func write(t failer, a logstore.Appender, text string) {
 	t.Helper()
 	if n, err := a.Write([]byte(text)); err != nil || n != len(text) {
 		t.Fatal(n, err)
@@ -50,7 +50,7 @@ func write(t failer, a shelf.Appender, text string) {
 }
 
 func TestALogGrows(t *testing.T) {
-	both(t, func(t *testing.T, logs shelf.Logs) {
+	both(t, func(t *testing.T, logs logstore.Logs) {
 		if _, err := logs.Open("a/x.log"); !errors.Is(err, fs.ErrNotExist) {
 			t.Fatalf("no log yet: %v", err)
 		}
@@ -113,13 +113,13 @@ func TestALogGrows(t *testing.T) {
 }
 
 func TestOfTwoWritersOneIsTold(t *testing.T) {
-	logs := shelf.Stored{Store: open(t)}
+	logs := logstore.Stored{Store: open(t)}
 	a, err := logs.Append("x")
 	ok(t, err)
 	b, err := logs.Append("x")
 	ok(t, err)
 	write(t, a, "mine\n")
-	if _, err := b.Write([]byte("theirs\n")); !errors.Is(err, shelf.ErrTaken) {
+	if _, err := b.Write([]byte("theirs\n")); !errors.Is(err, logstore.ErrTaken) {
 		t.Errorf("%v", err)
 	}
 }
@@ -131,7 +131,7 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	logs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		logs++
-		shelf, name := shelf.Stored{Store: store}, fmt.Sprint("log", logs)
+		shelf, name := logstore.Stored{Store: store}, fmt.Sprint("log", logs)
 		a, err := shelf.Append(name)
 		ok(t, err)
 		write(t, a, "begin\n")
@@ -168,7 +168,7 @@ func BenchmarkThousandReaders(b *testing.B) {
 	s, err := state.Open(b.Context(), filepath.Join(b.TempDir(), "state.db"))
 	ok(b, err)
 	defer s.Close()
-	logs := shelf.Stored{Store: s}
+	logs := logstore.Stored{Store: s}
 	a, err := logs.Append("x")
 	ok(b, err)
 	write(b, a, strings.Repeat("a line of a log\n", 1000))

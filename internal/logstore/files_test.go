@@ -1,4 +1,4 @@
-package shelf_test
+package logstore_test
 
 import (
 	"bytes"
@@ -9,13 +9,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/shelf"
+	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
 func TestFilesComeBackWhole(t *testing.T) {
 	store := open(t)
-	files := shelf.Files{Store: store}
+	files := logstore.Files{Store: store}
 	dir := t.TempDir()
 	for name, content := range map[string][]byte{
 		"empty": nil, "small": []byte("abc"), "large": bytes.Repeat([]byte("0123456789"), state.MaxPiece/3),

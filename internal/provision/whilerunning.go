@@ -39,11 +39,11 @@ func (e *LostError) Unplaced(o cloud.Offer, nodes int, took time.Duration) *Unpl
 	}}
 }
 
-// WhileStanding runs do, which brings something onto the cluster's machines, and
+// WhileRunning runs do, which brings something onto the cluster's machines, and
 // ends its context as soon as the cloud says that one of them runs no more: nobody
 // waits for the boot of a machine that was taken away. If do fails and a machine
 // runs no more, the error is a [*LostError]. Not knowing changes nothing.
-func (e *Engine) WhileStanding(ctx context.Context, c *state.Cluster, do func(context.Context) error) error {
+func (e *Engine) WhileRunning(ctx context.Context, c *state.Cluster, do func(context.Context) error) error {
 	p, ok := e.providers.Get(c.Offer.Cloud)
 	if !ok {
 		return do(ctx)

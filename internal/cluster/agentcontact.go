@@ -10,15 +10,15 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// words is what is known of what the head's agent of a cluster said.
-type words struct {
+// agentContact is what is known of what the head's agent of a cluster said.
+type agentContact struct {
 	storing sync.Mutex // held while the ends of jobs that it told are stored
 
 	mu   sync.Mutex
 	last time.Time // when it was heard last, by any server that noted it; zero: never
 }
 
-func (w *words) since(t time.Time) {
+func (w *agentContact) since(t time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if t.After(w.last) {
@@ -31,14 +31,14 @@ func (w *words) since(t time.Time) {
 const wordsKept = time.Hour
 
 // wordsLocked is what is known of a cluster's agent.
-func (w *watcher) wordsLocked(hash string) *words {
+func (w *watcher) wordsLocked(hash string) *agentContact {
 	if w.words[hash] == nil {
-		w.words[hash] = &words{}
+		w.words[hash] = &agentContact{}
 	}
 	return w.words[hash]
 }
 
-func (w *watcher) wordsOf(hash string) *words {
+func (w *watcher) wordsOf(hash string) *agentContact {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.wordsLocked(hash)
@@ -54,7 +54,7 @@ func (w *watcher) forgetLocked(before time.Time) {
 	}
 }
 
-func (w *words) at() time.Time {
+func (w *agentContact) at() time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
@@ -84,7 +84,7 @@ func (w *watcher) report(ctx context.Context, client *agentclient.Client, hash s
 		}
 		return ids, nil
 	}()
-	w.changes.Ring(hash)
+	w.changes.Notify(hash)
 	if len(ids) > 0 {
 		actx, cancel := context.WithTimeout(ctx, agentTimeout)
 		defer cancel()

@@ -2,16 +2,16 @@ package agent
 
 import "sync"
 
-// bell wakes everybody who waits, however many there are, without a goroutine
+// broadcast wakes everybody who waits, however many there are, without a goroutine
 // or a queue for each.
-type bell struct {
+type broadcast struct {
 	mu sync.Mutex
 	c  chan struct{}
 }
 
-// wait returns a channel that is closed by the next ring. To miss nothing, call
+// next returns a channel that is closed by the next ring. To miss nothing, call
 // it before looking at what the bell announces.
-func (b *bell) wait() <-chan struct{} {
+func (b *broadcast) next() <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c == nil {
@@ -20,7 +20,7 @@ func (b *bell) wait() <-chan struct{} {
 	return b.c
 }
 
-func (b *bell) ring() {
+func (b *broadcast) notify() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.c != nil {
