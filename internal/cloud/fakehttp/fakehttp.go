@@ -210,20 +210,7 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request, Dict) string
 		}
 		var out []byte
 		if err == nil {
-			f.mu.Lock()
-			var data any
-			data, err = do(r, in)
-			if reply, ok := data.(*Reply); ok && err == nil {
-				err = reply.frozen()
-			} else if f.api.Wrap != nil {
-				data = f.api.Wrap(data)
-			}
-			if text, ok := data.(Text); ok {
-				out = []byte(text)
-			} else if data != nil {
-				out, _ = json.Marshal(data)
-			}
-			f.mu.Unlock()
+			out, err = f.act(r, in, do)
 		}
 		e, reply := (*fluffyapi.Error)(nil), (*Reply)(nil)
 		switch {
@@ -240,6 +227,25 @@ func (f *Fake) Handle(pattern string, operation func(*http.Request, Dict) string
 			_, _ = w.Write(out)
 		}
 	})
+}
+
+// act runs do under the fake's lock and returns its answer as the cloud writes it.
+func (f *Fake) act(r *http.Request, in Dict, do Handler) ([]byte, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock() // also when do panics
+	data, err := do(r, in)
+	if reply, ok := data.(*Reply); ok && err == nil {
+		err = reply.frozen()
+	} else if f.api.Wrap != nil {
+		data = f.api.Wrap(data)
+	}
+	if text, ok := data.(Text); ok {
+		return []byte(text), err
+	} else if data == nil {
+		return nil, err
+	}
+	out, _ := json.Marshal(data)
+	return out, err
 }
 
 func (f *Fake) refuse(w http.ResponseWriter, r *http.Request, op string, e *fluffyapi.Error) {
