@@ -130,6 +130,10 @@ func TestWhatSetupStartsRunsOn(t *testing.T) {
 	living := func(pids []int) int {
 		return len(slices.DeleteFunc(slices.Clone(pids), func(pid int) bool { return !proc.Alive(pid, "") }))
 	}
+	exists := func(elem ...string) bool {
+		_, err := os.Stat(filepath.Join(elem...))
+		return err == nil
+	}
 	work := func(name string, spec agentapi.JobSpec, want int) {
 		t.Helper()
 		spec.NumNodes = nodes
@@ -138,9 +142,13 @@ func TestWhatSetupStartsRunsOn(t *testing.T) {
 		if got := strings.Count(log, ") serves\n"); got != want || strings.Contains(log, "background process") {
 			t.Errorf("%s: %d services seen, want %d:\n%s", name, got, want, log)
 		}
+		// Ranks are forgotten side by side; only then what setup left counts as kept.
 		c.await(id, "settled", func(*agentapi.Job) bool {
 			for i, n := range c.nodes {
-				if _, err := os.Stat(filepath.Join(n.home, ".sky", "agent", "ranks", fmt.Sprintf("%s-%d-run-%d", c.spec.Hash, id, i))); err == nil {
+				rank := func(phase string) string {
+					return filepath.Join(n.home, ".sky", "agent", "ranks", fmt.Sprintf("%s-%d-%s-%d", c.spec.Hash, id, phase, i))
+				}
+				if exists(rank("run")) || exists(rank("setup")) && !exists(rank("setup"), "kept") {
 					return false
 				}
 			}
