@@ -56,7 +56,7 @@ var layers = [][]string{
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},
-	{"internal/config/keys"},
+	{"internal/schema"},
 	{"internal/yaml11"},
 	{"internal/lazyregexp", "internal/similar"},
 }

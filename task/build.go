@@ -99,9 +99,9 @@ func (b *builder) task(doc *yaml11.Node) *Task {
 func (b *builder) checkTask(doc *yaml11.Node) {
 	trimmed := *doc
 	trimmed.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e yaml11.Entry) bool {
-		return e.Value.IsNull() && language().field(e.Key.Text) != nil
+		return e.Value.IsNull() && language().Key(e.Key.Text) != nil
 	})
-	b.check(&trimmed, language(), "")
+	b.check(&trimmed, language())
 }
 
 // variableFields reads the fields in which variables are replaced.

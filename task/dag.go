@@ -132,11 +132,11 @@ func isHeader(n *yaml11.Node) bool {
 
 func (b *builder) pipelineHeader(d *Dag, n *yaml11.Node) {
 	if name := n.Get("name"); name != nil {
-		b.check(name, language().field("name").is, "name")
+		b.check(name, language().Key("name"), "name")
 		d.Name = name.Text
 	}
 	if at := n.Get("schedule"); at != nil {
-		b.check(at, language().field("schedule").is, "schedule")
+		b.check(at, language().Key("schedule"), "schedule")
 		d.Schedule = scheduleOf(at)
 	}
 	mode := n.Get("execution")
@@ -151,7 +151,7 @@ func (b *builder) pipelineHeader(d *Dag, n *yaml11.Node) {
 
 // group reads a job group: a header and one document per job.
 func (b *builder) group(header *yaml11.Node, docs []*yaml11.Node) *Dag {
-	b.check(header, headerLanguage(), "")
+	b.check(header, headerLanguage())
 	d := &Dag{Name: textOf(header.Get("name")), Execution: Parallel, Schedule: scheduleOf(header.Get("schedule"))}
 	names := map[string]int{}
 	jobs := 0
@@ -207,7 +207,7 @@ func (b *builder) group(header *yaml11.Node, docs []*yaml11.Node) *Dag {
 	b.schedule(d, docs, false)
 	b.checkOrder(d)
 	for _, e := range header.Entries {
-		if headerLanguage().field(e.Key.Text) == nil {
+		if headerLanguage().Key(e.Key.Text) == nil {
 			b.warn("%s:%d: %q is not a field of a job group's header and is ignored", b.Name, e.Key.Line, e.Key.Text)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -89,69 +90,68 @@ func TestExamplesUseEveryField(t *testing.T) {
 
 // markUsed notes the fields that a document has, by their path in the
 // reference.
-func markUsed(n *yaml11.Node, s *schema, path string, used map[string]bool) {
+func markUsed(n *yaml11.Node, s *schema.Spec, path string, used map[string]bool) {
 	if s == nil {
 		return
 	}
 	for _, e := range n.Entries {
-		if f := s.field(e.Key.Text); f != nil {
-			p := join(path, f.name)
+		if f := s.Key(e.Key.Text); f != nil {
+			p := join(path, e.Key.Text)
 			used[p] = true
-			if f.name == "any_of" || f.name == "ordered" {
+			if e.Key.Text == "any_of" || e.Key.Text == "ordered" {
 				for _, item := range e.Value.Items {
 					markUsed(item, s, path, used)
 				}
 				continue
 			}
-			markUsed(e.Value, f.is, p, used)
+			markUsed(e.Value, f, p, used)
 		} else {
-			markUsed(e.Value, s.values, join(path, "<key>"), used)
+			markUsed(e.Value, s.Others, join(path, "<key>"), used)
 		}
 	}
 	for _, item := range n.Items {
 		if p := path + "[]"; path == "resources" {
 			markUsed(item, s, path, used)
 		} else {
-			markUsed(item, s.items, p, used)
+			markUsed(item, s.Items, p, used)
 		}
 	}
 }
 
 // The examples in the reference are values that the field takes.
 func TestExamplesOfFields(t *testing.T) {
-	walkFields(language(), "", func(path string, f *field) {
-		if f.internal {
+	walkFields(language(), "", func(path string, f *schema.Spec) {
+		if f.Internal {
 			return
 		}
-		if f.doc == "" {
+		if f.Doc == "" {
 			t.Errorf("%s has no description", path)
 		}
-		if f.example == "" {
+		if f.Example == "" {
 			return
 		}
-		src := newSource(path, []byte("x: "+f.example))
+		src := newSource(path, []byte("x: "+f.Example))
 		docs, err := src.documents()
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 			return
 		}
 		v := validator{source: src}
-		v.check(docs[0].Lookup("x"), f.is, path)
+		v.check(docs[0].Lookup("x"), f, path)
 		if len(v.errs) > 0 {
 			t.Errorf("%s: %v", path, v.errs[0])
 		}
 	})
 }
 
-func walkFields(s *schema, path string, visit func(string, *field)) {
-	if s == nil {
+func walkFields(s *schema.Spec, path string, visit func(string, *schema.Spec)) {
+	if s == nil || s == schema.Free {
 		return
 	}
-	for i := range s.fields {
-		f := &s.fields[i]
-		visit(join(path, f.name), f)
-		walkFields(f.is, join(path, f.name), visit)
+	for _, f := range s.Keys {
+		visit(join(path, f.Name), f.Spec)
+		walkFields(f.Spec, join(path, f.Name), visit)
 	}
-	walkFields(s.values, path+".<key>", visit)
-	walkFields(s.items, path+"[]", visit)
+	walkFields(s.Others, path+".<key>", visit)
+	walkFields(s.Items, path+"[]", visit)
 }

@@ -2,18 +2,19 @@ package task
 
 import (
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/schema"
 
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
-func configSchema() *schema {
+func configSchema() *schema.Spec {
 	hook := object(
-		field{name: "run", is: &schema{kinds: yaml11.Text, maxLen: 16384}, required: true, doc: "Shell commands for the head node.", example: "./save.sh"},
-		field{name: "events", is: &schema{kinds: yaml11.List, items: choice(false, HookEvents...), minItems: 1, unique: true}, doc: "When it runs.", def: "[stop, preemption, down]", example: "[preemption]"},
-		field{name: "timeout", is: integer().from(1), doc: "Seconds it may take.", def: "3600", example: "300"},
+		field{name: "run", is: &schema.Spec{Kinds: yaml11.Text, MaxLen: 16384}, required: true, doc: "Shell commands for the head node.", example: "./save.sh"},
+		field{name: "events", is: set(choice(HookEvents...)), doc: "When it runs.", def: "[stop, preemption, down]", example: "[preemption]"},
+		field{name: "timeout", is: integer().AtLeast(1), doc: "Seconds it may take.", def: "3600", example: "300"},
 	)
 	hooks := list(hook)
-	hooks.maxItems = 32
+	hooks.MaxItems = 32
 	fields := []field{
 		{name: "active_workspace", is: text(), doc: "Workspace the task belongs to.", example: "team-a"},
 		{name: "docker", is: object(field{name: "run_options", is: anything(), doc: "Further options of docker run."}), doc: "Containers.", example: "{run_options: --ipc=host}"},
@@ -43,7 +44,9 @@ func cloudSection(c *facts.Cloud) (f field, ok bool) {
 		}
 	}
 	is := object(may...)
-	is.open = section.OpenToNewer
+	if section.OpenToNewer {
+		is.Opened()
+	}
 	return field{name: c.Name, is: is, doc: section.Doc, example: c.TaskExample}, len(may) > 0
 }
 

@@ -3,18 +3,19 @@ package task
 import (
 	"maps"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // setConfig lays config over the task's.
 func (t *Task) setConfig(config map[string]any) error {
-	config = known(config, language().field("config").is)
+	config = known(config, language().Key("config"))
 	if len(config) == 0 {
 		return nil
 	}
 	merged := mergeMaps(t.Config, config)
 	b := &builder{validator: validator{source: &source{}}}
-	b.check(yaml11.Of(merged), language().field("config").is, "config")
+	b.check(yaml11.Of(merged), language().Key("config"), "config")
 	if len(b.errs) > 0 {
 		return flagError("--config", "%s", b.errs[0].Message)
 	}
@@ -24,18 +25,18 @@ func (t *Task) setConfig(config map[string]any) error {
 }
 
 // known keeps the keys that s has.
-func known(m map[string]any, s *schema) map[string]any {
+func known(m map[string]any, s *schema.Spec) map[string]any {
 	out := map[string]any{}
 	for k, v := range m {
-		f := s.field(k)
+		f := s.Key(k)
 		if f == nil {
-			if s.open {
+			if s.Others != nil {
 				out[k] = v
 			}
 			continue
 		}
-		if sub, ok := v.(map[string]any); ok && f.is.fields != nil {
-			if v = known(sub, f.is); len(v.(map[string]any)) == 0 {
+		if sub, ok := v.(map[string]any); ok && len(f.Keys) > 0 {
+			if v = known(sub, f); len(v.(map[string]any)) == 0 {
 				continue
 			}
 		}

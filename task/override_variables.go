@@ -60,7 +60,7 @@ func (t *Task) substitute() error {
 	full := t.variables().replaceFields(t.origin.doc)
 	for _, f := range substituted {
 		if v := full.Get(f); v != nil {
-			b.check(v, language().field(f).is, f)
+			b.check(v, language().Key(f), f)
 		}
 	}
 	if len(b.errs) == 0 {

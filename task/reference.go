@@ -1,6 +1,10 @@
 package task
 
-import "strings"
+import (
+	"slices"
+
+	"github.com/skypilot-go/sky/internal/schema"
+)
 
 // FieldDoc is what the reference says about one field.
 type FieldDoc struct {
@@ -17,29 +21,31 @@ type FieldDoc struct {
 // written.
 func Reference() []FieldDoc {
 	var out []FieldDoc
-	language().reference("", &out)
+	reference(language(), "", &out)
 	return out
 }
 
-func (s *schema) reference(path string, out *[]FieldDoc) {
-	for _, f := range s.fields {
-		if f.internal {
+func reference(s *schema.Spec, path string, out *[]FieldDoc) {
+	if s == nil || s == schema.Free {
+		return
+	}
+	for _, f := range s.Keys {
+		if f.Internal {
 			continue
 		}
-		p := join(path, f.name)
-		*out = append(*out, FieldDoc{
-			Path: p, Types: f.is.kinds.JSONTypes(), Words: f.is.enum, Required: f.required,
-			Default: f.def, Doc: f.doc, Example: f.example,
-		})
+		p := join(path, f.Name)
+		doc := FieldDoc{Path: p, Words: f.Enum, Required: slices.Contains(s.Required, f.Name), Default: f.DefaultIs, Doc: f.Doc, Example: f.Example}
+		if f.Kinds != schema.AnyKind {
+			doc.Types = f.Kinds.JSONTypes()
+		}
+		*out = append(*out, doc)
 		// gpus repeats accelerators; candidates repeat resources.
-		if last := p[strings.LastIndex(p, ".")+1:]; last != "any_of" && last != "ordered" {
-			f.is.reference(p, out)
+		if f.Name != "any_of" && f.Name != "ordered" {
+			reference(f.Spec, p, out)
 		}
 	}
-	if s.values != nil {
-		s.values.reference(join(path, "<key>"), out)
-	}
-	if s.items != nil && s.items.fields != nil && path != "resources" {
-		s.items.reference(path+"[]", out)
+	reference(s.Others, join(path, "<key>"), out)
+	if path != "resources" {
+		reference(s.Items, path+"[]", out)
 	}
 }

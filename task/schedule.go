@@ -8,6 +8,7 @@ import (
 
 	"github.com/robfig/cron/v3"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -104,20 +105,20 @@ func checkCron(text string) error {
 	return err
 }
 
-func timezoneSchema() *schema {
+func timezoneSchema() *schema.Spec {
 	return checked(text(), func(s string) error { _, err := Schedule{Timezone: s}.Location(); return err }, `\S+`)
 }
 
-func scheduleSchema() *schema {
+func scheduleSchema() *schema.Spec {
 	times := checked(text(), checkCron, `\S.*`)
-	return checked(text(), checkCron, `\S.*`).with(object(
+	return checked(text(), checkCron, `\S.*`).With(object(
 		field{name: "cron", is: times, required: true,
 			doc: "When: minute, hour, day of the month, month, day of the week; or @hourly, @daily, @weekly, @monthly, @every 90m.", example: `"30 3 * * 1-5"`},
 		field{name: "timezone", is: timezoneSchema(),
 			doc: "The zone in which the times are meant.", def: "UTC", example: "Europe/Berlin"},
-		field{name: "missed", is: choice(false, string(MissedOnce), string(MissedSkip), string(MissedAll)),
+		field{name: "missed", is: choice(string(MissedOnce), string(MissedSkip), string(MissedAll)),
 			doc: "Times at which no server ran: once makes up for all of them with one run, skip leaves them out, all runs each.", def: "once", example: "skip"},
-		field{name: "overlap", is: choice(false, string(OverlapSkip), string(OverlapAllow)),
+		field{name: "overlap", is: choice(string(OverlapSkip), string(OverlapAllow)),
 			doc: "When the run before has not ended: skip leaves this time out, allow runs both.", def: "skip", example: "allow"},
 	))
 }

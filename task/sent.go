@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -14,7 +15,7 @@ func ParseSent(name string, data []byte) (*Dag, error) { return parse(name, data
 
 // asSent is a document with the values that its schema takes, where they are there in
 // another form. What has no such form stays as it is, for the validator.
-func asSent(doc *yaml11.Node, s *schema) *yaml11.Node {
+func asSent(doc *yaml11.Node, s *schema.Spec) *yaml11.Node {
 	if doc.Kind != yaml11.Map {
 		return doc
 	}
@@ -27,14 +28,14 @@ func asSent(doc *yaml11.Node, s *schema) *yaml11.Node {
 	return out
 }
 
-func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
+func sentValue(n *yaml11.Node, s *schema.Spec) *yaml11.Node {
 	if s == nil || n.IsNull() || n.Pending {
 		return n
 	}
 	out := *n
 	switch n.Kind {
 	case yaml11.Map:
-		if s.kinds&(yaml11.Map|yaml11.List) == yaml11.List && isSet(n) {
+		if s.Kinds&(yaml11.Map|yaml11.List) == yaml11.List && isSet(n) {
 			list := &yaml11.Node{Kind: yaml11.List, Place: n.Place}
 			for _, e := range n.Entries {
 				list.Items = append(list.Items, e.Key)
@@ -43,19 +44,19 @@ func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
 		}
 		out.Entries = nil
 		for _, e := range n.Entries {
-			f := s.field(e.Key.Text)
+			f := s.Key(e.Key.Text)
 			if f == nil {
-				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: sentValue(e.Value, s.values)})
+				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: sentValue(e.Value, s.Others)})
 				continue
 			}
-			if v := sentValue(e.Value, f.is); f.required || !unset(v, f.is) {
+			if v := sentValue(e.Value, f); slices.Contains(s.Required, e.Key.Text) || !unset(v, f) {
 				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: v})
 			}
 		}
 	case yaml11.List:
 		out.Items = nil
 		for _, item := range n.Items {
-			out.Items = append(out.Items, sentValue(item, s.items))
+			out.Items = append(out.Items, sentValue(item, s.Items))
 		}
 	default:
 		sentScalar(&out, s)
@@ -65,33 +66,33 @@ func sentValue(n *yaml11.Node, s *schema) *yaml11.Node {
 
 // sentScalar makes numbers and booleans of texts, and whole numbers of floats, where
 // the schema takes nothing else.
-func sentScalar(n *yaml11.Node, s *schema) {
+func sentScalar(n *yaml11.Node, s *schema.Spec) {
 	switch x := n.Value.(type) {
 	case string:
-		if s.kinds&yaml11.Text != 0 || s.kinds == 0 {
+		if s.Kinds&yaml11.Text != 0 {
 			return
 		}
 		text := strings.TrimSpace(x)
 		plain := yaml11.NewScalar(yaml11.Resolve(text))
-		if !plain.IsNull() && s.kinds.Takes(plain) {
+		if !plain.IsNull() && s.Kinds.Takes(plain) {
 			n.Kind, n.Value, n.Text = plain.Kind, plain.Value, text
 		}
 	case float64:
-		if s.kinds&yaml11.Number == yaml11.Int && s.kinds.Takes(n) {
+		if s.Kinds&yaml11.Number == yaml11.Int && s.Kinds.Takes(n) {
 			n.Kind, n.Value, n.Text = yaml11.Int, int(x), yaml11.FormatNumber(x)
 		}
 	}
 }
 
 // unset reports whether a value means that its field was not set.
-func unset(v *yaml11.Node, s *schema) bool {
+func unset(v *yaml11.Node, s *schema.Spec) bool {
 	switch v.Kind {
 	case yaml11.Map:
 		return len(v.Entries) == 0
 	case yaml11.List:
 		return len(v.Items) == 0
 	}
-	return v.Value == nil && s.kinds&yaml11.Null == 0 || v.Value == ""
+	return v.Value == nil && s.Kinds&yaml11.Null == 0 || v.Value == ""
 }
 
 func isSet(n *yaml11.Node) bool {

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -60,28 +61,28 @@ type VolumeDetails struct {
 }
 
 // volumeLanguage returns the schema of a volume's file, built once.
-var volumeLanguage = sync.OnceValue(func() *schema {
+var volumeLanguage = sync.OnceValue(func() *schema.Spec {
 	s := volumeSchema()
-	s.title = "a volume"
-	return s.prepare()
+	s.Title = "a volume"
+	return s
 })
 
-func volumeSchema() *schema {
+func volumeSchema() *schema.Spec {
 	return object(
 		field{name: "name", is: text(), doc: "Name of the volume.", example: "data"},
-		field{name: "type", is: choice(false, VolumeTypes...), doc: "Kind of volume.", example: VolumeClaim},
+		field{name: "type", is: choice(VolumeTypes...), doc: "Kind of volume.", example: VolumeClaim},
 		field{name: "infra", is: text(), doc: "Where it is.", example: "k8s/my-context"},
-		field{name: "size", is: text().or(yaml11.Int), doc: "Size in GB.", example: "100"},
+		field{name: "size", is: text().Or(yaml11.Int), doc: "Size in GB.", example: "100"},
 		field{name: "use_existing", is: boolean(), doc: "Whether it exists already, and is never deleted.", example: "true"},
 		field{name: "labels", is: mapOf(text()), doc: "Labels on the volume.", example: "{team: vision}"},
 		field{name: "config", is: volumeConfigSchema(), doc: "Settings of the volume.", example: "{access_mode: ReadWriteMany}"},
 	)
 }
 
-func volumeConfigSchema() *schema {
+func volumeConfigSchema() *schema.Spec {
 	return object(
 		field{name: "storage_class_name", is: text(), doc: "Storage class.", example: "fast"},
-		field{name: "access_mode", is: choice(false, AccessModes...), doc: "How often it may be mounted at once.", def: "ReadWriteOnce", example: "ReadWriteMany"},
+		field{name: "access_mode", is: choice(AccessModes...), doc: "How often it may be mounted at once.", def: "ReadWriteOnce", example: "ReadWriteMany"},
 		field{name: "namespace", is: text(), doc: "Namespace it is in.", example: "ml"},
 		field{name: "host_path", is: text(), doc: "Folder of the machines.", example: "/mnt/data"},
 		field{name: "cleanup_on_deletion", is: boolean(), doc: "Whether deleting removes the folder's content.", def: "false", example: "true"},
@@ -110,7 +111,7 @@ func ParseVolume(name string, data []byte) (*Volume, error) {
 	}
 	doc := *docs[0]
 	doc.Entries = slices.DeleteFunc(slices.Clone(doc.Entries), func(e yaml11.Entry) bool { return e.Value.IsNull() })
-	b.check(&doc, volumeLanguage(), "")
+	b.check(&doc, volumeLanguage())
 	if len(b.errs) > 0 {
 		return nil, joined(b.errs)
 	}

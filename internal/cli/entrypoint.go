@@ -210,8 +210,9 @@ func settingsProblems(c *config.Config, t *task.Task) task.Errors {
 	}
 	var out task.Errors
 	for _, p := range wrong.Problems {
-		field := "config." + p.Path
-		out = append(out, t.ErrorAt(field, "%s: %s", field, p.Text))
+		e := t.ErrorAt(p.Path, "%s", p.Text)
+		e.Hint = p.Hint
+		out = append(out, e)
 	}
 	return out
 }

@@ -21,6 +21,7 @@ type problem struct {
 	Hint     string `json:"hint,omitempty"`
 
 	snippet string
+	about   string // what the message is about, where it does not say so
 }
 
 // The severities.
@@ -62,6 +63,9 @@ func taskProblems(file string, err error) []problem {
 			File: file, Line: e.Line, Column: e.Column, Severity: severityError,
 			Field: e.Field, Message: e.Message, Hint: e.Hint, snippet: e.Snippet(),
 		}
+		if out[i].snippet == "" {
+			out[i].about = e.Field
+		}
 	}
 	return out
 }
@@ -79,7 +83,7 @@ func configProblems(file string, err error) []problem {
 	out := make([]problem, len(e.Problems))
 	for i, p := range e.Problems {
 		out[i] = problem{
-			File: file, Line: p.Origin.Line, Column: p.Origin.Column, Severity: severityError, Field: p.Path, Message: p.Text,
+			File: file, Line: p.Origin.Line, Column: p.Origin.Column, Severity: severityError, Field: p.Path, Message: p.Text, Hint: p.Hint,
 		}
 		if p.Origin.Source != "" {
 			out[i].File = p.Origin.Source
@@ -101,8 +105,8 @@ func (p problem) text(style func(term.Style, string) string) string {
 		color = term.Yellow
 	}
 	b.WriteString(where + ": " + style(color, p.Severity+":") + " ")
-	if p.snippet == "" && p.Field != "" {
-		b.WriteString(p.Field + ": ")
+	if p.about != "" {
+		b.WriteString(p.about + ": ")
 	}
 	b.WriteString(p.Message + "\n" + p.snippet)
 	if p.Hint != "" {

@@ -45,7 +45,7 @@ func jobsOnCluster(n *yaml11.Node) *yaml11.Node {
 // after managed jobs although the servers' state is in a database.
 func (c *Config) CheckJobsBesideDatabase() error {
 	if mode := jobsOnCluster(c.root); mode != nil && c.db != nil {
-		return &Error{Problems: []Problem{{Origin: originOf(mode.Place), Path: "jobs.controller", Text: NoClusterBesideDatabase}}}
+		return &Error{Problems: []Problem{ProblemAt(originOf(mode.Place), "jobs.controller", NoClusterBesideDatabase)}}
 	}
 	return nil
 }

@@ -123,8 +123,8 @@ func TestEditFiles(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Error("a file with a token is for its owner:", info.Mode())
 	}
-	wantErr(t, Set(file, endpoint, "ftp://x"), "must be a URL that begins with http://")
-	wantErr(t, Set(file, []string{"api_server", "endpiont"}, "http://x"), "did you mean endpoint?")
+	wantErr(t, Set(file, endpoint, "ftp://x"), "should be a URL that begins with http://")
+	wantErr(t, Set(file, []string{"api_server", "endpiont"}, "http://x"), "did you mean \"endpoint\"?")
 	text, _ := os.ReadFile(file)
 	if want := "api_server:\n  service_account_token: sky_t\n  endpoint: http://x\n"; string(text) != want {
 		t.Errorf("%q", text)

@@ -3,7 +3,6 @@ package config
 import (
 	"log/slog"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
@@ -19,12 +18,25 @@ type Error struct {
 // Problem is one mistake.
 type Problem struct {
 	Origin Origin
-	Path   string // dotted; empty for the whole
-	Text   string // what is wrong and what to do
+	Path   string // dotted, for programs; empty for the whole
+	Text   string // what is wrong and what to do; it names the key
+	Hint   string // more help, in sentences; may be empty
+}
+
+// ProblemAt is a Problem of a key.
+func ProblemAt(at Origin, path, text string) Problem {
+	return Problem{Origin: at, Path: path, Text: path + ": " + text}
 }
 
 func (p Problem) String() string {
-	return joinNonEmpty(": ", p.Origin.String(), p.Path, p.Text)
+	text := joinNonEmpty(": ", p.Origin.String(), p.Text)
+	switch {
+	case p.Hint == "":
+		return text
+	case strings.HasSuffix(text, "?"):
+		return text + " " + p.Hint
+	}
+	return text + ". " + p.Hint
 }
 
 func (e *Error) Error() string {
@@ -56,31 +68,4 @@ type Warning struct {
 
 func joinNonEmpty(sep string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), sep)
-}
-
-// dotted writes a path as people do; keys with dots or odd characters are
-// quoted, list positions are in brackets.
-func dotted(path []string) string {
-	var b strings.Builder
-	for _, key := range path {
-		switch {
-		case strings.HasPrefix(key, "[") && strings.HasSuffix(key, "]"):
-			b.WriteString(key)
-			continue
-		case b.Len() > 0:
-			b.WriteByte('.')
-		}
-		if key == "" || strings.ContainsAny(key, ".[] \t\n\"':") {
-			key = strconv.Quote(key)
-		}
-		b.WriteString(key)
-	}
-	return b.String()
-}
-
-func didYouMean(words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	return "; did you mean " + strings.Join(words, " or ") + "?"
 }

@@ -153,8 +153,8 @@ func (l *loading) stored(c *Config) error {
 	}
 	if l.root != nil && len(l.root.Entries) > 1 {
 		extra := l.root.Entries[1]
-		return &Error{Problems: []Problem{{Origin: originOf(extra.Key.Place), Path: extra.Key.Text,
-			Text: "beside a database the file may hold one other key at most; the rest of the configuration is kept in the database"}}}
+		return &Error{Problems: []Problem{ProblemAt(originOf(extra.Key.Place), extra.Key.Text,
+			"beside a database the file may hold one other key at most; the rest of the configuration is kept in the database")}}
 	}
 	if l.Stored == nil {
 		return nil

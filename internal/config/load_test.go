@@ -143,7 +143,7 @@ func TestOverridesFromAFile(t *testing.T) {
 		"file and value": {[]string{path, "aws.ssh_user=x"}, "must be the only --config"},
 		"value and file": {[]string{"aws.ssh_user=x", path}, "neither a file that exists nor of the form"},
 		"broken file":    {[]string{f.write("broken.yaml", "a: [")}, "broken.yaml:1:4: not valid YAML"},
-		"invalid file":   {[]string{f.write("invalid.yaml", "awz: {}")}, "invalid.yaml:1:1: awz: unknown key; did you mean aws?"},
+		"invalid file":   {[]string{f.write("invalid.yaml", "awz: {}")}, "invalid.yaml:1:1: unknown field \"awz\" in the configuration; did you mean \"aws\"?"},
 	} {
 		_, err := Load(f.options(Client, test.args...))
 		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.HasPrefix(err.Error(), "--config takes") {
@@ -183,7 +183,7 @@ func TestVariablesStandForKeys(t *testing.T) {
 	}
 	f.env[EnvToken] = "hunter2"
 	_, err := Load(f.options(Client))
-	wantErr(t, err, EnvToken+": api_server.service_account_token: must be a token that begins with sky_, not what was given")
+	wantErr(t, err, EnvToken+": api_server.service_account_token should be a token that begins with sky_, not what was given")
 	if strings.Contains(err.Error(), "hunter2") {
 		t.Error("the token is in the error")
 	}
@@ -223,7 +223,7 @@ func TestDatabase(t *testing.T) {
 
 	o.Stored = func(string) ([]byte, error) { return []byte("awz: {}"), nil }
 	_, err = Load(o)
-	wantErr(t, err, "database:1:1: awz: unknown key")
+	wantErr(t, err, "database:1:1: unknown field \"awz\"")
 	o.Stored = func(string) ([]byte, error) { return []byte("a: ["), nil }
 	_, err = Load(o)
 	wantErr(t, err, "database:1:4: not valid YAML")

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -80,7 +80,7 @@ type dropped struct {
 // nothing is left. Entries of a map with names of the user's are looked into,
 // too.
 func (d *dropped) clean(n *yaml11.Node, s *Spec, path []string) *yaml11.Node {
-	if n == nil || n.Kind != Map || s == nil || s == keys.Free {
+	if n == nil || n.Kind != Map || s == nil || s == schema.Free {
 		return n
 	}
 	out := n
@@ -113,8 +113,8 @@ func (d *dropped) tell(s *Spec, path []string, n *yaml11.Node) {
 		return
 	}
 	if s.ServerOnly {
-		d.server = append(d.server, dotted(path))
+		d.server = append(d.server, schema.Dotted(path))
 	} else {
-		d.admins = append(d.admins, dotted(path))
+		d.admins = append(d.admins, schema.Dotted(path))
 	}
 }

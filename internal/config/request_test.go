@@ -133,10 +133,10 @@ admin_policy: http://mine
 func TestRequestsThatDoNotFit(t *testing.T) {
 	s := server(t, "workspaces: {team: {}}")
 	for _, test := range []struct{ sent, want string }{
-		{"kubernetes: {brand_new: 1}", "the API server cannot use your configuration:\nyour configuration: kubernetes.brand_new: unknown key"},
-		{"aws: {vpc_nmae: a}", "your configuration: aws.vpc_nmae: unknown key; did you mean vpc_name"},
-		{"aws: ~", "your configuration: aws: is empty"},
-		{"active_workspace: taem", `your configuration: active_workspace: the workspace "taem" does not exist on the API server; did you mean team?`},
+		{"kubernetes: {brand_new: 1}", "the API server cannot use your configuration:\nyour configuration: unknown field \"brand_new\" in kubernetes"},
+		{"aws: {vpc_nmae: a}", "your configuration: unknown field \"vpc_nmae\" in aws; did you mean \"vpc_name\"?"},
+		{"aws: ~", "your configuration: aws should be a map, not empty"},
+		{"active_workspace: taem", `your configuration: active_workspace: the workspace "taem" does not exist on the API server; did you mean "team"?`},
 	} {
 		_, err := s.Request(values(t, test.sent), Admin)
 		wantErr(t, err, test.want)
@@ -187,17 +187,17 @@ hooks: [{run: echo}]
 func TestTaskOverridesThatAreRefused(t *testing.T) {
 	c := server(t, "workspaces: {team: {}}")
 	for _, test := range []struct{ section, want string }{
-		{"aws: {vpc_name: a}", "config section of the task: aws: a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: active_workspace, docker, nvidia_gpus,"},
-		{"gcp: {labels: {a: b}}", "gcp.labels: a task cannot set it"},
-		{"kubernetes: {namespace: a}", "kubernetes.namespace: a task cannot set it"},
-		{"kubernetes: {brand_new: a}", "kubernetes.brand_new: unknown key"},
-		{"kubernetes: {provision_timeuot: 5}", "kubernetes.provision_timeuot: unknown key; did you mean provision_timeout?"},
-		{"hook: []", "hook: unknown key; did you mean hooks?"},
-		{"kubernetes: 5", "kubernetes: a task cannot set it"},
-		{"nvidia_gpus: {disable_ecc: 1}", "nvidia_gpus.disable_ecc: must be true or false, not 1"},
-		{"kubernetes: {set_pod_resource_limits: 0}", "0 is below the minimum of 1"},
-		{"jobs: {bucket: s3://a}", "jobs: a task cannot set it"},
-		{"active_workspace: taem", "did you mean team?"},
+		{"aws: {vpc_name: a}", "config section of the task: \"aws\" is not a field of config: a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: active_workspace, docker, nvidia_gpus,"},
+		{"gcp: {labels: {a: b}}", "\"labels\" is not a field of config.gcp: a task cannot set it"},
+		{"kubernetes: {namespace: a}", "\"namespace\" is not a field of config.kubernetes: a task cannot set it"},
+		{"kubernetes: {brand_new: a}", "unknown field \"brand_new\" in config.kubernetes"},
+		{"kubernetes: {provision_timeuot: 5}", "unknown field \"provision_timeuot\" in config.kubernetes; did you mean \"provision_timeout\"?"},
+		{"hook: []", "unknown field \"hook\" in config; did you mean \"hooks\"?"},
+		{"kubernetes: 5", "config.kubernetes should be a map, not the number 5"},
+		{"nvidia_gpus: {disable_ecc: 1}", "config.nvidia_gpus.disable_ecc should be true or false, not the number 1"},
+		{"kubernetes: {set_pod_resource_limits: 0}", "should be at least 1, not 0"},
+		{"jobs: {bucket: s3://a}", "\"jobs\" is not a field of config: a task cannot set it"},
+		{"active_workspace: taem", "did you mean \"team\"?"},
 	} {
 		_, err := c.ForTask(values(t, test.section))
 		wantErr(t, err, test.want)
@@ -226,5 +226,5 @@ func TestCheck(t *testing.T) {
 	_, err := Check(Server, []byte("a: ["), "f")
 	wantErr(t, err, "f:1:4: not valid YAML")
 	_, err = Check(Server, []byte("awz: 1"), "f")
-	wantErr(t, err, "f:1:1: awz: unknown key; did you mean aws?")
+	wantErr(t, err, "f:1:1: unknown field \"awz\" in the configuration; did you mean \"aws\"?")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -44,7 +45,7 @@ func TestSchemaJudgesLikeWeDo(t *testing.T) {
 	if err := compiler.AddResource("config.json", doc); err != nil {
 		t.Fatal(err)
 	}
-	schema, err := compiler.Compile("config.json")
+	compiled, err := compiler.Compile("config.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestSchemaJudgesLikeWeDo(t *testing.T) {
 		if strings.Contains(text, "regex: '('") || strings.Contains(text, ".nan") {
 			return // beyond what a schema can say
 		}
-		if err := schema.Validate(n.Any()); (err == nil) != good {
+		if err := compiled.Validate(n.Any()); (err == nil) != good {
 			t.Errorf("%q: we say %v, the schema says %v", text, good, err)
 		}
 	}
@@ -104,9 +105,8 @@ func TestEveryKeyIsDocumented(t *testing.T) {
 func TestDefaultsAreValid(t *testing.T) {
 	Keys().Walk(nil, func(path []string, s *Spec) bool {
 		if s.Default != nil {
-			c := &checker{side: Server}
-			if c.value(fromPlain(s.Default, yaml11.Place{}), s); len(c.problems) > 0 {
-				t.Errorf("the default of %s: %v", dotted(path), c.problems)
+			if problems, _ := judge(s, fromPlain(s.Default, yaml11.Place{}), schema.Options{}); len(problems) > 0 {
+				t.Errorf("the default of %s: %v", schema.Dotted(path), problems)
 			}
 		}
 		return true
@@ -114,7 +114,7 @@ func TestDefaultsAreValid(t *testing.T) {
 }
 
 func TestKindsInWords(t *testing.T) {
-	for kind, want := range map[Kind]string{Text: "a text", Number: "a number", Int: "a whole number", Text | Null: "a text or nothing", Bool | List | Map: "true or false, a list or a section"} {
+	for kind, want := range map[Kind]string{Text: "text", Number: "a number", Int: "a whole number", Text | Null: "text or nothing", Bool | List | Map: "true or false, a list or a map"} {
 		if got := kind.String(); got != want {
 			t.Errorf("%d is %q, want %q", kind, got, want)
 		}

@@ -4,7 +4,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
-	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -147,7 +147,7 @@ func (s Settings) inForce(path []string) *yaml11.Node {
 // spec describes the key, as the cloud's section has it or else as workspaces
 // do.
 func (s Settings) spec(path []string) *Spec {
-	if spec := Keys().At(s.scope.Cloud).At(path...); spec != nil && spec != keys.Free {
+	if spec := Keys().At(s.scope.Cloud).At(path...); spec != nil && spec != schema.Free {
 		return spec
 	}
 	if spec := Keys().At("workspaces", "<any>", s.scope.Cloud).At(path...); spec != nil {

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -25,7 +25,7 @@ func secretName(key string) bool {
 
 // isSecret says whether the value of a key must not be shown.
 func isSecret(key string, s *Spec) bool {
-	return s != nil && s.Secret || (s == nil || s == keys.Free) && secretName(key)
+	return s != nil && s.Secret || (s == nil || s == schema.Free) && secretName(key)
 }
 
 // redact returns n with every secret replaced.
@@ -34,7 +34,7 @@ func redact(n *yaml11.Node, s *Spec) *yaml11.Node {
 		return nil
 	}
 	if s == nil {
-		s = keys.Free
+		s = schema.Free
 	}
 	out := *n
 	switch n.Kind {
@@ -97,7 +97,7 @@ func (c *Config) Secrets() []string {
 			return
 		}
 		if s == nil {
-			s = keys.Free
+			s = schema.Free
 		}
 		switch n.Kind {
 		case List:
@@ -118,7 +118,7 @@ func (c *Config) Secrets() []string {
 		}
 	}
 	walk(c.root, Keys(), false)
-	walk(c.db, keys.Free, true)
+	walk(c.db, schema.Free, true)
 	return out
 }
 

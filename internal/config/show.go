@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/json"
 
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -21,7 +22,7 @@ func (c *Config) Show() []Setting {
 	var walk func(path []string, n *yaml11.Node)
 	walk = func(path []string, n *yaml11.Node) {
 		if n.Kind != Map || len(n.Entries) == 0 {
-			out = append(out, Setting{dotted(path), n.Any(), yaml11.FlowText(n), originOf(n.Place)})
+			out = append(out, Setting{schema.Dotted(path), n.Any(), yaml11.FlowText(n), originOf(n.Place)})
 			return
 		}
 		for _, e := range n.Entries {

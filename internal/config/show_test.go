@@ -93,5 +93,5 @@ func TestReplaceKeepsSecretsAndOrigins(t *testing.T) {
 		t.Error("origin of what did not change:", got)
 	}
 	_, err = c.Replace(Origin{Source: "the policy"}, map[string]any{"awz": 1})
-	wantErr(t, err, "the policy: awz: unknown key")
+	wantErr(t, err, "the policy: unknown field \"awz\"")
 }

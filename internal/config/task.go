@@ -1,10 +1,10 @@
 package config
 
 import (
-	"log/slog"
 	"strings"
+	"sync"
 
-	"github.com/skypilot-go/sky/internal/similar"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -16,16 +16,13 @@ func (c *Config) ForTask(values map[string]any) (*Config, error) {
 		return c, nil
 	}
 	over := fromPlain(values, yaml11.Place{Source: newSource(LayerTask, "config section of the task")}).Without("hooks")
-	check := &checker{side: c.side}
-	if over != nil {
-		check.taskSection(over, Keys())
-	}
-	if len(check.problems) > 0 {
-		return nil, &Error{Problems: check.problems}
+	problems, warnings := judge(taskKeys(), over, schema.Options{Newer: c.side == Client}, "config")
+	if len(problems) > 0 {
+		return nil, &Error{Problems: problems}
 	}
 	out := *c
 	out.root = overlay(c.root, over, Keys())
-	out.warnings = check.warnings
+	out.warnings = warnings
 	if c.side == Server {
 		if p := out.missingWorkspace(); p != nil {
 			return nil, &Error{Problems: []Problem{*p}}
@@ -64,25 +61,28 @@ func taskPart(values map[string]any, s *Spec) map[string]any {
 	return out
 }
 
-// taskSection checks a section of which a task may set some keys.
-func (c *checker) taskSection(n *yaml11.Node, s *Spec) {
-	for _, e := range n.Entries {
-		c.under(e.Key.Text, func() {
-			below := s.Find(e.Key.Text)
-			switch {
-			case below == nil && s.OpenToNewer && c.side == Client:
-				c.note(e.Key.Place, slog.LevelWarn, "unknown key; the server decides whether it means anything")
-			case below == nil:
-				c.problem(e.Key.Place, "unknown key%s", didYouMean(similar.Names(e.Key.Text, taskNames(s))))
-			case below.TaskMay:
-				c.value(e.Value, below)
-			case e.Value.Kind == Map && len(taskNames(below)) > 0:
-				c.taskSection(e.Value, below)
-			default:
-				c.problem(e.Key.Place, "a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: %s", strings.Join(taskNames(s), ", "))
-			}
-		})
+// taskKeys describes the config section of a task: of [Keys], what a task may set.
+var taskKeys = sync.OnceValue(func() *Spec {
+	s := forTasks(Keys())
+	s.Keys = append(s.Keys, schema.New("hooks", schema.Anything("Checked where tasks are.")))
+	return s
+})
+
+func forTasks(s *Spec) *Spec {
+	out := *s
+	out.Keys, out.Others, out.Required = nil, nil, nil
+	answer := "a task cannot set it; set it in ~/.sky/config.yaml or with --config. Tasks can set here: " + strings.Join(taskNames(s), ", ")
+	for _, k := range s.Keys {
+		switch {
+		case k.TaskMay:
+			out.Keys = append(out.Keys, k)
+		case len(taskNames(k.Spec)) > 0:
+			out.Keys = append(out.Keys, schema.New(k.Name, forTasks(k.Spec)))
+		default:
+			out.Without(answer, k.Name)
+		}
 	}
+	return &out
 }
 
 // taskNames returns the keys of a section that a task may set, or set

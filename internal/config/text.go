@@ -5,29 +5,29 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Kind is a set of kinds of values.
-type Kind = keys.Kind
+type Kind = schema.Kind
 
 // The kinds; see package keys.
 const (
-	Null   = keys.NullKind
-	Bool   = keys.BoolKind
-	Int    = keys.IntKind
-	Float  = keys.FloatKind
-	Text   = keys.TextKind
-	List   = keys.ListKind
-	Map    = keys.MapKind
-	Number = keys.NumberKind
-	Scalar = keys.ScalarKind
-	Any    = keys.AnyKind
+	Null   = schema.NullKind
+	Bool   = schema.BoolKind
+	Int    = schema.IntKind
+	Float  = schema.FloatKind
+	Text   = schema.TextKind
+	List   = schema.ListKind
+	Map    = schema.MapKind
+	Number = schema.NumberKind
+	Scalar = schema.ScalarKind
+	Any    = schema.AnyKind
 )
 
 // Spec describes the value of one key.
-type Spec = keys.Spec
+type Spec = schema.Spec
 
 // Nodes never change after they are made, so layers and requests share them. The
 // [yaml11.Source.Layer] of their source is a [Layer].
@@ -79,7 +79,7 @@ func notYAML(err error) string {
 
 func problemOf(e *yaml11.Error) Problem {
 	if e.Key != "" {
-		return Problem{Origin: originOf(e.Place), Path: e.Key, Text: fmt.Sprintf("already given on line %d; remove one of the two", e.First.Line)}
+		return ProblemAt(originOf(e.Place), e.Key, fmt.Sprintf("already given on line %d; remove one of the two", e.First.Line))
 	}
 	text := "not valid YAML: " + e.Message
 	if e.Hint != "" {

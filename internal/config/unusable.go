@@ -25,7 +25,7 @@ func IsURL(policy string) bool {
 func unusable(root *yaml11.Node) []Problem {
 	var out []Problem
 	wrong := func(n *yaml11.Node, path, format string, args ...any) {
-		out = append(out, Problem{Origin: originOf(n.Place), Path: path, Text: fmt.Sprintf(format, args...)})
+		out = append(out, ProblemAt(originOf(n.Place), path, fmt.Sprintf(format, args...)))
 	}
 	if n := root.Find("admin_policy"); n != nil && n.Kind == Text && !IsURL(asText(n)) {
 		wrong(n, "admin_policy", "%s", PythonPolicy(asText(n)))

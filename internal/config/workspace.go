@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/schema"
 	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
@@ -99,8 +100,9 @@ func (c *Config) missingWorkspace() *Problem {
 			names = append(names, w.Name)
 		}
 	}
-	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, didYouMean(similar.Names(name, names)))
-	return &Problem{Origin: c.Origin("active_workspace"), Path: "active_workspace", Text: text + "; run sky check to see the workspaces you can use"}
+	text := fmt.Sprintf("the workspace %q does not exist on the API server%s", name, schema.DidYouMean(similar.Names(name, names)))
+	p := ProblemAt(c.Origin("active_workspace"), "active_workspace", text+"; run sky check to see the workspaces you can use")
+	return &p
 }
 
 // CloudUse says whether a workspace may use a cloud; if not, why.

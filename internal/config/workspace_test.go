@@ -54,5 +54,5 @@ func TestActiveWorkspace(t *testing.T) {
 		t.Error(err, team.ActiveWorkspace())
 	}
 	_, err = c.InWorkspace("taem")
-	wantErr(t, err, `the workspace "taem" does not exist`, "did you mean team?", "sky check")
+	wantErr(t, err, `the workspace "taem" does not exist`, "did you mean \"team\"?", "sky check")
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // String says in words what a value may be: "a text or a list".
-func (k Kind) String() string { return k.Describe("a text", "a section") }
+func (k Kind) String() string { return k.Describe("text") }
 
 // Takes reports whether a node is of one of the kinds. A whole float such as 3.0 passes
 // for an integer.
@@ -58,8 +58,8 @@ func (k Kind) JSONSchema() any {
 	return k.JSONTypes()[0]
 }
 
-// Describe is [Kind.String] with other words for texts and maps.
-func (k Kind) Describe(text, mapping string) string {
+// Describe is [Kind.String] with another word for texts.
+func (k Kind) Describe(text string) string {
 	var words []string
 	add := func(of Kind, word string) {
 		if k&of != 0 {
@@ -74,7 +74,7 @@ func (k Kind) Describe(text, mapping string) string {
 	}
 	add(Text, text)
 	add(List, "a list")
-	add(Map, mapping)
+	add(Map, "a map")
 	add(Null, "nothing")
 	if len(words) <= 1 {
 		return strings.Join(words, "")

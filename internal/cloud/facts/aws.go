@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 var aws = Cloud{
@@ -32,24 +32,24 @@ var aws = Cloud{
 		}
 		return ""
 	},
-	Settings: func() *keys.Spec {
-		return keys.Section("Amazon Web Services.",
+	Settings: func() *schema.Spec {
+		return schema.Section("Amazon Web Services.",
 			prioritize(), reservations(),
-			keys.New("disk_encrypted", keys.YesNo("Encrypt disks.", false)),
-			keys.New("ssh_user", keys.Text("User to log in as.").Defaults("ubuntu").
-				Matching(keys.Regexp(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}$`, "a user's name: letters, digits and . _ @ -"))),
-			keys.New("security_group_name", keys.Text("Security group of machines; absent: one that sky makes.").PerCluster()),
-			keys.New("vpc_name", keys.Text("VPC to launch in.").Or(keys.NullKind)),
-			keys.New("vpc_names", names("VPCs to launch in.")),
-			keys.New("subnet_names", names("Subnets to launch in.")),
-			keys.New("use_ssm", keys.YesNo("Reach machines through Systems Manager.", false).ByAdmins(keys.Executes)),
-			keys.New("without_agents", keys.YesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false).ByAdmins(keys.Confines)),
+			schema.New("disk_encrypted", schema.YesNo("Encrypt disks.", false)),
+			schema.New("ssh_user", schema.Text("User to log in as.").Defaults("ubuntu").
+				Matching(schema.Regexp(`^[A-Za-z_][A-Za-z0-9_.@-]{0,63}$`, "a user's name: letters, digits and . _ @ -"))),
+			schema.New("security_group_name", schema.Text("Security group of machines; absent: one that sky makes.").PerCluster()),
+			schema.New("vpc_name", schema.Text("VPC to launch in.").Or(schema.NullKind)),
+			schema.New("vpc_names", names("VPCs to launch in.")),
+			schema.New("subnet_names", names("Subnets to launch in.")),
+			schema.New("use_ssm", schema.YesNo("Reach machines through Systems Manager.", false).ByAdmins(schema.Executes)),
+			schema.New("without_agents", schema.YesNo("For tests against an emulator of EC2 (AWS_ENDPOINT_URL) whose instances are records: clusters are up when their instances run, and nothing can run on them. Refused on AWS itself.", false).ByAdmins(schema.Confines)),
 			runCommands(), capabilities(), labels(), internalIPs(), proxyCommand(), identityOrRole(),
-		).Formerly("instance_tags", "labels")
+		).Without(`write "labels"`, "instance_tags")
 	},
-	Workspace: func() *keys.Spec {
-		return keys.Section("Amazon Web Services in this workspace.",
-			keys.New("profile", keys.Text("Profile of the AWS configuration to use.")), capabilities(), identityOrRole())
+	Workspace: func() *schema.Spec {
+		return schema.Section("Amazon Web Services in this workspace.",
+			schema.New("profile", schema.Text("Profile of the AWS configuration to use.")), capabilities(), identityOrRole())
 	},
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 var azure = Cloud{
@@ -23,15 +23,15 @@ var azure = Cloud{
 	StoreHosts: ".blob.core.windows.net",
 	Label:      azureLabel,
 	Notices:    AzureMetadata,
-	Settings: func() *keys.Spec {
+	Settings: func() *schema.Spec {
 		id := identityOrRole()
 		id.TaskMay, id.Admins = true, ""
-		return keys.Section("Microsoft Azure.",
-			keys.New("storage_account", keys.Text("Storage account for buckets.")),
-			keys.New("resource_group_vm", keys.Text("Resource group of machines; absent: one per cluster.")),
-			keys.New("vpc_name", keys.Text("Virtual network to launch in.").ForTasks()),
+		return schema.Section("Microsoft Azure.",
+			schema.New("storage_account", schema.Text("Storage account for buckets.")),
+			schema.New("resource_group_vm", schema.Text("Resource group of machines; absent: one per cluster.")),
+			schema.New("vpc_name", schema.Text("Virtual network to launch in.").ForTasks()),
 			labels(), capabilities(), internalIPs(), proxyCommand(), id,
-		).Formerly("instance_tags", "labels")
+		).Without(`write "labels"`, "instance_tags")
 	},
 	TaskExample: "{vpc_name: net}",
 }

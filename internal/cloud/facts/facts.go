@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 // Cloud is what is known of one. The zero value of a field is what most have.
@@ -52,8 +52,8 @@ type Cloud struct {
 
 	// Settings describe its section of the configuration, and Workspace that of a
 	// workspace (disabled is added). Nil: there is none.
-	Settings  func() *keys.Spec
-	Workspace func() *keys.Spec
+	Settings  func() *schema.Spec
+	Workspace func() *schema.Spec
 	// Narrower are the paths below its section of settings for one region, widest
 	// first; nil: none.
 	Narrower func(region, partition string) [][]string

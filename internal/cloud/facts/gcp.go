@@ -5,8 +5,8 @@ import (
 
 	"math"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 var gcp = Cloud{
@@ -31,25 +31,25 @@ var gcp = Cloud{
 		}
 		return ""
 	},
-	Settings: func() *keys.Spec {
-		return keys.Section("Google Cloud.",
+	Settings: func() *schema.Spec {
+		return schema.Section("Google Cloud.",
 			prioritize(), reservations(),
-			keys.New("managed_instance_group", keys.Section("Launch through a managed instance group (DWS).",
-				keys.New("run_duration", keys.Whole("Seconds that machines live.")),
-				keys.New("provision_timeout", keys.Whole("Seconds to wait for capacity.").Defaults(900))).Needs("run_duration").ForTasks()),
-			keys.New("force_enable_external_ips", keys.YesNo("Give machines public addresses whatever the network says.", false)),
-			keys.New("enable_gvnic", keys.YesNo("Use gVNIC network cards.", false).ForTasks()),
-			keys.New("enable_gpu_direct", keys.YesNo("Use GPUDirect between machines.", false).ForTasks()),
-			keys.New("placement_policy", keys.Text("Placement policy of machines.").ForTasks()),
-			keys.New("vpc_name", keys.Text("VPC to launch in, with its project when shared.").Or(keys.NullKind).ForTasks().
-				Matching(keys.Regexp(`^(?:[-a-z0-9]+/)?[-a-z0-9]+$`, `a VPC name or "project/name"`))),
-			keys.New("subnet_names", names("Subnets to launch in.").ForTasks()),
+			schema.New("managed_instance_group", schema.Section("Launch through a managed instance group (DWS).",
+				schema.New("run_duration", schema.Whole("Seconds that machines live.")),
+				schema.New("provision_timeout", schema.Whole("Seconds to wait for capacity.").Defaults(900))).Needs("run_duration").ForTasks()),
+			schema.New("force_enable_external_ips", schema.YesNo("Give machines public addresses whatever the network says.", false)),
+			schema.New("enable_gvnic", schema.YesNo("Use gVNIC network cards.", false).ForTasks()),
+			schema.New("enable_gpu_direct", schema.YesNo("Use GPUDirect between machines.", false).ForTasks()),
+			schema.New("placement_policy", schema.Text("Placement policy of machines.").ForTasks()),
+			schema.New("vpc_name", schema.Text("VPC to launch in, with its project when shared.").Or(schema.NullKind).ForTasks().
+				Matching(schema.Regexp(`^(?:[-a-z0-9]+/)?[-a-z0-9]+$`, `a VPC name or "project/name"`))),
+			schema.New("subnet_names", names("Subnets to launch in.").ForTasks()),
 			capabilities(), labels(), internalIPs(), proxyCommand(), identity(localCredentials),
-		).Formerly("instance_tags", "labels")
+		).Without(`write "labels"`, "instance_tags")
 	},
-	Workspace: func() *keys.Spec {
-		return keys.Section("Google Cloud in this workspace.",
-			keys.New("project_id", keys.Text("Project to use.")), capabilities(), identity(localCredentials))
+	Workspace: func() *schema.Spec {
+		return schema.Section("Google Cloud in this workspace.",
+			schema.New("project_id", schema.Text("Project to use.")), capabilities(), identity(localCredentials))
 	},
 	TaskExample: "{enable_gvnic: true}",
 }

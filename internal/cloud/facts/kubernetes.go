@@ -4,8 +4,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 // Infrastructures of the user's own that code names where it means them.
@@ -21,19 +21,19 @@ var kubernetes = Cloud{
 	Volumes: []string{"k8s-pvc", "k8s-hostpath"},
 	Notices: PodEnding,
 	Label:   podLabel,
-	Settings: func() *keys.Spec {
-		return keys.Section("Kubernetes.",
-			append([]keys.Key{
-				keys.New("allowed_contexts", keys.List("Contexts to use, or all; absent: the current one.", keys.Text("A context.")).Or(keys.TextKind).Words("all").ByAdmins(keys.Confines)),
-				keys.New("context_configs", keys.Dict("Settings of single contexts.", plainly(keys.Section("A context.", contextKeys()...).ForNewer()))),
+	Settings: func() *schema.Spec {
+		return schema.Section("Kubernetes.",
+			append([]schema.Key{
+				schema.New("allowed_contexts", schema.List("Contexts to use, or all; absent: the current one.", schema.Text("A context.")).Or(schema.TextKind).Words("all").ByAdmins(schema.Confines)),
+				schema.New("context_configs", schema.Dict("Settings of single contexts.", plainly(schema.Section("A context.", contextKeys()...).ForNewer()))),
 			}, contextKeys()...)...,
 		).ForNewer()
 	},
-	Workspace: func() *keys.Spec {
+	Workspace: func() *schema.Spec {
 		queues := append(queueKeys(), kubernetesIdentity())
-		return keys.Section("Kubernetes in this workspace.", append([]keys.Key{
-			keys.New("allowed_contexts", keys.List("Contexts to use, or all.", keys.Text("A context.")).Or(keys.TextKind).Words("all")),
-			keys.New("context_configs", keys.Dict("Settings of single contexts.", keys.Section("A context.", queues...))),
+		return schema.Section("Kubernetes in this workspace.", append([]schema.Key{
+			schema.New("allowed_contexts", schema.List("Contexts to use, or all.", schema.Text("A context.")).Or(schema.TextKind).Words("all")),
+			schema.New("context_configs", schema.Dict("Settings of single contexts.", schema.Section("A context.", queues...))),
 		}, queues...)...)
 	},
 	Narrower:    contextConfigs,
@@ -65,67 +65,67 @@ func podLabel(key, value string) string {
 	return ""
 }
 
-func podConfig() *keys.Spec {
-	return keys.Anything("Patch for the pod specification.").MapOnly().ForTasks().Patched()
+func podConfig() *schema.Spec {
+	return schema.Anything("Patch for the pod specification.").MapOnly().ForTasks().Patched()
 }
 
-func customMetadata() *keys.Spec {
-	return keys.Anything("Metadata of everything that is created.").MapOnly().ForTasks().Patched().
-		Bans("sky names what it creates itself; remove it", "name", "namespace")
+func customMetadata() *schema.Spec {
+	return schema.Anything("Metadata of everything that is created.").MapOnly().ForTasks().Patched().
+		Without("sky names what it creates itself; remove it", "name", "namespace")
 }
 
-func queueKeys() []keys.Key {
-	return []keys.Key{
-		keys.New("namespace", keys.Text("Namespace of pods; absent: the one in the kubeconfig.").ByAdmins(keys.Rights)),
-		keys.New("kueue", keys.Section("Kueue.", keys.New("local_queue_name", keys.Text("Queue of jobs."))).ForTasks()),
-		keys.New("quota", keys.Section("Quotas.", keys.New("queue", keys.Text("Queue of jobs; wins over kueue.local_queue_name."))).Opened().ForTasks()),
+func queueKeys() []schema.Key {
+	return []schema.Key{
+		schema.New("namespace", schema.Text("Namespace of pods; absent: the one in the kubeconfig.").ByAdmins(schema.Rights)),
+		schema.New("kueue", schema.Section("Kueue.", schema.New("local_queue_name", schema.Text("Queue of jobs."))).ForTasks()),
+		schema.New("quota", schema.Section("Quotas.", schema.New("queue", schema.Text("Queue of jobs; wins over kueue.local_queue_name."))).Opened().ForTasks()),
 	}
 }
 
 // contextKeys are what both kubernetes and each of its contexts have.
-func contextKeys() []keys.Key {
+func contextKeys() []schema.Key {
 	return append(queueKeys(),
-		keys.New("allowed_nodes", keys.Section("Nodes to use; one that matches any of these is allowed.",
-			keys.New("label_selector", keys.Dict("Labels that all match.", keys.Text("A label's value."))),
-			keys.New("names", keys.List("Names of nodes.", keys.Text("A node."))),
-			keys.New("ips", keys.List("Addresses of nodes.", keys.Text("An address.")))).ByAdmins(keys.Confines)),
-		keys.New("networking", keys.Choice("How pods are reached.", "nodeport", "portforward").Instead("remove it; pods are reached through the Kubernetes API")),
-		keys.New("ports", keys.Choice("How ports are opened.", "loadbalancer", "ingress", "podip").Defaults("loadbalancer")),
-		keys.New("pod_config", podConfig()),
-		keys.New("custom_metadata", customMetadata()),
-		keys.New("provision_timeout", keys.Whole("Seconds to wait for pods to be scheduled; -1: for ever.").Defaults(10).ForTasks()),
-		keys.New("autoscaler", keys.Choice("What adds nodes to the cluster.", "gke", "karpenter", "coreweave", "nebius", "generic")),
-		keys.New("high_availability", keys.Section("Controllers that survive their node.",
-			keys.New("storage_class_name", keys.Text("Storage class of their volumes."))).NoEffect("managed jobs outlive the server and its machine anyway")),
-		keys.New("dws", keys.Section("GKE's Dynamic Workload Scheduler.",
-			keys.New("enabled", keys.YesNo("Whether to use it.", false)),
-			keys.New("max_run_duration", keys.Text("How long pods may run.").Or(keys.IntKind))).ForTasks()),
+		schema.New("allowed_nodes", schema.Section("Nodes to use; one that matches any of these is allowed.",
+			schema.New("label_selector", schema.Dict("Labels that all match.", schema.Text("A label's value."))),
+			schema.New("names", schema.List("Names of nodes.", schema.Text("A node."))),
+			schema.New("ips", schema.List("Addresses of nodes.", schema.Text("An address.")))).ByAdmins(schema.Confines)),
+		schema.New("networking", schema.Choice("How pods are reached.", "nodeport", "portforward").Instead("remove it; pods are reached through the Kubernetes API")),
+		schema.New("ports", schema.Choice("How ports are opened.", "loadbalancer", "ingress", "podip").Defaults("loadbalancer")),
+		schema.New("pod_config", podConfig()),
+		schema.New("custom_metadata", customMetadata()),
+		schema.New("provision_timeout", schema.Whole("Seconds to wait for pods to be scheduled; -1: for ever.").Defaults(10).ForTasks()),
+		schema.New("autoscaler", schema.Choice("What adds nodes to the cluster.", "gke", "karpenter", "coreweave", "nebius", "generic")),
+		schema.New("high_availability", schema.Section("Controllers that survive their node.",
+			schema.New("storage_class_name", schema.Text("Storage class of their volumes."))).NoEffect("managed jobs outlive the server and its machine anyway")),
+		schema.New("dws", schema.Section("GKE's Dynamic Workload Scheduler.",
+			schema.New("enabled", schema.YesNo("Whether to use it.", false)),
+			schema.New("max_run_duration", schema.Text("How long pods may run.").Or(schema.IntKind))).ForTasks()),
 		kubernetesIdentity(),
 		runCommands(),
-		keys.New("apt_mirrors", keys.List("Mirrors to install packages from; an empty list keeps the image's own.",
-			keys.Text("A host name.").Matching(keys.Regexp(`^[a-zA-Z0-9.-]+$`, "a host name"))).Defaults([]any{"mirrors.wikimedia.org", "mirror.umd.edu"}).NoEffect("sky installs no packages in pods")),
-		keys.New("set_pod_resource_limits", keys.YesNo("Limit pods to what they request, or to that many times as much.", false).Or(keys.NumberKind).AtLeast(1).ForTasks()),
-		keys.New("pricing", pricing()),
-		keys.New("auto_mounts", keys.List("Volumes that every pod mounts.", keys.Section("A volume.",
-			keys.New("volume_name", keys.Text("Its name.")),
-			keys.New("mount_paths", keys.List("Where it appears.", keys.Text("A path.").Matching(keys.Regexp(`^(/|~/|~$)`, "a path that begins with / or ~")))),
+		schema.New("apt_mirrors", schema.List("Mirrors to install packages from; an empty list keeps the image's own.",
+			schema.Text("A host name.").Matching(schema.Regexp(`^[a-zA-Z0-9.-]+$`, "a host name"))).Defaults([]any{"mirrors.wikimedia.org", "mirror.umd.edu"}).NoEffect("sky installs no packages in pods")),
+		schema.New("set_pod_resource_limits", schema.YesNo("Limit pods to what they request, or to that many times as much.", false).Or(schema.NumberKind).AtLeast(1).ForTasks()),
+		schema.New("pricing", pricing()),
+		schema.New("auto_mounts", schema.List("Volumes that every pod mounts.", schema.Section("A volume.",
+			schema.New("volume_name", schema.Text("Its name.")),
+			schema.New("mount_paths", schema.List("Where it appears.", schema.Text("A path.").Matching(schema.Regexp(`^(/|~/|~$)`, "a path that begins with / or ~")))),
 		).Needs("volume_name", "mount_paths")).NoEffect("name the volume under volumes of each task")),
-		keys.New("enable_docker", &keys.Spec{Doc: "Let pods run or build containers.", Default: false,
-			Kinds: keys.BoolKind | keys.TextKind | keys.MapKind, Enum: []string{"ALL", "BUILD"}, TaskMay: true,
-			Keys: []keys.Key{
-				keys.New("mode", keys.Choice("What pods may do.", "ALL", "BUILD")),
-				keys.New("cache_volume", keys.Text("Volume that keeps images.")),
+		schema.New("enable_docker", &schema.Spec{Doc: "Let pods run or build containers.", Default: false,
+			Kinds: schema.BoolKind | schema.TextKind | schema.MapKind, Enum: []string{"ALL", "BUILD"}, TaskMay: true,
+			Keys: []schema.Key{
+				schema.New("mode", schema.Choice("What pods may do.", "ALL", "BUILD")),
+				schema.New("cache_volume", schema.Text("Volume that keeps images.")),
 			}}),
 	)
 }
 
-func kubernetesIdentity() keys.Key {
-	return keys.New("remote_identity", keys.Text("Whose credentials pods get: SERVICE_ACCOUNT, LOCAL_CREDENTIALS, NO_UPLOAD or the name of a service account.").
-		PerRegion(keys.TextKind).Defaults(serviceAccount).ForTasks())
+func kubernetesIdentity() schema.Key {
+	return schema.New("remote_identity", schema.Text("Whose credentials pods get: SERVICE_ACCOUNT, LOCAL_CREDENTIALS, NO_UPLOAD or the name of a service account.").
+		PerRegion(schema.TextKind).Defaults(serviceAccount).ForTasks())
 }
 
 // plainly ends the special merging of layers under s.
-func plainly(s *keys.Spec) *keys.Spec {
+func plainly(s *schema.Spec) *schema.Spec {
 	for _, k := range s.Keys {
 		k.Patch = false
 	}

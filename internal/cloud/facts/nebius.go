@@ -1,34 +1,34 @@
 package facts
 
-import "github.com/skypilot-go/sky/internal/config/keys"
+import "github.com/skypilot-go/sky/internal/schema"
 
 var nebius = Cloud{
 	Name: "nebius", Display: "Nebius",
 	Schemes: []string{"nebius"},
-	Settings: func() *keys.Spec {
-		return keys.Section("Nebius.",
+	Settings: func() *schema.Spec {
+		return schema.Section("Nebius.",
 			internalIPs(), proxyCommand(),
-			keys.New("use_static_ip_address", keys.YesNo("Keep a machine's public address when it stops.", false)),
-			keys.New("tenant_id", keys.Text("Tenant.").ByAdmins(keys.Rights)),
-			keys.New("domain", keys.Text("Address of the API.").ByAdmins(keys.Connects)),
-			keys.New("security_group_name", keys.Text("Security group of machines.")),
-			keys.New("region_configs", keys.Dict("Settings of regions.", keys.Section("A region.",
-				keys.New("project_id", keys.Text("Project to launch in.")),
-				keys.New("subnet_id", keys.Text("Subnet to launch in.")),
-				keys.New("fabric", keys.Text("InfiniBand fabric.")),
-				keys.New("filesystems", keys.List("Shared file systems to attach.", keys.Section("A file system.",
-					keys.New("filesystem_id", keys.Text("Its id.")),
-					keys.New("attach_mode", keys.Choice("How it is attached.", "READ_WRITE", "READ_ONLY")),
-					keys.New("mount_path", keys.Text("Where it appears."))))),
+			schema.New("use_static_ip_address", schema.YesNo("Keep a machine's public address when it stops.", false)),
+			schema.New("tenant_id", schema.Text("Tenant.").ByAdmins(schema.Rights)),
+			schema.New("domain", schema.Text("Address of the API.").ByAdmins(schema.Connects)),
+			schema.New("security_group_name", schema.Text("Security group of machines.")),
+			schema.New("region_configs", schema.Dict("Settings of regions.", schema.Section("A region.",
+				schema.New("project_id", schema.Text("Project to launch in.")),
+				schema.New("subnet_id", schema.Text("Subnet to launch in.")),
+				schema.New("fabric", schema.Text("InfiniBand fabric.")),
+				schema.New("filesystems", schema.List("Shared file systems to attach.", schema.Section("A file system.",
+					schema.New("filesystem_id", schema.Text("Its id.")),
+					schema.New("attach_mode", schema.Choice("How it is attached.", "READ_WRITE", "READ_ONLY")),
+					schema.New("mount_path", schema.Text("Where it appears."))))),
 			).Opened())),
 			identity(localCredentials),
 		).Opened()
 	},
-	Workspace: func() *keys.Spec {
-		return keys.Section("Nebius in this workspace.",
-			keys.New("credentials_file_path", keys.Text("Credentials to use.")),
-			keys.New("tenant_id", keys.Text("Tenant.")),
-			keys.New("domain", keys.Text("Address of the API.")))
+	Workspace: func() *schema.Spec {
+		return schema.Section("Nebius in this workspace.",
+			schema.New("credentials_file_path", schema.Text("Credentials to use.")),
+			schema.New("tenant_id", schema.Text("Tenant.")),
+			schema.New("domain", schema.Text("Address of the API.")))
 	},
 	Narrower: func(region, _ string) [][]string { return [][]string{{"region_configs", region}} },
 }

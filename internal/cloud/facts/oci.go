@@ -3,8 +3,8 @@ package facts
 import (
 	"math"
 
-	"github.com/skypilot-go/sky/internal/config/keys"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
 )
 
 var oci = Cloud{
@@ -18,15 +18,15 @@ var oci = Cloud{
 	Lacks:   []Feature{Docker, NetTier, LocalDisk, Storage},
 	Egress:  []Tier{{10240, 0}, {math.Inf(1), 0.0085}},
 	Schemes: []string{"oci"},
-	Settings: func() *keys.Spec {
-		return keys.Section("Oracle Cloud.",
-			keys.New("region_configs", keys.Dict("Settings of regions; the entry default serves the rest.", keys.Section("A region.",
-				keys.New("compartment_ocid", keys.Text("Compartment to launch in.")),
-				keys.New("image_tag_general", keys.Text("Image of machines.").Defaults("skypilot:cpu-ubuntu-2204")),
-				keys.New("image_tag_gpu", keys.Text("Image of machines with GPUs.").Defaults("skypilot:gpu-ubuntu-2204")),
-				keys.New("vcn_ocid", keys.Text("Network to launch in.")),
-				keys.New("vcn_subnet", keys.Text("Subnet to launch in.")),
-			).Formerly("oci_config_profile", "the profile of ~/.oci/config that OCI_CLI_PROFILE names"))),
+	Settings: func() *schema.Spec {
+		return schema.Section("Oracle Cloud.",
+			schema.New("region_configs", schema.Dict("Settings of regions; the entry default serves the rest.", schema.Section("A region.",
+				schema.New("compartment_ocid", schema.Text("Compartment to launch in.")),
+				schema.New("image_tag_general", schema.Text("Image of machines.").Defaults("skypilot:cpu-ubuntu-2204")),
+				schema.New("image_tag_gpu", schema.Text("Image of machines with GPUs.").Defaults("skypilot:gpu-ubuntu-2204")),
+				schema.New("vcn_ocid", schema.Text("Network to launch in.")),
+				schema.New("vcn_subnet", schema.Text("Subnet to launch in.")),
+			).Without("OCI_CLI_PROFILE names the profile of ~/.oci/config", "oci_config_profile"))),
 			identity(localCredentials),
 		).Opened()
 	},

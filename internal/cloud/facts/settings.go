@@ -1,6 +1,6 @@
 package facts
 
-import "github.com/skypilot-go/sky/internal/config/keys"
+import "github.com/skypilot-go/sky/internal/schema"
 
 const (
 	localCredentials = "LOCAL_CREDENTIALS"
@@ -10,54 +10,54 @@ const (
 
 // Keys that several clouds have.
 
-func prioritize() keys.Key {
-	return keys.New("prioritize_reservations", keys.YesNo("Use reserved capacity before anything else.", false))
+func prioritize() schema.Key {
+	return schema.New("prioritize_reservations", schema.YesNo("Use reserved capacity before anything else.", false))
 }
 
-func reservations() keys.Key {
-	return keys.New("specific_reservations", keys.List("Reservations to use.", keys.Text("A reservation.")))
+func reservations() schema.Key {
+	return schema.New("specific_reservations", schema.List("Reservations to use.", schema.Text("A reservation.")))
 }
 
-func labels() keys.Key {
-	return keys.New("labels", keys.Dict("Labels or tags on everything that is created.", keys.Text("A label's value.")))
+func labels() schema.Key {
+	return schema.New("labels", schema.Dict("Labels or tags on everything that is created.", schema.Text("A label's value.")))
 }
 
-func capabilities() keys.Key {
-	return keys.New("capabilities", keys.List("What the cloud is used for; absent: all it can do.", keys.Choice("A use.", "compute", "storage")))
+func capabilities() schema.Key {
+	return schema.New("capabilities", schema.List("What the cloud is used for; absent: all it can do.", schema.Choice("A use.", "compute", "storage")))
 }
 
-func internalIPs() keys.Key {
-	return keys.New("use_internal_ips", keys.YesNo("Give machines no public address and reach them by their private one.", false))
+func internalIPs() schema.Key {
+	return schema.New("use_internal_ips", schema.YesNo("Give machines no public address and reach them by their private one.", false))
 }
 
-func proxyCommand() keys.Key {
-	return keys.New("ssh_proxy_command", keys.Text("ProxyCommand to reach machines by ssh; with a map, only its regions are used.").Or(keys.NullKind).PerRegion(keys.TextKind|keys.NullKind).
-		ByAdmins(keys.Executes))
+func proxyCommand() schema.Key {
+	return schema.New("ssh_proxy_command", schema.Text("ProxyCommand to reach machines by ssh; with a map, only its regions are used.").Or(schema.NullKind).PerRegion(schema.TextKind|schema.NullKind).
+		ByAdmins(schema.Executes))
 }
 
-func identity(standard string) keys.Key {
-	return keys.New("remote_identity", keys.Choice("Whose credentials nodes get.", localCredentials, serviceAccount, noUpload).Caseless().Defaults(standard).ByAdmins(keys.Rights))
+func identity(standard string) schema.Key {
+	return schema.New("remote_identity", schema.Choice("Whose credentials nodes get.", localCredentials, serviceAccount, noUpload).Caseless().Defaults(standard).ByAdmins(schema.Rights))
 }
 
 // identityOrRole also takes the name of a role, for all or by cluster.
-func identityOrRole() keys.Key {
-	return keys.New("remote_identity", keys.Text("Whose credentials nodes get: LOCAL_CREDENTIALS, SERVICE_ACCOUNT, NO_UPLOAD or the name of a role.").
-		PerCluster().Defaults(localCredentials).ByAdmins(keys.Rights))
+func identityOrRole() schema.Key {
+	return schema.New("remote_identity", schema.Text("Whose credentials nodes get: LOCAL_CREDENTIALS, SERVICE_ACCOUNT, NO_UPLOAD or the name of a role.").
+		PerCluster().Defaults(localCredentials).ByAdmins(schema.Rights))
 }
 
-func runCommands() keys.Key {
-	return keys.New("post_provision_runcmd", keys.List("Commands to run on new machines.",
-		keys.Text("A command line, or a list of arguments.").Or(keys.ListKind).Of(keys.Text("An argument."))))
+func runCommands() schema.Key {
+	return schema.New("post_provision_runcmd", schema.List("Commands to run on new machines.",
+		schema.Text("A command line, or a list of arguments.").Or(schema.ListKind).Of(schema.Text("An argument."))))
 }
 
-func names(doc string) *keys.Spec {
-	return keys.Text(doc).Or(keys.NullKind | keys.ListKind).Of(keys.Text("A name."))
+func names(doc string) *schema.Spec {
+	return schema.Text(doc).Or(schema.NullKind | schema.ListKind).Of(schema.Text("A name."))
 }
 
-func pricing() *keys.Spec {
-	rate := func(doc string) *keys.Spec { return keys.Number(doc).AtLeast(0) }
-	return keys.Section("Prices per hour to plan with; free when absent.",
-		keys.New("cpu", rate("Of one vCPU.")),
-		keys.New("memory", rate("Of one GiB of memory.")),
-		keys.New("accelerators", keys.Dict("Of one accelerator of each kind.", rate("Price per hour."))))
+func pricing() *schema.Spec {
+	rate := func(doc string) *schema.Spec { return schema.Number(doc).AtLeast(0) }
+	return schema.Section("Prices per hour to plan with; free when absent.",
+		schema.New("cpu", rate("Of one vCPU.")),
+		schema.New("memory", rate("Of one GiB of memory.")),
+		schema.New("accelerators", schema.Dict("Of one accelerator of each kind.", rate("Price per hour."))))
 }

@@ -1,30 +1,30 @@
 package facts
 
-import "github.com/skypilot-go/sky/internal/config/keys"
+import "github.com/skypilot-go/sky/internal/schema"
 
 var slurm = Cloud{
 	Name: Slurm, Display: "Slurm", Hardware: Own,
 	Prices: &Prices{EachZone: true, CPUs: 2, MemoryPerCPU: 1},
-	Settings: func() *keys.Spec {
-		options := func() keys.Key {
-			o := keys.Dict("Options of sbatch.", (&keys.Spec{Doc: "An option's value; true or null for a bare flag.", Kinds: keys.TextKind | keys.NumberKind | keys.BoolKind | keys.NullKind}).
-				Matching(keys.Regexp(`^[^\r\n]*$`, "one line"))).ForTasks()
-			return keys.New("sbatch_options", o)
+	Settings: func() *schema.Spec {
+		options := func() schema.Key {
+			o := schema.Dict("Options of sbatch.", (&schema.Spec{Doc: "An option's value; true or null for a bare flag.", Kinds: schema.TextKind | schema.NumberKind | schema.BoolKind | schema.NullKind}).
+				Matching(schema.Regexp(`^[^\r\n]*$`, "one line"))).ForTasks()
+			return schema.New("sbatch_options", o)
 		}
-		partitions := keys.New("gpu_partition_map", keys.Dict("Partitions of each kind of GPU.", keys.Text("A partition, or a list.").Or(keys.ListKind).Of(keys.Text("A partition."))))
-		cpu := func() keys.Key {
-			return keys.New("cpu_partition", keys.Text("Partition of jobs without GPUs.").ForTasks())
+		partitions := schema.New("gpu_partition_map", schema.Dict("Partitions of each kind of GPU.", schema.Text("A partition, or a list.").Or(schema.ListKind).Of(schema.Text("A partition."))))
+		cpu := func() schema.Key {
+			return schema.New("cpu_partition", schema.Text("Partition of jobs without GPUs.").ForTasks())
 		}
-		return keys.Section("Slurm clusters.",
-			keys.New("allowed_clusters", keys.List("Clusters to use, or all.", keys.Text("A cluster.")).Or(keys.TextKind).Words("all").ByAdmins(keys.Confines)),
-			keys.New("provision_timeout", keys.Whole("Seconds to wait for nodes; absent: 120, or a day when a partition is named.")),
-			keys.New("pricing", pricing()), options(), partitions, cpu(),
-			keys.New("cluster_configs", keys.Dict("Settings of single clusters.", keys.Section("A cluster.",
-				keys.New("workdir", keys.Text("Shared folder for files of clusters.")),
-				keys.New("tmpdir", keys.Text("Folder for temporary files on nodes.")),
-				keys.New("pricing", pricing()), options(), partitions, cpu(),
-				keys.New("partition_configs", keys.Dict("Settings of single partitions.", keys.Section("A partition.",
-					keys.New("pricing", pricing()), options()))),
+		return schema.Section("Slurm clusters.",
+			schema.New("allowed_clusters", schema.List("Clusters to use, or all.", schema.Text("A cluster.")).Or(schema.TextKind).Words("all").ByAdmins(schema.Confines)),
+			schema.New("provision_timeout", schema.Whole("Seconds to wait for nodes; absent: 120, or a day when a partition is named.")),
+			schema.New("pricing", pricing()), options(), partitions, cpu(),
+			schema.New("cluster_configs", schema.Dict("Settings of single clusters.", schema.Section("A cluster.",
+				schema.New("workdir", schema.Text("Shared folder for files of clusters.")),
+				schema.New("tmpdir", schema.Text("Folder for temporary files on nodes.")),
+				schema.New("pricing", pricing()), options(), partitions, cpu(),
+				schema.New("partition_configs", schema.Dict("Settings of single partitions.", schema.Section("A partition.",
+					schema.New("pricing", pricing()), options()))),
 			)).OnServer()),
 			identity(localCredentials))
 	},

@@ -82,7 +82,7 @@ func New(c *config.Config, client *http.Client) (*Policy, error) {
 	}
 	name := c.AdminPolicyURL()
 	if !config.IsURL(name) {
-		return nil, &config.Error{Problems: []config.Problem{{Origin: c.Origin("admin_policy"), Path: "admin_policy", Text: config.PythonPolicy(name)}}}
+		return nil, &config.Error{Problems: []config.Problem{config.ProblemAt(c.Origin("admin_policy"), "admin_policy", config.PythonPolicy(name))}}
 	}
 	if client == nil {
 		client = http.DefaultClient

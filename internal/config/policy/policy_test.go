@@ -150,7 +150,7 @@ func TestAnswers(t *testing.T) {
 		{"null", 200, "null", "", "its answer cannot be read", "RestfulPolicyError"},
 		{"a broken configuration", 200, twice("x", "a: ["), "", "skypilot_config:1:4: not valid YAML", "RestfulPolicyError"},
 		{"no section", 200, twice("x", "5"), "", "skypilot_config is not a section", "RestfulPolicyError"},
-		{"an invalid configuration", 200, twice("x", "awz: {}"), "", "its configuration is not valid: URL: awz: unknown key", "RestfulPolicyError"},
+		{"an invalid configuration", 200, twice("x", "awz: {}"), "", "its configuration is not valid: URL: unknown field \"awz\"", "RestfulPolicyError"},
 	} {
 		url := answering(t, func(map[string]any) (int, string) { return test.status, test.answer })
 		c := load(t, own+"admin_policy: "+url)

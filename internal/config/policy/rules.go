@@ -50,7 +50,7 @@ func compile(items []any, at config.Origin) (rules, error) {
 		m := item.(map[string]any)
 		r := rule{expr: m["expr"].(string), message: m["message"].(string)}
 		if r.program, err = compileOne(env, r.expr); err != nil {
-			problems = append(problems, config.Problem{Origin: at, Path: fmt.Sprintf("admin_policy.cel[%d].expr", i), Text: err.Error()})
+			problems = append(problems, config.ProblemAt(at, fmt.Sprintf("admin_policy.cel[%d].expr", i), err.Error()))
 		}
 		out = append(out, r)
 	}

@@ -1,49 +1,91 @@
-// Package keys describes the keys of a configuration: what each may hold, who may set it
-// and how its layers merge. Package config reads configurations by such a description.
-package keys
+// Package schema describes what may stand in a YAML document: the settings of a
+// configuration and the fields of a task. One description serves the check of a
+// document, the JSON Schema for editors, the reference documentation, defaults and
+// redaction.
+package schema
 
 import (
 	"slices"
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
-// Spec describes the value of one key. The tree of them is the only
-// description of the configuration: validation, the JSON Schema, defaults,
-// redaction, what clients may send and what tasks may set all follow it.
-//
-// The fields below Kinds constrain values of one kind each and leave the
-// others alone, so that "a text or a list" needs no second concept.
-type Spec struct {
-	Doc        string // one sentence
-	Kinds      Kind
-	Default    any    // in force while the key is absent; nil: none
-	Deprecated string // what to do instead; the key still works
-	Inert      string // why setting it changes nothing
-	Secret     bool   // never shown
-	ServerOnly bool   // what clients send is ignored
-	Quiet      bool   // … without a warning, too
-	Admins     string // why a server with logins takes it from its administrators only; "": from every user
-	TaskMay    bool   // tasks may set it in their config section
-	Patch      bool   // layers merge by the rules for pod specs, see patch
-	ByCluster  bool   // a List here is a list by cluster name
-	ByRegion   bool   // a Map here is a map from region or context
+// Kind is a set of kinds of values.
+type Kind = yaml11.Kind
 
-	Enum        []string               // of Text
-	AnyCase     bool                   // Enum and OneOf ignore case
-	Pattern     *Pattern               // of Text
-	Min         *float64               // of numbers
-	Items       *Spec                  // of a List
-	Keys        []Key                  // of a Map
-	Others      *Spec                  // of a Map: values of keys not in Keys; nil: refused
-	OthersNamed *Pattern               // of a Map: what those keys must look like
-	OpenToNewer bool                   // of a Map: clients pass unknown keys on to the server
-	Required    []string               // of a Map
-	Single      bool                   // of a Map: exactly one key
-	Banned      map[string]string      // of a Map: keys that Others would take, and why not
-	Renamed     map[string]string      // of a Map: keys of earlier versions → what to write today
-	Check       func(value any) string // anything else; answers what is wrong
+// The kinds. A whole float such as 3.0 passes for an IntKind.
+const (
+	NullKind   = yaml11.Null
+	BoolKind   = yaml11.Bool
+	IntKind    = yaml11.Int
+	FloatKind  = yaml11.Float
+	TextKind   = yaml11.Text
+	ListKind   = yaml11.List
+	MapKind    = yaml11.Map
+	NumberKind = yaml11.Number
+	ScalarKind = yaml11.Scalar
+	AnyKind    = yaml11.Any
+)
+
+// Spec describes one value.
+//
+// As in JSON Schema, a restriction concerns only values of the kind that it speaks
+// about: a pattern texts, a minimum numbers, keys maps. So "a text or a list" needs no
+// second concept.
+type Spec struct {
+	Doc       string // one sentence
+	Title     string // of a whole document, in messages
+	Kinds     Kind
+	Default   any             // in force while the key is absent; nil: none
+	DefaultIs string          // the default in words, where it is no value
+	Example   string          // YAML of a value
+	Internal  bool            // written by programs: accepted, not documented
+	Hints     map[Kind]string // answers to values of kinds that are not taken
+
+	// Texts.
+	Enum    []string
+	AnyCase bool              // Enum ignores case
+	Aliases map[string]string // other names, in lower case, of words of Enum: for "did you mean"
+	Pattern *Pattern
+	MaxLen  int // characters, and then at least one
+	// Grammar reads a text or number and says what is wrong with it: "should be …". It
+	// stands in place of Pattern, which then only editors see.
+	Grammar  func(text string) error
+	TextOnly bool // Grammar is for texts, not for numbers
+
+	// Numbers.
+	Min, Max *float64
+
+	// Lists.
+	Items              *Spec
+	MinItems, MaxItems int
+	Unique             bool
+
+	// Maps.
+	Keys             []Key
+	Others           *Spec    // values of keys not in Keys; nil: refused
+	OthersNamed      *Pattern // what those keys must look like
+	Required         []string
+	MinKeys, MaxKeys int
+	Gone             map[string]string // keys that are not (or no longer) taken, also where Others takes any: what to do instead
+
+	// Check is anything else; it answers what is wrong: "should be …".
+	Check func(value any) string
+
+	// Of settings.
+	Deprecated  string // what to do instead; the key still works
+	Inert       string // why setting it changes nothing
+	Secret      bool   // never shown
+	ServerOnly  bool   // what clients send is ignored
+	Quiet       bool   // … without a warning, too
+	Admins      string // why a server with logins takes it from its administrators only; "": from every user
+	TaskMay     bool   // tasks may set it in their config section
+	Patch       bool   // layers merge by the rules for pod specs
+	ByCluster   bool   // a List here is a list by cluster name
+	ByRegion    bool   // a Map here is a map from region or context
+	OpenToNewer bool   // clients pass unknown keys of this Map on to the server
 }
 
 // Key is a named Spec.
@@ -62,23 +104,32 @@ type Pattern struct {
 	re    *lazyregexp.Regexp
 }
 
+// Regexp is a pattern for a part of a text.
 func Regexp(expr, means string) *Pattern {
 	return &Pattern{expr, means, lazyregexp.New(expr)}
 }
 
 func (p *Pattern) Match(s string) bool { return p.re.MatchString(s) }
 
-// key returns the spec of a Map's key, or nil if there is none.
-func (s *Spec) Find(name string) *Spec {
+// Key returns the spec of one of Keys, or nil.
+func (s *Spec) Key(name string) *Spec {
 	for i := range s.Keys {
 		if s.Keys[i].Name == name {
 			return s.Keys[i].Spec
 		}
 	}
+	return nil
+}
+
+// Find is Key for any key of a Map: Others stands for the rest.
+func (s *Spec) Find(name string) *Spec {
+	if k := s.Key(name); k != nil {
+		return k
+	}
 	return s.Others
 }
 
-// at returns the spec at a path, or nil.
+// At returns the spec at a path, or nil.
 func (s *Spec) At(path ...string) *Spec {
 	for _, name := range path {
 		if s == nil {
@@ -89,7 +140,7 @@ func (s *Spec) At(path ...string) *Spec {
 	return s
 }
 
-// walk calls f for s and everything under it. A key with any name shows as
+// Walk calls f for s and everything under it. A key with any name shows as
 // "<name>", a list element as "[]". f says whether to go deeper.
 func (s *Spec) Walk(path []string, f func(path []string, s *Spec) bool) {
 	if !f(path, s) {
@@ -139,6 +190,7 @@ func (s *Spec) Words(w ...string) *Spec    { s.Enum = w; return s }
 func (s *Spec) Caseless() *Spec            { s.AnyCase = true; return s }
 func (s *Spec) Matching(p *Pattern) *Spec  { s.Pattern = p; return s }
 func (s *Spec) AtLeast(n float64) *Spec    { s.Min = &n; return s }
+func (s *Spec) AtMost(n float64) *Spec     { s.Max = &n; return s }
 func (s *Spec) Needs(keys ...string) *Spec { s.Required = keys; return s }
 func (s *Spec) Opened() *Spec              { s.Others = Free; return s }
 func (s *Spec) ForNewer() *Spec            { s.OpenToNewer = true; return s }
@@ -149,34 +201,53 @@ func (s *Spec) Checked(f func(value any) string) *Spec {
 	return s
 }
 
-func (s *Spec) Formerly(pairs ...string) *Spec {
-	s.Renamed = map[string]string{}
-	for i := 0; i < len(pairs); i += 2 {
-		s.Renamed[pairs[i]] = pairs[i+1]
-	}
-	return s
-}
-
-func (s *Spec) Bans(why string, keys ...string) *Spec {
-	if s.Banned == nil {
-		s.Banned = map[string]string{}
+// Without answers keys that are not taken with what to do instead.
+func (s *Spec) Without(answer string, keys ...string) *Spec {
+	if s.Gone == nil {
+		s.Gone = map[string]string{}
 	}
 	for _, k := range keys {
-		s.Banned[k] = why
+		s.Gone[k] = answer
 	}
 	return s
 }
 
-// byCluster adds the form "list of one-key maps from a cluster name with shell
+// With merges another form into a copy of s: both are accepted.
+func (s *Spec) With(o *Spec) *Spec {
+	out := *s
+	out.Kinds |= o.Kinds
+	if o.Kinds&MapKind != 0 {
+		out.Keys, out.Others, out.OthersNamed, out.Required = o.Keys, o.Others, o.OthersNamed, o.Required
+		out.MinKeys, out.MaxKeys, out.Gone = o.MinKeys, o.MaxKeys, o.Gone
+	}
+	if o.Items != nil {
+		out.Items, out.MinItems, out.MaxItems, out.Unique = o.Items, o.MinItems, o.MaxItems, o.Unique
+	}
+	if o.Pattern != nil {
+		out.Pattern = o.Pattern
+	}
+	if o.Enum != nil {
+		out.Enum, out.AnyCase = o.Enum, o.AnyCase
+	}
+	if o.Min != nil {
+		out.Min = o.Min
+	}
+	if o.Max != nil {
+		out.Max = o.Max
+	}
+	return &out
+}
+
+// PerCluster adds the form "list of one-key maps from a cluster name with shell
 // wildcards to a value".
 func (s *Spec) PerCluster() *Spec {
 	s.Kinds |= ListKind
 	s.ByCluster = true
-	s.Items = &Spec{Doc: "A cluster name with shell wildcards, and its value.", Kinds: MapKind, Single: true, Others: &Spec{Kinds: TextKind | NullKind}}
+	s.Items = &Spec{Doc: "A cluster name with shell wildcards, and its value.", Kinds: MapKind, MinKeys: 1, MaxKeys: 1, Others: &Spec{Kinds: TextKind | NullKind}}
 	return s
 }
 
-// byRegion adds the form "map from region (or context) to a value".
+// PerRegion adds the form "map from region (or context) to a value".
 func (s *Spec) PerRegion(values Kind) *Spec {
 	s.Kinds |= MapKind
 	s.ByRegion = true
