@@ -58,14 +58,14 @@ func agentsInContainers() []int {
 	return pids
 }
 
-// onOurs tells whether a process has the network of a host with an engine:
-// somebody else's containers on this machine have not.
+// onOurs tells whether a process has the network of one of the hosts of this run:
+// somebody else's on this machine have not.
 func onOurs(process string) bool {
 	its, err := os.Stat(filepath.Join(process, "ns", "net"))
 	if err != nil {
 		return false
 	}
-	for _, host := range []int{16, 17} {
+	for host := 1; host <= hosts; host++ {
 		ours, err := os.Stat(fmt.Sprintf("/run/netns/sky%s-%d", given["SKY_TEST_TAG"], host))
 		if err == nil && os.SameFile(its, ours) {
 			return true

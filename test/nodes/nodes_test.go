@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -178,8 +179,13 @@ func (w *world) nothingLeft() {
 	}
 }
 
-// processes are those of nodes on the hosts.
-func processes() map[int]string { return marked("SKY_NODE=/root/.sky/nodes/") }
+// processes are those of nodes on the hosts of this run: others that are tested on this
+// machine have the same paths.
+func processes() map[int]string {
+	all := marked("SKY_NODE=/root/.sky/nodes/")
+	maps.DeleteFunc(all, func(pid int, _ string) bool { return !onOurs(fmt.Sprint("/proc/", pid)) })
+	return all
+}
 
 // marked are the processes in whose environment a variable begins so.
 func marked(variable string) map[int]string {
