@@ -1,0 +1,344 @@
+// Package scpfake is the part of Samsung Cloud Platform's Open API that rents machines, as a
+// server for tests: https://openapi.samsungsdscloud.com. The reference (cloud.samsungsds.com/
+// openapiguide) cannot be read without a browser; the facts are from clients: Skyplane's
+// provider, which Samsung SDS wrote (a server has an address from EDITING on; 404 "Not found
+// any cluster by requested Scale" is a lack of room; 412 and 500 pass), SkyPilot's
+// (signatures, paths, fields, states, "There is an ongoing request") and the models of
+// Samsung's Terraform provider (names, sizes of disks). Made up: the statuses and texts of
+// other refusals, that 412 is that of an ongoing request, the default size of pages, and how
+// old a signature may be. Names of servers need not be unique, as far as is known.
+package scpfake
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+)
+
+// The credentials of the only project.
+const AccessKey, SecretKey, ProjectID = "fakeAccessKey0123456", "fakeSecretKey0123456789", "PROJECT-fake0123456789"
+
+// settle is how long things take to become ready, and changes of rules to be made.
+const settle = 10 * time.Millisecond
+
+const ongoing fluffyapi.Code = "ongoing"
+
+type dict = fakehttp.Dict
+
+// Fake is all of that. In each region there are a VPC, a public subnet, an internet gateway
+// and a firewall, and the project has a key pair.
+type Fake struct {
+	*fakehttp.Fake
+	restarted map[string]bool // servers that were started after they had been off
+}
+
+// regions are the names of service zones, and their ids.
+var regions = map[string]string{
+	"KOREA-WEST-1-SCP-B001": "ZONE-FClPklmysrhRpknZ6DaI2f", "KOREA-WEST-2-SCP-B001": "ZONE-lxu6F_ntqxeIMaZZwh2I-p", "KOREA-EAST-1-SCP-B001": "ZONE-Yi4UK3uHsujPbQYqsRgo7i",
+}
+
+var types = []model.Type{
+	{Name: "s1v2m4", CPUs: 2, Price: 0.1}, {Name: "s1v8m16", CPUs: 8, Price: 0.41}, {Name: "g1v8v1", CPUs: 8, Price: 2.27, Accelerators: map[string]float64{"V100-32GB": 1}}, {Name: "g1v16a1", CPUs: 16, Price: 3.74, Accelerators: map[string]float64{"A100-80GB": 1}},
+}
+
+var images = []dict{
+	{"imageId": "IMAGE-dW-daWg-sKnGu7v28o2bBh", "imageName": "Ubuntu 20.04", "osType": "UBUNTU", "imageState": "ACTIVE", "servicedFor": "Virtual Server"},
+	{"imageId": "IMAGE-FIN-B001-2e0a6d2872970048192", "imageName": "Ubuntu 18.04 GPU", "osType": "UBUNTU", "imageState": "ACTIVE", "servicedFor": "GPU Server"},
+}
+
+// New returns a cloud that has nothing but capacity and networks.
+func New() *Fake {
+	bad := fakehttp.Word{Status: 400}
+	api := fakehttp.API{
+		Regions: slices.Sorted(maps.Keys(regions)), Types: types, Login: signed, Linger: time.Minute, Protects: "securitygroups",
+		ID:    func(n uint64) string { return fmt.Sprintf("INSTANCE-fake%018x", n) },
+		Error: func(_ int, _, message string) any { return dict{"message": message} },
+		Words: map[fluffyapi.Code]fakehttp.Word{
+			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.NoCapacity: {Status: 404}, fluffyapi.Invalid: bad, fluffyapi.QuotaExceeded: bad, fluffyapi.NameTaken: bad,
+			fluffyapi.InUse: bad, fluffyapi.WrongState: bad, ongoing: {Status: 412}, fluffyapi.Internal: {Status: 500},
+		},
+		Refusal: func(_ *http.Request, _ string, e *fluffyapi.Error) *fakehttp.Reply {
+			switch e.Code {
+			case fluffyapi.NoCapacity:
+				e.Message = "Not found any cluster by requested Scale"
+			case fluffyapi.QuotaExceeded:
+				e.Message = "The quota of virtual servers is exceeded"
+			case fluffyapi.Throttled:
+				return &fakehttp.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}, Body: dict{"message": "Too many requests"}}
+			}
+			return nil
+		},
+	}
+	f := &Fake{Fake: fakehttp.New(api), restarted: map[string]bool{}}
+	for _, region := range api.Regions {
+		vpc := f.put("vpcs", "vpc", "VPC", "fakeVpc", dict{"serviceZoneId": regions[region]})["id"]
+		f.put("subnets", "subnet", "SUBNET", "fakeSubnet", dict{"vpcId": vpc, "subnetType": "PUBLIC", "subnetCidrBlock": "10.0.0.0/8"})
+		f.gateway(vpc)
+	}
+	f.Put("keypairs", dict{"id": "KEY_PAIR-fake", "keyPairId": "KEY_PAIR-fake", "name": "fakeKey", "keyPairName": "fakeKey"})
+	f.network()
+	f.servers()
+	return f
+}
+
+// signed tells whether a request has a good signature, as SkyPilot's scp_utils.py makes it.
+func signed(r *http.Request) bool {
+	h := r.Header
+	url := cmp.Or(r.URL.Scheme, "http") + "://" + cmp.Or(r.Host, r.URL.Host) + r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		url += "?" + r.URL.RawQuery
+	}
+	at, err := strconv.ParseInt(h.Get("X-Cmp-Timestamp"), 10, 64)
+	mac := hmac.New(sha256.New, []byte(SecretKey))
+	mac.Write([]byte(r.Method + url + h.Get("X-Cmp-Timestamp") + AccessKey + ProjectID + "OpenApi"))
+	return err == nil && time.Since(time.UnixMilli(at)).Abs() < 15*time.Minute && h.Get("X-Cmp-Signature") == base64.StdEncoding.EncodeToString(mac.Sum(nil)) &&
+		h.Get("X-Cmp-AccessKey") == AccessKey && h.Get("X-Cmp-ProjectId") == ProjectID && h.Get("X-Cmp-ClientType") == "OpenApi"
+}
+
+// page is a part of a list: that of all which what is asked for fits.
+func page(r *http.Request, all []dict) (any, error) {
+	q, fit := r.URL.Query(), []dict{}
+	for _, o := range all {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(q)), func(name string) bool {
+			v, ok := o[name]
+			if !ok {
+				v, ok = o[strings.TrimSuffix(name, "s")] // such as subnetTypes
+			}
+			return ok && q.Get(name) != "" && fmt.Sprint(v) != q.Get(name)
+		}) {
+			fit = append(fit, o)
+		}
+	}
+	n, err := strconv.Atoi(cmp.Or(q.Get("page"), "0"))
+	size, err2 := strconv.Atoi(cmp.Or(q.Get("size"), "20"))
+	if err != nil || err2 != nil || n < 0 || size < 1 {
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "page or size is wrong")
+	}
+	part, _ := fakehttp.Page(fit, n*size, size)
+	return dict{"contents": part, "totalCount": len(fit), "page": n, "size": size}, nil
+}
+
+// accepted answers a call whose effect comes later ("AsyncResponse").
+func accepted(id any) *fakehttp.Reply {
+	return &fakehttp.Reply{Status: http.StatusAccepted, Body: dict{"resourceId": id, "requestId": "REQUEST-fake", "projectId": ProjectID}}
+}
+
+var (
+	word   = `"` + fakehttp.Char + `+"`
+	object = `\{.*\}`
+	flag   = `(?:"?(?:true|false)"?)`
+)
+
+// servers answers about virtual servers, images, key pairs and the project (SkyPilot,
+// scp_utils.py and provision/scp; Skyplane, scp_cloud_provider.py; Terraform's virtualserver).
+func (f *Fake) servers() {
+	f.Route("GET", "/project/v3/projects/{project}/zones", "zones", nil, func(r *http.Request, _ dict) (any, error) {
+		if r.PathValue("project") != ProjectID {
+			return nil, fakehttp.Missing("project " + r.PathValue("project"))
+		}
+		all := []dict{}
+		for _, name := range slices.Sorted(maps.Keys(regions)) {
+			all = append(all, dict{"serviceZoneId": regions[name], "serviceZoneName": name, "serviceZoneLocation": name})
+		}
+		return page(r, all)
+	})
+	f.Route("GET", "/image/v2/standard-images", "images", nil, func(r *http.Request, _ dict) (any, error) {
+		if r.URL.Query().Get("serviceZoneId") == "" {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "serviceZoneId is required")
+		}
+		return page(r, images)
+	})
+	f.Route("GET", "/key-pair/v1/key-pairs", "keypairs.list", nil, func(r *http.Request, _ dict) (any, error) { return page(r, f.Things("keypairs")) })
+	const v2 = "/virtual-server/v2/virtual-servers"
+	f.Route("GET", v2, "instances.list", nil, func(r *http.Request, _ dict) (any, error) {
+		list, err := f.Instances(r)
+		all := []dict{}
+		for _, i := range list {
+			if i.State != fluffyapi.Terminated {
+				all = append(all, f.tell(i))
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return page(r, all)
+	})
+	get := func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		if err != nil {
+			return nil, err
+		}
+		return f.tell(i), nil
+	}
+	f.Route("GET", "/virtual-server/v3/virtual-servers/{id}", "instances.get", nil, get)
+	f.Route("GET", v2+"/{id}/nics", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		if err != nil {
+			return nil, err
+		}
+		nic := fakehttp.Asked(i)["nic"].(dict)
+		card := dict{"nicId": "NIC-" + i.ID, "subnetId": nic["subnetId"], "subnetType": "PUBLIC"}
+		public, private := f.Addresses(i)
+		if private != "" && public != "" {
+			card["ip"] = private
+			if fmt.Sprint(nic["natEnabled"]) == "true" {
+				card["natIp"] = public
+			}
+		}
+		return page(r, []dict{card})
+	})
+	f.Route("POST", "/virtual-server/v4/virtual-servers", "instances.create", fakehttp.Schema{
+		"!virtualServerName": `"[a-z][a-zA-Z0-9-]{2,27}"`, "!serviceZoneId": word, "!serverType": word, "!imageId": word, "contractId": word, "deletionProtectionEnabled": flag, "keyPairId": word, "osAdmin": object,
+		"!blockStorage": `\{"blockStorageName":"[a-zA-Z][a-zA-Z0-9 -]{2,27}",.*"diskSize":[1-9]\d+0[,}].*`, "!nic": `\{.*"natEnabled":` + flag + `.*"subnetId":` + word + `.*\}`, "!securityGroupIds": `\[` + word + `(?:,` + word + `)*\]`,
+		"initialScript": `\{"encodingType":"(?:plain|base64)","initialScriptContent":` + fakehttp.String + `,"initialScriptShell":"(?:bash|pwsh)","initialScriptType":"text"\}`,
+		"tags":          fakehttp.List(`\{"tagKey":` + word + `,"tagValue":` + fakehttp.String + `\}`),
+	}, f.create)
+	f.Route("DELETE", v2+"/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		if err == nil && fmt.Sprint(fakehttp.Asked(i)["deletionProtectionEnabled"]) == "true" {
+			err = fluffyapi.Errorf(fluffyapi.Invalid, "the virtual server is protected from deletion")
+		}
+		if err == nil {
+			_, err = f.Terminate(r, i.ID)
+		}
+		return accepted(i.ID), err
+	})
+	f.Route("POST", v2+"/{id}/start", "instances.start", fakehttp.Schema{}, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		if err == nil {
+			if i, err = f.Start(r, i.ID); err == nil {
+				f.restarted[i.ID] = true
+			}
+		}
+		return accepted(i.ID), err
+	})
+	f.Route("POST", v2+"/{id}/stop", "instances.stop", fakehttp.Schema{}, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		if err == nil {
+			_, err = f.Stop(r, i.ID)
+		}
+		return accepted(i.ID), err
+	})
+	f.Route("GET", "/tag/v2/resources/{id}/tags", "tags.list", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.server(r)
+		all := []dict{}
+		for _, t := range fakehttp.Items(fakehttp.Asked(i)["tags"]) {
+			all = append(all, t.(dict))
+		}
+		if err != nil {
+			return nil, err
+		}
+		return page(r, all)
+	})
+}
+
+func (f *Fake) create(r *http.Request, in dict) (any, error) {
+	region := ""
+	for name, id := range regions {
+		if id == in["serviceZoneId"] {
+			region = name
+		}
+	}
+	nic, subnet, disk := in["nic"].(dict), dict(nil), in["blockStorage"].(dict)
+	if subnet = f.Thing("subnets", nic["subnetId"]); subnet == nil {
+		return nil, fakehttp.Missing("subnet " + nic["subnetId"].(string))
+	}
+	script, _ := in["initialScript"].(dict)
+	switch {
+	case region == "":
+		return nil, fakehttp.Missing(fmt.Sprint("service zone ", in["serviceZoneId"]))
+	case !slices.ContainsFunc(types, func(t model.Type) bool { return t.Name == in["serverType"] }):
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no server type %v", in["serverType"])
+	case !slices.ContainsFunc(images, func(o dict) bool { return o["imageId"] == in["imageId"] }):
+		return nil, fakehttp.Missing(fmt.Sprint("image ", in["imageId"]))
+	case f.Thing("vpcs", subnet["vpcId"])["serviceZoneId"] != in["serviceZoneId"]:
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the subnet is in another service zone")
+	case in["keyPairId"] == nil && in["osAdmin"] == nil:
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "keyPairId or osAdmin is required")
+	case in["keyPairId"] != nil && f.Thing("keypairs", in["keyPairId"]) == nil:
+		return nil, fakehttp.Missing(fmt.Sprint("key pair ", in["keyPairId"]))
+	case disk["diskSize"].(float64) < 100:
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "diskSize is less than 100")
+	case script["encodingType"] == "base64":
+		text := strings.ReplaceAll(script["initialScriptContent"].(string), "\n", "")
+		if _, err := base64.StdEncoding.DecodeString(text); err != nil {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "initialScriptContent is not base64")
+		}
+	}
+	for _, id := range fakehttp.Items(in["securityGroupIds"]) {
+		if o := f.Thing("securitygroups", id); o == nil {
+			return nil, fakehttp.Missing(fmt.Sprint("security group ", id))
+		} else if o["vpcId"] != subnet["vpcId"] {
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the security group %v is of another VPC", id)
+		} else if err := busy(o); err != nil {
+			return nil, err
+		}
+	}
+	in["name"], in["vpcId"] = in["virtualServerName"], subnet["vpcId"]
+	i, err := f.Create(r, region, in["serverType"].(string), in)
+	return accepted(i.ID), err
+}
+
+var states = map[fluffyapi.State]string{fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "TERMINATING"}
+
+// tell is a virtual server in Samsung's words; its public address is that of its NIC.
+func (f *Fake) tell(i fluffyapi.Instance) dict {
+	asked := fakehttp.Asked(i)
+	public, private := f.Addresses(i)
+	state := cmp.Or(states[i.State], string(i.State))
+	if i.State == fluffyapi.Pending {
+		state = map[bool]string{true: "EDITING", false: "CREATING"}[public != ""]
+		if f.restarted[i.ID] {
+			state = "STARTING"
+		}
+	}
+	groups := []dict{}
+	for _, id := range fakehttp.Items(asked["securityGroupIds"]) {
+		groups = append(groups, dict{"securityGroupId": id})
+	}
+	out := dict{
+		"virtualServerId": i.ID, "virtualServerName": asked["virtualServerName"], "virtualServerState": state, "projectId": ProjectID, "serviceZoneId": asked["serviceZoneId"], "serverType": i.Type, "imageId": asked["imageId"],
+		"vpcId": asked["vpcId"], "securityGroupIds": groups, "keyPairId": asked["keyPairId"], "contract": "None", "deletionProtectionEnabled": false, "createdDt": i.Created.UTC().Format(time.RFC3339), "createdBy": "fake",
+	}
+	if public != "" && private != "" {
+		out["ip"] = private
+	}
+	return out
+}
+
+// server is the one of the path, as long as it exists.
+func (f *Fake) server(r *http.Request) (fluffyapi.Instance, error) {
+	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
+	if err != nil || i.State == fluffyapi.Terminated {
+		return i, fakehttp.Missing("virtual server " + r.PathValue("id"))
+	}
+	return i, nil
+}
+
+// Harness is fakehttp's, and knows of ports and of the firewalls' rules. Every server has a
+// private address.
+func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
+	h := f.Fake.Harness(make, shared...)
+	h.Bare = nil
+	inventory := h.Inventory
+	h.Inventory = func(t testing.TB) []string { return append(inventory(t), f.firewallRules()...) }
+	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
+	}
+	return h
+}
