@@ -52,7 +52,11 @@ func New(o Options) *Provider {
 		},
 		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
 		Authorize: func(keys map[string]string) func(*http.Request) error {
-			c := rest.New(rest.Options{Cloud: displayName, Endpoint: o.Endpoint, Transport: o.Transport, Paces: o.Paces, Busy: o.Busy, Refusal: refusal})
+			endpoint, err := vm.Endpoint(Name, o.Endpoint)
+			if err != nil {
+				return func(*http.Request) error { return err }
+			}
+			c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Transport: o.Transport, Paces: o.Paces, Busy: o.Busy, Refusal: refusal})
 			return rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
 				began := time.Now()
 				answer, err := rest.Do[struct {
