@@ -9,10 +9,11 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	mathrand "math/rand/v2"
+	"net/http"
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,7 +37,7 @@ import (
 // A rentable is a cloud that the same life is lived on: a fake with machines, and what a user
 // has who rents there.
 type rentable struct {
-	harness.Emulator
+	*harness.Emulator
 	base  string // behind the address of the fake: how the API's paths begin, as on the cloud
 	files map[string]string
 	login func(address string) []string // variables with credentials
@@ -61,7 +62,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := lambdafake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "lambda", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("keys")}, base: "/api/v1",
+			Emulator: &harness.Emulator{Name: "lambda", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("keys")}, base: "/api/v1",
 			files:  map[string]string{".lambda_cloud/lambda_keys": "api_key = " + lambdafake.Key + "\n"},
 			prices: columns + "gpu_1x_a10,A10,1,30,200,,0.75,,us-east-1\n", want: []string{"--gpus", "A10"}, noStop: "Lambda's machines cannot be stopped, only given back",
 		}
@@ -69,7 +70,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := runpodfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "runpod", Fake: f, Model: f.Fake, User: "root", Port: 30000, Script: "args"}, base: "/v2",
+			Emulator: &harness.Emulator{Name: "runpod", Fake: f, Model: f.Fake, User: "root", Port: 30000, Script: "args"}, base: "/v2",
 			files:  map[string]string{".runpod/config.toml": "[default]\napi_key = \"" + runpodfake.Key + "\"\n"},
 			prices: zoned + "1x_RTX4090_SECURE,RTX4090,1,8,32,,0.69,,CZ,EU-CZ-1\n", want: []string{"--gpus", "RTX4090"}, noStop: "a pod that is stopped loses its disk, and may lose its GPU",
 		}
@@ -77,14 +78,14 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := vastfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "vast", Fake: f, Model: f.Fake, User: "root", Port: 40000, Script: "onstart"}, base: "/api",
+			Emulator: &harness.Emulator{Name: "vast", Fake: f, Model: f.Fake, User: "root", Port: 40000, Script: "onstart"}, base: "/api",
 			files: map[string]string{".config/vastai/vast_api_key": vastfake.Key + "\n"}, want: []string{"--gpus", "RTX4090"},
 		}
 	},
 	func(testing.TB) rentable {
 		f := cudofake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "cudo", Fake: f, Model: f.Fake, User: "root"}, base: "/v1",
+			Emulator: &harness.Emulator{Name: "cudo", Fake: f, Model: f.Fake, User: "root"}, base: "/v1",
 			files:  map[string]string{".config/cudo/cudo.yml": "key: " + cudofake.Key + "\nproject: " + cudofake.Project + "\n"},
 			prices: columns + cudofake.Size("epyc-milan-rtx-a5000") + ",RTXA5000,1,4,8,,0.4,,gb-bournemouth-1\n", want: []string{"--gpus", "RTXA5000"}, noStop: "machines of Cudo that are off cost what those cost that are on",
 		}
@@ -92,7 +93,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := fluidstackfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "fluidstack", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("keys")},
+			Emulator: &harness.Emulator{Name: "fluidstack", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("keys")},
 			files:    map[string]string{".fluidstack/api_key": fluidstackfake.Key + "\n"},
 			prices:   columns + "RTX_A6000_48GB::1,RTXA6000,1,16,59,,0.49,,norway_4_eu\n", want: []string{"--gpus", "RTXA6000"},
 		}
@@ -100,7 +101,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := paperspacefake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "paperspace", Fake: f, Model: f.Fake, User: "paperspace", Script: "scripts", Shared: stays("scripts")}, base: "/v1",
+			Emulator: &harness.Emulator{Name: "paperspace", Fake: f, Model: f.Fake, User: "paperspace", Script: "scripts", Shared: stays("scripts")}, base: "/v1",
 			files:  map[string]string{".paperspace/config.json": `{"apiKey": "` + paperspacefake.Key + `"}`},
 			prices: columns + "C5,,,4,8,,0.08,,East Coast (NY2)\n", want: []string{"--instance-type", "C5"},
 		}
@@ -108,7 +109,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := dofake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "do", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/v2",
+			Emulator: &harness.Emulator{Name: "do", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/v2",
 			login:  func(string) []string { return []string{"DIGITALOCEAN_ACCESS_TOKEN=" + dofake.Token} },
 			prices: columns + "s-4vcpu-8gb,,,4,8,,0.07143,,nyc2\n", want: []string{"--instance-type", "s-4vcpu-8gb"},
 		}
@@ -116,7 +117,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := verdafake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "verda", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/v1",
+			Emulator: &harness.Emulator{Name: "verda", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/v1",
 			login: func(string) []string {
 				return []string{"VERDA_CLIENT_ID=" + verdafake.ClientID, "VERDA_CLIENT_SECRET=" + verdafake.Secret}
 			},
@@ -126,21 +127,21 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := shadeformfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "shadeform", Fake: f, Model: f.Fake, User: "shadeform", Shared: stays("keys")}, base: "/v1",
+			Emulator: &harness.Emulator{Name: "shadeform", Fake: f, Model: f.Fake, User: "shadeform", Shared: stays("keys")}, base: "/v1",
 			files: map[string]string{".shadeform/api_key": shadeformfake.Key + "\n"}, want: []string{"--gpus", "RTXA6000"}, noStop: "machines of Shadeform cannot be stopped, only given back",
 		}
 	},
 	func(testing.TB) rentable {
 		f := hyperbolicfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "hyperbolic", Fake: f, Model: f.Fake, User: "ubuntu", Port: 31424},
+			Emulator: &harness.Emulator{Name: "hyperbolic", Fake: f, Model: f.Fake, User: "ubuntu", Port: 31424},
 			files:    map[string]string{".hyperbolic/api_key": hyperbolicfake.Key + "\n"}, want: []string{"--gpus", "RTX4090"}, noStop: "machines of Hyperbolic cannot be stopped, only given back",
 		}
 	},
 	func(testing.TB) rentable {
 		f := primeintellectfake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "primeintellect", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/api/v1",
+			Emulator: &harness.Emulator{Name: "primeintellect", Fake: f, Model: f.Fake, User: "root", Shared: stays("keys")}, base: "/api/v1",
 			login: func(string) []string { return []string{"PRIME_API_KEY=" + primeintellectfake.Key} }, want: []string{"--gpus", "H100"}, noStop: "pods of Prime Intellect cannot be stopped, only given back",
 		}
 	},
@@ -148,7 +149,7 @@ var rentables = []func(testing.TB) rentable{
 		f := ocifake.New()
 		config, key := ocifake.Config("~/.oci/key.pem")
 		return rentable{
-			Emulator: harness.Emulator{Name: "oci", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("vcns|subnets|internetGateways|routeTables|securityLists")},
+			Emulator: &harness.Emulator{Name: "oci", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("vcns|subnets|internetGateways|routeTables|securityLists")},
 			files:    map[string]string{".oci/config": config, ".oci/key.pem": string(key)},
 			prices:   zoned + "VM.Standard.E4.Flex$_4_16,,,4,16,,0.074,0.037,us-phoenix-1,PHX-AD-1\n", want: []string{"--cpus", "4"},
 		}
@@ -166,7 +167,7 @@ var rentables = []func(testing.TB) rentable{
 			t.Fatal(err)
 		}
 		return rentable{
-			Emulator: harness.Emulator{Name: "gcp", Fake: f, Model: f.Fake, User: "gcpuser", Body: f.Body,
+			Emulator: &harness.Emulator{Name: "gcp", Fake: f, Model: f.Fake, User: "gcpuser", Body: f.Body,
 				Shared: stays("networks|serviceAccounts|firewalls skypilot-vpc-allow-(?:custom|ssh|icmp)")},
 			login: func(address string) []string {
 				text, _ := json.Marshal(map[string]string{
@@ -185,7 +186,7 @@ var rentables = []func(testing.TB) rentable{
 	func(testing.TB) rentable {
 		f := azurefake.New()
 		return rentable{
-			Emulator: harness.Emulator{Name: "azure", Fake: f, Model: f.Fake, User: "azureuser", Body: f.Body},
+			Emulator: &harness.Emulator{Name: "azure", Fake: f, Model: f.Fake, User: "azureuser", Body: f.Body},
 			login: func(address string) []string {
 				return []string{"AZURE_AUTHORITY_HOST=" + address, "AZURE_TENANT_ID=" + azurefake.Tenant, "AZURE_CLIENT_ID=" + azurefake.Client, "AZURE_CLIENT_SECRET=" + azurefake.Secret,
 					"AZURE_SUBSCRIPTION_ID=" + azurefake.Subscription}
@@ -276,28 +277,36 @@ func TestALifeOnEveryCloud(t *testing.T) {
 	})
 }
 
-// TestTheServerDiesOnEveryCloud kills the server at random moments of launches and of ends.
-// What was asked for ends, and what is given back leaves nothing.
+// TestTheServerDiesOnEveryCloud kills the server at random moments of launches and of ends:
+// after a while, or with one of the calls to the cloud, which then has its effect or not, and
+// no answer. What was asked for ends, and what is given back leaves nothing.
 func TestTheServerDiesOnEveryCloud(t *testing.T) {
 	each(t, func(t *testing.T, of func(testing.TB) rentable) {
 		x := rent(t, of)
 		r := seed(t)
 		x.sky("api", "start")
-		began := time.Now()
-		x.sky(x.launching("usual")...)
-		usual := time.Since(began)
-		began = time.Now()
-		x.sky("down", "-y", "usual")
-		ending := time.Since(began)
+		// usual is a moment of what takes so long and so many calls as usually.
+		usual := func(args ...string) func() moment {
+			began, calls := time.Now(), x.Calls()
+			x.sky(args...)
+			took, calls := time.Since(began), x.Calls()-calls
+			return func() moment {
+				if r.IntN(2) == 0 {
+					return moment{after: time.Duration(r.Int64N(int64(took) + 1))}
+				}
+				return moment{call: 1 + r.IntN(calls), effect: r.IntN(2) == 0}
+			}
+		}
+		launching, ending := usual(x.launching("usual")...), usual("down", "-y", "usual")
 		died, ups := 0, 0
 		for round := 0; died < kills(t, 2); round++ {
 			name := fmt.Sprintf("k%d", round)
-			if x.dies(within(r, usual), x.launching(name, "-d")...) == 0 {
+			if x.dies(launching(), x.launching(name, "-d")...) == 0 {
 				ups++
 			}
 			died++
 			if died < kills(t, 2) {
-				x.dies(within(r, ending), "down", "-y", name)
+				x.dies(ending(), "down", "-y", name)
 				died++
 			}
 			if out, code := x.of().RunFor(10*time.Minute, "down", "-y", name); code != 0 && x.status(name) != "" {
@@ -305,17 +314,21 @@ func TestTheServerDiesOnEveryCloud(t *testing.T) {
 			}
 		}
 		x.nothingLeft()
-		t.Logf("%s: %d kills, of launches after %v at most and of ends after %v: %d launches came to their end; left: %v", x.Name, died, usual.Round(time.Millisecond), ending.Round(time.Millisecond), ups, x.Left())
+		t.Logf("%s: %d kills; %d launches came to their end; left: %v", x.Name, died, ups, x.Left())
 	})
 }
 
-func within(r *mathrand.Rand, d time.Duration) time.Duration {
-	return time.Duration(r.Int64N(int64(d) + 1))
+// A moment is when a server dies: after a time, or, if that is not 0, with so many calls to
+// the cloud, the last of which has its effect or not.
+type moment struct {
+	after  time.Duration
+	call   int
+	effect bool
 }
 
-// dies runs a command while the server is killed after a time and started again, and returns
+// dies runs a command while the server is killed at a moment and started again, and returns
 // the command's exit code.
-func (x *tenant) dies(after time.Duration, args ...string) int {
+func (x *tenant) dies(at moment, args ...string) int {
 	x.t.Helper()
 	c := x.command(args...)
 	out, err := os.CreateTemp(x.home, "out-")
@@ -324,18 +337,45 @@ func (x *tenant) dies(after time.Duration, args ...string) int {
 	}
 	defer out.Close()
 	c.Stdout, c.Stderr = out, out
+	killed := make(chan struct{})
+	if at.call > 0 {
+		var met atomic.Int64
+		x.Meet(func(answer func()) {
+			if met.Add(1) != int64(at.call) {
+				answer()
+				return
+			}
+			if at.effect {
+				answer()
+			}
+			x.killServer()
+			close(killed)
+			panic(http.ErrAbortHandler)
+		})
+		defer x.Meet(nil)
+	}
 	if err := c.Start(); err != nil {
 		x.t.Fatal(err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
-	time.Sleep(after)
-	x.killServer()
+	if at.call > 0 {
+		select {
+		case <-killed:
+		case err := <-ended: // with fewer calls than usually
+			ended <- err
+			x.Meet(nil)
+			x.killServer()
+		}
+	} else {
+		time.Sleep(at.after)
+		x.killServer()
+	}
 	x.sky("api", "start")
 	select {
 	case <-ended:
 	case <-time.After(10 * time.Minute):
-		x.t.Errorf("sky %v hangs after the server came back:\n%s", args, tailOf(out.Name(), 3000))
+		x.t.Errorf("sky %v hangs after the server came back (%+v):\n%s", args, at, tailOf(out.Name(), 3000))
 		c.Process.Kill()
 		<-ended
 	}

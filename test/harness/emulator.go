@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,6 +41,31 @@ type Emulator struct {
 	Script string
 	// Shared are what Inventory has and stays when clusters go; nil: nothing does.
 	Shared *regexp.Regexp
+
+	calls atomic.Int64
+	meets atomic.Pointer[func(answer func())]
+}
+
+// Calls is how many calls were made so far.
+func (e *Emulator) Calls() int { return int(e.calls.Load()) }
+
+// Meet lets every call from now on be met by do, which has it answered, or panics with
+// [http.ErrAbortHandler] so that no answer arrives; nil: all are answered.
+func (e *Emulator) Meet(do func(answer func())) {
+	if do == nil {
+		e.meets.Store(nil)
+		return
+	}
+	e.meets.Store(&do)
+}
+
+func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e.calls.Add(1)
+	if do := e.meets.Load(); do != nil {
+		(*do)(func() { e.Fake.ServeHTTP(w, r) })
+		return
+	}
+	e.Fake.ServeHTTP(w, r)
 }
 
 // Serve lets a rack be the emulator's machines, and returns the variable of the API
@@ -48,7 +74,7 @@ func (e *Emulator) Serve(t testing.TB) (variable, address string) {
 	t.Helper()
 	rack := NewRack(t)
 	e.Model.Cloud.SetMachines(machines{e, rack})
-	s := httptest.NewServer(e.Fake)
+	s := httptest.NewServer(e)
 	t.Cleanup(s.Close)
 	rack.Follow(landlord{e})
 	return vm.EndpointVariable(e.Name), s.URL
