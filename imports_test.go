@@ -19,8 +19,8 @@ const module = "github.com/skypilot-go/sky"
 // any name.
 var layers = [][]string{
 	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "internal/mutate", "internal/testbed", "internal/cloud/*/*fake"},
-	{"internal/cloud/fakehttp"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
+	{"internal/cloud/fakehttp"},
 	{"internal/reference"},
 	{"internal/daemon", "internal/cli"},
 	{"internal/server"},

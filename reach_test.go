@@ -21,6 +21,7 @@ var reaches = []string{
 	`credential plugins of a kubeconfig`,
 	"namespaces, roles and service accounts (`kubernetes.namespace`, `aws.remote_identity`, …)",
 	`credential_process and profiles of AWS`,
+	"another server in place of a cloud's API (`SKY_<CLOUD>_ENDPOINT`)",
 	`jobs.controller: a cluster for everybody's jobs`,
 	"files that the configuration names (`catalogs`, `logs`, keys of pools)",
 	"a folder of price lists that a plan is made on (`--catalog-dir`)",

@@ -156,6 +156,15 @@ a2-highgpu-1g,12,85,,,,us-central1,us-central1-a,0.75,0.3
 ,,,tpu-v2-8,1,tpu-v2-8,us-central1,us-central1-a,4.5,1.35
 `
 
+// Clouds whose machines are in one data centre each are offered a data centre at a time.
+func TestZonesOfRunPod(t *testing.T) {
+	list := load(t, "runpod", "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n"+
+		"1x_L40S_SECURE,L40S,1,16,62,,0.86,,NL,EU-NL-1\n1x_L40S_SECURE,L40S,1,16,62,,0.86,,IS,EUR-IS-1\n1x_L40S_SECURE,L40S,1,16,62,,0.86,,IS,EUR-IS-2\n", Options{})
+	if got, want := brief(list, Query{Accelerator: "L40S", Count: 1}), "1x_L40S_SECURE IS/EUR-IS-1 0.86, 1x_L40S_SECURE IS/EUR-IS-2 0.86, 1x_L40S_SECURE NL/EU-NL-1 0.86"; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
 func TestGCP(t *testing.T) {
 	table := load(t, "gcp", gcpList, Options{})
 	tests := []struct {

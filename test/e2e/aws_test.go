@@ -3,28 +3,19 @@
 package e2e
 
 import (
-	"bytes"
-	"context"
-	"crypto/sha256"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/machine"
-	"github.com/skypilot-go/sky/internal/proc"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/test/harness"
 )
 
@@ -127,9 +118,9 @@ func TestAnEmulatorOfAWS(t *testing.T) {
 // with an ssh server each, reached through a proxy command.
 func TestAWSWithMachines(t *testing.T) {
 	t.Parallel()
-	rack := newRack(t)
+	rack := harness.NewRack(t)
 	a := newAccount(t, rack)
-	rack.follow(a.cloud)
+	follow(t, rack, a.cloud)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -138,7 +129,7 @@ func TestAWSWithMachines(t *testing.T) {
 	out := a.sky("launch", "-y", "-c", "a", "--infra", "aws", "--cpus", "2", "--num-nodes", "2", "--ports", "8080", "--", "echo rank $SKYPILOT_NODE_RANK of $SKYPILOT_NUM_NODES | tee -a ~/seen")
 	wants(t, out, "rank 0 of 2", "rank 1 of 2")
 	a.sky("stop", "-y", "a")
-	if on := rack.on(); len(on) > 0 {
+	if on := rack.On(); len(on) > 0 {
 		t.Errorf("machines that are stopped run: %v", on)
 	}
 	a.sky("start", "-y", "a")
@@ -189,151 +180,48 @@ func tunnel(address string) int {
 	return 0
 }
 
-// rack is hardware: machines of FluffyCloud that follow what the fake of AWS
-// says of its instances.
-type rack struct {
-	t    testing.TB
-	tool string
-	dir  string
-	keys *regexp.Regexp
+// landlord is the fake of AWS to a rack.
+type landlord struct {
+	*awsfake.Cloud
 	imds string // where machines ask their metadata services, by their ids
-	stop func() // following
 }
 
-func newRack(t testing.TB) *rack {
-	t.Helper()
-	tool, err := harness.FluffyCloudBinary()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := os.MkdirTemp("", "rack-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := &rack{t: t, tool: tool, dir: dir, keys: regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`), stop: func() {}}
-	// After the world that rents them is closed, which needs them.
-	t.Cleanup(func() {
-		r.stop()
-		entries, _ := os.ReadDir(r.dir)
-		for _, e := range entries {
-			if err := r.off(context.Background(), e.Name()); err != nil {
-				t.Errorf("switching %s off: %v", e.Name(), err)
-			}
-		}
-		os.RemoveAll(r.dir)
-	})
-	return r
-}
-
-func (r *rack) folder(id string) string { return filepath.Join(r.dir, id) }
-
-// Address gives every machine a loopback address of its own.
-func (r *rack) Address(id string) string {
-	h := sha256.Sum256([]byte(r.folder(id)))
-	return net.IPv4(127, 240+h[0]%15, h[1], 1+h[2]%254).String()
-}
-
-// on lists the machines that run.
-func (r *rack) on() []string {
-	var out []string
-	entries, _ := os.ReadDir(r.dir)
-	for _, e := range entries {
-		if machine.On(r.folder(e.Name())) {
-			out = append(out, e.Name())
-		}
-	}
-	return out
-}
-
-// follow lets the machines do what the cloud says until the rack is stopped.
-func (r *rack) follow(cloud *awsfake.Cloud) {
+// follow lets the machines of a rack do what the cloud says.
+func follow(t testing.TB, rack *harness.Rack, cloud *awsfake.Cloud) {
 	services := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		id, _, _ := strings.Cut(strings.TrimPrefix(req.URL.Path, "/"), "/")
 		http.StripPrefix("/"+id, cloud.Metadata(id)).ServeHTTP(w, req)
 	}))
-	r.imds = services.URL
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			for _, m := range cloud.Machines() {
-				if err := r.bring(ctx, cloud, m); err != nil && ctx.Err() == nil {
-					r.t.Errorf("machine %s: %v", m.ID, err)
-				}
+	t.Cleanup(services.Close)
+	rack.Follow(landlord{cloud, services.URL})
+}
+
+var authorized = regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`)
+
+func (l landlord) Rented() (all []harness.Rented, err error) {
+	for _, m := range l.Machines() {
+		one := harness.Rented{ID: m.ID, Address: m.Address, Port: 2222, State: fluffyapi.State(m.State), User: "ubuntu", Env: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + l.imds + "/" + m.ID}}
+		if m.State == shuttingDown {
+			one.State = fluffyapi.Terminating
+		}
+		if one.State == fluffyapi.Pending {
+			key := authorized.FindStringSubmatch(m.UserData)
+			if key == nil {
+				return all, fmt.Errorf("no key in the user data of %s:\n%s", m.ID, m.UserData)
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			one.Keys = key[1:]
 		}
-	})
-	r.stop = func() {
-		cancel()
-		wg.Wait()
-		services.Close()
+		all = append(all, one)
 	}
+	return all, nil
 }
 
-// bring makes one machine what the cloud says it is.
-func (r *rack) bring(ctx context.Context, cloud *awsfake.Cloud, m awsfake.Machine) error {
-	switch m.State {
-	case "pending":
-		if err := r.boot(ctx, m); err != nil {
-			return err
-		}
-	case "running":
-		if !machine.On(r.folder(m.ID)) { // it powered itself off
-			cloud.Halt(m.ID)
-		}
-		return nil
-	case "stopping", "shutting-down":
-		if err := r.off(ctx, m.ID); err != nil {
-			return err
-		}
-	}
-	cloud.Arrived(m.ID, m.State)
-	return nil
-}
+// shuttingDown is AWS's word for a machine that ends.
+const shuttingDown = "shutting-down"
 
-func (r *rack) boot(ctx context.Context, m awsfake.Machine) error {
-	dir := r.folder(m.ID)
-	if machine.On(dir) {
-		return nil
+func (l landlord) Arrived(id string, from fluffyapi.State) {
+	if from == fluffyapi.Terminating {
+		from = shuttingDown
 	}
-	key := r.keys.FindStringSubmatch(m.UserData)
-	if key == nil {
-		return fmt.Errorf("no key in its user data:\n%s", m.UserData)
-	}
-	_, err := machine.NewHostKey(dir)
-	spec := machine.Spec{ID: m.ID, Listen: m.Address + ":2222", User: "ubuntu",
-		Env: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + r.imds + "/" + m.ID}}
-	if err = errors.Join(err, machine.Furnish(dir, spec, key[1])); err != nil {
-		return err
-	}
-	console, err := os.OpenFile(filepath.Join(dir, "console.log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	defer console.Close()
-	c := exec.Command(r.tool, "machine", "--dir", dir)
-	c.Dir = filepath.Join(dir, "home")
-	c.Env = []string{"HOME=" + c.Dir, "PATH=" + os.Getenv("PATH"), machine.EnvMachine + "=" + dir}
-	c.Stdout, c.Stderr = console, console
-	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	go c.Wait()
-	for !machine.On(dir) && ctx.Err() == nil {
-		if said, _ := os.ReadFile(console.Name()); bytes.Contains(said, []byte("cannot have its address")) {
-			return fmt.Errorf("%s", said)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-	return nil
-}
-
-func (r *rack) off(ctx context.Context, id string) error {
-	dir := r.folder(id)
-	return proc.End(ctx, func() []int { return proc.Tree(0, false, machine.EnvMachine, dir) }, 0)
+	l.Cloud.Arrived(id, string(from))
 }

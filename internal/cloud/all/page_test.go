@@ -32,8 +32,14 @@ func page() string {
 	var b strings.Builder
 	b.WriteString("# Clouds\n\n<!-- Written by a test of internal/cloud/all from what the providers say of themselves. -->\n\n" +
 		"What can be rented where. *Asked first* says that a cloud is asked whether it has room before a machine is. *Proven* says what the provider has been run against: a backend\n" +
-		"of its own kind, or a server of ours that answers as the cloud's reference says, with faults.\n\n" +
+		"of its own kind, or a server of ours that answers as the cloud's reference says, with faults; *real agents* are those of the real binary on machines behind that server, and where the API\n" +
+		"server was *killed* at random moments of launches and ends, nothing was left in the account.\n\n" +
 		"| Cloud | `infra:` | spot | stop | several nodes | images of containers | ports | volumes | asked first | proven |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	text, err := os.ReadFile(filepath.Join(root, "test", "e2e", "clouds_test.go"))
+	if err != nil {
+		panic(err)
+	}
+	lives := string(text) // lists the clouds on which it launches, kills and looks what is left
 	mark := map[bool]string{true: "yes", false: "–"}
 	for _, p := range Providers(Options{}).All() {
 		lacks, about := p.Features().Lacks, facts.Of(p.Name())
@@ -48,6 +54,12 @@ func page() string {
 		proven := about.Proven
 		if proven == "" {
 			proven = "against a fake of ours"
+			if strings.Contains(lives, "Name: \""+p.Name()+"\"") || p.Name() == "aws" {
+				proven += ", with real agents"
+			}
+			if strings.Contains(lives, "Name: \""+p.Name()+"\"") {
+				proven += " and a server that is killed"
+			}
 		}
 		row = append(row, mark[opens && lacks[cloud.FeaturePorts] == ""], mark[keeps], mark[asks], proven)
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))

@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/azureauth"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
-
-// endpointVariable names another server in place of Azure Resource Manager.
-const endpointVariable = "AZURE_ENDPOINT_URL"
 
 // login is a set of credentials, its client and its subscription.
 type login struct {
@@ -46,14 +43,13 @@ func (p *Provider) login() (*login, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	getenv := os.Getenv
-	if auth.Getenv != nil {
-		getenv = auth.Getenv
+	address, err := vm.Endpoint(Name, cmp.Or(p.o.Tuning.Endpoint, cred.Cloud.Manager))
+	if err != nil {
+		return nil, err
 	}
-	address := strings.TrimSuffix(cmp.Or(p.o.Tuning.Endpoint, getenv(endpointVariable), cred.Cloud.Manager), "/")
 	endpoint, err := url.Parse(address)
-	if err != nil || endpoint.Host == "" {
-		return nil, &cloud.AuthError{Cloud: Name, Fix: "set " + endpointVariable + " to an address such as http://127.0.0.1:8080, or to nothing", Err: fmt.Errorf("%q is no address", address)}
+	if err != nil {
+		return nil, err
 	}
 	stamp := cred.Stamp() + " " + address
 	p.mu.Lock()

@@ -35,7 +35,7 @@ type Options = vm.Tuning
 // Provider rents on Cudo.
 type Provider struct {
 	*vm.Provider
-	vm.Account
+	vm.Base
 }
 
 // notNow is what Cudo says of a machine that is in no state for what is asked.
@@ -44,15 +44,21 @@ const notNow = "FAILED_PRECONDITION"
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://rest.compute.cudo.org/v1", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".config/cudo/cudo.yml", Format: keyfile.YAML, Names: []string{"key", "project"}, Home: o.Home,
-			Fix: "run: cudoctl init, or write the lines \"key: KEY\" and \"project: PROJECT\" into ~/.config/cudo/cudo.yml",
+	p := &Provider{Base: vm.Base{
+		Label: "Cudo", Can: features(), Who: who,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			return true, room(ctx, c, o, nodes)
 		},
-		Tuning: o, REST: rest.Options{Cloud: "Cudo"},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".config/cudo/cudo.yml", Format: keyfile.YAML, Names: []string{"key", "project"}, Home: o.Home,
+				Fix: "run: cudoctl init, or write the lines \"key: KEY\" and \"project: PROJECT\" into ~/.config/cudo/cudo.yml",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "Cudo"},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["key"]) },
+		},
 	}}
-	refusals := vm.Refusals{
+	p.Refusals = vm.Refusals{
 		Cloud: Name, DisplayName: "Cudo", Fix: p.Fix,
 		Codes: map[string]vm.Meaning{
 			"UNAUTHENTICATED": vm.BadCredentials, "PERMISSION_DENIED": vm.Forbidden, "INVALID_ARGUMENT": vm.Invalid, "NOT_FOUND": vm.NotThere,
@@ -60,7 +66,7 @@ func New(o Options) *Provider {
 		},
 		Texts: []vm.Text{{Holds: "quota", Means: vm.OverQuota}, {Holds: "capacity", Means: vm.Full}, {Holds: "not available", Means: vm.Full}}, // of RESOURCE_EXHAUSTED
 	}
-	p.Provider = vm.New(driver{p, refusals}, vm.Options{
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
 		Limits:  map[string]time.Duration{"init": o.Timeout / 2, "pend": o.Timeout / 2, "prol": o.Timeout * 3 / 4, "boot": o.Timeout * 3 / 4},
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
@@ -68,11 +74,8 @@ func New(o Options) *Provider {
 	return p
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "Cudo" }
-
-// Features says what Cudo, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Cudo, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "machines of Cudo that are off cost what those cost that are on"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
@@ -96,28 +99,10 @@ func (p *Provider) api() (c *rest.Client, project string, err error) {
 	return c, "/projects/" + url.PathEscape(keys["project"]), err
 }
 
-// Check asks whether the key is good for the project, which is the account.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, keys, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/projects/"+url.PathEscape(keys["project"])+"/vms?pageSize=1", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the project " + keys["project"]}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether the data center has room for so many nodes.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.api()
-	if err == nil {
-		err = room(ctx, c, o, nodes)
-	}
-	return p.Verdict(ctx, o.Place, true, err)
+// who asks whether the key is good for the project, which is the account.
+func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	_, err := rest.Do[any](ctx, c, "GET", "/projects/"+url.PathEscape(keys["project"])+"/vms?pageSize=1", nil)
+	return cloud.Identity{"the project " + keys["project"]}, err
 }
 
 // OpenPorts has nothing to open: machines without a security group are open to the

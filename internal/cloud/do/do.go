@@ -39,7 +39,7 @@ type Options = vm.Tuning
 // Provider rents on DigitalOcean.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 	asked sync.Map // when droplets were first told to shut down, by id
 }
 
@@ -55,16 +55,24 @@ func New(o Options) *Provider {
 		Endpoint: "https://api.digitalocean.com/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute,
 		Paces: []rest.Pace{{Every: callEvery}, {Every: longEvery, Burst: 250}},
 	})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".config/doctl/config.yaml", XDG: true, Others: []string{"Library/Application Support/doctl/config.yaml"}, Format: keyfile.YAML,
-			Names: []string{"access-token?", "auth-contexts.*?"}, OneOf: []string{"access-token", "auth-contexts.*"}, Env: map[string]string{"access-token": "DIGITALOCEAN_ACCESS_TOKEN"}, Home: o.Home,
-			Fix: "make a token at https://cloud.digitalocean.com/account/api/tokens and run: doctl auth init, or write the line \"access-token: TOKEN\" into ~/.config/doctl/config.yaml",
+	p := &Provider{Base: vm.Base{
+		Label: displayName, Can: features(), Who: who,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			_, known, err := room(ctx, c, o)
+			return known && nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(token(keys)) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".config/doctl/config.yaml", XDG: true, Others: []string{"Library/Application Support/doctl/config.yaml"}, Format: keyfile.YAML,
+				Names: []string{"access-token?", "auth-contexts.*?"}, OneOf: []string{"access-token", "auth-contexts.*"}, Env: map[string]string{"access-token": "DIGITALOCEAN_ACCESS_TOKEN"}, Home: o.Home,
+				Fix: "make a token at https://cloud.digitalocean.com/account/api/tokens and run: doctl auth init, or write the line \"access-token: TOKEN\" into ~/.config/doctl/config.yaml",
+			},
+			Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(token(keys)) },
+		},
 	}}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true,
 		Limits:  map[string]time.Duration{"new": o.Timeout / 2},
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle, EachTakes: 3 * callEvery,
@@ -112,11 +120,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what DigitalOcean cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what DigitalOcean cannot do.
+func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
@@ -145,37 +150,17 @@ type account struct {
 	} `json:"account"`
 }
 
-// Check asks whose the token is.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	var answer account
-	if err == nil {
-		answer, err = rest.Do[account](ctx, c, "GET", "/account", nil)
-	}
-	a := answer.Account
-	switch {
-	case err != nil:
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+// who asks whose the token is.
+func who(ctx context.Context, c *rest.Client, _ map[string]string) (cloud.Identity, error) {
+	answer, err := rest.Do[account](ctx, c, "GET", "/account", nil)
+	switch a := answer.Account; {
 	case a.Status == "locked":
 		return nil, &cloud.AuthError{Cloud: Name, Fix: "unlock the account at https://cloud.digitalocean.com, then: sky check do", Err: fmt.Errorf("the account is locked: %s", a.Reason)}
 	case a.Team.UUID != "":
-		return cloud.Identity{"the team " + a.Team.Name + " (" + a.Team.UUID + ")"}, nil
+		return cloud.Identity{"the team " + a.Team.Name + " (" + a.Team.UUID + ")"}, err
+	default:
+		return cloud.Identity{a.Email + " (" + a.UUID + ")"}, err
 	}
-	return cloud.Identity{a.Email + " (" + a.UUID + ")"}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether droplets of a size can be had in a region. DigitalOcean does not
-// say how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	known := false
-	if err == nil {
-		_, known, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, known && nodes == 1, err)
 }
 
 // OpenPorts has nothing to open: droplets without a firewall are open to the world.

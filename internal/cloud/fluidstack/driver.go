@@ -3,7 +3,6 @@ package fluidstack
 import (
 	"context"
 	"errors"
-	"net/url"
 	"slices"
 	"strconv"
 	"time"
@@ -135,31 +134,20 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	})
 }
 
-// each makes a call about each machine.
-func (d driver) each(ctx context.Context, machines []vm.Machine, method, suffix string) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, method, "/instances/"+url.PathEscape(m.ID)+suffix, nil)
-		return err
-	})
-}
-
 // Start switches instances on.
 func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Machine) error {
-	return d.each(ctx, machines, "PUT", "/start")
+	return d.Each(ctx, d, machines, "PUT", "/instances/%s/start", nil)
 }
 
 // Stop switches off the instances that run; others are looked at again.
 func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool { return m.RawState != "running" }), "PUT", "/stop")
+	on := slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool { return m.RawState != "running" })
+	return d.Each(ctx, d, on, "PUT", "/instances/%s/stop", nil)
 }
 
 // Delete ends instances.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, "DELETE", "")
+	return d.Each(ctx, d, machines, "DELETE", "/instances/%s", nil)
 }
 
 // Connect has nothing to do: instances bring their key, and are open to the world.

@@ -38,21 +38,29 @@ type Options = vm.Tuning
 // Provider rents on FluidStack.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://platform.fluidstack.io", Poll: 10 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".fluidstack/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
-			Fix: "make an API key at https://dashboard.fluidstack.io and run: mkdir -p ~/.fluidstack && echo KEY > ~/.fluidstack/api_key",
+	p := &Provider{Base: vm.Base{
+		Label: displayName, Can: features(), Probe: "/instances",
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			known, err := room(ctx, c, o)
+			return known && nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Header("api-key", keys["api_key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".fluidstack/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
+				Fix: "make an API key at https://dashboard.fluidstack.io and run: mkdir -p ~/.fluidstack && echo KEY > ~/.fluidstack/api_key",
+			},
+			Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Header("api-key", keys["api_key"]) },
+		},
 	}}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true,
 		Limits:  map[string]time.Duration{"pending": o.Timeout / 2, "provisioning": o.Timeout * 3 / 4, "starting": o.Timeout * 3 / 4},
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
@@ -93,11 +101,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what FluidStack, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what FluidStack, or this provider, cannot do.
+func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
@@ -112,33 +117,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureCloneDisk: "FluidStack cannot copy disks",
 		},
 	}
-}
-
-// Check asks whether the key is good. FluidStack does not tell whose it is: accounts are
-// told apart by their keys.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/instances", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether such a machine can be had in a region. FluidStack does not say
-// how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	known := false
-	if err == nil {
-		known, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, known && nodes == 1, err)
 }
 
 // OpenPorts has nothing to open: instances are open to the world.

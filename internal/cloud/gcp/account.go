@@ -15,12 +15,9 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/googleauth"
 )
-
-// endpointEnv names another server in place of googleapis.com: an emulator, or a way to
-// the APIs of one's own.
-const endpointEnv = "SKY_GCP_ENDPOINT"
 
 // account is a project that is reached with credentials. It is made again when either
 // changes.
@@ -56,12 +53,8 @@ const fixProject = "gcloud config set project PROJECT  (or set GOOGLE_CLOUD_PROJ
 
 // CredentialStamp changes when the credentials or the project do.
 func (p *Provider) CredentialStamp() string {
-	parts := []string{googleauth.Stamp(), p.o.Settings().Project, googleauth.EnvironmentProject(), googleauth.Active("project"), p.endpoint()}
+	parts := []string{googleauth.Stamp(), p.o.Settings().Project, googleauth.EnvironmentProject(), googleauth.Active("project"), os.Getenv(vm.EndpointVariable(Name))}
 	return fmt.Sprintf("%x", sha256.Sum256([]byte(strings.Join(parts, "\x00"))))[:16]
-}
-
-func (p *Provider) endpoint() string {
-	return strings.TrimRight(cmp.Or(p.o.Endpoint, os.Getenv(endpointEnv)), "/")
 }
 
 // api is the account of this moment.
@@ -83,13 +76,9 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 	if project == "" {
 		return refused(fixProject, errors.New("there is no project"))
 	}
-	elsewhere := p.endpoint()
-	if elsewhere != "" {
-		to, err := url.Parse(elsewhere)
-		if err != nil || to.Host == "" || to.Scheme != "https" && !loopback(to.Hostname()) {
-			return refused("set "+endpointEnv+" to a URL such as https://gcp.example.com, or unset it",
-				fmt.Errorf("%s is %q, and credentials go to https: or to this machine only", endpointEnv, elsewhere))
-		}
+	elsewhere, err := vm.Endpoint(Name, p.o.Endpoint)
+	if err != nil {
+		return nil, err
 	}
 	client := func(host, version string) *rest.Client {
 		o := rest.Options{
@@ -103,10 +92,6 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 		manager: client("cloudresourcemanager", "/v1"), iam: client("iam", "/v1"), usage: client("serviceusage", "/v1"), openid: client("www", "/oauth2/v2"),
 	}
 	return p.account, nil
-}
-
-func loopback(host string) bool {
-	return host == "localhost" || host == "::1" || strings.HasPrefix(host, "127.")
 }
 
 // authorize adds a token to calls. Those of a user's credentials that are not to Compute

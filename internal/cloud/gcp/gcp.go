@@ -48,8 +48,7 @@ type Options struct {
 	// Quota is the metric under which the quota of an accelerator is kept; nil or "": it
 	// follows from the name.
 	Quota func(ctx context.Context, accelerator string, spot bool) string
-	// Endpoint is another server in place of googleapis.com; "": what SKY_GCP_ENDPOINT
-	// says, else that.
+	// Endpoint is another server in place of googleapis.com, unless the environment names one.
 	Endpoint  string
 	Transport http.RoundTripper // that makes calls; nil: the usual one
 	Poll      time.Duration     // between looks at what changes; 0: two seconds

@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/googleauth"
 )
 
@@ -29,7 +30,7 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3
 // home is a folder with a user's login, and the environment of it.
 func home(t testing.TB, set func(name, value string)) {
 	t.Helper()
-	for _, name := range []string{"CLOUDSDK_CONFIG", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_ACTIVE_CONFIG_NAME", "GCE_METADATA_HOST", endpointEnv} {
+	for _, name := range []string{"CLOUDSDK_CONFIG", "CLOUDSDK_CORE_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_ACTIVE_CONFIG_NAME", "GCE_METADATA_HOST", vm.EndpointVariable(Name)} {
 		set(name, "")
 	}
 	dir := t.TempDir()

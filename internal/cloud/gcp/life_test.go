@@ -17,6 +17,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // watch is a transport that notes what is called.
@@ -375,8 +376,8 @@ func TestWithoutCredentials(t *testing.T) {
 		t.Errorf("without a project: %v after %v", err, w.calls)
 	}
 	t.Setenv("GOOGLE_CLOUD_PROJECT", "p")
-	t.Setenv(endpointEnv, "http://example.com")
-	if _, err := p.Check(t.Context()); !strings.HasPrefix(meaning(err), "credentials: set "+endpointEnv) || len(w.calls) > 0 {
+	t.Setenv(vm.EndpointVariable(Name), "http://example.com")
+	if _, err := p.Check(t.Context()); !strings.HasPrefix(meaning(err), "credentials: set "+vm.EndpointVariable(Name)) || len(w.calls) > 0 {
 		t.Errorf("an endpoint in the clear: %v after %v", err, w.calls)
 	}
 }

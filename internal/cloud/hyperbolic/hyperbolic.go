@@ -36,21 +36,29 @@ type Options = vm.Tuning
 // Provider rents on Hyperbolic.
 type Provider struct {
 	*vm.Provider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.hyperbolic.xyz", Poll: 10 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".hyperbolic/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
-			Fix: "make an API key at https://app.hyperbolic.xyz/settings and write it into ~/.hyperbolic/api_key",
+	p := &Provider{Base: vm.Base{
+		Label: "Hyperbolic", Can: features(), Probe: "/v1/marketplace/instances", Live: live,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			_, _, err := room(ctx, c, o)
+			return nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: "Hyperbolic"},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".hyperbolic/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
+				Fix: "make an API key at https://app.hyperbolic.xyz/settings and write it into ~/.hyperbolic/api_key",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "Hyperbolic"},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		},
 	}}
-	p.Provider = vm.New(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
 		Limits: map[string]time.Duration{
 			"creating": o.Timeout / 2, "pending": o.Timeout / 2, "starting": o.Timeout * 3 / 4, "restarting": o.Timeout * 3 / 4, "unknown": o.Timeout / 2, "busy": o.Timeout / 2, "offline": o.Timeout / 2,
@@ -77,11 +85,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "Hyperbolic" }
-
-// Features says what Hyperbolic cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Hyperbolic cannot do.
+func features() cloud.Features {
 	const off = "machines of Hyperbolic cannot be stopped, only given back"
 	return cloud.Features{
 		MaxNameLength: maxName,
@@ -102,30 +107,10 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the key is good. Hyperbolic does not tell whose it is: accounts are
-// told apart by their keys.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/v1/marketplace/instances", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
-}
-
-// Offers are the machines of the market that are free now.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
+// live are the machines of the market that are free now.
+func live(ctx context.Context, c *rest.Client) ([]cloud.Offer, error) {
 	nodes, err := market(ctx, c)
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return fetch.Offers(Name, fetch.HyperbolicRows(nodes)), nil
+	return fetch.Offers(Name, fetch.HyperbolicRows(nodes)), err
 }
 
 func market(ctx context.Context, c *rest.Client) ([]fetch.HyperbolicNode, error) {
@@ -133,15 +118,6 @@ func market(ctx context.Context, c *rest.Client) ([]fetch.HyperbolicNode, error)
 		Instances []fetch.HyperbolicNode `json:"instances"`
 	}](ctx, c, "POST", "/v1/marketplace", map[string]any{"filters": map[string]any{}})
 	return found.Instances, err
-}
-
-// Available tells whether there is such a machine.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, _, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // room is how many GPUs of which model an offer is of. It is a CapacityError if no machine
@@ -167,13 +143,10 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (model string, cou
 		return "", 0, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("Hyperbolic has no type %q, such as 1x-NVIDIA-H100-80GB-HBM3", o.InstanceType)}
 	}
 	rows := slices.DeleteFunc(fetch.HyperbolicRows(nodes), func(r fetch.Row) bool { return r.InstanceType != o.InstanceType })
-	switch {
-	case len(rows) == 0:
+	if len(rows) == 0 {
 		return "", 0, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Hyperbolic has no %s now", o.InstanceType)}
-	case o.HourlyPrice > 0 && rows[0].Price > o.HourlyPrice*1.0001:
-		return "", 0, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: %s costs $%.2f an hour now, and $%.2f was planned with", o.InstanceType, rows[0].Price, o.HourlyPrice)}
 	}
-	return model, count, nil
+	return model, count, vm.RoseLive("Hyperbolic", o, rows[0].Price)
 }
 
 func valid(spec cloud.LaunchSpec) error {

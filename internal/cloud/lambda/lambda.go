@@ -36,7 +36,7 @@ type Options = vm.Tuning
 // Provider rents on Lambda.
 type Provider struct {
 	*vm.Provider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
@@ -45,12 +45,20 @@ func New(o Options) *Provider {
 		Endpoint: "https://cloud.lambda.ai/api/v1", Poll: 10 * time.Second, Timeout: 20 * time.Minute,
 		Paces: []rest.Pace{{Method: "POST", Path: "/instance-operations/launch", Every: launchEvery}, {Every: callEvery}},
 	})
-	p := &Provider{Account: vm.Account{
-		File:   keyfile.File{Cloud: Name, Path: ".lambda_cloud/lambda_keys", Names: []string{"api_key"}, Fix: fix, Home: o.Home},
-		Tuning: o, REST: rest.Options{Cloud: "Lambda"},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+	p := &Provider{Base: vm.Base{
+		Label: "Lambda", Can: features(), Probe: "/instances",
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			known, err := room(ctx, c, o)
+			return known && nodes == 1, err
+		},
+		Account: vm.Account{
+			File:   keyfile.File{Cloud: Name, Path: ".lambda_cloud/lambda_keys", Names: []string{"api_key"}, Fix: fix, Home: o.Home},
+			Tuning: o, REST: rest.Options{Cloud: "Lambda"},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		},
 	}}
-	p.Provider = vm.New(driver{p, refusals}, vm.Options{
+	p.Refusals = refusals
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true, NoTokens: true,
 		Limits:  map[string]time.Duration{"booting": o.Timeout * 9 / 10, "unhealthy": o.Timeout / 2},
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle, EachTakes: launchEvery + 3*callEvery,
@@ -81,11 +89,8 @@ var refusals = vm.Refusals{
 	Fixes: map[string]string{"global/account-inactive": fixAccount, "global/invalid-address": fixAccount},
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "Lambda" }
-
-// Features says what Lambda cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Lambda cannot do.
+func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: maxName,
 		Lacks: map[cloud.Feature]string{
@@ -100,33 +105,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureCloneDisk: "Lambda cannot copy disks",
 		},
 	}
-}
-
-// Check asks whether the key is good. Lambda does not tell whose it is: accounts
-// are told apart by their keys. Without credentials it does no I/O.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := call[[]instance](ctx, c, "GET", "/instances", nil); err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether the region has room for such a machine. Lambda does not
-// say for how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	known := false
-	if err == nil {
-		known, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, known && nodes == 1, err)
 }
 
 var (

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -329,4 +330,21 @@ type answer func(r *http.Request) (string, http.Header)
 func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
 	body, header := a(r)
 	return &http.Response{StatusCode: 200, Header: header, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil
+}
+
+// TestAnotherServerSeesWhereCallsGo signs and sends calls to a server of the environment's as
+// if it were the region's.
+func TestAnotherServerSeesWhereCallsGo(t *testing.T) {
+	fake, provider := start(t)
+	s := httptest.NewServer(fake)
+	t.Cleanup(s.Close)
+	t.Setenv("SKY_OCI_ENDPOINT", s.URL)
+	p := provider().(*Provider)
+	p.tuning.Transport = nil
+	if _, err := p.Check(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if a, err := p.Available(t.Context(), elsewhere, 1); err != nil || a.Verdict == cloud.AvailableNone {
+		t.Errorf("%+v, %v", a, err)
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // The services that are called.
@@ -34,10 +36,19 @@ func (p *Provider) client(service, region string) (*rest.Client, account, error)
 	if region == "" {
 		region = a.region
 	}
-	return p.clients.For(p.Stamp(keys)+" "+service+" "+region, func() rest.Options {
+	host := service + "." + url.PathEscape(region) + ".oraclecloud.com"
+	endpoint, err := vm.Endpoint(Name, "https://"+host)
+	if err != nil {
+		return nil, a, err
+	}
+	sign := rest.Sign(rest.HTTPSignature(a.tenancy+"/"+a.user+"/"+a.fingerprint, key))
+	return p.clients.For(p.Stamp(keys)+" "+host+" "+endpoint, func() rest.Options {
 		return rest.Options{
-			Cloud: "OCI", Endpoint: "https://" + service + "." + url.PathEscape(region) + ".oraclecloud.com/20160918", TokenHeader: "opc-retry-token", Refusal: refusal,
-			Authorize: rest.Sign(rest.HTTPSignature(a.tenancy+"/"+a.user+"/"+a.fingerprint, key)),
+			Cloud: "OCI", Endpoint: endpoint + "/20160918", TokenHeader: "opc-retry-token", Refusal: refusal,
+			Authorize: func(r *http.Request) error {
+				r.Host = host // also where another server answers: it tells the service and the region
+				return sign(r)
+			},
 			Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
 		}
 	}), a, nil

@@ -214,29 +214,17 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	})
 }
 
-// each makes a call about each machine.
-func (d driver) each(ctx context.Context, machines []vm.Machine, method, suffix string) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, method, "/machines/"+url.PathEscape(m.ID)+suffix, nil)
-		return err
-	})
-}
-
 // Start switches machines on.
 func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Machine) error {
-	return d.each(ctx, machines, "PATCH", "/start")
+	return d.Each(ctx, d, machines, "PATCH", "/machines/%s/start", nil)
 }
 
 // Stop switches machines off.
 func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, "PATCH", "/stop")
+	return d.Each(ctx, d, machines, "PATCH", "/machines/%s/stop", nil)
 }
 
 // Delete ends machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, "DELETE", "")
+	return d.Each(ctx, d, machines, "DELETE", "/machines/%s", nil)
 }

@@ -37,25 +37,32 @@ type Options = vm.Tuning
 // Provider rents on Paperspace.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.paperspace.com/v1", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".paperspace/config.json", Format: keyfile.YAML, Names: []string{"apiKey"}, Home: o.Home,
-			Fix: "make an API key at https://console.paperspace.com (team settings, API keys) and run: pspace login, or write {\"apiKey\": \"KEY\"} into ~/.paperspace/config.json",
+	p := &Provider{Base: vm.Base{
+		Label: displayName, Can: features(), Who: who,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			return nodes == 1, room(ctx, c, o)
 		},
-		Tuning: o, REST: rest.Options{Cloud: displayName},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["apiKey"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".paperspace/config.json", Format: keyfile.YAML, Names: []string{"apiKey"}, Home: o.Home,
+				Fix: "make an API key at https://console.paperspace.com (team settings, API keys) and run: pspace login, or write {\"apiKey\": \"KEY\"} into ~/.paperspace/config.json",
+			},
+			Tuning: o, REST: rest.Options{Cloud: displayName},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["apiKey"]) },
+		},
 	}}
 	limits := map[string]time.Duration{}
 	for _, state := range []string{"provisioning", "serviceready", "starting", "restarting", "upgrading"} {
 		limits[state] = o.Timeout * 3 / 4
 	}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
@@ -81,11 +88,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Paperspace, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Paperspace, or this provider, cannot do.
+func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
@@ -102,23 +106,16 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whose the key is.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
+// who asks whose the key is. Some have no team: then it is told apart by itself.
+func who(ctx context.Context, c *rest.Client, _ map[string]string) (cloud.Identity, error) {
 	var session struct {
 		Team struct {
 			ID        string `json:"id"`
 			Namespace string `json:"namespace"`
 		} `json:"team"`
 	}
-	if err == nil {
-		err = get(ctx, c, "/auth/session", &session)
-	}
-	switch {
-	case err != nil:
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	case session.Team.ID == "":
-		return cloud.Identity{"the key " + p.CredentialStamp()}, nil
+	if err := get(ctx, c, "/auth/session", &session); err != nil || session.Team.ID == "" {
+		return nil, err
 	}
 	return cloud.Identity{"the team " + session.Team.Namespace + " (" + session.Team.ID + ")"}, nil
 }
@@ -127,19 +124,6 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 func get[T any](ctx context.Context, c *rest.Client, path string, v *T) (err error) {
 	*v, err = rest.Do[T](ctx, c, "GET", path, nil)
 	return err
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether a region has a machine of a type now. Paperspace does not say how
-// many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // OpenPorts has nothing to open: machines are open to the world.

@@ -223,14 +223,7 @@ func body(spec cloud.LaunchSpec, rank int, kind fetch.PrimeOffer, key, team stri
 
 // Delete begins to end pods.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/pods/"+url.PathEscape(m.ID), nil)
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/pods/%s", nil)
 }
 
 // Connect has nothing to do: a pod brings its key.

@@ -37,21 +37,29 @@ type Options = vm.Tuning
 // Provider rents on Prime Intellect.
 type Provider struct {
 	*vm.Provider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.primeintellect.ai/api/v1", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".prime/config.json", Format: keyfile.YAML, Names: []string{"api_key", "team_id?"}, Home: o.Home, Env: map[string]string{"api_key": "PRIME_API_KEY", "team_id": "PRIME_TEAM_ID"},
-			Fix: "run: prime login, or make an API key at https://app.primeintellect.ai/dashboard/tokens and run: prime config set-api-key",
+	p := &Provider{Base: vm.Base{
+		Label: "PrimeIntellect", Can: features(), Live: live,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			_, err := room(ctx, c, o)
+			return nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: "Prime Intellect", Refusal: refusal},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".prime/config.json", Format: keyfile.YAML, Names: []string{"api_key", "team_id?"}, Home: o.Home, Env: map[string]string{"api_key": "PRIME_API_KEY", "team_id": "PRIME_TEAM_ID"},
+				Fix: "run: prime login, or make an API key at https://app.primeintellect.ai/dashboard/tokens and run: prime config set-api-key",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "Prime Intellect", Refusal: refusal},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		},
 	}}
-	p.Provider = vm.New(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits: map[string]time.Duration{
 			"PROVISIONING": o.Timeout / 2, "PENDING": o.Timeout * 3 / 4, "UNKNOWN": o.Timeout / 4, installing: o.Timeout * 9 / 10,
@@ -91,11 +99,8 @@ func refusal(status int, header http.Header, body []byte) error {
 	return &rest.Error{Status: status, Message: strings.Join(all, "; ")}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "PrimeIntellect" }
-
-// Features says what Prime Intellect cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Prime Intellect cannot do.
+func features() cloud.Features {
 	const off = "pods of Prime Intellect cannot be stopped, only given back"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
@@ -115,34 +120,21 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the key is good. Whose it is, it does not say: accounts are told apart
+// who asks whether the key is good. Whose it is, it does not say: accounts are told apart
 // by their keys, and by the team.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, keys, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/pods/", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
+func (p *Provider) who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	_, err := rest.Do[any](ctx, c, "GET", "/pods/", nil)
 	who := cloud.Identity{"the key " + p.CredentialStamp()}
 	if team := keys["team_id"]; team != "" {
 		who = append(who, "team "+team)
 	}
-	return who, nil
+	return who, err
 }
 
-// Offers are what the clouds behind Prime Intellect have now.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
+// live are what the clouds behind Prime Intellect have now.
+func live(ctx context.Context, c *rest.Client) ([]cloud.Offer, error) {
 	all, err := offers(ctx, c)
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return fetch.Offers(Name, fetch.PrimeIntellectRows(all)), nil
+	return fetch.Offers(Name, fetch.PrimeIntellectRows(all)), err
 }
 
 // offers are all that are not of strangers' machines.
@@ -154,15 +146,6 @@ func offers(ctx context.Context, c *rest.Client) ([]fetch.PrimeOffer, error) {
 		}](ctx, c, rest.Call{Method: "GET", Path: "/availability/gpus", Query: url.Values{"security": {"secure_cloud"}, "page_size": {"100"}, "page": {strconv.Itoa(number)}}})
 		return page.Items, page.Total, err
 	})
-}
-
-// Available tells whether there is such a pod. Prime Intellect does not say how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // room is the cheapest pod that an offer is of. It is a CapacityError if the region has
@@ -189,14 +172,9 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (best fetch.PrimeO
 		return best, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("Prime Intellect has no %s in %s", o.InstanceType, o.Region)}
 	case least == 0:
 		return best, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Prime Intellect has no %s there now", o.InstanceType)}
-	case o.HourlyPrice > 0 && least > o.HourlyPrice*tolerance:
-		return best, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: %s costs $%.2f an hour there now, and $%.2f was planned with", o.InstanceType, least, o.HourlyPrice)}
 	}
-	return best, nil
+	return best, vm.RoseLive("Prime Intellect", o, least)
 }
-
-// tolerance is for what gets lost when prices are rounded.
-const tolerance = 1.0001
 
 func valid(spec cloud.LaunchSpec) error {
 	switch {

@@ -42,7 +42,7 @@ func HTTPSignature(keyID string, key *rsa.PrivateKey) func(r *http.Request, body
 	return func(r *http.Request, body []byte) error {
 		r.Header.Set("Date", time.Now().UTC().Format(http.TimeFormat))
 		names := []string{"date", "(request-target)", "host"}
-		lines := []string{"date: " + r.Header.Get("Date"), "(request-target): " + strings.ToLower(r.Method) + " " + r.URL.RequestURI(), "host: " + r.URL.Host}
+		lines := []string{"date: " + r.Header.Get("Date"), "(request-target): " + strings.ToLower(r.Method) + " " + r.URL.RequestURI(), "host: " + r.Host}
 		if r.Method == http.MethodPost || r.Method == http.MethodPut {
 			sum := sha256.Sum256(body)
 			r.Header.Set("Content-Type", "application/json")

@@ -179,14 +179,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 
 // Delete ends pods.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/pods/"+url.PathEscape(m.ID), nil)
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/pods/%s", nil)
 }
 
 // login is a registry's that RunPod keeps.

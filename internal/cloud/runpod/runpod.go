@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -34,21 +33,27 @@ type Options = vm.Tuning
 // Provider rents on RunPod.
 type Provider struct {
 	vm.PortProvider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.runpod.io/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".runpod/config.toml", Section: "default", Names: []string{"api_key"}, Home: o.Home,
-			Fix: "make an API key at https://console.runpod.io/user/settings and write it into ~/.runpod/config.toml: [default] and api_key = \"KEY\"",
+	p := &Provider{Base: vm.Base{
+		Label: "RunPod", Can: features(), Probe: "/pods",
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			return nodes == 1, room(ctx, c, o)
 		},
-		Tuning: o, REST: rest.Options{Cloud: "RunPod"},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".runpod/config.toml", Section: "default", Names: []string{"api_key"}, Home: o.Home,
+				Fix: "make an API key at https://console.runpod.io/user/settings and write it into ~/.runpod/config.toml: [default] and api_key = \"KEY\"",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "RunPod"},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		},
 	}}
-	refusals := vm.Refusals{
+	p.Refusals = vm.Refusals{
 		Cloud: Name, DisplayName: "RunPod", Fix: p.Fix,
 		Fixes: map[string]string{"402": "add credit at https://console.runpod.io/user/billing, then: sky check runpod"},
 		// 400 is a lack of room, or a rule that the request breaks: nothing tells which.
@@ -57,7 +62,7 @@ func New(o Options) *Provider {
 			http.StatusForbidden: vm.ForbiddenHere, http.StatusUnprocessableEntity: vm.InvalidAnywhere,
 		},
 	}
-	p.Provider = vm.New(driver{p, refusals}, vm.Options{
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
 		Limits:     map[string]time.Duration{"PROVISIONING": o.Timeout / 2, "STARTING": o.Timeout * 3 / 4, "ERROR": o.Timeout / 10},
 		PortsLater: "a pod keeps the ports that it was launched with; launch it anew with them",
@@ -66,11 +71,8 @@ func New(o Options) *Provider {
 	return p
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "RunPod" }
-
-// Features says what RunPod cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what RunPod cannot do.
+func features() cloud.Features {
 	const gone = "a pod that is stopped loses its disk, and may lose its GPU"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true,
@@ -87,31 +89,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureCloneDisk: "RunPod cannot copy disks",
 		},
 	}
-}
-
-// Check asks whether the key is good. RunPod does not tell whose it is: accounts are told
-// apart by their keys.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/pods", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether the data center has such GPUs. RunPod does not say how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // room is why a data center has no pod of an offer; nil if it has, or may have.
@@ -150,13 +127,11 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) error {
 }
 
 func valid(spec cloud.LaunchSpec) error {
-	switch name := spec.ID.Name; {
-	case len(name) > names.MaxCluster() || !vm.PlainName(name):
-		return fmt.Errorf("a cluster's name on RunPod has 1 to %d small letters, digits and dashes, and this one is %q", names.MaxCluster(), name)
-	case len(strings.Fields(spec.AuthorizedKey)) < 2:
-		return errors.New("a pod needs a public ssh key")
-	case spec.Nodes > 1:
+	if spec.Nodes > 1 {
 		return errors.New("pods of RunPod do not reach each other: a cluster has one node")
+	}
+	if err := vm.Plain("RunPod", names.MaxCluster(), spec); err != nil {
+		return err
 	}
 	_, err := podPorts(spec.Ports)
 	return err

@@ -209,14 +209,7 @@ func body(spec cloud.LaunchSpec, rank int, kind fetch.ShadeformType, key string)
 
 // Delete begins to end machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, "POST", "/instances/"+url.PathEscape(m.ID)+"/delete", nil)
-		return err
-	})
+	return d.Each(ctx, d, machines, "POST", "/instances/%s/delete", nil)
 }
 
 // Connect has nothing to do: a machine brings its key and its ports.

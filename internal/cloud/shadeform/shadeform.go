@@ -34,23 +34,31 @@ type Options = vm.Tuning
 // Provider rents on Shadeform.
 type Provider struct {
 	vm.PortProvider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.shadeform.ai/v1", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".shadeform/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
-			Fix: "make an API key at https://platform.shadeform.ai/settings/api and write it into ~/.shadeform/api_key",
+	p := &Provider{Base: vm.Base{
+		Label: "Shadeform", Can: features(), Probe: "/sshkeys", Live: live,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			_, err := room(ctx, c, o)
+			return nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: "Shadeform"},
-		Authorize: func(keys map[string]string) func(*http.Request) error {
-			return rest.Header("X-API-KEY", keys["api_key"])
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".shadeform/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
+				Fix: "make an API key at https://platform.shadeform.ai/settings/api and write it into ~/.shadeform/api_key",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "Shadeform"},
+			Authorize: func(keys map[string]string) func(*http.Request) error {
+				return rest.Header("X-API-KEY", keys["api_key"])
+			},
 		},
 	}}
-	p.Provider = vm.New(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits:     map[string]time.Duration{"creating": o.Timeout / 4, "pending_provider": o.Timeout * 3 / 4, "pending": o.Timeout * 9 / 10},
 		PortsLater: "a machine keeps the ports that it was launched with; launch it anew with them",
@@ -73,11 +81,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "Shadeform" }
-
-// Features says what Shadeform cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Shadeform cannot do.
+func features() cloud.Features {
 	const off = "machines of Shadeform cannot be stopped, only given back"
 	return cloud.Features{
 		MaxNameLength: maxName,
@@ -96,30 +101,10 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the key is good. Shadeform does not tell whose it is: accounts are
-// told apart by their keys.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/sshkeys", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the key " + p.CredentialStamp()}, nil
-}
-
-// Offers are what the clouds behind Shadeform have now.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
+// live are what the clouds behind Shadeform have now.
+func live(ctx context.Context, c *rest.Client) ([]cloud.Offer, error) {
 	all, err := types(ctx, c)
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return fetch.Offers(Name, fetch.ShadeformRows(all)), nil
+	return fetch.Offers(Name, fetch.ShadeformRows(all)), err
 }
 
 func types(ctx context.Context, c *rest.Client) ([]fetch.ShadeformType, error) {
@@ -127,15 +112,6 @@ func types(ctx context.Context, c *rest.Client) ([]fetch.ShadeformType, error) {
 		Types []fetch.ShadeformType `json:"instance_types"`
 	}](ctx, c, "GET", "/instances/types", nil)
 	return found.Types, err
-}
-
-// Available tells whether there is such a machine. Shadeform does not say how many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // room is the kind of machine that an offer is of. It is a CapacityError if the region
@@ -155,10 +131,8 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (found fetch.Shade
 		return found, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("Shadeform has no %s in %s", o.InstanceType, o.Region)}
 	case !now:
 		return found, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Shadeform has no %s there now", o.InstanceType)}
-	case o.HourlyPrice > 0 && price > o.HourlyPrice*1.0001:
-		return found, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: %s costs $%.2f an hour there now, and $%.2f was planned with", o.InstanceType, price, o.HourlyPrice)}
 	}
-	return all[i], nil
+	return all[i], vm.RoseLive("Shadeform", o, price)
 }
 
 func valid(spec cloud.LaunchSpec) error {

@@ -281,14 +281,7 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 
 // Delete destroys instances.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	c, _, err := d.API()
-	if err != nil {
-		return err
-	}
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/v0/instances/"+url.PathEscape(m.ID)+"/", nil)
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/v0/instances/%s/", nil)
 }
 
 // Connect has nothing to do: an instance brings its key and its ports.

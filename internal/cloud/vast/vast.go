@@ -17,9 +17,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -40,7 +38,7 @@ type Options = vm.Tuning
 // Provider rents on Vast.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 }
 
 const billing = "add credit at https://cloud.vast.ai/billing, then: sky check vast"
@@ -54,15 +52,22 @@ func New(o Options) *Provider {
 			{Method: "PUT", Path: "/v0/instances/", Every: time.Second}, {Method: "DELETE", Path: "/v0/instances/", Every: 3 * time.Second},
 		},
 	})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".config/vastai/vast_api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
-			Fix: "make an API key at https://cloud.vast.ai/manage-keys and run: vastai set api-key KEY, or write it into ~/.config/vastai/vast_api_key",
+	p := &Provider{Base: vm.Base{
+		Label: "Vast", Can: features(), Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			_, err := room(ctx, c, cloud.LaunchSpec{Offer: o})
+			return nodes == 1, err
 		},
-		Tuning: o, REST: rest.Options{Cloud: "Vast", Refusal: refusal},
-		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".config/vastai/vast_api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
+				Fix: "make an API key at https://cloud.vast.ai/manage-keys and run: vastai set api-key KEY, or write it into ~/.config/vastai/vast_api_key",
+			},
+			Tuning: o, REST: rest.Options{Cloud: "Vast", Refusal: refusal},
+			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
+		},
 	}}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
 		Limits: map[string]time.Duration{
 			provisioning: o.Timeout / 2, "loading": o.Timeout * 3 / 4, scheduling: o.Timeout / 10, "offline": o.Timeout / 10, "unknown": o.Timeout / 10, "frozen": o.Timeout / 10,
@@ -97,11 +102,8 @@ func refusal(status int, header http.Header, body []byte) error {
 	return rest.ReadError(status, header, body)
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "Vast" }
-
-// Features says what Vast cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Vast cannot do.
+func features() cloud.Features {
 	const alone = "a container on Vast cannot switch itself off; use: sky stop, or sky down"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true,
@@ -118,26 +120,8 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whose the key is.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
-	who, err := rest.Do[struct {
-		ID              json.Number
-		Username, Email string
-	}](ctx, c, "GET", "/v0/users/current/", nil)
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the account " + who.ID.String(), cmp.Or(who.Email, who.Username, "the key "+p.CredentialStamp())}, nil
-}
-
 // Offers are those that pass the standard settings.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	return p.OffersWith(ctx, nil)
-}
+func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) { return p.OffersWith(ctx, nil) }
 
 // OffersWith are the kinds of machines that pass the settings, each with the price of the
 // machine that would be taken.
@@ -158,24 +142,6 @@ func (p *Provider) OffersWith(ctx context.Context, settings map[string]any) ([]c
 	return all, nil
 }
 
-// Available tells whether there is such a machine now that passes the standard settings.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
-	c, _, err := p.API()
-	if err != nil {
-		return a, err
-	}
-	_, err = room(ctx, c, cloud.LaunchSpec{Offer: o})
-	var full *cloud.CapacityError
-	switch {
-	case errors.As(err, &full):
-		a.Verdict, a.Reason, err = cloud.AvailableNone, full.Err.Error(), nil
-	case err == nil && nodes == 1:
-		a.Verdict = cloud.AvailableNow
-	}
-	return a, p.Refused(ctx, o.Place, err)
-}
-
 // OpenPorts is success for ports that an instance was made with.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
 	return vm.PortProvider{Provider: p.Provider}.OpenPorts(ctx, id, ports)
@@ -186,14 +152,21 @@ func (p *Provider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []in
 	return vm.PortProvider{Provider: p.Provider}.Endpoints(ctx, id, ports)
 }
 
+// who asks whose the key is.
+func (p *Provider) who(ctx context.Context, c *rest.Client, _ map[string]string) (cloud.Identity, error) {
+	who, err := rest.Do[struct {
+		ID              json.Number
+		Username, Email string
+	}](ctx, c, "GET", "/v0/users/current/", nil)
+	return cloud.Identity{"the account " + who.ID.String(), cmp.Or(who.Email, who.Username, "the key "+p.CredentialStamp())}, err
+}
+
 func valid(spec cloud.LaunchSpec) error {
-	switch name := spec.ID.Name; {
-	case len(name) > names.MaxCluster() || !vm.PlainName(name):
-		return fmt.Errorf("a cluster's name on Vast has 1 to %d small letters, digits and dashes, and this one is %q", names.MaxCluster(), name)
-	case len(strings.Fields(spec.AuthorizedKey)) < 2:
-		return errors.New("an instance on Vast needs a public ssh key")
-	case spec.Nodes > 1:
+	if spec.Nodes > 1 {
 		return errors.New("machines of Vast do not reach each other: a cluster has one node")
+	}
+	if err := vm.Plain("Vast", names.MaxCluster(), spec); err != nil {
+		return err
 	}
 	_, err := environment(spec.Ports)
 	return err

@@ -38,36 +38,47 @@ type Options = vm.Tuning
 // Provider rents on Verda.
 type Provider struct {
 	*vm.Provider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.verda.com/v1", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".verda/config.json", Format: keyfile.YAML, Names: []string{"client_id", "client_secret"}, Home: o.Home,
-			Env: map[string]string{"client_id": "VERDA_CLIENT_ID", "client_secret": "VERDA_CLIENT_SECRET"},
-			Fix: "make credentials at https://console.verda.com (Keys, Cloud API credentials) and write {\"client_id\": \"…\", \"client_secret\": \"…\"} into ~/.verda/config.json",
+	p := &Provider{Base: vm.Base{
+		Label: displayName, Can: features(), Who: who,
+		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+			return nodes == 1, room(ctx, c, o)
 		},
-		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
-		Authorize: func(keys map[string]string) func(*http.Request) error {
-			c := rest.New(rest.Options{Cloud: displayName, Endpoint: o.Endpoint, Transport: o.Transport, Paces: o.Paces, Busy: o.Busy, Refusal: refusal})
-			return rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
-				began := time.Now()
-				answer, err := rest.Do[struct {
-					Token string `json:"access_token"`
-					Life  int    `json:"expires_in"` // seconds
-				}](ctx, c, "POST", "/oauth2/token", map[string]string{"grant_type": "client_credentials", "client_id": keys["client_id"], "client_secret": keys["client_secret"]})
-				return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
-			})
+		Account: vm.Account{
+			File: keyfile.File{
+				Cloud: Name, Path: ".verda/config.json", Format: keyfile.YAML, Names: []string{"client_id", "client_secret"}, Home: o.Home,
+				Env: map[string]string{"client_id": "VERDA_CLIENT_ID", "client_secret": "VERDA_CLIENT_SECRET"},
+				Fix: "make credentials at https://console.verda.com (Keys, Cloud API credentials) and write {\"client_id\": \"…\", \"client_secret\": \"…\"} into ~/.verda/config.json",
+			},
+			Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
+			Authorize: func(keys map[string]string) func(*http.Request) error {
+				endpoint, err := vm.Endpoint(Name, o.Endpoint)
+				if err != nil {
+					return func(*http.Request) error { return err }
+				}
+				c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Transport: o.Transport, Paces: o.Paces, Busy: o.Busy, Refusal: refusal})
+				return rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
+					began := time.Now()
+					answer, err := rest.Do[struct {
+						Token string `json:"access_token"`
+						Life  int    `json:"expires_in"` // seconds
+					}](ctx, c, "POST", "/oauth2/token", map[string]string{"grant_type": "client_credentials", "client_id": keys["client_id"], "client_secret": keys["client_secret"]})
+					return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
+				})
+			},
 		},
 	}}
 	limits := map[string]time.Duration{"error": o.Timeout / 10}
 	for _, status := range []string{"new", "ordered", "pending", "provisioning", "validating", "restoring"} {
 		limits[status] = o.Timeout * 3 / 4
 	}
-	p.Provider = vm.New(driver{p, refusals(p.Fix)}, vm.Options{
+	p.Refusals = refusals(p.Fix)
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, NoTokens: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
@@ -103,11 +114,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Verda, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Verda, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "Verda goes on billing a machine that is shut down, whose hardware stays reserved; use: sky down"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
@@ -123,30 +131,11 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the credentials are good. Verda does not tell whose they are: projects
+// who asks whether the credentials are good. Verda does not tell whose they are: projects
 // are told apart by them.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, keys, err := p.API()
-	if err == nil {
-		_, err = rest.Do[any](ctx, c, "GET", "/balance", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the client " + keys["client_id"]}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available tells whether a location has a machine of a type now. Verda does not say how
-// many.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
+func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	_, err := rest.Do[any](ctx, c, "GET", "/balance", nil)
+	return cloud.Identity{"the client " + keys["client_id"]}, err
 }
 
 // OpenPorts has nothing to open: machines are open to the world.

@@ -52,9 +52,13 @@ func (a *Account) API() (*rest.Client, map[string]string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return a.clients.For(a.Stamp(keys), func() rest.Options {
+	endpoint, err := Endpoint(a.Cloud, a.Tuning.Endpoint)
+	if err != nil {
+		return nil, nil, err
+	}
+	return a.clients.For(a.Stamp(keys)+" "+endpoint, func() rest.Options {
 		o := a.REST
-		o.Endpoint, o.Transport, o.Paces, o.Busy = a.Tuning.Endpoint, a.Tuning.Transport, a.Tuning.Paces, a.Tuning.Busy
+		o.Endpoint, o.Transport, o.Paces, o.Busy = endpoint, a.Tuning.Transport, a.Tuning.Paces, a.Tuning.Busy
 		o.Authorize = a.Authorize(keys)
 		return o
 	}), keys, nil

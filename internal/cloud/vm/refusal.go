@@ -9,10 +9,14 @@ import (
 
 // refusal is the meaning of a driver's error in the words of package cloud.
 func (p *Provider) refusal(ctx context.Context, at cloud.Place, err error) error {
+	return refusal(ctx, p.d.Refusal, at, err)
+}
+
+func refusal(ctx context.Context, means func(context.Context, cloud.Place, error) error, at cloud.Place, err error) error {
 	if err == nil || meant(err) != meantNothing {
 		return err
 	}
-	return p.d.Refusal(ctx, at, err)
+	return means(ctx, at, err)
 }
 
 // kind is what a driver's error says of the thing that the call was about.

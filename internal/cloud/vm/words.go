@@ -13,6 +13,10 @@ import (
 // Verdict is the answer of a provider's Available. err is why there is no room at a place,
 // nil: there is some; sure: the cloud said so for as many machines as were asked about.
 func (p *Provider) Verdict(ctx context.Context, at cloud.Place, sure bool, err error) (cloud.Availability, error) {
+	return verdict(ctx, p.refusal, at, sure, err)
+}
+
+func verdict(ctx context.Context, refusal func(context.Context, cloud.Place, error) error, at cloud.Place, sure bool, err error) (cloud.Availability, error) {
 	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	var full *cloud.CapacityError
 	switch {
@@ -22,7 +26,7 @@ func (p *Provider) Verdict(ctx context.Context, at cloud.Place, sure bool, err e
 	case err == nil && sure:
 		a.Verdict = cloud.AvailableNow
 	}
-	return a, p.refusal(ctx, at, err)
+	return a, refusal(ctx, at, err)
 }
 
 // Known is an error if there is no machine of the cluster: what providers answer that have
@@ -56,6 +60,17 @@ func Rose(displayName string, o cloud.Offer, now float64) error {
 	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
 		return nil
 	}
-	return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with; to plan with today's prices: sky catalog fetch %s",
-		displayName, o.InstanceType, now, o.HourlyPrice, o.Cloud)}
+	return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("%w; to plan with today's prices: sky catalog fetch %s", rose(displayName, o, now), o.Cloud)}
+}
+
+// RoseLive is Rose for live offers.
+func RoseLive(displayName string, o cloud.Offer, now float64) error {
+	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
+		return nil
+	}
+	return &cloud.CapacityError{Place: o.Place, Err: rose(displayName, o, now)}
+}
+
+func rose(displayName string, o cloud.Offer, now float64) error {
+	return fmt.Errorf("the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with", displayName, o.InstanceType, now, o.HourlyPrice)
 }

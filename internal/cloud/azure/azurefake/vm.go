@@ -402,6 +402,17 @@ func (f *Fake) putVM(r *http.Request, t *target, id string, in dict) (any, error
 			return nil, err
 		}
 		made.id, p["vmId"] = i.ID, i.ID
+		if i.PublicIP == i.PrivateIP { // a real machine, which has the address that it has
+			for _, nic := range made.nics {
+				for _, c := range fakehttp.Items(f.items[nic]["properties"].(dict)["ipConfigurations"]) {
+					q := c.(dict)["properties"].(dict)
+					q["privateIPAddress"] = i.PrivateIP
+					if ref, ok := q["publicIPAddress"].(dict); ok {
+						f.items[strings.ToLower(ref["id"].(string))]["properties"].(dict)["ipAddress"] = i.PublicIP
+					}
+				}
+			}
+		}
 	}
 	f.items[key], f.vms[key] = o, made
 	f.makeYoung(key)

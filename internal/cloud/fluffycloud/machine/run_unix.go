@@ -131,6 +131,8 @@ func (s *sshd) mayLogIn(c ssh.ConnMetadata, key ssh.PublicKey) (*ssh.Permissions
 	if err != nil {
 		return nil, err
 	}
+	own, _ := os.ReadFile(filepath.Join(s.dir, "home", ".ssh", "authorized_keys")) // its user may let others in
+	rest = append(append(rest, '\n'), own...)
 	for len(rest) > 0 {
 		var known ssh.PublicKey
 		known, _, _, rest, err = ssh.ParseAuthorizedKey(rest)

@@ -41,6 +41,13 @@ func (c *Cloud) Firewalls() []fluffyapi.Firewall {
 	return out
 }
 
+// SetMachines makes the machines real of a cloud that has none yet, as Config.Machines does.
+func (c *Cloud) SetMachines(m Machines) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cfg.Machines = m
+}
+
 // Booted says that a real machine is up.
 func (c *Cloud) Booted(id string) error {
 	return c.operate(id, func(i *instance) error {

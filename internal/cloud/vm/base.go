@@ -1,0 +1,93 @@
+package vm
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+)
+
+// Base is what a provider with an Account says of itself, its account and what can be had,
+// for it to embed beside its Provider.
+type Base struct {
+	Account
+	Label    string         // its name for people
+	Can      cloud.Features // what it cannot do, and its limits
+	Refusals Refusals       // the meanings of the API's words
+	// Probe is the path of a call that shows that credentials are good, of a cloud that does
+	// not tell whose they are. Others are asked by Who; nil: they do not tell either. Then
+	// accounts are told apart by their keys.
+	Probe string
+	Who   func(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error)
+	// Live are the offers of this moment; nil: a price list knows.
+	Live func(ctx context.Context, c *rest.Client) ([]cloud.Offer, error)
+	// Room is why there is no room for so many machines of an offer; nil: there is some,
+	// and sure says that the cloud said so for all of them.
+	Room func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (sure bool, err error)
+}
+
+func (b *Base) Name() string             { return b.Cloud }
+func (b *Base) DisplayName() string      { return b.Label }
+func (b *Base) Features() cloud.Features { return b.Can }
+
+// Check asks whether the credentials are good, and whose they are. Without any it does no
+// I/O.
+func (b *Base) Check(ctx context.Context) (cloud.Identity, error) {
+	c, keys, err := b.API()
+	var who cloud.Identity
+	switch {
+	case err != nil:
+	case b.Who != nil:
+		who, err = b.Who(ctx, c, keys)
+	default:
+		_, err = rest.Do[any](ctx, c, "GET", b.Probe, nil)
+	}
+	if err != nil {
+		return nil, b.refusal(ctx, cloud.Place{Cloud: b.Cloud}, err)
+	}
+	if who == nil {
+		who = cloud.Identity{"the key " + b.CredentialStamp()}
+	}
+	return who, nil
+}
+
+// Offers are those of this moment; nil: a price list knows.
+func (b *Base) Offers(ctx context.Context) ([]cloud.Offer, error) {
+	if b.Live == nil {
+		return nil, nil
+	}
+	c, _, err := b.API()
+	if err != nil {
+		return nil, err
+	}
+	all, err := b.Live(ctx, c)
+	return all, b.refusal(ctx, cloud.Place{Cloud: b.Cloud}, err)
+}
+
+// Available tells whether there is room for so many machines of an offer.
+func (b *Base) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
+	c, _, err := b.API()
+	sure := false
+	if err == nil {
+		sure, err = b.Room(ctx, c, o, nodes)
+	}
+	return verdict(ctx, b.refusal, o.Place, sure, err)
+}
+
+func (b *Base) refusal(ctx context.Context, at cloud.Place, err error) error {
+	return refusal(ctx, b.Refusals.Refusal, at, err)
+}
+
+// Each makes a call about each machine, at the path with its id in place of %s.
+func (a *Account) Each(ctx context.Context, d Driver, machines []Machine, method, path string, body any) error {
+	c, _, err := a.API()
+	if err != nil {
+		return err
+	}
+	return Each(ctx, d, machines, func(ctx context.Context, m Machine) error {
+		_, err := rest.Do[any](ctx, c, method, fmt.Sprintf(path, url.PathEscape(m.ID)), body)
+		return err
+	})
+}
