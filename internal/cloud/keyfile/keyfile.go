@@ -46,7 +46,7 @@ type File struct {
 	// has the others; ProfileEnv is a variable that says so instead. Without either the
 	// values are at the top.
 	Profile, ProfileEnv string
-	Home    string            // the folder; "": the user's home
+	Home                string // the folder; "": the user's home
 }
 
 // Read returns the values by their names. Its error is a [*cloud.AuthError].
