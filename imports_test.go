@@ -40,6 +40,7 @@ var layers = [][]string{
 		"internal/cloud/primeintellect",
 		"internal/cloud/mithril",
 		"internal/cloud/oci",
+		"internal/cloud/seeweb",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 		"internal/cloud/verda",

@@ -20,6 +20,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/seeweb"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
@@ -62,5 +63,6 @@ func Providers(o Options) *cloud.Registry {
 		primeintellect.New(primeintellect.Options{}),
 		oci.New(oci.Options{}),
 		mithril.New(mithril.Options{}),
+		seeweb.New(seeweb.Options{}),
 	)
 }
