@@ -15,10 +15,12 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/mithril"
 	"github.com/skypilot-go/sky/internal/cloud/oci"
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/seeweb"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
@@ -60,5 +62,7 @@ func Providers(o Options) *cloud.Registry {
 		hyperbolic.New(hyperbolic.Options{}),
 		primeintellect.New(primeintellect.Options{}),
 		oci.New(oci.Options{}),
+		mithril.New(mithril.Options{}),
+		seeweb.New(seeweb.Options{}),
 	)
 }

@@ -1,5 +1,19 @@
 package facts
 
-import "time"
+import (
+	"time"
 
-var mithril = Cloud{Name: "mithril", Display: "Mithril", Prices: &Prices{Refresh: 7 * time.Hour}}
+	"github.com/skypilot-go/sky/internal/schema"
+)
+
+var mithril = Cloud{
+	Name: "mithril", Display: "Mithril",
+	Prices: &Prices{Refresh: 7 * time.Hour, AnySize: true},
+	Lacks:  []Feature{Ports, Image, DiskTier, NetTier, LocalDisk},
+	Settings: func() *schema.Spec {
+		return schema.Section("Mithril, which sells machines by auction.",
+			schema.New("limit_price", schema.Number("The most that a machine may cost, in $ per hour: what is bid. Absent: half more than its price when it was planned.").AtLeast(0).ForTasks()),
+			identity(localCredentials))
+	},
+	TaskExample: "{limit_price: 20}",
+}

@@ -2,4 +2,8 @@ package facts
 
 import "time"
 
-var seeweb = Cloud{Name: "seeweb", Display: "Seeweb", Prices: &Prices{Refresh: 8 * time.Hour}}
+var seeweb = Cloud{
+	Name: "seeweb", Display: "Seeweb",
+	Prices: &Prices{Refresh: 8 * time.Hour, AnySize: true},
+	Lacks:  []Feature{MultiNode, Spot, Image, DiskTier, NetTier, LocalDisk, Storage},
+}

@@ -3,6 +3,7 @@ package keyfile
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/json"
@@ -41,7 +42,11 @@ type File struct {
 	Env     map[string]string // variables that replace the file, by name; all that are needed must be set
 	Fix     string            // where to get credentials, for people
 	XDG     bool              // XDG_CONFIG_HOME says where .config is
-	Home    string            // the folder; "": the user's home
+	// Profile is, for YAML, the name of the value that says which of the maps in "profiles"
+	// has the others; ProfileEnv is a variable that says so instead. Without either the
+	// values are at the top.
+	Profile, ProfileEnv string
+	Home                string // the folder; "": the user's home
 }
 
 // Read returns the values by their names. Its error is a [*cloud.AuthError].
@@ -146,9 +151,18 @@ func (f File) parse(text []byte) (map[string]string, error) {
 		if err != nil || tree != nil && tree.Kind != yaml11.Map {
 			return nil, errors.New("it is neither YAML nor JSON") // an error may quote a secret
 		}
+		var in []string
+		if f.Profile != "" {
+			if profile := cmp.Or(os.Getenv(f.ProfileEnv), valueAt(tree, []string{f.Profile})); profile != "" {
+				in = []string{"profiles", profile}
+				if tree.Find(in...) == nil {
+					return nil, fmt.Errorf("there is no profile %q", profile)
+				}
+			}
+		}
 		for _, name := range f.Names {
 			name = strings.TrimSuffix(name, "?")
-			if text := valueAt(tree, strings.Split(name, ".")); text != "" {
+			if text := valueAt(tree, slices.Concat(in, strings.Split(name, "."))); text != "" {
 				values[name] = text
 			}
 		}
@@ -196,6 +210,8 @@ func (f File) CarryCredentials(context.Context) (map[string][]byte, error) {
 	switch {
 	case f.Format == Text:
 		out.WriteString(values[f.Names[0]] + "\n")
+	case f.Format == YAML && f.Profile != "":
+		return map[string][]byte{f.Path: f.profile(values)}, nil
 	case f.Format == YAML && text != nil:
 		out.Write(text)
 	case f.Format == YAML:
@@ -213,6 +229,13 @@ func (f File) CarryCredentials(context.Context) (map[string][]byte, error) {
 		}
 	}
 	return map[string][]byte{f.Path: out.Bytes()}, nil
+}
+
+// profile is a file with one profile, which is in use.
+func (f File) profile(values map[string]string) []byte {
+	const name = "default"
+	text, _ := json.MarshalIndent(map[string]any{f.Profile: name, "profiles": map[string]any{name: values}}, "", "  ")
+	return append(text, '\n')
 }
 
 // valueAt is the text at a path as it is written: a key of digits is no number. A * at

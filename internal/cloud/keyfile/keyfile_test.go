@@ -29,6 +29,10 @@ func TestFilesOfKeys(t *testing.T) {
 		{"none of those", File{Names: []string{"key?", "of.*?"}, OneOf: []string{"key", "of.*"}, Format: YAML}, "of: {}\n", nil, `no "key"`},
 		{"YAML without it", File{Names: []string{"auth.key"}, Format: YAML}, "auth: k\n", nil, `no "auth.key"`},
 		{"no YAML", File{Names: []string{"key"}, Format: YAML}, "\t{", nil, "neither YAML nor JSON"},
+		{"the profile in use", File{Names: []string{"key"}, Format: YAML, Profile: "current"}, "current: b\nprofiles:\n  a: {key: no}\n  b: {key: k, more: x}\n", map[string]string{"key": "k"}, ""},
+		{"no profile", File{Names: []string{"key"}, Format: YAML, Profile: "current"}, "key: k\n", map[string]string{"key": "k"}, ""},
+		{"a profile that lacks it", File{Names: []string{"key"}, Format: YAML, Profile: "current"}, "current: a\nprofiles:\n  a: {x: y}\n", nil, `no "key"`},
+		{"a profile that is not there", File{Names: []string{"key"}, Format: YAML, Profile: "current"}, "current: a\nprofiles: {}\n", nil, `no profile "a"`},
 		{"text", File{Names: []string{"key"}, Format: Text}, " k\n", map[string]string{"key": "k"}, ""},
 		{"no text", File{Names: []string{"key"}, Format: Text}, "\n", nil, "nothing in it"},
 	} {
@@ -103,6 +107,22 @@ func TestOtherPlacesOfAFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := f.Read(); err != nil || got["key"] != "here" {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// A variable says which profile is in use, and nothing of the others is carried.
+func TestAProfileOfTheEnvironment(t *testing.T) {
+	f := File{Cloud: "test", Path: ".test/keys", Home: t.TempDir(), Format: YAML, Names: []string{"key"}, Profile: "current", ProfileEnv: "SKY_TEST_PROFILE"}
+	write(t, f.Home, "current: a\nprofiles:\n  a: {key: secret}\n  b: {key: k}\n")
+	t.Setenv("SKY_TEST_PROFILE", "b")
+	carried, err := f.CarryCredentials(t.Context())
+	if err != nil || strings.Contains(string(carried[f.Path]), "secret") {
+		t.Errorf("%s, %v", carried[f.Path], err)
+	}
+	t.Setenv("SKY_TEST_PROFILE", "")
+	write(t, f.Home, string(carried[f.Path]))
+	if got, err := f.Read(); err != nil || got["key"] != "k" {
 		t.Errorf("%v, %v", got, err)
 	}
 }

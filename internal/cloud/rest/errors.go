@@ -58,6 +58,26 @@ func ReadError(status int, _ http.Header, body []byte) error {
 	return nil
 }
 
+// ReadDetails is ReadError for servers that also answer {"detail": [{"loc": […], "msg"}]}, as
+// those made with FastAPI do of fields that are wrong.
+func ReadDetails(status int, header http.Header, body []byte) error {
+	var answer struct {
+		Detail []struct {
+			Loc []any  `json:"loc"`
+			Msg string `json:"msg"`
+		} `json:"detail"`
+	}
+	if status >= 500 || json.Unmarshal(body, &answer) != nil || len(answer.Detail) == 0 {
+		return ReadError(status, header, body)
+	}
+	var all []string
+	for _, d := range answer.Detail {
+		field := strings.Join(strings.Fields(strings.Trim(fmt.Sprint(d.Loc), "[]")), ".")
+		all = append(all, strings.TrimPrefix(field+": "+d.Msg, ": "))
+	}
+	return &Error{Status: status, Message: strings.Join(all, "; ")}
+}
+
 // mostBroken bounds what is kept of an answer that proves nothing.
 const mostBroken = 300
 

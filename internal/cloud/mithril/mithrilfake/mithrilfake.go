@@ -55,6 +55,7 @@ func New() *Fake {
 	api := fakehttp.API{
 		Prefix: "/v2", Regions: regions, Linger: 10 * time.Minute,
 		ID:    func(n uint64) string { return fmt.Sprintf("inst_%016x", n) },
+		Is:    func(m model.Machine, id string) bool { return fakehttp.Asked(m.Instance)["bid"] == id }, // of a provider that goes by bids
 		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
@@ -147,6 +148,18 @@ func New() *Fake {
 	f.Route("DELETE", "/spot/bids/{id}", "instances.terminate", nil, f.cancel)
 	// "Instances"
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
+	f.Route("GET", "/instances/{id}/status", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
+		if err != nil {
+			return nil, err
+		}
+		t := f.instance(i)
+		status := dict{"fid": t["fid"], "name": t["name"], "status": t["status"], "bid": t["bid"], "reservation": nil, "end_time": nil}
+		if i.TakenBack != nil && t["status"] == "STATUS_PREEMPTING" {
+			status["end_time"] = i.TakenBack.UTC().Format(time.RFC3339)
+		}
+		return status, nil
+	})
 	return f
 }
 
@@ -421,34 +434,40 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 	}
 	all, bids := []dict{}, r.URL.Query().Get("bid_fid_in")
 	for _, i := range instances {
-		asked, status := fakehttp.Asked(i), statuses[i.State]
-		public, private := f.Addresses(i)
-		switch {
-		case i.State == fluffyapi.Terminated && strings.HasPrefix(i.Reason, "preempted"):
-			status = "STATUS_PREEMPTED"
-		case i.State == fluffyapi.Terminated:
-			status = "STATUS_TERMINATED"
-		case i.State == fluffyapi.Running && i.TakenBack != nil:
-			status = "STATUS_PREEMPTING"
-		case i.State == fluffyapi.Pending && public != "":
-			status = "STATUS_STARTING"
-		case status == "":
-			status = string(i.State)
-		}
-		t := dict{
-			"fid": i.ID, "name": asked["name"], "project": Project, "created_at": i.Created.UTC().Format(time.RFC3339Nano), "created_by": "user_fake", "instance_type": asked["instance_type"],
-			"region": i.Region, "bid": asked["bid"], "reservation": nil, "ssh_destination": nil, "private_ip": nil, "status": status,
-		}
-		if public != "" && i.State != fluffyapi.Stopped && i.State != fluffyapi.Terminated {
-			if t["ssh_destination"] = public; private != "" {
-				t["private_ip"] = private
-			}
-		}
+		t := f.instance(i)
 		if fits(r, t, "instance_type", "region") && (bids == "" || slices.Contains(strings.Split(bids, ","), fmt.Sprint(t["bid"]))) {
 			all = append(all, t)
 		}
 	}
 	return page(r, all)
+}
+
+// instance is one in Mithril's words.
+func (f *Fake) instance(i fluffyapi.Instance) dict {
+	asked, status := fakehttp.Asked(i), statuses[i.State]
+	public, private := f.Addresses(i)
+	switch {
+	case i.State == fluffyapi.Terminated && strings.HasPrefix(i.Reason, "preempted"):
+		status = "STATUS_PREEMPTED"
+	case i.State == fluffyapi.Terminated:
+		status = "STATUS_TERMINATED"
+	case i.State == fluffyapi.Running && i.TakenBack != nil:
+		status = "STATUS_PREEMPTING"
+	case i.State == fluffyapi.Pending && public != "":
+		status = "STATUS_STARTING"
+	case status == "":
+		status = string(i.State)
+	}
+	t := dict{
+		"fid": i.ID, "name": asked["name"], "project": Project, "created_at": i.Created.UTC().Format(time.RFC3339Nano), "created_by": "user_fake", "instance_type": asked["instance_type"],
+		"region": i.Region, "bid": asked["bid"], "reservation": nil, "ssh_destination": nil, "private_ip": nil, "status": status,
+	}
+	if public != "" && i.State != fluffyapi.Stopped && i.State != fluffyapi.Terminated {
+		if t["ssh_destination"] = public; private != "" {
+			t["private_ip"] = private
+		}
+	}
+	return t
 }
 
 // Preempt takes back all instances of a bid: of that which the instance is of.

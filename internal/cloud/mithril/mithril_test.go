@@ -1,0 +1,220 @@
+package mithril
+
+import (
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/mithril/mithrilfake"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-central1-b"}, InstanceType: "a100-80gb.sxm.1x", CPUs: 15, MemoryGiB: 116, HourlyPrice: 1.2, Spot: true}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-central2-a"}, InstanceType: "a100-80gb.sxm.1x", CPUs: 15, MemoryGiB: 116, HourlyPrice: 1.2, Spot: true}
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+func start(t testing.TB) (*mithrilfake.Fake, func() *Provider) {
+	fake := mithrilfake.New()
+	t.Cleanup(fake.Restore)
+	home := t.TempDir()
+	write(t, home, "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
+	return fake, func() *Provider {
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+	}
+}
+
+func write(t testing.TB, home, config string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Join(home, ".config", "mithril"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, ".config", "mithril", "config.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func launch(name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+}
+
+func TestConformance(t *testing.T) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(func() cloud.Provider { return provider() }, "keys") // those are the project's and stay
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &here
+		return h
+	})
+}
+
+// A bid whose machine was taken back wins another one at once, which has nothing of the
+// cluster's: it is none of its nodes, and goes with the cluster.
+func TestABidThatWasTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p, spec := provider(), launch("web")
+		nodes, err := p.Launch(t.Context(), spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fake.Preempt(nodes[0].ID, 0)
+		time.Sleep(time.Minute)
+		nodes, err = p.Nodes(t.Context(), spec.ID)
+		if err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeGone || !strings.Contains(nodes[0].Reason, "others bid more than $1.80 an hour") {
+			t.Fatalf("%+v, %v", nodes, err)
+		}
+		if err := p.Terminate(t.Context(), spec.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if nodes, err := p.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 0 {
+			t.Errorf("it came back: %+v, %v", nodes, err)
+		}
+		for _, line := range fake.Inventory() {
+			if !strings.HasPrefix(line, "keys ") {
+				t.Errorf("left: %s", line)
+			}
+		}
+	})
+}
+
+// What the auctions say is what is offered, and a price that rose is no surprise.
+func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
+	fake, provider := start(t)
+	rows, err := fetch.Mithril{API: fetch.API{Client: &http.Client{Transport: fake}, Token: mithrilfake.Key}}.Rows(t.Context())
+	if err != nil || len(rows) == 0 {
+		t.Fatal(rows, err)
+	}
+	offers, err := provider().Offers(t.Context())
+	if err != nil || len(offers) != 2*len(rows) {
+		t.Errorf("%d offers of %d rows, %v", len(offers), len(rows), err)
+	}
+	for _, o := range offers {
+		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow {
+			t.Errorf("%+v: %v, %v", o, a, err)
+		}
+		o.HourlyPrice /= 2
+		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
+			t.Errorf("%+v: %v, %v", o, a, err)
+		}
+	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	of := func(status string) *instance { return &instance{Status: status} }
+	for _, tt := range []struct {
+		bid  string
+		i    *instance
+		want vm.State
+		said string
+	}{
+		{bidOpen, nil, vm.Pending, bidOpen}, {bidAllocated, nil, vm.Pending, bidAllocated}, {bidPaused, nil, vm.Stopped, bidPaused}, {bidTerminated, nil, vm.Ended, bidTerminated}, {"odd", nil, vm.Unknown, "odd"},
+		{bidAllocated, of("STATUS_NEW"), vm.Pending, "STATUS_NEW"}, {bidAllocated, of("STATUS_CONFIRMED"), vm.Pending, "STATUS_CONFIRMED"}, {bidAllocated, of("STATUS_SCHEDULED"), vm.Pending, "STATUS_SCHEDULED"},
+		{bidAllocated, of("STATUS_INITIALIZING"), vm.Pending, "STATUS_INITIALIZING"}, {bidAllocated, of("STATUS_STARTING"), vm.Pending, "STATUS_STARTING"},
+		{bidAllocated, of("STATUS_RUNNING"), vm.Running, "STATUS_RUNNING"}, {bidAllocated, of("STATUS_STOPPING"), vm.Running, "STATUS_STOPPING"}, {bidAllocated, of("STATUS_RELOCATING"), vm.Running, "STATUS_RELOCATING"},
+		{bidAllocated, of("STATUS_ERROR"), vm.Pending, "STATUS_ERROR"}, {bidAllocated, of("odd"), vm.Unknown, "odd"}, {"odd", of("STATUS_RUNNING"), vm.Unknown, "odd"},
+		// The bid gets another machine, or this one again.
+		{bidAllocated, of("STATUS_REPLACED"), vm.Pending, bidAllocated}, {bidAllocated, of("STATUS_STOPPED"), vm.Pending, bidAllocated}, {bidAllocated, of("STATUS_PAUSED"), vm.Pending, bidAllocated}, {bidOpen, of("STATUS_TERMINATED"), vm.Ended, "STATUS_TERMINATED"},
+		// Others bid more.
+		{bidPreempting, of("STATUS_PREEMPTING"), vm.Running, "STATUS_PREEMPTING"}, {bidOpen, of("STATUS_PREEMPTING"), vm.Running, "STATUS_PREEMPTING"}, {bidOpen, of("STATUS_PREEMPTED"), vm.Ended, "STATUS_PREEMPTED"},
+		// The user does not want it now, or any more.
+		{bidPaused, of("STATUS_RUNNING"), vm.Stopping, "STATUS_RUNNING"}, {bidPaused, of("STATUS_STOPPING"), vm.Stopping, "STATUS_STOPPING"}, {bidPaused, of("STATUS_PAUSED"), vm.Stopped, bidPaused}, {bidPaused, of("STATUS_STOPPED"), vm.Stopped, bidPaused},
+		{bidTerminated, of("STATUS_STOPPING"), vm.Ending, "STATUS_STOPPING"}, {bidTerminated, of("STATUS_TERMINATED"), vm.Ended, bidTerminated}, {bidTerminated, of("STATUS_PREEMPTED"), vm.Ended, bidTerminated},
+	} {
+		state, said, reason := bid{Status: tt.bid, Limit: "$15.00"}.state(tt.i)
+		if state != tt.want || said != tt.said || (reason != "") != (said == preempted || said == "STATUS_TERMINATED") {
+			t.Errorf("%s, %+v: %v %s %q", tt.bid, tt.i, state, said, reason)
+		}
+	}
+}
+
+func TestWhatRefusalsMean(t *testing.T) {
+	for _, tt := range []struct {
+		status int
+		body   string
+		want   func(error) bool
+		kind   vm.Kind
+	}{
+		{400, `{"detail": "Invalid request parameters"}`, is[*cloud.InvalidError], vm.Refused},
+		{400, `{"detail": "Quota exceeded for instance type"}`, is[*cloud.QuotaError], vm.Refused},
+		{400, `{"detail": "Insufficient capacity"}`, is[*cloud.CapacityError], vm.Refused},
+		{400, `{"detail": "limit_price is below the minimum price"}`, is[*cloud.CapacityError], vm.Refused},
+		{400, `{"detail": "The bid was already terminated"}`, is[*cloud.InvalidError], vm.Missing},
+		{400, `{"detail": "The bid is already paused"}`, is[error], vm.Changed},
+		{401, `{"detail": "Invalid credentials"}`, is[*cloud.AuthError], vm.Refused},
+		{402, `{"detail": "Payment required"}`, is[*cloud.AuthError], vm.Refused},
+		{403, `{"detail": "Forbidden"}`, is[*cloud.PermissionError], vm.Refused},
+		{404, `{"detail": "Not found"}`, is[*cloud.InvalidError], vm.Missing},
+		{409, `{"detail": "not ready"}`, is[error], vm.Changed},
+		{422, `{"detail": [{"loc": ["body", "region"], "msg": "Field required", "type": "missing"}]}`, is[*cloud.InvalidError], vm.Refused},
+		{429, `{}`, is[*cloud.ThrottledError], vm.Refused},
+		{418, `{"detail": "odd"}`, is[*rest.Error], vm.Refused},
+	} {
+		err := rest.ReadDetails(tt.status, nil, []byte(tt.body))
+		r := refusals("fix")
+		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.want(got) || r.Kind(err) != tt.kind {
+			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
+		}
+	}
+	if err := rest.ReadDetails(502, nil, []byte(`{"detail": "upstream"}`)); err != nil {
+		t.Errorf("502 proves something: %v", err)
+	}
+	if err := rest.ReadDetails(422, nil, []byte(`{"detail": [{"loc": ["body", "region"], "msg": "Field required"}]}`)); err == nil || !strings.Contains(err.Error(), "body.region: Field required") {
+		t.Error(err)
+	}
+}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+// What is bid is what the user says, never less than the plan's price.
+func TestTheLimitPrice(t *testing.T) {
+	for _, tt := range []struct {
+		own   any
+		price float64
+		want  string
+		wrong string
+	}{
+		{nil, 10, "$15.00", ""}, {nil, 2.25, "$3.38", ""}, {20.5, 10, "$20.50", ""}, {12, 10, "$12.00", ""}, {8.0, 10, "", "limit_price is $8.00"}, {nil, 0, "", "no price to bid"}, {3, 0, "$3.00", ""},
+	} {
+		spec := cloud.LaunchSpec{Offer: here, Settings: map[string]any{}}
+		if spec.Offer.HourlyPrice = tt.price; tt.own != nil {
+			spec.Settings["limit_price"] = tt.own
+		}
+		got, err := limit(spec)
+		if got != tt.want || (tt.wrong != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), tt.wrong) {
+			t.Errorf("%v, %v: %q, %v", tt.own, tt.price, got, err)
+		}
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	home := t.TempDir()
+	_, err := New(Options{Home: home}).Check(t.Context())
+	var auth *cloud.AuthError
+	if !errors.As(err, &auth) || !auth.NotSetUp || !strings.Contains(auth.Fix, "~/.config/mithril/config.yaml") {
+		t.Error(err)
+	}
+	for text, want := range map[string]string{
+		"api_key: k\nproject_id: p\n": "", "current_profile: a\nprofiles:\n  a:\n    api_key: k\n    project_id: p\n": "", "api_key: k\n": `no "project_id"`,
+	} {
+		write(t, home, text)
+		keys, err := New(Options{Home: home}).Read()
+		if want == "" && (err != nil || keys["api_key"] != "k" || keys["project_id"] != "p") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, %v", text, keys, err)
+		}
+	}
+}
