@@ -387,7 +387,7 @@ func (s *submission) spec() agentapi.JobSpec {
 	spec := agentapi.JobSpec{
 		Name: t.Name, TaskName: t.Name,
 		User: s.call.User.Name, UserHash: s.call.User.ID,
-		NumNodes: max(t.NumNodes, 1), Run: t.Run,
+		NumNodes: s.cluster.Offer.Machines(max(t.NumNodes, 1)), Run: t.Run,
 		Metadata: map[string]string{},
 	}
 	spec.Envs, spec.Secrets = t.Variables()
@@ -410,7 +410,7 @@ func (s *submission) spec() agentapi.JobSpec {
 		spec.Accelerators = map[string]float64{name: a.Count}
 		display = fmt.Sprintf("%s:%v", name, a.Count)
 	}
-	spec.Resources = fmt.Sprintf("%dx[%s]", spec.NumNodes, display)
+	spec.Resources = fmt.Sprintf("%dx[%s]", max(t.NumNodes, 1), display)
 	return spec
 }
 

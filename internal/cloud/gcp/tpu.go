@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -30,29 +30,6 @@ func tpuName(o cloud.Offer) string {
 		}
 	}
 	return ""
-}
-
-// tpuHosts is how many machines come with a slice; 0: nobody knows. Up to v4, and for
-// v5p, the number in the name is of cores, two a chip; for the others of chips. A host has
-// four chips, and the smaller ones of the latter kinds up to eight.
-//
-// https://cloud.google.com/tpu/docs/v4, /v5p, /v5e, /v6e: "VM types"
-func tpuHosts(name string) int {
-	kind, size, ok := strings.Cut(strings.TrimPrefix(name, "tpu-"), "-")
-	n, err := strconv.Atoi(size)
-	if !ok || err != nil || n < 1 {
-		return 0
-	}
-	switch kind {
-	case "v2", "v3", "v4", "v5p":
-		return (n + 7) / 8
-	case "v5litepod", "v6e":
-		if n <= 8 {
-			return 1
-		}
-		return (n + 3) / 4
-	}
-	return 0
 }
 
 // runtimeVersion is the software that a TPU's machine starts with.
@@ -74,13 +51,13 @@ func validTPU(spec cloud.LaunchSpec) error {
 	if name == "" {
 		return nil
 	}
-	switch hosts := tpuHosts(name); {
+	switch hosts := facts.TPUHosts(name); {
 	case spec.Offer.InstanceType != tpuMachine:
 		return errors.New("TPUs behind a machine of one's own (tpu_vm: false) are no longer offered by Google Cloud; leave tpu_vm out")
 	case hosts == 0:
 		return fmt.Errorf("it is not known how many machines come with %s", name)
-	case hosts > 1:
-		return fmt.Errorf("%s is a slice with %d machines, and slices have one machine so far; take a smaller one, and num_nodes for several of them", name, hosts)
+	case hosts != max(spec.Offer.Hosts, 1):
+		return fmt.Errorf("%s is a slice of %d machines, and its offer says %d; refresh the price list with: sky catalog refresh gcp", name, hosts, max(spec.Offer.Hosts, 1))
 	case spec.ImageID != "":
 		return fmt.Errorf("the machine of a TPU starts with a runtime version of Google's and not with the image %s; container images work (image_id: docker:…)", spec.ImageID)
 	}
@@ -147,13 +124,22 @@ func (d driver) tpu(n tpuNode) vm.Machine {
 	if tags, ok := names.Tags(cloud.ClusterID{}, m.ID); ok && m.Tags[cloud.TagInstallation] != "" {
 		m.Tags[cloud.TagRank] = tags[cloud.TagRank]
 	}
-	for i, e := range n.Endpoints {
-		if i == 0 {
-			m.PrivateIP, m.PublicIP = e.IP, e.Access.IP
+	if len(n.Endpoints) > 0 {
+		m.PrivateIP, m.PublicIP = n.Endpoints[0].IP, n.Endpoints[0].Access.IP
+	}
+	m.Reach = d.reach(m)
+	if hosts := facts.TPUHosts("tpu-" + n.Type); hosts > 1 {
+		m.Hosts = make([]vm.Host, hosts) // those that are not ready have no address
+		for i := range m.Hosts {
+			at := m
+			at.PrivateIP, at.PublicIP = "", ""
+			if i < len(n.Endpoints) { // they are in the order of the workers
+				at.PrivateIP, at.PublicIP = n.Endpoints[i].IP, n.Endpoints[i].Access.IP
+			}
+			m.Hosts[i] = vm.Host{PrivateIP: at.PrivateIP, PublicIP: at.PublicIP, Reach: d.reach(at)}
 		}
 	}
-	network := n.Network.Network
-	m.Detail, m.Reach = about{tpu: true, network: network, identity: n.Account.Email != "", incarnation: n.ID}, d.reach(m)
+	m.Detail = about{tpu: true, network: n.Network.Network, identity: n.Account.Email != "", incarnation: n.ID}
 	return m
 }
 

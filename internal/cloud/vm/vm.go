@@ -11,6 +11,7 @@ package vm
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -71,9 +72,35 @@ type Machine struct {
 	Order     int // among those that one call made
 	Reach     cloud.Reach
 	Ports     map[int]string // where its ports are reached, as host:port, if not at PublicIP
-	Detail    any            // the driver's own
+	// Hosts are the machines that it is made of, each with its own addresses, where one call
+	// makes several that live and die together, as those of a TPU slice; none: it is one machine,
+	// at PrivateIP and PublicIP. Every machine of a cluster has as many.
+	Hosts  []Host
+	Detail any // the driver's own
 
 	rank int // by its tag, or given by us; -1: none
+}
+
+// Host is one machine of several that are made and ended as one.
+type Host struct {
+	PrivateIP, PublicIP string
+	Reach               cloud.Reach
+}
+
+// hosts are the machines that m is.
+func (m *Machine) hosts() []Host {
+	if len(m.Hosts) > 0 {
+		return m.Hosts
+	}
+	return []Host{{m.PrivateIP, m.PublicIP, m.Reach}}
+}
+
+// hostID is what a host of m is known by: the first has the name of m.
+func (m *Machine) hostID(host int) string {
+	if host == 0 {
+		return m.key()
+	}
+	return m.key() + "-w" + strconv.Itoa(host)
 }
 
 // ListScope says where to look for a cluster's machines.

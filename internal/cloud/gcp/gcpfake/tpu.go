@@ -200,11 +200,11 @@ func (f *Fake) toldNode(i fluffyapi.Instance, n *node) dict {
 	return o
 }
 
-// host is the address of one of several.
+// host is the address of one of several, which no other TPU's machine has.
 func host(first string, k int) string {
 	var a, b, c, d int
 	_, _ = fmt.Sscanf(first, "%d.%d.%d.%d", &a, &b, &c, &d)
-	return fmt.Sprintf("%d.%d.%d.%d", a, b+100+k/250, c, (d+k)%250+1)
+	return fmt.Sprintf("%d.%d.%d.%d", a, b+100+k/200, (c+k%200)%250, d)
 }
 
 func (q *queued) told(f *Fake) dict {
