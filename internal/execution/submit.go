@@ -47,10 +47,6 @@ func (x *Executor) runnable(t *task.Task) error {
 		what = "secrets kept by the server"
 	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return len(r.Volumes) > 0 }):
 		what = "disks of Google Cloud (resources.volumes, or store: volume)"
-	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool {
-		return r.AcceleratorArgs["runtime_version"] != nil || r.AcceleratorArgs["gcp_queued_resource"] == true
-	}):
-		what = "a TPU's own software version, or a queued resource (accelerator_args)"
 	}
 	if what == "" {
 		return buckets.Runnable(t)

@@ -1,6 +1,7 @@
 package gcp
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -104,6 +105,82 @@ func TestPods(t *testing.T) {
 		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
 			t.Errorf("left: %s", left)
 		}
+	})
+}
+
+// Requests that wait in Google's queue are found, waited for, given back and ended like
+// the slices that they become.
+func TestQueuedResources(t *testing.T) {
+	virtual(t, func(b *bed) {
+		spec := tpuSpec("web", "tpu-v5litepod-16", 2)
+		spec.TPUQueued, spec.TPURuntime = true, "v2-alpha-tpuv5-lite"
+		serve := func() {
+			o := quick
+			o.Poll, o.Transport = 10*time.Second, b.fake
+			b.p = New(o)
+		}
+		serve()
+		if limit := b.p.LaunchLimit(spec); limit < mostQueued {
+			t.Errorf("a launch may take %v", limit)
+		}
+		clean := func(when string) {
+			t.Helper()
+			if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+				t.Errorf("%s, left: %s", when, left)
+			}
+		}
+
+		// There is room after an hour, and the server dies and another one goes on meanwhile.
+		b.fake.Fill(here.Zone, "v5litepod-16", 0)
+		room := time.AfterFunc(time.Hour, func() { b.fake.Restore() })
+		defer room.Stop()
+		dying, kill := context.WithTimeout(b.Context(), 10*time.Minute)
+		defer kill()
+		if err := b.p.Prepare(dying, spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.p.Launch(dying, spec); err == nil {
+			t.Fatal("it has room at once")
+		}
+		serve()
+		got, err := b.p.Nodes(b.Context(), spec.ID)
+		if err != nil || len(got) != 8 || got[5].State != cloud.NodePending || got[5].Rank != 5 {
+			t.Errorf("in the queue: %+v, %v", got, err)
+		}
+		begun := time.Now()
+		nodes := b.launch(spec)
+		if took := time.Since(begun); len(nodes) != 8 || took < 45*time.Minute || b.fake.called("POST", "/queuedResources") != 2 || b.fake.called("POST", "/nodes") != 0 {
+			t.Errorf("after %v: %d nodes, %d requests", took, len(nodes), b.fake.called("POST", "/queuedResources"))
+		}
+		has(t, b.fake.last, `"runtimeVersion":"v2-alpha-tpuv5-lite"`, `"spot":{}`, `"validUntilDuration":"6000s"`, "queuedResources/$(md instance/attributes/sky-name)-q?force=true")
+
+		// A preempted one is replaced, with its request.
+		b.fake.Preempt(nodes[4].ID, 0)
+		time.Sleep(time.Minute)
+		if got, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(got) != 8 || got[4].State != cloud.NodeGone || got[0].State != cloud.NodeRunning {
+			t.Errorf("preempted: %+v, %v", got, err)
+		}
+		if nodes := b.launch(spec); len(nodes) != 8 || b.fake.called("DELETE", "/queuedResources/"+queueName(names.Of(spec.ID, 1))) != 1 {
+			t.Errorf("made again: %+v", nodes)
+		}
+		b.down(spec.ID)
+		clean("ended")
+
+		// No room in time is a lack of capacity, and what waits is given back.
+		b.fake.Fill(here.Zone, "v5litepod-16", 0)
+		b.refused(spec, "full "+inZone)
+		b.down(spec.ID)
+		clean("given back")
+		b.fake.Restore()
+
+		// Who may not list the queue does not enter it.
+		b.fake.Deny("tpu.queuedresources.list")
+		serve()
+		if list, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(list) > 0 {
+			t.Errorf("without the permission: %v, %v", list, err)
+		}
+		b.refused(spec, "forbidden")
+		clean("without the permission")
 	})
 }
 

@@ -188,6 +188,9 @@ type Options struct {
 	Timeout, Poll, FirstPoll time.Duration
 	// Patience is how long machines of a type may take to run; nil: Timeout.
 	Patience func(instanceType string) time.Duration
+	// Queues is how long a launch may wait in a queue of the cloud, besides the usual time; nil:
+	// there is none.
+	Queues func(spec cloud.LaunchSpec) time.Duration
 	// EachTakes is what the cloud's limit of calls costs for every machine of a launch.
 	EachTakes time.Duration
 	// PortsLater says why ports cannot be opened after a launch; for [PortProvider].
@@ -217,6 +220,9 @@ func New(d Driver, o Options) *Provider {
 	if o.Patience == nil {
 		o.Patience = func(string) time.Duration { return o.Timeout }
 	}
+	if o.Queues == nil {
+		o.Queues = func(cloud.LaunchSpec) time.Duration { return 0 }
+	}
 	if o.Settle == 0 {
 		o.Settle = time.Minute
 	}
@@ -231,16 +237,17 @@ func (p *Provider) Take(ctx context.Context, id cloud.ClusterID) (done func(), e
 	return p.turns.Lock(ctx, id)
 }
 
-// LaunchLimit is how long a launch may take whose calls have to keep a pace.
+// LaunchLimit is how long a launch may take whose calls have to keep a pace, or that waits
+// in a queue.
 func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
-	if p.o.EachTakes == 0 {
+	if p.o.EachTakes == 0 && p.o.Queues(spec) == 0 {
 		return 0
 	}
 	return p.limit(spec)
 }
 
 func (p *Provider) limit(spec cloud.LaunchSpec) time.Duration {
-	return p.o.Patience(spec.Offer.InstanceType) + time.Duration(spec.Nodes)*p.o.EachTakes
+	return p.o.Patience(spec.Offer.InstanceType) + time.Duration(spec.Nodes)*p.o.EachTakes + p.o.Queues(spec)
 }
 
 // Refused is the meaning of an error of the driver's API.
