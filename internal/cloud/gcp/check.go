@@ -73,7 +73,7 @@ var (
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
 	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
 		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}
-	accountPermissions    = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
+	accountPermissions = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
 )
 
 // Lacking asks which permissions are missing, and which APIs are not enabled.
