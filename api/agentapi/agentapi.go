@@ -61,6 +61,9 @@ type ClusterSpec struct {
 	Nodes       []Node   `json:"nodes"`    // in stable order, head first
 	Self        int      `json:"self"`     // index into Nodes
 	Capacity    Capacity `json:"capacity"` // of each node
+	// Hosts is how many nodes are one TPU slice, which jobs get as a whole: Nodes has those of
+	// the first slice, then those of the next; 0: none are.
+	Hosts int `json:"hosts,omitempty"`
 }
 
 // Node is one node of the cluster.

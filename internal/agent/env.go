@@ -37,6 +37,7 @@ func variables(c *agentapi.ClusterSpec, job *agentapi.Job, spec *agentapi.JobSpe
 	if p == phaseRun {
 		env["SKYPILOT_NODE_IPS"] = nodeIPs
 	}
+	maps.Copy(env, sliceVariables(c, ips, rank))
 	maps.Copy(env, spec.Envs)
 	maps.Copy(env, spec.Secrets)
 	info, _ := json.Marshal(struct {
@@ -66,6 +67,31 @@ func variables(c *agentapi.ClusterSpec, job *agentapi.Job, spec *agentapi.JobSpe
 		env["CUDA_VISIBLE_DEVICES"] = strings.Join(ids, ",")
 	} else if _, set := env["CUDA_VISIBLE_DEVICES"]; !set && p == phaseRun && hasGPUs(c) {
 		env["CUDA_VISIBLE_DEVICES"] = "" // others may have reserved them all
+	}
+	return env
+}
+
+// sliceVariables are what libtpu, and with it JAX and PyTorch/XLA, read to find the other
+// machines of a TPU slice: of the slice that the rank is on, as each slice of a job is a
+// machine of its own to them. What says how slices work together (MEGASCALE_…) is the task's.
+//
+// https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and the TPU driver of PyTorch/XLA
+// (torch_xla/_internal/tpu.py) name them.
+func sliceVariables(c *agentapi.ClusterSpec, ips []string, rank int) map[string]string {
+	first := rank - rank%max(c.Hosts, 1)
+	if c.Hosts < 2 || first+c.Hosts > len(ips) {
+		return nil
+	}
+	env := map[string]string{"TPU_WORKER_ID": strconv.Itoa(rank - first), "TPU_WORKER_HOSTNAMES": strings.Join(ips[first:first+c.Hosts], ",")}
+	for i, n := range c.Nodes {
+		if n.IP == ips[first] && i%c.Hosts == 0 {
+			env["TPU_NAME"] = n.ID
+		}
+	}
+	for name := range c.Capacity.Accelerators {
+		if kind, ok := strings.CutPrefix(strings.ToLower(name), "tpu-"); ok {
+			env["TPU_ACCELERATOR_TYPE"] = kind
+		}
 	}
 	return env
 }

@@ -69,6 +69,9 @@ func (a *Agent) submit(r *agentapi.SubmitRequest) (*agentapi.SubmitResponse, err
 	if why := impossible(demandOf(&spec), len(cluster.Nodes), cluster.Capacity); why != "" {
 		return nil, invalid(why)
 	}
+	if hosts := max(cluster.Hosts, 1); spec.NumNodes%hosts != 0 {
+		return nil, invalid(fmt.Sprintf("the job asks for %d machines, and jobs run on whole TPU slices here, of %d machines each", spec.NumNodes, hosts))
+	}
 	now := a.now()
 	rec, fresh, err := a.queue.submit(r.Key, &spec, func(rec *record) {
 		rec.Boot = proc.BootID()
@@ -229,10 +232,14 @@ func (a *Agent) schedule() {
 	if a.spec == nil {
 		return
 	}
+	// The machines of a TPU slice are given to jobs together: they are one slot.
+	hosts := max(a.spec.Hosts, 1)
 	nodes := map[string]int{}
-	free := make([]slot, len(a.spec.Nodes))
+	free := make([]slot, len(a.spec.Nodes)/hosts)
 	for i, n := range a.spec.Nodes {
 		nodes[n.ID] = i
+	}
+	for i := range free {
 		free[i] = slotOf(a.spec.Capacity)
 	}
 	var queue []waiting
@@ -240,15 +247,15 @@ func (a *Agent) schedule() {
 		switch {
 		case j.driving || len(j.places) > 0 || j.rec.Job.Status.Terminal():
 			for _, p := range j.places {
-				if i, ok := nodes[p.Node]; ok {
-					free[i].take(j.demand, p.GPUs)
+				if i, ok := nodes[p.Node]; ok && i%hosts == 0 && i/hosts < len(free) {
+					free[i/hosts].take(j.demand, p.GPUs)
 				}
 			}
 			if !j.driving {
 				a.startDriver(j)
 			}
 		case a.state == agentapi.AgentRunning:
-			queue = append(queue, waiting{j.id, j.demand, time.UnixMicro(int64(j.rec.Job.SubmittedAt * 1e6)), j.kept})
+			queue = append(queue, waiting{j.id, j.demand.slices(hosts), time.UnixMicro(int64(j.rec.Job.SubmittedAt * 1e6)), j.kept})
 		}
 	}
 	slices.SortFunc(queue, func(x, y waiting) int { return x.id - y.id })
@@ -258,9 +265,11 @@ func (a *Agent) schedule() {
 	}
 	for _, g := range grants {
 		j := a.jobs[g.id]
-		for rank, i := range g.nodes {
-			n := a.spec.Nodes[i]
-			j.places = append(j.places, place{Node: n.ID, Index: i, IP: n.IP, GPUs: g.gpus[rank]})
+		for k, s := range g.nodes {
+			for i := s * hosts; i < (s+1)*hosts; i++ {
+				n := a.spec.Nodes[i]
+				j.places = append(j.places, place{Node: n.ID, Index: i, IP: n.IP, GPUs: g.gpus[k]})
+			}
 		}
 		a.startDriver(j)
 	}

@@ -70,6 +70,12 @@ func demandOf(s *agentapi.JobSpec) demand {
 	return d
 }
 
+// slices is the demand where so many machines are one slot.
+func (d demand) slices(hosts int) demand {
+	d.nodes = (d.nodes + hosts - 1) / hosts
+	return d
+}
+
 // slotOf is an empty node.
 func slotOf(c agentapi.Capacity) slot {
 	s := slot{cpu: milli(c.CPUs), mem: milli(c.MemoryGiB)}

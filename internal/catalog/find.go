@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 )
 
 // Find lists every offer that answers the query, the cheapest instance type
@@ -44,6 +45,9 @@ func (s *Selection) Each(yield func(o *cloud.Offer)) {
 		o = cloud.Offer{Place: cloud.Place{Cloud: t.traits.name}, InstanceType: k.instance, Accelerators: k.accelerators, Spot: f.q.Spot}
 		if !k.assumed {
 			o.CPUs, o.MemoryGiB = k.cpus, k.memory
+		}
+		if hosts := facts.TPUHosts(k.accelerator); hosts > 1 && k.instance == tpuVM {
+			o.Hosts = hosts
 		}
 		f.each(m.kind, func(i uint32, price float64) {
 			o.HourlyPrice, o.Region = price, t.regions[t.region[i]]

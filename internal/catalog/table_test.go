@@ -154,6 +154,7 @@ a2-highgpu-1g,12,85,,,,us-central1,us-central1-a,0.75,0.3
 ,,,T4,1,T4,us-central1,us-central1-b,0.35,0.11
 ,,,A100,1,A100,us-central1,us-central1-a,2.93,1.17
 ,,,tpu-v2-8,1,tpu-v2-8,us-central1,us-central1-a,4.5,1.35
+,,,tpu-v2-32,1,tpu-v2-32,us-central1,us-central1-a,24,7
 `
 
 // Clouds whose machines are in one data centre each are offered a data centre at a time.
@@ -189,6 +190,15 @@ func TestGCP(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestHostsOfTPUs(t *testing.T) {
+	table := load(t, "gcp", gcpList, Options{})
+	for q, hosts := range map[string]int{"tpu-v2-8": 0, "tpu-v2-32": 4} {
+		if o := table.Find(Query{Accelerator: q, Count: 1}); len(o) != 1 || o[0].Hosts != hosts {
+			t.Errorf("%s: %+v", q, o)
+		}
 	}
 }
 

@@ -42,6 +42,9 @@ type Offer struct {
 	Accelerators map[string]float64 `json:"accelerators,omitempty"`
 	Spot         bool               `json:"use_spot"`
 	HourlyPrice  float64            `json:"hourly_price"` // $ per node
+	// Hosts is how many machines a node of the cluster's user is, as of a TPU slice: each is
+	// a [Node] with a rank of its own, those of a slice one after the other; 0: one.
+	Hosts int `json:"hosts,omitempty"`
 }
 
 // ClusterID names a cluster to a provider. Everything a provider creates
@@ -179,8 +182,8 @@ type Provider interface {
 	// Prepare makes what a cluster needs besides machines: network, firewall,
 	// key, role. Idempotent.
 	Prepare(ctx context.Context, spec LaunchSpec) error
-	// Launch makes spec.ID have spec.Nodes running nodes, all in
-	// spec.Offer.Place: stopped ones are resumed first, the rest is created.
+	// Launch makes spec.ID have spec.Nodes running nodes (each of Offer.Hosts machines), all
+	// in spec.Offer.Place: stopped ones are resumed first, the rest is created.
 	// Safe to call again after a crash at any point. On an error some nodes
 	// may exist; the caller terminates.
 	Launch(ctx context.Context, spec LaunchSpec) ([]Node, error)

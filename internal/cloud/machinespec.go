@@ -14,6 +14,8 @@ type MachineSpec struct {
 	LocalDisk     string        `json:"local_disk,omitempty"`     // not "": disks inside the machines are wanted and to be usable
 	EphemeralGB   int           `json:"ephemeral_gb,omitempty"`   // scratch space, where machines can be given some
 	PriorityClass string        `json:"priority_class,omitempty"` // where the cloud has such classes
+	TPURuntime    string        `json:"tpu_runtime,omitempty"`    // software version of TPUs; "": the usual one
+	TPUQueued     bool          `json:"tpu_queued,omitempty"`     // TPUs are waited for in Google's queue
 	Images        []ImageChoice `json:"images,omitempty"`         // of the task's requests; none: the cloud's own
 }
 

@@ -34,6 +34,7 @@ type About struct {
 	UserID, UserName string
 	Workspace        string
 	Nodes            int // of the whole cluster
+	Hosts            int // as in Offer
 	InstanceType     string
 	Spot             bool
 }

@@ -88,7 +88,7 @@ func (m *Manager) MayRun(ctx context.Context, c *state.Cluster) bool {
 			running++
 		}
 	}
-	return running == c.NumNodes
+	return running == c.Machines()
 }
 
 // provenSince tells whether a record is what a provider said who was asked after a

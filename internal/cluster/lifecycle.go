@@ -46,7 +46,7 @@ func (m *Manager) Stop(ctx context.Context, call Call, body api.StopBody) error 
 		return err
 	}
 	stopper, ok := cloud.As[cloud.Stopper](p)
-	if reason, lacks := p.Features().Lacks[cloud.FeatureStop]; lacks || !ok {
+	if reason, lacks := cloud.Lacking(p, c.Offer, cloud.FeatureStop); lacks || !ok {
 		return &api.Error{
 			Type:    api.ErrNotSupported,
 			Message: fmt.Sprintf("Cluster %q cannot be stopped on %s: %s", c.Name, p.DisplayName(), orElse(reason, "its machines cannot be off and keep their disks")),
@@ -239,7 +239,7 @@ func (m *Manager) CanAutostop(c *state.Cluster, minutes int, down bool) error {
 	if down {
 		feature = cloud.FeatureAutodown
 	}
-	if reason, lacks := p.Features().Lacks[feature]; lacks && minutes >= 0 {
+	if reason, lacks := cloud.Lacking(p, c.Offer, feature); lacks && minutes >= 0 {
 		return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q cannot do this on %s: %s", c.Name, p.DisplayName(), reason)}
 	}
 	return nil

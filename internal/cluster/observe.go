@@ -61,7 +61,7 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 			other++
 		}
 	}
-	alive := running + stopped + other
+	alive, want := running+stopped+other, c.Machines()
 	if rank, ok := contradicted(o); ok {
 		return Verdict{Unknown: true, Status: c.Status,
 			Reason: fmt.Sprintf("the provider does not show node %d as running, but its agent answers", rank)}
@@ -73,16 +73,16 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		return Verdict{Gone: true, Reason: because("all machines are gone", reason)}
 	case endedItself(c, o):
 		return Verdict{Gone: true, Reason: because(fmt.Sprintf("it has ended itself, and %d machines were left", alive), reason)}
-	case alive > c.NumNodes:
+	case alive > want:
 		return Verdict{Unknown: true, Status: c.Status,
-			Reason: fmt.Sprintf("%d machines carry this cluster's tags, but it has only %d nodes: some may be leaking", alive, c.NumNodes)}
-	case running == c.NumNodes:
+			Reason: fmt.Sprintf("%d machines carry this cluster's tags, but it has only %d: some may be leaking", alive, want)}
+	case running == want:
 		return decideRunning(c, o, now)
-	case stopped == alive && alive == c.NumNodes:
+	case stopped == alive && alive == want:
 		return Verdict{Status: api.ClusterStopped, Reason: because("all machines are off", reason)}
 	}
 	return Verdict{Status: api.ClusterInit,
-		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", c.NumNodes, running, stopped, c.NumNodes-alive), reason)}
+		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", want, running, stopped, want-alive), reason)}
 }
 
 // endedItself tells whether an autodown came to its end: the head, which ends

@@ -67,6 +67,21 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// A cluster of TPU slices is whole if all their machines are there.
+func TestDecideCountsTheMachinesOfSlices(t *testing.T) {
+	nodes := make([]cloud.Node, 8)
+	for i := range nodes {
+		nodes[i] = cloud.Node{Rank: i, State: cloud.NodeRunning}
+	}
+	c := &state.Cluster{Status: api.ClusterUp, EverUp: true, NumNodes: 2, Offer: cloud.Offer{Hosts: 4}}
+	for n, want := range map[int]Verdict{8: {Status: api.ClusterUp}, 4: {Status: api.ClusterInit}, 7: {Status: api.ClusterInit}, 2: {Status: api.ClusterInit}, 0: {Gone: true}} {
+		got := Decide(c, Observation{Nodes: nodes[:n], Agent: &agentapi.Info{State: agentapi.AgentRunning}}, time.Now())
+		if got.Reason = ""; got != want {
+			t.Errorf("%d machines of 8: %+v, want %+v", n, got, want)
+		}
+	}
+}
+
 func TestWhatAnAutodownLeavesIsGivenBack(t *testing.T) {
 	node := func(rank int, s cloud.NodeState) cloud.Node { return cloud.Node{Rank: rank, State: s} }
 	leaving := &agentapi.Info{State: agentapi.AgentAutostopping}

@@ -137,7 +137,7 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 		LaunchedNodes: c.NumNodes, LaunchedResources: launchedResources(c.Offer),
 	}
 	if p, ok := m.Providers.Get(c.Offer.Cloud); ok {
-		_, h.CannotStop = p.Features().Lacks[cloud.FeatureStop]
+		_, h.CannotStop = cloud.Lacking(p, c.Offer, cloud.FeatureStop)
 	}
 	for _, n := range c.Nodes {
 		if n.Reach.Method == "ssh" {

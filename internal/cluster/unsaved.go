@@ -78,7 +78,7 @@ func unsavedOf(i *agentapi.MountsInfo) (u state.Unsaved) {
 // unsaved sums up what the nodes of a cluster have not saved; nil: nothing.
 func unsaved(c *state.Cluster) *api.Unsaved {
 	var out *api.Unsaved
-	for rank := range max(c.NumNodes, len(c.Nodes)) {
+	for rank := range max(c.Machines(), len(c.Nodes)) {
 		u := c.Notes.Unsaved[rank]
 		if u.Files == 0 {
 			continue

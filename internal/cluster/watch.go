@@ -110,7 +110,7 @@ func (w *watcher) hears(c *state.Cluster, since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := w.heard[c.Hash]
-	return len(at) >= c.NumNodes && len(at) > 0 && !slices.ContainsFunc(at, func(t time.Time) bool { return t.Before(since) })
+	return len(at) >= c.Machines() && len(at) > 0 && !slices.ContainsFunc(at, func(t time.Time) bool { return t.Before(since) })
 }
 
 // reconcile makes one follower run per cluster that has a live agent.
@@ -137,10 +137,10 @@ func (w *watcher) reconcile(ctx context.Context, wg *sync.WaitGroup) {
 		}
 		fctx, cancel := context.WithCancel(ctx)
 		w.wordsLocked(c.Hash).since(heardAt(c))
-		w.running[c.Hash], w.heard[c.Hash] = cancel, make([]time.Time, max(c.NumNodes, 1))
+		w.running[c.Hash], w.heard[c.Hash] = cancel, make([]time.Time, max(c.Machines(), 1))
 		wg.Go(func() {
 			var agents sync.WaitGroup
-			for rank := range max(c.NumNodes, 1) {
+			for rank := range max(c.Machines(), 1) {
 				agents.Go(func() { w.follow(fctx, c.Name, c.Hash, rank) })
 			}
 			agents.Wait()

@@ -213,7 +213,7 @@ func (c *Controller) setRest(ctx context.Context, call cluster.Call, cl *state.C
 		return c.Clusters.SetAutostop(ctx, cl.Name, agentapi.Autostop{IdleMinutes: -1})
 	}
 	if p, ok := c.Providers.Get(cl.Offer.Cloud); ok && !r.down {
-		reason, lacks := p.Features().Lacks[cloud.FeatureStop]
+		reason, lacks := cloud.Lacking(p, cl.Offer, cloud.FeatureStop)
 		if _, can := cloud.As[cloud.Stopper](p); lacks || !can {
 			fmt.Fprintf(call.Out, "⚠ The jobs controller will not stop when idle: %s cannot stop machines%s. To give it back: sky down %s\n", p.DisplayName(), because(reason), cl.Name)
 			return c.Clusters.SetAutostop(ctx, cl.Name, agentapi.Autostop{IdleMinutes: -1})

@@ -32,12 +32,13 @@ func adopted(s provision.Stray, by state.User, now time.Time) (*state.Cluster, e
 	if nodes[0].About != nil {
 		about = *nodes[0].About
 	}
+	hosts := max(about.Hosts, 1)
 	c := &state.Cluster{
 		Name: cmp.Or(about.Cluster, s.Cluster), Hash: s.Hash, NameOnCloud: s.Cluster, Status: api.ClusterInit, Epoch: state.LateEpoch(now),
 		UserHash: cmp.Or(about.UserID, by.ID), UserName: cmp.Or(about.UserName, by.Name), Workspace: about.Workspace,
 		LaunchedAt: s.Since, StatusUpdatedAt: now, EverUp: true,
-		Offer:    cloud.Offer{Place: nodes[0].Place, InstanceType: about.InstanceType, Spot: about.Spot},
-		NumNodes: max(about.Nodes, len(nodes)), Nodes: nodes, AutostopMinutes: -1,
+		Offer:    cloud.Offer{Place: nodes[0].Place, InstanceType: about.InstanceType, Spot: about.Spot, Hosts: about.Hosts},
+		NumNodes: max(about.Nodes, (len(nodes)+hosts-1)/hosts), Nodes: nodes, AutostopMinutes: -1,
 		LastUse: "sky sweep --adopt", CreationCmd: "sky sweep --adopt", Notes: state.ClusterNotes{Adopted: true},
 	}
 	if c.Workspace == "" {

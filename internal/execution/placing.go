@@ -20,6 +20,8 @@ func machineSpec(requests []task.Resources) cloud.MachineSpec {
 		DiskGB: first.DiskSize, DiskTier: first.DiskTier, NetworkTier: first.NetworkTier, LocalDisk: first.LocalDisk,
 		EphemeralGB: first.EphemeralStorage, PriorityClass: first.PriorityClass,
 	}
+	m.TPURuntime, _ = first.AcceleratorArgs["runtime_version"].(string)
+	m.TPUQueued = first.AcceleratorArgs["gcp_queued_resource"] == true
 	named := false
 	for _, r := range requests {
 		m.Images = append(m.Images, cloud.ImageChoice{Cloud: r.Cloud, Region: r.Region, By: r.ImageID})

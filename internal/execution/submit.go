@@ -47,10 +47,6 @@ func (x *Executor) runnable(t *task.Task) error {
 		what = "secrets kept by the server"
 	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return len(r.Volumes) > 0 }):
 		what = "disks of Google Cloud (resources.volumes, or store: volume)"
-	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool {
-		return r.AcceleratorArgs["runtime_version"] != nil || r.AcceleratorArgs["gcp_queued_resource"] == true
-	}):
-		what = "a TPU's own software version, or a queued resource (accelerator_args)"
 	}
 	if what == "" {
 		return buckets.Runnable(t)
@@ -387,7 +383,7 @@ func (s *submission) spec() agentapi.JobSpec {
 	spec := agentapi.JobSpec{
 		Name: t.Name, TaskName: t.Name,
 		User: s.call.User.Name, UserHash: s.call.User.ID,
-		NumNodes: max(t.NumNodes, 1), Run: t.Run,
+		NumNodes: s.cluster.Offer.Machines(max(t.NumNodes, 1)), Run: t.Run,
 		Metadata: map[string]string{},
 	}
 	spec.Envs, spec.Secrets = t.Variables()
@@ -410,7 +406,7 @@ func (s *submission) spec() agentapi.JobSpec {
 		spec.Accelerators = map[string]float64{name: a.Count}
 		display = fmt.Sprintf("%s:%v", name, a.Count)
 	}
-	spec.Resources = fmt.Sprintf("%dx[%s]", spec.NumNodes, display)
+	spec.Resources = fmt.Sprintf("%dx[%s]", max(t.NumNodes, 1), display)
 	return spec
 }
 

@@ -240,7 +240,7 @@ func decideRunning(s situation, now time.Time) action {
 			return failedBy(o.job)
 		}
 		o.reason = unknownOutcome(s.attempt, o, now)
-		if s.policy.perNode && s.attempt.Nodes > 1 && o.cluster == clusterBroken && (o.job != nil || o.noJob) {
+		if s.policy.perNode && s.attempt.Machines() > 1 && o.cluster == clusterBroken && (o.job != nil || o.noJob) {
 			return action{do: doSettle, outcome: outNode, reason: o.reason, ended: o.heard} // the head is there
 		}
 		return action{do: doSettle, outcome: outLost, reason: o.reason, ended: o.heard}
@@ -323,9 +323,9 @@ func doubt(a *state.ManagedAttempt, j *agentapi.Job) time.Time {
 	switch {
 	case j.Status == api.JobCancelled:
 		return time.Time{}
-	case j.Status != api.JobFailed && j.Status != api.JobFailedSetup && a.Nodes > 1:
+	case j.Status != api.JobFailed && j.Status != api.JobFailedSetup && a.Machines() > 1:
 		return unix(j.EndedAt).Add(doubtLong)
-	case killed || j.Noticed || j.Status == api.JobFailedDriver || a.Offer.Spot && a.Nodes > 1:
+	case killed || j.Noticed || j.Status == api.JobFailedDriver || a.Offer.Spot && a.Machines() > 1:
 		return unix(j.EndedAt).Add(doubtShort)
 	}
 	return time.Time{}

@@ -186,7 +186,7 @@ func (w *onClusters) Look(ctx context.Context, a *state.ManagedAttempt) observat
 		return o
 	}
 	if o.cluster == clusterBroken {
-		if a.Nodes == 1 {
+		if a.Machines() == 1 {
 			return o
 		}
 		var cancel context.CancelFunc // only whether the head is there

@@ -62,7 +62,7 @@ func reported(a *state.ManagedAttempt) *agentapi.Job {
 // although its machine is gone by now: nothing speaks for the machine's end as the
 // cause, or the agent was heard of for long enough afterwards.
 func ownFailure(a *state.ManagedAttempt, o observation) bool {
-	if !o.reported || a.Nodes > 1 || o.job.Status != api.JobFailed && o.job.Status != api.JobFailedSetup {
+	if !o.reported || a.Machines() > 1 || o.job.Status != api.JobFailed && o.job.Status != api.JobFailedSetup {
 		return false
 	}
 	until := doubt(a, o.job)

@@ -131,15 +131,18 @@ func lastResort(s Source) bool {
 
 // lacking says why a source cannot serve a request whatever it rents, or "".
 func (f *finder) lacking(s Source, r *task.Resources) string {
-	lacks := s.Lacks()
-	if len(lacks) == 0 {
-		return ""
+	lacks, hosts := s.Lacks(), 0
+	for _, a := range r.Accelerators {
+		hosts = max(hosts, facts.TPUHosts(a.Name))
 	}
 	for _, need := range f.needs(r) {
 		if reason, ok := lacks[need]; ok {
 			if reason == "" {
 				reason = "it cannot do " + string(need)
 			}
+			return reason
+		}
+		if reason, ok := cloud.LackingSlice(hosts, need); ok {
 			return reason
 		}
 	}

@@ -116,7 +116,7 @@ func (s *search) launch(ctx context.Context, f *flight) ([]cloud.Node, error) {
 		return nil, err
 	}
 	return persist(ctx, func() ([]cloud.Node, error) {
-		doing := fmt.Sprintf("getting %s in %v", machines(s.r.Nodes), at)
+		doing := fmt.Sprintf("getting %s in %v", machines(f.attempt.Offer.Machines(s.r.Nodes)), at)
 		step := s.step(f, stepLaunch, doing)
 		if p, ok := cloud.As[cloud.LaunchLimiter](f.p); ok {
 			step.limit = max(step.limit, p.LaunchLimit(f.spec))
@@ -180,7 +180,7 @@ func (s *search) list(ctx context.Context, f *flight) ([]cloud.Node, error) {
 
 // whole reports what a cluster lacks to be all there, in one place and running.
 func whole(nodes []cloud.Node, spec *cloud.LaunchSpec) error {
-	g := &GangError{Place: spec.Offer.Place, Want: spec.Nodes}
+	g := &GangError{Place: spec.Offer.Place, Want: spec.Offer.Machines(spec.Nodes)}
 	here := cloud.BlockPlace(spec.Offer.Place)
 	alive := 0
 	for _, n := range nodes {
@@ -194,10 +194,10 @@ func whole(nodes []cloud.Node, spec *cloud.LaunchSpec) error {
 			g.Running++
 		}
 	}
-	if g.Running == spec.Nodes && alive == spec.Nodes {
+	if g.Running == g.Want && alive == g.Want {
 		return nil
 	}
-	g.Missing = spec.Nodes - g.Running
+	g.Missing = g.Want - g.Running
 	return g
 }
 
@@ -206,7 +206,7 @@ func whole(nodes []cloud.Node, spec *cloud.LaunchSpec) error {
 func (s *search) ranBefore(ctx context.Context, f *flight) int {
 	nodes, err := s.list(ctx, f)
 	if err != nil {
-		return s.r.Nodes
+		return f.attempt.Offer.Machines(s.r.Nodes)
 	}
 	n := 0
 	for _, node := range nodes {

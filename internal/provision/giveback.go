@@ -99,7 +99,7 @@ func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster, late func(strin
 			}
 			return nil
 		}
-		remain := &RemainError{Place: c.Offer.Place, Left: left, Of: c.NumNodes}
+		remain := &RemainError{Place: c.Offer.Place, Left: left, Of: c.Machines()}
 		watch.saw(remain)
 		if time.Now().After(until) || !sleep(ctx, pause) {
 			return remain

@@ -218,7 +218,7 @@ func (s *search) record(ctx context.Context, a *state.Attempt) error {
 
 // tell says what is tried, and why now if that is not obvious.
 func (s *search) tell(o *cloud.Offer) {
-	text := fmt.Sprintf("Trying %v: %s %s", o.Place, count(s.r.Nodes, "machine", "machines"), machine(*o))
+	text := fmt.Sprintf("Trying %v: %s %s", o.Place, count(o.Machines(s.r.Nodes), "machine", "machines"), machine(*o))
 	if len(s.flights) > 0 {
 		text += ", beside an attempt that takes long"
 	}
@@ -265,7 +265,7 @@ func (s *search) land(ctx context.Context, f *flight) {
 func (f *flight) provenEmpty() bool {
 	for _, step := range f.steps {
 		if step.Name == stepLaunch {
-			return f.spec.Nodes == 1 && refusedOutright(Outcome(f.err))
+			return f.spec.Offer.Machines(f.spec.Nodes) == 1 && refusedOutright(Outcome(f.err))
 		}
 	}
 	return true

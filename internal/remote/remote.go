@@ -258,6 +258,7 @@ func Spec(c *state.Cluster, rank int) agentapi.ClusterSpec {
 		Capacity: agentapi.Capacity{
 			CPUs: c.Offer.CPUs, MemoryGiB: c.Offer.MemoryGiB, Accelerators: c.Offer.Accelerators,
 		},
+		Hosts: c.Offer.Hosts,
 	}
 	for _, n := range c.Nodes {
 		spec.Nodes = append(spec.Nodes, agentapi.Node{ID: n.ID, IP: n.InternalIP, Address: n.Reach.Agent})

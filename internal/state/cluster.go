@@ -57,6 +57,10 @@ type Cluster struct {
 	LastEvent    string // reason of the latest STATUS_CHANGE event; read from the events, not saved
 }
 
+// Machines is how many machines the cluster has when all of them are there, each with a rank:
+// its nodes, or the hosts of those if they are TPU slices.
+func (c *Cluster) Machines() int { return c.Offer.Machines(c.NumNodes) }
+
 // Holder is what a cluster belongs to besides its user: it alone decides what runs
 // there and when the cluster ends. The zero Holder is nobody.
 type Holder struct {

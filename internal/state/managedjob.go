@@ -104,6 +104,9 @@ type ManagedAttempt struct {
 	Report *ManagedReport
 }
 
+// Machines is how many machines the attempt's cluster has, as [Cluster.Machines].
+func (a *ManagedAttempt) Machines() int { return a.Offer.Machines(a.Nodes) }
+
 // ManagedReport is an agent's word on how the job of an attempt ended. Times are by
 // the agent's clock.
 type ManagedReport struct {

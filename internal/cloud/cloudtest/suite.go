@@ -91,10 +91,10 @@ func (s *suite) launch(spec cloud.LaunchSpec) []cloud.Node {
 	return nodes
 }
 
-// complete wants n running nodes in rank order.
+// complete wants n running nodes in rank order, with all machines of each.
 func (s *suite) complete(nodes []cloud.Node, n int) {
 	s.Helper()
-	if len(nodes) != n {
+	if n = s.Spec.Offer.Machines(n); len(nodes) != n {
 		s.Fatalf("there are %d nodes, want %d: %v", len(nodes), n, brief(nodes))
 	}
 	for rank, node := range nodes {

@@ -65,11 +65,12 @@ func (s *suite) replaced(rank int) {
 	s.Helper()
 	id := s.id("web")
 	nodes := s.launch(s.spec(id, 3))
-	s.Kill(s, nodes[rank])
-	s.eventually("the node is gone", func() bool { return len(s.alive(id)) == 2 })
+	hosts := max(s.Spec.Offer.Hosts, 1)
+	s.Kill(s, nodes[rank*hosts]) // and with it those of the same slice
+	s.eventually("the node is gone", func() bool { return len(s.alive(id)) == 2*hosts })
 	again := s.launch(s.spec(id, 3))
 	for i := range again {
-		if same := again[i].ID == nodes[i].ID && again[i].Created.Equal(nodes[i].Created); same == (i == rank) {
+		if same := again[i].ID == nodes[i].ID && again[i].Created.Equal(nodes[i].Created); same == (i/hosts == rank) {
 			s.Errorf("rank %d was %s of %v and is %s of %v", i, nodes[i].ID, nodes[i].Created, again[i].ID, again[i].Created)
 		}
 	}
@@ -92,7 +93,7 @@ var refusals = []Behaviour{
 		s.Fill(s, spec.Offer, 1)
 		_, err := s.try(spec)
 		want[*cloud.CapacityError](s, err)
-		if n := len(s.alive(spec.ID)); n > 1 {
+		if n := len(s.alive(spec.ID)); n > spec.Offer.Machines(1) {
 			s.Errorf("%d nodes exist where one fitted", n)
 		}
 		s.terminate(spec.ID)
@@ -222,7 +223,7 @@ var troubles = []Behaviour{
 			s.Skip("not applicable: the provider asks again by itself")
 		}
 		s.Restore(s)
-		if n := s.alive(spec.ID); len(n) != 1 {
+		if n := s.alive(spec.ID); len(n) != spec.Offer.Machines(1) {
 			s.Errorf("listed: %v", brief(n))
 		}
 		s.terminate(spec.ID)

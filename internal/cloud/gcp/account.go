@@ -32,6 +32,7 @@ type account struct {
 	usage   *rest.Client // Service Usage
 	openid  *rest.Client
 	ready   readiness
+	queues  readiness // of the queues for TPUs, which have permissions of their own
 }
 
 // on is the path of something in the project.

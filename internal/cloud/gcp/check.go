@@ -71,8 +71,9 @@ var (
 	ownNetworkPermissions = []string{"compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.create", "compute.networks.updatePolicy"}
 	reservedPermissions   = []string{"compute.reservations.list"}
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
-	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get"}
-	accountPermissions    = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
+	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
+		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}
+	accountPermissions = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
 )
 
 // Lacking asks which permissions are missing, and which APIs are not enabled.

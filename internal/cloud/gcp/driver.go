@@ -70,6 +70,7 @@ type instance struct {
 // about is what only this provider needs to know of a machine.
 type about struct {
 	tpu         bool
+	queue       string // the queued resource that a TPU belongs to; "": none
 	network     string // URL of the VPC
 	identity    bool   // it has a service account
 	incarnation string // which of those that had the name one after the other it is
@@ -342,7 +343,7 @@ func (d driver) each(ctx context.Context, machines []vm.Machine, call func(conte
 			if !ok {
 				return &refusal{answer{Status: 404, Code: "notFound", Message: m.ID + " is in no list"}, "compute.googleapis.com"}
 			}
-			m.Zone, m.Region, m.Detail = at.zone, region(at.zone), about{tpu: at.tpu}
+			m.Zone, m.Region, m.Detail = at.zone, region(at.zone), about{tpu: at.tpu, queue: at.queue}
 		}
 		return call(ctx, a, m)
 	})
@@ -359,6 +360,7 @@ type seen struct {
 	cluster cloud.ClusterID
 	zone    string
 	tpu     bool
+	queue   string
 	id      string // "": it was asked for and not seen so far
 }
 
@@ -377,7 +379,11 @@ func (k *memory) note(name string, s seen) {
 // expect notes machines that are asked for.
 func (k *memory) expect(spec cloud.LaunchSpec, names []string, tpu bool) {
 	for _, name := range names {
-		k.note(name, seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu})
+		s := seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu}
+		if inQueue(spec) > 0 {
+			s.queue = queueName(name)
+		}
+		k.note(name, s)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -125,18 +127,47 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func TestConformanceOfTPUs(t *testing.T) {
+// unstoppable is a provider of slices of several machines, which cannot be off.
+type unstoppable struct {
+	cloud.Provider
+	cloud.PortOpener
+}
+
+func (p unstoppable) Features() cloud.Features {
+	f := p.Provider.Features()
+	f.Lacks = maps.Clone(f.Lacks)
+	f.Lacks[cloud.FeatureStop], _ = cloud.LackingSlice(2, cloud.FeatureStop)
+	return f
+}
+
+func TestConformanceOfTPUs(t *testing.T)  { conformTPUs(t, "tpu-v5litepod-8", false) }
+func TestConformanceOfPods(t *testing.T)  { conformTPUs(t, "tpu-v5litepod-16", false) }
+func TestConformanceOfQueue(t *testing.T) { conformTPUs(t, "tpu-v5litepod-16", true) }
+
+func conformTPUs(t *testing.T, name string, queued bool) {
 	home(t, t.Setenv)
-	tpu := cloud.Offer{Place: here.Place, InstanceType: tpuMachine, CPUs: 96, MemoryGiB: 334, Accelerators: map[string]float64{"tpu-v5litepod-8": 1}, HourlyPrice: 9}
+	tpu := cloud.Offer{Place: here.Place, InstanceType: tpuMachine, CPUs: 96, MemoryGiB: 334, Accelerators: map[string]float64{name: 1}, HourlyPrice: 9}
+	if hosts := facts.TPUHosts(name); hosts > 1 {
+		tpu.Hosts = hosts
+	}
 	spot, elsewhere := tpu, tpu
 	spot.Spot = true
 	elsewhere.Place = cloud.Place{Cloud: Name, Region: "us-west4", Zone: "us-west4-a"}
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake := gcpfake.New()
-		h := fake.Harness(func() cloud.Provider { return over(fake, quick) }, shared...)
-		h.Spec, h.Spot, h.Elsewhere = cloud.LaunchSpec{Offer: tpu, AuthorizedKey: key}, &spot, &elsewhere
+		h := fake.Harness(func() cloud.Provider {
+			if tpu.Hosts > 1 {
+				p := over(fake, quick)
+				return unstoppable{p, p}
+			}
+			return over(fake, quick)
+		}, shared...)
+		h.Spec, h.Spot, h.Elsewhere = cloud.LaunchSpec{Offer: tpu, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{TPUQueued: queued}}, &spot, &elsewhere
 		h.Unprotected = "the rule for ports can go before them"
 		// What the fake says of these is about Compute Engine's machines, or in no form of this API's.
+		if queued { // which waits in a full zone
+			h.Fill = nil
+		}
 		h.Halt, h.Odd, h.Bare, h.OpenPorts, h.Quota = nil, nil, nil, nil, nil
 		return h
 	})

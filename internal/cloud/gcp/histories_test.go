@@ -47,7 +47,8 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 // machines.
 func TestHistories(t *testing.T) {
 	home(t, t.Setenv)
-	launched, killed := 0, 0
+	const pods = "pods" // clusters of TPU slices of four machines, one of them through queues
+	launched, killed, ofSlices := 0, 0, 0
 	for seed := range *histories {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 20))
@@ -61,7 +62,8 @@ func TestHistories(t *testing.T) {
 				return New(o)
 			}
 			p := serve()
-			ids := []cloud.ClusterID{{Installation: "inst", Name: "a", Hash: "h1"}, {Installation: "inst", Name: "a", Hash: "h2"}, {Installation: "inst", Name: "b", Hash: "h1"}}
+			ids := []cloud.ClusterID{{Installation: "inst", Name: "a", Hash: "h1"}, {Installation: "inst", Name: "a", Hash: "h2"}, {Installation: "inst", Name: "b", Hash: "h1"},
+				{Installation: "inst", Name: pods, Hash: "h1"}, {Installation: "inst", Name: pods, Hash: "h2"}}
 			nodes := map[cloud.ClusterID]int{}
 			var story []string
 			for step := range 12 {
@@ -77,7 +79,7 @@ func TestHistories(t *testing.T) {
 				}
 				switch r.IntN(8) {
 				case 0:
-					fake.Fill("us-central1-a", here.InstanceType, r.IntN(3))
+					fake.Fill("us-central1-a", []string{here.InstanceType, "v5litepod-16"}[r.IntN(2)], r.IntN(3))
 				case 1:
 					h.LoseAnswers(t, cloudtest.Creating, 1)
 				case 2:
@@ -86,6 +88,10 @@ func TestHistories(t *testing.T) {
 					fake.AtOnce(true, true)
 				case 4:
 					fake.Restore()
+				case 5:
+					if all, err := p.Nodes(t.Context(), id); err == nil && len(all) > 0 && id.Name == pods {
+						fake.Preempt(all[0].ID, 0)
+					}
 				}
 				var err error
 				what := ""
@@ -93,6 +99,14 @@ func TestHistories(t *testing.T) {
 				case 0, 1, 2:
 					what = "launch"
 					spec := cloud.LaunchSpec{ID: id, Offer: here, Nodes: nodes[id], Token: fmt.Sprint("t", seed, step), AuthorizedKey: key, Resumed: true}
+					if id.Name == pods {
+						spec.Offer.InstanceType, spec.Offer.Hosts, spec.Offer.Accelerators = tpuMachine, 4, map[string]float64{"tpu-v5litepod-16": 1}
+						if spec.TPUQueued = id.Hash == "h2"; spec.TPUQueued { // nobody waits for long
+							limited, end := context.WithTimeout(ctx, time.Minute)
+							defer end()
+							ctx = limited
+						}
+					}
 					spec.Offer.Spot = r.IntN(3) == 0
 					if r.IntN(2) == 0 {
 						spec.Ports = []string{"80"}
@@ -109,6 +123,12 @@ func TestHistories(t *testing.T) {
 				case 5:
 					what = "look"
 					_, err = p.Nodes(ctx, id)
+				}
+				if what == "launch" && err == nil && id.Name == pods {
+					ofSlices++
+					if got, err := p.Nodes(t.Context(), id); err == nil && len(got)%4 != 0 {
+						t.Fatalf("history %d: a part of a slice: %+v\n%s", seed, got, strings.Join(story, "\n"))
+					}
 				}
 				story = append(story, fmt.Sprintf("%s %s/%s: %v", what, id.Name, id.Hash, err))
 				cancel()
@@ -143,8 +163,8 @@ func TestHistories(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d launches succeeded, and %d servers were killed", launched, killed)
-	if launched < *histories || killed < *histories/2 {
-		t.Errorf("%d launches succeeded and %d servers were killed in %d histories: they show too little", launched, killed, *histories)
+	t.Logf("%d launches succeeded, %d of them of TPU slices, and %d servers were killed", launched, ofSlices, killed)
+	if launched < *histories || killed < *histories/2 || ofSlices < *histories/2 {
+		t.Errorf("%d launches succeeded, %d of them of slices, and %d servers were killed in %d histories: they show too little", launched, ofSlices, killed, *histories)
 	}
 }

@@ -33,7 +33,7 @@ func (d driver) unlisted(ctx context.Context, a *account, id cloud.ClusterID, li
 		here[m.ID] = true
 		detail := m.Detail.(about)
 		of := cloud.ClusterID{Installation: m.Tags[cloud.TagInstallation], Name: m.Tags[cloud.TagCluster], Hash: m.Tags[cloud.TagHash]}
-		d.known.note(m.ID, seen{cluster: of, zone: m.Zone, tpu: detail.tpu, id: detail.incarnation})
+		d.known.note(m.ID, seen{cluster: of, zone: m.Zone, tpu: detail.tpu, queue: detail.queue, id: detail.incarnation})
 	}
 	if id.Name == "" || id.Hash == "" || id.Installation == "" {
 		return nil, nil

@@ -31,7 +31,7 @@ type watch struct {
 func (w *watch) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.calls = append(w.calls, r.Method+" "+r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/bulkInsert") || r.Method == "POST" && (strings.HasSuffix(r.URL.Path, "/instances") || strings.HasSuffix(r.URL.Path, "/nodes")) {
+	if strings.HasSuffix(r.URL.Path, "/bulkInsert") || r.Method == "POST" && (strings.HasSuffix(r.URL.Path, "/instances") || strings.HasSuffix(r.URL.Path, "/nodes") || strings.HasSuffix(r.URL.Path, "/queuedResources")) {
 		text, _ := io.ReadAll(r.Body)
 		w.last, r.Body = string(text), io.NopCloser(bytes.NewReader(text))
 	}

@@ -13,8 +13,9 @@ import (
 //
 // https://cloud.google.com/compute/docs/shutdownscript
 const (
-	endScript    = endBegins + `"https://compute.googleapis.com/compute/v1/projects/$(md project/project-id)/zones/${zone##*/}/instances/$(md instance/name)"` + "\n"
-	tpuEndScript = endBegins + `"https://tpu.googleapis.com/v2/projects/$(md project/project-id)/locations/${zone##*/}/nodes/$(md instance/attributes/sky-name)"` + "\n"
+	endScript      = endBegins + `"https://compute.googleapis.com/compute/v1/projects/$(md project/project-id)/zones/${zone##*/}/instances/$(md instance/name)"` + "\n"
+	tpuEndScript   = endBegins + `"https://tpu.googleapis.com/v2/projects/$(md project/project-id)/locations/${zone##*/}/nodes/$(md instance/attributes/sky-name)"` + "\n"
+	queueEndScript = endBegins + `"https://tpu.googleapis.com/v2/projects/$(md project/project-id)/locations/${zone##*/}/queuedResources/$(md instance/attributes/sky-name)-q?force=true"` + "\n"
 )
 
 const endBegins = `#!/bin/sh

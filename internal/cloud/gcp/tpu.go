@@ -9,11 +9,11 @@ import (
 	"net/url"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -30,29 +30,6 @@ func tpuName(o cloud.Offer) string {
 		}
 	}
 	return ""
-}
-
-// tpuHosts is how many machines come with a slice; 0: nobody knows. Up to v4, and for
-// v5p, the number in the name is of cores, two a chip; for the others of chips. A host has
-// four chips, and the smaller ones of the latter kinds up to eight.
-//
-// https://cloud.google.com/tpu/docs/v4, /v5p, /v5e, /v6e: "VM types"
-func tpuHosts(name string) int {
-	kind, size, ok := strings.Cut(strings.TrimPrefix(name, "tpu-"), "-")
-	n, err := strconv.Atoi(size)
-	if !ok || err != nil || n < 1 {
-		return 0
-	}
-	switch kind {
-	case "v2", "v3", "v4", "v5p":
-		return (n + 7) / 8
-	case "v5litepod", "v6e":
-		if n <= 8 {
-			return 1
-		}
-		return (n + 3) / 4
-	}
-	return 0
 }
 
 // runtimeVersion is the software that a TPU's machine starts with.
@@ -74,13 +51,13 @@ func validTPU(spec cloud.LaunchSpec) error {
 	if name == "" {
 		return nil
 	}
-	switch hosts := tpuHosts(name); {
+	switch hosts := facts.TPUHosts(name); {
 	case spec.Offer.InstanceType != tpuMachine:
 		return errors.New("TPUs behind a machine of one's own (tpu_vm: false) are no longer offered by Google Cloud; leave tpu_vm out")
 	case hosts == 0:
 		return fmt.Errorf("it is not known how many machines come with %s", name)
-	case hosts > 1:
-		return fmt.Errorf("%s is a slice with %d machines, and slices have one machine so far; take a smaller one, and num_nodes for several of them", name, hosts)
+	case hosts != max(spec.Offer.Hosts, 1):
+		return fmt.Errorf("%s is a slice of %d machines, and its offer says %d; refresh the price list with: sky catalog refresh gcp", name, hosts, max(spec.Offer.Hosts, 1))
 	case spec.ImageID != "":
 		return fmt.Errorf("the machine of a TPU starts with a runtime version of Google's and not with the image %s; container images work (image_id: docker:…)", spec.ImageID)
 	}
@@ -97,6 +74,7 @@ var tpuStates = map[string]vm.State{
 // tpuNode is a TPU as its API has it.
 type tpuNode struct {
 	Name       string            `json:"name"`
+	Queue      string            `json:"queuedResource"`
 	ID         string            `json:"id"`
 	Type       string            `json:"acceleratorType"`
 	State      string            `json:"state"`
@@ -147,13 +125,22 @@ func (d driver) tpu(n tpuNode) vm.Machine {
 	if tags, ok := names.Tags(cloud.ClusterID{}, m.ID); ok && m.Tags[cloud.TagInstallation] != "" {
 		m.Tags[cloud.TagRank] = tags[cloud.TagRank]
 	}
-	for i, e := range n.Endpoints {
-		if i == 0 {
-			m.PrivateIP, m.PublicIP = e.IP, e.Access.IP
+	if len(n.Endpoints) > 0 {
+		m.PrivateIP, m.PublicIP = n.Endpoints[0].IP, n.Endpoints[0].Access.IP
+	}
+	m.Reach = d.reach(m)
+	if hosts := facts.TPUHosts("tpu-" + n.Type); hosts > 1 {
+		m.Hosts = make([]vm.Host, hosts) // those that are not ready have no address
+		for i := range m.Hosts {
+			at := m
+			at.PrivateIP, at.PublicIP = "", ""
+			if i < len(n.Endpoints) { // they are in the order of the workers
+				at.PrivateIP, at.PublicIP = n.Endpoints[i].IP, n.Endpoints[i].Access.IP
+			}
+			m.Hosts[i] = vm.Host{PrivateIP: at.PrivateIP, PublicIP: at.PublicIP, Reach: d.reach(at)}
 		}
 	}
-	network := n.Network.Network
-	m.Detail, m.Reach = about{tpu: true, network: network, identity: n.Account.Email != "", incarnation: n.ID}, d.reach(m)
+	m.Detail = about{tpu: true, queue: base(n.Queue), network: n.Network.Network, identity: n.Account.Email != "", incarnation: n.ID}
 	return m
 }
 
@@ -174,7 +161,10 @@ func (d driver) listTPUs(ctx context.Context, a *account, id cloud.ClusterID) (l
 		}
 		return page.Next
 	})
-	return list, a.ready.tpus(err)
+	if err = a.ready.tpus(err); err != nil || a.ready.noTPUs() || a.queues.noTPUs() {
+		return list, err
+	}
+	return d.listQueued(ctx, a, id, list)
 }
 
 // tpusForgotten is how long it is believed that a project has no TPU API.
@@ -187,16 +177,16 @@ func (r *readiness) noTPUs() bool {
 	return !r.entered && time.Since(r.shut) < tpusForgotten
 }
 
-// tpus takes in what the API said to a list. Where it never let us in, nothing of ours can
-// be behind it.
-func (r *readiness) tpus(err error) error {
+// tpus takes in what the API said to a list. Where it never let us in, with the usual
+// statuses or one of those given, nothing of ours can be behind it.
+func (r *readiness) tpus(err error, also ...int) error {
 	refusal, ok := errors.AsType[*refusal](err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case err == nil:
 		r.entered = true
-	case !r.entered && ok && (refusal.Status == http.StatusForbidden || refusal.Status == http.StatusNotFound):
+	case !r.entered && ok && (refusal.Status == http.StatusForbidden || refusal.Status == http.StatusNotFound || slices.Contains(also, refusal.Status)):
 		r.shut = time.Now()
 		return nil
 	}
@@ -205,13 +195,15 @@ func (r *readiness) tpus(err error) error {
 
 // tpuOperation is what the API is doing for a call.
 type tpuOperation struct {
-	Name  string `json:"name"`
-	Done  bool   `json:"done"`
-	Error *struct {
-		Code    int      `json:"code"`
-		Message string   `json:"message"`
-		Details []detail `json:"details"`
-	} `json:"error"`
+	Name  string    `json:"name"`
+	Done  bool      `json:"done"`
+	Error *tpuError `json:"error"`
+}
+
+type tpuError struct {
+	Code    int      `json:"code"`
+	Message string   `json:"message"`
+	Details []detail `json:"details"`
 }
 
 // rpcCodes are the names of the codes.
@@ -256,8 +248,17 @@ func (a *account) tpuPath(zone, name, verb string) string {
 }
 
 func (a *account) deleteTPU(ctx context.Context, m vm.Machine) error {
-	_, err := rest.Do[any](ctx, a.tpu, "DELETE", a.tpuPath(m.Zone, m.ID, ""), nil)
+	_, err := rest.Do[any](ctx, a.tpu, "DELETE", a.slicePath(m), nil)
 	return err
+}
+
+// slicePath is what is deleted to end a slice: itself, or the queued resource that it
+// belongs to.
+func (a *account) slicePath(m vm.Machine) string {
+	if queue := m.Detail.(about).queue; queue != "" {
+		return a.queuePath(m.Zone, queue)
+	}
+	return a.tpuPath(m.Zone, m.ID, "")
 }
 
 func (a *account) stopTPU(ctx context.Context, m vm.Machine) error {
@@ -279,6 +280,9 @@ func (d driver) createTPUs(ctx context.Context, a *account, l *vm.Launch, plan *
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		name := names.Of(spec.ID, rank)
 		d.known.expect(spec, []string{name}, true)
+		if inQueue(spec) > 0 {
+			return name, d.enqueue(ctx, a, spec, plan, name)
+		}
 		return name, bounded(ctx, 2*mostCreating, func(ctx context.Context) error {
 			return a.finishTPU(ctx, "POST", a.on("/locations/%s/nodes?nodeId=%s", zone, name), plan.tpuBody(spec, name))
 		})
@@ -293,7 +297,7 @@ func (a *account) clearTPUs(ctx context.Context, d driver, id cloud.ClusterID) e
 	}
 	gone := slices.DeleteFunc(list, func(m vm.Machine) bool { return m.State != vm.Ended })
 	return vm.Each(ctx, d, gone, func(ctx context.Context, m vm.Machine) error {
-		if err := a.finishTPU(ctx, "DELETE", a.tpuPath(m.Zone, m.ID, ""), nil); !missing(err) {
+		if err := a.finishTPU(ctx, "DELETE", a.slicePath(m), nil); !missing(err) {
 			return err
 		}
 		return nil
@@ -310,7 +314,7 @@ func (p *plan) tpuBody(spec cloud.LaunchSpec, nodeName string) map[string]any {
 	kept["shutdown-script"], kept["sky-name"] = tpuEndScript, nodeName // the machine has another name
 	name := tpuName(spec.Offer)
 	out := map[string]any{
-		"acceleratorType": strings.TrimPrefix(name, "tpu-"), "runtimeVersion": runtimeVersion(name), "labels": labels(spec, p.settings), "metadata": kept,
+		"acceleratorType": strings.TrimPrefix(name, "tpu-"), "runtimeVersion": tpuRuntime(spec), "labels": labels(spec, p.settings), "metadata": kept,
 		"tags":          []string{names.Cluster(spec.ID)},
 		"networkConfig": map[string]any{"network": partial(p.subnet.Network), "subnetwork": partial(p.subnet.URL), "enableExternalIps": p.settings.external()},
 	}
@@ -322,6 +326,9 @@ func (p *plan) tpuBody(spec cloud.LaunchSpec, nodeName string) map[string]any {
 	}
 	return out
 }
+
+// base is the last part of a path; "" has none.
+func base(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
 // partial is a URL without the server.
 func partial(link string) string {

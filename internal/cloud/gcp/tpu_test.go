@@ -1,18 +1,20 @@
 package gcp
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 )
 
 func tpuSpec(name, accelerator string, nodes int) cloud.LaunchSpec {
 	return cloud.LaunchSpec{
 		ID: cloud.ClusterID{Installation: "inst", Name: name, Hash: "h1"}, Nodes: nodes, Token: "t", AuthorizedKey: key, DisplayName: name,
-		Offer: cloud.Offer{Place: here.Place, InstanceType: tpuMachine, CPUs: 96, MemoryGiB: 334, Accelerators: map[string]float64{accelerator: 1}, Spot: true},
+		Offer: cloud.Offer{Place: here.Place, InstanceType: tpuMachine, CPUs: 96, MemoryGiB: 334, Accelerators: map[string]float64{accelerator: 1}, Spot: true, Hosts: facts.TPUHosts(accelerator)},
 	}
 }
 
@@ -58,17 +60,140 @@ func TestTPUs(t *testing.T) {
 	})
 }
 
-func TestHostsOfTPUs(t *testing.T) {
-	for name, hosts := range map[string]int{
-		"tpu-v2-8": 1, "tpu-v3-32": 4, "tpu-v4-8": 1, "tpu-v4-32": 4, "tpu-v5litepod-1": 1, "tpu-v5litepod-8": 1, "tpu-v5litepod-16": 4, "tpu-v5p-8": 1, "tpu-v5p-128": 16,
-		"tpu-v6e-8": 1, "tpu-v6e-256": 64, "tpu-v9-8": 0, "tpu-v4": 0, "tpu-v4-x": 0,
-	} {
-		if got := tpuHosts(name); got != hosts {
-			t.Errorf("%s has %d hosts, want %d", name, got, hosts)
+// A slice of several machines is that many nodes, which come, are preempted and go together.
+func TestPods(t *testing.T) {
+	virtual(t, func(b *bed) {
+		spec := tpuSpec("web", "tpu-v5litepod-16", 2)
+		nodes := b.launch(spec)
+		if len(nodes) != 8 || b.fake.called("POST", "/nodes") != 2 {
+			t.Fatalf("nodes %+v", nodes)
 		}
-		if err := validTPU(tpuSpec("a", name, 1)); (err == nil) != (hosts == 1) {
+		ids, hosts := map[string]bool{}, map[string]bool{}
+		for i, n := range nodes {
+			ids[n.ID], hosts[n.Reach.Host], hosts[n.InternalIP] = true, true, true
+			if n.Rank != i || n.State != cloud.NodeRunning || n.Reach.Host != n.ExternalIP || n.Reach.User != user || !strings.HasPrefix(n.ID, names.Of(spec.ID, i/4)) || n.About.Hosts != 4 || n.About.Nodes != 2 {
+				t.Errorf("node %d: %+v, %+v", i, n, n.About)
+			}
+		}
+		if len(ids) != 8 || len(hosts) != 16 || nodes[4].ID != names.Of(spec.ID, 1) {
+			t.Errorf("ids %v, addresses %v", ids, hosts)
+		}
+		has(t, b.fake.last, `"acceleratorType":"v5litepod-16"`)
+		again := b.launch(spec)
+		for i := range again {
+			if again[i].ID != nodes[i].ID || again[i].InternalIP != nodes[i].InternalIP {
+				t.Errorf("launched again, node %d is %+v", i, again[i])
+			}
+		}
+
+		// One slice is preempted with all its machines, and is made again beside the other.
+		b.fake.Preempt(nodes[4].ID, 0)
+		time.Sleep(time.Minute)
+		got, err := b.p.Nodes(b.Context(), spec.ID)
+		if err != nil || len(got) != 8 {
+			t.Fatalf("preempted: %+v, %v", got, err)
+		}
+		for i, n := range got {
+			if gone := n.State == cloud.NodeGone; gone != (i >= 4) || n.Rank != i {
+				t.Errorf("preempted: %+v", n)
+			}
+		}
+		if nodes := b.launch(spec); len(nodes) != 8 || b.fake.called("DELETE", "/nodes/"+nodes[4].ID) != 1 || b.fake.called("DELETE", "/nodes/"+nodes[0].ID) != 0 {
+			t.Errorf("made again: %+v", nodes)
+		}
+		b.down(spec.ID)
+		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+			t.Errorf("left: %s", left)
+		}
+	})
+}
+
+// Requests that wait in Google's queue are found, waited for, given back and ended like
+// the slices that they become.
+func TestQueuedResources(t *testing.T) {
+	virtual(t, func(b *bed) {
+		spec := tpuSpec("web", "tpu-v5litepod-16", 2)
+		spec.TPUQueued, spec.TPURuntime = true, "v2-alpha-tpuv5-lite"
+		serve := func() {
+			o := quick
+			o.Poll, o.Transport = 10*time.Second, b.fake
+			b.p = New(o)
+		}
+		serve()
+		if limit := b.p.LaunchLimit(spec); limit < mostQueued {
+			t.Errorf("a launch may take %v", limit)
+		}
+		clean := func(when string) {
+			t.Helper()
+			if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+				t.Errorf("%s, left: %s", when, left)
+			}
+		}
+
+		// There is room after an hour, and the server dies and another one goes on meanwhile.
+		b.fake.Fill(here.Zone, "v5litepod-16", 0)
+		room := time.AfterFunc(time.Hour, func() { b.fake.Restore() })
+		defer room.Stop()
+		dying, kill := context.WithTimeout(b.Context(), 10*time.Minute)
+		defer kill()
+		if err := b.p.Prepare(dying, spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.p.Launch(dying, spec); err == nil {
+			t.Fatal("it has room at once")
+		}
+		serve()
+		got, err := b.p.Nodes(b.Context(), spec.ID)
+		if err != nil || len(got) != 8 || got[5].State != cloud.NodePending || got[5].Rank != 5 {
+			t.Errorf("in the queue: %+v, %v", got, err)
+		}
+		begun := time.Now()
+		nodes := b.launch(spec)
+		if took := time.Since(begun); len(nodes) != 8 || took < 45*time.Minute || b.fake.called("POST", "/queuedResources") != 2 || b.fake.called("POST", "/nodes") != 0 {
+			t.Errorf("after %v: %d nodes, %d requests", took, len(nodes), b.fake.called("POST", "/queuedResources"))
+		}
+		has(t, b.fake.last, `"runtimeVersion":"v2-alpha-tpuv5-lite"`, `"spot":{}`, `"validUntilDuration":"6000s"`, "queuedResources/$(md instance/attributes/sky-name)-q?force=true")
+
+		// A preempted one is replaced, with its request.
+		b.fake.Preempt(nodes[4].ID, 0)
+		time.Sleep(time.Minute)
+		if got, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(got) != 8 || got[4].State != cloud.NodeGone || got[0].State != cloud.NodeRunning {
+			t.Errorf("preempted: %+v, %v", got, err)
+		}
+		if nodes := b.launch(spec); len(nodes) != 8 || b.fake.called("DELETE", "/queuedResources/"+queueName(names.Of(spec.ID, 1))) != 1 {
+			t.Errorf("made again: %+v", nodes)
+		}
+		b.down(spec.ID)
+		clean("ended")
+
+		// No room in time is a lack of capacity, and what waits is given back.
+		b.fake.Fill(here.Zone, "v5litepod-16", 0)
+		b.refused(spec, "full "+inZone)
+		b.down(spec.ID)
+		clean("given back")
+		b.fake.Restore()
+
+		// Who may not list the queue does not enter it.
+		b.fake.Deny("tpu.queuedresources.list")
+		serve()
+		if list, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(list) > 0 {
+			t.Errorf("without the permission: %v, %v", list, err)
+		}
+		b.refused(spec, "forbidden")
+		clean("without the permission")
+	})
+}
+
+func TestValidTPUs(t *testing.T) {
+	for name, hosts := range map[string]int{"tpu-v2-8": 1, "tpu-v4-32": 4, "tpu-v5litepod-8": 1, "tpu-v6e-256": 64, "tpu-v9-8": 0, "tpu-v4": 0} {
+		if err := validTPU(tpuSpec("a", name, 1)); (err == nil) != (hosts > 0) {
 			t.Errorf("%s: %v", name, err)
 		}
+	}
+	other := tpuSpec("a", "tpu-v4-32", 1)
+	other.Offer.Hosts = 2
+	if err := validTPU(other); err == nil || !strings.Contains(err.Error(), "of 4 machines") {
+		t.Errorf("an offer with another number of machines: %v", err)
 	}
 	behind := tpuSpec("a", "tpu-v3-8", 1)
 	behind.Offer.InstanceType = "n1-highmem-8"

@@ -95,7 +95,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 			return false, err
 		case s.done:
 			nodes = slices.DeleteFunc(p.nodes(list), func(n cloud.Node) bool { return n.State == cloud.NodeGone })
-			if spec.Nodes > 1 && slices.ContainsFunc(nodes, func(n cloud.Node) bool { return n.InternalIP == "" }) {
+			if len(nodes) > 1 && slices.ContainsFunc(nodes, func(n cloud.Node) bool { return n.InternalIP == "" }) {
 				return false, &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("%s gives machines no address there under which others reach them; clusters have one node there", p.o.DisplayName)}
 			}
 			return true, nil

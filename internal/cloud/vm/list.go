@@ -41,7 +41,8 @@ func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where ListScope
 		if m.State == Unknown { // a broken answer: it proves nothing about the machine
 			return nil, &cloud.UnreachableError{Err: fmt.Errorf("%s is said to be %q, which is no state that this version of sky knows", m.ID, m.RawState)}
 		}
-		if m.State == Running && m.Reach.Method == "ssh" && m.Reach.Host == "" { // its address comes late
+		late := func(h Host) bool { return h.Reach.Method == "ssh" && h.Reach.Host == "" }
+		if m.State == Running && slices.ContainsFunc(m.hosts(), late) { // its addresses come late
 			m.State = Pending
 		}
 		m.rank = -1
@@ -73,19 +74,23 @@ func (p *Provider) nodes(list []Machine) []cloud.Node {
 			if !m.State.exists() && (!m.Reclaimed || m.rank < 0) {
 				continue
 			}
-			n := cloud.Node{
-				ID: m.key(), Cluster: c.cluster, Hash: c.hash, Rank: m.rank, State: m.State.node(),
-				Place:      cloud.Place{Cloud: p.o.Cloud, Region: m.Region, Zone: m.Zone},
-				InternalIP: cmp.Or(m.PrivateIP, m.PublicIP), ExternalIP: m.PublicIP, Created: m.Created, Reason: m.Reason,
-				About: cloud.AboutTags(m.Tags, m.Type, m.Spot), Reach: m.Reach,
+			about, hosts := cloud.AboutTags(m.Tags, m.Type, m.Spot), m.hosts()
+			about.Hosts = len(m.Hosts)
+			for i, h := range hosts {
+				n := cloud.Node{
+					ID: m.hostID(i), Cluster: c.cluster, Hash: c.hash, Rank: m.rank*len(hosts) + i, State: m.State.node(),
+					Place:      cloud.Place{Cloud: p.o.Cloud, Region: m.Region, Zone: m.Zone},
+					InternalIP: cmp.Or(h.PrivateIP, h.PublicIP), ExternalIP: h.PublicIP, Created: m.Created, Reason: m.Reason,
+					About: about, Reach: h.Reach,
+				}
+				if m.Key != "" && n.Reach.HostAlias == "" { // what is another since its start has another host key
+					n.Reach.HostAlias = cloud.HostAlias(c.hash, m.ID)
+				}
+				if n.State != cloud.NodeGone {
+					taken[place{c, n.Rank}] = true
+				}
+				nodes = append(nodes, n)
 			}
-			if m.Key != "" && n.Reach.HostAlias == "" { // what is another since its start has another host key
-				n.Reach.HostAlias = cloud.HostAlias(c.hash, m.ID)
-			}
-			if n.State != cloud.NodeGone {
-				taken[place{c, n.Rank}] = true
-			}
-			nodes = append(nodes, n)
 		}
 	}
 	// The latest proof is the one that counts.

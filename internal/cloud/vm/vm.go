@@ -11,6 +11,7 @@ package vm
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -71,9 +72,35 @@ type Machine struct {
 	Order     int // among those that one call made
 	Reach     cloud.Reach
 	Ports     map[int]string // where its ports are reached, as host:port, if not at PublicIP
-	Detail    any            // the driver's own
+	// Hosts are the machines that it is made of, each with its own addresses, where one call
+	// makes several that live and die together, as those of a TPU slice; none: it is one machine,
+	// at PrivateIP and PublicIP. Every machine of a cluster has as many.
+	Hosts  []Host
+	Detail any // the driver's own
 
 	rank int // by its tag, or given by us; -1: none
+}
+
+// Host is one machine of several that are made and ended as one.
+type Host struct {
+	PrivateIP, PublicIP string
+	Reach               cloud.Reach
+}
+
+// hosts are the machines that m is.
+func (m *Machine) hosts() []Host {
+	if len(m.Hosts) > 0 {
+		return m.Hosts
+	}
+	return []Host{{m.PrivateIP, m.PublicIP, m.Reach}}
+}
+
+// hostID is what a host of m is known by: the first has the name of m.
+func (m *Machine) hostID(host int) string {
+	if host == 0 {
+		return m.key()
+	}
+	return m.key() + "-w" + strconv.Itoa(host)
 }
 
 // ListScope says where to look for a cluster's machines.
@@ -161,6 +188,9 @@ type Options struct {
 	Timeout, Poll, FirstPoll time.Duration
 	// Patience is how long machines of a type may take to run; nil: Timeout.
 	Patience func(instanceType string) time.Duration
+	// Queues is how long a launch may wait in a queue of the cloud, besides the usual time; nil:
+	// there is none.
+	Queues func(spec cloud.LaunchSpec) time.Duration
 	// EachTakes is what the cloud's limit of calls costs for every machine of a launch.
 	EachTakes time.Duration
 	// PortsLater says why ports cannot be opened after a launch; for [PortProvider].
@@ -190,6 +220,9 @@ func New(d Driver, o Options) *Provider {
 	if o.Patience == nil {
 		o.Patience = func(string) time.Duration { return o.Timeout }
 	}
+	if o.Queues == nil {
+		o.Queues = func(cloud.LaunchSpec) time.Duration { return 0 }
+	}
 	if o.Settle == 0 {
 		o.Settle = time.Minute
 	}
@@ -204,16 +237,17 @@ func (p *Provider) Take(ctx context.Context, id cloud.ClusterID) (done func(), e
 	return p.turns.Lock(ctx, id)
 }
 
-// LaunchLimit is how long a launch may take whose calls have to keep a pace.
+// LaunchLimit is how long a launch may take whose calls have to keep a pace, or that waits
+// in a queue.
 func (p *Provider) LaunchLimit(spec cloud.LaunchSpec) time.Duration {
-	if p.o.EachTakes == 0 {
+	if p.o.EachTakes == 0 && p.o.Queues(spec) == 0 {
 		return 0
 	}
 	return p.limit(spec)
 }
 
 func (p *Provider) limit(spec cloud.LaunchSpec) time.Duration {
-	return p.o.Patience(spec.Offer.InstanceType) + time.Duration(spec.Nodes)*p.o.EachTakes
+	return p.o.Patience(spec.Offer.InstanceType) + time.Duration(spec.Nodes)*p.o.EachTakes + p.o.Queues(spec)
 }
 
 // Refused is the meaning of an error of the driver's API.

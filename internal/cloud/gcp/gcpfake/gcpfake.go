@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -23,6 +24,9 @@ import (
 const Project, Number = "fake-project-1", "123456789012"
 
 type dict = fakehttp.Dict
+
+// hostOf is what sky puts behind the name of a TPU for its other machines.
+var hostOf = regexp.MustCompile(`-w[0-9]+$`)
 
 // Fake is the whole of Google Cloud. As a transport it answers for all hosts that it
 // knows; served at one address it tells services apart by their paths.
@@ -158,6 +162,7 @@ func New() *Fake {
 		ID: func(n uint64) string { return fmt.Sprint(4_000_000_000_000_000_000 + n) },
 		Is: func(m model.Machine, id string) bool {
 			if tpu, ok := strings.CutPrefix(m.Name, m.Zone+"/tpu/"); ok {
+				id = hostOf.ReplaceAllString(id, "") // of a slice of several machines
 				return id == tpu || strings.HasSuffix(id, "/locations/"+m.Zone+"/nodes/"+tpu) || strings.HasPrefix(id, tpu+"/")
 			}
 			return m.Name == id || strings.TrimPrefix(m.Name, m.Zone+"/") == id || strings.HasSuffix(id, "/zones/"+strings.Replace(m.Name, "/", "/instances/", 1))

@@ -69,6 +69,7 @@ type queued struct {
 	until      time.Time
 	failed     string
 	made       bool
+	deleting   bool
 }
 
 const (
@@ -97,7 +98,7 @@ func (f *Fake) sweepNodes(states map[string]fluffyapi.State) {
 func (f *Fake) fulfil() {
 	for _, p := range slices.Sorted(maps.Keys(f.queued)) {
 		q := f.queued[p]
-		if q.made || q.failed != "" {
+		if q.made || q.deleting || q.failed != "" {
 			continue
 		}
 		if !q.until.IsZero() && time.Now().After(q.until) {
@@ -200,11 +201,11 @@ func (f *Fake) toldNode(i fluffyapi.Instance, n *node) dict {
 	return o
 }
 
-// host is the address of one of several.
+// host is the address of one of several, which no other TPU's machine has.
 func host(first string, k int) string {
 	var a, b, c, d int
 	_, _ = fmt.Sscanf(first, "%d.%d.%d.%d", &a, &b, &c, &d)
-	return fmt.Sprintf("%d.%d.%d.%d", a, b+100+k/250, c, (d+k)%250+1)
+	return fmt.Sprintf("%d.%d.%d.%d", a, b+100+k/200, (c+k%200)%250, d)
 }
 
 func (q *queued) told(f *Fake) dict {
@@ -223,6 +224,8 @@ func (q *queued) told(f *Fake) dict {
 	}
 	data := dict{}
 	switch {
+	case q.deleting:
+		state = "DELETING"
 	case q.failed != "":
 		state, data = "FAILED", dict{"failedData": dict{"error": dict{"code": 9, "message": q.failed}}}
 	case q.made && down > 0:
@@ -692,7 +695,7 @@ func (f *Fake) queuedRoutes(on func(method, path, op, permission string, do fake
 				return nil, err
 			}
 		}
-		q.failed = "The request is being deleted."
+		q.deleting = true
 		return f.beginTPU(r, "delete", q.zone, p, func() bool {
 			for _, n := range nodes {
 				if f.nodes[n.path] == n {
