@@ -138,14 +138,7 @@ func (c *Controller) client(cl *state.Cluster, call cluster.Call) (*sky.Client, 
 		w = &way{&http.Transport{
 			MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				// The connection outlives the call that it is made for.
-				long, cancel := context.WithCancel(context.WithoutCancel(ctx))
-				defer context.AfterFunc(ctx, cancel)()
-				conn, err := node.Server(long, homeDir)
-				if err != nil {
-					cancel()
-				}
-				return conn, err
+				return node.ServerLasting(ctx, homeDir) // it outlives the call that it is made for
 			},
 		}}
 		c.ways[key] = w

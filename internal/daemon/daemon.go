@@ -362,6 +362,7 @@ func (d *daemon) handler(access access) *server.Server {
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
 		Balancers:     d.services.Source(),
+		Replica:       d.services.Connect,
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
@@ -27,11 +28,19 @@ import (
 func (d *daemon) newServices() *serve.Manager {
 	return serve.New(serve.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),
-		Host: d.balancerHost(), Endpoint: d.serviceEndpoint,
+		Host: d.balancerHost(), Endpoint: d.serviceEndpoint, Networks: ownNetworks(),
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
 			return d.admitHeld(ctx, policy.ServeLaunchReplica, user, dag, sent, out)
 		},
 	})
+}
+
+// ownNetworks are the networks of replicas that this server is in.
+func ownNetworks() []string {
+	if name := kubernetes.OwnContext(); name != "" {
+		return []string{balancerapi.KubernetesNetwork(name)}
+	}
+	return nil
 }
 
 // admitHeld lets the administrator's policy judge the launch of a cluster that is held
@@ -153,6 +162,7 @@ func (d *daemon) balance(ctx context.Context) {
 	}
 	b, err := balancer.New(balancer.Options{
 		StateDir: filepath.Join(d.dir, "balancer"), Logger: d.log.With("part", "balancer"),
+		Networks: ownNetworks(), Connect: d.services.Connect,
 	})
 	if err != nil {
 		d.log.ErrorContext(ctx, "services are not served from here", "err", err)
