@@ -38,8 +38,10 @@ func validate(root *yaml11.Node, side Side) ([]Problem, []Warning) {
 	}
 	c := &checker{side: side}
 	c.value(root, Keys())
-	if mode := jobsOnCluster(root); mode != nil && root.Lookup("db") != nil {
-		c.under("jobs", func() { c.under("controller", func() { c.problem(mode.Place, "%s", NoClusterBesideDatabase) }) })
+	if mode, section := onCluster(root); mode != nil && root.Lookup("db") != nil {
+		c.under(section, func() {
+			c.under("controller", func() { c.problem(mode.Place, "%s", NoClusterBesideDatabase(section)) })
+		})
 	}
 	return c.problems, c.warnings
 }

@@ -39,6 +39,8 @@ type Deps struct {
 	Kept     logstore.Logs    // where logs of services are kept
 	// Host is the address on which balancers listen; "": every address.
 	Host string
+	// LastPort bounds the ports of services; 0: [lastPort].
+	LastPort int
 	// Endpoint is where clients reach a port of the balancers.
 	Endpoint func(port int, tls bool) string
 	// Dial connects probes to replicas; nil: as usual.
