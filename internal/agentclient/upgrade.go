@@ -37,6 +37,31 @@ func (c *Client) Dial(ctx context.Context, address string) (net.Conn, error) {
 	return c.Upgrade(ctx, agentapi.PathDial, agentapi.DialProtocol, url.Values{"address": {address}})
 }
 
+// DialLasting is Dial whose connection outlives ctx, which bounds connecting alone.
+func (c *Client) DialLasting(ctx context.Context, address string) (net.Conn, error) {
+	return lasting(ctx, func(ctx context.Context) (net.Conn, error) { return c.Dial(ctx, address) })
+}
+
+// ServerLasting is Server whose connection outlives ctx, which bounds connecting alone.
+func (c *Client) ServerLasting(ctx context.Context, home string) (net.Conn, error) {
+	return lasting(ctx, func(ctx context.Context) (net.Conn, error) { return c.Server(ctx, home) })
+}
+
+// lasting opens a connection that ends with its context under one that ends only while
+// ctx does and it is not open.
+func lasting(ctx context.Context, open func(context.Context) (net.Conn, error)) (net.Conn, error) {
+	long, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer context.AfterFunc(ctx, cancel)()
+	conn, err := open(long)
+	if err != nil {
+		cancel()
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
+	}
+	return conn, err
+}
+
 // ShellValues encodes q as the query of [agentapi.PathShell].
 func ShellValues(q agentapi.ShellQuery) url.Values {
 	v := url.Values{}

@@ -22,6 +22,7 @@ import (
 // serveBalancerCommand runs a load balancer of services beside the server.
 func (a *app) serveBalancerCommand() *cobra.Command {
 	var server, host, stateDir, tokenFile, accessLog, metricsHost string
+	var networks []string
 	metricsHost = "127.0.0.1"
 	var port, drain, delay *int
 	return a.build(command{
@@ -33,6 +34,7 @@ func (a *app) serveBalancerCommand() *cobra.Command {
 		flags: func(f flags) {
 			f.text(&server, "server", "", "Endpoint of the API server; without it the one that other commands use.")
 			f.text(&host, "host", "", "Address to listen on; without it the one of the API server.")
+			f.texts(&networks, "network", "", "Network whose replicas it dials itself, such as kubernetes/CONTEXT when it runs in that cluster; it reaches others through the API server.")
 			f.text(&tokenFile, "token-file", "", "File with the token of a service account; without it SKYPILOT_SERVICE_ACCOUNT_TOKEN.")
 			f.text(&stateDir, "state-dir", "", "Folder for what must outlive a restart (~/.sky/balancer).")
 			f.number(&port, "metrics-port", "", "Port for /metrics and /healthz; without it there are none.")
@@ -67,7 +69,7 @@ func (a *app) serveBalancerCommand() *cobra.Command {
 			if delay != nil {
 				o.Delay = time.Duration(*delay) * time.Second
 			}
-			o.Host = host
+			o.Host, o.Networks = host, networks
 			o.StateDir = expandHome(stateDir, a.home)
 			if o.StateDir == "" {
 				o.StateDir = filepath.Join(a.home, ".sky", "balancer")

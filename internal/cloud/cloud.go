@@ -215,6 +215,10 @@ type Features struct {
 	// names (LaunchSpec.ImageID is docker:IMAGE then). Elsewhere what runs on a
 	// machine is put into a container, and ImageID is the machine's.
 	Containers bool
+	// PortsMade means that opening ports makes something beside the nodes, such as a
+	// cloud's load balancer, and that who is in the nodes' network reaches their ports
+	// without.
+	PortsMade bool
 }
 
 // Feature is something a task may need of a cloud.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -127,6 +128,16 @@ func (m *Manager) AgentNotice(ctx context.Context, c *state.Cluster) (*agentapi.
 		return nil, err
 	}
 	return info.Notice, nil
+}
+
+// AgentDial connects to an address as the head of a cluster sees it. The connection
+// outlives ctx.
+func (m *Manager) AgentDial(ctx context.Context, c *state.Cluster, address string) (net.Conn, error) {
+	client, err := m.Remote.Head(c)
+	if err != nil {
+		return nil, err
+	}
+	return client.DialLasting(ctx, address)
 }
 
 // AgentEnd asks for a job of a cluster to be ended: its processes have grace

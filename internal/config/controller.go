@@ -1,65 +1,85 @@
 package config
 
-import "github.com/skypilot-go/sky/internal/yaml11"
+import (
+	"fmt"
 
-// JobsOn tells where managed jobs are looked after, [JobsOnServer] or
-// [JobsOnCluster]. Of what a client sends along with a request only the mode
-// itself counts, and only if the sender may set it; it was checked on the client's
-// side, and any other value is passed over.
-func (c *Config) JobsOn(sent map[string]any, from Sender) string {
-	if !takes(Keys().At("jobs", "controller"), from) {
+	"github.com/skypilot-go/sky/internal/yaml11"
+)
+
+// controllerKinds are the sections that have a controller, and what it looks after.
+var controllerKinds = []struct{ section, what string }{{"jobs", "managed jobs"}, {"serve", "services"}}
+
+// ControllerOn tells where managed jobs (section jobs) or services (section serve) are
+// looked after, [OnServer] or [OnCluster]. Of what a client sends along with a request
+// only the mode itself counts, and only if the sender may set it; it was checked on the
+// client's side, and any other value is passed over.
+func (c *Config) ControllerOn(section string, sent map[string]any, from Sender) string {
+	if !takes(Keys().At(section, "controller"), from) {
 		sent = nil
 	}
-	jobs, _ := sent["jobs"].(map[string]any)
-	controller, _ := jobs["controller"].(map[string]any)
-	if mode, _ := controller["mode"].(string); mode == JobsOnServer || mode == JobsOnCluster {
+	of, _ := sent[section].(map[string]any)
+	controller, _ := of["controller"].(map[string]any)
+	if mode, _ := controller["mode"].(string); mode == OnServer || mode == OnCluster {
 		return mode
 	}
-	if mode := c.Text("jobs", "controller", "mode"); mode != "" {
+	if mode := c.Text(section, "controller", "mode"); mode != "" {
 		return mode
 	}
-	if inside, given := c.Value("jobs", "controller", "consolidation_mode").(bool); given && !inside {
-		return JobsOnCluster
+	if inside, given := c.Value(section, "controller", "consolidation_mode").(bool); given && !inside {
+		return OnCluster
 	}
-	return JobsOnServer
+	return OnServer
 }
 
-// NoClusterBesideDatabase says why managed jobs cannot be on a cluster of their own
-// where servers share a database.
-const NoClusterBesideDatabase = "managed jobs cannot be looked after by a cluster where the servers' state is in a database (db): every server on it looks after them, " +
-	"and takes over those of a server that dies. Leave jobs.controller.mode out, or set it to " + JobsOnServer
-
-// jobsOnCluster is what says that a cluster looks after managed jobs; nil: nothing
-// does.
-func jobsOnCluster(n *yaml11.Node) *yaml11.Node {
-	if n == nil || (&Config{root: n}).JobsOn(nil, Admin) != JobsOnCluster {
-		return nil
+// NoClusterBesideDatabase says why what a section is about cannot be on a cluster of its
+// own where servers share a database.
+func NoClusterBesideDatabase(section string) string {
+	what := ""
+	for _, k := range controllerKinds {
+		if k.section == section {
+			what = k.what
+		}
 	}
-	if mode := n.Find("jobs", "controller", "mode"); mode != nil {
-		return mode
-	}
-	return n.Find("jobs", "controller", "consolidation_mode")
+	return fmt.Sprintf("%s cannot be looked after by a cluster where the servers' state is in a database (db): every server on it looks after them, "+
+		"and takes over those of a server that dies. Leave %s.controller.mode out, or set it to %s", what, section, OnServer)
 }
 
-// CheckJobsBesideDatabase is an error, with its place, if a cluster is to look
-// after managed jobs although the servers' state is in a database.
-func (c *Config) CheckJobsBesideDatabase() error {
-	if mode := jobsOnCluster(c.root); mode != nil && c.db != nil {
-		return &Error{Problems: []Problem{ProblemAt(originOf(mode.Place), "jobs.controller", NoClusterBesideDatabase)}}
+// onCluster is what says that a cluster looks after something, and the section that it is
+// in; nil: nothing does.
+func onCluster(n *yaml11.Node) (*yaml11.Node, string) {
+	for _, k := range controllerKinds {
+		if n == nil || (&Config{root: n}).ControllerOn(k.section, nil, Admin) != OnCluster {
+			continue
+		}
+		if mode := n.Find(k.section, "controller", "mode"); mode != nil {
+			return mode, k.section
+		}
+		return n.Find(k.section, "controller", "consolidation_mode"), k.section
+	}
+	return nil, ""
+}
+
+// CheckControllersBesideDatabase is an error, with its place, if a cluster is to look
+// after managed jobs or services although the servers' state is in a database.
+func (c *Config) CheckControllersBesideDatabase() error {
+	if mode, section := onCluster(c.root); mode != nil && c.db != nil {
+		return &Error{Problems: []Problem{ProblemAt(originOf(mode.Place), section+".controller", NoClusterBesideDatabase(section))}}
 	}
 	return nil
 }
 
-// ForJobsController is this configuration, as text and with its secrets, for the
-// server that looks after managed jobs in this one's place: without what is about
-// this server alone, and without what would make that one hand the jobs on again.
-func (c *Config) ForJobsController() []byte {
+// ForController is this configuration, as text and with its secrets, for the server that
+// looks after managed jobs or services in this one's place: without what is about this
+// server alone, and without what would make that one hand the work on again.
+func (c *Config) ForController() []byte {
 	n := c.root
-	for _, path := range [][]string{
-		{"api_server"}, {"db"}, {"rbac"}, {"daemons"}, {"jobs", "callback_runner"},
-		{"jobs", "controller", "mode"}, {"jobs", "controller", "consolidation_mode"}, {"jobs", "controller", "resources"},
-		{"jobs", "controller", "autostop"}, {"jobs", "controller", "high_availability"},
-	} {
+	paths := [][]string{{"api_server"}, {"db"}, {"rbac"}, {"daemons"}, {"jobs", "callback_runner"}, {"serve", "balancer"}, {"serve", "host"}}
+	for _, k := range controllerKinds {
+		for _, key := range []string{"mode", "consolidation_mode", "resources", "autostop", "high_availability"} {
+			paths = append(paths, []string{k.section, "controller", key})
+		}
+	}
+	for _, path := range paths {
 		if n != nil {
 			n = n.Without(path...)
 		}

@@ -15,16 +15,16 @@ func TestWhereJobsAreLookedAfter(t *testing.T) {
 		sent map[string]any
 		want string
 	}{
-		{"", nil, JobsOnServer},
-		{"jobs: {controller: {mode: cluster}}", nil, JobsOnCluster},
-		{"jobs: {controller: {consolidation_mode: true}}", nil, JobsOnServer},
-		{"jobs: {controller: {consolidation_mode: false}}", nil, JobsOnCluster},
-		{"jobs: {controller: {consolidation_mode: false, mode: server}}", nil, JobsOnServer},
-		{"jobs: {controller: {mode: cluster}}", mode("server"), JobsOnServer},
-		{"", mode("cluster"), JobsOnCluster},
-		{"", mode("moon"), JobsOnServer},
-		{"", mode(3), JobsOnServer},
-		{"", map[string]any{"jobs": "x"}, JobsOnServer},
+		{"", nil, OnServer},
+		{"jobs: {controller: {mode: cluster}}", nil, OnCluster},
+		{"jobs: {controller: {consolidation_mode: true}}", nil, OnServer},
+		{"jobs: {controller: {consolidation_mode: false}}", nil, OnCluster},
+		{"jobs: {controller: {consolidation_mode: false, mode: server}}", nil, OnServer},
+		{"jobs: {controller: {mode: cluster}}", mode("server"), OnServer},
+		{"", mode("cluster"), OnCluster},
+		{"", mode("moon"), OnServer},
+		{"", mode(3), OnServer},
+		{"", map[string]any{"jobs": "x"}, OnServer},
 	} {
 		home := t.TempDir()
 		if err := os.MkdirAll(filepath.Join(home, ".sky"), 0o700); err != nil {
@@ -37,7 +37,7 @@ func TestWhereJobsAreLookedAfter(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := c.JobsOn(tt.sent, Admin); got != tt.want {
+		if got := c.ControllerOn("jobs", tt.sent, Admin); got != tt.want {
 			t.Errorf("%q with %v: %s", tt.text, tt.sent, got)
 		}
 	}
@@ -70,7 +70,7 @@ func TestNoClusterForJobsBesideADatabase(t *testing.T) {
 			return tt.variable, name == EnvDatabase && tt.variable != ""
 		}})
 		if err == nil {
-			err = c.CheckJobsBesideDatabase()
+			err = c.CheckControllersBesideDatabase()
 		}
 		if tt.want != "" {
 			wantErr(t, err, tt.want)

@@ -164,9 +164,10 @@ func controllerKeys(kind string, resources map[string]any) *schema.Spec {
 		schema.New("controller_logs_gc_retention_hours", retention("logs of the controller")),
 		schema.New("task_logs_gc_retention_hours", retention("logs of tasks")),
 	).ForNewer().ByAdmins(schema.Rights)
+	what := map[string]string{"jobs": "managed jobs", "serve": "services"}[kind]
+	controller.Keys = append(controller.Keys, schema.New("mode", schema.Choice("Where "+what+" are looked after: by the API server itself (server), or by one like it on a rented cluster of its own "+
+		"(cluster), for a machine that sleeps. Absent: server, or cluster where consolidation_mode is false.", OnServer, OnCluster)))
 	if kind == "jobs" {
-		controller.Keys = append(controller.Keys, schema.New("mode", schema.Choice("Where managed jobs are looked after: by the API server itself (server), or by one like it on a rented cluster of its own "+
-			"(cluster), for a machine that sleeps. Absent: server, or cluster where consolidation_mode is false.", JobsOnServer, JobsOnCluster)))
 		patience := schema.Whole("Minutes after which a job whose node does not answer, although its provider says that it runs, is run elsewhere; " +
 			"its machines are ended first. Absent: never.").AtLeast(1)
 		patience.ServerOnly = true
@@ -202,10 +203,10 @@ func storageEndpoints() *schema.Spec {
 	return s
 }
 
-// Values of jobs.controller.mode.
+// Values of jobs.controller.mode and serve.controller.mode.
 const (
-	JobsOnServer  = "server"
-	JobsOnCluster = "cluster"
+	OnServer  = "server"
+	OnCluster = "cluster"
 )
 
 // Values of serve.balancer.

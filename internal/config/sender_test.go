@@ -83,7 +83,7 @@ func TestAUserCannotMakeTheServerDoThings(t *testing.T) {
 		if c, err := s.Request(values(t, sent), Admin); err != nil || !strings.Contains(sent, "callback_runner") && reflect.DeepEqual(c.Map(), s.Map()) {
 			t.Errorf("an administrator could not set %s: %v", sent, err)
 		}
-		if s.JobsOn(values(t, sent), User) != JobsOnServer {
+		if s.ControllerOn("jobs", values(t, sent), User) != OnServer {
 			t.Errorf("%s: a user chose where managed jobs are", sent)
 		}
 	}

@@ -28,8 +28,8 @@ func validate(root *yaml11.Node, side Side) ([]Problem, []Warning) {
 		return nil, nil
 	}
 	problems, warnings := judge(Keys(), root, schema.Options{Newer: side == Client, Suggest: suggest})
-	if mode := jobsOnCluster(root); mode != nil && root.Lookup("db") != nil {
-		problems = append(problems, ProblemAt(originOf(mode.Place), "jobs.controller", NoClusterBesideDatabase))
+	if mode, section := onCluster(root); mode != nil && root.Lookup("db") != nil {
+		problems = append(problems, ProblemAt(originOf(mode.Place), section+".controller", NoClusterBesideDatabase(section)))
 	}
 	return problems, warnings
 }

@@ -24,7 +24,7 @@ import (
 func launched(t *testing.T) *near {
 	t.Helper()
 	n := newNear(t, "")
-	if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob}); err != nil {
+	if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil {
 		t.Fatal(err)
 	}
 	return n
@@ -48,7 +48,7 @@ func TestTheFilesOfAJobGoToTheFarServer(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, "train.py"), []byte("pass\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob + "file_mounts: {/code: " + dir + "}\n"}); err != nil {
+		if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob + "file_mounts: {/code: " + dir + "}\n"}); err != nil {
 			t.Fatal(err)
 		}
 		if !slices.ContainsFunc(n.far.uploads, func(name string) bool { return strings.HasSuffix(name, "/train.py") }) {
@@ -57,11 +57,11 @@ func TestTheFilesOfAJobGoToTheFarServer(t *testing.T) {
 		if body := n.far.bodies["/jobs/launch"]; !strings.Contains(body, `"file_mounts_blob_id":"`) {
 			t.Errorf("the far server is not told which files are the job's: %s", body)
 		}
-		_, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob + "file_mounts: {/code: " + dir + "/none}\n"})
+		_, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob + "file_mounts: {/code: " + dir + "/none}\n"})
 		if !isType(err, api.ErrFileNotFound) && !isType(err, api.ErrValue) || n.far.count() != 2 {
 			t.Errorf("a file that is not there: %v, %d jobs", err, n.far.count())
 		}
-		_, err = n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: "run: ["})
+		_, err = n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: "run: ["})
 		if !isType(err, api.ErrValue) || n.far.count() != 2 {
 			t.Errorf("a task that is none: %v, %d jobs", err, n.far.count())
 		}
@@ -73,7 +73,7 @@ func TestGatheredLogsAreBroughtHere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := launched(t)
 		logs := filepath.Join(t.TempDir(), "sky_logs")
-		got, err := n.c.Answer(n.s.Context(), n.s.Call(testbed.NewRequest()), downloadName, []byte(`{"job_id": 1}`), logs, nil)
+		got, err := n.c.Answer(n.s.Context(), n.s.Call(testbed.NewRequest()), "sky.jobs.download_logs", []byte(`{"job_id": 1}`), logs, nil)
 		want := filepath.Join(logs, "api", "1-train")
 		if err != nil || string(got) != `{"1":"`+want+`"}` {
 			t.Fatalf("%s, %v", got, err)
@@ -181,7 +181,7 @@ func TestALaunchIsGoneOnWithAfterACrash(t *testing.T) {
 		}
 		r := testbed.NewRequest()
 		for range 3 {
-			if _, err := n.answer(t, r, launchName, api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 2 {
+			if _, err := n.answer(t, r, "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 2 {
 				t.Errorf("%d jobs, %v", n.far.count(), err)
 			}
 		}

@@ -1,19 +1,20 @@
-// Package controller looks after managed jobs from elsewhere: for people whose
-// machine sleeps it runs an API server like this one on a small rented cluster,
-// and hands it the jobs.
+// Package controller looks after managed jobs, or services, from elsewhere: for people
+// whose machine sleeps it runs an API server like this one on a small rented cluster,
+// and hands it the work.
 //
 // The cluster is launched like any other, so a crash leaves of it what a crash
 // leaves of any launch. What the server there needs (this very program, the
 // configuration, credentials) is copied below one folder of the head node; a job
 // of the cluster keeps the server running until there is nothing left to do, and
 // then the cluster is idle and stops itself. This server forwards what users ask
-// about managed jobs, through the connection that it has to the node's agent
+// about them, through the connection that it has to the node's agent
 // anyway: the far server listens on its loopback only. A call travels under the
 // id that it has here, so one that is sent again after a crash or a broken
 // connection is taken once.
 package controller
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,6 +41,7 @@ import (
 
 // Deps are what a Controller works with.
 type Deps struct {
+	Kind      *Kind
 	Store     *state.Store
 	Providers *cloud.Registry
 	Executor  *execution.Executor
@@ -52,13 +54,13 @@ type Deps struct {
 	Log       *slog.Logger
 }
 
-// Controller is the cluster that looks after managed jobs, whether or not it
+// Controller is the cluster that looks after one kind of work, whether or not it
 // exists. Its methods may be called concurrently.
 type Controller struct {
 	Deps
 	turn chan struct{} // held by whoever brings it up
 
-	// handing is held for reading while a job is handed over, and for writing while
+	// handing is held for reading while work is handed over, and for writing while
 	// the cluster ends: a job is not handed to what is about to go.
 	handing sync.RWMutex
 
@@ -76,28 +78,26 @@ func New(d Deps) *Controller {
 // or "" for none.
 func Reserved(name string) string {
 	switch {
-	case strings.HasPrefix(name, prefix), strings.HasPrefix(name, "sky-spot-controller-"):
+	case strings.HasPrefix(name, Jobs.prefix), strings.HasPrefix(name, "sky-spot-controller-"):
 		return "managed jobs"
-	case strings.HasPrefix(name, "sky-serve-controller-"):
+	case strings.HasPrefix(name, Services.prefix):
 		return "services"
 	}
 	return ""
 }
 
-const prefix = "sky-jobs-controller-"
-
 // Name is the name of the cluster.
-func (c *Controller) Name() string { return prefix + c.Self.ID }
+func (c *Controller) Name() string { return c.Kind.prefix + c.Self.ID }
 
 // EnvFar is the variable of the environment that tells a server that it is the far
-// one: whatever a configuration says, it looks after its jobs itself. Otherwise
+// one: whatever a configuration says, it looks after its work itself. Otherwise
 // each controller could rent the next.
 const EnvFar = "IS_SKYPILOT_JOB_CONTROLLER"
 
 // Wanted tells whether a request with that configuration of the client is about
 // jobs on the controller.
 func (c *Controller) Wanted(sent map[string]any, from config.Sender) bool {
-	return !c.Far && c.Config().JobsOn(sent, from) == config.JobsOnCluster
+	return !c.Far && c.Config().ControllerOn(c.Kind.section, sent, from) == config.OnCluster
 }
 
 // look returns the cluster's record; nil: there is none.
@@ -110,10 +110,10 @@ func (c *Controller) look(ctx context.Context) (*state.Cluster, error) {
 }
 
 // notUp is the error of asking a controller that does not run.
-func notUp(cl *state.Cluster, why string) error {
+func (c *Controller) notUp(cl *state.Cluster, why string) error {
 	return &api.Error{
 		Type:       api.ErrClusterNotUp,
-		Message:    fmt.Sprintf("The jobs controller %s is %s%s. To see its jobs start it: sky jobs queue --refresh (a new job starts it, too)", cl.Name, cl.Status, why),
+		Message:    fmt.Sprintf("The %s %s is %s%s. %s", c.Kind.name, cl.Name, cl.Status, why, cmp.Or(c.Kind.wakes, "New work starts it")),
 		Attributes: map[string]any{"cluster_status": string(cl.Status)},
 	}
 }
@@ -138,14 +138,7 @@ func (c *Controller) client(cl *state.Cluster, call cluster.Call) (*sky.Client, 
 		w = &way{&http.Transport{
 			MaxIdleConnsPerHost: 4, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
 			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				// The connection outlives the call that it is made for.
-				long, cancel := context.WithCancel(context.WithoutCancel(ctx))
-				defer context.AfterFunc(ctx, cancel)()
-				conn, err := node.Server(long, homeDir)
-				if err != nil {
-					cancel()
-				}
-				return conn, err
+				return node.ServerLasting(ctx, c.Kind.homeDir()) // it outlives the call that it is made for
 			},
 		}}
 		c.ways[key] = w
@@ -155,7 +148,7 @@ func (c *Controller) client(cl *state.Cluster, call cluster.Call) (*sky.Client, 
 		Patience: farPatience,
 		Endpoint: "http://127.0.0.1", // its own; the way there is the transport's
 		User:     api.User{ID: call.User.ID, Name: call.User.Name}, Environ: []string{"HOME=" + c.Dir},
-		HTTPClient: &http.Client{Transport: held{w.transport, call.Scope}},
+		HTTPClient: &http.Client{Transport: held{w.transport, call.Scope, "an answer of the " + c.Kind.name}},
 	})
 }
 
@@ -163,6 +156,7 @@ func (c *Controller) client(cl *state.Cluster, call cluster.Call) (*sky.Client, 
 type held struct {
 	next  http.RoundTripper
 	scope *state.Scope
+	what  string // is answered, for people
 }
 
 func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -176,7 +170,7 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := h.next.RoundTrip(r)
 	if err == nil && !slices.Contains(streamed, r.URL.Path) {
-		resp.Body = bounded.ReadCloser(resp.Body, farAnswer, "an answer of the jobs controller")
+		resp.Body = bounded.ReadCloser(resp.Body, farAnswer, h.what)
 	}
 	return resp, err
 }
@@ -185,7 +179,7 @@ func (h held) RoundTrip(r *http.Request) (*http.Response, error) {
 // streamed is not held.
 const farAnswer = 128 << 20
 
-var streamed = []string{"/api/stream", "/jobs/logs", "/download"}
+var streamed = []string{"/api/stream", "/jobs/logs", "/serve/logs", "/download"}
 
 // farPatience is how long a call to the far server is repeated before the cluster
 // is looked at: it may have ended.
@@ -217,7 +211,7 @@ func (c *Controller) serverJob(ctx context.Context, cl *state.Cluster) (*agentap
 		return nil, err
 	}
 	for _, j := range jobs {
-		if j.Name == jobName {
+		if j.Name == c.Kind.job {
 			return &j, nil
 		}
 	}

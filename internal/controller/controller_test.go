@@ -31,26 +31,26 @@ func configured(t *testing.T, text string) *config.Config {
 // every way into one is shut.
 func TestNoControllerRentsTheNext(t *testing.T) {
 	c := configured(t, "jobs: {controller: {mode: cluster, consolidation_mode: false, unreachable_minutes: 9}}\nallowed_clouds: [aws]\napi_server: {requests_retention_hours: 2}\n")
-	near := New(Deps{Config: func() *config.Config { return c }})
+	near := New(Deps{Kind: Jobs, Config: func() *config.Config { return c }})
 	if !near.Wanted(nil, config.Admin) {
 		t.Error("the mode is cluster, and jobs stay here")
 	}
 	sent := map[string]any{"jobs": map[string]any{"controller": map[string]any{"mode": "cluster"}}}
-	far := New(Deps{Config: func() *config.Config { return c }, Far: true})
+	far := New(Deps{Kind: Jobs, Config: func() *config.Config { return c }, Far: true})
 	if far.Wanted(nil, config.Admin) || far.Wanted(sent, config.Admin) {
 		t.Error("the far server hands jobs on")
 	}
-	taken := configured(t, string(c.ForJobsController()))
-	if taken.JobsOn(nil, config.Admin) != config.JobsOnServer {
-		t.Errorf("the configuration that is taken along has the mode, too:\n%s", c.ForJobsController())
+	taken := configured(t, string(c.ForController()))
+	if taken.ControllerOn("jobs", nil, config.Admin) != config.OnServer {
+		t.Errorf("the configuration that is taken along has the mode, too:\n%s", c.ForController())
 	}
 	if taken.Int("jobs", "controller", "unreachable_minutes") != 9 || len(taken.Texts("allowed_clouds")) != 1 {
-		t.Errorf("the rest of the configuration is lost:\n%s", c.ForJobsController())
+		t.Errorf("the rest of the configuration is lost:\n%s", c.ForController())
 	}
 	if taken.Int("api_server", "requests_retention_hours") == 2 {
 		t.Error("what is about this server alone is taken along")
 	}
-	for _, s := range []string{script, program} {
+	for _, s := range []string{Jobs.script(), Services.script(), program} {
 		if !strings.Contains(s, EnvFar+"=1") {
 			t.Errorf("the far server is not told what it is:\n%s", s)
 		}
@@ -65,7 +65,7 @@ func TestACallSaysNothingAboutTheControllerOnTheFarSide(t *testing.T) {
 		`{"override_skypilot_config":{"aws":{},"jobs":{"controller":{"mode":"cluster","a":1}}},"x":2}`:   `{"override_skypilot_config":{"aws":{},"jobs":{"controller":{"a":1}}},"x":2}`,
 		`{"override_skypilot_config":{"jobs":{"controller":{"resources":{"cpus":1},"autostop":false}}}}`: `{"override_skypilot_config":{"jobs":{"controller":{}}}}`,
 	} {
-		got, err := ownAffairs([]byte(body))
+		got, err := New(Deps{Kind: Jobs}).ownAffairs([]byte(body))
 		if err != nil || string(got) != want {
 			t.Errorf("%s became %s (%v), not %s", body, got, err, want)
 		}
@@ -83,7 +83,7 @@ func TestThePlanFollowsTheConfiguration(t *testing.T) {
 		{"jobs: {controller: {autostop: {idle_minutes: 1, down: true}}}", "4+", "1", true},
 		{"jobs: {controller: {autostop: false}}", "4+", "", false},
 	} {
-		text, rest, err := plan(configured(t, tt.text), false)
+		text, rest, err := Jobs.plan(configured(t, tt.text), false)
 		if err != nil {
 			t.Errorf("%s: %v", tt.text, err)
 			continue
@@ -101,7 +101,7 @@ func TestThePlanFollowsTheConfiguration(t *testing.T) {
 		if got := string(rest.idle()); got != tt.idle || rest.down != tt.down {
 			t.Errorf("%s: idle for %q, down %v", tt.text, got, rest.down)
 		}
-		if text, _, err = plan(configured(t, tt.text), true); err != nil || strings.Contains(text, "cpus") {
+		if text, _, err = Jobs.plan(configured(t, tt.text), true); err != nil || strings.Contains(text, "cpus") {
 			t.Errorf("%s: a controller that exists is asked for again: %s (%v)", tt.text, text, err)
 		}
 	}

@@ -5,19 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // Ending tells whether the controller may end now: nothing on it has work left.
-// Until done is called no job is handed to it.
+// Until done is called nothing is handed to it.
 func (c *Controller) Ending(ctx context.Context) (done func(), err error) {
 	if !c.handing.TryLock() {
-		return nil, &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("A managed job is handed to the controller %s at this moment.", c.Name()),
+		return nil, &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Work is handed to the controller %s at this moment.", c.Name()),
 			Hint: "See what it is with: sky api status"}
 	}
 	if err := c.unfinished(ctx); err != nil {
@@ -50,6 +52,60 @@ func (c *Controller) unfinished(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
+	return c.Kind.unfinished(c, ctx, cl)
+}
+
+// unknown is the error of a controller that does not say what it has to do.
+func (c *Controller) unknown(cl *state.Cluster, what string, err error) error {
+	return &api.Error{
+		Type: api.ErrRuntime, Err: err,
+		Message: fmt.Sprintf("Whether the controller %s has unfinished %s cannot be found out: %v", cl.Name, what, plain(err)),
+		Hint:    "What a controller that goes has begun is looked after by nobody. To end it all the same: sky down --purge " + cl.Name,
+	}
+}
+
+func (c *Controller) unfinishedServices(ctx context.Context, cl *state.Cluster) error {
+	var list []api.Service
+	if err := c.ask(ctx, cl, "/serve/status", api.ServeStatusBody{}, &list); err != nil {
+		return c.unknown(cl, "services", err)
+	}
+	var names []string
+	for _, s := range list {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	return &api.Error{
+		Type:    api.ErrNotSupported,
+		Message: fmt.Sprintf("The controller %s looks after services: %s.", cl.Name, strings.Join(names, ", ")),
+		Hint:    "End them first, and wait for them: sky serve down -a",
+	}
+}
+
+func (c *Controller) servicesBefore(ctx context.Context, scope *state.Scope) string {
+	list, err := c.Store.Services().List(ctx, state.ServiceFilter{Kind: state.KindService})
+	n := 0
+	for _, s := range list {
+		if scope == nil || scope.Sees(s.Workspace) {
+			n++
+		}
+	}
+	if err != nil || n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d services from before the controller go on on this server: sky serve status --config serve.controller.mode=server", n)
+}
+
+func (c *Controller) jobsBefore(ctx context.Context, scope *state.Scope) string {
+	live, err := c.Store.ManagedJobs().List(ctx, state.ManagedFilter{Live: true, Scope: scope, Limit: 1})
+	if err != nil || live.Total == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d managed jobs from before the controller go on on this server: sky jobs queue --config jobs.controller.mode=server", live.Total)
+}
+
+func (c *Controller) unfinishedJobs(ctx context.Context, cl *state.Cluster) error {
 	var jobs []int
 	var page struct {
 		Jobs []struct {
@@ -59,7 +115,7 @@ func (c *Controller) unfinished(ctx context.Context) error {
 	}
 	var schedules []api.JobsSchedule
 	latest := mostListed
-	err = errors.Join(
+	err := errors.Join(
 		c.ask(ctx, cl, "/jobs/queue/v2", api.JobsQueueBody{AllUsers: true, SkipFinished: true}, &page),
 		c.ask(ctx, cl, "/jobs/schedules", api.JobsSchedulesBody{AllUsers: true}, &schedules))
 	live := page.Jobs
@@ -68,11 +124,7 @@ func (c *Controller) unfinished(ctx context.Context) error {
 		err = c.ask(ctx, cl, "/jobs/queue/v2", api.JobsQueueBody{AllUsers: true, Limit: &latest}, &page)
 	}
 	if err != nil {
-		return &api.Error{
-			Type: api.ErrRuntime, Err: err,
-			Message: fmt.Sprintf("Whether the controller %s has unfinished jobs cannot be found out: %v", cl.Name, plain(err)),
-			Hint:    "Jobs of a controller that goes are looked after by nobody. To end it all the same: sky down --purge " + cl.Name,
-		}
+		return c.unknown(cl, "jobs", err)
 	}
 	for _, j := range slices.Concat(live, page.Jobs) {
 		if j.Schedule != string(api.ScheduleDone) && !slices.Contains(jobs, j.JobID) {
@@ -120,7 +172,7 @@ func (c *Controller) Keep(ctx context.Context) {
 			continue
 		}
 		if _, err := c.Ensure(ctx, cluster.Call{RequestID: uuid.NewString(), Out: unheard{}}); err != nil && ctx.Err() == nil {
-			c.Log.WarnContext(ctx, "the server on the jobs controller could not be started again", "cluster", cl.Name, "err", err)
+			c.Log.WarnContext(ctx, "the server on the "+c.Kind.name+" could not be started again", "cluster", cl.Name, "err", err)
 		}
 	}
 }

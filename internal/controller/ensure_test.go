@@ -45,7 +45,7 @@ func TestAFarServerOfAnotherBuildIsReplaced(t *testing.T) {
 				n.far.change(func(f *farServer) { f.build = "old" })
 				n.c.equipped = map[string]string{} // another life of this server
 				n.Head(n.c.Name()).Commands(func(command string) (string, int) {
-					if command != kitDir+"/sky api stop" {
+					if command != Jobs.dir+"/sky api stop" {
 						t.Errorf("it runs %s", command)
 					}
 					if tt.goes && tt.code == 0 {
@@ -151,7 +151,7 @@ func TestCredentialsAreBroughtToTheController(t *testing.T) {
 				if err != nil || !strings.Contains(said, tt.said) || tt.said == "" && strings.Contains(said, "cannot use") {
 					t.Fatalf("%v\n%s", err, said)
 				}
-				text, err := os.ReadFile(filepath.Join(n.Head(n.c.Name()).Home(), homeDir, ".fluffy", "token"))
+				text, err := os.ReadFile(filepath.Join(n.Head(n.c.Name()).Home(), Jobs.homeDir(), ".fluffy", "token"))
 				if (err == nil) != tt.there || tt.there && string(text) != "secret" {
 					t.Errorf("on the head node: %q, %v", text, err)
 				}

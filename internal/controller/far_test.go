@@ -186,12 +186,12 @@ func newNear(t *testing.T, text string) *near {
 		}
 		for _, m := range n.Cloud.Machines() {
 			if node := n.Node(m.ID); node != nil {
-				node.Serve(jobName, "sleep 1h", n.far)
+				node.Serve(Jobs.job, "sleep 1h", n.far)
 			}
 		}
 	})
 	cfg := configured(t, "jobs: {controller: {mode: cluster, resources: {infra: fluffycloud, cpus: 2+}"+text+"}}\n")
-	n.c = New(Deps{Store: n.s.Store, Providers: n.s.Providers, Executor: n.s.Executor, Clusters: n.s.Clusters, Remote: n.s.Remote,
+	n.c = New(Deps{Kind: Jobs, Store: n.s.Store, Providers: n.s.Providers, Executor: n.s.Executor, Clusters: n.s.Clusters, Remote: n.s.Remote,
 		Config: func() *config.Config { return cfg }, Self: testbed.Ann, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	return n
 }
@@ -227,7 +227,7 @@ func TestAJobIsHandedToAControllerThatIsRentedForIt(t *testing.T) {
 			t.Fatalf("machines: %v", m)
 		}
 		r := testbed.NewRequest()
-		got, err := n.answer(t, r, launchName, api.JobsLaunchBody{Task: someJob})
+		got, err := n.answer(t, r, "sky.jobs.launch", api.JobsLaunchBody{Task: someJob})
 		if err != nil || got != `{"job_id":1}` && got != `{"job_id": 1}` || !strings.Contains(r.Out.String(), "said by the far server") {
 			t.Fatalf("%s, %v\n%s", got, err, r.Out)
 		}
@@ -240,16 +240,16 @@ func TestAJobIsHandedToAControllerThatIsRentedForIt(t *testing.T) {
 			t.Errorf("autostop: %+v", a)
 		}
 		for file, want := range map[string]string{"build": testbed.Build, "good": testbed.Build, "home/.sky/config.yaml": ""} {
-			text, err := os.ReadFile(filepath.Join(head.Home(), kitDir, file))
+			text, err := os.ReadFile(filepath.Join(head.Home(), Jobs.dir, file))
 			if err != nil || !strings.Contains(string(text), want) || strings.Contains(string(text), "mode: cluster") {
 				t.Errorf("%s: %q, %v", file, text, err)
 			}
 		}
 		// The same request again is the same job, and the next one finds everything there.
-		if _, err := n.answer(t, r, launchName, api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 1 {
+		if _, err := n.answer(t, r, "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 1 {
 			t.Errorf("%d jobs, %v", n.far.count(), err)
 		}
-		if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 2 {
+		if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil || n.far.count() != 2 {
 			t.Errorf("%d jobs, %v", n.far.count(), err)
 		}
 		if n := len(head.Jobs()); n != 1 {
@@ -278,7 +278,7 @@ func TestAControllerWithUnfinishedJobsDoesNotEnd(t *testing.T) {
 		if err := ends(); err != nil {
 			t.Errorf("there is none: %v", err)
 		}
-		if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob}); err != nil {
+		if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil {
 			t.Fatal(err)
 		}
 		if err := ends(); !isType(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "[1]") {
@@ -326,7 +326,7 @@ func TestAControllerWithUnfinishedJobsDoesNotEnd(t *testing.T) {
 func TestAFarServerThatWentAwayIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNear(t, "")
-		if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob}); err != nil {
+		if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(n.s.Context())
@@ -364,7 +364,7 @@ func TestAControllerThatCannotBeHadLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNear(t, "")
 		n.Inject(model.Fault{ID: "full", Kind: model.Fail, Op: "instances.create", Code: fluffyapi.NoCapacity, Message: "no room"})
-		if _, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob}); err == nil || !strings.Contains(err.Error(), "bringing up the jobs controller") {
+		if _, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob}); err == nil || !strings.Contains(err.Error(), "bringing up the jobs controller") {
 			t.Errorf("%v", err)
 		}
 		if m := n.Machines(); len(m) != 0 || n.Cluster(n.c.Name()) != nil {
@@ -383,11 +383,11 @@ func TestAFarServerThatDoesNotStartIsToldWithItsLastWords(t *testing.T) {
 			}
 			for _, m := range n.Cloud.Machines() {
 				if node := n.Node(m.ID); node != nil {
-					node.Serve(jobName, "echo no such library\nsleep 1s\nexit 1", http.NotFoundHandler())
+					node.Serve(Jobs.job, "echo no such library\nsleep 1s\nexit 1", http.NotFoundHandler())
 				}
 			}
 		})
-		_, err := n.answer(t, testbed.NewRequest(), launchName, api.JobsLaunchBody{Task: someJob})
+		_, err := n.answer(t, testbed.NewRequest(), "sky.jobs.launch", api.JobsLaunchBody{Task: someJob})
 		if err == nil || !strings.Contains(err.Error(), "does not start: no such library") {
 			t.Errorf("%v", err)
 		}

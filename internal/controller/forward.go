@@ -22,49 +22,25 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// A route is a request about managed jobs that the controller's server answers.
+// A route is a request that the controller's server answers.
 type route struct {
 	path  string
 	empty string // the answer while there is no controller; "": it fails
 	talks bool   // what it says while it runs is for the user
 	log   bool   // it is answered with a log
-}
+	exits bool   // whose result is an exit code
 
-// routes is all that is forwarded, by the name of the request.
-var routes = map[string]route{
-	launchName:               {path: "/jobs/launch", talks: true},
-	"sky.jobs.queue_v2":      {path: "/jobs/queue/v2", empty: `{"jobs":[],"total":0,"total_no_filter":0,"status_counts":{}}`},
-	"sky.jobs.queue":         {path: "/jobs/queue", empty: `[]`},
-	"sky.jobs.cancel":        {path: "/jobs/cancel", talks: true},
-	"sky.jobs.schedules":     {path: "/jobs/schedules", empty: `[]`},
-	"sky.jobs.end_schedules": {path: "/jobs/end_schedules", talks: true},
-	"sky.jobs.wait":          {path: "/jobs/wait"},
-	"sky.jobs.events":        {path: "/jobs/events"},
-	downloadName:             {path: "/jobs/download_logs", talks: true},
-	"sky.jobs.logs":          {path: "/jobs/logs", log: true},
-}
-
-const (
-	launchName   = "sky.jobs.launch"
-	downloadName = "sky.jobs.download_logs"
-)
-
-// Forwarded maps the names of the requests that the controller's server answers
-// to their paths.
-func Forwarded() map[string]string {
-	out := map[string]string{}
-	for name, r := range routes {
-		out[name] = r.path
-	}
-	return out
+	launches bool // it hands over a task, and brings the controller up
+	only     bool // if there is one
+	gathers  bool // it gathers files that are then copied here
 }
 
 // Answer lets the controller's server answer a request: its name, and its body as
 // it is recorded. A launch brings the controller up. logs is the folder for what
 // is downloaded.
 func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string, body []byte, logs string, room *diskspace.Share) (json.RawMessage, error) {
-	r := routes[name]
-	if name == launchName {
+	r := c.Kind.routes[name]
+	if r.launches {
 		return c.launch(ctx, call, r, body)
 	}
 	var b struct {
@@ -73,13 +49,13 @@ func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string,
 	_ = json.Unmarshal(body, &b)
 	var result json.RawMessage
 	err := c.reach(ctx, call, b.Refresh, func(client *sky.Client) (err error) {
-		if result, err = c.send(ctx, call, client, r, body); err != nil || name != downloadName {
+		if result, err = c.send(ctx, call, client, r, body); err != nil || !r.gathers {
 			return err
 		}
-		result, err = fetched(ctx, client, result, logs, room)
+		result, err = c.fetched(ctx, client, result, logs, room)
 		return err
 	})
-	if errors.Is(err, errNone) && r.empty != "" {
+	if r.empty != "" && c.nothing(err) {
 		return json.RawMessage(r.empty), nil
 	}
 	return result, err
@@ -87,10 +63,14 @@ func (c *Controller) Answer(ctx context.Context, call cluster.Call, name string,
 
 // fetched copies logs that the far server gathered to this one, and names the
 // copies in the result.
-func fetched(ctx context.Context, client *sky.Client, result json.RawMessage, logs string, room *diskspace.Share) (json.RawMessage, error) {
+func (c *Controller) fetched(ctx context.Context, client *sky.Client, result json.RawMessage, logs string, room *diskspace.Share) (json.RawMessage, error) {
 	var far map[string]string
-	if err := json.Unmarshal(result, &far); err != nil {
-		return nil, fmt.Errorf("the jobs controller's answer is not understood: %w", err)
+	var single string
+	alone := json.Unmarshal(result, &single) == nil
+	if alone {
+		far = map[string]string{"": single}
+	} else if err := json.Unmarshal(result, &far); err != nil {
+		return nil, fmt.Errorf("the %s's answer is not understood: %w", c.Kind.name, err)
 	}
 	var dirs []string
 	for _, d := range far {
@@ -100,18 +80,37 @@ func fetched(ctx context.Context, client *sky.Client, result json.RawMessage, lo
 	if err != nil {
 		return nil, err
 	}
+	if alone {
+		return json.Marshal(near[single])
+	}
 	for id, d := range far {
 		far[id] = near[d]
 	}
 	return json.Marshal(far)
 }
 
-// launch hands a job over, with its files.
+// nothing reports whether an error says that the controller has nothing to do: there is
+// none, or it has stopped because of that and is started by new work alone.
+func (c *Controller) nothing(err error) bool {
+	if errors.Is(err, c.Kind.none) {
+		return true
+	}
+	e, ok := errors.AsType[*api.Error](err)
+	return ok && c.Kind.wakes == "" && e.Type == api.ErrClusterNotUp && e.Attributes["cluster_status"] == string(api.ClusterStopped)
+}
+
+// launch hands a task over, with its files.
 func (c *Controller) launch(ctx context.Context, call cluster.Call, r route, body []byte) (json.RawMessage, error) {
 	c.handing.RLock()
 	defer c.handing.RUnlock()
-	if live, err := c.Store.ManagedJobs().List(ctx, state.ManagedFilter{Live: true, Scope: call.Scope, Limit: 1}); err == nil && live.Total > 0 && call.Attempt <= 1 {
-		fmt.Fprintf(call.Out, "%d managed jobs from before the controller go on on this server: sky jobs queue --config jobs.controller.mode=server\n", live.Total)
+	if r.only {
+		if cl, err := c.look(ctx); err != nil {
+			return nil, err
+		} else if cl == nil || !cl.EverUp {
+			return nil, c.Kind.none
+		}
+	} else if before := c.Kind.before(c, ctx, call.Scope); before != "" && call.Attempt <= 1 {
+		fmt.Fprintln(call.Out, before)
 	}
 	var result json.RawMessage
 	err := c.retry(ctx, call, handTimeout, func() error {
@@ -123,7 +122,7 @@ func (c *Controller) launch(ctx context.Context, call cluster.Call, r route, bod
 		if err != nil {
 			return err
 		}
-		if call.Attempt > 1 { // the job may have been handed over in an earlier life
+		if call.Attempt > 1 { // the task may have been handed over in an earlier life
 			known, err := client.Known(ctx, call.RequestID)
 			if err != nil {
 				return err
@@ -168,7 +167,7 @@ func (c *Controller) withFiles(ctx context.Context, call cluster.Call, client *s
 	}
 	delete(fields, "file_mounts_blob_id")
 	if len(files) > 0 {
-		call.Out.Spin("Uploading files to the jobs controller")
+		call.Out.Spin("Uploading files to the " + c.Kind.name)
 		blob, err := client.Upload(ctx, files, nil)
 		call.Out.StopSpin()
 		if err != nil {
@@ -188,7 +187,7 @@ func (c *Controller) withFiles(ctx context.Context, call cluster.Call, client *s
 
 // send makes a call of the far server under the id that it has here.
 func (c *Controller) send(ctx context.Context, call cluster.Call, client *sky.Client, r route, body []byte) (json.RawMessage, error) {
-	body, err := ownAffairs(body)
+	body, err := c.ownAffairs(body)
 	if err != nil {
 		return nil, err
 	}
@@ -201,13 +200,13 @@ func (c *Controller) send(ctx context.Context, call cluster.Call, client *sky.Cl
 
 // ownAffairs is a body whose configuration says nothing about the controller any
 // more.
-func ownAffairs(body []byte) ([]byte, error) {
+func (c *Controller) ownAffairs(body []byte) ([]byte, error) {
 	const override = "override_skypilot_config"
-	fields, config, jobs, about := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	fields, config, section, about := map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	if err := json.Unmarshal(body, &fields); err != nil {
 		return nil, err
 	}
-	if json.Unmarshal(fields[override], &config) != nil || json.Unmarshal(config["jobs"], &jobs) != nil || json.Unmarshal(jobs["controller"], &about) != nil {
+	if json.Unmarshal(fields[override], &config) != nil || json.Unmarshal(config[c.Kind.section], &section) != nil || json.Unmarshal(section["controller"], &about) != nil {
 		return body, nil // there is none
 	}
 	for _, key := range []string{"mode", "consolidation_mode", "resources", "autostop", "high_availability"} {
@@ -218,7 +217,7 @@ func ownAffairs(body []byte) ([]byte, error) {
 		in  map[string]json.RawMessage
 		key string
 		put any
-	}{{jobs, "controller", about}, {config, "jobs", jobs}, {fields, override, config}} {
+	}{{section, "controller", about}, {config, c.Kind.section, section}, {fields, override, config}} {
 		if up.in[up.key], err = json.Marshal(up.put); err != nil {
 			return nil, err
 		}
@@ -249,7 +248,7 @@ func (c *Controller) follow(ctx context.Context, call cluster.Call, req *sky.Req
 		after, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 		defer cancel()
 		if err := req.Cancel(after); err != nil {
-			c.Log.WarnContext(ctx, "a request was not cancelled on the jobs controller", "request", req.ID(), "err", err)
+			c.Log.WarnContext(ctx, "a request was not cancelled on the "+c.Kind.name, "request", req.ID(), "err", err)
 		}
 	}
 	return nil, context.Cause(ctx)
@@ -258,13 +257,13 @@ func (c *Controller) follow(ctx context.Context, call cluster.Call, req *sky.Req
 // AnswerLog lets the controller's server answer a log request. The far request is kept
 // in the call's state, so that a replay is that request's.
 func (c *Controller) AnswerLog(ctx context.Context, call cluster.Call, name string, body []byte, w io.Writer) (any, error) {
-	r := routes[name]
+	r := c.Kind.routes[name]
 	var b struct {
 		Refresh bool `json:"refresh"`
 		Tail    *int `json:"tail"`
 	}
 	_ = json.Unmarshal(body, &b)
-	body, err := ownAffairs(body)
+	body, err := c.ownAffairs(body)
 	if err != nil {
 		return nil, err
 	}
@@ -300,6 +299,9 @@ func (c *Controller) AnswerLog(ctx context.Context, call cluster.Call, name stri
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+	if !r.exits {
+		return nil, err
+	}
 	return code, err
 }
 
@@ -319,11 +321,7 @@ func (n *noting) Write(p []byte) (int, error) {
 	return n.w.Write(p)
 }
 
-// errNone means that there is no controller, and so there are no jobs.
-var errNone = &api.Error{Type: api.ErrValue, Message: "There are no managed jobs: none was launched since jobs.controller.mode is cluster. " +
-	"Those from before are shown by: sky jobs queue --config jobs.controller.mode=server"}
-
-// How long the far server is tried before an answer fails, or a job is not handed
+// How long the far server is tried before an answer fails, or a task is not handed
 // over.
 const (
 	answerTimeout = time.Minute
@@ -342,18 +340,18 @@ func (c *Controller) reach(ctx context.Context, call cluster.Call, wake bool, f 
 		case err != nil:
 			return err
 		case cl == nil || !cl.EverUp:
-			return errNone
+			return c.Kind.none
 		case wake && !tried, tried && cl.Status == api.ClusterUp:
 			if tried {
 				if job, err := c.serverJob(ctx, cl); err == nil && rested(job) && !wake {
-					return notUp(cl, ", has nothing to do and is about to stop")
+					return c.notUp(cl, ", has nothing to do and is about to stop")
 				}
 			}
 			if cl, err = c.Ensure(ctx, call); err != nil {
 				return err
 			}
 		case cl.Status != api.ClusterUp:
-			return notUp(cl, "")
+			return c.notUp(cl, "")
 		}
 		tried = true
 		client, err := c.client(cl, call)
@@ -375,11 +373,11 @@ func (c *Controller) retry(ctx context.Context, call cluster.Call, limit time.Du
 		if time.Since(began) > limit {
 			return &api.Error{
 				Type: api.ErrRuntime, Err: err,
-				Message: fmt.Sprintf("The jobs controller %s does not answer: %v", c.Name(), plain(err)),
-				Hint:    "Its jobs go on. See how it is with: sky status --refresh " + c.Name(),
+				Message: fmt.Sprintf("The %s %s does not answer: %v", c.Kind.name, c.Name(), plain(err)),
+				Hint:    "Its work goes on. See how it is with: sky status --refresh " + c.Name(),
 			}
 		}
-		call.Out.Spin("Waiting for the jobs controller to answer")
+		call.Out.Spin("Waiting for the " + c.Kind.name + " to answer")
 		_, _ = c.Clusters.Refresh(ctx, c.Name())
 		select {
 		case <-ctx.Done():

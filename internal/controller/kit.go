@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,12 +10,14 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/filesync"
@@ -22,25 +25,24 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Where things are on the head node, below its home folder. The far server has a
-// home folder of its own: a machine of one's own keeps its files.
+// Variables of the far server's environment: the address on which its balancers listen,
+// and the one under which clients reach them.
 const (
-	kitDir  = ".sky/jobs_controller"
-	homeDir = kitDir + "/home"
+	EnvListen = "SKYPILOT_SERVE_CONTROLLER_LISTEN"
+	EnvHost   = "SKYPILOT_SERVE_CONTROLLER_HOST"
 )
-
-// jobName is the name of the cluster's job that runs the server.
-const jobName = "sky-jobs-controller"
 
 // script keeps a server running until it ends because there is nothing to do.
 // The server is of the build that a file names; one that cannot even start gives
 // way to the one before.
-const script = `umask 077
-cd ~/` + kitDir + ` || exit 1
+func (k *Kind) script() string {
+	return `umask 077
+cd ~/` + k.dir + ` || exit 1
 while :; do
   build=$(cat build)
   set --
   [ -s idle ] && set -- --until-idle "$(cat idle)"
+  [ -s listen ] && export ` + EnvListen + `="$(cat listen)" ` + EnvHost + `="$(cat host)"
   began=$(date +%s)
   ` + EnvFar + `=1 HOME=$PWD/home SKY_API_PORT=46580 "bin/$build/sky" api start --foreground --any-port "$@"
   code=$?
@@ -52,6 +54,7 @@ while :; do
   sleep 1
 done
 `
+}
 
 // program is sky for people on the head node: it talks to the server there.
 const program = `#!/bin/sh
@@ -61,7 +64,7 @@ port=$(sed -n 's/.*"endpoint": "http:..127.0.0.1:\([0-9]*\)".*/\1/p' "$dir/home/
 `
 
 // A kit is what the far server needs besides the program itself: small files by
-// their path below kitDir.
+// their path below the folder.
 type kit struct {
 	files map[string][]byte
 	warn  []string // what users should know
@@ -83,7 +86,7 @@ func (c *Controller) pack(ctx context.Context, cfg *config.Config, rest *rest) (
 	k := kit{files: map[string][]byte{
 		"sky":                   []byte(program),
 		"idle":                  rest.idle(),
-		"home/.sky/config.yaml": cfg.ForJobsController(),
+		"home/.sky/config.yaml": cfg.ForController(),
 	}}
 	for _, p := range c.Providers.All() {
 		if ok, _ := cfg.CloudUse(cfg.ActiveWorkspace(), p.Name()); !ok {
@@ -101,7 +104,7 @@ func (c *Controller) pack(ctx context.Context, cfg *config.Config, rest *rest) (
 			return kit{}, context.Cause(ctx)
 		}
 		if err != nil {
-			k.warn = append(k.warn, fmt.Sprintf("The jobs controller cannot use %s: %v.", p.DisplayName(), err))
+			k.warn = append(k.warn, fmt.Sprintf("The %s cannot use %s: %v.", c.Kind.name, p.DisplayName(), err))
 			continue
 		}
 		for name, text := range files {
@@ -109,6 +112,34 @@ func (c *Controller) pack(ctx context.Context, cfg *config.Config, rest *rest) (
 		}
 	}
 	return k, nil
+}
+
+// address adds to the kit where balancers listen on the head node, and where clients
+// reach them.
+func (c *Controller) address(ctx context.Context, cl *state.Cluster, k kit) error {
+	if len(c.Kind.ports) == 0 {
+		return nil
+	}
+	first, _, err := cloud.PortRange(c.Kind.ports[0])
+	if err != nil {
+		return err
+	}
+	n := cl.Nodes[0]
+	host, port := cmp.Or(n.ExternalIP, n.InternalIP), api.Number(first)
+	at, err := c.Clusters.Endpoints(ctx, api.EndpointsBody{Cluster: cl.Name, Port: &port})
+	if err != nil {
+		return err
+	}
+	if h, p, err := net.SplitHostPort(at[port.String()]); err == nil && h != "" {
+		if p != port.String() {
+			return &api.Error{Type: api.ErrNotSupported,
+				Message: fmt.Sprintf("Services of the %s %s would listen on port %d and following, which %s maps to others.", c.Kind.name, cl.Name, first, cl.Offer.Cloud),
+				Hint:    fmt.Sprintf("Let the controller be elsewhere: set %s.controller.resources.infra, then: sky down %s", c.Kind.section, cl.Name)}
+		}
+		host = h
+	}
+	k.files["listen"], k.files["host"] = []byte(n.InternalIP), []byte(host)
+	return nil
 }
 
 // write puts the kit into a folder; nobody else can read it there.
@@ -155,10 +186,10 @@ func (c *Controller) equip(ctx context.Context, cl *state.Cluster, k kit) (build
 	if err := k.write(tmp); err != nil {
 		return "", err
 	}
-	if err := c.bring(ctx, cl, file, path.Join(kitDir, "bin", build, "sky")); err != nil {
+	if err := c.bring(ctx, cl, file, path.Join(c.Kind.dir, "bin", build, "sky")); err != nil {
 		return "", err
 	}
-	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(c.Dir, filepath.Base(tmp), tmp), Dst: "~/" + kitDir, Contents: true})
+	_, err = c.Remote.Sync(ctx, cl, filesync.Options{Src: filesync.Within(c.Dir, filepath.Base(tmp), tmp), Dst: "~/" + c.Kind.dir, Contents: true})
 	return build, err
 }
 
@@ -173,7 +204,7 @@ func (c *Controller) note(ctx context.Context, cl *state.Cluster, name, text str
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	return c.bring(ctx, cl, f.Name(), path.Join(kitDir, name))
+	return c.bring(ctx, cl, f.Name(), path.Join(c.Kind.dir, name))
 }
 
 func (c *Controller) bring(ctx context.Context, cl *state.Cluster, file, to string) error {
@@ -200,33 +231,36 @@ func (r *rest) idle() []byte {
 
 // plan reads what the configuration says about the cluster: its task, which runs
 // nothing, and when it stops. A cluster that exists is as it is.
-func plan(cfg *config.Config, exists bool) (text string, r *rest, err error) {
-	resources, _ := cfg.Value("jobs", "controller", "resources").(map[string]any)
+func (k *Kind) plan(cfg *config.Config, exists bool) (text string, r *rest, err error) {
+	resources, _ := cfg.Value(k.section, "controller", "resources").(map[string]any)
 	asked := maps.Clone(resources)
 	if asked == nil {
 		asked = map[string]any{}
 	}
-	asked["autostop"] = cfg.Value("jobs", "controller", "autostop")
+	asked["autostop"] = cfg.Value(k.section, "controller", "autostop")
 	if asked["autostop"] == nil {
 		delete(asked, "autostop")
 	}
 	write := func(resources map[string]any) (string, error) {
-		b, err := json.Marshal(map[string]any{"name": jobName, "resources": resources})
+		b, err := json.Marshal(map[string]any{"name": k.job, "resources": resources})
 		return string(b), err
 	}
 	whole, err := write(asked)
 	if err != nil {
 		return "", nil, err
 	}
-	dag, err := task.Parse("jobs.controller", []byte(whole))
+	dag, err := task.Parse(k.section+".controller", []byte(whole))
 	if err != nil {
-		return "", nil, fmt.Errorf("the configuration's jobs.controller: %w", err)
+		return "", nil, fmt.Errorf("the configuration's %s.controller: %w", k.section, err)
 	}
 	r = &rest{never: true}
 	if a := dag.Tasks[0].Resources[0].Autostop; a != nil && a.Enabled {
 		r = &rest{minutes: a.IdleMinutes, down: a.Down, waitFor: a.WaitFor}
 	}
 	delete(asked, "autostop")
+	if len(k.ports) > 0 {
+		asked["ports"] = k.ports
+	}
 	if exists {
 		asked = map[string]any{}
 	}

@@ -52,7 +52,7 @@ func (c *Controller) ensure(ctx context.Context, call cluster.Call) (*state.Clus
 	if err != nil {
 		return nil, err
 	}
-	text, rest, err := plan(call.Config, cl != nil && cl.EverUp && !cluster.GivingBack(cl))
+	text, rest, err := c.Kind.plan(call.Config, cl != nil && cl.EverUp && !cluster.GivingBack(cl))
 	if err != nil {
 		return nil, err
 	}
@@ -66,21 +66,24 @@ func (c *Controller) ensure(ctx context.Context, call cluster.Call) (*state.Clus
 			return cl, nil
 		}
 	}
-	fmt.Fprintf(call.Out, "Managed jobs are looked after by the controller %s.\n", c.Name())
+	fmt.Fprintf(call.Out, "%s are looked after by the controller %s.\n", c.Kind.what, c.Name())
 	for _, w := range k.warn {
 		fmt.Fprintln(call.Out, "⚠", w)
 	}
 	if _, err := c.Executor.Launch(ctx, call, api.LaunchBody{Task: text, ClusterName: c.Name(), QuietOptimizer: cl != nil}); err != nil {
-		return nil, fmt.Errorf("bringing up the jobs controller: %w", err)
+		return nil, fmt.Errorf("bringing up the %s: %w", c.Kind.name, err)
 	}
 	if cl, err = c.Clusters.Get(ctx, c.Name()); err != nil {
 		return nil, err
 	}
-	call.Out.Spin("Setting up the jobs controller")
+	call.Out.Spin("Setting up the " + c.Kind.name)
 	defer call.Out.StopSpin()
+	if err := c.address(ctx, cl, k); err != nil {
+		return nil, err
+	}
 	build, err := c.equip(ctx, cl, k)
 	if err != nil {
-		return nil, fmt.Errorf("setting up the jobs controller: %w", err)
+		return nil, fmt.Errorf("setting up the %s: %w", c.Kind.name, err)
 	}
 	if err := c.serve(ctx, call, cl, build); err != nil {
 		return nil, err
@@ -92,7 +95,7 @@ func (c *Controller) ensure(ctx context.Context, call cluster.Call) (*state.Clus
 	c.equipped[cl.Hash] = stamp
 	c.mu.Unlock()
 	call.Out.StopSpin()
-	fmt.Fprintf(call.Out, "✓ The jobs controller is ready.\n")
+	fmt.Fprintf(call.Out, "✓ The %s is ready.\n", c.Kind.name)
 	return cl, nil
 }
 
@@ -126,9 +129,9 @@ func (c *Controller) serve(ctx context.Context, call cluster.Call, cl *state.Clu
 			return c.note(ctx, cl, "good", build)
 		case err == nil && !asked:
 			asked = true
-			call.Out.Spin("Updating the jobs controller")
-			if err := c.run(ctx, cl, kitDir+"/sky api stop"); err != nil && ctx.Err() == nil {
-				return fmt.Errorf("updating the jobs controller: %w", err)
+			call.Out.Spin("Updating the " + c.Kind.name)
+			if err := c.run(ctx, cl, c.Kind.dir+"/sky api stop"); err != nil && ctx.Err() == nil {
+				return fmt.Errorf("updating the %s: %w", c.Kind.name, err)
 			}
 		case err != nil:
 			if err := c.start(ctx, cl); err != nil && ctx.Err() == nil {
@@ -152,12 +155,12 @@ var errSlow = errors.New("it did not answer in time")
 // one before does, that is good enough.
 func (c *Controller) slow(ctx context.Context, call cluster.Call, cl *state.Cluster) error {
 	if health, err := c.ping(ctx, cl); err == nil {
-		fmt.Fprintf(call.Out, "⚠ The jobs controller stays with sky %s (build %s): this version does not start there. See: sky logs %s\n", health.Version, health.BuildID, cl.Name)
+		fmt.Fprintf(call.Out, "⚠ The %s stays with sky %s (build %s): this version does not start there. See: sky logs %s\n", c.Kind.name, health.Version, health.BuildID, cl.Name)
 		return nil
 	}
 	return &api.Error{
 		Type:    api.ErrRuntime,
-		Message: fmt.Sprintf("The server on the jobs controller %s does not start: %s", cl.Name, c.lastWords(ctx, cl)),
+		Message: fmt.Sprintf("The server on the %s %s does not start: %s", c.Kind.name, cl.Name, c.lastWords(ctx, cl)),
 		Hint:    "All that it said: sky logs " + cl.Name,
 	}
 }
@@ -201,7 +204,7 @@ func (c *Controller) start(ctx context.Context, cl *state.Cluster) error {
 		return err
 	}
 	_, err = head.Submit(ctx, agentapi.SubmitRequest{Key: uuid.NewString(), Epoch: cl.Epoch, Spec: agentapi.JobSpec{
-		Name: jobName, User: c.Self.Name, UserHash: c.Self.ID, NumNodes: 1, Run: script, Resources: "1x[CPU:1+]",
+		Name: c.Kind.job, User: c.Self.Name, UserHash: c.Self.ID, NumNodes: 1, Run: c.Kind.script(), Resources: "1x[CPU:1+]",
 	}})
 	return err
 }
@@ -215,7 +218,7 @@ func (c *Controller) setRest(ctx context.Context, call cluster.Call, cl *state.C
 	if p, ok := c.Providers.Get(cl.Offer.Cloud); ok && !r.down {
 		reason, lacks := cloud.Lacking(p, cl.Offer, cloud.FeatureStop)
 		if _, can := cloud.As[cloud.Stopper](p); lacks || !can {
-			fmt.Fprintf(call.Out, "⚠ The jobs controller will not stop when idle: %s cannot stop machines%s. To give it back: sky down %s\n", p.DisplayName(), because(reason), cl.Name)
+			fmt.Fprintf(call.Out, "⚠ The %s will not stop when idle: %s cannot stop machines%s. To give it back: sky down %s\n", c.Kind.name, p.DisplayName(), because(reason), cl.Name)
 			return c.Clusters.SetAutostop(ctx, cl.Name, agentapi.Autostop{IdleMinutes: -1})
 		}
 	}

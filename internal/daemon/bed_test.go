@@ -75,8 +75,7 @@ func newBed(t *testing.T, text string, change ...func(*model.Config)) *bed {
 	d.services = d.newServices()
 	d.services.Dial = func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("connection refused") }
 	d.clusters.Ended = d.jobs.Ended
-	d.controller = controller.New(controller.Deps{Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: s.Remote,
-		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: log})
+	d.jobsController, d.serveController = d.newController(controller.Jobs, s.Remote), d.newController(controller.Services, s.Remote)
 	d.register()
 	if err := d.engine.Start(b.ctx); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
@@ -14,14 +16,24 @@ import (
 	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/requests"
 )
 
-// forwardToController lets the jobs controller answer a request about managed jobs, where the
-// configuration says that it looks after them; else f does.
-func (d *daemon) forwardToController(f requests.Func) requests.Func {
+// newController makes a controller, which rents nothing yet.
+func (d *daemon) newController(kind *controller.Kind, connector *remote.Connector) *controller.Controller {
+	return controller.New(controller.Deps{
+		Kind: kind, Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: connector,
+		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: d.log,
+		Far: os.Getenv(controller.EnvFar) == "1",
+	})
+}
+
+// forwardToController lets a controller answer a request about what it looks after, where
+// the configuration says that it does; else f answers.
+func (d *daemon) forwardToController(to *controller.Controller, f requests.Func) requests.Func {
 	return func(ctx context.Context, c *requests.Call) (any, error) {
-		call, wanted, err := d.farCall(c)
+		call, wanted, err := d.farCall(to, c)
 		if err != nil {
 			return nil, err
 		}
@@ -30,61 +42,77 @@ func (d *daemon) forwardToController(f requests.Func) requests.Func {
 		}
 		defer c.Log.StopSpin()
 		body := []byte(c.Body)
-		if c.Name == reqJobsLaunch { // before anything is rented
-			if body, err = d.admitted(ctx, call, body); err != nil {
+		if p, ok := judged[c.Name]; ok { // before anything is rented
+			if body, err = d.admitted(ctx, call, p, body); err != nil {
 				return nil, err
 			}
 		}
 		logs := d.downloads.Dir(c.User.ID)
-		if c.Name != reqJobsDownload {
-			return d.controller.Answer(ctx, call, c.Name, body, logs, nil)
+		if c.Name != reqJobsDownload && c.Name != reqServeDownload {
+			return to.Answer(ctx, call, c.Name, body, logs, nil)
 		}
-		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (dirs map[string]string, err error) {
-			result, err := d.controller.Answer(ctx, call, c.Name, body, logs, room)
+		alone := false // it is one folder, and not one for each job
+		dirs, err := d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (dirs map[string]string, err error) {
+			result, err := to.Answer(ctx, call, c.Name, body, logs, room)
 			if err != nil {
 				return nil, err
 			}
+			var dir string
+			if alone = json.Unmarshal(result, &dir) == nil; alone {
+				return map[string]string{"": dir}, nil
+			}
 			return dirs, json.Unmarshal(result, &dirs)
 		})
+		if alone && err == nil {
+			return dirs[""], nil
+		}
+		return dirs, err
 	}
 }
 
+// judged are the requests whose tasks the administrator's policy judges before they are
+// handed over, and what they are to it.
+var judged = map[string]string{reqJobsLaunch: policy.JobsLaunch, reqServeUp: policy.ServeUp, reqServeUpdate: policy.ServeUpdate}
+
 // farLog is far for requests that are answered with a log.
-func (d *daemon) farLog(f requests.LogFunc) requests.LogFunc {
+func (d *daemon) farLog(to *controller.Controller, f requests.LogFunc) requests.LogFunc {
 	return func(ctx context.Context, c *requests.Call, w io.Writer) (any, error) {
-		call, wanted, err := d.farCall(c)
+		call, wanted, err := d.farCall(to, c)
 		if err != nil {
 			return nil, err
 		}
 		if !wanted {
 			return f(ctx, c, w)
 		}
-		return d.controller.AnswerLog(ctx, call, c.Name, c.Body, w)
+		return to.AnswerLog(ctx, call, c.Name, c.Body, w)
 	}
 }
 
-// farCall is the call of a request, and whether the jobs controller answers it.
-func (d *daemon) farCall(c *requests.Call) (call cluster.Call, wanted bool, err error) {
+// farCall is the call of a request, and whether a controller answers it.
+func (d *daemon) farCall(to *controller.Controller, c *requests.Call) (call cluster.Call, wanted bool, err error) {
 	var env api.Envelope
 	if bytes.Contains(c.Body, []byte(`"mode"`)) { // most calls say nothing about it and are not read for it
 		if err := c.Decode(&env); err != nil {
 			return call, false, err
 		}
 	}
-	if !d.controller.Wanted(env.OverrideConfig, sender(c.Scope)) {
+	if !to.Wanted(env.OverrideConfig, sender(c.Scope)) {
 		return call, false, nil
 	}
 	if d.store.Shared() { // a client asked for it, or what the database holds says so
-		return call, false, &api.Error{Type: api.ErrNotSupported, Message: "jobs.controller: " + config.NoClusterBesideDatabase + "."}
+		return call, false, &api.Error{Type: api.ErrNotSupported, Message: to.Kind.Section() + ".controller: " + config.NoClusterBesideDatabase(to.Kind.Section()) + "."}
 	}
 	call, err = callOf(c, nil)
 	return call, true, err
 }
 
-// admitted is the body of a managed job's launch with the tasks as the
-// administrator's policy wants them.
-func (d *daemon) admitted(ctx context.Context, call cluster.Call, body []byte) ([]byte, error) {
-	var b api.JobsLaunchBody
+// admitted is the body of a call that hands over tasks, as the administrator's policy
+// wants them.
+func (d *daemon) admitted(ctx context.Context, call cluster.Call, name string, body []byte) ([]byte, error) {
+	var b struct {
+		Task string `json:"task"`
+		api.Envelope
+	}
 	fields := map[string]json.RawMessage{}
 	err := json.Unmarshal(body, &b)
 	if err == nil {
@@ -93,7 +121,7 @@ func (d *daemon) admitted(ctx context.Context, call cluster.Call, body []byte) (
 	if err != nil {
 		return nil, err
 	}
-	if b.Task, err = d.admit(ctx, &call, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
+	if b.Task, err = d.admit(ctx, &call, name, b.Task, nil, b.Envelope); err != nil {
 		return nil, err
 	}
 	if err := d.executor.ValidateDag(ctx, b.Task); err != nil {
@@ -117,11 +145,11 @@ func reserved(name, doing string) error {
 	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("Cluster %q is the controller of %s. %s is not possible.", name, kind, doing)}
 }
 
-// down gives a cluster back. The jobs controller goes only when it has nothing to
-// do any more, or when somebody insists.
+// down gives a cluster back. A controller goes only when it has nothing to do any more,
+// or when somebody insists.
 func (d *daemon) down(ctx context.Context, c cluster.Call, b api.StopBody) error {
-	if b.ClusterName == d.controller.Name() && !b.Purge {
-		done, err := d.controller.Ending(ctx)
+	if at := d.controllerNamed(b.ClusterName); at != nil && !b.Purge {
+		done, err := at.Ending(ctx)
 		if err != nil {
 			return err
 		}
@@ -130,4 +158,14 @@ func (d *daemon) down(ctx context.Context, c cluster.Call, b api.StopBody) error
 	err := d.clusters.Down(ctx, c, b)
 	d.buckets.Soon() // some may have been the cluster's alone
 	return err
+}
+
+// controllerNamed is the controller whose cluster has that name; nil: none has.
+func (d *daemon) controllerNamed(name string) *controller.Controller {
+	for _, c := range []*controller.Controller{d.jobsController, d.serveController} {
+		if c.Name() == name {
+			return c
+		}
+	}
+	return nil
 }

@@ -15,12 +15,17 @@ import (
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
 
-// TestTheControllerAnswersEveryJobsRoute keeps the table of what is forwarded
-// equal to the server's routes about managed jobs. Pools are refused everywhere.
-func TestTheControllerAnswersEveryJobsRoute(t *testing.T) {
-	forwarded := controller.Forwarded()
+// TestControllersAnswerEveryRoute keeps the tables of what is forwarded equal to the
+// server's routes about managed jobs and services. Pools are refused everywhere, and
+// balancers belong to the server that they ask.
+func TestControllersAnswerEveryRoute(t *testing.T) {
+	answersEvery(t, controller.Jobs.Forwarded(), "/jobs/", "/jobs/pool_")
+	answersEvery(t, controller.Services.Forwarded(), "/serve/", "/serve/balancer/")
+}
+
+func answersEvery(t *testing.T, forwarded map[string]string, prefix, but string) {
 	for _, r := range server.Routes() {
-		if !strings.HasPrefix(r.Path, "/jobs/") || strings.HasPrefix(r.Path, "/jobs/pool_") {
+		if !strings.HasPrefix(r.Path, prefix) || strings.HasPrefix(r.Path, but) {
 			continue
 		}
 		name := "sky." + r.Name
@@ -48,7 +53,7 @@ func TestAServerWithADatabaseLooksAfterJobsItself(t *testing.T) {
 	t.Setenv("HOME", home)
 	t.Setenv(config.EnvDatabase, "postgres://nobody@127.0.0.1:1/none")
 	err := Run(t.Context(), Options{Home: home, Host: "127.0.0.1", Logger: slog.New(slog.DiscardHandler)})
-	if err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase) {
+	if err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase("jobs")) {
 		t.Errorf("started, or refused for another reason: %v", err)
 	}
 }
@@ -60,18 +65,18 @@ func TestNobodyAsksForAClusterBesideADatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	d := &daemon{store: store, controller: controller.New(controller.Deps{Config: func() *config.Config { return &config.Config{} }})}
+	d := &daemon{store: store, jobsController: controller.New(controller.Deps{Kind: controller.Jobs, Config: func() *config.Config { return &config.Config{} }})}
 	asks := func(mode string) error {
-		_, wanted, err := d.farCall(&requests.Call{Body: []byte(`{"override_skypilot_config": {"jobs": {"controller": {"mode": "` + mode + `"}}}}`)})
+		_, wanted, err := d.farCall(d.jobsController, &requests.Call{Body: []byte(`{"override_skypilot_config": {"jobs": {"controller": {"mode": "` + mode + `"}}}}`)})
 		if wanted {
 			t.Errorf("%s: it is wanted", mode)
 		}
 		return err
 	}
-	if err := asks(config.JobsOnServer); err != nil {
+	if err := asks(config.OnServer); err != nil {
 		t.Error(err)
 	}
-	if err := asks(config.JobsOnCluster); err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase) {
+	if err := asks(config.OnCluster); err == nil || !strings.Contains(err.Error(), config.NoClusterBesideDatabase("jobs")) {
 		t.Errorf("%v", err)
 	}
 }

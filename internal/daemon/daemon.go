@@ -91,10 +91,10 @@ type daemon struct {
 	jobs      *jobs.Manager
 	services  *serve.Manager
 	taskFiles *taskfiles.Files
-	// controller looks after managed jobs elsewhere, if the configuration says so.
-	controller *controller.Controller
-	self       state.User
-	instance   string
+	// These look after managed jobs and services elsewhere, if the configuration says so.
+	jobsController, serveController *controller.Controller
+	self                            state.User
+	instance                        string
 	// Which installation this is, and what notes the generation of its database.
 	installation string
 	note         func(generation int64) error
@@ -324,11 +324,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.taskFiles = d.newTaskFiles()
 	d.jobs = d.newJobs()
 	d.services = d.newServices()
-	d.controller = controller.New(controller.Deps{
-		Store: d.store, Providers: d.providers, Executor: d.executor, Clusters: d.clusters, Remote: connector,
-		Config: d.settings.current, Self: d.self, Dir: filepath.Join(d.dir, "controller"), Log: d.log,
-		Far: os.Getenv(controller.EnvFar) == "1",
-	})
+	d.jobsController, d.serveController = d.newController(controller.Jobs, connector), d.newController(controller.Services, connector)
 	d.register()
 	return nil
 }
@@ -362,6 +358,7 @@ func (d *daemon) handler(access access) *server.Server {
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
 		Balancers:     d.services.Source(),
+		Replica:       d.services.Connect,
 	})
 }
 
@@ -392,7 +389,8 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.jobs.Run(work) })
 	loops.Go(func() { d.balance(work) })
 	loops.Go(func() { d.services.Run(work) })
-	loops.Go(func() { d.controller.Keep(work) })
+	loops.Go(func() { d.jobsController.Keep(work) })
+	loops.Go(func() { d.serveController.Keep(work) })
 	loops.Go(func() { d.sweep(work) })
 	loops.Go(func() { d.disk.keep(work) })
 	loops.Go(func() { handler.Housekeep(work) })

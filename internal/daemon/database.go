@@ -20,7 +20,7 @@ func (d *daemon) openStore(ctx context.Context) error {
 	kind := installation.File
 	if address != "" {
 		kind = installation.PostgreSQL
-		if err := c.CheckJobsBesideDatabase(); err != nil {
+		if err := c.CheckControllersBesideDatabase(); err != nil {
 			return err
 		}
 	}

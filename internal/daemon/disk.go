@@ -88,7 +88,7 @@ func (d *disk) trouble() string {
 // makers are the requests that need room for what they make.
 var makers = []string{
 	"sky.launch", "sky.exec", "sky.start", "sky.jobs.launch", "sky.volume_apply", "sky.ssh_node_pools.up",
-	"sky.download_logs", reqJobsDownload, reqServeDownload, "sky.serve.up", "sky.serve.update", "sky.debug.dump_create", "sky.local_up",
+	"sky.download_logs", reqJobsDownload, reqServeDownload, reqServeUp, reqServeUpdate, "sky.debug.dump_create", "sky.local_up",
 }
 
 // admit refuses requests that need room when there is none.

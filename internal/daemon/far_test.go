@@ -51,7 +51,7 @@ func TestAControllerLooksAfterManagedJobs(t *testing.T) {
 		if err := b.do(reqJobsLaunch, "", body, &launched); err != nil || launched.JobID != 1 {
 			t.Fatalf("%+v, %v", launched, err)
 		}
-		if c := b.Cluster(b.d.controller.Name()); c == nil || c.Status != api.ClusterUp {
+		if c := b.Cluster(b.d.jobsController.Name()); c == nil || c.Status != api.ClusterUp {
 			t.Fatalf("the controller is %+v", c)
 		}
 		said, r := b.log("sky.jobs.logs", api.JobsLogsBody{JobID: &launched.JobID})
@@ -66,7 +66,7 @@ func TestAControllerLooksAfterManagedJobs(t *testing.T) {
 		if err := b.do(reqJobsDownload, "", api.JobsDownloadLogsBody{JobID: &launched.JobID}, &dirs); err != nil || dirs["1"] == "" {
 			t.Errorf("its logs: %v, %v", dirs, err)
 		}
-		down := func() error { return b.do("sky.down", "", api.StopBody{ClusterName: b.d.controller.Name()}, nil) }
+		down := func() error { return b.do("sky.down", "", api.StopBody{ClusterName: b.d.jobsController.Name()}, nil) }
 		wants(t, "ending a controller that has something to do", down(), "looks after managed jobs")
 		time.Sleep(10 * time.Minute)
 		wants(t, "ending one that has nothing to do", down(), "")

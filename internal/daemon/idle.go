@@ -35,7 +35,7 @@ func (d *daemon) waitIdle(ctx context.Context, long time.Duration) {
 }
 
 // busy tells whether there is anything to do: a request, a managed job, a
-// schedule, or a cluster that somebody has to give back. What cannot be found out
+// schedule, a service, or a cluster that somebody has to give back. What cannot be found out
 // counts as work.
 func (d *daemon) busy(ctx context.Context) bool {
 	if l := d.engine.Load(); l.Running+l.Waiting > 0 {
@@ -51,6 +51,10 @@ func (d *daemon) busy(ctx context.Context) bool {
 	}
 	schedules, err := d.store.ManagedSchedules().List(ctx, state.ScheduleFilter{Live: true})
 	if err != nil || len(schedules) > 0 {
+		return true
+	}
+	services, err := d.store.Services().List(ctx, state.ServiceFilter{})
+	if err != nil || len(services) > 0 {
 		return true
 	}
 	clusters, err := d.store.Clusters().List(ctx, state.ClusterFilter{Limit: 1})

@@ -53,7 +53,7 @@ func (d *daemon) newTaskFiles() *taskfiles.Files {
 // registerJobs makes the verbs of managed jobs known to the engine.
 func (d *daemon) registerJobs() {
 	e, j := d.engine, d.jobs
-	e.Handle(reqJobsLaunch, api.ScheduleLong, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
+	e.Handle(reqJobsLaunch, api.ScheduleLong, d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsLaunchBody) (_ any, err error) {
 		if b.Task, err = d.admit(ctx, &c, policy.JobsLaunch, b.Task, nil, b.Envelope); err != nil {
 			return nil, err
 		}
@@ -64,36 +64,36 @@ func (d *daemon) registerJobs() {
 		}
 		return j.Submit(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.queue_v2", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue_v2", d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.Queue(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.queue", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
+	e.HandleRead("sky.jobs.queue", d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsQueueBody) (any, error) {
 		return j.OldQueue(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.cancel", api.ScheduleShort, d.forwardToController(silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
+	e.Handle("sky.jobs.cancel", api.ScheduleShort, d.forwardToController(d.jobsController, silent(func(ctx context.Context, c cluster.Call, b api.JobsCancelBody) error {
 		if err := d.configure(&c, b.Envelope); err != nil {
 			return err
 		}
 		return j.Cancel(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.schedules", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
+	e.HandleRead("sky.jobs.schedules", d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsSchedulesBody) (any, error) {
 		return j.Schedules(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, d.forwardToController(silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
+	e.Handle("sky.jobs.end_schedules", api.ScheduleShort, d.forwardToController(d.jobsController, silent(func(ctx context.Context, c cluster.Call, b api.JobsEndSchedulesBody) error {
 		return j.EndSchedules(ctx, c, b)
 	})))
-	e.Handle("sky.jobs.wait", api.ScheduleLong, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
+	e.Handle("sky.jobs.wait", api.ScheduleLong, d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsWaitBody) (any, error) {
 		return j.Wait(ctx, c, b)
 	})))
-	e.HandleRead("sky.jobs.events", d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
+	e.HandleRead("sky.jobs.events", d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsEventsBody) (any, error) {
 		return j.Events(ctx, c, b)
 	})))
-	e.Handle(reqJobsDownload, api.ScheduleShort, d.forwardToController(verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
+	e.Handle(reqJobsDownload, api.ScheduleShort, d.forwardToController(d.jobsController, verb(func(ctx context.Context, c cluster.Call, b api.JobsDownloadLogsBody) (any, error) {
 		return d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
 			return j.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
 		})
 	})))
-	e.HandleLog("sky.jobs.logs", d.farLog(d.jobLogs))
+	e.HandleLog("sky.jobs.logs", d.farLog(d.jobsController, d.jobLogs))
 }
 
 // jobLogs streams a managed job's log; where it began is kept, so that a replay

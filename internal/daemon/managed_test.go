@@ -127,7 +127,7 @@ func TestNothingIsRentedForAJobThatWillNotRun(t *testing.T) {
 			err := b.do(reqJobsLaunch, "", api.JobsLaunchBody{Task: task}, nil)
 			wants(t, task, err, want)
 		}
-		if m := b.Machines(); len(m) != 0 || b.Cluster(b.d.controller.Name()) != nil {
+		if m := b.Machines(); len(m) != 0 || b.Cluster(b.d.jobsController.Name()) != nil {
 			t.Errorf("machines: %v", m)
 		}
 	})

@@ -6,14 +6,17 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
 	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/config/policy"
+	"github.com/skypilot-go/sky/internal/controller"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/requests"
@@ -25,13 +28,25 @@ import (
 
 // newServices makes the manager of services.
 func (d *daemon) newServices() *serve.Manager {
+	last := 0
+	if os.Getenv(controller.EnvListen) != "" { // the others are not open on this machine
+		last = controller.LastPort
+	}
 	return serve.New(serve.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),
-		Host: d.balancerHost(), Endpoint: d.serviceEndpoint,
+		Host: d.balancerHost(), LastPort: last, Endpoint: d.serviceEndpoint, Networks: ownNetworks(),
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
 			return d.admitHeld(ctx, policy.ServeLaunchReplica, user, dag, sent, out)
 		},
 	})
+}
+
+// ownNetworks are the networks of replicas that this server is in.
+func ownNetworks() []string {
+	if name := kubernetes.OwnContext(); name != "" {
+		return []string{balancerapi.KubernetesNetwork(name)}
+	}
+	return nil
 }
 
 // admitHeld lets the administrator's policy judge the launch of a cluster that is held
@@ -56,12 +71,12 @@ func (d *daemon) serviceLogs() logstore.Logs {
 }
 
 // balancerHost is the address on which the balancer in this server listens: that of
-// the API server.
-func (d *daemon) balancerHost() string { return d.o.Host }
+// the API server, or of the machine on which this one looks after services for another.
+func (d *daemon) balancerHost() string { return cmp.Or(os.Getenv(controller.EnvListen), d.o.Host) }
 
 // serviceEndpoint is where clients reach a port of the balancer.
 func (d *daemon) serviceEndpoint(port int, tls bool) string {
-	scheme, host := "http", cmp.Or(d.settings.current().Text("serve", "host"), d.o.Host)
+	scheme, host := "http", cmp.Or(d.settings.current().Text("serve", "host"), os.Getenv(controller.EnvHost), d.o.Host)
 	if tls {
 		scheme = "https"
 	}
@@ -86,39 +101,40 @@ func ownAddress() string {
 // registerServices makes the verbs of services known to the engine.
 func (d *daemon) registerServices() {
 	e, s := d.engine, d.services
-	e.Handle("sky.serve.up", api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.ServeUpBody) (_ any, err error) {
+	far := func(f requests.Func) requests.Func { return d.forwardToController(d.serveController, f) }
+	e.Handle(reqServeUp, api.ScheduleLong, far(verb(func(ctx context.Context, c cluster.Call, b api.ServeUpBody) (_ any, err error) {
 		if b.Task, err = d.admit(ctx, &c, policy.ServeUp, b.Task, nil, b.Envelope); err != nil {
 			return nil, err
 		}
 		return s.Up(ctx, c, b)
-	}))
-	e.Handle("sky.serve.update", api.ScheduleLong, silent(func(ctx context.Context, c cluster.Call, b api.ServeUpdateBody) (err error) {
+	})))
+	e.Handle(reqServeUpdate, api.ScheduleLong, far(silent(func(ctx context.Context, c cluster.Call, b api.ServeUpdateBody) (err error) {
 		if b.Task, err = d.admit(ctx, &c, policy.ServeUpdate, b.Task, nil, b.Envelope); err != nil {
 			return err
 		}
 		return s.Update(ctx, c, b)
-	}))
-	e.Handle("sky.serve.down", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeDownBody) error { return s.Down(ctx, c, b) }))
-	e.Handle("sky.serve.terminate_replica", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTerminateReplicaBody) error {
+	})))
+	e.Handle("sky.serve.down", api.ScheduleShort, far(silent(func(ctx context.Context, c cluster.Call, b api.ServeDownBody) error { return s.Down(ctx, c, b) })))
+	e.Handle("sky.serve.terminate_replica", api.ScheduleShort, far(silent(func(ctx context.Context, c cluster.Call, b api.ServeTerminateReplicaBody) error {
 		return s.TerminateReplica(ctx, c, b)
-	}))
-	e.Handle("sky.serve.promote", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
+	})))
+	e.Handle("sky.serve.promote", api.ScheduleShort, far(silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
 		return s.Turn(ctx, c, b.ServiceName, state.AskedPromote)
-	}))
-	e.Handle("sky.serve.rollback", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
+	})))
+	e.Handle("sky.serve.rollback", api.ScheduleShort, far(silent(func(ctx context.Context, c cluster.Call, b api.ServeTurnBody) error {
 		return s.Turn(ctx, c, b.ServiceName, state.AskedRollback)
-	}))
-	e.HandleRead("sky.serve.status", verb(func(ctx context.Context, c cluster.Call, b api.ServeStatusBody) (any, error) {
+	})))
+	e.HandleRead("sky.serve.status", far(verb(func(ctx context.Context, c cluster.Call, b api.ServeStatusBody) (any, error) {
 		return s.Status(ctx, c, b.ServiceNames)
-	}))
-	e.Handle(reqServeDownload, api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.ServeSyncLogsBody) (any, error) {
+	})))
+	e.Handle(reqServeDownload, api.ScheduleShort, far(verb(func(ctx context.Context, c cluster.Call, b api.ServeSyncLogsBody) (any, error) {
 		dirs, err := d.downloads.Gather(ctx, c.User.ID, func(room *diskspace.Share) (map[string]string, error) {
 			dir, err := s.DownloadLogs(ctx, c, b, d.downloads.Dir(c.User.ID), room)
 			return map[string]string{"0": dir}, err
 		})
 		return dirs["0"], err
-	}))
-	e.HandleLog("sky.serve.logs", d.serveLogs)
+	})))
+	e.HandleLog("sky.serve.logs", d.farLog(d.serveController, d.serveLogs))
 }
 
 // serveLogs streams a log of a service; where it began is kept, so that a replay is
@@ -153,6 +169,7 @@ func (d *daemon) balance(ctx context.Context) {
 	}
 	b, err := balancer.New(balancer.Options{
 		StateDir: filepath.Join(d.dir, "balancer"), Logger: d.log.With("part", "balancer"),
+		Networks: ownNetworks(), Connect: d.services.Connect,
 	})
 	if err != nil {
 		d.log.ErrorContext(ctx, "services are not served from here", "err", err)

@@ -28,6 +28,8 @@ const (
 	reqJobsLaunch    = "sky.jobs.launch"
 	reqJobsDownload  = "sky.jobs.download_logs"
 	reqServeDownload = "sky.serve.sync_down_logs"
+	reqServeUp       = "sky.serve.up"
+	reqServeUpdate   = "sky.serve.update"
 )
 
 // verb is a function of the engine whose body has the type B.
@@ -291,14 +293,14 @@ func (d *daemon) enabledIn(ctx context.Context, call cluster.Call, b api.Enabled
 }
 
 // launching tells whether a launch or start of the cluster is on its way. That of
-// the jobs controller is part of launching a managed job.
+// a controller is part of launching what it looks after.
 func (d *daemon) launching(ctx context.Context, name string) (bool, error) {
 	filter := state.RequestFilter{
 		ClusterName: name, Names: []string{reqLaunch, reqStart},
 		Statuses: []api.RequestStatus{api.RequestPending, api.RequestRunning}, Limit: 1,
 	}
-	if name == d.controller.Name() {
-		filter.ClusterName, filter.Names = "", []string{reqJobsLaunch}
+	if at := d.controllerNamed(name); at != nil {
+		filter.ClusterName, filter.Names = "", at.Kind.Launches()
 	}
 	rows, err := d.engine.List(ctx, filter)
 	return len(rows) > 0, err

@@ -120,7 +120,7 @@ func TestUsersDoNotTouchTheClustersOfControllers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t, "")
 		const task = "run: x\nresources: {infra: fluffycloud}\n"
-		for _, name := range []string{b.d.controller.Name(), "sky-serve-controller-0"} {
+		for _, name := range []string{b.d.jobsController.Name(), "sky-serve-controller-0"} {
 			for verb, body := range map[string]any{
 				reqLaunch:      api.LaunchBody{ClusterName: name, Task: task},
 				reqExec:        api.ExecBody{ClusterName: name, Task: task},
@@ -131,7 +131,7 @@ func TestUsersDoNotTouchTheClustersOfControllers(t *testing.T) {
 				wants(t, verb+" "+name, b.do(verb, name, body, nil), "is the controller of")
 			}
 		}
-		wants(t, "down without one", b.do("sky.down", "", api.StopBody{ClusterName: b.d.controller.Name()}, nil), "does not exist")
+		wants(t, "down without one", b.do("sky.down", "", api.StopBody{ClusterName: b.d.jobsController.Name()}, nil), "does not exist")
 	})
 }
 

@@ -126,7 +126,7 @@ func (l *launch) openPorts(ctx context.Context, c *state.Cluster) (*state.Cluste
 	if len(want) == 0 || !ok {
 		return c, nil
 	}
-	if why := p.Features().Lacks[cloud.FeaturePorts]; why != "" {
+	if why := p.Features().Lacks[cloud.FeaturePorts]; why != "" && !l.held.replica() {
 		return nil, mismatchError(c, []string{fmt.Sprintf("ports (%s) cannot be opened there: %s", strings.Join(want, ", "), why)})
 	}
 	if !containsAll(c.Ports, want) {
@@ -142,7 +142,7 @@ func (l *launch) openPorts(ctx context.Context, c *state.Cluster) (*state.Cluste
 			return nil, err
 		}
 	}
-	if opener, ok := cloud.As[cloud.PortOpener](p); ok && c.Status == api.ClusterUp {
+	if opener, ok := cloud.As[cloud.PortOpener](p); ok && c.Status == api.ClusterUp && provision.OpensPorts(p, c) {
 		if err := opener.OpenPorts(ctx, l.x.Provision.ClusterID(c), c.Ports); err != nil {
 			return nil, fmt.Errorf("opening ports %s of cluster %s: %w", strings.Join(c.Ports, ", "), c.Name, err)
 		}

@@ -24,6 +24,9 @@ type Held struct {
 	Replaces func([]agentapi.Job) []int
 }
 
+// replica reports whether the cluster is a replica of a service.
+func (h *Held) replica() bool { return h != nil && h.Holder.Kind == state.HeldByService }
+
 func (h *Held) order(tiers [][]cloud.Offer) [][]cloud.Offer {
 	if h == nil || h.Order == nil {
 		return tiers

@@ -33,7 +33,7 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 			return err
 		}
 	}
-	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions)
+	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions, false)
 	if err != nil {
 		return err
 	}
@@ -45,10 +45,10 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 }
 
 // plan asks the optimizer over everything that is enabled, or assumed to be.
-func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
+func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions, replica bool) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
 	ctx, span := trace.Start(ctx, "plan")
 	defer func() { span.End(err) }()
-	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost}
+	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost, Replica: replica}
 	if minimize == 1 {
 		p.Minimize = optimizer.Time
 	}

@@ -163,7 +163,7 @@ func (f *finder) needs(r *task.Resources) []cloud.Feature {
 	want(cloud.FeatureNetTier, r.NetworkTier == "best")
 	want(cloud.FeatureDocker, containerImage(r))
 	want(cloud.FeatureImage, machineImage(r) != "")
-	want(cloud.FeaturePorts, len(r.Ports) > 0)
+	want(cloud.FeaturePorts, len(r.Ports) > 0 && f.task.Service == nil && !f.problem.Replica)
 	want(cloud.FeatureLocalDisk, r.LocalDisk != "")
 	if a := r.Autostop; a != nil && a.Enabled {
 		want(cloud.FeatureAutostop, !a.Down)

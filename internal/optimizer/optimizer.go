@@ -58,6 +58,9 @@ type Problem struct {
 	// Needs are features that the caller wants of every place besides what the
 	// tasks ask for (stop, clone_disk_from_cluster, autostop, …).
 	Needs []cloud.Feature
+	// Replica means that the tasks run as replicas of a service, whose ports need not be
+	// open: load balancers reach them also through their agents.
+	Replica bool
 	// Reservations are machines that are paid for already.
 	Reservations []Reservation
 	// Runtime estimates how long a task takes on a candidate. Nil: one hour.

@@ -162,11 +162,14 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 		spec: cloud.LaunchSpec{
 			ID: id, Offer: o, Nodes: s.r.Nodes, Token: a.Token, Resumed: before != nil || s.superseded,
 			MachineSpec: s.r.Cluster.Machine, ImageID: s.r.Cluster.Machine.ImageID(o.Place, p.Features().Containers),
-			Labels: s.r.Cluster.Labels, Ports: s.r.Cluster.Ports, AuthorizedKey: s.r.AuthorizedKey,
+			Labels: s.r.Cluster.Labels, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
 			UserID: s.r.Cluster.UserHash, Workspace: s.r.Cluster.Workspace,
 			EndGrace: s.r.EndGrace, Login: s.r.Login,
 		},
+	}
+	if OpensPorts(p, s.r.Cluster) {
+		f.spec.Ports = s.r.Cluster.Ports
 	}
 	if s.r.Settings != nil {
 		f.spec.Settings = s.r.Settings(o.Place)

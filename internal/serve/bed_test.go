@@ -42,6 +42,7 @@ type installation struct {
 	done chan struct{} // closed when the manager does nothing any more
 
 	mu     sync.Mutex
+	closed bool                     // ports of machines, to all but what runs there
 	status func(replica string) int // what a replica's program answers; 0: nothing listens
 	table  balancerapi.Table        // as balancers got it last
 	fewest int                      // ready replicas that tables have had since it was set
@@ -124,8 +125,26 @@ func (i *installation) answer(f func(replica string) int) {
 	i.status = f
 }
 
-// dial connects to the program on a machine.
+// shut closes the ports of machines to all but what runs there, agents included.
+func (i *installation) shut(closed bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.closed = closed
+}
+
+// dial connects to the program on a machine from elsewhere.
 func (i *installation) dial(ctx context.Context, _, address string) (net.Conn, error) {
+	i.mu.Lock()
+	closed := i.closed
+	i.mu.Unlock()
+	if closed {
+		return nil, errors.New("connection refused")
+	}
+	return i.dialInside(ctx, address)
+}
+
+// dialInside connects to the program on a machine.
+func (i *installation) dialInside(_ context.Context, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
 	for _, m := range i.Cloud.Machines() {
 		if m.PublicIP != host && m.PrivateIP != host || m.State != fluffyapi.Running {
@@ -151,6 +170,15 @@ func (i *installation) dial(ctx context.Context, _, address string) (net.Conn, e
 		return near, nil
 	}
 	return nil, errors.New("connection refused")
+}
+
+// agentsDial makes agents connect to what runs on their machines.
+func (i *installation) agentsDial() {
+	for _, m := range i.Cloud.Machines() {
+		if n := i.Node(m.ID); n != nil {
+			n.Dials(i.dialInside)
+		}
+	}
 }
 
 const service = `

@@ -36,7 +36,7 @@ func (c *controller) load60(now time.Time) replicas.Load {
 		l.Versions[number] = since(counts, t.base[number])
 	}
 	for _, r := range c.rows {
-		h := r.history()
+		h := r.watched()
 		v := l.Versions[r.Version]
 		v.Probes += h.Probes
 		v.ProbeFailures += h.Failures

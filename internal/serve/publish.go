@@ -14,7 +14,7 @@ import (
 func (m *Manager) publish(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	services, err := m.tableRows(ctx)
+	services, sites, err := m.tableRows(ctx)
 	if err != nil {
 		if ctx.Err() == nil {
 			m.Log.WarnContext(ctx, "balancers do not get what has changed; to be tried again", "err", err)
@@ -28,6 +28,7 @@ func (m *Manager) publish(ctx context.Context) error {
 			delete(m.ports, s.Port)
 		}
 	}
+	m.sites = sites
 	m.table.Version++
 	m.table.Services = services
 	m.source.Publish(m.table)
@@ -37,10 +38,10 @@ func (m *Manager) publish(ctx context.Context) error {
 	return nil
 }
 
-func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) {
+func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, map[target]site, error) {
 	list, err := m.Store.Services().List(ctx, state.ServiceFilter{Kind: state.KindService})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var hashes []string
 	for _, v := range list {
@@ -48,9 +49,9 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 	}
 	rows, err := m.Store.Services().Replicas(ctx, hashes)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	out := []balancerapi.Service{}
+	out, sites := []balancerapi.Service{}, map[target]site{}
 	specs := map[string]servedSpec{}
 	for _, v := range list {
 		mem, err := readMemory(v.State)
@@ -59,14 +60,17 @@ func (m *Manager) tableRows(ctx context.Context) ([]balancerapi.Service, error) 
 		}
 		s, err := m.served(ctx, v, mem)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if specs[v.Hash] = s; s.spec != nil {
 			out = append(out, m.tableRow(v, s, mem, rows[v.Hash]))
 		}
+		for _, r := range rows[v.Hash] {
+			sites[target{v.Name, r.ID}] = site{r.ClusterName, r.ClusterHash, r.Endpoint}
+		}
 	}
 	m.specs = specs
-	return out, nil
+	return out, sites, nil
 }
 
 // servedSpec is how a service is served, by the version of that number; nil: that
@@ -120,10 +124,10 @@ func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows
 	slices.SortFunc(out.Versions, func(a, b balancerapi.Version) int { return a.Version - b.Version })
 	for _, stored := range rows {
 		r, err := readRow(stored)
-		if err != nil || !hostPort(r.at.Endpoint) {
+		if err != nil || r.at.Endpoint == "" {
 			continue
 		}
-		to := balancerapi.Replica{ID: r.ID, Address: r.at.Endpoint, Version: r.Version, GPU: r.Accelerator}
+		to := balancerapi.Replica{ID: r.ID, Address: r.at.Endpoint, Network: r.watched().Network, Version: r.Version, GPU: r.Accelerator}
 		switch {
 		case slices.Contains(mem.Routing.Ready, r.ID):
 			to.State = balancerapi.Ready

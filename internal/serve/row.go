@@ -32,13 +32,19 @@ func (r row) stored() (*state.ServiceReplica, error) {
 	return &out, err
 }
 
-// history is what probes of the replica have said so far.
-func (r row) history() probe.History {
-	var h probe.History
+// watched is what is known of a replica beside its life: what probes have said so far,
+// and the network that its address is in (see [reachOf]).
+type watched struct {
+	probe.History
+	Network string `json:"network,omitempty"`
+}
+
+func (r row) watched() watched {
+	var w watched
 	if len(r.at.Probes) > 0 {
-		_ = json.Unmarshal(r.at.Probes, &h) // else it begins anew
+		_ = json.Unmarshal(r.at.Probes, &w) // else it begins anew
 	}
-	return h
+	return w
 }
 
 // memory is what a service remembers beside its rows.

@@ -39,10 +39,14 @@ type Deps struct {
 	Kept     logstore.Logs    // where logs of services are kept
 	// Host is the address on which balancers listen; "": every address.
 	Host string
+	// LastPort bounds the ports of services; 0: [lastPort].
+	LastPort int
 	// Endpoint is where clients reach a port of the balancers.
 	Endpoint func(port int, tls bool) string
 	// Dial connects probes to replicas; nil: as usual.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+	// Networks are those that this server is in (see [balancerapi.Replica]).
+	Networks []string
 	// Admit lets the administrator's policy judge the launch of a replica, and finds
 	// the configuration that holds for it: the server's with sent, the client's, laid
 	// over. nil: no configuration.
@@ -64,6 +68,7 @@ type Manager struct {
 	seen     map[string]int64 // versions of services' rows, by hash
 	table    balancerapi.Table
 	specs    map[string]servedSpec // as they were published, by hash
+	sites    map[target]site       // of replicas, as they were published
 	ports    map[int]net.Listener  // of new services, until balancers listen
 	others   exchange
 	launches chan struct{} // has room for the launches of all services at once

@@ -151,7 +151,8 @@ func (m *Manager) freePort(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for p := firstPort; p <= lastPort; p++ {
+	last := cmp.Or(m.LastPort, lastPort)
+	for p := firstPort; p <= last; p++ {
 		if slices.Contains(taken, p) {
 			continue
 		}
@@ -163,7 +164,7 @@ func (m *Manager) freePort(ctx context.Context) (int, error) {
 			return p, nil
 		}
 	}
-	return 0, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No port from %d to %d is free for the service's balancer.", firstPort, lastPort)}
+	return 0, &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("No port from %d to %d is free for the service's balancer.", firstPort, last)}
 }
 
 // release lets others have a port.

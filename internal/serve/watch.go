@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"time"
 
@@ -31,21 +30,20 @@ const (
 // watcher probes one replica, and looks whether its program runs and its machines are
 // there.
 type watcher struct {
-	c       *controller
-	r       row
-	set     probe.Settings
-	metric  string
-	prober  probe.Prober
-	history probe.History
-	said    probe.Verdict // as the row has it
-	looked  time.Time
+	c      *controller
+	r      row
+	set    probe.Settings
+	metric string
+	state  watched
+	said   probe.Verdict // as the row has it
+	looked time.Time
 }
 
 // watch runs until the replica is lost or useless, or something else is to be done
 // about it.
 func (c *controller) watch(ctx context.Context, r row) {
 	v, latest := c.settingsOf(r.Version)
-	w := &watcher{c: c, r: r, history: r.history(), set: v.spec.Probe.PacedBy(latest.spec.Probe), metric: v.spec.Scale.Metric, prober: probe.Prober{Dial: c.m.Dial}}
+	w := &watcher{c: c, r: r, state: r.watched(), set: v.spec.Probe.PacedBy(latest.spec.Probe), metric: v.spec.Scale.Metric}
 	switch r.Status {
 	case api.ReplicaReady:
 		w.said = probe.Ready
@@ -69,7 +67,7 @@ func (c *controller) watch(ctx context.Context, r row) {
 		if w.r.at.Endpoint != "" && w.probe(ctx) {
 			return
 		}
-		due := w.history.Due(w.set)
+		due := w.state.History.Due(w.set)
 		if w.r.at.Endpoint == "" || due.IsZero() {
 			due = time.Now().Add(findAgain)
 		}
@@ -101,16 +99,24 @@ const findAgain = time.Second
 func (w *watcher) find(ctx context.Context, port int) {
 	text, number := strconv.Itoa(port), api.Number(port)
 	at, err := w.c.m.Clusters.Endpoints(ctx, api.EndpointsBody{Cluster: w.r.at.ClusterName, Port: &number})
-	if err != nil || at[text] == "" {
+	if err != nil {
 		return
 	}
-	w.r.at.Endpoint = at[text]
+	c, err := w.c.m.Store.Clusters().Get(ctx, w.r.at.ClusterName)
+	if err != nil || c.Hash != w.r.at.ClusterHash {
+		return
+	}
+	address, network := reachOf(c, at[text], text)
+	if address == "" {
+		return
+	}
+	w.r.at.Endpoint, w.state.Network = address, network
 	w.save(ctx)
 }
 
 // save keeps what is known of the replica, for the next life of its watcher.
 func (w *watcher) save(ctx context.Context) {
-	b, err := json.Marshal(w.history)
+	b, err := json.Marshal(w.state)
 	if err != nil {
 		return
 	}
@@ -126,23 +132,23 @@ func (w *watcher) save(ctx context.Context) {
 // whether the replica is given up.
 func (w *watcher) probe(ctx context.Context) (over bool) {
 	now := time.Now()
-	if due := w.history.Due(w.set); now.Before(due) {
+	if due := w.state.History.Due(w.set); now.Before(due) {
 		return false
 	}
-	result := w.prober.Probe(ctx, w.r.at.Endpoint, w.set)
+	result := w.ask(ctx)
 	if ctx.Err() != nil {
 		return true
 	}
-	before := w.history
+	before := w.state.History
 	var verdict probe.Verdict
-	w.history, verdict = w.history.After(w.set, result, now)
-	if before.FirstFailure != w.history.FirstFailure || before.FirstReady != w.history.FirstReady || before.FailingSince != w.history.FailingSince {
+	w.state.History, verdict = w.state.History.After(w.set, result, now)
+	if before.FirstFailure != w.state.History.FirstFailure || before.FirstReady != w.state.History.FirstReady || before.FailingSince != w.state.History.FailingSince {
 		w.save(ctx)
 	}
 	if !result.OK {
 		w.looked = time.Time{} // why may be known
 	} else if w.metric != "" {
-		x, ok, err := w.prober.Metric(ctx, w.r.at.Endpoint, w.metric)
+		x, ok, err := w.prober(!w.c.m.dials(w.state.Network), nil).Metric(ctx, w.r.at.Endpoint, w.metric)
 		w.c.setMetric(w.r.ID, x, ok && err == nil)
 	}
 	if verdict == w.said {
@@ -157,18 +163,18 @@ func (w *watcher) probe(ctx context.Context) (over bool) {
 		}
 	}
 	w.said = verdict
-	fact := replicas.Fact{Detail: w.history.Explain(w.set)}
+	fact := replicas.Fact{Detail: w.state.History.Explain(w.set)}
 	switch verdict {
 	case probe.Ready:
 		fact.Event, fact.Detail = fsm.ReplicaReady, ""
 	case probe.NotReady:
 		fact.Event = fsm.ReplicaNotReady
 	case probe.TooLate:
-		fact.Event, fact.Failure, fact.Detail = fsm.ReplicaStop, replicas.TooLate, w.history.Reason
+		fact.Event, fact.Failure, fact.Detail = fsm.ReplicaStop, replicas.TooLate, w.state.History.Reason
 		over = true
 	case probe.Unhealthy:
-		fact.Event, fact.Failure, fact.Detail = fsm.ReplicaStop, replicas.Unhealthy, w.history.Reason
-		if w.history.Timeout {
+		fact.Event, fact.Failure, fact.Detail = fsm.ReplicaStop, replicas.Unhealthy, w.state.History.Reason
+		if w.state.History.Timeout {
 			fact.Failure = replicas.Hung
 		}
 		over = true
@@ -331,10 +337,4 @@ func (c *controller) programLog(ctx context.Context, r row, offset int64) (io.Re
 		err = fmt.Errorf("the log of cluster %s begins at byte %d, not %d", r.at.ClusterName, start, offset)
 	}
 	return rc, err
-}
-
-// hostPort reports whether an endpoint is an address that can be dialled.
-func hostPort(at string) bool {
-	_, _, err := net.SplitHostPort(at)
-	return err == nil
 }

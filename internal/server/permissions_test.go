@@ -47,7 +47,7 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/serve/sync-down-logs POST/volumes/validate POST/recipes/list POST/recipes/get POST/realtime_kubernetes_gpu_availability
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
 		POST/validate POST/optimize GET/metrics`)
-	admin := set(`GET/serve/balancer/table POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
+	admin := set(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
 		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create POST/debug/dump POST/backup
 		GET/users/export GET/debug/dump_download/{name} GET/audit POST/sweep
 		POST/ssh_node_pools DELETE/ssh_node_pools/{pool} GET/ssh_node_pools/keys POST/ssh_node_pools/keys POST/local_up POST/local_down`) // see [OwnMachines]; of the server's own machine

@@ -148,6 +148,7 @@ func Routes() []Route {
 		{Method: post, Path: "/serve/promote", Role: User, Kind: Async, Name: "serve.promote", Body: body[api.ServeTurnBody]("service_name")},
 		{Method: post, Path: "/serve/rollback", Role: User, Kind: Async, Name: "serve.rollback", Body: body[api.ServeTurnBody]("service_name")},
 		{Method: get, Path: balancerapi.TablePath, Role: Admin, Kind: Direct, Query: query{"epoch": textParam, "after": intParam}, handle: (*Server).balancers},
+		{Method: get, Path: balancerapi.ConnectPath, Role: Admin, Kind: Direct, Query: query{"service": textParam, "replica": intParam}, handle: (*Server).connectReplica},
 		{Method: post, Path: balancerapi.ReportPath, Role: Admin, Kind: Direct, handle: (*Server).balancers},
 
 		// Buckets and volumes.

@@ -28,6 +28,7 @@ var notInSDK = map[string]string{
 	"GET /dashboard/{path...}":           "pages",
 	"GET /dashboard_config":              "asked by pages",
 	"GET /serve/balancer/table":          "asked by load balancers",
+	"GET /serve/balancer/connect":        "asked by load balancers",
 	"POST /serve/balancer/report":        "asked by load balancers",
 	"POST /upload":                       "the older form of /upload_v2",
 	"POST /jobs/queue":                   "the older form of /jobs/queue/v2",

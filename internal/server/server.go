@@ -95,6 +95,8 @@ type Deps struct {
 	// Balancers hands tables to load balancers that run beside the server, and takes
 	// their reports; nil: there are none.
 	Balancers http.Handler
+	// Replica connects to a replica of a service, for those load balancers.
+	Replica func(ctx context.Context, service string, replica int) (net.Conn, error)
 	// SSHD connects to the sshd of a cluster's node.
 	SSHD func(ctx context.Context, cluster string, node int) (net.Conn, error)
 }

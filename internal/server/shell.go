@@ -64,7 +64,7 @@ func (s *Server) shell(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer remote.Close()
-	s.tunnel(ctx, cancel, w, r, remote, func(c *websocket.Conn) (out, in func() error) {
+	s.tunnel(ctx, cancel, w, r, remote, pinging, func(c *websocket.Conn) (out, in func() error) {
 		return func() error { return toSocket(ctx, c, remote) }, func() error { return fromSocket(ctx, c, remote) }
 	})
 }
@@ -82,8 +82,8 @@ func needsSocket(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // tunnel accepts the websocket and carries bytes both ways until either side
-// ends; then it closes both.
-func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.ResponseWriter, r *http.Request, remote io.Closer,
+// ends; then it closes both. ping sees to it that silence does not last.
+func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.ResponseWriter, r *http.Request, remote io.Closer, ping func(context.Context, *websocket.Conn) error,
 	carry func(*websocket.Conn) (out, in func() error)) {
 	defer remote.Close()
 	c, err := websocket.Accept(w, r, &websocket.AcceptOptions{CompressionMode: websocket.CompressionDisabled})
@@ -96,7 +96,7 @@ func (s *Server) tunnel(ctx context.Context, cancel context.CancelFunc, w http.R
 	ended := make(chan error, 3)
 	go func() { ended <- out() }()
 	go func() { ended <- in() }()
-	go func() { ended <- pinging(ctx, c) }()
+	go func() { ended <- ping(ctx, c) }()
 	if first := <-ended; errors.Is(first, io.EOF) {
 		_ = c.Close(websocket.StatusNormalClosure, "")
 	}
@@ -150,5 +150,20 @@ func pinging(ctx context.Context, c *websocket.Conn) error {
 		if err != nil {
 			return err
 		}
+	}
+}
+
+// keepOpen sends pings, for proxies that close silent connections. Whether the other end
+// is there TCP finds out.
+func keepOpen(ctx context.Context, c *websocket.Conn) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(shellPing):
+		}
+		answered, cancel := context.WithTimeout(ctx, shellPong)
+		_ = c.Ping(answered)
+		cancel()
 	}
 }

@@ -46,7 +46,7 @@ func (s *Server) sshProxy(w http.ResponseWriter, r *http.Request) {
 		s.failed(w, r, err)
 		return
 	}
-	s.tunnel(ctx, cancel, w, r, sshd, func(c *websocket.Conn) (out, in func() error) {
+	s.tunnel(ctx, cancel, w, r, sshd, pinging, func(c *websocket.Conn) (out, in func() error) {
 		if version <= framedSSH {
 			return func() error { return toSocket(ctx, c, sshd) }, func() error { return fromSocket(ctx, c, sshd) }
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/test/harness"
+	"github.com/skypilot-go/sky/test/harness/served"
 )
 
 // binary is sky as it is released, with an agent for nodes.
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Exit(tunnel(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == programOfAService {
-		os.Exit(serveProgram(os.Args[2]))
+		os.Exit(served.Run(os.Args[2]))
 	}
 	harness.Main(m, func() { binary = harness.Sky() })
 }

@@ -38,6 +38,10 @@ import (
 	"github.com/skypilot-go/sky/internal/porttest"
 )
 
+// programOfAService is the argument with which this test binary is the program of a
+// service's replica.
+const programOfAService = "program-of-a-service"
+
 // servedTask is a service whose replicas run the program of this binary. Machines
 // share this one's disk.
 func servedTask(t testing.TB, infra, version, policy string) string {

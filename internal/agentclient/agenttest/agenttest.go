@@ -71,6 +71,7 @@ type Node struct {
 	far      http.Handler      // the API server on this machine, while a job of that name runs
 	farJob   string
 	commands func(command string) (said string, code int)
+	dials    func(ctx context.Context, address string) (net.Conn, error)
 	takes    *agentapi.Error // why it takes no jobs; nil: it does
 	deaf     bool            // calls are accepted and never answered
 }
@@ -217,6 +218,14 @@ func (n *Node) Serve(job, script string, h http.Handler) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.far, n.farJob, n.plays = h, job, map[string]string{job: script}
+}
+
+// Dials makes f connect callers with addresses that this machine reaches; without it
+// there are none.
+func (n *Node) Dials(f func(ctx context.Context, address string) (net.Conn, error)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dials = f
 }
 
 // Commands makes f answer commands that are run on this machine beside its jobs;
@@ -569,6 +578,7 @@ func (n *Node) routes() http.Handler {
 	mux.HandleFunc(agentapi.PathEvents, n.events)
 	mux.HandleFunc(agentapi.PathSync, n.sync)
 	mux.HandleFunc(agentapi.PathServer, n.server)
+	mux.HandleFunc(agentapi.PathDial, n.dialled)
 	mux.HandleFunc(agentapi.PathShell, n.shell)
 	return mux
 }
@@ -682,6 +692,37 @@ func (n *Node) events(w http.ResponseWriter, r *http.Request) {
 }
 
 // server joins a caller with the API server on this machine.
+func (n *Node) dialled(w http.ResponseWriter, r *http.Request) {
+	n.wait(r.Context())
+	n.mu.Lock()
+	dial := n.dials
+	n.mu.Unlock()
+	if dial == nil {
+		refuse(w, &agentapi.Error{Code: agentapi.CodeNotFound, Message: "connection refused"})
+		return
+	}
+	far, err := dial(r.Context(), r.URL.Query().Get("address"))
+	if err != nil {
+		refuse(w, &agentapi.Error{Code: agentapi.CodeNotFound, Message: err.Error()})
+		return
+	}
+	defer far.Close()
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Time{})
+	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", agentapi.DialProtocol); err != nil {
+		return
+	}
+	go func() {
+		_, _ = io.Copy(far, rw)
+		far.Close()
+	}()
+	_, _ = io.Copy(conn, far)
+}
+
 func (n *Node) server(w http.ResponseWriter, r *http.Request) {
 	n.wait(r.Context())
 	n.mu.Lock()

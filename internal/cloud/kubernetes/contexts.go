@@ -101,6 +101,15 @@ func inClusterName() string {
 	return "in-cluster"
 }
 
+// OwnContext is the context of the cluster that this process runs in; "": it runs in
+// none.
+func OwnContext() string {
+	if !inCluster() {
+		return ""
+	}
+	return inClusterName()
+}
+
 func inCluster() bool { return os.Getenv(inClusterHost) != "" }
 
 // files are the kubeconfig's, in the order in which they win.

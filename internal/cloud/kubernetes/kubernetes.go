@@ -113,7 +113,7 @@ func (p *Provider) DisplayName() string { return "Kubernetes" }
 // Features says what pods cannot be asked for.
 func (p *Provider) Features() cloud.Features {
 	const pods = "the nodes are pods"
-	return cloud.Features{Containers: true, MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
+	return cloud.Features{Containers: true, PortsMade: true, MaxNameLength: MaxNameLength, Lacks: map[cloud.Feature]string{
 		cloud.FeatureStop:      pods + ", which cannot be stopped; sky down gives them back",
 		cloud.FeatureAutostop:  pods + ", which cannot be stopped; use autodown (--down)",
 		cloud.FeatureDiskTier:  pods + " and use the disks of their machines",

@@ -614,8 +614,7 @@ func TestMetricsAreReadFromTheReplicaAlone(t *testing.T) {
 	r := backend(t, 1, func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+other.Address+"/metrics", http.StatusFound)
 	})
-	c := newScraper((&net.Dialer{}).DialContext)
-	if got, err := c.read(t.Context(), "http://"+r.Address+"/metrics"); err == nil || got != nil || elsewhere.Load() != 0 {
+	if got, err := scrape(t.Context(), (&net.Dialer{}).DialContext, "http://"+r.Address+"/metrics"); err == nil || got != nil || elsewhere.Load() != 0 {
 		t.Errorf("%v, %v; %d requests elsewhere", got, err, elsewhere.Load())
 	}
 }

@@ -42,6 +42,10 @@ type Options struct {
 	AccessLog io.Writer    // gets a line of JSON for each request; nil: none
 	Logger    *slog.Logger // nil: nothing is logged
 	Dial      dialFunc     // connects to replicas; nil: net.Dialer
+	// Networks are those that the balancer is in: their replicas are dialled (see
+	// [balancerapi.Replica]). Connect reaches the others, through the server.
+	Networks []string
+	Connect  func(ctx context.Context, service string, replica int) (net.Conn, error)
 }
 
 // A Balancer serves a table. Its methods may be called concurrently.
@@ -242,7 +246,7 @@ func (b *Balancer) waitingChanged() {
 func (b *Balancer) maintain() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	scrapes := newScraper(b.opt.Dial)
+	scrapes := newScraper()
 	defer scrapes.wait()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()

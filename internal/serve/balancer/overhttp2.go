@@ -59,7 +59,7 @@ func (x *exchange) overHTTP2(r *replica) result {
 	default:
 		out.Body = http.NoBody
 	}
-	resp, err := r.transport(x.s.b.opt.Dial).RoundTrip(out)
+	resp, err := r.transport().RoundTrip(out)
 	if sending != nil {
 		defer x.settle(sending, cancel)
 	}

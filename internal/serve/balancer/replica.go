@@ -16,8 +16,10 @@ import (
 // A replica is one that is in the table, or was and still has requests. Its fields
 // are guarded by its service's lock, except where they say otherwise.
 type replica struct {
-	ID                int // does not change, as the following two
+	ID                int // does not change, as the following four
 	Address, Protocol string
+	Network           string
+	dial              dialFunc
 	row               balancerapi.Replica
 	capacity          float64 // by its accelerator
 	readySince        time.Time
@@ -42,7 +44,7 @@ const dialTimeout = 5 * time.Second
 type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func newReplica(r balancerapi.Replica, keep time.Duration, dial dialFunc) *replica {
-	return &replica{ID: r.ID, Address: r.Address, Protocol: r.Protocol, pool: upstream.NewPool(r.Address, keep, dial), open: map[io.Closer]struct{}{}}
+	return &replica{ID: r.ID, Address: r.Address, Protocol: r.Protocol, Network: r.Network, dial: dial, pool: upstream.NewPool(r.Address, keep, dial), open: map[io.Closer]struct{}{}}
 }
 
 // track remembers what must be closed to end a request. It reports false if the
@@ -101,9 +103,9 @@ func (r *replica) transportIfAny() *http.Transport {
 }
 
 // transport speaks HTTP/2 without TLS with the replica.
-func (r *replica) transport(dial dialFunc) *http.Transport {
+func (r *replica) transport() *http.Transport {
 	r.h2Once.Do(func() {
-		t := &http.Transport{DialContext: dial, DisableCompression: true, Protocols: new(http.Protocols), IdleConnTimeout: 90 * time.Second}
+		t := &http.Transport{DialContext: r.dial, DisableCompression: true, Protocols: new(http.Protocols), IdleConnTimeout: 90 * time.Second}
 		t.Protocols.SetUnencryptedHTTP2(true)
 		r.mu.Lock()
 		r.h2 = t

@@ -28,6 +28,14 @@ type RunOptions struct {
 
 // Run serves until ctx ends, and then until its requests have.
 func Run(ctx context.Context, o RunOptions) error {
+	log := o.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	client := &feed.Client{Endpoint: o.Endpoint, Token: o.Token, HTTP: o.HTTP, Logger: log}
+	if o.Connect == nil {
+		o.Connect = client.Connect
+	}
 	b, err := New(o.Options)
 	if err != nil {
 		return err
@@ -59,11 +67,6 @@ func Run(ctx context.Context, o RunOptions) error {
 		go srv.Serve(l)
 		defer srv.Close()
 	}
-	log := o.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	client := &feed.Client{Endpoint: o.Endpoint, Token: o.Token, HTTP: o.HTTP, Logger: log}
 	fed, stopFeed := context.WithCancel(context.WithoutCancel(ctx)) // reports go on while requests do
 	done := make(chan struct{})
 	go func() { defer close(done); client.Run(fed, b) }()

@@ -18,9 +18,8 @@ import (
 
 // A scraper reads what replicas show of their queues and caches.
 type scraper struct {
-	client http.Client
-	next   map[*replica]time.Time
-	wg     sync.WaitGroup
+	next map[*replica]time.Time
+	wg   sync.WaitGroup
 }
 
 const (
@@ -28,11 +27,7 @@ const (
 	maxMetrics    = 4 << 20
 )
 
-func newScraper(dial dialFunc) *scraper {
-	return &scraper{next: map[*replica]time.Time{}, client: http.Client{
-		Timeout: scrapeTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
-}
+func newScraper() *scraper { return &scraper{next: map[*replica]time.Time{}} }
 
 // start reads the metrics of those replicas whose turn it is.
 func (c *scraper) start(ctx context.Context, s *service, replicas []*replica, now time.Time) {
@@ -53,7 +48,7 @@ func (c *scraper) start(ctx context.Context, s *service, replicas []*replica, no
 			s.mu.Lock()
 			own := float64(r.inFlight)
 			s.mu.Unlock()
-			got, err := c.read(ctx, "http://"+r.Address+conf.Policy.Metrics)
+			got, err := scrape(ctx, r.dial, "http://"+r.Address+conf.Policy.Metrics)
 			if err != nil {
 				s.log.Debug("metrics of a replica cannot be read", "replica", r.ID, "err", err)
 			} else if got != nil {
@@ -73,12 +68,16 @@ func (c *scraper) start(ctx context.Context, s *service, replicas []*replica, no
 
 func (c *scraper) wait() { c.wg.Wait() }
 
-func (c *scraper) read(ctx context.Context, url string) (*policy.Reported, error) {
+// scrape reads the metrics of a replica.
+func scrape(ctx context.Context, dial dialFunc, url string) (*policy.Reported, error) {
+	client := http.Client{
+		Timeout: scrapeTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
 	}

@@ -115,12 +115,12 @@ func (s *service) apply(row balancerapi.Service, now time.Time) {
 	for _, r := range c.Replicas {
 		listed[r.ID] = true
 		have := s.replicas[r.ID]
-		if have != nil && (have.Address != r.Address || have.Protocol != r.Protocol) {
+		if have != nil && (have.Address != r.Address || have.Network != r.Network || have.Protocol != r.Protocol) {
 			gone = append(gone, have) // it is another one under the same id
 			have = nil
 		}
 		if have == nil {
-			have = newReplica(r, c.keepAlive, s.b.opt.Dial)
+			have = newReplica(r, c.keepAlive, s.b.dialOf(s.name, r))
 			s.replicas[r.ID] = have
 		}
 		was := have.row.State == balancerapi.Ready && !have.readySince.IsZero()

@@ -64,7 +64,15 @@ func (p Prober) dial(ctx context.Context, network, address string) (net.Conn, er
 	if p.Dial != nil {
 		return p.Dial(ctx, network, address)
 	}
-	var d net.Dialer
+	return Dial(ctx, network, address)
+}
+
+// dialTimeout bounds how long connecting to a replica takes.
+const dialTimeout = 5 * time.Second
+
+// Dial connects to a replica as usual.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: dialTimeout}
 	return d.DialContext(ctx, network, address)
 }
 

@@ -9,6 +9,9 @@ const (
 	TablePath = "/serve/balancer/table"
 	// ReportPath takes a POST of a [Report] and answers with a [Receipt].
 	ReportPath = "/serve/balancer/report"
+	// ConnectPath answers GET ?service=NAME&replica=ID with a websocket whose binary
+	// messages are the bytes of a connection to that replica.
+	ConnectPath = "/serve/balancer/connect"
 )
 
 // A Report is what a balancer has counted since it started. Its counters only grow,

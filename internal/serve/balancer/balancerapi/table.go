@@ -165,10 +165,20 @@ const (
 	H2C   = "h2c"      // HTTP/2 without TLS for everything except WebSockets
 )
 
+// AgentOnly is the Network of replicas that nothing but the agent on their own machine
+// reaches.
+const AgentOnly = "agent"
+
+// KubernetesNetwork is the Network of the pods of a cluster, by the name of its context.
+func KubernetesNetwork(context string) string { return "kubernetes/" + context }
+
 // A Replica answers requests.
 type Replica struct {
-	ID       int     `json:"id"`
-	Address  string  `json:"address"` // host:port
+	ID      int    `json:"id"`
+	Address string `json:"address"` // host:port
+	// Network is where Address can be dialled; "": wherever balancers run. Balancers
+	// outside of it connect through the server.
+	Network  string  `json:"network,omitempty"`
 	Version  int     `json:"version,omitempty"`
 	State    State   `json:"state"`
 	Weight   float64 `json:"weight,omitempty"`   // its share beside its equals; 0: 1

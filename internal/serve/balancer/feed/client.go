@@ -7,12 +7,15 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/coder/websocket"
 
 	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
@@ -161,6 +164,32 @@ func (c *Client) send(ctx context.Context, b Target) error {
 	return nil
 }
 
+// Connect reaches a replica through the server. The connection outlives ctx.
+func (c *Client) Connect(ctx context.Context, service string, replica int) (net.Conn, error) {
+	q := url.Values{"service": {service}, "replica": {strconv.Itoa(replica)}}
+	h := http.Header{}
+	c.authorize(h)
+	ws, resp, err := websocket.Dial(ctx, strings.TrimSuffix(c.Endpoint, "/")+balancerapi.ConnectPath+"?"+q.Encode(), &websocket.DialOptions{HTTPClient: c.HTTP, HTTPHeader: h})
+	if err != nil {
+		if resp != nil && resp.Body != nil {
+			if text, _ := io.ReadAll(io.LimitReader(resp.Body, 512)); len(text) > 0 {
+				return nil, fmt.Errorf("through the server: %s: %s", resp.Status, strings.TrimSpace(string(text)))
+			}
+		}
+		return nil, fmt.Errorf("through the server: %w", err)
+	}
+	ws.SetReadLimit(-1)
+	return websocket.NetConn(context.WithoutCancel(ctx), ws, websocket.MessageBinary), nil
+}
+
+func (c *Client) authorize(h http.Header) {
+	if c.Token != nil {
+		if token := c.Token(); token != "" {
+			h.Set("Authorization", "Bearer "+token)
+		}
+	}
+}
+
 func (c *Client) call(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Endpoint, "/")+path, bytes.NewReader(body))
 	if err != nil {
@@ -169,11 +198,7 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte) (*h
 	if body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
-	if c.Token != nil {
-		if token := c.Token(); token != "" {
-			req.Header.Set("Authorization", "Bearer "+token)
-		}
-	}
+	c.authorize(req.Header)
 	resp, err := c.HTTP.Do(req)
 	if err != nil {
 		return nil, err

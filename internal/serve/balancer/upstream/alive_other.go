@@ -4,5 +4,8 @@ package upstream
 
 import "net"
 
-// alive reports whether an unused connection is still open; here it is not known.
-func alive(net.Conn) bool { return true }
+// alive reports whether an unused connection is still open; here few know it.
+func alive(c net.Conn) bool {
+	knows, ok := c.(interface{ Alive() bool })
+	return !ok || knows.Alive()
+}

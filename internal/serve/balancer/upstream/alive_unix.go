@@ -9,6 +9,9 @@ import (
 
 // alive reports whether an unused connection is still open and silent.
 func alive(c net.Conn) bool {
+	if knows, ok := c.(interface{ Alive() bool }); ok {
+		return knows.Alive()
+	}
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return true

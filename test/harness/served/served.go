@@ -1,6 +1,5 @@
-//go:build e2e && linux
-
-package e2e
+// Package served is the program of a replica of a service, for tests.
+package served
 
 import (
 	"context"
@@ -16,12 +15,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// programOfAService is the argument with which this test binary is the program of a
-// service's replica.
-const programOfAService = "program-of-a-service"
-
-// serveProgram is the program of a replica. It serves on its node's own address, is
-// ready at once, and says its version and replica:
+// Run serves at an address until it fails, and returns the exit code. It is ready at
+// once, and says its version and replica:
 //
 //	/           "VERSION ID", after ?ms= milliseconds; in a VERSION that begins with
 //	            "bad" the status is 500
@@ -30,7 +25,7 @@ const programOfAService = "program-of-a-service"
 //	/upload     the SHA-256 of the body
 //	/websocket  an echo
 //	/echo.Echo/ a call of gRPC whose answer is the request
-func serveProgram(address string) int {
+func Run(address string) int {
 	version, id := os.Getenv("VERSION"), os.Getenv("SKYPILOT_SERVE_REPLICA_ID")
 	is := func(kind string) bool { return len(version) >= len(kind) && version[:len(kind)] == kind }
 	mux := http.NewServeMux()
