@@ -179,9 +179,9 @@ func controllerKeys(kind string, resources map[string]any) *keys.Spec {
 	doc := map[string]string{"jobs": "Managed jobs.", "serve": "Services."}[kind]
 	s := keys.Section(doc,
 		keys.New("controller", controller),
-		keys.New("bucket", keys.Text("Bucket for files on their way; absent: one per job.").
+		keys.New("bucket", keys.Text("Bucket that exists, with or without a prefix, through which local files reach nodes; absent: they need no bucket.").
 			Matching(keys.Regexp(`^(https|s3|gs|r2|cos)://.+`, "a bucket URL that begins with s3://, gs://, r2://, cos:// or https://"))),
-		keys.New("force_disable_cloud_bucket", keys.YesNo("Never put files in a bucket on their way.", false)),
+		keys.New("force_disable_cloud_bucket", keys.YesNo("Let local files reach nodes without a bucket although bucket is set.", false)),
 	).ForNewer()
 	if kind == "serve" {
 		s.Keys = append(s.Keys, keys.New("balancer", keys.Choice("Where load balancers of services run: in the API server too (server), or only beside it (beside), as `sky serve balancer`, "+

@@ -26,7 +26,7 @@ import (
 // newServices makes the manager of services.
 func (d *daemon) newServices() *serve.Manager {
 	return serve.New(serve.Deps{
-		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),
+		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Buckets: d.buckets, Kept: d.serviceLogs(),
 		Host: d.balancerHost(), Endpoint: d.serviceEndpoint,
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
 			return d.admitHeld(ctx, policy.ServeLaunchReplica, user, dag, sent, out)
