@@ -2,9 +2,14 @@ package execution
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/task"
@@ -38,6 +43,31 @@ func (x *Executor) checkBuckets(ctx context.Context, call cluster.Call, t *task.
 		return err
 	}
 	return trace.Do(ctx, "look at buckets", func(ctx context.Context) error { return x.Buckets.Check(ctx, call, t, say) })
+}
+
+// sayMounts prints how the nodes of an offer mount the task's buckets, where there are
+// several ways.
+func (l *launch) sayMounts(offer cloud.Offer) error {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(l.task.StorageMounts)), func(s task.StorageMount) bool { return s.Mode != "COPY" }) {
+		return nil
+	}
+	p, ok := l.x.Providers.Get(offer.Cloud)
+	if !ok {
+		return nil
+	}
+	how, ok := cloud.As[cloud.MountExplainer](p)
+	if !ok {
+		return nil
+	}
+	c, err := settings(l.call, l.task)
+	if err != nil {
+		return err
+	}
+	if way := how.MountsBy(c.Sections(config.Scope{Cloud: p.Name()})(offer.Region)); way != "" {
+		l.call.Out.StopSpin()
+		fmt.Fprintf(l.call.Out, "On %s %s.\n", p.DisplayName(), way)
+	}
+	return nil
 }
 
 // prepareBuckets makes and fills the buckets that the task names.

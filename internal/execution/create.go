@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +40,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		return nil, err
 	}
 	best := offers[0][0]
-	if err := mountable(best.Cloud, l.task); err != nil {
+	if err := cmp.Or(mountable(best.Cloud, l.task), l.sayMounts(best)); err != nil {
 		return nil, err
 	}
 	p, ok := l.x.Providers.Get(best.Cloud)

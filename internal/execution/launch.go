@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,7 +128,8 @@ func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := mountable(ranked(plan)[0][0].Cloud, l.task); err != nil {
+		best := ranked(plan)[0][0]
+		if err := cmp.Or(mountable(best.Cloud, l.task), l.sayMounts(best)); err != nil {
 			return nil, err
 		}
 		if l.body.WantPlan {

@@ -41,13 +41,12 @@ func BrokerSocket(dir string) string { return filepath.Join(dir, "socket") }
 // for all files of a mount, and not for those of one job.
 type Broker struct{ Socket string }
 
-// FindBroker is the broker of this container; nil: there is none.
+// FindBroker is the broker that this container was made for, whether or not it runs; nil:
+// there is none.
 func FindBroker(dir string) *Broker {
-	c, err := net.DialTimeout("unix", BrokerSocket(dir), brokerTimeout)
-	if err != nil {
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return nil
 	}
-	c.Close()
 	return &Broker{BrokerSocket(dir)}
 }
 
@@ -92,7 +91,7 @@ func (b *Broker) folder(path string, _, _ uint32) error {
 func (b *Broker) available() error {
 	c, err := net.DialTimeout("unix", b.Socket, brokerTimeout)
 	if err != nil {
-		return fmt.Errorf("the broker of mounts on this machine does not answer: %w", err)
+		return fmt.Errorf("the broker of sky-mount does not answer on this machine: %w", err)
 	}
 	return c.Close()
 }
@@ -439,6 +438,7 @@ func attachFor(a fusefs.Attachment, f *os.File, peer unix.Ucred) error {
 		return err
 	}
 	a.Path, a.Kind, a.UID, a.GID = ".", mountpoints.Kind, peer.Uid, peer.Gid
+	a.AllowOther = a.AllowOther && peer.Uid == 0 // others wait for whom they trust only
 	if strings.ContainsRune(a.Name, 0) {
 		return errors.New("the name of the file system is none")
 	}

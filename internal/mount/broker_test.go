@@ -45,7 +45,7 @@ func startBroker(t *testing.T) (dir string) {
 			t.Error(err)
 		}
 	})
-	waitFor(t, "the broker", func() bool { return FindBroker(dir) != nil })
+	waitFor(t, "the broker", func() bool { return FindBroker(dir).available() == nil })
 	return dir
 }
 
@@ -125,7 +125,7 @@ func TestWhatABrokerRefuses(t *testing.T) {
 	root, nobody := unix.Ucred{}, unix.Ucred{Uid: 65534, Gid: 65534}
 	s := &brokerServer{own: own, tables: tables, log: slog.New(slog.DiscardHandler)}
 	at := func(path string) order {
-		return order{Attach: &fusefs.Attachment{Path: path, Name: "n", Kind: "x", UID: 0}}
+		return order{Attach: &fusefs.Attachment{Path: path, Name: "n", Kind: "x", UID: 0, AllowOther: true}}
 	}
 	for name, c := range map[string]struct {
 		o     order
@@ -161,11 +161,19 @@ func TestWhatABrokerRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	if table, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", pid)); err != nil || !strings.Contains(string(table), theirs+" rw,nosuid,nodev") || !strings.Contains(string(table), "user_id=65534,group_id=65534") {
+		t.Errorf("mounted as\n%s%v", table, err)
+	} else if strings.Contains(string(table), "allow_other") {
+		t.Error("others can be made to wait for whom they do not trust")
+	}
 	if _, err := s.follow(order{Detach: theirs, Lazy: true}, space, unix.Ucred{Uid: 1000}); !errors.Is(err, unix.EPERM) {
 		t.Errorf("unmounting what is somebody else's: %v", err)
 	}
 	if _, err := s.follow(order{Detach: theirs, Lazy: true}, space, nobody); err != nil {
 		t.Error(err)
+	}
+	if FindBroker(filepath.Join(theirs, "missing")) != nil {
+		t.Error("a broker is found where there is none")
 	}
 	if err := (&Broker{Socket: filepath.Join(t.TempDir(), "socket")}).available(); err == nil {
 		t.Error("a broker that is not there is available")

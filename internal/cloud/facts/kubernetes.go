@@ -92,6 +92,7 @@ func contextKeys() []keys.Key {
 		keys.New("networking", keys.Choice("How pods are reached.", "nodeport", "portforward").Instead("remove it; pods are reached through the Kubernetes API")),
 		keys.New("ports", keys.Choice("How ports are opened.", "loadbalancer", "ingress", "podip").Defaults("loadbalancer")),
 		keys.New("pod_config", podConfig()),
+		keys.New("mount_broker", keys.YesNo("Let pods mount buckets by the broker of sky-mount on their machine, which somebody has installed (docs/kubernetes.md).", false)),
 		keys.New("custom_metadata", customMetadata()),
 		keys.New("provision_timeout", keys.Whole("Seconds to wait for pods to be scheduled; -1: for ever.").Defaults(10).ForTasks()),
 		keys.New("autoscaler", keys.Choice("What adds nodes to the cluster.", "gke", "karpenter", "coreweave", "nebius", "generic")),
