@@ -81,6 +81,11 @@ func (h *Helper) Attach(a fusefs.Attachment) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return receiveDescriptor(near)
+}
+
+// receiveDescriptor gets the descriptor of a mount from the program that made it.
+func receiveDescriptor(near *os.File) (*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(near.Fd()), make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {

@@ -38,6 +38,9 @@ const helperMounts = "SKY_MOUNT_TEST_HELPER"
 // helperBroker makes it mount by the broker of a folder.
 const helperBroker = "SKY_MOUNT_TEST_BROKER"
 
+// helperProgram makes it mount by that fusermount.
+const helperProgram = "SKY_MOUNT_TEST_FUSERMOUNT"
+
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "privileged" {
 		os.Exit(Privileged(os.Args[2], os.Stdin, os.Stdout))
@@ -47,7 +50,9 @@ func TestMain(m *testing.M) {
 		defer stop()
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		o := Options{Dir: dir, Log: log}
-		if broker := os.Getenv(helperBroker); broker != "" {
+		if program := os.Getenv(helperProgram); program != "" {
+			o.Rights = &Fusermount{program}
+		} else if broker := os.Getenv(helperBroker); broker != "" {
 			o.Rights = FindBroker(broker)
 		} else if os.Getenv(helperMounts) != "" {
 			o.Rights = &Helper{Command: []string{os.Args[0], "privileged"}}

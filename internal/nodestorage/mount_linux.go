@@ -40,6 +40,8 @@ func mountMain(ctx context.Context, dir string, whole bool) int {
 		}
 		if h := mount.BySudo(command...); h != nil {
 			o.Rights = h
+		} else if f := mount.FindFusermount(); f != nil {
+			o.Rights = f
 		}
 	}
 	err := mount.Serve(ctx, o)
