@@ -45,27 +45,32 @@ func (x *Executor) checkBuckets(ctx context.Context, call cluster.Call, t *task.
 	return trace.Do(ctx, "look at buckets", func(ctx context.Context) error { return x.Buckets.Check(ctx, call, t, say) })
 }
 
-// sayMounts prints how the nodes of an offer mount the task's buckets, where there are
-// several ways.
-func (l *launch) sayMounts(offer cloud.Offer) error {
-	if !slices.ContainsFunc(slices.Collect(maps.Values(l.task.StorageMounts)), func(s task.StorageMount) bool { return s.Mode != "COPY" }) {
+// sayBuckets prints what the place of an offer means for the task's buckets: how nodes mount
+// them, where there are several ways, and which are far away.
+func (l *launch) sayBuckets(ctx context.Context, offer cloud.Offer) error {
+	if !usesBuckets(l.task) || len(l.body.AssumeEnabled) > 0 {
 		return nil
 	}
-	p, ok := l.x.Providers.Get(offer.Cloud)
-	if !ok {
-		return nil
-	}
-	how, ok := cloud.As[cloud.MountExplainer](p)
-	if !ok {
-		return nil
-	}
-	c, err := settings(l.call, l.task)
+	call, err := l.x.bucketCall(l.call, l.task)
 	if err != nil {
 		return err
 	}
-	if way := how.MountsBy(c.Sections(config.Scope{Cloud: p.Name()})(offer.Region)); way != "" {
+	lines, err := l.x.Buckets.Far(ctx, call, l.task, offer.Cloud, offer.Region)
+	if err != nil {
+		return err
+	}
+	p, ok := l.x.Providers.Get(offer.Cloud)
+	how, several := cloud.As[cloud.MountExplainer](p)
+	if ok && several && slices.ContainsFunc(slices.Collect(maps.Values(l.task.StorageMounts)), func(s task.StorageMount) bool { return s.Mode != "COPY" }) {
+		if way := how.MountsBy(call.Config.Sections(config.Scope{Cloud: p.Name()})(offer.Region)); way != "" {
+			lines = append(lines, fmt.Sprintf("On %s %s.", p.DisplayName(), way))
+		}
+	}
+	if len(lines) > 0 {
 		l.call.Out.StopSpin()
-		fmt.Fprintf(l.call.Out, "On %s %s.\n", p.DisplayName(), way)
+	}
+	for _, line := range lines {
+		fmt.Fprintln(l.call.Out, line)
 	}
 	return nil
 }

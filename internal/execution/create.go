@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,10 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		return nil, err
 	}
 	best := offers[0][0]
-	if err := cmp.Or(mountable(best.Cloud, l.task), l.sayMounts(best)); err != nil {
+	if err := mountable(best.Cloud, l.task); err != nil {
+		return nil, err
+	}
+	if err := l.sayBuckets(ctx, best); err != nil {
 		return nil, err
 	}
 	p, ok := l.x.Providers.Get(best.Cloud)

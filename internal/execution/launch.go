@@ -1,7 +1,6 @@
 package execution
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,7 +128,10 @@ func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 			return nil, err
 		}
 		best := ranked(plan)[0][0]
-		if err := cmp.Or(mountable(best.Cloud, l.task), l.sayMounts(best)); err != nil {
+		if err := mountable(best.Cloud, l.task); err != nil {
+			return nil, err
+		}
+		if err := l.sayBuckets(ctx, best); err != nil {
 			return nil, err
 		}
 		if l.body.WantPlan {
