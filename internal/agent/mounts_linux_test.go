@@ -45,23 +45,31 @@ type mountBed struct {
 	store  *memory.Store
 	url    string
 	refuse atomic.Int64 // the status that writes are answered with
+	denied atomic.Int64 // how many were answered with it
 	client *mountapi.Client
 }
 
 func newMountBed(t *testing.T) *mountBed {
+	t.Helper()
+	return newMountBedOf(t, 1)
+}
+
+// newMountBedOf is one of several nodes.
+func newMountBedOf(t *testing.T, nodes int) *mountBed {
 	t.Helper()
 	f, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	if err != nil || os.Geteuid() != 0 {
 		t.Skip("mounting needs root and /dev/fuse")
 	}
 	f.Close()
-	b := &mountBed{t: t, store: &memory.Store{}, testCluster: newCluster(t, 1, twoCPUs, true)}
+	b := &mountBed{t: t, store: &memory.Store{}, testCluster: newCluster(t, nodes, twoCPUs, true)}
 	if err := b.store.Bucket("bucket").Create(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	answer := b.store.ServeS3("key")
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s := b.refuse.Load(); s != 0 && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			b.denied.Add(1)
 			w.WriteHeader(int(s))
 			return
 		}
@@ -71,11 +79,15 @@ func newMountBed(t *testing.T) *mountBed {
 	b.url = srv.URL
 	b.client = mountapi.NewClient(mountapi.Socket(filepath.Join(b.home(), ".sky", "mounts")))
 	t.Cleanup(func() {
-		if h, err := b.client.Health(context.Background()); err == nil {
-			_ = syscall.Kill(h.PID, syscall.SIGKILL)
-		}
-		if err := mountpoints.DetachBelow(b.home()); err != nil {
-			t.Error(err)
+		for _, n := range b.nodes {
+			client := mountapi.NewClient(mountapi.Socket(filepath.Join(n.home, ".sky", "mounts")))
+			if h, err := client.Health(context.Background()); err == nil {
+				_ = syscall.Kill(h.PID, syscall.SIGKILL)
+			}
+			client.Close()
+			if err := mountpoints.DetachBelow(n.home); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return b
@@ -84,7 +96,7 @@ func newMountBed(t *testing.T) *mountBed {
 func (b *mountBed) home() string { return b.nodes[0].home }
 
 func (b *mountBed) request() agentapi.MountsRequest {
-	return agentapi.MountsRequest{Epoch: 1, Command: "exec '" + os.Args[0] + "'", Mounts: []agentapi.NodeMount{{
+	return agentapi.MountsRequest{Epoch: b.spec.Epoch, Command: "exec '" + os.Args[0] + "'", Mounts: []agentapi.NodeMount{{
 		Spec:        agentapi.MountSpec{Path: "~/m", URL: "s3://bucket", Region: "us-east-1", Endpoint: b.url, Mode: agentapi.MountCached},
 		Credentials: agentapi.MountCredentials{AccessKey: "key", SecretKey: "hush-hush"},
 	}}}
@@ -257,5 +269,71 @@ func TestMountsThatAreRefused(t *testing.T) {
 	}
 	if b.helper() != 0 {
 		t.Error("sky-mount runs for nothing")
+	}
+}
+
+// A cluster that gives itself back waits until the buckets have what was written.
+func TestAnAutostopWaitsForWhatIsNotStored(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		act := map[bool]string{false: "stop", true: "terminate"}[down]
+		t.Run(act, func(t *testing.T) {
+			b := newMountBed(t)
+			b.mount()
+			b.refuse.Store(http.StatusServiceUnavailable)
+			if err := os.WriteFile(filepath.Join(b.home(), "m", "x"), []byte("text"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.head.Autostop(t.Context(), agentapi.Autostop{IdleMinutes: 0, Down: down, WaitFor: api.WaitForNone}); err != nil {
+				t.Fatal(err)
+			}
+			b.until("the cluster to give itself back", func() bool {
+				info, err := b.head.Info(t.Context())
+				return err == nil && info.State == agentapi.AgentAutostopping
+			})
+			tries := b.denied.Load()
+			b.until("more tries to upload", func() bool { return b.denied.Load() >= tries+3 })
+			if text, err := os.ReadFile(filepath.Join(b.home(), "machine")); err == nil {
+				t.Errorf("the machine was told to %s although nothing is uploaded", text)
+			}
+			b.refuse.Store(0)
+			machineTime(t, b.nodes[0], act)
+			if got := b.content("x"); got != "text" {
+				t.Errorf("the bucket has %q", got)
+			}
+		})
+	}
+}
+
+// A node that is taken back uploads what it has at once, also a worker whose head is gone.
+func TestANoticeUploadsWhatIsNotStored(t *testing.T) {
+	for name, nodes := range map[string]int{"a head": 1, "a worker without a head": 2} {
+		t.Run(name, func(t *testing.T) {
+			b := newMountBedOf(t, nodes)
+			b.spec.Cloud, b.spec.Epoch = "kubernetes", 2
+			b.configure()
+			n := b.nodes[nodes-1]
+			r := b.request()
+			r.Mounts[0].Spec.Config.WriteBack = time.Hour // nothing is uploaded without a reason
+			if _, err := n.client.Mounts(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(n.home, "m", "x"), []byte("text"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if nodes > 1 {
+				b.nodes[0].stop()
+			}
+			if got := b.content("x"); got == "text" {
+				t.Fatal("it is uploaded already")
+			}
+			awaitFile(t, fmt.Sprint(os.Getpid()), n.home, "orchestrator/"+agentapi.EndingPID)
+			if err := os.WriteFile(filepath.Join(n.home, "orchestrator", agentapi.EndingFile), []byte("600\n"), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			awaitFile(t, "done", n.home, "orchestrator/"+agentapi.EndedFile)
+			if got := b.content("x"); got != "text" {
+				t.Errorf("the bucket has %q", got)
+			}
+		})
 	}
 }

@@ -6,7 +6,8 @@
 // until the store has done it: what a crash cut off is taken up by the request that is
 // resumed, or by [Manager.Settle]. A bucket is changed under its lock only. One that sky
 // made carries a mark, by which one that others made in its place is told from it. Buckets
-// that tasks give as URLs have no record and are never deleted.
+// that tasks give as URLs have no record and are never deleted. Prefixes of such buckets
+// with intermediate files of managed jobs and services have one, and are.
 package buckets
 
 import (
@@ -129,7 +130,7 @@ func grantOf(ctx context.Context, b storage.Bucket) (storage.Grant, error) {
 // get is a bucket that the caller may see; else an [*api.Error] with names that are close.
 func (m *Manager) get(ctx context.Context, scope *state.Scope, name string) (*state.Bucket, error) {
 	b, err := m.Store.Buckets().Get(ctx, name)
-	if errors.Is(err, state.ErrNotFound) || err == nil && !scope.Sees(b.Workspace) {
+	if errors.Is(err, state.ErrNotFound) || err == nil && (!scope.Sees(b.Workspace) || b.Intermediate()) {
 		return nil, m.notFound(ctx, scope, name)
 	}
 	return b, err
@@ -151,7 +152,7 @@ func (m *Manager) Names(ctx context.Context, scope *state.Scope, prefix string) 
 	all, err := m.Store.Buckets().List(ctx, state.BucketFilter{Scope: scope})
 	var out []string
 	for _, b := range all {
-		if strings.HasPrefix(b.Name, prefix) {
+		if strings.HasPrefix(b.Name, prefix) && !b.Intermediate() {
 			out = append(out, b.Name)
 		}
 	}
@@ -166,6 +167,9 @@ func (m *Manager) List(ctx context.Context, call cluster.Call) ([]api.Storage, e
 	}
 	out := []api.Storage{}
 	for _, b := range all {
+		if b.Intermediate() { // it goes with its managed job or service
+			continue
+		}
 		out = append(out, api.Storage{Name: b.Name, LaunchedAt: b.LaunchedAt.Unix(), Store: []string{b.Store}, LastUse: b.LastUse, Status: b.Status})
 	}
 	return out, nil
@@ -173,7 +177,7 @@ func (m *Manager) List(ctx context.Context, call cluster.Call) ([]api.Storage, e
 
 // at is where a bucket on record is.
 func at(b *state.Bucket) storage.Location {
-	return storage.Location{Store: storage.Store(b.Store), Account: b.Account, Region: b.Region, Bucket: b.Name}
+	return storage.Location{Store: storage.Store(b.Store), Account: b.Account, Region: b.Region, Bucket: b.InStore()}
 }
 
 // recorded opens a bucket on record, where it was made. It fails if the settings name

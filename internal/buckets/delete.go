@@ -83,6 +83,9 @@ func (m *Manager) finishDelete(ctx context.Context, out cluster.Output, c *confi
 // remove deletes what sky has made of a bucket.
 func (m *Manager) remove(ctx context.Context, out cluster.Output, c *config.Config, rec *state.Bucket) error {
 	where := at(rec)
+	if rec.Intermediate() {
+		return m.removeIntermediate(ctx, c, rec)
+	}
 	if !rec.Managed {
 		out.StopSpin()
 		fmt.Fprintf(out, "Bucket %s was not made by sky: it stays as it is, and is forgotten.\n", where)
@@ -132,6 +135,19 @@ func (m *Manager) remove(ctx context.Context, out cluster.Output, c *config.Conf
 		fmt.Fprintf(out, "✓ Deleted bucket %s (%s)\n", where, plural(report.Files, "object"))
 		return nil
 	}
+}
+
+// removeIntermediate deletes a prefix with intermediate files. The bucket stays.
+func (m *Manager) removeIntermediate(ctx context.Context, c *config.Config, rec *state.Bucket) error {
+	if rec.SubPath == "" {
+		return errors.New("its record names no prefix, so that nothing is deleted")
+	}
+	b, err := m.recorded(ctx, c, rec)
+	if err != nil {
+		return err
+	}
+	_, err = transfer.Delete(ctx, b, rec.SubPath+"/", transfer.Options{})
+	return err
 }
 
 // Settle goes on with what was begun and is not over, and deletes buckets that were not to
@@ -190,7 +206,7 @@ func (m *Manager) settle(ctx context.Context, name string) error {
 	if err := m.finishDelete(ctx, quiet{}, m.Config(), rec); err != nil {
 		return fmt.Errorf("bucket %s: %w", rec.Name, err)
 	}
-	m.Log.InfoContext(ctx, "bucket deleted that nobody needs any more", "bucket", at(rec).String())
+	m.Log.InfoContext(ctx, "bucket deleted that nobody needs any more", "bucket", at(rec).At(rec.SubPath).String())
 	return nil
 }
 

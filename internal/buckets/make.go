@@ -1,6 +1,7 @@
 package buckets
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -272,6 +273,15 @@ func (m *Manager) fill(ctx context.Context, call cluster.Call, c *config.Config,
 // upload brings one local source into a bucket: what is in a folder that stands alone, and
 // in a list each one under its own name.
 func (m *Manager) upload(ctx context.Context, call cluster.Call, t *task.Task, rec *state.Bucket, b storage.Bucket, u mount, name string) error {
+	key := rec.SubPath
+	if u.spec.SourceList {
+		key = below(rec.SubPath, path.Base(filepath.ToSlash(name)))
+	}
+	return m.uploadTo(ctx, call, t, rec, b, name, key)
+}
+
+// uploadTo uploads what is in a local folder below a key, or a local file to it.
+func (m *Manager) uploadTo(ctx context.Context, call cluster.Call, t *task.Task, rec *state.Bucket, b storage.Bucket, name, key string) error {
 	where, err := call.Files.Source(t, name)
 	if err != nil {
 		return err
@@ -281,16 +291,15 @@ func (m *Manager) upload(ctx context.Context, call cluster.Call, t *task.Task, r
 		return upload.Error(where, err)
 	}
 	defer closed()
-	key := rec.SubPath
-	if u.spec.SourceList {
-		key = below(rec.SubPath, path.Base(filepath.ToSlash(name)))
-	}
 	journal := ""
 	if err := os.MkdirAll(m.journals(rec), 0o700); err == nil { // else a crash costs repetition
 		journal = filepath.Join(m.journals(rec), "journal")
 	}
 	what := fmt.Sprintf("%s -> %s", where, b.Location().At(key))
 	report, err := transfer.Upload(ctx, src, b, key, transfer.Options{Journal: journal, Progress: progress(call.Out, "Uploading "+what)})
+	if err == nil && rec.Intermediate() && report.Files+report.Same == 0 { // an empty folder is one on nodes, too
+		_, err = b.Put(ctx, key+"/", bytes.NewReader(nil), storage.PutOptions{})
+	}
 	if err != nil {
 		return err
 	}

@@ -52,6 +52,13 @@ type Configured interface {
 	LacksWith(section map[string]any) map[Feature]string
 }
 
+// MountExplainer is a provider whose nodes can mount buckets in several ways.
+type MountExplainer interface {
+	// MountsBy is how they do under the cloud's section of a configuration, for the plan;
+	// "": they do not.
+	MountsBy(section map[string]any) string
+}
+
 // OffSwitch is a provider whose machines can switch themselves off
 // (Reach.Machine is [MachinePowerOff] or [MachineMarksEnd]), and that can be told what that means.
 type OffSwitch interface {

@@ -178,9 +178,9 @@ func controllerKeys(kind string, resources map[string]any) *schema.Spec {
 	doc := map[string]string{"jobs": "Managed jobs.", "serve": "Services."}[kind]
 	s := schema.Section(doc,
 		schema.New("controller", controller),
-		schema.New("bucket", schema.Text("Bucket for files on their way; absent: one per job.").
+		schema.New("bucket", schema.Text("Bucket that exists, with or without a prefix, through which local files reach nodes; absent: they need no bucket.").
 			Matching(schema.Regexp(`^(https|s3|gs|r2|cos)://.+`, "a bucket URL that begins with s3://, gs://, r2://, cos:// or https://"))),
-		schema.New("force_disable_cloud_bucket", schema.YesNo("Never put files in a bucket on their way.", false)),
+		schema.New("force_disable_cloud_bucket", schema.YesNo("Let local files reach nodes without a bucket although bucket is set.", false)),
 	).ForNewer()
 	if kind == "serve" {
 		s.Keys = append(s.Keys, schema.New("balancer", schema.Choice("Where load balancers of services run: in the API server too (server), or only beside it (beside), as `sky serve balancer`, "+

@@ -23,7 +23,7 @@ import (
 func (d *daemon) newJobs() *jobs.Manager {
 	return jobs.New(jobs.Deps{
 		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log,
-		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"), LogLimits: d.logLimits, Files: d.taskFiles,
+		ServerID: d.serverID(), Dir: filepath.Join(d.dir, "jobs"), LogLimits: d.logLimits, Files: d.taskFiles, Buckets: d.buckets,
 		Patience: func() time.Duration {
 			return time.Duration(d.settings.current().Int("jobs", "controller", "unreachable_minutes")) * time.Minute
 		},

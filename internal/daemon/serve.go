@@ -33,7 +33,7 @@ func (d *daemon) newServices() *serve.Manager {
 		last = controller.LastPort
 	}
 	return serve.New(serve.Deps{
-		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Kept: d.serviceLogs(),
+		Store: d.store, Executor: d.executor, Clusters: d.clusters, Log: d.log, ServerID: d.serverID(), Files: d.taskFiles, Buckets: d.buckets, Kept: d.serviceLogs(),
 		Host: d.balancerHost(), LastPort: last, Endpoint: d.serviceEndpoint, Networks: ownNetworks(),
 		Admit: func(ctx context.Context, user state.User, dag string, sent map[string]any, out io.Writer) (string, *config.Config, error) {
 			return d.admitHeld(ctx, policy.ServeLaunchReplica, user, dag, sent, out)

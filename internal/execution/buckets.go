@@ -2,9 +2,14 @@ package execution
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
 	"github.com/skypilot-go/sky/task"
@@ -38,6 +43,36 @@ func (x *Executor) checkBuckets(ctx context.Context, call cluster.Call, t *task.
 		return err
 	}
 	return trace.Do(ctx, "look at buckets", func(ctx context.Context) error { return x.Buckets.Check(ctx, call, t, say) })
+}
+
+// sayBuckets prints what the place of an offer means for the task's buckets: how nodes mount
+// them, where there are several ways, and which are far away.
+func (l *launch) sayBuckets(ctx context.Context, offer cloud.Offer) error {
+	if !usesBuckets(l.task) || len(l.body.AssumeEnabled) > 0 {
+		return nil
+	}
+	call, err := l.x.bucketCall(l.call, l.task)
+	if err != nil {
+		return err
+	}
+	lines, err := l.x.Buckets.Far(ctx, call, l.task, offer.Cloud, offer.Region)
+	if err != nil {
+		return err
+	}
+	p, ok := l.x.Providers.Get(offer.Cloud)
+	how, several := cloud.As[cloud.MountExplainer](p)
+	if ok && several && slices.ContainsFunc(slices.Collect(maps.Values(l.task.StorageMounts)), func(s task.StorageMount) bool { return s.Mode != "COPY" }) {
+		if way := how.MountsBy(call.Config.Sections(config.Scope{Cloud: p.Name()})(offer.Region)); way != "" {
+			lines = append(lines, fmt.Sprintf("On %s %s.", p.DisplayName(), way))
+		}
+	}
+	if len(lines) > 0 {
+		l.call.Out.StopSpin()
+	}
+	for _, line := range lines {
+		fmt.Fprintln(l.call.Out, line)
+	}
+	return nil
 }
 
 // prepareBuckets makes and fills the buckets that the task names.

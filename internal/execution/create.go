@@ -42,6 +42,9 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	if err := mountable(best.Cloud, l.task); err != nil {
 		return nil, err
 	}
+	if err := l.sayBuckets(ctx, best); err != nil {
+		return nil, err
+	}
 	p, ok := l.x.Providers.Get(best.Cloud)
 	if !ok {
 		return nil, fmt.Errorf("this version of sky knows no cloud %q", best.Cloud)

@@ -127,7 +127,11 @@ func (l *launch) dryrun(ctx context.Context) (*api.LaunchResult, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := mountable(ranked(plan)[0][0].Cloud, l.task); err != nil {
+		best := ranked(plan)[0][0]
+		if err := mountable(best.Cloud, l.task); err != nil {
+			return nil, err
+		}
+		if err := l.sayBuckets(ctx, best); err != nil {
 			return nil, err
 		}
 		if l.body.WantPlan {

@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/diskspace"
@@ -45,6 +46,7 @@ type Deps struct {
 	Dir       string           // where files and logs of jobs are kept that no other server needs
 	LogLimits diskspace.Limits // of the logs in Dir
 	Files     *taskfiles.Files // of jobs and of what else is launched again; nil: in Dir, of jobs alone
+	Buckets   *buckets.Manager // for the files of jobs that travel through jobs.bucket; nil: none do
 	Launches  int              // how many clusters are brought up at once; 0: 16 a core, at most 256
 	// Patience is for how long the agent of a job may be silent although the
 	// provider says that its machines run, before they are ended and the job is run
@@ -72,6 +74,7 @@ type Manager struct {
 	patience func() time.Duration // see [Deps]
 	kept     logstore.Logs
 	files    *taskfiles.Files
+	buckets  *buckets.Manager // nil: files of jobs travel without a bucket
 	slots    *slots
 	rows     cluster.Notifier[int] // by job: what is stored of it changed
 	logs     cluster.Notifier[int] // by job: its logs grew
@@ -107,6 +110,7 @@ func New(d Deps) *Manager {
 	if d.Files != nil {
 		m.files = d.Files
 	}
+	m.buckets = d.Buckets
 	if d.Store.Shared() {
 		m.kept = logstore.Stored{Store: d.Store, Prefix: "jobs/"}
 		m.mostLog, m.gather = logstore.MaxLog-state.MaxPiece, logstore.GatherFor

@@ -77,6 +77,12 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 			return nil, err
 		}
 	}
+	var through []string
+	if m.buckets != nil && at == nil { // a schedule's files outlive its jobs
+		if through, err = m.buckets.Intermediate(ctx, call, "jobs", dag); err != nil {
+			return nil, err
+		}
+	}
 	call.Out.Spin("Keeping a copy of the job's files")
 	folders, done, err := m.files.Take(ctx, call.User.ID, call.Files, dag)
 	call.Out.StopSpin()
@@ -93,6 +99,11 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 	}
 	if j, err = m.store.ManagedJobs().Submit(ctx, j); err != nil {
 		return nil, err
+	}
+	for id := j.ID; len(through) > 0 && id < j.ID+max(1, j.Size); id++ {
+		if err := m.buckets.HoldIntermediate(ctx, through, state.JobHolder(id)); err != nil {
+			return nil, err
+		}
 	}
 	m.wake()
 	if j.Size == 0 {

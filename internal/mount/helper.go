@@ -20,6 +20,15 @@ import (
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
 
+// Rights mount in place of this process, which may not.
+type Rights interface {
+	fusefs.Attacher
+	// folder makes a folder for a user.
+	folder(path string, uid, gid uint32) error
+	// available tells why nothing can be mounted, if so.
+	available() error
+}
+
 // A Helper is a program that may mount, and is started for each call: this one again, by
 // sudo. Buckets are served, and credentials held, without its rights.
 type Helper struct {
@@ -54,7 +63,10 @@ type result struct {
 	Errno string `json:"errno,omitempty"`
 }
 
-var _ fusefs.Attacher = (*Helper)(nil)
+var (
+	_ Rights = (*Helper)(nil)
+	_ Rights = (*Broker)(nil)
+)
 
 // Attach mounts, and gets the descriptor over the helper's standard input.
 func (h *Helper) Attach(a fusefs.Attachment) (*os.File, error) {
@@ -69,6 +81,11 @@ func (h *Helper) Attach(a fusefs.Attachment) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
+	return receiveDescriptor(near)
+}
+
+// receiveDescriptor gets the descriptor of a mount from the program that made it.
+func receiveDescriptor(near *os.File) (*os.File, error) {
 	oob := make([]byte, unix.CmsgSpace(4))
 	_, n, _, _, err := unix.Recvmsg(int(near.Fd()), make([]byte, 1), oob, unix.MSG_CMSG_CLOEXEC)
 	if err != nil {
@@ -152,25 +169,34 @@ func (o order) follow(in *os.File) error {
 	return errors.New("the order says nothing")
 }
 
+func (h *Helper) folder(path string, uid, gid uint32) error {
+	return h.do(order{Folder: path, UID: uid, GID: gid}, nil)
+}
+
+// available does not open the device: who may not mount may not do that either.
+func (h *Helper) available() error {
+	_, err := os.Stat("/dev/fuse")
+	return err
+}
+
 func (m *Mounts) attacher() fusefs.Attacher {
-	if m.o.Helper == nil {
+	if m.o.Rights == nil {
 		return nil
 	}
-	return m.o.Helper
+	return m.o.Rights
 }
 
 // available tells why nothing can be mounted here, if so.
 func (m *Mounts) available() error {
-	if m.o.Helper != nil { // who may not mount may not open the device either
-		_, err := os.Stat("/dev/fuse")
-		return err
+	if m.o.Rights != nil {
+		return m.o.Rights.available()
 	}
 	return fusefs.Available()
 }
 
 func (m *Mounts) clearPath(path string) (restored bool, err error) {
-	if m.o.Helper != nil {
-		return clearPath(path, m.o.Helper.Detach)
+	if m.o.Rights != nil {
+		return clearPath(path, m.o.Rights.Detach)
 	}
 	return clearPath(path, fusefs.Detach)
 }
@@ -178,10 +204,10 @@ func (m *Mounts) clearPath(path string) (restored bool, err error) {
 // place makes the folder of a mount, which must be empty.
 func (m *Mounts) place(s mountapi.Spec) error {
 	_, err := place(s.Path, s.UID, s.GID)
-	if m.o.Helper == nil || !errors.Is(err, fs.ErrPermission) {
+	if m.o.Rights == nil || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	if err := m.o.Helper.do(order{Folder: s.Path, UID: s.UID, GID: s.GID}, nil); err != nil {
+	if err := m.o.Rights.folder(s.Path, s.UID, s.GID); err != nil {
 		return err
 	}
 	_, err = place(s.Path, s.UID, s.GID)

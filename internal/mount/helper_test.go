@@ -18,6 +18,23 @@ func TestAnotherProcessMounts(t *testing.T) {
 	r.kill(syscall.SIGTERM)
 	r.helped = true
 	r.start()
+	byAnother(t, r)
+}
+
+// So it is with fusermount, where it is installed.
+func TestFusermountMounts(t *testing.T) {
+	f := FindFusermount()
+	if f == nil {
+		t.Skip("no fusermount is installed (Debian: fuse3)")
+	}
+	r := newRig(t)
+	r.kill(syscall.SIGTERM)
+	t.Setenv(helperProgram, f.Program)
+	r.start()
+	byAnother(t, r)
+}
+
+func byAnother(t *testing.T, r *rig) {
 	if did := r.mount(r.request()); did != mountapi.Mounted {
 		t.Errorf("the first call %s", did)
 	}

@@ -44,8 +44,8 @@ type Options struct {
 	Log     *slog.Logger
 	// Memory is what the buffers of one mount may take; 0: 160 MiB.
 	Memory int64
-	// Helper mounts in place of this process, which may not; nil: it mounts by itself.
-	Helper *Helper
+	// Rights mount in place of this process, which may not; nil: it mounts by itself.
+	Rights Rights
 	// Open opens a bucket, in tests; nil: by its store.
 	Open func(ctx context.Context, s mountapi.Spec, c mountapi.Credentials) (storage.Bucket, error)
 }

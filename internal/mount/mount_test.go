@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -34,6 +35,12 @@ const helperDir = "SKY_MOUNT_TEST_DIR"
 // helperMounts makes it mount by another process.
 const helperMounts = "SKY_MOUNT_TEST_HELPER"
 
+// helperBroker makes it mount by the broker of a folder.
+const helperBroker = "SKY_MOUNT_TEST_BROKER"
+
+// helperProgram makes it mount by that fusermount.
+const helperProgram = "SKY_MOUNT_TEST_FUSERMOUNT"
+
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "privileged" {
 		os.Exit(Privileged(os.Args[2], os.Stdin, os.Stdout))
@@ -43,8 +50,12 @@ func TestMain(m *testing.M) {
 		defer stop()
 		log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 		o := Options{Dir: dir, Log: log}
-		if os.Getenv(helperMounts) != "" {
-			o.Helper = &Helper{Command: []string{os.Args[0], "privileged"}}
+		if program := os.Getenv(helperProgram); program != "" {
+			o.Rights = &Fusermount{program}
+		} else if broker := os.Getenv(helperBroker); broker != "" {
+			o.Rights = FindBroker(broker)
+		} else if os.Getenv(helperMounts) != "" {
+			o.Rights = &Helper{Command: []string{os.Args[0], "privileged"}}
 		}
 		if err := Serve(ctx, o); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -64,7 +75,9 @@ type rig struct {
 	dir    string       // of the helper
 	path   string       // where is mounted
 	helper *exec.Cmd
-	helped bool // it mounts by another process
+	helped bool     // it mounts by another process
+	broker string   // folder of the broker that mounts for it
+	enter  []string // command that starts it in another mount namespace
 	log    *bytes.Buffer
 	client *mountapi.Client
 }
@@ -111,8 +124,12 @@ func (r *rig) bucket() *memory.Bucket { return r.store.Bucket("bucket") }
 func (r *rig) start() {
 	r.t.Helper()
 	r.log = &bytes.Buffer{}
-	r.helper = exec.Command(os.Args[0])
+	command := append(slices.Clone(r.enter), os.Args[0])
+	r.helper = exec.Command(command[0], command[1:]...)
 	r.helper.Env = append(os.Environ(), helperDir+"="+r.dir)
+	if r.broker != "" {
+		r.helper.Env = append(r.helper.Env, helperBroker+"="+r.broker)
+	}
 	if r.helped {
 		r.helper.Env = append(r.helper.Env, helperMounts+"=1")
 	}

@@ -21,7 +21,14 @@ func mountMain(ctx context.Context, dir string, whole bool) int {
 	debug.SetGCPercent(50)
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
 	o := mount.Options{Dir: dir, Version: api.ProductVersion, Log: log}
-	if os.Geteuid() != 0 {
+	broker := (*mount.Broker)(nil)
+	if !mount.MayMount() {
+		broker = mount.FindBroker(mount.BrokerDir)
+	}
+	switch {
+	case broker != nil:
+		o.Rights = broker
+	case os.Geteuid() != 0:
 		self, err := os.Executable()
 		if err != nil {
 			fmt.Fprintln(os.Stderr, "sky-mount:", err)
@@ -31,13 +38,26 @@ func mountMain(ctx context.Context, dir string, whole bool) int {
 		if whole {
 			command = []string{self, Command, privileged}
 		}
-		o.Helper = mount.BySudo(command...)
+		if h := mount.BySudo(command...); h != nil {
+			o.Rights = h
+		} else if f := mount.FindFusermount(); f != nil {
+			o.Rights = f
+		}
 	}
 	err := mount.Serve(ctx, o)
 	switch {
 	case errors.Is(err, mount.ErrRunning):
 		return codeRunning
 	case err != nil:
+		fmt.Fprintln(os.Stderr, "sky-mount:", err)
+		return 1
+	}
+	return 0
+}
+
+// brokerMain is sky-mount broker: it mounts for containers of this machine.
+func brokerMain(ctx context.Context, dir string) int {
+	if err := mount.ServeBroker(ctx, dir, slog.New(slog.NewTextHandler(os.Stderr, nil))); err != nil {
 		fmt.Fprintln(os.Stderr, "sky-mount:", err)
 		return 1
 	}

@@ -13,4 +13,9 @@ func mountMain(context.Context, string, bool) int {
 	return 1
 }
 
+func brokerMain(context.Context, string) int {
+	fmt.Fprintln(os.Stderr, "sky-mount: a broker of mounts runs on Linux only")
+	return 1
+}
+
 func privilegedMain(string) int { return 2 }

@@ -2,7 +2,8 @@
 // sky-mount, which a server starts through the node's agent. Credentials reach it on its
 // standard input and stay in its memory.
 //
-// mount DIR holds the mounts of a folder (package mount); the node's agent starts it. What
+// mount DIR holds the mounts of a folder (package mount); the node's agent starts it.
+// broker DIR mounts for containers of a machine that may not. What
 // copy reads is a [CopySpec] and after that, for as
 // long as the input lasts, [Renewal]s, one JSON object a line; what it writes is [Event]s,
 // one a line. The end of the input ends the program: whoever started it is gone.
@@ -105,12 +106,14 @@ func Main(args []string) int {
 		return copyMain(ctx, os.Stdin, os.Stdout, os.Getenv("HOME"))
 	case verb == "mount" && len(args) == 2:
 		return mountMain(ctx, args[1], whole)
+	case verb == "broker" && len(args) == 2:
+		return brokerMain(ctx, args[1])
 	case verb == privileged && len(args) == 2:
 		return privilegedMain(args[1])
 	case verb == "--version":
 		fmt.Println(api.ProductVersion, buildid.ID())
 		return 0
 	}
-	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy | sky-mount mount DIR")
+	fmt.Fprintln(os.Stderr, "sky-mount works with buckets on a node and is started by sky. usage: sky-mount copy | sky-mount mount DIR | sky-mount broker DIR")
 	return 2
 }

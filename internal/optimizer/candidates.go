@@ -140,6 +140,9 @@ func (f *finder) lacking(s Source, r *task.Resources) string {
 			if reason == "" {
 				reason = "it cannot do " + string(need)
 			}
+			if need == cloud.FeatureStorage && !strings.Contains(reason, "COPY") {
+				reason += "; mode: COPY works"
+			}
 			return reason
 		}
 		if reason, ok := cloud.LackingSlice(hosts, need); ok {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/buckets"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/execution"
@@ -36,6 +37,7 @@ type Deps struct {
 	Log      *slog.Logger
 	ServerID string
 	Files    *taskfiles.Files // copies of the files of services' tasks
+	Buckets  *buckets.Manager // for those that travel through serve.bucket; nil: none do
 	Kept     logstore.Logs    // where logs of services are kept
 	// Host is the address on which balancers listen; "": every address.
 	Host string

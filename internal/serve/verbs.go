@@ -39,7 +39,7 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 	if err := task.ValidClusterName(body.ServiceName); err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error()}
 	}
-	done, err := m.keepFiles(ctx, call, dag, v)
+	through, done, err := m.keepFiles(ctx, call, dag, v)
 	if err != nil {
 		return nil, err
 	}
@@ -81,6 +81,9 @@ func (m *Manager) Up(ctx context.Context, call cluster.Call, body api.ServeUpBod
 		if tries > 100 {
 			return nil, &api.Error{Type: api.ErrRuntime, Message: "No port for the service's balancer could be had: others take them at the same time. Try again."}
 		}
+	}
+	if err := m.hold(ctx, made, through); err != nil {
+		return nil, err
 	}
 	m.wake()
 	fmt.Fprintf(call.Out, "✓ Service %s is starting\n", made.Name)
@@ -130,18 +133,31 @@ func (m *Manager) read(ctx context.Context, call cluster.Call, text string, conf
 }
 
 // keepFiles copies the files that replicas need and puts the task into v; done must
-// be called once v is stored.
-func (m *Manager) keepFiles(ctx context.Context, call cluster.Call, dag *task.Dag, v *state.ServiceVersion) (done func(), err error) {
+// be called once v is stored. through are prefixes of serve.bucket that the service needs.
+func (m *Manager) keepFiles(ctx context.Context, call cluster.Call, dag *task.Dag, v *state.ServiceVersion) (through []string, done func(), err error) {
+	if m.Buckets != nil {
+		if through, err = m.Buckets.Intermediate(ctx, call, "serve", dag); err != nil {
+			return nil, nil, err
+		}
+	}
 	call.Out.Spin("Keeping a copy of the service's files")
 	defer call.Out.StopSpin()
 	if v.Files, done, err = m.Files.Take(ctx, call.User.ID, call.Files, dag); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if v.Task, err = dag.YAML(); err != nil {
 		done()
-		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
+		return nil, nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
 	}
-	return done, nil
+	return through, done, nil
+}
+
+// hold notes that a service needs what is in serve.bucket for it.
+func (m *Manager) hold(ctx context.Context, v *state.Service, through []string) error {
+	if len(through) == 0 {
+		return nil
+	}
+	return m.Buckets.HoldIntermediate(ctx, through, v.Holder())
 }
 
 // freePort is a port that no service has and on which this server can listen. Others
@@ -217,7 +233,7 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 	if err != nil {
 		return err
 	}
-	done, err := m.keepFiles(ctx, call, dag, v)
+	through, done, err := m.keepFiles(ctx, call, dag, v)
 	if err != nil {
 		return err
 	}
@@ -241,6 +257,9 @@ func (m *Manager) Update(ctx context.Context, call cluster.Call, body api.ServeU
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("The service %q is shutting down.", have.Name)}
 	}
 	if err != nil {
+		return err
+	}
+	if err := m.hold(ctx, have, through); err != nil {
 		return err
 	}
 	m.wake()

@@ -1,6 +1,9 @@
 package state
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // BucketStage is how far a bucket is in its life. It is written before the store is asked
 // for anything.
@@ -14,10 +17,10 @@ const (
 	BucketUndoing BucketStage = "undoing"
 )
 
-// Bucket is the record of a bucket that a task names. Buckets that tasks give as URLs have
-// no record.
+// Bucket is the record of a bucket that a task names, or of a prefix with intermediate files
+// ([Bucket.Intermediate]). Buckets that tasks give as URLs have no record.
 type Bucket struct {
-	Name string
+	Name string // of a prefix with intermediate files "BUCKET/PREFIX"
 	// Hash names one incarnation. The bucket carries it as a tag, where its store has tags:
 	// one that others have made in its place does not.
 	Hash    string
@@ -39,6 +42,16 @@ type Bucket struct {
 
 	LaunchedAt time.Time
 	LastUse    string // command line
+}
+
+// Intermediate tells whether the record is of a prefix in a bucket that others made, which
+// has the local files of a managed job or service.
+func (b *Bucket) Intermediate() bool { return strings.Contains(b.Name, "/") }
+
+// InStore is the name of the bucket in its store.
+func (b *Bucket) InStore() string {
+	name, _, _ := strings.Cut(b.Name, "/")
+	return name
 }
 
 // BucketConfig is what the task said that used a bucket last.

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/envelope"
-	"github.com/skypilot-go/sky/internal/schema"
 )
 
 // A database says whose it is and how old, before anything in it is changed.
@@ -135,11 +134,11 @@ func TestTheCurrentKeyIsTheLatest(t *testing.T) {
 		is(t, keys.Add(t.Context(), EncryptionKey{Number: 1, ID: two.ID(), Source: "other"}), ErrConflict)
 		ok(t, keys.Add(t.Context(), EncryptionKey{Number: 2, ID: two.ID(), Source: "file", Wrapped: []byte("w")}))
 		is(t, keys.Finish(t.Context(), 1), ErrConflict)
-		if list := must(schema.List(t.Context()))(t); len(list) != 2 || list[0].Number != 2 || !list[1].RetiredAt.IsZero() || list[0].Complete {
+		if list := must(keys.List(t.Context()))(t); len(list) != 2 || list[0].Number != 2 || !list[1].RetiredAt.IsZero() || list[0].Complete {
 			t.Errorf("%+v", list)
 		}
 		ok(t, keys.Finish(t.Context(), 2))
-		list := must(schema.List(t.Context()))(t)
+		list := must(keys.List(t.Context()))(t)
 		if !list[0].Complete || list[1].RetiredAt.IsZero() || !list[0].RetiredAt.IsZero() || string(list[0].Wrapped) != "w" || list[1].ID != one.ID() {
 			t.Errorf("%+v", list)
 		}

@@ -340,6 +340,50 @@ run: cat ~/a ~/kept/one.txt ~/gone/one.txt
 	w.fails(1, []string{"does not exist"}, "jobs", "launch", "-y", w.write("bad.yaml", "resources: {infra: local}\nfile_mounts: {~/a: 's3://missing'}\nrun: ls\n"))
 }
 
+// With jobs.bucket and serve.bucket local files travel through the bucket, each task's below
+// a prefix of its own, which goes with the job or service.
+func TestFilesTravelThroughBuckets(t *testing.T) {
+	t.Parallel()
+	s := newS3(t)
+	w := s.user(newWorld(t))
+	s.put("shared", "theirs", "T")
+	w.write(".sky/config.yaml", "jobs: {bucket: 's3://shared/of/jobs'}\nserve: {bucket: 's3://shared'}\n")
+	wd := filepath.Dir(w.write("wd/run.sh", "echo in $PWD; cat beside ~/data/x ~/file"))
+	w.write("wd/beside", "B")
+	data := filepath.Dir(w.write("data/x", "X"))
+	file := w.write("file.txt", "F")
+	const start = "until [ -e %s ]; do sleep 0.1; done; "
+	stop := filepath.Join(w.home, "go-on")
+	job := w.write("job.yaml", fmt.Sprintf("name: j\nresources: {infra: local}\nworkdir: %s\nfile_mounts: {~/data: %s, ~/file: %s}\nrun: "+start+"sh run.sh\n", wd, data, file, stop))
+	wants(t, w.sky("jobs", "launch", "-y", "-d", job), "-> s3://shared/of/jobs/job-", "/workdir (2 files", "/local-file-mounts/0", "/tmp-files/file-0")
+	w.reaches("1.0", "RUNNING")
+	if got := len(s.keys("shared")); got != 5 {
+		t.Errorf("while the job runs: %q", s.keys("shared"))
+	}
+	if left, _ := os.ReadDir(filepath.Join(w.home, ".sky/api_server/jobs/files")); len(left) > 0 {
+		t.Errorf("the server keeps copies, too: %v", left)
+	}
+	if err := os.WriteFile(stop, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.done("1.0")
+	wants(t, w.sky("jobs", "logs", "--no-follow", "1"), "sky_workdir", "BXF")
+	eventually(t, "the job's prefix is gone", 3*time.Minute, func() bool { return strings.Join(s.keys("shared"), " ") == "theirs" })
+
+	task := servedTask(t, "local", "v1", "replicas: 1") + "workdir: " + wd + "\nsetup: grep B beside\n"
+	w.up(task)
+	w.serves("one replica", 1, nil)
+	keys := s.keys("shared")
+	if len(keys) != 3 || !strings.HasPrefix(keys[0], "job-") || !strings.HasSuffix(keys[0], "/workdir/beside") {
+		t.Errorf("while the service runs: %q", keys)
+	}
+	w.sky("serve", "down", "-y", "chat")
+	eventually(t, "the service's prefix is gone", 3*time.Minute, func() bool { return strings.Join(s.keys("shared"), " ") == "theirs" })
+
+	w.write(".sky/config.yaml", "jobs: {bucket: 's3://missing'}\n")
+	w.fails(1, []string{"jobs.bucket: the bucket s3://missing does not exist", "remove the setting"}, "jobs", "launch", "-y", "-d", job)
+}
+
 // Machines get sky-mount over ssh, and copy by themselves.
 func TestBucketsOnMachines(t *testing.T) {
 	t.Parallel()

@@ -26,6 +26,17 @@ hasnot 'kind: Ingress'
 hasnot SKYPILOT_INITIAL_BASIC_AUTH
 hasnot 'kind: Role'
 hasnot 'kind: ClusterRole'
+hasnot 'kind: DaemonSet'
+hasnot 'privileged: true'
+
+# The broker of the chart is that of the file for kubectl, up to the image.
+render --set database.secret=sky-db,mountBroker.enabled=true,image.repository=r/sky,image.tag=t
+for text in 'kind: DaemonSet' 'name: team-sky-mount-broker' 'app.kubernetes.io/name: sky-mount-broker' 'image: "r/sky:t"' 'kubernetes.io/os: linux' 'operator: Exists'; do has "$text"; done
+broker() { awk '/^      containers:/ {on=1} /^---/ {on=0} on && !/image/ {print}'; }
+diff <(broker <deploy/kubernetes/mount-broker.yaml) <(awk '/^# Source: .*mountbroker/ {on=1} /^---/ {on=0} on' "$out" | broker) || fail "the broker is not that of deploy/kubernetes/mount-broker.yaml"
+render --set database.secret=sky-db,mountBroker.enabled=true,mountBroker.nodeSelector.disk=ssd
+has 'disk: ssd'
+refused 'mountBroker' --set database.secret=sky-db,mountBroker.enable=true
 
 render --set database.secret=sky-db,encryption.secret=mine,encryption.key=k
 has '{name: mine, key: k}'

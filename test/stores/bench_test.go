@@ -24,7 +24,9 @@ import (
 )
 
 // The benchmarks compare with rclone, each in turn on the same server, and report how
-// many times as fast transfers are ("x"). SKY_BENCH_SCALE makes the work smaller.
+// many times as fast transfers and mounts are ("x"). SKY_BENCH_SCALE makes the work smaller:
+//
+//	go test -tags stores -run '^$' -bench . -benchtime 1x -timeout 1h ./test/stores
 
 func scaled(n int) int {
 	if f, err := strconv.ParseFloat(os.Getenv("SKY_BENCH_SCALE"), 64); err == nil {
@@ -60,13 +62,18 @@ func newBench(b *testing.B) *bench {
 // somebody else.
 func settle() { unix.Sync() }
 
+// rcloneEnv tells the peer of the server.
+func (x *bench) rcloneEnv() []string {
+	return []string{"RCLONE_CONFIG_V_TYPE=s3", "RCLONE_CONFIG_V_PROVIDER=Other", "RCLONE_CONFIG_V_ACCESS_KEY_ID=sky",
+		"RCLONE_CONFIG_V_SECRET_ACCESS_KEY=secret-of-sky", "RCLONE_CONFIG_V_ENDPOINT=" + x.endpoint}
+}
+
 // rclone runs the peer and says how long it took.
 func (x *bench) rclone(b *testing.B, args ...string) time.Duration {
 	b.Helper()
 	settle()
 	cmd := exec.Command(program(b, "rclone"), append(args, "--config", "/dev/null")...)
-	cmd.Env = append(os.Environ(), "RCLONE_CONFIG_V_TYPE=s3", "RCLONE_CONFIG_V_PROVIDER=Other", "RCLONE_CONFIG_V_ACCESS_KEY_ID=sky",
-		"RCLONE_CONFIG_V_SECRET_ACCESS_KEY=secret-of-sky", "RCLONE_CONFIG_V_ENDPOINT="+x.endpoint)
+	cmd.Env = append(os.Environ(), x.rcloneEnv()...)
 	began := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
 		b.Fatalf("rclone %v: %v: %s", args, err, out)

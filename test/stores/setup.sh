@@ -40,7 +40,7 @@ azure() {
 
 # Of rclone only what is used: the whole would take many minutes.
 peer() {
-  [ "$(cat "$dir/rclone.version" 2>/dev/null)" = "$rclone" ] && [ -x "$dir/bin/rclone" ] && return
+  [ "$(cat "$dir/rclone.version" 2>/dev/null)" = "$rclone with mount2" ] && [ -x "$dir/bin/rclone" ] && return
   local began=$SECONDS src=$dir/src
   rm -rf "$src"; mkdir -p "$src"
   (
@@ -54,14 +54,14 @@ EOF
     cp "$(go mod download -json "github.com/rclone/rclone@$rclone" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')/go.sum" .
     {
       echo 'package main'
-      for p in backend/local backend/s3 cmd/copy cmd/purge cmd/delete cmd/version; do echo "import _ \"github.com/rclone/rclone/$p\""; done
+      for p in backend/local backend/s3 cmd/copy cmd/mount2 cmd/purge cmd/delete cmd/version; do echo "import _ \"github.com/rclone/rclone/$p\""; done
       echo 'import "github.com/rclone/rclone/cmd"'
       echo 'func main() { cmd.Main() }'
     } >main.go
     go build -trimpath -ldflags '-s -w' -o "$dir/bin/rclone" .
   ) >&2
   rm -rf "$src"
-  echo "$rclone" >"$dir/rclone.version"
+  echo "$rclone with mount2" >"$dir/rclone.version"
   echo "rclone $rclone built in $((SECONDS - began)) s" >&2
 }
 

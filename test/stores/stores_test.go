@@ -143,10 +143,17 @@ func TestContractOnVersity(t *testing.T) {
 	})
 }
 
-func TestContractOnFakeGCS(t *testing.T) {
+// fakeGCS starts a server of Google Cloud Storage.
+func fakeGCS(t testing.TB) (host string) {
+	t.Helper()
 	port := porttest.Free(t)
-	host := fmt.Sprint("127.0.0.1:", port)
+	host = fmt.Sprint("127.0.0.1:", port)
 	serve(t, port, nil, program(t, "fake-gcs-server"), "-scheme", "http", "-host", "127.0.0.1", "-port", fmt.Sprint(port), "-public-host", host, "-backend", "memory", "-log-level", "error")
+	return host
+}
+
+func TestContractOnFakeGCS(t *testing.T) {
+	host := fakeGCS(t)
 	transport := storage.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	const noXML = "the server has no multipart uploads"
@@ -174,7 +181,9 @@ func (w withoutUploads) Caps() storage.Caps {
 	return c
 }
 
-func TestContractOnAzurite(t *testing.T) {
+// azurite starts a server of Azure's blobs, and tells how it is reached.
+func azurite(t testing.TB, transport http.RoundTripper) azure.Options {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
 		t.Fatal("Azurite needs node: run test/stores/setup.sh")
@@ -182,16 +191,21 @@ func TestContractOnAzurite(t *testing.T) {
 	port := porttest.Free(t)
 	serve(t, port, nil, node, program(t, "../azurite/node_modules/azurite/dist/src/blob/main.js"), "--disableTelemetry", "--silent", "--blobHost", "127.0.0.1", "--blobPort", fmt.Sprint(port),
 		"--skipApiVersionCheck", "--location", t.TempDir())
+	return azure.Options{
+		Endpoint: fmt.Sprint("http://127.0.0.1:", port, "/devstoreaccount1"), Transport: transport,
+		Key: "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
+	}
+}
+
+func TestContractOnAzurite(t *testing.T) {
 	transport := storage.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
+	options := azurite(t, transport)
 	storetest.Run(t, storetest.Harness{
 		Part:   1 << 10,
 		Cannot: map[string]string{"Keys/\x01ctl": "the server fails to list it"},
 		New: func(t *testing.T, name string) storage.Bucket {
-			b, err := azure.Open(storage.Location{Store: storage.Azure, Account: "devstoreaccount1", Bucket: name}, azure.Options{
-				Endpoint: fmt.Sprint("http://127.0.0.1:", port, "/devstoreaccount1"), Transport: transport,
-				Key: "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw==",
-			})
+			b, err := azure.Open(storage.Location{Store: storage.Azure, Account: "devstoreaccount1", Bucket: name}, options)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -106,7 +106,6 @@ func (p *Provider) Features() cloud.Features {
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureNetTier:   "Azure's fast networks cannot be chosen yet",
 			cloud.FeatureLocalDisk: "disks inside Azure's machines cannot be chosen yet",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},
 	}

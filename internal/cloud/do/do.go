@@ -131,7 +131,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "DigitalOcean has one kind of disk",
 			cloud.FeatureNetTier:   "DigitalOcean has one kind of network",
 			cloud.FeatureLocalDisk: "DigitalOcean has one kind of disk",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

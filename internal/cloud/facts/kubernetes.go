@@ -92,6 +92,7 @@ func contextKeys() []schema.Key {
 		schema.New("networking", schema.Choice("How pods are reached.", "nodeport", "portforward").Instead("remove it; pods are reached through the Kubernetes API")),
 		schema.New("ports", schema.Choice("How ports are opened.", "loadbalancer", "ingress", "podip").Defaults("loadbalancer")),
 		schema.New("pod_config", podConfig()),
+		schema.New("mount_broker", schema.YesNo("Let pods mount buckets by the broker of sky-mount on their machine, which somebody has installed (docs/kubernetes.md).", false)),
 		schema.New("custom_metadata", customMetadata()),
 		schema.New("provision_timeout", schema.Whole("Seconds to wait for pods to be scheduled; -1: for ever.").Defaults(10).ForTasks()),
 		schema.New("autoscaler", schema.Choice("What adds nodes to the cluster.", "gke", "karpenter", "coreweave", "nebius", "generic")),

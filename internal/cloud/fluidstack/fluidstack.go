@@ -113,7 +113,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "FluidStack has one kind of disk",
 			cloud.FeatureNetTier:   "FluidStack has one kind of network",
 			cloud.FeatureLocalDisk: "FluidStack has one kind of disk",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "FluidStack cannot copy disks",
 		},
 	}

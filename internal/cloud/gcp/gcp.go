@@ -121,7 +121,6 @@ func (p *Provider) Features() cloud.Features {
 		MaxNameLength: maxCluster,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureLocalDisk: "local SSDs come with the machine types that have them built in; others cannot be asked for",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},
 	}

@@ -120,7 +120,8 @@ func (p *Provider) Features() cloud.Features {
 		cloud.FeatureLocalDisk: pods + " and use the disks of their machines",
 		cloud.FeatureCloneDisk: pods + " and have no disks to clone",
 		cloud.FeatureImage:     pods + ", which run container images: image_id: docker:NAME",
-		cloud.FeatureStorage:   pods + ", which have neither /dev/fuse nor the right to mount unless kubernetes.pod_config gives their container both (privileged, or the capability SYS_ADMIN and a fuse device of a device plugin); mode: COPY works",
+		cloud.FeatureStorage: pods + ", which can mount nothing: kubernetes.pod_config gives their container no right to (privileged, or the capability SYS_ADMIN and a fuse device of a device plugin), and " +
+			"kubernetes.mount_broker does not say that the broker of sky-mount is on their machines; mode: COPY works",
 	}}
 }
 

@@ -178,6 +178,9 @@ func (w *podRequest) describe(rank int, name string) obj {
 	if w.network != nil {
 		w.network.connect(labels, spec, asObj(asList(spec["containers"])[0]), w.adapters)
 	}
+	if w.conf.MountBroker {
+		addBroker(spec, asObj(asList(spec["containers"])[0]))
+	}
 	p := obj{
 		"apiVersion": "v1", "kind": "Pod",
 		"metadata": obj{"name": name, "labels": texts(labels), "annotations": texts(annotations)},

@@ -12,6 +12,7 @@ type settings struct {
 	Namespace      string         `json:"namespace"`
 	PodConfig      map[string]any `json:"pod_config"`
 	Metadata       map[string]any `json:"custom_metadata"`
+	MountBroker    bool           `json:"mount_broker"`
 	Timeout        *int           `json:"provision_timeout"` // seconds; negative: for ever
 	Autoscaler     string         `json:"autoscaler"`
 	Ports          string         `json:"ports"`

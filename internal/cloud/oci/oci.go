@@ -136,7 +136,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDocker:    "containers do not run on OCI's instances yet",
 			cloud.FeatureNetTier:   "an instance of OCI has the network of its shape",
 			cloud.FeatureLocalDisk: "disks inside OCI's machines are not used yet",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks of OCI cannot be copied yet",
 		},
 	}

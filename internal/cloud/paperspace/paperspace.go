@@ -100,7 +100,6 @@ func features() cloud.Features {
 			cloud.FeatureDiskTier:  "Paperspace has one kind of disk",
 			cloud.FeatureNetTier:   "Paperspace has one kind of network",
 			cloud.FeatureLocalDisk: "Paperspace has one kind of disk",
-			cloud.FeatureStorage:   "buckets cannot be mounted yet",
 			cloud.FeatureCloneDisk: "disks cannot be copied yet",
 		},
 	}

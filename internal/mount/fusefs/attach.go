@@ -36,19 +36,27 @@ func (a Attachment) Attach() (*os.File, error) {
 		return nil, fmt.Errorf("/dev/fuse cannot be opened: %w", err)
 	}
 	f := os.NewFile(uintptr(fd), "/dev/fuse")
+	if err := a.AttachTo(f); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+// AttachTo mounts /dev/fuse, which is open.
+func (a Attachment) AttachTo(f *os.File) error {
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV)
 	if a.ReadOnly {
 		flags |= unix.MS_RDONLY
 	}
-	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d", fd, a.UID, a.GID, maxRequest)
+	data := fmt.Sprintf("fd=%d,rootmode=40000,user_id=%d,group_id=%d,default_permissions,max_read=%d", f.Fd(), a.UID, a.GID, maxRequest)
 	if a.AllowOther {
 		data += ",allow_other"
 	}
 	if err := unix.Mount(a.Name, a.Path, "fuse."+a.Kind, flags, data); err != nil {
-		f.Close()
-		return nil, fmt.Errorf("mounting at %s: %w", a.Path, err)
+		return fmt.Errorf("mounting at %s: %w", a.Path, err)
 	}
-	return f, nil
+	return nil
 }
 
 // Detach ends the mount at a path.

@@ -20,6 +20,7 @@ const Kind = "sky"
 // A Point is a place where something is mounted.
 type Point struct {
 	Path, Type, Source string
+	Options            string // of the file system
 }
 
 // Ours tells whether it is a mount of sky-mount.
@@ -36,7 +37,11 @@ func read(r io.Reader) ([]Point, error) {
 		if !ok || len(f) < 5 || len(g) < 2 {
 			continue
 		}
-		out = append(out, Point{Path: unescape(f[4]), Type: g[0], Source: unescape(g[1])})
+		p := Point{Path: unescape(f[4]), Type: g[0], Source: unescape(g[1])}
+		if len(g) > 2 {
+			p.Options = g[2]
+		}
+		out = append(out, p)
 	}
 	return out, lines.Err()
 }
@@ -62,7 +67,17 @@ func unescape(s string) string {
 
 // At is what is mounted exactly at a path: the topmost, if there are several.
 func At(path string) (Point, bool, error) {
-	all, err := list()
+	f, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return Point{}, false, err
+	}
+	defer f.Close()
+	return In(f, path)
+}
+
+// In is At by a table in the format of /proc/self/mountinfo.
+func In(table io.Reader, path string) (Point, bool, error) {
+	all, err := read(table)
 	if err != nil {
 		return Point{}, false, err
 	}

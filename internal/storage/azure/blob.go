@@ -29,7 +29,7 @@ func (b *Bucket) checkKey(key string) error {
 		why = fmt.Sprintf("a key has 1 to %d bytes, this one has %d", b.Caps().MaxKey, len(key))
 	case strings.Contains(key, `\`):
 		why = "the store takes a backslash for a slash"
-	case strings.HasSuffix(key, "."), strings.HasSuffix(key, "/"), strings.Contains(key, "./"):
+	case strings.HasSuffix(key, "."), strings.HasSuffix(key, "//"), strings.Contains(key, "./"): // one slash marks a folder
 		why = "the store drops dots and slashes at the end of a name"
 	case !utf8.ValidString(key):
 		why = "a key is UTF-8"
