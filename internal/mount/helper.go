@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skypilot-go/sky/internal/destination"
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
@@ -43,9 +44,6 @@ type order struct {
 	Attach *fusefs.Attachment `json:"attach,omitempty"`
 	Detach string             `json:"detach,omitempty"` // a path
 	Lazy   bool               `json:"lazy,omitempty"`
-	Folder string             `json:"folder,omitempty"` // is made for the user
-	UID    uint32             `json:"uid,omitempty"`
-	GID    uint32             `json:"gid,omitempty"`
 }
 
 // A result is what came of it.
@@ -146,8 +144,6 @@ func (o order) follow(in *os.File) error {
 		return nil
 	case o.Detach != "":
 		return fusefs.Detach(o.Detach, o.Lazy)
-	case o.Folder != "":
-		return makeFolders(o.Folder, int(o.UID), int(o.GID))
 	}
 	return errors.New("the order says nothing")
 }
@@ -176,12 +172,15 @@ func (m *Mounts) clearPath(path string) (restored bool, err error) {
 }
 
 // place makes the folder of a mount, which must be empty.
-func (m *Mounts) place(s mountapi.Spec) error {
+func (m *Mounts) place(ctx context.Context, s mountapi.Spec) error {
 	_, err := place(s.Path, s.UID, s.GID)
 	if m.o.Helper == nil || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	if err := m.o.Helper.do(order{Folder: s.Path, UID: s.UID, GID: s.GID}, nil); err != nil {
+	if _, err := destination.New(os.Getenv("HOME")).Prepare(ctx, s.Path, true); err != nil {
+		if why, ok := errors.AsType[*destination.Error](err); ok {
+			return failf(mountapi.Invalid, "%w", why)
+		}
 		return err
 	}
 	_, err = place(s.Path, s.UID, s.GID)

@@ -98,7 +98,7 @@ func serve(ctx context.Context, home, listen, kind string) error {
 		return err
 	}
 	return agent.Run(ctx, agent.Options{
-		Home: home, Listen: listen, Machine: m, Version: api.ProductVersion, BuildID: buildid.ID(),
+		Home: home, Listen: listen, Machine: m, SharedMachine: kind == MachineLocal, Version: api.ProductVersion, BuildID: buildid.ID(),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 }
