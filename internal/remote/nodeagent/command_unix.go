@@ -115,6 +115,11 @@ func startFrom(ctx context.Context, in io.Reader, out io.Writer) int {
 	if err == nil && s.Home == "" {
 		s.Home, err = os.UserHomeDir()
 	}
+	if err == nil && s.OpenFiles > 0 {
+		if lerr := allowOpenFiles(ctx, s.OpenFiles); lerr != nil {
+			fmt.Fprintln(os.Stderr, "sky agent: the limit of open files was not raised:", lerr)
+		}
+	}
 	var l Life
 	if err == nil {
 		self, serr := os.Executable()
