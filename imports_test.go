@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve", "internal/serve/simulate"},
 	{"internal/execution"},
-	{"internal/volumes", "internal/buckets", "internal/installation", "internal/taskfiles"},
+	{"internal/volumes", "internal/buckets", "internal/credentials", "internal/installation", "internal/taskfiles"},
 	{"internal/cluster", "internal/logstore"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},

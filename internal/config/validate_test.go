@@ -31,11 +31,11 @@ var badConfigs = []struct{ text, want string }{
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: workspaces.a.lambda.region: unknown key; known here: disabled`},
 	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: daemons.status-refresh: unknown key; did you mean pool-status-refresh-daemon or skypilot-status-refresh-daemon or sky-serve-status-refresh-daemon?`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: rbac.roles.admin.permissions.allowlist: unknown key; known here: blocklist`},
-	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, storage, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, azure, gcp, oci, kubernetes, vast, nebius, ssh, slurm, workspaces`},
+	{"'': 1", `1:1: "": unknown key; known here: active_workspace, allowed_clouds, admin_policy, db, workspace, docker, nvidia_gpus, catalogs, provision, data, storage, dashboard, plugins, api_server, rbac, tracing, daemons, logs, jobs, serve, aws, azure, gcp, lambda, oci, kubernetes, runpod, vast, cudo, fluidstack, paperspace, primeintellect, do, nebius, ssh, slurm, hyperbolic, shadeform, verda, workspaces`},
 	// Clouds without a section.
-	{"lambda: {}", `1:1: lambda: unknown key; lambda is set up by its own credential files, and only allowed_clouds and workspaces.<name>.lambda.disabled mention it`},
-	{"runpod: {api_key: x}", `1:1: runpod: unknown key; runpod is set up by its own credential files, and only allowed_clouds and workspaces.<name>.runpod.disabled mention it`},
-	{"do: {}", `1:1: do: unknown key; do is set up by its own credential files, and only allowed_clouds and workspaces.<name>.do.disabled mention it`},
+	{"seeweb: {}", `1:1: seeweb: unknown key; seeweb is set up by its own credential files, and only allowed_clouds and workspaces.<name>.seeweb.disabled mention it`},
+	{"runpod: {api_key: x}", `1:10: runpod.api_key: unknown key; known here: remote_identity`},
+	{"scp: {}", `1:1: scp: unknown key; scp is set up by its own credential files, and only allowed_clouds and workspaces.<name>.scp.disabled mention it`},
 	// Keys of earlier versions.
 	{"aws: {instance_tags: {a: b}}", `1:7: aws.instance_tags: is a key of an earlier version; write labels`},
 	{"gcp: {instance_tags: {a: b}}", `1:7: gcp.instance_tags: is a key of an earlier version; write labels`},

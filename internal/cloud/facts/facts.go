@@ -42,6 +42,9 @@ type Cloud struct {
 	// URLs.
 	Schemes    []string
 	StoreHosts string
+	// StoreFiles, below the home folder, are the credentials of its object stores, where it
+	// has no provider that knows them.
+	StoreFiles []string
 	// Volumes are the types of volumes that it has, in the words of volume files.
 	Volumes []string
 	// Disks: a task can attach existing disks to its machines (resources.volumes).
