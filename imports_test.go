@@ -26,7 +26,7 @@ var layers = [][]string{
 	{"internal/server"},
 	{"internal/requests", "internal/jobs", "internal/auth", "internal/workspaces", "internal/controller", "internal/serve", "internal/serve/simulate"},
 	{"internal/execution"},
-	{"internal/volumes", "internal/buckets", "internal/installation", "internal/taskfiles"},
+	{"internal/volumes", "internal/buckets", "internal/credentials", "internal/installation", "internal/taskfiles"},
 	{"internal/cluster", "internal/logstore"},
 	{"internal/provision", "internal/optimizer", "internal/serve/replicas"},
 	{"internal/remote", "internal/cloud/all"},
@@ -54,7 +54,7 @@ var layers = [][]string{
 	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/azureauth"},
-	{"internal/wholefile", "internal/mount/mountpoints", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
+	{"internal/wholefile", "internal/destination", "internal/mount/mountpoints", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},

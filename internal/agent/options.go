@@ -38,6 +38,10 @@ type Options struct {
 	Listen  string  // ip:port
 	Dir     string  // "": Home/.sky/agent
 	Machine Machine // nil: the agent cannot stop its machine
+	// SharedMachine says that the machine is somebody's own and no node by itself: files are
+	// never written with more rights than the user has.
+	SharedMachine bool
+
 	Version string
 	BuildID string
 	Logger  *slog.Logger     // nil: silent

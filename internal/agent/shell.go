@@ -23,6 +23,7 @@ import (
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/destination"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/proc"
 )
@@ -82,7 +83,11 @@ func (a *Agent) postSync(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer done()
-	if err := filesync.Serve(a.ctx, conn, a.o.Home); err != nil {
+	to := filesync.Receiver{Home: a.o.Home}
+	if !a.o.SharedMachine {
+		to.Place = destination.New(a.o.Home).Prepare
+	}
+	if err := to.Serve(a.ctx, conn); err != nil {
 		a.log.Warn("file sync ended early", "err", err)
 	}
 	return nil

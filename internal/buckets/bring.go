@@ -15,6 +15,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/nodestorage"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -44,7 +45,7 @@ func (m *Manager) Bring(ctx context.Context, call cluster.Call, cl *state.Cluste
 		}
 		sources = append(sources, b)
 		names = append(names, fmt.Sprintf("%s -> %s", from, u.dst))
-		spec.Copies = append(spec.Copies, nodestorage.Copy{Grant: len(sources) - 1, Key: from.Key, Dst: place(u.dst), Folder: u.folder})
+		spec.Copies = append(spec.Copies, nodestorage.Copy{Grant: len(sources) - 1, Key: from.Key, Dst: place(u.dst), Folder: u.folder, AsRoot: !facts.SharesFiles(cl.Offer.Cloud)})
 	}
 	b := &bringing{m: m, call: call, cluster: cl, sources: sources, spec: spec, names: names, nodes: make([]nodestorage.Event, len(cl.Nodes)), done: make([]int, len(names))}
 	g, gctx := errgroup.WithContext(ctx)

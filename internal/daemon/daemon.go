@@ -35,6 +35,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/wrap"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/controller"
+	"github.com/skypilot-go/sky/internal/credentials"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/envelope"
 	"github.com/skypilot-go/sky/internal/execution"
@@ -75,22 +76,23 @@ type Options struct {
 }
 
 type daemon struct {
-	o         Options
-	dir       string // ~/.sky/api_server
-	log       *slog.Logger
-	store     *state.Store
-	engine    *requests.Engine
-	providers *cloud.Registry
-	settings  *settings
-	catalogs  *catalog.Store
-	provision *provision.Engine
-	clusters  *cluster.Manager
-	volumes   *volumes.Manager
-	buckets   *buckets.Manager
-	executor  *execution.Executor
-	jobs      *jobs.Manager
-	services  *serve.Manager
-	taskFiles *taskfiles.Files
+	o           Options
+	dir         string // ~/.sky/api_server
+	log         *slog.Logger
+	store       *state.Store
+	engine      *requests.Engine
+	providers   *cloud.Registry
+	settings    *settings
+	catalogs    *catalog.Store
+	provision   *provision.Engine
+	clusters    *cluster.Manager
+	volumes     *volumes.Manager
+	buckets     *buckets.Manager
+	credentials *credentials.Manager
+	executor    *execution.Executor
+	jobs        *jobs.Manager
+	services    *serve.Manager
+	taskFiles   *taskfiles.Files
 	// These look after managed jobs and services elsewhere, if the configuration says so.
 	jobsController, serveController *controller.Controller
 	self                            state.User
@@ -317,9 +319,12 @@ func (d *daemon) wire(ctx context.Context) error {
 		Store: d.store, Remote: connector, ServerID: d.serverID(), Dir: filepath.Join(d.dir, "buckets"), Log: d.log, Config: d.settings.current,
 		Machine: d.machine(),
 	})
+	d.credentials = credentials.New(credentials.Deps{
+		Store: d.store, Providers: d.providers, Remote: connector, Home: d.o.Home, Log: d.log, Config: d.settings.current, Machine: d.machine(),
+	})
 	d.executor = execution.New(execution.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Clusters: d.clusters, Volumes: d.volumes, Buckets: d.buckets, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
+		Clusters: d.clusters, Volumes: d.volumes, Buckets: d.buckets, Credentials: d.credentials, Catalogs: d.catalogs, Log: d.log, BuildID: buildid.ID(),
 	})
 	d.taskFiles = d.newTaskFiles()
 	d.jobs = d.newJobs()
@@ -400,6 +405,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.volumes.Keep(work, d.oncePer) })
 	loops.Go(func() { d.buckets.Keep(work, d.oncePer) })
 	loops.Go(func() { d.buckets.KeepMounts(work) })
+	loops.Go(func() { d.credentials.Keep(work) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/credentials"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -45,6 +46,9 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 	}
 	if c.Status == api.ClusterAutostopping {
 		return nil, cluster.NotUp(c, "Running a job")
+	}
+	if err := credentials.May(call, c); err != nil {
+		return nil, err
 	}
 	if err := fits(c, t, true); err != nil {
 		return nil, err

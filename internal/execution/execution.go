@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/credentials"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
@@ -30,9 +31,11 @@ type Deps struct {
 	Clusters  *cluster.Manager
 	Volumes   *volumes.Manager
 	Buckets   *buckets.Manager
-	Log       *slog.Logger
-	Catalogs  *catalog.Store
-	BuildID   string // of the agents that are installed
+	// Credentials takes the server's to nodes; nil: nodes get none.
+	Credentials *credentials.Manager
+	Log         *slog.Logger
+	Catalogs    *catalog.Store
+	BuildID     string // of the agents that are installed
 }
 
 // Executor launches and executes tasks.

@@ -79,6 +79,9 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if err := l.holdBuckets(ctx, c); err != nil {
 		return nil, err
 	}
+	if err := l.giveCredentials(ctx, c); err != nil {
+		return nil, err
+	}
 	if err := job.syncFiles(ctx, true); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,11 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 	l.call.Out.StopSpin()
 	if !l.body.QuietOptimizer {
 		plan.Table(l.call.Out, false)
+		if len(l.body.AssumeEnabled) == 0 {
+			if err := l.x.announceCredentials(ctx, l.call, l.task, plan.Tasks[0].Chosen.Offer.Place, l.name); err != nil {
+				return p, nil, err
+			}
+		}
 	}
 	if l.body.Explain {
 		explain(l.call.Out, p, plan)

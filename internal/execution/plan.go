@@ -38,6 +38,17 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 		return err
 	}
 	plan.Table(call.Out, false)
+	if len(body.AssumeEnabled) == 0 {
+		name := ""
+		if body.RequestOptions != nil && body.RequestOptions.ClusterName != nil {
+			name = *body.RequestOptions.ClusterName
+		}
+		for _, t := range plan.Tasks {
+			if err := x.announceCredentials(ctx, call, t.Task, t.Chosen.Offer.Place, name); err != nil {
+				return err
+			}
+		}
+	}
 	if body.Explain {
 		explain(call.Out, p, plan)
 	}

@@ -244,15 +244,18 @@ func TestMountsOutsideOfHomeAreRefusedBeforeAnythingIsRented(t *testing.T) {
 			_, err := on(x, s, testbed.NewRequest(), "file_mounts: {"+mount+": "+src+"}\n", func(_ *cluster.Call, l *api.LaunchBody) { l.ClusterName, l.Dryrun = name, true })
 			return err
 		}
-		if err := launch("dev", "/data"); err != nil {
-			t.Errorf("onto machines: %v", err)
-		}
-		if _, err := b.Store.Clusters().Update(t.Context(), "dev", b.Cluster("dev").Hash, func(c *state.Cluster) error { c.Offer.Cloud = "local"; return nil }); err != nil {
-			t.Fatal(err)
-		}
-		for mount, good := range map[string]bool{"/data": false, "~/data": true} {
-			if err := launch("dev", mount); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "outside the home folder") {
-				t.Errorf("%s onto a cluster that exists: %v", mount, err)
+		for cloud, mounts := range map[string]map[string]bool{
+			"aws":         {"/data": true, "~/data": true},
+			"local":       {"/data": false, "~/data": true},
+			"fluffycloud": {"/data": false, "/tmp/data": true},
+		} {
+			if _, err := b.Store.Clusters().Update(t.Context(), "dev", b.Cluster("dev").Hash, func(c *state.Cluster) error { c.Offer.Cloud = cloud; return nil }); err != nil {
+				t.Fatal(err)
+			}
+			for mount, good := range mounts {
+				if err := launch("dev", mount); (err == nil) != good || err != nil && !strings.Contains(err.Error(), "outside the home folder") {
+					t.Errorf("%s onto a cluster of %s: %v", mount, cloud, err)
+				}
 			}
 		}
 	})

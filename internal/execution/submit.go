@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/buckets"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/filesync"
 	"github.com/skypilot-go/sky/internal/remote"
@@ -66,7 +67,8 @@ func (s *submission) check() error {
 
 // mountable refuses file mounts that the nodes of a cloud cannot take.
 func mountable(cloud string, t *task.Task) error {
-	if cloud != "local" {
+	of, ok := facts.Find(cloud)
+	if !ok || !of.SharesFiles {
 		return nil
 	}
 	destinations := []string{}
@@ -77,15 +79,15 @@ func mountable(cloud string, t *task.Task) error {
 	for _, dst := range destinations {
 		if !strings.HasPrefix(dst, "~/") && !strings.HasPrefix(dst, "/tmp/") && dst != "~" {
 			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
-				"file_mounts: %s is outside the home folder. The nodes of a local cluster share this machine's file system, so only paths below ~/ and /tmp/ can be written; use ~/%s, say.",
-				dst, path.Base(dst))}
+				"file_mounts: %s is outside the home folder. The nodes of %s share this machine's file system, so only paths below ~/ and /tmp/ can be written; use ~/%s, say.",
+				dst, of.Display, path.Base(dst))}
 		}
 	}
 	for _, dst := range slices.Sorted(maps.Keys(t.StorageMounts)) {
 		if t.StorageMounts[dst].Mode != "COPY" && !strings.HasPrefix(onNode(dst), "~/") {
 			return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf(
-				"file_mounts: a bucket cannot be mounted at %s. The nodes of a local cluster share this machine's file system, so buckets are mounted below the node's home folder; use ~/%s, say.",
-				dst, path.Base(dst))}
+				"file_mounts: a bucket cannot be mounted at %s. The nodes of %s share this machine's file system, so buckets are mounted below the node's home folder; use ~/%s, say.",
+				dst, of.Display, path.Base(dst))}
 		}
 	}
 	return nil

@@ -4,7 +4,6 @@ package filesync
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,24 +21,6 @@ type dest struct {
 	fd     int    // -1 while there is no such folder
 	file   string // name of the only file that is written, "" for a tree
 	exists bool   // it was there before the sync
-}
-
-// destPath is the absolute path of a hello's destination.
-func destPath(h hello, home string) (string, error) {
-	path := h.dst
-	if rest, ok := strings.CutPrefix(path, "~"); ok {
-		if rest != "" && rest[0] != '/' {
-			return "", fmt.Errorf("the destination %q names another user's home: use an absolute path", h.dst)
-		}
-		path = strings.TrimLeft(rest, "/")
-	}
-	if !filepath.IsAbs(path) {
-		if path = filepath.Clean(path); !filepath.IsLocal(path) {
-			return "", fmt.Errorf("the destination %q leads out of the home folder: use an absolute path", h.dst)
-		}
-		path = filepath.Join(home, path)
-	}
-	return filepath.Clean(path), nil
 }
 
 // openDest opens the destination of a hello, at an absolute path. Symlinks on the

@@ -1,6 +1,7 @@
 package filesync
 
 import (
+	"context"
 	"io/fs"
 	"os"
 	"time"
@@ -8,6 +9,14 @@ import (
 
 // defaultTimeout is how long a step may go without progress.
 const defaultTimeout = 60 * time.Second
+
+// A Receiver is where files go.
+type Receiver struct {
+	Home string // relative destinations are below it
+	// Place returns where a file or a folder that is sent to an absolute path is to be
+	// written, before anything is; nil: at that path.
+	Place func(ctx context.Context, path string, folder bool) (string, error)
+}
 
 // Options say what to send and where to.
 type Options struct {

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/skypilot-go/sky/internal/destination"
 )
 
 // A receiver is the receiving end of one sync. One goroutine reads frames and
@@ -19,6 +21,7 @@ import (
 type receiver struct {
 	*link
 	home    string
+	place   func(ctx context.Context, path string, folder bool) (string, error) // see Receiver
 	hello   hello
 	dest    *dest
 	plan    *plan
@@ -78,9 +81,14 @@ func (r *receiver) lead(ctx context.Context) (err error) {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	path, err := destPath(r.hello, r.home)
+	path, err := destination.Path(r.hello.dst, r.home)
 	if err != nil {
 		return err
+	}
+	if r.place != nil {
+		if path, err = r.place(ctx, path, !r.hello.file); err != nil {
+			return err
+		}
 	}
 	unlock, err := lockDest(ctx, stateDir(r.home), path, func() { r.work.Add(1) })
 	if err != nil {

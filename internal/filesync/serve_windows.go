@@ -7,7 +7,12 @@ import (
 	"io"
 )
 
+// Serve is Receiver.Serve for a home folder.
+func Serve(ctx context.Context, conn io.ReadWriter, home string) error {
+	return Receiver{Home: home}.Serve(ctx, conn)
+}
+
 // Serve is the receiving end. It needs a Unix system.
-func Serve(context.Context, io.ReadWriter, string) error {
+func (Receiver) Serve(context.Context, io.ReadWriter) error {
 	return fmt.Errorf("receiving files on Windows: %w", errors.ErrUnsupported)
 }

@@ -84,10 +84,6 @@ func (b *Broker) Detach(path string, lazy bool) error {
 	return err
 }
 
-func (b *Broker) folder(path string, _, _ uint32) error {
-	return &fs.PathError{Op: "mkdir", Path: path, Err: fs.ErrPermission}
-}
-
 func (b *Broker) available() error {
 	c, err := net.DialTimeout("unix", b.Socket, brokerTimeout)
 	if err != nil {
@@ -309,7 +305,7 @@ func peerOf(c *net.UnixConn) (unix.Ucred, error) {
 
 // follow does what a caller asks for, in the mount namespace that it sent.
 func (s *brokerServer) follow(o order, space *os.File, peer unix.Ucred) (f *os.File, err error) {
-	if o.Folder != "" || (o.Attach == nil) == (o.Detach == "") {
+	if (o.Attach == nil) == (o.Detach == "") {
 		return nil, errors.New("a broker mounts or unmounts")
 	}
 	if err := s.foreign(space); err != nil {

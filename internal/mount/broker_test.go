@@ -134,7 +134,6 @@ func TestWhatABrokerRefuses(t *testing.T) {
 		says  string
 	}{
 		"nothing":                     {order{}, space, root, "mounts or unmounts"},
-		"a folder":                    {order{Folder: theirs}, space, root, "mounts or unmounts"},
 		"both":                        {order{Attach: at(theirs).Attach, Detach: theirs}, space, root, "mounts or unmounts"},
 		"no namespace":                {at(theirs), nil, root, "sent no mount namespace"},
 		"another kind of namespace":   {at(theirs), network, root, "is no mount namespace"},

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"strings"
@@ -93,10 +92,6 @@ func (f *Fusermount) run(socket *os.File, args ...string) error {
 		return fmt.Errorf("%s: %w: %s", f.Program, err, bytes.TrimSpace(said.Bytes()))
 	}
 	return nil
-}
-
-func (f *Fusermount) folder(path string, _, _ uint32) error {
-	return &fs.PathError{Op: "mkdir", Path: path, Err: fs.ErrPermission}
 }
 
 func (f *Fusermount) available() error {

@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/skypilot-go/sky/internal/destination"
 	"github.com/skypilot-go/sky/internal/mount/fusefs"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
@@ -23,8 +24,6 @@ import (
 // Rights mount in place of this process, which may not.
 type Rights interface {
 	fusefs.Attacher
-	// folder makes a folder for a user.
-	folder(path string, uid, gid uint32) error
 	// available tells why nothing can be mounted, if so.
 	available() error
 }
@@ -52,9 +51,6 @@ type order struct {
 	Attach *fusefs.Attachment `json:"attach,omitempty"`
 	Detach string             `json:"detach,omitempty"` // a path
 	Lazy   bool               `json:"lazy,omitempty"`
-	Folder string             `json:"folder,omitempty"` // is made for the user
-	UID    uint32             `json:"uid,omitempty"`
-	GID    uint32             `json:"gid,omitempty"`
 }
 
 // A result is what came of it.
@@ -163,14 +159,8 @@ func (o order) follow(in *os.File) error {
 		return nil
 	case o.Detach != "":
 		return fusefs.Detach(o.Detach, o.Lazy)
-	case o.Folder != "":
-		return makeFolders(o.Folder, int(o.UID), int(o.GID))
 	}
 	return errors.New("the order says nothing")
-}
-
-func (h *Helper) folder(path string, uid, gid uint32) error {
-	return h.do(order{Folder: path, UID: uid, GID: gid}, nil)
 }
 
 // available does not open the device: who may not mount may not do that either.
@@ -202,12 +192,15 @@ func (m *Mounts) clearPath(path string) (restored bool, err error) {
 }
 
 // place makes the folder of a mount, which must be empty.
-func (m *Mounts) place(s mountapi.Spec) error {
+func (m *Mounts) place(ctx context.Context, s mountapi.Spec) error {
 	_, err := place(s.Path, s.UID, s.GID)
 	if m.o.Rights == nil || !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	if err := m.o.Rights.folder(s.Path, s.UID, s.GID); err != nil {
+	if _, err := destination.New(os.Getenv("HOME")).Prepare(ctx, s.Path, true); err != nil {
+		if why, ok := errors.AsType[*destination.Error](err); ok {
+			return failf(mountapi.Invalid, "%w", why)
+		}
 		return err
 	}
 	_, err = place(s.Path, s.UID, s.GID)

@@ -218,7 +218,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	if err != nil {
 		return mountapi.MountAnswer{}, err
 	}
-	if err := m.place(spec); err != nil {
+	if err := m.place(ctx, spec); err != nil {
 		return mountapi.MountAnswer{}, err
 	}
 	b, err := m.o.Open(ctx, spec, r.Credentials)

@@ -7,10 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"sync"
 
+	"github.com/skypilot-go/sky/internal/destination"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/granted"
@@ -77,7 +77,7 @@ func (e *emitter) copy(ctx context.Context, i int, c Copy, holders []*granted.Ho
 	if c.Grant < 0 || c.Grant >= len(holders) {
 		return fmt.Errorf("copy %d has no grant", i)
 	}
-	dst, err := destination(c.Dst, home)
+	dst, err := destination.Path(c.Dst, home)
 	if err != nil {
 		return err
 	}
@@ -89,10 +89,14 @@ func (e *emitter) copy(ctx context.Context, i int, c Copy, holders []*granted.Ho
 	if c.Folder && key != "" && !strings.HasSuffix(key, "/") {
 		key += "/"
 	}
-	isFolder, report, err := transfer.Download(ctx, b, key, dst, transfer.Options{Progress: func(p transfer.Progress) {
+	o := transfer.Options{Progress: func(p transfer.Progress) {
 		e.emit(Event{Mark: Progress, Copy: i, Files: p.Files, Bytes: p.Bytes, TotalFiles: p.TotalFiles, TotalBytes: p.TotalBytes,
 			Counted: p.Counted, Rate: p.Rate, Left: p.Left.Seconds()})
-	}})
+	}}
+	if c.AsRoot {
+		o.Place = destination.New(home).Prepare
+	}
+	isFolder, report, err := transfer.Download(ctx, b, key, dst, o)
 	if err != nil {
 		return err
 	}
@@ -105,24 +109,6 @@ func (e *emitter) copy(ctx context.Context, i int, c Copy, holders []*granted.Ho
 	}
 	e.emit(Event{Mark: Done, Copy: i, Files: report.Files, Bytes: report.Bytes, Same: report.Same, Folder: isFolder, Notes: notes})
 	return nil
-}
-
-// destination is the absolute path that a task's destination stands for.
-func destination(dst, home string) (string, error) {
-	p := dst
-	if rest, ok := strings.CutPrefix(p, "~"); ok {
-		if rest != "" && rest[0] != '/' {
-			return "", fmt.Errorf("the destination %q names another user's home: use an absolute path", dst)
-		}
-		p = cmp.Or(strings.TrimLeft(rest, "/"), ".")
-	}
-	if !filepath.IsAbs(p) {
-		if p = filepath.Clean(p); !filepath.IsLocal(p) {
-			return "", fmt.Errorf("the destination %q leads out of the home folder: use an absolute path", dst)
-		}
-		p = filepath.Join(home, p)
-	}
-	return filepath.Clean(p), nil
 }
 
 // faultOf says what kind of failure an error is.

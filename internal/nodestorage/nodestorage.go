@@ -40,6 +40,8 @@ type Copy struct {
 	Key    string `json:"key"`   // an object, or what folder's keys begin with; "": the whole bucket
 	Dst    string `json:"dst"`   // absolute, or below the home folder: "~/x" or "x"
 	Folder bool   `json:"folder,omitempty"`
+	// AsRoot prepares a destination that the user may not write, with sudo.
+	AsRoot bool `json:"as_root,omitempty"`
 }
 
 // Renewal replaces the credentials of all grants, in the order of the specification.

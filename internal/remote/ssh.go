@@ -10,10 +10,13 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/remote/nodeagent"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/state"
@@ -76,6 +79,13 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if err != nil {
 		return "", err
 	}
+	prepared := func() {}
+	if made != nil && prepares(c, n) {
+		var done sync.WaitGroup
+		done.Go(func() { t.prepare(ctx, c, n, target) })
+		prepared = done.Wait
+	}
+	defer prepared()
 	installed := path.Join(host.home, ".sky", "runtime", bin.id, "sky")
 	if !host.has[installed] {
 		u := upload{target: target, host: host, bin: bin, dst: installed, addresses: addressesOf(n.InternalIP, target), alone: alone(n)}
@@ -86,6 +96,7 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if !alone(n) {
 		s.free(sender{target, installed, bin.hash})
 	}
+	prepared() // before a container is made there, with apt-get for instance
 	files, err := issue(c, n.ID)
 	if err != nil {
 		return "", err
@@ -111,8 +122,27 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	}
 	// What a rented machine gives to logins is meant for what runs there.
 	spec.WholeEnvironment = !n.Reach.OwnKeys
+	if prepares(c, n) {
+		spec.OpenFiles = vm.MostOpenFiles
+	}
 	life, err := t.run(ctx, target, installed, spec)
 	return life.Address, err
+}
+
+// prepares tells whether a node is a rented machine, which serves its cluster alone.
+func prepares(c *state.Cluster, n cloud.Node) bool {
+	of, ok := facts.Find(c.Offer.Cloud)
+	return ok && of.Hardware == facts.Rented && !of.SharesFiles && !n.Reach.OwnKeys
+}
+
+// prepare runs [vm.Preparation] on a machine. A machine on which it fails is used as it is.
+func (t *sshTransport) prepare(ctx context.Context, c *state.Cluster, n cloud.Node, target sshconn.Target) {
+	ctx, cancel := context.WithTimeout(ctx, scriptTimeout)
+	defer cancel()
+	out, err := t.o.SSH.Script(ctx, target, vm.Preparation())
+	if said := strings.TrimSpace(string(out)); err != nil || !strings.HasSuffix(said, "prepared") {
+		t.o.Logger.WarnContext(ctx, "a machine was not prepared: its updates and limits are as they were", "cluster", c.Name, "node", NodeName(n.Rank), "said", said, "err", err)
+	}
 }
 
 // answering tells whether the agent that is on record is there and of a build

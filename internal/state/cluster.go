@@ -112,6 +112,9 @@ type ClusterNotes struct {
 	Adopted     bool    `json:"adopted,omitempty"` // by sky sweep --adopt
 	// Mounts are the buckets that are mounted on its nodes. It holds no credentials.
 	Mounts []agentapi.MountSpec `json:"mounts,omitempty"`
+	// Credentials is the hash of the server's credentials that its nodes have, "none" while
+	// they get the first; "": they have none.
+	Credentials string `json:"lent_credentials,omitempty"`
 	// Unsaved are, by rank, files of mounts that their buckets do not have yet.
 	Unsaved map[int]Unsaved `json:"unsaved,omitempty"`
 }

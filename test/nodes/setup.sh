@@ -66,6 +66,7 @@ tools() {
   [ -x /usr/sbin/sshd ] || need="$need openssh-server"
   command -v ssh >/dev/null || need="$need openssh-client"
   command -v ip >/dev/null || need="$need iproute2"
+  command -v sudo >/dev/null || need="$need sudo"
   command -v curl >/dev/null || need="$need curl"
   [ -x /usr/sbin/dockerd ] || need="$need docker.io iptables"
   [ -z "$need" ] && return

@@ -55,6 +55,7 @@ type Provider struct {
 	access  access
 	regions vm.Regions
 	plans   sync.Map // map[int]*reservation by the token of an attempt
+	loan    loan
 }
 
 var (

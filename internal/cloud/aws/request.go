@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/ec2/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
@@ -148,8 +149,7 @@ func userData(user, key string, localDisks bool, firstRun []any) string {
 	if key = strings.TrimSpace(key); key != "" {
 		fmt.Fprintf(&b, "- name: %s\n  shell: /bin/bash\n  sudo: ALL=(ALL) NOPASSWD:ALL\n  ssh_authorized_keys:\n  - %s\n", user, strconv.Quote(key))
 	}
-	b.WriteString("bootcmd:\n- systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true\n" +
-		"- systemctl disable apt-daily.timer apt-daily-upgrade.timer || true\n")
+	b.WriteString("bootcmd:\n" + vm.BootCommand())
 	if localDisks {
 		b.WriteString("- [sh, -c, " + strconv.Quote(mountLocal) + "]\n")
 	}

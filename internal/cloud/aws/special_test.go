@@ -14,6 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/aws"
 	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
@@ -238,13 +239,13 @@ func TestCommandsForNewMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	var data struct {
-		Bootcmd []any `json:"bootcmd"`
-		Runcmd  []any `json:"runcmd"`
+		Bootcmd [][]string `json:"bootcmd"`
+		Runcmd  []any      `json:"runcmd"`
 	}
 	if err := (&yaml11.Source{Text: fake.Machines()[0].UserData}).Unmarshal(&data); err != nil {
 		t.Fatal(err)
 	}
-	if want := []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}; !reflect.DeepEqual(data.Runcmd, want) || len(data.Bootcmd) == 0 {
+	if want := []any{`echo "a: b" >&2`, []any{"touch", "/tmp/x y"}}; !reflect.DeepEqual(data.Runcmd, want) || len(data.Bootcmd) != 1 || data.Bootcmd[0][2] != vm.QuietUpdates {
 		t.Errorf("%v, want %v; bootcmd %v", data.Runcmd, want, data.Bootcmd)
 	}
 }

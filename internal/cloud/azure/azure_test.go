@@ -372,10 +372,10 @@ func TestTheFirstBoot(t *testing.T) {
 	var data struct {
 		Files []struct{ Path, Permissions, Content string } `json:"write_files"`
 		Run   []string                                      `json:"runcmd"`
-		Boot  []string                                      `json:"bootcmd"`
+		Boot  [][]string                                    `json:"bootcmd"`
 	}
 	text := customData("/subscriptions/s1/id", true)
-	if err := (&yaml11.Source{Text: text}).Unmarshal(&data); err != nil || len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 2 {
+	if err := (&yaml11.Source{Text: text}).Unmarshal(&data); err != nil || len(data.Files) != 2 || len(data.Run) != 2 || len(data.Boot) != 1 || data.Boot[0][2] != vm.QuietUpdates {
 		t.Fatal(err, text)
 	}
 	if f := data.Files[0]; f.Path != "/usr/local/sbin/sky-off" || f.Permissions != "0755" || strings.Contains(f.Content, "@") && strings.Contains(f.Content, "@IDENTITY@") || data.Files[1].Content != offUnit {

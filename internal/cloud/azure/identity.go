@@ -11,6 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // contributor is the id of the built-in role Contributor.
@@ -127,9 +128,7 @@ var offScript string
 // resource group is the cluster's.
 func customData(identity string, alone bool) string {
 	var b strings.Builder
-	b.WriteString("#cloud-config\nbootcmd:\n" +
-		"- systemctl stop apt-daily.timer apt-daily-upgrade.timer apt-daily.service apt-daily-upgrade.service || true\n" +
-		"- systemctl disable apt-daily.timer apt-daily-upgrade.timer || true\n")
+	b.WriteString("#cloud-config\nbootcmd:\n" + vm.BootCommand())
 	if identity == "" {
 		return b.String()
 	}

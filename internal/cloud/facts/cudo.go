@@ -4,6 +4,7 @@ import "time"
 
 var cudo = Cloud{
 	Name: "cudo", Display: "Cudo",
-	Prices: &Prices{Hosted: true, Refresh: 7 * time.Hour, MemoryPerCPU: 2},
-	Lacks:  []Feature{Spot, Image, Docker, DiskTier, NetTier, LocalDisk},
+	Prices:   &Prices{Hosted: true, Refresh: 7 * time.Hour, MemoryPerCPU: 2},
+	Lacks:    []Feature{Spot, Image, Docker, DiskTier, NetTier, LocalDisk},
+	Settings: onlyIdentity("Cudo"),
 }

@@ -12,6 +12,7 @@ var do = Cloud{
 		}
 		return ""
 	},
+	Settings: onlyIdentity("DigitalOcean"),
 }
 
 var doTag = lazyregexp.New(`^[A-Za-z0-9:_-]{1,255}$`)

@@ -26,6 +26,9 @@ type Cloud struct {
 	Ours bool
 	// Hardware says whose its machines are.
 	Hardware Hardware
+	// SharesFiles: its nodes share the file system of the machine that they are on with
+	// everything else there.
+	SharesFiles bool
 	// Pods: its nodes are pods of Kubernetes.
 	Pods bool
 	// Prices is how its price list reads; nil: it has none, and its provider says
@@ -39,6 +42,9 @@ type Cloud struct {
 	// URLs.
 	Schemes    []string
 	StoreHosts string
+	// StoreFiles, below the home folder, are the credentials of its object stores, where it
+	// has no provider that knows them.
+	StoreFiles []string
 	// Volumes are the types of volumes that it has, in the words of volume files.
 	Volumes []string
 	// Disks: a task can attach existing disks to its machines (resources.volumes).
@@ -95,6 +101,12 @@ const (
 // Tier is a price for data that leaves a cloud: $ per GB for the part of the amount
 // up to UpTo GB.
 type Tier struct{ UpTo, Price float64 }
+
+// SharesFiles tells that of a cloud by its name.
+func SharesFiles(name string) bool {
+	c, ok := Find(name)
+	return ok && c.SharesFiles
+}
 
 // All lists the clouds in the order of their introduction, in which also ties between
 // equal offers are decided. Callers must not change it.

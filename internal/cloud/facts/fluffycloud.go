@@ -1,3 +1,3 @@
 package facts
 
-var fluffycloud = Cloud{Name: "fluffycloud", Display: "FluffyCloud", Proven: "it is ours", Ours: true}
+var fluffycloud = Cloud{Name: "fluffycloud", Display: "FluffyCloud", Proven: "it is ours", Ours: true, SharesFiles: true}

@@ -2,6 +2,7 @@ package facts
 
 var fluidstack = Cloud{
 	Name: "fluidstack", Display: "Fluidstack",
-	Prices: &Prices{Hosted: true, CPUs: 6},
-	Lacks:  []Feature{Spot, Image, DiskTier, NetTier, LocalDisk},
+	Prices:   &Prices{Hosted: true, CPUs: 6},
+	Lacks:    []Feature{Spot, Image, DiskTier, NetTier, LocalDisk},
+	Settings: onlyIdentity("FluidStack"),
 }

@@ -1,3 +1,3 @@
 package facts
 
-var huggingface = Cloud{Name: "huggingface", Display: "HuggingFace", StoresOnly: true, Schemes: []string{"hf"}}
+var huggingface = Cloud{Name: "huggingface", Display: "HuggingFace", StoresOnly: true, Schemes: []string{"hf"}, StoreFiles: []string{".cache/huggingface/token"}}

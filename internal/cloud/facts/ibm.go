@@ -11,5 +11,5 @@ var ibm = Cloud{
 	Prices:  &Prices{Hosted: true, Family: lazyregexp.New(`^bx2-`)},
 	Lacks:   []Feature{Docker, DiskTier, Ports, NetTier, LocalDisk},
 	Egress:  []Tier{{50, 0.09}, {150, 0.07}, {math.Inf(1), 0.05}},
-	Schemes: []string{"cos"},
+	Schemes: []string{"cos"}, StoreFiles: []string{".ibm/credentials.yaml"},
 }

@@ -1,3 +1,3 @@
 package facts
 
-var local = Cloud{Name: "local", Display: "Local", Proven: "on real machines", Ours: true, Hardware: Here}
+var local = Cloud{Name: "local", Display: "Local", Proven: "on real machines", Ours: true, Hardware: Here, SharesFiles: true}

@@ -2,6 +2,7 @@ package facts
 
 var primeintellect = Cloud{
 	Name: "primeintellect", Display: "PrimeIntellect",
-	Prices: &Prices{AnySize: true},
-	Lacks:  []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
+	Prices:   &Prices{AnySize: true},
+	Lacks:    []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
+	Settings: onlyIdentity("PrimeIntellect"),
 }

@@ -2,8 +2,11 @@ package facts
 
 import "github.com/skypilot-go/sky/internal/schema"
 
+// LocalCredentials is the remote_identity by which nodes get the server's credentials.
+const LocalCredentials = "LOCAL_CREDENTIALS"
+
 const (
-	localCredentials = "LOCAL_CREDENTIALS"
+	localCredentials = LocalCredentials
 	serviceAccount   = "SERVICE_ACCOUNT"
 	noUpload         = "NO_UPLOAD"
 )
@@ -37,6 +40,11 @@ func proxyCommand() schema.Key {
 
 func identity(standard string) schema.Key {
 	return schema.New("remote_identity", schema.Choice("Whose credentials nodes get.", localCredentials, serviceAccount, noUpload).Caseless().Defaults(standard).ByAdmins(schema.Rights))
+}
+
+// onlyIdentity is the section of a cloud that has no other settings.
+func onlyIdentity(display string) func() *schema.Spec {
+	return func() *schema.Spec { return schema.Section(display+".", identity(noUpload)) }
 }
 
 // identityOrRole also takes the name of a role, for all or by cluster.

@@ -2,6 +2,7 @@ package facts
 
 var shadeform = Cloud{
 	Name: "shadeform", Display: "Shadeform",
-	Prices: &Prices{AnySize: true},
-	Lacks:  []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Storage},
+	Prices:   &Prices{AnySize: true},
+	Lacks:    []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Storage},
+	Settings: onlyIdentity("Shadeform"),
 }

@@ -200,9 +200,12 @@ func (f File) Stamp(values map[string]string) string {
 }
 
 // CarryCredentials is a file with the values in use, and nothing else if it can be
-// written anew.
+// written anew. Where there are none, the error is a [*cloud.AuthError].
 func (f File) CarryCredentials(context.Context) (map[string][]byte, error) {
 	values, text, err := f.read()
+	if _, none := errors.AsType[noFileError](err); none {
+		return nil, &cloud.AuthError{Cloud: f.Cloud, Fix: f.Fix, Err: err, NotSetUp: true}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func serve(ctx context.Context, home, listen, kind string) error {
 		return err
 	}
 	return agent.Run(ctx, agent.Options{
-		Home: home, Listen: listen, Machine: m, Version: api.ProductVersion, BuildID: buildid.ID(),
+		Home: home, Listen: listen, Machine: m, SharedMachine: kind == MachineLocal, Version: api.ProductVersion, BuildID: buildid.ID(),
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	})
 }
@@ -114,6 +114,11 @@ func startFrom(ctx context.Context, in io.Reader, out io.Writer) int {
 	}
 	if err == nil && s.Home == "" {
 		s.Home, err = os.UserHomeDir()
+	}
+	if err == nil && s.OpenFiles > 0 {
+		if lerr := allowOpenFiles(ctx, s.OpenFiles); lerr != nil {
+			fmt.Fprintln(os.Stderr, "sky agent: the limit of open files was not raised:", lerr)
+		}
 	}
 	var l Life
 	if err == nil {

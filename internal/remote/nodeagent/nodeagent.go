@@ -31,6 +31,9 @@ type Spec struct {
 	// that it is started with, except what ssh says about the login: in a
 	// container that is the image's, on a rented machine the cloud's.
 	WholeEnvironment bool `json:"whole_environment,omitempty"`
+	// OpenFiles is how many files a process of a job may have open, if that is more than
+	// the machine allows by itself; 0: no more than that.
+	OpenFiles uint64 `json:"open_files,omitempty"`
 	// Container is the one on this machine in which the agent is to run; "": it
 	// runs on the machine itself.
 	Container string `json:"container,omitempty"`

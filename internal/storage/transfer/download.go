@@ -30,6 +30,9 @@ func Download(ctx context.Context, src storage.Bucket, key, dst string, o Option
 	e := newEngine(ctx, o)
 	d := &downloader{engine: e, src: e.wrap(src), prefix: folder(key)}
 	isFolder, first, err := d.kind(key)
+	if err == nil && o.Place != nil && !strings.HasSuffix(dst, "/") {
+		dst, err = o.Place(ctx, dst, isFolder)
+	}
 	if err == nil && isFolder {
 		err = d.folder(dst)
 	} else if err == nil {

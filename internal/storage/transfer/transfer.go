@@ -25,6 +25,7 @@
 package transfer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -53,6 +54,9 @@ type Options struct {
 	Reread bool
 	// Retries are those of all calls; On is called, too.
 	Retries storage.Retries
+	// Place returns where a file or a folder that is downloaded to a path is to be
+	// written, before anything is; nil: at that path.
+	Place func(ctx context.Context, path string, folder bool) (string, error)
 	// Progress is called now and then, and at the end, never concurrently.
 	Progress func(Progress)
 }

@@ -39,6 +39,7 @@ type Cloud struct {
 	Hardware Hardware
 
 	mu           sync.Mutex
+	sessions     int // made by GetSessionToken
 	serial       int
 	instances    []*instance
 	groups       []*group
@@ -359,6 +360,19 @@ func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
 	case "sts":
 		if action == "GetCallerIdentity" {
 			return struct{ Arn, UserId, Account string }{"arn:aws:iam::" + Account + ":user/u", "AIDAFAKE", Account}, nil
+		}
+		if action == "GetSessionToken" {
+			seconds, err := strconv.Atoi(f.Get("DurationSeconds"))
+			if err != nil || seconds < 900 || seconds > 129600 {
+				return nil, refuse(http.StatusBadRequest, "ValidationError", "The requested DurationSeconds exceeds what is allowed.")
+			}
+			c.sessions++
+			var out struct {
+				Credentials struct{ AccessKeyId, SecretAccessKey, SessionToken, Expiration string }
+			}
+			out.Credentials.AccessKeyId, out.Credentials.SecretAccessKey = fmt.Sprint("ASIAFAKE", c.sessions), "session-secret"
+			out.Credentials.SessionToken, out.Credentials.Expiration = "session-token", time.Now().Add(time.Duration(seconds)*time.Second).UTC().Format(time.RFC3339)
+			return out, nil
 		}
 		if action == "DecodeAuthorizationMessage" {
 			told := fmt.Sprintf(`{"allowed":false,"explicitDeny":false,"context":{"principal":{"id":"AIDAFAKE"},"action":"ec2:%s","resource":"arn:aws:ec2:%s:%s:instance/*"}}`,
