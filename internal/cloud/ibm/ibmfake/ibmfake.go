@@ -350,6 +350,8 @@ func (f *Fake) act(r *http.Request, in dict) (any, error) {
 // Harness is fakehttp's, and tells of ports.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make, shared...)
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.Rules(n.ID) }
+	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
+	}
 	return h
 }

@@ -305,6 +305,8 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h := f.Fake.Harness(make, shared...)
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.Rules(n.ID) }
+	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
+	}
 	return h
 }
