@@ -271,7 +271,7 @@ func (f *Fake) allocate(r *http.Request, b dict) error {
 		}
 	}
 	switch {
-	case b["deactivated_at"] != nil || b["paused"] == true || limit < kinds[name].price || len(alive) == n && !slices.ContainsFunc(alive, off):
+	case b["deactivated_at"] != nil || b["paused"] == true || limit < kinds[name].price || outbid(b) || len(alive) == n && !slices.ContainsFunc(alive, off):
 		return nil
 	case len(alive) == n: // they were paused
 		if f.Free(r, region, name) < n {
@@ -301,6 +301,14 @@ func (f *Fake) allocate(r *http.Request, b dict) error {
 		b["all"] = append(b["all"].([]string), i.ID)
 	}
 	return nil
+}
+
+// auction is how long a bid that lost its instances waits for the next one it can win.
+const auction = time.Minute
+
+func outbid(b dict) bool {
+	until, ok := b["outbid"].(time.Time)
+	return ok && time.Now().Before(until)
 }
 
 func off(m model.Machine) bool {
@@ -451,10 +459,17 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 	return page(r, all)
 }
 
-// Preempt takes back all instances of a bid: of that which the instance is of.
+// Preempt takes back all instances of a bid: of that which the instance is of. It may win
+// again at the next auction.
 func (f *Fake) Preempt(id string, in time.Duration) {
+	bid := f.Asked(id)["bid"]
+	f.Locked(func() {
+		if b := f.Thing("bids", bid); b != nil {
+			b["outbid"] = time.Now().Add(in + auction)
+		}
+	})
 	for _, m := range f.Cloud.Machines() {
-		if fakehttp.Asked(m.Instance)["bid"] == f.Asked(id)["bid"] && m.State == fluffyapi.Running {
+		if fakehttp.Asked(m.Instance)["bid"] == bid && m.State == fluffyapi.Running {
 			f.Fake.Preempt(m.ID, in)
 		}
 	}

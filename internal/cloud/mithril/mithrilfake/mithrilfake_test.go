@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
@@ -79,7 +81,6 @@ func TestTheLifeOfABid(t *testing.T) {
 			m, _ = f.Machine(m.ID)
 		}
 	}
-	f.Fill(regions[0], "a100-80gb.sxm.1x", 0)
 	f.Preempt(first["fid"].(string), 0)
 	until("taken back", "STATUS_PREEMPTED")
 	if bid = ask("GET", path, nil); bid["status"] != "Open" {
@@ -103,6 +104,40 @@ func TestTheLifeOfABid(t *testing.T) {
 	if n := len(f.Cloud.Machines()); n != 2 {
 		t.Errorf("%d instances were made", n)
 	}
+}
+
+// A bid whose instances were taken back has new ones after another auction.
+func TestBidsStay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := New()
+		c := rest.New(rest.Options{Endpoint: "http://fake/v2", Transport: f, Authorize: rest.Bearer(Key), Busy: -1})
+		ask := func(method, path string, body any) dict {
+			t.Helper()
+			answer, err := rest.Do[dict](t.Context(), c, method, path, body)
+			if err != nil {
+				t.Fatalf("%s %s: %v", method, path, err)
+			}
+			return answer
+		}
+		key := ask("POST", "/ssh-keys", dict{"project": Project, "name": "k", "public_key": "ssh-ed25519 AAAA"})["fid"]
+		bid := ask("POST", "/spot/bids", dict{
+			"project": Project, "region": regions[0], "instance_type": typeID("a100-80gb.sxm.1x", regions[0]), "limit_price": "$2.00", "instance_quantity": 2, "name": "web", "launch_specification": dict{"ssh_keys": []any{key}, "volumes": []string{}},
+		})
+		path, first := "/spot/bids/"+bid["fid"].(string), bid["instances"].([]any)
+		time.Sleep(time.Second)
+		f.Preempt(first[0].(string), 5*time.Minute)
+		if b := ask("GET", path, nil); b["status"] != "Preempting" || len(b["instances"].([]any)) != 2 {
+			t.Errorf("%v", b)
+		}
+		time.Sleep(5*time.Minute + time.Second)
+		if b := ask("GET", path, nil); b["status"] != "Open" || len(b["instances"].([]any)) != 0 {
+			t.Errorf("%v", b)
+		}
+		time.Sleep(auction)
+		if b := ask("GET", path, nil); b["status"] != "Allocated" || len(b["instances"].([]any)) != 2 || slices.Contains(b["instances"].([]any), first[0]) {
+			t.Errorf("%v", b)
+		}
+	})
 }
 
 // Limits, quotas and credentials are refused in Mithril's forms.
