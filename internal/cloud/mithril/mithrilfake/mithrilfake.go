@@ -136,7 +136,7 @@ func New() *Fake {
 	f.Route("POST", "/spot/bids", "instances.create", bidding, f.bid)
 	f.Route("GET", "/spot/bids/{id}", "bids.get", nil, func(r *http.Request, _ dict) (any, error) {
 		if b := f.Thing("bids", r.PathValue("id")); b != nil {
-			return f.told(r, b), nil
+			return f.view(r, b), nil
 		}
 		return nil, fakehttp.Missing("Bid")
 	})
@@ -246,7 +246,7 @@ func (f *Fake) bid(r *http.Request, in dict) (any, error) {
 	if err := f.allocate(r, in); err != nil {
 		return nil, err
 	}
-	return &fakehttp.Reply{Status: http.StatusCreated, Body: f.told(r, f.Put("bids", in))}, nil
+	return &fakehttp.Reply{Status: http.StatusCreated, Body: f.view(r, f.Put("bids", in))}, nil
 }
 
 // alive are the instances of a bid that are neither gone nor taken back.
@@ -315,8 +315,8 @@ func off(m model.Machine) bool {
 	return m.State == fluffyapi.Stopped || m.State == fluffyapi.Stopping
 }
 
-// told is a bid in Mithril's words, as it is after another auction.
-func (f *Fake) told(r *http.Request, b dict) dict {
+// view is a bid in Mithril's words, as it is after another auction.
+func (f *Fake) view(r *http.Request, b dict) dict {
 	_ = f.allocate(r, b)
 	alive, ids, status := f.alive(b), []string{}, "Open"
 	for _, m := range alive {
@@ -351,7 +351,7 @@ func page(r *http.Request, all []dict) (any, error) {
 	return dict{"data": part, "next_cursor": next}, nil
 }
 
-// fits tells whether a thing is one of those that a list is asked for.
+// fits reports whether a thing is one of those that a list is asked for.
 func fits(r *http.Request, o dict, fields ...string) bool {
 	for _, field := range fields {
 		if want := r.URL.Query().Get(field); want != "" && o[field] != want {
@@ -364,7 +364,7 @@ func fits(r *http.Request, o dict, fields ...string) bool {
 func (f *Fake) listBids(r *http.Request, _ dict) (any, error) {
 	all := []dict{}
 	for _, b := range append(f.Things("bids"), f.ended...) {
-		if t := f.told(r, b); fits(r, t, "project", "name", "instance_type", "region", "status") {
+		if t := f.view(r, b); fits(r, t, "project", "name", "instance_type", "region", "status") {
 			all = append(all, t)
 		}
 	}
@@ -393,7 +393,7 @@ func (f *Fake) change(r *http.Request, in dict) (any, error) {
 	if err := f.allocate(r, b); err != nil {
 		return nil, err
 	}
-	return f.told(r, b), nil
+	return f.view(r, b), nil
 }
 
 // cancel ends a bid and its instances at once.

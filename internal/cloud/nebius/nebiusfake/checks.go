@@ -19,14 +19,14 @@ func (f *Fake) checkGroup(_, spec dict) error {
 	return nil
 }
 
-// groupUsed tells of a group that has rules, or is an instance's.
+// groupUsed reports whether a group has rules, or an instance.
 func (f *Fake) groupUsed(o dict) bool {
 	return slices.ContainsFunc(f.Things("securityrule"), func(r dict) bool { return r["parent"] == o["id"] }) || f.mentioned(o["id"])
 }
 
 func (f *Fake) clusterUsed(o dict) bool { return f.mentioned(o["id"]) }
 
-// mentioned tells whether an instance was made with an id.
+// mentioned reports whether an instance was made with an id.
 func (f *Fake) mentioned(id any) bool {
 	quoted := strconv.Quote(str(id))
 	for _, m := range f.Cloud.Machines() {
