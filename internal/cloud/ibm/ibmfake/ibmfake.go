@@ -40,7 +40,7 @@ type Fake struct {
 	*fakehttp.Fake
 	tokens map[string]time.Time // and when they end
 	tags   map[string][]string  // by CRN
-	actors map[string]bool      // instances that were told to start after they had been off
+	actors map[string]bool      // instances that were started after they had been off
 	short  map[string]bool      // instances for whose start there was no room
 }
 
@@ -253,17 +253,17 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity { // which is found out later
 		in["id"], in["made"] = "0717_"+f.NewID(), time.Now()
 		f.Put("instance", in)
-		return created(f.tell(in["id"].(string), in, "starting", in["made"].(time.Time), "")), nil
+		return created(f.describe(in["id"].(string), in, "starting", in["made"].(time.Time), "")), nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	return created(f.told(i)), nil
+	return created(f.view(i)), nil
 }
 
 var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "pending", fluffyapi.Running: "running", fluffyapi.Stopping: "stopping", fluffyapi.Stopped: "stopped", fluffyapi.Terminating: "deleting"}
 
-func (f *Fake) told(i fluffyapi.Instance) dict {
+func (f *Fake) view(i fluffyapi.Instance) dict {
 	public, private := f.Addresses(i)
 	status := statuses[i.State]
 	switch {
@@ -272,7 +272,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	case status == "":
 		status = string(i.State)
 	}
-	out := f.tell(i.ID, fakehttp.Asked(i), status, i.Created, private)
+	out := f.describe(i.ID, fakehttp.Asked(i), status, i.Created, private)
 	if f.short[i.ID] && status == "stopped" {
 		out["status_reasons"] = noRoom
 	}
@@ -281,7 +281,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 
 var noRoom = []dict{{"code": "cannot_start_capacity", "message": "Can't start instance because resource capacity is unavailable.", "more_info": "https://cloud.ibm.com/docs/vpc?topic=vpc-instance-status-messages"}}
 
-func (f *Fake) tell(instance string, asked dict, status string, made time.Time, private string) dict {
+func (f *Fake) describe(instance string, asked dict, status string, made time.Time, private string) dict {
 	at := asked["region"].(string)
 	card := dict{"id": "0717-nic-" + instance, "name": "eth0", "resource_type": "network_interface", "subnet": asked["primary_network_interface"].(dict)["subnet"], "primary_ip": dict{"address": cmp.Or(private, "0.0.0.0")}}
 	reasons := []dict{}
@@ -301,12 +301,12 @@ func (f *Fake) instances(r *http.Request) ([]dict, error) {
 	all := []dict{}
 	for _, i := range list {
 		if i.State != fluffyapi.Terminated && i.Region == region(r) {
-			all = append(all, f.told(i))
+			all = append(all, f.view(i))
 		}
 	}
 	for _, o := range f.Things("instance") {
 		if o["region"] == region(r) {
-			all = append(all, f.tell(o["id"].(string), o, "failed", o["made"].(time.Time), ""))
+			all = append(all, f.describe(o["id"].(string), o, "failed", o["made"].(time.Time), ""))
 		}
 	}
 	return all, err
@@ -314,13 +314,13 @@ func (f *Fake) instances(r *http.Request) ([]dict, error) {
 
 func (f *Fake) instance(r *http.Request) (dict, error) {
 	if o := f.Thing("instance", r.PathValue("id")); o != nil && o["region"] == region(r) {
-		return f.tell(o["id"].(string), o, "failed", o["made"].(time.Time), ""), nil
+		return f.describe(o["id"].(string), o, "failed", o["made"].(time.Time), ""), nil
 	}
 	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
 	if err != nil || i.State == fluffyapi.Terminated || i.Region != region(r) {
 		return nil, fluffyapi.Errorf(fluffyapi.NotFound, "Instance not found")
 	}
-	return f.told(i), nil
+	return f.view(i), nil
 }
 
 // act switches an instance on or off; one for which there is no room stays off.
@@ -347,9 +347,11 @@ func (f *Fake) act(r *http.Request, in dict) (any, error) {
 	return created(dict{"id": f.NewID(), "type": in["type"], "status": "pending", "created_at": time.Now().UTC().Format(time.RFC3339)}), err
 }
 
-// Harness is fakehttp's, and tells of ports.
+// Harness is fakehttp's, and knows of ports.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make, shared...)
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.Rules(n.ID) }
+	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
+	}
 	return h
 }

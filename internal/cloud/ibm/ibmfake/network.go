@@ -148,7 +148,7 @@ func (f *Fake) find(r *http.Request, kind, id string) dict {
 // keep answers the calls about things of a kind in a region.
 func (f *Fake) keep(kind string, s fakehttp.Schema, check func(r *http.Request, in dict) error, inUse func(o dict) bool) {
 	path := "/v1/" + kind
-	tell := func(o dict) dict {
+	describe := func(o dict) dict {
 		out := maps.Clone(o)
 		delete(out, "region")
 		if t, ok := o["target"].(dict); ok && kind == "floating_ips" {
@@ -165,7 +165,7 @@ func (f *Fake) keep(kind string, s fakehttp.Schema, check func(r *http.Request, 
 		all := []dict{}
 		for _, o := range f.Things(kind) {
 			if vpc := r.URL.Query().Get("vpc.id"); o["region"] == region(r) && (vpc == "" || id(o["vpc"]) == vpc) {
-				all = append(all, tell(o))
+				all = append(all, describe(o))
 			}
 		}
 		return page(r, kind, all)
@@ -181,7 +181,7 @@ func (f *Fake) keep(kind string, s fakehttp.Schema, check func(r *http.Request, 
 		if err != nil {
 			return nil, err
 		}
-		return tell(o), nil
+		return describe(o), nil
 	})
 	f.Route("POST", path, kind+".put", s, func(r *http.Request, in dict) (any, error) {
 		if in["name"] == nil {
@@ -210,7 +210,7 @@ func (f *Fake) keep(kind string, s fakehttp.Schema, check func(r *http.Request, 
 				return nil, err
 			}
 		}
-		return created(tell(f.Put(kind, in))), nil
+		return created(describe(f.Put(kind, in))), nil
 	})
 	f.Route("DELETE", path+"/{id}", kind+".delete", nil, func(r *http.Request, _ dict) (any, error) {
 		o, err := one(r)
@@ -228,7 +228,7 @@ func (f *Fake) keep(kind string, s fakehttp.Schema, check func(r *http.Request, 
 	})
 }
 
-// mentioned tells whether an instance was made with that id.
+// mentioned reports whether an instance was made with that id.
 func (f *Fake) mentioned(id any) bool {
 	for _, m := range f.Cloud.Machines() {
 		if m.State != fluffyapi.Terminated && strings.Contains(m.Tags["asked"], fmt.Sprintf("%q", id)) {
@@ -238,7 +238,7 @@ func (f *Fake) mentioned(id any) bool {
 	return slices.ContainsFunc(f.Things("instance"), func(o dict) bool { return strings.Contains(fmt.Sprint(o), fmt.Sprint(id)) })
 }
 
-// among tells whether a thing of the kinds fits.
+// among reports whether a thing of the kinds fits.
 func (f *Fake) among(fits func(o dict) bool, kinds ...string) bool {
 	return slices.ContainsFunc(kinds, func(kind string) bool { return slices.ContainsFunc(f.Things(kind), fits) })
 }

@@ -19,14 +19,14 @@ func (f *Fake) checkGroup(_, spec dict) error {
 	return nil
 }
 
-// groupUsed tells of a group that has rules, or is an instance's.
+// groupUsed reports whether a group has rules, or an instance.
 func (f *Fake) groupUsed(o dict) bool {
 	return slices.ContainsFunc(f.Things("securityrule"), func(r dict) bool { return r["parent"] == o["id"] }) || f.mentioned(o["id"])
 }
 
 func (f *Fake) clusterUsed(o dict) bool { return f.mentioned(o["id"]) }
 
-// mentioned tells whether an instance was made with an id.
+// mentioned reports whether an instance was made with an id.
 func (f *Fake) mentioned(id any) bool {
 	quoted := strconv.Quote(str(id))
 	for _, m := range f.Cloud.Machines() {
@@ -161,23 +161,42 @@ func (f *Fake) checkParts(project, preset string, spec dict) error {
 	return nil
 }
 
-// Rules are the ports, sorted, that the security groups of an instance open to the world.
+// Rules are the TCP ports that the security groups of an instance open to the world. Rules
+// hold single ports, or none for all: neighbours are a range here.
 func (f *Fake) Rules(id string) (opened []string) {
 	spec, _ := f.Asked(id)["spec"].(dict)
+	var ports []int
 	for _, c := range fakehttp.Items(spec["network_interfaces"]) {
 		for _, g := range fakehttp.Items(c.(dict)["security_groups"]) {
 			for _, o := range f.Things("securityrule") {
 				s := o["spec"].(dict)
 				in, ok := s["ingress"].(dict)
 				world := len(fakehttp.Items(in["source_cidrs"])) == 0 || slices.Contains(fakehttp.Items(in["source_cidrs"]), any("0.0.0.0/0"))
-				if !ok || o["parent"] != g.(dict)["id"] || !world || in["source_security_group_id"] != nil || s["access"] != "ALLOW" {
+				if !ok || o["parent"] != g.(dict)["id"] || !world || in["source_security_group_id"] != nil || s["access"] != "ALLOW" || s["protocol"] != "TCP" && s["protocol"] != "ANY" {
 					continue
 				}
 				for _, p := range fakehttp.Items(in["destination_ports"]) {
-					opened = append(opened, fmt.Sprint(p))
+					n, _ := strconv.Atoi(fmt.Sprint(p))
+					ports = append(ports, n)
+				}
+				if len(fakehttp.Items(in["destination_ports"])) == 0 {
+					opened = append(opened, "1-65535")
 				}
 			}
 		}
+	}
+	slices.Sort(ports)
+	ports = slices.Compact(ports)
+	for from := 0; from < len(ports); {
+		to := from
+		for to+1 < len(ports) && ports[to+1] == ports[to]+1 {
+			to++
+		}
+		text := strconv.Itoa(ports[from])
+		if to > from {
+			text += "-" + strconv.Itoa(ports[to])
+		}
+		opened, from = append(opened, text), to+1
 	}
 	slices.Sort(opened)
 	return slices.Compact(opened)

@@ -173,7 +173,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if key := r.Header.Get("X-Idempotency-Key"); key != "" {
 		f.calls[key] = op["id"].(string)
 	}
-	return f.tell(op), nil
+	return f.describe(op), nil
 }
 
 // later is the operation about an instance, which finds out itself that there is no room.
@@ -193,7 +193,7 @@ func (f *Fake) later(project, id string, err error) (dict, error) {
 func (f *Fake) change(r *http.Request, in dict) (any, error) {
 	id := str(in["id"])
 	if o := f.Thing("instance", id); o != nil && strings.HasSuffix(r.URL.Path, "/Delete") {
-		return f.tell(f.begin(str(o["parent"]), id, "Delete instance", dict{})), f.Drop("instance", id)
+		return f.describe(f.begin(str(o["parent"]), id, "Delete instance", dict{})), f.Drop("instance", id)
 	}
 	i, err := f.Owner.Instance(r.Context(), id)
 	if err != nil || i.State == fluffyapi.Terminated {
@@ -212,7 +212,7 @@ func (f *Fake) change(r *http.Request, in dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.tell(op), nil
+	return f.describe(op), nil
 }
 
 // states are those of instances; one that is being switched on has another one.
@@ -220,8 +220,8 @@ var states = map[fluffyapi.State]string{
 	fluffyapi.Pending: "STOPPED", fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "DELETING",
 }
 
-// told is an instance in Nebius' words.
-func (f *Fake) told(i fluffyapi.Instance) dict {
+// view is an instance in Nebius' words.
+func (f *Fake) view(i fluffyapi.Instance) dict {
 	asked, public, private := fakehttp.Asked(i), "", ""
 	if i.State == fluffyapi.Pending || i.State == fluffyapi.Running {
 		public, private = f.Addresses(i)
@@ -257,7 +257,7 @@ func (f *Fake) instances(r *http.Request, project any) ([]dict, error) {
 	all := []dict{}
 	for _, i := range list {
 		if i.State != fluffyapi.Terminated && Projects[i.Region] == project {
-			all = append(all, f.told(i))
+			all = append(all, f.view(i))
 		}
 	}
 	for _, o := range f.Things("instance") {
@@ -283,7 +283,7 @@ func (f *Fake) instance(r *http.Request, id any) (any, error) {
 	if err != nil || i.State == fluffyapi.Terminated {
 		return nil, fakehttp.Missing(id)
 	}
-	return f.told(i), nil
+	return f.view(i), nil
 }
 
 func (f *Fake) instanceByName(r *http.Request, in dict) (any, error) {
@@ -305,6 +305,8 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h := f.Fake.Harness(make, shared...)
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.Rules(n.ID) }
+	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
+	}
 	return h
 }

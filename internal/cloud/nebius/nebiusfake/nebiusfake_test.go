@@ -99,7 +99,7 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 		t.Fatalf("%v", group)
 	}
 	id := group["resource_id"].(string)
-	rule := dict{"metadata": dict{"parent_id": id, "name": "ports"}, "spec": dict{"access": "ALLOW", "protocol": "TCP", "ingress": dict{"source_cidrs": []string{"0.0.0.0/0"}, "destination_ports": []int{8080, 22}}}}
+	rule := dict{"metadata": dict{"parent_id": id, "name": "ports"}, "spec": dict{"access": "ALLOW", "protocol": "TCP", "ingress": dict{"source_cidrs": []string{"0.0.0.0/0"}, "destination_ports": []int{8081, 22, 8080}}}}
 	made, _, _ := vpc.call(t, "nebius.vpc.v1.SecurityRuleService/Create", "nebius.vpc.v1.CreateSecurityRuleRequest", operation, rule)
 	f.Slow(time.Hour)
 	c.key = "7f95c54a-ee0e-4f8c-a64c-c9e0aac605a0"
@@ -123,7 +123,7 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 	if err := f.Cloud.Booted(op["resource_id"].(string)); err != nil {
 		t.Fatal(err)
 	}
-	if got := f.Rules(op["resource_id"].(string)); !slices.Equal(got, []string{"22", "8080"}) {
+	if got := f.Rules(op["resource_id"].(string)); !slices.Equal(got, []string{"22", "8080-8081"}) {
 		t.Errorf("open: %v", got)
 	}
 	one, _, _ = c.call(t, "nebius.compute.v1.InstanceService/GetByName", "nebius.common.v1.GetByNameRequest", "nebius.compute.v1.Instance", dict{"parent_id": Projects["eu-north1"], "name": "web-0"})

@@ -22,7 +22,7 @@ type kind struct {
 }
 
 func (f *Fake) keep(service string, k kind) {
-	tell := func(o dict) dict {
+	describe := func(o dict) dict {
 		out := dict{"metadata": o["metadata"], "status": o["status"]}
 		if k.name != "network" {
 			out["spec"] = o["spec"]
@@ -39,14 +39,14 @@ func (f *Fake) keep(service string, k kind) {
 	}
 	f.call(service+"/Get", k.name+".get", fakehttp.Schema{"!id": word}, func(_ *http.Request, in dict) (any, error) {
 		if o := f.Thing(k.name, in["id"]); o != nil {
-			return tell(o), nil
+			return describe(o), nil
 		}
 		return nil, fakehttp.Missing(in["id"])
 	})
 	f.call(service+"/GetByName", k.name+".get", byName, func(_ *http.Request, in dict) (any, error) {
 		for _, o := range among(in) {
 			if o["name"] == in["name"] {
-				return tell(o), nil
+				return describe(o), nil
 			}
 		}
 		return nil, fakehttp.Missing(in["name"])
@@ -54,7 +54,7 @@ func (f *Fake) keep(service string, k kind) {
 	f.call(service+"/List", k.name+".list", fakehttp.Schema{"!parent_id": word}, func(_ *http.Request, in dict) (any, error) {
 		all := []dict{}
 		for _, o := range among(in) {
-			all = append(all, tell(o))
+			all = append(all, describe(o))
 		}
 		return page(in, "items", all, 100), nil
 	})
@@ -90,7 +90,7 @@ func (f *Fake) keep(service string, k kind) {
 		if key := r.Header.Get("X-Idempotency-Key"); key != "" {
 			f.calls[key] = str(op["id"])
 		}
-		return f.tell(op), nil
+		return f.describe(op), nil
 	})
 	f.call(service+"/Delete", k.name+".delete", fakehttp.Schema{"!id": word}, func(_ *http.Request, in dict) (any, error) {
 		o := f.Thing(k.name, in["id"])
@@ -100,7 +100,7 @@ func (f *Fake) keep(service string, k kind) {
 		if k.inUse != nil && k.inUse(o) {
 			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%v is in use", o["id"])
 		}
-		return f.tell(f.begin(str(o["parent"]), str(o["id"]), "Delete "+k.name, dict{})), f.Drop(k.name, o["id"])
+		return f.describe(f.begin(str(o["parent"]), str(o["id"]), "Delete "+k.name, dict{})), f.Drop(k.name, o["id"])
 	})
 }
 
@@ -111,8 +111,8 @@ func (f *Fake) begin(parent, id, about string, status any) dict {
 	return op
 }
 
-// tell is an operation in Nebius' words: one without a status goes on.
-func (f *Fake) tell(op dict) dict {
+// describe is an operation in Nebius' words: one without a status goes on.
+func (f *Fake) describe(op dict) dict {
 	out := maps.Clone(op)
 	delete(out, "parent")
 	delete(out, "watch")
@@ -130,7 +130,7 @@ func (f *Fake) tell(op dict) dict {
 func (f *Fake) operation(_ *http.Request, id any) (any, error) {
 	for _, op := range f.operations {
 		if op["id"] == id {
-			return f.tell(op), nil
+			return f.describe(op), nil
 		}
 	}
 	return nil, fakehttp.Missing(id)
@@ -141,7 +141,7 @@ func (f *Fake) listOperations(_ *http.Request, in dict) (any, error) {
 	all := []dict{}
 	for _, op := range slices.Backward(f.operations) {
 		if op["parent"] == in["parent_id"] || op["resource_id"] == in["resource_id"] {
-			all = append(all, f.tell(op))
+			all = append(all, f.describe(op))
 		}
 	}
 	return page(in, "operations", all, 100), nil

@@ -37,7 +37,7 @@ func busy(o dict) error {
 
 // list answers the calls that look at things of a kind.
 func (f *Fake) list(path, kind, one, ready string) func(r *http.Request) (dict, error) {
-	tell := func(o dict) dict {
+	describe := func(o dict) dict {
 		out := maps.Clone(o)
 		for _, own := range []string{"id", "name", "made", "changed", "rules"} {
 			delete(out, own)
@@ -60,7 +60,7 @@ func (f *Fake) list(path, kind, one, ready string) func(r *http.Request) (dict, 
 	f.Route("GET", path, kind+".list", nil, func(r *http.Request, _ dict) (any, error) {
 		all := []dict{}
 		for _, o := range f.Things(kind) {
-			all = append(all, tell(o))
+			all = append(all, describe(o))
 		}
 		return page(r, all)
 	})
@@ -69,7 +69,7 @@ func (f *Fake) list(path, kind, one, ready string) func(r *http.Request) (dict, 
 		if err != nil {
 			return nil, err
 		}
-		return tell(o), nil
+		return describe(o), nil
 	})
 	return get
 }
@@ -97,7 +97,7 @@ func (f *Fake) remove(path, kind string, get func(r *http.Request) (dict, error)
 	})
 }
 
-// among tells whether a server that exists was made with an id, or a thing of the kinds has it.
+// among reports whether a server that exists was made with an id, or a thing of the kinds has it.
 func (f *Fake) among(field string, kinds ...string) func(id any) bool {
 	return func(id any) bool {
 		for _, m := range f.Cloud.Machines() {
@@ -131,7 +131,7 @@ func (f *Fake) network() {
 		}
 		return accepted(f.put("vpcs", "vpc", "VPC", in["vpcName"].(string), in)["id"]), nil
 	})
-	// vpc tells that what is asked for is for a VPC that is ready
+	// vpc returns an error unless the VPC that is named is ready
 	vpc := func(in dict) error {
 		o := f.Thing("vpcs", in["vpcId"])
 		if o == nil {
@@ -168,7 +168,7 @@ func (f *Fake) network() {
 // rules answers the calls about the rules of security groups or firewalls. While one is
 // being made or deleted, others cannot be.
 func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error)) {
-	tell := func(owner dict, rule any) dict {
+	describe := func(owner dict, rule any) dict {
 		out := maps.Clone(rule.(dict))
 		out["ruleState"] = "ACTIVE"
 		if busy(owner) != nil && out["made"] == owner["changed"] {
@@ -184,7 +184,7 @@ func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error))
 		}
 		all := []dict{}
 		for _, rule := range fakehttp.Items(o["rules"]) {
-			all = append(all, tell(o, rule))
+			all = append(all, describe(o, rule))
 		}
 		return page(r, all)
 	})
@@ -195,7 +195,7 @@ func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error))
 		}
 		for _, rule := range fakehttp.Items(o["rules"]) {
 			if rule.(dict)["ruleId"] == r.PathValue("rule") {
-				return tell(o, rule), nil
+				return describe(o, rule), nil
 			}
 		}
 		return nil, fakehttp.Missing("rule " + r.PathValue("rule"))

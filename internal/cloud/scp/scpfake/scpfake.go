@@ -96,7 +96,7 @@ func New() *Fake {
 	return f
 }
 
-// signed tells whether a request has a good signature, as SkyPilot's scp_utils.py makes it.
+// signed reports whether a request has a good signature, as SkyPilot's scp_utils.py makes it.
 func signed(r *http.Request) bool {
 	h := r.Header
 	url := cmp.Or(r.URL.Scheme, "http") + "://" + cmp.Or(r.Host, r.URL.Host) + r.URL.EscapedPath()
@@ -170,7 +170,7 @@ func (f *Fake) servers() {
 		all := []dict{}
 		for _, i := range list {
 			if i.State != fluffyapi.Terminated {
-				all = append(all, f.tell(i))
+				all = append(all, f.describe(i))
 			}
 		}
 		if err != nil {
@@ -183,7 +183,7 @@ func (f *Fake) servers() {
 		if err != nil {
 			return nil, err
 		}
-		return f.tell(i), nil
+		return f.describe(i), nil
 	}
 	f.Route("GET", "/virtual-server/v3/virtual-servers/{id}", "instances.get", nil, get)
 	f.Route("GET", v2+"/{id}/nics", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
@@ -296,8 +296,8 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 
 var states = map[fluffyapi.State]string{fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "TERMINATING"}
 
-// tell is a virtual server in Samsung's words; its public address is that of its NIC.
-func (f *Fake) tell(i fluffyapi.Instance) dict {
+// describe is a virtual server in Samsung's words; its public address is that of its NIC.
+func (f *Fake) describe(i fluffyapi.Instance) dict {
 	asked := fakehttp.Asked(i)
 	public, private := f.Addresses(i)
 	state := cmp.Or(states[i.State], string(i.State))

@@ -90,7 +90,7 @@ func New() *Fake {
 		if err != nil {
 			return nil, err
 		}
-		return dict{"status": "ok", "server": f.told(i)}, nil
+		return dict{"status": "ok", "server": f.view(i)}, nil
 	})
 	f.Route("GET", "/servers/{name}/status", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
 		i, err := f.server(r)
@@ -277,7 +277,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return dict{"status": "ok", "action_id": f.act(i.ID, "create_server")["id"], "server": f.told(i)}, nil
+	return dict{"status": "ok", "action_id": f.act(i.ID, "create_server")["id"], "server": f.view(i)}, nil
 }
 
 func (f *Fake) power(r *http.Request, in dict) (any, error) {
@@ -339,8 +339,8 @@ func (f *Fake) current(i fluffyapi.Instance) string {
 	return string(i.State)
 }
 
-// told is a server in Seeweb's words, which has no private address.
-func (f *Fake) told(i fluffyapi.Instance) dict {
+// view is a server in Seeweb's words, which has no private address.
+func (f *Fake) view(i fluffyapi.Instance) dict {
 	asked, p := fakehttp.Asked(i), plan(i.Type)
 	status, ok := statuses[i.State]
 	if !ok {
@@ -373,7 +373,7 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 	all := []dict{}
 	for _, i := range instances {
 		if i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
+			all = append(all, f.view(i))
 		}
 	}
 	return dict{"status": "ok", "count": len(all), "server": all}, err

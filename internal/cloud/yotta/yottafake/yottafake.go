@@ -3,7 +3,7 @@
 // provider: skypilot-org/skypilot, sky/provision/yotta/yotta_utils.py) and version 2, which
 // Yotta documents (yottalabsai/YottaML, docs/openapi.yaml). Types of instances are named as
 // in SkyPilot's catalog. The codes of success, of an unknown cluster and of bad keys are
-// public (10000, 44003, 40001); the others, and how a lack of room is told, are not, so they
+// public (10000, 44003, 40001); the others, and how a lack of room is reported, are not, so they
 // are made up: a cluster for which there is no room is TERMINATED.
 package yottafake
 
@@ -116,7 +116,7 @@ func New() *Fake {
 		if err != nil {
 			return nil, err
 		}
-		return f.told(i, false), nil
+		return f.view(i, false), nil
 	})
 	change := func(method, path, op string, do func(*http.Request, string) (fluffyapi.Instance, error)) {
 		f.Route(method, path, op, nil, func(r *http.Request, _ dict) (any, error) {
@@ -209,7 +209,7 @@ func (f *Fake) podsOfCluster(r *http.Request, in dict) (any, error) {
 	all := []dict{}
 	for _, i := range instances {
 		if fakehttp.Asked(i)["cluster"] == in["clusterName"] {
-			all = append(all, f.told(i, true))
+			all = append(all, f.view(i, true))
 		}
 	}
 	if len(all) == 0 && f.cluster(in["clusterName"]) == nil {
@@ -282,7 +282,7 @@ func (f *Fake) newPod(r *http.Request, in dict) (any, error) {
 	for _, region := range at { // the first one that has room
 		var i fluffyapi.Instance
 		if i, err = f.Create(r, region, kind, in); err == nil {
-			return f.told(i, false), nil
+			return f.view(i, false), nil
 		}
 	}
 	return nil, err
@@ -301,7 +301,7 @@ func (f *Fake) pods(r *http.Request, _ dict) (any, error) {
 	all, q := []dict{}, r.URL.Query()
 	in := func(list, value string) bool { return list == "" || slices.Contains(strings.Split(list, ","), value) }
 	for _, i := range instances {
-		if t := f.told(i, false); i.State != fluffyapi.Terminated && in(q.Get("regionList"), i.Region) && in(q.Get("statusList"), t["status"].(string)) {
+		if t := f.view(i, false); i.State != fluffyapi.Terminated && in(q.Get("regionList"), i.Region) && in(q.Get("statusList"), t["status"].(string)) {
 			all = append(all, t)
 		}
 	}
@@ -314,8 +314,8 @@ var words = map[fluffyapi.State][2]string{
 	fluffyapi.Terminating: {"TERMINATING", "TERMINATING"}, fluffyapi.Terminated: {"TERMINATED", "TERMINATED"},
 }
 
-// told is a pod in Yotta's words: its ports are reached at others of a host.
-func (f *Fake) told(i fluffyapi.Instance, first bool) dict {
+// view is a pod in Yotta's words: its ports are reached at others of a host.
+func (f *Fake) view(i fluffyapi.Instance, first bool) dict {
 	asked, k, status := fakehttp.Asked(i), kinds[i.Type], string(i.State)
 	if w, ok := words[i.State]; ok {
 		status = w[map[bool]int{true: 0, false: 1}[first]]
