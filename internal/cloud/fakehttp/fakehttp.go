@@ -58,6 +58,8 @@ type API struct {
 	Is func(m model.Machine, id string) bool
 	// Before answers a call before anything else looks at it; nil: nothing does.
 	Before func(r *http.Request) *Reply
+	// GRPC translates calls that come as gRPC; nil: none does.
+	GRPC *GRPC
 	// Refusal is the whole answer to a call of the operation op that is refused; nil,
 	// or none: Words and Error make it.
 	Refusal func(r *http.Request, op string, e *fluffyapi.Error) *Reply
@@ -78,9 +80,7 @@ func (r *Reply) frozen() *Reply {
 	if _, ok := r.Body.(Text); ok || r.Body == nil {
 		return r
 	}
-	text, err := json.Marshal(r.Body)
-	must(err)
-	return &Reply{Status: r.Status, Header: r.Header, Body: json.RawMessage(text)}
+	return &Reply{Status: r.Status, Header: r.Header, Body: json.RawMessage(mustJSON(r.Body))}
 }
 
 // Write answers with it.
@@ -95,9 +95,7 @@ func (r *Reply) Write(w http.ResponseWriter) {
 	plain, ok := r.Body.(Text)
 	text := []byte(plain)
 	if !ok {
-		var err error
-		text, err = json.Marshal(r.Body)
-		must(err)
+		text = mustJSON(r.Body)
 		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 	}
 	w.WriteHeader(r.Status)
@@ -300,6 +298,14 @@ func (f *Fake) enter(r *http.Request) error {
 }
 
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if f.api.GRPC != nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
+		f.api.GRPC.serve(http.HandlerFunc(f.serveJSON), w, r)
+		return
+	}
+	f.serveJSON(w, r)
+}
+
+func (f *Fake) serveJSON(w http.ResponseWriter, r *http.Request) {
 	if f.api.Before != nil {
 		if reply := f.api.Before(r); reply != nil {
 			reply.Write(w)

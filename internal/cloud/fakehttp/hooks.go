@@ -2,6 +2,7 @@ package fakehttp
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,6 +19,12 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
+}
+
+func mustJSON(v any) []byte {
+	text, err := json.Marshal(v)
+	must(err)
+	return text
 }
 
 // Inject makes calls go wrong.
