@@ -38,6 +38,7 @@ var layers = [][]string{
 		"internal/cloud/hyperbolic",
 		"internal/cloud/paperspace",
 		"internal/cloud/primeintellect",
+		"internal/cloud/nebius",
 		"internal/cloud/oci",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",

@@ -39,7 +39,7 @@ type Source struct {
 // Sources lists them, by name.
 func Sources() []Source {
 	return []Source{
-		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, ociSource, primeintellectSource, runpodSource,
+		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, nebiusSource, ociSource, primeintellectSource, runpodSource,
 		shadeformSource, vastSource, verdaSource,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/nebius"
 	"github.com/skypilot-go/sky/internal/cloud/oci"
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
@@ -60,5 +61,6 @@ func Providers(o Options) *cloud.Registry {
 		hyperbolic.New(hyperbolic.Options{}),
 		primeintellect.New(primeintellect.Options{}),
 		oci.New(oci.Options{}),
+		nebius.New(nebius.Options{}),
 	)
 }

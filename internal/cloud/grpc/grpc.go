@@ -88,8 +88,12 @@ type Any struct {
 	Value []byte `pb:"2"`
 }
 
+// unknown is the code UNKNOWN.
+const unknown = 2
+
 // Refusal is the status as an error of package rest; nil: it says that all is well. detail is
-// what the details say more exactly: a code, "" for none, and a status of HTTP.
+// what the details say more exactly: a code, "" for none, and a status of HTTP, 0 if the code
+// only says more where gRPC's says nothing.
 func (s Status) Refusal(detail func([]Any) (code string, status int)) *rest.Error {
 	if s.Code == 0 {
 		return nil
@@ -99,8 +103,12 @@ func (s Status) Refusal(detail func([]Any) (code string, status int)) *rest.Erro
 		e.Status = codes[s.Code].status
 	}
 	if detail != nil {
-		if code, status := detail(s.Details); code != "" {
+		switch code, status := detail(s.Details); {
+		case code == "":
+		case status != 0:
 			e.Code, e.Status = code, status
+		case s.Code == unknown: // which proves nothing, but for a service that has a word for it
+			e.Code, e.Status = code, http.StatusBadRequest
 		}
 	}
 	return e

@@ -15,7 +15,7 @@ import (
 // are no part of it. What the types of fields stand for:
 //
 //	string, []byte, bool, int32, int64, uint32    themselves; enumerations are int32
-//	*T, T                                         a message; one that is nil, or zero, is absent
+//	*T, T, any (only to be written)               a message; one that is nil, or zero, is absent
 //	time.Time                                     google.protobuf.Timestamp
 //	[]T                                           repeated, numbers packed
 //	map[string]string                             map<string, string>
@@ -62,7 +62,7 @@ func appendField(b []byte, n protowire.Number, v reflect.Value) []byte {
 		return protowire.AppendString(protowire.AppendTag(b, n, protowire.BytesType), v.String())
 	case reflect.Bool, reflect.Int32, reflect.Int64, reflect.Uint32:
 		return protowire.AppendVarint(protowire.AppendTag(b, n, protowire.VarintType), varint(v))
-	case reflect.Pointer:
+	case reflect.Pointer, reflect.Interface:
 		return appendField(b, n, v.Elem())
 	case reflect.Struct:
 		return protowire.AppendBytes(protowire.AppendTag(b, n, protowire.BytesType), appendMessage(nil, v))
