@@ -444,6 +444,11 @@ func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) 
 	if !slices.Contains(f.api.Regions, region) {
 		return fluffyapi.Instance{}, fluffyapi.Errorf(fluffyapi.Invalid, "there is no region %q", region)
 	}
+	return f.CreateIn(r, zone(region), instanceType, asked)
+}
+
+// CreateIn is Create in a zone, for clouds that name them.
+func (f *Fake) CreateIn(r *http.Request, zone, instanceType string, asked Dict) (fluffyapi.Instance, error) {
 	body, _ := json.Marshal(asked)
 	own := f.NewID()
 	name := own
@@ -451,7 +456,7 @@ func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) 
 		name = asked[f.api.Named].(string)
 	}
 	return f.Owner.Create(r.Context(), fluffyapi.Create{
-		ClientToken: own, Name: name, Zone: zone(region), Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
+		ClientToken: own, Name: name, Zone: zone, Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
 	})
 }
 
