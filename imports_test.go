@@ -36,6 +36,7 @@ var layers = [][]string{
 		"internal/cloud/do",
 		"internal/cloud/fluidstack",
 		"internal/cloud/hyperbolic",
+		"internal/cloud/ibm",
 		"internal/cloud/paperspace",
 		"internal/cloud/primeintellect",
 		"internal/cloud/nebius",

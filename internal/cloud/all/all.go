@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
 	"github.com/skypilot-go/sky/internal/cloud/gcp"
 	"github.com/skypilot-go/sky/internal/cloud/hyperbolic"
+	"github.com/skypilot-go/sky/internal/cloud/ibm"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
@@ -62,5 +63,6 @@ func Providers(o Options) *cloud.Registry {
 		primeintellect.New(primeintellect.Options{}),
 		oci.New(oci.Options{}),
 		nebius.New(nebius.Options{}),
+		ibm.New(ibm.Options{}),
 	)
 }
