@@ -71,6 +71,7 @@ func New(o Options) *Provider {
 			return list, d.said(ctx, region, err)
 		},
 	}
+	p.memo.Changed = p.regions.Reset
 	limits := map[string]time.Duration{}
 	for _, status := range []string{"pending", "starting", "restarting"} {
 		limits[status] = o.Timeout * 3 / 4

@@ -172,7 +172,7 @@ func (p *Provider) read() (account, error) {
 	}
 	tenant, err := p.tenant.Read()
 	if err != nil {
-		return account{}, &cloud.AuthError{Cloud: Name, Fix: p.tenant.Fix, Err: err}
+		return account{}, &cloud.AuthError{Cloud: Name, Fix: p.tenant.Fix, Err: errors.Unwrap(err)}
 	}
 	user := key["subject-credentials.sub"]
 	if user == "" {

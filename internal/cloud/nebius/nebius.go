@@ -86,6 +86,7 @@ func New(o Options) *Provider {
 			return list, d.said(ctx, region, err)
 		},
 	}
+	p.memo.Changed = p.regions.Reset
 	limits := map[string]time.Duration{}
 	for _, state := range []string{"CREATING", "STARTING", "UPDATING", reconciling} {
 		limits[state] = o.Timeout * 3 / 4

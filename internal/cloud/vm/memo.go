@@ -7,6 +7,9 @@ import (
 
 // Memo remembers what was looked up with one set of credentials. The zero value is ready.
 type Memo struct {
+	// Changed is called when the credentials are others than before; nil: nothing is.
+	Changed func()
+
 	mu    sync.Mutex
 	stamp string
 	found map[string]memo
@@ -25,7 +28,9 @@ const believed = 10 * time.Minute
 func Remember[T any](m *Memo, stamp, what string, look func() (T, error)) (T, error) {
 	m.mu.Lock()
 	if stamp != m.stamp || m.found == nil {
-		m.stamp, m.found = stamp, map[string]memo{}
+		if m.stamp, m.found = stamp, map[string]memo{}; m.Changed != nil {
+			m.Changed()
+		}
 	}
 	have, ok := m.found[what]
 	m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 // A look-up counts for ten minutes, for the credentials that it was made with.
 func TestMemo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var m Memo
-		looks := 0
+		looks, changes := 0, 0
+		m := Memo{Changed: func() { changes++ }}
 		look := func() (int, error) { looks++; return looks, nil }
 		want := func(stamp string, want int) {
 			t.Helper()
@@ -31,5 +31,8 @@ func TestMemo(t *testing.T) {
 		want("a", 3)
 		want("b", 4)
 		want("a", 5)
+		if changes != 3 {
+			t.Errorf("the credentials changed %d times", changes)
+		}
 	})
 }
