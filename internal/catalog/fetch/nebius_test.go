@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud/grpc"
+	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusfake"
 )
 
 // nebiusAPI answers as Nebius would: a platform with GPUs, which are cheaper if they can be taken back, and one without.
@@ -77,4 +78,10 @@ func TestNebius(t *testing.T) {
 			t.Errorf("%s: %s", platform, got)
 		}
 	}
+}
+
+// The prices of a fake that somebody else wrote.
+func TestNebiusFake(t *testing.T) {
+	list := table(t, "nebius", Nebius{Tenant: nebiusfake.Tenant, Token: nebiusfake.Token, Transport: nebiusfake.New()})
+	check(t, list, gpu("L40S", 1), "gpu-l40s-a_1gpu-8vcpu-32gb 8/32 eu-north1 $1.55, gpu-l40s-a_1gpu-8vcpu-32gb 8/32 eu-west1 $1.55, gpu-l40s-a_1gpu-8vcpu-32gb 8/32 us-central1 $1.55")
 }
