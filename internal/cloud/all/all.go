@@ -12,10 +12,12 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluidstack"
 	"github.com/skypilot-go/sky/internal/cloud/gcp"
 	"github.com/skypilot-go/sky/internal/cloud/hyperbolic"
+	"github.com/skypilot-go/sky/internal/cloud/ibm"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cloud/lambda"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cloud/mithril"
+	"github.com/skypilot-go/sky/internal/cloud/nebius"
 	"github.com/skypilot-go/sky/internal/cloud/oci"
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
@@ -64,5 +66,7 @@ func Providers(o Options) *cloud.Registry {
 		oci.New(oci.Options{}),
 		mithril.New(mithril.Options{}),
 		seeweb.New(seeweb.Options{}),
+		nebius.New(nebius.Options{}),
+		ibm.New(ibm.Options{}),
 	)
 }

@@ -1,9 +1,14 @@
 package facts
 
-import "github.com/skypilot-go/sky/internal/schema"
+import (
+	"github.com/skypilot-go/sky/internal/lazyregexp"
+	"github.com/skypilot-go/sky/internal/schema"
+)
 
 var nebius = Cloud{
 	Name: "nebius", Display: "Nebius",
+	Prices:  &Prices{Hosted: true, Family: lazyregexp.New(`^cpu-`), Disk: func(_, tier string) bool { return tier != "ultra" }},
+	Lacks:   []Feature{LocalDisk, Storage},
 	Schemes: []string{"nebius"},
 	Settings: func() *schema.Spec {
 		return schema.Section("Nebius.",

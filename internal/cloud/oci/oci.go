@@ -46,24 +46,18 @@ type Provider struct {
 	regions vm.Regions
 	network sync.Mutex // of who looks whether there is one, and makes it
 
-	mu     sync.Mutex
-	stamp  string // of the credentials that these are of
-	places map[string]memo
-	pem    string // the key that was read last
-	rsa    *rsa.PrivateKey
-}
+	places vm.Memo
 
-// memo is something that was looked up.
-type memo struct {
-	at    time.Time
-	found []string
+	mu  sync.Mutex
+	pem string // the key that was read last
+	rsa *rsa.PrivateKey
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	profile := cmp.Or(os.Getenv("OCI_CLI_PROFILE"), "DEFAULT")
-	p := &Provider{tuning: o, places: map[string]memo{}, File: keyfile.File{
+	p := &Provider{tuning: o, File: keyfile.File{
 		Cloud: Name, Path: ".oci/config", Format: keyfile.Lines, Section: profile, Names: []string{"user", "fingerprint", "tenancy", "region", "key_file", "pass_phrase?"}, Home: o.Home,
 		Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
 	}}
@@ -78,6 +72,7 @@ func New(o Options) *Provider {
 			return list, d.said(ctx, region, err)
 		},
 	}
+	p.places.Changed = p.regions.Reset
 	p.StopProvider = vm.NewStopping(d, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
 		Limits:  map[string]time.Duration{"PROVISIONING": o.Timeout * 3 / 4, "STARTING": o.Timeout * 3 / 4},
@@ -199,35 +194,13 @@ func (p *Provider) room(ctx context.Context, o cloud.Offer, nodes int) (sure boo
 	return report.Shapes[0].Status == "AVAILABLE" && (nodes == 1 || report.Shapes[0].Count != nil), nil
 }
 
-// remember is a look-up that is believed for ten minutes, unless fresh.
-func (p *Provider) remember(what string, fresh bool, look func() ([]string, error)) ([]string, error) {
-	const believed = 10 * time.Minute
-	p.mu.Lock()
-	if stamp := p.CredentialStamp(); stamp != p.stamp {
-		p.stamp, p.places = stamp, map[string]memo{}
-		p.regions.Reset()
-	}
-	m, ok := p.places[what]
-	p.mu.Unlock()
-	if ok && !fresh && time.Since(m.at) < believed {
-		return m.found, nil
-	}
-	found, err := look()
-	if err == nil {
-		p.mu.Lock()
-		p.places[what] = memo{time.Now(), found}
-		p.mu.Unlock()
-	}
-	return found, err
-}
-
 // subscribed are the regions that the tenancy uses.
 func (p *Provider) subscribed(ctx context.Context) ([]string, error) {
 	c, a, err := p.client(identity, "")
 	if err != nil {
 		return nil, err
 	}
-	return p.remember("regions", false, func() ([]string, error) {
+	return vm.Remember(&p.places, p.CredentialStamp(), "regions", func() ([]string, error) {
 		regions, err := pages[struct {
 			Name   string `json:"regionName"`
 			Status string `json:"status"`
@@ -261,7 +234,7 @@ func (p *Provider) compartments(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.remember("compartments", false, func() ([]string, error) {
+	return vm.Remember(&p.places, p.CredentialStamp(), "compartments", func() ([]string, error) {
 		found, err := pages[struct {
 			ID, Name string
 			State    string `json:"lifecycleState"`
@@ -289,9 +262,7 @@ func (p *Provider) compartment(ctx context.Context, spec cloud.LaunchSpec) (stri
 		}
 	}
 	if set != "" {
-		p.mu.Lock()
-		delete(p.places, "compartments") // it may be new
-		p.mu.Unlock()
+		p.places.Forget("compartments") // it may be new
 		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("oci.region_configs: there is no active compartment %s that %s can see", set, p.DisplayName()+"'s user")}
 	}
 	id, _, _ := strings.Cut(all[0], " ")
@@ -309,7 +280,7 @@ func (p *Provider) domain(ctx context.Context, at cloud.Place) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all, err := p.remember("domains "+at.Region, false, func() ([]string, error) {
+	all, err := vm.Remember(&p.places, p.CredentialStamp(), "domains "+at.Region, func() ([]string, error) {
 		found, err := pages[struct{ Name string }](ctx, c, "/availabilityDomains", url.Values{"compartmentId": {a.tenancy}})
 		var all []string
 		for _, f := range found {

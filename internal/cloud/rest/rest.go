@@ -98,7 +98,7 @@ type Call struct {
 	Method, Path string
 	Query        url.Values
 	Header       http.Header
-	Body         any           // url.Values are sent as a form, everything else as JSON; nil: none
+	Body         any           // url.Values are sent as a form, Raw as it is, everything else as JSON; nil: none
 	Token        string        // makes the call safe to repeat, where the API has a header for that
 	Timeout      time.Duration // of a call that the API answers late on purpose; 0: as Options say
 	Reply        *Reply        // if not nil, it is filled in with what the answer had besides its body
@@ -112,6 +112,12 @@ type Reply struct {
 
 // RetryAfter is how long the API wants to be left alone; 0: it does not say.
 func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
+
+// Raw is a body that is sent as it is.
+type Raw struct {
+	Type string // of its content
+	Data []byte
+}
 
 // Text is an answer that is taken as it is, of APIs that do not always answer in JSON.
 type Text string
@@ -139,6 +145,9 @@ func Send[T any](ctx context.Context, c *Client, call Call) (T, error) {
 	case url.Values:
 		text = []byte(body.Encode())
 		header.Set("Content-Type", "application/x-www-form-urlencoded")
+	case Raw:
+		text = body.Data
+		header.Set("Content-Type", body.Type)
 	default:
 		var err error
 		if text, err = json.Marshal(body); err != nil {

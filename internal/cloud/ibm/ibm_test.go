@@ -1,0 +1,333 @@
+package ibm
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/ibm/ibmfake"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
+
+var (
+	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-south", Zone: "us-south-1"}, InstanceType: "bx2-4x16", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.19}
+	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "eu-de", Zone: "eu-de-2"}, InstanceType: "bx2-4x16", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.19}
+)
+
+func home(t testing.TB, text string) string {
+	dir := t.TempDir()
+	if text == "" {
+		return dir
+	}
+	if err := os.MkdirAll(filepath.Join(dir, ".ibm"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, ".ibm", "credentials.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+const credentials = "iam_api_key: " + ibmfake.APIKey + "\nresource_group_id: " + ibmfake.ResourceGroup + "\n"
+
+func start(t testing.TB) (*ibmfake.Fake, func() cloud.Provider) {
+	fake := ibmfake.New()
+	t.Cleanup(fake.Restore)
+	dir := home(t, credentials)
+	return fake, func() cloud.Provider {
+		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Run("in a zone", func(t *testing.T) { conformance(t, here, &elsewhere) })
+	t.Run("in a region", func(t *testing.T) {
+		here := here
+		here.Zone = ""
+		conformance(t, here, nil) // machines are in another place than was asked for: in a zone
+	})
+}
+
+func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider, shared...)
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, elsewhere
+		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
+			zones := []string{o.Zone}
+			if o.Zone == "" { // what is left is in the zone that is tried last
+				fake.Fill(o.Region+"-1", o.InstanceType, 0)
+				zones = []string{o.Region + "-2"}
+			}
+			fake.Fill(zones[0], o.InstanceType, left)
+		}
+		opened, inventory := h.OpenPorts, h.Inventory
+		h.Inventory = func(t testing.TB) []string { // the network comes with a group of its own
+			return slices.DeleteFunc(inventory(t), func(line string) bool { return strings.Contains(line, "security_groups default-of-") })
+		}
+		h.OpenPorts = func(t testing.TB, n cloud.Node) []string {
+			return slices.DeleteFunc(opened(t, n), func(ports string) bool { return ports == "22" })
+		}
+		return h
+	})
+}
+
+// shared are the kinds of things that all clusters share and that stay.
+var shared = []string{"vpcs", "vpc", "subnets", "subnet", "keys", "key"}
+
+func is[E error](err error) bool {
+	var e E
+	return errors.As(err, &e)
+}
+
+func cluster(name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+}
+
+// prepareAndLaunch does what the program does.
+func prepareAndLaunch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+	t.Helper()
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		return nil, err
+	}
+	return p.Launch(t.Context(), spec)
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	for status, want := range map[string]vm.State{
+		"pending": vm.Pending, "starting": vm.Pending, "restarting": vm.Pending, "running": vm.Running, "stopping": vm.Stopping, "stopped": vm.Stopped, "deleting": vm.Ending, "failed": vm.Ending, "odd": vm.Unknown, "": vm.Unknown,
+	} {
+		var i instance
+		i.Status = status
+		i.Card.IP.Address = "0.0.0.0"
+		if m := i.machine("us-south", nil); m.State != want || m.PrivateIP != "" {
+			t.Errorf("%q: %+v", status, m)
+		}
+	}
+}
+
+func TestWhatRefusalsMean(t *testing.T) {
+	r := refusals("fix")
+	for _, tt := range []struct {
+		status int
+		body   string
+		right  func(error) bool
+		kind   vm.Kind
+	}{
+		{400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}`, is[*cloud.AuthError], vm.Refused}, {401, `{"errors": [{"code": "not_authorized", "message": ""}]}`, is[*cloud.AuthError], vm.Refused},
+		{401, `{"errors": [{"code": "not_authenticated"}]}`, is[*cloud.AuthError], vm.Refused}, {403, `{"errors": [{"code": "not_authorized"}]}`, is[*cloud.PermissionError], vm.Refused}, {403, `{"errors": [{"code": "forbidden"}]}`, is[*cloud.PermissionError], vm.Refused},
+		{404, `{"errors": [{"code": "not_found"}]}`, is[*cloud.InvalidError], vm.Missing}, {404, `{"errors": [{"code": "instance_profile_not_found"}]}`, is[*cloud.InvalidError], vm.Missing},
+		{400, `{"errors": [{"code": "over_quota"}]}`, is[*cloud.QuotaError], vm.Refused}, {403, `{"errors": [{"code": "some_quota_exceeded", "message": "The quota is exceeded"}]}`, is[*cloud.QuotaError], vm.Refused},
+		{409, `{"errors": [{"code": "cannot_start_capacity"}]}`, is[*cloud.CapacityError], vm.Refused}, {409, `{"errors": [{"code": "cannot_start_placement_group"}]}`, is[*cloud.CapacityError], vm.Refused},
+		{429, `{"errors": [{"code": "too_many_requests"}]}`, is[*cloud.ThrottledError], vm.Refused}, {429, `busy`, is[*cloud.ThrottledError], vm.Refused},
+		{400, `{"errors": [{"code": "bad_field"}]}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"errors": [{"code": "missing_field"}]}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"errors": [{"code": "invalid_zone"}]}`, is[*cloud.InvalidError], vm.Refused},
+		{400, `{"errors": [{"code": "validation_unique_failed"}]}`, is[*rest.Error], vm.Changed}, {409, `{"errors": [{"code": "conflict_field"}]}`, is[*rest.Error], vm.Changed}, {409, `{"errors": [{"code": "invalid_state"}]}`, is[*rest.Error], vm.Changed},
+		{409, `{"errors": [{"code": "security_group_in_use"}]}`, is[*rest.Error], vm.Busy}, {418, `{"errors": [{"code": "odd", "message": "tea"}]}`, is[*rest.Error], vm.Refused},
+	} {
+		err := refusal(tt.status, nil, []byte(tt.body))
+		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.right(got) || r.Kind(err) != tt.kind {
+			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
+		}
+	}
+	for _, status := range []int{500, 503} { // it proves nothing
+		if err := refusal(status, nil, []byte(`{"errors": [{"code": "internal_error"}]}`)); err != nil {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
+}
+
+func TestWhyMachinesFail(t *testing.T) {
+	for _, tt := range []struct {
+		status, code string
+		want         func(error) bool
+	}{
+		{"failed", "cannot_start_capacity", is[*cloud.CapacityError]}, {"failed", "cannot_start_placement_group", is[*cloud.CapacityError]}, {"failed", "encryption_key_deleted", is[*rest.Error]}, {"failed", "", is[*rest.Error]},
+		{"stopped", "cannot_start_capacity", is[*cloud.CapacityError]}, {"stopped", "stopped_by_host_failure", nil}, {"stopped", "stopped_for_image_creation", nil}, {"running", "", nil},
+		{"stopped", "cannot_start", is[*rest.Error]}, {"stopped", "cannot_start_compute", is[*rest.Error]}, {"stopped", "cannot_start_network", is[*rest.Error]}, {"stopped", "cannot_start_ip_address", is[*rest.Error]}, {"stopped", "cannot_start_storage", is[*rest.Error]},
+	} {
+		text := `{"status": "` + tt.status + `", "status_reasons": [{"code": "` + tt.code + `", "message": "Why."}]}`
+		if tt.code == "" {
+			text = `{"status": "` + tt.status + `"}`
+		}
+		var i instance
+		if err := json.Unmarshal([]byte(text), &i); err != nil {
+			t.Fatal(err)
+		}
+		err := i.failure()
+		if (err == nil) != (tt.want == nil) || err != nil && !tt.want(refusals("").Refusal(t.Context(), here.Place, err)) {
+			t.Errorf("%+v: %v", tt, err)
+		}
+		if m := i.machine("us-south", nil); tt.code != "" && m.Reason != "Why" {
+			t.Errorf("%+v: %q", tt, m.Reason)
+		}
+	}
+}
+
+// What a machine is made with, that the network is made once and that addresses go.
+func TestTheMachineThatIsMade(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p := provider()
+		spec := cluster("web")
+		spec.DiskGB, spec.Ports = 20, []string{"8080-8090"}
+		nodes, err := prepareAndLaunch(t, p, spec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := fake.Asked(nodes[0].ID)
+		boot := asked["boot_volume_attachment"].(map[string]any)
+		volume := boot["volume"].(map[string]any)
+		if volume["capacity"] != 100.0 || volume["profile"].(map[string]any)["name"] != "general-purpose" || boot["delete_volume_on_instance_delete"] != true || asked["image"].(map[string]any)["id"] != "r006-ubuntu-2204-3" ||
+			asked["resource_group"].(map[string]any)["id"] != ibmfake.ResourceGroup {
+			t.Errorf("%v", asked)
+		}
+		if n := nodes[0]; n.Reach.User != "ubuntu" || n.Reach.Host == "" || n.Reach.Host != n.ExternalIP || n.InternalIP == n.ExternalIP {
+			t.Errorf("%+v", n)
+		}
+		if got := fake.Rules(nodes[0].ID); !slices.Equal(got, []string{"22", "8080-8090"}) {
+			t.Error(got)
+		}
+		mine := cluster("other")
+		mine.ImageID = "r006-ubuntu-2204-1"
+		if nodes, err = prepareAndLaunch(t, p, mine); err != nil || fake.Asked(nodes[0].ID)["image"].(map[string]any)["id"] != mine.ImageID {
+			t.Error(err)
+		}
+		for _, kind := range []string{"vpcs", "subnets", "keys"} {
+			if n := len(fake.Things(kind)); n != 1 {
+				t.Errorf("%d %s", n, kind)
+			}
+		}
+		for _, id := range []cloud.ClusterID{spec.ID, mine.ID} {
+			if err := p.Terminate(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		if n := len(fake.Things("floating_ips")); n != 0 {
+			t.Errorf("%d addresses are left", n)
+		}
+	})
+}
+
+// A zone that is full costs a try, and the next one is taken.
+func TestZones(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p := provider()
+		fake.Fill("us-south-1", here.InstanceType, 0)
+		spec := cluster("web")
+		spec.Offer.Zone, spec.Nodes = "", 2
+		nodes, err := prepareAndLaunch(t, p, spec)
+		if err != nil || len(nodes) != 2 || nodes[0].Place.Zone != "us-south-2" || nodes[1].Place.Zone != "us-south-2" {
+			t.Fatalf("%+v, %v", nodes, err)
+		}
+		if again, err := prepareAndLaunch(t, p, spec); err != nil || again[0].ID != nodes[0].ID {
+			t.Errorf("%+v, %v", again, err)
+		}
+		fake.Fill("us-south-2", here.InstanceType, 0)
+		more := cluster("more")
+		more.Offer.Zone = ""
+		var full *cloud.CapacityError
+		if _, err := prepareAndLaunch(t, p, more); !errors.As(err, &full) || full.Place != more.Offer.Place {
+			t.Errorf("%v", err)
+		}
+	})
+}
+
+func TestDisks(t *testing.T) {
+	for gb, want := range map[int]int{0: 100, 20: 100, 150: 150, 256: 250} {
+		spec := cluster("web")
+		spec.DiskGB = gb
+		if got := body(spec, ready{}, 0)["boot_volume_attachment"].(map[string]any)["volume"].(map[string]any)["capacity"]; got != want {
+			t.Errorf("%d: %v", gb, got)
+		}
+	}
+}
+
+func TestRules(t *testing.T) {
+	all, err := wanted("g", nil, []string{"22", "8000-8010", "22"})
+	if err != nil || len(all) != 4 || all[1].Remote.ID != "g" || all[3].Min != 8000 || all[3].Max != 8010 {
+		t.Errorf("%+v, %v", all, err)
+	}
+	if again, err := wanted("g", all, []string{"22"}); err != nil || len(again) != 0 {
+		t.Errorf("%+v, %v", again, err)
+	}
+	if _, err := wanted("g", nil, []string{"x"}); !is[*cloud.InvalidError](err) {
+		t.Error(err)
+	}
+}
+
+func TestWishesThatCannotBe(t *testing.T) {
+	for name, change := range map[string]func(*cloud.LaunchSpec){
+		"image": func(s *cloud.LaunchSpec) { s.ImageID = "ibm-ubuntu-22-04" }, "digit": func(s *cloud.LaunchSpec) { s.ID.Name = "1web" }, "capital": func(s *cloud.LaunchSpec) { s.ID.Name = "Web" }, "key": func(s *cloud.LaunchSpec) { s.AuthorizedKey = "" },
+	} {
+		spec := cluster("web")
+		if err := valid(spec); err != nil {
+			t.Fatal(err)
+		}
+		if change(&spec); valid(spec) == nil {
+			t.Error(name)
+		}
+	}
+	_, provider := start(t)
+	spec := cluster("web")
+	spec.Offer.Region, spec.Offer.Zone = "mars", "mars-1"
+	if err := provider().Prepare(t.Context(), spec); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "eu-de, us-south") {
+		t.Error(err)
+	}
+}
+
+// Credentials that are no good say how to get better ones.
+func TestCredentials(t *testing.T) {
+	for name, tt := range map[string]struct{ text, want string }{
+		"nothing": {"", "is not there"}, "no group": {"iam_api_key: x\n", "resource_group_id"}, "no YAML": {"{", "neither YAML nor JSON"},
+		"wrong key": {strings.Replace(credentials, ibmfake.APIKey, "wrong", 1), "BXNIM"}, "good": {credentials + "access_key_id: for buckets\n", ""},
+	} {
+		p := New(Options{Home: home(t, tt.text), Transport: ibmfake.New()})
+		who, err := p.Check(t.Context())
+		if tt.want == "" {
+			carried, err2 := p.CarryCredentials(t.Context())
+			if err != nil || err2 != nil || !strings.Contains(who[0], ibmfake.ResourceGroup) || string(carried[".ibm/credentials.yaml"]) != tt.text {
+				t.Errorf("%s: %v, %v, %v, %s", name, who, err, err2, carried)
+			}
+			continue
+		}
+		var auth *cloud.AuthError
+		if !errors.As(err, &auth) || !strings.Contains(err.Error(), tt.want) || !strings.Contains(auth.Fix, "~/.ibm/credentials.yaml") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A list goes on where the last page says, and a broken one is no list.
+func TestPages(t *testing.T) {
+	ask := func(answers map[string]string) ([]named, error) {
+		c := rest.New(rest.Options{Cloud: "IBM", Endpoint: "https://x.example", Transport: answer(func(r *http.Request) string { return answers[r.URL.Query().Get("start")] })})
+		return list[named](t.Context(), c, "things", nil)
+	}
+	all, err := ask(map[string]string{"": `{"things": [{"id": "1"}], "next": {"href": "https://x.example/things?start=2&limit=100"}}`, "2": `{"things": [{"id": "2"}]}`})
+	if err != nil || len(all) != 2 || all[1].ID != "2" {
+		t.Errorf("%v, %v", all, err)
+	}
+	if _, err := ask(map[string]string{"": `{"other": []}`}); !is[*rest.NoAnswerError](err) {
+		t.Error(err)
+	}
+}
+
+type answer func(r *http.Request) string
+
+func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(a(r))), Request: r}, nil
+}

@@ -1,0 +1,305 @@
+// Package nebius rents machines on Nebius AI Cloud.
+//
+// A machine's name tells whose it is and which rank it has. Names are unique in a project,
+// of which each region has its own, so that creations are safe to repeat. Boot disks are
+// things of their own, and have the names of their machines.
+//
+// Source: the descriptions of the API in protobuf, github.com/nebius/api.
+package nebius
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/grpc"
+	"github.com/skypilot-go/sky/internal/cloud/keyfile"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// Name is what users write after "infra:".
+const Name = "nebius"
+
+const displayName = "Nebius"
+
+// names are those of machines, their disks and GPU clusters.
+var names = vm.Names{Max: 63}
+
+// Options change how the cloud is reached. Endpoint is the domain of the API.
+type Options = vm.Tuning
+
+// Provider rents on Nebius.
+type Provider struct {
+	vm.StopProvider
+	token, key, tenant keyfile.File
+	tuning             Options
+	transport          http.RoundTripper
+	clients            rest.Clients
+	regions            vm.Regions
+	memo               vm.Memo
+	begun              sync.Map // operations that create or start machines, by the machine's id
+
+	mu        sync.Mutex
+	tokensOf  string // the stamp of the credentials that authorize is for
+	authorize func(*http.Request) error
+}
+
+const keyFix = "sign in and run: nebius iam get-access-token > ~/.nebius/NEBIUS_IAM_TOKEN.txt, or for a service account: nebius iam auth-public-key generate --service-account-id ID --output ~/.nebius/credentials.json"
+
+// New returns the provider. It does no I/O.
+func New(o Options) *Provider {
+	o = o.Or(Options{Endpoint: cmp.Or(os.Getenv("NEBIUS_DOMAIN"), "api.nebius.cloud:443"), Poll: 5 * time.Second, Timeout: 30 * time.Minute})
+	p := &Provider{
+		tuning: o, transport: grpc.NewTransport(o.Transport, detail),
+		token: keyfile.File{Cloud: Name, Path: ".nebius/NEBIUS_IAM_TOKEN.txt", Format: keyfile.Text, Names: []string{"token"}, Home: o.Home, Fix: keyFix},
+		key: keyfile.File{
+			Cloud: Name, Path: ".nebius/credentials.json", Format: keyfile.YAML, Home: o.Home, Fix: keyFix,
+			Names: []string{"subject-credentials.private-key", "subject-credentials.kid", "subject-credentials.sub?", "subject-credentials.iss?"}, OneOf: []string{"subject-credentials.sub", "subject-credentials.iss"},
+		},
+		tenant: keyfile.File{
+			Cloud: Name, Path: ".nebius/NEBIUS_TENANT_ID.txt", Format: keyfile.Text, Names: []string{"tenant"}, Home: o.Home,
+			Fix: "write the tenant's id, which nebius iam tenant list knows, into ~/.nebius/NEBIUS_TENANT_ID.txt",
+		},
+	}
+	d := driver{p, refusals()}
+	p.regions = vm.Regions{
+		All: func(ctx context.Context) ([]string, error) {
+			all, err := p.projects(ctx)
+			var regions []string
+			for _, project := range all {
+				regions = append(regions, project.region())
+			}
+			slices.Sort(regions)
+			return slices.Compact(regions), d.said(ctx, "", err)
+		},
+		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
+			list, err := d.list(ctx, region, id)
+			return list, d.said(ctx, region, err)
+		},
+	}
+	p.memo.Changed = p.regions.Reset
+	limits := map[string]time.Duration{}
+	for _, state := range []string{"CREATING", "STARTING", "UPDATING", reconciling} {
+		limits[state] = o.Timeout * 3 / 4
+	}
+	p.StopProvider = vm.NewStopping(d, vm.Options{
+		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+	})
+	return p
+}
+
+// said is an error in the words of package cloud, which vm.Regions goes by.
+func (d driver) said(ctx context.Context, region string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+}
+
+// overQuota tells a quota from other limits by the text.
+func overQuota(message string) bool { return strings.Contains(strings.ToLower(message), "quota") }
+
+// refusals are the codes of gRPC, and what Nebius says more exactly in details.
+func refusals() vm.Refusals {
+	return vm.Refusals{
+		Cloud: Name, DisplayName: displayName, Fix: keyFix,
+		Codes: map[string]vm.Meaning{
+			"UNAUTHENTICATED": vm.BadCredentials, "PERMISSION_DENIED": vm.Forbidden, "NOT_FOUND": vm.NotThere, "ALREADY_EXISTS": vm.Moved, "ABORTED": vm.Moved, "FAILED_PRECONDITION": vm.InUse,
+			"INVALID_ARGUMENT": vm.Invalid, "OUT_OF_RANGE": vm.Invalid, "UNAVAILABLE": vm.NoAnswer, "DEADLINE_EXCEEDED": vm.NoAnswer,
+			"BadRequest": vm.Invalid, "BadResourceState": vm.InUse, "ResourceNotFound": vm.NotThere, "ResourceAlreadyExists": vm.Moved, "OutOfRange": vm.Invalid, "PermissionDenied": vm.Forbidden,
+			"ResourceConflict": vm.Moved, "OperationAborted": vm.Moved, "TooManyRequests": vm.Throttled, "QuotaFailure": vm.OverQuota, "NotEnoughResources": vm.Full,
+		},
+		Texts: []vm.Text{{Holds: "quota", Means: vm.OverQuota}, {Holds: "not enough resources", Means: vm.Full}}, // of RESOURCE_EXHAUSTED, which is also a call too many
+	}
+}
+
+func (p *Provider) Name() string        { return Name }
+func (p *Provider) DisplayName() string { return displayName }
+
+// Features says what Nebius, or this provider, cannot do.
+func (p *Provider) Features() cloud.Features {
+	return cloud.Features{
+		MaxNameLength: names.MaxCluster(),
+		Lacks: map[cloud.Feature]string{
+			cloud.FeatureAutodown:  "machines of Nebius cannot delete themselves; use: sky down",
+			cloud.FeatureLocalDisk: "disks inside Nebius's machines are not used yet",
+			cloud.FeatureStorage:   "buckets cannot be mounted yet",
+			cloud.FeatureCloneDisk: "disks cannot be copied yet",
+		},
+	}
+}
+
+// project is where the machines of a region are.
+type project struct {
+	Metadata metadata `pb:"1"`
+	Spec     struct {
+		Region string `pb:"1"`
+	} `pb:"2"`
+	Status struct {
+		Region string `pb:"4"`
+	} `pb:"3"`
+}
+
+func (p project) region() string { return cmp.Or(p.Status.Region, p.Spec.Region) }
+
+// projects are those of the tenant.
+func (p *Provider) projects(ctx context.Context) ([]project, error) {
+	c, a, err := p.client(iam)
+	if err != nil {
+		return nil, err
+	}
+	return vm.Remember(&p.memo, a.stamp, "projects", func() ([]project, error) {
+		all, err := list[project](ctx, c, "nebius.iam.v1.ProjectService", a.tenant)
+		return slices.DeleteFunc(all, func(p project) bool { return p.region() == "" }), err
+	})
+}
+
+// Check asks for the tenant's projects.
+func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+	p.memo.Forget("projects")
+	all, err := p.projects(ctx)
+	a, _ := p.read()
+	switch {
+	case err != nil:
+		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	case len(all) == 0:
+		return nil, &cloud.AuthError{Cloud: Name, Fix: "make a project at https://console.nebius.com, then: sky check nebius", Err: fmt.Errorf("the tenant %s has no project that the credentials can see", a.tenant)}
+	}
+	return cloud.Identity{"the tenant " + a.tenant}, nil
+}
+
+// Offers is nil: the price list knows.
+func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
+
+// advice is what Nebius says about the room for a preset.
+type advice struct {
+	Spec struct {
+		Region  string `pb:"1"`
+		Fabric  string `pb:"2"`
+		Machine struct {
+			Platform string `pb:"1"`
+			Preset   struct {
+				Name string `pb:"1"`
+			} `pb:"2"`
+		} `pb:"10"`
+	} `pb:"2"`
+	Status struct {
+		OnDemand    room `pb:"2"`
+		Preemptible room `pb:"3"`
+	} `pb:"3"`
+}
+
+type room struct {
+	State     int32  `pb:"1"` // of the data
+	Available uint32 `pb:"2"`
+	Limit     uint32 `pb:"4"` // the quota
+}
+
+const fresh = 1 // room.State
+
+// room is how many machines of an offer there is room for, by fabric; none: nobody knows.
+func (p *Provider) room(ctx context.Context, o cloud.Offer) (map[string]room, error) {
+	platform, preset, err := parseType(o.InstanceType)
+	if err != nil {
+		return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
+	}
+	c, a, err := p.client(capacity)
+	if err != nil {
+		return nil, err
+	}
+	all, err := list[advice](ctx, c, "nebius.capacity.v1.ResourceAdviceService", a.tenant)
+	found := map[string]room{}
+	for _, i := range all {
+		r := i.Status.OnDemand
+		if o.Spot {
+			r = i.Status.Preemptible
+		}
+		if i.Spec.Region == o.Region && i.Spec.Machine.Platform == platform && i.Spec.Machine.Preset.Name == preset && r.State == fresh {
+			found[i.Spec.Fabric] = r
+		}
+	}
+	return found, err
+}
+
+// Available tells whether there is room for an offer, within the quota.
+func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
+	found, err := p.room(ctx, o)
+	if err == nil {
+		err = enough(o, found, nodes)
+	}
+	return p.Verdict(ctx, o.Place, len(found) > 0, err)
+}
+
+func enough(o cloud.Offer, found map[string]room, nodes int) error {
+	sum, limit := 0, uint32(0)
+	for _, r := range found {
+		sum, limit = sum+int(r.Available), max(limit, r.Limit)
+	}
+	if len(found) > 0 && sum < nodes {
+		return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Nebius has room for %d of %s there now, within a quota of %d", sum, o.InstanceType, limit)}
+	}
+	return nil
+}
+
+// setting is the text of a setting.
+func setting(spec cloud.LaunchSpec, name string) string {
+	s, _ := spec.Settings[name].(string)
+	return s
+}
+
+// project is where a cluster is launched.
+func (p *Provider) project(ctx context.Context, spec cloud.LaunchSpec) (string, error) {
+	if a, err := p.read(); err == nil {
+		if set := setting(spec, "tenant_id"); set != "" && set != a.tenant {
+			return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.tenant_id is %s, and the credentials are used with the tenant %s; write the one to be used into ~/.nebius/NEBIUS_TENANT_ID.txt", set, a.tenant)}
+		}
+	}
+	if set := setting(spec, "domain"); set != "" && set != p.tuning.Endpoint {
+		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.domain is %s, and the API is reached at %s; set NEBIUS_DOMAIN in the environment of the API server", set, p.tuning.Endpoint)}
+	}
+	all, err := p.projects(ctx)
+	if err != nil {
+		return "", err
+	}
+	set, region := setting(spec, "project_id"), spec.Offer.Region
+	i := slices.IndexFunc(all, func(p project) bool { return p.region() == region && (set == "" || p.Metadata.ID == set) })
+	switch {
+	case i >= 0:
+		return all[i].Metadata.ID, nil
+	case set != "":
+		p.memo.Forget("projects") // it may be new
+		return "", &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("nebius.region_configs: the tenant has no project %s in %s", set, region)}
+	}
+	return "", &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("the tenant has no project in %s; make one at https://console.nebius.com", region)}
+}
+
+// parseType reads gpu-h100-sxm_8gpu-128vcpu-1600gb.
+func parseType(name string) (platform, preset string, err error) {
+	platform, preset, _ = strings.Cut(name, "_")
+	if platform == "" || preset == "" {
+		err = fmt.Errorf("%q is no type of Nebius's, such as gpu-h100-sxm_1gpu-16vcpu-200gb", name)
+	}
+	return platform, preset, err
+}
+
+func valid(spec cloud.LaunchSpec) error {
+	if _, _, err := parseType(spec.Offer.InstanceType); err != nil {
+		return err
+	}
+	if spec.DiskTier == "ultra" {
+		return errors.New("Nebius's disks have no tier ultra")
+	}
+	if spec.NetworkTier == "best" && !clusters(spec.Offer.InstanceType) {
+		return fmt.Errorf("only machines of Nebius with 8 H100 or H200 have the fast network that network_tier: best asks for, and %s does not", spec.Offer.InstanceType)
+	}
+	return vm.Plain(displayName, names.MaxCluster(), spec)
+}
