@@ -44,6 +44,7 @@ var layers = [][]string{
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 		"internal/cloud/verda",
+		"internal/cloud/yotta",
 	},
 	{"internal/remote/sshconn"},
 	{"internal/lease"},

@@ -25,6 +25,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
 	"github.com/skypilot-go/sky/internal/cloud/verda"
+	"github.com/skypilot-go/sky/internal/cloud/yotta"
 )
 
 // Options is what providers need to know of the installation.
@@ -64,5 +65,6 @@ func Providers(o Options) *cloud.Registry {
 		oci.New(oci.Options{}),
 		mithril.New(mithril.Options{}),
 		seeweb.New(seeweb.Options{}),
+		yotta.New(yotta.Options{}),
 	)
 }
