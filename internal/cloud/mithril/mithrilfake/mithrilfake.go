@@ -59,7 +59,7 @@ func New() *Fake {
 		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
-			fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.InUse: {Status: 400}, fluffyapi.WrongState: {Status: 400}, fluffyapi.Internal: {Status: 500},
+			fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.InUse: {Status: 400}, fluffyapi.NameTaken: {Status: 400}, fluffyapi.WrongState: {Status: 400}, fluffyapi.Internal: {Status: 500},
 		},
 		Error: func(status int, code, message string) any {
 			switch {
@@ -249,6 +249,8 @@ func (f *Fake) bid(r *http.Request, in dict) (any, error) {
 		return nil, fluffyapi.Errorf(fluffyapi.Forbidden, "User is not a member of project %v", in["project"])
 	case name == "" || region != in["region"]:
 		return nil, fluffyapi.Errorf(fluffyapi.NotFound, "Instance type %v not found in %v", in["instance_type"], in["region"])
+	case slices.ContainsFunc(append(f.Things("bids"), f.ended...), func(b dict) bool { return b["name"] == in["name"] }): // as Mithril's own command line tells
+		return nil, fluffyapi.Errorf(fluffyapi.NameTaken, "Name already used")
 	case len(keys) == 0:
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "launch_specification: at least one SSH key is needed")
 	case len(specified(in, "volumes")) > 0:

@@ -79,7 +79,7 @@ func TestTheLifeOfABid(t *testing.T) {
 			m, _ = f.Machine(m.ID)
 		}
 	}
-	f.Fill(regions[0], "a100-80gb.sxm.1x", 0)
+	ask("PATCH", path, dict{"limit_price": "$0.10"}) // or it would win again at once
 	f.Preempt(first["fid"].(string), 0)
 	until("taken back", "STATUS_PREEMPTED")
 	if bid = ask("GET", path, nil); bid["status"] != "Open" {
@@ -96,7 +96,10 @@ func TestTheLifeOfABid(t *testing.T) {
 	if ended := ask("GET", "/spot/bids?project="+Project+"&name=web&status=Terminated", nil)["data"].([]any); len(ended) != 1 {
 		t.Errorf("%v", ended)
 	}
-	body["limit_price"] = "$0.10"
+	if _, err := rest.Do[any](t.Context(), c, "POST", "/spot/bids", body); !errors.As(err, &refused) || refused.Status != http.StatusBadRequest { // its name was used
+		t.Errorf("%v", err)
+	}
+	body["limit_price"], body["name"] = "$0.10", "low"
 	if low := ask("POST", "/spot/bids", body); low["status"] != "Open" {
 		t.Errorf("%v", low)
 	}
