@@ -27,6 +27,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
 	"github.com/skypilot-go/sky/internal/cloud/verda"
+	"github.com/skypilot-go/sky/internal/cloud/yotta"
 )
 
 // Options is what providers need to know of the installation.
@@ -68,5 +69,6 @@ func Providers(o Options) *cloud.Registry {
 		seeweb.New(seeweb.Options{}),
 		nebius.New(nebius.Options{}),
 		ibm.New(ibm.Options{}),
+		yotta.New(yotta.Options{}),
 	)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -41,15 +42,13 @@ type instance struct {
 	Created   time.Time `json:"created_at"`
 	SSH       string    `json:"ssh_destination"`
 	PrivateIP string    `json:"private_ip"`
-	Type      string    `json:"instance_type"`
 }
 
 const (
 	bidOpen, bidAllocated, bidPreempting, bidPaused, bidTerminated = "Open", "Allocated", "Preempting", "Paused", "Terminated"
-
-	preempted = "STATUS_PREEMPTED"
-
-	bidsAtOnce = 50 // whose machines are asked for in a call
+	preempted                                                      = "STATUS_PREEMPTED"
+	bidsAtOnce                                                     = 50  // whose machines are asked for in a call
+	mostNodes                                                      = 100 // of a cluster
 )
 
 // states are Mithril's words for what a bid and its machine do. A machine that is about to
@@ -80,7 +79,7 @@ func (b bid) state(i *instance) (state vm.State, said, reason string) {
 	case b.Status == bidTerminated || b.Status == bidPaused:
 		return state, said, ""
 	case i.Status == preempted:
-		return vm.Ended, i.Status, "others bid more than " + b.Limit + " an hour"
+		return its, i.Status, "others bid more than " + b.Limit + " an hour"
 	case i.Status == "STATUS_TERMINATED":
 		return vm.Ended, i.Status, "Mithril ended it"
 	case its == vm.Ended || its == vm.Stopped: // the bid gets another one, or this one again
@@ -89,19 +88,15 @@ func (b bid) state(i *instance) (state vm.State, said, reason string) {
 	return its, i.Status, ""
 }
 
-// pages reads all pages of a list.
-func pages[T any](ctx context.Context, c *rest.Client, path string, query url.Values) ([]T, error) {
-	query.Set("limit", "100")
-	return rest.All(ctx, func(ctx context.Context, token string) ([]T, string, error) {
-		if token != "" {
-			query.Set("next_cursor", token)
+// nameOf is the name of a rank's next bid. Mithril does not take the name of another bid,
+// which may have ended: each one of a rank has a number of its own.
+func nameOf(id cloud.ClusterID, rank int, had []vm.Machine) string {
+	for _, m := range had {
+		if m.Tags[cloud.TagRank] == strconv.Itoa(rank%mostNodes) {
+			rank += mostNodes
 		}
-		page, err := rest.Send[struct {
-			Data []T
-			Next string `json:"next_cursor"`
-		}](ctx, c, rest.Call{Method: "GET", Path: path, Query: query})
-		return page.Data, page.Next, err
-	})
+	}
+	return names.Of(id, rank%(mostNodes*mostNodes))
 }
 
 // List reads the bids, and the machines of the cluster's.
@@ -110,20 +105,18 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := pages[bid](ctx, c, "/v2/spot/bids", url.Values{"project": {keys["project_id"]}})
+	ours, err := rest.DataPages[bid](ctx, c, "/v2/spot/bids", "next_cursor", url.Values{"limit": {"100"}, "project": {keys["project_id"]}})
 	if err != nil {
 		return nil, err
 	}
-	ours := slices.DeleteFunc(all, func(b bid) bool { _, ok := names.Tags(id, b.Name); return !ok })
-	var fids []string
-	for _, b := range ours {
-		if b.Status != bidTerminated || id.Name != "" { // its machine may be ending
+	ours = slices.DeleteFunc(ours, func(b bid) bool { _, ok := names.Tags(id, b.Name); return !ok })
+	latest := map[string]*instance{} // of bids; one that was taken back, if there is such
+	for some := range slices.Chunk(ours, bidsAtOnce) {
+		var fids []string
+		for _, b := range some {
 			fids = append(fids, b.FID)
 		}
-	}
-	latest := map[string]*instance{} // of bids; one that was taken back, if there is such
-	for some := range slices.Chunk(fids, bidsAtOnce) {
-		instances, err := pages[instance](ctx, c, "/v2/instances", url.Values{"project": {keys["project_id"]}, "bid_fid_in": {strings.Join(some, ",")}})
+		instances, err := rest.DataPages[instance](ctx, c, "/v2/instances", "next_cursor", url.Values{"limit": {"100"}, "project": {keys["project_id"]}, "bid_fid_in": {strings.Join(fids, ",")}})
 		if err != nil {
 			return nil, err
 		}
@@ -143,11 +136,14 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 
 func (b bid) machine(id cloud.ClusterID, i *instance) vm.Machine {
 	tags, _ := names.Tags(id, b.Name)
+	if n, err := strconv.Atoi(tags[cloud.TagRank]); err == nil {
+		tags[cloud.TagRank] = strconv.Itoa(n % mostNodes)
+	}
 	m := vm.Machine{ID: b.FID, Key: b.FID, Region: b.Region, Spot: true, Tags: tags, Created: b.Created}
 	m.State, m.RawState, m.Reason = b.state(i)
 	m.Reclaimed = m.Reason != ""
 	if i != nil {
-		m.ID, m.Type, m.PrivateIP, m.PublicIP = i.FID, i.Type, i.PrivateIP, i.SSH
+		m.ID, m.PrivateIP, m.PublicIP = i.FID, i.PrivateIP, i.SSH
 	}
 	m.Reach = cloud.Reach{Method: "ssh", Host: m.PublicIP, Port: 22, User: "ubuntu"}
 	return m
@@ -157,11 +153,8 @@ func (b bid) machine(id cloud.ClusterID, i *instance) vm.Machine {
 // it was planned with, since prices move.
 func limit(spec cloud.LaunchSpec) (string, error) {
 	most := math.Ceil(spec.Offer.HourlyPrice*150) / 100
-	switch own := spec.Settings["limit_price"].(type) {
-	case float64:
-		most = own
-	case int:
-		most = float64(own)
+	if own, ok := spec.Settings["limit_price"]; ok {
+		most, _ = strconv.ParseFloat(fmt.Sprint(own), 64)
 	}
 	switch {
 	case most <= 0:
@@ -191,14 +184,18 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		return nil, err
 	}
 	spec, project := l.Spec, keys["project_id"]
-	price, err := limit(spec)
+	had, err := d.cancelOpen(ctx, spec.ID) // of ranks whose machine was taken back
 	if err != nil {
 		return nil, err
 	}
-	if err := d.cancelOpen(ctx, spec.ID); err != nil { // of ranks whose machine was taken back
+	auction, err := room(ctx, c, spec.Offer, len(ranks))
+	if err != nil {
 		return nil, err
 	}
-	auction, err := room(ctx, c, spec.Offer, len(ranks))
+	if spec.Offer.HourlyPrice == 0 { // it was not planned with a price
+		spec.Offer.HourlyPrice, _ = auction.Price()
+	}
+	price, err := limit(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +215,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	}
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		made, err := rest.Do[bid](ctx, c, "POST", "/v2/spot/bids", map[string]any{
-			"project": project, "region": spec.Offer.Region, "instance_type": auction.Type, "limit_price": price, "instance_quantity": 1, "name": names.Of(spec.ID, rank),
+			"project": project, "region": spec.Offer.Region, "instance_type": auction.Type, "limit_price": price, "instance_quantity": 1, "name": nameOf(spec.ID, rank, had),
 			"launch_specification": map[string]any{"volumes": []string{}, "ssh_keys": []string{key.ID}},
 		})
 		if err == nil && made.FID == "" {
@@ -246,9 +243,8 @@ func (d driver) Start(ctx context.Context, spec cloud.LaunchSpec, machines []vm.
 	if err != nil {
 		return err
 	}
-	offer := spec.Offer
-	offer.HourlyPrice = 0 // whatever it was planned with
-	auction, err := room(ctx, c, offer, len(machines))
+	spec.Offer.HourlyPrice = 0 // whatever it was planned with
+	auction, err := room(ctx, c, spec.Offer, len(machines))
 	if err != nil {
 		return err
 	}
@@ -280,20 +276,21 @@ func (d driver) cancel(ctx context.Context, m vm.Machine) error {
 
 // cancelOpen cancels a cluster's bids whose machines were taken back: they would get others
 // when prices fall.
-func (d driver) cancelOpen(ctx context.Context, id cloud.ClusterID) error {
-	all, err := d.List(ctx, id, vm.ListScope{})
-	if err != nil {
-		return err
+func (d driver) cancelOpen(ctx context.Context, id cloud.ClusterID) (all []vm.Machine, err error) {
+	if all, err = d.List(ctx, id, vm.ListScope{}); err != nil {
+		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(m vm.Machine) bool { return !m.Reclaimed })
-	_, err = vm.Remove(d, all, func(m vm.Machine) string { return m.Key }, func(m vm.Machine) error { return d.cancel(ctx, m) })
-	return err
+	open := slices.DeleteFunc(slices.Clone(all), func(m vm.Machine) bool { return !m.Reclaimed })
+	_, err = vm.Remove(d, open, func(m vm.Machine) string { return m.Key }, func(m vm.Machine) error { return d.cancel(ctx, m) })
+	return all, err
 }
 
 // Connect has nothing to make: bids bring their key. It says what a bid is.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	price, err := limit(spec)
-	if err != nil {
+	if err != nil && spec.Offer.HourlyPrice == 0 { // the auction will say it
+		return nil
+	} else if err != nil {
 		return err
 	}
 	cloud.Note(ctx, fmt.Sprintf("Mithril has spot machines only: one costs what the auction says, at most %s an hour, and is taken back when others bid more; to bid otherwise: mithril.limit_price", price))
@@ -302,31 +299,28 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 
 // Disconnect cancels bids whose machines were taken back.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) ([]string, error) {
-	return nil, d.cancelOpen(ctx, id)
+	_, err := d.cancelOpen(ctx, id)
+	return nil, err
 }
 
 // SpotNotices are the machines that Mithril says it takes back or moves.
 func (p *Provider) SpotNotices(ctx context.Context, id cloud.ClusterID) (notices []cloud.SpotNotice, err error) {
-	machines, err := p.Machines(ctx, id)
+	c, _, err := p.API()
 	if err != nil {
 		return nil, err
 	}
-	type status struct {
-		End time.Time `json:"end_time"`
-	}
+	machines, err := p.Machines(ctx, id)
 	for _, m := range machines {
 		if m.RawState != "STATUS_PREEMPTING" && m.RawState != "STATUS_RELOCATING" {
 			continue
 		}
-		c, _, err := p.API()
-		var s status
-		if err == nil {
-			s, err = rest.Do[status](ctx, c, "GET", "/v2/instances/"+url.PathEscape(m.ID)+"/status", nil)
-		}
+		s, err := rest.Do[struct {
+			End time.Time `json:"end_time"`
+		}](ctx, c, "GET", "/v2/instances/"+url.PathEscape(m.ID)+"/status", nil)
 		if err != nil {
 			return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 		}
 		notices = append(notices, cloud.SpotNotice{NodeID: m.Key, Rank: m.Rank(), At: s.End})
 	}
-	return notices, nil
+	return notices, err
 }

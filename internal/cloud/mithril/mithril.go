@@ -2,9 +2,9 @@
 //
 // Mithril sells by auction: a bid says what a machine may cost at most, and whoever bids
 // enough pays what the highest loser would have. Each node of a cluster is a bid of its own
-// for one machine, whose name tells whose it is and which rank it has. Names are not unique
-// and there are no idempotency tokens, so what was asked for without an answer is not asked
-// for again before lists can be believed. A bid stays open when it is outbid, and whoever
+// for one machine, whose name tells whose it is and which rank it has. There are no
+// idempotency tokens, so what was asked for without an answer is not asked for again before
+// lists can be believed. A bid stays open when it is outbid, and whoever
 // pauses it keeps its disk.
 //
 // Source: the Mithril Compute API, version 2, and its documentation.
@@ -25,9 +25,7 @@ import (
 )
 
 // Name is what users write after "infra:".
-const Name = "mithril"
-
-const displayName = "Mithril"
+const Name, displayName = "mithril", "Mithril"
 
 // names are those of bids.
 var names = vm.Names{Max: 60}
@@ -63,16 +61,14 @@ func New(o Options) *Provider {
 	return p
 }
 
-const billing = "settle the account at https://app.mithril.ai (Billing), then: sky check mithril"
-
 // refusals are statuses with texts: the reference has no codes.
 func refusals(fix string) vm.Refusals {
 	return vm.Refusals{
-		Cloud: Name, DisplayName: displayName, Fix: fix, Fixes: map[string]string{"402": billing},
+		Cloud: Name, DisplayName: displayName, Fix: fix, Fixes: map[string]string{"402": "settle the account at https://app.mithril.ai (Billing), then: sky check mithril"},
 		Texts: []vm.Text{
 			{Holds: "quota", Means: vm.OverQuotaAll}, {Holds: "limit exceeded", Means: vm.OverQuotaAll},
 			{Holds: "capacity", Means: vm.Full}, {Holds: "not available", Means: vm.Full}, {Holds: "minimum price", Means: vm.Full}, {Holds: "below the", Means: vm.Full},
-			{Holds: "already terminated", Means: vm.NotThere}, {Holds: "already ended", Means: vm.NotThere}, {Holds: "already paused", Means: vm.Moved}, {Holds: "not paused", Means: vm.Moved},
+			{Holds: "already terminated", Means: vm.NotThere}, {Holds: "already ended", Means: vm.NotThere}, {Holds: "already paused", Means: vm.Moved}, {Holds: "already used", Means: vm.Moved}, {Holds: "not paused", Means: vm.Moved},
 		},
 		Statuses: map[int]vm.Meaning{
 			http.StatusBadRequest: vm.Invalid, http.StatusPaymentRequired: vm.BadCredentials, http.StatusUnprocessableEntity: vm.Invalid, http.StatusConflict: vm.Moved,
@@ -156,20 +152,23 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (found 
 	if len(types) == 0 {
 		return found, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("Mithril has no type %q, such as h100.80gb.sxm", o.InstanceType)}
 	}
-	sold := false
+	auctions = slices.DeleteFunc(auctions, func(a fetch.MithrilAuction) bool {
+		return a.Region != o.Region || !slices.ContainsFunc(types, func(t fetch.MithrilType) bool { return t.ID == a.Type })
+	})
 	for _, a := range auctions {
-		if a.Region != o.Region || !slices.ContainsFunc(types, func(t fetch.MithrilType) bool { return t.ID == a.Type }) {
-			continue
-		}
-		price, _ := a.Price()
-		if sold = true; a.Capacity >= nodes {
+		if price, _ := a.Price(); a.Capacity >= nodes {
 			return a, vm.Rose(displayName, o, price)
 		}
 	}
-	if !sold {
+	if len(auctions) == 0 {
 		return found, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("Mithril sells no %s in %s", o.InstanceType, o.Region)}
 	}
 	return found, &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Mithril has no %d of %s there now", nodes, o.InstanceType)}
 }
 
-func valid(spec cloud.LaunchSpec) error { return vm.Plain(displayName, names.MaxCluster(), spec) }
+func valid(spec cloud.LaunchSpec) error {
+	if spec.Nodes > mostNodes {
+		return fmt.Errorf("a cluster on Mithril has %d nodes at most", mostNodes)
+	}
+	return vm.Plain(displayName, names.MaxCluster(), spec)
+}

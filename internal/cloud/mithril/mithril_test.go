@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,6 +90,50 @@ func TestABidThatWasTakenBack(t *testing.T) {
 	})
 }
 
+// A rank that is bid for anew has another name, and is the same rank.
+func TestNamesOfBids(t *testing.T) {
+	id := launch("web").ID
+	had := []vm.Machine{}
+	seen := map[string]bool{}
+	for range 3 {
+		for _, rank := range []int{0, 7} {
+			name := nameOf(id, rank, had)
+			m := bid{Name: name, Status: bidTerminated}.machine(id, nil)
+			if had = append(had, m); seen[name] || m.Tags[cloud.TagRank] != strconv.Itoa(rank) || m.Tags[cloud.TagCluster] != "web" {
+				t.Errorf("%d: %s, %v", rank, name, m.Tags)
+			}
+			seen[name] = true
+		}
+	}
+	spec := launch("web")
+	if spec.Nodes = mostNodes + 1; valid(spec) == nil {
+		t.Error("too many nodes")
+	}
+}
+
+// What was planned without a price, as a cluster that a server has adopted, is bid for by
+// what the auction says; a limit below the market is no bid.
+func TestWhatIsBid(t *testing.T) {
+	fake, provider := start(t)
+	p, spec := provider(), launch("web")
+	spec.Offer.HourlyPrice = 0
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		t.Fatal(err)
+	}
+	nodes, err := p.Launch(t.Context(), spec)
+	if err != nil || fake.Asked(nodes[0].ID)["limit_price"] != "$1.80" {
+		t.Fatalf("%v, %v", nodes, err)
+	}
+	other := launch("low")
+	other.Settings = map[string]any{"limit_price": 1.0}
+	if _, err := p.Launch(t.Context(), other); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "mithril.limit_price is $1.00") {
+		t.Error(err)
+	}
+	if err := p.Prepare(t.Context(), other); !is[*cloud.CapacityError](err) {
+		t.Error(err)
+	}
+}
+
 // What the auctions say is what is offered, and a price that rose is no surprise.
 func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 	fake, provider := start(t)
@@ -151,6 +196,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		{400, `{"detail": "Insufficient capacity"}`, is[*cloud.CapacityError], vm.Refused},
 		{400, `{"detail": "limit_price is below the minimum price"}`, is[*cloud.CapacityError], vm.Refused},
 		{400, `{"detail": "The bid was already terminated"}`, is[*cloud.InvalidError], vm.Missing},
+		{400, `{"detail": "Name already used"}`, is[error], vm.Changed},
 		{400, `{"detail": "The bid is already paused"}`, is[error], vm.Changed},
 		{401, `{"detail": "Invalid credentials"}`, is[*cloud.AuthError], vm.Refused},
 		{402, `{"detail": "Payment required"}`, is[*cloud.AuthError], vm.Refused},

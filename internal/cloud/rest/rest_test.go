@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	neturl "net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -402,4 +403,23 @@ func TestTokensThatEnd(t *testing.T) {
 		r, _ := http.NewRequestWithContext(ctx, "GET", "http://test", nil)
 		_ = authorize(r) // returns
 	})
+}
+
+func TestPagesWithCursors(t *testing.T) {
+	pages := map[string]string{"": `{"data": [1, 2], "at": "x y"}`, "x y": `{"data": [3], "at": null}`, "bad": `{"data": 1}`}
+	c := New(Options{Cloud: "Test", Endpoint: "http://test", Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		if r.URL.Query().Get("limit") != "2" {
+			t.Error(r.URL)
+		}
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(pages[r.URL.Query().Get("at")]))}, nil
+	})})
+	query := neturl.Values{"limit": {"2"}}
+	if got, err := DataPages[int](t.Context(), c, "/things", "at", query); err != nil || !slices.Equal(got, []int{1, 2, 3}) || len(query) != 1 {
+		t.Errorf("%v, %v, %v", got, err, query)
+	}
+	query.Set("at", "bad")
+	var lost *NoAnswerError
+	if _, err := DataPages[int](t.Context(), c, "/things", "at", query); !errors.As(err, &lost) {
+		t.Error(err)
+	}
 }

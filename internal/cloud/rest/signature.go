@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"maps"
@@ -59,6 +60,28 @@ func HTTPSignature(keyID string, key *rsa.PrivateKey) func(r *http.Request, body
 			keyID, strings.Join(names, " "), base64.StdEncoding.EncodeToString(signature)))
 		return nil
 	}
+}
+
+// DataPages are all things of a list of which every page has some in "data" and, by the name
+// next, the cursor of the next page, for the parameter of the same name.
+func DataPages[T any](ctx context.Context, c *Client, path, next string, query url.Values) ([]T, error) {
+	return All(ctx, func(ctx context.Context, token string) (items []T, cursor string, err error) {
+		q := maps.Clone(query)
+		if token != "" {
+			q.Set(next, token)
+		}
+		page, err := Send[map[string]json.RawMessage](ctx, c, Call{Method: "GET", Path: path, Query: q})
+		if err == nil {
+			err = json.Unmarshal(page["data"], &items)
+		}
+		if at := page[next]; err == nil && at != nil {
+			err = json.Unmarshal(at, &cursor)
+		}
+		if err != nil && page != nil {
+			err = c.lost(fmt.Errorf("the answer is not what the API promises: %w", err))
+		}
+		return items, cursor, err
+	})
 }
 
 // Pages are all things of a list of which every page names the next one in a header, for the

@@ -109,7 +109,7 @@ func New() *Fake {
 	f.Route("GET", "/v2/pods", "instances.list", nil, f.pods)
 	f.Route("POST", "/v2/pods", "instances.create", fakehttp.Schema{
 		"!name": name, "!image": word, "!gpuType": word, "!gpuCount": `(?:1|2|4|8|16)`, "regions": fakehttp.List(word), "imageRegistry": word, "containerRegistryAuthId": `\d+`, "imagePublicType": `"(?:PUBLIC|PRIVATE)"`, "resourceType": `"(?:GPU|CPU)"`,
-		"containerVolumeInGb": `[1-9]\d*`, "initializationCommand": fakehttp.String, "environmentVars": fakehttp.List(`\{"key":` + word + `,"value":` + fakehttp.String + `\}`), "expose": exposed,
+		"minSingleCardVcpu": `[1-9]\d*`, "minSingleCardRamInGb": `[1-9]\d*`, "containerVolumeInGb": `[1-9]\d*`, "initializationCommand": fakehttp.String, "environmentVars": fakehttp.List(`\{"key":` + word + `,"value":` + fakehttp.String + `\}`), "expose": exposed,
 	}, f.newPod)
 	f.Route("GET", "/v2/pods/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
 		i, err := f.pod(r)
