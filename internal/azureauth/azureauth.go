@@ -9,7 +9,9 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -145,6 +147,9 @@ func Find(o Options) (*Credentials, error) {
 	}
 	if o.Home == "" {
 		o.Home, _ = os.UserHomeDir()
+	}
+	if to, err := url.Parse(o.cloud("").Login); err != nil || to.Scheme == "http" && to.Hostname() != "localhost" && !net.ParseIP(to.Hostname()).IsLoopback() {
+		return nil, &MissingError{Fix: "set AZURE_AUTHORITY_HOST to an address such as https://login.microsoftonline.com, or unset it", Err: errors.New("AZURE_AUTHORITY_HOST names a server that is sent secrets, and those go by https, or by http to this machine")}
 	}
 	if o.OnAzure == nil {
 		o.OnAzure = onAzure

@@ -265,6 +265,20 @@ func TestTokensAreKeptUntilTheyRunOut(t *testing.T) {
 	})
 }
 
+// Secrets go to a login service by https, or by http to this machine.
+func TestTheLoginServiceIsNotReachedInTheClear(t *testing.T) {
+	for host, good := range map[string]bool{
+		"": true, "login.microsoftonline.us": true, "https://login.example.com/": true, "127.0.0.1:8080": true, "http://127.0.0.1:8080": true, "http://localhost:1": true, "http://[::1]:1": true,
+		"http://login.example.com": false, "http://10.0.0.1:8080": false, "HTTP://login.example.com": false,
+	} {
+		_, _, err := find(t, &service{}, nil, map[string]string{"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "c", "AZURE_CLIENT_SECRET": "s", "AZURE_AUTHORITY_HOST": host})
+		var missing *MissingError
+		if good != (err == nil) || !good && (!errors.As(err, &missing) || missing.None) {
+			t.Errorf("%q: %v", host, err)
+		}
+	}
+}
+
 // The metadata service is asked again when it is not ready.
 func TestTheMetadataServiceIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

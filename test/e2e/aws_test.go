@@ -47,16 +47,25 @@ func newAccount(t testing.TB, hardware awsfake.Hardware) *account {
 	s := httptest.NewServer(fake)
 	t.Cleanup(s.Close)
 	a := &account{newWorld(t), fake}
-	a.env = append(a.env, "AWS_ENDPOINT_URL="+s.URL, "AWS_ACCESS_KEY_ID="+awsfake.AccessKey, "AWS_SECRET_ACCESS_KEY="+awsfake.SecretKey,
-		"AWS_EC2_METADATA_DISABLED=true")
-	a.write(".sky/catalogs/v8/aws/vms.csv", prices)
+	a.env = append(append(a.env, "AWS_ENDPOINT_URL="+s.URL), login...)
+	for path, text := range awsLists() {
+		a.write(path, text)
+	}
+	return a
+}
+
+var login = []string{"AWS_ACCESS_KEY_ID=" + awsfake.AccessKey, "AWS_SECRET_ACCESS_KEY=" + awsfake.SecretKey, "AWS_EC2_METADATA_DISABLED=true"}
+
+// awsLists are the lists of AWS that plans are made with, below the home folder.
+func awsLists() map[string]string {
 	images := "Tag,Region,OS,OSVersion,ImageId,CreationDate\n"
 	for _, region := range []string{"us-east-1", "us-west-2", "eu-central-1"} {
 		images += "skypilot:custom-cpu-ubuntu," + region + ",ubuntu,22.04,ami-" + region + ",20260101\n"
 	}
-	a.write(".sky/catalogs/v8/aws/images.csv", images)
-	a.write(".sky/catalogs/v8/aws/instance_quota_mapping.csv", "InstanceType,OnDemandInstanceCode,SpotInstanceCode\nm6i.large,L-1216C47A,L-34B43A08\n")
-	return a
+	return map[string]string{
+		".sky/catalogs/v8/aws/vms.csv": prices, ".sky/catalogs/v8/aws/images.csv": images,
+		".sky/catalogs/v8/aws/instance_quota_mapping.csv": "InstanceType,OnDemandInstanceCode,SpotInstanceCode\nm6i.large,L-1216C47A,L-34B43A08\n",
+	}
 }
 
 // shared is what docs/aws.md says stays when clusters go.
@@ -184,6 +193,7 @@ func tunnel(address string) int {
 type landlord struct {
 	*awsfake.Cloud
 	imds string // where machines ask their metadata services, by their ids
+	port int    // of their ssh servers
 }
 
 // follow lets the machines of a rack do what the cloud says.
@@ -193,14 +203,14 @@ func follow(t testing.TB, rack *harness.Rack, cloud *awsfake.Cloud) {
 		http.StripPrefix("/"+id, cloud.Metadata(id)).ServeHTTP(w, req)
 	}))
 	t.Cleanup(services.Close)
-	rack.Follow(landlord{cloud, services.URL})
+	rack.Follow(landlord{cloud, services.URL, 2222})
 }
 
 var authorized = regexp.MustCompile(`ssh_authorized_keys:\n\s+- "(.*)"`)
 
 func (l landlord) Rented() (all []harness.Rented, err error) {
 	for _, m := range l.Machines() {
-		one := harness.Rented{ID: m.ID, Address: m.Address, Port: 2222, State: fluffyapi.State(m.State), User: "ubuntu", Env: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + l.imds + "/" + m.ID}}
+		one := harness.Rented{ID: m.ID, Address: m.Address, Port: l.port, State: fluffyapi.State(m.State), User: "ubuntu", Env: []string{"AWS_EC2_METADATA_SERVICE_ENDPOINT=" + l.imds + "/" + m.ID}}
 		if m.State == shuttingDown {
 			one.State = fluffyapi.Terminating
 		}

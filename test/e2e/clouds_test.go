@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/aws/awsfake"
 	"github.com/skypilot-go/sky/internal/cloud/azure/azurefake"
 	"github.com/skypilot-go/sky/internal/cloud/cudo/cudofake"
 	"github.com/skypilot-go/sky/internal/cloud/do/dofake"
@@ -57,8 +58,18 @@ const (
 // stays is what Inventory has of these kinds.
 func stays(kinds string) *regexp.Regexp { return regexp.MustCompile(`^(?:` + kinds + `)(?: |$)`) }
 
-// rentables are the clouds of machines whose fakes stand on FluffyCloud's model.
+// rentables are the clouds of machines.
 var rentables = []func(testing.TB) rentable{
+	func(testing.TB) rentable {
+		f := awsfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "aws", Fake: f, Variable: "AWS_ENDPOINT_URL", Shared: shared, Follow: func(r *harness.Rack) {
+				f.Hardware = r
+				r.Follow(landlord{f, "http://127.0.0.1:1", 22})
+			}},
+			login: func(string) []string { return login }, files: awsLists(), want: []string{"--instance-type", "m6i.large"},
+		}
+	},
 	func(testing.TB) rentable {
 		f := lambdafake.New()
 		return rentable{

@@ -3,6 +3,7 @@
 package harness
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -30,7 +31,11 @@ type Fake interface {
 type Emulator struct {
 	Name  string // of the cloud, as users write it after "infra:"
 	Fake  Fake
-	Model *fakehttp.Fake // the part of it that all fakes have
+	Model *fakehttp.Fake // the part of it that fakes over FluffyCloud's model have
+	// Follow lets a rack be the machines of another fake; nil: those of Model.
+	Follow func(*Rack)
+	// Variable sends sky to the emulator; "": the cloud's [vm.EndpointVariable].
+	Variable string
 	// User is who logs in, and Port where; 0: 22.
 	User string
 	Port int
@@ -73,11 +78,15 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Emulator) Serve(t testing.TB) (variable, address string) {
 	t.Helper()
 	rack := NewRack(t)
-	e.Model.Cloud.SetMachines(machines{e, rack})
 	s := httptest.NewServer(e)
 	t.Cleanup(s.Close)
-	rack.Follow(landlord{e})
-	return vm.EndpointVariable(e.Name), s.URL
+	if e.Follow != nil {
+		e.Follow(rack)
+	} else {
+		e.Model.Cloud.SetMachines(machines{e, rack})
+		rack.Follow(landlord{e})
+	}
+	return cmp.Or(e.Variable, vm.EndpointVariable(e.Name)), s.URL
 }
 
 // Left is what clusters that are gone should not have left.

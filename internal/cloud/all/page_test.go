@@ -54,11 +54,8 @@ func page() string {
 		proven := about.Proven
 		if proven == "" {
 			proven = "against a fake of ours"
-			if strings.Contains(lives, "Name: \""+p.Name()+"\"") || p.Name() == "aws" {
-				proven += ", with real agents"
-			}
 			if strings.Contains(lives, "Name: \""+p.Name()+"\"") {
-				proven += " and a server that is killed"
+				proven += ", with real agents and a server that is killed"
 			}
 		}
 		row = append(row, mark[opens && lacks[cloud.FeaturePorts] == ""], mark[keeps], mark[asks], proven)

@@ -19,6 +19,7 @@ import (
 type driver struct {
 	*Provider
 	vm.Refusals
+	vm.Unconnected // an instance brings its key
 }
 
 // funds is what Hyperbolic says to those who have none.
@@ -123,8 +124,3 @@ func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Mac
 		return err
 	})
 }
-
-// Connect has nothing to do: an instance brings its key.
-func (d driver) Connect(context.Context, cloud.LaunchSpec) error { return nil }
-
-func (d driver) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) { return nil, nil }

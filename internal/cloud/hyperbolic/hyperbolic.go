@@ -58,7 +58,7 @@ func New(o Options) *Provider {
 		},
 	}}
 	p.Refusals = refusals(p.Fix)
-	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
+	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
 		Limits: map[string]time.Duration{
 			"creating": o.Timeout / 2, "pending": o.Timeout / 2, "starting": o.Timeout * 3 / 4, "restarting": o.Timeout * 3 / 4, "unknown": o.Timeout / 2, "busy": o.Timeout / 2, "offline": o.Timeout / 2,

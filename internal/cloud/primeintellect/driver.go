@@ -22,6 +22,7 @@ import (
 type driver struct {
 	*Provider
 	vm.Refusals
+	vm.Unconnected // a pod brings its key
 }
 
 // firstOf is a text, or the first of a list of them.
@@ -225,8 +226,3 @@ func body(spec cloud.LaunchSpec, rank int, kind fetch.PrimeOffer, key, team stri
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
 	return d.Each(ctx, d, machines, "DELETE", "/pods/%s", nil)
 }
-
-// Connect has nothing to do: a pod brings its key.
-func (d driver) Connect(context.Context, cloud.LaunchSpec) error { return nil }
-
-func (d driver) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) { return nil, nil }

@@ -59,7 +59,7 @@ func New(o Options) *Provider {
 		},
 	}}
 	p.Refusals, p.Who = refusals(p.Fix), p.who
-	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
+	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits: map[string]time.Duration{
 			"PROVISIONING": o.Timeout / 2, "PENDING": o.Timeout * 3 / 4, "UNKNOWN": o.Timeout / 4, installing: o.Timeout * 9 / 10,

@@ -23,6 +23,7 @@ import (
 type driver struct {
 	*Provider
 	vm.Refusals
+	vm.Unconnected // a machine brings its key and its ports
 }
 
 // instance is a machine as the API has it.
@@ -211,8 +212,3 @@ func body(spec cloud.LaunchSpec, rank int, kind fetch.ShadeformType, key string)
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
 	return d.Each(ctx, d, machines, "POST", "/instances/%s/delete", nil)
 }
-
-// Connect has nothing to do: a machine brings its key and its ports.
-func (d driver) Connect(context.Context, cloud.LaunchSpec) error { return nil }
-
-func (d driver) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) { return nil, nil }

@@ -58,7 +58,7 @@ func New(o Options) *Provider {
 		},
 	}}
 	p.Refusals = refusals(p.Fix)
-	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
+	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits:     map[string]time.Duration{"creating": o.Timeout / 4, "pending_provider": o.Timeout * 3 / 4, "pending": o.Timeout * 9 / 10},
 		PortsLater: "a machine keeps the ports that it was launched with; launch it anew with them",

@@ -24,6 +24,7 @@ import (
 type driver struct {
 	*Provider
 	vm.Refusals
+	vm.Unconnected // an instance brings its key and its ports
 }
 
 // instance is what the API tells of one.
@@ -283,8 +284,3 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
 	return d.Each(ctx, d, machines, "DELETE", "/v0/instances/%s/", nil)
 }
-
-// Connect has nothing to do: an instance brings its key and its ports.
-func (d driver) Connect(context.Context, cloud.LaunchSpec) error { return nil }
-
-func (d driver) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) { return nil, nil }

@@ -37,7 +37,7 @@ type Options = vm.Tuning
 
 // Provider rents on Vast.
 type Provider struct {
-	vm.StopProvider
+	vm.StopPortProvider
 	vm.Base
 }
 
@@ -67,7 +67,7 @@ func New(o Options) *Provider {
 		},
 	}}
 	p.Refusals, p.Who = refusals(p.Fix), p.who
-	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
+	p.StopProvider = vm.NewStopping(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
 		Limits: map[string]time.Duration{
 			provisioning: o.Timeout / 2, "loading": o.Timeout * 3 / 4, scheduling: o.Timeout / 10, "offline": o.Timeout / 10, "unknown": o.Timeout / 10, "frozen": o.Timeout / 10,
@@ -140,16 +140,6 @@ func (p *Provider) OffersWith(ctx context.Context, settings map[string]any) ([]c
 		all = append(all, kinds(asks, spot)...)
 	}
 	return all, nil
-}
-
-// OpenPorts is success for ports that an instance was made with.
-func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	return vm.PortProvider{Provider: p.Provider}.OpenPorts(ctx, id, ports)
-}
-
-// Endpoints are where the ports of the instance are reached.
-func (p *Provider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []int) (at map[int]string, why string, err error) {
-	return vm.PortProvider{Provider: p.Provider}.Endpoints(ctx, id, ports)
 }
 
 // who asks whose the key is.

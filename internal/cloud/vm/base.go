@@ -91,3 +91,14 @@ func (a *Account) Each(ctx context.Context, d Driver, machines []Machine, method
 		return err
 	})
 }
+
+// Unconnected is for drivers whose machines bring all that they need.
+type Unconnected struct{}
+
+// Connect has nothing to do.
+func (Unconnected) Connect(context.Context, cloud.LaunchSpec) error { return nil }
+
+// Disconnect has nothing to do.
+func (Unconnected) Disconnect(context.Context, cloud.ClusterID, bool) ([]string, error) {
+	return nil, nil
+}

@@ -23,6 +23,19 @@ func (p *Provider) Change(ctx context.Context, id cloud.ClusterID, change func()
 // reached at others than those: Machine.Ports says where.
 type PortProvider struct{ *Provider }
 
+// StopPortProvider is a PortProvider whose machines can be switched off.
+type StopPortProvider struct{ StopProvider }
+
+// OpenPorts is success for ports that machines were made with.
+func (p StopPortProvider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
+	return PortProvider{p.Provider}.OpenPorts(ctx, id, ports)
+}
+
+// Endpoints are where the head's ports are reached.
+func (p StopPortProvider) Endpoints(ctx context.Context, id cloud.ClusterID, ports []int) (at map[int]string, why string, err error) {
+	return PortProvider{p.Provider}.Endpoints(ctx, id, ports)
+}
+
 // OpenPorts is success for ports that machines were made with.
 func (p PortProvider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
 	machines, err := p.Machines(ctx, id)

@@ -5,6 +5,7 @@
 package azurefake
 
 import (
+	"crypto/rsa"
 	"fmt"
 	"maps"
 	"net"
@@ -56,7 +57,8 @@ type Fake struct {
 	reserved     map[string]reservation
 	assignments  map[string]dict
 	newPrincipal int // calls for which principals of new identities are unknown
-	tokens       tokens
+	tokens       fakehttp.Tokens
+	key          *rsa.PublicKey // of the application
 }
 
 type reservation struct {
@@ -104,13 +106,12 @@ func New() *Fake {
 		items: map[string]dict{}, vms: map[string]*vm{}, deleting: map[string]bool{}, operations: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, providers: map[string]bool{}, restricted: map[string][]string{},
 		cores: map[string]int{}, images: map[string]bool{}, plans: map[string]bool{}, reserved: map[string]reservation{}, assignments: map[string]dict{}, took: 10 * time.Millisecond, retryAfter: 1, state: "Enabled",
 	}
-	f.tokens.init()
 	api := fakehttp.API{
 		Regions: regions, Protects: "networksecuritygroups",
 		ID:      func(n uint64) string { return fmt.Sprintf("5a2f0c1e-77aa-4b1e-8000-%012x", n) },
 		Place:   func(o cloud.Offer) (string, string) { name, _, _ := sizeNamed(o.InstanceType); return o.Region, name },
 		Is:      isMachine,
-		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.good(r) },
+		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.Good(r) },
 		Before:  before,
 		Refusal: f.refusal,
 	}

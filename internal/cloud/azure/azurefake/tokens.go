@@ -1,19 +1,13 @@
 package azurefake
 
 import (
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
@@ -30,47 +24,25 @@ const (
 	ManagedID    = "22222222-3333-4444-8555-666666666666" // of the identity of machines
 )
 
-type tokens struct {
-	mu      sync.Mutex
-	serial  int
-	until   map[string]time.Time
-	key     *rsa.PublicKey
-	outside string // a token of another issuer that stands for the application
-	revoked bool
-	calls   map[string]int
-}
-
-func (t *tokens) init() { t.until, t.calls = map[string]time.Time{}, map[string]int{} }
-
-const life = time.Hour
+const life = fakehttp.TokenLife
 
 // mint makes an access token, in which tools read whose it is.
-func (t *tokens) mint(name, object, app string) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.serial++
+func (f *Fake) mint(name, object, app string) string {
 	part := func(v any) string {
 		text, _ := json.Marshal(v)
 		return base64.RawURLEncoding.EncodeToString(text)
 	}
-	claims := dict{
-		"aud": "https://management.azure.com", "iss": "https://sts.windows.net/" + Tenant + "/", "tid": Tenant, "oid": object, "appid": app, "iat": time.Now().Unix(), "exp": time.Now().Add(life).Unix(), "uti": fmt.Sprint(t.serial), "ver": "1.0",
-	}
-	if name != "" {
-		claims["upn"], claims["unique_name"], claims["idtyp"] = name, name, "user"
-	} else {
-		claims["idtyp"] = "app"
-	}
-	token := part(dict{"typ": "JWT", "alg": "RS256", "kid": "fake"}) + "." + part(claims) + "." + part("signed")
-	t.until[token] = time.Now().Add(life)
-	return token
-}
-
-func (t *tokens) good(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return ok && time.Now().Before(t.until[token])
+	return f.tokens.Mint(object, func(n int) string {
+		claims := dict{
+			"aud": "https://management.azure.com", "iss": "https://sts.windows.net/" + Tenant + "/", "tid": Tenant, "oid": object, "appid": app, "iat": time.Now().Unix(), "exp": time.Now().Add(life).Unix(), "uti": fmt.Sprint(n), "ver": "1.0",
+		}
+		if name != "" {
+			claims["upn"], claims["unique_name"], claims["idtyp"] = name, name, "user"
+		} else {
+			claims["idtyp"] = "app"
+		}
+		return part(dict{"typ": "JWT", "alg": "RS256", "kid": "fake"}) + "." + part(claims) + "." + part("signed")
+	})
 }
 
 // open tells that a path is where credentials are made, and none are asked for.
@@ -114,7 +86,7 @@ func (f *Fake) tokenRoutes() {
 			return nil, &fakehttp.Reply{Status: 400, Body: dict{"error": "invalid_request", "error_description": "Identity not found"}}
 		}
 		expires := time.Now().Add(life).Unix()
-		return dict{"access_token": f.tokens.mint("", Object, ManagedID), "client_id": ManagedID, "expires_in": "3599", "expires_on": fmt.Sprint(expires), "not_before": fmt.Sprint(expires - 3600), "resource": q.Get("resource"), "token_type": "Bearer"}, nil
+		return dict{"access_token": f.mint("", Object, ManagedID), "client_id": ManagedID, "expires_in": "3599", "expires_on": fmt.Sprint(expires), "not_before": fmt.Sprint(expires - 3600), "resource": q.Get("resource"), "token_type": "Bearer"}, nil
 	})
 }
 
@@ -127,7 +99,7 @@ func (f *Fake) grant(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, aad(400, "invalid_request", 900144, "The request body is malformed.")
 	}
-	f.tokens.calls[form.Get("grant_type")]++
+	f.tokens.Granting(form.Get("grant_type"))
 	if t := r.PathValue("tenant"); t != Tenant && t != "organizations" && t != "common" {
 		return nil, aad(400, "invalid_request", 90002, "Tenant '%s' not found. Check to make sure you have the correct tenant ID and are signing into the correct cloud.", t)
 	}
@@ -149,7 +121,7 @@ func (f *Fake) grant(r *http.Request) (any, error) {
 			if form.Get("client_assertion_type") != "urn:ietf:params:oauth:client-assertion-type:jwt-bearer" {
 				return nil, aad(400, "invalid_request", 900144, "The request body must contain the following parameter: 'client_assertion_type'.")
 			}
-			if assertion != f.tokens.outside {
+			if !f.tokens.Federated(assertion) {
 				if no := f.assertion(assertion); no != nil {
 					return nil, no
 				}
@@ -158,14 +130,14 @@ func (f *Fake) grant(r *http.Request) (any, error) {
 			return nil, aad(401, "invalid_client", 7000215, "Invalid client secret provided. Ensure the secret being sent in the request is the client secret value, not the client secret ID, for a secret added to app '%s'.", Client)
 		}
 	case "refresh_token":
-		if form.Get("refresh_token") != RefreshToken || f.tokens.revoked {
+		if form.Get("refresh_token") != RefreshToken || f.tokens.Revoked() {
 			return nil, aad(400, "invalid_grant", 70043, "The refresh token has expired or is invalid due to sign-in frequency checks by conditional access.")
 		}
 		name = User
 	default:
 		return nil, aad(400, "unsupported_grant_type", 70003, "The app requested an unsupported grant type '%s'.", form.Get("grant_type"))
 	}
-	out := dict{"token_type": "Bearer", "expires_in": int(life.Seconds()) - 1, "ext_expires_in": int(life.Seconds()) - 1, "access_token": f.tokens.mint(name, object, app)}
+	out := fakehttp.TokenReply(f.mint(name, object, app), int(life.Seconds())-1, dict{"ext_expires_in": int(life.Seconds()) - 1})
 	if name != "" {
 		out["refresh_token"], out["scope"] = RefreshToken, "https://management.azure.com/user_impersonation https://management.azure.com/.default"
 	}
@@ -175,32 +147,15 @@ func (f *Fake) grant(r *http.Request) (any, error) {
 // assertion checks what a certificate's key signed:
 // https://learn.microsoft.com/entra/identity-platform/certificate-credentials.
 func (f *Fake) assertion(token string) error {
-	var head struct{ Alg, X5t, Kid string }
 	var claims struct {
 		Aud, Iss, Sub, Jti string
 		Exp, Nbf           int64
 	}
-	parts := strings.Split(token, ".")
-	bad := aad(401, "invalid_client", 50027, "JWT token is invalid or malformed.")
-	if len(parts) != 3 {
-		return bad
+	verify, err := fakehttp.JWT(token, &struct{}{}, &claims)
+	if err != nil {
+		return aad(401, "invalid_client", 50027, "JWT token is invalid or malformed.")
 	}
-	for n, into := range []any{&head, &claims} {
-		text, err := base64.RawURLEncoding.DecodeString(parts[n])
-		if err != nil || json.Unmarshal(text, into) != nil {
-			return bad
-		}
-	}
-	signature, _ := base64.RawURLEncoding.DecodeString(parts[2])
-	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	err := rsa.ErrVerification
-	switch key := f.tokens.key; {
-	case key == nil:
-	case head.Alg == "RS256":
-		err = rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature)
-	case head.Alg == "PS256":
-		err = rsa.VerifyPSS(key, crypto.SHA256, sum[:], signature, nil)
-	}
+	err = verify(f.key)
 	now := time.Now().Unix()
 	switch {
 	case err != nil:
@@ -217,38 +172,21 @@ func (f *Fake) assertion(token string) error {
 
 // SetCertificate lets the application sign with a certificate, a PEM.
 func (f *Fake) SetCertificate(certificate []byte) error {
-	block, _ := pem.Decode(certificate)
-	if block == nil {
-		return fmt.Errorf("there is no PEM block in the certificate")
+	key, err := fakehttp.PublicKey(certificate)
+	if err == nil {
+		f.Locked(func() { f.key = key })
 	}
-	c, err := x509.ParseCertificate(block.Bytes)
-	if err != nil {
-		return err
-	}
-	key, ok := c.PublicKey.(*rsa.PublicKey)
-	if !ok {
-		return fmt.Errorf("the certificate's key is a %T", c.PublicKey)
-	}
-	f.Locked(func() { f.tokens.key = key })
-	return nil
+	return err
 }
 
 // Token is one of the application's that is good for an hour.
-func (f *Fake) Token() string { return f.tokens.mint("", Object, Client) }
+func (f *Fake) Token() string { return f.mint("", Object, Client) }
 
 // Federate lets a token of another issuer stand for the application.
-func (f *Fake) Federate(token string) { f.Locked(func() { f.tokens.outside = token }) }
+func (f *Fake) Federate(token string) { f.tokens.Federate(token) }
 
 // Revoke ends the refresh token and all tokens.
-func (f *Fake) Revoke() {
-	f.Locked(func() { f.tokens.revoked = true })
-	f.tokens.mu.Lock()
-	defer f.tokens.mu.Unlock()
-	clear(f.tokens.until)
-}
+func (f *Fake) Revoke() { f.tokens.Revoke() }
 
 // Grants is how often tokens were asked for in a way.
-func (f *Fake) Grants(grantType string) (n int) {
-	f.Locked(func() { n = f.tokens.calls[grantType] })
-	return n
-}
+func (f *Fake) Grants(grantType string) int { return f.tokens.Grants(grantType) }

@@ -7,7 +7,7 @@
 //
 //	machine.json   what it is (written by the cloud)
 //	host_key       its private host key (written by the cloud)
-//	authorized_keys  who may log in (written by the cloud)
+//	authorized_keys  who may log in (written by the cloud), besides those of home/.ssh/authorized_keys
 //	home/          its disk, which survives being off
 //	bin/           first in PATH: nvidia-smi, poweroff, sudo
 //	sshd.json      its ssh server, while it is on

@@ -5,6 +5,7 @@
 package gcpfake
 
 import (
+	"crypto/rsa"
 	"fmt"
 	"maps"
 	"net"
@@ -53,10 +54,11 @@ type Fake struct {
 	policy     dict // of the project
 	serial     uint64
 	inactive   bool // the project is being deleted
-	tokens     tokens
-	nodes      map[string]*node   // TPUs, by their paths
-	queued     map[string]*queued // requests for them, by their paths
-	resizes    map[string]*resize // of groups, by their paths
+	tokens     fakehttp.Tokens
+	keys       map[string]*rsa.PublicKey // of service accounts, by e-mail
+	nodes      map[string]*node          // TPUs, by their paths
+	queued     map[string]*queued        // requests for them, by their paths
+	resizes    map[string]*resize        // of groups, by their paths
 }
 
 // zonesOf are the zones of each region.
@@ -156,7 +158,7 @@ func New() *Fake {
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}
-	f.tokens.init()
+	f.keys = map[string]*rsa.PublicKey{}
 	api := fakehttp.API{
 		Regions: regions, Zones: func(region string) []string { return zonesOf[region] }, Place: place, Protects: "firewalls",
 		ID: func(n uint64) string { return fmt.Sprint(4_000_000_000_000_000_000 + n) },
@@ -167,7 +169,7 @@ func New() *Fake {
 			}
 			return m.Name == id || strings.TrimPrefix(m.Name, m.Zone+"/") == id || strings.HasSuffix(id, "/zones/"+strings.Replace(m.Name, "/", "/instances/", 1))
 		},
-		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.good(r) },
+		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.Good(r) },
 		Before:  before,
 		Refusal: f.refusal,
 	}

@@ -66,7 +66,7 @@ func now() string { return time.Now().UTC().Format("2006-01-02T15:04:05.000Z07:0
 // begin starts an operation about a thing, or makes it fail if tests want that.
 func (f *Fake) begin(r *http.Request, kind, scope, target, targetID string) *operation {
 	id := f.newID()
-	op := &operation{id: id, kind: kind, scope: scope, target: target, targetID: targetID, user: f.tokens.bearer(r), began: time.Now(), ends: time.Now().Add(f.took)}
+	op := &operation{id: id, kind: kind, scope: scope, target: target, targetID: targetID, user: f.tokens.Bearer(r), began: time.Now(), ends: time.Now().Add(f.took)}
 	f.operations = append(f.operations, op)
 	if q := r.URL.Query().Get("requestId"); q != "" {
 		f.requests[r.Method+" "+r.URL.Path+" "+q] = op

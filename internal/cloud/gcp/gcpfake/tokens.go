@@ -1,19 +1,12 @@
 package gcpfake
 
 import (
-	"crypto"
-	"crypto/rsa"
-	"crypto/sha256"
-	"crypto/x509"
-	"encoding/base64"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
@@ -30,43 +23,9 @@ const (
 	Machine = Number + "-compute@developer.gserviceaccount.com"
 )
 
-// tokens are those that were handed out.
-type tokens struct {
-	mu      sync.Mutex
-	serial  int
-	until   map[string]time.Time
-	who     map[string]string         // by token
-	keys    map[string]*rsa.PublicKey // of service accounts, by e-mail
-	revoked bool
-	subject string // a token of another issuer that is exchanged
-	calls   map[string]int
-}
-
-func (t *tokens) init() {
-	t.until, t.who, t.keys, t.calls = map[string]time.Time{}, map[string]string{}, map[string]*rsa.PublicKey{}, map[string]int{}
-}
-
-func (t *tokens) mint(who string, life time.Duration) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.serial++
-	token := fmt.Sprintf("ya29.fake-%d", t.serial)
-	t.until[token], t.who[token] = time.Now().Add(life), who
-	return token
-}
-
-// good tells that a call carries a token that is not over.
-func (t *tokens) good(r *http.Request) bool { return t.bearer(r) != "" }
-
-// bearer is whose token a call carries; "": nobody's.
-func (t *tokens) bearer(r *http.Request) string {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if !ok || !time.Now().Before(t.until[token]) {
-		return ""
-	}
-	return t.who[token]
+// mint makes a token of somebody.
+func (f *Fake) mint(who string) string {
+	return f.tokens.Mint(who, func(n int) string { return fmt.Sprintf("ya29.fake-%d", n) })
 }
 
 // open tells that a path is where credentials are made, and none are asked for.
@@ -74,8 +33,7 @@ func open(path string) bool {
 	return path == "/token" || path == "/v1/token" || path == "/tokeninfo" || strings.HasPrefix(path, "/computeMetadata/")
 }
 
-// life is that of tokens.
-const life = time.Hour
+const life = fakehttp.TokenLife
 
 func deny(code, why string) *fakehttp.Reply {
 	return &fakehttp.Reply{Status: 400, Body: dict{"error": code, "error_description": why}}
@@ -99,17 +57,17 @@ func (f *Fake) tokenRoutes() {
 			return nil, rpc(403, []any{dict{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "IAM_PERMISSION_DENIED", "domain": "iam.googleapis.com", "metadata": dict{"permission": "iam.serviceAccounts.getAccessToken"}}},
 				"Permission 'iam.serviceAccounts.getAccessToken' denied on resource (or it may not exist).")
 		}
-		return dict{"accessToken": f.tokens.mint(email, life), "expireTime": time.Now().Add(life).UTC().Format(time.RFC3339)}, nil
+		return dict{"accessToken": f.mint(email), "expireTime": time.Now().Add(life).UTC().Format(time.RFC3339)}, nil
 	})
 	// https://cloud.google.com/compute/docs/metadata/querying-metadata
 	f.Route("GET", "/computeMetadata/v1/{rest...}", "metadata", nil, func(r *http.Request, _ dict) (any, error) { return f.metadata(r) })
 	// https://developers.google.com/identity/protocols/oauth2/openid-connect#obtaininguserprofileinformation
 	f.Route("GET", "/oauth2/{version}/userinfo", "userinfo", nil, func(r *http.Request, _ dict) (any, error) {
-		return dict{"email": f.tokens.bearer(r), "email_verified": true, "sub": "110169484474386276334"}, nil
+		return dict{"email": f.tokens.Bearer(r), "email_verified": true, "sub": "110169484474386276334"}, nil
 	})
 	f.Route("GET", "/tokeninfo", "userinfo", nil, func(r *http.Request, _ dict) (any, error) {
 		r.Header.Set("Authorization", "Bearer "+r.URL.Query().Get("access_token"))
-		who := f.tokens.bearer(r)
+		who := f.tokens.Bearer(r)
 		if who == "" {
 			return nil, deny("invalid_token", "Invalid Value")
 		}
@@ -130,14 +88,14 @@ func (f *Fake) form(r *http.Request) (get func(string) string) {
 // grant answers for a refresh token or a signed assertion.
 func (f *Fake) grant(r *http.Request) (any, error) {
 	get := f.form(r)
-	f.tokens.calls[get("grant_type")]++
+	f.tokens.Granting(get("grant_type"))
 	who := ""
 	switch get("grant_type") {
 	case "refresh_token":
 		if get("client_id") != ClientID || get("client_secret") != ClientSecret {
 			return nil, &fakehttp.Reply{Status: 401, Body: dict{"error": "invalid_client", "error_description": "The OAuth client was not found."}}
 		}
-		if get("refresh_token") != RefreshToken || f.tokens.revoked {
+		if get("refresh_token") != RefreshToken || f.tokens.Revoked() {
 			return nil, deny("invalid_grant", "Token has been expired or revoked.")
 		}
 		who = User
@@ -150,7 +108,7 @@ func (f *Fake) grant(r *http.Request) (any, error) {
 	default:
 		return nil, deny("unsupported_grant_type", "Invalid grant_type: "+get("grant_type"))
 	}
-	return dict{"access_token": f.tokens.mint(who, life), "expires_in": int(life.Seconds()) - 1, "token_type": "Bearer", "scope": "https://www.googleapis.com/auth/cloud-platform"}, nil
+	return fakehttp.TokenReply(f.mint(who), int(life.Seconds())-1, dict{"scope": "https://www.googleapis.com/auth/cloud-platform"}), nil
 }
 
 // assertion checks a JSON web token that a service account's key signed.
@@ -159,21 +117,15 @@ func (f *Fake) assertion(token string) (email string, no *fakehttp.Reply) {
 		Iss, Aud, Scope string
 		Iat, Exp        int64
 	}
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
+	verify, err := fakehttp.JWT(token, &struct{}{}, &claims)
+	if err != nil {
 		return "", deny("invalid_grant", "Bad JWT")
 	}
-	body, err := base64.RawURLEncoding.DecodeString(parts[1])
-	if err != nil || json.Unmarshal(body, &claims) != nil {
-		return "", deny("invalid_grant", "Bad JWT")
-	}
-	key := f.tokens.keys[claims.Iss]
+	key := f.keys[claims.Iss]
 	if key == nil {
 		return "", deny("invalid_grant", "Invalid grant: account not found")
 	}
-	signature, _ := base64.RawURLEncoding.DecodeString(parts[2])
-	sum := sha256.Sum256([]byte(parts[0] + "." + parts[1]))
-	if rsa.VerifyPKCS1v15(key, crypto.SHA256, sum[:], signature) != nil {
+	if verify(key) != nil {
 		return "", deny("invalid_grant", "Invalid JWT Signature.")
 	}
 	now := time.Now().Unix()
@@ -197,12 +149,10 @@ func (f *Fake) exchange(r *http.Request) (any, error) {
 		return nil, deny("invalid_request", "Invalid value for \"grant_type\".")
 	case !strings.HasPrefix(audience, "//iam.googleapis.com/projects/"+Number+"/locations/global/workloadIdentityPools/"):
 		return nil, deny("invalid_target", "The target service indicated by the \"audience\" parameters is invalid. This might either be because the pool or provider is disabled or deleted or because it doesn't exist.")
-	case f.tokens.subject == "" || get("subject_token") != f.tokens.subject && get("subjectToken") != f.tokens.subject:
+	case !f.tokens.Federated(get("subject_token")) && !f.tokens.Federated(get("subjectToken")):
 		return nil, deny("invalid_grant", "The given credential is rejected by the attribute condition.")
 	}
-	return dict{
-		"access_token": f.tokens.mint("principal:"+audience, life), "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": int(life.Seconds()),
-	}, nil
+	return fakehttp.TokenReply(f.mint("principal:"+audience), int(life.Seconds()), dict{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}), nil
 }
 
 // metadata is that of a machine in the project.
@@ -216,7 +166,7 @@ func (f *Fake) metadata(r *http.Request) (any, error) {
 	}
 	at := r.PathValue("rest")
 	if at == "instance/service-accounts/default/token" {
-		return dict{"access_token": f.tokens.mint(Machine, life), "expires_in": int(life.Seconds()), "token_type": "Bearer"}, nil
+		return fakehttp.TokenReply(f.mint(Machine), int(life.Seconds()), nil), nil
 	}
 	if text[at] == "" {
 		return nil, &fakehttp.Reply{Status: 404, Header: map[string]string{"Metadata-Flavor": "Google"}}
@@ -226,41 +176,25 @@ func (f *Fake) metadata(r *http.Request) (any, error) {
 
 // AddKey makes a service account that signs with a key, a PEM's public half.
 func (f *Fake) AddKey(email string, public []byte) error {
-	block, _ := pem.Decode(public)
-	if block == nil {
-		return fmt.Errorf("there is no PEM block in the key of %s", email)
-	}
-	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	key, err := fakehttp.PublicKey(public)
 	if err != nil {
 		return err
 	}
-	rsaKey, ok := key.(*rsa.PublicKey)
-	if !ok {
-		return fmt.Errorf("the key of %s is a %T", email, key)
-	}
 	f.Locked(func() {
-		f.tokens.keys[email] = rsaKey
+		f.keys[email] = key
 		f.serviceAccount(email)
 	})
 	return nil
 }
 
 // Token is one that is good for an hour, as a tool prints it.
-func (f *Fake) Token() string { return f.tokens.mint(User, life) }
+func (f *Fake) Token() string { return f.mint(User) }
 
 // Federate makes subject a token that is exchanged for one of the project's pools.
-func (f *Fake) Federate(subject string) { f.Locked(func() { f.tokens.subject = subject }) }
+func (f *Fake) Federate(subject string) { f.tokens.Federate(subject) }
 
 // Revoke ends the user's refresh token, and all tokens.
-func (f *Fake) Revoke() {
-	f.Locked(func() { f.tokens.revoked = true })
-	f.tokens.mu.Lock()
-	defer f.tokens.mu.Unlock()
-	clear(f.tokens.until)
-}
+func (f *Fake) Revoke() { f.tokens.Revoke() }
 
 // Grants is how often tokens were asked for in a way.
-func (f *Fake) Grants(grantType string) (n int) {
-	f.Locked(func() { n = f.tokens.calls[grantType] })
-	return n
-}
+func (f *Fake) Grants(grantType string) int { return f.tokens.Grants(grantType) }

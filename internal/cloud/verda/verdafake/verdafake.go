@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
@@ -29,8 +28,7 @@ type dict = fakehttp.Dict
 // Fake is the whole of Verda. Its paths begin with /v1.
 type Fake struct {
 	*fakehttp.Fake
-	mu     sync.Mutex
-	tokens map[string]time.Time // and when they end
+	tokens fakehttp.Tokens
 }
 
 var locations = []string{"FIN-01", "FIN-03", "ICE-01"}
@@ -43,21 +41,13 @@ var kinds = map[string]struct {
 	"1V100.6V": {"Tesla V100", 1, 6, 23, 16, 0.14, 0.05}, "8H100.80S.176V": {"H100 SXM5 80GB", 8, 176, 1480, 640, 15.92, 6.37}, "CPU.4V.16G": {"", 0, 4, 16, 0, 0.03, 0.01},
 }
 
-// life is how long a token is good.
-const life = time.Hour
-
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
-	f := &Fake{tokens: map[string]time.Time{}}
+	f := &Fake{}
 	api := fakehttp.API{
 		Prefix: "/v1", Regions: locations, Linger: time.Minute,
-		ID: func(n uint64) string { return fmt.Sprintf("123dd514-7a17-4f8e-b3a6-%012x", n) },
-		Login: func(r *http.Request) bool {
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-			return r.URL.Path == "/v1/oauth2/token" || ok && time.Now().Before(f.tokens[token])
-		},
+		ID:    func(n uint64) string { return fmt.Sprintf("123dd514-7a17-4f8e-b3a6-%012x", n) },
+		Login: func(r *http.Request) bool { return r.URL.Path == "/v1/oauth2/token" || f.tokens.Good(r) },
 		Error: func(_ int, code, message string) any { return dict{"code": code, "message": message} },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "unauthorized_request"}, fluffyapi.Forbidden: {Status: 403, Code: "forbidden_action"}, fluffyapi.NotFound: {Status: 404, Code: "not_found"},
@@ -120,11 +110,8 @@ func (f *Fake) token(_ *http.Request, in dict) (any, error) {
 	if in["client_id"] != ClientID || in["client_secret"] != Secret {
 		return nil, fluffyapi.Errorf(fluffyapi.Unauthorized, "Invalid client id or client secret")
 	}
-	token := f.NewID()
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.tokens[token] = time.Now().Add(life)
-	return dict{"access_token": token, "refresh_token": f.NewID(), "token_type": "Bearer", "expires_in": int(life.Seconds()), "scope": "fullAccess"}, nil
+	token := f.tokens.Mint(ClientID, func(int) string { return f.NewID() })
+	return fakehttp.TokenReply(token, int(fakehttp.TokenLife.Seconds()), dict{"refresh_token": f.NewID(), "scope": "fullAccess"}), nil
 }
 
 // keep answers the calls about keys and scripts. A new one's answer is its id, without
