@@ -223,9 +223,7 @@ var troubles = []Behaviour{
 			s.Skip("not applicable: the provider asks again by itself")
 		}
 		s.Restore(s)
-		if n := s.alive(spec.ID); len(n) != spec.Offer.Machines(1) {
-			s.Errorf("listed: %v", brief(n))
-		}
+		s.eventually("it is listed", func() bool { return len(s.alive(spec.ID)) == spec.Offer.Machines(1) })
 		s.terminate(spec.ID)
 		s.nothingLeft(spec.ID)
 	}},

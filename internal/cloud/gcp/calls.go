@@ -101,27 +101,29 @@ func (r *refusal) sharpen(host string, details []detail) {
 
 // operation is what Compute Engine is doing for a call.
 type operation struct {
-	Name     string    `json:"name"`
-	Status   string    `json:"status"`
-	Zone     string    `json:"zone"`
-	Region   string    `json:"region"`
-	Type     string    `json:"operationType"`
-	Target   string    `json:"targetLink"`
-	TargetID string    `json:"targetId"`
-	Time     time.Time `json:"insertTime"`
-	HTTP     int       `json:"httpErrorStatusCode"`
-	Error    struct {
-		Errors []struct {
-			Code    string `json:"code"`
-			Message string `json:"message"`
-			Details []struct {
-				Info struct {
-					Reason   string            `json:"reason"`
-					Metadata map[string]string `json:"metadatas"`
-				} `json:"errorInfo"`
-			} `json:"errorDetails"`
-		} `json:"errors"`
-	} `json:"error"`
+	Name     string         `json:"name"`
+	Status   string         `json:"status"`
+	Zone     string         `json:"zone"`
+	Region   string         `json:"region"`
+	Type     string         `json:"operationType"`
+	Target   string         `json:"targetLink"`
+	TargetID string         `json:"targetId"`
+	Time     time.Time      `json:"insertTime"`
+	HTTP     int            `json:"httpErrorStatusCode"`
+	Error    operationError `json:"error"`
+}
+
+type operationError struct {
+	Errors []struct {
+		Code    string `json:"code"`
+		Message string `json:"message"`
+		Details []struct {
+			Info struct {
+				Reason   string            `json:"reason"`
+				Metadata map[string]string `json:"metadatas"`
+			} `json:"errorInfo"`
+		} `json:"errorDetails"`
+	} `json:"errors"`
 }
 
 // scope is where the operation is, as paths have it.

@@ -66,13 +66,15 @@ var permissions = []string{
 }
 
 // rarely are what only some projects need: those whose networks let no machines in, and
-// tasks with ports; reservations; placement; TPUs, which no check asks for; and the first launch.
+// tasks with ports; reservations; placement; managed instance groups; TPUs, which no check asks for; and the first launch.
 var (
 	ownNetworkPermissions = []string{"compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.create", "compute.networks.updatePolicy"}
 	reservedPermissions   = []string{"compute.reservations.list"}
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
 	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
 		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}
+	groupPermissions = []string{"compute.instanceGroupManagers.create", "compute.instanceGroupManagers.delete", "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.list", "compute.instanceGroupManagers.update",
+		"compute.instanceTemplates.create", "compute.instanceTemplates.delete", "compute.instanceTemplates.list", "compute.instanceTemplates.useReadOnly"}
 	accountPermissions = []string{"iam.serviceAccounts.create", "resourcemanager.projects.setIamPolicy"}
 )
 
@@ -89,6 +91,9 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	}
 	if len(s.Reservations) > 0 {
 		want = append(want, reservedPermissions...)
+	}
+	if s.RunSeconds != 0 {
+		want = append(want, groupPermissions...)
 	}
 	if s.Placement != "" {
 		want = append(want, placementPermissions...)

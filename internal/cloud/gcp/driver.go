@@ -8,6 +8,7 @@ import (
 	"maps"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -48,6 +49,7 @@ type instance struct {
 	Type       string            `json:"machineType"`
 	Created    time.Time         `json:"creationTimestamp"`
 	Labels     map[string]string `json:"labels"`
+	Print      string            `json:"labelFingerprint"`
 	Scheduling struct {
 		Preemptible bool   `json:"preemptible"`
 		Model       string `json:"provisioningModel"`
@@ -70,8 +72,10 @@ type instance struct {
 // about is what only this provider needs to know of a machine.
 type about struct {
 	tpu         bool
-	queue       string // the queued resource that a TPU belongs to; "": none
-	network     string // URL of the VPC
+	queue       string            // the queued resource that a TPU belongs to; "": none
+	network     string            // URL of the VPC
+	labels      map[string]string // and their fingerprint
+	labelsPrint string
 	identity    bool   // it has a service account
 	incarnation string // which of those that had the name one after the other it is
 }
@@ -168,11 +172,13 @@ func (d driver) machine(i instance) vm.Machine {
 		}
 	}
 	maps.Copy(m.Tags, i.Labels)
-	delete(m.Tags, cloud.TagRank)
+	if i.Labels[flexLabel] != "1" { // whose rank is a label
+		delete(m.Tags, cloud.TagRank)
+	}
 	if tags, ok := names.Tags(cloud.ClusterID{}, i.Name); ok && m.Tags[cloud.TagInstallation] != "" {
 		m.Tags[cloud.TagRank] = tags[cloud.TagRank]
 	}
-	detail := about{identity: len(i.Accounts) > 0, incarnation: i.ID}
+	detail := about{identity: len(i.Accounts) > 0, incarnation: i.ID, labels: i.Labels, labelsPrint: i.Print}
 	for n, nic := range i.Interfaces {
 		if n > 0 {
 			break
@@ -209,6 +215,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	}
 	if plan.tpu {
 		return d.createTPUs(ctx, a, l, plan, ranks)
+	}
+	if plan.settings.flex(l.Spec.Offer) {
+		return d.createFlex(ctx, a, l, plan, len(ranks))
 	}
 	shares, err := d.shares(ctx, a, l, ranks)
 	if err != nil {
@@ -296,9 +305,19 @@ func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, p
 
 // Delete begins to end machines.
 func (d driver) Delete(ctx context.Context, id cloud.ClusterID, machines []vm.Machine) error {
+	groups := map[string]bool{} // zones whose group is ended already
+	machines = slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool {
+		detail, _ := m.Detail.(about)
+		again := detail.labels[flexLabel] == "1" && groups[m.Zone]
+		groups[m.Zone] = groups[m.Zone] || detail.labels[flexLabel] == "1"
+		return again
+	})
 	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
-		if m.Detail.(about).tpu {
+		switch detail := m.Detail.(about); {
+		case detail.tpu:
 			return a.deleteTPU(ctx, m)
+		case detail.labels[flexLabel] == "1": // or the group would make another one
+			return a.endGroup(ctx, m.Zone, id)
 		}
 		_, err := a.begin(ctx, "DELETE", a.on("/zones/%s/instances/%s", m.Zone, m.ID), nil)
 		return err
@@ -325,6 +344,9 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
 		if m.Detail.(about).tpu {
 			return a.stopTPU(ctx, m)
+		}
+		if m.Detail.(about).labels[flexLabel] == "1" {
+			return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("%s is of a managed instance group, whose machines live for a time and cannot be stopped; sky down gives them back", m.ID)}
 		}
 		_, err := a.begin(ctx, "POST", a.on("/zones/%s/instances/%s/stop?discardLocalSsd=false", m.Zone, m.ID), nil)
 		return err
@@ -380,7 +402,7 @@ func (k *memory) note(name string, s seen) {
 func (k *memory) expect(spec cloud.LaunchSpec, names []string, tpu bool) {
 	for _, name := range names {
 		s := seen{cluster: spec.ID, zone: spec.Offer.Zone, tpu: tpu}
-		if inQueue(spec) > 0 {
+		if queues(spec) {
 			s.queue = queueName(name)
 		}
 		k.note(name, s)

@@ -100,7 +100,7 @@ func New(o Options) *Provider {
 	}
 	p := &Provider{o: o}
 	p.StopProvider = vm.NewStopping(driver{p, refusals}, vm.Options{
-		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, EndingHolds: true, Settle: o.Settle, Queues: inQueue,
+		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, EndingHolds: true, Settle: o.Settle, Queues: p.inQueue,
 		Limits:  map[string]time.Duration{"PROVISIONING": o.Timeout * 3 / 4, "STAGING": o.Timeout * 3 / 4, "CREATING": o.Timeout * 9 / 10, "REPAIRING": o.Timeout / 2},
 		Timeout: o.Timeout, Poll: o.Poll, SlowToEnd: 2,
 	})

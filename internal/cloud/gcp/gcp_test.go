@@ -172,3 +172,22 @@ func conformTPUs(t *testing.T, name string, queued bool) {
 		return h
 	})
 }
+
+// Machines with GPUs that a managed instance group makes, which cannot be off, keep the
+// contract, too.
+func TestConformanceOfGroups(t *testing.T) {
+	home(t, t.Setenv)
+	gpu := cloud.Offer{Place: here.Place, InstanceType: "g2-standard-4", CPUs: 4, MemoryGiB: 16, Accelerators: map[string]float64{"L4": 1}, HourlyPrice: 0.7}
+	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
+		fake := gcpfake.New()
+		h := fake.Harness(func() cloud.Provider {
+			o := quick
+			o.Settings = func() Settings { return Settings{RunSeconds: 7200, WaitSeconds: 30} }
+			p := over(fake, o)
+			return unstoppable{p, p}
+		}, shared...)
+		h.Spec = cloud.LaunchSpec{Offer: gpu, AuthorizedKey: key, ImageID: plain(here)}
+		h.Halt = nil // it stays off
+		return h
+	})
+}

@@ -47,8 +47,9 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 // machines.
 func TestHistories(t *testing.T) {
 	home(t, t.Setenv)
-	const pods = "pods" // clusters of TPU slices of four machines, one of them through queues
-	launched, killed, ofSlices := 0, 0, 0
+	const group = "gpus" // a cluster of a managed instance group
+	const pods = "pods"  // clusters of TPU slices of four machines, one of them through queues
+	launched, killed, ofSlices, grouped := 0, 0, 0, 0
 	for seed := range *histories {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 20))
@@ -63,7 +64,8 @@ func TestHistories(t *testing.T) {
 			}
 			p := serve()
 			ids := []cloud.ClusterID{{Installation: "inst", Name: "a", Hash: "h1"}, {Installation: "inst", Name: "a", Hash: "h2"}, {Installation: "inst", Name: "b", Hash: "h1"},
-				{Installation: "inst", Name: pods, Hash: "h1"}, {Installation: "inst", Name: pods, Hash: "h2"}}
+				{Installation: "inst", Name: pods, Hash: "h1"}, {Installation: "inst", Name: pods, Hash: "h2"},
+				{Installation: "inst", Name: group, Hash: "h1"}}
 			nodes := map[cloud.ClusterID]int{}
 			var story []string
 			for step := range 12 {
@@ -79,7 +81,7 @@ func TestHistories(t *testing.T) {
 				}
 				switch r.IntN(8) {
 				case 0:
-					fake.Fill("us-central1-a", []string{here.InstanceType, "v5litepod-16"}[r.IntN(2)], r.IntN(3))
+					fake.Fill("us-central1-a", []string{here.InstanceType, "v5litepod-16", "g2-standard-4"}[r.IntN(3)], r.IntN(3))
 				case 1:
 					h.LoseAnswers(t, cloudtest.Creating, 1)
 				case 2:
@@ -108,6 +110,10 @@ func TestHistories(t *testing.T) {
 						}
 					}
 					spec.Offer.Spot = r.IntN(3) == 0
+					if id.Name == group {
+						spec.Offer.InstanceType, spec.Offer.Accelerators, spec.Offer.Spot, spec.ImageID = "g2-standard-4", map[string]float64{"L4": 1}, false, plain(here)
+						spec.Settings = map[string]any{"managed_instance_group": map[string]any{"run_duration": 7200, "provision_timeout": 20}}
+					}
 					if r.IntN(2) == 0 {
 						spec.Ports = []string{"80"}
 					}
@@ -134,6 +140,9 @@ func TestHistories(t *testing.T) {
 				cancel()
 				if err == nil && what == "launch" {
 					launched++
+					if id.Name == group {
+						grouped++
+					}
 				}
 				if net.dead.Load() {
 					killed++
@@ -163,8 +172,8 @@ func TestHistories(t *testing.T) {
 			return
 		}
 	}
-	t.Logf("%d launches succeeded, %d of them of TPU slices, and %d servers were killed", launched, ofSlices, killed)
-	if launched < *histories || killed < *histories/2 || ofSlices < *histories/2 {
-		t.Errorf("%d launches succeeded, %d of them of slices, and %d servers were killed in %d histories: they show too little", launched, ofSlices, killed, *histories)
+	t.Logf("%d launches succeeded, %d of them of TPU slices, %d of groups, and %d servers were killed", launched, ofSlices, grouped, killed)
+	if launched < *histories || killed < *histories/2 || ofSlices < *histories/2 || grouped < *histories/8 {
+		t.Errorf("%d launches succeeded, %d of them of slices, %d of groups, and %d servers were killed in %d histories: they show too little", launched, ofSlices, grouped, killed, *histories)
 	}
 }

@@ -31,7 +31,7 @@ type watch struct {
 func (w *watch) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
 	w.calls = append(w.calls, r.Method+" "+r.URL.Path)
-	if strings.HasSuffix(r.URL.Path, "/bulkInsert") || r.Method == "POST" && (strings.HasSuffix(r.URL.Path, "/instances") || strings.HasSuffix(r.URL.Path, "/nodes") || strings.HasSuffix(r.URL.Path, "/queuedResources")) {
+	if strings.HasSuffix(r.URL.Path, "/bulkInsert") || r.Method == "POST" && (strings.HasSuffix(r.URL.Path, "/instances") || strings.HasSuffix(r.URL.Path, "/nodes") || strings.HasSuffix(r.URL.Path, "/queuedResources") || strings.HasSuffix(r.URL.Path, "/resizeRequests")) {
 		text, _ := io.ReadAll(r.Body)
 		w.last, r.Body = string(text), io.NopCloser(bytes.NewReader(text))
 	}
@@ -441,7 +441,7 @@ func TestDocumentedRole(t *testing.T) {
 			have = append(have, p)
 		}
 	}
-	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, tpuPermissions, accountPermissions)
+	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, groupPermissions, tpuPermissions, accountPermissions)
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {

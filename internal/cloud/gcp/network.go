@@ -249,7 +249,7 @@ func placementName(id cloud.ClusterID) string { return "sky-place-" + names.Clus
 
 // compact reports whether machines are to be near each other.
 func compact(spec cloud.LaunchSpec, s Settings) bool {
-	return s.Placement == "compact" && tpuName(spec.Offer) == ""
+	return s.Placement == "compact" && tpuName(spec.Offer) == "" && !s.flex(spec.Offer)
 }
 
 // Connect makes what the machines need: the network, the service account, the rule for
@@ -395,7 +395,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 	})
 }
 
-// Disconnect removes the rule for the cluster's ports and the policy for its placement,
+// Disconnect removes the group of machines with its template, the rule for the cluster's ports and the policy for its placement,
 // whichever there are.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
 	a, err := d.api(ctx)
@@ -404,6 +404,9 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	}
 	if err := a.clearTPUs(ctx, d, id); err != nil {
 		return nil, err
+	}
+	if left, err := a.endGroups(ctx, id); err != nil || len(left) > 0 {
+		return left, err
 	}
 	links := []string{a.on("/global/firewalls/%s", portsName(id))}
 	query := url.Values{"filter": {fmt.Sprintf("name=%q", placementName(id))}, "returnPartialSuccess": {"true"}}

@@ -24,9 +24,15 @@ import (
 // mostQueued is how long a request waits for room before it counts as refused.
 const mostQueued = 6000 * time.Second
 
-// inQueue is how long a launch waits in the queue besides the usual time.
-func inQueue(spec cloud.LaunchSpec) time.Duration {
-	if spec.TPUQueued && tpuName(spec.Offer) != "" {
+// queues reports whether the slices of a launch wait in the queue.
+func queues(spec cloud.LaunchSpec) bool { return spec.TPUQueued && tpuName(spec.Offer) != "" }
+
+// inQueue is how long a launch waits for room at Google, besides the usual time.
+func (p *Provider) inQueue(spec cloud.LaunchSpec) time.Duration {
+	if s := p.settings(spec); s.flex(spec.Offer) {
+		return time.Duration(s.WaitSeconds) * time.Second
+	}
+	if queues(spec) {
 		return mostQueued
 	}
 	return 0

@@ -273,10 +273,11 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 		return fmt.Errorf("machines on Google Cloud are rented in a zone, and none is named")
 	case s.Placement != "" && s.Placement != "compact":
 		return fmt.Errorf("gcp.placement_policy is %q, and there is: compact", s.Placement)
-	case s.Flex:
-		return fmt.Errorf("gcp.managed_instance_group is not supported yet; take it out of the configuration to rent machines directly")
 	case s.GPUDirect:
 		return fmt.Errorf("gcp.enable_gpu_direct is not supported yet; take it out of the configuration")
+	}
+	if err := s.validFlex(spec); err != nil {
+		return err
 	}
 	return validTPU(spec)
 }

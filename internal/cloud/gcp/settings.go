@@ -21,7 +21,8 @@ type Settings struct {
 	Reservations []string
 	Labels       map[string]string
 	NoIdentity   bool // machines get no service account
-	Flex         bool // machines through a managed instance group
+	RunSeconds   int  // how long machines with GPUs live, which a managed instance group makes; 0: none does
+	WaitSeconds  int  // how long it may take to get them
 }
 
 // ReadSettings reads the section "gcp" of the configuration, which was checked when it
@@ -33,7 +34,10 @@ func ReadSettings(section map[string]any) Settings {
 		Project: text("project_id"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
 		ExternalIPs: yes("force_enable_external_ips"), GVNIC: yes("enable_gvnic"), GPUDirect: yes("enable_gpu_direct"), Placement: text("placement_policy"),
 		Reservations: texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
-		ProxyCommand: map[string]string{}, Labels: map[string]string{}, Flex: section["managed_instance_group"] != nil,
+		ProxyCommand: map[string]string{}, Labels: map[string]string{},
+	}
+	if group, ok := section["managed_instance_group"].(map[string]any); ok {
+		s.RunSeconds, s.WaitSeconds = whole(group["run_duration"], -1), whole(group["provision_timeout"], 900)
 	}
 	switch v := section["ssh_proxy_command"].(type) {
 	case string:
@@ -49,6 +53,19 @@ func ReadSettings(section map[string]any) Settings {
 		}
 	}
 	return s
+}
+
+// whole reads a whole number.
+func whole(v any, missing int) int {
+	switch v := v.(type) {
+	case int:
+		return v
+	case int64:
+		return int(v)
+	case float64:
+		return int(v)
+	}
+	return missing
 }
 
 // texts reads one text or a list of them.

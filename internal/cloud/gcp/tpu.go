@@ -280,7 +280,7 @@ func (d driver) createTPUs(ctx context.Context, a *account, l *vm.Launch, plan *
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		name := names.Of(spec.ID, rank)
 		d.known.expect(spec, []string{name}, true)
-		if inQueue(spec) > 0 {
+		if queues(spec) {
 			return name, d.enqueue(ctx, a, spec, plan, name)
 		}
 		return name, bounded(ctx, 2*mostCreating, func(ctx context.Context) error {

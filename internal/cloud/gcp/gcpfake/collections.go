@@ -285,7 +285,7 @@ func (f *Fake) serve(c *collection) {
 			return f.setLabels(r, p, o, in)
 		})
 	}
-	if c.scope != "global" && c.name != "instanceTemplates" { // those of regions and of all are one list
+	if c.scope != "global" {
 		f.on("GET", "/compute/{version}/projects/{project}/aggregated/"+c.name, c.name+".list", permission+"list", nil, func(r *http.Request, _ dict) (any, error) {
 			var all []scoped
 			for _, p := range slices.Sorted(maps.Keys(f.items)) {
