@@ -46,6 +46,10 @@ type InvalidError struct {
 	Err   error
 }
 
+// ImageError, in another error, means that the container image cannot be had as it is
+// named: trying again does not help.
+type ImageError struct{ Err error }
+
 // ThrottledError means the cloud asked us to slow down.
 type ThrottledError struct{ Err error }
 
@@ -73,11 +77,14 @@ func (e *ThrottledError) Error() string   { return fmt.Sprintf("throttled: %v", 
 func (e *UnreachableError) Error() string { return fmt.Sprintf("unreachable: %v", e.Err) }
 func (e *OverdueError) Error() string     { return e.Err.Error() }
 
-func (e *CapacityError) Unwrap() error    { return e.Err }
-func (e *QuotaError) Unwrap() error       { return e.Err }
-func (e *AuthError) Unwrap() error        { return e.Err }
-func (e *PermissionError) Unwrap() error  { return e.Err }
-func (e *InvalidError) Unwrap() error     { return e.Err }
+func (e *CapacityError) Unwrap() error   { return e.Err }
+func (e *QuotaError) Unwrap() error      { return e.Err }
+func (e *AuthError) Unwrap() error       { return e.Err }
+func (e *PermissionError) Unwrap() error { return e.Err }
+func (e *InvalidError) Unwrap() error    { return e.Err }
+func (e *ImageError) Error() string      { return e.Err.Error() }
+func (e *ImageError) Unwrap() error      { return e.Err }
+
 func (e *ThrottledError) Unwrap() error   { return e.Err }
 func (e *UnreachableError) Unwrap() error { return e.Err }
 func (e *OverdueError) Unwrap() error     { return e.Err }

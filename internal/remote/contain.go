@@ -72,6 +72,8 @@ func (t *sshTransport) contain(ctx context.Context, c *state.Cluster, n cloud.No
 		case err != nil: // what login scripts print
 		case l.Done && l.NoSpace:
 			return "", &sshconn.NoSpaceError{Host: target.Host, Said: l.Error}
+		case l.Done && l.Image:
+			return "", &cloud.ImageError{Err: fmt.Errorf("%s: %s", target.Host, l.Error)}
 		case l.Done && l.Error != "":
 			return "", fmt.Errorf("%s: %s", target.Host, l.Error)
 		case l.Done:

@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/serve/replicas"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
@@ -68,6 +69,12 @@ func accelerator(o cloud.Offer) string {
 
 // failureOf is what a launch that failed means for its replica.
 func failureOf(err error) (replicas.Failure, string) {
+	switch {
+	case errors.As(err, new(*cloud.ImageError)):
+		return replicas.ImagePull, err.Error()
+	case errors.As(err, new(*sshconn.NoSpaceError)):
+		return replicas.OutOfDisk, err.Error()
+	}
 	var e *api.Error
 	if !errors.As(err, &e) {
 		return replicas.LaunchError, err.Error()

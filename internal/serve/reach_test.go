@@ -1,10 +1,15 @@
 package serve
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
+	"github.com/skypilot-go/sky/internal/serve/replicas"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -40,5 +45,27 @@ func TestWhereReplicasAreReached(t *testing.T) {
 	}
 	if address, _ := reachOf(&state.Cluster{}, "", "80"); address != "" {
 		t.Errorf("a cluster without nodes is at %s", address)
+	}
+}
+
+// Each failure of a launch is called by its name.
+func TestWhatFailedLaunchesMean(t *testing.T) {
+	unplaced := func(err error) error {
+		return &api.Error{Type: api.ErrResourcesUnavailable, Message: "no place", Err: err}
+	}
+	for _, tt := range []struct {
+		err  error
+		want replicas.Failure
+	}{
+		{unplaced(&cloud.CapacityError{Err: errors.New("full")}), replicas.NoCapacity},
+		{unplaced(&cloud.InvalidError{Err: &cloud.ImageError{Err: errors.New("no such tag")}}), replicas.ImagePull},
+		{fmt.Errorf("head: %w", &cloud.ImageError{Err: errors.New("denied")}), replicas.ImagePull},
+		{fmt.Errorf("head: %w", &sshconn.NoSpaceError{Host: "h", Said: "full"}), replicas.OutOfDisk},
+		{&api.Error{Type: api.ErrValue, Message: "x"}, replicas.Refused},
+		{errors.New("a broken connection"), replicas.LaunchError},
+	} {
+		if got, why := failureOf(tt.err); got != tt.want || why == "" {
+			t.Errorf("%v: %s (%s), not %s", tt.err, got, why, tt.want)
+		}
 	}
 }

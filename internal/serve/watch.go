@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -30,13 +32,14 @@ const (
 // watcher probes one replica, and looks whether its program runs and its machines are
 // there.
 type watcher struct {
-	c      *controller
-	r      row
-	set    probe.Settings
-	metric string
-	state  watched
-	said   probe.Verdict // as the row has it
-	looked time.Time
+	c       *controller
+	r       row
+	set     probe.Settings
+	metric  string
+	state   watched
+	said    probe.Verdict // as the row has it
+	looked  time.Time
+	logKept func() // ends the copying of its log, once it is whole
 }
 
 // watch runs until the replica is lost or useless, or something else is to be done
@@ -52,8 +55,8 @@ func (c *controller) watch(ctx context.Context, r row) {
 	default:
 		w.said = probe.Starting
 	}
-	kept := c.keepLog(r)
-	defer kept()
+	w.logKept = sync.OnceFunc(c.keepLog(r))
+	defer w.logKept()
 	changed, stop := c.m.Clusters.Changed(r.at.ClusterHash)
 	defer stop()
 	for ctx.Err() == nil {
@@ -210,7 +213,7 @@ func (w *watcher) look(ctx context.Context) (replicas.Fact, bool) {
 	var refused *agentapi.Error
 	switch {
 	case err == nil && job.Status.Terminal():
-		return programEnded(job), true
+		return replicas.Ended(job.Status, job.ExitCodes, job.Reason, w.outOfDisk()), true
 	case err == nil:
 		if n, err := w.c.m.Clusters.AgentNotice(ctx, c); err == nil && n != nil && n.Final() {
 			return replicas.Fact{Event: fsm.ReplicaPreempt, Failure: replicas.Preempted, Detail: "the cloud announced it",
@@ -248,21 +251,24 @@ func (w *watcher) lost(why string) replicas.Fact {
 	return f
 }
 
-// programEnded is what the end of a replica's program means: it should serve for ever.
-func programEnded(j *agentapi.Job) replicas.Fact {
-	f := replicas.Fact{Event: fsm.ReplicaStop, Failure: replicas.Crashed, Detail: j.Reason}
-	if j.Status == api.JobFailedSetup {
-		f.Failure = replicas.SetupFailed
+// lastWords is how much of the end of a program's log is looked at for why it ended.
+const lastWords = 4 << 10
+
+// outOfDisk reports whether a program that has ended was refused room on a disk. The text
+// is that of the C library and of every language's errors for it.
+func (w *watcher) outOfDisk() bool {
+	w.logKept() // what was printed last is copied first
+	l, err := w.c.m.Kept.Open(replicaLog(w.c.hash, w.r.ID))
+	if err != nil {
+		return false
 	}
-	if f.Detail == "" && len(j.ExitCodes) > 0 {
-		f.Detail = fmt.Sprintf("exit code %d", j.ExitCodes[0])
+	defer l.Close()
+	size, err := l.Size()
+	if err != nil {
+		return false
 	}
-	for _, code := range j.ExitCodes {
-		if code == 137 && f.Failure == replicas.Crashed { // nobody but the kernel sends KILL to a replica
-			f.Failure = replicas.OutOfMemory
-		}
-	}
-	return f
+	end, err := io.ReadAll(io.NewSectionReader(l, max(0, size-lastWords), lastWords))
+	return err == nil && bytes.Contains(bytes.ToLower(end), []byte("no space left on device"))
 }
 
 // Pauses before a log whose stream broke is asked for again, and how many bytes of a

@@ -64,12 +64,22 @@ func (p *proxies) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopSky()
+	defer busyness("after")
+	busyness("before")
 	for _, step := range []func() error{p.throughput, p.firstBytes, p.webSockets, p.eventStreams} {
 		if err := step(); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// busyness prints the load average: what a machine that does other work measures says
+// little.
+func busyness(when string) {
+	if text, err := os.ReadFile("/proc/loadavg"); err == nil {
+		fmt.Printf("load average %s: %s\n", when, strings.Join(strings.Fields(string(text))[:3], " "))
+	}
 }
 
 // serveReplica answers with as little work as can be, so that the proxies are what

@@ -97,7 +97,7 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 		image := imageFor(p, c)
 		switch what := problemOf(w.Message); {
 		case what != pullSilent && what != pullLimited:
-			return judgement{stage: failed, err: &cloud.InvalidError{Place: place, Err: unpulled(p, image, w.Message)}}
+			return judgement{stage: failed, err: &cloud.InvalidError{Place: place, Err: &cloud.ImageError{Err: unpulled(p, image, w.Message)}}}
 		case since >= pullPatience && what == pullLimited:
 			return judgement{stage: failed, err: &cloud.UnreachableError{Err: fmt.Errorf("the image %s could not be pulled for %v, as %s allows no more pulls for the moment; with a login it may allow more: %s",
 				image, since.Round(time.Second), registry.HostOf(image), w.Message)}}
@@ -107,7 +107,7 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 		}
 		j.doing = fmt.Sprintf("the image %s to be pulled on %s (%s)", image, p.Spec.NodeName, w.Message)
 	case "InvalidImageName", "ErrImageNeverPull", "ImageInspectError":
-		return invalid("the image %s cannot be used: %s", imageFor(p, c), w.Message)
+		return judgement{stage: failed, err: &cloud.InvalidError{Place: place, Err: &cloud.ImageError{Err: fmt.Errorf("the image %s cannot be used: %s", imageFor(p, c), w.Message)}}}
 	case "CreateContainerError", "RunContainerError", "StartError":
 		if noShell(w.Message) {
 			return judgement{stage: failed, err: &shellError{place, imageFor(p, c), w.Message}}

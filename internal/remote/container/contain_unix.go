@@ -42,7 +42,7 @@ func Contain(ctx context.Context, in io.Reader, out io.Writer, keep func(Spec) e
 	}
 	if err != nil {
 		full := errors.As(err, new(*NoSpaceError)) || errors.Is(err, syscall.ENOSPC) || says(err, "no space left")
-		t.say(Line{Done: true, Error: err.Error(), NoSpace: full})
+		t.say(Line{Done: true, Error: err.Error(), NoSpace: full, Image: errors.As(err, new(*ImageError))})
 		return 1
 	}
 	t.say(Line{Done: true})

@@ -51,6 +51,7 @@ type Line struct {
 	Done    bool   `json:"done,omitempty"` // the last line
 	Error   string `json:"error,omitempty"`
 	NoSpace bool   `json:"no_space,omitempty"`
+	Image   bool   `json:"image,omitempty"` // it is an [ImageError]
 }
 
 // teller writes lines; several may speak at once.

@@ -127,3 +127,20 @@ func TestAMachineWithoutDocker(t *testing.T) {
 		t.Errorf("exit %d: %s", code, out.String())
 	}
 }
+
+// Only what is the image's own fault is called so: the rest may be better the next time.
+func TestWhoseFaultAFailedPullIs(t *testing.T) {
+	for said, want := range map[string]bool{
+		"manifest unknown": true, "denied: requested access": true, "no matching manifest for linux/arm64": true, "repository does not exist": true,
+		"no space left on device": false, "toomanyrequests: slow down": false, "": false,
+	} {
+		var why error
+		if said != "" {
+			why = &failed{what: "pull", said: said, code: 1}
+		}
+		got := asImageError(pullError(why, "r.io/train:1", nil, "amd64"), why)
+		if is := errors.As(got, new(*ImageError)); is != want || (got == nil) != (why == nil) {
+			t.Errorf("%q: %v, %t", said, got, is)
+		}
+	}
+}

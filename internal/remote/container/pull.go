@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ func (e *engine) ensureImage(ctx context.Context, s Spec, t *teller) (image stri
 		}
 	}
 	if have != "" && have != e.arch {
-		return "", fmt.Errorf("the image %s is for %s, and the machine is %s; use an image that was built for it, or another instance type", image, have, e.arch)
+		return "", &ImageError{fmt.Errorf("the image %s is for %s, and the machine is %s; use an image that was built for it, or another instance type", image, have, e.arch)}
 	}
 	return image, nil
 }
@@ -109,7 +110,7 @@ func (e *engine) pull(ctx context.Context, image string, l *registry.Login, t *t
 	for try := 1; ; try++ {
 		err := e.pullOnce(ctx, args, image, t)
 		if err == nil || try == pullTries || ctx.Err() != nil || !broken(err) {
-			return pullError(err, image, l, e.arch)
+			return asImageError(pullError(err, image, l, e.arch), err)
 		}
 		t.doing("pulling %s again: %v", image, err)
 		select {
@@ -194,6 +195,22 @@ func pullError(err error, image string, l *registry.Login, arch string) error {
 		return fmt.Errorf("the machine does not get %s from %s: %w", image, server, err)
 	}
 	return fmt.Errorf("pulling %s: %w", image, err)
+}
+
+// An ImageError means that the image cannot be had as it is named: trying again does not
+// help.
+type ImageError struct{ Err error }
+
+func (e *ImageError) Error() string { return e.Err.Error() }
+func (e *ImageError) Unwrap() error { return e.Err }
+
+// asImageError is what pullError said of what a pull failed with, as an ImageError unless
+// something else than the image is at fault.
+func asImageError(said, why error) error {
+	if why == nil || errors.As(said, new(*NoSpaceError)) || broken(why) || says(why, "toomanyrequests", "too many requests") || errors.Is(why, context.DeadlineExceeded) || errors.Is(why, context.Canceled) {
+		return said
+	}
+	return &ImageError{said}
 }
 
 // A NoSpaceError means that the machine's disk has no room for an image.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -210,5 +211,17 @@ func TestATunnelIsClosedHalf(t *testing.T) {
 	c.CloseWrite()
 	if got, err := io.ReadAll(c); string(got) != "whole" || err != nil {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// Where the balancer listens is its own affair, if it is told so.
+func TestABalancerListensWhereItIsTold(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have one loopback address")
+	}
+	b := newBalancer(t, Options{Host: "127.0.0.3"})
+	apply(t, b, balancerapi.Service{}) // whose table says 127.0.0.1
+	if host, _, err := net.SplitHostPort(b.Addr("chat").String()); err != nil || host != "127.0.0.3" {
+		t.Errorf("it listens on %s, %v", b.Addr("chat"), err)
 	}
 }

@@ -265,7 +265,7 @@ func TestEachFailureHasItsStatusAndSentence(t *testing.T) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, f := range Failures() {
+	for f := range failures {
 		text := f.Sentence("")
 		if seen[text] || text == "" || strings.Contains(text, "%") {
 			t.Errorf("%s: %q", f, text)

@@ -1,47 +1,13 @@
 package replicas
 
 import (
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/fsm"
-	"github.com/skypilot-go/sky/internal/serve/probe"
 	"github.com/skypilot-go/sky/internal/serve/spec"
 )
-
-func TestProbesBecomeFacts(t *testing.T) {
-	s := probe.Settings{Interval: 10 * time.Second, InitialDelay: time.Minute, FailureSpan: 30 * time.Second}
-	for _, c := range []struct {
-		name    string
-		status  api.ReplicaStatus
-		answers string // o good, x bad, t silent
-		want    fsm.ReplicaEvent
-		failure Failure
-	}{
-		{"never probed", api.ReplicaStarting, "", "", ""},
-		{"not yet", api.ReplicaStarting, "x", "", ""},
-		{"ready", api.ReplicaStarting, "xo", fsm.ReplicaReady, ""},
-		{"still ready", api.ReplicaReady, "oo", "", ""},
-		{"not ready", api.ReplicaReady, "ox", fsm.ReplicaNotReady, ""},
-		{"still not", api.ReplicaNotReady, "oxx", "", ""},
-		{"back", api.ReplicaNotReady, "oxo", fsm.ReplicaReady, ""},
-		{"too late", api.ReplicaStarting, "xxxxxxxx", fsm.ReplicaStop, TooLate},
-		{"for too long", api.ReplicaNotReady, "oxxxx", fsm.ReplicaStop, Unhealthy},
-		{"silent for too long", api.ReplicaNotReady, "oxxxt", fsm.ReplicaStop, Hung},
-		{"it goes already", api.ReplicaShuttingDown, "oxxxx", "", ""},
-	} {
-		var h probe.History
-		for i, a := range c.answers {
-			h, _ = h.After(s, probe.Result{OK: a == 'o', Timeout: a == 't', Reason: "the reason"}, noon.Add(time.Duration(i)*10*time.Second))
-		}
-		f, ok := Probed(&Replica{Status: c.status}, h, s)
-		if ok != (c.want != "") || ok && (f.Event != c.want || f.Failure != c.failure) || ok && c.want != fsm.ReplicaReady && f.Detail != "the reason" {
-			t.Errorf("%s: %+v, %v", c.name, f, ok)
-		}
-	}
-}
 
 func TestProgramsThatEnd(t *testing.T) {
 	for _, c := range []struct {
@@ -61,39 +27,6 @@ func TestProgramsThatEnd(t *testing.T) {
 	} {
 		if f := Ended(c.status, c.codes, c.reason, c.full); f.Event != fsm.ReplicaStop || f.Failure != c.want || f.Detail != c.detail {
 			t.Errorf("%s %v: %+v", c.status, c.codes, f)
-		}
-	}
-}
-
-func TestTerminatingReplicas(t *testing.T) {
-	for _, c := range []struct {
-		status api.ReplicaStatus
-		purge  bool
-		want   fsm.ReplicaEvent
-		says   string
-	}{
-		{api.ReplicaReady, false, fsm.ReplicaStop, ""},
-		{api.ReplicaProvisioning, false, fsm.ReplicaStop, ""},
-		{api.ReplicaPending, false, fsm.ReplicaForget, ""},
-		{api.ReplicaFailed, true, fsm.ReplicaForget, ""},
-		{api.ReplicaFailed, false, "", "add --purge"},
-		{api.ReplicaFailedCleanup, false, fsm.ReplicaStop, ""},
-		{api.ReplicaFailedCleanup, true, fsm.ReplicaForget, ""},
-		{api.ReplicaShuttingDown, true, "", "already"},
-		{api.ReplicaPreempted, false, "", "already"},
-	} {
-		r := Replica{ID: 1, Status: c.status}
-		f, err := Terminate(&r, time.Minute, c.purge, noon)
-		if f.Event != c.want || (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %+v, %v", c.status, f, err)
-			continue
-		}
-		if err != nil {
-			continue
-		}
-		after, err := r.After(f, noon)
-		if err != nil || c.status == api.ReplicaReady && (after.Work() != Drain || !after.DrainTo.Equal(noon.Add(time.Minute)) || after.Reason != "terminated by the user") {
-			t.Errorf("%s: %+v, %v", c.status, after, err)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package replicas
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/fsm"
@@ -49,16 +48,6 @@ var failures = map[Failure]struct {
 	Refused:     {fsm.ReplicaUnprovisioned, "it cannot be launched as it is%s", "change the task and update the service", true},
 	MachineLost: {fsm.ReplicaGone, "its machine was lost%s", "", false},
 	Preempted:   {fsm.ReplicaGone, "its spot machine was taken away%s", "", false},
-}
-
-// Failures lists every failure.
-func Failures() []Failure {
-	var all []Failure
-	for f := range failures {
-		all = append(all, f)
-	}
-	slices.Sort(all)
-	return all
 }
 
 // outcome is the event by which a replica that has given back its machines
