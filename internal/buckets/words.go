@@ -40,3 +40,18 @@ func howFar(p transfer.Progress) string {
 	}
 	return strings.Join(parts, ", ")
 }
+
+// howManyGone is how far a deletion is, in words: objects, rate, time left.
+func howManyGone(p transfer.Progress) string {
+	text := plural(p.Files, "object")
+	if p.Counted && p.TotalFiles > p.Files {
+		text = fmt.Sprintf("%d of %s", p.Files, plural(p.TotalFiles, "object"))
+	}
+	if p.FileRate >= 1 {
+		text += fmt.Sprintf(", %.0f/s", p.FileRate)
+	}
+	if p.Left > 0 {
+		text += ", " + p.Left.Round(time.Second).String() + " left"
+	}
+	return text
+}

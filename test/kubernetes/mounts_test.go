@@ -146,6 +146,10 @@ func TestUnprivilegedPodsMountByTheBroker(t *testing.T) {
 		r.Close()
 	}
 	// The process that serves the mounts dies, and they come back by the broker.
-	w.sky([]string{"SUCCEEDED"}, "exec", "c", "set -e; p=$(pgrep -o -f 'sky-mount.* mount /'); kill -9 $p; until cat ~/direct/two; do sleep 0.2; done")
+	w.sky([]string{"SUCCEEDED"}, "exec", "c", `killed=
+for p in /proc/[0-9]*; do
+  case $(tr '\0' ' ' <$p/cmdline) in *"sky-mount mount "*) kill -9 ${p#/proc/} && killed=1 ;; esac
+done
+test "$killed" && until cat ~/direct/two; do sleep 0.2; done`)
 	w.sky(nil, "down", "-y", "c")
 }

@@ -15,9 +15,32 @@ type meter struct {
 	counted                atomic.Bool
 	done                   chan struct{}
 	wg                     sync.WaitGroup
-	rate                   float64
-	lastBytes              int64
+	byteRate, fileRate     average
 	last                   time.Time
+}
+
+// An average is how much there is in a second; the last ten seconds count most.
+type average struct {
+	rate float64
+	seen int64
+}
+
+func (a *average) add(n int64, seconds float64) {
+	rate := float64(n-a.seen) / seconds
+	if a.seen = n; a.rate == 0 {
+		a.rate = rate
+		return
+	}
+	keep := math.Exp(-seconds / 10)
+	a.rate = keep*a.rate + (1-keep)*rate
+}
+
+// left is how long the rest takes; 0: unknown.
+func (a *average) left(n int64) time.Duration {
+	if a.rate <= 0 || n <= 0 {
+		return 0
+	}
+	return time.Duration(float64(n) / a.rate * float64(time.Second))
 }
 
 const reportEvery = 500 * time.Millisecond
@@ -43,26 +66,24 @@ func (m *meter) tell() {
 	}
 }
 
-// report makes one report. The rate is an average in which the last ten seconds
-// count most.
+// report makes one report.
 func (m *meter) report() {
-	now, bytes := time.Now(), m.moved.Load()
+	now := time.Now()
 	p := Progress{
-		Files: m.files.Load(), Bytes: bytes, TotalFiles: m.totalFiles.Load(), TotalBytes: m.totalBytes.Load(), Counted: m.counted.Load(),
+		Files: m.files.Load(), Bytes: m.moved.Load(), TotalFiles: m.totalFiles.Load(), TotalBytes: m.totalBytes.Load(), Counted: m.counted.Load(),
 	}
 	if took := now.Sub(m.last).Seconds(); took > 0 {
-		rate := float64(bytes-m.lastBytes) / took
-		if m.rate == 0 {
-			m.rate = rate
-		} else {
-			keep := math.Exp(-took / 10)
-			m.rate = keep*m.rate + (1-keep)*rate
-		}
-		m.last, m.lastBytes = now, bytes
+		m.byteRate.add(p.Bytes, took)
+		m.fileRate.add(p.Files, took)
+		m.last = now
 	}
-	p.Rate = m.rate
-	if left := p.TotalBytes - bytes; p.Counted && m.rate > 0 && left > 0 {
-		p.Left = time.Duration(float64(left) / m.rate * float64(time.Second))
+	p.Rate, p.FileRate = m.byteRate.rate, m.fileRate.rate
+	switch {
+	case !p.Counted:
+	case p.TotalBytes > 0:
+		p.Left = m.byteRate.left(p.TotalBytes - p.Bytes)
+	default: // nothing is moved where objects are deleted
+		p.Left = m.fileRate.left(p.TotalFiles - p.Files)
 	}
 	m.to(p)
 }

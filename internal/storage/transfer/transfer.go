@@ -63,10 +63,10 @@ type Options struct {
 
 // Progress is how far a transfer is.
 type Progress struct {
-	Files, Bytes           int64 // moved, or found to be there
-	TotalFiles, TotalBytes int64 // seen so far
-	Counted                bool  // the totals are final
-	Rate                   float64
+	Files, Bytes           int64         // moved, or found to be there
+	TotalFiles, TotalBytes int64         // seen so far
+	Counted                bool          // the totals are final
+	Rate, FileRate         float64       // bytes and files in a second
 	Left                   time.Duration // 0: unknown
 }
 

@@ -808,7 +808,7 @@ func TestProgress(t *testing.T) {
 	want := Progress{Files: int64(len(someTree())), Bytes: total, TotalFiles: int64(len(someTree())), TotalBytes: total, Counted: true}
 	check := func(what string, err error) {
 		t.Helper()
-		last.Rate, last.Left = 0, 0
+		last.Rate, last.FileRate, last.Left = 0, 0, 0
 		if err != nil || last != want {
 			t.Errorf("%s: %+v, %v, want %+v", what, last, err, want)
 		}

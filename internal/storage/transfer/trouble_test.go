@@ -455,6 +455,34 @@ func TestAStoreThatAsksForFewer(t *testing.T) {
 	}
 }
 
+// Of what has no bytes, such as deletions, objects are counted.
+func TestRatesWithoutBytes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var all []Progress
+		m := startMeter(func(p Progress) { all = append(all, p) })
+		for range 1000 {
+			m.saw(0)
+		}
+		time.Sleep(reportEvery / 2)
+		m.files.Add(50)
+		for range 3 { // 100 objects a second
+			time.Sleep(reportEvery)
+			m.files.Add(50)
+		}
+		m.counted.Store(true)
+		time.Sleep(reportEvery)
+		synctest.Wait()
+		m.stop()
+		p := all[3]
+		if p.FileRate < 99 || p.FileRate > 101 || p.Left < 7*time.Second || p.Left > 9*time.Second || p.Rate != 0 {
+			t.Errorf("%+v", p)
+		}
+		if all[1].Left != 0 {
+			t.Errorf("time is left although not all was seen: %+v", all[1])
+		}
+	})
+}
+
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []Progress
