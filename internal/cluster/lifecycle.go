@@ -129,7 +129,7 @@ func (m *Manager) down(ctx context.Context, call Call, c *state.Cluster, purge b
 	}
 	dctx, cancel := context.WithTimeout(ctx, takeDown)
 	defer cancel()
-	if err := m.forget(dctx, call.Out, c, "terminated by "+call.User.Name); err != nil {
+	if err := m.forget(dctx, call.Out, c, terminatedBy+call.User.Name); err != nil {
 		if !purge {
 			return fmt.Errorf("terminating cluster %s: %w", c.Name, err)
 		}

@@ -208,7 +208,7 @@ func (m *Manager) restartAgents(ctx context.Context, c *state.Cluster) (*agentap
 func (m *Manager) apply(ctx context.Context, c *state.Cluster, o Observation, v Verdict) (*state.Cluster, error) {
 	switch {
 	case v.Gone:
-		if err := m.forget(ctx, nil, c, v.Reason); err != nil {
+		if err := m.forget(ctx, nil, c, ended(c, v.Reason)); err != nil {
 			return nil, err
 		}
 		return nil, nil
@@ -216,6 +216,7 @@ func (m *Manager) apply(ctx context.Context, c *state.Cluster, o Observation, v 
 		return c, &api.Error{Type: api.ErrStatusFetching, Message: fmt.Sprintf("The state of cluster %q could not be found out: %s", c.Name, v.Reason)}
 	}
 	from := c.Status
+	v.Reason = withAutostop(c, v.Status, v.Reason)
 	updated, err := m.Store.Clusters().Update(ctx, c.Name, c.Hash, func(c *state.Cluster) error {
 		c.StatusUpdatedAt = now()
 		if v.Status != c.Status {

@@ -29,12 +29,16 @@ func (m *Manager) Status(ctx context.Context, call Call, body api.StatusBody) ([
 		return nil, err
 	}
 	var failed map[string]error
+	before := clusters
 	switch body.Refresh {
 	case api.RefreshForce:
 		clusters, failed = refreshAll(ctx, clusters, func(*state.Cluster) bool { return true }, m.refreshNow)
 	case api.RefreshAuto:
 		at := now()
 		clusters, failed = m.RefreshAll(ctx, clusters, func(c *state.Cluster) bool { return stale(c, at) })
+	}
+	if body.Refresh == api.RefreshForce {
+		m.sayWhatChanged(ctx, call, filter, before, clusters)
 	}
 	for name, err := range failed {
 		fmt.Fprintf(call.Out, "Cluster %s is shown as last seen: %v\n", name, err)

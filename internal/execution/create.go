@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
@@ -32,8 +34,24 @@ func (l *launch) createAnew(ctx context.Context) (*state.Cluster, error) {
 	}
 }
 
+// proposeEarlier says which machines the last cluster of this name had, if it ended by itself
+// and the task leaves open where it runs.
+func (l *launch) proposeEarlier(ctx context.Context) {
+	open := !slices.ContainsFunc(l.task.Resources, func(r task.Resources) bool { return r.InstanceType != "" || r.Cloud != "" })
+	if l.held != nil || !open {
+		return
+	}
+	h, why, at, ok := l.x.Clusters.Vanished(ctx, l.call, l.name)
+	if !ok {
+		return
+	}
+	fmt.Fprintf(l.call.Out, "The earlier cluster %s ran on %s (%s) and was %s, as seen at %s. For the same machines and place: sky launch -c %s %s\n",
+		l.name, h.Offer.Place, h.Offer.InstanceType, why, at.Local().Format("2006-01-02 15:04:05"), l.name, cluster.Again(h.Offer, h.NumNodes))
+}
+
 // create plans, writes the record, and gets the machines.
 func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
+	l.proposeEarlier(ctx)
 	offers, err := l.offers(ctx)
 	if err != nil {
 		return nil, err
