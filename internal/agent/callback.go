@@ -51,7 +51,7 @@ func (a *Agent) postCallback(w http.ResponseWriter, r *http.Request) error {
 // runCallback waits for the script, for no longer than it may take. A caller who
 // goes away leaves it running, within the same limit.
 func (a *Agent) runCallback(ctx context.Context, key, log string, in *agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {
-	key = "callback-" + key
+	key = a.ranks.own("callback-" + key)
 	limit := time.Duration(max(in.TimeoutSeconds, 1)) * time.Second
 	began := int64(0)
 	if st, err := os.Stat(log); err == nil {

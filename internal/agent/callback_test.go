@@ -3,11 +3,13 @@
 package agent
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/skypilot-go/sky/api/agentapi"
 )
@@ -60,5 +62,41 @@ func TestACallbackIsEndedInTime(t *testing.T) {
 	out, err := c.head.Callback(t.Context(), "1-0-0", agentapi.CallbackRequest{Script: "echo begun; sleep 1000 & sleep 1001", Log: "cb.log", TimeoutSeconds: 1})
 	if err != nil || !out.TimedOut || out.Code != codeHookTimeout || !strings.HasPrefix(out.Output, "begun\n") {
 		t.Errorf("%+v, %v", out, err)
+	}
+}
+
+// Two nodes on one machine may run the callback of jobs with the same number.
+func TestCallbacksOfOthersAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	one, two := newCluster(t, 1, twoCPUs, true), newCluster(t, 1, twoCPUs, true)
+	out := make(chan error, 1)
+	go func() {
+		result, err := one.head.Callback(t.Context(), "1-0-0", agentapi.CallbackRequest{Script: "touch begun; until [ -e go ]; do sleep 0.02; done", Log: "cb.log", TimeoutSeconds: 60})
+		if err == nil && (result.Code != 0 || result.TimedOut) {
+			err = fmt.Errorf("%+v", result)
+		}
+		out <- err
+	}()
+	home := one.nodes[0].home
+	var dir string
+	for dir == "" {
+		found, _ := filepath.Glob(filepath.Join(home, "begun"))
+		more, _ := filepath.Glob(filepath.Join(home, "*", "begun"))
+		if found = append(found, more...); len(found) > 0 {
+			dir = filepath.Dir(found[0])
+		}
+		if t.Context().Err() != nil {
+			t.Fatal("the callback does not begin")
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if result, err := two.head.Callback(t.Context(), "1-0-0", agentapi.CallbackRequest{Script: "sleep 1000 & true", Log: "cb.log", TimeoutSeconds: 60}); err != nil || result.Code != 0 {
+		t.Errorf("%+v, %v", result, err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-out; err != nil {
+		t.Error(err)
 	}
 }

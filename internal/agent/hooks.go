@@ -66,7 +66,7 @@ func hooksFor(set *agentapi.Autostop, event string) (hooks []agentapi.Hook) {
 func (a *Agent) runHooks(ctx context.Context, event, run string, hooks []agentapi.Hook) {
 	out := a.hookLog(event)
 	for i, h := range hooks {
-		key := fmt.Sprintf("hook-%s-%s-%d", event, run, i)
+		key := a.hookKey(event, run, i)
 		if i == 0 {
 			if _, err := os.Stat(filepath.Join(a.ranks.dir, key)); err != nil {
 				_ = os.Remove(out)
@@ -83,8 +83,12 @@ func (a *Agent) runHooks(ctx context.Context, event, run string, hooks []agentap
 		}
 	}
 	for i := range hooks {
-		_ = a.ranks.forget(fmt.Sprintf("hook-%s-%s-%d", event, run, i))
+		_ = a.ranks.forget(a.hookKey(event, run, i))
 	}
+}
+
+func (a *Agent) hookKey(event, run string, i int) string {
+	return a.ranks.own(fmt.Sprintf("hook-%s-%s-%d", event, run, i))
 }
 
 func (a *Agent) runHook(ctx context.Context, key, event, out string, h agentapi.Hook) (int, error) {

@@ -231,7 +231,8 @@ func (n *testNode) awaitUp(check func() error) {
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(n.home, "agent.log"))
-	n.t.Fatalf("agent did not come up: %s", log)
+	stacks := make([]byte, 1<<20)
+	n.t.Fatalf("agent did not come up: %s\n%s", log, stacks[:runtime.Stack(stacks, true)])
 }
 
 func (c *testCluster) configure() {

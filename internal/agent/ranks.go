@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -445,6 +447,12 @@ func (r *ranks) forget(key string) error {
 		return os.WriteFile(d.file("kept"), nil, 0o600)
 	}
 	return r.remove(key)
+}
+
+// own makes a key, which others may use on this machine too, one of this node: a rank's
+// processes are found by its key.
+func (r *ranks) own(key string) string {
+	return fmt.Sprintf("%s-%08x", key, crc32.ChecksumIEEE([]byte(r.dir)))
 }
 
 // remove removes what is kept of a rank.

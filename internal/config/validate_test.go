@@ -31,11 +31,11 @@ var badConfigs = []struct{ text, want string }{
 	{"workspaces: {a: {lambda: {region: x}}}", `1:27: unknown field "region" in workspaces.a.lambda. Fields of workspaces.a.lambda: disabled.`},
 	{"daemons: {status-refresh: {interval_seconds: 1}}", `1:11: unknown field "status-refresh" in daemons; did you mean "pool-status-refresh-daemon"?`},
 	{"rbac: {roles: {admin: {permissions: {allowlist: []}}}}", `1:38: unknown field "allowlist" in rbac.roles.admin.permissions. Fields of rbac.roles.admin.permissions: blocklist.`},
-	{"'': 1", `1:1: unknown field "" in the configuration. Fields of the configuration: active_workspace, admin_policy, allowed_clouds, api_server, aws, azure, catalogs, daemons, dashboard, data, db, docker, gcp, jobs, kubernetes, logs, nebius, nvidia_gpus, oci, plugins, provision, rbac, serve, slurm, ssh, storage, tracing, vast, workspace, workspaces.`},
+	{"'': 1", `1:1: unknown field "" in the configuration. Fields of the configuration: active_workspace, admin_policy, allowed_clouds, api_server, aws, azure, catalogs, cudo, daemons, dashboard, data, db, do, docker, fluidstack, gcp, hyperbolic, jobs, kubernetes, lambda, logs, mithril, nebius, nvidia_gpus, oci, paperspace, plugins, primeintellect, provision, rbac, runpod, serve, shadeform, slurm, ssh, storage, tracing, vast, verda, workspace, workspaces.`},
 	// Clouds without a section.
-	{"lambda: {}", `1:1: unknown field "lambda" in the configuration; lambda is set up by its own credential files, and only allowed_clouds and workspaces.<name>.lambda.disabled mention it`},
-	{"runpod: {api_key: x}", `1:1: unknown field "runpod" in the configuration; runpod is set up by its own credential files, and only allowed_clouds and workspaces.<name>.runpod.disabled mention it`},
-	{"do: {}", `1:1: unknown field "do" in the configuration; do is set up by its own credential files, and only allowed_clouds and workspaces.<name>.do.disabled mention it`},
+	{"seeweb: {}", `1:1: unknown field "seeweb" in the configuration; seeweb is set up by its own credential files, and only allowed_clouds and workspaces.<name>.seeweb.disabled mention it`},
+	{"runpod: {api_key: x}", `1:10: unknown field "api_key" in runpod. Fields of runpod: remote_identity.`},
+	{"scp: {}", `1:1: unknown field "scp" in the configuration; scp is set up by its own credential files, and only allowed_clouds and workspaces.<name>.scp.disabled mention it`},
 	// Keys of earlier versions.
 	{"aws: {instance_tags: {a: b}}", `1:7: "instance_tags" is not a field of aws: write "labels"`},
 	{"gcp: {instance_tags: {a: b}}", `1:7: "instance_tags" is not a field of gcp: write "labels"`},

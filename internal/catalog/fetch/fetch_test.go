@@ -108,8 +108,8 @@ func TestRunPod(t *testing.T) {
 	url := cloudAPI(t, "Bearer k", answers(t, map[string]string{"POST /graphql": "runpod.json"}))
 	list := table(t, "runpod", RunPod{API: API{BaseURL: url, Token: "k"}, Zones: map[string][]string{"CZ": {"EU-CZ-1"}}})
 	check(t, list, spot(gpu("RTX4090", 2)), "2x_RTX4090_SECURE 12/82 CZ/EU-CZ-1 $0.7")
-	check(t, list, gpu("H100-SXM", 1), "1x_H100-SXM_SECURE 20/125 CZ $2.99")
-	check(t, list, gpu("RTX9999-Ada", 1), "1x_RTX9999-Ada_SECURE 8/40 CZ $1")
+	check(t, list, gpu("H100-SXM", 1), "1x_H100-SXM_SECURE 20/125 CZ/EU-CZ-1 $2.99")
+	check(t, list, gpu("RTX9999-Ada", 1), "1x_RTX9999-Ada_SECURE 8/40 CZ/EU-CZ-1 $1")
 	bad := cloudAPI(t, "Bearer k", map[string]string{"POST /graphql": `{"errors":[{"message":"not allowed"}]}`})
 	if _, err := (RunPod{API: API{BaseURL: bad, Token: "k"}}).Rows(t.Context()); err == nil || !strings.Contains(err.Error(), "not allowed") {
 		t.Errorf("GraphQL errors are lost: %v", err)
