@@ -220,8 +220,10 @@ func (n *testNode) kill() {
 
 func (n *testNode) awaitUp(check func() error) {
 	n.t.Helper()
+	var last error
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
-		if _, err := n.client.Info(context.Background()); err == nil {
+		_, last = n.client.Info(context.Background())
+		if last == nil {
 			return
 		}
 		if check != nil {
@@ -231,8 +233,7 @@ func (n *testNode) awaitUp(check func() error) {
 		}
 	}
 	log, _ := os.ReadFile(filepath.Join(n.home, "agent.log"))
-	stacks := make([]byte, 1<<20)
-	n.t.Fatalf("agent did not come up: %s\n%s", log, stacks[:runtime.Stack(stacks, true)])
+	n.t.Fatalf("agent did not come up: %v\n%s", last, log)
 }
 
 func (c *testCluster) configure() {

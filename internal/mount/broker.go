@@ -117,7 +117,7 @@ func (b *Broker) do(o order) (*os.File, error) {
 		return nil, fmt.Errorf("the broker of mounts does not answer: %w", err)
 	}
 	var r result
-	if err := json.Unmarshal(answer, &r); err != nil {
+	if err = json.Unmarshal(answer, &r); err != nil {
 		err = fmt.Errorf("the answer of the broker of mounts: %w", err)
 	} else if r.Error != "" {
 		err = fusefs.WithErrno(r.Error, r.Errno)

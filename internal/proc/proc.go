@@ -213,8 +213,9 @@ func (e *Ending) step(pids []int, now time.Time) {
 	if e.asked == nil {
 		e.asked = map[int]bool{}
 	}
-	// The number of a process that is gone may be used again during a long grace.
-	maps.DeleteFunc(e.asked, func(pid int, _ bool) bool { return !Alive(pid, "") })
+	// The number of a process that is gone may be used again during a long grace. One that
+	// ended since it was found is still the one that was asked.
+	maps.DeleteFunc(e.asked, func(pid int, _ bool) bool { return !slices.Contains(pids, pid) && !Alive(pid, "") })
 	hard := !now.Before(e.deadline)
 	var due []int
 	for _, pid := range pids {

@@ -273,3 +273,20 @@ func TestTheRootOfAnEndingIsNotCounted(t *testing.T) {
 		t.Errorf("%d counted, %v", e.Count(), err)
 	}
 }
+
+// A process that ends between the look that finds it and the step is counted once.
+func TestAProcessThatEndsIsCountedOnce(t *testing.T) {
+	cmd := exec.Command("sleep", "1000")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var e Ending
+	e.Within(time.Hour)
+	pids := []int{cmd.Process.Pid}
+	e.step(pids, time.Now())
+	_ = cmd.Wait()
+	e.step(pids, time.Now())
+	if n := e.Count(); n != 1 {
+		t.Errorf("counted %d times", n)
+	}
+}

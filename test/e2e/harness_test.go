@@ -61,7 +61,6 @@ func (w *world) killServer()                      { w.of().KillServer() }
 func (w *world) agents() []int                    { return w.of().Agents() }
 func (w *world) with(env ...string) *world        { return of(w.of().With(env...)) }
 func tailOf(path string, n int) string            { return harness.TailOf(path, n) }
-func procsOf(dir string) []int                    { return harness.ProcessesOf(dir) }
 
 func (w *world) run(args ...string) (string, int) {
 	w.t.Helper()

@@ -74,7 +74,7 @@ func TestGroups(t *testing.T) {
 		b.fake.Restore()
 
 		// Machines end when their time is over.
-		nodes = b.launch(spec)
+		b.launch(spec)
 		time.Sleep(2*time.Hour + time.Minute)
 		for _, n := range b.nodesOf(spec.ID) {
 			if n.State != cloud.NodeGone {
