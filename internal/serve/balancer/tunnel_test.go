@@ -160,6 +160,7 @@ func TestATunnelThatEndedIsNotUsedAgain(t *testing.T) {
 	conn, err := pool.Get(t.Context(), false)
 	for err == nil && conn.Reused { // within a moment of its use nobody asks whether it is open
 		conn.Put()
+		time.Sleep(60 * time.Millisecond)
 		conn, err = pool.Get(t.Context(), false)
 	}
 	if err != nil || other.count() != 2 {
