@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+
+	"github.com/skypilot-go/sky/api"
 )
 
 // OpenAPI is the description of every route in the language of OpenAPI 3.1.
@@ -17,19 +19,8 @@ func (c *Client) Metrics(ctx context.Context, w io.Writer) error {
 	return c.copyTo(ctx, call{method: http.MethodGet, path: "/metrics"}, w)
 }
 
-// Plugin is an addition to the server's pages.
-type Plugin struct {
-	Name    string `json:"name"`
-	Path    string `json:"js_extension_path"`
-	Early   bool   `json:"requires_early_init"`
-	Version string `json:"version"`
-	Commit  string `json:"commit"`
-}
-
 // Plugins lists additions to the server's pages.
-func (c *Client) Plugins(ctx context.Context) ([]Plugin, error) {
-	list, err := callJSON[struct {
-		Plugins []Plugin `json:"plugins"`
-	}](ctx, c, http.MethodGet, "/api/plugins", nil, nil)
+func (c *Client) Plugins(ctx context.Context) ([]api.Plugin, error) {
+	list, err := callJSON[api.Plugins](ctx, c, http.MethodGet, "/api/plugins", nil, nil)
 	return list.Plugins, err
 }

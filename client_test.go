@@ -372,7 +372,7 @@ func TestSharesFiles(t *testing.T) {
 }
 
 func TestOffersAndLists(t *testing.T) {
-	var o AcceleratorOffer
+	var o api.AcceleratorOffer
 	if err := json.Unmarshal([]byte(`["AWS","p4d",  "A100",8.0,96.0,null,1152.0,32.77,null,"us-east-1"]`), &o); err != nil {
 		t.Fatal(err)
 	}

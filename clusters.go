@@ -108,16 +108,10 @@ func (c *Client) CostReport(ctx context.Context, b api.CostReportBody) (*Request
 	return post[[]api.CostRecord](ctx, c, "/cost_report", b)
 }
 
-// ClusterEvent is something that happened to a cluster.
-type ClusterEvent struct {
-	Reason string `json:"reason"`
-	At     int64  `json:"transitioned_at"` // Unix seconds
-}
-
 // ClusterEvents lists what happened to a cluster, the oldest first.
-func (c *Client) ClusterEvents(ctx context.Context, b api.ClusterEventsBody) (*Request[[]ClusterEvent], error) {
+func (c *Client) ClusterEvents(ctx context.Context, b api.ClusterEventsBody) (*Request[[]api.ClusterEvent], error) {
 	b.Envelope, b.IncludeTimestamps = c.envelope(), true
-	return post[[]ClusterEvent](ctx, c, "/cluster_events", b)
+	return post[[]api.ClusterEvent](ctx, c, "/cluster_events", b)
 }
 
 // Queue lists the jobs of a cluster.

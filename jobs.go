@@ -6,70 +6,16 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-// JobsLaunchResult names the new jobs: an id, or a list of them.
-type JobsLaunchResult struct {
-	JobID      IntList `json:"job_id"`
-	ScheduleID int     `json:"schedule_id"` // a schedule was kept instead; 0: none
-}
-
 // LaunchJob submits a managed job.
-func (c *Client) LaunchJob(ctx context.Context, b api.JobsLaunchBody) (*Request[JobsLaunchResult], error) {
+func (c *Client) LaunchJob(ctx context.Context, b api.JobsLaunchBody) (*Request[api.JobsLaunchResult], error) {
 	b.Envelope = c.withBlob(b.FileMountsBlobID)
-	return post[JobsLaunchResult](ctx, c, "/jobs/launch", b)
+	return post[api.JobsLaunchResult](ctx, c, "/jobs/launch", b)
 }
-
-// JobsPage is a part of the list of managed jobs.
-type JobsPage struct {
-	Jobs          []ManagedJob   `json:"jobs"`
-	Total         int            `json:"total"`
-	TotalNoFilter int            `json:"total_no_filter"`
-	StatusCounts  map[string]int `json:"status_counts"`
-}
-
-// ManagedJob is one task of a managed job.
-type ManagedJob struct {
-	JobID            *int     `json:"job_id"`
-	TaskID           *int     `json:"task_id"`
-	JobName          string   `json:"job_name"`
-	TaskName         string   `json:"task_name"`
-	JobDuration      *float64 `json:"job_duration"` // seconds
-	Workspace        string   `json:"workspace"`
-	Status           string   `json:"status"`
-	ScheduleState    string   `json:"schedule_state,omitempty"`
-	Resources        string   `json:"resources"`
-	ClusterResources string   `json:"cluster_resources,omitempty"`
-	Infra            string   `json:"infra,omitempty"`
-	RecoveryCount    int      `json:"recovery_count"`
-	Details          *string  `json:"details"`
-	FailureReason    *string  `json:"failure_reason"`
-	UserName         string   `json:"user_name,omitempty"`
-	UserHash         string   `json:"user_hash,omitempty"`
-	SubmittedAt      *float64 `json:"submitted_at"`
-	StartAt          *float64 `json:"start_at"`
-	EndAt            *float64 `json:"end_at"`
-	Pool             *string  `json:"pool"`
-	CurrentCluster   *string  `json:"current_cluster_name,omitempty"`
-	JobIDOnPool      *int     `json:"job_id_on_pool_cluster,omitempty"`
-	JobGroup         bool     `json:"is_job_group,omitempty"`
-	PrimaryInGroup   *bool    `json:"is_primary_in_job_group,omitempty"`
-	BatchTotal       *int     `json:"batch_total_batches,omitempty"`
-	BatchDone        *int     `json:"batch_completed_batches,omitempty"`
-	Metadata         Metadata `json:"metadata,omitempty"`
-	Priority         int      `json:"priority,omitempty"`
-	ArrayID          *int     `json:"array_id,omitempty"` // the first job of its array
-	ArrayRank        *int     `json:"array_rank,omitempty"`
-	ScheduleID       *int     `json:"schedule_id,omitempty"` // that submitted it
-
-	Attempts []api.JobsAttempt `json:"attempts,omitempty"` // if asked for
-}
-
-// Metadata are free-form facts about a record, such as its git commit.
-type Metadata map[string]any
 
 // JobsQueue lists managed jobs, latest first.
-func (c *Client) JobsQueue(ctx context.Context, b api.JobsQueueBody) (*Request[JobsPage], error) {
+func (c *Client) JobsQueue(ctx context.Context, b api.JobsQueueBody) (*Request[api.JobsQueueResult], error) {
 	b.Envelope = c.envelope()
-	return post[JobsPage](ctx, c, "/jobs/queue/v2", b)
+	return post[api.JobsQueueResult](ctx, c, "/jobs/queue/v2", b)
 }
 
 // CancelJobs ends managed jobs; the log says which.
@@ -103,20 +49,10 @@ func (c *Client) WaitJob(ctx context.Context, b api.JobsWaitBody) (*Request[int]
 	return post[int](ctx, c, "/jobs/wait", b)
 }
 
-// JobEvent is something that happened to a task of a managed job.
-type JobEvent struct {
-	JobID     int     `json:"spot_job_id"`
-	TaskID    *int    `json:"task_id"`
-	NewStatus string  `json:"new_status"`
-	Code      string  `json:"code"`
-	Reason    string  `json:"reason"`
-	Timestamp float64 `json:"timestamp"` // Unix seconds
-}
-
 // JobEvents lists what happened to a managed job, the newest first.
-func (c *Client) JobEvents(ctx context.Context, b api.JobsEventsBody) (*Request[[]JobEvent], error) {
+func (c *Client) JobEvents(ctx context.Context, b api.JobsEventsBody) (*Request[[]api.JobsEvent], error) {
 	b.Envelope = c.envelope()
-	return post[[]JobEvent](ctx, c, "/jobs/events", b)
+	return post[[]api.JobsEvent](ctx, c, "/jobs/events", b)
 }
 
 // DownloadJobLogs gathers a managed job's logs for [Client.Download].

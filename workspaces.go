@@ -64,23 +64,14 @@ func (c *Client) UpdateServerConfig(ctx context.Context, values map[string]any) 
 	return post[map[string]any](ctx, c, "/workspaces/config", api.ConfigBody{Envelope: c.envelope(), Config: values})
 }
 
-// WorkspaceInfo says which workspace a call of this user lands in, and why.
-type WorkspaceInfo struct {
-	Workspace  *string  `json:"workspace"`
-	Source     string   `json:"source"`
-	Note       *string  `json:"note"`
-	Preferred  *string  `json:"preferred"`
-	Accessible []string `json:"accessible"`
-}
-
-// MyWorkspace tells the caller's workspace; requested is what the configuration
+// MyWorkspace is the caller's workspace; requested is what the configuration
 // asks for.
-func (c *Client) MyWorkspace(ctx context.Context, requested string) (WorkspaceInfo, error) {
+func (c *Client) MyWorkspace(ctx context.Context, requested string) (api.WorkspaceChoice, error) {
 	q := url.Values{}
 	if requested != "" {
 		q.Set("requested", requested)
 	}
-	return callJSON[WorkspaceInfo](ctx, c, http.MethodGet, "/users/me/workspace", q, nil)
+	return callJSON[api.WorkspaceChoice](ctx, c, http.MethodGet, "/users/me/workspace", q, nil)
 }
 
 // PreferWorkspace sets, or with nil clears, the caller's preferred workspace.

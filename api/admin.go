@@ -81,3 +81,30 @@ type DebugDumpBody struct {
 	RecentMinutes *float64       `json:"recent_minutes"`
 	ClientInfo    map[string]any `json:"client_info"`
 }
+
+// Recipe is a task file that the server keeps.
+type Recipe struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Content     string `json:"content"`
+	Type        string `json:"recipe_type"` // cluster, job, pool, volume
+	Pinned      bool   `json:"pinned"`
+	UserID      string `json:"user_id"`
+	UserName    string `json:"user_name"`
+	Editable    bool   `json:"is_editable"`
+	Pinnable    bool   `json:"is_pinnable"`
+}
+
+// Plugin is an addition to the server's pages.
+type Plugin struct {
+	Name    string `json:"name"`
+	Path    string `json:"js_extension_path"`
+	Early   bool   `json:"requires_early_init"`
+	Version string `json:"version"`
+	Commit  string `json:"commit"`
+}
+
+// Plugins are all of them.
+type Plugins struct {
+	Plugins []Plugin `json:"plugins"`
+}

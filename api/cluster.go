@@ -252,3 +252,9 @@ type JobRecord struct {
 	ExitCodes   []int          `json:"exit_codes,omitempty"` // in rank order
 	Reason      string         `json:"reason,omitempty"`     // why it waits or failed
 }
+
+// ClusterEvent is something that happened to a cluster.
+type ClusterEvent struct {
+	Reason string `json:"reason"`
+	At     int64  `json:"transitioned_at"` // Unix seconds
+}

@@ -1,6 +1,13 @@
 package api
 
-import "strings"
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
 
 // ManagedStatus is the state of one task of a managed job.
 type ManagedStatus string
@@ -70,6 +77,26 @@ type JobsLaunchBody struct {
 	Name    *string `json:"name"`
 	Pool    *string `json:"pool"`
 	NumJobs *int    `json:"num_jobs"`
+}
+
+// JobsLaunchResult names what was submitted.
+type JobsLaunchResult struct {
+	JobID      IntList `json:"job_id"`                // a number on the wire if it is one job and no array
+	ScheduleID int     `json:"schedule_id,omitempty"` // a schedule was kept instead
+	Handle     *Handle `json:"handle"`                // null: a job has no cluster yet
+	Array      bool    `json:"-"`
+}
+
+// MarshalJSON writes the id of a single job as a number.
+func (r JobsLaunchResult) MarshalJSON() ([]byte, error) {
+	type plain JobsLaunchResult
+	if r.Array || len(r.JobID) != 1 {
+		return json.Marshal(plain(r))
+	}
+	return json.Marshal(struct {
+		JobID int `json:"job_id"`
+		plain
+	}{r.JobID[0], plain(r)})
 }
 
 // JobsSchedulesBody lists schedules of managed jobs.
@@ -153,11 +180,121 @@ type JobsAttempt struct {
 
 // JobsQueueResult is one page of managed jobs.
 type JobsQueueResult struct {
-	Jobs          []map[string]any `json:"jobs"`
-	Total         int              `json:"total"`
-	TotalNoFilter int              `json:"total_no_filter"`
-	StatusCounts  map[string]int   `json:"status_counts"`
+	Jobs          []ManagedJob   `json:"jobs"`
+	Total         int            `json:"total"`
+	TotalNoFilter int            `json:"total_no_filter"`
+	StatusCounts  map[string]int `json:"status_counts"`
 }
+
+// ManagedJob is one task of a managed job. Times are Unix seconds; null is for what
+// is not, or not yet.
+type ManagedJob struct {
+	JobID           *int           `json:"job_id"`
+	Same            *int           `json:"_job_id,omitempty"` // as JobID, where clients of SkyPilot look for it
+	TaskID          *int           `json:"task_id"`
+	JobName         string         `json:"job_name"`
+	TaskName        string         `json:"task_name"`
+	Status          ManagedStatus  `json:"status"`
+	ScheduleState   ScheduleState  `json:"schedule_state"`
+	JobDuration     *float64       `json:"job_duration"` // seconds, without what was lost in between
+	RecoveryCount   int            `json:"recovery_count"`
+	Workspace       string         `json:"workspace"`
+	UserName        string         `json:"user_name"`
+	UserHash        string         `json:"user_hash"`
+	Details         *string        `json:"details"` // what it waits for
+	FailureReason   *string        `json:"failure_reason"`
+	SubmittedAt     *float64       `json:"submitted_at"`
+	StartAt         *float64       `json:"start_at"`
+	EndAt           *float64       `json:"end_at"`
+	LastRecoveredAt *float64       `json:"last_recovered_at"`
+	RunTimestamp    string         `json:"run_timestamp"`
+	UserYAML        string         `json:"user_yaml"`
+	Entrypoint      string         `json:"entrypoint"`
+	Metadata        map[string]any `json:"metadata"` // free-form facts, such as its git commit
+	Priority        int            `json:"priority"`
+	PriorityClass   *string        `json:"priority_class"`
+
+	// What it asks for, and the cluster that it has.
+	Resources            string         `json:"resources"`
+	ClusterResources     string         `json:"cluster_resources"`
+	ClusterResourcesFull string         `json:"cluster_resources_full"`
+	Infra                string         `json:"infra"`
+	Cloud                *string        `json:"cloud"`
+	Region               *string        `json:"region"`
+	Zone                 *string        `json:"zone"`
+	Accelerators         map[string]int `json:"accelerators"` // null: none, or a fraction of one
+	NodeNames            *string        `json:"node_names"`   // in rank order, separated by commas
+	CurrentCluster       *string        `json:"current_cluster_name"`
+	ClusterNameOnCloud   *string        `json:"cluster_name_on_cloud"`
+
+	Execution      string `json:"execution"` // serial, parallel
+	JobGroup       bool   `json:"is_job_group"`
+	PrimaryInGroup *bool  `json:"is_primary_in_job_group"`
+	ArrayID        *int   `json:"array_id"` // the first job of its array
+	ArrayRank      *int   `json:"array_rank"`
+	ScheduleID     *int   `json:"schedule_id"` // that submitted it
+
+	// Of jobs on pools and of batches.
+	Pool        *string `json:"pool"`
+	PoolHash    *string `json:"pool_hash"`
+	JobIDOnPool *int    `json:"job_id_on_pool_cluster"`
+	Batch       bool    `json:"is_batch"`
+	BatchTotal  *int    `json:"batch_total_batches"`
+	BatchDone   *int    `json:"batch_completed_batches"`
+
+	// Clients of SkyPilot look for these; there is no controller of its own.
+	Labels                 map[string]string `json:"labels"`
+	Links                  map[string]string `json:"links"`
+	ControllerPID          *int              `json:"controller_pid"`
+	ControllerPIDStartedAt *float64          `json:"controller_pid_started_at"`
+	InternalExternalIPs    [][2]string       `json:"internal_external_ips"`
+	InternalServices       []string          `json:"internal_services"`
+
+	Attempts []JobsAttempt `json:"attempts,omitzero"` // if asked for
+
+	only []string
+}
+
+// Only makes JSON of j hold only the fields named, and those that every client needs.
+func (j *ManagedJob) Only(fields []string) {
+	j.only = append([]string{"job_id", "status", "attempts"}, fields...)
+}
+
+// MarshalJSON writes the fields that were asked for.
+func (j ManagedJob) MarshalJSON() ([]byte, error) {
+	type plain ManagedJob
+	if j.only == nil {
+		return json.Marshal(plain(j))
+	}
+	var b bytes.Buffer
+	v := reflect.ValueOf(j)
+	for i, name := range managedJobFields() {
+		if name == "" || !slices.Contains(j.only, name) || name == "attempts" && j.Attempts == nil {
+			continue
+		}
+		value, err := json.Marshal(v.Field(i).Interface())
+		if err != nil {
+			return nil, err
+		}
+		b.WriteString(`,"` + name + `":`)
+		b.Write(value)
+	}
+	b.WriteByte('}')
+	text := b.Bytes()
+	text[0] = '{' // in place of the first comma: there is always the id
+	return text, nil
+}
+
+// managedJobFields are the names of the fields of ManagedJob in JSON, "" for those that
+// are not part of it.
+var managedJobFields = sync.OnceValue(func() []string {
+	t := reflect.TypeFor[ManagedJob]()
+	names := make([]string, t.NumField())
+	for i := range names {
+		names[i], _, _ = strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	}
+	return names
+})
 
 // JobsCancelBody ends managed jobs.
 type JobsCancelBody struct {
@@ -254,4 +391,14 @@ type PoolSyncLogsBody struct {
 	Targets   Strings `json:"targets"`
 	WorkerIDs []int   `json:"worker_ids"`
 	Tail      *int    `json:"tail"`
+}
+
+// JobsEvent is something that happened to a task of a managed job, or to its cluster.
+type JobsEvent struct {
+	JobID     int            `json:"spot_job_id"`
+	TaskID    *int           `json:"task_id"`
+	NewStatus *ManagedStatus `json:"new_status"` // null: it stayed
+	Code      string         `json:"code"`
+	Reason    string         `json:"reason"`
+	Timestamp *float64       `json:"timestamp"` // Unix seconds
 }

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/api"
 )
 
 // ListQuery selects accelerators. The zero value lists every GPU and TPU, one
@@ -49,30 +51,20 @@ type ListItem struct {
 	Region       string
 }
 
-// MarshalJSON writes the ten fields as an array, unknown ones as null.
+// MarshalJSON writes it as clients know it.
 func (i ListItem) MarshalJSON() ([]byte, error) {
-	number := func(x float64) any {
+	number := func(x float64) *float64 {
 		if math.IsNaN(x) {
 			return nil
 		}
-		return pythonFloat(x)
+		return &x
 	}
-	var instance any
+	o := api.AcceleratorOffer{Cloud: i.Cloud, AcceleratorName: i.Accelerator, AcceleratorCount: i.Count, CPUCount: number(i.CPUs),
+		DeviceMemory: number(i.DeviceGiB), Memory: number(i.MemoryGiB), Price: number(i.Price), SpotPrice: number(i.SpotPrice), Region: &i.Region}
 	if i.InstanceType != "" {
-		instance = i.InstanceType
+		o.InstanceType = &i.InstanceType
 	}
-	return json.Marshal([]any{i.Cloud, instance, i.Accelerator, number(i.Count), number(i.CPUs), number(i.DeviceGiB), number(i.MemoryGiB), number(i.Price), number(i.SpotPrice), i.Region})
-}
-
-// pythonFloat writes whole numbers with ".0", as clients have always seen them.
-type pythonFloat float64
-
-func (f pythonFloat) MarshalJSON() ([]byte, error) {
-	b, err := json.Marshal(float64(f))
-	if err == nil && !bytes.ContainsAny(b, ".eE") {
-		b = append(b, '.', '0')
-	}
-	return b, err
+	return o.MarshalJSON()
 }
 
 // MarshalJSON writes an object, in order.

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/skypilot-go/sky/api"
 )
 
 // ForDisplay sorts the items the way "gpus list" shows them: the cloud with the
@@ -48,9 +50,9 @@ type CountList []Count
 // MarshalJSON writes an object, in order.
 func (l CountList) MarshalJSON() ([]byte, error) {
 	return marshalOrdered(l, func(c Count) (string, any) {
-		counts := make([]pythonFloat, len(c.Counts))
+		counts := make([]api.Float, len(c.Counts))
 		for i, n := range c.Counts {
-			counts[i] = pythonFloat(n)
+			counts[i] = api.Float(n)
 		}
 		return c.Name, counts
 	})

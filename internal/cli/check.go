@@ -116,8 +116,8 @@ func (a *app) workspaceCommand() *cobra.Command {
 }
 
 // withoutLogin is the workspace of users that a server does not tell apart.
-func withoutLogin(asked string) sky.WorkspaceInfo {
-	info := sky.WorkspaceInfo{Workspace: new("default"), Source: "default", Note: new("this API server has no logins, so nobody has a preferred workspace")}
+func withoutLogin(asked string) api.WorkspaceChoice {
+	info := api.WorkspaceChoice{Workspace: new("default"), Source: "default", Note: new("this API server has no logins, so nobody has a preferred workspace")}
 	if asked != "" {
 		info.Workspace, info.Source = &asked, "explicit"
 	}

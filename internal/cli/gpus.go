@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sync/errgroup"
 
-	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/cloud/facts"
@@ -134,7 +133,7 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 	}
 	var live liveGPUs
 	var counts map[string][]float64
-	var offers map[string][]sky.AcceleratorOffer
+	var offers map[string][]api.AcceleratorOffer
 	g, gctx := errgroup.WithContext(ctx)
 	mine := isLive(q.place.Cloud) // only what the user has
 	if !o.all || q.name != "" || mine {

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"testing"
 
-	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 )
 
 func TestAcceleratorsThatAUserHasAreListedForPrograms(t *testing.T) {
-	live := liveGPUs{kubernetes: []sky.ContextGPUs{{Context: "prod", GPUs: []sky.GPUAvailability{{GPU: "H100", Counts: []float64{1, 2}, Capacity: 16, Available: 3}}}}}
+	live := liveGPUs{kubernetes: []api.ContextGPUs{{Context: "prod", GPUs: []api.GPUAvailability{{GPU: "H100", Counts: []float64{1, 2}, Capacity: 16, Available: 3}}}}}
 	price := 2.5
-	got, err := jsonText(live.with(map[string][]sky.AcceleratorOffer{"H100": {{Cloud: "AWS", AcceleratorName: "H100", AcceleratorCount: 8, Price: &price}}}))
+	got, err := jsonText(live.with(map[string][]api.AcceleratorOffer{"H100": {{Cloud: "AWS", AcceleratorName: "H100", AcceleratorCount: 8, Price: &price}}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestAcceleratorsThatAUserHasAreListedForPrograms(t *testing.T) {
 			t.Errorf("%+v in %s", o, got)
 		}
 	}
-	if !live.any() || (liveGPUs{}).any() || (liveGPUs{ssh: []sky.ContextGPUs{{Context: "pool"}}}).any() {
+	if !live.any() || (liveGPUs{}).any() || (liveGPUs{ssh: []api.ContextGPUs{{Context: "pool"}}}).any() {
 		t.Error("whether there are any")
 	}
 }

@@ -19,14 +19,14 @@ import (
 
 // liveGPUs are the accelerators of clusters that the user already has.
 type liveGPUs struct {
-	kubernetes, ssh, slurm []sky.ContextGPUs
-	nodes                  map[string]sky.KubernetesNodes // by context
+	kubernetes, ssh, slurm []api.ContextGPUs
+	nodes                  map[string]api.KubernetesNodes // by context
 }
 
 // any tells whether one of the clusters has an accelerator that was asked for.
 func (l liveGPUs) any() bool {
 	for _, kind := range l.kinds() {
-		if slices.ContainsFunc(kind.list, func(k sky.ContextGPUs) bool { return len(k.GPUs) > 0 }) {
+		if slices.ContainsFunc(kind.list, func(k api.ContextGPUs) bool { return len(k.GPUs) > 0 }) {
 			return true
 		}
 	}
@@ -78,7 +78,7 @@ func (a *app) liveGPUs(ctx context.Context, c *sky.Client, q gpuQuery, verbose b
 	if err := g.Wait(); err != nil {
 		return live, err
 	}
-	live.nodes = map[string]sky.KubernetesNodes{}
+	live.nodes = map[string]api.KubernetesNodes{}
 	if verbose {
 		for _, k := range slices.Concat(live.kubernetes, live.ssh) {
 			req, err := c.KubernetesNodeInfo(ctx, &k.Context)
@@ -104,19 +104,22 @@ func softly(err error) error {
 // listedOffer is an offer, and for machines that the user already has how many
 // of the accelerator they have and how many are free now.
 type listedOffer struct {
-	sky.AcceleratorOffer
+	plainOffer
 	Capacity  *float64 `json:"capacity,omitempty"`
 	Available *float64 `json:"available,omitempty"`
 }
 
+// plainOffer is an offer as a JSON object.
+type plainOffer api.AcceleratorOffer
+
 // with adds what the user already has to what clouds offer, by accelerator. It
 // is pure.
-func (l liveGPUs) with(offers map[string][]sky.AcceleratorOffer) map[string][]listedOffer {
+func (l liveGPUs) with(offers map[string][]api.AcceleratorOffer) map[string][]listedOffer {
 	out := map[string][]listedOffer{}
 	for name, list := range offers {
 		out[name] = make([]listedOffer, len(list))
 		for i, o := range list {
-			out[name][i].AcceleratorOffer = o
+			out[name][i].plainOffer = plainOffer(o)
 		}
 	}
 	for _, kind := range l.kinds() {
@@ -124,8 +127,8 @@ func (l liveGPUs) with(offers map[string][]sky.AcceleratorOffer) map[string][]li
 			for _, g := range k.GPUs {
 				for _, count := range g.Counts {
 					out[g.GPU] = append(out[g.GPU], listedOffer{
-						AcceleratorOffer: sky.AcceleratorOffer{Cloud: kind.cloud, AcceleratorName: g.GPU, AcceleratorCount: count, Region: &k.Context},
-						Capacity:         &g.Capacity, Available: &g.Available,
+						plainOffer: plainOffer{Cloud: kind.cloud, AcceleratorName: g.GPU, AcceleratorCount: count, Region: &k.Context},
+						Capacity:   &g.Capacity, Available: &g.Available,
 					})
 				}
 			}
@@ -137,7 +140,7 @@ func (l liveGPUs) with(offers map[string][]sky.AcceleratorOffer) map[string][]li
 // liveKind is one kind of clusters that users have.
 type liveKind struct {
 	cloud, title string
-	list         []sky.ContextGPUs
+	list         []api.ContextGPUs
 }
 
 func (l liveGPUs) kinds() []liveKind {
@@ -169,7 +172,7 @@ func (l liveGPUs) text(t *term.Term, q gpuQuery, verbose bool) string {
 	return b.String()
 }
 
-func nodeTable(nodes map[string]sky.KubernetesNodes) *table.Table {
+func nodeTable(nodes map[string]api.KubernetesNodes) *table.Table {
 	tab := table.New("CONTEXT", "NODE", "vCPU", "Memory (GB)", "GPU", "GPU UTILIZATION", "NODE STATUS")
 	for _, kubeContext := range slices.Sorted(maps.Keys(nodes)) {
 		list := nodes[kubeContext].Nodes

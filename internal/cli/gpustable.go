@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/table"
@@ -55,7 +55,7 @@ func quantities(list []float64) string {
 }
 
 // offersText has one table per accelerator that fits the query.
-func offersText(t *term.Term, offers map[string][]sky.AcceleratorOffer, q gpuQuery, o gpusOptions) string {
+func offersText(t *term.Term, offers map[string][]api.AcceleratorOffer, q gpuQuery, o gpusOptions) string {
 	if len(offers) == 0 {
 		text := fmt.Sprintf("Resources '%s' not found", q.name)
 		if q.quantity != nil {
@@ -75,7 +75,7 @@ func offersText(t *term.Term, offers map[string][]sky.AcceleratorOffer, q gpuQue
 }
 
 // allOffersText lists everything there is.
-func allOffersText(t *term.Term, offers map[string][]sky.AcceleratorOffer) string {
+func allOffersText(t *term.Term, offers map[string][]api.AcceleratorOffer) string {
 	counts := map[string][]float64{}
 	for name, list := range offers {
 		for _, o := range list {
@@ -98,7 +98,7 @@ func allOffersText(t *term.Term, offers map[string][]sky.AcceleratorOffer) strin
 
 // offerTable lists the offers of one accelerator: clouds with the cheapest
 // first, and within a cloud by price.
-func offerTable(list []sky.AcceleratorOffer, region bool) *table.Table {
+func offerTable(list []api.AcceleratorOffer, region bool) *table.Table {
 	tab := table.New("GPU", "QTY", "CLOUD", "INSTANCE_TYPE", "DEVICE_MEM", "vCPUs", "HOST_MEM", "HOURLY_PRICE", "HOURLY_SPOT_PRICE")
 	if region {
 		tab.Header = append(tab.Header, "REGION")
@@ -134,7 +134,7 @@ func plain(f *float64) string {
 	return format.Number(*f)
 }
 
-func sortOffers(list []sky.AcceleratorOffer) []sky.AcceleratorOffer {
+func sortOffers(list []api.AcceleratorOffer) []api.AcceleratorOffer {
 	price := func(p *float64) float64 {
 		if p == nil || *p == 0 {
 			return math.Inf(1)
@@ -151,7 +151,7 @@ func sortOffers(list []sky.AcceleratorOffer) []sky.AcceleratorOffer {
 		bests[o.Cloud] = best{min(b.price, price(o.Price)), min(b.spot, price(o.SpotPrice))}
 	}
 	sorted := slices.Clone(list)
-	slices.SortStableFunc(sorted, func(x, y sky.AcceleratorOffer) int {
+	slices.SortStableFunc(sorted, func(x, y api.AcceleratorOffer) int {
 		a, b := bests[x.Cloud], bests[y.Cloud]
 		return cmp.Or(
 			cmp.Compare(a.price, b.price), cmp.Compare(a.spot, b.spot), strings.Compare(x.Cloud, y.Cloud),

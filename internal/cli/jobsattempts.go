@@ -6,14 +6,13 @@ import (
 	"strings"
 	"time"
 
-	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
 // attemptsTable lists the clusters that the tasks of jobs had.
-func attemptsTable(jobs []sky.ManagedJob, now time.Time) *table.Table {
+func attemptsTable(jobs []api.ManagedJob, now time.Time) *table.Table {
 	tab := table.New("ID", "TASK", "ATTEMPT", "CLUSTER", "INFRA", "$/HR", "STARTED", "RAN FOR", "OUTCOME", "EXIT CODES", "REASON")
 	for _, j := range jobs {
 		for _, at := range j.Attempts {

@@ -131,7 +131,7 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 func jobsSummary(counts map[string]int) string {
 	var parts []string
 	for _, s := range slices.Sorted(maps.Keys(counts)) {
-		if n := counts[s]; n > 0 && !finished(s) {
+		if n := counts[s]; n > 0 && !api.ManagedStatus(s).Terminal() {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s))
 		}
 	}
@@ -139,11 +139,6 @@ func jobsSummary(counts map[string]int) string {
 		return "No in-progress managed jobs."
 	}
 	return "In progress tasks: " + strings.Join(parts, ", ")
-}
-
-// finished tells whether a managed job in this state has ended.
-func finished(status string) bool {
-	return status == "SUCCEEDED" || status == "CANCELLED" || strings.HasPrefix(status, "FAILED")
 }
 
 // jobsCancelOptions are the flags of sky jobs cancel.
@@ -232,7 +227,7 @@ func (a *app) jobsCancel(ctx context.Context, args []string, o jobsCancelOptions
 }
 
 // progressCell is the PROGRESS of a batch.
-func progressCell(total, done *int, status string) string {
+func progressCell(total, done *int, status api.ManagedStatus) string {
 	switch {
 	case status == "WINDING_DOWN":
 		return "Winding down"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/table"
@@ -21,66 +21,66 @@ type jobsView struct{ verbose, allUsers, workspaces bool }
 type jobColumn struct {
 	title string
 	shown bool
-	cell  func(j sky.ManagedJob) string
-	all   func(tasks []sky.ManagedJob) string
+	cell  func(j api.ManagedJob) string
+	all   func(tasks []api.ManagedJob) string
 }
 
 func jobColumns(t *term.Term, v jobsView, now time.Time) []jobColumn {
-	blank := func([]sky.ManagedJob) string { return "" }
-	dash := func([]sky.ManagedJob) string { return "-" }
-	first := func(cell func(sky.ManagedJob) string) func([]sky.ManagedJob) string {
-		return func(tasks []sky.ManagedJob) string { return cell(tasks[0]) }
+	blank := func([]api.ManagedJob) string { return "" }
+	dash := func([]api.ManagedJob) string { return "-" }
+	first := func(cell func(api.ManagedJob) string) func([]api.ManagedJob) string {
+		return func(tasks []api.ManagedJob) string { return cell(tasks[0]) }
 	}
-	user := func(j sky.ManagedJob) string { return format.OrDash(j.UserName) }
-	hash := func(j sky.ManagedJob) string { return format.OrDash(j.UserHash) }
-	submitted := func(j sky.ManagedJob) string { return format.Ago(value(j.SubmittedAt), now) }
-	pool := func(j sky.ManagedJob) string { return poolCell(j) }
-	total := func(j sky.ManagedJob) string { return totalDuration(j, j, now) }
+	user := func(j api.ManagedJob) string { return format.OrDash(j.UserName) }
+	hash := func(j api.ManagedJob) string { return format.OrDash(j.UserHash) }
+	submitted := func(j api.ManagedJob) string { return format.Ago(value(j.SubmittedAt), now) }
+	pool := func(j api.ManagedJob) string { return poolCell(j) }
+	total := func(j api.ManagedJob) string { return totalDuration(j, j, now) }
 	name := format.Name
 	if v.verbose {
 		name = func(whole string) string { return whole }
 	}
 	return []jobColumn{
-		{"ID", true, func(j sky.ManagedJob) string { return number(j.JobID) }, first(func(j sky.ManagedJob) string { return number(j.JobID) })},
+		{"ID", true, func(j api.ManagedJob) string { return number(j.JobID) }, first(func(j api.ManagedJob) string { return number(j.JobID) })},
 		{"TASK", true, taskCell, blank},
-		{"WORKSPACE", v.workspaces || v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.Workspace) }, blank},
-		{"NAME", true, func(j sky.ManagedJob) string { return name(nameCell(j)) }, first(func(j sky.ManagedJob) string { return name(format.OrDash(j.JobName)) })},
+		{"WORKSPACE", v.workspaces || v.verbose, func(j api.ManagedJob) string { return format.OrDash(j.Workspace) }, blank},
+		{"NAME", true, func(j api.ManagedJob) string { return name(nameCell(j)) }, first(func(j api.ManagedJob) string { return name(format.OrDash(j.JobName)) })},
 		{"USER", v.allUsers, user, first(user)},
 		{"USER_ID", v.allUsers && v.verbose, hash, first(hash)},
-		{"REQUESTED", true, func(j sky.ManagedJob) string { return format.OrDash(j.Resources) }, dash},
+		{"REQUESTED", true, func(j api.ManagedJob) string { return format.OrDash(j.Resources) }, dash},
 		{"SUBMITTED", true, submitted, first(submitted)},
-		{"TOT. DURATION", true, total, func(tasks []sky.ManagedJob) string { return totalDuration(tasks[0], tasks[len(tasks)-1], now) }},
-		{"JOB DURATION", true, func(j sky.ManagedJob) string { return format.Seconds(value(j.JobDuration)) }, func(tasks []sky.ManagedJob) string {
+		{"TOT. DURATION", true, total, func(tasks []api.ManagedJob) string { return totalDuration(tasks[0], tasks[len(tasks)-1], now) }},
+		{"JOB DURATION", true, func(j api.ManagedJob) string { return format.Seconds(value(j.JobDuration)) }, func(tasks []api.ManagedJob) string {
 			sum := 0.0
 			for _, j := range tasks {
 				sum += value(j.JobDuration)
 			}
 			return format.Seconds(sum)
 		}},
-		{"#RECOVERIES", true, func(j sky.ManagedJob) string { return strconv.Itoa(j.RecoveryCount) }, func(tasks []sky.ManagedJob) string {
+		{"#RECOVERIES", true, func(j api.ManagedJob) string { return strconv.Itoa(j.RecoveryCount) }, func(tasks []api.ManagedJob) string {
 			sum := 0
 			for _, j := range tasks {
 				sum += j.RecoveryCount
 			}
 			return strconv.Itoa(sum)
 		}},
-		{"STATUS", true, func(j sky.ManagedJob) string { return managedStatusCell(t, shownStatus(j)) }, func(tasks []sky.ManagedJob) string { return wholeStatus(t, tasks) }},
-		{"PROGRESS", true, func(j sky.ManagedJob) string { return progressCell(j.BatchTotal, j.BatchDone, j.Status) }, dash},
+		{"STATUS", true, func(j api.ManagedJob) string { return managedStatusCell(t, shownStatus(j)) }, func(tasks []api.ManagedJob) string { return wholeStatus(t, tasks) }},
+		{"PROGRESS", true, func(j api.ManagedJob) string { return progressCell(j.BatchTotal, j.BatchDone, j.Status) }, dash},
 		{"POOL", true, pool, first(pool)},
-		{"WORKER_CLUSTER", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(text(j.CurrentCluster)) }, dash},
-		{"WORKER_JOB_ID", v.verbose, func(j sky.ManagedJob) string { return number(j.JobIDOnPool) }, dash},
-		{"STARTED", v.verbose, func(j sky.ManagedJob) string { return format.Ago(value(j.StartAt), now) }, dash},
-		{"INFRA", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.Infra) }, dash},
-		{"RESOURCES", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.ClusterResources) }, dash},
-		{"SCHED. STATE", v.verbose, func(j sky.ManagedJob) string { return format.OrDash(j.ScheduleState) }, dash},
+		{"WORKER_CLUSTER", v.verbose, func(j api.ManagedJob) string { return format.OrDash(text(j.CurrentCluster)) }, dash},
+		{"WORKER_JOB_ID", v.verbose, func(j api.ManagedJob) string { return number(j.JobIDOnPool) }, dash},
+		{"STARTED", v.verbose, func(j api.ManagedJob) string { return format.Ago(value(j.StartAt), now) }, dash},
+		{"INFRA", v.verbose, func(j api.ManagedJob) string { return format.OrDash(j.Infra) }, dash},
+		{"RESOURCES", v.verbose, func(j api.ManagedJob) string { return format.OrDash(j.ClusterResources) }, dash},
+		{"SCHED. STATE", v.verbose, func(j api.ManagedJob) string { return format.OrDash(string(j.ScheduleState)) }, dash},
 		{"DETAILS", v.verbose, detailsCell, dash},
-		{"GIT_COMMIT", v.verbose, func(j sky.ManagedJob) string { s, _ := j.Metadata["git_commit"].(string); return format.OrDash(s) }, dash},
+		{"GIT_COMMIT", v.verbose, func(j api.ManagedJob) string { s, _ := j.Metadata["git_commit"].(string); return format.OrDash(s) }, dash},
 	}
 }
 
 // managedJobsTable lists managed jobs. A job of several tasks has a row of its
 // own, then one per task, then a blank one.
-func managedJobsTable(t *term.Term, jobs []sky.ManagedJob, v jobsView, now time.Time) *table.Table {
+func managedJobsTable(t *term.Term, jobs []api.ManagedJob, v jobsView, now time.Time) *table.Table {
 	columns := slices.DeleteFunc(jobColumns(t, v, now), func(c jobColumn) bool { return !c.shown })
 	tab := table.New()
 	for _, c := range columns {
@@ -112,8 +112,8 @@ func managedJobsTable(t *term.Term, jobs []sky.ManagedJob, v jobsView, now time.
 }
 
 // byJob yields the tasks of each job together, in the order of the list.
-func byJob(jobs []sky.ManagedJob) func(func([]sky.ManagedJob) bool) {
-	return func(yield func([]sky.ManagedJob) bool) {
+func byJob(jobs []api.ManagedJob) func(func([]api.ManagedJob) bool) {
+	return func(yield func([]api.ManagedJob) bool) {
 		for len(jobs) > 0 {
 			n := 1
 			for n < len(jobs) && jobs[0].JobID != nil && jobs[n].JobID != nil && *jobs[n].JobID == *jobs[0].JobID {
@@ -134,7 +134,7 @@ func number(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func taskCell(j sky.ManagedJob) string {
+func taskCell(j api.ManagedJob) string {
 	if j.TaskID == nil {
 		return "-"
 	}
@@ -145,14 +145,14 @@ func taskCell(j sky.ManagedJob) string {
 	return s
 }
 
-func nameCell(j sky.ManagedJob) string {
+func nameCell(j api.ManagedJob) string {
 	if j.TaskName != "" {
 		return j.TaskName
 	}
 	return format.OrDash(j.JobName)
 }
 
-func totalDuration(first, last sky.ManagedJob, now time.Time) string {
+func totalDuration(first, last api.ManagedJob, now time.Time) string {
 	start, end := value(first.SubmittedAt), value(last.EndAt)
 	if start <= 0 {
 		return "-"
@@ -163,7 +163,7 @@ func totalDuration(first, last sky.ManagedJob, now time.Time) string {
 	return format.Elapsed(start, end)
 }
 
-func poolCell(j sky.ManagedJob) string {
+func poolCell(j api.ManagedJob) string {
 	pool := text(j.Pool)
 	if pool == "" {
 		return "-"
@@ -176,7 +176,7 @@ func poolCell(j sky.ManagedJob) string {
 	return pool
 }
 
-func detailsCell(j sky.ManagedJob) string {
+func detailsCell(j api.ManagedJob) string {
 	var parts []string
 	if d := text(j.Details); d != "" {
 		parts = append(parts, d)
@@ -189,13 +189,13 @@ func detailsCell(j sky.ManagedJob) string {
 
 // wholeStatus is the state of a job of several tasks: that of the task that
 // runs, or the worst one.
-func wholeStatus(t *term.Term, tasks []sky.ManagedJob) string {
+func wholeStatus(t *term.Term, tasks []api.ManagedJob) string {
 	for i, j := range tasks {
-		if !finished(j.Status) {
+		if !j.Status.Terminal() {
 			return managedStatusCell(t, shownStatus(j)) + fmt.Sprintf(" (task: %d)", i)
 		}
-		if j.Status != "SUCCEEDED" {
-			return managedStatusCell(t, j.Status)
+		if j.Status != api.ManagedSucceeded {
+			return managedStatusCell(t, string(j.Status))
 		}
 	}
 	return managedStatusCell(t, "SUCCEEDED")
@@ -206,11 +206,11 @@ const unreachable = "UNREACHABLE"
 
 // shownStatus is a job's state for people. A job whose agent does not answer is what
 // it was for programs; nobody knows whether it still runs.
-func shownStatus(j sky.ManagedJob) string {
-	if j.Status == "RUNNING" && strings.HasPrefix(text(j.Details), unreachable) {
+func shownStatus(j api.ManagedJob) string {
+	if j.Status == api.ManagedRunning && strings.HasPrefix(text(j.Details), unreachable) {
 		return unreachable
 	}
-	return j.Status
+	return string(j.Status)
 }
 
 func managedStatusCell(t *term.Term, s string) string {

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 )
 
 // A job whose agent does not answer is RUNNING for programs; people see that nobody
 // knows.
 func TestAnUnreachableJobIsShownAsSuch(t *testing.T) {
 	details := "UNREACHABLE since 2026-03-01 12:00:00 UTC: connection refused"
-	out := managedJobsTable(plainTerm(), []sky.ManagedJob{
+	out := managedJobsTable(plainTerm(), []api.ManagedJob{
 		{JobID: new(1), TaskID: new(0), JobName: "a", Status: "RUNNING", Details: &details},
 		{JobID: new(2), TaskID: new(0), JobName: "b", Status: "RUNNING"},
 		{JobID: new(3), TaskID: new(0), JobName: "c", Status: "CANCELLING", Details: &details},
@@ -33,7 +33,7 @@ func TestAnUnreachableJobIsShownAsSuch(t *testing.T) {
 // A long name does not push the other columns away; verbose tables have the whole.
 func TestLongNamesOfJobsAreCut(t *testing.T) {
 	name := strings.Repeat("n", 300)
-	jobs := []sky.ManagedJob{{JobName: name, TaskName: name, Status: "RUNNING"}}
+	jobs := []api.ManagedJob{{JobName: name, TaskName: name, Status: "RUNNING"}}
 	if out := managedJobsTable(plainTerm(), jobs, jobsView{}, testNow).String(); strings.Contains(out, name) || !strings.Contains(out, name[:10]) {
 		t.Errorf("%s", out)
 	}

@@ -234,7 +234,7 @@ func (a *app) poolJobs(ctx context.Context, c *sky.Client, names []string, all b
 	var ids []int
 	for _, j := range page.Jobs {
 		pool := text(j.Pool)
-		if pool == "" || j.JobID == nil || finished(j.Status) || len(ids) > 0 && ids[len(ids)-1] == *j.JobID {
+		if pool == "" || j.JobID == nil || j.Status.Terminal() || len(ids) > 0 && ids[len(ids)-1] == *j.JobID {
 			continue
 		}
 		for _, n := range names {

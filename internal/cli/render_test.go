@@ -43,7 +43,7 @@ func TestStatusText(t *testing.T) {
 			{Name: "sky-jobs-controller-1", Status: api.ClusterUp, Autostop: 10, LaunchedAt: testNow.Unix() - 3600, Workspace: "team", Infra: "AWS (us-east-1)", ResourcesStr: "1x(cpus=4)"},
 			{Name: "train", Status: api.ClusterStopped, Autostop: -1, LaunchedAt: testNow.Unix() - 86400, Workspace: "team", Infra: "Kubernetes (a-very-long-context-name)", ResourcesStr: "2x(gpus=A100:8, p4d.24xlarge, ...)"},
 		},
-		jobs: section[sky.JobsPage]{shown: true, value: sky.JobsPage{Total: 9, Jobs: []sky.ManagedJob{
+		jobs: section[api.JobsQueueResult]{shown: true, value: api.JobsQueueResult{Total: 9, Jobs: []api.ManagedJob{
 			{JobID: new(7), TaskID: new(0), JobName: "sweep", Status: "RUNNING", Resources: "1x[A100:1]", SubmittedAt: secondsAgo(600), JobDuration: new(90.0), Workspace: "team"},
 		}}},
 		pools:    section[[]sky.Service]{shown: true},
@@ -73,7 +73,7 @@ chat  2        2m      READY   1/2       -       -           -    -    1.2.3.4:8
 
 func TestStatusSectionsThatFail(t *testing.T) {
 	v := &overview{
-		jobs:     section[sky.JobsPage]{shown: true, err: &api.Error{Type: api.ErrClusterNotUp, Message: "no controller"}},
+		jobs:     section[api.JobsQueueResult]{shown: true, err: &api.Error{Type: api.ErrClusterNotUp, Message: "no controller"}},
 		services: section[[]sky.Service]{shown: true, err: errors.New("the disk is full")},
 	}
 	got := v.render(plainTerm(), nil, statusOptions{}, testNow)
@@ -85,11 +85,11 @@ func TestStatusSectionsThatFail(t *testing.T) {
 }
 
 func TestManagedJobsTable(t *testing.T) {
-	task := func(job, n int, status string) sky.ManagedJob {
-		return sky.ManagedJob{JobID: new(job), TaskID: new(n), JobName: "pipe", TaskName: map[int]string{0: "prep", 1: "train"}[n],
+	task := func(job, n int, status api.ManagedStatus) api.ManagedJob {
+		return api.ManagedJob{JobID: new(job), TaskID: new(n), JobName: "pipe", TaskName: map[int]string{0: "prep", 1: "train"}[n],
 			Status: status, Resources: "1x[L4:1]", SubmittedAt: secondsAgo(100), JobDuration: new(30.0), RecoveryCount: n}
 	}
-	jobs := []sky.ManagedJob{
+	jobs := []api.ManagedJob{
 		task(3, 0, "SUCCEEDED"), task(3, 1, "RECOVERING"),
 		{JobID: new(2), TaskID: new(0), JobName: "batch", Status: "RUNNING", SubmittedAt: secondsAgo(5), Pool: new("p"), CurrentCluster: new("p-4"), BatchTotal: new(10), BatchDone: new(4)},
 	}

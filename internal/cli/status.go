@@ -73,7 +73,7 @@ type overview struct {
 	infra      []string
 	workspaces int
 	workspace  string
-	jobs       section[sky.JobsPage]
+	jobs       section[api.JobsQueueResult]
 	pools      section[[]sky.Service]
 	services   section[[]sky.Service]
 }

@@ -39,13 +39,9 @@ func (m *Manager) Events(ctx context.Context, call Call, body api.ClusterEventsB
 	if events, err = m.seen(ctx, call.Scope, events); err != nil {
 		return nil, err
 	}
-	type record struct {
-		Reason string `json:"reason"`
-		At     int64  `json:"transitioned_at"`
-	}
-	records, texts := []record{}, []string{}
+	records, texts := []api.ClusterEvent{}, []string{}
 	for _, e := range events {
-		records = append(records, record{e.Reason, e.At.Unix()})
+		records = append(records, api.ClusterEvent{Reason: e.Reason, At: e.At.Unix()})
 		texts = append(texts, e.Reason)
 	}
 	if body.IncludeTimestamps {

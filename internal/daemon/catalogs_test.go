@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
 )
 
@@ -35,8 +34,8 @@ func listed(t *testing.T) *team {
 func TestPriceListsAreAskedOverTheAPI(t *testing.T) {
 	w := listed(t)
 	uma, ctx := w.as("uma"), t.Context()
-	offers := func(b api.ListAcceleratorsBody) (map[string][]sky.AcceleratorOffer, error) {
-		return got[map[string][]sky.AcceleratorOffer](w)(uma.Accelerators(ctx, b))
+	offers := func(b api.ListAcceleratorsBody) (map[string][]api.AcceleratorOffer, error) {
+		return got[map[string][]api.AcceleratorOffer](w)(uma.Accelerators(ctx, b))
 	}
 	for _, tt := range []struct {
 		name string
@@ -66,7 +65,7 @@ func TestPriceListsAreAskedOverTheAPI(t *testing.T) {
 	_, err = offers(api.ListAcceleratorsBody{Clouds: api.Strings{"runpod"}})
 	wants(t, "a list that cannot be had", err, "No price list could be had")
 	// Clients name every cloud that they know, those without a list among them.
-	told, err := said[map[string][]sky.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"vast", "lambda", "kubernetes"}}))
+	told, err := said[map[string][]api.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"vast", "lambda", "kubernetes"}}))
 	if err != nil || !strings.Contains(told, "Not listed: vast, kubernetes (there is no price list)") {
 		t.Errorf("clouds without a list: %q, %v", told, err)
 	}
@@ -74,7 +73,7 @@ func TestPriceListsAreAskedOverTheAPI(t *testing.T) {
 		t.Errorf("clouds without a list: %v, %v", all, err)
 	}
 	// One that cannot be had does not keep the others from being shown.
-	out, err := said[map[string][]sky.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"lambda", "runpod"}}))
+	out, err := said[map[string][]api.AcceleratorOffer](w)(uma.Accelerators(ctx, api.ListAcceleratorsBody{Clouds: api.Strings{"lambda", "runpod"}}))
 	if err != nil || !strings.Contains(out, "Not listed: ") || !strings.Contains(out, "runpod") {
 		t.Errorf("two lists: %q, %v", out, err)
 	}

@@ -60,7 +60,7 @@ func TestAUsersConfigurationExecutesNothing(t *testing.T) {
 		t.Errorf("ada: %q, %v", out, err)
 	}
 	// Else the jobs controller would be asked, and rented for a launch.
-	page, err := got[sky.JobsPage](w)(w.configured("otto", evil).JobsQueue(t.Context(), api.JobsQueueBody{}))
+	page, err := got[api.JobsQueueResult](w)(w.configured("otto", evil).JobsQueue(t.Context(), api.JobsQueueBody{}))
 	if err != nil || page.Total != 0 {
 		t.Errorf("otto's queue: %v, %v", page, err)
 	}
@@ -99,9 +99,9 @@ func TestAUserNamesNoContextThatIsNotListed(t *testing.T) {
 	const not = "is not one of those that kubernetes.allowed_contexts"
 	all := map[string]any{"kubernetes": map[string]any{"allowed_contexts": "all"}}
 	for what, c := range map[string]*sky.Client{"by name": w.as("otto"), "with a configuration": w.configured("otto", all)} {
-		_, err := got[sky.KubernetesNodes](w)(c.KubernetesNodeInfo(ctx, new("closed")))
+		_, err := got[api.KubernetesNodes](w)(c.KubernetesNodeInfo(ctx, new("closed")))
 		wants(t, "nodes "+what, err, not)
-		_, err = got[[]sky.ContextGPUs](w)(c.KubernetesGPUs(ctx, new("closed"), nil, nil, false))
+		_, err = got[[]api.ContextGPUs](w)(c.KubernetesGPUs(ctx, new("closed"), nil, nil, false))
 		wants(t, "GPUs "+what, err, not)
 		_, err = got[any](w)(c.VolumeApply(ctx, api.VolumeApplyBody{Name: "v", VolumeType: "k8s-pvc", Cloud: "kubernetes", Region: new("closed"), Size: sizeOf(1)}))
 		wants(t, "a volume "+what, err, not)
@@ -114,7 +114,7 @@ func TestAUserNamesNoContextThatIsNotListed(t *testing.T) {
 	if exists(t, ran) {
 		t.Fatal("a user made the server run the plugin of a context")
 	}
-	_, err = got[sky.KubernetesNodes](w)(w.as("ada").KubernetesNodeInfo(ctx, new("closed")))
+	_, err = got[api.KubernetesNodes](w)(w.as("ada").KubernetesNodeInfo(ctx, new("closed")))
 	if err == nil || strings.Contains(err.Error(), not) || !exists(t, ran) {
 		t.Errorf("an administrator: %v", err)
 	}

@@ -110,11 +110,10 @@ func (d *daemon) pods(call *cluster.Call, env api.Envelope) (*kubernetes.Provide
 	return pods, call.Config.Sections(config.Scope{Cloud: kubernetes.Name}), nil
 }
 
-// kubernetesGPUs answers with lists, as clients know it: [context, [[gpu,
-// [counts], capacity, free], …]].
+// kubernetesGPUs lists the accelerators of contexts and how many are free.
 func (d *daemon) kubernetesGPUs(ctx context.Context, call cluster.Call, b api.GPUAvailabilityBody) (any, error) {
 	if b.IsSSH != nil && *b.IsSSH {
-		return []any{}, nil // machines of one's own are taken whole
+		return []api.ContextGPUs{}, nil // machines of one's own are taken whole
 	}
 	p, sections, err := d.pods(&call, b.Envelope)
 	if err != nil {
@@ -134,13 +133,13 @@ func (d *daemon) kubernetesGPUs(ctx context.Context, call cluster.Call, b api.GP
 	if err != nil {
 		return nil, err
 	}
-	out := []any{}
+	out := []api.ContextGPUs{}
 	for _, c := range found {
-		list := []any{}
+		list := []api.GPUAvailability{}
 		for _, g := range c.GPUs {
-			list = append(list, []any{g.Name, g.Counts, g.Capacity, g.Available})
+			list = append(list, api.GPUAvailability{GPU: g.Name, Counts: g.Counts, Capacity: g.Capacity, Available: g.Available})
 		}
-		out = append(out, []any{c.Context, list})
+		out = append(out, api.ContextGPUs{Context: c.Context, GPUs: list})
 	}
 	return out, nil
 }
@@ -158,24 +157,25 @@ func (d *daemon) kubernetesNodes(ctx context.Context, call cluster.Call, b api.N
 	if err != nil {
 		return nil, err
 	}
-	infos := map[string]any{}
-	hint := ""
+	out := api.KubernetesNodes{Nodes: map[string]api.KubernetesNode{}}
 	for _, n := range nodes {
-		var accelerator any
+		node := api.KubernetesNode{
+			Name: n.Name, Address: n.Address, CPUs: &n.CPUs, MemoryGB: &n.Memory, CPUFree: n.CPUsFree, MemFree: n.MemoryFree,
+			Ready: &n.Ready, Cordoned: &n.Cordoned, Taints: []api.KubernetesTaint{},
+		}
 		if n.Accelerator != "" {
-			accelerator = n.Accelerator
+			node.AcceleratorType = &n.Accelerator
 		}
-		infos[n.Name] = map[string]any{
-			"name": n.Name, "accelerator_type": accelerator, "ip_address": n.Address,
-			"total": map[string]any{"accelerator_count": int(n.Accelerators)}, "free": map[string]any{"accelerators_available": int(n.Free)},
-			"cpu_count": n.CPUs, "memory_gb": n.Memory, "cpu_free": n.CPUsFree, "memory_free_gb": n.MemoryFree,
-			"is_ready": n.Ready, "is_cordoned": n.Cordoned, "taints": n.Taints,
+		node.Total.Count, node.Free.Available = int(n.Accelerators), int(n.Free)
+		for _, t := range n.Taints {
+			node.Taints = append(node.Taints, api.KubernetesTaint(t))
 		}
+		out.Nodes[n.Name] = node
 		if n.Free < 0 {
-			hint = "The account may not list the pods of all namespaces, so what is free is not known."
+			out.Hint = "The account may not list the pods of all namespaces, so what is free is not known."
 		}
 	}
-	return map[string]any{"node_info_dict": infos, "hint": hint}, nil
+	return out, nil
 }
 
 // sections are a cloud's settings by region, as the server's configuration has

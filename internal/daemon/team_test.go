@@ -345,7 +345,7 @@ func TestManagedJobsOfOthers(t *testing.T) {
 		}
 	}
 	for who, want := range map[string]int{"uma": 2, "otto": 1, "ada": 2} {
-		page, err := got[sky.JobsPage](w)(w.as(who).JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
+		page, err := got[api.JobsQueueResult](w)(w.as(who).JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
 		wants(t, "queue of "+who, err, "")
 		if len(page.Jobs) != want {
 			t.Errorf("%s sees %d jobs, want %d", who, len(page.Jobs), want)
@@ -400,7 +400,7 @@ func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
 			wants(t, who+" cancels on it", err, "to be UP")
 			_, err = got[any](w)(c.Stop(ctx, api.StopBody{ClusterName: "secret"}))
 			wants(t, who+" stops it", err, "aws is not set up") // as it would in any workspace
-			page, err := got[sky.JobsPage](w)(c.JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
+			page, err := got[api.JobsQueueResult](w)(c.JobsQueue(ctx, api.JobsQueueBody{AllUsers: true}))
 			wants(t, who+" lists jobs", err, "")
 			if len(page.Jobs) != 2 {
 				t.Errorf("%s in %v sees %d jobs", who, workspace, len(page.Jobs))
@@ -409,7 +409,7 @@ func TestARemovedWorkspaceHoldsForWhatIsInIt(t *testing.T) {
 				_, err = got[api.LaunchResult](w)(c.Launch(ctx, body))
 				wants(t, who+" launches "+body.ClusterName, err, "was removed from the API server's configuration")
 			}
-			_, err = got[sky.JobsLaunchResult](w)(c.LaunchJob(ctx, api.JobsLaunchBody{Task: "run: x\nconfig: {active_workspace: research}\nresources: {infra: local}\n"}))
+			_, err = got[api.JobsLaunchResult](w)(c.LaunchJob(ctx, api.JobsLaunchBody{Task: "run: x\nconfig: {active_workspace: research}\nresources: {infra: local}\n"}))
 			wants(t, who+" submits a job", err, "was removed from the API server's configuration")
 		}
 		_, err := got[api.LaunchResult](w)(w.as(who, "research").Launch(ctx, api.LaunchBody{ClusterName: "other", Task: "run: x\nresources: {infra: local}\n"}))

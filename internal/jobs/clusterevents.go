@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
+
+	"github.com/skypilot-go/sky/api"
 )
 
 // withClusterEvents mixes in what happened to the clusters of a job.
-func (m *Manager) withClusterEvents(ctx context.Context, id, which, limit int, events []map[string]any) ([]map[string]any, error) {
+func (m *Manager) withClusterEvents(ctx context.Context, id, which, limit int, events []api.JobsEvent) ([]api.JobsEvent, error) {
 	attempts, err := m.store.ManagedJobs().Attempts(ctx, id)
 	if err != nil {
 		return nil, err
@@ -21,16 +23,16 @@ func (m *Manager) withClusterEvents(ctx context.Context, id, which, limit int, e
 			return nil, err
 		}
 		for _, e := range list {
-			events = append(events, map[string]any{
-				"spot_job_id": id, "task_id": a.Task, "new_status": nil, "code": "CLUSTER", "reason": a.ClusterName + ": " + e.Reason, "timestamp": seconds(e.At),
-			})
+			events = append(events, api.JobsEvent{JobID: id, TaskID: &a.Task, Code: "CLUSTER", Reason: a.ClusterName + ": " + e.Reason, Timestamp: secondsOf(e.At)})
 		}
 	}
-	slices.SortStableFunc(events, func(a, b map[string]any) int {
-		x, _ := a["timestamp"].(float64)
-		y, _ := b["timestamp"].(float64)
-		return cmp.Compare(y, x)
-	})
+	at := func(e api.JobsEvent) float64 {
+		if e.Timestamp == nil {
+			return 0
+		}
+		return *e.Timestamp
+	}
+	slices.SortStableFunc(events, func(a, b api.JobsEvent) int { return cmp.Compare(at(b), at(a)) })
 	if limit > 0 && len(events) > limit {
 		events = events[:limit]
 	}

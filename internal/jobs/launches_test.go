@@ -43,7 +43,7 @@ func TestThePolicyJudgesEachLaunch(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := i.until(r.JobID.(int), api.ManagedFailedPrechecks); got.Failure != "not here" {
+		if got := i.until(r.JobID[0], api.ManagedFailedPrechecks); got.Failure != "not here" {
 			t.Errorf("refused: %q", got.Failure)
 		}
 		time.Sleep(time.Minute)
@@ -257,10 +257,10 @@ func TestTheEventsOfATaskAreThoseOfItsClusters(t *testing.T) {
 				t.Fatal(err)
 			}
 			for n, e := range list {
-				if n > 0 && e["timestamp"].(float64) > list[n-1]["timestamp"].(float64) {
+				if n > 0 && *e.Timestamp > *list[n-1].Timestamp {
 					t.Errorf("event %d is newer than the one before", n)
 				}
-				out = append(out, e["reason"].(string))
+				out = append(out, e.Reason)
 			}
 			return out
 		}

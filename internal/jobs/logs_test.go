@@ -50,10 +50,7 @@ func (a *archive) submits(call cluster.Call, b api.JobsLaunchBody) []int {
 	a.t.Helper()
 	r, err := a.Submit(a.t.Context(), call, b)
 	must(a.t, err)
-	if id, ok := r.JobID.(int); ok {
-		return []int{id}
-	}
-	return r.JobID.([]int)
+	return r.JobID
 }
 
 // change writes what became of a job, with its attempts.

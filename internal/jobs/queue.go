@@ -3,7 +3,6 @@ package jobs
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -28,7 +27,7 @@ func (m *Manager) Queue(ctx context.Context, call cluster.Call, b api.JobsQueueB
 		}
 	}
 	if b.PoolMatch != nil && *b.PoolMatch != "" {
-		return &api.JobsQueueResult{Jobs: []map[string]any{}, StatusCounts: map[string]int{}}, nil // no job is on a pool
+		return &api.JobsQueueResult{Jobs: []api.ManagedJob{}, StatusCounts: map[string]int{}}, nil // no job is on a pool
 	}
 	if f.SortBy != "" && !slices.Contains(state.ManagedSortKeys(), f.SortBy) {
 		return nil, &api.Error{Type: api.ErrValue, Message: "Managed jobs cannot be sorted by " + f.SortBy + "."}
@@ -47,21 +46,24 @@ func (m *Manager) Queue(ctx context.Context, call cluster.Call, b api.JobsQueueB
 	if err != nil {
 		return nil, err
 	}
-	out := &api.JobsQueueResult{Jobs: []map[string]any{}, Total: page.Total, TotalNoFilter: page.All, StatusCounts: map[string]int{}}
+	out := &api.JobsQueueResult{Jobs: []api.ManagedJob{}, Total: page.Total, TotalNoFilter: page.All, StatusCounts: map[string]int{}}
 	for s, n := range page.Counts {
 		out.StatusCounts[string(s)] = n
 	}
 	now := time.Now()
 	history := map[int][]*state.ManagedAttempt{}
 	for _, r := range page.Rows {
-		rec := selected(record(r, m.until(r, now)), b.Fields)
+		rec := record(r, m.until(r, now))
+		if len(b.Fields) > 0 {
+			rec.Only(b.Fields)
+		}
 		if b.Attempts {
 			if _, ok := history[r.Job.ID]; !ok {
 				if history[r.Job.ID], err = m.store.ManagedJobs().Attempts(ctx, r.Job.ID); err != nil {
 					return nil, err
 				}
 			}
-			rec["attempts"] = attempts(history[r.Job.ID], r.Task.Index)
+			rec.Attempts = attempts(history[r.Job.ID], r.Task.Index)
 		}
 		out.Jobs = append(out.Jobs, rec)
 	}
@@ -90,7 +92,7 @@ func attempts(all []*state.ManagedAttempt, task int) []api.JobsAttempt {
 }
 
 // OldQueue is Queue as clients of old ask for it: the records alone.
-func (m *Manager) OldQueue(ctx context.Context, call cluster.Call, b api.JobsQueueBody) ([]map[string]any, error) {
+func (m *Manager) OldQueue(ctx context.Context, call cluster.Call, b api.JobsQueueBody) ([]api.ManagedJob, error) {
 	page, err := m.Queue(ctx, call, api.JobsQueueBody{Refresh: b.Refresh, SkipFinished: b.SkipFinished, AllUsers: b.AllUsers, JobIDs: b.JobIDs})
 	if err != nil {
 		return nil, err
@@ -98,71 +100,53 @@ func (m *Manager) OldQueue(ctx context.Context, call cluster.Call, b api.JobsQue
 	return page.Jobs, nil
 }
 
-// selected is a record with the fields asked for, and those that every client
-// needs.
-func selected(r map[string]any, fields []string) map[string]any {
-	if len(fields) == 0 {
-		return r
-	}
-	keep := append([]string{"job_id", "status"}, fields...)
-	maps.DeleteFunc(r, func(k string, _ any) bool { return !slices.Contains(keep, k) })
-	return r
-}
-
 // record is a task as clients see it.
-func record(row state.ManagedRow, now time.Time) map[string]any {
+func record(row state.ManagedRow, now time.Time) api.ManagedJob {
 	j, t, a := row.Job, row.Task, row.Attempt
-	r := map[string]any{
-		"_job_id": j.ID, "job_id": j.ID, "task_id": t.Index, "job_name": j.Name, "task_name": t.Name,
-		"status": string(t.Status), "schedule_state": string(j.Schedule),
-		"job_duration": duration(t, now).Seconds(), "recovery_count": t.Recoveries,
-		"workspace": j.Workspace, "user_name": j.UserName, "user_hash": j.UserHash,
-		"resources": t.Resources, "cluster_resources": "-", "cluster_resources_full": "-",
-		"cloud": nil, "region": nil, "zone": nil, "infra": "-", "accelerators": nil, "labels": nil,
-		"details": text(details(j, t)), "failure_reason": text(t.Failure),
-		"submitted_at": seconds(j.SubmittedAt), "start_at": seconds(t.StartedAt), "end_at": seconds(t.EndedAt),
-		"last_recovered_at": seconds(t.LastRecoveredAt), "run_timestamp": runID(j, t),
-		"user_yaml": j.UserYAML, "entrypoint": j.Entrypoint, "metadata": metadata(t),
-		"priority": j.Priority, "priority_class": text(j.PriorityClass),
-		"pool": nil, "pool_hash": nil, "job_id_on_pool_cluster": nil, "current_cluster_name": nil, "cluster_name_on_cloud": nil,
-		"controller_pid": nil, "controller_pid_started_at": nil, "links": map[string]any{}, "node_names": nil,
-		"execution": "serial", "is_job_group": j.Parallel, "is_primary_in_job_group": nil,
-		"array_id": positive(j.Array), "array_rank": nil, "schedule_id": positive(j.ScheduleID),
-		"is_batch": false, "batch_total_batches": nil, "batch_completed_batches": nil,
-		"internal_external_ips": nil, "internal_services": nil,
+	r := api.ManagedJob{
+		JobID: &j.ID, Same: &j.ID, TaskID: &t.Index, JobName: j.Name, TaskName: t.Name,
+		Status: t.Status, ScheduleState: j.Schedule,
+		JobDuration: new(duration(t, now).Seconds()), RecoveryCount: t.Recoveries,
+		Workspace: j.Workspace, UserName: j.UserName, UserHash: j.UserHash,
+		Details: orNull(details(j, t)), FailureReason: orNull(t.Failure),
+		SubmittedAt: secondsOf(j.SubmittedAt), StartAt: secondsOf(t.StartedAt), EndAt: secondsOf(t.EndedAt), LastRecoveredAt: secondsOf(t.LastRecoveredAt),
+		RunTimestamp: runID(j, t), UserYAML: j.UserYAML, Entrypoint: j.Entrypoint, Metadata: metadata(t),
+		Priority: j.Priority, PriorityClass: orNull(j.PriorityClass),
+		Resources: t.Resources, ClusterResources: "-", ClusterResourcesFull: "-", Infra: "-",
+		Execution: "serial", JobGroup: j.Parallel, ArrayID: orNull(j.Array), ScheduleID: orNull(j.ScheduleID),
+		Links: map[string]string{},
 	}
 	if j.Size > 0 {
-		r["array_rank"] = j.Rank
+		r.ArrayRank = &j.Rank
 	}
 	if j.Parallel {
-		r["execution"], r["is_primary_in_job_group"] = "parallel", !t.Auxiliary
+		r.Execution, r.PrimaryInGroup = "parallel", new(!t.Auxiliary)
 	}
 	if a == nil {
 		return r
 	}
-	r["current_cluster_name"] = a.ClusterName
+	r.CurrentCluster = &a.ClusterName
 	if a.ClusterHash == "" {
 		return r
 	}
-	r["cluster_resources"], r["cluster_resources_full"] = a.Resources, a.Full
-	r["cloud"], r["region"], r["zone"] = text(a.Offer.Cloud), text(a.Offer.Region), text(a.Offer.Zone)
-	r["infra"] = infra(a)
-	r["node_names"] = text(strings.Join(a.NodeNames, ","))
-	r["accelerators"] = wholeCounts(a.Offer.Accelerators)
+	r.ClusterResources, r.ClusterResourcesFull, r.Infra = a.Resources, a.Full, infra(a)
+	r.Cloud, r.Region, r.Zone = orNull(a.Offer.Cloud), orNull(a.Offer.Region), orNull(a.Offer.Zone)
+	r.NodeNames = orNull(strings.Join(a.NodeNames, ","))
+	r.Accelerators = wholeCounts(a.Offer.Accelerators)
 	return r
 }
 
 // wholeCounts is how many accelerators there are of each name, null for none. The protocol
 // has whole numbers only: a fraction of one is left to the text of the resources.
-func wholeCounts(accelerators map[string]float64) any {
-	counts := map[string]int{}
+func wholeCounts(accelerators map[string]float64) map[string]int {
+	var counts map[string]int
 	for name, n := range accelerators {
 		if n == math.Trunc(n) {
+			if counts == nil {
+				counts = map[string]int{}
+			}
 			counts[name] = int(n)
 		}
-	}
-	if len(counts) == 0 {
-		return nil
 	}
 	return counts
 }
@@ -220,26 +204,11 @@ func metadata(t *state.ManagedTask) map[string]any {
 	return t.Metadata
 }
 
-// positive is null for none.
-func positive(n int) any {
-	if n == 0 {
+// orNull is null for the zero value.
+func orNull[T comparable](v T) *T {
+	var none T
+	if v == none {
 		return nil
 	}
-	return n
-}
-
-// text is null for none.
-func text(s string) any {
-	if s == "" {
-		return nil
-	}
-	return s
-}
-
-// seconds is a time as clients read it, null for none.
-func seconds(t time.Time) any {
-	if t.IsZero() {
-		return nil
-	}
-	return float64(t.UnixMicro()) / 1e6
+	return &v
 }

@@ -49,7 +49,7 @@ func errorType(err error) string {
 func ids(q *api.JobsQueueResult) []int {
 	out := []int{}
 	for _, r := range q.Jobs {
-		out = append(out, r["job_id"].(int))
+		out = append(out, *r.JobID)
 	}
 	return slices.Compact(out)
 }
@@ -185,8 +185,7 @@ func TestTheQueueListsTheAttemptsOfEachTask(t *testing.T) {
 		must(t, err)
 		var n []int
 		for _, r := range q.Jobs {
-			list, _ := r["attempts"].([]api.JobsAttempt)
-			n = append(n, len(list))
+			n = append(n, len(r.Attempts))
 		}
 		if want := []int{1, 2, 1, 2}; all && !slices.Equal(n, want) || !all && !slices.Equal(n, make([]int, 4)) {
 			t.Errorf("%v attempts", n)
@@ -213,7 +212,7 @@ func TestWhatIsSubmittedIsWhatWasAskedFor(t *testing.T) {
 		!strings.Contains(j.UserYAML, "run: x") || j.Tasks[0].UserYAML == "" || j.Tasks[0].Resources != "1x[CPU:1+]" || time.Since(j.SubmittedAt) > time.Minute {
 		t.Errorf("%+v, task %+v", j, j.Tasks[0])
 	}
-	if again, err := a.Submit(t.Context(), call, api.JobsLaunchBody{Task: "run: x\n"}); err != nil || again.JobID != id {
+	if again, err := a.Submit(t.Context(), call, api.JobsLaunchBody{Task: "run: x\n"}); err != nil || again.JobID[0] != id {
 		t.Errorf("the same request again: %+v, %v", again, err)
 	}
 	if j := get(a.submits(ann(), api.JobsLaunchBody{Task: "name: old\nrun: x\n", Name: new("")})[0]); j.Name != "old" || len(j.Config) > 0 || j.Workspace != "default" {
@@ -384,7 +383,7 @@ func TestTheEventsOfAJobAreListedTheNewestFirst(t *testing.T) {
 		must(t, err)
 		out := []string{}
 		for _, e := range list {
-			out = append(out, e["reason"].(string))
+			out = append(out, e.Reason)
 		}
 		return out
 	}
@@ -404,8 +403,8 @@ func TestTheEventsOfAJobAreListedTheNewestFirst(t *testing.T) {
 		}
 	}
 	list, err := a.Events(t.Context(), ann(), api.JobsEventsBody{JobID: id, Limit: new(1)})
-	want := map[string]any{"spot_job_id": id, "task_id": 1, "new_status": "RUNNING", "code": "STARTED", "reason": "11", "timestamp": float64(noon.Unix() + 11)}
-	if err != nil || !reflect.DeepEqual(list, []map[string]any{want}) {
+	want := api.JobsEvent{JobID: id, TaskID: new(1), NewStatus: new(api.ManagedRunning), Code: "STARTED", Reason: "11", Timestamp: new(float64(noon.Unix() + 11))}
+	if err != nil || !reflect.DeepEqual(list, []api.JobsEvent{want}) {
 		t.Errorf("%v, %v", list, err)
 	}
 	if list, err := a.Events(t.Context(), ann(), api.JobsEventsBody{JobID: 99}); err != nil || list == nil || len(list) > 0 {

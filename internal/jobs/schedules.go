@@ -139,7 +139,7 @@ func scheduleOf(s *state.ManagedSchedule) task.Schedule {
 }
 
 // schedule stores a schedule instead of submitting its job.
-func (m *Manager) schedule(ctx context.Context, call cluster.Call, j *state.ManagedJob, at task.Schedule) (*Result, error) {
+func (m *Manager) schedule(ctx context.Context, call cluster.Call, j *state.ManagedJob, at task.Schedule) (*api.JobsLaunchResult, error) {
 	next, err := at.Next(m.store.Now())
 	if err != nil {
 		return nil, &api.Error{Type: api.ErrValue, Message: err.Error(), Err: err}
@@ -156,7 +156,7 @@ func (m *Manager) schedule(ctx context.Context, call cluster.Call, j *state.Mana
 		return nil, err
 	}
 	fmt.Fprintf(call.Out, "✓ Schedule kept, ID: %d; its first run is at %s\n", s.ID, inZone(s, s.NextAt).Format("2006-01-02 15:04 MST"))
-	return &Result{JobID: []int{}, ScheduleID: s.ID}, nil
+	return &api.JobsLaunchResult{JobID: api.IntList{}, ScheduleID: s.ID}, nil
 }
 
 func inZone(s *state.ManagedSchedule, t time.Time) time.Time {

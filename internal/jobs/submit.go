@@ -13,18 +13,11 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Result is what submitting a job gives.
-type Result struct {
-	JobID      any         `json:"job_id"` // an id; of an array the ids, of a schedule none
-	ScheduleID int         `json:"schedule_id,omitempty"`
-	Handle     *api.Handle `json:"handle"`
-}
-
 // mostJobs is how many jobs an array may have.
 const mostJobs = 10000
 
 // Submit stores a new managed job. The same request again gives the same job.
-func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLaunchBody) (*Result, error) {
+func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLaunchBody) (*api.JobsLaunchResult, error) {
 	if err := notYet(body); err != nil {
 		return nil, err
 	}
@@ -108,14 +101,14 @@ func (m *Manager) Submit(ctx context.Context, call cluster.Call, body api.JobsLa
 	m.wake()
 	if j.Size == 0 {
 		fmt.Fprintf(call.Out, "✓ Managed job submitted, ID: %d\n", j.ID)
-		return &Result{JobID: j.ID}, nil
+		return &api.JobsLaunchResult{JobID: api.IntList{j.ID}}, nil
 	}
 	fmt.Fprintf(call.Out, "✓ Managed jobs submitted, IDs: %d to %d\n", j.ID, j.ID+j.Size-1)
-	ids := make([]int, j.Size)
+	ids := make(api.IntList, j.Size)
 	for i := range ids {
 		ids[i] = j.ID + i
 	}
-	return &Result{JobID: ids}, nil
+	return &api.JobsLaunchResult{JobID: ids, Array: true}, nil
 }
 
 // priority is that of the job: any task may say it, and those that do agree; of

@@ -84,7 +84,7 @@ func (i *installation) submit(task string) int {
 	if err != nil {
 		i.t.Fatal(err)
 	}
-	return r.JobID.(int)
+	return r.JobID[0]
 }
 
 // job is a managed job as it is stored.

@@ -54,9 +54,9 @@ func (m *Manager) Wait(ctx context.Context, call cluster.Call, b api.JobsWaitBod
 }
 
 // Events lists what happened to a job, the newest first.
-func (m *Manager) Events(ctx context.Context, call cluster.Call, b api.JobsEventsBody) ([]map[string]any, error) {
+func (m *Manager) Events(ctx context.Context, call cluster.Call, b api.JobsEventsBody) ([]api.JobsEvent, error) {
 	if j, err := m.find(ctx, call, &b.JobID, nil); err != nil || j == nil {
-		return []map[string]any{}, err
+		return []api.JobsEvent{}, err
 	}
 	which, limit := -1, 10
 	if b.TaskID != nil {
@@ -69,11 +69,9 @@ func (m *Manager) Events(ctx context.Context, call cluster.Call, b api.JobsEvent
 	if err != nil {
 		return nil, err
 	}
-	out := []map[string]any{}
+	out := []api.JobsEvent{}
 	for _, e := range events {
-		out = append(out, map[string]any{
-			"spot_job_id": b.JobID, "task_id": e.Task, "new_status": string(e.Status), "code": e.Code, "reason": e.Reason, "timestamp": seconds(e.At),
-		})
+		out = append(out, api.JobsEvent{JobID: b.JobID, TaskID: &e.Task, NewStatus: &e.Status, Code: e.Code, Reason: e.Reason, Timestamp: secondsOf(e.At)})
 	}
 	if !b.IncludeClusterEvents {
 		return out, nil

@@ -44,6 +44,14 @@ func (c *Components) Received(t reflect.Type, required []string) Schema {
 	return c.of(t, required, false)
 }
 
+// Partly describes a struct with a MarshalJSON that writes its fields, but may leave out
+// all that are not required.
+func (c *Components) Partly(t reflect.Type, required ...string) {
+	s := c.fields(t, nil, true)
+	s["required"] = required
+	c.types[t.Name()], c.Schemas[t.Name()] = t, s
+}
+
 var (
 	marshaler   = reflect.TypeFor[json.Marshaler]()
 	unmarshaler = reflect.TypeFor[json.Unmarshaler]()
@@ -57,6 +65,9 @@ func (c *Components) of(t reflect.Type, required []string, sent bool) Schema {
 		return Nullable(c.of(t.Elem(), required, sent))
 	}
 	if t.Implements(marshaler) || reflect.PointerTo(t).Implements(unmarshaler) {
+		if c.types[t.Name()] == t {
+			return ref(t.Name()) // described by Partly
+		}
 		return Schema{} // what it is only its methods know
 	}
 	switch t.Kind() {
@@ -91,18 +102,19 @@ func (c *Components) object(t reflect.Type, required []string, sent bool) Schema
 	if !sent && !strings.HasSuffix(name, "Body") {
 		name += "Input"
 	}
-	ref := Schema{"$ref": "#/components/schemas/" + name}
 	if was, ok := c.types[name]; ok {
 		if was != t {
 			panic(fmt.Sprintf("openapi: %s and %s are both called %s", was, t, name))
 		}
-		return ref
+		return ref(name)
 	}
 	c.types[name] = t
 	c.Schemas[name] = nil // ends recursion
 	c.Schemas[name] = c.fields(t, required, sent)
-	return ref
+	return ref(name)
 }
+
+func ref(name string) Schema { return Schema{"$ref": "#/components/schemas/" + name} }
 
 func (c *Components) fields(t reflect.Type, required []string, sent bool) Schema {
 	properties, always := Schema{}, []string{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/trace"
 )

@@ -56,6 +56,7 @@ var outcomes = map[string]outcome{
 	"GET /api/completion/api_request":  gives[[]string](incomplete),
 	"GET /api/docs":                    media(mediaHTML, nil),
 	"GET /metrics":                     media(mediaText, nil),
+	"GET /api/plugins":                 gives[api.Plugins](),
 
 	"POST /check":          gives[map[string]map[string][]string](),
 	"POST /validate":       gives[nothing](),
@@ -82,7 +83,37 @@ var outcomes = map[string]outcome{
 	"POST /upload_v2":     gives[uploadAnswer](chunkParams),
 	"POST /upload":        gives[uploadAnswer](chunkParams),
 
-	"POST /volumes/validate":        gives[nothing](),
+	"POST /optimize":          gives[nothing](),
+	"POST /cluster_events":    gives[clusterEvents](),
+	"POST /volumes/validate":  gives[nothing](),
+	"POST /volumes/apply":     gives[nothing](),
+	"POST /volumes/delete":    gives[nothing](),
+	"POST /list_accelerators": gives[map[string][]api.AcceleratorOffer](),
+
+	"POST /realtime_kubernetes_gpu_availability": gives[[]api.ContextGPUs](),
+	"POST /kubernetes_node_info":                 gives[api.KubernetesNodes](),
+	"POST /local_up":                             gives[nothing](),
+	"POST /local_down":                           gives[nothing](),
+
+	"POST /jobs/launch":        gives[api.JobsLaunchResult](),
+	"POST /jobs/queue/v2":      gives[api.JobsQueueResult](),
+	"POST /jobs/queue":         gives[[]api.ManagedJob](),
+	"POST /jobs/cancel":        gives[nothing](),
+	"POST /jobs/schedules":     gives[[]api.JobsSchedule](),
+	"POST /jobs/end_schedules": gives[nothing](),
+	"POST /jobs/wait":          gives[int](),
+	"POST /jobs/events":        gives[[]api.JobsEvent](),
+	"POST /jobs/download_logs": gives[map[string]string](),
+
+	"POST /serve/up":                gives[[]string](),
+	"POST /serve/update":            gives[nothing](),
+	"POST /serve/down":              gives[nothing](),
+	"POST /serve/terminate-replica": gives[nothing](),
+	"POST /serve/promote":           gives[nothing](),
+	"POST /serve/rollback":          gives[nothing](),
+	"POST /serve/status":            gives[[]api.Service](),
+	"POST /serve/sync-down-logs":    gives[string](),
+
 	"GET /enabled_clouds":           gives[[]string](),
 	"GET /enabled_clouds/batch":     gives[map[string][]string](),
 	"GET /all_contexts":             gives[[]string](),
@@ -141,6 +172,9 @@ var outcomes = map[string]outcome{
 	"POST /ssh_node_pools/{pool}/deploy": gives[nothing](),
 	"POST /ssh_node_pools/{pool}/down":   gives[nothing](),
 }
+
+// clusterEvents are [api.ClusterEvent]s, or their texts alone; see known.
+type clusterEvents struct{}
 
 // healthAnswer stands for [api.Health] or a part of it; see known.
 type healthAnswer struct{}

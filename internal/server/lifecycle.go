@@ -185,5 +185,5 @@ func (s *Server) latestOr(ctx context.Context, scope *state.Scope, prefix string
 
 // plugins lists what extends the dashboard: nothing.
 func (s *Server) plugins(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]any{"plugins": []any{}})
+	writeJSON(w, http.StatusOK, api.Plugins{Plugins: []api.Plugin{}})
 }

@@ -39,11 +39,27 @@ func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
 	_, _ = w.Write(description())
 }
 
+var (
+	aText, textOrNull     = openapi.Schema{"type": "string"}, openapi.Schema{"type": []string{"string", "null"}}
+	aNumber, numberOrNull = openapi.Schema{"type": "number"}, openapi.Schema{"type": []string{"number", "null"}}
+	availability          = listOf(aText, openapi.Schema{"type": "array", "items": aNumber}, aNumber, aNumber)
+)
+
+// listOf is a list of as many items as there are schemas.
+func listOf(items ...openapi.Schema) openapi.Schema {
+	return openapi.Schema{"type": "array", "prefixItems": items, "minItems": len(items)}
+}
+
 // known are types with a JSON form of their own.
 var known = map[reflect.Type]openapi.Schema{
-	reflect.TypeFor[api.Strings]():     {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "string"}}, {"type": "string"}}},
-	reflect.TypeFor[api.IntOrString](): {"type": []string{"integer", "string"}},
-	reflect.TypeFor[nothing]():         {"type": "null"},
+	reflect.TypeFor[api.Strings]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "string"}}, {"type": "string"}}},
+	reflect.TypeFor[api.IntOrString]():      {"type": []string{"integer", "string"}},
+	reflect.TypeFor[api.IntList]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "integer"}}, {"type": "integer"}}},
+	reflect.TypeFor[nothing]():              {"type": "null"},
+	reflect.TypeFor[api.AcceleratorOffer](): listOf(aText, textOrNull, aText, aNumber, numberOrNull, numberOrNull, numberOrNull, numberOrNull, numberOrNull, textOrNull),
+	reflect.TypeFor[api.GPUAvailability]():  availability,
+	reflect.TypeFor[api.ContextGPUs]():      listOf(aText, openapi.Schema{"type": "array", "items": availability}),
+	reflect.TypeFor[clusterEvents]():        {"type": "array", "items": openapi.Schema{"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/ClusterEvent"}, aText}}},
 	// Whoever has to log in and is no client of ours is told the status only.
 	reflect.TypeFor[healthAnswer](): {"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/Health"},
 		{"type": "object", "required": []string{"status"}, "maxProperties": 1}}},
@@ -54,6 +70,9 @@ func describe(routes []Route) object {
 	c := openapi.New(known)
 	c.Sent(reflect.TypeFor[api.Health]())
 	c.Sent(reflect.TypeFor[api.RequestPayload]())
+	c.Sent(reflect.TypeFor[api.ClusterEvent]())
+	c.Partly(reflect.TypeFor[api.ManagedJob](), "job_id", "status")
+	c.Partly(reflect.TypeFor[api.JobsLaunchResult](), "job_id")
 	paths := object{}
 	for _, r := range routes {
 		path := openPath(r.Path)
