@@ -54,7 +54,7 @@ var layers = [][]string{
 	{"internal/serve/spec"},
 	{"internal/cloud", "internal/config", "internal/upload", "internal/storage/transfer", "internal/serve/balancer"},
 	{"internal/storage/storetest", "internal/storage/memory"},
-	{"internal/filesync", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
+	{"internal/filesync", "internal/notify", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/azureauth"},
 	{"internal/wholefile", "internal/destination", "internal/mount/mountpoints", "internal/bounded", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner"},

@@ -83,7 +83,7 @@ func (c *Client) follow(ctx context.Context, k call, w io.Writer, o StreamOption
 	}
 }
 
-// errRetry is the server's wish to be asked again.
+// errRetry says that the server is to be asked again.
 var errRetry = errors.New("the API server keeps asking to try again")
 
 // play reads one connection.

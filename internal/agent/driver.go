@@ -78,7 +78,7 @@ func (a *Agent) drive(j *openJob) {
 // the agent ends.
 func (a *Agent) openLog(j *openJob, job *agentapi.Job) *jobLog {
 	for {
-		l, err := openJobLog(a.logDir(job), a.indexPath(j.id), a.log, a.watch, &j.bell)
+		l, err := openJobLog(a.logDir(job), a.indexPath(j.id), a.log, a.watch, &j.grown)
 		if err == nil {
 			return l
 		}
@@ -312,7 +312,7 @@ func (d *driver) closeLog(allEnded <-chan struct{}, leftovers func() string, gra
 	}
 	endLog()
 	d.j.logDone.Store(true)
-	d.j.bell.notify()
+	d.j.grown.Notify()
 }
 
 // conclusion is the last line of a failed job's log.

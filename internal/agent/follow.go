@@ -97,11 +97,11 @@ func copyFrom(f *os.File, offset int64, w io.Writer) (total int64, err error) {
 // followJob streams a job's merged log. It ends at the end of what is there or,
 // with wait, when the job has ended and its log is complete.
 func (a *Agent) followJob(ctx context.Context, id int, f *os.File, offset int64, w flushWriter, wait bool) error {
-	var rung <-chan struct{}
+	var next <-chan struct{}
 	return follow(f, offset, w, func() (bool, error) {
-		if rung != nil {
+		if next != nil {
 			select {
-			case <-rung:
+			case <-next:
 			case <-ctx.Done():
 				return false, ctx.Err()
 			case <-a.ctx.Done():
@@ -112,7 +112,7 @@ func (a *Agent) followJob(ctx context.Context, id int, f *os.File, offset int64,
 		if j == nil || !wait {
 			return false, nil
 		}
-		rung = j.bell.next()
+		next = j.grown.Next()
 		return !j.logDone.Load(), nil
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/notify"
 )
 
 const (
@@ -38,8 +40,8 @@ type jobLog struct {
 	dir   string // the job's log folder
 	log   *slog.Logger
 	watch *watcher
-	kick  chan struct{} // something to do
-	bell  *broadcast    // rung when run.log has grown or is complete
+	kick  chan struct{}     // something to do
+	grown *notify.Broadcast // notified when run.log has grown or is complete
 
 	mu      sync.Mutex // guards what follows
 	index   *os.File
@@ -67,11 +69,11 @@ type source struct {
 
 // openJobLog opens or continues the log of a job: dir is its folder, index the
 // path of its index. Pieces that a crash left half written are finished.
-func openJobLog(dir, index string, log *slog.Logger, w *watcher, b *broadcast) (*jobLog, error) {
+func openJobLog(dir, index string, log *slog.Logger, w *watcher, b *notify.Broadcast) (*jobLog, error) {
 	if err := os.MkdirAll(filepath.Join(dir, "tasks"), 0o700); err != nil {
 		return nil, err
 	}
-	l := &jobLog{dir: dir, log: log, watch: w, bell: b, kick: make(chan struct{}, 1), last: -1, notes: map[string]bool{}}
+	l := &jobLog{dir: dir, log: log, watch: w, grown: b, kick: make(chan struct{}, 1), last: -1, notes: map[string]bool{}}
 	var err error
 	if l.index, err = os.OpenFile(index, os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return nil, err
@@ -238,7 +240,7 @@ func (l *jobLog) pass(ctx context.Context, buf, out []byte) (moved, more bool, w
 		if err != nil && n == 0 && s.final {
 			s.drained = true
 			l.release(s)
-			l.bell.notify()
+			l.grown.Notify()
 			continue
 		}
 		if !s.seen {
@@ -286,7 +288,7 @@ func (l *jobLog) openSource(s *source) bool {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && s.final {
 		s.drained = true
-		l.bell.notify()
+		l.grown.Notify()
 	}
 	if err != nil {
 		return false
@@ -311,12 +313,12 @@ func (l *jobLog) isDrained() bool {
 // drain returns when all sources are final and merged.
 func (l *jobLog) drain(ctx context.Context) error {
 	for {
-		rung := l.bell.next()
+		next := l.grown.Next()
 		if l.isDrained() {
 			return nil
 		}
 		select {
-		case <-rung:
+		case <-next:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -341,7 +343,7 @@ func (l *jobLog) append(ctx context.Context, data []byte) error {
 	if len(data) > 0 {
 		l.size += int64(len(data))
 		l.open = data[len(data)-1] != '\n'
-		l.bell.notify()
+		l.grown.Notify()
 	}
 	return nil
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/skypilot-go/sky/internal/notify"
 )
 
 // A log is merged from sources that grow at random, by agents that crash at
@@ -85,7 +87,7 @@ type merging struct {
 
 func (m *merging) open() {
 	var err error
-	if m.log, err = openJobLog(m.dir, m.index, slog.New(slog.DiscardHandler), m.watch, &broadcast{}); err != nil {
+	if m.log, err = openJobLog(m.dir, m.index, slog.New(slog.DiscardHandler), m.watch, &notify.Broadcast{}); err != nil {
 		m.t.Fatal(err)
 	}
 }
@@ -200,7 +202,7 @@ func FuzzDamagedIndex(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &broadcast{})
+		l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &notify.Broadcast{})
 		if err != nil {
 			t.Fatal(err)
 		}

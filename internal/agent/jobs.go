@@ -17,6 +17,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -26,8 +27,8 @@ type openJob struct {
 	demand  demand
 	ctx     context.Context // of its work; ends when it is cancelled
 	cancel  context.CancelFunc
-	done    chan struct{} // closed when it is settled
-	bell    broadcast     // rung when its log grows or is complete
+	done    chan struct{}    // closed when it is settled
+	grown   notify.Broadcast // notified when its log grows or is complete
 	logDone atomic.Bool
 
 	// Guarded by Agent.mu.
@@ -120,7 +121,7 @@ func (a *Agent) startLog(j *openJob, job *agentapi.Job) {
 	}
 	ctx, cancel := context.WithCancel(a.ctx)
 	cancel() // no second try here
-	l, err := openJobLog(dir, a.indexPath(j.id), a.log, a.watch, &j.bell)
+	l, err := openJobLog(dir, a.indexPath(j.id), a.log, a.watch, &j.grown)
 	if err != nil {
 		a.log.Warn("job log not begun", "job", j.id, "err", err)
 		return
@@ -200,7 +201,7 @@ func (a *Agent) settled(j *openJob) {
 	j.logDone.Store(true)
 	j.cancel()
 	close(j.done)
-	j.bell.notify()
+	j.grown.Notify()
 	a.kick()
 }
 
@@ -401,7 +402,7 @@ func (a *Agent) recoverJobs() error {
 		}
 		if st, err := os.Stat(filepath.Join(a.logDir(&rec.Job), "run.log")); rec.Job.Status == api.JobPending && (err != nil || st.Size() == 0) {
 			// The crash came between the job and its log.
-			if l, err := openJobLog(a.logDir(&rec.Job), a.indexPath(j.id), a.log, a.watch, &j.bell); err == nil {
+			if l, err := openJobLog(a.logDir(&rec.Job), a.indexPath(j.id), a.log, a.watch, &j.grown); err == nil {
 				_ = l.say(a.ctx, "waiting", waitingLine(rec.Job.NumNodes))
 				l.close()
 			}

@@ -5,7 +5,7 @@ import "strings"
 // MachineSpec is what a task asks of each of its machines besides the size that its
 // offer has. It travels as one value from the task over the cluster's record to the
 // provider, so that machines that are made later are like the first ones. A new
-// wish of this kind is a field here, its place in the task language, and the
+// requirement of this kind is a field here, its place in the task language, and the
 // providers that honour it.
 type MachineSpec struct {
 	DiskGB        int           `json:"-"` // of the system disk; 0: the cloud's default. The record has a column for it

@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/bounded"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 )
@@ -21,7 +22,7 @@ import (
 type watcher struct {
 	m       *Manager
 	poke    chan struct{}
-	changes Notifier[string] // by cluster hash
+	changes notify.Keyed[string] // by cluster hash
 
 	mu      sync.Mutex
 	running map[string]context.CancelFunc // by cluster hash

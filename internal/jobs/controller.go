@@ -201,7 +201,7 @@ func (c *controller) does(task int, s api.ScheduleState) {
 // save writes what changed and tells whoever follows the job. Tasks that cannot
 // begin any more are cancelled with it, and a job ends whose only task is done.
 // Another task's change in between is merged; a cancel is [state.ErrConflict]: it
-// changes what is to be done. own is the bell of whoever saves.
+// changes what is to be done. own is the channel of the goroutine that saves.
 func (c *controller) save(ctx context.Context, s situation, own <-chan struct{}, events ...state.ManagedEvent) error {
 	// What was done is written even if the server is told to go meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)

@@ -45,7 +45,7 @@ type environment interface {
 	// and waits for its end. The same key again is the same run. [errNoNode] if the
 	// cluster is gone; an [*agentapi.Error] is the agent's refusal, and final.
 	Callback(ctx context.Context, a *state.ManagedAttempt, key string, r agentapi.CallbackRequest) (*agentapi.CallbackResult, error)
-	// Changed is rung when there may be something new to see.
+	// Changed receives when there may be something new to see.
 	Changed(a *state.ManagedAttempt) (<-chan struct{}, func())
 }
 

@@ -32,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/logstore"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/taskfiles"
 )
@@ -76,8 +77,8 @@ type Manager struct {
 	files    *taskfiles.Files
 	buckets  *buckets.Manager // nil: files of jobs travel without a bucket
 	slots    *slots
-	rows     cluster.Notifier[int] // by job: what is stored of it changed
-	logs     cluster.Notifier[int] // by job: its logs grew
+	rows     notify.Keyed[int] // by job: what is stored of it changed
+	logs     notify.Keyed[int] // by job: its logs grew
 	poke     chan struct{}
 
 	room     func(job int, n int64) error // takes room for so much of a job's log

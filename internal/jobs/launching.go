@@ -70,7 +70,7 @@ func (r *runner) untilCancelled(ctx context.Context, end time.Time) (context.Con
 		ctx, timed = context.WithDeadlineCause(ctx, end, errAsked)
 	}
 	cctx, cancel := context.WithCancelCause(ctx)
-	bell, unlisten := r.m.rows.Subscribe(r.id)
+	changed, unlisten := r.m.rows.Subscribe(r.id)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -81,7 +81,7 @@ func (r *runner) untilCancelled(ctx context.Context, end time.Time) (context.Con
 			select {
 			case <-cctx.Done():
 				return
-			case <-bell:
+			case <-changed:
 			}
 		}
 	}()

@@ -31,7 +31,7 @@ func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) 
 			return false, context.Cause(ctx)
 		case <-r.copy.done:
 			return true, nil
-		case <-r.bell:
+		case <-r.rows:
 			return false, nil
 		case <-r.changed:
 		case <-t.C:

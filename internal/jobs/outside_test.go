@@ -11,6 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -25,8 +26,8 @@ type outside struct {
 	provider cloud.Provider
 	offers   []cloud.Offer
 	plans    map[int]*plan
-	listen   func() []*cluster.Notifier[string] // of the servers that live
-	tell     func() []*Manager                  // the servers that live, as agents tell them
+	listen   func() []*notify.Keyed[string] // of the servers that live
+	tell     func() []*Manager              // the servers that live, as agents tell them
 
 	mu       sync.Mutex
 	records  map[string]*row  // clusters by name

@@ -23,12 +23,12 @@ type runner struct {
 	index int
 	phase api.ScheduleState
 
-	kept situation       // the job and the attempt as they are stored, for the next step; without a job: to be read
-	slot bool            // holds one of the launches that may run at once
-	bell <-chan struct{} // the job's rows changed
-	seen observation     // since the last wait
-	rang bool            // something happened to the cluster or its job since then
-	mute time.Time       // since when the attempt's agent has not answered this server; zero: it did last
+	kept     situation       // the job and the attempt as they are stored, for the next step; without a job: to be read
+	slot     bool            // holds one of the launches that may run at once
+	rows     <-chan struct{} // the job's rows changed
+	seen     observation     // since the last wait
+	notified bool            // something happened to the cluster or its job since then
+	mute     time.Time       // since when the attempt's agent has not answered this server; zero: it did last
 
 	// Of the running attempt.
 	followed    string          // its key; "": none
@@ -51,8 +51,8 @@ func (c *controller) runner(task int) *runner {
 
 // run observes, decides, acts and records, again and again.
 func (r *runner) run(ctx context.Context) {
-	bell, stop := r.m.rows.Subscribe(r.id)
-	r.bell = bell
+	rows, stop := r.m.rows.Subscribe(r.id)
+	r.rows = rows
 	r.does(api.ScheduleAlive)
 	if r.slot {
 		r.does(api.ScheduleLaunching)
@@ -111,7 +111,7 @@ func (r *runner) keep(s situation) { r.kept = situation{job: s.job, attempt: s.a
 
 // save writes what changed. The next step begins with that.
 func (r *runner) save(ctx context.Context, s situation, events ...state.ManagedEvent) error {
-	if err := r.controller.save(ctx, s, r.bell, events...); err != nil {
+	if err := r.controller.save(ctx, s, r.rows, events...); err != nil {
 		return err
 	}
 	r.keep(s)
@@ -179,7 +179,7 @@ func (r *runner) step(ctx context.Context) error {
 		return r.pause(ctx, s, a.until)
 	case doLook:
 		r.follow(s.attempt)
-		r.rang = false
+		r.notified = false
 		r.seen = r.look(ctx, s.attempt)
 		r.keep(s)
 		return nil
@@ -291,7 +291,7 @@ func (r *runner) pause(ctx context.Context, s situation, until time.Time) error 
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-	case <-r.bell:
+	case <-r.rows:
 	case <-t.C:
 	}
 	return nil
@@ -349,7 +349,7 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 		select {
 		case got = <-answers:
 		case <-r.changed:
-			r.rang = true
+			r.notified = true
 			o := r.m.env.Recorded(ctx, a)
 			if !o.proven || o.cluster != clusterBroken && o.cluster != clusterGone {
 				continue
@@ -371,10 +371,10 @@ func (r *runner) prove(ctx context.Context, a *state.ManagedAttempt) error {
 }
 
 // wait waits until something happens to the cluster or the job. What happened
-// since the runner looked has rung already.
+// since the runner looked is notified already.
 func (r *runner) wait(ctx context.Context, end time.Time) error {
-	if r.rang {
-		r.seen, r.rang = observation{}, false
+	if r.notified {
+		r.seen, r.notified = observation{}, false
 		return nil
 	}
 	after := lookAgain + rand.N(lookAgain/4)
@@ -386,7 +386,7 @@ func (r *runner) wait(ctx context.Context, end time.Time) error {
 	select {
 	case <-ctx.Done():
 	case <-r.changed:
-	case <-r.bell:
+	case <-r.rows:
 	case <-t.C:
 	}
 	r.seen = observation{}

@@ -21,6 +21,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
@@ -89,13 +90,13 @@ func many(b *testing.B, dbs ...*state.Store) {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	bells := make([]*cluster.Notifier[string], len(dbs))
-	o.listen = func() []*cluster.Notifier[string] { return bells }
+	bells := make([]*notify.Keyed[string], len(dbs))
+	o.listen = func() []*notify.Keyed[string] { return bells }
 	var lives []*life
 	var servers []*Manager
 	var ended sync.WaitGroup
 	for n, db := range dbs {
-		bells[n] = new(cluster.Notifier[string])
+		bells[n] = new(notify.Keyed[string])
 		sctx, end := context.WithCancel(ctx)
 		l := newLife(end)
 		lives = append(lives, l)

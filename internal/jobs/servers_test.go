@@ -11,7 +11,7 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
-	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/state/statetest"
 )
@@ -34,7 +34,7 @@ func TestServersShareJobs(t *testing.T) {
 	o := &outside{
 		calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
-		listen: func() []*cluster.Notifier[string] { return nil },
+		listen: func() []*notify.Keyed[string] { return nil },
 	}
 	for id := 1; id <= jobs; id++ {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
@@ -61,7 +61,7 @@ func TestServersShareJobs(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := newLife(cancel)
 		lives = append(lives, l)
-		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: new(cluster.Notifier[string])},
+		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: new(notify.Keyed[string])},
 			slog.New(slog.DiscardHandler), serverName(n), t.TempDir(), 64)
 		done := make(chan struct{})
 		go func() { m.Run(ctx); close(done) }()

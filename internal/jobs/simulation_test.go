@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -113,7 +113,7 @@ type simulation struct {
 // server is one of the servers, in its present life.
 type server struct {
 	life  *life
-	bells cluster.Notifier[string]
+	bells notify.Keyed[string]
 	m     *Manager
 	ended chan struct{}
 }
@@ -139,8 +139,8 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 	if seed%2 == 1 { // machines hang, and servers do not wait for ever
 		s.patience = 45 * time.Minute
 	}
-	s.listen = func() []*cluster.Notifier[string] {
-		var out []*cluster.Notifier[string]
+	s.listen = func() []*notify.Keyed[string] {
+		var out []*notify.Keyed[string]
 		for _, v := range s.servers {
 			if v != nil && !v.life.isDead() {
 				out = append(out, &v.bells)

@@ -14,7 +14,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
-	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -25,7 +25,7 @@ type scene struct {
 	t     *testing.T
 	db    *memory
 	job   int
-	bells cluster.Notifier[string]
+	bells notify.Keyed[string]
 	lives int
 	life  *life // of the server that was started last
 	m     *Manager
@@ -45,11 +45,11 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 		seed: 1, calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}}
-	s.listen = func() []*cluster.Notifier[string] {
+	s.listen = func() []*notify.Keyed[string] {
 		if !s.up.Load() {
 			return nil
 		}
-		return []*cluster.Notifier[string]{&s.bells}
+		return []*notify.Keyed[string]{&s.bells}
 	}
 	s.tell = func() []*Manager {
 		if !s.up.Load() {

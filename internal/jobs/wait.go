@@ -33,7 +33,7 @@ func (m *Manager) Wait(ctx context.Context, call cluster.Call, b api.JobsWaitBod
 		wctx, cancel = context.WithTimeout(ctx, time.Duration(*b.Timeout*float64(time.Second)))
 		defer cancel()
 	}
-	bell, stop := m.rows.Subscribe(j.ID)
+	changed, stop := m.rows.Subscribe(j.ID)
 	defer stop()
 	for {
 		if j, err = m.store.ManagedJobs().Get(ctx, j.ID); err != nil {
@@ -47,7 +47,7 @@ func (m *Manager) Wait(ctx context.Context, call cluster.Call, b api.JobsWaitBod
 			return 0, context.Cause(ctx)
 		case <-wctx.Done():
 			return 0, &api.Error{Type: "TimeoutError", Message: fmt.Sprintf("Managed job %d is still %s after %v seconds.", j.ID, status(j, which), *b.Timeout)}
-		case <-bell:
+		case <-changed:
 		case <-time.After(seeAgain):
 		}
 	}

@@ -54,7 +54,7 @@ type relaxation struct {
 	drop       func(*catalog.Query)
 }
 
-// What is easiest to give up comes first: a wish for size or place is named
+// What is easiest to give up comes first: a size or place that was asked for is named
 // before the number of accelerators when either would help.
 var relaxations = []relaxation{
 	{InstanceType, func(q *catalog.Query) bool { return q.InstanceType != "" }, func(q *catalog.Query) { q.InstanceType = "" }},

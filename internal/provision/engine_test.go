@@ -366,6 +366,26 @@ func TestTheQuickestOfSeveralWins(t *testing.T) {
 	})
 }
 
+// A hedge of an attempt that a server which died began goes elsewhere.
+func TestAHedgeIsNotWhereAnAttemptIsTakenUpAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, func(ctx context.Context, spec cloud.LaunchSpec) error {
+			if spec.Offer.Zone == "a" && !sleep(ctx, time.Hour) {
+				return ctx.Err()
+			}
+			return nil
+		})
+		begun := state.Attempt{Token: "t", ClusterName: "c", ClusterHash: "h", NameOnCloud: "c-u", Offer: zone("a"), Nodes: 2, StartedAt: time.Now()}
+		if err := s.mem.Begin(t.Context(), begun); err != nil {
+			t.Fatal(err)
+		}
+		o, err := s.provision(t.Context(), Options{Hedge: 2}, "a", "b")
+		if got, want := strings.Join(s.p.calls, "; "), "launch a as c-u; launch b as c-u-2; terminate c-u"; err != nil || o.Zone != "b" || got != want {
+			t.Errorf("got %v, %v, calls: %s", o.Place, err, got)
+		}
+	})
+}
+
 func TestADearOfferIsNoHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, func(ctx context.Context, spec cloud.LaunchSpec) error {

@@ -92,8 +92,8 @@ func (e *Engine) Freed() { e.room.Notify() }
 const (
 	watchFirst = 5 * time.Second
 	watchMost  = 30 * time.Second
-	// afterBell spreads those whom the same bell has woken.
-	afterBell = time.Second
+	// afterNotify spreads those whom one notification has woken.
+	afterNotify = time.Second
 )
 
 // AwaitRoom returns when it may be worth trying again what could not be had:
@@ -102,7 +102,7 @@ const (
 func (e *Engine) AwaitRoom(ctx context.Context, u *UnplacedError, most time.Duration) {
 	end := time.NewTimer(most)
 	defer end.Stop()
-	rung := e.room.Next()
+	freed := e.room.Next()
 	full := map[string]bool{} // offers that were said to be so
 	offers := u.full()
 	pause := watchFirst
@@ -124,8 +124,8 @@ func (e *Engine) AwaitRoom(ctx context.Context, u *UnplacedError, most time.Dura
 		select {
 		case <-ctx.Done():
 		case <-end.C:
-		case <-rung:
-			sleep(ctx, rand.N(afterBell))
+		case <-freed:
+			sleep(ctx, rand.N(afterNotify))
 		case <-again.C:
 			pause = min(2*pause, watchMost)
 			continue

@@ -135,7 +135,7 @@ func TestAwaitRoom(t *testing.T) {
 		least, most time.Duration
 	}{
 		{"nothing happens", func(*stage, *telling, func()) {}, time.Hour, time.Hour},
-		{"machines are given back here", func(s *stage, _ *telling, _ func()) { s.Freed() }, 10 * time.Minute, 10*time.Minute + afterBell},
+		{"machines are given back here", func(s *stage, _ *telling, _ func()) { s.Freed() }, 10 * time.Minute, 10*time.Minute + afterNotify},
 		{"the cloud has room", func(_ *stage, p *telling, _ func()) { p.free("a") }, 10 * time.Minute, 10*time.Minute + watchMost},
 		{"nobody wants it any more", func(_ *stage, _ *telling, cancel func()) { cancel() }, 10 * time.Minute, 10 * time.Minute},
 	} {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/registry"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
@@ -28,7 +29,7 @@ type Engine struct {
 	log       *slog.Logger
 	install   string
 	sightings sightings
-	room      broadcast // rung when machines were given back
+	room      notify.Broadcast // when machines were given back
 }
 
 // New returns an engine for one installation of sky; its id is a tag on all

@@ -73,7 +73,7 @@ const failAgain = 5 * time.Second
 
 // Run looks after the service until it has ended, or the server goes.
 func (c *controller) Run(ctx context.Context) {
-	bell, unlisten := c.m.rows.Subscribe(c.name)
+	changed, unlisten := c.m.rows.Subscribe(c.name)
 	defer unlisten()
 	work, stop := context.WithCancel(ctx)
 	defer func() {
@@ -102,7 +102,7 @@ func (c *controller) Run(ctx context.Context) {
 		t := time.NewTimer(after)
 		select {
 		case <-ctx.Done():
-		case <-bell:
+		case <-changed:
 			c.stale = true
 		case r := <-c.reports:
 			c.pending = append(c.pending, r)

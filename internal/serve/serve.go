@@ -23,6 +23,7 @@ import (
 	"github.com/skypilot-go/sky/internal/execution"
 	"github.com/skypilot-go/sky/internal/lease"
 	"github.com/skypilot-go/sky/internal/logstore"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/serve/balancer/balancerapi"
 	"github.com/skypilot-go/sky/internal/serve/balancer/feed"
 	"github.com/skypilot-go/sky/internal/state"
@@ -62,8 +63,8 @@ type Manager struct {
 	source *feed.Source       // hands tables to balancers
 	tally  feed.Tally         // what balancers have counted
 	poke   chan struct{}      // makes Run look at once
-	rows   cluster.Notifier[string]
-	logs   cluster.Notifier[string]
+	rows   notify.Keyed[string]
+	logs   notify.Keyed[string]
 	apply  func(balancerapi.Table) // to the balancer in this server; nil: none
 
 	mu       sync.Mutex

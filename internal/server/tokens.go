@@ -188,7 +188,7 @@ func (s *Server) updateTokenRole(w http.ResponseWriter, r *http.Request) {
 }
 
 // rotateToken puts a new text in the place of the old one, which is worth
-// nothing from then on. Without a wish the new one ends when the old one would
+// nothing from then on. Unless asked otherwise, the new one ends when the old one would
 // have; one that has ended gets 30 days.
 func (s *Server) rotateToken(w http.ResponseWriter, r *http.Request) {
 	b, _, ok := decode[api.TokenRotateBody](s, w, r)

@@ -57,14 +57,14 @@ func (w *target) classFor(ctx context.Context, v *cloud.Volume) error {
 	return nil
 }
 
-// missingClass says what is wrong with a wish for a storage class; "" wishes for
+// missingClass says what is wrong with the name of a storage class; "" is
 // the default. It is pure.
-func missingClass(all []storageClass, wish string) error {
+func missingClass(all []storageClass, name string) error {
 	var names []string
 	found := false
 	for i := range all {
 		names = append(names, all[i].Metadata.Name)
-		found = found || all[i].Metadata.Name == wish || wish == "" && all[i].byDefault()
+		found = found || all[i].Metadata.Name == name || name == "" && all[i].byDefault()
 	}
 	slices.Sort(names)
 	there := strings.Join(names, ", ")
@@ -73,8 +73,8 @@ func missingClass(all []storageClass, wish string) error {
 		return nil
 	case len(names) == 0:
 		return errors.New("the cluster has no storage class, so nothing makes volumes there; install one, or use a claim that exists (use_existing: true)")
-	case wish == "":
+	case name == "":
 		return fmt.Errorf("the cluster has no default storage class; name one (config: {storage_class_name: …}): %s", there)
 	}
-	return fmt.Errorf("there is no storage class %q; there are: %s", wish, there)
+	return fmt.Errorf("there is no storage class %q; there are: %s", name, there)
 }

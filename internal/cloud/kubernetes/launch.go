@@ -114,10 +114,10 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := p.remember(spec.ID, w); err != nil {
 		return nil, err
 	}
-	l := &launch{target: w, spec: spec, trouble: &p.trouble, times: cmp.Or(p.times, defaultGangTimes), wish: podRequest{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
+	l := &launch{target: w, spec: spec, trouble: &p.trouble, times: cmp.Or(p.times, defaultGangTimes), pod: podRequest{spec: spec, conf: w.conf, size: size, shell: w.conf.bringsShell()}}
 	err = l.run(ctx)
-	if is[*shellError](err) && !l.wish.shell {
-		l.wish.shell = true
+	if is[*shellError](err) && !l.pod.shell {
+		l.pod.shell = true
 		err = l.run(ctx)
 	}
 	if err != nil {
@@ -156,7 +156,7 @@ func (p *Provider) onlyHere(ctx context.Context, id cloud.ClusterID, here *targe
 type launch struct {
 	*target
 	spec    cloud.LaunchSpec
-	wish    podRequest
+	pod     podRequest
 	trouble *trouble
 	times   gangTimes
 	// slowVolumes are shared ones and those that are yet to be made.
@@ -199,7 +199,7 @@ func (l *launch) run(ctx context.Context) error {
 		return err
 	}
 	if slices.ContainsFunc(have, func(p pod) bool { return p.shell() != "" }) {
-		l.wish.shell = true
+		l.pod.shell = true
 	}
 	var missing []int
 	var dead []pod
@@ -237,7 +237,7 @@ func (l *launch) run(ctx context.Context) error {
 
 // good tells whether a pod is, or may become, what this launch wants.
 func (l *launch) good(p *pod) bool {
-	hopeless := l.wish.shell && p.shell() == "" && p.Status.Phase != "Running"
+	hopeless := l.pod.shell && p.shell() == "" && p.Status.Phase != "Running"
 	return !p.ended() && p.Metadata.DeletionTimestamp == nil && !hopeless
 }
 
@@ -248,7 +248,7 @@ func (l *launch) choice() choice {
 
 // survey finds out which nodes have what the pods want.
 func (l *launch) survey(ctx context.Context) error {
-	size, conf := l.wish.size, l.conf
+	size, conf := l.pod.size, l.conf
 	best := l.spec.NetworkTier == "best"
 	if size.accelerator == "" && len(conf.AllowedNodes.IPs) == 0 && !best {
 		return nil
@@ -259,12 +259,12 @@ func (l *launch) survey(ctx context.Context) error {
 	}
 	for i := range inv.nodes {
 		if slices.Contains(conf.AllowedNodes.IPs, inv.nodes[i].address()) {
-			l.wish.conf.AllowedNodes.Names = append(slices.Clone(l.wish.conf.AllowedNodes.Names), inv.nodes[i].Metadata.Name)
+			l.pod.conf.AllowedNodes.Names = append(slices.Clone(l.pod.conf.AllowedNodes.Names), inv.nodes[i].Metadata.Name)
 		}
 	}
 	if best {
-		l.wish.network, l.wish.adapters = join(inv.matching(size, l.choice()), size)
-		if l.wish.network == nil {
+		l.pod.network, l.pod.adapters = join(inv.matching(size, l.choice()), size)
+		if l.pod.network == nil {
 			_, why := inv.fit(size, l.choice())
 			return &cloud.CapacityError{Place: l.place(), Err: errors.New(why)}
 		}
@@ -299,12 +299,12 @@ func (l *launch) survey(ctx context.Context) error {
 	if t := topologies[size.accelerator][int(size.accelerators)]; t != "" {
 		d.extra[gkeTopology] = t
 	}
-	l.wish.devices = d
+	l.pod.devices = d
 	if d.resource == nvidiaKey {
 		_, err := l.Resource(runtimesResource).Get(ctx, "nvidia", metav1.GetOptions{ResourceVersion: cached})
 		switch {
 		case err == nil:
-			l.wish.runtime = "nvidia"
+			l.pod.runtime = "nvidia"
 		case apierrors.IsNotFound(err), apierrors.IsForbidden(err):
 		default:
 			return err
@@ -332,7 +332,7 @@ func (l *launch) createOne(ctx context.Context, rank int) error {
 	for try := 1; ; try++ {
 		name := podName(l.spec.ID, rank, spare)
 		err := cloud.Settled(ctx, func(ctx context.Context) error {
-			return l.make(ctx, podsResource, l.wish.describe(rank, name))
+			return l.make(ctx, podsResource, l.pod.describe(rank, name))
 		})
 		switch {
 		case err == nil:

@@ -209,7 +209,7 @@ func TestStorageClassesThatAreMissing(t *testing.T) {
 	slow, fast := class("slow", nil), class("fast", map[string]string{"storageclass.kubernetes.io/is-default-class": "true"})
 	for _, tt := range []struct {
 		all  []storageClass
-		wish string
+		name string
 		says string // "": it is there
 	}{
 		{[]storageClass{slow, fast}, "", ""},
@@ -218,8 +218,8 @@ func TestStorageClassesThatAreMissing(t *testing.T) {
 		{[]storageClass{slow}, "", "no default storage class; name one (config: {storage_class_name: …}): slow"},
 		{nil, "", "has no storage class"},
 	} {
-		if err := missingClass(tt.all, tt.wish); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%q of %d: %v", tt.wish, len(tt.all), err)
+		if err := missingClass(tt.all, tt.name); (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
+			t.Errorf("%q of %d: %v", tt.name, len(tt.all), err)
 		}
 	}
 }

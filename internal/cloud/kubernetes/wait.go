@@ -184,7 +184,7 @@ func (l *launch) full(ctx context.Context, pods int, scheduler string, waited ti
 	defer cancel()
 	why := l.volumeTroubles(sctx)
 	if inv, err := l.target.survey(sctx, true); err == nil {
-		why += inv.full(l.wish.size, l.choice(), l.spec.Nodes) + "; "
+		why += inv.full(l.pod.size, l.choice(), l.spec.Nodes) + "; "
 	}
 	return &cloud.CapacityError{Place: l.place(), Err: fmt.Errorf("%s%d of %d pods got no node within %v (kubernetes.provision_timeout): waited for %s",
 		why, pods, l.spec.Nodes, waited.Round(time.Second), scheduler)}

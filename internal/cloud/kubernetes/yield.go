@@ -102,7 +102,7 @@ func (l *launch) yield(ctx context.Context, have map[string]*pod, to *gang, h *h
 	if mine == nil {
 		return nil
 	}
-	l.wish.waiting = mine.since
+	l.pod.waiting = mine.since
 	doing := fmt.Sprintf("its turn: yielded to cluster %s, which has waited longer (each held a part of the nodes that both need)", to.name)
 	cloud.ReportWait(ctx, doing)
 	pods := make([]pod, 0, len(have))

@@ -171,7 +171,7 @@ func byQueue(s *spec.Scale, l *Load, rows []Replica, target int) int {
 
 // Shares of the latency target and of the rate at which it was missed.
 const (
-	calm       = 0.5 // below this share of the target a replica fewer is thought of
+	idleBelow  = 0.5 // below this share of the target a replica fewer is thought of
 	safe       = 0.8 // of the highest rate at which the target was met
 	kneeMemory = 24 * time.Hour
 )
@@ -200,7 +200,7 @@ func (m *Scale) byLatency(s *spec.Scale, l *Load, rows []Replica, now time.Time)
 		worse := min(float64(l.Latency)/float64(s.Latency), 2)
 		return max(n+1, up(float64(n)*worse))
 	}
-	if float64(l.Latency) < calm*float64(s.Latency) && n > 1 {
+	if float64(l.Latency) < idleBelow*float64(s.Latency) && n > 1 {
 		if m.Knee == 0 || l.QPS/float64(n-1) < safe*m.Knee {
 			return n - 1
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/agentclient"
+	"github.com/skypilot-go/sky/internal/notify"
 )
 
 // A failed job's log ends with what failed, where, and why.
@@ -270,7 +271,7 @@ func testLog(t *testing.T) *jobLog {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &broadcast{})
+	l, err := openJobLog(filepath.Join(dir, "1-x"), filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), newWatcher(ctx), &notify.Broadcast{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +298,7 @@ func TestALogThatCannotBeWrittenForgetsNothing(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for name, index := range map[string]string{"no index": filepath.Join(dir, "nowhere", "index"), "a folder as index": dir} {
-		if _, err := openJobLog(filepath.Join(dir, name), index, slog.New(slog.DiscardHandler), nil, &broadcast{}); err == nil {
+		if _, err := openJobLog(filepath.Join(dir, name), index, slog.New(slog.DiscardHandler), nil, &notify.Broadcast{}); err == nil {
 			t.Errorf("%s: a log was opened", name)
 		}
 	}
@@ -306,7 +307,7 @@ func TestALogThatCannotBeWrittenForgetsNothing(t *testing.T) {
 	}
 	for _, at := range []string{filepath.Join(dir, "taken"), filepath.Join(dir, "file", "x")} {
 		_ = os.WriteFile(filepath.Join(dir, "file"), nil, 0o600)
-		if _, err := openJobLog(at, filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), nil, &broadcast{}); err == nil {
+		if _, err := openJobLog(at, filepath.Join(dir, "index"), slog.New(slog.DiscardHandler), nil, &notify.Broadcast{}); err == nil {
 			t.Errorf("%s: a log was opened", at)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/execution"
+	"github.com/skypilot-go/sky/internal/notify"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -19,7 +20,7 @@ import (
 type hands struct {
 	*outside
 	life  *life
-	bells *cluster.Notifier[string]
+	bells *notify.Keyed[string]
 }
 
 var _ environment = (*hands)(nil)
