@@ -243,13 +243,7 @@ func (a *app) checkConfig(side config.Side, file string) []problem {
 	warnings, err := config.Check(side, text, name)
 	var out []problem
 	for _, w := range warnings {
-		p := problem{File: name, Severity: severityWarning, Message: w.Text}
-		if at, ok := strings.CutPrefix(w.Text, name+":"); ok { // it begins with the place
-			if _, err := fmt.Sscanf(at, "%d:%d:", &p.Line, &p.Column); err == nil {
-				p.Message = strings.TrimPrefix(at, fmt.Sprintf("%d:%d: ", p.Line, p.Column))
-			}
-		}
-		out = append(out, p)
+		out = append(out, configProblem(name, severityWarning, w.Problem))
 	}
 	return append(out, configProblems(name, err)...)
 }

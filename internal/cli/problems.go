@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -82,14 +83,16 @@ func configProblems(file string, err error) []problem {
 	}
 	out := make([]problem, len(e.Problems))
 	for i, p := range e.Problems {
-		out[i] = problem{
-			File: file, Line: p.Origin.Line, Column: p.Origin.Column, Severity: severityError, Field: p.Path, Message: p.Text, Hint: p.Hint,
-		}
-		if p.Origin.Source != "" {
-			out[i].File = p.Origin.Source
-		}
+		out[i] = configProblem(file, severityError, p)
 	}
 	return out
+}
+
+func configProblem(file, severity string, p config.Problem) problem {
+	return problem{
+		File: cmp.Or(p.Origin.Source, file), Line: p.Origin.Line, Column: p.Origin.Column,
+		Severity: severity, Field: p.Path, Message: p.Text, Hint: p.Hint,
+	}
 }
 
 // text is the problem as compilers write theirs, with the line in question;

@@ -53,7 +53,7 @@ func (a *app) loadConfig() (*config.Config, error) {
 	}
 	for _, w := range c.Warnings() {
 		if w.Level >= slog.LevelWarn {
-			a.t.Warn("%s", w.Text)
+			a.t.Warn("%v", w)
 		}
 	}
 	return c, nil

@@ -63,7 +63,7 @@ func (e *Error) As(target any) bool {
 // only who asks.
 type Warning struct {
 	Level slog.Level
-	Text  string
+	Problem
 }
 
 func joinNonEmpty(sep string, parts ...string) string {

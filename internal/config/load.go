@@ -125,7 +125,7 @@ func (l *loading) files() error {
 func (l *loading) add(text []byte, src *yaml11.Source) {
 	n, err := parse(text, src)
 	if broken := notYAML(err); broken != "" && l.Side == Client {
-		l.warnings = append(l.warnings, Warning{slog.LevelError, broken + "; the whole file is ignored"})
+		l.warnings = append(l.warnings, Warning{slog.LevelError, Problem{Text: broken + "; the whole file is ignored"}})
 		return
 	}
 	if err != nil {

@@ -61,7 +61,7 @@ func TestMissingAndBrokenFiles(t *testing.T) {
 	f.write(".sky/config.yaml", "aws: {vpc_name: a\nb: [")
 	f.write(".sky.yaml", "aws: {ssh_user: b}")
 	c := f.load(Client)
-	if w := c.Warnings(); len(w) != 1 || w[0].Level != slog.LevelError || !strings.Contains(w[0].Text, "~/.sky/config.yaml:") {
+	if w := c.Warnings(); len(w) != 1 || w[0].Level != slog.LevelError || !strings.Contains(w[0].String(), "~/.sky/config.yaml:") {
 		t.Error("a broken file must be reported:", w)
 	}
 	if c.Text("aws", "ssh_user") != "b" {

@@ -51,12 +51,12 @@ func (c *Config) Request(sent map[string]any, from Sender) (*Config, error) {
 	out := *c
 	out.warnings = nil
 	if len(d.server) > 0 {
-		out.warnings = append(out.warnings, Warning{slog.LevelWarn, fmt.Sprintf(
-			"your configuration sets %s differently from the API server; the server's values hold, since only it decides them", strings.Join(d.server, ", "))})
+		out.warnings = append(out.warnings, Warning{slog.LevelWarn, Problem{Text: fmt.Sprintf(
+			"your configuration sets %s differently from the API server; the server's values hold, since only it decides them", strings.Join(d.server, ", "))}})
 	}
 	if len(d.admins) > 0 {
-		out.warnings = append(out.warnings, Warning{slog.LevelWarn, fmt.Sprintf(
-			"your configuration sets %s differently from the API server; the server's values hold, since only its administrators may set them", strings.Join(d.admins, ", "))})
+		out.warnings = append(out.warnings, Warning{slog.LevelWarn, Problem{Text: fmt.Sprintf(
+			"your configuration sets %s differently from the API server; the server's values hold, since only its administrators may set them", strings.Join(d.admins, ", "))}})
 	}
 	out.root = overlay(c.root, over, Keys())
 	if problems, _ := validate(out.root, Server); len(problems) > 0 {

@@ -111,11 +111,11 @@ admin_policy: http://mine
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("a client set %s to %v", path, got)
 		}
-		if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0].Text, path) {
+		if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0].String(), path) {
 			t.Errorf("no word of %s: %v", path, w)
 		}
 	}
-	if strings.Contains(c.Warnings()[0].Text, "db") {
+	if strings.Contains(c.Warnings()[0].String(), "db") {
 		t.Error("db is dropped silently")
 	}
 	if _, ok := c.Get("db"); ok {

@@ -77,7 +77,7 @@ func TestAUserCannotMakeTheServerDoThings(t *testing.T) {
 		if !reflect.DeepEqual(c.Map(), s.Map()) {
 			t.Errorf("a user set %s: %v", sent, c.Map())
 		}
-		if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0].Text, "only its administrators may set them") && !strings.Contains(w[0].Text, "only it decides them") {
+		if w := c.Warnings(); len(w) != 1 || !strings.Contains(w[0].String(), "only its administrators may set them") && !strings.Contains(w[0].String(), "only it decides them") {
 			t.Errorf("%s: nothing was said: %v", sent, w)
 		}
 		if c, err := s.Request(values(t, sent), Admin); err != nil || !strings.Contains(sent, "callback_runner") && reflect.DeepEqual(c.Map(), s.Map()) {

@@ -42,7 +42,7 @@ func judge(s *Spec, n *yaml11.Node, o schema.Options, path ...string) (problems 
 	for _, p := range s.Problems(n, o, path...) {
 		found := Problem{Origin: originOf(p.Place), Path: p.Path, Text: p.Text, Hint: p.Hint}
 		if p.Level < slog.LevelError {
-			warnings = append(warnings, Warning{p.Level, found.String()})
+			warnings = append(warnings, Warning{p.Level, found})
 		} else {
 			problems = append(problems, found)
 		}

@@ -223,7 +223,7 @@ func TestDeprecatedKeysWarn(t *testing.T) {
 		"data: {mount_cached: {sequential_upload: true}}": "~/.sky/config.yaml:1:42: data.mount_cached.sequential_upload is deprecated: set",
 	} {
 		w := client(t, text).Warnings()
-		if len(w) != 1 || !strings.HasPrefix(w[0].Text, want) {
+		if len(w) != 1 || !strings.HasPrefix(w[0].String(), want) {
 			t.Errorf("%q warns %v", text, w)
 		}
 	}

@@ -57,7 +57,7 @@ func (s *settings) load() error {
 		return err
 	}
 	for _, w := range c.Warnings() {
-		s.log.Log(context.Background(), w.Level, w.Text)
+		s.log.Log(context.Background(), w.Level, w.String())
 	}
 	return s.apply(c)
 }

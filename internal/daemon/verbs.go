@@ -176,7 +176,7 @@ func (d *daemon) configure(call *cluster.Call, env api.Envelope) (err error) {
 	}
 	if call.Attempt <= 1 { // a resumed request has said so already
 		for _, w := range call.Config.Warnings() {
-			fmt.Fprintln(call.Out, w.Text)
+			fmt.Fprintln(call.Out, w)
 		}
 	}
 	return nil
