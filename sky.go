@@ -55,8 +55,11 @@ type Options struct {
 	// Notify, if not nil, hears of answers that ask to come again later, in words for
 	// people.
 	Notify func(message string)
-	// Trace, if not nil, hears of each HTTP call that was answered or failed (status 0).
-	Trace func(method, path string, status int, took time.Duration)
+	// Trace, if not nil, hears of each HTTP call that was answered or failed. It may be
+	// called concurrently.
+	Trace func(HTTPCall)
+	// Timeline makes requests write control lines [SpanEnd] into their logs.
+	Timeline bool
 	// Patience is how long a call that may be repeated is repeated while the server
 	// does not answer; 0: 30 seconds, negative: not at all.
 	Patience time.Duration
@@ -148,7 +151,7 @@ func New(o Options) (*Client, error) {
 		c.mu.Unlock()
 		e := api.Envelope{
 			EnvVars: vars, Entrypoint: "sky", EntrypointCommand: o.Command,
-			UsingRemoteAPIServer: !c.Local(), OverrideConfig: config,
+			UsingRemoteAPIServer: !c.Local(), OverrideConfig: config, Timeline: o.Timeline,
 		}
 		if o.ConfigPath != "" {
 			e.OverrideConfigPath = &o.ConfigPath

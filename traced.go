@@ -3,21 +3,32 @@ package sky
 import (
 	"net/http"
 	"time"
+
+	"github.com/skypilot-go/sky/api"
 )
+
+// HTTPCall is a call to the server: until the head of its answer, or its failure.
+type HTTPCall struct {
+	Method, Path string
+	Status       int // 0: it failed
+	Began        time.Time
+	Took         time.Duration
+	RequestID    string // of the request that it made or asked about; "": none
+}
 
 // traced reports each call of a transport.
 type traced struct {
 	next  http.RoundTripper
-	trace func(method, path string, status int, took time.Duration)
+	trace func(HTTPCall)
 }
 
 func (t traced) RoundTrip(r *http.Request) (*http.Response, error) {
-	began := time.Now()
+	call := HTTPCall{Method: r.Method, Path: r.URL.Path, Began: time.Now()}
 	resp, err := t.next.RoundTrip(r)
-	status := 0
+	call.Took = time.Since(call.Began)
 	if resp != nil {
-		status = resp.StatusCode
+		call.Status, call.RequestID = resp.StatusCode, resp.Header.Get(api.HeaderRequestID)
 	}
-	t.trace(r.Method, r.URL.Path, status, time.Since(began))
+	t.trace(call)
 	return resp, err
 }

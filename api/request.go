@@ -12,10 +12,22 @@ type Envelope struct {
 	OverrideConfigPath   *string           `json:"override_skypilot_config_path,omitempty"`
 	FileMountsBlobID     *string           `json:"file_mounts_blob_id,omitempty"`
 	ClientAPIVersion     *int              `json:"client_api_version,omitempty"`
+	// Timeline asks for a control line "span" with a [Span] in the request's log whenever
+	// a part of its work has ended.
+	Timeline bool `json:"timeline,omitempty"`
 }
 
 // Sent is the envelope of a body.
 func (e *Envelope) Sent() *Envelope { return e }
+
+// Span is a part of the work of a request, for a timeline.
+type Span struct {
+	Name   string            `json:"name"`
+	Start  float64           `json:"start"`            // Unix seconds, by the server's clock
+	Took   float64           `json:"took"`             // seconds
+	Failed string            `json:"failed,omitempty"` // class of the error that it ended with
+	About  map[string]string `json:"about,omitempty"`
+}
 
 // Environment variables that carry the caller's identity when there is no login.
 const (

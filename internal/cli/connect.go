@@ -41,14 +41,8 @@ func (a *app) open() (*sky.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	var trace func(method, path string, status int, took time.Duration)
-	if a.debug() {
-		trace = func(method, path string, status int, took time.Duration) {
-			a.t.Note("debug: %s %s%s: %d after %v", method, endpoint, path, status, took.Round(time.Millisecond))
-		}
-	}
 	a.client, err = sky.New(sky.Options{
-		Trace:    trace,
+		Trace: a.traceCalls(endpoint), Timeline: a.timeline != nil,
 		Endpoint: endpoint, Token: s.token, Command: a.typed, Config: s.forRequest, ConfigPath: s.paths,
 		Environ: a.environ, Patience: a.p.Patience, Notify: func(m string) { a.t.Warn("%s", m) },
 		Waiting: (&waiting{t: a.t}).show,
@@ -56,6 +50,20 @@ func (a *app) open() (*sky.Client, error) {
 		Vouch:   localserver.Vouch,
 	})
 	return a.client, err
+}
+
+// traceCalls hears of each call to the server; nil: nobody wants to.
+func (a *app) traceCalls(endpoint string) func(sky.HTTPCall) {
+	debug := a.debug()
+	if !debug && a.timeline == nil {
+		return nil
+	}
+	return func(c sky.HTTPCall) {
+		if debug {
+			a.t.Note("debug: %s %s%s: %d after %v", c.Method, endpoint, c.Path, c.Status, c.Took.Round(time.Millisecond))
+		}
+		a.timeline.call(c)
+	}
 }
 
 // revive starts a server on this machine that died while the command talked to

@@ -45,7 +45,7 @@ func helpPage(cmd *cobra.Command) string {
 	}
 	var rows [][2]string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
+		if everywhere := cmd.HasParent() && cmd.Root().PersistentFlags().Lookup(f.Name) == f; !f.Hidden && !everywhere {
 			rows = append(rows, [2]string{optionColumn(f), optionHelp(f)})
 		}
 	})

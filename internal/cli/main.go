@@ -56,10 +56,11 @@ type app struct {
 	home    string
 	now     func() time.Time
 
-	configs   []string // values of --config
-	workspace string   // value of --workspace
-	output    string   // value of --output: table, json, yaml
-	typed     string   // the command as typed
+	configs   []string  // values of --config
+	workspace string    // value of --workspace
+	output    string    // value of --output: table, json, yaml
+	typed     string    // the command as typed
+	timeline  *timeline // nil: none is wanted
 
 	settings *settings
 	client   *sky.Client
@@ -111,7 +112,14 @@ func (a *app) run(ctx context.Context) error {
 	root.SetIn(a.p.Stdin)
 	root.SetOut(a.p.Stdout)
 	root.SetErr(a.p.Stderr)
-	return root.ExecuteContext(ctx)
+	err := root.ExecuteContext(ctx)
+	if werr := a.writeTimeline(); werr != nil {
+		a.t.Warn("%v", werr)
+		if err == nil {
+			err = exitError(1)
+		}
+	}
+	return err
 }
 
 // exitError ends the process with a code, silently.

@@ -43,6 +43,8 @@ func (a *app) root() *cobra.Command {
 			a.deprecatedCommands(),
 		),
 	})
+	file := root.PersistentFlags().String("timeline", "", "Write where the time of the command goes to a file that Perfetto and chrome://tracing open.")
+	root.PersistentPreRun = func(*cobra.Command, []string) { a.beginTimeline(*file) }
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(find(root, "help"))
 	root.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // How long a lease on a cluster holds without renewal, and how often it is
@@ -67,7 +68,9 @@ func busy(lctx context.Context, unlock func(), err error) (context.Context, func
 
 // Lock waits until the caller is the only one to change the cluster. The
 // returned context ends when the lease is lost; unlock must be called.
-func (m *Manager) Lock(ctx context.Context, name string) (context.Context, func(), error) {
+func (m *Manager) Lock(ctx context.Context, name string) (_ context.Context, unlock func(), err error) {
+	_, span := trace.Start(ctx, "wait for the lock of "+name) // what is done under it is not part of the span
+	defer func() { span.End(err) }()
 	return m.locks.Lock(ctx, name)
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
-	"github.com/skypilot-go/sky/internal/trace"
 )
 
 // autostoppingPoll is how often a launch looks whether a cluster that is
@@ -88,11 +87,8 @@ func (l *launch) waitAutostopping(ctx context.Context) error {
 	}
 }
 
-// lock waits for the cluster's lock. What is done under it is not part of the
-// wait's span.
+// lock waits for the cluster's lock.
 func (l *launch) lock(ctx context.Context) (_ context.Context, unlock func(), err error) {
-	_, span := trace.Start(ctx, "wait for the lock")
-	defer func() { span.End(err) }()
 	_, end := provision.ReportProgress(ctx, l.call.Out, "waiting for other requests on cluster "+l.name)
 	defer end()
 	return l.x.Clusters.Lock(ctx, l.name)

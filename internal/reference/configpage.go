@@ -117,5 +117,6 @@ func (p *page) variables() {
 		}
 		rows = append(rows, []string{code(s.Name), standard, prose(s.Doc)})
 	}
+	rows = append(rows, []string{code("SKYPILOT_TIMELINE_FILE_PATH"), "", "The file of `--timeline`: where the time of a command goes, for Perfetto and chrome://tracing."})
 	p.table([]string{"Variable", "Default", "Meaning"}, rows)
 }

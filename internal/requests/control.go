@@ -17,6 +17,7 @@ const (
 	spinExit   control = "rich_exit"
 	heartbeat  control = "heartbeat"
 	retry      control = "retry"
+	span       control = "span" // a part of the work has ended; only if the request asks for a timeline
 )
 
 const (

@@ -146,7 +146,7 @@ func (e *Engine) outcome(r *run, row *state.Request) (o outcome) {
 	case row.Attempt > maxAttempts:
 		o = failed(fmt.Errorf("given up after %d attempts: the API server stopped during each of them", maxAttempts))
 	default:
-		ctx, span := e.span(r.ctx, row)
+		ctx, span := e.span(r.ctx, row, r.log)
 		value, err := e.protect(ctx, c, func() (_ any, err error) {
 			if e.o.Files != nil {
 				if c.Files, err = e.o.Files(ctx, row.UserID, row.Files); err != nil {

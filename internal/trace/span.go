@@ -36,20 +36,21 @@ func (t *Tracer) Root(ctx context.Context, name string, h http.Header) (context.
 	}
 	ctx = propagation.TraceContext{}.Extract(ctx, propagation.HeaderCarrier(h))
 	ctx, s := t.tracer.Start(ctx, name, otel.WithSpanKind(otel.SpanKindServer))
-	return ctx, Span{s}
+	return ctx, Span{span: s}
 }
 
 // Later begins the span of work that was asked for under another span, perhaps by
 // another process; parent is what [Parent] told there.
 func (t *Tracer) Later(ctx context.Context, name, parent string) (context.Context, Span) {
+	recorded := record(ctx, name)
 	if t == nil {
-		return ctx, Span{}
+		return ctx, Span{recorded: recorded}
 	}
 	if !otel.SpanContextFromContext(ctx).IsValid() {
 		ctx = propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{parentKey: parent})
 	}
 	ctx, s := t.tracer.Start(ctx, name)
-	return ctx, Span{s}
+	return ctx, Span{s, recorded}
 }
 
 const parentKey = "traceparent"
@@ -64,17 +65,22 @@ func Parent(ctx context.Context) string {
 	return m[parentKey]
 }
 
-// Span is a part of a trace. The zero value is none, and costs nothing.
-type Span struct{ span otel.Span }
+// Span is a part of a trace, of a recording (see [Record]), or of both. The zero value is
+// none, and costs nothing.
+type Span struct {
+	span     otel.Span
+	recorded *recorded
+}
 
 // Start begins a span below that of ctx; without one it does nothing.
 func Start(ctx context.Context, name string) (context.Context, Span) {
+	recorded := record(ctx, name)
 	above := otel.SpanFromContext(ctx)
 	if !above.SpanContext().IsValid() || !above.IsRecording() {
-		return ctx, Span{}
+		return ctx, Span{recorded: recorded}
 	}
 	ctx, s := above.TracerProvider().Tracer(scope).Start(ctx, name)
-	return ctx, Span{s}
+	return ctx, Span{s, recorded}
 }
 
 // Do is f in a span of its own.
@@ -87,6 +93,7 @@ func Do(ctx context.Context, name string, f func(context.Context) error) error {
 
 // Set adds what there is to know about the span: text, whole numbers, truths.
 func (s Span) Set(key string, v any) {
+	s.recorded.set(key, v)
 	if s.span == nil {
 		return
 	}
@@ -114,6 +121,7 @@ func (s Span) Rename(name string) {
 // End ends the span, with the error if there is one. Its text may be what a user
 // typed, so only its class is told.
 func (s Span) End(err error) {
+	s.recorded.end(err)
 	if s.span == nil {
 		return
 	}
