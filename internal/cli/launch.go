@@ -20,7 +20,7 @@ import (
 
 // launchOptions are the flags of sky launch beyond the task's.
 type launchOptions struct {
-	cluster, waitFor, clone            string
+	cluster, waitFor, clone, target    string
 	minutes                            *int
 	dryrun, detach, async, down, retry bool
 	yes, noSetup, fast, docker         bool
@@ -51,6 +51,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.on(&o.retry, "retry-until-up", "r", "Try again until there is capacity.")
 			f.yes(&o.yes)
 			f.hedge(a)
+			f.choice(&o.target, "optimize-target", "", "What the plan minimizes: money, or the time that estimated_runtime tells.", "cost", "time")
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
 			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster. Not available yet.")
 			f.StringVar(&o.clone, "clone", "", "")
@@ -129,7 +130,11 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	if err != nil {
 		return err
 	}
-	body := api.DagBody{Dag: string(text), RequestOptions: options}
+	minimize := 0
+	if o.target == "time" {
+		minimize = 1
+	}
+	body := api.DagBody{Dag: string(text), RequestOptions: options, Minimize: minimize}
 	if err := c.Validate(ctx, body); err != nil {
 		return err
 	}
@@ -152,7 +157,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	}
 	launch := api.LaunchBody{
 		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
-		NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
+		OptimizeTarget: minimize, NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
 	}
 	launch.FileMountsBlobID = blob
 	if launch.PlanOptions, err = o.plan.options(a); err != nil {
