@@ -46,6 +46,7 @@ var layers = [][]string{
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",
 		"internal/cloud/verda",
+		"internal/cloud/vsphere",
 		"internal/cloud/yotta",
 	},
 	{"internal/remote/sshconn"},

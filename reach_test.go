@@ -126,7 +126,7 @@ var waysOut = map[string]string{
 	"internal/cloud/docker/engine.go":         "the engine's socket on this machine",
 	"internal/cloud/docker/docker.go":         "nvidia-smi",
 	"internal/cloud/local/machine.go":         "nvidia-smi and sysctl",
-	"internal/cloud/rest/rest.go":             "the administrator's environment",
+	"internal/cloud/rest/rest.go":             "the administrator's environment, and files of credentials",
 	"internal/googleauth/googleauth.go":       "Google, for tokens, and the metadata service of a machine of Google's; what the user's credentials file names",
 	"internal/azureauth/token.go":             "Microsoft Entra ID and the metadata service of the machine; what the server's environment and the user's files of az name",
 	"internal/azureauth/cli.go":               "az, where it has encrypted its tokens",

@@ -27,6 +27,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cloud/vast"
 	"github.com/skypilot-go/sky/internal/cloud/verda"
+	"github.com/skypilot-go/sky/internal/cloud/vsphere"
 	"github.com/skypilot-go/sky/internal/cloud/yotta"
 )
 
@@ -70,5 +71,6 @@ func Providers(o Options) *cloud.Registry {
 		nebius.New(nebius.Options{}),
 		ibm.New(ibm.Options{}),
 		yotta.New(yotta.Options{}),
+		vsphere.New(vsphere.Options{}),
 	)
 }

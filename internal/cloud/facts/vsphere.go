@@ -1,3 +1,7 @@
 package facts
 
-var vsphere = Cloud{Name: "vsphere", Display: "vSphere", Prices: &Prices{CPUs: 2}}
+var vsphere = Cloud{
+	Name: "vsphere", Display: "vSphere", Proven: "on VMware's vCenter simulator",
+	Prices: &Prices{CPUs: 2, EachZone: true}, // zones are clusters of a vCenter
+	Lacks:  []Feature{Spot, Docker, DiskTier, NetTier, LocalDisk, Storage},
+}

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,8 @@ type Options struct {
 	Busy int
 	// Transport makes the calls; nil: one of its own.
 	Transport http.RoundTripper
+	// Unverified says that its own believes every certificate of the server.
+	Unverified bool
 	// Log hears of every call; nil: nobody. It is never told credentials, queries or
 	// bodies.
 	Log *slog.Logger
@@ -81,6 +84,9 @@ func New(o Options) *Client {
 	if o.Transport == nil {
 		transport := http.DefaultTransport.(*http.Transport).Clone()
 		transport.MaxIdleConnsPerHost = 16
+		if o.Unverified {
+			transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
+		}
 		o.Transport = transport
 	}
 	return &Client{o: o, http: &http.Client{

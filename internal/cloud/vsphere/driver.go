@@ -1,0 +1,405 @@
+package vsphere
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
+)
+
+// driver is vSphere for the shared provider of machines.
+type driver struct {
+	*Provider
+	vm.Refusals
+	vm.Unconnected // VMs bring their key, and have the network of their template
+}
+
+// Refusal is the meaning of a fault. Credentials are those of one vCenter.
+func (d driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
+	err = d.Refusals.Refusal(ctx, at, err)
+	var auth *cloud.AuthError
+	if errors.As(err, &auth) {
+		auth.Region = at.Region
+	}
+	return err
+}
+
+// said is an error in the words of package cloud, which vm.Regions goes by.
+func (d driver) said(ctx context.Context, region string, err error) error {
+	if err == nil || errors.As(err, new(*cloud.AuthError)) || errors.As(err, new(*cloud.InvalidError)) {
+		return err
+	}
+	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
+}
+
+const user = "ubuntu"
+
+// silent is the state of a VM that is on and whose address is not known yet.
+const silent = "poweredOn, without an address: VMware Tools have not started in it"
+
+// states are vSphere's words for what a VM does. What is suspended holds no host, and goes
+// on when it is switched on.
+var states = map[string]vm.State{"poweredOn": vm.Running, "poweredOff": vm.Stopped, "suspended": vm.Stopped}
+
+// List looks in the vCenters where the cluster may be.
+func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
+	return d.regions.Find(ctx, id, where)
+}
+
+// list are the VMs of a vCenter. The names of all are read first: the rest of each is a lot.
+func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (found []vm.Machine, err error) {
+	v, err := d.in(region)
+	if err != nil {
+		return nil, err
+	}
+	all, err := v.properties(ctx, nil, wanted{"VirtualMachine", []string{"name"}})
+	if err != nil {
+		return nil, err
+	}
+	var ours []ref
+	for _, o := range all {
+		if _, is := names.Tags(id, o.text("name")); is {
+			ours = append(ours, o.ref)
+		}
+	}
+	if len(ours) == 0 {
+		return nil, nil
+	}
+	all, err = v.properties(ctx, ours, wanted{"VirtualMachine", []string{
+		"name", "runtime.powerState", "runtime.connectionState", "runtime.host", "config.createDate", "config.template", "config.annotation", "guest.ipAddress", "guest.net",
+	}})
+	if err != nil {
+		return nil, err
+	}
+	in, err := d.known(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range all {
+		tags, is := names.Tags(id, o.text("name"))
+		if !is || o.text("config.template") == "true" {
+			continue
+		}
+		at := o.props["runtime.host"].ref()
+		zone := in.zoneOf(at)
+		if zone == "" && at.id != "" { // a host that was added lately
+			d.memo.Forget(v.Name)
+			if in, err = d.known(ctx, v); err != nil {
+				return nil, err
+			}
+			zone = in.zoneOf(at)
+		}
+		found = append(found, d.machine(o, region, zone, tags))
+	}
+	return found, nil
+}
+
+func (d driver) machine(o object, region, zone string, tags map[string]string) vm.Machine {
+	power := o.text("runtime.powerState")
+	m := vm.Machine{
+		ID: o.text("name"), Region: region, Zone: zone, State: states[power], RawState: power, Tags: tags, PublicIP: address(o),
+		Reach: cloud.Reach{Method: "ssh", Port: 22, User: user, Machine: cloud.MachinePowerOff}, Detail: o.ref,
+	}
+	m.Created, _ = time.Parse(time.RFC3339, o.text("config.createDate"))
+	m.PrivateIP, m.Reach.Host = m.PublicIP, m.PublicIP
+	if _, line, ok := strings.Cut(o.text("config.annotation"), sizeLine); ok {
+		m.Type, _, _ = strings.Cut(line, "\n")
+	}
+	switch {
+	case power == "poweredOn" && m.PublicIP == "":
+		m.RawState = silent
+	case m.State == vm.Stopped:
+		m.Reason = "vCenter says that it is " + power
+		d.halting.Delete(m.ID)
+	}
+	if c := o.text("runtime.connectionState"); c != "connected" && c != "" {
+		m.Reason = "vCenter says that the VM is " + c
+	}
+	return m
+}
+
+// address is the one of a VM's network card under which others reach it. What programs in the
+// VM make, as bridges of containers, are no cards.
+func address(o object) string {
+	all := []string{}
+	for _, card := range o.props["guest.net"].all("GuestNicInfo") {
+		if n, err := strconv.Atoi(card.text("deviceConfigId")); err == nil && n >= 0 {
+			for _, ip := range card.all("ipAddress") {
+				all = append(all, ip.text(""))
+			}
+		}
+	}
+	for _, text := range append(all, o.text("guest.ipAddress")) {
+		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() && (ip.IsGlobalUnicast() || ip.IsLoopback()) {
+			return text
+		}
+	}
+	return ""
+}
+
+// room are hosts for so many VMs of an offer, and where they are. Without room it is a
+// CapacityError.
+func (d driver) room(ctx context.Context, o cloud.Offer, n int) (z zone, picked []host, err error) {
+	v, err := d.in(o.Region)
+	if err != nil {
+		return z, nil, err
+	}
+	s, err := parseSize(o.InstanceType)
+	if err != nil {
+		return z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
+	}
+	in, err := v.look(ctx)
+	if err != nil {
+		return z, nil, err
+	}
+	i := slices.IndexFunc(in.zones, func(z zone) bool { return strings.EqualFold(z.name, o.Zone) })
+	if i < 0 {
+		var known []string
+		for _, z := range in.zones {
+			known = append(known, z.name)
+		}
+		return z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
+	}
+	z = in.zones[i]
+	busy := map[ref]int{}
+	if s.gpus > 0 {
+		if busy, err = v.busy(ctx, z.hosts, s.gpu); err != nil {
+			return z, nil, err
+		}
+	}
+	if picked, err = pick(z.hosts, s, n, busy); err != nil {
+		err = &cloud.CapacityError{Place: o.Place, Err: err}
+	}
+	return z, picked, err
+}
+
+// busy is how many GPUs of a kind the VMs that are on have, by their host.
+func (v *vcenter) busy(ctx context.Context, hosts []host, gpu string) (map[ref]int, error) {
+	of := map[ref]host{}
+	var machines []ref
+	for _, h := range hosts {
+		if len(h.ofKind(gpu)) > 0 {
+			for _, m := range h.machines {
+				of[m] = h
+				machines = append(machines, m)
+			}
+		}
+	}
+	busy := map[ref]int{}
+	if len(machines) == 0 {
+		return busy, nil
+	}
+	all, err := v.properties(ctx, machines, wanted{"VirtualMachine", []string{"runtime.powerState", "config.hardware.device"}})
+	for _, o := range all {
+		if o.text("runtime.powerState") != "poweredOn" {
+			continue
+		}
+		h := of[o.ref]
+		for _, d := range o.props["config.hardware.device"].all("VirtualDevice") {
+			id := d.text("backing.assignedId") + d.text("backing.id")
+			if d.kind() == "VirtualPCIPassthrough" && slices.ContainsFunc(h.ofKind(gpu), func(g device) bool { return g.id == id }) {
+				busy[h.ref]++
+			}
+		}
+	}
+	return busy, err
+}
+
+// begun is how long a call waits for what it began, before it is looked at again.
+const begun = 10 * time.Second
+
+// Create makes a VM of each rank from a template, and switches it on.
+func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
+	spec := l.Spec
+	z, hosts, err := d.room(ctx, spec.Offer, len(ranks))
+	if err != nil {
+		return nil, err
+	}
+	v, err := d.in(spec.Offer.Region)
+	if err != nil {
+		return nil, err
+	}
+	in, err := d.known(ctx, v)
+	if err != nil {
+		return nil, err
+	}
+	s, err := parseSize(spec.Offer.InstanceType)
+	if err != nil {
+		return nil, err
+	}
+	templates, err := v.templates(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	from, err := choose(templates, z.datacenterRef, spec.ImageID, s)
+	if err != nil {
+		return nil, &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
+	}
+	disk, err := v.disk(ctx, from.ref, spec.DiskGB)
+	if err != nil {
+		return nil, err
+	}
+	d.regions.Learn(spec.ID, spec.Offer.Region)
+	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
+		name, at := names.Of(spec.ID, rank), hosts[slices.Index(ranks, rank)]
+		made, err := v.task(ctx, d.tuning.Timeout, from.ref, "CloneVM_Task", link("folder", z.folder), leaf("name", name), cloneSpec(spec, s, z.pool, at, rank, disk))
+		if err == nil && made.id != "" {
+			_, err = v.task(ctx, begun, made, "PowerOnVM_Task")
+		}
+		return name, err
+	})
+}
+
+// disk is the first disk of a template as a larger one; nil: it is large enough.
+func (v *vcenter) disk(ctx context.Context, template ref, gb int) (*el, error) {
+	if gb == 0 {
+		return nil, nil
+	}
+	all, err := v.properties(ctx, []ref{template}, wanted{"VirtualMachine", []string{"config.hardware.device"}})
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	for _, d := range all[0].props["config.hardware.device"].all("VirtualDevice") {
+		size := d.at("capacityInKB")
+		if d.kind() != "VirtualDisk" || size == nil {
+			continue
+		}
+		if have, err := strconv.Atoi(size.Text); err != nil || have >= gb<<20 {
+			return nil, nil
+		}
+		size.Text = strconv.Itoa(gb << 20)
+		if bytes := d.at("capacityInBytes"); bytes != nil {
+			bytes.Text = strconv.Itoa(gb << 30)
+		}
+		d.XMLName.Local = "device"
+		return d, nil
+	}
+	return nil, nil
+}
+
+// sizeLine begins the line of a VM's notes with its size.
+const sizeLine = "size: "
+
+// largeGPU is the memory in GB from which a GPU needs a larger window of addresses.
+const largeGPU = 16
+
+// cloneSpec is what a VM is made with.
+func cloneSpec(spec cloud.LaunchSpec, s size, pool ref, at host, rank int, disk *el) *el {
+	notes := []string{"Made by sky.", "cluster: " + spec.ID.Name, "rank: " + strconv.Itoa(rank), sizeLine + s.String()}
+	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
+		notes = append(notes, key+": "+spec.Labels[key])
+	}
+	name := names.Of(spec.ID, rank)
+	extra := [][2]string{
+		{"guestinfo.metadata", encoded(map[string]any{"instance-id": name, "local-hostname": name})}, {"guestinfo.metadata.encoding", "base64"},
+		{"guestinfo.userdata", userData(spec.AuthorizedKey)}, {"guestinfo.userdata.encoding", "base64"},
+		{"sky.cluster", spec.ID.Name}, {"sky.rank", strconv.Itoa(rank)}, {"sky.installation", spec.ID.Installation}, {"sky.hash", spec.ID.Hash},
+	}
+	var changes []*el
+	if disk != nil {
+		changes = append(changes, elem("deviceChange", leaf("operation", "edit"), disk))
+	}
+	for i := range s.gpus {
+		kind := at.ofKind(s.gpu)[0]
+		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i),
+			elem("backing", leaf("deviceName", ""), elem("allowedDevice", leaf("vendorId", kind.vendor), leaf("deviceId", kind.model))).as("VirtualPCIPassthroughDynamicBackingInfo"),
+		).as("VirtualPCIPassthrough")))
+	}
+	if gb := gpuMemory(s.gpu); s.gpus > 0 && gb >= largeGPU {
+		extra = append(extra, [2]string{"pciPassthru.use64bitMMIO", "TRUE"}, [2]string{"pciPassthru.64bitMMIOSizeGB", strconv.Itoa(2 * gb * s.gpus)})
+	}
+	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("memoryMB", s.gib<<10))
+	config.Kids = append(config.Kids, changes...)
+	config.Kids = append(config.Kids, elem("memoryAllocation", leaf("reservation", s.gib<<10)))
+	for _, x := range extra {
+		value := leaf("value", x[1]).as("xsd:string")
+		config.Kids = append(config.Kids, elem("extraConfig", leaf("key", x[0]), value).as("OptionValue"))
+	}
+	config.Kids = append(config.Kids, leaf("memoryReservationLockedToMax", true))
+	return elem("spec", elem("location", link("pool", pool), link("host", at.ref)), leaf("template", false), config, leaf("powerOn", false))
+}
+
+// encoded is JSON, which is YAML too, as cloud-init takes it from VMware Tools.
+func encoded(v any) string {
+	text, _ := json.Marshal(v)
+	return base64.StdEncoding.EncodeToString(text)
+}
+
+// userData lets the key in. The user is made if the template has none.
+func userData(key string) string {
+	text, _ := json.Marshal(map[string]any{
+		"users": []any{"default", map[string]any{
+			"name": user, "sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash", "lock_passwd": true, "ssh_authorized_keys": []string{strings.TrimSpace(key)},
+		}},
+		"bootcmd": [][]string{{"sh", "-c", vm.QuietUpdates}},
+	})
+	return base64.StdEncoding.EncodeToString([]byte("#cloud-config\n" + string(text) + "\n"))
+}
+
+// each makes a call about each VM.
+func (d driver) each(ctx context.Context, machines []vm.Machine, call func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error) error {
+	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
+		v, err := d.in(m.Region)
+		if err != nil {
+			return err
+		}
+		on, _ := m.Detail.(ref)
+		return call(ctx, v, m, on)
+	})
+}
+
+// Start switches VMs on.
+func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
+		_, err := v.task(ctx, begun, on, "PowerOnVM_Task")
+		return err
+	})
+}
+
+// grace is how long a guest may take to shut down before its VM is switched off.
+const grace = 2 * time.Minute
+
+// Stop asks the guests to shut down, and switches off those that do not in time or cannot.
+func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
+		since, asked := d.halting.LoadOrStore(m.ID, time.Now())
+		if !asked && m.RawState != silent {
+			_, err := v.call(ctx, on, "ShutdownGuest")
+			if err == nil {
+				return nil
+			}
+			if c := code(err); c != "ToolsUnavailable" && c != "NotSupported" && c != "InvalidState" {
+				d.halting.Delete(m.ID)
+				return err
+			}
+		} else if began, ok := since.(time.Time); ok && asked && time.Since(began) < grace {
+			return nil
+		}
+		d.halting.Delete(m.ID)
+		_, err := v.task(ctx, begun, on, "PowerOffVM_Task")
+		return err
+	})
+}
+
+// Delete switches VMs off and removes them with their disks.
+func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
+		if m.RawState != "poweredOff" {
+			if _, err := v.task(ctx, begun, on, "PowerOffVM_Task"); err != nil && code(err) != "InvalidPowerState" {
+				return err
+			}
+		}
+		_, err := v.task(ctx, begun, on, "Destroy_Task")
+		return err
+	})
+}
