@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/scp"
 	"github.com/skypilot-go/sky/internal/cloud/seeweb"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
@@ -70,5 +71,6 @@ func Providers(o Options) *cloud.Registry {
 		nebius.New(nebius.Options{}),
 		ibm.New(ibm.Options{}),
 		yotta.New(yotta.Options{}),
+		scp.New(scp.Options{}),
 	)
 }
