@@ -43,6 +43,9 @@ type pod struct {
 			IP      string `json:"ip"`
 		} `json:"ports"`
 	} `json:"runtime"`
+	Mounts struct {
+		Network []mount `json:"network"`
+	} `json:"mounts"`
 	Created time.Time `json:"createdAt"`
 }
 
@@ -58,7 +61,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[pod](ctx, c, "pods")
+	all, err := list[pod](ctx, c, "pods", "pods")
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +91,14 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	return found, nil
 }
 
-// list reads all pages of a list.
-func list[T any](ctx context.Context, c *rest.Client, kind string) ([]T, error) {
+// list reads all pages of a list, which are behind a field of that name.
+func list[T any](ctx context.Context, c *rest.Client, path, kind string) ([]T, error) {
 	return rest.All(ctx, func(ctx context.Context, cursor string) (items []T, next string, err error) {
 		query := url.Values{}
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
-		page, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + kind, Query: query})
+		page, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + path, Query: query})
 		var more struct{ NextCursor string }
 		if err == nil {
 			err = json.Unmarshal(page[kind], &items)
@@ -167,6 +170,13 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	for _, r := range logins {
 		body["registry"] = r.ID
 	}
+	for _, m := range spec.Volumes { // one at most
+		v, err := d.Find(ctx, m.Volume, spec.Offer.Place)
+		if err != nil {
+			return nil, err
+		}
+		body["mounts"] = map[string]any{"network": []mount{{v.ID, m.Path}}}
+	}
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		body["name"] = names.Of(spec.ID, rank) // there is one
 		made, err := rest.Do[pod](ctx, c, "POST", "/pods", body)
@@ -192,7 +202,7 @@ type login struct {
 
 // registries are the cluster's logins, by the name that only it has.
 func registries(ctx context.Context, c *rest.Client, id cloud.ClusterID) ([]login, error) {
-	all, err := list[login](ctx, c, "registries")
+	all, err := list[login](ctx, c, "registries", "registries")
 	return slices.DeleteFunc(all, func(r login) bool { return r.Name != names.Cluster(id) }), err
 }
 

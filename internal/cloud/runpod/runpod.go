@@ -9,6 +9,7 @@
 package runpod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Options = vm.Tuning
 type Provider struct {
 	vm.PortProvider
 	vm.Base
+	*vm.Volumes
 }
 
 // New returns the provider. It does no I/O.
@@ -63,11 +65,13 @@ func New(o Options) *Provider {
 		},
 	}
 	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
-		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
+		Cloud: Name, DisplayName: p.DisplayName(), NoTokens: true,
+		Valid:      func(spec cloud.LaunchSpec) error { return cmp.Or(valid(spec), p.CheckMounts(spec.Volumes)) },
 		Limits:     map[string]time.Duration{"PROVISIONING": o.Timeout / 2, "STARTING": o.Timeout * 3 / 4, "ERROR": o.Timeout / 10},
 		PortsLater: "a pod keeps the ports that it was launched with; launch it anew with them",
 		Timeout:    o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
+	p.Volumes = vm.NewVolumes(p.Provider, vm.VolumeOptions{Type: "runpod-network-volume", LeastGB: 10, MostGB: 4096, Region: region, Calls: p.volumes()})
 	return p
 }
 
