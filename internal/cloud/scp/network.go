@@ -174,7 +174,8 @@ func passing(id cloud.ClusterID, ports, addresses []string) ([]rule, error) {
 // allow makes the rules that are lacking at a security group or a firewall, one after the
 // other, and waits until they hold.
 func (d driver) allow(ctx context.Context, c *rest.Client, at string, want []rule) error {
-	ctx, cancel := context.WithTimeout(ctx, d.Tuning.Timeout)
+	late := &cloud.UnreachableError{Err: &cloud.OverdueError{Err: fmt.Errorf("waited %v for the rules at %s to hold", d.Tuning.Timeout, at)}}
+	ctx, cancel := context.WithTimeoutCause(ctx, d.Tuning.Timeout, late)
 	defer cancel()
 	for _, w := range want {
 		asked := false

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -58,12 +59,11 @@ func New(o Options) *Provider {
 		},
 		Tuning: o, REST: rest.Options{Cloud: displayName}, Authorize: authorize,
 	}}
-	limits := map[string]time.Duration{}
-	for _, state := range []string{"CREATING", "EDITING", "STARTING", "RESTARTING"} {
-		limits[state] = o.Timeout * 3 / 4
-	}
+	slow := o.Timeout * 3 / 4
 	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
-		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,
+		Limits:  map[string]time.Duration{"CREATING": slow, "EDITING": slow, "STARTING": slow, "RESTARTING": slow},
+		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
 }
@@ -97,20 +97,11 @@ func (p *Provider) DisplayName() string { return displayName }
 
 // Features says what Samsung, or this provider, cannot do.
 func (p *Provider) Features() cloud.Features {
-	return cloud.Features{
-		MaxNameLength: mostName,
-		Lacks: map[cloud.Feature]string{
-			cloud.FeatureAutostop:  "nothing says that Samsung ends the costs of a server that powers itself off; use: sky stop",
-			cloud.FeatureAutodown:  "servers of Samsung cannot delete themselves; use: sky down",
-			cloud.FeatureSpot:      "Samsung sells no spot servers",
-			cloud.FeatureImage:     "servers start from Samsung's own images",
-			cloud.FeatureDocker:    "containers as runtime are not there yet; run docker in the task",
-			cloud.FeatureDiskTier:  "Samsung has one kind of disk",
-			cloud.FeatureNetTier:   "Samsung has one kind of network",
-			cloud.FeatureLocalDisk: "Samsung's servers have no disks inside",
-			cloud.FeatureCloneDisk: "disks cannot be copied yet",
-		},
-	}
+	lacks := facts.Of(Name).Reasons()
+	lacks[cloud.FeatureAutostop] = "nothing says that Samsung ends the costs of a server that powers itself off; use: sky stop"
+	lacks[cloud.FeatureAutodown] = "servers of Samsung cannot delete themselves; use: sky down"
+	lacks[cloud.FeatureCloneDisk] = "disks cannot be copied yet"
+	return cloud.Features{MaxNameLength: mostName, Lacks: lacks}
 }
 
 // Check asks for the zones of the project, and for the key pair that servers are made with.
@@ -132,18 +123,23 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 // Offers is nil: the price list knows.
 func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
 
-// list reads all pages of a list; query is none, or begins with "&".
+// list reads all pages of a list, which may be smaller than asked for; query is none, or begins
+// with "&".
 func list[T any](ctx context.Context, c *rest.Client, path, query string) ([]T, error) {
-	const size = 100
+	const size = 1000
+	got := 0
 	return rest.All(ctx, func(ctx context.Context, token string) (items []T, next string, err error) {
 		n, _ := strconv.Atoi(token)
 		answer, err := rest.Do[struct {
 			Contents []T  `json:"contents"`
 			Total    *int `json:"totalCount"`
 		}](ctx, c, "GET", fmt.Sprintf("%s?page=%d&size=%d%s", path, n, size, query), nil)
-		if err == nil && answer.Total == nil {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a list does not say how long it is")}
-		} else if err == nil && len(answer.Contents) > 0 && (n+1)*size < *answer.Total {
+		got += len(answer.Contents)
+		switch {
+		case err != nil:
+		case answer.Total == nil || got < *answer.Total && len(answer.Contents) == 0:
+			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a list is shorter than it says, or does not say how long it is")}
+		case got < *answer.Total:
 			next = strconv.Itoa(n + 1)
 		}
 		return answer.Contents, next, err

@@ -214,6 +214,59 @@ func TestImages(t *testing.T) {
 	}
 }
 
+// A rule that never holds is waited for as long as a launch lasts, and no longer.
+func TestARuleThatNeverHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		p := New(Options{Home: provider().Home, Transport: stuck{fake}, Poll: time.Second, Timeout: time.Hour})
+		began := time.Now()
+		_, err := prepareAndLaunch(t, p, launch("web"))
+		var overdue *cloud.OverdueError
+		if took := time.Since(began); !errors.As(err, &overdue) || !is[*cloud.UnreachableError](err) || took < time.Hour || took > 2*time.Hour {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if err := provider().Terminate(t.Context(), launch("web").ID); err != nil || len(rules(fake)) > 0 {
+			t.Error(err, rules(fake))
+		}
+	})
+}
+
+// stuck is a cloud whose firewalls do not come to do what they were told.
+type stuck struct{ http.RoundTripper }
+
+func (s stuck) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := s.RoundTripper.RoundTrip(r)
+	if err == nil && r.Method == "GET" && strings.Contains(r.URL.Path, "/firewalls/") {
+		text, _ := io.ReadAll(resp.Body)
+		resp.Body = io.NopCloser(strings.NewReader(strings.ReplaceAll(string(text), `"ACTIVE"`, `"DEPLOYING"`)))
+	}
+	return resp, err
+}
+
+// small is an API whose pages have less than is asked for.
+type small struct{ http.RoundTripper }
+
+func (s small) RoundTrip(r *http.Request) (*http.Response, error) {
+	cut := r.Clone(r.Context())
+	q := cut.URL.Query()
+	q.Set("size", "2")
+	cut.URL.RawQuery = q.Encode()
+	_ = authorize(map[string]string{"access_key": scpfake.AccessKey, "secret_key": scpfake.SecretKey, "project_id": scpfake.ProjectID})(cut)
+	return s.RoundTripper.RoundTrip(cut)
+}
+
+func TestSmallPages(t *testing.T) {
+	fake, provider := start(t)
+	p := New(Options{Home: provider().Home, Transport: small{fake}})
+	c, _, err := p.API()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all, err := list[zone](t.Context(), c, "/project/v3/projects/"+scpfake.ProjectID+"/zones", ""); err != nil || len(all) != 3 || all[0] == all[2] {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // A region without a network is closed, and says what is missing. A network without a gateway
 // is none.
 func TestARegionWithoutANetwork(t *testing.T) {
