@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/cloud/runpod/runpodfake"
@@ -28,6 +29,40 @@ func withVolumes(t *testing.T, do func(t *testing.T, fake *runpodfake.Fake, p *P
 	synctest.Test(t, func(t *testing.T) {
 		fake, provider := start(t)
 		do(t, fake, provider().(*Provider))
+	})
+}
+
+func TestVolumeConformance(t *testing.T) {
+	cloudtest.Volumes(t, func(t testing.TB) cloudtest.VolumeHarness {
+		fake, provider := start(t)
+		h := cloudtest.VolumeHarness{Harness: fake.Harness(provider), Volume: volumeOf(""), Plain: "network volumes have a name, a size and a data center, and a pod has one"}
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}
+		effects := map[cloudtest.Effect]string{cloudtest.Creating: "networkVolumes.put", cloudtest.Terminating: "networkVolumes.delete"}
+		h.LoseAnswers = func(_ testing.TB, to cloudtest.Effect, times int) {
+			fake.Inject(model.Fault{Kind: model.Lose, Op: effects[to], Times: times})
+		}
+		h.Inventory = func(testing.TB) (all []string) {
+			for _, line := range fake.Inventory() {
+				if name, ok := strings.CutPrefix(line, "networkVolumes "); ok {
+					line = name[:strings.LastIndex(name, " ")]
+				}
+				all = append(all, line)
+			}
+			return all
+		}
+		h.Foreign = func(_ testing.TB, name string) {
+			fake.Locked(func() {
+				fake.Put("networkVolumes", map[string]any{"name": name, "size": 50.0, "dataCenter": "EU-CZ-1"})
+			})
+		}
+		h.Away = func(testing.TB, string) {
+			fake.Locked(func() {
+				for _, o := range fake.Things("networkVolumes") {
+					_ = fake.Drop("networkVolumes", o["id"])
+				}
+			})
+		}
+		return h
 	})
 }
 
@@ -179,6 +214,7 @@ func TestWhatCannotBeAVolume(t *testing.T) {
 		"at a relative path":  func(s *cloud.LaunchSpec) { s.Volumes[0].Path = "data" },
 		"at a path that ends": func(s *cloud.LaunchSpec) { s.Volumes[0].Path = "/a/../.." },
 		"a part":              func(s *cloud.LaunchSpec) { s.Volumes[0].SubPath = "x" },
+		"at the system":       func(s *cloud.LaunchSpec) { s.Volumes[0].Path = "/usr/" },
 		"elsewhere":           func(s *cloud.LaunchSpec) { s.Offer = elsewhere },
 	} {
 		spec := mounting("web", made)

@@ -46,6 +46,8 @@ type Volumes struct {
 // NewVolumes returns the volumes of a provider.
 func NewVolumes(p *Provider, o VolumeOptions) *Volumes { return &Volumes{p, o} }
 
+const mostVolumeName = 63
+
 // CheckVolume refuses what can never be a volume there.
 func (vs *Volumes) CheckVolume(v cloud.Volume) error {
 	why := ""
@@ -58,6 +60,8 @@ func (vs *Volumes) CheckVolume(v cloud.Volume) error {
 		why = fmt.Sprintf("%s is in %s, not in %s", v.Place.Zone, vs.o.Region(v.Place.Zone), v.Place.Region)
 	case v.AccessMode != "" && !slices.Contains(task.AccessModes, v.AccessMode):
 		why = fmt.Sprintf("there is no access mode %q; there are %s", v.AccessMode, strings.Join(task.AccessModes, ", "))
+	case !v.Existing && v.NameOnCloud != "" && (len(v.NameOnCloud) > mostVolumeName || !PlainName(v.NameOnCloud)):
+		why = fmt.Sprintf("the name of a new volume has up to %d small letters, digits and dashes, and this one is %.70q", mostVolumeName, v.NameOnCloud)
 	case v.Class != "" || v.Namespace != "" || v.HostPath != "":
 		why = fmt.Sprintf("volumes of %s have no storage class, no namespace and no host_path", name)
 	case len(v.Labels) > 0:
@@ -76,13 +80,16 @@ func (vs *Volumes) invalid(v cloud.Volume, err error) error {
 	return &cloud.InvalidError{Place: cloud.Place{Cloud: vs.p.o.Cloud, Region: v.Place.Region, Zone: v.Place.Zone}, Err: err}
 }
 
+// system are folders without which a container does not run.
+var system = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/proc", "/run", "/sbin", "/sys", "/usr", "/var"}
+
 // CheckMounts refuses what machines cannot mount, for Options.Valid.
 func (vs *Volumes) CheckMounts(mounts []cloud.VolumeMount) error {
 	if len(mounts) > 1 {
 		return fmt.Errorf("a machine of %s mounts one volume, and the task has %d", vs.p.o.DisplayName, len(mounts))
 	}
 	for _, m := range mounts {
-		if at := m.Path; !path.IsAbs(at) || path.Clean(at) == "/" || strings.Contains(at, ":") || slices.Contains(strings.Split(at, "/"), "..") {
+		if at := m.Path; !path.IsAbs(at) || path.Clean(at) == "/" || strings.Contains(at, ":") || slices.Contains(strings.Split(at, "/"), "..") || slices.Contains(system, path.Clean(at)) {
 			return fmt.Errorf("a volume of %s is mounted at an absolute path such as /workspace, not at %q", vs.p.o.DisplayName, at)
 		}
 		if m.SubPath != "" {
