@@ -72,11 +72,8 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 			continue
 		}
 		m := vm.Machine{
-			ID: p.ID, Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
+			ID: p.ID, Region: region(p.DataCenter), Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
 			Tags: tags, Created: p.Created, Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
-		}
-		if p.DataCenter != "" {
-			m.Region = region(p.DataCenter)
 		}
 		for _, at := range p.Runtime.Ports {
 			if at.Type == "tcp" && at.IP != "" {
@@ -119,19 +116,14 @@ const (
 // podPorts are the ports of a pod, that of ssh first.
 func podPorts(ports []string) ([]string, error) {
 	out := []string{"22/tcp"}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, err
-		}
-		for port := from; port <= to; port++ {
-			out = append(out, strconv.Itoa(port)+"/tcp")
-		}
+	all, err := cloud.EachPort(ports)
+	for _, port := range all {
+		out = append(out, strconv.Itoa(port)+"/tcp")
 	}
 	if len(out) > 11 {
-		return nil, fmt.Errorf("a pod of RunPod has up to 10 ports besides that of ssh, not %d", len(out)-1)
+		err = fmt.Errorf("a pod of RunPod has up to 10 ports besides that of ssh, not %d", len(all))
 	}
-	return out, nil
+	return out, err
 }
 
 // Create makes a pod, once it is clear that there is room.

@@ -77,7 +77,7 @@ func New(o Options) *Provider {
 
 // features says what RunPod cannot do.
 func features() cloud.Features {
-	const gone = "a pod that is stopped loses its disk, and may lose its GPU"
+	const gone, oneKind = "a pod that is stopped loses its disk, and may lose its GPU", "RunPod has one kind of disks and of networks"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true,
 		Lacks: map[cloud.Feature]string{
@@ -86,9 +86,7 @@ func features() cloud.Features {
 			cloud.FeatureMultiNode: "pods of RunPod do not reach each other",
 			cloud.FeatureSpot:      "the API of RunPod has no spot pods",
 			cloud.FeatureImage:     "a pod starts from a container image (image_id: docker:…)",
-			cloud.FeatureDiskTier:  "RunPod has one kind of disk",
-			cloud.FeatureNetTier:   "RunPod has one kind of network",
-			cloud.FeatureLocalDisk: "RunPod has one kind of disk",
+			cloud.FeatureDiskTier:  oneKind, cloud.FeatureNetTier: oneKind, cloud.FeatureLocalDisk: oneKind,
 			cloud.FeatureStorage:   "pods of RunPod have no /dev/fuse, so buckets are copied (mode: COPY), and cannot be mounted",
 			cloud.FeatureCloneDisk: "RunPod cannot copy disks",
 		},
@@ -134,9 +132,6 @@ func valid(spec cloud.LaunchSpec) error {
 	if spec.Nodes > 1 {
 		return errors.New("pods of RunPod do not reach each other: a cluster has one node")
 	}
-	if err := vm.Plain("RunPod", names.MaxCluster(), spec); err != nil {
-		return err
-	}
 	_, err := podPorts(spec.Ports)
-	return err
+	return cmp.Or(vm.Plain("RunPod", names.MaxCluster(), spec), err)
 }

@@ -3,6 +3,7 @@ package runpod
 import (
 	"context"
 	"net/url"
+	"slices"
 
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -42,17 +43,14 @@ func (p *Provider) volumes() vm.VolumeCalls {
 				return nil, err
 			}
 			pods, err := list[pod](ctx, c, "pods", "pods")
-			by := map[string][]string{}
-			for _, pod := range pods {
-				for _, m := range pod.Mounts.Network {
-					if pod.Status != "TERMINATED" {
-						by[m.Volume] = append(by[m.Volume], pod.Name)
+			disks := make([]vm.Disk, len(all))
+			for i, v := range all {
+				disks[i] = vm.Disk{ID: v.ID, Name: v.Name, Zone: v.DataCenter, SizeGB: v.SizeGB}
+				for _, p := range pods {
+					if p.Status != "TERMINATED" && slices.ContainsFunc(p.Mounts.Network, func(m mount) bool { return m.Volume == v.ID }) {
+						disks[i].By = append(disks[i].By, p.Name)
 					}
 				}
-			}
-			var disks []vm.Disk
-			for _, v := range all {
-				disks = append(disks, vm.Disk{ID: v.ID, Name: v.Name, Zone: v.DataCenter, SizeGB: v.SizeGB, By: by[v.ID]})
 			}
 			return disks, err
 		},
