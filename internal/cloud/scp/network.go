@@ -234,19 +234,13 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
 	d := driver{p, refusals(p.Fix)}
 	return p.Change(ctx, id, func() error {
-		machines, err := p.Machines(ctx, id)
-		if err == nil && len(machines) == 0 {
-			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
-		}
-		if err != nil {
-			return err
-		}
 		c, _, err := p.API()
-		if err != nil {
+		if err = cmp.Or(err, p.Known(ctx, id)); err != nil {
 			return err
 		}
-		want, err := passing(id, ports, []string{world})
-		if err != nil {
+		machines, err := p.Machines(ctx, id)
+		want, err2 := passing(id, ports, []string{world})
+		if err = cmp.Or(err, err2); err != nil {
 			return err
 		}
 		own, err := list[part](ctx, c, groups, "&securityGroupName="+groupName(id))
@@ -290,7 +284,8 @@ func (d driver) pass(ctx context.Context, c *rest.Client, id cloud.ClusterID, ow
 	return err
 }
 
-// shut removes the cluster's rules of all firewalls, and returns of which.
+// shut removes the cluster's rules of all firewalls, and returns of which. One that is being
+// changed is not waited for: servers that are to be deleted go on costing money.
 func (d driver) shut(ctx context.Context, id cloud.ClusterID) (left []string, err error) {
 	c, _, err := d.API()
 	if err != nil {
@@ -310,7 +305,7 @@ func (d driver) shut(ctx context.Context, id cloud.ClusterID) (left []string, er
 			continue
 		}
 		left = append(left, "the rules of the firewall "+all[i].Wall)
-		if _, err = d.do(ctx, c, "DELETE", at, map[string]any{"ruleDeletionType": "PARTIAL", "ruleIds": ids}); d.Kind(err) == vm.Missing || d.Kind(err) == vm.Busy {
+		if _, err = rest.Do[any](ctx, c, "DELETE", at, map[string]any{"ruleDeletionType": "PARTIAL", "ruleIds": ids}); d.Kind(err) == vm.Missing || d.Kind(err) == vm.Busy {
 			err = nil // the next look tells
 		}
 	}
@@ -331,7 +326,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		return nil, err
 	}
 	some, err := vm.Remove(d, all, func(g part) string { return "the security group " + g.GroupName }, func(g part) error {
-		_, err := d.do(ctx, c, "DELETE", groups+"/"+url.PathEscape(g.Group), nil)
+		_, err := rest.Do[any](ctx, c, "DELETE", groups+"/"+url.PathEscape(g.Group), nil)
 		return err
 	})
 	return append(left, some...), err

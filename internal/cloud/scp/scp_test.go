@@ -243,6 +243,42 @@ func (s stuck) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
+// A firewall that is busy with others does not hold up the end of servers.
+func TestABusyFirewall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		if _, err := prepareAndLaunch(t, provider(), launch("web")); err != nil {
+			t.Fatal(err)
+		}
+		began, b := time.Now(), &busy{RoundTripper: fake}
+		p := New(Options{Home: provider().Home, Transport: b, Poll: 5 * time.Second, Settle: 10 * time.Second})
+		if err := p.Terminate(t.Context(), launch("web").ID); err != nil || len(rules(fake)) > 0 {
+			t.Error(err, rules(fake))
+		}
+		if b.ended.Sub(began) > time.Second || time.Since(began) < 10*time.Second {
+			t.Errorf("the server was deleted after %v, and all after %v", b.ended.Sub(began), time.Since(began))
+		}
+	})
+}
+
+// busy is a cloud whose firewalls refuse changes at first.
+type busy struct {
+	http.RoundTripper
+	refused int
+	ended   time.Time // when a server was deleted
+}
+
+func (b *busy) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch {
+	case r.Method == "DELETE" && strings.Contains(r.URL.Path, "/firewalls/") && b.refused < 4:
+		b.refused++
+		return &http.Response{StatusCode: http.StatusPreconditionFailed, Body: io.NopCloser(strings.NewReader(`{"message":"There is an ongoing request"}`)), Request: r}, nil
+	case r.Method == "DELETE" && strings.Contains(r.URL.Path, "/virtual-servers/") && b.ended.IsZero():
+		b.ended = time.Now()
+	}
+	return b.RoundTripper.RoundTrip(r)
+}
+
 // small is an API whose pages have less than is asked for.
 type small struct{ http.RoundTripper }
 
