@@ -42,6 +42,7 @@ var layers = [][]string{
 		"internal/cloud/mithril",
 		"internal/cloud/nebius",
 		"internal/cloud/oci",
+		"internal/cloud/scp",
 		"internal/cloud/seeweb",
 		"internal/cloud/shadeform",
 		"internal/cloud/vast",

@@ -19,3 +19,17 @@ func PortRange(ports string) (from, to int, err error) {
 	}
 	return int(first), int(last), nil
 }
+
+// EachPort are the single ports of ports and ranges, in their order.
+func EachPort(ports []string) (all []int, err error) {
+	for _, p := range ports {
+		from, to, err := PortRange(p)
+		if err != nil {
+			return nil, err
+		}
+		for port := from; port <= to; port++ {
+			all = append(all, port)
+		}
+	}
+	return all, nil
+}

@@ -24,14 +24,20 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluidstack/fluidstackfake"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/cloud/hyperbolic/hyperbolicfake"
+	"github.com/skypilot-go/sky/internal/cloud/ibm/ibmfake"
 	"github.com/skypilot-go/sky/internal/cloud/lambda/lambdafake"
+	"github.com/skypilot-go/sky/internal/cloud/mithril/mithrilfake"
+	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusfake"
 	"github.com/skypilot-go/sky/internal/cloud/oci/ocifake"
 	"github.com/skypilot-go/sky/internal/cloud/paperspace/paperspacefake"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect/primeintellectfake"
 	"github.com/skypilot-go/sky/internal/cloud/runpod/runpodfake"
+	"github.com/skypilot-go/sky/internal/cloud/scp/scpfake"
+	"github.com/skypilot-go/sky/internal/cloud/seeweb/seewebfake"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform/shadeformfake"
 	"github.com/skypilot-go/sky/internal/cloud/vast/vastfake"
 	"github.com/skypilot-go/sky/internal/cloud/verda/verdafake"
+	"github.com/skypilot-go/sky/internal/cloud/yotta/yottafake"
 	"github.com/skypilot-go/sky/test/harness"
 )
 
@@ -203,6 +209,52 @@ var rentables = []func(testing.TB) rentable{
 					"AZURE_SUBSCRIPTION_ID=" + azurefake.Subscription}
 			},
 			prices: columns + "Standard_D2s_v5,,,2,8,,0.096,0.02,eastus\n", want: []string{"--cpus", "2"},
+		}
+	},
+	func(testing.TB) rentable {
+		f := nebiusfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "nebius", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("network|subnet")},
+			files:    map[string]string{".nebius/NEBIUS_IAM_TOKEN.txt": nebiusfake.Token + "\n", ".nebius/NEBIUS_TENANT_ID.txt": nebiusfake.Tenant + "\n"},
+			prices:   columns + "cpu-e2_4vcpu-16gb,,,4,16,,0.1,0.05,eu-north1\n", want: []string{"--cpus", "4"},
+		}
+	},
+	func(testing.TB) rentable {
+		f := ibmfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "ibm", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("vpcs|subnets|security_groups default-of-sky-vpc|keys")},
+			files:    map[string]string{".ibm/credentials.yaml": "iam_api_key: " + ibmfake.APIKey + "\nresource_group_id: " + ibmfake.ResourceGroup + "\n"},
+			prices:   zoned + "bx2-4x16,,,4,16,,0.19,,us-south,us-south-1\n", want: []string{"--cpus", "4"},
+		}
+	},
+	func(testing.TB) rentable {
+		f := mithrilfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "mithril", Fake: f, Model: f.Fake, User: "ubuntu", Shared: stays("keys")},
+			files:    map[string]string{".config/mithril/config.yaml": "api_key: " + mithrilfake.Key + "\nproject_id: " + mithrilfake.Project + "\n"}, want: []string{"--gpus", "A100-80GB"},
+		}
+	},
+	func(testing.TB) rentable {
+		f := seewebfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "seeweb", Fake: f, Model: f.Fake, User: "ecuser", Script: "pubkeys", Shared: stays("pubkeys")}, base: "/ecs/v2",
+			files: map[string]string{".seeweb_cloud/seeweb_keys": "[DEFAULT]\napi_key = " + seewebfake.Token + "\n"}, want: []string{"--instance-type", "ECS1GPU6"},
+		}
+	},
+	func(testing.TB) rentable {
+		f := yottafake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "yotta", Fake: f, Model: f.Fake, User: "root", Port: 30000, Script: "initializationCommand"},
+			files:    map[string]string{".yotta/credentials": "orgId=" + yottafake.Org + "\napikey=" + yottafake.Key + "\n"},
+			prices:   columns + "1x14v119g_NVIDIA_GeForce_RTX_5090_32G_SECURE,RTX5090,1,14,119,,0.65,,us-east-2\n", want: []string{"--gpus", "RTX5090"}, noStop: "pods of Yotta are given back, not stopped",
+		}
+	},
+	func(testing.TB) rentable {
+		f := scpfake.New()
+		return rentable{
+			Emulator: &harness.Emulator{Name: "scp", Fake: f, Model: f.Fake, User: "root", Body: f.Body, Script: "initialScript", Shared: stays("vpcs|subnets|internetgateways|firewalls|keypairs")},
+			files:    map[string]string{".scp/scp_credential": "access_key = " + scpfake.AccessKey + "\nsecret_key = " + scpfake.SecretKey + "\nproject_id = " + scpfake.ProjectID + "\n"},
+			prices:   columns + "s1v8m16,,,8,16,,0.41,,KOREA-WEST-1-SCP-B001\n", want: []string{"--cpus", "8"},
 		}
 	},
 }

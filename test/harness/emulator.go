@@ -78,7 +78,11 @@ func (e *Emulator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Emulator) Serve(t testing.TB) (variable, address string) {
 	t.Helper()
 	rack := NewRack(t)
-	s := httptest.NewServer(e)
+	s := httptest.NewUnstartedServer(e)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true) // of gRPC
+	s.Start()
 	t.Cleanup(s.Close)
 	if e.Follow != nil {
 		e.Follow(rack)

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/paperspace"
 	"github.com/skypilot-go/sky/internal/cloud/primeintellect"
 	"github.com/skypilot-go/sky/internal/cloud/runpod"
+	"github.com/skypilot-go/sky/internal/cloud/scp"
 	"github.com/skypilot-go/sky/internal/cloud/seeweb"
 	"github.com/skypilot-go/sky/internal/cloud/shadeform"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
@@ -72,5 +73,6 @@ func Providers(o Options) *cloud.Registry {
 		ibm.New(ibm.Options{}),
 		yotta.New(yotta.Options{}),
 		vsphere.New(vsphere.Options{}),
+		scp.New(scp.Options{}),
 	)
 }

@@ -121,11 +121,12 @@ type Transport struct {
 	Detail func([]Any) (code string, status int) // as in Status.Refusal
 }
 
-// NewTransport is over connections of HTTP/2, which is what gRPC speaks.
+// NewTransport is over connections of HTTP/2, which is what gRPC speaks, also without TLS.
 func NewTransport(base http.RoundTripper, detail func([]Any) (code string, status int)) Transport {
 	if base == nil {
 		t := &http.Transport{Proxy: http.ProxyFromEnvironment, Protocols: new(http.Protocols)}
 		t.Protocols.SetHTTP2(true)
+		t.Protocols.SetUnencryptedHTTP2(true)
 		base = t
 	}
 	return Transport{base, detail}

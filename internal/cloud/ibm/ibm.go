@@ -102,21 +102,33 @@ func (p *Provider) client(region string) (*rest.Client, map[string]string, error
 	if err != nil {
 		return nil, nil, err
 	}
-	authorize := p.tokens(keys)
-	return p.clients.For(p.Stamp(keys)+" "+region, func() rest.Options {
+	host := url.PathEscape(region) + ".iaas.cloud.ibm.com"
+	endpoint, err := vm.Endpoint(Name, "https://"+host)
+	if err != nil {
+		return nil, nil, err
+	}
+	authorize, err := p.tokens(keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.clients.For(p.Stamp(keys)+" "+host+" "+endpoint, func() rest.Options {
 		return rest.Options{
-			Cloud: displayName, Endpoint: "https://" + url.PathEscape(region) + ".iaas.cloud.ibm.com/v1", Authorize: authorize, Refusal: refusal,
+			Cloud: displayName, Endpoint: endpoint + "/v1", Host: host, Authorize: authorize, Refusal: refusal,
 			Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
 		}
 	}), keys, nil
 }
 
 // tokens authorizes calls with tokens of IAM, which a key is good for. All regions share them.
-func (p *Provider) tokens(keys map[string]string) func(*http.Request) error {
+func (p *Provider) tokens(keys map[string]string) (func(*http.Request) error, error) {
+	endpoint, err := vm.Endpoint(Name, p.tuning.Endpoint)
+	if err != nil {
+		return nil, err
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if stamp := p.Stamp(keys); p.stamp != stamp {
-		c := rest.New(rest.Options{Cloud: displayName, Endpoint: p.tuning.Endpoint, Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy, Refusal: refusal})
+		c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Host: strings.TrimPrefix(p.tuning.Endpoint, "https://"), Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy, Refusal: refusal})
 		p.stamp, p.authorize = stamp, rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
 			began := time.Now()
 			answer, err := rest.Do[struct {
@@ -126,7 +138,7 @@ func (p *Provider) tokens(keys map[string]string) func(*http.Request) error {
 			return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
 		})
 	}
-	return p.authorize
+	return p.authorize, nil
 }
 
 // refusal reads both how the VPC API and how IAM refuse.

@@ -99,7 +99,8 @@ func nameOf(id cloud.ClusterID, rank int, had []vm.Machine) string {
 	return names.Of(id, rank%(mostNodes*mostNodes))
 }
 
-// List reads the bids, and the machines of the cluster's.
+// List reads the bids, and the machines of the cluster's. A bid whose machine was taken back is
+// cancelled when that is seen: it would get another one when prices fall, which costs.
 func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([]vm.Machine, error) {
 	c, keys, err := d.API()
 	if err != nil {
@@ -129,7 +130,15 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	}
 	var found []vm.Machine
 	for _, b := range ours {
-		found = append(found, b.machine(id, latest[b.FID]))
+		m := b.machine(id, latest[b.FID])
+		if m.Reclaimed && id.Name != "" {
+			if err := d.cancel(ctx, m); err == nil || d.Kind(err) == vm.Missing { // else at the next look
+				d.taken.Store(b.FID, m.Reason)
+			}
+		} else if why, ok := d.taken.Load(b.FID); ok {
+			m.Reason, m.Reclaimed = why.(string), true
+		}
+		found = append(found, m)
 	}
 	return found, nil
 }
@@ -282,6 +291,9 @@ func (d driver) cancelOpen(ctx context.Context, id cloud.ClusterID) (all []vm.Ma
 	}
 	open := slices.DeleteFunc(slices.Clone(all), func(m vm.Machine) bool { return !m.Reclaimed })
 	_, err = vm.Remove(d, open, func(m vm.Machine) string { return m.Key }, func(m vm.Machine) error { return d.cancel(ctx, m) })
+	for _, m := range open {
+		d.taken.Delete(m.Key)
+	}
 	return all, err
 }
 

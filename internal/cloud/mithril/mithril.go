@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
@@ -37,6 +38,7 @@ type Options = vm.Tuning
 type Provider struct {
 	vm.StopProvider
 	vm.Account
+	taken sync.Map // why the machines of bids were taken back that were cancelled for that, by bid
 }
 
 // New returns the provider. It does no I/O.

@@ -71,9 +71,17 @@ func TestABidThatWasTakenBack(t *testing.T) {
 		}
 		fake.Preempt(nodes[0].ID, 0)
 		time.Sleep(time.Minute)
-		nodes, err = p.Nodes(t.Context(), spec.ID)
-		if err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeGone || !strings.Contains(nodes[0].Reason, "others bid more than $1.80 an hour") {
-			t.Fatalf("%+v, %v", nodes, err)
+		for n := range 3 { // which is known also once the bid is cancelled
+			nodes, err = p.Nodes(t.Context(), spec.ID)
+			if err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeGone || !strings.Contains(nodes[0].Reason, "others bid more than $1.80 an hour") {
+				t.Fatalf("%d: %+v, %v", n, nodes, err)
+			}
+			time.Sleep(time.Minute)
+			for _, line := range fake.Inventory() {
+				if !strings.HasPrefix(line, "keys ") {
+					t.Errorf("%d: it goes on costing money: %s", n, line)
+				}
+			}
 		}
 		if err := p.Terminate(t.Context(), spec.ID); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/grpc"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // The services that are called, by the names that their addresses begin with.
@@ -216,19 +217,22 @@ func (p *Provider) client(service string) (*rest.Client, account, error) {
 	if err != nil {
 		return nil, a, err
 	}
-	authorize := rest.Bearer(a.token)
+	o, err := p.options(service)
+	if err != nil {
+		return nil, a, err
+	}
+	o.Authorize = rest.Bearer(a.token)
 	if a.token == "" {
-		if authorize, err = p.exchange(a); err != nil {
+		if o.Authorize, err = p.exchange(a); err != nil {
 			return nil, a, &cloud.AuthError{Cloud: Name, Fix: p.key.Fix, Err: err}
 		}
 	}
-	return p.clients.For(a.stamp+" "+service, func() rest.Options { return p.options(service, authorize) }), a, nil
+	return p.clients.For(a.stamp+" "+service+" "+o.Endpoint, func() rest.Options { return o }), a, nil
 }
 
-func (p *Provider) options(service string, authorize func(*http.Request) error) rest.Options {
-	return rest.Options{
-		Cloud: displayName, Endpoint: "https://" + service + "." + p.tuning.Endpoint, Authorize: authorize, Transport: p.transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
-	}
+func (p *Provider) options(service string) (rest.Options, error) {
+	endpoint, err := vm.Endpoint(Name, "https://"+service+"."+p.tuning.Endpoint)
+	return rest.Options{Cloud: displayName, Endpoint: endpoint, Transport: p.transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy}, err
 }
 
 // exchange authorizes calls with tokens that the key of a service account is good for.
@@ -242,7 +246,11 @@ func (p *Provider) exchange(a account) (func(*http.Request) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := rest.New(p.options(tokens, nil))
+	o, err := p.options(tokens)
+	if err != nil {
+		return nil, err
+	}
+	c := rest.New(o)
 	p.tokensOf, p.authorize = a.stamp, rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
 		signed, err := sign(a, key)
 		if err != nil {

@@ -5,7 +5,6 @@ import (
 	"crypto/rsa"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -41,14 +40,10 @@ func (p *Provider) client(service, region string) (*rest.Client, account, error)
 	if err != nil {
 		return nil, a, err
 	}
-	sign := rest.Sign(rest.HTTPSignature(a.tenancy+"/"+a.user+"/"+a.fingerprint, key))
 	return p.clients.For(p.Stamp(keys)+" "+host+" "+endpoint, func() rest.Options {
 		return rest.Options{
-			Cloud: "OCI", Endpoint: endpoint + "/20160918", TokenHeader: "opc-retry-token", Refusal: refusal,
-			Authorize: func(r *http.Request) error {
-				r.Host = host // also where another server answers: it tells the service and the region
-				return sign(r)
-			},
+			Cloud: "OCI", Endpoint: endpoint + "/20160918", Host: host, TokenHeader: "opc-retry-token", Refusal: refusal,
+			Authorize: rest.Sign(rest.HTTPSignature(a.tenancy+"/"+a.user+"/"+a.fingerprint, key)),
 			Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
 		}
 	}), a, nil

@@ -33,6 +33,9 @@ type Options struct {
 	// Endpoint is what every path is put behind, such as
 	// "https://cloud.lambda.ai/api/v1".
 	Endpoint string
+	// Host is that of calls, which tells the service where Endpoint is another server that
+	// answers for several; "": Endpoint's.
+	Host string
 	// Authorize adds the credentials to a call, as Bearer, Header, Basic and Sign do;
 	// nil: none are needed.
 	Authorize func(*http.Request) error
@@ -208,6 +211,9 @@ func (c *Client) once(ctx context.Context, call Call, path string, header http.H
 		return nil, notBusy, fmt.Errorf("%q is not the address of an endpoint", c.o.Endpoint)
 	}
 	req.Header = header.Clone()
+	if c.o.Host != "" {
+		req.Host = c.o.Host
+	}
 	if c.o.Authorize != nil {
 		if err := c.o.Authorize(req); err != nil {
 			return nil, notBusy, err

@@ -423,3 +423,18 @@ func TestPagesWithCursors(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A call to another server than the cloud's says which host it was meant for, also to what
+// signs it.
+func TestTheHostOfACall(t *testing.T) {
+	got := ""
+	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Host + " " + r.Header.Get("Signed") }))
+	defer s.Close()
+	c := New(Options{Endpoint: s.URL, Host: "eu.api.example", Authorize: Sign(func(r *http.Request, _ []byte) error {
+		r.Header.Set("Signed", r.Host)
+		return nil
+	})})
+	if _, err := Do[any](t.Context(), c, "GET", "/x", nil); err != nil || got != "eu.api.example eu.api.example" {
+		t.Errorf("%q, %v", got, err)
+	}
+}

@@ -43,6 +43,9 @@ type pod struct {
 			IP      string `json:"ip"`
 		} `json:"ports"`
 	} `json:"runtime"`
+	Mounts struct {
+		Network []mount `json:"network"`
+	} `json:"mounts"`
 	Created time.Time `json:"createdAt"`
 }
 
@@ -58,7 +61,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[pod](ctx, c, "pods")
+	all, err := list[pod](ctx, c, "pods", "pods")
 	if err != nil {
 		return nil, err
 	}
@@ -69,11 +72,8 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 			continue
 		}
 		m := vm.Machine{
-			ID: p.ID, Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
+			ID: p.ID, Region: region(p.DataCenter), Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
 			Tags: tags, Created: p.Created, Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
-		}
-		if p.DataCenter != "" {
-			m.Region = region(p.DataCenter)
 		}
 		for _, at := range p.Runtime.Ports {
 			if at.Type == "tcp" && at.IP != "" {
@@ -88,14 +88,14 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	return found, nil
 }
 
-// list reads all pages of a list.
-func list[T any](ctx context.Context, c *rest.Client, kind string) ([]T, error) {
+// list reads all pages of a list, which are behind a field of that name.
+func list[T any](ctx context.Context, c *rest.Client, path, kind string) ([]T, error) {
 	return rest.All(ctx, func(ctx context.Context, cursor string) (items []T, next string, err error) {
 		query := url.Values{}
 		if cursor != "" {
 			query.Set("cursor", cursor)
 		}
-		page, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + kind, Query: query})
+		page, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + path, Query: query})
 		var more struct{ NextCursor string }
 		if err == nil {
 			err = json.Unmarshal(page[kind], &items)
@@ -116,19 +116,14 @@ const (
 // podPorts are the ports of a pod, that of ssh first.
 func podPorts(ports []string) ([]string, error) {
 	out := []string{"22/tcp"}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, err
-		}
-		for port := from; port <= to; port++ {
-			out = append(out, strconv.Itoa(port)+"/tcp")
-		}
+	all, err := cloud.EachPort(ports)
+	for _, port := range all {
+		out = append(out, strconv.Itoa(port)+"/tcp")
 	}
 	if len(out) > 11 {
-		return nil, fmt.Errorf("a pod of RunPod has up to 10 ports besides that of ssh, not %d", len(out)-1)
+		err = fmt.Errorf("a pod of RunPod has up to 10 ports besides that of ssh, not %d", len(all))
 	}
-	return out, nil
+	return out, err
 }
 
 // Create makes a pod, once it is clear that there is room.
@@ -167,6 +162,13 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	for _, r := range logins {
 		body["registry"] = r.ID
 	}
+	for _, m := range spec.Volumes { // one at most
+		v, err := d.Find(ctx, m.Volume, spec.Offer.Place)
+		if err != nil {
+			return nil, err
+		}
+		body["mounts"] = map[string]any{"network": []mount{{v.ID, m.Path}}}
+	}
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		body["name"] = names.Of(spec.ID, rank) // there is one
 		made, err := rest.Do[pod](ctx, c, "POST", "/pods", body)
@@ -192,7 +194,7 @@ type login struct {
 
 // registries are the cluster's logins, by the name that only it has.
 func registries(ctx context.Context, c *rest.Client, id cloud.ClusterID) ([]login, error) {
-	all, err := list[login](ctx, c, "registries")
+	all, err := list[login](ctx, c, "registries", "registries")
 	return slices.DeleteFunc(all, func(r login) bool { return r.Name != names.Cluster(id) }), err
 }
 

@@ -9,6 +9,7 @@
 package runpod
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type Options = vm.Tuning
 type Provider struct {
 	vm.PortProvider
 	vm.Base
+	*vm.Volumes
 }
 
 // New returns the provider. It does no I/O.
@@ -63,17 +65,19 @@ func New(o Options) *Provider {
 		},
 	}
 	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
-		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,
+		Cloud: Name, DisplayName: p.DisplayName(), NoTokens: true,
+		Valid:      func(spec cloud.LaunchSpec) error { return cmp.Or(valid(spec), p.CheckMounts(spec.Volumes)) },
 		Limits:     map[string]time.Duration{"PROVISIONING": o.Timeout / 2, "STARTING": o.Timeout * 3 / 4, "ERROR": o.Timeout / 10},
 		PortsLater: "a pod keeps the ports that it was launched with; launch it anew with them",
 		Timeout:    o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
+	p.Volumes = vm.NewVolumes(p.Provider, vm.VolumeOptions{Type: "runpod-network-volume", LeastGB: 10, MostGB: 4096, Region: region, Calls: p.volumes()})
 	return p
 }
 
 // features says what RunPod cannot do.
 func features() cloud.Features {
-	const gone = "a pod that is stopped loses its disk, and may lose its GPU"
+	const gone, oneKind = "a pod that is stopped loses its disk, and may lose its GPU", "RunPod has one kind of disks and of networks"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true,
 		Lacks: map[cloud.Feature]string{
@@ -82,9 +86,7 @@ func features() cloud.Features {
 			cloud.FeatureMultiNode: "pods of RunPod do not reach each other",
 			cloud.FeatureSpot:      "the API of RunPod has no spot pods",
 			cloud.FeatureImage:     "a pod starts from a container image (image_id: docker:…)",
-			cloud.FeatureDiskTier:  "RunPod has one kind of disk",
-			cloud.FeatureNetTier:   "RunPod has one kind of network",
-			cloud.FeatureLocalDisk: "RunPod has one kind of disk",
+			cloud.FeatureDiskTier:  oneKind, cloud.FeatureNetTier: oneKind, cloud.FeatureLocalDisk: oneKind,
 			cloud.FeatureStorage:   "pods of RunPod have no /dev/fuse, so buckets are copied (mode: COPY), and cannot be mounted",
 			cloud.FeatureCloneDisk: "RunPod cannot copy disks",
 		},
@@ -130,9 +132,6 @@ func valid(spec cloud.LaunchSpec) error {
 	if spec.Nodes > 1 {
 		return errors.New("pods of RunPod do not reach each other: a cluster has one node")
 	}
-	if err := vm.Plain("RunPod", names.MaxCluster(), spec); err != nil {
-		return err
-	}
 	_, err := podPorts(spec.Ports)
-	return err
+	return cmp.Or(vm.Plain("RunPod", names.MaxCluster(), spec), err)
 }

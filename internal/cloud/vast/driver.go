@@ -145,14 +145,12 @@ const (
 // environment are the variables of a container, and its ports, which Vast has among them.
 func environment(ports []string) (map[string]string, error) {
 	env := map[string]string{"__SOURCE": "skypilot"}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, err
-		}
-		for port := from; port <= to; port++ {
-			env[fmt.Sprintf("-p %d:%d", port, port)] = "1"
-		}
+	all, err := cloud.EachPort(ports)
+	if err != nil {
+		return nil, err
+	}
+	for _, port := range all {
+		env[fmt.Sprintf("-p %d:%d", port, port)] = "1"
 	}
 	if most := 64; len(env) > most {
 		return nil, fmt.Errorf("an instance on Vast has up to %d ports besides that of ssh, not %d", most-1, len(env)-1)

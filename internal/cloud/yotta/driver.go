@@ -106,16 +106,11 @@ const (
 // exposed are the ports of a pod, that of ssh first.
 func exposed(ports []string) ([]map[string]any, error) {
 	out := []map[string]any{{"port": 22, "protocol": "SSH"}}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, err
-		}
-		for port := from; port <= to; port++ {
-			out = append(out, map[string]any{"port": port, "protocol": "TCP"})
-		}
+	all, err := cloud.EachPort(ports)
+	for _, port := range all {
+		out = append(out, map[string]any{"port": port, "protocol": "TCP"})
 	}
-	return out, nil
+	return out, err
 }
 
 // Create makes a pod.

@@ -70,6 +70,7 @@ func New() *Fake {
 		return nil, err
 	})
 	f.Keep("/registries", "registries", fakehttp.Schema{"!name": word, "!username": word, "!password": word}, nil, nil, func(o dict) { delete(o, "password") }, nil)
+	f.Keep("/network-volumes", "networkVolumes", fakehttp.Schema{"!name": `".+"`, "!size": `\d+`, "!dataCenter": word, "type": `"(?:STANDARD|HIGH_PERFORMANCE)"`}, nil, newVolume, nil, f.mounted)
 	return f
 }
 
@@ -78,9 +79,42 @@ var (
 	creating = fakehttp.Schema{
 		"!name": word, "!image": word, "args": fakehttp.String, "disk": `[1-9]\d*`, "ports": fakehttp.List(`"\d+/(?:tcp|http|udp)"`), "env": `\{.*\}`,
 		"registry": word, "cloud": `"(?:SECURE|COMMUNITY)"`, "dataCenterIds": fakehttp.List(word), "gpu": `\{"count":[1-9]\d*,"id":` + word + `\}`,
-		"cpu": `\{"id":` + word + `,"vcpuCount":[1-9]\d*\}`,
+		"cpu": `\{"id":` + word + `,"vcpuCount":[1-9]\d*\}`, "mounts": `\{"network":\[\{"path":"/` + fakehttp.Char + `*","volumeId":` + word + `\}\]\}`,
 	}
 )
+
+// newVolume completes a network volume that is asked for.
+func newVolume(in dict) error {
+	if n := in["size"].(float64); n < 10 || n > 4096 {
+		return fluffyapi.Errorf(fluffyapi.Invalid, "size: %v is not within 10 and 4096", n)
+	} else if !slices.Contains(dataCenters, in["dataCenter"].(string)) {
+		return fluffyapi.Errorf(fluffyapi.Invalid, "dataCenter: there is no %v", in["dataCenter"])
+	}
+	if in["type"] == nil {
+		in["type"] = "STANDARD"
+	}
+	return nil
+}
+
+// network is the network volume that a pod is made with; nil: there is none.
+func network(pod dict) any {
+	mounts, _ := pod["mounts"].(dict)
+	for _, m := range fakehttp.Items(mounts["network"]) {
+		return m.(dict)["volumeId"]
+	}
+	return nil
+}
+
+// mounted reports whether a pod has a network volume. What RunPod answers then is not in its
+// reference.
+func (f *Fake) mounted(o dict) bool {
+	for _, m := range f.Cloud.Machines() {
+		if m.State != fluffyapi.Terminated && network(fakehttp.Asked(m.Instance)) == o["id"] {
+			return true
+		}
+	}
+	return false
+}
 
 func (f *Fake) catalog(r *http.Request, _ dict) (any, error) {
 	all := []dict{}
@@ -128,6 +162,14 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if where := fakehttp.Items(in["dataCenterIds"]); len(where) > 0 {
 		at = where[0].(string)
 	}
+	if v := network(in); v != nil {
+		o := f.Thing("networkVolumes", v)
+		if o == nil {
+			return nil, fakehttp.Missing(v)
+		} else if o["dataCenter"] != at {
+			return nil, fluffyapi.Errorf(fluffyapi.NoCapacity, "the network volume %v is in %v", v, o["dataCenter"])
+		}
+	}
 	i, err := f.Create(r, at, Type(id, count), in)
 	if err != nil {
 		return nil, err
@@ -148,7 +190,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	}
 	out := dict{
 		"id": i.ID, "name": asked["name"], "image": asked["image"], "args": asked["args"], "disk": asked["disk"], "ports": asked["ports"], "status": status,
-		"gpu": asked["gpu"], "cloud": asked["cloud"], "dataCenterId": nil, "runtime": nil, "createdAt": i.Created, "registry": asked["registry"],
+		"gpu": asked["gpu"], "cloud": asked["cloud"], "dataCenterId": nil, "runtime": nil, "createdAt": i.Created, "registry": asked["registry"], "mounts": asked["mounts"],
 	}
 	public, _ := f.Addresses(i)
 	if status == "PROVISIONING" && public != "" {

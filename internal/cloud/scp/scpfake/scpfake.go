@@ -78,6 +78,10 @@ func New() *Fake {
 				e.Message = "Not found any cluster by requested Scale"
 			case fluffyapi.QuotaExceeded:
 				e.Message = "The quota of virtual servers is exceeded"
+			case fluffyapi.InUse:
+				e.Message = "The resource is in use"
+			case cloudtest.OddCode: // there are no codes
+				e.Message = cloudtest.OddCode
 			case fluffyapi.Throttled:
 				return &fakehttp.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}, Body: dict{"message": "Too many requests"}}
 			}
@@ -89,6 +93,11 @@ func New() *Fake {
 		vpc := f.put("vpcs", "vpc", "VPC", "fakeVpc", dict{"serviceZoneId": regions[region]})["id"]
 		f.put("subnets", "subnet", "SUBNET", "fakeSubnet", dict{"vpcId": vpc, "subnetType": "PUBLIC", "subnetCidrBlock": "10.0.0.0/8"})
 		f.gateway(vpc)
+	}
+	for _, kind := range []string{"vpcs", "subnets", "internetgateways", "firewalls"} {
+		for _, o := range f.Things(kind) { // they have been there for long
+			o["made"], o["changed"] = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
+		}
 	}
 	f.Put("keypairs", dict{"id": "KEY_PAIR-fake", "keyPairId": "KEY_PAIR-fake", "name": "fakeKey", "keyPairName": "fakeKey"})
 	f.network()
@@ -319,6 +328,17 @@ func (f *Fake) describe(i fluffyapi.Instance) dict {
 		out["ip"] = private
 	}
 	return out
+}
+
+// Body is what a server was made with, its first script as text.
+func (f *Fake) Body(server string) dict {
+	asked := f.Asked(server)
+	script, _ := asked["initialScript"].(dict)
+	content, _ := script["initialScriptContent"].(string)
+	if text, err := base64.StdEncoding.DecodeString(content); err == nil {
+		asked["initialScript"] = string(text)
+	}
+	return asked
 }
 
 // server is the one of the path, as long as it exists.

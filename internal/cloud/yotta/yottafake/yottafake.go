@@ -314,7 +314,7 @@ var words = map[fluffyapi.State][2]string{
 	fluffyapi.Terminating: {"TERMINATING", "TERMINATING"}, fluffyapi.Terminated: {"TERMINATED", "TERMINATED"},
 }
 
-// view is a pod in Yotta's words: its ports are reached at others of a host.
+// view is a pod in Yotta's words: its ports are reached at others of a host, which it has for itself here.
 func (f *Fake) view(i fluffyapi.Instance, first bool) dict {
 	asked, k, status := fakehttp.Asked(i), kinds[i.Type], string(i.State)
 	if w, ok := words[i.State]; ok {
@@ -326,7 +326,7 @@ func (f *Fake) view(i fluffyapi.Instance, first bool) dict {
 		e := e.(dict)
 		o := dict{"port": e["port"], "protocol": e["protocol"], "healthy": false, "serviceName": fmt.Sprint(e["protocol"], " Port")}
 		if public != "" && (i.State == fluffyapi.Pending || i.State == fluffyapi.Running) {
-			o["host"], o["proxyPort"], o["healthy"] = public, 30000+10*(number(i.ID)%1000)+n, i.State == fluffyapi.Running
+			o["host"], o["proxyPort"], o["healthy"] = public, 30000+n, i.State == fluffyapi.Running
 			if strings.EqualFold(fmt.Sprint(e["protocol"]), "SSH") {
 				ssh = fmt.Sprintf("ssh root@%s -p %d -i <private key file>", public, o["proxyPort"])
 				o["ingressUrl"] = ssh
