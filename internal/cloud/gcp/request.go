@@ -19,6 +19,7 @@ type plan struct {
 	settings     Settings
 	tpu          bool
 	subnet       subnet
+	cards        []card // further ones, between GPUs
 	identity     string // the service account's address; "": none
 	image        image
 	machineImage bool // the image is a whole machine's
@@ -34,6 +35,9 @@ func (d driver) plan(ctx context.Context, a *account, l *vm.Launch) (*plan, erro
 	p := &plan{settings: s, tpu: tpuName(l.Spec.Offer) != "", identity: serviceAccount(a, s), machineImage: strings.Contains(l.Spec.ImageID, "/machineImages/")}
 	var err error
 	if p.subnet, err = d.network(ctx, a, l.Spec, s); err != nil {
+		return nil, err
+	}
+	if p.cards, err = d.ensureCards(ctx, a, l.Spec, s); err != nil {
 		return nil, err
 	}
 	if !p.tpu {
@@ -129,10 +133,18 @@ func (p *plan) interfaces(spec cloud.LaunchSpec) []any {
 	if p.settings.external() {
 		nic["accessConfigs"] = []any{map[string]any{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}}
 	}
-	if p.settings.GVNIC || spec.NetworkTier == "best" {
+	if p.settings.GVNIC || spec.NetworkTier == "best" || len(p.cards) > 0 {
 		nic["nicType"] = "GVNIC"
 	}
-	return []any{nic}
+	all := []any{nic}
+	for _, c := range p.cards {
+		kind := "GVNIC"
+		if c.rdma {
+			kind = "MRDMA"
+		}
+		all = append(all, map[string]any{"subnetwork": c.url, "nicType": kind})
+	}
+	return all
 }
 
 // fixed are the types of machines without accelerators that cannot be moved, either.
@@ -273,8 +285,6 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 		return fmt.Errorf("machines on Google Cloud are rented in a zone, and none is named")
 	case s.Placement != "" && s.Placement != "compact":
 		return fmt.Errorf("gcp.placement_policy is %q, and there is: compact", s.Placement)
-	case s.GPUDirect:
-		return fmt.Errorf("gcp.enable_gpu_direct is not supported yet; take it out of the configuration")
 	}
 	if err := s.validFlex(spec); err != nil {
 		return err

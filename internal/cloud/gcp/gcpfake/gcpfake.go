@@ -107,6 +107,7 @@ var machineTypes = func() map[string]machineType {
 		all[fmt.Sprintf("g2-standard-%d", cpus)] = machineType{cpus, cpus * 4096, "nvidia-l4", n}
 	}
 	all["a2-megagpu-16g"] = machineType{96, 1392640, "nvidia-tesla-a100", 16}
+	all["a3-edgegpu-8g"] = machineType{208, 1916928, "nvidia-h100-80gb", 8}
 	all["a3-megagpu-8g"] = machineType{208, 1916928, "nvidia-h100-mega-80gb", 8}
 	all["a3-ultragpu-8g"] = machineType{224, 3022848, "nvidia-h200-141gb", 8}
 	all["a4-highgpu-8g"] = machineType{224, 4063232, "nvidia-b200", 8}

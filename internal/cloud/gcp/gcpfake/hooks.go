@@ -216,7 +216,7 @@ func (f *Fake) OpenPorts(id string) (open []string) {
 }
 
 // Harness is all that the contract's suite needs of the fake. shared are kinds of things
-// ("networks", "serviceAccounts") that stay when clusters are removed.
+// ("networks", "serviceAccounts"), or such things ("firewalls NAME"), that stay when clusters are removed.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make, shared...)
 	h.Restore = func(testing.TB) { f.Restore() }
@@ -231,7 +231,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	}
 	h.Inventory = func(testing.TB) []string {
 		return slices.DeleteFunc(f.Inventory(), func(line string) bool {
-			return slices.ContainsFunc(shared, func(kind string) bool { return strings.HasPrefix(line, kind+" ") })
+			return slices.ContainsFunc(shared, func(kind string) bool { return line == kind || strings.HasPrefix(line, kind+" ") })
 		})
 	}
 	return h
