@@ -115,7 +115,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope
 		return nil, err
 	}
 	var list []vm.Machine
-	var dark error // a zone that cannot be seen
+	var dark []string // zones that cannot be seen
 	query := url.Values{"filter": {filter(id)}, "maxResults": {"500"}, "returnPartialSuccess": {"true"}}
 	err = pages(ctx, a.compute, a.on("/aggregated/instances"), query, func(page struct {
 		Items       map[string]scoped `json:"items"`
@@ -132,18 +132,17 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope
 				page.Unreachable = append(page.Unreachable, scope)
 			}
 		}
-		for _, scope := range page.Unreachable {
-			zone := path.Base(scope)
-			if where.Region == "" || zone == where.Region || region(zone) == where.Region {
-				dark = &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("%s cannot be reached", scope)}
-			}
-		}
+		dark = append(dark, page.Unreachable...)
 		return page.Next
 	})
-	if err = cmp.Or(err, dark); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	slices, err := d.listTPUs(ctx, a, id)
+	d.known.seen(list)
+	if at := d.known.hidden(id, where, dark); at != "" {
+		return nil, &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("%s cannot be reached", at)}
+	}
+	slices, err := d.listTPUs(ctx, a, id, where)
 	if err != nil {
 		return nil, err
 	}

@@ -101,16 +101,19 @@ func (o *tpuOperation) queueFailure() error {
 	return &refusal{answer{Code: "TIMEOUT", Message: "the queued resource failed, and Google Cloud does not say why"}, "tpu.googleapis.com"}
 }
 
-// listQueued adds the requests of a cluster, in all zones, whose slices are not in the list.
-func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, list []vm.Machine) ([]vm.Machine, error) {
+// listQueued adds the requests of a cluster, in all zones, whose slices are not in the list,
+// and the zones that cannot be reached.
+func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, list []vm.Machine, dark []string) ([]vm.Machine, []string, error) {
 	here := map[string]bool{}
 	for _, m := range list {
 		here[m.Zone+"/"+m.ID] = true
 	}
 	err := pages(ctx, a.tpu, a.on("/locations/-/queuedResources"), url.Values{"pageSize": {"500"}}, func(page struct {
-		Queued []queuedResource `json:"queuedResources"`
-		Next   string           `json:"nextPageToken"`
+		Queued      []queuedResource `json:"queuedResources"`
+		Unreachable []string         `json:"unreachable"`
+		Next        string           `json:"nextPageToken"`
 	}) string {
+		dark = append(dark, page.Unreachable...)
 		for _, q := range page.Queued {
 			if m, ok := d.queued(ctx, q); ok && id.Has(m.Tags) && !here[m.Zone+"/"+m.ID] {
 				list = append(list, m)
@@ -118,7 +121,7 @@ func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, 
 		}
 		return page.Next
 	})
-	return list, a.queues.tpus(err, http.StatusBadRequest) // in case all zones cannot be asked for at once
+	return list, dark, a.queues.tpus(err, http.StatusBadRequest) // in case all zones cannot be asked for at once
 }
 
 // enqueue asks for a slice. The request is accepted or refused at once; that there is room

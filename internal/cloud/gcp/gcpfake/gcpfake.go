@@ -44,6 +44,7 @@ type Fake struct {
 	young      map[string]int        // such calls that are left, by path
 	pageSize   int                   // of lists at most; 0: 500
 	took       time.Duration         // by operations about other things than machines
+	dark       map[string]bool       // zones that cannot be reached
 	denied     map[string]bool       // permissions
 	readOnly   bool
 	services   map[string]bool // that are enabled
@@ -155,7 +156,7 @@ func place(o cloud.Offer) (at, instanceType string) {
 // New returns a project that has the default network and nothing else.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
+		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, dark: map[string]bool{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}

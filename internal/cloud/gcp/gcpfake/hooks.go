@@ -42,6 +42,15 @@ func (f *Fake) Lag(calls int) { f.Locked(func() { f.lag = calls }) }
 // Pages limits how much a page of a list has.
 func (f *Fake) Pages(size int) { f.Locked(func() { f.pageSize = size }) }
 
+// Unreachable are zones that lists leave out, and name.
+func (f *Fake) Unreachable(zones ...string) {
+	f.Locked(func() {
+		for _, z := range zones {
+			f.dark[z] = true
+		}
+	})
+}
+
 // Take is how long operations take that are not about machines.
 func (f *Fake) Take(d time.Duration) { f.Locked(func() { f.took = d }) }
 
@@ -130,7 +139,7 @@ func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
 func (f *Fake) Restore() {
 	f.Locked(func() {
 		f.denied, f.readOnly, f.inactive, f.lag, f.gpus, f.quotaHTTP, f.roomHTTP, f.failing, f.pageSize, f.took = map[string]bool{}, false, false, 0, -1, false, false, nil, 0, 10*time.Millisecond
-		f.young = map[string]int{}
+		f.young, f.dark = map[string]int{}, map[string]bool{}
 		for s := range f.services {
 			f.services[s] = true
 		}
