@@ -15,13 +15,14 @@ import (
 
 // kind is one of the kinds of resources.
 type kind struct {
-	name  *regexp.Regexp
-	why   string // names must be so
-	code  string // of the refusal of a name
-	child bool   // of another resource, without location and tags of its own
-	etag  bool
-	sync  bool // it is made at once
-	check func(f *Fake, id string, in, old dict) error
+	name   *regexp.Regexp
+	why    string // names must be so
+	code   string // of the refusal of a name
+	child  bool   // of another resource, without location and tags of its own
+	within bool   // of another resource, with both
+	etag   bool
+	sync   bool // it is made at once
+	check  func(f *Fake, id string, in, old dict) error
 	// users are what keeps one from being deleted, and the refusal.
 	users func(f *Fake, id string) error
 	told  func(f *Fake, id string, o dict) dict
@@ -45,16 +46,18 @@ var kinds = func() map[string]*kind {
 		return &k
 	}
 	return map[string]*kind{
-		"microsoft.network/virtualnetworks":                     network(kind{check: checkVNet, users: vnetUsers, told: withChildren("subnets")}),
-		"microsoft.network/virtualnetworks/subnets":             network(kind{child: true, check: checkSubnet, users: subnetUsers}),
-		"microsoft.network/networksecuritygroups":               network(kind{check: checkNSG, users: nsgUsers, told: withChildren("securityRules")}),
-		"microsoft.network/networksecuritygroups/securityrules": network(kind{child: true, check: checkRule}),
-		"microsoft.network/publicipaddresses":                   network(kind{check: checkPublicIP, users: publicIPUsers, told: publicIPTold}),
-		"microsoft.network/networkinterfaces":                   network(kind{check: checkNIC, users: nicUsers, told: nicTold}),
-		"microsoft.compute/virtualmachines":                     {name: vmName, why: "The entity name 'vmName' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.", code: "InvalidParameter"},
-		"microsoft.compute/disks":                               {name: netName, why: netWhy, code: "InvalidParameter", check: checkDisk, users: diskUsers},
-		"microsoft.compute/proximityplacementgroups":            {name: netName, why: netWhy, code: "InvalidParameter", sync: true},
-		"microsoft.managedidentity/userassignedidentities":      {name: idName, why: "The name must have 3 to 128 alphanumerics, hyphens and underscores, and begin with an alphanumeric.", code: "InvalidResourceName", sync: true, check: makeIdentity},
+		"microsoft.network/virtualnetworks":                                network(kind{check: checkVNet, users: vnetUsers, told: withChildren("subnets")}),
+		"microsoft.network/virtualnetworks/subnets":                        network(kind{child: true, check: checkSubnet, users: subnetUsers}),
+		"microsoft.network/networksecuritygroups":                          network(kind{check: checkNSG, users: nsgUsers, told: withChildren("securityRules")}),
+		"microsoft.network/networksecuritygroups/securityrules":            network(kind{child: true, check: checkRule}),
+		"microsoft.network/publicipaddresses":                              network(kind{check: checkPublicIP, users: publicIPUsers, told: publicIPTold}),
+		"microsoft.network/networkinterfaces":                              network(kind{check: checkNIC, users: nicUsers, told: nicTold}),
+		"microsoft.compute/virtualmachines":                                {name: vmName, why: "The entity name 'vmName' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.", code: "InvalidParameter"},
+		"microsoft.compute/disks":                                          {name: netName, why: netWhy, code: "InvalidParameter", check: checkDisk, users: diskUsers},
+		"microsoft.compute/proximityplacementgroups":                       {name: netName, why: netWhy, code: "InvalidParameter", sync: true, check: checkPlacement, users: placementUsers},
+		"microsoft.compute/capacityreservationgroups":                      {name: netName, why: netWhy, code: "InvalidParameter", sync: true},
+		"microsoft.compute/capacityreservationgroups/capacityreservations": {name: netName, why: netWhy, code: "InvalidParameter", sync: true, within: true, check: checkReservation, users: reservationUsers, told: reservationTold},
+		"microsoft.managedidentity/userassignedidentities":                 {name: idName, why: "The name must have 3 to 128 alphanumerics, hyphens and underscores, and begin with an alphanumeric.", code: "InvalidResourceName", sync: true, check: makeIdentity},
 	}
 }()
 
@@ -69,7 +72,7 @@ func (f *Fake) serveResource(r *http.Request, t *target, k *kind, in dict) (any,
 		}
 		return f.listKind(r, t, k)
 	}
-	if k.child {
+	if k.child || k.within {
 		parent := strings.ToLower(id[:strings.LastIndex(id[:strings.LastIndex(id, "/")], "/")])
 		if f.items[parent] == nil {
 			return nil, refuse(404, "ParentResourceNotFound", "Failed to perform '%s' on resource(s) of type '%s', because the parent resource '%s' could not be found.", strings.ToLower(r.Method), t.kind(), parent)
@@ -242,7 +245,7 @@ func (f *Fake) listKind(r *http.Request, t *target, k *kind) (any, error) {
 		prefix = strings.ToLower(t.scope) + "/"
 	}
 	what := "/providers/" + t.namespace + "/" + t.kinds[0] + "/"
-	if k.child {
+	if k.child || k.within {
 		prefix, depth = strings.ToLower(t.id())+"/"+t.kinds[1]+"/", 10
 		what = prefix
 		if f.items[strings.ToLower(t.id())] == nil {

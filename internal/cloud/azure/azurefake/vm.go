@@ -527,7 +527,7 @@ func (f *Fake) checkVM(key string, t *target, in, p dict) (*vm, error) {
 			return nil, notThere(size, region, "")
 		}
 	}
-	for _, err := range []error{f.checkImage(in, p, s), f.checkOS(p), f.checkNICs(key, region, p, v), f.checkIdentity(in), f.room(region, size)} {
+	for _, err := range []error{f.checkImage(in, p, s), f.checkOS(p), f.checkNICs(key, region, p, v), f.checkIdentity(in), f.checkPlace(key, p, v), f.room(region, size)} {
 		if err != nil {
 			return nil, err
 		}
