@@ -174,9 +174,8 @@ func TestACallWithoutACommandKeepsTheLastOne(t *testing.T) {
 
 func TestEverySourceThatCannotBeFetchedIsNamed(t *testing.T) {
 	for want, tk := range map[string]*task.Task{
-		"a git repository as workdir":                                 {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
-		"secrets kept by the server":                                  {ManagedSecrets: []task.ManagedSecret{{}}},
-		"disks of Google Cloud (resources.volumes, or store: volume)": {Resources: []task.Resources{{}, {Volumes: []map[string]any{{"path": "/x"}}}}},
+		"a git repository as workdir": {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
+		"secrets kept by the server":  {ManagedSecrets: []task.ManagedSecret{{}}},
 	} {
 		if err := new(Executor).runnable(tk); err == nil || said(t, err).Type != api.ErrNotSupported || !strings.HasSuffix(err.Error(), want+".") {
 			t.Errorf("%q: %v", want, err)

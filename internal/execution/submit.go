@@ -46,8 +46,6 @@ func (x *Executor) runnable(t *task.Task) error {
 		what = "a git repository as workdir"
 	case len(t.SecretRefs) > 0 || len(t.ManagedSecrets) > 0:
 		what = "secrets kept by the server"
-	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return len(r.Volumes) > 0 }):
-		what = "disks of Google Cloud (resources.volumes, or store: volume)"
 	}
 	if what == "" {
 		return buckets.Runnable(t)

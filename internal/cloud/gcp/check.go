@@ -66,11 +66,12 @@ var permissions = []string{
 }
 
 // rarely are what only some projects need: those whose networks let no machines in, and
-// tasks with ports; reservations; placement; GPUDirect; managed instance groups; TPUs, which no check asks for; and the first launch.
+// tasks with ports; reservations; placement; further disks; GPUDirect; managed instance groups; TPUs, which no check asks for; and the first launch.
 var (
 	ownNetworkPermissions = []string{"compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.create", "compute.networks.updatePolicy"}
 	reservedPermissions   = []string{"compute.reservations.list"}
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
+	diskPermissions       = []string{"compute.disks.get", "compute.disks.list", "compute.disks.use", "compute.disks.useReadOnly"}
 	fabricPermissions     = []string{"compute.subnetworks.create"}
 	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
 		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}

@@ -225,7 +225,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	var ids []string
 	for _, s := range shares {
 		var made []string
-		if plan.machineImage {
+		if plan.oneByOne() {
 			made, err = d.insert(ctx, a, l.Spec, plan, s)
 		} else {
 			made, err = d.bulkInsert(ctx, a, l.Spec, plan, s)
@@ -291,7 +291,8 @@ func refused(err error) bool {
 	return ok
 }
 
-// insert makes a machine with each call, which is the only way from a machine image.
+// insert makes a machine with each call, which is the only way from a machine image, and
+// with disks of its own.
 func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, s share) ([]string, error) {
 	zone := spec.Offer.Zone
 	return vm.OneByOne(ctx, d, s.ranks, func(ctx context.Context, rank int) (string, error) {

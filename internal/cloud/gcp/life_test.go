@@ -441,7 +441,7 @@ func TestDocumentedRole(t *testing.T) {
 			have = append(have, p)
 		}
 	}
-	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, fabricPermissions, groupPermissions, tpuPermissions, accountPermissions)
+	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, diskPermissions, fabricPermissions, groupPermissions, tpuPermissions, accountPermissions)
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {

@@ -86,7 +86,7 @@ func (d driver) needs(ctx context.Context, spec cloud.LaunchSpec, s Settings) []
 	default:
 		out = append(out, need{[]string{"SSD_TOTAL_GB"}, size})
 	}
-	return out
+	return append(out, diskNeeds(spec)...)
 }
 
 // lacks is the first quota that does not hold so many machines; "": all that are known do.

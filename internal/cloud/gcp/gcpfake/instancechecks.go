@@ -322,6 +322,12 @@ func (f *Fake) checkDisks(zone string, in dict, machine string, p *plan, propert
 			if kind != "local-ssd" {
 				return invalid(at+".initializeParams.diskType", kind, "A scratch disk must be of the type local-ssd.")
 			}
+			if family(machine, "e2", "n4", "f1", "a3-highgpu", "a3-megagpu", "a3-ultragpu", "a4", "a2-ultragpu") || strings.HasSuffix(machine, "-lssd") { // some of which have their own
+				return refuse(400, "badRequest", "[%s] features and [local SSD] are not compatible for creating instance.", machine)
+			}
+			if i, _ := d["interface"].(string); i != "" && i != "NVME" && i != "SCSI" {
+				return invalid(at+".interface", i, "No such value.")
+			}
 			p.uses["scratch"] = append(p.uses["scratch"], at)
 			continue
 		}
