@@ -154,7 +154,28 @@ func (f *Fake) check(zone string, in dict, properties bool) (*plan, error) {
 		}
 		p.uses["policy"] = append(p.uses["policy"], q)
 	}
-	return p, f.checkReservation(zone, in, p)
+	return p, cmpError(f.checkReservation(zone, in, p), f.checkBound(p))
+}
+
+// checkBound are the rules of machines that end with their reservation, as those of future
+// reservations in calendar mode do: https://cloud.google.com/compute/docs/instances/reservations-consume-calendar-mode.
+func (f *Fake) checkBound(p *plan) error {
+	s, _ := p.body["scheduling"].(dict)
+	bound, dense := s["provisioningModel"] == "RESERVATION_BOUND", false
+	for _, q := range p.uses["reservation"] {
+		dense = dense || f.items[q]["deploymentType"] == "DENSE"
+	}
+	switch {
+	case bound && len(p.uses["reservation"]) == 0:
+		return invalid("scheduling.provisioningModel", "RESERVATION_BOUND", "A specific reservation must be named.")
+	case bound && s["onHostMaintenance"] != "TERMINATE":
+		return invalid("scheduling.onHostMaintenance", s["onHostMaintenance"], "Must be TERMINATE for the provisioning model RESERVATION_BOUND.")
+	case bound && s["instanceTerminationAction"] == nil:
+		return invalid("scheduling.instanceTerminationAction", "", "Must be given for the provisioning model RESERVATION_BOUND.")
+	case dense && !bound:
+		return invalid("scheduling.provisioningModel", s["provisioningModel"], "Must be RESERVATION_BOUND for the reservation.")
+	}
+	return nil
 }
 
 // checkReservation is https://cloud.google.com/compute/docs/instances/reservations-consume.
