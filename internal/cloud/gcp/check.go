@@ -73,7 +73,7 @@ var (
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
 	diskPermissions       = []string{"compute.disks.get", "compute.disks.list", "compute.disks.use", "compute.disks.useReadOnly"}
 	fabricPermissions     = []string{"compute.subnetworks.create"}
-	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
+	tpuPermissions        = []string{"tpu.locations.list", "tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
 		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}
 	groupPermissions = []string{"compute.instanceGroupManagers.create", "compute.instanceGroupManagers.delete", "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.list", "compute.instanceGroupManagers.update",
 		"compute.instanceTemplates.create", "compute.instanceTemplates.delete", "compute.instanceTemplates.list", "compute.instanceTemplates.useReadOnly"}

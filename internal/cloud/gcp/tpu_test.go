@@ -260,3 +260,33 @@ func TestZonesThatCannotBeReached(t *testing.T) {
 		}
 	})
 }
+
+// Where no list has all zones, each zone is asked.
+func TestQueuesZoneByZone(t *testing.T) {
+	virtual(t, func(b *bed) {
+		b.fake.ListZoneByZone()
+		b.fake.Pages(3)
+		spec := tpuSpec("web", "tpu-v5litepod-8", 2)
+		spec.TPUQueued = true
+		b.fake.Fill("us-central1-a", "v5litepod-8", 0)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		if err := b.p.Prepare(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.p.Launch(ctx, spec); err == nil {
+			t.Error("it found room")
+		}
+		if left := strings.Join(b.fake.Inventory(), ";"); !strings.Contains(left, "web") {
+			t.Errorf("nothing waits: %s", left)
+		}
+		b.p = b.another() // which knows nothing of them
+		b.down(spec.ID)
+		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+			t.Errorf("left: %s", left)
+		}
+		b.fake.Deny("tpu.queuedresources.list")
+		b.p = b.another()
+		b.refused(spec, "forbidden")
+	})
+}

@@ -45,6 +45,7 @@ type Fake struct {
 	pageSize   int                   // of lists at most; 0: 500
 	took       time.Duration         // by operations about other things than machines
 	dark       map[string]bool       // zones that cannot be reached
+	eachZone   bool                  // queued resources are listed zone by zone only
 	denied     map[string]bool       // permissions
 	readOnly   bool
 	services   map[string]bool // that are enabled

@@ -51,6 +51,9 @@ func (f *Fake) Unreachable(zones ...string) {
 	})
 }
 
+// ListZoneByZone lets no list of queued resources be of all zones.
+func (f *Fake) ListZoneByZone() { f.Locked(func() { f.eachZone = true }) }
+
 // Take is how long operations take that are not about machines.
 func (f *Fake) Take(d time.Duration) { f.Locked(func() { f.took = d }) }
 
@@ -139,7 +142,7 @@ func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
 func (f *Fake) Restore() {
 	f.Locked(func() {
 		f.denied, f.readOnly, f.inactive, f.lag, f.gpus, f.quotaHTTP, f.roomHTTP, f.failing, f.pageSize, f.took = map[string]bool{}, false, false, 0, -1, false, false, nil, 0, 10*time.Millisecond
-		f.young, f.dark = map[string]int{}, map[string]bool{}
+		f.young, f.dark, f.eachZone = map[string]int{}, map[string]bool{}, false
 		for s := range f.services {
 			f.services[s] = true
 		}

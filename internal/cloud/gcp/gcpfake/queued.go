@@ -119,6 +119,9 @@ func (f *Fake) queuedRoutes(on func(method, path, op, permission string, do fake
 		return "projects/" + Project + "/locations/" + r.PathValue("zone") + "/queuedResources/" + name
 	}
 	on("GET", "/queuedResources", "queuedResources.list", "queuedresources.list", func(r *http.Request, _ dict) (any, error) {
+		if f.eachZone && r.PathValue("zone") == "-" {
+			return nil, rpc(400, nil, "The location \"-\" is invalid.")
+		}
 		var all []dict
 		for _, p := range slices.Sorted(maps.Keys(f.queued)) {
 			if q := f.queued[p]; in(r, q.zone) && !f.dark[q.zone] {

@@ -485,6 +485,25 @@ func (f *Fake) tpuRoutes() {
 		}
 		return nil, rpc(404, nil, "Operation '%s' was not found", p)
 	})
+	// https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations/list
+	f.Route("GET", "/v2/projects/{project}/locations", "locations.list", nil, func(r *http.Request, _ dict) (any, error) {
+		switch {
+		case !f.services["tpu.googleapis.com"]:
+			return nil, disabled("tpu.googleapis.com", "Cloud TPU API")
+		case r.PathValue("project") != Project || !f.may("tpu.locations.list"):
+			return nil, rpc(403, nil, "Permission 'tpu.locations.list' denied on 'projects/%s'", r.PathValue("project"))
+		}
+		var zones []string
+		for _, some := range tpuZones {
+			zones = append(zones, some...)
+		}
+		slices.Sort(zones)
+		var all []dict
+		for _, zone := range slices.Compact(zones) {
+			all = append(all, dict{"name": "projects/" + Project + "/locations/" + zone, "locationId": zone})
+		}
+		return list(r, "locations", all)
+	})
 	f.queuedRoutes(on, list, in)
 }
 
