@@ -184,4 +184,11 @@ func TestEverySourceThatCannotBeFetchedIsNamed(t *testing.T) {
 	if err := new(Executor).runnable(&task.Task{FileMounts: map[string]string{"/x": "./y:z"}, Workdir: "."}); err != nil {
 		t.Errorf("a path: %v", err)
 	}
+	disk := task.Resources{Volumes: []map[string]any{{"path": "/x", "name": "d"}}}
+	if err := new(Executor).runnable(&task.Task{Resources: []task.Resources{disk, disk}}); err != nil {
+		t.Errorf("the same disks: %v", err)
+	}
+	if err := new(Executor).runnable(&task.Task{Resources: []task.Resources{disk, {}}}); err == nil || !strings.Contains(err.Error(), "same volumes") {
+		t.Errorf("other disks: %v", err)
+	}
 }
