@@ -20,9 +20,9 @@ func dataSchema() *schema.Spec {
 func gcpVolumeSchema() *schema.Spec {
 	return object(
 		field{name: "path", is: text(), required: true, doc: "Where the disk is mounted.", example: "/mnt/data"},
-		field{name: "name", is: text(), doc: "Name of an existing disk.", example: "disk1"},
+		field{name: "name", is: text(), doc: "Name of the disk, which is made if it does not exist.", example: "disk1"},
 		field{name: "storage_type", is: choice("network", "instance"), doc: "A network disk, or one inside the machine.", def: "network", example: "network"},
-		field{name: "size", is: integer().AtLeast(1), doc: "Size in GB.", example: "100"},
+		field{name: "size", is: integer().AtLeast(1), doc: "Size in GB of a disk that is made.", example: "100"},
 		field{name: "disk_tier", is: choiceAnyCase(DiskTiers...), doc: "Speed of the disk.", def: "best", example: "best"},
 		field{name: "attach_mode", is: choice("read_only", "read_write"), doc: "How it is attached.", def: "read_write", example: "read_only"},
 		field{name: "auto_delete", is: boolean(), doc: "Whether it goes with the cluster.", def: "false", example: "true"},

@@ -17,6 +17,17 @@ type MachineSpec struct {
 	TPURuntime    string        `json:"tpu_runtime,omitempty"`    // software version of TPUs; "": the usual one
 	TPUQueued     bool          `json:"tpu_queued,omitempty"`     // TPUs are waited for in Google's queue
 	Images        []ImageChoice `json:"images,omitempty"`         // of the task's requests; none: the cloud's own
+	Disks         []Disk        `json:"disks,omitempty"`          // besides the system disk, where a cloud attaches some
+}
+
+// Disk is a further disk of each machine, with a file system that is mounted there.
+type Disk struct {
+	Path     string `json:"path"`
+	Name     string `json:"name,omitempty"` // in the account, where it is made if it does not exist; "": it is inside the machine
+	GB       int    `json:"gb,omitempty"`   // of one that is made; 0: the cloud's default
+	Tier     string `json:"tier,omitempty"` // as DiskTier
+	ReadOnly bool   `json:"read_only,omitempty"`
+	Goes     bool   `json:"goes,omitempty"` // with the machine
 }
 
 // ImageChoice is the images that one of a task's requests names: by region, "" for

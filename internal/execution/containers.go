@@ -25,6 +25,9 @@ func containers(call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cl
 	if c.Notes.Container == "" {
 		return out, nil
 	}
+	for _, d := range c.Machine.Disks { // which are mounted on the machine
+		out.Options = append(out.Options, "--volume="+d.Path+":"+d.Path)
+	}
 	for _, text := range cfg.Texts("docker", "run_options") {
 		words, err := splitWords(text)
 		if err != nil {

@@ -131,6 +131,12 @@ func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) strin
 	if reason := otherImage(c, r); reason != "" {
 		return reason
 	}
+	for _, v := range r.Volumes {
+		want := diskOf(v)
+		if !slices.ContainsFunc(c.Machine.Disks, func(d cloud.Disk) bool { return d.Path == want.Path && d.Name == want.Name }) {
+			return fmt.Sprintf("the task wants the disk %s at %s, and the cluster has none such", cmp.Or(want.Name, "of its own"), want.Path)
+		}
+	}
 	if exec && !containsAll(c.Ports, r.Ports) {
 		return fmt.Sprintf("the task wants ports %s open, the cluster has %s", strings.Join(r.Ports, ", "), orNone(c.Ports))
 	}

@@ -101,6 +101,23 @@ func TestASmallerClusterIsSaid(t *testing.T) {
 	}
 }
 
+func TestAClusterHasTheDisksOfTheTask(t *testing.T) {
+	c := &state.Cluster{Machine: cloud.MachineSpec{Disks: []cloud.Disk{{Path: "/data", Name: "d"}, {Path: "/fast"}}}}
+	for _, tt := range []struct {
+		name, path, want string
+	}{
+		{"d", "/data", ""}, {"", "/fast", ""}, {"d", "/other", "the disk d at /other"}, {"e", "/data", "the disk e at /data"}, {"", "/data", "the disk of its own at /data"},
+	} {
+		volume := map[string]any{"path": tt.path}
+		if tt.name != "" {
+			volume["name"] = tt.name
+		}
+		if got := mismatch(c, &task.Task{}, task.Resources{Volumes: []map[string]any{volume}}, false); (got == "") != (tt.want == "") || !strings.Contains(got, tt.want) {
+			t.Errorf("%s at %s: %q, want %q", tt.name, tt.path, got, tt.want)
+		}
+	}
+}
+
 // Where nodes use disks that are there already, a size of disk is said to have no effect.
 func TestASizeOfDiskThatHasNoEffectIsSaid(t *testing.T) {
 	p := local.New(local.Options{Root: t.TempDir()})

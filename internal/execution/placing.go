@@ -1,8 +1,10 @@
 package execution
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/facts"
@@ -22,6 +24,9 @@ func machineSpec(requests []task.Resources) cloud.MachineSpec {
 	}
 	m.TPURuntime, _ = first.AcceleratorArgs["runtime_version"].(string)
 	m.TPUQueued = first.AcceleratorArgs["gcp_queued_resource"] == true
+	for _, v := range first.Volumes {
+		m.Disks = append(m.Disks, diskOf(v))
+	}
 	named := false
 	for _, r := range requests {
 		m.Images = append(m.Images, cloud.ImageChoice{Cloud: r.Cloud, Region: r.Region, By: r.ImageID})
@@ -31,6 +36,19 @@ func machineSpec(requests []task.Resources) cloud.MachineSpec {
 		m.Images = nil
 	}
 	return m
+}
+
+// diskOf is an entry of resources.volumes, which was checked when the task was read.
+func diskOf(volume map[string]any) cloud.Disk {
+	text := func(key string) string { v, _ := volume[key].(string); return v }
+	d := cloud.Disk{Path: text("path"), Name: text("name"), Tier: cmp.Or(strings.ToLower(text("disk_tier")), "best"), ReadOnly: text("attach_mode") == "read_only", Goes: volume["auto_delete"] == true}
+	switch n := volume["size"].(type) {
+	case int:
+		d.GB = n
+	case float64:
+		d.GB = int(n)
+	}
+	return d
 }
 
 // placed tells the settings of each place's cloud for a cluster.

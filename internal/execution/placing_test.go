@@ -21,6 +21,8 @@ func TestWhatARequestSaysOfItsMachinesIsRemembered(t *testing.T) {
 		{task.Resources{DiskTier: "high"}, cloud.MachineSpec{DiskTier: "high"}},
 		{task.Resources{NetworkTier: "best"}, cloud.MachineSpec{NetworkTier: "best"}},
 		{task.Resources{LocalDisk: "nvme:100+"}, cloud.MachineSpec{LocalDisk: "nvme:100+"}},
+		{task.Resources{Volumes: []map[string]any{{"path": "/data", "name": "d", "size": 50, "disk_tier": "LOW", "attach_mode": "read_only", "auto_delete": true}, {"path": "/fast", "storage_type": "instance", "size": 10.0}}},
+			cloud.MachineSpec{Disks: []cloud.Disk{{Path: "/data", Name: "d", GB: 50, Tier: "low", ReadOnly: true, Goes: true}, {Path: "/fast", GB: 10, Tier: "best"}}}},
 		{task.Resources{EphemeralStorage: 1}, cloud.MachineSpec{EphemeralGB: 1}},
 		{task.Resources{PriorityClass: "urgent"}, cloud.MachineSpec{PriorityClass: "urgent"}},
 	} {

@@ -174,9 +174,8 @@ func TestACallWithoutACommandKeepsTheLastOne(t *testing.T) {
 
 func TestEverySourceThatCannotBeFetchedIsNamed(t *testing.T) {
 	for want, tk := range map[string]*task.Task{
-		"a git repository as workdir":                                 {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
-		"secrets kept by the server":                                  {ManagedSecrets: []task.ManagedSecret{{}}},
-		"disks of Google Cloud (resources.volumes, or store: volume)": {Resources: []task.Resources{{}, {Volumes: []map[string]any{{"path": "/x"}}}}},
+		"a git repository as workdir": {Git: &task.GitWorkdir{URL: "https://example.com/x"}},
+		"secrets kept by the server":  {ManagedSecrets: []task.ManagedSecret{{}}},
 	} {
 		if err := new(Executor).runnable(tk); err == nil || said(t, err).Type != api.ErrNotSupported || !strings.HasSuffix(err.Error(), want+".") {
 			t.Errorf("%q: %v", want, err)
@@ -184,5 +183,12 @@ func TestEverySourceThatCannotBeFetchedIsNamed(t *testing.T) {
 	}
 	if err := new(Executor).runnable(&task.Task{FileMounts: map[string]string{"/x": "./y:z"}, Workdir: "."}); err != nil {
 		t.Errorf("a path: %v", err)
+	}
+	disk := task.Resources{Volumes: []map[string]any{{"path": "/x", "name": "d"}}}
+	if err := new(Executor).runnable(&task.Task{Resources: []task.Resources{disk, disk}}); err != nil {
+		t.Errorf("the same disks: %v", err)
+	}
+	if err := new(Executor).runnable(&task.Task{Resources: []task.Resources{disk, {}}}); err == nil || !strings.Contains(err.Error(), "same volumes") {
+		t.Errorf("other disks: %v", err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -46,10 +47,11 @@ func (x *Executor) runnable(t *task.Task) error {
 		what = "a git repository as workdir"
 	case len(t.SecretRefs) > 0 || len(t.ManagedSecrets) > 0:
 		what = "secrets kept by the server"
-	case slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return len(r.Volumes) > 0 }):
-		what = "disks of Google Cloud (resources.volumes, or store: volume)"
 	}
 	if what == "" {
+		if slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return !reflect.DeepEqual(r.Volumes, t.Resources[0].Volumes) }) {
+			return &api.Error{Type: api.ErrValue, Message: "The requests of a task (any_of, ordered) have the same volumes or none: machines of each would have other disks.", Hint: "Write volumes above any_of."}
+		}
 		return buckets.Runnable(t)
 	}
 	return &api.Error{Type: api.ErrNotSupported, Message: fmt.Sprintf("This version of sky cannot do this yet: %s.", what)}

@@ -25,7 +25,7 @@ func fullCluster(name string) *Cluster {
 		Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "r", Zone: "z"}, InstanceType: "p4d", CPUs: 96, MemoryGiB: 1.5,
 			Accelerators: map[string]float64{"A100": 8}, Spot: true, HourlyPrice: 32.77},
 		NumNodes: 2, Requested: "2x(A100:8)", Ports: []string{"80", "90-99"}, Labels: map[string]string{"k": "v\x00<é>"},
-		Machine: cloud.MachineSpec{DiskGB: 256, DiskTier: "low", NetworkTier: "best", LocalDisk: "nvme", EphemeralGB: 9, PriorityClass: "high", Images: []cloud.ImageChoice{{Cloud: "aws", By: map[string]string{"": "ami-1"}}}},
+		Machine: cloud.MachineSpec{DiskGB: 256, DiskTier: "low", NetworkTier: "best", LocalDisk: "nvme", EphemeralGB: 9, PriorityClass: "high", Images: []cloud.ImageChoice{{Cloud: "aws", By: map[string]string{"": "ami-1"}}}, Disks: []cloud.Disk{{Path: "/data", Name: "d", GB: 1, Tier: "low", ReadOnly: true, Goes: true}}},
 		Nodes:   []cloud.Node{{ID: "i-1", Rank: 0, State: cloud.NodeRunning, Created: day}, {ID: "i-2", Rank: 1}},
 		Certs:   Seal([]byte("PEM\x00\xff")), AgentBuild: "b1", SetupDone: true,
 		AutostopMinutes: -1, AutostopDown: true, AutostopWaitFor: api.WaitForJobs,

@@ -6,6 +6,7 @@ import (
 	"path"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Settings are what a user says about AWS in the configuration.
@@ -38,13 +39,13 @@ func ReadSettings(section map[string]any) Settings {
 	text := func(key string) string { v, _ := section[key].(string); return v }
 	yes := func(key string) bool { v, _ := section[key].(bool); return v }
 	s := Settings{
-		Profile: text("profile"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), User: text("ssh_user"),
+		Profile: text("profile"), VPC: text("vpc_name"), Subnets: vm.Texts(section["subnet_names"]), User: text("ssh_user"),
 		InternalIPs: yes("use_internal_ips"), EncryptDisks: yes("disk_encrypted"), WithoutAgents: yes("without_agents"),
-		Reservations: texts(section["specific_reservations"]), Prioritize: yes("prioritize_reservations"), UseSSM: yes("use_ssm"),
+		Reservations: vm.Texts(section["specific_reservations"]), Prioritize: yes("prioritize_reservations"), UseSSM: yes("use_ssm"),
 		SecurityGroups: rules(section["security_group_name"]), ProxyCommand: map[string]string{}, Labels: map[string]string{},
 	}
 	s.FirstRun, _ = section["post_provision_runcmd"].([]any)
-	if names := texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {
+	if names := vm.Texts(section["vpc_names"]); s.VPC == "" && len(names) > 0 {
 		s.VPC = names[0]
 	}
 	switch v := section["ssh_proxy_command"].(type) {
@@ -72,23 +73,6 @@ func ReadSettings(section map[string]any) Settings {
 		s.Profiles = rules(list)
 	}
 	return s
-}
-
-// texts reads one text or a list of them.
-func texts(v any) []string {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var out []string
-		for _, e := range v {
-			if t, ok := e.(string); ok {
-				out = append(out, t)
-			}
-		}
-		return out
-	}
-	return nil
 }
 
 // rules reads one name for all clusters, or a list of {pattern: name}.

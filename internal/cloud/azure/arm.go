@@ -253,7 +253,10 @@ const (
 	addresses      = "Microsoft.Network/publicIPAddresses"
 	networks       = "Microsoft.Network/virtualNetworks"
 	securityGroups = "Microsoft.Network/networkSecurityGroups"
+	placements     = "Microsoft.Compute/proximityPlacementGroups"
 	identities     = "Microsoft.ManagedIdentity/userAssignedIdentities"
+
+	reservationGroups = "Microsoft.Compute/capacityReservationGroups"
 )
 
 // in is the path of a resource, or of all of a type, in a group or a subscription.

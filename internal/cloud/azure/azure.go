@@ -213,7 +213,11 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 	if name := spec.ID.Name; len(name) > maxName || !vm.PlainName(name) || strings.HasPrefix(name, "-") {
 		return fmt.Errorf("a cluster's name on Azure has 1 to %d small letters, digits and dashes, and this one is %q", maxName, name)
 	}
-	labels := p.settings(spec).labels(spec)
+	s := p.settings(spec)
+	if policy := s.text("placement_policy"); policy != "" && policy != "compact" {
+		return fmt.Errorf("azure.placement_policy is %q, and there is: compact", policy)
+	}
+	labels := s.labels(spec)
 	if len(labels) > mostTags-ownTags {
 		return fmt.Errorf("%d labels are more than the %d that fit into the tags of Azure", len(labels), mostTags-ownTags)
 	}

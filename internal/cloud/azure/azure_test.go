@@ -324,7 +324,7 @@ func TestTheDocumentedRoleIsWhatIsNeeded(t *testing.T) {
 	}
 	extra := []string{"Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read", "Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/versions/read",
 		"Microsoft.Authorization/permissions/read", "Microsoft.Resources/subscriptions/read", "Microsoft.Resources/subscriptions/resources/read", "Microsoft.Resources/subscriptions/providers/read"}
-	want := append(slices.Clone(needed), extra...)
+	want := slices.Concat(needed, placementPermissions, reservedPermissions, extra)
 	slices.Sort(want)
 	slices.Sort(role.Actions)
 	if !slices.Equal(role.Actions, want) {
@@ -339,7 +339,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 	}
 	l := &launch{spec: spec, settings: settings{}, group: "g", identity: sub + "/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/m",
 		image: image{reference: map[string]string{"id": "x"}, plan: map[string]string{"name": "n"}, trusted: true}}
-	text, err := json.Marshal(l.body(1, "nic"))
+	text, err := json.Marshal(l.body(1, "nic", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 		}
 	}
 	l.identity, l.image, l.spec.Offer.Spot, l.spec.DiskGB = "", image{}, false, 0
-	text, _ = json.Marshal(l.body(0, "nic"))
+	text, _ = json.Marshal(l.body(0, "nic", ""))
 	for _, no := range []string{"priority", "evictionPolicy", "identity", "plan", "securityProfile", "diskSizeGB"} {
 		if strings.Contains(string(text), `"`+no+`"`) {
 			t.Errorf("%s is in\n%s", no, text)

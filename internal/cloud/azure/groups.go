@@ -79,7 +79,7 @@ func own(id cloud.ClusterID, g resource) bool {
 }
 
 // Connect makes what the machines need: the resource group, the network with its security
-// group, the identity. What cannot fit is refused before anything is made.
+// group, the placement, the identity. What cannot fit is refused before anything is made.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	a, err := d.account(ctx)
 	if err != nil {
@@ -92,7 +92,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 		return err
 	}
 	if len(have) == 0 { // nothing of it exists
-		err = d.room(ctx, a, spec.Offer, spec.Nodes)
+		_, err = d.roomBeside(ctx, a, s, spec.Offer, spec.Nodes)
 	} else {
 		err = d.dropFailed(ctx, spec.ID)
 	}
@@ -109,6 +109,9 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 		return err
 	}
 	if _, err := d.subnet(ctx, a, spec, group, true); err != nil {
+		return err
+	}
+	if err := d.ensurePlacement(ctx, a, spec, group); err != nil {
 		return err
 	}
 	_, err = d.identity(ctx, a, spec, group, true)
@@ -192,7 +195,7 @@ func (d driver) clear(ctx context.Context, a *account, id cloud.ClusterID, group
 	scope := a.groupPath(group)
 	for _, kind := range []struct{ path, version, name string }{
 		{interfaces, apiNetwork, "the network interface "}, {addresses, apiNetwork, "the address "}, {disks, apiDisks, "the disk "},
-		{networks, apiNetwork, "the network "}, {securityGroups, apiNetwork, "the security group "}, {identities, apiIdentity, "the identity "},
+		{placements, apiCompute, "the proximity placement group "}, {networks, apiNetwork, "the network "}, {securityGroups, apiNetwork, "the security group "}, {identities, apiIdentity, "the identity "},
 	} {
 		all, err := list[resource](ctx, a, in(scope, kind.path), kind.version)
 		if err != nil {

@@ -18,6 +18,7 @@ type launch struct {
 	settings settings
 	group    string
 	subnet   string
+	near     string // the id of the proximity placement group; "": none
 	identity string // its id; "": machines have none
 	image    image
 }
@@ -36,8 +37,13 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		}
 		l.Memory = of
 	}
-	if err := d.room(ctx, a, l.Spec.Offer, len(ranks)); err != nil {
+	groups, err := d.roomBeside(ctx, a, of.settings, l.Spec.Offer, len(ranks))
+	if err != nil {
 		return nil, err
+	}
+	reservation := map[int]string{}
+	for i, id := range groups {
+		reservation[ranks[i]] = id
 	}
 	var mu sync.Mutex
 	var operations []*operation
@@ -48,7 +54,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			return "", err
 		}
 		name := machineName(of.spec.ID, rank)
-		op, err := a.change(ctx, "PUT", in(a.groupPath(of.group), machines, name), apiCompute, of.body(rank, nic))
+		op, err := a.change(ctx, "PUT", in(a.groupPath(of.group), machines, name), apiCompute, of.body(rank, nic, reservation[rank]))
 		if err != nil {
 			return "", err
 		}
@@ -84,6 +90,7 @@ func (d driver) prepare(ctx context.Context, a *account, spec cloud.LaunchSpec) 
 	if l.subnet, err = d.subnet(ctx, a, spec, l.group, false); err != nil {
 		return nil, err
 	}
+	l.near = l.settings.placement(a, spec.ID, l.group)
 	if l.identity, err = d.identity(ctx, a, spec, l.group, false); err != nil {
 		return nil, err
 	}
@@ -91,8 +98,8 @@ func (d driver) prepare(ctx context.Context, a *account, spec cloud.LaunchSpec) 
 	return l, err
 }
 
-// body asks for the machine of a rank.
-func (l *launch) body(rank int, nic string) map[string]any {
+// body asks for the machine of a rank, in a capacity reservation group if one is named.
+func (l *launch) body(rank int, nic, reservation string) map[string]any {
 	name := machineName(l.spec.ID, rank)
 	kind, _ := diskOf(l.spec.Offer.InstanceType, l.spec.DiskTier)
 	disk := map[string]any{
@@ -117,6 +124,12 @@ func (l *launch) body(rank int, nic string) map[string]any {
 	if l.spec.Offer.Spot { // one that is taken back goes with its disk: nothing of it costs money
 		properties["priority"], properties["evictionPolicy"] = "Spot", "Delete"
 		properties["billingProfile"] = map[string]any{"maxPrice": -1}
+	}
+	if l.near != "" {
+		properties["proximityPlacementGroup"] = reference{l.near}
+	}
+	if reservation != "" {
+		properties["capacityReservation"] = map[string]any{"capacityReservationGroup": reference{reservation}}
 	}
 	if l.image.trusted {
 		// Without secure boot, which drivers that are not signed would not survive.

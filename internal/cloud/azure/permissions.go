@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // needed are the permissions that sky uses, which docs/azure.md has as a role.
@@ -48,6 +49,17 @@ var needed = []string{
 	"Microsoft.Resources/subscriptions/resourceGroups/read",
 	"Microsoft.Resources/subscriptions/resourceGroups/write",
 }
+
+// Permissions that only some settings need: azure.placement_policy and azure.specific_reservations.
+var (
+	placementPermissions = []string{
+		"Microsoft.Compute/proximityPlacementGroups/delete", "Microsoft.Compute/proximityPlacementGroups/read", "Microsoft.Compute/proximityPlacementGroups/write",
+	}
+	reservedPermissions = []string{
+		"Microsoft.Compute/capacityReservationGroups/capacityReservations/deploy/action", "Microsoft.Compute/capacityReservationGroups/capacityReservations/read",
+		"Microsoft.Compute/capacityReservationGroups/deploy/action", "Microsoft.Compute/capacityReservationGroups/read",
+	}
+)
 
 // namespaces are the resource providers that must be registered.
 var namespaces = []string{"Microsoft.Compute", "Microsoft.Network", "Microsoft.ManagedIdentity"}
@@ -91,6 +103,12 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	scope := "/subscriptions/" + a.subscription
 	wanted := needed
 	s := settings(p.o.Settings())
+	if s.compact() {
+		wanted = slices.Concat(wanted, placementPermissions)
+	}
+	if len(vm.Texts(s["specific_reservations"])) > 0 {
+		wanted = slices.Concat(wanted, reservedPermissions)
+	}
 	if g := s.group(); g != "" { // what is needed in the user's group, and no group of sky's own
 		scope = a.groupPath(g)
 		wanted = slices.DeleteFunc(slices.Clone(wanted), func(action string) bool {

@@ -145,7 +145,7 @@ func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (clo
 	answer := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	a, err := p.account(ctx)
 	if err == nil {
-		err = driver{p, refusals}.room(ctx, a, o, nodes)
+		_, err = driver{p, refusals}.roomBeside(ctx, a, p.o.Settings(), o, nodes)
 	}
 	var full *cloud.CapacityError
 	var quota *cloud.QuotaError

@@ -30,7 +30,8 @@ var azure = Cloud{
 			schema.New("storage_account", schema.Text("Storage account for buckets.")),
 			schema.New("resource_group_vm", schema.Text("Resource group of machines; absent: one per cluster.")),
 			schema.New("vpc_name", schema.Text("Virtual network to launch in.").ForTasks()),
-			labels(), capabilities(), internalIPs(), proxyCommand(), id,
+			schema.New("placement_policy", schema.Text("Placement policy of machines: compact.").ForTasks()),
+			reservations(), labels(), capabilities(), internalIPs(), proxyCommand(), id,
 		).Without(`write "labels"`, "instance_tags")
 	},
 	TaskExample: "{vpc_name: net}",

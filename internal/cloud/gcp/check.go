@@ -66,12 +66,14 @@ var permissions = []string{
 }
 
 // rarely are what only some projects need: those whose networks let no machines in, and
-// tasks with ports; reservations; placement; managed instance groups; TPUs, which no check asks for; and the first launch.
+// tasks with ports; reservations; placement; further disks; GPUDirect; managed instance groups; TPUs, which no check asks for; and the first launch.
 var (
 	ownNetworkPermissions = []string{"compute.firewalls.create", "compute.firewalls.delete", "compute.firewalls.update", "compute.networks.create", "compute.networks.updatePolicy"}
 	reservedPermissions   = []string{"compute.reservations.list"}
 	placementPermissions  = []string{"compute.resourcePolicies.create", "compute.resourcePolicies.delete", "compute.resourcePolicies.use"}
-	tpuPermissions        = []string{"tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
+	diskPermissions       = []string{"compute.disks.get", "compute.disks.list", "compute.disks.use", "compute.disks.useReadOnly"}
+	fabricPermissions     = []string{"compute.subnetworks.create"}
+	tpuPermissions        = []string{"tpu.locations.list", "tpu.nodes.create", "tpu.nodes.delete", "tpu.nodes.get", "tpu.nodes.list", "tpu.nodes.start", "tpu.nodes.stop", "tpu.operations.get",
 		"tpu.queuedresources.create", "tpu.queuedresources.delete", "tpu.queuedresources.get", "tpu.queuedresources.list"}
 	groupPermissions = []string{"compute.instanceGroupManagers.create", "compute.instanceGroupManagers.delete", "compute.instanceGroupManagers.get", "compute.instanceGroupManagers.list", "compute.instanceGroupManagers.update",
 		"compute.instanceTemplates.create", "compute.instanceTemplates.delete", "compute.instanceTemplates.list", "compute.instanceTemplates.useReadOnly"}
@@ -86,7 +88,7 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	}
 	s := p.o.Settings()
 	want := slices.Clone(permissions)
-	if s.VPC == "" && len(s.Subnets) == 0 {
+	if s.VPC == "" && len(s.Subnets) == 0 || s.GPUDirect {
 		want = append(want, ownNetworkPermissions...)
 	}
 	if len(s.Reservations) > 0 {
@@ -95,8 +97,11 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	if s.RunSeconds != 0 {
 		want = append(want, groupPermissions...)
 	}
-	if s.Placement != "" {
+	if s.Placement != "" || s.GPUDirect {
 		want = append(want, placementPermissions...)
+	}
+	if s.GPUDirect {
+		want = append(want, fabricPermissions...)
 	}
 	if email := serviceAccount(a, s); email != "" {
 		if _, err := rest.Do[any](ctx, a.iam, "GET", a.on("/serviceAccounts/%s", email), nil); missing(err) { // it will have to be made

@@ -115,7 +115,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope
 		return nil, err
 	}
 	var list []vm.Machine
-	var dark error // a zone that cannot be seen
+	var dark []string // zones that cannot be seen
 	query := url.Values{"filter": {filter(id)}, "maxResults": {"500"}, "returnPartialSuccess": {"true"}}
 	err = pages(ctx, a.compute, a.on("/aggregated/instances"), query, func(page struct {
 		Items       map[string]scoped `json:"items"`
@@ -132,18 +132,17 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope
 				page.Unreachable = append(page.Unreachable, scope)
 			}
 		}
-		for _, scope := range page.Unreachable {
-			zone := path.Base(scope)
-			if where.Region == "" || zone == where.Region || region(zone) == where.Region {
-				dark = &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("%s cannot be reached", scope)}
-			}
-		}
+		dark = append(dark, page.Unreachable...)
 		return page.Next
 	})
-	if err = cmp.Or(err, dark); err != nil {
+	if err != nil {
 		return nil, err
 	}
-	slices, err := d.listTPUs(ctx, a, id)
+	d.known.seen(list)
+	if at := d.known.hidden(id, where, dark); at != "" {
+		return nil, &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("%s cannot be reached", at)}
+	}
+	slices, err := d.listTPUs(ctx, a, id, where)
 	if err != nil {
 		return nil, err
 	}
@@ -226,7 +225,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	var ids []string
 	for _, s := range shares {
 		var made []string
-		if plan.machineImage {
+		if plan.oneByOne() {
 			made, err = d.insert(ctx, a, l.Spec, plan, s)
 		} else {
 			made, err = d.bulkInsert(ctx, a, l.Spec, plan, s)
@@ -292,7 +291,8 @@ func refused(err error) bool {
 	return ok
 }
 
-// insert makes a machine with each call, which is the only way from a machine image.
+// insert makes a machine with each call, which is the only way from a machine image, and
+// with disks of its own.
 func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, s share) ([]string, error) {
 	zone := spec.Offer.Zone
 	return vm.OneByOne(ctx, d, s.ranks, func(ctx context.Context, rank int) (string, error) {

@@ -31,9 +31,6 @@ func (d driver) unlisted(ctx context.Context, a *account, id cloud.ClusterID, li
 	here := map[string]bool{}
 	for _, m := range list {
 		here[m.ID] = true
-		detail := m.Detail.(about)
-		of := cloud.ClusterID{Installation: m.Tags[cloud.TagInstallation], Name: m.Tags[cloud.TagCluster], Hash: m.Tags[cloud.TagHash]}
-		d.known.note(m.ID, seen{cluster: of, zone: m.Zone, tpu: detail.tpu, queue: detail.queue, id: detail.incarnation})
 	}
 	if id.Name == "" || id.Hash == "" || id.Installation == "" {
 		return nil, nil
@@ -86,6 +83,15 @@ func (d driver) unlisted(ctx context.Context, a *account, id cloud.ClusterID, li
 	return more, nil
 }
 
+// seen notes machines of a list.
+func (k *memory) seen(list []vm.Machine) {
+	for _, m := range list {
+		detail := m.Detail.(about)
+		of := cloud.ClusterID{Installation: m.Tags[cloud.TagInstallation], Name: m.Tags[cloud.TagCluster], Hash: m.Tags[cloud.TagHash]}
+		k.note(m.ID, seen{cluster: of, zone: m.Zone, tpu: detail.tpu, queue: detail.queue, id: detail.incarnation})
+	}
+}
+
 // cluster tells whether machines of a cluster were asked for or seen, and whether some
 // that were seen are not here any more.
 func (k *memory) cluster(id cloud.ClusterID, here map[string]bool) (known, lost bool) {
@@ -98,6 +104,27 @@ func (k *memory) cluster(id cloud.ClusterID, here map[string]bool) (known, lost 
 		}
 	}
 	return known, lost
+}
+
+// hidden is the first zone that cannot be reached in which machines of a cluster may be; "":
+// none. Machines of a cluster are in the zone where some were asked for or seen.
+func (k *memory) hidden(id cloud.ClusterID, where vm.ListScope, dark []string) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := map[string]bool{}
+	for _, s := range k.m {
+		if s.cluster == id {
+			known[s.zone] = true
+		}
+	}
+	for _, scope := range dark {
+		zone := path.Base(scope)
+		inScope := where.Region == "" || zone == where.Region || region(zone) == where.Region
+		if inScope && (where.Exhaustive || len(known) == 0 || known[zone]) {
+			return scope
+		}
+	}
+	return ""
 }
 
 // forget is for clusters that are gone.

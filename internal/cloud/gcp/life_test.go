@@ -298,6 +298,17 @@ func TestReservationsAndPlacement(t *testing.T) {
 			}
 		}
 		b.down(b.spec("web", 3).ID)
+
+		// Of a reservation in calendar mode, whose machines end with it.
+		b.make("/zones/us-central1-a/reservations", `{"name": "calendar", "deploymentType": "DENSE", "specificReservationRequired": true, "specificReservation": {"count": "1", "instanceProperties": {"machineType": "n2-standard-2"}}}`)
+		b.s = Settings{Reservations: []string{"calendar"}}
+		for rank, n := range b.launch(b.spec("bound", 2)) {
+			in := strings.Contains(b.body(n), `"provisioningModel":"RESERVATION_BOUND"`) && strings.Contains(b.body(n), `"instanceTerminationAction":"DELETE"`)
+			if in != (rank == 0) {
+				t.Errorf("rank %d ends with the reservation: %t", rank, in)
+			}
+		}
+		b.down(b.spec("bound", 2).ID)
 		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "sky-place") || !strings.Contains(left, "reservations paid") {
 			t.Errorf("left: %s", left)
 		}
@@ -441,7 +452,7 @@ func TestDocumentedRole(t *testing.T) {
 			have = append(have, p)
 		}
 	}
-	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, groupPermissions, tpuPermissions, accountPermissions)
+	want := slices.Concat(permissions, ownNetworkPermissions, reservedPermissions, placementPermissions, diskPermissions, fabricPermissions, groupPermissions, tpuPermissions, accountPermissions)
 	slices.Sort(have)
 	slices.Sort(want)
 	if !slices.Equal(have, want) {

@@ -56,15 +56,23 @@ type firewall struct {
 // lastRule is the priority of our rules: any of the user's comes before them.
 const lastRule = 65534
 
-// ownRules let the machines of that VPC reach each other, and the world reach their ssh.
-func ownRules(network string) []firewall {
-	rule := func(name, from string, what ...allowed) firewall {
-		return firewall{Name: ownNetwork + "-" + name, Description: "Made by sky", Network: network, Direction: "INGRESS", Priority: lastRule, Sources: []string{from}, Allowed: what}
-	}
+// rule is one of ours for a VPC of ours.
+func rule(project, network, name, from string, what ...allowed) firewall {
+	return firewall{Name: network + "-" + name, Description: "Made by sky", Network: "projects/" + project + "/global/networks/" + network, Direction: "INGRESS", Priority: lastRule,
+		Sources: []string{from}, Allowed: what}
+}
+
+// internalRule lets the machines of a VPC reach each other.
+func internalRule(project, network string) firewall {
+	return rule(project, network, "allow-custom", internalRange, allowed{"tcp", []string{"0-65535"}}, allowed{"udp", []string{"0-65535"}}, allowed{"icmp", nil})
+}
+
+// ownRules are those of [ownNetwork], which let the world reach their ssh, too.
+func ownRules(project string) []firewall {
 	return []firewall{
-		rule("allow-custom", internalRange, allowed{"tcp", []string{"0-65535"}}, allowed{"udp", []string{"0-65535"}}, allowed{"icmp", nil}),
-		rule("allow-ssh", anywhere, allowed{"tcp", []string{"22"}}),
-		rule("allow-icmp", anywhere, allowed{"icmp", nil}),
+		internalRule(project, ownNetwork),
+		rule(project, ownNetwork, "allow-ssh", anywhere, allowed{"tcp", []string{"22"}}),
+		rule(project, ownNetwork, "allow-icmp", anywhere, allowed{"icmp", nil}),
 	}
 }
 
@@ -91,7 +99,7 @@ func (d driver) network(ctx context.Context, a *account, spec cloud.LaunchSpec, 
 	}
 	asked := map[string]bool{}
 	for _, sub := range all {
-		if asked[sub.Network] {
+		if asked[sub.Network] || between(path.Base(sub.Network)) {
 			continue
 		}
 		asked[sub.Network] = true
@@ -186,30 +194,35 @@ func within(inner, outer string) bool {
 	return err1 == nil && err2 == nil && out.Bits() <= in.Bits() && out.Contains(in.Addr())
 }
 
+// ensure makes something of the project's, if it is not there. path is below the project's.
+func (a *account) ensure(ctx context.Context, path string, body any) error {
+	return cloud.Settled(ctx, func(ctx context.Context) error {
+		if err := a.finish(ctx, a.project, "POST", a.on("")+path, body); err != nil && !exists(err) {
+			return err
+		}
+		return nil
+	})
+}
+
+// ensureRule makes a rule of a VPC, which another launch may be making.
+func (d driver) ensureRule(ctx context.Context, a *account, r firewall) error {
+	return d.persist(ctx, func() (bool, error) {
+		err := a.ensure(ctx, "/global/firewalls", r)
+		return !said(err, "resourceNotReady", "RESOURCE_NOT_READY") && !missing(err), err
+	})
+}
+
 // ownSubnet makes our own VPC, or what it lacks, and gives its subnet in the region.
 func (d driver) ownSubnet(ctx context.Context, a *account, in string) (subnet, error) {
-	make := func(path string, body any) error {
-		return cloud.Settled(ctx, func(ctx context.Context) error {
-			if err := a.finish(ctx, a.project, "POST", a.on("")+path, body); err != nil && !exists(err) {
-				return err
-			}
-			return nil
-		})
-	}
 	cloud.ReportWait(ctx, "Google Cloud to make the network "+ownNetwork)
-	err := make("/global/networks", map[string]any{
+	err := a.ensure(ctx, "/global/networks", map[string]any{
 		"name": ownNetwork, "description": "Made by sky", "autoCreateSubnetworks": true, "mtu": 1460, "routingConfig": map[string]any{"routingMode": "GLOBAL"},
 	})
 	if err != nil {
 		return subnet{}, err
 	}
-	for _, rule := range ownRules("projects/" + a.project + "/global/networks/" + ownNetwork) {
-		// Another launch may be making the network.
-		err := d.persist(ctx, func() (bool, error) {
-			err := make("/global/firewalls", rule)
-			return !said(err, "resourceNotReady", "RESOURCE_NOT_READY") && !missing(err), err
-		})
-		if err != nil {
+	for _, r := range ownRules(a.project) {
+		if err := d.ensureRule(ctx, a, r); err != nil {
 			return subnet{}, err
 		}
 	}
@@ -249,10 +262,10 @@ func placementName(id cloud.ClusterID) string { return "sky-place-" + names.Clus
 
 // compact reports whether machines are to be near each other.
 func compact(spec cloud.LaunchSpec, s Settings) bool {
-	return s.Placement == "compact" && tpuName(spec.Offer) == "" && !s.flex(spec.Offer)
+	return (s.Placement == "compact" || s.fabric(spec) != fabric{}) && tpuName(spec.Offer) == "" && !s.flex(spec.Offer)
 }
 
-// Connect makes what the machines need: the network, the service account, the rule for
+// Connect makes what the machines need: the networks, the service account, the rule for
 // the ports, the policy for their placement.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err := d.sameProject(spec); err != nil {
@@ -265,6 +278,9 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	s := d.settings(spec)
 	sub, err := d.network(ctx, a, spec, s)
 	if err != nil {
+		return err
+	}
+	if _, err := d.ensureCards(ctx, a, spec, s); err != nil {
 		return err
 	}
 	if err := d.ensureIdentity(ctx, a, s); err != nil {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
@@ -101,31 +100,85 @@ func (o *tpuOperation) queueFailure() error {
 	return &refusal{answer{Code: "TIMEOUT", Message: "the queued resource failed, and Google Cloud does not say why"}, "tpu.googleapis.com"}
 }
 
-// listQueued adds the requests of a cluster, in all zones, whose slices are not in the list.
-func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, list []vm.Machine) ([]vm.Machine, error) {
+// queuedPage is one of a list of requests.
+type queuedPage struct {
+	Queued      []queuedResource `json:"queuedResources"`
+	Unreachable []string         `json:"unreachable"`
+	Next        string           `json:"nextPageToken"`
+}
+
+// eachQueued reads the requests of all zones: with one list, or, as the reference does not
+// promise that there is one, with a list for each zone that has TPUs.
+func (a *account) eachQueued(ctx context.Context, read func(queuedPage)) error {
+	list := func(zone string) error {
+		return pages(ctx, a.tpu, a.on("/locations/%s/queuedResources", zone), url.Values{"pageSize": {"500"}}, func(page queuedPage) string {
+			read(page)
+			return page.Next
+		})
+	}
+	shut := func(err error) bool {
+		r, ok := err.(*refusal)
+		return ok && (r.Status == http.StatusBadRequest || r.Status == http.StatusForbidden || r.Status == http.StatusNotFound)
+	}
+	first := list("-")
+	if !shut(first) {
+		return first
+	}
+	var zones []string
+	err := pages(ctx, a.tpu, a.on("/locations"), url.Values{"pageSize": {"500"}}, func(page struct {
+		Locations []struct {
+			ID string `json:"locationId"`
+		} `json:"locations"`
+		Next string `json:"nextPageToken"`
+	}) string {
+		for _, l := range page.Locations {
+			zones = append(zones, l.ID)
+		}
+		return page.Next
+	})
+	if shut(err) {
+		return first
+	}
+	if err != nil {
+		return err
+	}
+	open := false
+	for _, zone := range zones {
+		err := list(zone)
+		if err != nil && !shut(err) { // a zone that refuses has none
+			return err
+		}
+		open = open || err == nil
+	}
+	if !open {
+		return first
+	}
+	return nil
+}
+
+// listQueued adds the requests of a cluster, in all zones, whose slices are not in the list,
+// and the zones that cannot be reached.
+func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, list []vm.Machine, dark []string) ([]vm.Machine, []string, error) {
 	here := map[string]bool{}
 	for _, m := range list {
 		here[m.Zone+"/"+m.ID] = true
 	}
-	err := pages(ctx, a.tpu, a.on("/locations/-/queuedResources"), url.Values{"pageSize": {"500"}}, func(page struct {
-		Queued []queuedResource `json:"queuedResources"`
-		Next   string           `json:"nextPageToken"`
-	}) string {
+	err := a.eachQueued(ctx, func(page queuedPage) {
+		dark = append(dark, page.Unreachable...)
 		for _, q := range page.Queued {
 			if m, ok := d.queued(ctx, q); ok && id.Has(m.Tags) && !here[m.Zone+"/"+m.ID] {
 				list = append(list, m)
 			}
 		}
-		return page.Next
 	})
-	return list, a.queues.tpus(err, http.StatusBadRequest) // in case all zones cannot be asked for at once
+	return list, dark, a.queues.tpus(err, http.StatusBadRequest)
 }
 
 // enqueue asks for a slice. The request is accepted or refused at once; that there is room
 // is told by lists.
 func (d driver) enqueue(ctx context.Context, a *account, spec cloud.LaunchSpec, plan *plan, name string) error {
 	if a.queues.noTPUs() { // what cannot be seen would be left behind
-		if _, err := rest.Do[any](ctx, a.tpu, "GET", a.on("/locations/-/queuedResources?pageSize=1"), nil); err != nil {
+		if err := a.eachQueued(ctx, func(queuedPage) {}); err != nil {
 			return err
 		}
 		_ = a.queues.tpus(nil)

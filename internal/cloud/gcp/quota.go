@@ -86,7 +86,7 @@ func (d driver) needs(ctx context.Context, spec cloud.LaunchSpec, s Settings) []
 	default:
 		out = append(out, need{[]string{"SSD_TOTAL_GB"}, size})
 	}
-	return out
+	return append(out, diskNeeds(spec)...)
 }
 
 // lacks is the first quota that does not hold so many machines; "": all that are known do.
@@ -114,8 +114,7 @@ func (d driver) enough(ctx context.Context, a *account, spec cloud.LaunchSpec, m
 		if r, err := a.reservations(ctx, o); err == nil && !o.Spot && slices.ContainsFunc(r, func(r reservation) bool { return r.free() > 0 }) {
 			return nil
 		}
-		return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: in},
-			Err: fmt.Errorf("%s (project %s); ask for more at https://console.cloud.google.com/iam-admin/quotas?project=%s", why, a.project, a.project)}
+		return a.tooFew(in, why)
 	}
 	here, err := a.quotas(ctx, o.Region)
 	if err != nil {
@@ -139,6 +138,12 @@ func (d driver) enough(ctx context.Context, a *account, spec cloud.LaunchSpec, m
 		return refuse("", why)
 	}
 	return nil
+}
+
+// tooFew refuses what a quota does not hold.
+func (a *account) tooFew(region, why string) error {
+	return &cloud.QuotaError{Place: cloud.Place{Cloud: Name, Region: region},
+		Err: fmt.Errorf("%s (project %s); ask for more at https://console.cloud.google.com/iam-admin/quotas?project=%s", why, a.project, a.project)}
 }
 
 // unknown is the error of quotas that could not be read, if it says more than that.

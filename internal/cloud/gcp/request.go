@@ -19,10 +19,12 @@ type plan struct {
 	settings     Settings
 	tpu          bool
 	subnet       subnet
+	cards        []card // further ones, between GPUs
 	identity     string // the service account's address; "": none
 	image        image
 	machineImage bool // the image is a whole machine's
 	placement    string
+	disks        []dataDisk // further ones
 }
 
 // plan finds out, once for a launch, what its machines need.
@@ -36,8 +38,14 @@ func (d driver) plan(ctx context.Context, a *account, l *vm.Launch) (*plan, erro
 	if p.subnet, err = d.network(ctx, a, l.Spec, s); err != nil {
 		return nil, err
 	}
+	if p.cards, err = d.ensureCards(ctx, a, l.Spec, s); err != nil {
+		return nil, err
+	}
 	if !p.tpu {
 		if p.image, err = d.image(ctx, a, l.Spec); err != nil {
+			return nil, err
+		}
+		if p.disks, err = a.dataDisks(ctx, l.Spec); err != nil {
 			return nil, err
 		}
 	}
@@ -77,6 +85,9 @@ func metadata(spec cloud.LaunchSpec) []item {
 	if len(spec.Offer.Accelerators) > 0 {
 		items = append(items, item{"install-nvidia-driver", "True"})
 	}
+	if len(spec.Disks) > 0 {
+		items = append(items, item{"user-data", bootDisks(spec.Disks)})
+	}
 	record := spec.RecordTags()
 	for _, key := range slices.Sorted(maps.Keys(record)) {
 		items = append(items, item{key, record[key]})
@@ -90,7 +101,7 @@ func (p *plan) properties(spec cloud.LaunchSpec, s share) map[string]any {
 	out := map[string]any{
 		"machineType": o.InstanceType, "labels": labels(spec, p.settings), "tags": map[string]any{"items": []string{names.Cluster(spec.ID)}},
 		"metadata": map[string]any{"items": metadata(spec)}, "networkInterfaces": p.interfaces(spec), "scheduling": scheduling(spec, s),
-		"disks": []any{map[string]any{"boot": true, "autoDelete": true, "type": "PERSISTENT", "mode": "READ_WRITE", "initializeParams": p.disk(spec)}},
+		"disks": p.allDisks(spec, ""),
 	}
 	if p.identity != "" {
 		out["serviceAccounts"] = []any{map[string]any{"email": p.identity, "scopes": []string{"https://www.googleapis.com/auth/cloud-platform"}}}
@@ -107,13 +118,23 @@ func (p *plan) properties(spec cloud.LaunchSpec, s share) map[string]any {
 	return out
 }
 
-// instance is one machine from a machine image, where things have partial URLs and disks
-// are the image's.
+// allDisks are those of a machine, its own first; kinds is as in [plan.attachments].
+func (p *plan) allDisks(spec cloud.LaunchSpec, kinds string) []any {
+	own := p.disk(spec)
+	own["diskType"] = kinds + own["diskType"].(string)
+	return append([]any{map[string]any{"boot": true, "autoDelete": true, "type": "PERSISTENT", "mode": "READ_WRITE", "initializeParams": own}}, p.attachments(spec, kinds)...)
+}
+
+// instance is one machine in a call of its own, where things have partial URLs. From a
+// machine image it has the image's disks.
 func (p *plan) instance(spec cloud.LaunchSpec, s share, name string) map[string]any {
 	out := p.properties(spec, s)
 	zone := "zones/" + spec.Offer.Zone
-	delete(out, "disks")
-	out["name"], out["sourceMachineImage"] = name, p.image.url
+	out["name"], out["disks"] = name, p.allDisks(spec, zone+"/diskTypes/")
+	if p.machineImage {
+		delete(out, "disks")
+		out["sourceMachineImage"] = p.image.url
+	}
 	out["machineType"] = zone + "/machineTypes/" + spec.Offer.InstanceType
 	if kind, count := attached(spec.Offer); kind != "" {
 		out["guestAccelerators"] = []any{map[string]any{"acceleratorType": zone + "/acceleratorTypes/" + kind, "acceleratorCount": count}}
@@ -129,10 +150,18 @@ func (p *plan) interfaces(spec cloud.LaunchSpec) []any {
 	if p.settings.external() {
 		nic["accessConfigs"] = []any{map[string]any{"name": "External NAT", "type": "ONE_TO_ONE_NAT"}}
 	}
-	if p.settings.GVNIC || spec.NetworkTier == "best" {
+	if p.settings.GVNIC || spec.NetworkTier == "best" || len(p.cards) > 0 {
 		nic["nicType"] = "GVNIC"
 	}
-	return []any{nic}
+	all := []any{nic}
+	for _, c := range p.cards {
+		kind := "GVNIC"
+		if c.rdma {
+			kind = "MRDMA"
+		}
+		all = append(all, map[string]any{"subnetwork": c.url, "nicType": kind})
+	}
+	return all
 }
 
 // fixed are the types of machines without accelerators that cannot be moved, either.
@@ -273,10 +302,11 @@ func (p *Provider) valid(spec cloud.LaunchSpec) error {
 		return fmt.Errorf("machines on Google Cloud are rented in a zone, and none is named")
 	case s.Placement != "" && s.Placement != "compact":
 		return fmt.Errorf("gcp.placement_policy is %q, and there is: compact", s.Placement)
-	case s.GPUDirect:
-		return fmt.Errorf("gcp.enable_gpu_direct is not supported yet; take it out of the configuration")
 	}
 	if err := s.validFlex(spec); err != nil {
+		return err
+	}
+	if err := p.validDisks(spec); err != nil {
 		return err
 	}
 	return validTPU(spec)

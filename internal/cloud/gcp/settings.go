@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Settings are what a user says about Google Cloud in the configuration.
@@ -31,9 +32,9 @@ func ReadSettings(section map[string]any) Settings {
 	text := func(key string) string { v, _ := section[key].(string); return v }
 	yes := func(key string) bool { v, _ := section[key].(bool); return v }
 	s := Settings{
-		Project: text("project_id"), VPC: text("vpc_name"), Subnets: texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
+		Project: text("project_id"), VPC: text("vpc_name"), Subnets: vm.Texts(section["subnet_names"]), InternalIPs: yes("use_internal_ips"),
 		ExternalIPs: yes("force_enable_external_ips"), GVNIC: yes("enable_gvnic"), GPUDirect: yes("enable_gpu_direct"), Placement: text("placement_policy"),
-		Reservations: texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
+		Reservations: vm.Texts(section["specific_reservations"]), NoIdentity: strings.EqualFold(text("remote_identity"), "NO_UPLOAD"),
 		ProxyCommand: map[string]string{}, Labels: map[string]string{},
 	}
 	if group, ok := section["managed_instance_group"].(map[string]any); ok {
@@ -66,23 +67,6 @@ func whole(v any, missing int) int {
 		return int(v)
 	}
 	return missing
-}
-
-// texts reads one text or a list of them.
-func texts(v any) []string {
-	switch v := v.(type) {
-	case string:
-		return []string{v}
-	case []any:
-		var out []string
-		for _, e := range v {
-			if t, ok := e.(string); ok {
-				out = append(out, t)
-			}
-		}
-		return out
-	}
-	return nil
 }
 
 // settings are those of a launch: its own, else the installation's.

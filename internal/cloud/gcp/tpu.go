@@ -145,15 +145,18 @@ func (d driver) tpu(n tpuNode) vm.Machine {
 }
 
 // listTPUs lists the TPUs of all zones with a cluster's labels. A project whose TPU API is
-// not enabled has none.
-func (d driver) listTPUs(ctx context.Context, a *account, id cloud.ClusterID) (list []vm.Machine, err error) {
+// not enabled has none, and in zones that cannot be reached may be some.
+func (d driver) listTPUs(ctx context.Context, a *account, id cloud.ClusterID, where vm.ListScope) (list []vm.Machine, err error) {
 	if a.ready.noTPUs() {
 		return nil, nil
 	}
+	var dark []string
 	err = pages(ctx, a.tpu, a.on("/locations/-/nodes"), url.Values{"pageSize": {"500"}}, func(page struct {
-		Nodes []tpuNode `json:"nodes"`
-		Next  string    `json:"nextPageToken"`
+		Nodes       []tpuNode `json:"nodes"`
+		Unreachable []string  `json:"unreachable"`
+		Next        string    `json:"nextPageToken"`
 	}) string {
+		dark = append(dark, page.Unreachable...)
 		for _, n := range page.Nodes {
 			if m := d.tpu(n); id.Has(m.Tags) {
 				list = append(list, m)
@@ -161,10 +164,14 @@ func (d driver) listTPUs(ctx context.Context, a *account, id cloud.ClusterID) (l
 		}
 		return page.Next
 	})
-	if err = a.ready.tpus(err); err != nil || a.ready.noTPUs() || a.queues.noTPUs() {
-		return list, err
+	if err = a.ready.tpus(err); err == nil && !a.ready.noTPUs() && !a.queues.noTPUs() {
+		list, dark, err = d.listQueued(ctx, a, id, list, dark)
 	}
-	return d.listQueued(ctx, a, id, list)
+	d.known.seen(list)
+	if at := d.known.hidden(id, where, dark); err == nil && at != "" {
+		err = &rest.NoAnswerError{Cloud: "Google Cloud", Err: fmt.Errorf("TPUs of %s cannot be reached", at)}
+	}
+	return list, err
 }
 
 // tpusForgotten is how long it is believed that a project has no TPU API.
@@ -291,7 +298,7 @@ func (d driver) createTPUs(ctx context.Context, a *account, l *vm.Launch, plan *
 
 // clearTPUs deletes the TPUs of a cluster that were taken back.
 func (a *account) clearTPUs(ctx context.Context, d driver, id cloud.ClusterID) error {
-	list, err := d.listTPUs(ctx, a, id)
+	list, err := d.listTPUs(ctx, a, id, vm.ListScope{})
 	if err != nil {
 		return err
 	}

@@ -224,3 +224,69 @@ func TestDisks(t *testing.T) {
 		}
 	}
 }
+
+// A list that leaves out a zone proves nothing about what is there, and nothing is lost
+// by clusters that are known to be elsewhere.
+func TestZonesThatCannotBeReached(t *testing.T) {
+	virtual(t, func(b *bed) {
+		slice, queued := tpuSpec("slice", "tpu-v5litepod-8", 1), tpuSpec("queued", "tpu-v5litepod-8", 1)
+		queued.TPUQueued = true
+		machines := b.spec("machines", 1)
+		machines.Offer = elsewhere
+		b.launch(slice)
+		b.launch(queued)
+		b.launch(machines)
+		b.fake.Unreachable(here.Zone)
+		for _, spec := range []cloud.LaunchSpec{slice, queued} {
+			if nodes, err := b.p.Nodes(b.Context(), spec.ID); meaning(err) != "lost" {
+				t.Errorf("%s: %+v, %v", spec.ID.Name, nodes, err)
+			}
+			if err := b.p.Terminate(b.Context(), spec.ID); meaning(err) != "lost" {
+				t.Errorf("ending %s: %v", spec.ID.Name, err)
+			}
+		}
+		if nodes, err := b.p.Nodes(b.Context(), machines.ID); err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeRunning {
+			t.Errorf("in another zone: %+v, %v", nodes, err)
+		}
+		if nodes, err := b.another().Nodes(b.Context(), cloud.ClusterID{Installation: "inst", Name: "who", Hash: "knows"}); meaning(err) != "lost" {
+			t.Errorf("that may be anywhere: %+v, %v", nodes, err)
+		}
+		b.fake.Restore()
+		for _, spec := range []cloud.LaunchSpec{slice, queued} {
+			if nodes, err := b.p.Nodes(b.Context(), spec.ID); err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeRunning {
+				t.Errorf("%s afterwards: %+v, %v", spec.ID.Name, nodes, err)
+			}
+			b.down(spec.ID)
+		}
+	})
+}
+
+// Where no list has all zones, each zone is asked.
+func TestQueuesZoneByZone(t *testing.T) {
+	virtual(t, func(b *bed) {
+		b.fake.ListZoneByZone()
+		b.fake.Pages(3)
+		spec := tpuSpec("web", "tpu-v5litepod-8", 2)
+		spec.TPUQueued = true
+		b.fake.Fill("us-central1-a", "v5litepod-8", 0)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Minute)
+		defer cancel()
+		if err := b.p.Prepare(ctx, spec); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.p.Launch(ctx, spec); err == nil {
+			t.Error("it found room")
+		}
+		if left := strings.Join(b.fake.Inventory(), ";"); !strings.Contains(left, "web") {
+			t.Errorf("nothing waits: %s", left)
+		}
+		b.p = b.another() // which knows nothing of them
+		b.down(spec.ID)
+		if left := strings.Join(b.fake.Inventory(), ";"); strings.Contains(left, "web") {
+			t.Errorf("left: %s", left)
+		}
+		b.fake.Deny("tpu.queuedresources.list")
+		b.p = b.another()
+		b.refused(spec, "forbidden")
+	})
+}

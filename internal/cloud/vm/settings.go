@@ -38,3 +38,20 @@ func ByCluster(setting any, cluster string) string {
 	}
 	return ""
 }
+
+// Texts are those of a setting that is one text or a list of them.
+func Texts(setting any) []string {
+	switch v := setting.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var out []string
+		for _, e := range v {
+			if t, ok := e.(string); ok {
+				out = append(out, t)
+			}
+		}
+		return out
+	}
+	return nil
+}

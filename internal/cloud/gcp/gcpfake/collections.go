@@ -403,7 +403,10 @@ func (f *Fake) aggregate(r *http.Request, kind, name string, all []scoped) (any,
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(s scoped) bool { return !fits(s.thing) })
+	all = slices.DeleteFunc(all, func(s scoped) bool {
+		zone, _ := strings.CutPrefix(s.scope, "zones/")
+		return !fits(s.thing) || f.dark[zone]
+	})
 	slices.SortStableFunc(all, func(a, b scoped) int { return strings.Compare(a.scope, b.scope) })
 	from, to, next, err := f.limits(r, len(all))
 	if err != nil {
@@ -428,6 +431,12 @@ func (f *Fake) aggregate(r *http.Request, kind, name string, all []scoped) (any,
 	out := dict{"kind": kind, "id": strings.TrimPrefix(r.URL.Path, "/compute/v1/"), "items": items, "selfLink": "https://www.googleapis.com" + r.URL.Path}
 	if next != "" {
 		out["nextPageToken"] = next
+	}
+	for _, zone := range slices.Sorted(maps.Keys(f.dark)) {
+		out["unreachables"] = append(fakehttp.Items(out["unreachables"]), "projects/"+Project+"/zones/"+zone)
+	}
+	if len(f.dark) > 0 && r.URL.Query().Get("returnPartialSuccess") != "true" {
+		return nil, refuse(503, "backendError", "Some zones are unreachable.")
 	}
 	return out, nil
 }

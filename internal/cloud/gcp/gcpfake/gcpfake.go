@@ -44,6 +44,8 @@ type Fake struct {
 	young      map[string]int        // such calls that are left, by path
 	pageSize   int                   // of lists at most; 0: 500
 	took       time.Duration         // by operations about other things than machines
+	dark       map[string]bool       // zones that cannot be reached
+	eachZone   bool                  // queued resources are listed zone by zone only
 	denied     map[string]bool       // permissions
 	readOnly   bool
 	services   map[string]bool // that are enabled
@@ -107,6 +109,7 @@ var machineTypes = func() map[string]machineType {
 		all[fmt.Sprintf("g2-standard-%d", cpus)] = machineType{cpus, cpus * 4096, "nvidia-l4", n}
 	}
 	all["a2-megagpu-16g"] = machineType{96, 1392640, "nvidia-tesla-a100", 16}
+	all["a3-edgegpu-8g"] = machineType{208, 1916928, "nvidia-h100-80gb", 8}
 	all["a3-megagpu-8g"] = machineType{208, 1916928, "nvidia-h100-mega-80gb", 8}
 	all["a3-ultragpu-8g"] = machineType{224, 3022848, "nvidia-h200-141gb", 8}
 	all["a4-highgpu-8g"] = machineType{224, 4063232, "nvidia-b200", 8}
@@ -154,7 +157,7 @@ func place(o cloud.Offer) (at, instanceType string) {
 // New returns a project that has the default network and nothing else.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
+		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, dark: map[string]bool{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}

@@ -42,6 +42,18 @@ func (f *Fake) Lag(calls int) { f.Locked(func() { f.lag = calls }) }
 // Pages limits how much a page of a list has.
 func (f *Fake) Pages(size int) { f.Locked(func() { f.pageSize = size }) }
 
+// Unreachable are zones that lists leave out, and name.
+func (f *Fake) Unreachable(zones ...string) {
+	f.Locked(func() {
+		for _, z := range zones {
+			f.dark[z] = true
+		}
+	})
+}
+
+// ListZoneByZone lets no list of queued resources be of all zones.
+func (f *Fake) ListZoneByZone() { f.Locked(func() { f.eachZone = true }) }
+
 // Take is how long operations take that are not about machines.
 func (f *Fake) Take(d time.Duration) { f.Locked(func() { f.took = d }) }
 
@@ -130,7 +142,7 @@ func (f *Fake) Skew(by time.Duration) { _ = f.Cloud.Skew(by) }
 func (f *Fake) Restore() {
 	f.Locked(func() {
 		f.denied, f.readOnly, f.inactive, f.lag, f.gpus, f.quotaHTTP, f.roomHTTP, f.failing, f.pageSize, f.took = map[string]bool{}, false, false, 0, -1, false, false, nil, 0, 10*time.Millisecond
-		f.young = map[string]int{}
+		f.young, f.dark, f.eachZone = map[string]int{}, map[string]bool{}, false
 		for s := range f.services {
 			f.services[s] = true
 		}
@@ -216,7 +228,7 @@ func (f *Fake) OpenPorts(id string) (open []string) {
 }
 
 // Harness is all that the contract's suite needs of the fake. shared are kinds of things
-// ("networks", "serviceAccounts") that stay when clusters are removed.
+// ("networks", "serviceAccounts"), or such things ("firewalls NAME"), that stay when clusters are removed.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make, shared...)
 	h.Restore = func(testing.TB) { f.Restore() }
@@ -231,7 +243,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	}
 	h.Inventory = func(testing.TB) []string {
 		return slices.DeleteFunc(f.Inventory(), func(line string) bool {
-			return slices.ContainsFunc(shared, func(kind string) bool { return strings.HasPrefix(line, kind+" ") })
+			return slices.ContainsFunc(shared, func(kind string) bool { return line == kind || strings.HasPrefix(line, kind+" ") })
 		})
 	}
 	return h

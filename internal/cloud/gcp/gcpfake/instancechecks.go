@@ -154,7 +154,28 @@ func (f *Fake) check(zone string, in dict, properties bool) (*plan, error) {
 		}
 		p.uses["policy"] = append(p.uses["policy"], q)
 	}
-	return p, f.checkReservation(zone, in, p)
+	return p, cmpError(f.checkReservation(zone, in, p), f.checkBound(p))
+}
+
+// checkBound are the rules of machines that end with their reservation, as those of future
+// reservations in calendar mode do: https://cloud.google.com/compute/docs/instances/reservations-consume-calendar-mode.
+func (f *Fake) checkBound(p *plan) error {
+	s, _ := p.body["scheduling"].(dict)
+	bound, dense := s["provisioningModel"] == "RESERVATION_BOUND", false
+	for _, q := range p.uses["reservation"] {
+		dense = dense || f.items[q]["deploymentType"] == "DENSE"
+	}
+	switch {
+	case bound && len(p.uses["reservation"]) == 0:
+		return invalid("scheduling.provisioningModel", "RESERVATION_BOUND", "A specific reservation must be named.")
+	case bound && s["onHostMaintenance"] != "TERMINATE":
+		return invalid("scheduling.onHostMaintenance", s["onHostMaintenance"], "Must be TERMINATE for the provisioning model RESERVATION_BOUND.")
+	case bound && s["instanceTerminationAction"] == nil:
+		return invalid("scheduling.instanceTerminationAction", "", "Must be given for the provisioning model RESERVATION_BOUND.")
+	case dense && !bound:
+		return invalid("scheduling.provisioningModel", s["provisioningModel"], "Must be RESERVATION_BOUND for the reservation.")
+	}
+	return nil
 }
 
 // checkReservation is https://cloud.google.com/compute/docs/instances/reservations-consume.
@@ -322,6 +343,12 @@ func (f *Fake) checkDisks(zone string, in dict, machine string, p *plan, propert
 			if kind != "local-ssd" {
 				return invalid(at+".initializeParams.diskType", kind, "A scratch disk must be of the type local-ssd.")
 			}
+			if family(machine, "e2", "n4", "f1", "a3-highgpu", "a3-megagpu", "a3-ultragpu", "a4", "a2-ultragpu") || strings.HasSuffix(machine, "-lssd") { // some of which have their own
+				return refuse(400, "badRequest", "[%s] features and [local SSD] are not compatible for creating instance.", machine)
+			}
+			if i, _ := d["interface"].(string); i != "" && i != "NVME" && i != "SCSI" {
+				return invalid(at+".interface", i, "No such value.")
+			}
 			p.uses["scratch"] = append(p.uses["scratch"], at)
 			continue
 		}
@@ -353,74 +380,5 @@ func (f *Fake) checkDisks(zone string, in dict, machine string, p *plan, propert
 	if boots != 1 || fakehttp.Items(in["disks"])[0].(dict)["boot"] != true {
 		return invalid("disks", boots, "Exactly one boot disk must be given, and first.")
 	}
-	return nil
-}
-
-func (f *Fake) checkNetworks(zone string, in dict, p *plan) error {
-	nics := fakehttp.Items(in["networkInterfaces"])
-	if len(nics) == 0 {
-		return invalid("networkInterfaces", "", "At least one network interface is required.")
-	}
-	var told []any
-	for n, x := range nics {
-		nic, _ := x.(dict)
-		at := fmt.Sprintf("networkInterfaces[%d]", n)
-		if no := known(nic, nicFields, at); no != nil {
-			return no
-		}
-		network, _ := nic["network"].(string)
-		subnet, _ := nic["subnetwork"].(string)
-		if network == "" && subnet == "" {
-			network = "global/networks/default"
-		}
-		if network != "" {
-			if network = path(Project, network); !f.exists(network) {
-				return notFound(network)
-			}
-			if subnet == "" {
-				if f.items[network]["autoCreateSubnetworks"] != true {
-					return invalid(at, "", "Network interface must specify a subnet if the network resource is in custom subnet mode.")
-				}
-				subnet = "regions/" + regionOf(zone) + "/subnetworks/" + network[strings.LastIndex(network, "/")+1:]
-			}
-		}
-		if subnet = path(Project, subnet); !f.exists(subnet) {
-			return notFound(subnet)
-		}
-		if strings.Split(subnet, "/")[3] != regionOf(zone) {
-			return invalid(at+".subnetwork", subnet, "Subnetwork must be in the region '%s' of the instance.", regionOf(zone))
-		}
-		of := path(Project, fmt.Sprint(f.items[subnet]["network"]))
-		if network != "" && of != network {
-			return invalid(at+".subnetwork", subnet, "The subnetwork is not of the network '%s'.", network)
-		}
-		if slices.Contains(p.uses["network"], of) {
-			return invalid(at+".network", of, "Networks must be distinct for NICs in the same zone.")
-		}
-		if !f.may("compute.subnetworks.use") {
-			return refuse(403, "forbidden", "Required 'compute.subnetworks.use' permission for '%s'", subnet)
-		}
-		access := fakehttp.Items(nic["accessConfigs"])
-		if len(access) > 1 {
-			return invalid(at+".accessConfigs", len(access), "At most one access config.")
-		}
-		if len(access) == 1 {
-			if !f.may("compute.subnetworks.useExternalIp") {
-				return refuse(403, "forbidden", "Required 'compute.subnetworks.useExternalIp' permission for '%s'", subnet)
-			}
-			if no := known(access[0].(dict), "kind type name natIP networkTier setPublicPtr publicPtrDomainName externalIpv6 externalIpv6PrefixLength securityPolicy", at+".accessConfigs[0]"); no != nil {
-				return no
-			}
-			if t := access[0].(dict)["type"]; t != nil && t != "ONE_TO_ONE_NAT" {
-				return invalid(at+".accessConfigs[0].type", t, "No such value.")
-			}
-			p.public = true
-		}
-		p.uses["network"], p.uses["subnetwork"] = append(p.uses["network"], of), append(p.uses["subnetwork"], subnet)
-		shown := maps.Clone(nic)
-		shown["name"], shown["network"], shown["subnetwork"], shown["fingerprint"], shown["kind"] = fmt.Sprintf("nic%d", n), link(of), link(subnet), fingerprint(n), "compute#networkInterface"
-		told = append(told, shown)
-	}
-	p.body["networkInterfaces"] = told
 	return nil
 }

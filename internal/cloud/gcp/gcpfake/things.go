@@ -58,18 +58,7 @@ func collections() []*collection {
 	return []*collection{
 		{
 			name: "networks", kind: "compute#network", scope: "global", fields: "name description autoCreateSubnetworks mtu routingConfig IPv4Range enableUlaInternalIpv6 networkFirewallPolicyEnforcementOrder networkProfile params",
-			check: func(f *Fake, _ *http.Request, in dict) error {
-				if mtu, ok := in["mtu"].(float64); ok && (mtu < 1300 || mtu > 8896) {
-					return invalid("mtu", mtu, "Must be between 1300 and 8896")
-				}
-				if in["autoCreateSubnetworks"] == nil && in["IPv4Range"] == nil {
-					in["autoCreateSubnetworks"] = true
-				}
-				if in["routingConfig"] == nil {
-					in["routingConfig"] = dict{"routingMode": "REGIONAL"}
-				}
-				return nil
-			},
+			check: checkNetwork,
 			users: func(f *Fake, p string) []string { return f.usersOf(p, "network") },
 			made: func(f *Fake, p string) {
 				if f.items[p]["autoCreateSubnetworks"] == true {
@@ -93,6 +82,9 @@ func collections() []*collection {
 				}
 				if !f.exists(path(Project, n)) {
 					return notFound(path(Project, n))
+				}
+				if zone := f.profileZone(path(Project, n)); zone != "" && regionOf(zone) != r.PathValue("region") {
+					return invalid("region", r.PathValue("region"), "The network's profile is of the zone '%s'.", zone)
 				}
 				cidr, err := netip.ParsePrefix(fmt.Sprint(in["ipCidrRange"]))
 				if err != nil || cidr.Masked() != cidr {
@@ -225,6 +217,9 @@ func checkFirewall(f *Fake, _ *http.Request, in dict) error {
 	}
 	if n = path(Project, n); !f.exists(n) {
 		return notFound(n)
+	}
+	if f.profileZone(n) != "" {
+		return invalid("network", n, "The network's profile supports no firewall rules.")
 	}
 	in["network"] = link(n)
 	if in["direction"] == nil {
@@ -473,7 +468,7 @@ func (f *Fake) placeRoutes() {
 			"kind": "compute#project", "id": Number, "name": Project, "defaultServiceAccount": Machine, "selfLink": link("projects/" + Project), "defaultNetworkTier": "PREMIUM",
 			"commonInstanceMetadata": dict{"kind": "compute#metadata", "fingerprint": fingerprint(nil)},
 			"quotas": []dict{
-				{"metric": "GPUS_ALL_REGIONS", "limit": limit, "usage": float64(f.gpusInUse())}, {"metric": "NETWORKS", "limit": 15.0, "usage": float64(len(f.under("projects/" + Project + "/global/networks/")))},
+				{"metric": "GPUS_ALL_REGIONS", "limit": limit, "usage": float64(f.gpusInUse())}, {"metric": "NETWORKS", "limit": float64(mostNetworks), "usage": float64(len(f.under("projects/" + Project + "/global/networks/")))},
 				{"metric": "FIREWALLS", "limit": 200.0, "usage": float64(len(f.under("projects/" + Project + "/global/firewalls/")))}, {"metric": "CPUS_ALL_REGIONS", "limit": 100_000.0, "usage": 0.0},
 			},
 		}, nil
