@@ -45,6 +45,28 @@ func (c *Client) SSH(ctx context.Context, cluster string, node int) (net.Conn, e
 	return c.websocket(ctx, "/kubernetes-pod-ssh-proxy", url.Values{"cluster_name": {cluster}, "worker": {strconv.Itoa(node)}})
 }
 
+// Forward connects to a port of a host as a node sees it; host "" is the node itself.
+// Node 0 is the head. The connection ends with ctx.
+func (c *Client) Forward(ctx context.Context, cluster string, node int, host string, port int) (*ForwardConn, error) {
+	ws, err := c.openSocket(ctx, "/port-forward", url.Values{
+		"cluster_name": {cluster}, "node": {strconv.Itoa(node)}, "host": {host}, "port": {strconv.Itoa(port)},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &ForwardConn{netConn(ctx, ws), ctx, ws}, nil
+}
+
+// A ForwardConn is a connection to a port of a node.
+type ForwardConn struct {
+	net.Conn
+	ctx context.Context
+	ws  *websocket.Conn
+}
+
+// CloseWrite says that nothing more will be sent; reading goes on.
+func (f *ForwardConn) CloseWrite() error { return f.ws.Write(f.ctx, websocket.MessageBinary, nil) }
+
 // InteractiveAuth connects to a session in which a person logs in somewhere, as
 // a request's stream asked. What travels are the raw bytes of a terminal; the
 // server ends the connection.
@@ -53,6 +75,34 @@ func (c *Client) InteractiveAuth(ctx context.Context, session string) (net.Conn,
 }
 
 func (c *Client) websocket(ctx context.Context, path string, q url.Values) (net.Conn, error) {
+	ws, err := c.openSocket(ctx, path, q)
+	if err != nil {
+		return nil, err
+	}
+	return netConn(ctx, ws), nil
+}
+
+// maxMessage is less than what the server takes in one message.
+const maxMessage = 256 << 10
+
+// messages is a websocket as a connection. What is written becomes messages of at most
+// maxMessage bytes, none of them empty.
+type messages struct{ net.Conn }
+
+func netConn(ctx context.Context, ws *websocket.Conn) net.Conn {
+	return messages{websocket.NetConn(ctx, ws, websocket.MessageBinary)}
+}
+
+func (m messages) Write(p []byte) (written int, err error) {
+	for written < len(p) && err == nil {
+		var n int
+		n, err = m.Conn.Write(p[written:min(len(p), written+maxMessage)])
+		written += n
+	}
+	return written, err
+}
+
+func (c *Client) openSocket(ctx context.Context, path string, q url.Values) (*websocket.Conn, error) {
 	u := c.dialed()
 	u.Path = strings.TrimRight(u.Path, "/") + path
 	u.RawQuery = q.Encode()
@@ -64,7 +114,7 @@ func (c *Client) websocket(ctx context.Context, path string, q url.Values) (net.
 		ws, err := c.dialWebsocket(ctx, u.String(), h, path)
 		if err == nil {
 			ws.SetReadLimit(-1)
-			return websocket.NetConn(ctx, ws, websocket.MessageBinary), nil
+			return ws, nil
 		}
 		if err := o.again(ctx, err, false); err != nil {
 			return nil, err

@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -236,7 +237,11 @@ func (a *Agent) shell(conn net.Conn, q agentapi.ShellQuery) error {
 	waitBriefly(&copies)
 	std.close()
 	_ = cmd.Wait()
-	copies.Wait()
+	if std.tty == nil {
+		copies.Wait()
+	} else { // what left the session may hold the terminal, and a read of that cannot be interrupted
+		waitBriefly(&copies)
+	}
 	return out.send(agentapi.FrameExit, binary.BigEndian.AppendUint32(nil, uint32(int32(exitCode(cmd.ProcessState)))))
 }
 
@@ -273,8 +278,17 @@ func (a *Agent) shellCommand(q agentapi.ShellQuery, key string) *exec.Cmd {
 		}
 	}
 	cmd.Env = environment(a.o.Home, vars, key)
+	if q.TTY {
+		cmd.Env = unmarked(cmd.Env)
+	}
 	cmd.Dir = a.o.Home
 	return cmd
+}
+
+// unmarked is an environment without the key by which processes are ended wherever they
+// went: what leaves the session of a terminal, such as tmux and screen, does so to outlive it.
+func unmarked(env []string) []string {
+	return slices.DeleteFunc(env, func(kv string) bool { return strings.HasPrefix(kv, markerEnv+"=") })
 }
 
 // programVar names the agent's program in the environment of what it starts.
@@ -288,7 +302,7 @@ func programVar(vars map[string]string) {
 func programEnv(home string) []string {
 	vars := map[string]string{}
 	programVar(vars)
-	return slices.DeleteFunc(environment(home, vars, ""), func(kv string) bool { return kv == markerEnv+"=" })
+	return unmarked(environment(home, vars, ""))
 }
 
 // shellIO are the ends of a shell's streams on our side.

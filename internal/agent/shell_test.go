@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -147,6 +148,37 @@ func TestShellEndsWithItsCaller(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatal("the shell goes on without its caller")
 		}
+	}
+}
+
+// What has left the session of a terminal, as tmux and screen do, outlives a connection
+// that breaks; the rest of the session ends.
+func TestWhatLeftATerminalsSessionOutlivesIt(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1, twoCPUs, true)
+	s := openShell(t, c, agentapi.ShellQuery{TTY: true, Command: "(setsid sh -c 'echo $$ >left; exec sleep 1000' &); sleep 1000 & echo $! >stays; until [ -s left ]; do sleep 0.01; done; echo ready; wait"})
+	s.until("ready")
+	pid := func(name string) (pid int) {
+		b, err := os.ReadFile(filepath.Join(c.nodes[0].home, name))
+		if err == nil {
+			_, err = fmt.Sscan(string(b), &pid)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pid
+	}
+	left, stays := pid("left"), pid("stays")
+	t.Cleanup(func() { _ = syscall.Kill(left, syscall.SIGKILL) })
+	s.conn.Close()
+	for end := time.Now().Add(time.Minute); proc.Alive(stays, ""); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("a process of the session goes on")
+		}
+	}
+	c.nodes[0].stop() // it has ended what it ends
+	if !proc.Alive(left, "") {
+		t.Error("a process that left the session was ended with it")
 	}
 }
 

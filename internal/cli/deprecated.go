@@ -17,9 +17,6 @@ func (a *app) deprecatedCommands() []*cobra.Command {
 			a.removed("launch", "one `sky launch -c NAME --gpus …` per candidate"), a.removed("ls", "`sky status` and `sky cost-report`"),
 			a.removed("show", "`sky queue CLUSTER` and `sky cost-report`"), a.removed("down", "`sky down CLUSTERS`"), a.removed("delete", "`sky down CLUSTERS`"),
 		}}),
-		a.removed("gpunode", "`sky launch -c NAME --gpus K80:1`, then `sky ssh NAME`"),
-		a.removed("cpunode", "`sky launch -c NAME`, then `sky ssh NAME`"),
-		a.removed("tpunode", "`sky launch -c NAME --gpus tpu-v2-8`, then `sky ssh NAME`"),
 		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Removed; use `sky ssh up`.", group: []*cobra.Command{
 			a.removed("deploy", "`sky ssh up`, with the machines in ~/.sky/ssh_node_pools.yaml"),
 		}}),

@@ -288,6 +288,10 @@ func (f *fakeAPI) launch(w http.ResponseWriter, name string, body map[string]any
 		f.finish(w, "sky.launch", api.LaunchResult{}, nil, "Dryrun finished.\n")
 		return
 	}
+	if yaml, _ := body["task"].(string); f.clusters[name] != nil && strings.Contains(yaml, "P100") {
+		f.finish(w, "sky.launch", nil, &api.Error{Type: api.ErrResourcesMismatch, Message: "it has K80."}, "")
+		return
+	}
 	if f.clusters[name] == nil {
 		f.clusters[name] = &api.StatusRecord{
 			Name: name, LaunchedAt: time.Now().Unix() - 30, Autostop: -1, UserHash: "abcd1234", UserName: "me", Workspace: "default",

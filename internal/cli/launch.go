@@ -24,6 +24,7 @@ type launchOptions struct {
 	minutes                            *int
 	dryrun, detach, async, down, retry bool
 	yes, noSetup, fast, docker         bool
+	quiet                              bool // no hints at the end
 	plan                               planFlags
 }
 
@@ -240,7 +241,7 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 		}
 	}
 	stops := res.Handle == nil || !res.Handle.CannotStop
-	if !config.MinimizeLogging.On(a.lookupEnv) {
+	if !o.quiet && !config.MinimizeLogging.On(a.lookupEnv) {
 		a.t.Print(launchHints(a.t, o.cluster, res.JobID, reach, stops))
 	}
 	return outcome

@@ -40,6 +40,7 @@ func (a *app) root() *cobra.Command {
 				a.jobsCommand(), a.dashboardCommand(), a.serveCommand(), a.localCommand(), a.apiCommand(), a.workspaceCommand(), a.usersCommand(), a.tokensCommand(), a.taskCommand(), a.configCommand(),
 				a.sshCommand(), a.debugDumpCommand(), a.auditCommand(), a.versionCommand(), a.completionCommand(), a.helpCommand(),
 			},
+			a.interactiveCommands(),
 			a.deprecatedCommands(),
 		),
 	})

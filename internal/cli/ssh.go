@@ -19,14 +19,22 @@ import (
 
 func (a *app) sshCommand() *cobra.Command {
 	var node int
-	var tty, stdio bool
+	var tty, stdio, only bool
+	var ports portFlags
 	cmd := a.build(command{
 		name: "ssh", args: "CLUSTER [-- COMMAND...]", short: "Open a shell on a cluster, or manage SSH node pools.", min: 1, max: -1,
-		long:     "Without COMMAND a login shell is opened. The exit code is that of the shell or COMMAND.",
-		example:  "sky ssh dev\nsky ssh dev --node 1\nsky ssh dev -- nvidia-smi\necho hello | sky ssh dev -- cat",
+		long: "Without COMMAND a login shell is opened. The exit code is that of the shell or COMMAND.\n\n" +
+			"Ports are forwarded through the API server to every kind of node, while the shell is open;\n" +
+			"with -N without a shell, until Ctrl-C.",
+		example: "sky ssh dev\nsky ssh dev --node 1\nsky ssh dev -- nvidia-smi\necho hello | sky ssh dev -- cat\n" +
+			"sky ssh dev -p 8888                             # http://localhost:8888 is the node's port 8888\n" +
+			"sky ssh dev -N -L 8080:80 -L 5432:db.internal:5432",
 		complete: a.completer(sky.CompleteClusters),
 		flags: func(f flags) {
 			f.IntVar(&node, "node", 0, "Number of the node; 0 is the head.")
+			f.ports(&ports)
+			f.texts(&ports.local, "local-forward", "L", "As --port-forward (may be repeated).")
+			f.on(&only, "no-shell", "N", "Only forward ports, until Ctrl-C.")
 			f.on(&tty, "tty", "", "Give COMMAND a terminal, too.")
 			f.on(&stdio, "stdio", "", "Pass bytes between this command and the node's sshd, or the server where the node has none: for a ProxyCommand of ssh.")
 		},
@@ -38,6 +46,18 @@ func (a *app) sshCommand() *cobra.Command {
 			if cmd.ArgsLenAtDash() == 0 {
 				return usagef("Missing argument 'CLUSTER'.")
 			}
+			switch {
+			case stdio && (only || len(ports.all()) > 0):
+				return usagef("--stdio goes with no forwarded ports.")
+			case only && len(ports.all()) == 0:
+				return usagef("-N (--no-shell) needs a port to forward: -p PORT.")
+			case only && (len(args) > 1 || tty):
+				return usagef("-N (--no-shell) goes with no COMMAND and no --tty.")
+			}
+			defer ports.close()
+			if err := ports.listen(ctx); err != nil {
+				return err
+			}
 			c, err := a.connect(ctx)
 			if err != nil {
 				return err
@@ -46,10 +66,10 @@ func (a *app) sshCommand() *cobra.Command {
 				return a.sshStdio(ctx, c, args[0], node)
 			}
 			command := strings.Join(args[1:], " ")
-			return a.shell(ctx, c, sky.ShellOptions{
+			return a.shellAndPorts(ctx, c, sky.ShellOptions{
 				Cluster: args[0], Node: node, Command: command,
-				TTY: (command == "" || tty) && a.t.InTTY && a.t.OutTTY, Term: a.env("TERM"),
-			})
+				TTY: !only && (command == "" || tty) && a.t.InTTY && a.t.OutTTY, Term: a.env("TERM"),
+			}, &ports, only)
 		},
 	})
 	cmd.Annotations["open"] = "yes"
@@ -76,15 +96,15 @@ func (a *app) sshStdio(ctx context.Context, c *sky.Client, cluster string, node 
 	return nil
 }
 
-// shell connects this terminal with a shell on a node.
-func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions) error {
+// shell connects this terminal, and its input or another one, with a shell on a node.
+func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions, input io.Reader) error {
 	o.Cols, o.Rows = a.t.Size()
 	conn, err := c.Shell(ctx, o)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	s := shell.Session{Conn: conn, Stdin: a.t.In, Stdout: a.t.Out, Stderr: a.t.Err, Size: a.t.Size}
+	s := shell.Session{Conn: conn, Stdin: input, Stdout: a.t.Out, Stderr: a.t.Err, Size: a.t.Size}
 	if o.TTY {
 		restore, err := a.t.Raw()
 		if err != nil {
@@ -96,7 +116,7 @@ func (a *app) shell(ctx context.Context, c *sky.Client, o sky.ShellOptions) erro
 	code, err := s.Run(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the connection to cluster '%s' broke: %w. A shell cannot be taken up again; open a new one with: sky ssh %[1]s", o.Cluster, err)
+		return fmt.Errorf("the connection to cluster '%s' broke: %w. It cannot be taken up again; connect anew with: sky ssh %[1]s", o.Cluster, err)
 	case code != 0:
 		return exitError(code)
 	}

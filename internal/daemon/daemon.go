@@ -362,6 +362,7 @@ func (d *daemon) handler(access access) *server.Server {
 		OwnMachines:   ownMachines{sshpool.FileInSkyDir(d.o.Home), d},
 		Shell:         d.clusters.Shell,
 		SSHD:          d.clusters.SSHD,
+		Forward:       d.clusters.Forward,
 		Balancers:     d.services.Source(),
 		Replica:       d.services.Connect,
 	})

@@ -78,6 +78,7 @@ var outcomes = map[string]outcome{
 	"POST /download":       media(mediaZip, query{"relative": textParam}),
 	"GET /shell": {params: query{"cluster_name": textParam, "command": textParam, "term": textParam, "tty": boolParam,
 		"node": intParam, "rows": intParam, "cols": intParam}},
+	"GET /port-forward": {params: query{"cluster_name": textParam, "node": intParam, "host": textParam, "port": intParam}},
 
 	"GET /upload_v2/blob": gives[map[string]bool](query{"user_hash": textParam, "blob_id": textParam}),
 	"POST /upload_v2":     gives[uploadAnswer](chunkParams),

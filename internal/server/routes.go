@@ -247,6 +247,7 @@ func Routes() []Route {
 		{Method: get, Path: "/dashboard_config", Role: Viewer, Kind: Direct, handle: constant(`{"external_links":[]}`)},
 		{Method: get, Path: "/kubernetes-pod-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
 		{Method: get, Path: "/slurm-job-ssh-proxy", Role: User, Kind: Socket, handle: (*Server).sshProxy},
+		{Method: get, Path: "/port-forward", Role: User, Kind: Socket, handle: (*Server).forward},
 		{Method: get, Path: "/ssh-interactive-auth", Role: User, Kind: Socket, handle: (*Server).noInteractiveLogin},
 	}
 }

@@ -99,6 +99,8 @@ type Deps struct {
 	Replica func(ctx context.Context, service string, replica int) (net.Conn, error)
 	// SSHD connects to the sshd of a cluster's node.
 	SSHD func(ctx context.Context, cluster string, node int) (net.Conn, error)
+	// Forward connects to a port of a host as a cluster's node sees it.
+	Forward func(ctx context.Context, cluster string, node int, host string, port int) (net.Conn, error)
 }
 
 // Rules are what an installation's configuration says about its users.
