@@ -182,10 +182,10 @@ func TestInspection(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if got[0].Err != nil || got[0].Cluster.Name != "" || !strings.Contains(got[0].Size, "CPU--") {
+	if got[0].Err != nil || len(got[0].Clusters) != 0 || !strings.Contains(got[0].Size, "CPU--") {
 		t.Errorf("a free one: %+v", got[0])
 	}
-	if got[1].Err != nil || got[1].Cluster.Name != "theirs" {
+	if got[1].Err != nil || len(got[1].Clusters) != 1 || got[1].Clusters[0].Name != "theirs" || got[1].Free != "nothing free" {
 		t.Errorf("one that is taken: %+v", got[1])
 	}
 	if got[2].Err == nil || got[2].Size != "" {

@@ -1,6 +1,7 @@
 package sshpool
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -77,7 +78,7 @@ func (p *Provider) intentFile(id cloud.ClusterID) string {
 	return filepath.Join(p.o.Dir, fmt.Sprintf("%.60s-%s.json", id.Name, hex.EncodeToString(sum[:8])))
 }
 
-func (p *Provider) writeIntent(i *intent) error {
+func (p *Provider) writeIntent(_ context.Context, i *intent) error {
 	b, err := json.MarshalIndent(i, "", "  ")
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (p *Provider) writeIntent(i *intent) error {
 	return wholefile.WriteSynced(p.intentFile(i.id()), append(b, '\n'), 0o600)
 }
 
-func (p *Provider) removeIntent(id cloud.ClusterID) error {
+func (p *Provider) removeIntent(_ context.Context, id cloud.ClusterID) error {
 	if err := os.Remove(p.intentFile(id)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -93,7 +94,7 @@ func (p *Provider) removeIntent(id cloud.ClusterID) error {
 }
 
 // intents are those that match an id, whose empty parts match everything.
-func (p *Provider) intents(id cloud.ClusterID) ([]*intent, error) {
+func (p *Provider) intents(_ context.Context, id cloud.ClusterID) ([]*intent, error) {
 	entries, err := os.ReadDir(p.o.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

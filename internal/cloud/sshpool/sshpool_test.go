@@ -96,8 +96,8 @@ func (f *fixture) set(k func(*sshtest.Knobs)) {
 	}
 }
 
-// nodeDir is a host's folder for nodes.
-func nodeDir(h *sshtest.Server) string {
+// wholeDir is where earlier versions put the record of a host's only node.
+func wholeDir(h *sshtest.Server) string {
 	host, _ := exec.Command("uname", "-n").Output()
 	return filepath.Join(h.Home, ".sky", "nodes", strings.TrimSpace(string(host)))
 }
@@ -112,10 +112,17 @@ func (f *fixture) hostOf(n cloud.Node) *sshtest.Server {
 	return nil
 }
 
+// records are the records of nodes on a host.
+func records(h *sshtest.Server) []string {
+	one, _ := filepath.Glob(filepath.Join(wholeDir(h), "node.json"))
+	more, _ := filepath.Glob(filepath.Join(wholeDir(h)+".d", "*", "node.json"))
+	return append(one, more...)
+}
+
 // claim writes another installation's record onto a host.
 func claim(t testing.TB, h *sshtest.Server, id cloud.ClusterID) {
 	t.Helper()
-	dir := nodeDir(h)
+	dir := filepath.Join(wholeDir(h)+".d", newDir())
 	os.MkdirAll(filepath.Join(dir, "home"), 0o700)
 	b, _ := json.Marshal(record{Installation: id.Installation, Cluster: id.Name, Hash: id.Hash, Created: time.Now()})
 	if err := os.WriteFile(filepath.Join(dir, "node.json"), append(b, '\n'), 0o600); err != nil {
@@ -132,7 +139,7 @@ func TestConformance(t *testing.T) {
 		free := func() []*sshtest.Server {
 			var out []*sshtest.Server
 			for _, h := range f.hosts {
-				if _, err := os.Stat(filepath.Join(nodeDir(h), "node.json")); err != nil {
+				if len(records(h)) == 0 {
 					out = append(out, h)
 				}
 			}
@@ -141,8 +148,10 @@ func TestConformance(t *testing.T) {
 		restore := func(testing.TB) {
 			f.set(func(k *sshtest.Knobs) { k.Allow, k.Frozen, k.Down = []ssh.PublicKey{f.key}, false, false })
 			for _, h := range f.hosts {
-				if b, err := os.ReadFile(filepath.Join(nodeDir(h), "node.json")); err == nil && strings.Contains(string(b), "stranger") {
-					os.RemoveAll(filepath.Join(h.Home, ".sky"))
+				for _, file := range records(h) {
+					if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "stranger") {
+						os.RemoveAll(filepath.Join(h.Home, ".sky"))
+					}
 				}
 			}
 		}
@@ -398,9 +407,9 @@ func TestPasswordsStayOutOfSight(t *testing.T) {
 }
 
 func TestShapes(t *testing.T) {
-	h100 := newShape(8, 32.9*(1<<20), map[string]float64{"H100": 2})
-	if h100.name() != "8CPU--32GB--H100:2" || newShape(1, 600*1024, nil).name() != "1CPU--0.5GB" {
-		t.Errorf("%s, %s", h100.name(), newShape(1, 600*1024, nil).name())
+	h100 := newShape(8, 32.9*(1<<20), "NVIDIA H100 80GB HBM3, 81559\nNVIDIA H100 80GB HBM3, 81559\n")
+	if h100.name() != "8CPU--32GB--H100:2" || newShape(1, 600*1024, "").name() != "1CPU--0.5GB" {
+		t.Errorf("%s, %s", h100.name(), newShape(1, 600*1024, "").name())
 	}
 	for _, tt := range []struct {
 		big, small string
