@@ -20,9 +20,7 @@ func (a *app) deprecatedCommands() []*cobra.Command {
 		a.removed("gpunode", "`sky launch -c NAME --gpus K80:1`, then `sky ssh NAME`"),
 		a.removed("cpunode", "`sky launch -c NAME`, then `sky ssh NAME`"),
 		a.removed("tpunode", "`sky launch -c NAME --gpus tpu-v2-8`, then `sky ssh NAME`"),
-		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Removed; use `sky ssh up`.", group: []*cobra.Command{
-			a.removed("deploy", "`sky ssh up`, with the machines in ~/.sky/ssh_node_pools.yaml"),
-		}}),
+		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Deprecated; use `sky ssh up`.", group: []*cobra.Command{a.adminDeployCommand()}}),
 	}
 }
 

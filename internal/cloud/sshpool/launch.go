@@ -204,11 +204,11 @@ const (
 // quicker. The intent is stored before the first claim, and says in the end
 // exactly which machines there are.
 func (l *launch) claim(ctx context.Context) error {
-	tried := hostsOf(l.mine())
+	var tried []leased
 	for round := 1; ; round++ {
 		ranks := l.missing()
 		if len(ranks) == 0 {
-			return l.p.writeIntent(ctx, newIntent(l.spec.ID, hostsOf(l.mine())))
+			return l.p.writeIntent(ctx, newIntent(l.spec.ID, l.leases()))
 		}
 		machines := l.candidates()
 		plan, found, ok := assign(rooms(machines, false), l.want, ranks)
@@ -223,9 +223,9 @@ func (l *launch) claim(ctx context.Context) error {
 			continue
 		}
 		for _, a := range plan {
-			tried = append(tried, machines[a.machine].host)
+			tried = append(tried, leased{machines[a.machine].host, a.rank, a.share})
 		}
-		if err := l.p.writeIntent(ctx, newIntent(l.spec.ID, unique(tried))); err != nil {
+		if err := l.p.writeIntent(ctx, newIntent(l.spec.ID, append(l.leases(), tried...))); err != nil {
 			return err
 		}
 		got := parallel(plan, func(a assignment) *seen {
@@ -259,6 +259,17 @@ func (l *launch) claim(ctx context.Context) error {
 			return l.full(len(l.missing()), 0)
 		}
 	}
+}
+
+// leases are what the cluster has.
+func (l *launch) leases() []leased {
+	var out []leased
+	for _, s := range l.mine() {
+		for _, n := range l.nodes(s) {
+			out = append(out, leased{s.host, n.record.Rank, n.record.Share})
+		}
+	}
+	return out
 }
 
 func (l *launch) replace(s *seen) {

@@ -3,6 +3,7 @@
 package sshpool
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -288,8 +289,7 @@ func TestSharesAreClaimedByManyAtOnce(t *testing.T) {
 	results := make(chan result, 7)
 	want := shape{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
 	for i := range 7 {
-		p := f.provider(t)
-		p.o.Dir = t.TempDir()
+		p := f.elsewhere(t)
 		spec := f.share(fmt.Sprint("c", i), 1, want)
 		spec.ID.Installation = fmt.Sprint("i", i)
 		go func() {
@@ -383,5 +383,78 @@ func TestRoomIsSaidInFewDigits(t *testing.T) {
 	r := roomOf(h100s(2), []*folder.Share{{CPUs: 0.1, MemoryGiB: 1.0 / 3, GPUs: []int{1}}})
 	if got := r.free(); got != "63.9 of 64 CPUs, 511.67 of 512 GB, 1 of 2 H100 free" || math.Abs(r.cpus-63.9) > slack {
 		t.Error(got)
+	}
+}
+
+// What a cluster has is in the database before a machine is asked for it, where every
+// server of the installation finds it, also if the pool is not in the file any more.
+func TestALeaseIsStoredForEveryShare(t *testing.T) {
+	f := setup(t, 2)
+	for _, h := range f.hosts {
+		withGPUs(t, h, "NVIDIA H100 80GB HBM3, 81559", "NVIDIA H100 80GB HBM3, 81559")
+	}
+	want := shape{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
+	spec := f.share("a", 2, want)
+	f.launch(spec)
+	leases := func() map[string][]byte { return must(f.store.List(t.Context(), leasePrefix)) }
+	var in intent
+	for _, b := range leases() {
+		if err := json.Unmarshal(b, &in); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(in.Hosts) != 2 || in.Hosts[0].Rank+in.Hosts[1].Rank != 1 || in.Hosts[0].Share == nil || fmt.Sprint(in.Hosts[0].Share.GPUs) != "[0]" || in.Hosts[0].Share.CPUs != 0.1 {
+		t.Errorf("%+v", in)
+	}
+	// A launch that fails on its way has a lease for what it may have left.
+	refused := f.share("b", 2, want)
+	f.hosts[1].Set(func(k *sshtest.Knobs) { k.Shell = "/bin/false" })
+	f.hosts[1].Cut()
+	if _, err := f.p.Launch(t.Context(), refused); err == nil {
+		t.Error("a machine without a shell was claimed")
+	}
+	f.hosts[1].Set(func(k *sshtest.Knobs) { k.Shell = "" })
+	// Another server of the installation gives back, without the pools' file.
+	os.Remove(f.p.o.File)
+	another := f.provider(t)
+	if nodes, err := another.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 2 {
+		t.Errorf("%v, %v", nodes, err)
+	}
+	for _, id := range []cloud.ClusterID{spec.ID, refused.ID} {
+		if err := another.Terminate(t.Context(), id); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := leases(); len(left) > 0 {
+		t.Errorf("leases are left: %v", left)
+	}
+	for _, h := range f.hosts {
+		if left, _ := os.ReadDir(h.Home); len(left) > 0 {
+			t.Errorf("left: %v", left)
+		}
+	}
+}
+
+// What earlier versions noted in files is still known, and goes with the cluster.
+func TestALeaseThatAnEarlierVersionHasNoted(t *testing.T) {
+	f := setup(t, 1)
+	spec := f.spec("c", 1)
+	f.launch(spec)
+	name := leasePrefix + leaseName(spec.ID)
+	b := must(f.store.List(t.Context(), name))[name]
+	f.store.Delete(t.Context(), name)
+	os.MkdirAll(f.p.o.Dir, 0o700)
+	if err := os.WriteFile(f.p.earlierFile(spec.ID), b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	os.Remove(f.p.o.File)
+	if nodes, err := f.p.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 1 {
+		t.Errorf("%v, %v", nodes, err)
+	}
+	if err := f.p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Error(err)
+	}
+	if left, _ := os.ReadDir(f.p.o.Dir); len(left) > 0 {
+		t.Errorf("left: %v", left)
 	}
 }

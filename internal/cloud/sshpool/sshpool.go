@@ -36,9 +36,11 @@ const PoolsFile = "ssh_node_pools.yaml"
 // Options say where the files are.
 type Options struct {
 	File string        // the pools
-	Dir  string        // for what must be remembered about claims
+	Dir  string        // where earlier versions remembered claims
 	Home string        // of the user, for ~/.ssh/config and keys
 	SSH  *sshconn.Pool // connections
+	// Leases is where claims are remembered.
+	Leases Leases
 }
 
 // Provider rents out machines of pools.
@@ -52,9 +54,9 @@ type Provider struct {
 func New(o Options) *Provider { return &Provider{o: o} }
 
 // InSkyDir are the options for the usual places below ~/.sky.
-func InSkyDir(home string, ssh *sshconn.Pool) Options {
+func InSkyDir(home string, ssh *sshconn.Pool, leases Leases) Options {
 	sky := filepath.Join(home, ".sky")
-	return Options{File: filepath.Join(sky, PoolsFile), Dir: filepath.Join(sky, "ssh_node_pools_info"), Home: home, SSH: ssh}
+	return Options{File: filepath.Join(sky, PoolsFile), Dir: filepath.Join(sky, "ssh_node_pools_info"), Home: home, SSH: ssh, Leases: leases}
 }
 
 func (p *Provider) Name() string        { return Name }

@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // fixture is a pool of machines with real sshds and shells.
@@ -30,6 +33,7 @@ type fixture struct {
 	home    string
 	keyFile string
 	key     ssh.PublicKey
+	store   Leases
 	p       *Provider
 }
 
@@ -64,7 +68,28 @@ func (f *fixture) writePools(name string, hosts []*sshtest.Server) {
 func (f *fixture) provider(t testing.TB) *Provider {
 	pool := sshconn.New(sshconn.Options{Home: f.home, KnownHosts: filepath.Join(f.home, "known_hosts"), Timeout: 10 * time.Second})
 	t.Cleanup(pool.Close)
-	return New(InSkyDir(f.home, pool))
+	if f.store == nil {
+		f.store = openStore(f.t)
+	}
+	return New(InSkyDir(f.home, pool, f.store))
+}
+
+// openStore opens the database of an installation.
+func openStore(t testing.TB) Leases {
+	t.Helper()
+	s, err := state.Open(context.Background(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Settings()
+}
+
+// elsewhere is a provider of another installation.
+func (f *fixture) elsewhere(t testing.TB) *Provider {
+	p := f.provider(t)
+	p.o.Dir, p.o.Leases = t.TempDir(), openStore(t)
+	return p
 }
 
 func (f *fixture) offer() cloud.Offer {
@@ -205,8 +230,11 @@ func TestConformance(t *testing.T) {
 						return err
 					})
 				}
-				left, _ := filepath.Glob(filepath.Join(f.p.o.Dir, "*"))
-				return append(out, left...)
+				left, err := f.store.List(context.Background(), leasePrefix)
+				if err != nil {
+					t.Error(err)
+				}
+				return append(out, slices.Sorted(maps.Keys(left))...)
 			},
 		}
 	})
@@ -310,8 +338,7 @@ func TestTwoInstallationsNeverShareAMachine(t *testing.T) {
 	}
 	results := make(chan result, 6)
 	for i := range 6 {
-		p := f.provider(t)
-		p.o.Dir = t.TempDir()
+		p := f.elsewhere(t)
 		spec := f.spec("c", 1)
 		spec.ID.Installation = fmt.Sprint("i", i)
 		go func() {
@@ -388,7 +415,7 @@ func TestPasswordsStayOutOfSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := json.Marshal(newIntent(cloud.ClusterID{Name: "c"}, all(pools)))
+	b, _ := json.Marshal(newIntent(cloud.ClusterID{Name: "c"}, []leased{{host: all(pools)[0]}, {host: all(pools)[1]}}))
 	for _, text := range []string{fmt.Sprintf("%+v", *pools[0].hosts[0]), string(b)} {
 		if strings.Contains(text, "geheim") {
 			t.Errorf("the password shows in %s", text)
