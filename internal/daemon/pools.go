@@ -37,11 +37,11 @@ func (o ownMachines) Status(ctx context.Context, pool string) (api.SSHPoolStatus
 	if err != nil {
 		return s, err
 	}
-	ready, why, err := p.Ready(ctx, pool)
+	ready, why, free, err := p.Ready(ctx, pool)
 	if no, ok := errors.AsType[*cloud.AuthError](err); ok { // there is no such pool
 		return s, &api.Error{Type: api.ErrFileNotFound, Message: no.Err.Error() + ".", Hint: no.Fix}
 	}
-	if !ready {
+	if s.Free = free; !ready {
 		s.Status, s.Reason = "Not Ready", why
 	}
 	return s, err

@@ -52,7 +52,7 @@ func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	if _, err := uma.UploadSSHKey(ctx, "other", private); err == nil {
 		t.Error("uma gives the server a key")
 	}
-	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" {
+	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" || !strings.HasPrefix(s.Free, "1 of 1 machines, ") || !strings.HasSuffix(s.Free, " GB, 2 of 2 T4") {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	up := func(infra string, up bool) error {

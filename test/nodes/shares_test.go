@@ -32,6 +32,7 @@ func TestTwoClustersOnOneHost(t *testing.T) {
 		t.Errorf("%d agents on the host", n)
 	}
 	w.sky([]string{"in use by clusters a, b", "CPUs"}, "ssh", "up")
+	w.sky([]string{"SSH node pools", "rack", "0 of 1 machines, "}, "status")
 	// A machine for a cluster alone is not there, and what is left is said.
 	out, code := w.run("launch", "-y", "-c", "alone", "--infra", "ssh/rack", "true")
 	if code == 0 || !strings.Contains(out, "has cluster a") {

@@ -191,8 +191,8 @@ func TestInspection(t *testing.T) {
 	if got[2].Err == nil || got[2].Size != "" {
 		t.Errorf("one that is off: %+v", got[2])
 	}
-	if ready, why, err := f.p.Ready(t.Context(), "mine"); ready || !strings.Contains(why, "1 of 3 machines") || err != nil {
-		t.Errorf("%v %q %v", ready, why, err)
+	if ready, why, free, err := f.p.Ready(t.Context(), "mine"); ready || !strings.Contains(why, "1 of 3 machines") || !strings.HasPrefix(free, "1 of 2 machines, ") || err != nil {
+		t.Errorf("%v %q %q %v", ready, why, free, err)
 	}
 	_, err = f.p.Inspect(t.Context(), "nope")
 	refused(t, err, `no pool "nope"`)

@@ -104,13 +104,14 @@ func GPUsOf(machines []Machine, name string, quantity float64) []PoolGPUs {
 // statusPatience bounds how long somebody waits who only wants to know.
 const statusPatience = 20 * time.Second
 
-// Ready tells whether every machine of a pool can be used, and if not, why.
-func (p *Provider) Ready(ctx context.Context, pool string) (ready bool, why string, err error) {
+// Ready tells whether every machine of a pool can be used, if not, why, and what is
+// free of those that can.
+func (p *Provider) Ready(ctx context.Context, pool string) (ready bool, why, free string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)
 	defer cancel()
 	machines, err := p.Inspect(ctx, pool)
 	if err != nil {
-		return false, "", err
+		return false, "", "", err
 	}
 	var bad []error
 	for _, m := range machines {
@@ -118,8 +119,34 @@ func (p *Provider) Ready(ctx context.Context, pool string) (ready bool, why stri
 			bad = append(bad, fmt.Errorf("%s: %w", m.Host, m.Err))
 		}
 	}
+	free = FreeOf(machines)
 	if len(bad) == 0 {
-		return true, "", nil
+		return true, "", free, nil
 	}
-	return false, fmt.Sprintf("%d of %d machines cannot be used: %v", len(bad), len(machines), shorten(bad)), nil
+	return false, fmt.Sprintf("%d of %d machines cannot be used: %v", len(bad), len(machines), shorten(bad)), free, nil
+}
+
+// FreeOf sums up what is free of machines, for users; "": none can be used. It is pure.
+func FreeOf(machines []Machine) string {
+	var has, left folder.Share
+	whole, usable := 0, 0
+	for _, m := range machines {
+		if m.Err != nil {
+			continue
+		}
+		usable++
+		if m.Free == "" {
+			whole++
+		}
+		has.CPUs, has.MemoryGiB = has.CPUs+m.Has.CPUs, has.MemoryGiB+m.Has.MemoryGiB
+		left.CPUs, left.MemoryGiB = left.CPUs+m.Left.CPUs, left.MemoryGiB+m.Left.MemoryGiB
+	}
+	if usable == 0 {
+		return ""
+	}
+	text := fmt.Sprintf("%d of %d machines, %s of %s CPUs, %s of %s GB", whole, usable, number(round(left.CPUs)), number(round(has.CPUs)), number(round(left.MemoryGiB)), number(round(has.MemoryGiB)))
+	for _, g := range GPUsOf(machines, "", 0) {
+		text += fmt.Sprintf(", %s of %s %s", number(g.Available), number(g.Capacity), g.Name)
+	}
+	return text
 }
