@@ -87,6 +87,7 @@ type SSHPoolStatus struct {
 	ContextName string `json:"context_name"` // ssh-<pool>
 	Status      string `json:"status"`       // Ready, Not Ready
 	Reason      string `json:"reason"`
+	Free        string `json:"free,omitempty"` // of the machines that can be used, in words
 }
 
 // SlurmNode is a node of a Slurm partition.

@@ -306,6 +306,11 @@ type ShellQuery struct {
 // ProgramEnv is the variable by which a command of PathShell finds the agent's program.
 const ProgramEnv = "SKY_AGENT_PROGRAM"
 
+// DevicesEnv is a variable of the agent of a node that has a share of its machine: the
+// machine's GPUs that belong to it, by index, with commas; "": none of them. What the agent
+// starts sees no others.
+const DevicesEnv = "SKY_NODE_GPUS"
+
 // ShellProtocol, SyncProtocol, ServerProtocol and DialProtocol are the Upgrade tokens
 // of PathShell, PathSync, PathServer and PathDial.
 const (

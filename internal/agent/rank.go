@@ -17,6 +17,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/proc"
 )
 
@@ -231,6 +232,13 @@ func environment(home string, vars map[string]string, key string) []string {
 	all["HOME"] = home
 	maps.Copy(all, vars)
 	all[markerEnv] = key
+	if devices, ok := os.LookupEnv(agentapi.DevicesEnv); ok {
+		asked, restricted := vars["CUDA_VISIBLE_DEVICES"]
+		all["CUDA_VISIBLE_DEVICES"] = visibleDevices(devices, asked, restricted)
+		if all["CUDA_DEVICE_ORDER"] == "" {
+			all["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID" // that of the indexes
+		}
+	}
 	env := make([]string, 0, len(all))
 	for name, value := range all {
 		if !strings.ContainsRune(name+value, 0) {
@@ -239,6 +247,26 @@ func environment(home string, vars map[string]string, key string) []string {
 	}
 	slices.Sort(env)
 	return env
+}
+
+// visibleDevices are the machine's GPUs for what counts those of the node's share from
+// 0: asked has such numbers if restricted, else it is all of them. Names (UUIDs) stay,
+// numbers that the share has not are left out. It is pure.
+func visibleDevices(share, asked string, restricted bool) string {
+	if !restricted || share == "" {
+		return share
+	}
+	own := strings.Split(share, ",")
+	var out []string
+	for d := range strings.SplitSeq(asked, ",") {
+		switch i, err := strconv.Atoi(strings.TrimSpace(d)); {
+		case err != nil && d != "":
+			out = append(out, d)
+		case err == nil && i >= 0 && i < len(own):
+			out = append(out, own[i])
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // workdir is where scripts start: "" is ~/sky_workdir if that exists, else ~.

@@ -17,9 +17,7 @@ func (a *app) deprecatedCommands() []*cobra.Command {
 			a.removed("launch", "one `sky launch -c NAME --gpus …` per candidate"), a.removed("ls", "`sky status` and `sky cost-report`"),
 			a.removed("show", "`sky queue CLUSTER` and `sky cost-report`"), a.removed("down", "`sky down CLUSTERS`"), a.removed("delete", "`sky down CLUSTERS`"),
 		}}),
-		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Removed; use `sky ssh up`.", group: []*cobra.Command{
-			a.removed("deploy", "`sky ssh up`, with the machines in ~/.sky/ssh_node_pools.yaml"),
-		}}),
+		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Deprecated; use `sky ssh up`.", group: []*cobra.Command{a.adminDeployCommand()}}),
 	}
 }
 

@@ -57,7 +57,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster. Not available yet.")
 			f.StringVar(&o.clone, "clone", "", "")
 			f.on(&o.fast, "fast", "", "If the cluster is up, skip provisioning and setup.")
-			f.on(&o.docker, "docker", "", "")
+			f.on(&o.docker, "docker", "", "Run in a container on this machine.")
 			f.hide("clone", "docker")
 			f.text(&a.workspace, "workspace", "w", "Workspace to launch in.")
 			f.async(&o.async)
@@ -76,7 +76,9 @@ func (a *app) launchCommand() *cobra.Command {
 
 func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launchOptions) error {
 	if o.docker {
-		return errors.New("--docker is not available: it would run on the cheapest machine instead. For a container on this machine, use: sky launch --infra docker --image-id docker:IMAGE")
+		if err := a.inDocker(t); err != nil {
+			return err
+		}
 	}
 	if o.clone != "" {
 		return errors.New("--clone-disk-from is not available; start from an image with --image-id instead")

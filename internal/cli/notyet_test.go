@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,19 +19,20 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("run: x\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, tt := range []struct{ line, says string }{
-		{"jobs pool apply -y -p gpus pool.yaml", "`sky jobs pool apply` cannot be used yet"},
-		{"jobs launch -y -p gpus true", "--pool cannot be used yet"},
-		{"gpus label", "`sky gpus label` cannot be used yet"},
-		{"launch -y recipes:x", "recipes:NAME cannot be used yet"},
-		{"launch -y --clone-disk-from x true", "--clone-disk-from is not available"},
-		{"launch -y --docker " + file, "--docker is not available"},
-		{"launch -y --priority banana " + file, "banana is no number"},
-		{"jobs launch -y --priority banana " + file, "banana is no number"},
-		{"exec dev --network-tier best " + file, "--network-tier chooses machines when they are rented"},
+	for _, tt := range []struct{ line, says, at string }{
+		{line: "jobs pool apply -y -p gpus pool.yaml", says: "`sky jobs pool apply` cannot be used yet"},
+		{line: "jobs launch -y -p gpus true", says: "--pool cannot be used yet"},
+		{line: "gpus label", says: "`sky gpus label` cannot be used yet"},
+		{line: "launch -y recipes:x", says: "recipes:NAME cannot be used yet"},
+		{line: "launch -y --clone-disk-from x true", says: "--clone-disk-from is not available"},
+		{line: "launch -y --docker --infra aws " + file, says: "cannot be combined with another --infra"},
+		{line: "launch -y --docker " + file, says: "the API server is at https://sky.example.com", at: "https://sky.example.com"},
+		{line: "launch -y --priority banana " + file, says: "banana is no number"},
+		{line: "jobs launch -y --priority banana " + file, says: "banana is no number"},
+		{line: "exec dev --network-tier best " + file, says: "--network-tier chooses machines when they are rented"},
 	} {
 		a := newApp(Program{Stdin: &bytes.Buffer{}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{},
-			Environ: []string{"HOME=" + dir, "SKYPILOT_API_SERVER_ENDPOINT=http://127.0.0.1:1"}})
+			Environ: []string{"HOME=" + dir, "SKYPILOT_API_SERVER_ENDPOINT=" + cmp.Or(tt.at, "http://127.0.0.1:1")}})
 		a.health = &api.Health{NotYet: []string{"jobs.pool_apply", "kubernetes_label_gpus", "recipes.get"}}
 		root := a.root()
 		root.SetArgs(rewrite(strings.Fields(tt.line)))

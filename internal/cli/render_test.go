@@ -39,6 +39,7 @@ func same(t *testing.T, got, want string) {
 func TestStatusText(t *testing.T) {
 	v := &overview{
 		infra: []string{"GCP", "aws", "Kubernetes/ctx"}, workspaces: 2, workspace: "team",
+		machines: []api.SSHPoolStatus{{PoolName: "far", Status: "Unknown"}, {PoolName: "rack", Status: "Ready", Free: "1 of 2 machines, 20 of 32 CPUs, 90 of 128 GB, 3 of 8 H100"}},
 		clusters: []api.StatusRecord{
 			{Name: "sky-jobs-controller-1", Status: api.ClusterUp, Autostop: 10, LaunchedAt: testNow.Unix() - 3600, Workspace: "team", Infra: "AWS (us-east-1)", ResourcesStr: "1x(cpus=4)"},
 			{Name: "train", Status: api.ClusterStopped, Autostop: -1, LaunchedAt: testNow.Unix() - 86400, Workspace: "team", Infra: "Kubernetes (a-very-long-context-name)", ResourcesStr: "2x(gpus=A100:8, p4d.24xlarge, ...)"},
@@ -51,6 +52,11 @@ func TestStatusText(t *testing.T) {
 	}
 	same(t, v.render(plainTerm(), nil, statusOptions{}, testNow), `
 Enabled Infra (workspace: 'team'): aws, gcp, kubernetes/ctx
+
+SSH node pools
+POOL  STATUS   FREE
+far   Unknown  -
+rack  Ready    1 of 2 machines, 20 of 32 CPUs, 90 of 128 GB, 3 of 8 H100
 
 Clusters
 NAME                   WORKSPACE  INFRA                      RESOURCES                           STATUS   AUTOSTOP  LAUNCHED

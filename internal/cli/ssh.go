@@ -130,7 +130,8 @@ func (a *app) sshPoolsCommand(up bool) *cobra.Command {
 	c := command{name: "down", example: "sky ssh down\nsky ssh down --infra my-pool", short: "Check that nothing of sky is left on the machines of SSH node pools.", noConfig: true, max: 0}
 	if up {
 		c.name, c.short, c.example = "up", "Make SSH node pools usable.", "sky ssh up\nsky ssh up --infra my-pool\nsky ssh up -f pools.yaml"
-		c.long = "Pools are described in ~/.sky/ssh_node_pools.yaml, or in the file that -f names."
+		c.long = "Pools are described in ~/.sky/ssh_node_pools.yaml, or in the file that -f names. A file for\n" +
+			"`sky admin deploy` of earlier versions is taken as one pool."
 	}
 	c.flags = func(f flags) {
 		f.text(&infra, "infra", "", "Name of the pool; without it, all pools.")
@@ -141,31 +142,37 @@ func (a *app) sshPoolsCommand(up bool) *cobra.Command {
 		f.hide("async")
 	}
 	c.run = func(ctx context.Context, _ *cobra.Command, _ []string) error {
-		client, err := a.connect(ctx)
-		if err != nil {
-			return err
-		}
-		if file != "" {
-			pools, err := readPools(expandHome(file, a.home))
-			if err != nil {
-				return err
-			}
-			if err := client.SetSSHPools(ctx, pools); err != nil {
-				return err
-			}
-		}
-		req, err := client.SwitchSSHPools(ctx, strings.TrimPrefix(infra, "ssh/"), up)
-		if err != nil {
-			return err
-		}
-		if async {
-			a.t.Println("Request submitted with ID: " + req.ID())
-			return nil
-		}
-		_, err = wait(ctx, a, req)
-		return err
+		return a.switchPools(ctx, infra, file, up, async)
 	}
 	return a.build(c)
+}
+
+// switchPools looks whether pools can be used, with up, or whether sky has left them. With
+// a file its pools are given to the server first.
+func (a *app) switchPools(ctx context.Context, infra, file string, up, async bool) error {
+	client, err := a.connect(ctx)
+	if err != nil {
+		return err
+	}
+	if file != "" {
+		pools, err := readPools(expandHome(file, a.home))
+		if err != nil {
+			return err
+		}
+		if err := client.SetSSHPools(ctx, pools); err != nil {
+			return err
+		}
+	}
+	req, err := client.SwitchSSHPools(ctx, strings.TrimPrefix(infra, "ssh/"), up)
+	if err != nil {
+		return err
+	}
+	if async {
+		a.t.Println("Request submitted with ID: " + req.ID())
+		return nil
+	}
+	_, err = wait(ctx, a, req)
+	return err
 }
 
 func readPools(path string) (map[string]any, error) {
@@ -173,9 +180,16 @@ func readPools(path string) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the node pools: %w", err)
 	}
-	var pools map[string]any
-	if err := (&yaml11.Source{Name: path, Text: string(data)}).Unmarshal(&pools); err != nil {
+	n, err := (&yaml11.Source{Name: path, Text: string(data)}).ReadOne()
+	if err != nil {
 		return nil, err
+	}
+	pools, ok, err := poolOf(n)
+	if err == nil && !ok && n != nil {
+		err = n.Decode(&pools)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading the node pools of %s: %w", path, err)
 	}
 	return pools, nil
 }

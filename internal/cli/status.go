@@ -76,6 +76,7 @@ type overview struct {
 	jobs       section[api.JobsQueueResult]
 	pools      section[[]sky.Service]
 	services   section[[]sky.Service]
+	machines   []api.SSHPoolStatus // pools of machines of one's own
 }
 
 // section is a part of the overview that may be left out or fail by itself.
@@ -143,6 +144,9 @@ func (a *app) gather(ctx context.Context, c *sky.Client, names []string, o statu
 		g.Go(func() error {
 			req, err := c.EnabledClouds(ctx, "", true)
 			v.infra, err = quiet(ctx, req, err)
+			if err == nil && slices.ContainsFunc(v.infra, onSSH) {
+				v.machines = a.ownMachines(ctx, c)
+			}
 			return err
 		})
 	}

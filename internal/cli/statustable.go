@@ -32,6 +32,10 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 			b.WriteString(head + " " + strings.Join(infra, ", ") + "\n\n")
 		}
 	}
+	if len(v.machines) > 0 {
+		title("SSH node pools")
+		b.WriteString(machinesTable(v.machines).Fit(t.Columns()).String() + "\n")
+	}
 	title("Clusters")
 	b.WriteString(v.clusterText(t, names, o, now))
 

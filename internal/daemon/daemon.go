@@ -270,7 +270,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	d.metrics = server.NewMetrics()
 	contexts := kubernetes.NewContexts(d.o.Home)
 	d.providers = wrap.All(all.Providers(all.Options{
-		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns), Docker: engine,
+		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns, d.store.Settings()), Docker: engine,
 		Kubernetes: kubernetes.Options{Contexts: contexts, Dir: filepath.Join(sky, "kubernetes"), Sections: d.sections(kubernetes.Name), Everywhere: d.everywhere(kubernetes.Name)},
 		AWS:        d.awsOptions(),
 		GCP:        d.gcpOptions(),

@@ -9,6 +9,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/config"
@@ -113,7 +114,7 @@ func (d *daemon) pods(call *cluster.Call, env api.Envelope) (*kubernetes.Provide
 // kubernetesGPUs lists the accelerators of contexts and how many are free.
 func (d *daemon) kubernetesGPUs(ctx context.Context, call cluster.Call, b api.GPUAvailabilityBody) (any, error) {
 	if b.IsSSH != nil && *b.IsSSH {
-		return []api.ContextGPUs{}, nil // machines of one's own are taken whole
+		return d.poolGPUs(ctx, call, b)
 	}
 	p, sections, err := d.pods(&call, b.Envelope)
 	if err != nil {
@@ -145,6 +146,9 @@ func (d *daemon) kubernetesGPUs(ctx context.Context, call cluster.Call, b api.GP
 }
 
 func (d *daemon) kubernetesNodes(ctx context.Context, call cluster.Call, b api.NodeInfoBody) (any, error) {
+	if b.Context != nil && strings.HasPrefix(*b.Context, facts.PoolPrefix) {
+		return d.poolNodes(ctx, call, b.Envelope, *b.Context)
+	}
 	p, sections, err := d.pods(&call, b.Envelope)
 	if err != nil {
 		return nil, err

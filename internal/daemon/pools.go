@@ -10,8 +10,10 @@ import (
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -35,11 +37,11 @@ func (o ownMachines) Status(ctx context.Context, pool string) (api.SSHPoolStatus
 	if err != nil {
 		return s, err
 	}
-	ready, why, err := p.Ready(ctx, pool)
+	ready, why, free, err := p.Ready(ctx, pool)
 	if no, ok := errors.AsType[*cloud.AuthError](err); ok { // there is no such pool
 		return s, &api.Error{Type: api.ErrFileNotFound, Message: no.Err.Error() + ".", Hint: no.Fix}
 	}
-	if !ready {
+	if s.Free = free; !ready {
 		s.Status, s.Reason = "Not Ready", why
 	}
 	return s, err
@@ -82,19 +84,24 @@ func (d *daemon) poolsUp(ctx context.Context, call cluster.Call, b api.SSHPoolBo
 		return err
 	}
 	var bad []string
+	counted := false
 	for _, m := range machines {
 		switch {
 		case m.Err != nil:
 			fmt.Fprintf(call.Out, "✗ %s/%s: %v\n", m.Pool, m.Host, m.Err)
 			bad = append(bad, m.Pool+"/"+m.Host)
-		case m.Cluster != cloud.ClusterID{}:
-			fmt.Fprintf(call.Out, "✓ %s/%s: %s, in use by cluster %s\n", m.Pool, m.Host, m.Size, cmp.Or(names[m.Cluster.Hash], m.Cluster.Name))
+		case len(m.Clusters) > 0:
+			fmt.Fprintf(call.Out, "✓ %s/%s: %s, in use by %s; %s\n", m.Pool, m.Host, m.Size, users(m, names), m.Free)
 		default:
 			fmt.Fprintf(call.Out, "✓ %s/%s: %s\n", m.Pool, m.Host, m.Size)
 		}
+		counted = counted || m.Err == nil && !m.Limits
+	}
+	if counted {
+		fmt.Fprintln(call.Out, "CPUs and memory of shares are counted, and not enforced, on machines without systemd or where the login may not use sudo without a password.")
 	}
 	if len(bad) > 0 {
-		hint := "Mend what is said above about them, and try again."
+		hint := "Fix the errors above, and try again."
 		if len(bad) < len(machines) {
 			hint += " The others can be used: sky launch --infra ssh"
 		}
@@ -120,9 +127,9 @@ func (d *daemon) poolsDown(ctx context.Context, call cluster.Call, b api.SSHPool
 		case m.Err != nil:
 			fmt.Fprintf(call.Out, "✗ %s/%s: %v\n", m.Pool, m.Host, m.Err)
 			silent = append(silent, m.Pool+"/"+m.Host)
-		case m.Cluster != cloud.ClusterID{}:
-			fmt.Fprintf(call.Out, "✗ %s/%s: in use by cluster %s\n", m.Pool, m.Host, cmp.Or(names[m.Cluster.Hash], m.Cluster.Name))
-			ids = append(ids, m.Cluster)
+		case len(m.Clusters) > 0:
+			fmt.Fprintf(call.Out, "✗ %s/%s: in use by %s\n", m.Pool, m.Host, users(m, names))
+			ids = append(ids, m.Clusters...)
 		}
 	}
 	switch {
@@ -133,6 +140,87 @@ func (d *daemon) poolsDown(ctx context.Context, call cluster.Call, b api.SSHPool
 	}
 	fmt.Fprintf(call.Out, "No cluster is on the %d machines, and nothing of sky stays on a machine that was given back.\n", len(machines))
 	return nil
+}
+
+// users says which clusters have a machine.
+func users(m sshpool.Machine, names map[string]string) string {
+	var out []string
+	for _, id := range m.Clusters {
+		out = append(out, cmp.Or(names[id.Hash], id.Name))
+	}
+	slices.Sort(out)
+	if len(out) == 1 {
+		return "cluster " + out[0]
+	}
+	return "clusters " + strings.Join(out, ", ")
+}
+
+// poolGPUs is what [daemon.kubernetesGPUs] answers about machines of one's own.
+func (d *daemon) poolGPUs(ctx context.Context, call cluster.Call, b api.GPUAvailabilityBody) (any, error) {
+	out := []api.ContextGPUs{}
+	machines, err := d.poolMachines(ctx, call, b.Envelope, b.Context)
+	if err != nil {
+		return nil, err
+	}
+	name, quantity := "", 0.0
+	if b.NameFilter != nil {
+		name = *b.NameFilter
+	}
+	if b.QuantityFilter != nil {
+		quantity = *b.QuantityFilter
+	}
+	for _, g := range sshpool.GPUsOf(machines, name, quantity) {
+		if region := facts.PoolPrefix + g.Pool; len(out) == 0 || out[len(out)-1].Context != region {
+			out = append(out, api.ContextGPUs{Context: region})
+		}
+		last := &out[len(out)-1]
+		last.GPUs = append(last.GPUs, api.GPUAvailability{GPU: g.Name, Counts: g.Counts, Capacity: g.Capacity, Available: g.Available})
+	}
+	return out, nil
+}
+
+// poolNodes is what [daemon.kubernetesNodes] answers about a pool.
+func (d *daemon) poolNodes(ctx context.Context, call cluster.Call, env api.Envelope, pool string) (any, error) {
+	machines, err := d.poolMachines(ctx, call, env, &pool)
+	if err != nil {
+		return nil, err
+	}
+	out := api.KubernetesNodes{Nodes: map[string]api.KubernetesNode{}}
+	for _, m := range machines {
+		n := api.KubernetesNode{
+			Name: m.Host, Address: m.Host, CPUs: &m.Has.CPUs, MemoryGB: &m.Has.MemoryGiB, CPUFree: &m.Left.CPUs, MemFree: &m.Left.MemoryGiB,
+			Ready: new(m.Err == nil), Cordoned: new(false), Taints: []api.KubernetesTaint{},
+		}
+		if m.Has.Accelerator != "" {
+			n.AcceleratorType = &m.Has.Accelerator
+		}
+		n.Total.Count, n.Free.Available = len(m.Has.GPUs), len(m.Left.GPUs)
+		out.Nodes[m.Host] = n
+	}
+	return out, nil
+}
+
+// poolMachines looks at the machines of the pools that may be used, or of one.
+func (d *daemon) poolMachines(ctx context.Context, call cluster.Call, env api.Envelope, pool *string) ([]sshpool.Machine, error) {
+	if err := d.configure(&call, env); err != nil {
+		return nil, err
+	}
+	p, err := d.poolProvider()
+	if err != nil {
+		return nil, err
+	}
+	name := ""
+	if pool != nil {
+		name = strings.TrimPrefix(*pool, facts.PoolPrefix)
+	}
+	machines, err := p.Inspect(ctx, name)
+	if no, ok := errors.AsType[*cloud.AuthError](err); ok {
+		return nil, &api.Error{Type: api.ErrValue, Message: no.Err.Error() + ".", Hint: no.Fix}
+	}
+	if list, ok := call.Config.Sections(config.Scope{Cloud: facts.SSH})("")["allowed_node_pools"].([]any); ok {
+		machines = slices.DeleteFunc(machines, func(m sshpool.Machine) bool { return !slices.Contains(list, any(m.Pool)) })
+	}
+	return machines, err
 }
 
 // clusterNames are the names of clusters as users know them, by their hashes.

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
 )
 
 // An administrator gives the server a key and a pool; the machines are looked
@@ -18,6 +20,11 @@ import (
 func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	w := newTeam(t, teamConfig)
 	private, sshd := machineOfOnesOwn(t)
+	tools := t.TempDir()
+	if err := os.WriteFile(filepath.Join(tools, "nvidia-smi"), []byte("#!/bin/sh\nfor i in 1 2; do echo 'NVIDIA T4, 15360'; done\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	sshd.Set(func(k *sshtest.Knobs) { k.Env = map[string]string{"PATH": tools + ":" + os.Getenv("PATH")} })
 	ada, uma, ctx := w.as("ada"), w.as("uma"), t.Context()
 	path, err := ada.UploadSSHKey(ctx, "lab-key", private)
 	if err != nil {
@@ -46,7 +53,7 @@ func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	if _, err := uma.UploadSSHKey(ctx, "other", private); err == nil {
 		t.Error("uma gives the server a key")
 	}
-	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" {
+	if s, err := uma.SSHPoolStatus(ctx, "lab"); err != nil || s.Status != "Ready" || s.ContextName != "ssh-lab" || !strings.HasPrefix(s.Free, "1 of 1 machines, ") || !strings.HasSuffix(s.Free, " GB, 2 of 2 T4") {
 		t.Errorf("status %+v, %v", s, err)
 	}
 	up := func(infra string, up bool) error {
@@ -58,6 +65,15 @@ func TestPoolsOfOwnMachinesOverTheAPI(t *testing.T) {
 	}
 	if err := up("", false); err != nil {
 		t.Errorf("down: %v", err)
+	}
+	pools, err := got[[]api.ContextGPUs](w)(uma.KubernetesGPUs(ctx, nil, nil, nil, true))
+	if err != nil || len(pools) != 1 || pools[0].Context != "ssh-lab" || len(pools[0].GPUs) != 1 || pools[0].GPUs[0].GPU != "T4" || pools[0].GPUs[0].Capacity != 2 || pools[0].GPUs[0].Available != 2 {
+		t.Errorf("GPUs: %+v, %v", pools, err)
+	}
+	lab := "ssh-lab"
+	nodes, err := got[api.KubernetesNodes](w)(uma.KubernetesNodeInfo(ctx, &lab))
+	if n := nodes.Nodes["127.0.0.1"]; err != nil || n.Total.Count != 2 || n.Free.Available != 2 || n.CPUFree == nil || *n.CPUFree < 1 {
+		t.Errorf("nodes: %+v, %v", nodes, err)
 	}
 	if err := up("nope", true); err == nil || !strings.Contains(err.Error(), `no pool "nope"`) {
 		t.Errorf("a pool that is not there: %v", err)

@@ -166,6 +166,15 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 		lacks = f.LacksWith(sections(""))
 	}
 	if tailor, ok := cloud.As[catalog.Tailor](p); ok {
+		if sections("")["allowed_node_pools"] != nil {
+			offers, err := p.Offers(ctx)
+			if err != nil {
+				return none, fmt.Errorf("asking what it offers: %w", err)
+			}
+			if _, why := inAllowedPools(offers, p.Name(), sections("")); why != "" {
+				return none, &notEnabled{why}
+			}
+		}
 		t, err := tailor.Tailored(ctx, sections)
 		if err != nil {
 			return none, fmt.Errorf("asking what it offers: %w", err)
@@ -176,9 +185,7 @@ func (x *Executor) source(ctx context.Context, c *config.Config, p cloud.Provide
 	if err != nil {
 		return none, fmt.Errorf("asking what it offers: %w", err)
 	}
-	if offers, why := inAllowedPools(offers, p.Name(), sections("")); why != "" {
-		return none, &notEnabled{why}
-	} else if offers != nil {
+	if offers != nil {
 		return optimizer.OffersSource(p.Name(), p.DisplayName(), offers, lacks), nil
 	}
 	table, err := x.Catalogs.Table(ctx, p.Name())

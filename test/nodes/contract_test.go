@@ -3,9 +3,11 @@
 package nodes
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +21,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/docker"
 	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // The contract of package cloud, asked of a real engine.
@@ -108,7 +111,8 @@ func TestTheContractOnRealMachines(t *testing.T) {
 	}
 	free := func() (out []int) {
 		for _, i := range pool {
-			if _, err := os.Stat(record(i)); err != nil {
+			more, _ := filepath.Glob(filepath.Join(homeOf(i), ".sky", "nodes", fmt.Sprintf("h%d.d", i), "*", "node.json"))
+			if _, err := os.Stat(record(i)); err != nil && len(more) == 0 {
 				out = append(out, i)
 			}
 		}
@@ -135,19 +139,25 @@ func TestTheContractOnRealMachines(t *testing.T) {
 	}
 	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
 		home := t.TempDir()
+		db, err := state.Open(t.Context(), filepath.Join(home, "state.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { db.Close() })
+		leases := db.Settings()
 		var conns []*sshconn.Pool
 		provider := func(t testing.TB) cloud.Provider {
 			conn := sshconn.New(sshconn.Options{Home: home, KnownHosts: filepath.Join(home, "known_hosts"), Timeout: 5 * time.Second, KeepAlive: 2 * time.Second})
 			conns = append(conns, conn)
 			t.Cleanup(conn.Close)
-			return sshpool.New(sshpool.InSkyDir(home, conn))
+			return sshpool.New(sshpool.InSkyDir(home, conn, leases))
 		}
 		var text strings.Builder
 		fmt.Fprintf(&text, "lab:\n  user: root\n  identity_file: %s\n  hosts:\n", given["SKY_TEST_KEY"])
 		for _, i := range pool {
 			fmt.Fprintf(&text, "  - %s\n", host(i))
 		}
-		o := sshpool.InSkyDir(home, nil)
+		o := sshpool.InSkyDir(home, nil, leases)
 		if err := os.MkdirAll(filepath.Dir(o.File), 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -235,8 +245,11 @@ func TestTheContractOnRealMachines(t *testing.T) {
 						return nil
 					})
 				}
-				left, _ := filepath.Glob(filepath.Join(o.Dir, "*"))
-				return append(out, left...)
+				left, err := leases.List(context.Background(), "ssh-lease/")
+				if err != nil {
+					t.Error(err)
+				}
+				return append(out, slices.Sorted(maps.Keys(left))...)
 			},
 		}
 	})

@@ -41,3 +41,26 @@ func TestAnImageWithoutAShell(t *testing.T) {
 	}
 	w.nothingLeft()
 }
+
+// With --docker a task runs in a container here, whatever its file says, and without
+// an engine it runs nowhere.
+func TestLaunchWithDocker(t *testing.T) {
+	w := newWorld(t)
+	task := w.write("task.yaml", "resources:\n  any_of:\n  - infra: aws\n  - infra: ssh/lab\n  image_id: docker:sky-test:1\nrun: echo the $FLAVOUR one\n")
+	w.sky([]string{"--docker is deprecated", "the thin one", "SUCCEEDED"}, "launch", "-y", "-c", "d", "--docker", task)
+	if names := containers(t); len(names) != 1 {
+		t.Errorf("containers: %v", names)
+	}
+	w.sky(nil, "down", "-y", "d")
+	w.sky(nil, "api", "stop")
+	engine := "DOCKER_HOST=unix://" + given["SKY_TEST_DOCKER"]
+	for i, v := range w.env {
+		if v == engine {
+			w.env[i] = "DOCKER_HOST=unix:///nonexistent"
+		}
+	}
+	out, code := w.run("launch", "-y", "-c", "none", "--docker", task)
+	if code == 0 || !strings.Contains(out, "no container engine listens on /nonexistent") || strings.Contains(out, "aws") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+}

@@ -13,6 +13,7 @@ const (
 	Kubernetes = "kubernetes"
 	SSH        = "ssh"
 	Slurm      = "slurm"
+	Engine     = "docker" // containers on the machine of the API server
 )
 
 var kubernetes = Cloud{

@@ -182,17 +182,17 @@ func TestInspection(t *testing.T) {
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%v, %v", got, err)
 	}
-	if got[0].Err != nil || got[0].Cluster.Name != "" || !strings.Contains(got[0].Size, "CPU--") {
+	if got[0].Err != nil || len(got[0].Clusters) != 0 || !strings.Contains(got[0].Size, "CPU--") {
 		t.Errorf("a free one: %+v", got[0])
 	}
-	if got[1].Err != nil || got[1].Cluster.Name != "theirs" {
+	if got[1].Err != nil || len(got[1].Clusters) != 1 || got[1].Clusters[0].Name != "theirs" || got[1].Free != "nothing free" {
 		t.Errorf("one that is taken: %+v", got[1])
 	}
 	if got[2].Err == nil || got[2].Size != "" {
 		t.Errorf("one that is off: %+v", got[2])
 	}
-	if ready, why, err := f.p.Ready(t.Context(), "mine"); ready || !strings.Contains(why, "1 of 3 machines") || err != nil {
-		t.Errorf("%v %q %v", ready, why, err)
+	if ready, why, free, err := f.p.Ready(t.Context(), "mine"); ready || !strings.Contains(why, "1 of 3 machines") || !strings.HasPrefix(free, "1 of 2 machines, ") || err != nil {
+		t.Errorf("%v %q %q %v", ready, why, free, err)
 	}
 	_, err = f.p.Inspect(t.Context(), "nope")
 	refused(t, err, `no pool "nope"`)

@@ -3,24 +3,26 @@ package sshpool
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
-// Launch claims machines of the pool until the cluster has its nodes: those
-// that are its own already stay, free ones that are large enough are added,
-// small ones first.
+// Launch claims machines of the pool, or shares of them, until the cluster has its
+// nodes: those that are its own already stay, machines with room are added,
+// each for one node.
 func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
 	place := spec.Offer.Place
 	invalid := func(err error) error { return &cloud.InvalidError{Place: place, Err: err} }
 	if err := validName(spec.ID.Name); err != nil {
 		return nil, invalid(err)
 	}
-	want, err := parseShape(spec.Offer.InstanceType)
+	want, err := parseRequest(spec.Offer.InstanceType)
 	if err != nil {
 		return nil, invalid(err)
 	}
@@ -39,7 +41,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	if err := l.claim(ctx); err != nil {
 		return nil, err
 	}
-	nodes := nodesOf(l.mine, spec.ID)
+	nodes := nodesOf(l.mine(), spec.ID)
 	return nodes, ctx.Err()
 }
 
@@ -47,13 +49,11 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 type launch struct {
 	p    *Provider
 	spec cloud.LaunchSpec
-	want shape
+	want request
 
 	pool *pool
-	mine []*seen // that belong to the cluster already
-	free []*seen
-	busy []*seen // that others have
-	down []*seen // that do not answer
+	seen []*seen // that answer
+	down []*seen // that do not
 }
 
 // look finds out what belongs to whom.
@@ -62,7 +62,7 @@ func (l *launch) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	intents, err := l.p.intents(l.spec.ID)
+	intents, err := l.p.intents(ctx, l.spec.ID)
 	if err != nil {
 		return err
 	}
@@ -91,18 +91,14 @@ func (l *launch) look(ctx context.Context) error {
 			lost = append(lost, s)
 		case s.err != nil:
 			l.down = append(l.down, s)
-		case s.record.of(l.spec.ID) && !s.leaving:
-			l.mine = append(l.mine, s)
-		case s.record != nil:
-			l.busy = append(l.busy, s)
-		case s.host.pool == l.pool.name && s.shape.holds(l.want):
-			l.free = append(l.free, s)
+		default:
+			l.seen = append(l.seen, s)
 		}
 	}
 	if len(lost) > 0 { // they may have nodes of this cluster
 		return l.p.failure(lost, l.spec.Offer.Place)
 	}
-	for _, s := range l.mine {
+	for _, s := range l.mine() {
 		if s.host.pool != l.pool.name {
 			return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the cluster has machines of pool %s", s.host.pool)}
 		}
@@ -110,72 +106,200 @@ func (l *launch) look(ctx context.Context) error {
 	if len(l.down) == len(looks) {
 		return l.p.failure(l.down, l.spec.Offer.Place)
 	}
-	slices.SortStableFunc(l.free, func(a, b *seen) int { return a.shape.compare(b.shape) })
+	return l.withdraw(ctx)
+}
+
+// withdraw removes claims of this cluster that were never settled, as of a process
+// that ended before it knew. They are made again if there is room.
+func (l *launch) withdraw(ctx context.Context) error {
+	for i, s := range l.seen {
+		for _, n := range s.of(l.spec.ID) {
+			if n.ready || n.leaving {
+				continue
+			}
+			after := l.p.giveBack(ctx, s.host, n)
+			if after.err != nil {
+				return l.p.failure([]*seen{after}, l.spec.Offer.Place)
+			}
+			after.shape = s.shape
+			l.seen[i] = after
+		}
+	}
 	return nil
+}
+
+// mine are the machines with a node of the cluster.
+func (l *launch) mine() []*seen {
+	return slices.DeleteFunc(slices.Clone(l.seen), func(s *seen) bool { return len(l.nodes(s)) == 0 })
+}
+
+func (l *launch) nodes(s *seen) []held {
+	return slices.DeleteFunc(s.of(l.spec.ID), func(n held) bool { return n.leaving || !n.ready })
 }
 
 // missing are the ranks without a machine.
 func (l *launch) missing() []int {
 	var ranks []int
 	for rank := range l.spec.Nodes {
-		if !slices.ContainsFunc(l.mine, func(s *seen) bool { return s.record.Rank == rank }) {
+		if !slices.ContainsFunc(l.seen, func(s *seen) bool {
+			return slices.ContainsFunc(l.nodes(s), func(n held) bool { return n.record.Rank == rank })
+		}) {
 			ranks = append(ranks, rank)
 		}
 	}
 	return ranks
 }
 
-// claim takes free machines for the missing ranks, in rounds: others may be
-// quicker. The intent is on disk before the first claim, and says in the end
+// assignment is a machine for a rank, and the share that it gets of it.
+type assignment struct {
+	machine int // index of its room
+	rank    int
+	share   *folder.Share
+}
+
+// assign finds a machine for each rank, none of them twice; ok is false if there
+// are too few, and found says how many there are. It is pure.
+func assign(rooms []room, want request, ranks []int) (out []assignment, found int, ok bool) {
+	order := make([]int, len(rooms))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rooms[a].compare(&rooms[b]) })
+	for _, i := range order {
+		share, fits := rooms[i].fit(want)
+		if !fits {
+			continue
+		}
+		if found++; len(out) < len(ranks) {
+			out = append(out, assignment{i, ranks[len(out)], share})
+		}
+	}
+	return out, found, len(out) == len(ranks)
+}
+
+// candidates are machines that may get a node: those of the pool without one.
+func (l *launch) candidates() []*seen {
+	return slices.DeleteFunc(slices.Clone(l.seen), func(s *seen) bool {
+		return s.host.pool != l.pool.name || len(s.of(l.spec.ID)) > 0
+	})
+}
+
+func rooms(machines []*seen, settled bool) []room {
+	out := make([]room, len(machines))
+	for i, s := range machines {
+		out[i] = s.room(settled)
+	}
+	return out
+}
+
+const (
+	// claimRounds bounds how often claims are planned again because of others'.
+	claimRounds = 60
+	// claimPause is how long it is waited at most before the next round, so that two who
+	// withdraw because of each other do not meet for ever.
+	claimPause = 400 * time.Millisecond
+)
+
+// claim takes machines for the missing ranks, in rounds: others may be
+// quicker. The intent is stored before the first claim, and says in the end
 // exactly which machines there are.
 func (l *launch) claim(ctx context.Context) error {
-	tried := slices.Clone(l.mine)
-	for {
+	var tried []leased
+	for round := 1; ; round++ {
 		ranks := l.missing()
 		if len(ranks) == 0 {
-			return l.p.writeIntent(newIntent(l.spec.ID, hostsOf(l.mine)))
+			return l.p.writeIntent(ctx, newIntent(l.spec.ID, l.leases()))
 		}
-		if len(ranks) > len(l.free) {
-			return l.full(len(ranks))
+		machines := l.candidates()
+		plan, found, ok := assign(rooms(machines, false), l.want, ranks)
+		if !ok {
+			// Who is about to claim the rest may yet withdraw.
+			if _, _, maybe := assign(rooms(machines, true), l.want, ranks); !maybe || round == claimRounds {
+				return l.full(len(ranks), found)
+			}
+			if err := l.again(ctx, machines); err != nil {
+				return err
+			}
+			continue
 		}
-		take := l.free[:len(ranks)]
-		l.free = l.free[len(ranks):]
-		tried = append(tried, take...)
-		if err := l.p.writeIntent(newIntent(l.spec.ID, hostsOf(tried))); err != nil {
+		for _, a := range plan {
+			tried = append(tried, leased{machines[a.machine].host, a.rank, a.share})
+		}
+		if err := l.p.writeIntent(ctx, newIntent(l.spec.ID, append(l.leases(), tried...))); err != nil {
 			return err
 		}
-		type pair struct {
-			s    *seen
-			rank int
-		}
-		var pairs []pair
-		for i, s := range take {
-			pairs = append(pairs, pair{s, ranks[i]})
-		}
-		got := parallel(pairs, func(c pair) *seen {
+		got := parallel(plan, func(a assignment) *seen {
+			s := machines[a.machine]
 			out := make(chan *seen, 1)
 			err := cloud.Settled(ctx, func(ctx context.Context) error {
-				out <- l.p.claim(ctx, c.s.host, record{
+				out <- l.p.claim(ctx, s.host, record{
 					Installation: l.spec.ID.Installation, Cluster: l.spec.ID.Name, Hash: l.spec.ID.Hash,
-					Rank: c.rank, Created: time.Now().UTC(),
-				})
+					Rank: a.rank, Created: time.Now().UTC(), Share: a.share,
+				}, s.held)
 				return nil
 			})
 			if err != nil {
-				return &seen{host: c.s.host, err: err}
+				return &seen{host: s.host, err: err}
 			}
 			return <-out
 		})
 		if bad := failed(got); len(bad) > 0 {
 			return l.p.failure(bad, l.spec.Offer.Place)
 		}
+		late := false
 		for _, s := range got {
-			if s.record.of(l.spec.ID) && !s.leaving {
-				l.mine = append(l.mine, s)
-			} else {
-				l.busy = append(l.busy, s)
-			}
+			l.replace(s)
+			late = late || len(l.nodes(s)) == 0
 		}
+		if late && round < claimRounds {
+			if err := l.pause(ctx); err != nil {
+				return err
+			}
+		} else if late {
+			return l.full(len(l.missing()), 0)
+		}
+	}
+}
+
+// leases are what the cluster has.
+func (l *launch) leases() []leased {
+	var out []leased
+	for _, s := range l.mine() {
+		for _, n := range l.nodes(s) {
+			out = append(out, leased{s.host, n.record.Rank, n.record.Share})
+		}
+	}
+	return out
+}
+
+func (l *launch) replace(s *seen) {
+	for i := range l.seen {
+		if l.seen[i].host == s.host {
+			l.seen[i] = s
+		}
+	}
+}
+
+// again looks at machines once more, after a while.
+func (l *launch) again(ctx context.Context, machines []*seen) error {
+	if err := l.pause(ctx); err != nil {
+		return err
+	}
+	for _, s := range l.p.lookAt(ctx, hostsOf(machines)) {
+		if s.err != nil {
+			return l.p.failure([]*seen{s}, l.spec.Offer.Place)
+		}
+		l.replace(s)
+	}
+	return nil
+}
+
+func (l *launch) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(rand.N(claimPause)):
+		return nil
 	}
 }
 
@@ -188,30 +312,49 @@ func hostsOf(looks []*seen) []*host {
 }
 
 // full says who has the machines.
-func (l *launch) full(missing int) error {
+func (l *launch) full(missing, found int) error {
 	var why []string
-	for _, s := range l.busy {
-		if s.host.pool != l.pool.name || s.record == nil {
-			continue
+	small := 0
+	for _, s := range l.candidates() {
+		switch r := s.room(false); {
+		case !s.shape.holds(l.want.shape):
+			small++
+		case len(s.held) > 0:
+			text := s.host.name + " has " + strings.Join(l.owners(s), ", ")
+			if !r.taken && !l.want.whole {
+				text += " (" + r.free() + ")"
+			}
+			why = append(why, text)
 		}
-		who := "cluster " + s.record.Cluster
-		if s.record.Installation != l.spec.ID.Installation {
-			who += " of another installation of sky"
-		}
-		if s.leaving {
-			who += ", which is leaving"
-		}
-		why = append(why, s.host.name+" has "+who)
 	}
 	for _, s := range l.down {
 		why = append(why, fmt.Sprintf("%s cannot be used: %v", s.host.name, s.err))
 	}
-	small := len(l.pool.hosts) - len(l.mine) - len(l.free) - len(why)
 	if small > 0 {
-		why = append(why, fmt.Sprintf("%d smaller than %s", small, l.want.name()))
+		why = append(why, fmt.Sprintf("%d smaller than %s", small, l.want.shape.name()))
 	}
-	return &cloud.CapacityError{Place: l.spec.Offer.Place, Err: fmt.Errorf("%d more machines are needed, %d of the %d in pool %s are free (%s)",
-		missing, len(l.free), len(l.pool.hosts), l.pool.name, strings.Join(why, "; "))}
+	what := "machines are"
+	if !l.want.whole {
+		what = "shares of " + l.want.shape.name() + " are"
+	}
+	return &cloud.CapacityError{Place: l.spec.Offer.Place, Err: fmt.Errorf("%d more %s needed, %d of the %d machines in pool %s are free (%s)",
+		missing, what, found, len(l.pool.hosts), l.pool.name, strings.Join(why, "; "))}
+}
+
+func (l *launch) owners(s *seen) []string {
+	var out []string
+	for _, n := range s.held {
+		who := "cluster " + n.record.Cluster
+		if n.record.Installation != l.spec.ID.Installation {
+			who += " of another installation of sky"
+		}
+		if n.leaving {
+			who += ", which is leaving"
+		}
+		out = append(out, who)
+	}
+	slices.Sort(out)
+	return out
 }
 
 // maxName is the longest name of a cluster.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,13 +14,15 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 )
 
-// record says whose a machine is. It is one line of JSON in the node's folder.
+// record says who has a machine, or a share of it. It is one line of JSON in the node's folder.
 type record struct {
-	Installation string    `json:"installation"`
-	Cluster      string    `json:"cluster"`
-	Hash         string    `json:"cluster_hash"`
-	Rank         int       `json:"rank"`
-	Created      time.Time `json:"created"`
+	Installation string        `json:"installation"`
+	Cluster      string        `json:"cluster"`
+	Hash         string        `json:"cluster_hash"`
+	Rank         int           `json:"rank"`
+	Created      time.Time     `json:"created"`
+	Share        *folder.Share `json:"share,omitempty"` // nil: the whole machine
+	RunAs        string        `json:"run_as,omitempty"`
 }
 
 func (r *record) of(id cloud.ClusterID) bool {
@@ -27,45 +30,80 @@ func (r *record) of(id cloud.ClusterID) bool {
 		(id.Name == "" || r.Cluster == id.Name) && (id.Hash == "" || r.Hash == id.Hash)
 }
 
+// held is one node's folder on a machine.
+type held struct {
+	dir     string
+	record  *record
+	raw     string // the record as it is there
+	leaving bool   // it is being given back
+	ready   bool   // it was claimed for good: see [Provider.claim]
+}
+
 // seen is what a look at a machine found.
 type seen struct {
 	host    *host
-	err     error // nothing else counts then
-	dir     string
+	err     error  // nothing else counts then
+	dir     string // where the folder of a node is that has the whole machine
 	address string // as the machine knows it
 	cpus    float64
 	memory  float64 // KiB
 	gpus    string  // what nvidia-smi lists
-	record  *record // nil: the machine is free
-	raw     string  // the record as it is there
-	leaving bool    // it is being given back
+	limits  bool
+	held    []held
 	shape   shape
 }
 
-func (s *seen) node() cloud.Node {
+// of are the nodes of a cluster, or of all that match.
+func (s *seen) of(id cloud.ClusterID) []held {
+	return slices.DeleteFunc(slices.Clone(s.held), func(h held) bool { return !h.record.of(id) })
+}
+
+// room is what no cluster has of the machine. With settled only what was claimed for
+// good counts: who else is about to claim may have to withdraw.
+func (s *seen) room(settled bool) room {
+	var taken []*folder.Share
+	for _, h := range s.held {
+		if h.ready || h.leaving || !settled {
+			taken = append(taken, h.record.Share)
+		}
+	}
+	return roomOf(s.shape, taken)
+}
+
+func (s *seen) node(r held) cloud.Node {
 	h := s.host
 	n := cloud.Node{
-		ID: fmt.Sprintf("%s-%.8s", h.id(), s.record.Hash), Cluster: s.record.Cluster, Hash: s.record.Hash, Rank: s.record.Rank,
+		ID: fmt.Sprintf("%s-%.8s", h.id(), r.record.Hash), Cluster: r.record.Cluster, Hash: r.record.Hash, Rank: r.record.Rank,
 		State: cloud.NodeRunning, Place: cloud.Place{Cloud: Name, Region: region(h.pool)},
 		InternalIP: or(h.internal, s.address), ExternalIP: h.reach.Host,
-		Reach: h.reach, Created: s.record.Created,
+		Reach: h.reach, Created: r.record.Created,
 	}
-	n.Reach.Home = s.dir + "/" + folder.Home
-	if s.leaving {
+	n.Reach.Home = r.dir + "/" + folder.Home
+	if r.leaving {
 		n.State, n.Reason = cloud.NodeGone, "it gave itself back"
 	}
 	return n
 }
 
-// where finds the node's folder. Machines may share a home folder; their names
-// tell them apart.
+// where finds the folders of nodes. Machines may share a home folder; their names
+// tell them apart. A node that earlier versions made is the folder $d itself; the others are
+// below $d.d, so that those versions, which may use the machine too, never remove them.
 const where = `d=$HOME/.sky/nodes/$(uname -n)
 `
 
 // tell prints what there is.
 const tell = `echo "dir=$d"
 echo "connection=$SSH_CONNECTION"
-for f in node leaving; do [ -f "$d/$f.json" ] && echo "$f=$(cat "$d/$f.json")"; done
+for e in "$d" "$d".d/*; do
+  for f in node leaving; do
+    [ -f "$e/$f.json" ] || continue
+    r=$(cat "$e/$f.json" 2>/dev/null)
+    [ -n "$r" ] || [ -f "$e/$f.json" ] || continue # it has just gone
+    echo "at=$e"
+    [ -d "$e/home" ] && echo "ready=1"
+    echo "$f=$r"
+  done
+done
 `
 
 const hardware = `c=$(getconf _NPROCESSORS_ONLN 2>/dev/null || nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null)
@@ -73,6 +111,7 @@ echo "cpus=$c"
 while read -r k v u; do [ "$k" = MemTotal: ] && echo "memory=$v"; done 2>/dev/null </proc/meminfo
 m=$(sysctl -n hw.memsize 2>/dev/null) && [ -n "$m" ] && echo "memory=$((m / 1024))"
 command -v nvidia-smi >/dev/null 2>&1 && nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits 2>/dev/null </dev/null | while read -r g; do echo "gpu=$g"; done
+[ -d /run/systemd/system ] && command -v busctl >/dev/null 2>&1 && { [ "$(id -u)" = 0 ] || sudo -n true; } >/dev/null 2>&1 </dev/null && echo "limits=1"
 `
 
 // lookTimeout bounds one look at one machine.
@@ -93,7 +132,8 @@ func (p *Provider) look(ctx context.Context, h *host) *seen {
 	case ok:
 		s.shape = known
 	default:
-		s.shape = newShape(s.cpus, s.memory, cloud.NVIDIAAccelerators(s.gpus))
+		s.shape = newShape(s.cpus, s.memory, s.gpus)
+		s.shape.limits = s.limits
 		if s.cpus > 0 {
 			p.facts.put(h, s.shape)
 		}
@@ -116,6 +156,7 @@ func (p *Provider) ask(ctx context.Context, h *host, script string) *seen {
 
 func read(h *host, out string) *seen {
 	s := &seen{host: h}
+	var at held
 	for line := range strings.Lines(out) {
 		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
 		switch key {
@@ -131,13 +172,23 @@ func read(h *host, out string) *seen {
 			s.memory, _ = strconv.ParseFloat(value, 64)
 		case "gpu":
 			s.gpus += value + "\n"
+		case "limits":
+			s.limits = value == "1"
+		case "at":
+			at = held{dir: value}
+		case "ready":
+			at.ready = true
 		case "node", "leaving":
 			r := &record{}
 			if err := json.Unmarshal([]byte(value), r); err != nil {
-				s.err = fmt.Errorf("%s/%s.json on %s is damaged (%v); if nothing of sky runs there, remove that folder", s.dir, key, h.name, err)
+				s.err = fmt.Errorf("%s/%s.json on %s is damaged (%v); if nothing of sky runs there, remove that folder", at.dir, key, h.name, err)
 				return s
 			}
-			s.record, s.raw, s.leaving = r, value, key == "leaving"
+			at.record, at.raw, at.leaving = r, value, key == "leaving"
+			if n := len(s.held); n > 0 && s.held[n-1].dir == at.dir { // it has both: it is leaving
+				s.held = s.held[:n-1]
+			}
+			s.held = append(s.held, at)
 		}
 	}
 	if s.dir == "" {

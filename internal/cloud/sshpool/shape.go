@@ -3,7 +3,6 @@ package sshpool
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -19,6 +18,8 @@ type shape struct {
 	memoryGiB    float64 // whole ones: no two machines have quite the same
 	accelerator  string
 	accelerators float64
+	devices      []int // the accelerators' indexes on the machine; of machines only
+	limits       bool  // what a share has of CPUs and memory can be enforced; of machines only
 }
 
 // name is how the shape is written as an instance type, in the same way as for
@@ -65,15 +66,19 @@ func (s shape) offer(pool string) cloud.Offer {
 	return o
 }
 
-// newShape takes the accelerators that are most numerous.
-func newShape(cpus, memoryKiB float64, gpus map[string]float64) shape {
+// newShape is that of a machine, with what nvidia-smi lists. Of several kinds of
+// accelerators the most numerous counts.
+func newShape(cpus, memoryKiB float64, gpus string) shape {
 	s := shape{cpus: cpus, memoryGiB: math.Floor(memoryKiB / (1 << 20))}
 	if s.memoryGiB == 0 {
 		s.memoryGiB = math.Floor(memoryKiB/(1<<20)*10) / 10
 	}
-	for _, name := range slices.Sorted(maps.Keys(gpus)) {
-		if gpus[name] > s.accelerators {
-			s.accelerator, s.accelerators = name, gpus[name]
+	for name, n := range cloud.NVIDIAAccelerators(gpus) {
+		s.accelerator, s.accelerators = name, n
+	}
+	for i, line := range slices.Collect(strings.Lines(gpus)) {
+		if s.accelerator != "" && cloud.NVIDIAAccelerators(line)[s.accelerator] > 0 {
+			s.devices = append(s.devices, i)
 		}
 	}
 	return s

@@ -1,12 +1,14 @@
 // Package sshpool rents out the user's own machines: pools of hosts with an
-// sshd, listed in ~/.sky/ssh_node_pools.yaml. A pool is a region (ssh-<pool>), a machine
-// belongs to one cluster at a time as a whole, and costs nothing.
+// sshd, listed in ~/.sky/ssh_node_pools.yaml. A pool is a region (ssh-<pool>), and costs
+// nothing. A task that names CPUs, memory or accelerators gets a share of a machine
+// beside other clusters; one that names none gets machines to itself.
 //
-// Whose a machine is stands on the machine itself, in the home of the user who
-// logs in there, so that several installations of sky can share a pool:
+// Who has what of a machine stands on the machine itself, in the home of the user who
+// logs in there, so that several installations of sky can share a pool. One folder is one
+// node, and no two share anything below it:
 //
-//	~/.sky/nodes/<machine's name>/node.json   the record; see package folder
-//	~/.sky/nodes/<machine's name>/home/       the node's home: all that sky puts there
+//	~/.sky/nodes/<machine's name>.d/<node>/node.json   the record, with its share; see package folder
+//	~/.sky/nodes/<machine's name>.d/<node>/home/       the node's home: all that sky puts there
 //
 // Giving a node back ends its processes and removes that folder. Nothing else
 // on the machine is touched.
@@ -34,9 +36,11 @@ const PoolsFile = "ssh_node_pools.yaml"
 // Options say where the files are.
 type Options struct {
 	File string        // the pools
-	Dir  string        // for what must be remembered about claims
+	Dir  string        // where earlier versions remembered claims
 	Home string        // of the user, for ~/.ssh/config and keys
 	SSH  *sshconn.Pool // connections
+	// Leases is where claims are remembered.
+	Leases Leases
 }
 
 // Provider rents out machines of pools.
@@ -50,9 +54,9 @@ type Provider struct {
 func New(o Options) *Provider { return &Provider{o: o} }
 
 // InSkyDir are the options for the usual places below ~/.sky.
-func InSkyDir(home string, ssh *sshconn.Pool) Options {
+func InSkyDir(home string, ssh *sshconn.Pool, leases Leases) Options {
 	sky := filepath.Join(home, ".sky")
-	return Options{File: filepath.Join(sky, PoolsFile), Dir: filepath.Join(sky, "ssh_node_pools_info"), Home: home, SSH: ssh}
+	return Options{File: filepath.Join(sky, PoolsFile), Dir: filepath.Join(sky, "ssh_node_pools_info"), Home: home, SSH: ssh, Leases: leases}
 }
 
 func (p *Provider) Name() string        { return Name }
@@ -135,49 +139,6 @@ const (
 	offerPatience = 8 * time.Second
 )
 
-// Offers lists the sizes that machines of each pool have. A machine that does
-// not answer offers nothing, and is not asked again for a while.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	pools, err := p.pools()
-	if err != nil {
-		return nil, err
-	}
-	qctx, cancel := context.WithTimeout(ctx, offerPatience)
-	defer cancel()
-	var unknown []*host
-	for _, h := range all(pools) {
-		if _, ok := p.facts.get(h); !ok && !p.facts.silent(h) {
-			unknown = append(unknown, h)
-		}
-	}
-	for _, s := range p.lookAt(qctx, unknown) {
-		if s.err != nil && ctx.Err() == nil {
-			p.facts.noAnswer(s.host)
-		}
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	offers := []cloud.Offer{}
-	for _, pool := range pools {
-		shapes := map[string]shape{}
-		for _, h := range pool.hosts {
-			if s, ok := p.facts.get(h); ok {
-				shapes[s.name()] = s
-			}
-		}
-		sorted := make([]shape, 0, len(shapes))
-		for _, s := range shapes {
-			sorted = append(sorted, s)
-		}
-		slices.SortFunc(sorted, shape.compare)
-		for _, s := range sorted {
-			offers = append(offers, s.offer(pool.name))
-		}
-	}
-	return offers, nil
-}
-
 // lookAt looks at machines in parallel; the results are in their order.
 func (p *Provider) lookAt(ctx context.Context, hosts []*host) []*seen {
 	return parallel(hosts, func(h *host) *seen { return p.look(ctx, h) })
@@ -205,7 +166,7 @@ func (p *Provider) Prepare(context.Context, cloud.LaunchSpec) error { return nil
 // machine that does not answer may have one of its nodes, so nothing is said
 // then; only a list of everything leaves it out.
 func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
-	intents, err := p.intents(id)
+	intents, err := p.intents(ctx, id)
 	if err != nil {
 		return nil, err
 	}
@@ -273,8 +234,11 @@ func failed(looks []*seen) []*seen {
 func nodesOf(looks []*seen, id cloud.ClusterID) []cloud.Node {
 	var nodes []cloud.Node
 	for _, s := range looks {
-		if s.err == nil && s.record.of(id) {
-			nodes = append(nodes, s.node())
+		if s.err != nil {
+			continue
+		}
+		for _, n := range s.of(id) {
+			nodes = append(nodes, s.node(n))
 		}
 	}
 	slices.SortFunc(nodes, func(a, b cloud.Node) int {
@@ -304,7 +268,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 		return err
 	}
 	defer unlock()
-	intents, err := p.intents(id)
+	intents, err := p.intents(ctx, id)
 	if err != nil {
 		return err
 	}
@@ -329,18 +293,29 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	if len(bad) > 0 && (len(intents) > 0 || len(bad) == len(looks)) {
 		return p.failure(bad, cloud.Place{Cloud: Name})
 	}
-	ours := slices.DeleteFunc(looks, func(s *seen) bool { return s.err != nil || !s.record.of(id) })
-	after := parallel(ours, func(s *seen) *seen { return p.giveBack(ctx, s) })
+	type node struct {
+		host *host
+		held
+	}
+	var ours []node
+	for _, s := range looks {
+		if s.err == nil {
+			for _, n := range s.of(id) {
+				ours = append(ours, node{s.host, n})
+			}
+		}
+	}
+	after := parallel(ours, func(n node) *seen { return p.giveBack(ctx, n.host, n.held) })
 	for i, s := range after {
-		if s.err == nil && s.record.of(id) && s.raw == ours[i].raw {
-			s.err = fmt.Errorf("%s could not be cleared: %s is still there", s.host.name, s.dir)
+		if s.err == nil && slices.ContainsFunc(s.held, func(h held) bool { return h.raw == ours[i].raw }) {
+			s.err = fmt.Errorf("%s could not be cleared: %s is still there", s.host.name, ours[i].dir)
 		}
 	}
 	if bad := failed(after); len(bad) > 0 {
 		return p.failure(bad, cloud.Place{Cloud: Name})
 	}
 	for _, i := range intents {
-		if err := p.removeIntent(i.id()); err != nil {
+		if err := p.removeIntent(ctx, i.id()); err != nil {
 			return err
 		}
 	}

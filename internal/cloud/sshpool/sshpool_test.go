@@ -7,9 +7,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
+	"github.com/skypilot-go/sky/internal/state"
 )
 
 // fixture is a pool of machines with real sshds and shells.
@@ -30,6 +33,7 @@ type fixture struct {
 	home    string
 	keyFile string
 	key     ssh.PublicKey
+	store   Leases
 	p       *Provider
 }
 
@@ -64,7 +68,28 @@ func (f *fixture) writePools(name string, hosts []*sshtest.Server) {
 func (f *fixture) provider(t testing.TB) *Provider {
 	pool := sshconn.New(sshconn.Options{Home: f.home, KnownHosts: filepath.Join(f.home, "known_hosts"), Timeout: 10 * time.Second})
 	t.Cleanup(pool.Close)
-	return New(InSkyDir(f.home, pool))
+	if f.store == nil {
+		f.store = openStore(f.t)
+	}
+	return New(InSkyDir(f.home, pool, f.store))
+}
+
+// openStore opens the database of an installation.
+func openStore(t testing.TB) Leases {
+	t.Helper()
+	s, err := state.Open(context.Background(), filepath.Join(t.TempDir(), "state.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s.Settings()
+}
+
+// elsewhere is a provider of another installation.
+func (f *fixture) elsewhere(t testing.TB) *Provider {
+	p := f.provider(t)
+	p.o.Dir, p.o.Leases = t.TempDir(), openStore(t)
+	return p
 }
 
 func (f *fixture) offer() cloud.Offer {
@@ -96,8 +121,8 @@ func (f *fixture) set(k func(*sshtest.Knobs)) {
 	}
 }
 
-// nodeDir is a host's folder for nodes.
-func nodeDir(h *sshtest.Server) string {
+// wholeDir is where earlier versions put the record of a host's only node.
+func wholeDir(h *sshtest.Server) string {
 	host, _ := exec.Command("uname", "-n").Output()
 	return filepath.Join(h.Home, ".sky", "nodes", strings.TrimSpace(string(host)))
 }
@@ -112,10 +137,17 @@ func (f *fixture) hostOf(n cloud.Node) *sshtest.Server {
 	return nil
 }
 
+// records are the records of nodes on a host.
+func records(h *sshtest.Server) []string {
+	one, _ := filepath.Glob(filepath.Join(wholeDir(h), "node.json"))
+	more, _ := filepath.Glob(filepath.Join(wholeDir(h)+".d", "*", "node.json"))
+	return append(one, more...)
+}
+
 // claim writes another installation's record onto a host.
 func claim(t testing.TB, h *sshtest.Server, id cloud.ClusterID) {
 	t.Helper()
-	dir := nodeDir(h)
+	dir := filepath.Join(wholeDir(h)+".d", newDir())
 	os.MkdirAll(filepath.Join(dir, "home"), 0o700)
 	b, _ := json.Marshal(record{Installation: id.Installation, Cluster: id.Name, Hash: id.Hash, Created: time.Now()})
 	if err := os.WriteFile(filepath.Join(dir, "node.json"), append(b, '\n'), 0o600); err != nil {
@@ -132,7 +164,7 @@ func TestConformance(t *testing.T) {
 		free := func() []*sshtest.Server {
 			var out []*sshtest.Server
 			for _, h := range f.hosts {
-				if _, err := os.Stat(filepath.Join(nodeDir(h), "node.json")); err != nil {
+				if len(records(h)) == 0 {
 					out = append(out, h)
 				}
 			}
@@ -141,8 +173,10 @@ func TestConformance(t *testing.T) {
 		restore := func(testing.TB) {
 			f.set(func(k *sshtest.Knobs) { k.Allow, k.Frozen, k.Down = []ssh.PublicKey{f.key}, false, false })
 			for _, h := range f.hosts {
-				if b, err := os.ReadFile(filepath.Join(nodeDir(h), "node.json")); err == nil && strings.Contains(string(b), "stranger") {
-					os.RemoveAll(filepath.Join(h.Home, ".sky"))
+				for _, file := range records(h) {
+					if b, err := os.ReadFile(file); err == nil && strings.Contains(string(b), "stranger") {
+						os.RemoveAll(filepath.Join(h.Home, ".sky"))
+					}
 				}
 			}
 		}
@@ -196,8 +230,11 @@ func TestConformance(t *testing.T) {
 						return err
 					})
 				}
-				left, _ := filepath.Glob(filepath.Join(f.p.o.Dir, "*"))
-				return append(out, left...)
+				left, err := f.store.List(context.Background(), leasePrefix)
+				if err != nil {
+					t.Error(err)
+				}
+				return append(out, slices.Sorted(maps.Keys(left))...)
 			},
 		}
 	})
@@ -301,8 +338,7 @@ func TestTwoInstallationsNeverShareAMachine(t *testing.T) {
 	}
 	results := make(chan result, 6)
 	for i := range 6 {
-		p := f.provider(t)
-		p.o.Dir = t.TempDir()
+		p := f.elsewhere(t)
 		spec := f.spec("c", 1)
 		spec.ID.Installation = fmt.Sprint("i", i)
 		go func() {
@@ -379,7 +415,7 @@ func TestPasswordsStayOutOfSight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, _ := json.Marshal(newIntent(cloud.ClusterID{Name: "c"}, all(pools)))
+	b, _ := json.Marshal(newIntent(cloud.ClusterID{Name: "c"}, []leased{{host: all(pools)[0]}, {host: all(pools)[1]}}))
 	for _, text := range []string{fmt.Sprintf("%+v", *pools[0].hosts[0]), string(b)} {
 		if strings.Contains(text, "geheim") {
 			t.Errorf("the password shows in %s", text)
@@ -398,9 +434,9 @@ func TestPasswordsStayOutOfSight(t *testing.T) {
 }
 
 func TestShapes(t *testing.T) {
-	h100 := newShape(8, 32.9*(1<<20), map[string]float64{"H100": 2})
-	if h100.name() != "8CPU--32GB--H100:2" || newShape(1, 600*1024, nil).name() != "1CPU--0.5GB" {
-		t.Errorf("%s, %s", h100.name(), newShape(1, 600*1024, nil).name())
+	h100 := newShape(8, 32.9*(1<<20), "NVIDIA H100 80GB HBM3, 81559\nNVIDIA H100 80GB HBM3, 81559\n")
+	if h100.name() != "8CPU--32GB--H100:2" || newShape(1, 600*1024, "").name() != "1CPU--0.5GB" {
+		t.Errorf("%s, %s", h100.name(), newShape(1, 600*1024, "").name())
 	}
 	for _, tt := range []struct {
 		big, small string

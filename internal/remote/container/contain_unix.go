@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
@@ -137,7 +138,7 @@ func (e *engine) create(ctx context.Context, s Spec, t *teller) error {
 		return err
 	}
 	t.doing("making a container of %s", image)
-	if _, err := e.run(ctx, arguments(s, image, programs, devices())...); err != nil {
+	if _, err := e.run(ctx, arguments(s, image, programs, devices(s.Node))...); err != nil {
 		if says(err, "is already in use by container") {
 			return nil
 		}
@@ -193,11 +194,15 @@ type hardware struct {
 	amd        bool
 	infiniband bool
 	fuse       bool
-	shm        int64 // bytes of shared memory; 0: Docker's 64 MB
+	shm        int64         // bytes of shared memory; 0: Docker's 64 MB
+	share      *folder.Share // nil: the machine is the cluster's alone
 }
 
-func devices() hardware {
-	h := hardware{shm: memory() / 2}
+func devices(node string) hardware {
+	h := hardware{shm: memory() / 2, share: folder.ShareOf(node)}
+	if h.share != nil {
+		h.shm = min(h.shm, int64(h.share.MemoryGiB*(1<<30))/2)
+	}
 	h.neuron, _ = filepath.Glob("/dev/neuron[0-9]*")
 	slices.Sort(h.neuron)
 	_, kfd := os.Stat("/dev/kfd")
@@ -212,6 +217,8 @@ func devices() hardware {
 
 // arguments are docker's for making the container. What the user says comes last
 // and wins.
+//
+// What is in a share of a machine gets the share's processors, memory and GPUs.
 func arguments(s Spec, image, programs string, h hardware) []string {
 	args := []string{"create", "--name", s.Name, "--network", "host", "--label", "sky=" + s.Name, "--stop-timeout", strconv.Itoa(int((proc.Grace + 5*time.Second) / time.Second)),
 		"--entrypoint", "/bin/sh", "--volume", programs + ":" + Programs + ":ro"}
@@ -221,8 +228,20 @@ func arguments(s Spec, image, programs string, h hardware) []string {
 	if h.shm > 0 && !has("--shm-size") && !has("--ipc") {
 		args = append(args, fmt.Sprintf("--shm-size=%d", h.shm))
 	}
+	if h.share != nil {
+		if !has("--cpus") {
+			args = append(args, "--cpus="+strconv.FormatFloat(h.share.CPUs, 'f', -1, 64))
+		}
+		if !has("--memory") && !has("-m") {
+			args = append(args, fmt.Sprintf("--memory=%d", int64(h.share.MemoryGiB*(1<<30))))
+		}
+	}
 	switch {
 	case !s.GPUs || has("--gpus"):
+	case h.share != nil:
+		if len(h.share.GPUs) > 0 {
+			args = append(args, `--gpus="device=`+h.share.Devices()+`"`)
+		}
 	case len(h.neuron) > 0:
 		for _, d := range h.neuron {
 			args = append(args, "--device="+d)

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/registry"
 )
 
@@ -93,6 +94,9 @@ func TestWhatAContainerIsGiven(t *testing.T) {
 		{"no GPUs", Spec{}, hardware{}, "--network host", "--gpus"},
 		{"GPUs", Spec{GPUs: true}, hardware{}, "--gpus=all", "/dev/"},
 		{"the user says which", Spec{GPUs: true, Options: []string{"--gpus", "device=0"}}, hardware{}, "--gpus device=0", "--gpus=all"},
+		{"a share with GPUs", Spec{GPUs: true}, hardware{share: &folder.Share{CPUs: 2.5, MemoryGiB: 4, GPUs: []int{1, 3}}}, `--cpus=2.5 --memory=4294967296 --gpus="device=1,3"`, "--gpus=all"},
+		{"a share without", Spec{}, hardware{share: &folder.Share{CPUs: 2, MemoryGiB: 4}}, "--cpus=2 --memory=4294967296", "--gpus"},
+		{"the user's memory", Spec{Options: []string{"-m", "1g"}}, hardware{share: &folder.Share{CPUs: 2, MemoryGiB: 4}}, "--cpus=2 -m 1g", "--memory"},
 		{"Neuron", Spec{GPUs: true}, hardware{neuron: []string{"/dev/neuron0", "/dev/neuron1"}}, "--device=/dev/neuron0 --device=/dev/neuron1", "--gpus"},
 		{"AMD", Spec{GPUs: true}, hardware{amd: true}, "--device=/dev/kfd --device=/dev/dri", "--gpus"},
 		{"a fast network", Spec{}, hardware{infiniband: true}, "--cap-add=IPC_LOCK --device=/dev/infiniband --ulimit=memlock=-1:-1", "--gpus"},

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/agent"
 	"github.com/skypilot-go/sky/internal/buildid"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/remote/container"
 )
 
@@ -118,6 +119,11 @@ func startFrom(ctx context.Context, in io.Reader, out io.Writer) int {
 	if err == nil && s.OpenFiles > 0 {
 		if lerr := allowOpenFiles(ctx, s.OpenFiles); lerr != nil {
 			fmt.Fprintln(os.Stderr, "sky agent: the limit of open files was not raised:", lerr)
+		}
+	}
+	if share := folder.ShareOf(s.Node); err == nil && share != nil {
+		if lerr := confineToShare(ctx, s.Node, share); lerr != nil {
+			fmt.Fprintln(os.Stderr, "sky agent:", lerr)
 		}
 	}
 	var l Life

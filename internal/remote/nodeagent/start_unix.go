@@ -17,7 +17,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/cloud/local"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/pki"
 	"github.com/skypilot-go/sky/internal/proc"
 )
@@ -147,6 +149,9 @@ func environment(s Spec) []string {
 	}
 	if s.Node != "" {
 		env = append(env, local.EnvNode+"="+s.Node)
+		if share := folder.ShareOf(s.Node); share != nil {
+			env = append(env, agentapi.DevicesEnv+"="+share.Devices())
+		}
 	}
 	for _, key := range []string{"PATH", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"} {
 		if v, ok := os.LookupEnv(key); ok {
