@@ -339,7 +339,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 	}
 	l := &launch{spec: spec, settings: settings{}, group: "g", identity: sub + "/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/m",
 		image: image{reference: map[string]string{"id": "x"}, plan: map[string]string{"name": "n"}, trusted: true}}
-	text, err := json.Marshal(l.body(1, "nic"))
+	text, err := json.Marshal(l.body(1, "nic", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 		}
 	}
 	l.identity, l.image, l.spec.Offer.Spot, l.spec.DiskGB = "", image{}, false, 0
-	text, _ = json.Marshal(l.body(0, "nic"))
+	text, _ = json.Marshal(l.body(0, "nic", nil))
 	for _, no := range []string{"priority", "evictionPolicy", "identity", "plan", "securityProfile", "diskSizeGB"} {
 		if strings.Contains(string(text), `"`+no+`"`) {
 			t.Errorf("%s is in\n%s", no, text)
