@@ -23,7 +23,6 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 		{"jobs launch -y -p gpus true", "--pool cannot be used yet"},
 		{"gpus label", "`sky gpus label` cannot be used yet"},
 		{"launch -y recipes:x", "recipes:NAME cannot be used yet"},
-		{"launch -y --clone-disk-from x true", "--clone-disk-from is not available"},
 		{"launch -y --docker " + file, "--docker is not available"},
 		{"launch -y --priority banana " + file, "banana is no number"},
 		{"jobs launch -y --priority banana " + file, "banana is no number"},

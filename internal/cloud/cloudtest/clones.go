@@ -77,6 +77,12 @@ var clones = []Behaviour{
 		want[*cloud.InvalidError](s, err) // it runs
 		s.noImage()
 	}},
+	{"what the features say about copies of disks is true", nil, func(s *suite) {
+		_, lacks := s.p.Features().Lacks[cloud.FeatureCloneDisk]
+		if _, can := cloud.As[cloud.DiskCloner](s.p); can && lacks {
+			s.Error("the provider can copy disks and says that it lacks it")
+		}
+	}},
 	{"removing no image is success", []string{clone, stop}, func(s *suite) {
 		i := s.imageOf(s.id("old"))
 		s.removeImage(i)
