@@ -4,11 +4,14 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/porttest"
 )
 
 // The examples that need no GPU and no network run on this machine: a grid search as an
@@ -25,6 +28,21 @@ func TestExamplesOnThisMachine(t *testing.T) {
 	for n, want := range want {
 		wants(t, w.sky("jobs", "logs", string(rune('1'+n))), want+"loss=")
 	}
+
+	// A port that only this user reaches, as of the notebook's: a plain server in its place.
+	port := porttest.Free(t)
+	w.sky("launch", "-y", "-d", "-c", "notebook", "--infra", "local", "--", fmt.Sprintf("python3 -m http.server --bind 127.0.0.1 %d", port))
+	ssh := func() string {
+		c := exec.Command("ssh", "-F", filepath.Join(w.home, ".sky/generated/ssh/notebook"), "-W", fmt.Sprintf("127.0.0.1:%d", port), "notebook")
+		c.Env, c.Stdin = w.env, strings.NewReader("GET / HTTP/1.0\r\n\r\n")
+		out, _ := c.CombinedOutput()
+		return string(out)
+	}
+	_, noSSH := exec.LookPath("ssh")
+	if _, err := exec.LookPath("python3"); err == nil && noSSH == nil {
+		eventually(t, "the server answers through ssh", time.Minute, func() bool { return strings.Contains(ssh(), "200 OK") })
+	}
+	w.sky("down", "-y", "notebook")
 
 	ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 	defer cancel()

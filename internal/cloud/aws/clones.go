@@ -2,9 +2,10 @@ package aws
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
@@ -33,20 +34,21 @@ func (d driver) ListImages(ctx context.Context, id cloud.ClusterID, region strin
 			return nil, err
 		}
 	}
-	var mu sync.Mutex
-	var all []vm.Image
-	g, ctx := errgroup.WithContext(ctx)
+	found, errs := make([][]vm.Image, len(regions)), make([]error, len(regions))
+	var g errgroup.Group
 	g.SetLimit(atOnce)
-	for _, region := range regions {
+	for n, region := range regions {
 		g.Go(func() error {
-			found, err := d.imagesIn(ctx, id, region)
-			mu.Lock()
-			defer mu.Unlock()
-			all = append(all, found...)
-			return err
+			found[n], errs[n] = d.imagesIn(ctx, id, region)
+			return nil
 		})
 	}
-	return all, g.Wait()
+	g.Wait()
+	// Nothing was made in regions that a policy of the organization denies.
+	if denied := func(err error) bool { _, ok := errors.AsType[*cloud.PermissionError](err); return ok }; slices.Contains(errs, nil) {
+		errs = slices.DeleteFunc(errs, denied)
+	}
+	return slices.Concat(found...), errors.Join(errs...)
 }
 
 func (d driver) imagesIn(ctx context.Context, id cloud.ClusterID, region string) (all []vm.Image, err error) {
