@@ -4,6 +4,7 @@ package execution_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -109,6 +110,40 @@ func TestTheImageOfALaunchThatNobodyResumesIsRemoved(t *testing.T) {
 			t.Errorf("record: %+v", c)
 		}
 		return died
+	})
+}
+
+// A launch that is cancelled at any step leaves no image, unless its cluster was up by then:
+// that one's image is the next sweep's.
+func TestACancelledCopyLeavesNoImageWhereverItIsCancelled(t *testing.T) {
+	cancelled := errors.New("cancelled")
+	testbed.EveryHalfStep(t, func(t *testing.T, n int) (hit bool) {
+		b, r := testbed.New(t), testbed.NewRequest()
+		source(t, b, "old")
+		s := b.Boot(failpoint.Endless)
+		ctx, cancel := context.WithCancelCause(s.Context())
+		defer cancel(nil)
+		s.At(n, func() { hit = true; cancel(cancelled) })
+		from := "old"
+		_, err := s.Executor.Launch(ctx, s.Call(r), api.LaunchBody{Task: copied, ClusterName: "new", CloneDiskFrom: &from})
+		if !hit {
+			return false
+		}
+		if c := b.Cluster("new"); c != nil && c.EverUp {
+			if _, err := s.Provision.Sweep(s.Context(), provision.SweepOptions{End: func(provision.Stray) bool { return false }}); err != nil {
+				t.Fatal(err)
+			}
+			wantCopy(t, b, "new", "of old")
+			return true
+		}
+		if !errors.Is(err, cancelled) && !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v", err)
+		}
+		b.WantMachines("old stopped")
+		if images := b.Cloud.Images(); len(images) > 0 || b.Cluster("new") != nil {
+			t.Errorf("images: %+v, record: %+v", images, b.Cluster("new"))
+		}
+		return true
 	})
 }
 
