@@ -57,6 +57,7 @@ type DagBody struct {
 	Dag            string          `json:"dag"`
 	RequestOptions *RequestOptions `json:"request_options"`
 	Minimize       int             `json:"minimize,omitempty"`
+	CloneDiskFrom  *string         `json:"clone_disk_from,omitempty"` // as in LaunchBody; of /optimize
 	PlanOptions
 }
 

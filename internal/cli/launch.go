@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -54,7 +53,7 @@ func (a *app) launchCommand() *cobra.Command {
 			f.hedge(a)
 			f.choice(&o.target, "optimize-target", "", "What the plan minimizes: money, or the time that estimated_runtime tells.", "cost", "time")
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
-			f.text(&o.clone, "clone-disk-from", "", "Start with the disk of another cluster. Not available yet.")
+			f.text(&o.clone, "clone-disk-from", "", "Start with a copy of the disk of this cluster, which is stopped and on the same cloud.")
 			f.StringVar(&o.clone, "clone", "", "")
 			f.on(&o.fast, "fast", "", "If the cluster is up, skip provisioning and setup.")
 			f.on(&o.docker, "docker", "", "Run in a container on this machine.")
@@ -79,9 +78,6 @@ func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launch
 		if err := a.inDocker(t); err != nil {
 			return err
 		}
-	}
-	if o.clone != "" {
-		return errors.New("--clone-disk-from is not available; start from an image with --image-id instead")
 	}
 	t.command = "sky launch"
 	if o.cluster != "" {
@@ -138,6 +134,9 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 		minimize = 1
 	}
 	body := api.DagBody{Dag: string(text), RequestOptions: options, Minimize: minimize}
+	if o.clone != "" {
+		body.CloneDiskFrom = &o.clone
+	}
 	if err := c.Validate(ctx, body); err != nil {
 		return err
 	}
@@ -146,6 +145,11 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 		if asked, err = a.mayLaunch(ctx, c, body, o.cluster); err != nil {
 			return err
 		}
+	} else if o.clone != "" && !o.dryrun { // what cannot be is refused before anything is uploaded
+		if err := a.showPlan(ctx, c, body); err != nil {
+			return err
+		}
+		asked = true
 	} else if a.output == "table" && !o.dryrun {
 		a.t.Println("Running on cluster: " + o.cluster)
 	}
@@ -162,7 +166,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
 		OptimizeTarget: minimize, NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
 	}
-	launch.FileMountsBlobID = blob
+	launch.FileMountsBlobID, launch.CloneDiskFrom = blob, body.CloneDiskFrom
 	if launch.PlanOptions, err = o.plan.options(a); err != nil {
 		return err
 	}
@@ -188,12 +192,8 @@ func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, na
 	if a.health != nil && a.health.User != nil {
 		me = *a.health.User
 	}
-	if len(records) == 0 {
-		req, err := c.Optimize(ctx, body)
-		if err != nil {
-			return false, err
-		}
-		if _, err := wait(ctx, a, req); err != nil {
+	if len(records) == 0 || body.CloneDiskFrom != nil {
+		if err := a.showPlan(ctx, c, body); err != nil {
 			return false, err
 		}
 	}
@@ -203,6 +203,16 @@ func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, na
 		return false, nil
 	}
 	return len(records) == 0, a.t.Confirm(ctx, question, true)
+}
+
+// showPlan shows the plan for a task.
+func (a *app) showPlan(ctx context.Context, c *sky.Client, body api.DagBody) error {
+	req, err := c.Optimize(ctx, body)
+	if err != nil {
+		return err
+	}
+	_, err = wait(ctx, a, req)
+	return err
 }
 
 // launchQuestion is what to ask before launching on a cluster; "" is nothing.

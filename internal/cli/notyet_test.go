@@ -24,7 +24,6 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 		{line: "jobs launch -y -p gpus true", says: "--pool cannot be used yet"},
 		{line: "gpus label", says: "`sky gpus label` cannot be used yet"},
 		{line: "launch -y recipes:x", says: "recipes:NAME cannot be used yet"},
-		{line: "launch -y --clone-disk-from x true", says: "--clone-disk-from is not available"},
 		{line: "launch -y --docker --infra aws " + file, says: "cannot be combined with another --infra"},
 		{line: "launch -y --docker " + file, says: "the API server is at https://sky.example.com", at: "https://sky.example.com"},
 		{line: "launch -y --priority banana " + file, says: "banana is no number"},

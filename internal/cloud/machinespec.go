@@ -18,6 +18,9 @@ type MachineSpec struct {
 	TPUQueued     bool          `json:"tpu_queued,omitempty"`     // TPUs are waited for in Google's queue
 	Images        []ImageChoice `json:"images,omitempty"`         // of the task's requests; none: the cloud's own
 	Disks         []Disk        `json:"disks,omitempty"`          // besides the system disk, where a cloud attaches some
+	// Clone is the image of another cluster's disk that machines start from. It is on record
+	// from before the image is made until it is removed; nil: there is none.
+	Clone *DiskImage `json:"clone,omitempty"`
 }
 
 // Disk is a further disk of each machine, with a file system that is mounted there.
@@ -78,6 +81,9 @@ func (c ImageChoice) In(region string) (machine, container string) {
 // ImageID is what nodes at a place start from, as [LaunchSpec] has it: with docker:
 // before it where nodes are containers themselves.
 func (m MachineSpec) ImageID(at Place, containers bool) string {
+	if m.Clone != nil && m.Clone.ID != "" {
+		return m.Clone.ID
+	}
 	machine, container := m.ImagesAt(at)
 	if containers && container != "" {
 		return containerPrefix + container

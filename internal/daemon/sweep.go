@@ -126,6 +126,13 @@ func (d *daemon) swept(ctx context.Context, report provision.SweepReport) {
 		}
 		left[s.Cloud] += len(s.Nodes)
 	}
+	for _, i := range report.Images {
+		if i.Error != "" {
+			d.log.WarnContext(ctx, "an image of a disk from which no cluster starts was not removed", "cloud", i.Place.Cloud, "image", i.ID, "err", i.Error)
+			continue
+		}
+		d.log.InfoContext(ctx, "an image of a disk from which no cluster starts was removed", "cloud", i.Place.Cloud, "image", i.ID)
+	}
 	d.metrics.Swept(time.Now(), left, ended)
 }
 

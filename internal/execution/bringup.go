@@ -55,6 +55,11 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 	if c, err = l.openPorts(ctx, c); err != nil {
 		return nil, err
 	}
+	if c.Machine.Clone != nil && c.EverUp { // of a launch that a crash cut off
+		if c, err = l.x.dropImage(ctx, l.call, c); err != nil {
+			return nil, err
+		}
+	}
 	if c.Status == api.ClusterUp && len(c.Nodes) > 0 {
 		if up, err := l.reuse(ctx, c); err == nil {
 			l.found = true

@@ -90,6 +90,11 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 		Notes:     state.ClusterNotes{LaunchedBy: l.call.RequestID},
 		LastEvent: "launching",
 	}
+	if l.clone != nil {
+		image := *l.clone
+		image.ID, image.For = "", l.x.Provision.ClusterID(c)
+		c.Machine.Clone = &image
+	}
 	if login := login(l.task); login != nil {
 		c.Notes.Registry = login.Server
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/trace"
@@ -33,9 +34,6 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	if err := validName(name); err != nil {
 		return nil, err
 	}
-	if body.CloneDiskFrom != nil && *body.CloneDiskFrom != "" {
-		return nil, &api.Error{Type: api.ErrNotSupported, Message: "Cloning a disk (--clone-disk-from) is not possible yet."}
-	}
 	if err := x.runnable(t); err != nil {
 		return nil, err
 	}
@@ -49,6 +47,11 @@ func (x *Executor) launch(ctx context.Context, call cluster.Call, body api.Launc
 	}
 	takeAutostop(t, body)
 	l := &launch{x: x, call: call, body: body, task: t, name: name, held: held}
+	if from := body.CloneDiskFrom; from != nil && *from != "" {
+		if err := l.cloneSource(ctx, *from); err != nil {
+			return nil, err
+		}
+	}
 	if body.Dryrun {
 		if err := x.checkBuckets(ctx, call, t, body.PlanOptions, true); err != nil {
 			return nil, err
@@ -102,6 +105,7 @@ type launch struct {
 
 	held    *Held // nil: a user's own cluster
 	volumes *volumes.Use
+	clone   *cloud.DiskImage // the disk that the machines start with a copy of; nil: none
 }
 
 // giveBack adds to an error that is about the task how to get rid of the cluster.

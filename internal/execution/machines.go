@@ -57,13 +57,21 @@ func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.T
 	if err != nil {
 		return nil, err
 	}
+	if c.Machine.Clone != nil && !c.EverUp {
+		if c, err = x.makeImage(ctx, call, c); err != nil {
+			return nil, err
+		}
+	}
 	if c, err = x.provision(ctx, call, t, cfg, c, offers, keep); err != nil {
 		return nil, err
 	}
 	if err := x.startAgents(ctx, call, t, cfg, c); err != nil {
 		return nil, err
 	}
-	return x.markUp(ctx, call, c)
+	if c, err = x.markUp(ctx, call, c); err != nil || c.Machine.Clone == nil {
+		return c, err
+	}
+	return x.dropImage(ctx, call, c)
 }
 
 // markInit writes down that machines are about to be had.

@@ -35,7 +35,7 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 		return optimizer.Problem{}, nil, err
 	}
 	l.volumes = use
-	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions, l.held.replica())
+	p, plan, err := l.x.plan(ctx, l.call, &task.Dag{Name: l.task.Name, Tasks: []*task.Task{l.task}}, l.body.OptimizeTarget, l.body.PlanOptions, l.held.replica(), l.clone)
 	if err != nil {
 		return p, nil, err
 	}

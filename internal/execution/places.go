@@ -20,7 +20,7 @@ type Place struct {
 // Places lists the machines of the best plans for a task, cheapest first, without
 // renting or printing anything.
 func (x *Executor) Places(ctx context.Context, call cluster.Call, t *task.Task) ([]Place, error) {
-	_, plan, err := x.plan(ctx, call, &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, 0, api.PlanOptions{}, true)
+	_, plan, err := x.plan(ctx, call, &task.Dag{Name: t.Name, Tasks: []*task.Task{t}}, 0, api.PlanOptions{}, true, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,21 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 	if err != nil {
 		return err
 	}
+	var clone *cloud.DiskImage
+	if from := body.CloneDiskFrom; from != nil && *from != "" {
+		if len(dag.Tasks) != 1 {
+			return &api.Error{Type: api.ErrValue, Message: "A copy of a disk is for the cluster of one task."}
+		}
+		name := ""
+		if body.RequestOptions != nil && body.RequestOptions.ClusterName != nil {
+			name = *body.RequestOptions.ClusterName
+		}
+		l := &launch{x: x, call: call, task: dag.Tasks[0], name: name}
+		if err := l.cloneSource(ctx, *from); err != nil {
+			return err
+		}
+		clone = l.clone
+	}
 	for _, t := range dag.Tasks {
 		if _, err := x.bindVolumes(ctx, call, t, "", body.PlanOptions); err != nil {
 			return err
@@ -33,7 +48,7 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 			return err
 		}
 	}
-	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions, false)
+	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions, false, clone)
 	if err != nil {
 		return err
 	}
@@ -55,8 +70,9 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 	return nil
 }
 
-// plan asks the optimizer over everything that is enabled, or assumed to be.
-func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions, replica bool) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
+// plan asks the optimizer over everything that is enabled, or assumed to be, and on which
+// machines can start with a copy of the disk, if one is given.
+func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, minimize int, o api.PlanOptions, replica bool, clone *cloud.DiskImage) (_ optimizer.Problem, _ *optimizer.Plan, err error) {
 	ctx, span := trace.Start(ctx, "plan")
 	defer func() { span.End(err) }()
 	p := optimizer.Problem{Dag: dag, Minimize: optimizer.Cost, Replica: replica}
@@ -74,6 +90,7 @@ func (x *Executor) plan(ctx context.Context, call cluster.Call, dag *task.Dag, m
 	if err != nil {
 		return p, nil, err
 	}
+	p.Sources = x.cloneable(p.Sources, clone)
 	plan, err := optimizer.Optimize(p)
 	if err != nil {
 		return p, nil, planError(err)

@@ -68,7 +68,7 @@ func TestAPlanAsksTheCloudsThatTasksName(t *testing.T) {
 			}
 			var out bytes.Buffer
 			x := New(Deps{Providers: providers, Log: slog.New(slog.DiscardHandler)})
-			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&out}}, dag, 0, api.PlanOptions{}, false)
+			_, plan, err := x.plan(t.Context(), cluster.Call{Out: spoken{&out}}, dag, 0, api.PlanOptions{}, false, nil)
 			var names []string
 			by.Range(func(name, _ any) bool { names = append(names, name.(string)); return true })
 			if slices.Sort(names); !slices.Equal(names, tt.asked) {

@@ -44,7 +44,7 @@ func TestWhatCannotRunIsRefusedBeforeAnythingIsRented(t *testing.T) {
 			"no task":         {"name: [\n", "dev", api.ErrValue, "", nil},
 			"a bad name":      {"run: x\n", "Übel!", api.ErrInvalidClusterName, "", nil},
 			"another address": {"file_mounts: {/data: 'ftp://b/x'}\nrun: x\n", "dev", "sky.exceptions.StorageSourceError", "ftp://b", nil},
-			"a cloned disk":   {"run: x\n", "dev", api.ErrNotSupported, "clone-disk-from", func(l *api.LaunchBody) { from := "x"; l.CloneDiskFrom = &from }},
+			"a cloned disk":   {"run: x\n", "dev", api.ErrClusterDoesNotExist, `"x" does not exist`, func(l *api.LaunchBody) { from := "x"; l.CloneDiskFrom = &from }},
 			"nothing like it": {"resources: {infra: fluffycloud, cpus: 512+}\nrun: x\n", "dev", api.ErrResourcesUnavailable, "", nil},
 			"a missing file":  {"workdir: /nowhere/at/all\nresources: {infra: fluffycloud}\nrun: x\n", "dev", api.ErrFileNotFound, "/nowhere/at/all", nil},
 		} {

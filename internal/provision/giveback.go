@@ -97,7 +97,7 @@ func (e *Engine) GiveBack(ctx context.Context, c *state.Cluster, late func(strin
 			if c.EverUp {
 				e.Freed()
 			}
-			return nil
+			return e.removeImage(ctx, c.Machine.Clone)
 		}
 		remain := &RemainError{Place: c.Offer.Place, Left: left, Of: c.Machines()}
 		watch.saw(remain)

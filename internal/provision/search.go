@@ -168,6 +168,9 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 			EndGrace: s.r.EndGrace, Login: s.r.Login,
 		},
 	}
+	if s.r.Keep { // disks are there, and the image that they were made of is gone
+		f.spec.Clone, f.spec.ImageID = nil, keptImage(s.r.Cluster.Machine).ImageID(o.Place, p.Features().Containers)
+	}
 	if OpensPorts(p, s.r.Cluster) {
 		f.spec.Ports = s.r.Cluster.Ports
 	}

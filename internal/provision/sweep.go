@@ -40,12 +40,23 @@ type SweepOptions struct {
 	End func(Stray) bool
 }
 
+// asks reports whether a cloud is one of those to look at.
+func (o SweepOptions) asks(name string) bool {
+	return len(o.Clouds) == 0 || slices.Contains(o.Clouds, name)
+}
+
+// imagesTimeout bounds the list of a cloud's images.
+const imagesTimeout = 2 * time.Minute
+
 // SweepReport is what a sweep found and did.
 type SweepReport struct {
 	Strays []SweptStray `json:"strays"`
 	// Unlisted are clouds that could not be asked, and why. Those that nothing was
 	// ever rented from are left out, unless they were named.
 	Unlisted map[string]string `json:"unlisted,omitempty"`
+	// Images are images of disks that no cluster started from any more, and what became
+	// of them. They are removed by every sweep that ends strays.
+	Images []SweptImage `json:"images,omitempty"`
 	// Elsewhere means that another server sweeps at the moment: strays were
 	// listed and none was ended.
 	Elsewhere bool `json:"elsewhere,omitempty"`
@@ -93,7 +104,9 @@ func (e *Engine) Sweep(ctx context.Context, o SweepOptions) (SweepReport, error)
 			}
 			s.Ended = true
 		}
-		return nil
+		var err error
+		report.Images, err = e.sweepImages(ctx, o)
+		return err
 	})
 	if err == nil && !ran {
 		report.Elsewhere = true
@@ -173,7 +186,7 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range e.providers.All() {
-		if len(clouds) > 0 && !slices.Contains(clouds, p.Name()) {
+		if !(SweepOptions{Clouds: clouds}).asks(p.Name()) {
 			continue
 		}
 		wg.Go(func() {

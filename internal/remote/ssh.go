@@ -79,6 +79,11 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	if err != nil {
 		return "", err
 	}
+	if c.Machine.Clone != nil && !c.EverUp {
+		if err := t.cleanClone(ctx, c, target, host.home); err != nil {
+			return "", err
+		}
+	}
 	prepared := func() {}
 	if made != nil && prepares(c, n) {
 		var done sync.WaitGroup

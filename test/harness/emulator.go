@@ -5,6 +5,7 @@ package harness
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -108,6 +109,11 @@ func (m machines) Address(id string, _ uint64) (string, int) { return m.rack.Add
 
 // HostKey is made when the machine boots: clouds do not tell it.
 func (m machines) HostKey(string) (string, error) { return "", nil }
+
+// Fakes keep images by themselves, and the disks of real machines are not copied.
+func (m machines) SaveDisk(_, _ string) error { return errors.ErrUnsupported }
+func (m machines) LoadDisk(_, _ string) error { return errors.ErrUnsupported }
+func (m machines) DropDisk(string) error      { return errors.ErrUnsupported }
 
 func (e *Emulator) port() int {
 	if e.Port == 0 {

@@ -51,6 +51,7 @@ type Options struct {
 // Provider rents on EC2.
 type Provider struct {
 	vm.StopProvider
+	vm.Cloner
 	o       Options
 	access  access
 	regions vm.Regions
@@ -66,6 +67,7 @@ var (
 	_ cloud.LaunchLimiter     = (*Provider)(nil)
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.PermissionReader  = (*Provider)(nil)
+	_ cloud.DiskCloner        = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -96,6 +98,7 @@ func New(o Options) *Provider {
 	p.StopProvider = vm.NewStopping(driver{p}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: p.valid, Timeout: o.Timeout, Poll: o.Poll, Patience: p.patience, SlowToEnd: slowToEnd,
 	})
+	p.Cloner = vm.NewCloner(p.StopProvider.Provider, driver{p})
 	return p
 }
 
@@ -104,12 +107,7 @@ func (p *Provider) DisplayName() string { return "AWS" }
 
 // Features says what EC2, or this provider, cannot do.
 func (p *Provider) Features() cloud.Features {
-	return cloud.Features{
-		MaxNameLength: maxName,
-		Lacks: map[cloud.Feature]string{
-			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
-		},
-	}
+	return cloud.Features{MaxNameLength: maxName}
 }
 
 // Offers is nil: the price list knows.

@@ -51,6 +51,7 @@ var shared = regexp.MustCompile(`^(sg-\w+ sky-sg-[0-9a-f]{10}|role skypilot-v1|i
 var action = map[cloudtest.Effect]string{
 	cloudtest.Creating: "RunInstances", cloudtest.Starting: "StartInstances",
 	cloudtest.Stopping: "StopInstances", cloudtest.Terminating: "TerminateInstances",
+	cloudtest.Imaging: "CreateImage", cloudtest.Dropping: "DeregisterImage",
 }
 
 func TestConformance(t *testing.T) {
@@ -92,7 +93,8 @@ func TestConformance(t *testing.T) {
 				tags[cloud.TagRank] = "0"
 				fake.Seed("us-west-2", "us-west-2a", "m6i.large", tags)
 			},
-			Billed: func(_ testing.TB, n cloud.Node) bool { return fake.Billed(n.ID) },
+			MadeFrom: func(_ testing.TB, n cloud.Node) string { return fake.Image(n.ID) },
+			Billed:   func(_ testing.TB, n cloud.Node) bool { return fake.Billed(n.ID) },
 			// The security group that all clusters of an installation share stays.
 			Inventory: func(testing.TB) []string {
 				return slices.DeleteFunc(fake.Inventory(), func(thing string) bool { return shared.MatchString(thing) })

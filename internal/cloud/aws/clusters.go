@@ -79,6 +79,8 @@ func (driver) Kind(err error) vm.Kind {
 	switch {
 	case codeOf(err) == "InvalidInstanceID.NotFound":
 		return vm.Missing
+	case codeOf(err) == "InvalidAMIName.Duplicate":
+		return vm.Changed
 	case gone(err):
 		return vm.Changed
 	case refused(err):

@@ -20,7 +20,7 @@ const (
 	apiResources     = "2021-04-01" // Microsoft.Resources: groups, resources, providers
 	apiCompute       = "2024-11-01" // Microsoft.Compute: machines, usages, images of publishers
 	apiSKUs          = "2021-07-01" // Microsoft.Compute: skus
-	apiDisks         = "2024-03-02" // Microsoft.Compute: disks
+	apiDisks         = "2024-03-02" // Microsoft.Compute: disks, snapshots
 	apiGalleries     = "2024-03-03" // Microsoft.Compute: galleries
 	apiNetwork       = "2024-05-01" // Microsoft.Network
 	apiIdentity      = "2023-01-31" // Microsoft.ManagedIdentity
@@ -249,6 +249,7 @@ func (a *account) groupPath(name string) string {
 const (
 	machines       = "Microsoft.Compute/virtualMachines"
 	disks          = "Microsoft.Compute/disks"
+	snapshots      = "Microsoft.Compute/snapshots"
 	interfaces     = "Microsoft.Network/networkInterfaces"
 	addresses      = "Microsoft.Network/publicIPAddresses"
 	networks       = "Microsoft.Network/virtualNetworks"

@@ -52,6 +52,7 @@ type Options struct {
 // Provider rents on Azure.
 type Provider struct {
 	vm.StopProvider
+	vm.Cloner
 	o       Options
 	clients rest.Clients
 
@@ -70,6 +71,7 @@ var (
 	_ cloud.CredentialStamper  = (*Provider)(nil)
 	_ cloud.CredentialCarrier  = (*Provider)(nil)
 	_ cloud.PermissionReader   = (*Provider)(nil)
+	_ cloud.DiskCloner         = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -93,6 +95,7 @@ func New(o Options) *Provider {
 		Limits:  map[string]time.Duration{"Creating": o.Tuning.Timeout*4/5 - answersWithin},
 		Timeout: o.Tuning.Timeout, Poll: o.Tuning.Poll, Settle: o.Tuning.Settle,
 	})
+	p.Cloner = vm.NewCloner(p.StopProvider.Provider, driver{p, refusals})
 	return p
 }
 
@@ -106,7 +109,6 @@ func (p *Provider) Features() cloud.Features {
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureNetTier:   "Azure's fast networks cannot be chosen yet",
 			cloud.FeatureLocalDisk: "disks inside Azure's machines cannot be chosen yet",
-			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},
 	}
 }

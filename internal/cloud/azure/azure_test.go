@@ -339,7 +339,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 	}
 	l := &launch{spec: spec, settings: settings{}, group: "g", identity: sub + "/resourceGroups/g/providers/Microsoft.ManagedIdentity/userAssignedIdentities/m",
 		image: image{reference: map[string]string{"id": "x"}, plan: map[string]string{"name": "n"}, trusted: true}}
-	text, err := json.Marshal(l.body(1, "nic", ""))
+	text, err := json.Marshal(l.body(1, "nic", "", nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,7 +353,7 @@ func TestWhatIsAskedForAMachine(t *testing.T) {
 		}
 	}
 	l.identity, l.image, l.spec.Offer.Spot, l.spec.DiskGB = "", image{}, false, 0
-	text, _ = json.Marshal(l.body(0, "nic", ""))
+	text, _ = json.Marshal(l.body(0, "nic", "", nil))
 	for _, no := range []string{"priority", "evictionPolicy", "identity", "plan", "securityProfile", "diskSizeGB"} {
 		if strings.Contains(string(text), `"`+no+`"`) {
 			t.Errorf("%s is in\n%s", no, text)
@@ -397,6 +397,7 @@ func TestAMachineThatGoesDownGivesItselfBack(t *testing.T) {
 		alone            bool
 		want             string
 	}{
+		{"off, on a copy of a disk", "poweroff.target start", "sky-rank:0;copy:1", true, "POST https://management.azure.com" + id + "/deallocate?api-version=" + apiCompute},
 		{"a reboot", "reboot.target start", "sky-rank:0", true, ""},
 		{"off", "poweroff.target start", "sky-rank:0", true, "POST https://management.azure.com" + id + "/deallocate?api-version=" + apiCompute},
 		{"halted", "halt.target start", "sky-rank:0;sky-ends-when-off:false", true, "POST https://management.azure.com" + id + "/deallocate?api-version=" + apiCompute},
@@ -419,7 +420,8 @@ case $url in
 *resourceId*) printf %s '` + id + `' ;;
 *compute/tags*) printf %s '` + tt.tags + `' ;;
 *azEnvironment*) printf AzurePublicCloud ;;
-*oauth2/token*msi_res_id=/subscriptions/s1/id) printf '{"access_token":"TOKEN","expires_in":"1"}' ;;
+*oauth2/token*msi_res_id=/subscriptions/s1/id) case '` + tt.tags + `' in *copy:1*) exit 22 ;; esac; printf '{"access_token":"TOKEN","expires_in":"1"}' ;;
+*oauth2/token*resource=https://management.azure.com) printf '{"access_token":"TOKEN","expires_in":"1"}' ;;
 *) while [ $# -gt 1 ]; do [ "$1" = -X ] && method=$2; [ "$1" = "Authorization: Bearer TOKEN" ] && good=1; shift; done; [ "$good" ] && echo "$method $url" >> '` + dir + `/asked' ;;
 esac
 `

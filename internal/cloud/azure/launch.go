@@ -54,7 +54,13 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			return "", err
 		}
 		name := machineName(of.spec.ID, rank)
-		op, err := a.change(ctx, "PUT", in(a.groupPath(of.group), machines, name), apiCompute, of.body(rank, nic, reservation[rank]))
+		var disk *copied
+		if of.spec.Clone != nil {
+			if disk, err = d.copyDisk(ctx, a, of, rank); err != nil {
+				return "", err
+			}
+		}
+		op, err := a.change(ctx, "PUT", in(a.groupPath(of.group), machines, name), apiCompute, of.body(rank, nic, reservation[rank], disk))
 		if err != nil {
 			return "", err
 		}
@@ -94,12 +100,17 @@ func (d driver) prepare(ctx context.Context, a *account, spec cloud.LaunchSpec) 
 	if l.identity, err = d.identity(ctx, a, spec, l.group, false); err != nil {
 		return nil, err
 	}
+	if spec.Clone != nil {
+		return l, l.sameOff(*spec.Clone)
+	}
 	l.image, err = d.image(ctx, a, spec)
 	return l, err
 }
 
-// body asks for the machine of a rank, in a capacity reservation group if one is named.
-func (l *launch) body(rank int, nic, reservation string) map[string]any {
+// body asks for the machine of a rank, in a capacity reservation group if one is named. One
+// whose disk is a copy, made already, is not provisioned again: it has the user and the key
+// that are on the disk.
+func (l *launch) body(rank int, nic, reservation string, from *copied) map[string]any {
 	name := machineName(l.spec.ID, rank)
 	kind, _ := diskOf(l.spec.Offer.InstanceType, l.spec.DiskTier)
 	disk := map[string]any{
@@ -121,6 +132,12 @@ func (l *launch) body(rank int, nic, reservation string) map[string]any {
 			},
 		},
 	}
+	if from != nil {
+		delete(properties, "osProfile")
+		properties["storageProfile"] = map[string]any{"osDisk": map[string]any{
+			"createOption": "Attach", "osType": "Linux", "deleteOption": "Delete", "caching": "ReadWrite", "managedDisk": map[string]string{"id": from.ID},
+		}}
+	}
 	if l.spec.Offer.Spot { // one that is taken back goes with its disk: nothing of it costs money
 		properties["priority"], properties["evictionPolicy"] = "Spot", "Delete"
 		properties["billingProfile"] = map[string]any{"maxPrice": -1}
@@ -131,13 +148,16 @@ func (l *launch) body(rank int, nic, reservation string) map[string]any {
 	if reservation != "" {
 		properties["capacityReservation"] = map[string]any{"capacityReservationGroup": reference{reservation}}
 	}
-	if l.image.trusted {
+	if l.image.trusted || from != nil && from.Properties.Security.Type == "TrustedLaunch" {
 		// Without secure boot, which drivers that are not signed would not survive.
 		properties["securityProfile"] = map[string]any{"securityType": "TrustedLaunch", "uefiSettings": map[string]bool{"secureBootEnabled": false, "vTpmEnabled": true}}
 	}
 	body := map[string]any{"location": l.spec.Offer.Region, "tags": l.settings.tags(l.spec, rank), "properties": properties}
 	if l.image.plan != nil {
 		body["plan"] = l.image.plan
+	}
+	if from != nil && from.Properties.Plan["name"] != "" {
+		body["plan"] = map[string]string{"name": from.Properties.Plan["name"], "publisher": from.Properties.Plan["publisher"], "product": from.Properties.Plan["product"]}
 	}
 	if l.identity != "" {
 		body["identity"] = map[string]any{"type": "UserAssigned", "userAssignedIdentities": map[string]any{l.identity: map[string]any{}}}

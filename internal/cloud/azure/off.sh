@@ -10,7 +10,9 @@ AzureUSGovernmentCloud) arm=https://management.usgovcloudapi.net ;;
 AzureChinaCloud) arm=https://management.chinacloudapi.cn ;;
 *) arm=https://management.azure.com ;;
 esac
-token=$(metadata "identity/oauth2/token?api-version=2018-02-01&resource=$arm&msi_res_id=@IDENTITY@" | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p')
+token() { metadata "identity/oauth2/token?api-version=2018-02-01&resource=$arm$1" | sed -n 's/.*"access_token" *: *"\([^"]*\)".*/\1/p'; }
+token=$(token '&msi_res_id=@IDENTITY@')
+[ "$token" ] || token=$(token) # on a copy of the disk: the machine has another identity, and no other one
 ask() { curl -sf --retry 5 --retry-all-errors --max-time 30 -X "$1" -H 'Content-Length: 0' -H "Authorization: Bearer $token" "$arm$2"; }
 case ";$tags;" in
 *';sky-ends-when-off:true;'*)

@@ -71,6 +71,7 @@ type Harness struct {
 	Seed        func(t testing.TB, id cloud.ClusterID)              // a machine of that cluster, without launching
 	Write       func(t testing.TB, n cloud.Node, name, data string) // a file onto the machine's disk
 	Read        func(t testing.TB, n cloud.Node, name string) string
+	MadeFrom    func(t testing.TB, n cloud.Node) string   // the id of what the machine's disk was made of
 	Login       func(t testing.TB, n cloud.Node) error    // a command runs on the machine
 	Odd         func(t testing.TB, to Effect)             // calls are refused with OddCode
 	Lacking     func(t testing.TB) (calls func() int)     // what creations need is not found; how many were asked for
@@ -94,6 +95,8 @@ const (
 	Starting    Effect = "starting"
 	Stopping    Effect = "stopping"
 	Terminating Effect = "terminating"
+	Imaging     Effect = "imaging"  // an image of a disk is made
+	Dropping    Effect = "dropping" // and removed
 )
 
 // Behaviour is one thing a provider does.
@@ -106,7 +109,7 @@ type Behaviour struct {
 // Behaviours is the whole contract.
 func Behaviours() []Behaviour {
 	var all []Behaviour
-	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, cancellations, names, powers} {
+	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, cancellations, names, powers, clones} {
 		all = append(all, part...)
 	}
 	return all
@@ -129,9 +132,14 @@ func (b Behaviour) Inapplicable(h Harness) string {
 			if h.Unprotected != "" {
 				missing = append(missing, "machines have no protection: "+h.Unprotected)
 			}
-		case string(cloud.FeatureStop), string(cloud.FeatureMultiNode), string(cloud.FeatureSpot), string(cloud.FeaturePorts):
+		case string(cloud.FeatureStop), string(cloud.FeatureMultiNode), string(cloud.FeatureSpot), string(cloud.FeaturePorts), string(cloud.FeatureCloneDisk):
 			if why, lacks := h.Provider.Features().Lacks[cloud.Feature(need)]; lacks {
 				missing = append(missing, "the provider lacks "+need+": "+why)
+			} else if c, ok := cloud.As[cloud.DiskCloner](h.Provider); ok && need == string(cloud.FeatureCloneDisk) {
+				o := h.Spec.Offer
+				if why := c.CannotClone(cloud.DiskImage{Place: o.Place, InstanceType: o.InstanceType}, o); why != "" {
+					missing = append(missing, "such machines start from no image: "+why)
+				}
 			}
 		default:
 			if reflect.ValueOf(h).FieldByName(need).IsNil() {

@@ -173,6 +173,7 @@ func (f *Fake) Inventory() (lines []string) {
 // operations are what faults call effects.
 var operations = map[cloudtest.Effect]string{
 	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
+	cloudtest.Imaging: "images.put", cloudtest.Dropping: "images.delete",
 }
 
 // Harness is all that the contract's suite needs of the fake. Types are those that

@@ -36,6 +36,7 @@ type Options struct {
 // Provider rents on FluffyCloud.
 type Provider struct {
 	vm.StopProvider
+	vm.Cloner
 	o       Options
 	clients rest.Clients
 }
@@ -49,6 +50,7 @@ var (
 	_ cloud.QuotaReader        = (*Provider)(nil)
 	_ cloud.OffSwitch          = (*Provider)(nil)
 	_ cloud.CredentialStamper  = (*Provider)(nil)
+	_ cloud.DiskCloner         = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -65,6 +67,7 @@ func New(o Options) *Provider {
 		Limits:  map[string]time.Duration{string(fluffyapi.Pending): o.Timeout * 2 / 3},
 		Timeout: o.Timeout, Poll: o.Poll, FirstPoll: o.Poll / 8, // soon at first: some calls are through at once
 	})
+	p.Cloner = vm.NewCloner(p.StopProvider.Provider, driver{p, refusals})
 	return p
 }
 
@@ -84,7 +87,6 @@ func (p *Provider) Features() cloud.Features {
 			cloud.FeatureDiskTier:  "FluffyCloud has one kind of disk",
 			cloud.FeatureNetTier:   "FluffyCloud has one kind of network",
 			cloud.FeatureLocalDisk: "FluffyCloud has one kind of disk",
-			cloud.FeatureCloneDisk: "FluffyCloud cannot copy disks",
 		},
 	}
 }

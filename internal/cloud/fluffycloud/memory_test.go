@@ -59,7 +59,7 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 		Throttle: func(t testing.TB) { inject(t, model.Fault{Kind: model.Throttle}) },
 		Refuse:   func(t testing.TB) { inject(t, model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}) },
 		Forbid: func(t testing.TB) {
-			for _, op := range []string{"instances.create", "firewalls.put"} {
+			for _, op := range []string{"instances.create", "firewalls.put", "images.create"} {
 				inject(t, model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
 			}
 		},
@@ -117,6 +117,7 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 var operation = map[cloudtest.Effect]string{
 	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start",
 	cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
+	cloudtest.Imaging: "images.create", cloudtest.Dropping: "images.delete",
 }
 
 func billed(c *model.Cloud, id string) bool {
@@ -137,6 +138,9 @@ func inventory(c *model.Cloud) []string {
 	}
 	for _, f := range c.Firewalls() {
 		things = append(things, "firewall "+f.Name)
+	}
+	for _, i := range c.Images() {
+		things = append(things, "image "+i.Name)
 	}
 	return things
 }

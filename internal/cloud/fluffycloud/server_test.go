@@ -228,7 +228,7 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 		Throttle: func(t testing.TB) { inject(t, model.Fault{Kind: model.Throttle}) },
 		Refuse:   func(t testing.TB) { inject(t, model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}) },
 		Forbid: func(t testing.TB) {
-			for _, op := range []string{"instances.create", "firewalls.put"} {
+			for _, op := range []string{"instances.create", "firewalls.put", "images.create"} {
 				inject(t, model.Fault{Kind: model.Fail, Code: fluffyapi.Forbidden, Op: op})
 			}
 		},
@@ -286,6 +286,9 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 			}
 			for _, f := range inv.Firewalls {
 				things = append(things, "firewall "+f.Name)
+			}
+			for _, i := range inv.Images {
+				things = append(things, "image "+i.Name)
 			}
 			return things
 		},

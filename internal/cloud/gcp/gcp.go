@@ -61,6 +61,7 @@ type Options struct {
 // Provider rents on Google Cloud.
 type Provider struct {
 	vm.StopProvider
+	vm.Cloner
 	o       Options
 	mu      sync.Mutex
 	account *account
@@ -76,6 +77,7 @@ var (
 	_ cloud.PermissionReader  = (*Provider)(nil)
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.CredentialCarrier = (*Provider)(nil)
+	_ cloud.DiskCloner        = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
@@ -104,6 +106,7 @@ func New(o Options) *Provider {
 		Limits:  map[string]time.Duration{"PROVISIONING": o.Timeout * 3 / 4, "STAGING": o.Timeout * 3 / 4, "CREATING": o.Timeout * 9 / 10, "REPAIRING": o.Timeout / 2},
 		Timeout: o.Timeout, Poll: o.Poll, SlowToEnd: 2,
 	})
+	p.Cloner = vm.NewCloner(p.StopProvider.Provider, driver{p, refusals})
 	return p
 }
 
@@ -121,7 +124,6 @@ func (p *Provider) Features() cloud.Features {
 		MaxNameLength: maxCluster,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureLocalDisk: "local SSDs come with the machine types that have them built in; others cannot be asked for",
-			cloud.FeatureCloneDisk: "disks cannot be cloned yet",
 		},
 	}
 }

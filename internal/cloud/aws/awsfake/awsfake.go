@@ -67,6 +67,8 @@ type Cloud struct {
 	unsettled    int            // calls that do not know what is new
 	young        map[string]int // calls for which a role or profile is still unknown
 	volumes      []*volume
+	images       []*image
+	snapshots    []*snapshot
 	nics         []*nic
 	closed       map[string]string // regions that let nobody in, with the code that they say
 	unsupported  map[offer]bool    // what a zone does not have at all
@@ -112,7 +114,7 @@ type instance struct {
 	takenBack                 time.Time
 	ip                        int
 	address                   string // on the hardware; "": made up from ip
-	userData                  string
+	userData, image           string
 	placement                 string
 	held                      *Reservation
 	disk                      string   // type, IOPS and throughput

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -112,6 +113,14 @@ func (c *Cloud) ec2(region, action string, f url.Values) (answer any, no *fault)
 		return out, no
 	case "DescribeImages":
 		return c.describeImages(region, f)
+	case "CreateImage":
+		return c.createImage(region, f)
+	case "DeregisterImage":
+		return c.deregisterImage(region, f)
+	case "DescribeSnapshots":
+		return c.describeSnapshots(region, f)
+	case "DeleteSnapshot":
+		return c.deleteSnapshot(region, f)
 	case "DescribeSecurityGroups", "CreateSecurityGroup", "DeleteSecurityGroup", "AuthorizeSecurityGroupIngress", "AuthorizeSecurityGroupEgress":
 		return c.securityGroups(region, action, f)
 	case "DescribeCapacityReservations":
@@ -147,8 +156,9 @@ func zonesOf(region string) []zone {
 
 func (c *Cloud) describeImages(region string, f url.Values) (answer any, no *fault) {
 	type ebs struct {
-		VolumeSize int  `xml:"volumeSize"`
-		Ends       bool `xml:"deleteOnTermination"`
+		VolumeSize int    `xml:"volumeSize"`
+		Ends       bool   `xml:"deleteOnTermination"`
+		SnapshotID string `xml:"snapshotId,omitempty"`
 	}
 	type device struct {
 		DeviceName string `xml:"deviceName"`
@@ -159,6 +169,8 @@ func (c *Cloud) describeImages(region string, f url.Values) (answer any, no *fau
 		RootDeviceName string       `xml:"rootDeviceName"`
 		Devices        item[device] `xml:"blockDeviceMapping"`
 		CreationDate   string       `xml:"creationDate"`
+		State          string       `xml:"imageState"`
+		Tags           item[tag]    `xml:"tagSet"`
 	}
 	var out struct {
 		Set  item[one] `xml:"imagesSet"`
@@ -168,16 +180,30 @@ func (c *Cloud) describeImages(region string, f url.Values) (answer any, no *fau
 	names := filtersOf(f)
 	for _, name := range published {
 		if len(names) > 0 && fits(names, nil, map[string]string{"name": name, "state": "available"}) {
-			all = append(all, one{"ami-efa-" + name[len(name)-8:], "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{60, true}}}}, name[len(name)-8:]})
+			all = append(all, one{"ami-efa-" + name[len(name)-8:], "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{60, true, ""}}}}, name[len(name)-8:], "available", item[tag]{}})
+		}
+	}
+	own := func(i *image) one {
+		return one{i.id, "/dev/sda1", item[device]{[]device{{"/dev/sda1", ebs{i.gb, true, i.snapshot}}}}, i.created.UTC().Format("2006-01-02T15:04:05.000Z"), i.state(), item[tag]{tagSet(i.tags)}}
+	}
+	if slices.Contains(indexed(f, "Owner"), "self") {
+		for _, i := range c.images {
+			if i.region == region && fits(names, i.tags, map[string]string{"name": i.name, "state": i.state()}) && !unknown(&i.hidden) {
+				all = append(all, own(i))
+			}
 		}
 	}
 	for _, id := range indexed(f, "ImageId") {
+		if n := slices.IndexFunc(c.images, func(i *image) bool { return i.id == id && i.region == region }); n >= 0 {
+			all = append(all, own(c.images[n]))
+			continue
+		}
 		if strings.Contains(id, "missing") {
 			return nil, refuse(http.StatusBadRequest, "InvalidAMIID.NotFound", "The image id '[%s]' does not exist", id)
 		}
-		o := one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8, true}}}}, ""}
+		o := one{id, "/dev/xvda", item[device]{[]device{{"/dev/xvda", ebs{8, true, ""}}}}, "", "available", item[tag]{}}
 		for _, d := range moreDisks(id) {
-			o.Devices.Item = append(o.Devices.Item, device{d, ebs{100, false}})
+			o.Devices.Item = append(o.Devices.Item, device{d, ebs{100, false, ""}})
 		}
 		all = append(all, o)
 	}

@@ -229,6 +229,12 @@ func (c *Cloud) Inventory() []string {
 	for _, n := range c.nics {
 		out = append(out, n.id+" network interface of "+cluster[n.instance])
 	}
+	for _, i := range c.images {
+		out = append(out, i.id+" image "+i.name)
+	}
+	for _, s := range c.snapshots {
+		out = append(out, s.id+" snapshot of "+s.tags["Name"])
+	}
 	for _, g := range c.groups {
 		out = append(out, g.id+" "+g.name)
 	}

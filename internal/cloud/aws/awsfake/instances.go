@@ -241,6 +241,11 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	if f.Get("ImageId") == "" {
 		return nil, refuse(http.StatusBadRequest, "MissingParameter", "The request must contain the parameter ImageId")
 	}
+	for _, i := range c.images {
+		if i.id == f.Get("ImageId") && (i.region != region || i.state() != "available") {
+			return nil, refuse(http.StatusBadRequest, "InvalidAMIID.Unavailable", "The image id '[%s]' is not available", i.id)
+		}
+	}
 	where := strings.TrimPrefix(strings.TrimPrefix(subnet, "subnet-"), "private-")
 	if !slices.ContainsFunc(zonesOf(region), func(z zone) bool { return z.name == where }) {
 		return nil, refuse(http.StatusBadRequest, "InvalidSubnetID.NotFound", "The subnet ID '%s' does not exist", subnet)
@@ -285,7 +290,7 @@ func (c *Cloud) runInstances(region string, f url.Values) (any, *fault) {
 	for k := range n {
 		i := c.make(region, o, tagsOf(f, "instance"))
 		i.index, i.subnet, i.hidden = k, subnet, max(c.hide, c.unsettled)
-		i.userData = f.Get("UserData")
+		i.userData, i.image = f.Get("UserData"), f.Get("ImageId")
 		i.endsWhenOff = f.Get("InstanceInitiatedShutdownBehavior") == "terminate"
 		i.placement, i.held, i.kinds = f.Get("Placement.GroupName"), held, nics
 		disk := "BlockDeviceMapping.1.Ebs."

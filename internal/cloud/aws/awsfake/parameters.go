@@ -21,12 +21,17 @@ type call struct {
 const listing = " Filter.N.Name Filter.N.Value.N MaxResults NextToken"
 
 var calls = map[string]call{
-	"DescribeRegions":              {may: ""},
-	"DescribeAvailabilityZones":    {may: ""},
-	"DescribeVpcs":                 {may: listing},
-	"DescribeSubnets":              {may: listing},
-	"DescribeRouteTables":          {may: listing},
-	"DescribeImages":               {may: listing + " ImageId.N Owner.N"},
+	"DescribeRegions":           {may: ""},
+	"DescribeAvailabilityZones": {may: ""},
+	"DescribeVpcs":              {may: listing},
+	"DescribeSubnets":           {may: listing},
+	"DescribeRouteTables":       {may: listing},
+	"DescribeImages":            {may: listing + " ImageId.N Owner.N"},
+	"CreateImage": {may: " InstanceId Name Description TagSpecification.N.ResourceType TagSpecification.N.Tag.N.Key TagSpecification.N.Tag.N.Value",
+		must: []string{"InstanceId", "Name"}},
+	"DeregisterImage":              {may: " ImageId", must: []string{"ImageId"}},
+	"DescribeSnapshots":            {may: listing + " Owner.N"},
+	"DeleteSnapshot":               {may: " SnapshotId", must: []string{"SnapshotId"}},
 	"DescribeInstanceTypes":        {may: listing + " InstanceType.N"},
 	"DescribeCapacityReservations": {may: listing},
 	"DescribePlacementGroups":      {may: " Filter.N.Name Filter.N.Value.N"},
@@ -108,6 +113,7 @@ func wellFormed(action string, f url.Values) *fault {
 var taggable = map[string][]string{
 	"RunInstances":         {"instance", "volume", "network-interface", "spot-instances-request"},
 	"CreateSecurityGroup":  {"security-group"},
+	"CreateImage":          {"image", "snapshot"},
 	"CreatePlacementGroup": {"placement-group"},
 }
 

@@ -39,7 +39,7 @@ func (t *target) name() string {
 // spelled are namespaces and kinds as ids show them.
 var spelled = map[string]string{
 	"microsoft.compute": "Microsoft.Compute", "microsoft.network": "Microsoft.Network", "microsoft.managedidentity": "Microsoft.ManagedIdentity", "microsoft.authorization": "Microsoft.Authorization", "microsoft.resources": "Microsoft.Resources",
-	"virtualmachines": "virtualMachines", "disks": "disks", "virtualnetworks": "virtualNetworks", "subnets": "subnets", "networksecuritygroups": "networkSecurityGroups", "securityrules": "securityRules", "publicipaddresses": "publicIPAddresses",
+	"virtualmachines": "virtualMachines", "disks": "disks", "snapshots": "snapshots", "virtualnetworks": "virtualNetworks", "subnets": "subnets", "networksecuritygroups": "networkSecurityGroups", "securityrules": "securityRules", "publicipaddresses": "publicIPAddresses",
 	"networkinterfaces": "networkInterfaces", "userassignedidentities": "userAssignedIdentities", "roleassignments": "roleAssignments", "proximityplacementgroups": "proximityPlacementGroups", "capacityreservationgroups": "capacityReservationGroups", "capacityreservations": "capacityReservations", "resourcegroups": "resourceGroups",
 }
 
@@ -66,7 +66,7 @@ func groupID(group string) string {
 
 // collections are the kinds that are lists or have lists, and no verbs.
 var collections = []string{
-	"virtualmachines", "disks", "skus", "locations", "usages", "operations", "publishers", "artifacttypes", "offers", "versions", "virtualnetworks", "subnets", "networksecuritygroups", "securityrules", "publicipaddresses", "networkinterfaces",
+	"virtualmachines", "disks", "snapshots", "skus", "locations", "usages", "operations", "publishers", "artifacttypes", "offers", "versions", "virtualnetworks", "subnets", "networksecuritygroups", "securityrules", "publicipaddresses", "networkinterfaces",
 	"userassignedidentities", "roleassignments", "roledefinitions", "permissions", "communitygalleries", "images", "proximityplacementgroups", "capacityreservationgroups", "capacityreservations", "tags",
 }
 

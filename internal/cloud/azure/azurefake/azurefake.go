@@ -227,8 +227,9 @@ var versions = map[string][]string{
 	"resourcegroups": {"2019-05-01", "2019-10-01", "2020-06-01", "2020-10-01", "2021-01-01", "2021-04-01", "2022-09-01", "2023-07-01", "2024-03-01", "2024-07-01", "2024-11-01", "2025-03-01", "2025-04-01"},
 	"microsoft.compute/virtualmachines": {"2018-10-01", "2019-03-01", "2019-07-01", "2019-12-01", "2020-06-01", "2020-12-01", "2021-03-01", "2021-04-01", "2021-07-01", "2021-11-01", "2022-03-01", "2022-08-01", "2022-11-01", "2023-03-01", "2023-07-01", "2023-09-01",
 		"2024-03-01", "2024-07-01", "2024-11-01", "2025-04-01"},
-	"microsoft.compute/disks": {"2020-12-01", "2021-04-01", "2021-08-01", "2021-12-01", "2022-03-02", "2022-07-02", "2023-01-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02"},
-	"microsoft.compute/skus":  {"2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"},
+	"microsoft.compute/disks":     {"2020-12-01", "2021-04-01", "2021-08-01", "2021-12-01", "2022-03-02", "2022-07-02", "2023-01-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02"},
+	"microsoft.compute/snapshots": {"2021-04-01", "2021-12-01", "2022-07-02", "2023-04-02", "2023-10-02", "2024-03-02", "2025-01-02"},
+	"microsoft.compute/skus":      {"2017-03-30", "2017-09-01", "2019-04-01", "2021-07-01"},
 	"microsoft.network": {"2020-11-01", "2021-02-01", "2021-03-01", "2021-05-01", "2021-08-01", "2022-01-01", "2022-05-01", "2022-07-01", "2022-09-01", "2022-11-01", "2023-02-01", "2023-04-01", "2023-05-01", "2023-06-01", "2023-09-01", "2023-11-01",
 		"2024-01-01", "2024-03-01", "2024-05-01", "2024-07-01", "2024-10-01", "2025-01-01"},
 	"microsoft.compute/locations/communitygalleries/images": {"2021-07-01", "2022-01-03", "2022-03-03", "2022-08-03", "2023-07-03", "2024-03-03"},
@@ -247,6 +248,8 @@ func checkVersion(r *http.Request, t *target) error {
 	switch {
 	case t.namespace != "" && len(t.kinds) == 0: // a resource provider itself: https://learn.microsoft.com/rest/api/resources/providers/get
 		known = versions["resourcegroups"]
+	case t.namespace == "microsoft.compute" && kind == "locations/operations": // links have the version of the call
+		known = slices.Concat(versions["microsoft.compute/virtualmachines"], versions["microsoft.compute/disks"])
 	case t.namespace == "microsoft.compute" && known == nil:
 		known = versions["microsoft.compute/virtualmachines"]
 	case t.namespace == "microsoft.resources" || t.namespace == "" && (t.group != "" || slices.Contains([]string{"resourcegroups", "resources", "providers", "operationresults", "tagnames"}, t.top)):

@@ -12,6 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // background is for calls of the model's that the fake makes itself.
@@ -129,6 +130,21 @@ func (f *Fake) Body(id string) (body dict) {
 	return body
 }
 
+// MadeFrom is what a machine's disk is a copy of; "": it is no copy.
+func (f *Fake) MadeFrom(id string) (from string) {
+	body := f.Body(id)
+	f.Locked(func() {
+		storage, _ := body["properties"].(dict)["storageProfile"].(dict)
+		disk, _ := storage["osDisk"].(dict)
+		managed, _ := disk["managedDisk"].(dict)
+		o := f.items[strings.ToLower(fmt.Sprint(managed["id"]))]
+		p, _ := o["properties"].(dict)
+		creation, _ := p["creationData"].(dict)
+		from, _ = creation["sourceResourceId"].(string)
+	})
+	return from
+}
+
 // Billed tells whether a machine costs money now: one that is stopped and not
 // deallocated does.
 func (f *Fake) Billed(id string) (billed bool) {
@@ -214,6 +230,7 @@ func (f *Fake) opened(nsg string) (open []string) {
 // Inventory has them.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make)
+	lose := h.LoseAnswers
 	h.Restore = func(testing.TB) { f.Restore() }
 	h.Forbid = func(testing.TB) { f.Forbid() }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
@@ -221,6 +238,17 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.OpenPorts(n.ID) }
 	h.Billed = func(_ testing.TB, n cloud.Node) bool { return f.Billed(n.ID) }
+	h.LoseAnswers = func(t testing.TB, to cloudtest.Effect, times int) {
+		switch to {
+		case cloudtest.Imaging:
+			f.Inject(model.Fault{Kind: model.Lose, Op: "snapshots.put", Times: times})
+		case cloudtest.Dropping:
+			f.Inject(model.Fault{Kind: model.Lose, Op: "snapshots.delete", Times: times})
+		default:
+			lose(t, to, times)
+		}
+	}
+	h.MadeFrom = func(_ testing.TB, n cloud.Node) string { return f.MadeFrom(n.ID) }
 	h.Bare = nil // a network interface always has an address
 	h.Inventory = func(testing.TB) []string {
 		return slices.DeleteFunc(f.Inventory(), func(line string) bool {

@@ -51,6 +51,7 @@ var kinds = func() map[string]*kind {
 		"microsoft.network/networkinterfaces":                              network(kind{check: checkNIC, users: nicUsers, told: nicTold}),
 		"microsoft.compute/virtualmachines":                                {name: vmName, why: "The entity name 'vmName' is invalid according to its validation rule: ^[^_\\W][\\w-._]{0,79}(?<![-.])$.", code: "InvalidParameter"},
 		"microsoft.compute/disks":                                          {name: netName, why: netWhy, code: "InvalidParameter", check: checkDisk, users: diskUsers},
+		"microsoft.compute/snapshots":                                      {name: netName, why: netWhy, code: "InvalidParameter", check: checkSnapshot},
 		"microsoft.compute/proximityplacementgroups":                       {name: netName, why: netWhy, code: "InvalidParameter", sync: true, check: checkPlacement, users: placementUsers},
 		"microsoft.compute/capacityreservationgroups":                      {name: netName, why: netWhy, code: "InvalidParameter", sync: true},
 		"microsoft.compute/capacityreservationgroups/capacityreservations": {name: netName, why: netWhy, code: "InvalidParameter", sync: true, within: true, check: checkReservation, users: reservationUsers, told: reservationTold},

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 )
@@ -397,7 +398,54 @@ func checkDisk(f *Fake, id string, in, old dict) error {
 	if name, _ := sku["name"].(string); name != "" && !slices.Contains(diskKinds, name) {
 		return refuse(400, "InvalidParameter", "The value '%s' of parameter 'disk.sku' is invalid.", name)
 	}
+	if creation["createOption"] == "Copy" {
+		if err := f.copyOf(in, p, creation, "/snapshots/"); err != nil {
+			return err
+		}
+	}
 	p["diskState"] = "Unattached"
+	if old != nil { // nothing of this changes by being asked for again
+		p["diskState"] = old["properties"].(dict)["diskState"]
+	}
+	return nil
+}
+
+// checkSnapshot is https://learn.microsoft.com/rest/api/compute/snapshots/create-or-update.
+func checkSnapshot(f *Fake, id string, in, old dict) error {
+	p := in["properties"].(dict)
+	creation, _ := p["creationData"].(dict)
+	if creation["createOption"] != "Copy" {
+		return refuse(400, "InvalidParameter", "The value of parameter snapshot.properties.creationData.createOption is invalid.")
+	}
+	p["timeCreated"] = time.Now().UTC().Format(time.RFC3339Nano)
+	if old != nil {
+		p["timeCreated"] = old["properties"].(dict)["timeCreated"]
+	}
+	return f.copyOf(in, p, creation, "/disks/")
+}
+
+// copyOf fills in what a copy has of what it is made of.
+func (f *Fake) copyOf(in, p, creation dict, kind string) error {
+	from, _ := creation["sourceResourceId"].(string)
+	o := f.items[strings.ToLower(from)]
+	if o == nil || !strings.Contains(strings.ToLower(from), kind) || f.deleting[strings.ToLower(from)] {
+		return refuse(404, "NotFound", "The entity '%s' was not found.", from)
+	}
+	if !strings.EqualFold(fmt.Sprint(o["location"]), fmt.Sprint(in["location"])) {
+		return refuse(400, "InvalidParameter", "The source '%s' is in another region.", from)
+	}
+	q := o["properties"].(dict)
+	for _, field := range []string{"osType", "hyperVGeneration", "securityProfile", "purchasePlan"} {
+		if q[field] != nil {
+			p[field] = q[field]
+		}
+	}
+	have, _ := q["diskSizeGB"].(float64)
+	if n, ok := p["diskSizeGB"].(float64); ok && n < have {
+		return refuse(400, "InvalidParameter", "The disk size %v GB is smaller than that of the source: %v GB.", n, have)
+	} else if !ok {
+		p["diskSizeGB"] = have
+	}
 	return nil
 }
 

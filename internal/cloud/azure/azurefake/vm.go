@@ -424,6 +424,18 @@ func (f *Fake) putVM(r *http.Request, t *target, id string, in dict) (any, error
 func (f *Fake) osDisk(id string, p dict, v *vm) {
 	storage := maps.Clone(p["storageProfile"].(dict))
 	disk := maps.Clone(storage["osDisk"].(dict))
+	if attaches(storage) {
+		key := strings.ToLower(disk["managedDisk"].(dict)["id"].(string))
+		if v.id != "" {
+			o := f.items[key]
+			o["managedBy"] = id
+			o["properties"].(dict)["diskState"] = "Attached"
+			if disk["deleteOption"] == "Delete" {
+				v.gone = append(v.gone, key)
+			}
+		}
+		return
+	}
 	name, _ := disk["name"].(string)
 	vmName := id[strings.LastIndex(id, "/")+1:]
 	if name == "" {
@@ -447,6 +459,10 @@ func (f *Fake) osDisk(id string, p dict, v *vm) {
 	f.items[strings.ToLower(diskID)] = dict{
 		"id": diskID, "name": name, "type": "Microsoft.Compute/disks", "location": v.region, "sku": dict{"name": kind}, "managedBy": id,
 		"properties": dict{"diskState": "Attached", "diskSizeGB": gb, "osType": "Linux", "provisioningState": "Succeeded", "creationData": dict{"createOption": "FromImage"}},
+	}
+	security, _ := p["securityProfile"].(dict)
+	if t := security["securityType"]; t != nil {
+		f.items[strings.ToLower(diskID)]["properties"].(dict)["securityProfile"] = dict{"securityType": t}
 	}
 	if disk["deleteOption"] == "Delete" {
 		v.gone = append(v.gone, strings.ToLower(diskID))

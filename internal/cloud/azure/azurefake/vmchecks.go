@@ -95,6 +95,9 @@ func (f *Fake) checkImage(in, p dict, s size) error {
 	image, _ := storage["imageReference"].(dict)
 	disk, _ := storage["osDisk"].(dict)
 	name := ""
+	if disk != nil && disk["createOption"] == "Attach" {
+		return f.checkAttached(in, p, image, disk)
+	}
 	switch {
 	case image == nil:
 		return badParameter("imageReference", "Required parameter 'imageReference' is missing (null).")
@@ -138,8 +141,51 @@ func (f *Fake) checkImage(in, p dict, s size) error {
 	return nil
 }
 
+// attaches reports whether a machine starts from a disk that is there.
+func attaches(storage dict) bool {
+	disk, _ := storage["osDisk"].(dict)
+	return disk["createOption"] == "Attach"
+}
+
+// checkAttached is for a machine that starts from a specialized disk:
+// https://learn.microsoft.com/azure/virtual-machines/attach-os-disk.
+func (f *Fake) checkAttached(in, p, image, disk dict) error {
+	managed, _ := disk["managedDisk"].(dict)
+	id, _ := managed["id"].(string)
+	o := f.items[strings.ToLower(id)]
+	switch {
+	case image != nil:
+		return badParameter("imageReference", "Cannot specify user image overrides for a disk already defined in the specified image reference.")
+	case o == nil || f.deleting[strings.ToLower(id)] || !strings.EqualFold(fmt.Sprint(o["location"]), fmt.Sprint(in["location"])):
+		return refuse(404, "NotFound", "Disk %s is not found.", id)
+	case disk["osType"] != "Linux":
+		return badParameter("osDisk.osType", "Required parameter 'osDisk.osType' is missing (null).")
+	case managed["storageAccountType"] != nil:
+		return refuse(400, "BadRequest", "storageAccountType of a disk that is attached cannot be given.")
+	}
+	if err := diskUsers(f, strings.ToLower(id)); err != nil {
+		return err
+	}
+	q := o["properties"].(dict)
+	security, _ := p["securityProfile"].(dict)
+	has, _ := q["securityProfile"].(dict)
+	if fmt.Sprint(security["securityType"]) != fmt.Sprint(has["securityType"]) {
+		return refuse(400, "BadRequest", "Security type of VM is not compatible with the security type of attached OS Disk.")
+	}
+	if q["purchasePlan"] != nil && in["plan"] == nil {
+		return refuse(400, "VMMarketplaceInvalidInput", "Creating a virtual machine from Marketplace image or a custom image sourced from a Marketplace image requires Plan information in the request.")
+	}
+	return nil
+}
+
 func (f *Fake) checkOS(p dict) error {
 	os, _ := p["osProfile"].(dict)
+	if storage, _ := p["storageProfile"].(dict); attaches(storage) {
+		if os != nil {
+			return badParameter("osProfile", "Parameter 'osProfile' is not allowed.")
+		}
+		return nil
+	}
 	if os == nil {
 		return badParameter("osProfile", "Required parameter 'osProfile' is missing (null).")
 	}

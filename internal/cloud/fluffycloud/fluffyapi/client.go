@@ -76,6 +76,19 @@ func (c *Client) SetWhenOff(ctx context.Context, id string, w WhenOff) (Instance
 	return do[Instance](ctx, c, http.MethodPut, instancePath(id)+"/when-off", w)
 }
 
+func (c *Client) CreateImage(ctx context.Context, in CreateImage) (Image, error) {
+	return do[Image](ctx, c, http.MethodPost, "/v1/images", in)
+}
+
+func (c *Client) Images(ctx context.Context, q Query) (Page[Image], error) {
+	return do[Page[Image]](ctx, c, http.MethodGet, "/v1/images?"+q.Encode(), nil)
+}
+
+func (c *Client) DeleteImage(ctx context.Context, id string) error {
+	_, err := do[struct{}](ctx, c, http.MethodDelete, "/v1/images/"+url.PathEscape(id), nil)
+	return err
+}
+
 func (c *Client) PutFirewall(ctx context.Context, f Firewall) error {
 	_, err := do[Firewall](ctx, c, http.MethodPut, "/v1/firewalls/"+url.PathEscape(f.Name), f)
 	return err

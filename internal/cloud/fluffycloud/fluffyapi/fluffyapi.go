@@ -80,6 +80,24 @@ type WhenOff struct {
 	Ends bool `json:"ends"` // it is terminated; else it is stopped
 }
 
+// Image is a copy of an instance's disk, from which instances of its region can be made.
+type Image struct {
+	ID      string            `json:"id"`
+	Name    string            `json:"name"` // unique among the account's images
+	Region  string            `json:"region"`
+	State   State             `json:"state"` // Pending or Running
+	Tags    map[string]string `json:"tags,omitempty"`
+	DiskGB  int               `json:"disk_gb,omitempty"`
+	Created time.Time         `json:"created"`
+}
+
+// CreateImage asks for an image of the disk of an instance that is stopped.
+type CreateImage struct {
+	Name     string            `json:"name"`
+	Instance string            `json:"instance"`
+	Tags     map[string]string `json:"tags,omitempty"`
+}
+
 // Query selects from a list, which comes in pages.
 type Query struct {
 	Tags  map[string]string // all must match
@@ -144,6 +162,12 @@ type API interface {
 	Terminate(ctx context.Context, id string) (Instance, error)
 	// SetWhenOff says what becomes of an instance that switches itself off.
 	SetWhenOff(ctx context.Context, id string, w WhenOff) (Instance, error)
+
+	// CreateImage begins to copy the disk of an instance.
+	CreateImage(ctx context.Context, c CreateImage) (Image, error)
+	Images(ctx context.Context, q Query) (Page[Image], error)
+	// DeleteImage deletes an image. Instances that were made from it keep their disks.
+	DeleteImage(ctx context.Context, id string) error
 
 	// PutFirewall creates the firewall or replaces its ports.
 	PutFirewall(ctx context.Context, f Firewall) error

@@ -42,6 +42,11 @@ type Machines interface {
 	Address(id string, seq uint64) (ip string, sshPort int)
 	// HostKey makes the instance's host key and returns its public half.
 	HostKey(id string) (string, error)
+	// SaveDisk copies the disk of an instance that is off into an image, LoadDisk that of an
+	// image into a new instance, and DropDisk removes an image.
+	SaveDisk(instance, image string) error
+	LoadDisk(image, instance string) error
+	DropDisk(image string) error
 }
 
 // Region is a place with its own quota. Zones are named region-letter and have

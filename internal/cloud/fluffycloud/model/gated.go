@@ -71,6 +71,18 @@ func (g gated) SetWhenOff(ctx context.Context, id string, w fluffyapi.WhenOff) (
 	return through(g, "instances.when_off", func() (fluffyapi.Instance, error) { return g.api.SetWhenOff(ctx, id, w) })
 }
 
+func (g gated) CreateImage(ctx context.Context, c fluffyapi.CreateImage) (fluffyapi.Image, error) {
+	return through(g, "images.create", func() (fluffyapi.Image, error) { return g.api.CreateImage(ctx, c) })
+}
+
+func (g gated) Images(ctx context.Context, q fluffyapi.Query) (fluffyapi.Page[fluffyapi.Image], error) {
+	return through(g, "images.list", func() (fluffyapi.Page[fluffyapi.Image], error) { return g.api.Images(ctx, q) })
+}
+
+func (g gated) DeleteImage(ctx context.Context, id string) error {
+	return g.gate("images.delete", func() error { return g.api.DeleteImage(ctx, id) })
+}
+
 func (g gated) PutFirewall(ctx context.Context, f fluffyapi.Firewall) error {
 	return g.gate("firewalls.put", func() error { return g.api.PutFirewall(ctx, f) })
 }

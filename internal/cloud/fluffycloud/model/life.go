@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
@@ -151,7 +152,7 @@ func (c *Cloud) create(account string, in fluffyapi.Create) (*instance, error) {
 	if len(in.Tags) > 64 {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%d tags are more than 64", len(in.Tags))
 	}
-	request := fmt.Sprintf("%s/%s/%s/%t/%d", in.Name, in.Zone, in.Type, in.Spot, in.DiskGB)
+	request := fmt.Sprintf("%s/%s/%s/%t/%d%s", in.Name, in.Zone, in.Type, in.Spot, in.DiskGB, in.Image)
 	if id, ok := c.s.Tokens[account+"/"+in.ClientToken]; ok {
 		i := c.s.Instances[id]
 		if i.Request != request {
@@ -171,7 +172,17 @@ func (c *Cloud) create(account string, in fluffyapi.Create) (*instance, error) {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s is not sold as spot", t.Name)
 	}
 	if in.Image != "" {
-		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no image %q", in.Image)
+		im := c.s.Images[in.Image]
+		switch {
+		case im == nil || im.Account != account:
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no image %q", in.Image)
+		case im.Region != r.Name:
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "image %q is in region %s", in.Image, im.Region)
+		case im.state(c.s.Now) != fluffyapi.Running:
+			return nil, fluffyapi.Errorf(fluffyapi.WrongState, "image %q is not whole yet", in.Image)
+		case in.DiskGB < im.DiskGB:
+			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "a disk of %d GB is too small for image %q, which has %d", in.DiskGB, in.Image, im.DiskGB)
+		}
 	}
 	if in.Firewall != "" {
 		if _, ok := c.s.Firewalls[account+"/"+in.Firewall]; !ok {
@@ -197,7 +208,15 @@ func (c *Cloud) build(account string, in fluffyapi.Create, r *Region, request st
 		},
 		Seq: seq, Account: account, Token: in.ClientToken, Request: request, SSHKey: in.SSHKey, HideFrom: c.hide(),
 	}
+	if in.Image != "" {
+		i.Disk = maps.Clone(c.s.Images[in.Image].Disk)
+	}
 	if m := c.cfg.Machines; m != nil {
+		if in.Image != "" {
+			if err := m.LoadDisk(in.Image, i.ID); err != nil {
+				return nil, fluffyapi.Errorf(fluffyapi.Internal, "copying the disk of %s: %v", in.Image, err)
+			}
+		}
 		key, err := m.HostKey(i.ID)
 		if err != nil {
 			return nil, fluffyapi.Errorf(fluffyapi.Internal, "making a host key: %v", err)

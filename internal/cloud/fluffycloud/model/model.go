@@ -54,6 +54,7 @@ type state struct {
 	Instances map[string]*instance          `json:"instances"`
 	Tokens    map[string]string             `json:"tokens"` // account/token → id
 	Firewalls map[string]fluffyapi.Firewall `json:"firewalls"`
+	Images    map[string]*image             `json:"images,omitempty"`
 	Capacity  map[string]int                `json:"capacity"` // zone/type; absent: the default
 	Prices    map[string]float64            `json:"prices"`   // zone/type/market; absent: by the type
 	Limits    map[string]int                `json:"limits"`   // account/region/family; absent: none
@@ -98,7 +99,7 @@ func New(cfg Config) (*Cloud, error) {
 	c := &Cloud{cfg: cfg, src: rand.NewPCG(cfg.Seed, 0x666c75666679)}
 	c.rng = rand.New(c.src)
 	c.s = state{
-		Now: cfg.Now(), Instances: map[string]*instance{}, Tokens: map[string]string{}, Firewalls: map[string]fluffyapi.Firewall{},
+		Now: cfg.Now(), Instances: map[string]*instance{}, Tokens: map[string]string{}, Firewalls: map[string]fluffyapi.Firewall{}, Images: map[string]*image{},
 		Capacity: map[string]int{}, Prices: map[string]float64{}, Limits: map[string]int{},
 	}
 	c.gates.change = make(chan struct{})
@@ -115,6 +116,9 @@ func Restore(cfg Config, snapshot []byte) (*Cloud, error) {
 	}
 	if err := json.Unmarshal(snapshot, &c.s); err != nil {
 		return nil, fmt.Errorf("the snapshot is damaged: %w", err)
+	}
+	if c.s.Images == nil { // a snapshot of an earlier build
+		c.s.Images = map[string]*image{}
 	}
 	if err := c.src.UnmarshalBinary(c.s.Random); err != nil {
 		return nil, fmt.Errorf("the snapshot is damaged: %w", err)

@@ -30,6 +30,7 @@ const (
 // fleet makes the processes follow the model.
 type fleet struct {
 	dir   string // <root>/machines
+	disks string // <root>/images: copies of disks
 	log   *slog.Logger
 	cloud *model.Cloud
 	kick  chan struct{}
@@ -39,7 +40,7 @@ type fleet struct {
 }
 
 func newFleet(dir string, log *slog.Logger) *fleet {
-	return &fleet{dir: filepath.Join(dir, "machines"), log: log, kick: make(chan struct{}, 1), busy: map[string]bool{}}
+	return &fleet{dir: filepath.Join(dir, "machines"), disks: filepath.Join(dir, "images"), log: log, kick: make(chan struct{}, 1), busy: map[string]bool{}}
 }
 
 func (f *fleet) folder(id string) string { return filepath.Join(f.dir, id) }

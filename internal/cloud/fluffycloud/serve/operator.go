@@ -55,6 +55,7 @@ type Clock struct {
 type Inventory struct {
 	Instances []model.Machine      `json:"instances"`
 	Firewalls []fluffyapi.Firewall `json:"firewalls"`
+	Images    []fluffyapi.Image    `json:"images"`
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
@@ -64,7 +65,7 @@ func (s *server) operatorRoutes(route func(string, func(*http.Request) (any, err
 	c := s.cloud
 	done := struct{}{}
 	route("GET /admin/inventory", func(*http.Request) (any, error) {
-		return Inventory{Instances: c.Machines(), Firewalls: c.Firewalls()}, nil
+		return Inventory{Instances: c.Machines(), Firewalls: c.Firewalls(), Images: c.Images()}, nil
 	})
 	route("GET /admin/ledger", func(*http.Request) (any, error) { return c.Ledger(), nil })
 	route("GET /admin/faults", func(*http.Request) (any, error) { return c.Faults(), nil })

@@ -98,6 +98,19 @@ func (s *server) routes() http.Handler {
 		}
 		return a.SetWhenOff(r.Context(), r.PathValue("id"), in)
 	})
+	customer("POST /v1/images", func(a *model.Account, r *http.Request) (any, error) {
+		in, err := body[fluffyapi.CreateImage](r)
+		if err != nil {
+			return nil, err
+		}
+		return a.CreateImage(r.Context(), in)
+	})
+	customer("GET /v1/images", func(a *model.Account, r *http.Request) (any, error) {
+		return list(r, func(q fluffyapi.Query) (fluffyapi.Page[fluffyapi.Image], error) { return a.Images(r.Context(), q) })
+	})
+	customer("DELETE /v1/images/{id}", func(a *model.Account, r *http.Request) (any, error) {
+		return struct{}{}, a.DeleteImage(r.Context(), r.PathValue("id"))
+	})
 	customer("PUT /v1/firewalls/{name}", func(a *model.Account, r *http.Request) (any, error) {
 		f, err := body[fluffyapi.Firewall](r)
 		if err != nil {

@@ -44,6 +44,9 @@ func (f *Fake) create(zone, name string, p *plan) (*vm, error) {
 		}
 		q := "projects/" + Project + "/zones/" + zone + "/disks/" + disk
 		f.keep("compute#disk", true, q, dict{"name": disk, "sizeGb": strconv.Itoa(d.gb), "status": "READY", "type": link("projects/" + Project + "/zones/" + zone + "/diskTypes/" + d.kind), "labels": d.labels})
+		if d.image != "" {
+			f.items[q]["sourceImage"] = link(path(Project, d.image))
+		}
 		v.uses["disk"] = append(v.uses["disk"], q)
 		if d.auto {
 			v.autoDelete = append(v.autoDelete, q)

@@ -166,6 +166,18 @@ func (f *Fake) Body(id string) (body dict) {
 	return body
 }
 
+// MadeFrom is the image that an instance's boot disk was made of.
+func (f *Fake) MadeFrom(id string) (image string) {
+	f.Locked(func() {
+		m, _ := f.Machine(id)
+		if v := f.vms[m.ID]; v != nil && len(v.uses["disk"]) > 0 {
+			image, _ = f.items[v.uses["disk"][0]]["sourceImage"].(string)
+			image = path(Project, image)
+		}
+	})
+	return image
+}
+
 // Inventory is a line for each thing but those that every project has.
 func (f *Fake) Inventory() (lines []string) {
 	f.Locked(func() {
@@ -236,6 +248,7 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
 	h.Skew = func(_ testing.TB, by time.Duration) { f.Skew(by) }
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
+	h.MadeFrom = func(_ testing.TB, n cloud.Node) string { return f.MadeFrom(n.ID) }
 	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string { return f.OpenPorts(n.ID) }
 	h.Billed = func(_ testing.TB, n cloud.Node) bool {
 		m, ok := f.Machine(n.ID)

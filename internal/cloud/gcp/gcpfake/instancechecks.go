@@ -26,6 +26,7 @@ type plannedDisk struct {
 	gb         int
 	boot, auto bool
 	labels     any
+	image      string
 }
 
 var metadataKey = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
@@ -375,7 +376,8 @@ func (f *Fake) checkDisks(zone string, in dict, machine string, p *plan, propert
 				return refuse(409, "alreadyExists", "The resource '%s' already exists", q)
 			}
 		}
-		p.disks = append(p.disks, plannedDisk{name, kind, max(gb, 1), d["boot"] == true, d["autoDelete"] == true, params["labels"]})
+		image, _ := params["sourceImage"].(string)
+		p.disks = append(p.disks, plannedDisk{name, kind, max(gb, 1), d["boot"] == true, d["autoDelete"] == true, params["labels"], image})
 	}
 	if boots != 1 || fakehttp.Items(in["disks"])[0].(dict)["boot"] != true {
 		return invalid("disks", boots, "Exactly one boot disk must be given, and first.")
