@@ -64,7 +64,7 @@ func (p *partFile) open(o storage.Object) (err error) {
 	if err := p.list.Truncate(0); err != nil {
 		return err
 	}
-	if err := p.f.Truncate(o.Size); err != nil {
+	if err := allocate(p.f, o.Size); err != nil {
 		return err
 	}
 	_, err = p.list.WriteAt(append(head, bytes.Repeat([]byte{'0'}, len(p.have))...), 0)
