@@ -21,6 +21,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/scoped"
 	"github.com/skypilot-go/sky/internal/storage/transfer"
 	"github.com/skypilot-go/sky/task"
 )
@@ -202,7 +203,7 @@ func (b *bringing) once(ctx context.Context, rank int, first *int, far *int64) e
 func (b *bringing) grants(ctx context.Context) ([]storage.Grant, error) {
 	out := make([]storage.Grant, len(b.sources))
 	for i, s := range b.sources {
-		g, err := grantOf(ctx, s)
+		g, err := b.m.scoped.Grant(ctx, s, scoped.Use{ReadOnly: true, Prefix: b.spec.Copies[i].Key})
 		if err != nil {
 			return nil, err
 		}
