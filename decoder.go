@@ -25,10 +25,12 @@ const (
 	SpinUpdate ControlCode = "rich_update" // change its text
 	Heartbeat  ControlCode = "heartbeat"   // the request is alive
 	Retry      ControlCode = "retry"       // ask again at once
+
+	progressed ControlCode = "sky_progress" // for programs
 )
 
 var controlCodes = map[ControlCode]bool{
-	SpinInit: true, SpinStart: true, SpinStop: true, SpinExit: true, SpinUpdate: true, Heartbeat: true, Retry: true,
+	SpinInit: true, SpinStart: true, SpinStop: true, SpinExit: true, SpinUpdate: true, Heartbeat: true, Retry: true, progressed: true,
 }
 
 const (
