@@ -18,5 +18,8 @@ func allocate(f *os.File, size int64) error {
 	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EINVAL) {
 		return f.Truncate(size)
 	}
+	if err != nil { // some of it may be there, which others can use
+		err = errors.Join(err, f.Truncate(0))
+	}
 	return err
 }

@@ -29,6 +29,9 @@ func (d *dest) openPart(at string, o storage.Object) (*partFile, error) {
 	d.others(at, o)
 	p := &partFile{d: d, name: temp(at, o), have: make([]bool, pieces(o.Size))}
 	err := p.open(o)
+	if noSpace(err) {
+		p.discard()
+	}
 	if err != nil {
 		p.close()
 		return nil, &localError{err}
