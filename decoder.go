@@ -25,11 +25,13 @@ const (
 	SpinUpdate ControlCode = "rich_update" // change its text
 	Heartbeat  ControlCode = "heartbeat"   // the request is alive
 	Retry      ControlCode = "retry"       // ask again at once
-	SpanEnd    ControlCode = "span"        // a part of the work has ended; the text is an [api.Span] as JSON
+	SpanEnd    ControlCode = "sky_span"    // a part of the work has ended; the text is an [api.Span] as JSON
+
+	progressed ControlCode = "sky_progress" // for programs
 )
 
 var controlCodes = map[ControlCode]bool{
-	SpinInit: true, SpinStart: true, SpinStop: true, SpinExit: true, SpinUpdate: true, Heartbeat: true, Retry: true, SpanEnd: true,
+	SpinInit: true, SpinStart: true, SpinStop: true, SpinExit: true, SpinUpdate: true, Heartbeat: true, Retry: true, SpanEnd: true, progressed: true,
 }
 
 const (

@@ -130,6 +130,7 @@ var waysOut = map[string]string{
 	"internal/googleauth/googleauth.go":       "Google, for tokens, and the metadata service of a machine of Google's; what the user's credentials file names",
 	"internal/azureauth/token.go":             "Microsoft Entra ID and the metadata service of the machine; what the server's environment and the user's files of az name",
 	"internal/azureauth/cli.go":               "az, where it has encrypted its tokens",
+	"internal/storage/scoped/scoped.go":       "the user's credentials; the token services of AWS and Google, or an endpoint that the administrator's environment names",
 	"internal/storage/transport.go":           "the user's credentials; an endpoint that the administrator's environment or files name",
 	"internal/proc/proc_darwin.go":            "ps",
 	"internal/serve/balancer/balancer.go":     "the controller of services: replicas, which are their owners' nodes",

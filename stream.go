@@ -2,6 +2,7 @@ package sky
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,9 @@ type StreamOptions struct {
 	Follow bool // go on until the end; otherwise only what is there now
 	// Control, if not nil, gets the control lines (spinners) as they come.
 	Control func(Control)
+	// Progress, if not nil, hears how far uploads, copies and deletions of buckets are, a few
+	// times a second.
+	Progress func(api.TransferProgress)
 	// Interactive, if not nil, connects a person's terminal to a session of the
 	// server (see [Client.InteractiveAuth]) and returns when it is over.
 	Interactive func(ctx context.Context, session string) error
@@ -32,6 +36,9 @@ func (c *Client) StreamRequest(ctx context.Context, id string, w io.Writer, o St
 	}
 	if o.Tail > 0 {
 		q.Set("tail", strconv.Itoa(o.Tail))
+	}
+	if o.Progress != nil {
+		q.Set("progress", "true")
 	}
 	return c.follow(ctx, call{method: http.MethodGet, path: "/api/stream", query: q}, w, o, o.Tail, nil)
 }
@@ -102,7 +109,13 @@ func play(ctx context.Context, res *http.Response, p *playback, o StreamOptions)
 		default:
 			return nil
 		}
-		if o.Control != nil {
+		switch {
+		case k.Code == progressed:
+			var far api.TransferProgress
+			if o.Progress != nil && json.Unmarshal([]byte(k.Text), &far) == nil {
+				o.Progress(far)
+			}
+		case o.Control != nil:
 			o.Control(k)
 		}
 		return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -46,6 +47,29 @@ func TestStreamResumes(t *testing.T) {
 				t.Errorf("got %q, %d controls, error %v; want %q, %d controls", out.String(), controls, err, tt.want, tt.controls)
 			}
 		})
+	}
+}
+
+func TestStreamTellsProgress(t *testing.T) {
+	line := func(n int) string {
+		return fmt.Sprintf(`<sky-payload>"<sky_progress>{\"operation\":\"upload\",\"what\":\"x\",\"bytes\":%d,\"seconds_left\":1.5}</sky_progress>"</sky-payload>`+"\n", n)
+	}
+	asked := ""
+	answer := breaking(t, "a\n"+line(1)+"!", "a\n"+line(1)+line(2)+"b\n")
+	c := serve(t, map[string]http.HandlerFunc{"GET /api/stream": func(w http.ResponseWriter, r *http.Request) {
+		asked = r.URL.Query().Get("progress")
+		answer(w, r)
+	}})
+	var out bytes.Buffer
+	var seen []int64
+	err := c.StreamRequest(t.Context(), "x", &out, StreamOptions{Follow: true, Control: func(k Control) { t.Errorf("a spinner: %+v", k) }, Progress: func(p api.TransferProgress) {
+		if p.Operation != "upload" || p.Left == nil || *p.Left != 1.5 {
+			t.Errorf("%+v", p)
+		}
+		seen = append(seen, p.Bytes)
+	}})
+	if err != nil || asked != "true" || out.String() != "a\nb\n" || !slices.Contains(seen, 1) || seen[len(seen)-1] != 2 {
+		t.Errorf("asked %q, got %q, %v, %v", asked, out.String(), seen, err)
 	}
 }
 

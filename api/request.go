@@ -12,7 +12,7 @@ type Envelope struct {
 	OverrideConfigPath   *string           `json:"override_skypilot_config_path,omitempty"`
 	FileMountsBlobID     *string           `json:"file_mounts_blob_id,omitempty"`
 	ClientAPIVersion     *int              `json:"client_api_version,omitempty"`
-	// Timeline asks for a control line "span" with a [Span] in the request's log whenever
+	// Timeline asks for a control line "sky_span" with a [Span] in the request's log whenever
 	// a part of its work has ended.
 	Timeline bool `json:"timeline,omitempty"`
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/scoped"
 	"github.com/skypilot-go/sky/internal/storage/transfer"
 	"github.com/skypilot-go/sky/task"
 )
@@ -202,7 +203,7 @@ func (b *bringing) once(ctx context.Context, rank int, first *int, far *int64) e
 func (b *bringing) grants(ctx context.Context) ([]storage.Grant, error) {
 	out := make([]storage.Grant, len(b.sources))
 	for i, s := range b.sources {
-		g, err := grantOf(ctx, s)
+		g, err := b.m.scoped.Grant(ctx, s, scoped.Use{ReadOnly: true, Prefix: b.spec.Copies[i].Key})
 		if err != nil {
 			return nil, err
 		}
@@ -258,16 +259,17 @@ func (b *bringing) show(rank, n int, e nodestorage.Event) {
 	var p transfer.Progress
 	p.Counted = true
 	for _, e := range b.nodes {
-		p.Files, p.Bytes, p.TotalBytes = p.Files+e.Files, p.Bytes+e.Bytes, p.TotalBytes+e.TotalBytes
+		p.Files, p.Bytes, p.TotalFiles, p.TotalBytes = p.Files+e.Files, p.Bytes+e.Bytes, p.TotalFiles+e.TotalFiles, p.TotalBytes+e.TotalBytes
 		p.Rate += e.Rate
 		p.Left = max(p.Left, time.Duration(e.Left*float64(time.Second)))
 		p.Counted = p.Counted && (e.Counted || e.Mark == "")
 	}
-	what := "Copying " + b.names[n]
+	what := b.names[n]
 	if len(b.nodes) > 1 {
 		what += fmt.Sprintf(" on %d nodes", len(b.nodes))
 	}
-	b.call.Out.Spin(what + ": " + howFar(p))
+	b.call.Out.Spin("Copying " + what + ": " + howFar(p))
+	tell(b.call.Out, "copy", what, p)
 }
 
 // complete notes that a copy is complete on a node, and says so when all have it.

@@ -26,6 +26,7 @@ import (
 	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/scoped"
 	"github.com/skypilot-go/sky/internal/storage/stores"
 	"github.com/skypilot-go/sky/task"
 )
@@ -50,6 +51,7 @@ type Manager struct {
 	kick  chan struct{} // has room for one
 
 	handed handed
+	scoped scoped.Maker // of credentials for nodes
 }
 
 // New returns a manager. Nothing runs yet.
@@ -118,7 +120,7 @@ func usable(ctx context.Context, c *config.Config, s storage.Store) bool {
 	return err == nil
 }
 
-// grantOf is what opens a bucket elsewhere.
+// grantOf is what opens a bucket elsewhere as it is opened here.
 func grantOf(ctx context.Context, b storage.Bucket) (storage.Grant, error) {
 	g, ok := storage.Driver(b).(storage.Granter)
 	if !ok {

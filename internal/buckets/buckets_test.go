@@ -32,7 +32,12 @@ type bed struct {
 	files string
 }
 
-type output struct{ bytes.Buffer }
+type output struct {
+	bytes.Buffer
+	far []api.TransferProgress
+}
+
+func (o *output) Progress(p api.TransferProgress) { o.far = append(o.far, p) }
 
 func (*output) Spin(string) {}
 func (*output) StopSpin()   {}
@@ -136,6 +141,17 @@ func TestABucketIsMadeFilledAndDeleted(t *testing.T) {
 	b.must(b.Delete(t.Context(), b.call, "mine-1"))
 	if b.has("mine-1") || b.record("mine-1") != nil {
 		t.Error("it is still there")
+	}
+	// Programs heard of both.
+	last := map[string]api.TransferProgress{}
+	for _, p := range b.out.far {
+		last[p.Operation] = p
+	}
+	if up := last["upload"]; up.Files != 1 || up.Bytes != 1 || up.TotalBytes != 1 || !up.Counted || !strings.Contains(up.What, "mine-1") {
+		t.Errorf("of the upload: %+v", up)
+	}
+	if gone := last["delete"]; gone.Files != 1 || !gone.Counted || gone.What != "s3://mine-1" {
+		t.Errorf("of the deletion: %+v", gone)
 	}
 	if err := b.Delete(t.Context(), b.call, "mine-1"); kind(err) != api.ErrValue {
 		t.Errorf("deleted twice: %v", err)

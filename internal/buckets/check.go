@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/scoped"
 	"github.com/skypilot-go/sky/internal/storage/stores"
 	"github.com/skypilot-go/sky/task"
 )
@@ -83,7 +84,7 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 			if err := m.mayWrite(ctx, c, b, u, u.from.Key); err != nil {
 				return "", err
 			}
-			return fmt.Sprintf("Bucket %s is %s %s; nodes get %s.", u.from, u.verb(), u.dst, whose(ctx, b)), nil
+			return fmt.Sprintf("Bucket %s is %s %s; nodes get %s.", u.from, u.verb(), u.dst, m.whose(ctx, b, u.use(c, b, u.from.Key))), nil
 		}
 	} else if len(u.spec.Sources) > 0 {
 		source = strings.Join(u.spec.Sources, ", ")
@@ -126,7 +127,7 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 	if source != "" {
 		what += fmt.Sprintf(" gets %s, and", source)
 	}
-	return fmt.Sprintf("%s is %s %s; nodes get %s.", what, u.verb(), u.dst, whose(ctx, b)), nil
+	return fmt.Sprintf("%s is %s %s; nodes get %s.", what, u.verb(), u.dst, m.whose(ctx, b, u.use(c, b, rec.SubPath))), nil
 }
 
 // verb is what is done with a bucket, up to the destination.
@@ -153,9 +154,21 @@ func (m *Manager) mayWrite(ctx context.Context, c *config.Config, b storage.Buck
 	return err
 }
 
+// use is what nodes do with a bucket.
+func (u *mount) use(c *config.Config, b storage.Bucket, key string) scoped.Use {
+	if !u.mounted() {
+		return scoped.Use{ReadOnly: true, Prefix: key}
+	}
+	_, readOnly, err := howMounted(u.spec, c)
+	return scoped.Use{ReadOnly: err == nil && readOnly || b.Caps().ReadOnly}
+}
+
 // whose says whose credentials nodes get for a bucket.
-func whose(ctx context.Context, b storage.Bucket) string {
-	g, err := grantOf(ctx, b)
+func (m *Manager) whose(ctx context.Context, b storage.Bucket, u scoped.Use) string {
+	g, err := m.scoped.Grant(ctx, b, u)
+	if err != nil { // the launch itself ends then, unless it was trouble of the moment
+		g, err = grantOf(ctx, b)
+	}
 	if err != nil || g.Whose == "" {
 		return "no credentials for it, as it is public"
 	}

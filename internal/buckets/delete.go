@@ -120,6 +120,7 @@ func (m *Manager) remove(ctx context.Context, out cluster.Output, c *config.Conf
 	for try := 1; ; try++ {
 		report, err := transfer.Delete(ctx, b, "", transfer.Options{Progress: func(p transfer.Progress) {
 			out.Spin(fmt.Sprintf("Deleting bucket %s: %s", where, howManyGone(p)))
+			tell(out, "delete", where.String(), p)
 		}})
 		if err != nil {
 			return err

@@ -255,7 +255,7 @@ func (m *Manager) fill(ctx context.Context, call cluster.Call, c *config.Config,
 		}
 		what := fmt.Sprintf("%s -> %s", u.from, b.Location().At(rec.SubPath))
 		key := u.from.Key
-		report, err := transfer.Copy(ctx, from, key, b, rec.SubPath, transfer.Options{Progress: progress(call.Out, "Copying "+what)})
+		report, err := transfer.Copy(ctx, from, key, b, rec.SubPath, transfer.Options{Progress: progress(call.Out, "transfer", "Copying", what)})
 		if err != nil {
 			return err
 		}
@@ -296,7 +296,7 @@ func (m *Manager) uploadTo(ctx context.Context, call cluster.Call, t *task.Task,
 		journal = filepath.Join(m.journals(rec), "journal")
 	}
 	what := fmt.Sprintf("%s -> %s", where, b.Location().At(key))
-	report, err := transfer.Upload(ctx, src, b, key, transfer.Options{Journal: journal, Progress: progress(call.Out, "Uploading "+what)})
+	report, err := transfer.Upload(ctx, src, b, key, transfer.Options{Journal: journal, Progress: progress(call.Out, "upload", "Uploading", what)})
 	if err == nil && rec.Intermediate() && report.Files+report.Same == 0 { // an empty folder is one on nodes, too
 		_, err = b.Put(ctx, key+"/", bytes.NewReader(nil), storage.PutOptions{})
 	}
@@ -377,8 +377,11 @@ func (m *Manager) Hold(ctx context.Context, t *task.Task, by state.Holder) error
 }
 
 // progress shows how far a transfer is.
-func progress(out cluster.Output, what string) func(transfer.Progress) {
-	return func(p transfer.Progress) { out.Spin(what + ": " + howFar(p)) }
+func progress(out cluster.Output, operation, verb, what string) func(transfer.Progress) {
+	return func(p transfer.Progress) {
+		out.Spin(verb + " " + what + ": " + howFar(p))
+		tell(out, operation, what, p)
+	}
 }
 
 // done prints what a transfer did.

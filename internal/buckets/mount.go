@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/remote"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/scoped"
 	"github.com/skypilot-go/sky/internal/storage/stores"
 	"github.com/skypilot-go/sky/task"
 )
@@ -52,9 +53,12 @@ func (m *Manager) Mount(ctx context.Context, call cluster.Call, cl *state.Cluste
 		if err != nil {
 			return failed(api.ErrStorageGet, u.where()+": credentials for the nodes", err)
 		}
-		spec, err := specOf(u, c, b, g, from, place(u.dst))
+		spec, err := specOf(u, c, b, g.Endpoint, from, place(u.dst))
 		if err != nil {
 			return err
+		}
+		if g, err = m.scoped.Grant(ctx, b, scoped.Use{ReadOnly: spec.ReadOnly}); err != nil {
+			return failed(api.ErrStorageGet, u.where()+": credentials for the nodes", err)
 		}
 		specs = append(specs, spec)
 		wanted = append(wanted, agentapi.NodeMount{Spec: spec, Credentials: credentialsOf(g)})
@@ -108,7 +112,7 @@ func (m *Manager) source(ctx context.Context, call cluster.Call, c *config.Confi
 }
 
 // specOf is what nodes are told to mount.
-func specOf(u mount, c *config.Config, b storage.Bucket, g storage.Grant, from storage.Location, path string) (agentapi.MountSpec, error) {
+func specOf(u mount, c *config.Config, b storage.Bucket, endpoint string, from storage.Location, path string) (agentapi.MountSpec, error) {
 	cfg, readOnly, err := howMounted(u.spec, c)
 	if err != nil {
 		return agentapi.MountSpec{}, invalid(api.ErrStorageSpec, "file_mounts.%s: %v", u.dst, err)
@@ -118,7 +122,7 @@ func specOf(u mount, c *config.Config, b storage.Bucket, g storage.Grant, from s
 		sub = u.sub()
 	}
 	return agentapi.MountSpec{
-		Path: path, URL: b.Location().At("").String(), SubPath: sub, Region: b.Location().Region, Endpoint: g.Endpoint,
+		Path: path, URL: b.Location().At("").String(), SubPath: sub, Region: b.Location().Region, Endpoint: endpoint,
 		Mode: agentapi.MountMode(u.spec.Mode), ReadOnly: readOnly || b.Caps().ReadOnly, Config: cfg,
 	}, nil
 }
@@ -223,7 +227,7 @@ func (m *Manager) withCredentials(ctx context.Context, cl *state.Cluster) ([]age
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.URL, err)
 		}
-		g, err := grantOf(ctx, b)
+		g, err := m.scoped.Grant(ctx, b, scoped.Use{ReadOnly: s.ReadOnly})
 		if err != nil {
 			return nil, fmt.Errorf("credentials for %s: %w", s.URL, err)
 		}

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/storage/transfer"
 )
@@ -21,6 +23,21 @@ func plural(n int64, word string) string {
 		return "1 " + word
 	}
 	return fmt.Sprintf("%d %ss", n, word)
+}
+
+// tell tells programs how far a transfer is, where the output is for them, too.
+func tell(out cluster.Output, operation, what string, p transfer.Progress) {
+	to, ok := out.(interface{ Progress(api.TransferProgress) })
+	if !ok {
+		return
+	}
+	far := api.TransferProgress{Operation: operation, What: what, Files: p.Files, Bytes: p.Bytes, TotalFiles: p.TotalFiles, TotalBytes: p.TotalBytes,
+		Counted: p.Counted, Rate: p.Rate, FileRate: p.FileRate}
+	if p.Left > 0 {
+		left := p.Left.Seconds()
+		far.Left = &left
+	}
+	to.Progress(far)
 }
 
 // howFar is how far a transfer is, in words: files, bytes, rate, time left.

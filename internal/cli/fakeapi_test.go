@@ -88,7 +88,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.get(w, r.URL.Query().Get("request_id"))
 	case "GET /api/stream":
 		if q := f.request(r.URL.Query().Get("request_id")); q != nil {
-			fmt.Fprint(w, q.log)
+			for line := range strings.Lines(q.log) {
+				if !strings.Contains(line, "sky_progress") || r.URL.Query().Get("progress") == "true" {
+					fmt.Fprint(w, line)
+				}
+			}
 			return
 		}
 		w.WriteHeader(404)
@@ -199,8 +203,15 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 	case "POST /serve/update", "POST /serve/down", "POST /serve/terminate-replica", "POST /jobs/pool_apply", "POST /jobs/pool_down":
 		f.finish(w, "sky.x", nil, nil, "Done as asked.\n")
 	case "GET /storage/ls":
-		f.finish(w, "sky.storage_ls", []map[string]any{{"name": "bucket", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch -c train with-a-long-name.yaml", "status": "READY"}}, nil, "")
-	case "POST /storage/delete", "POST /volumes/delete", "POST /volumes/apply":
+		f.finish(w, "sky.storage_ls", []map[string]any{{"name": "bucket", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch -c train with-a-long-name.yaml", "status": "READY"},
+			{"name": "held", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch", "status": "READY"}}, nil, "")
+	case "POST /storage/delete":
+		if name, _ := body["name"].(string); name == "held" {
+			f.finish(w, "sky.x", nil, &api.Error{Type: api.ErrValue, Message: "It is in use."}, "")
+			return
+		}
+		f.finish(w, "sky.x", nil, nil, `<sky-payload>"<sky_progress>{\"operation\":\"delete\",\"what\":\"s3://bucket\",\"files\":3,\"files_per_second\":1.5,\"seconds_left\":2}</sky_progress>"</sky-payload>`+"\nDeleted\n")
+	case "POST /volumes/delete", "POST /volumes/apply":
 		f.finish(w, "sky.x", nil, nil, "")
 	case "GET /volumes":
 		f.finish(w, "sky.volume_list", []map[string]any{{"name": "vol", "type": "k8s-pvc", "cloud": "kubernetes", "launched_at": time.Now().Unix() - 90, "status": "READY", "config": map[string]any{}},

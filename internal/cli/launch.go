@@ -34,6 +34,8 @@ func (a *app) launchCommand() *cobra.Command {
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
 		long: "ENTRYPOINT is a task file (YAML) or a shell command. The cheapest place that fits is\n" +
 			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
+			"With -o json, which goes with -d and -y, the log is on the error stream, with lines of JSON\n" +
+			"that tell how far uploads and copies of buckets are ({\"progress\": …}).\n\n" +
 			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
 		example: "sky launch -c dev task.yaml\nsky launch -c dev --gpus A100:8 --use-spot task.yaml\nsky launch --infra aws/us-east-1 -- nvidia-smi\n" +
 			"sky launch --dryrun --gpus H100\nsky launch --dryrun --assume-enabled all -o json --gpus A100:8",
@@ -176,6 +178,9 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	req, err := c.Launch(ctx, launch)
 	res, err := finish(ctx, a, o.async, "launch", req, err)
 	if err != nil || o.async || o.dryrun {
+		return err
+	}
+	if done, err := a.emit(launched{o.cluster, res.JobID}); done {
 		return err
 	}
 	return a.afterLaunch(ctx, c, o, res)

@@ -56,10 +56,16 @@ func (o launchOptions) checkPlan(a *app) error {
 		return usagef("--assume-enabled goes with --dryrun: nothing can be rented from clouds that are only assumed.")
 	case o.plan.catalogs != "":
 		return usagef("--catalog-dir goes with --dryrun.")
-	case a.output != "table":
-		return usagef("--output goes with --dryrun: a launch follows its job's output.")
+	case a.output != "table" && (!o.detach || !o.yes || o.async):
+		return usagef("--output goes with --dryrun, or with -d and -y and without --async: a launch follows its job's output.")
 	}
 	return nil
+}
+
+// launched is a launch as -o json prints it.
+type launched struct {
+	Cluster string `json:"cluster"`
+	JobID   *int   `json:"job_id"` // null: the task has nothing to run
 }
 
 // planned is the plan of a dry run as -o json prints it.

@@ -72,16 +72,22 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 	var all, yes, async bool
 	return a.build(command{
 		name: "delete", args: "[NAMES]...", short: "Delete buckets with all their files.", max: -1,
-		example:  "sky storage delete my-bucket\nsky storage delete 'run-*' -y",
+		long: "With -o json, lines of JSON on the error stream tell how far each deletion is ({\"progress\": …}),\n" +
+			"and the exit code is 1 if a bucket could not be deleted.",
+		example:  "sky storage delete my-bucket\nsky storage delete 'run-*' -y\nsky storage delete my-bucket -y -o json",
 		complete: a.completer(sky.CompleteStorages),
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All buckets.")
 			f.yes(&yes)
 			f.async(&async)
+			f.out(a)
 		},
 		run: func(ctx context.Context, _ *cobra.Command, names []string) error {
 			if err := allOrNames(all, names); err != nil {
 				return err
+			}
+			if a.output != "table" && (async || !yes) {
+				return usagef("--output goes with -y, and not with --async.")
 			}
 			c, err := a.connect(ctx)
 			if err != nil {
@@ -97,25 +103,43 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 				have = append(have, s.Name)
 			}
 			picked, err := a.pick(ctx, "storage", have, names, all, yes)
-			if err != nil || len(picked) == 0 {
+			if err != nil || len(picked) == 0 && a.output == "table" {
 				return err
 			}
+			results, failed := []deletedStorage{}, false
 			for _, name := range picked {
 				req, err := c.StorageDelete(ctx, name)
 				if _, err = finish(ctx, a, async, "storage_delete", req, err); err != nil {
 					if !perCluster(err) {
-						return err
+						return a.inFormat(err)
 					}
-					a.t.Warn("Error deleting storage %s: %s", name, errorText(err))
+					if a.output == "table" {
+						a.t.Warn("Error deleting storage %s: %s", name, errorText(err))
+					}
+					why := asFailure(err)
+					results, failed = append(results, deletedStorage{Name: name, Error: &why}), true
 					continue
 				}
+				results = append(results, deletedStorage{Name: name, Deleted: true})
 				if !async {
-					a.t.Println("Deleted storage " + name + ".")
+					a.say("Deleted storage " + name + ".")
 				}
+			}
+			if done, err := a.emit(results); err != nil {
+				return err
+			} else if done && failed {
+				return exitError(1)
 			}
 			return nil
 		},
 	})
+}
+
+// deletedStorage is what became of a bucket that was to be deleted, as -o json prints it.
+type deletedStorage struct {
+	Name    string   `json:"name"`
+	Deleted bool     `json:"deleted"`
+	Error   *failure `json:"error,omitempty"`
 }
 
 // allOrNames refuses a selection of nothing, and one of everything and more.
@@ -139,15 +163,15 @@ func (a *app) pick(ctx context.Context, noun string, have, names []string, all, 
 				}
 			}
 			if len(picked) == before && !slices.ContainsFunc(picked, func(p string) bool { return matches(n, p) }) {
-				a.t.Println(strings.ToUpper(noun[:1]) + noun[1:] + " " + n + " not found.")
+				a.say(strings.ToUpper(noun[:1]) + noun[1:] + " " + n + " not found.")
 			}
 		}
 	}
 	if len(picked) == 0 {
 		if noun == "storage" {
-			a.t.Println("No storage(s) to delete.")
+			a.say("No storage(s) to delete.")
 		} else {
-			a.t.Println("No " + noun + "s to delete.")
+			a.say("No " + noun + "s to delete.")
 		}
 		return nil, nil
 	}

@@ -2,10 +2,12 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
 )
 
@@ -17,12 +19,24 @@ func wait[T any](ctx context.Context, a *app, req *sky.Request[T]) (T, error) {
 		log = a.t.LogTo(a.t.Err)
 	}
 	defer log.Close()
-	v, err := req.Wait(ctx, log, sky.StreamOptions{Control: log.Control, Interactive: a.interactive})
+	o := sky.StreamOptions{Control: log.Control, Interactive: a.interactive}
+	if a.output == "json" {
+		o.Progress = a.progressed
+	}
+	v, err := req.Wait(ctx, log, o)
 	log.Close()
 	if err != nil && ctx.Err() != nil {
 		return v, a.left(req.ID())
 	}
 	return v, err
+}
+
+// progressed tells programs how far a transfer is: a line of JSON among the log, which begins
+// with {"progress":.
+func (a *app) progressed(p api.TransferProgress) {
+	if text, err := json.Marshal(map[string]api.TransferProgress{"progress": p}); err == nil {
+		a.t.Note("%s", text)
+	}
 }
 
 // interactive connects this terminal to a login that a request asks for.

@@ -2,6 +2,7 @@ package requests
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 )
 
@@ -17,7 +18,8 @@ const (
 	spinExit   control = "rich_exit"
 	heartbeat  control = "heartbeat"
 	retry      control = "retry"
-	span       control = "span" // a part of the work has ended; only if the request asks for a timeline
+	span       control = "sky_span"     // a part of the work has ended; only if the request asks for a timeline
+	progressed control = "sky_progress" // its text is JSON; only for those who ask for it
 )
 
 const (
@@ -46,9 +48,13 @@ func isControl(line []byte) bool { return bytes.HasPrefix(line, []byte(payloadOp
 // line feed, or carriage return of a progress line.
 func lineEnd(p []byte) int { return bytes.LastIndexAny(p, "\n\r") + 1 }
 
+// progressOpen is how a control line begins that tells programs of progress.
+const progressOpen = payloadOpen + `"<` + string(progressed) + ">"
+
 // plain passes a log on without its control lines. Pieces of it may be cut
 // anywhere.
 type plain struct {
+	open  string // what the lines begin with that are left out; "": all control lines
 	begin []byte // of a line that may become a control line
 	in    lineKind
 }
@@ -64,6 +70,7 @@ const (
 // filter returns what of p is to be shown.
 func (f *plain) filter(p []byte) []byte {
 	out := make([]byte, 0, len(p)+len(f.begin))
+	open := cmp.Or(f.open, payloadOpen)
 	for len(p) > 0 {
 		end := bytes.IndexAny(p, "\n\r") + 1
 		part := p
@@ -73,11 +80,11 @@ func (f *plain) filter(p []byte) []byte {
 		p = p[len(part):]
 		if f.in == lineStart {
 			f.begin = append(f.begin, part...)
-			if end == 0 && len(f.begin) < len(payloadOpen) && bytes.HasPrefix([]byte(payloadOpen), f.begin) {
+			if end == 0 && len(f.begin) < len(open) && bytes.HasPrefix([]byte(open), f.begin) {
 				continue // too short to tell
 			}
 			f.in = lineText
-			if isControl(f.begin) {
+			if bytes.HasPrefix(f.begin, []byte(open)) {
 				f.in = lineControl
 			}
 			part, f.begin = f.begin, nil

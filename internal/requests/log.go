@@ -2,11 +2,13 @@ package requests
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"sync"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/logstore"
 )
@@ -156,6 +158,19 @@ func (l *Log) Spin(text string) {
 		l.put(spinUpdate.line(text))
 	}
 	l.spinner = text
+}
+
+// Progress tells programs how far a transfer is.
+func (l *Log) Progress(p api.TransferProgress) {
+	text, err := json.Marshal(p)
+	if err != nil { // a number that JSON has not
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed {
+		l.put(progressed.line(string(text)))
+	}
 }
 
 // StopSpin removes the spinner, if there is one.

@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/logstore"
 
 	"pgregory.net/rapid"
@@ -221,6 +223,39 @@ func TestTailOffset(t *testing.T) {
 		at, err := tailOffset(strings.NewReader(c.log), int64(len(c.log)), c.n)
 		if got := c.log[at:]; err != nil || got != c.want {
 			t.Errorf("last %d of %.20q…: %.40q %v", c.n, c.log, got, err)
+		}
+	}
+}
+
+// Lines for programs go to those who ask for them, in a log that is the same for all.
+func TestProgressIsForWhoAsks(t *testing.T) {
+	var log bytes.Buffer
+	l := streamLog(&log)
+	l.Spin("Uploading")
+	left := 2.5
+	l.Progress(api.TransferProgress{Operation: "upload", What: "<a> & b", Bytes: 7, Left: &left})
+	l.StopSpin()
+	l.Printf("done")
+	for name, c := range map[string]struct {
+		o                  StreamOptions
+		progress, controls bool
+	}{
+		"a client that does not know them": {StreamOptions{}, false, true},
+		"a program":                        {StreamOptions{Progress: true}, true, true},
+		"a person":                         {StreamOptions{Plain: true}, false, false},
+		"a person's program":               {StreamOptions{Plain: true, Progress: true}, false, false},
+	} {
+		for _, piece := range []int{1, 7, 1 << 20} {
+			var out bytes.Buffer
+			s := newStreamer(&out, c.o)
+			for p := range slices.Chunk(log.Bytes(), piece) {
+				s.send(s.filtered(p))
+			}
+			s.endLine()
+			got := out.String()
+			if strings.Contains(got, "sky_progress") != c.progress || strings.Contains(got, "rich_update") || strings.Contains(got, "rich_init") != c.controls || !strings.HasSuffix(got, "done\n") {
+				t.Errorf("%s, in pieces of %d: %q", name, piece, got)
+			}
 		}
 	}
 }

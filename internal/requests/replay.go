@@ -111,8 +111,5 @@ func (r *replayWriter) release() {
 }
 
 func (r *replayWriter) pass(p []byte) {
-	if r.s.o.Plain {
-		p = r.s.filter.filter(p)
-	}
-	r.s.send(p)
+	r.s.send(r.s.filtered(p))
 }

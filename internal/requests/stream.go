@@ -16,6 +16,9 @@ type StreamOptions struct {
 	Tail   int  // > 0: only so many of the lines there are (control lines not counted), and what follows
 	Follow bool // until the request has ended; else only what there is
 	Plain  bool // no control lines, except heartbeats
+	// Progress passes on the lines that tell programs of progress, which clients that do not
+	// know them would show.
+	Progress bool
 }
 
 const (

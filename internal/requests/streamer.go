@@ -32,7 +32,11 @@ type streamer struct {
 }
 
 func newStreamer(w io.Writer, o StreamOptions) *streamer {
-	return &streamer{w: w, o: o, last: time.Now()}
+	s := &streamer{w: w, o: o, last: time.Now()}
+	if !o.Plain {
+		s.filter.open = progressOpen
+	}
+	return s
 }
 
 // send writes bytes that are shown as they are.
@@ -97,11 +101,16 @@ func (s *streamer) copy(file logstore.Log, ended bool) {
 			s.wait("")
 		}
 		s.printed = true
-		if s.o.Plain {
-			p = s.filter.filter(p)
-		}
-		s.send(p)
+		s.send(s.filtered(p))
 	}
+}
+
+// filtered is what of p the reader wants.
+func (s *streamer) filtered(p []byte) []byte {
+	if s.o.Plain || !s.o.Progress {
+		return s.filter.filter(p)
+	}
+	return p
 }
 
 // skip goes to where the last lines begin.
@@ -129,9 +138,7 @@ func (s *streamer) quiet(now time.Time) time.Duration { return silence - now.Sub
 
 // endLine ends a line that nobody will end: clients do not show one without.
 func (s *streamer) endLine() {
-	if s.o.Plain {
-		s.send(s.filter.rest())
-	}
+	s.send(s.filter.rest())
 	if s.midLine {
 		s.send([]byte("\n"))
 	}

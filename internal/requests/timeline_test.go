@@ -35,7 +35,7 @@ func TestTheLogHoldsATimelineIfTheRequestAsksForOne(t *testing.T) {
 				var text string
 				var s api.Span
 				if json.Unmarshal([]byte(strings.TrimSuffix(quoted, payloadClose)), &text) != nil ||
-					json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(text, "<span>"), "</span>")), &s) != nil || s.Start == 0 || s.Took < 0 {
+					json.Unmarshal([]byte(strings.TrimSuffix(strings.TrimPrefix(text, "<sky_span>"), "</sky_span>")), &s) != nil || s.Start == 0 || s.Took < 0 {
 					t.Fatalf("%q", line)
 				}
 				line = s.Name + " " + s.Failed

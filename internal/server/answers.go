@@ -47,7 +47,7 @@ var outcomes = map[string]outcome{
 	"GET /api/health":                  gives[healthAnswer](),
 	"GET /api/get":                     gives[api.RequestPayload](query{"request_id": textParam}),
 	"GET /api/status":                  gives[[]api.RequestPayload](query{"request_ids": textParam, "fields": textParam, "all_status": boolParam, "limit": intParam, "cluster_name": textParam}),
-	"GET /api/stream":                  media(mediaText, query{"request_id": textParam, "log_path": textParam, "tail": intParam, "follow": boolParam, "format": textParam, "download": textParam, "compress": textParam}),
+	"GET /api/stream":                  media(mediaText, query{"request_id": textParam, "log_path": textParam, "tail": intParam, "follow": boolParam, "format": textParam, "download": textParam, "compress": textParam, "progress": boolParam}),
 	"POST /api/cancel":                 gives[[]string](),
 	"GET /api/sizes":                   gives[api.Sizes](nil),
 	"GET /api/completion/cluster_name": gives[[]string](incomplete),

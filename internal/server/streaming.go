@@ -20,6 +20,7 @@ type view struct {
 	tail     int // last lines; 0: all
 	follow   bool
 	plain    bool   // without control lines
+	progress bool   // with those for programs
 	html     bool   // a page that shows it
 	download string // file name to save it under; "": show it
 	gzip     bool
@@ -32,6 +33,8 @@ func parseView(r *http.Request) (view, []problem) {
 	v.tail = tail
 	follow, p := queryBool(q, "follow", true)
 	v.follow, problems = follow, append(problems, p...)
+	v.progress, p = queryBool(q, "progress", false)
+	problems = append(problems, p...)
 	switch q.Get("format") {
 	case "", "auto":
 		v.html = isBrowser(r.UserAgent())
@@ -112,7 +115,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	s.sendLog(w, r, v, func(ctx context.Context, out io.Writer) error {
-		return s.Engine.Stream(ctx, req.ID, requests.StreamOptions{Tail: v.tail, Follow: v.follow, Plain: v.plain}, out)
+		return s.Engine.Stream(ctx, req.ID, requests.StreamOptions{Tail: v.tail, Follow: v.follow, Plain: v.plain, Progress: v.progress}, out)
 	})
 }
 

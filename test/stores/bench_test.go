@@ -23,8 +23,11 @@ import (
 	"github.com/skypilot-go/sky/internal/storage/transfer"
 )
 
-// The benchmarks compare with rclone, each in turn on the same server, and report how
-// many times as fast transfers and mounts are ("x"). SKY_BENCH_SCALE makes the work smaller:
+// The benchmarks compare with rclone, and with the AWS CLI where it is there, each in turn on
+// the same server, and report how many times as fast transfers and mounts are ("x", "x-aws"),
+// and how many times as much of the processor rclone takes ("x-cpu"), which others that use the
+// machine change less. Files on a disk that is slow to make files are better in memory (TMPDIR).
+// SKY_BENCH_SCALE makes the work smaller:
 //
 //	go test -tags stores -run '^$' -bench . -benchtime 1x -timeout 1h ./test/stores
 
@@ -71,14 +74,84 @@ func (x *bench) rcloneEnv() []string {
 // rclone runs the peer and says how long it took.
 func (x *bench) rclone(b *testing.B, args ...string) time.Duration {
 	b.Helper()
+	took, _ := x.run(b, program(b, "rclone"), x.rcloneEnv(), append(args, "--config", "/dev/null"))
+	return took
+}
+
+// run runs a peer, and says how long it took, in all and of the processor.
+func (x *bench) run(b *testing.B, program string, env, args []string) (took, cpu time.Duration) {
+	b.Helper()
 	settle()
-	cmd := exec.Command(program(b, "rclone"), append(args, "--config", "/dev/null")...)
-	cmd.Env = append(os.Environ(), x.rcloneEnv()...)
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
 	began := time.Now()
 	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("rclone %v: %v: %s", args, err, out)
+		b.Fatalf("%s %v: %v: %s", filepath.Base(program), args, err, out)
 	}
-	return time.Since(began)
+	return time.Since(began), cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+}
+
+// Those who are compared.
+const (
+	weAre = iota
+	rcloneIs
+	awsIs
+	contestants
+)
+
+// A contest is the same work, done by us and by peers.
+type contest struct {
+	ours        func(round string) func(context.Context) error
+	rclone, aws func(round string) []string // their arguments
+	done        func(round string)          // tidies up, if there is need
+}
+
+// run repeats the work, with others first each time, and reports.
+func (c contest) run(b *testing.B, x *bench, amount float64, unit string) {
+	aws, noAWS := exec.LookPath("aws")
+	awsEnv := []string{"AWS_ACCESS_KEY_ID=sky", "AWS_SECRET_ACCESS_KEY=secret-of-sky", "AWS_DEFAULT_REGION=us-east-1", "AWS_ENDPOINT_URL=" + x.endpoint,
+		"AWS_CONFIG_FILE=/dev/null", "AWS_SHARED_CREDENTIALS_FILE=/dev/null", "AWS_EC2_METADATA_DISABLED=true"}
+	var took, cpu [contestants]time.Duration
+	rounds := 2 * b.N
+	for i := range rounds {
+		for j := range contestants {
+			who := (i + j) % contestants
+			round := fmt.Sprint(i, "-", who)
+			var t, p time.Duration
+			switch who {
+			case weAre:
+				before := processor(b)
+				t = x.ours(b, c.ours(round))
+				p = processor(b) - before
+			case rcloneIs:
+				t, p = x.run(b, program(b, "rclone"), x.rcloneEnv(), append(c.rclone(round), "--config", "/dev/null"))
+			case awsIs:
+				if noAWS != nil {
+					continue
+				}
+				t, p = x.run(b, aws, awsEnv, append([]string{"--endpoint-url", x.endpoint}, c.aws(round)...)) // versions before 2.13 do not know the variable
+			}
+			took[who], cpu[who] = took[who]+t, cpu[who]+p
+			if c.done != nil {
+				c.done(round)
+			}
+		}
+	}
+	amount *= float64(rounds) / float64(b.N)
+	report(b, amount, unit, took[weAre], took[rcloneIs])
+	b.ReportMetric(cpu[rcloneIs].Seconds()/cpu[weAre].Seconds(), "x-cpu")
+	if noAWS == nil {
+		b.ReportMetric(took[awsIs].Seconds()/took[weAre].Seconds(), "x-aws")
+	}
+}
+
+// processor is what this process has taken of the processor.
+func processor(b *testing.B) time.Duration {
+	var r unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &r); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(r.Utime.Nano() + r.Stime.Nano())
 }
 
 func (x *bench) ours(b *testing.B, f func(context.Context) error) time.Duration {
@@ -163,41 +236,55 @@ func report(b *testing.B, amount float64, unit string, ours, peer time.Duration)
 	b.ReportMetric(peer.Seconds()/ours.Seconds(), "x")
 }
 
-func benchUpload(b *testing.B, tree func(*testing.B) (string, float64), unit string) {
+// tidy: what was made is removed at once. File systems are slow to make many files where many
+// were removed a moment ago, so those stay.
+func benchUpload(b *testing.B, tree func(*testing.B) (string, float64), unit string, tidy bool) {
 	x := newBench(b)
 	dir, amount := tree(b)
-	var ours, peer time.Duration
-	for i := range b.N {
-		key := fmt.Sprint(i)
-		peer += x.rclone(b, "copy", dir, "v:bench/r"+key)
-		ours += x.ours(b, upload(dir, x.bucket, "o"+key))
-		for _, key := range []string{"r" + key, "o" + key} {
-			if err := os.RemoveAll(filepath.Join(x.dir, "bench", key)); err != nil {
+	c := contest{
+		ours:   func(round string) func(context.Context) error { return upload(dir, x.bucket, round) },
+		rclone: func(round string) []string { return []string{"copy", dir, "v:bench/" + round} },
+		aws: func(round string) []string {
+			return []string{"s3", "cp", "--quiet", "--recursive", dir, "s3://bench/" + round}
+		},
+	}
+	if tidy {
+		c.done = func(round string) {
+			if err := os.RemoveAll(filepath.Join(x.dir, "bench", round)); err != nil {
 				b.Fatal(err)
 			}
 		}
 	}
-	report(b, amount, unit, ours, peer)
+	c.run(b, x, amount, unit)
 }
 
-func benchDownload(b *testing.B, tree func(*testing.B) (string, float64), unit string) {
+func benchDownload(b *testing.B, tree func(*testing.B) (string, float64), unit string, tidy bool) {
 	x := newBench(b)
 	dir, amount := tree(b)
 	x.ours(b, upload(dir, x.bucket, "d"))
-	var ours, peer time.Duration
-	for range b.N {
-		to := b.TempDir()
-		peer += x.rclone(b, "copy", "v:bench/d", filepath.Join(to, "r"))
-		ours += x.ours(b, download(x.bucket, "d/", filepath.Join(to, "o")))
-		os.RemoveAll(to)
-	}
-	report(b, amount, unit, ours, peer)
+	x.benchDownload(b, x.bucket, amount, unit, tidy)
 }
 
-func BenchmarkUploadOneFile(b *testing.B)     { benchUpload(b, oneFile, "MiB/s") }
-func BenchmarkDownloadOneFile(b *testing.B)   { benchDownload(b, oneFile, "MiB/s") }
-func BenchmarkUploadManyFiles(b *testing.B)   { benchUpload(b, manyFiles, "files/s") }
-func BenchmarkDownloadManyFiles(b *testing.B) { benchDownload(b, manyFiles, "files/s") }
+func (x *bench) benchDownload(b *testing.B, from storage.Bucket, amount float64, unit string, tidy bool) {
+	to := b.TempDir()
+	at := func(round string) string { return filepath.Join(to, round) }
+	c := contest{
+		ours:   func(round string) func(context.Context) error { return download(from, "d/", at(round)) },
+		rclone: func(round string) []string { return []string{"copy", "v:bench/d", at(round)} },
+		aws: func(round string) []string {
+			return []string{"s3", "cp", "--quiet", "--recursive", "s3://bench/d", at(round)}
+		},
+	}
+	if tidy {
+		c.done = func(round string) { os.RemoveAll(at(round)) }
+	}
+	c.run(b, x, amount, unit)
+}
+
+func BenchmarkUploadOneFile(b *testing.B)     { benchUpload(b, oneFile, "MiB/s", true) }
+func BenchmarkDownloadOneFile(b *testing.B)   { benchDownload(b, oneFile, "MiB/s", true) }
+func BenchmarkUploadManyFiles(b *testing.B)   { benchUpload(b, manyFiles, "files/s", false) }
+func BenchmarkDownloadManyFiles(b *testing.B) { benchDownload(b, manyFiles, "files/s", false) }
 
 // BenchmarkDownloadOneFileFar is over connections of 20 MB/s, much as those of real stores:
 // it is their number that counts.
@@ -213,14 +300,7 @@ func BenchmarkDownloadOneFileFar(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var ours, peer time.Duration
-	for range b.N {
-		to := b.TempDir()
-		peer += far.rclone(b, "copy", "v:bench/d", filepath.Join(to, "r"))
-		ours += far.ours(b, download(bucket, "d/", filepath.Join(to, "o")))
-		os.RemoveAll(to)
-	}
-	report(b, amount, "MiB/s", ours, peer)
+	far.benchDownload(b, bucket, amount, "MiB/s", true)
 }
 
 // slow forwards connections to a server, of whose answers so many bytes pass in a second.

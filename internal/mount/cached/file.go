@@ -48,6 +48,7 @@ type file struct {
 	state    state
 	typ      vfs.Type
 	data     string
+	named    bool     // the folder of the cache has the name data on the disk
 	f        *os.File // of data; nil: not open
 	size     int64
 	perm     fs.FileMode
@@ -146,7 +147,7 @@ func (f *file) opened() (*os.File, error) {
 		return f.f, nil
 	}
 	if f.data == "" {
-		f.data = remote.NewID()
+		f.data, f.named = remote.NewID(), false
 	}
 	h, err := os.OpenFile(f.v.dataPath(f.data), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -230,10 +231,10 @@ func (f *file) stop() {
 func (f *file) fresh() error {
 	f.stopGetting()
 	f.closeData()
-	old := f.data
+	old, named := f.data, f.named
 	f.data = ""
 	if _, err := f.opened(); err != nil {
-		f.data = old
+		f.data, f.named = old, named
 		return err
 	}
 	if old != "" {
@@ -328,11 +329,11 @@ func (f *file) save() error {
 		if err := f.v.step("sync", f.f.Sync); err != nil {
 			return err
 		}
-		// The name of content that is new.
-		if !f.intent {
+		if !f.named {
 			if err := f.v.step("sync folder", func() error { return syncDir(filepath.Join(f.v.dir, "data")) }); err != nil {
 				return err
 			}
+			f.named = true
 		}
 	}
 	f.attempts = append(f.attempts, remote.NewID())

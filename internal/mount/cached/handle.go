@@ -230,8 +230,15 @@ func (h *handle) Flush(context.Context) error {
 	return h.f.save()
 }
 
-// Sync does what Flush does.
-func (h *handle) Sync(ctx context.Context) error { return h.Flush(ctx) }
+// Sync makes what anybody wrote to the file last here, also if it was opened to read.
+func (h *handle) Sync(context.Context) error {
+	h.f.mu.Lock()
+	defer h.f.mu.Unlock()
+	if h.f.state != dirty {
+		return nil
+	}
+	return h.f.save()
+}
 
 // Attr describes the file.
 func (h *handle) Attr() vfs.Attr { return h.f.shown.Load().attr }

@@ -13,6 +13,7 @@ package cached
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"iter"
@@ -123,6 +124,11 @@ func Open(b storage.Bucket, o Options) (*Volume, error) {
 		return nil, err
 	}
 	v.journal = j
+	// The names of the cache, of its journal and of the folder of its content.
+	if err := errors.Join(syncDir(filepath.Dir(v.dir)), syncDir(v.dir)); err != nil {
+		j.close()
+		return nil, err
+	}
 	v.ctx, v.cancel = context.WithCancel(context.Background())
 	if err := v.recover(); err != nil {
 		j.close()

@@ -27,6 +27,8 @@ type Options struct {
 	Key string
 	// SAS is a shared access signature, as it stands in URLs.
 	SAS string
+	// Signature is asked for it at each request, if it is one that is renewed.
+	Signature func() string
 	// Token is asked for tokens for the scope [Scope].
 	Token func(ctx context.Context) (rest.Token, error)
 	// Anonymous uses no credentials, for public containers.
@@ -46,7 +48,7 @@ type Bucket struct {
 	rest.Client
 	auth   string // how it is authorized, and as whom: copies stay within that
 	tokens *rest.Tokens
-	sas    url.Values
+	sas    func() url.Values // nil: there is no signature
 	// What a grant hands on, if there is no token.
 	key, signature string
 }
@@ -59,6 +61,9 @@ func Open(at storage.Location, o Options) (*Bucket, error) {
 	at.Key = ""
 	if at.Account == "" {
 		return nil, &storage.CredentialsError{Store: storage.Azure, Err: errors.New("no storage account is named"), Fix: "name it in the URL: https://ACCOUNT.blob.core.windows.net/CONTAINER"}
+	}
+	if o.Signature != nil {
+		o.SAS = o.Signature()
 	}
 	if o.Key == "" && o.SAS == "" && o.Token == nil && !o.Anonymous {
 		if err := o.fromEnvironment(at.Account); err != nil {
@@ -87,11 +92,17 @@ func Open(at storage.Location, o Options) (*Bucket, error) {
 		if err != nil {
 			return nil, &storage.CredentialsError{Store: storage.Azure, Err: errors.New("the shared access signature cannot be read"), Fix: Fix}
 		}
-		b.auth, b.sas = "signature "+q.Get("sig"), q
+		b.auth, b.sas = "signature "+q.Get("sig"), func() url.Values { return q }
+		if o.Signature != nil {
+			b.sas = func() url.Values {
+				q, _ := url.ParseQuery(strings.TrimPrefix(o.Signature(), "?"))
+				return q
+			}
+		}
 		b.Authorize = func(_ context.Context, r *http.Request) (func(), error) {
 			stamp(r)
 			all := r.URL.Query()
-			for k, v := range q {
+			for k, v := range b.sas() {
 				all[k] = v
 			}
 			r.URL.RawQuery = all.Encode()

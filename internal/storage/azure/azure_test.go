@@ -171,7 +171,7 @@ func TestWhereCredentialsAreFound(t *testing.T) {
 	clear()
 	t.Setenv("AZURE_STORAGE_ACCOUNT", "acct1")
 	t.Setenv("AZURE_STORAGE_SAS_TOKEN", "?sv=1&sig=x")
-	if b, err := Open(at, Options{}); err != nil || b.sas.Get("sig") != "x" || b.Endpoint != "https://acct1.blob.core.windows.net" {
+	if b, err := Open(at, Options{}); err != nil || b.sas().Get("sig") != "x" || b.Endpoint != "https://acct1.blob.core.windows.net" {
 		t.Errorf("a signature: %+v, %v", b, err)
 	}
 	if _, err := Open(storage.Location{Store: storage.Azure, Bucket: "c"}, Options{}); err == nil {

@@ -186,8 +186,8 @@ func (b *Bucket) Copy(ctx context.Context, key string, from storage.Source, p st
 	c := b.blob(http.MethodPut, key, contributor)
 	address := src.Endpoint + "/" + url.PathEscape(src.At.Bucket) + "/" + rest.Escaped(from.Key)
 	q := url.Values{}
-	for k, v := range src.sas {
-		q[k] = v
+	if src.sas != nil {
+		q = src.sas()
 	}
 	if from.Version != "" {
 		q.Set("versionid", from.Version)

@@ -70,7 +70,10 @@ func Open(ctx context.Context, h *Holder, transport http.RoundTripper) (storage.
 		}
 		return gcs.Open(ctx, at, o)
 	case storage.Azure:
-		o := azure.Options{Endpoint: g.Endpoint, Key: g.Key, SAS: g.SAS, Transport: transport}
+		o := azure.Options{Endpoint: g.Endpoint, Key: g.Key, Transport: transport}
+		if g.SAS != "" {
+			o.Signature = func() string { return h.now().SAS }
+		}
 		if g.Token != "" {
 			o.Token = token
 		}

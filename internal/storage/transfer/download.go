@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -379,20 +380,20 @@ func (d *downloader) fill(p *partFile, o storage.Object) error {
 	check := want.crc || want.sum
 	sums, crcs := make([]sum, len(p.have)), make([]uint32, len(p.have))
 	g := d.group()
-	for i := range p.have {
+	for i, n := 0, 0; i < len(p.have); i += n {
+		n = d.span(p.have[i:])
 		offset := int64(i) * chunk
-		length := min(chunk, o.Size-offset)
+		length := min(int64(n)*chunk, o.Size-offset)
 		have := p.have[i]
 		if have && !check {
 			d.meter.bytes(length)
 			continue
 		}
 		if !g.run(pieceMemory, length, func(ctx context.Context) (err error) {
-			if have {
-				sums[i], crcs[i], err = want.read(io.NewSectionReader(p.f, offset, length))
-			} else {
-				sums[i], crcs[i], err = d.piece(ctx, p, o, length, i, want)
+			if !have {
+				return d.fetchPieces(ctx, p, o, i, n, func(i int, s sum, crc uint32) { sums[i], crcs[i] = s, crc }, want)
 			}
+			sums[i], crcs[i], err = want.read(io.NewSectionReader(p.f, offset, length))
 			if err == nil {
 				d.meter.bytes(length)
 			}
@@ -477,28 +478,54 @@ func (c checks) read(r io.Reader) (s sum, crc uint32, err error) {
 	return s, crc, nil
 }
 
-// piece fetches one piece, writes and checks it.
-func (d *downloader) piece(ctx context.Context, p *partFile, o storage.Object, length int64, i int, c checks) (s sum, crc uint32, err error) {
+// mostPieces is how many pieces are fetched by one request at most.
+const mostPieces = 8
+
+// span is how many pieces the next request is for, of those that are left: fewer as the end
+// comes near, so that all requests end at about the same time. A piece that is there already
+// stands alone.
+func (d *downloader) span(have []bool) int {
+	if have[0] {
+		return 1
+	}
+	most := min(max(1, len(have)/d.slots.most()), mostPieces)
+	if next := slices.Index(have[:most], true); next > 0 {
+		return next
+	}
+	return most
+}
+
+// fetchPieces fetches n pieces from the i-th on by one request, writes each, and calls done
+// with its sums.
+func (d *downloader) fetchPieces(ctx context.Context, p *partFile, o storage.Object, i, n int, done func(i int, s sum, crc uint32), c checks) error {
 	at := int64(i) * chunk
-	r, err := d.src.Get(ctx, o.Key, storage.GetOptions{Offset: at, Length: length, IfMatch: o.ETag})
+	r, err := d.src.Get(ctx, o.Key, storage.GetOptions{Offset: at, Length: min(int64(n)*chunk, o.Size-at), IfMatch: o.ETag})
 	if err != nil {
-		return s, 0, err
+		return err
 	}
 	defer r.Close()
 	buf := blocks.Get().(*[block]byte)
 	defer blocks.Put(buf)
-	k := c.begin()
-	for left := length; left > 0; {
-		b := buf[:min(left, block)]
-		if _, err := io.ReadFull(r, b); err != nil {
-			return s, 0, err
+	for ; n > 0; i, n = i+1, n-1 {
+		length := min(chunk, o.Size-at)
+		k := c.begin()
+		for left := length; left > 0; {
+			b := buf[:min(left, block)]
+			if _, err := io.ReadFull(r, b); err != nil {
+				return err
+			}
+			k.Write(b)
+			if _, err := p.f.WriteAt(b, at); err != nil {
+				return &localError{err}
+			}
+			at, left = at+int64(len(b)), left-int64(len(b))
 		}
-		k.Write(b)
-		if _, err := p.f.WriteAt(b, at); err != nil {
-			return s, 0, &localError{err}
+		s, crc := k.end()
+		if err := p.done(i); err != nil {
+			return err
 		}
-		at, left = at+int64(len(b)), left-int64(len(b))
+		done(i, s, crc)
+		d.meter.bytes(length)
 	}
-	s, crc = k.end()
-	return s, crc, p.done(i)
+	return nil
 }

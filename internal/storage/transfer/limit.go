@@ -74,6 +74,13 @@ func newSlots(most int) *slots {
 	return &slots{tuner: tuner{limit: min(firstLimit, most), most: most}, wake: make(chan struct{}), since: time.Now()}
 }
 
+// most is how many requests there may be at once for now.
+func (s *slots) most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tuner.limit
+}
+
 // take waits for a slot.
 func (s *slots) take(ctx context.Context) error {
 	for {

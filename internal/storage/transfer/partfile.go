@@ -29,6 +29,9 @@ func (d *dest) openPart(at string, o storage.Object) (*partFile, error) {
 	d.others(at, o)
 	p := &partFile{d: d, name: temp(at, o), have: make([]bool, pieces(o.Size))}
 	err := p.open(o)
+	if noSpace(err) {
+		p.discard()
+	}
 	if err != nil {
 		p.close()
 		return nil, &localError{err}
@@ -64,7 +67,7 @@ func (p *partFile) open(o storage.Object) (err error) {
 	if err := p.list.Truncate(0); err != nil {
 		return err
 	}
-	if err := p.f.Truncate(o.Size); err != nil {
+	if err := allocate(p.f, o.Size); err != nil {
 		return err
 	}
 	_, err = p.list.WriteAt(append(head, bytes.Repeat([]byte{'0'}, len(p.have))...), 0)

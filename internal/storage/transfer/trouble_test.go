@@ -576,3 +576,74 @@ func TestManyFoldersAreOpen(t *testing.T) {
 	dest.close()
 	wantFiles(t, "downloaded", files(t, dst), want)
 }
+
+// A large file is fetched by few requests, whose ranges become shorter towards its end, and
+// what an interrupted download has fetched is not fetched again.
+func TestRangesOfLargeFiles(t *testing.T) {
+	const n = 64
+	text := content(n*int(chunk)-100, 7)
+	var requests, fetched int64
+	fail := errors.New("")
+	b := &ranges{Bucket: newBucket(t, &memory.Store{}, "b"), see: func(o storage.GetOptions) error {
+		requests++
+		if fail != nil && requests == 3 {
+			return fail
+		}
+		if o.Length > mostPieces*chunk || o.Offset%chunk != 0 {
+			t.Errorf("asked for %d bytes at %d", o.Length, o.Offset)
+		}
+		fetched += o.Length
+		return nil
+	}}
+	put(t, b.Bucket, "large", text, nil)
+	dir := t.TempDir()
+	o := Options{Workers: 4}
+	if _, _, err := Download(t.Context(), b, "large", filepath.Join(dir, "large"), o); !errors.Is(err, fail) {
+		t.Fatal(err)
+	}
+	fail = nil
+	if _, _, err := Download(t.Context(), b, "large", filepath.Join(dir, "large"), o); err != nil {
+		t.Fatal(err)
+	}
+	wantFiles(t, "folder", files(t, dir), map[string]string{"large": text})
+	if requests > n/2 {
+		t.Errorf("%d requests for %d pieces", requests, n)
+	}
+	// What was on its way when the first download failed is asked for again.
+	if most := int64(len(text)) + 3*mostPieces*chunk; fetched > most {
+		t.Errorf("%d bytes were asked for, want at most %d", fetched, most)
+	}
+	for left, want := range map[int]int{64: 8, 33: 8, 15: 3, 4: 1, 1: 1} {
+		d := &downloader{engine: newEngine(t.Context(), o)}
+		if got := d.span(make([]bool, left)); got != want {
+			t.Errorf("%d pieces of %d are fetched at once, want %d", got, left, want)
+		}
+		d.finish()
+	}
+	d := &downloader{engine: newEngine(t.Context(), o)}
+	defer d.finish()
+	have := make([]bool, 64)
+	have[5] = true
+	if got := d.span(have); got != 5 {
+		t.Errorf("%d pieces are fetched before one that is there, want 5", got)
+	}
+}
+
+// ranges is a bucket that sees what is read of it, one at a time.
+type ranges struct {
+	storage.Bucket
+	mu  sync.Mutex
+	see func(storage.GetOptions) error
+}
+
+func (r *ranges) Unwrap() storage.Bucket { return r.Bucket }
+
+func (r *ranges) Get(ctx context.Context, key string, o storage.GetOptions) (storage.Reader, error) {
+	r.mu.Lock()
+	err := r.see(o)
+	r.mu.Unlock()
+	if err != nil {
+		return storage.Reader{}, err
+	}
+	return r.Bucket.Get(ctx, key, o)
+}

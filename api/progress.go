@@ -1,0 +1,15 @@
+package api
+
+// TransferProgress is how far an upload, a copy or a deletion of a bucket is.
+type TransferProgress struct {
+	Operation  string   `json:"operation"` // upload, transfer (between buckets), copy (to nodes) or delete
+	What       string   `json:"what"`      // for people
+	Files      int64    `json:"files"`     // objects, where they are deleted
+	Bytes      int64    `json:"bytes"`
+	TotalFiles int64    `json:"total_files"` // seen so far
+	TotalBytes int64    `json:"total_bytes"`
+	Counted    bool     `json:"counted"`                // the totals are final
+	Rate       float64  `json:"bytes_per_second"`       // of the last seconds
+	FileRate   float64  `json:"files_per_second"`       //
+	Left       *float64 `json:"seconds_left,omitempty"` // nil: unknown
+}
