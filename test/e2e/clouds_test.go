@@ -32,6 +32,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/shadeform/shadeformfake"
 	"github.com/skypilot-go/sky/internal/cloud/vast/vastfake"
 	"github.com/skypilot-go/sky/internal/cloud/verda/verdafake"
+	"github.com/skypilot-go/sky/internal/cloud/vsphere/vspherefake"
 	"github.com/skypilot-go/sky/test/harness"
 )
 
@@ -203,6 +204,17 @@ var rentables = []func(testing.TB) rentable{
 					"AZURE_SUBSCRIPTION_ID=" + azurefake.Subscription}
 			},
 			prices: columns + "Standard_D2s_v5,,,2,8,,0.096,0.02,eastus\n", want: []string{"--cpus", "2"},
+		}
+	},
+	func(t testing.TB) rentable {
+		f := vspherefake.New()
+		t.Cleanup(f.Close)
+		return rentable{
+			Emulator: &harness.Emulator{Name: "vsphere", Fake: f, Follow: func(r *harness.Rack) {
+				f.Hardware = r
+				r.Follow(vcenter{f, r})
+			}},
+			files: map[string]string{".vsphere/credential.yaml": vspherefake.Credentials}, want: []string{"--cpus", "2"},
 		}
 	},
 }
