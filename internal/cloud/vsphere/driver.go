@@ -241,7 +241,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	from, err := choose(templates, z.datacenterRef, spec.ImageID, s)
+	from, err := choose(templates, z.datacenter, spec.ImageID, s)
 	if err != nil {
 		return nil, &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
 	}
@@ -290,6 +290,9 @@ func (v *vcenter) disk(ctx context.Context, template ref, gb int) (*el, error) {
 // sizeLine begins the line of a VM's notes with its size.
 const sizeLine = "size: "
 
+// mostPerSocket is how many vCPUs a socket of a VM has at most.
+const mostPerSocket = 64
+
 // largeGPU is the memory in GB from which a GPU needs a larger window of addresses.
 const largeGPU = 16
 
@@ -309,16 +312,25 @@ func cloneSpec(spec cloud.LaunchSpec, s size, pool ref, at host, rank int, disk 
 	if disk != nil {
 		changes = append(changes, elem("deviceChange", leaf("operation", "edit"), disk))
 	}
+	backing := elem("backing", leaf("deviceName", "")).as("VirtualPCIPassthroughDynamicBackingInfo")
+	models := map[uint16]bool{} // that have the same name: those of slots and of boards
+	for _, g := range at.ofKind(s.gpu) {
+		if !models[g.model] {
+			models[g.model] = true
+			backing.Kids = append(backing.Kids, elem("allowedDevice", leaf("vendorId", g.vendor), leaf("deviceId", g.model)))
+		}
+	}
 	for i := range s.gpus {
-		kind := at.ofKind(s.gpu)[0]
-		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i),
-			elem("backing", leaf("deviceName", ""), elem("allowedDevice", leaf("vendorId", kind.vendor), leaf("deviceId", kind.model))).as("VirtualPCIPassthroughDynamicBackingInfo"),
-		).as("VirtualPCIPassthrough")))
+		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i), backing).as("VirtualPCIPassthrough")))
 	}
 	if gb := gpuMemory(s.gpu); s.gpus > 0 && gb >= largeGPU {
 		extra = append(extra, [2]string{"pciPassthru.use64bitMMIO", "TRUE"}, [2]string{"pciPassthru.64bitMMIOSizeGB", strconv.Itoa(2 * gb * s.gpus)})
 	}
-	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("memoryMB", s.gib<<10))
+	perSocket := s.cpus // has to divide the vCPUs, which those of the template may not
+	if perSocket > mostPerSocket {
+		perSocket /= 2
+	}
+	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("numCoresPerSocket", perSocket), leaf("memoryMB", s.gib<<10))
 	config.Kids = append(config.Kids, changes...)
 	config.Kids = append(config.Kids, elem("memoryAllocation", leaf("reservation", s.gib<<10)))
 	for _, x := range extra {

@@ -296,7 +296,7 @@ func TestTheMachineThatIsMade(t *testing.T) {
 			t.Errorf("%s %s", data, meta)
 		}
 		c := made.Config
-		if c.NumCPUs != 2 || c.MemoryMB != 8<<10 || *c.MemoryAllocation.Reservation != 8<<10 || !*c.MemoryReservationLockedToMax || !strings.Contains(c.Annotation, "cluster: web\nrank: 0\nsize: vm-2c-8g\nteam: a&b") || made.PowerOn ||
+		if c.NumCPUs != 2 || c.NumCoresPerSocket != 2 || c.MemoryMB != 8<<10 || *c.MemoryAllocation.Reservation != 8<<10 || !*c.MemoryReservationLockedToMax || !strings.Contains(c.Annotation, "cluster: web\nrank: 0\nsize: vm-2c-8g\nteam: a&b") || made.PowerOn ||
 			extra(made, "pciPassthru.use64bitMMIO") != "" || extra(made, "sky.cluster") != "web" {
 			t.Errorf("%+v", c)
 		}
