@@ -149,18 +149,17 @@ func address(o object) string {
 
 // room are hosts for so many VMs of an offer, and where they are. Without room it is a
 // CapacityError.
-func (d driver) room(ctx context.Context, o cloud.Offer, n int) (z zone, picked []host, err error) {
+func (d driver) room(ctx context.Context, o cloud.Offer, n int) (in inventory, z zone, picked []host, err error) {
 	v, err := d.in(o.Region)
 	if err != nil {
-		return z, nil, err
+		return in, z, nil, err
 	}
 	s, err := parseSize(o.InstanceType)
 	if err != nil {
-		return z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
+		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
 	}
-	in, err := v.look(ctx)
-	if err != nil {
-		return z, nil, err
+	if in, err = v.look(ctx); err != nil {
+		return in, z, nil, err
 	}
 	i := slices.IndexFunc(in.zones, func(z zone) bool { return strings.EqualFold(z.name, o.Zone) })
 	if i < 0 {
@@ -168,19 +167,19 @@ func (d driver) room(ctx context.Context, o cloud.Offer, n int) (z zone, picked 
 		for _, z := range in.zones {
 			known = append(known, z.name)
 		}
-		return z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
+		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
 	}
 	z = in.zones[i]
 	busy := map[ref]int{}
 	if s.gpus > 0 {
 		if busy, err = v.busy(ctx, z.hosts, s.gpu); err != nil {
-			return z, nil, err
+			return in, z, nil, err
 		}
 	}
 	if picked, err = pick(z.hosts, s, n, busy); err != nil {
 		err = &cloud.CapacityError{Place: o.Place, Err: err}
 	}
-	return z, picked, err
+	return in, z, picked, err
 }
 
 // busy is how many GPUs of a kind the VMs that are on have, by their host.
@@ -221,15 +220,11 @@ const begun = 10 * time.Second
 // Create makes a VM of each rank from a template, and switches it on.
 func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
 	spec := l.Spec
-	z, hosts, err := d.room(ctx, spec.Offer, len(ranks))
+	in, z, hosts, err := d.room(ctx, spec.Offer, len(ranks))
 	if err != nil {
 		return nil, err
 	}
 	v, err := d.in(spec.Offer.Region)
-	if err != nil {
-		return nil, err
-	}
-	in, err := d.known(ctx, v)
 	if err != nil {
 		return nil, err
 	}

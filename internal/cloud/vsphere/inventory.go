@@ -143,12 +143,13 @@ func (v *vcenter) look(ctx context.Context) (inventory, error) {
 	return in, nil
 }
 
-// datacenter is the one that something is in.
+// datacenter is the one that a folder or something else is in.
 func (in inventory) datacenter(of ref) ref {
-	for range len(in.parents) + 1 {
-		if of = in.parents[of]; of.kind == "Datacenter" {
+	for range len(in.parents) {
+		if of.kind == "Datacenter" {
 			return of
 		}
+		of = in.parents[of]
 	}
 	return ref{}
 }
@@ -326,8 +327,7 @@ func (v *vcenter) templates(ctx context.Context, in inventory) (all []template, 
 	found, err := v.properties(ctx, nil, wanted{"VirtualMachine", []string{"name", "parent", "config.template", "config.annotation"}})
 	for _, o := range found {
 		if o.text("config.template") == "true" {
-			in.parents[o.ref] = o.props["parent"].ref()
-			all = append(all, template{o.ref, o.text("name"), o.text("config.annotation"), in.datacenter(o.ref)})
+			all = append(all, template{o.ref, o.text("name"), o.text("config.annotation"), in.datacenter(o.props["parent"].ref())})
 		}
 	}
 	slices.SortFunc(all, func(a, b template) int { return cmp.Compare(a.name, b.name) })

@@ -272,6 +272,20 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+func TestDatacenters(t *testing.T) {
+	dc, root, hosts, sub := ref{"Datacenter", "1"}, ref{"Folder", "root"}, ref{"Folder", "hosts"}, ref{"Folder", "sub"}
+	loop := ref{"Folder", "loop"}
+	in := inventory{parents: map[ref]ref{dc: root, hosts: dc, sub: hosts, loop: loop}}
+	for of, want := range map[ref]ref{dc: dc, hosts: dc, sub: dc, root: {}, loop: {}, {"Folder", "unknown"}: {}} {
+		if got := in.datacenter(of); got != want {
+			t.Errorf("%v is in %v, want %v", of, got, want)
+		}
+	}
+	if in.parents[dc] != root || len(in.parents) != 4 {
+		t.Errorf("looking changes what launches share: %v", in.parents)
+	}
+}
+
 func extra(spec types.VirtualMachineCloneSpec, key string) string {
 	for _, o := range spec.Config.ExtraConfig {
 		if o := o.GetOptionValue(); o.Key == key {
