@@ -37,6 +37,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/shadeform/shadeformfake"
 	"github.com/skypilot-go/sky/internal/cloud/vast/vastfake"
 	"github.com/skypilot-go/sky/internal/cloud/verda/verdafake"
+	"github.com/skypilot-go/sky/internal/cloud/vsphere/vspherefake"
 	"github.com/skypilot-go/sky/internal/cloud/yotta/yottafake"
 	"github.com/skypilot-go/sky/test/harness"
 )
@@ -255,6 +256,17 @@ var rentables = []func(testing.TB) rentable{
 			Emulator: &harness.Emulator{Name: "scp", Fake: f, Model: f.Fake, User: "root", Body: f.Body, Script: "initialScript", Shared: stays("vpcs|subnets|internetgateways|firewalls|keypairs")},
 			files:    map[string]string{".scp/scp_credential": "access_key = " + scpfake.AccessKey + "\nsecret_key = " + scpfake.SecretKey + "\nproject_id = " + scpfake.ProjectID + "\n"},
 			prices:   columns + "s1v8m16,,,8,16,,0.41,,KOREA-WEST-1-SCP-B001\n", want: []string{"--cpus", "8"},
+		}
+	},
+	func(t testing.TB) rentable {
+		f := vspherefake.New()
+		t.Cleanup(f.Close)
+		return rentable{
+			Emulator: &harness.Emulator{Name: "vsphere", Fake: f, Follow: func(r *harness.Rack) {
+				f.Hardware = r
+				r.Follow(vcenter{f, r})
+			}},
+			files: map[string]string{".vsphere/credential.yaml": vspherefake.Credentials}, want: []string{"--cpus", "2"},
 		}
 	},
 }

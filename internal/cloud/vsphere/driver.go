@@ -149,18 +149,17 @@ func address(o object) string {
 
 // room are hosts for so many VMs of an offer, and where they are. Without room it is a
 // CapacityError.
-func (d driver) room(ctx context.Context, o cloud.Offer, n int) (z zone, picked []host, err error) {
+func (d driver) room(ctx context.Context, o cloud.Offer, n int) (in inventory, z zone, picked []host, err error) {
 	v, err := d.in(o.Region)
 	if err != nil {
-		return z, nil, err
+		return in, z, nil, err
 	}
 	s, err := parseSize(o.InstanceType)
 	if err != nil {
-		return z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
+		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
 	}
-	in, err := v.look(ctx)
-	if err != nil {
-		return z, nil, err
+	if in, err = v.look(ctx); err != nil {
+		return in, z, nil, err
 	}
 	i := slices.IndexFunc(in.zones, func(z zone) bool { return strings.EqualFold(z.name, o.Zone) })
 	if i < 0 {
@@ -168,19 +167,19 @@ func (d driver) room(ctx context.Context, o cloud.Offer, n int) (z zone, picked 
 		for _, z := range in.zones {
 			known = append(known, z.name)
 		}
-		return z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
+		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
 	}
 	z = in.zones[i]
 	busy := map[ref]int{}
 	if s.gpus > 0 {
 		if busy, err = v.busy(ctx, z.hosts, s.gpu); err != nil {
-			return z, nil, err
+			return in, z, nil, err
 		}
 	}
 	if picked, err = pick(z.hosts, s, n, busy); err != nil {
 		err = &cloud.CapacityError{Place: o.Place, Err: err}
 	}
-	return z, picked, err
+	return in, z, picked, err
 }
 
 // busy is how many GPUs of a kind the VMs that are on have, by their host.
@@ -221,15 +220,11 @@ const begun = 10 * time.Second
 // Create makes a VM of each rank from a template, and switches it on.
 func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
 	spec := l.Spec
-	z, hosts, err := d.room(ctx, spec.Offer, len(ranks))
+	in, z, hosts, err := d.room(ctx, spec.Offer, len(ranks))
 	if err != nil {
 		return nil, err
 	}
 	v, err := d.in(spec.Offer.Region)
-	if err != nil {
-		return nil, err
-	}
-	in, err := d.known(ctx, v)
 	if err != nil {
 		return nil, err
 	}
@@ -241,7 +236,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	from, err := choose(templates, z.datacenterRef, spec.ImageID, s)
+	from, err := choose(templates, z.datacenter, spec.ImageID, s)
 	if err != nil {
 		return nil, &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
 	}
@@ -290,6 +285,9 @@ func (v *vcenter) disk(ctx context.Context, template ref, gb int) (*el, error) {
 // sizeLine begins the line of a VM's notes with its size.
 const sizeLine = "size: "
 
+// mostPerSocket is how many vCPUs a socket of a VM has at most.
+const mostPerSocket = 64
+
 // largeGPU is the memory in GB from which a GPU needs a larger window of addresses.
 const largeGPU = 16
 
@@ -309,16 +307,25 @@ func cloneSpec(spec cloud.LaunchSpec, s size, pool ref, at host, rank int, disk 
 	if disk != nil {
 		changes = append(changes, elem("deviceChange", leaf("operation", "edit"), disk))
 	}
+	backing := elem("backing", leaf("deviceName", "")).as("VirtualPCIPassthroughDynamicBackingInfo")
+	models := map[uint16]bool{} // that have the same name: those of slots and of boards
+	for _, g := range at.ofKind(s.gpu) {
+		if !models[g.model] {
+			models[g.model] = true
+			backing.Kids = append(backing.Kids, elem("allowedDevice", leaf("vendorId", g.vendor), leaf("deviceId", g.model)))
+		}
+	}
 	for i := range s.gpus {
-		kind := at.ofKind(s.gpu)[0]
-		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i),
-			elem("backing", leaf("deviceName", ""), elem("allowedDevice", leaf("vendorId", kind.vendor), leaf("deviceId", kind.model))).as("VirtualPCIPassthroughDynamicBackingInfo"),
-		).as("VirtualPCIPassthrough")))
+		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i), backing).as("VirtualPCIPassthrough")))
 	}
 	if gb := gpuMemory(s.gpu); s.gpus > 0 && gb >= largeGPU {
 		extra = append(extra, [2]string{"pciPassthru.use64bitMMIO", "TRUE"}, [2]string{"pciPassthru.64bitMMIOSizeGB", strconv.Itoa(2 * gb * s.gpus)})
 	}
-	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("memoryMB", s.gib<<10))
+	perSocket := s.cpus // has to divide the vCPUs, which those of the template may not
+	if perSocket > mostPerSocket {
+		perSocket /= 2
+	}
+	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("numCoresPerSocket", perSocket), leaf("memoryMB", s.gib<<10))
 	config.Kids = append(config.Kids, changes...)
 	config.Kids = append(config.Kids, elem("memoryAllocation", leaf("reservation", s.gib<<10)))
 	for _, x := range extra {

@@ -48,15 +48,14 @@ func parseSize(name string) (s size, err error) {
 
 // device is a GPU that a host can hand to a VM.
 type device struct {
-	id, name          string
-	vendor, model     uint16
-	subVendor, subMod uint16
+	id, name      string
+	vendor, model uint16
 }
 
 // host is one that VMs run on.
 type host struct {
 	ref
-	name, zone       string
+	name             string
 	usable           bool // connected, and not in maintenance
 	cores, mhz       int
 	usedMHz, usedMiB int
@@ -77,26 +76,23 @@ func (h host) ofKind(name string) []device {
 
 // zone is a cluster of hosts, or a host of its own.
 type zone struct {
-	name          string
-	pool          ref
-	datacenter    string
-	folder        ref // of the datacenter's VMs
-	hosts         []host
-	hostRefs      map[ref]bool
-	datacenterRef ref
+	name       string
+	pool       ref
+	datacenter ref
+	folder     ref // of the datacenter's VMs
+	hosts      []host
 }
 
 // inventory is what a vCenter has besides VMs.
 type inventory struct {
 	zones   []zone
 	parents map[ref]ref
-	names   map[ref]string // of datacenters
 	version float64
 }
 
 var inventoryOf = []wanted{
 	{"Folder", []string{"parent"}},
-	{"Datacenter", []string{"name", "parent", "vmFolder"}},
+	{"Datacenter", []string{"parent", "vmFolder"}},
 	{"ComputeResource", []string{"name", "parent", "resourcePool"}},
 	{"HostSystem", []string{
 		"name", "parent", "runtime.connectionState", "runtime.inMaintenanceMode", "summary.hardware.cpuMhz", "summary.hardware.numCpuCores", "summary.hardware.memorySize",
@@ -106,7 +102,7 @@ var inventoryOf = []wanted{
 
 // look reads the inventory, of the clusters that the credentials name.
 func (v *vcenter) look(ctx context.Context) (inventory, error) {
-	in := inventory{parents: map[ref]ref{}, names: map[ref]string{}}
+	in := inventory{parents: map[ref]ref{}}
 	all, err := v.properties(ctx, nil, inventoryOf...)
 	if err != nil {
 		return in, err
@@ -120,7 +116,7 @@ func (v *vcenter) look(ctx context.Context) (inventory, error) {
 	for _, o := range all {
 		in.parents[o.ref] = o.props["parent"].ref()
 		if o.kind == "Datacenter" {
-			in.names[o.ref], folders[o.ref] = o.text("name"), o.props["vmFolder"].ref()
+			folders[o.ref] = o.props["vmFolder"].ref()
 		}
 	}
 	taken := map[string]bool{}
@@ -133,11 +129,11 @@ func (v *vcenter) look(ctx context.Context) (inventory, error) {
 			return in, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: v.Name}, Err: fmt.Errorf("%s has two clusters with the name %s; rename one, or list the others under clusters: in ~/%s", v.Name, name, path)}
 		}
 		taken[name] = true
-		z := zone{name: name, pool: o.props["resourcePool"].ref(), datacenterRef: in.datacenter(o.ref)}
-		z.datacenter, z.folder = in.names[z.datacenterRef], folders[z.datacenterRef]
+		z := zone{name: name, pool: o.props["resourcePool"].ref(), datacenter: in.datacenter(o.ref)}
+		z.folder = folders[z.datacenter]
 		for _, h := range all {
 			if h.kind == "HostSystem" && h.props["parent"].ref() == o.ref {
-				z.hosts = append(z.hosts, readHost(h, name))
+				z.hosts = append(z.hosts, readHost(h))
 			}
 		}
 		slices.SortFunc(z.hosts, func(a, b host) int { return cmp.Compare(a.name, b.name) })
@@ -147,12 +143,13 @@ func (v *vcenter) look(ctx context.Context) (inventory, error) {
 	return in, nil
 }
 
-// datacenter is the one that something is in.
+// datacenter is the one that a folder or something else is in.
 func (in inventory) datacenter(of ref) ref {
-	for range len(in.parents) + 1 {
-		if of = in.parents[of]; of.kind == "Datacenter" {
+	for range len(in.parents) {
+		if of.kind == "Datacenter" {
 			return of
 		}
+		of = in.parents[of]
 	}
 	return ref{}
 }
@@ -167,13 +164,13 @@ func (in inventory) zoneOf(at ref) string {
 	return ""
 }
 
-func readHost(o object, zone string) host {
+func readHost(o object) host {
 	number := func(name string) int {
 		n, _ := strconv.ParseInt(o.text(name), 10, 64)
 		return int(n)
 	}
 	h := host{
-		ref: o.ref, name: o.text("name"), zone: zone, usable: o.text("runtime.connectionState") == "connected" && o.text("runtime.inMaintenanceMode") != "true",
+		ref: o.ref, name: o.text("name"), usable: o.text("runtime.connectionState") == "connected" && o.text("runtime.inMaintenanceMode") != "true",
 		cores: number("summary.hardware.numCpuCores"), mhz: number("summary.hardware.cpuMhz"), mib: number("summary.hardware.memorySize") >> 20,
 		usedMHz: number("summary.quickStats.overallCpuUsage"), usedMiB: number("summary.quickStats.overallMemoryUsage"),
 	}
@@ -190,7 +187,7 @@ func readHost(o object, zone string) host {
 			return uint16(n)
 		}
 		if class := word("classId"); through[p.text("id")] && word("vendorId") == nvidia && (class == 0x0300 || class == 0x0302) {
-			h.gpus = append(h.gpus, device{p.text("id"), gpuName(p.text("deviceName")), nvidia, word("deviceId"), word("subVendorId"), word("subDeviceId")})
+			h.gpus = append(h.gpus, device{p.text("id"), gpuName(p.text("deviceName")), nvidia, word("deviceId")})
 		}
 	}
 	return h
@@ -330,8 +327,7 @@ func (v *vcenter) templates(ctx context.Context, in inventory) (all []template, 
 	found, err := v.properties(ctx, nil, wanted{"VirtualMachine", []string{"name", "parent", "config.template", "config.annotation"}})
 	for _, o := range found {
 		if o.text("config.template") == "true" {
-			in.parents[o.ref] = o.props["parent"].ref()
-			all = append(all, template{o.ref, o.text("name"), o.text("config.annotation"), in.datacenter(o.ref)})
+			all = append(all, template{o.ref, o.text("name"), o.text("config.annotation"), in.datacenter(o.props["parent"].ref())})
 		}
 	}
 	slices.SortFunc(all, func(a, b template) int { return cmp.Compare(a.name, b.name) })

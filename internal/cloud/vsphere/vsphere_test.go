@@ -272,6 +272,20 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+func TestDatacenters(t *testing.T) {
+	dc, root, hosts, sub := ref{"Datacenter", "1"}, ref{"Folder", "root"}, ref{"Folder", "hosts"}, ref{"Folder", "sub"}
+	loop := ref{"Folder", "loop"}
+	in := inventory{parents: map[ref]ref{dc: root, hosts: dc, sub: hosts, loop: loop}}
+	for of, want := range map[ref]ref{dc: dc, hosts: dc, sub: dc, root: {}, loop: {}, {"Folder", "unknown"}: {}} {
+		if got := in.datacenter(of); got != want {
+			t.Errorf("%v is in %v, want %v", of, got, want)
+		}
+	}
+	if in.parents[dc] != root || len(in.parents) != 4 {
+		t.Errorf("looking changes what launches share: %v", in.parents)
+	}
+}
+
 func extra(spec types.VirtualMachineCloneSpec, key string) string {
 	for _, o := range spec.Config.ExtraConfig {
 		if o := o.GetOptionValue(); o.Key == key {
@@ -296,7 +310,7 @@ func TestTheMachineThatIsMade(t *testing.T) {
 			t.Errorf("%s %s", data, meta)
 		}
 		c := made.Config
-		if c.NumCPUs != 2 || c.MemoryMB != 8<<10 || *c.MemoryAllocation.Reservation != 8<<10 || !*c.MemoryReservationLockedToMax || !strings.Contains(c.Annotation, "cluster: web\nrank: 0\nsize: vm-2c-8g\nteam: a&b") || made.PowerOn ||
+		if c.NumCPUs != 2 || c.NumCoresPerSocket != 2 || c.MemoryMB != 8<<10 || *c.MemoryAllocation.Reservation != 8<<10 || !*c.MemoryReservationLockedToMax || !strings.Contains(c.Annotation, "cluster: web\nrank: 0\nsize: vm-2c-8g\nteam: a&b") || made.PowerOn ||
 			extra(made, "pciPassthru.use64bitMMIO") != "" || extra(made, "sky.cluster") != "web" {
 			t.Errorf("%+v", c)
 		}
