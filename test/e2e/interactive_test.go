@@ -143,3 +143,51 @@ func TestForwardedPorts(t *testing.T) {
 	}
 	closed(at)
 }
+
+// A shell with a forwarded port on a rented machine, which is reached through its sshd:
+// the port is there while the shell is open.
+func TestForwardedPortsOfARentedMachine(t *testing.T) {
+	t.Parallel()
+	f := newFluffy(t, 0)
+	f.sky("launch", "-y", "-c", "c1", "--infra", "fluffycloud")
+	served := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { fmt.Fprint(rw, "hello") }))
+	defer served.Close()
+	_, port, _ := net.SplitHostPort(served.Listener.Addr().String())
+	cmd := f.command("ssh", "c1", "-p", "0:127.0.0.1:"+port)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	line, err := bufio.NewReader(r).ReadString('\n')
+	address := regexp.MustCompile(`127\.0\.0\.1:\d+`).FindString(line)
+	if err != nil || address == "" {
+		t.Fatalf("%q %v", line, err)
+	}
+	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	res, err := client.Get("http://" + address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, _ := io.ReadAll(res.Body)
+	res.Body.Close()
+	if string(b) != "hello" {
+		t.Errorf("%q", b)
+	}
+	in.Close() // the shell's end
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	if c, err := net.Dial("tcp", address); err == nil {
+		c.Close()
+		t.Error("the port outlives the shell")
+	}
+	f.sky("down", "-y", "c1")
+}

@@ -43,17 +43,19 @@ type Provider struct {
 	asked sync.Map // when droplets were first told to shut down, by id
 }
 
-// What DigitalOcean allows: 250 calls a minute and 5000 an hour.
+// What DigitalOcean allows: 250 calls a minute, and 5000 an hour of which longBurst may
+// be made at once.
 const (
 	callEvery = time.Minute / 250
-	longEvery = time.Hour / 5000
+	longBurst = 250
+	longEvery = time.Hour / (5000 - longBurst)
 )
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{
 		Endpoint: "https://api.digitalocean.com/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute,
-		Paces: []rest.Pace{{Every: callEvery}, {Every: longEvery, Burst: 250}},
+		Paces: []rest.Pace{{Every: callEvery}, {Every: longEvery, Burst: longBurst}},
 	})
 	p := &Provider{Base: vm.Base{
 		Label: displayName, Can: features(), Who: who,

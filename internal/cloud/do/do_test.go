@@ -70,6 +70,20 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// Calls that are made as soon as the minute's limit lets them keep the hour's, too.
+func TestTheLimitOfAnHour(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t)
+		fake.Limit()
+		p := provider(Options{Busy: -1})
+		for began := time.Now(); time.Since(began) < 70*time.Minute; {
+			if _, err := p.Nodes(t.Context(), cloud.ClusterID{Installation: "i", Name: "c"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 func TestCredentials(t *testing.T) {
 	for config, want := range map[string]string{
 		"access-token: " + dofake.Token + "\n":                                           "",

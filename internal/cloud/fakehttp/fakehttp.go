@@ -112,6 +112,35 @@ type Word struct {
 type Limit struct {
 	Method, Path string // of the calls, Path being how they begin behind the prefix; "": all
 	Every        time.Duration
+	Calls        int // in any time of that length; 0: 1
+	Saved        int // if not 0: so many at once instead, and one more after each such time
+}
+
+// meter counts the calls of one limit.
+type meter struct {
+	calls []time.Time   // those that still count, oldest first
+	debt  time.Duration // of saved calls, until they are all there again
+	at    time.Time     // when that was right
+}
+
+// room reports whether a call is within the limit now, and forgets what no longer counts.
+func (m *meter) room(l Limit, now time.Time) bool {
+	if l.Saved > 0 {
+		m.debt, m.at = max(0, m.debt-now.Sub(m.at)), now
+		return m.debt+l.Every <= time.Duration(l.Saved)*l.Every
+	}
+	for len(m.calls) > 0 && now.Sub(m.calls[0]) >= l.Every {
+		m.calls = m.calls[1:]
+	}
+	return len(m.calls) < max(l.Calls, 1)
+}
+
+func (m *meter) add(l Limit, now time.Time) {
+	if l.Saved > 0 {
+		m.debt += l.Every
+	} else {
+		m.calls = append(m.calls, now)
+	}
 }
 
 // Fake is a whole cloud. Its methods may be called concurrently.
@@ -127,7 +156,7 @@ type Fake struct {
 	mu      sync.Mutex // held by handlers
 	serial  uint64
 	limited bool
-	last    map[Limit]time.Time
+	meters  map[Limit]*meter
 	over    int
 	boot    time.Duration
 	bare    bool
@@ -153,7 +182,7 @@ func New(api API) *Fake {
 	}
 	c, err := model.New(cfg)
 	must(err)
-	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, last: map[Limit]time.Time{}}
+	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, meters: map[Limit]*meter{}}
 	f.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { f.refuse(w, r, "", Missing(r.Method+" "+r.URL.Path)) })
 	f.Restore()
 	return f
@@ -281,18 +310,22 @@ func (f *Fake) enter(r *http.Request) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	now := time.Now()
-	var fit []Limit
+	fit, room := map[Limit]*meter{}, true
 	for _, l := range f.api.Limits {
 		if (l.Method == "" || l.Method == r.Method) && strings.HasPrefix(strings.TrimPrefix(r.URL.Path, f.api.Prefix), l.Path) {
-			fit = append(fit, l)
+			if f.meters[l] == nil {
+				f.meters[l] = &meter{at: now}
+			}
+			fit[l] = f.meters[l]
+			room = fit[l].room(l, now) && room
 		}
 	}
-	if f.limited && slices.ContainsFunc(fit, func(l Limit) bool { return now.Sub(f.last[l]) < l.Every }) {
+	if f.limited && !room {
 		f.over++
 		return fluffyapi.Errorf(fluffyapi.Throttled, "one too many")
 	}
-	for _, l := range fit {
-		f.last[l] = now
+	for l, m := range fit {
+		m.add(l, now)
 	}
 	return nil
 }

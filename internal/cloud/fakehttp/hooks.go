@@ -71,8 +71,11 @@ func (f *Fake) Slow(boot time.Duration) {
 	f.Cloud.SetDelays(model.Delay{Min: boot, Max: boot}, halt)
 }
 
-// Limit keeps the cloud's limits from now on.
+// Limit keeps the cloud's limits from now on. A cloud without any has nothing to keep.
 func (f *Fake) Limit() {
+	if len(f.api.Limits) == 0 {
+		panic("fakehttp: the API has no limits")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.limited = true

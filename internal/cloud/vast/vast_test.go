@@ -31,7 +31,7 @@ var (
 
 const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
 
-func start(t testing.TB) (*vastfake.Fake, func() cloud.Provider) {
+func start(t testing.TB) (*vastfake.Fake, func(o Options) *Provider) {
 	fake := vastfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
@@ -41,10 +41,13 @@ func start(t testing.TB) (*vastfake.Fake, func() cloud.Provider) {
 	if err := os.WriteFile(filepath.Join(home, ".config", "vastai", "vast_api_key"), []byte(vastfake.Key+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1, Paces: []rest.Pace{}})
+	return fake, func(o Options) *Provider {
+		o.Home, o.Transport = home, fake
+		return New(o)
 	}
 }
+
+var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1, Paces: []rest.Pace{}}
 
 func cluster(name string) cloud.LaunchSpec {
 	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
@@ -55,10 +58,14 @@ func TestConformance(t *testing.T) {
 	spot.Spot, spot.HourlyPrice = true, 0.2
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
-		h := fake.Harness(provider)
+		h := fake.Harness(func() cloud.Provider { return provider(quick) })
 		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
 		h.Quota = nil // what is refused is a lack of credit
 		h.Halt = func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) }
+		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
+			fake.Limit()
+			return provider(Options{Busy: -1}), fake.Over
+		}
 		return h
 	})
 }
@@ -161,7 +168,7 @@ func is[E error](err error) bool {
 func TestAnOfferThatIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, provider := start(t)
-		p := provider()
+		p := provider(quick)
 		fake.Inject(model.Fault{Kind: model.Fail, Code: "insufficient_capacity", Op: "instances.create", Times: 1})
 		fake.Slow(0)
 		began := time.Now()
@@ -182,7 +189,7 @@ func TestAnOfferThatIsGone(t *testing.T) {
 // What the settings ask for is searched for, and takes part in the ranking.
 func TestSettings(t *testing.T) {
 	_, provider := start(t)
-	p := provider().(*Provider)
+	p := provider(quick)
 	offers, err := p.Offers(t.Context())
 	if err != nil || len(offers) != 8 { // two kinds in two countries, spot and not
 		t.Fatalf("%v, %v", offers, err)
@@ -220,7 +227,7 @@ func TestSettings(t *testing.T) {
 // A price that rose since the plan is a refusal that names both.
 func TestAPriceThatRose(t *testing.T) {
 	fake, provider := start(t)
-	p := provider()
+	p := provider(quick)
 	spec := cluster("web")
 	spec.Offer.HourlyPrice = 0.3
 	_, err := p.Launch(t.Context(), spec)
@@ -233,7 +240,7 @@ func TestAPriceThatRose(t *testing.T) {
 // to start when nobody waits.
 func TestSpotAndQueues(t *testing.T) {
 	fake, provider := start(t)
-	p := provider()
+	p := provider(quick)
 	spec := cluster("web")
 	spec.Offer.Spot, spec.Offer.HourlyPrice = true, 0.2
 	nodes, err := p.Launch(t.Context(), spec)

@@ -108,6 +108,11 @@ func New() *Fake {
 	}
 	api := fakehttp.API{
 		Regions: regions, Protects: "networksecuritygroups",
+		// https://learn.microsoft.com/azure/azure-resource-manager/management/request-limits-and-throttling
+		Limits: []fakehttp.Limit{
+			{Method: "GET", Path: "/subscriptions/", Every: time.Second / 25, Saved: 250}, {Method: "PUT", Path: "/subscriptions/", Every: time.Second / 10, Saved: 200},
+			{Method: "DELETE", Path: "/subscriptions/", Every: time.Second / 10, Saved: 200},
+		},
 		ID:      func(n uint64) string { return fmt.Sprintf("5a2f0c1e-77aa-4b1e-8000-%012x", n) },
 		Place:   func(o cloud.Offer) (string, string) { name, _, _ := sizeNamed(o.InstanceType); return o.Region, name },
 		Is:      isMachine,

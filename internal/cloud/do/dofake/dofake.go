@@ -52,7 +52,8 @@ func New() *Fake {
 		Error: func(_ int, code, message string) any {
 			return dict{"id": code, "message": message, "request_id": "4d9d8375-3c56-4925-a3e7-eb137fed17e9"}
 		},
-		Limits: []fakehttp.Limit{{Every: time.Minute / 250}}, // and 5000 an hour
+		// https://docs.digitalocean.com/reference/api/intro/: "Rate Limit"
+		Limits: []fakehttp.Limit{{Every: time.Minute, Calls: 250}, {Every: time.Hour, Calls: 5000}},
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "unauthorized"}, fluffyapi.Forbidden: {Status: 403, Code: "forbidden"},
 			fluffyapi.NotFound: {Status: 404, Code: "not_found"}, fluffyapi.Throttled: {Status: 429, Code: "too_many_requests"},

@@ -175,6 +175,8 @@ func New() *Fake {
 		Login:   func(r *http.Request) bool { return open(r.URL.Path) || f.tokens.Good(r) },
 		Before:  before,
 		Refusal: f.refusal,
+		// https://cloud.google.com/compute/api-quota has 1500 of each kind of call.
+		Limits: []fakehttp.Limit{{Path: "/compute/v1/", Every: time.Minute, Calls: 1500}},
 	}
 	for name, t := range machineTypes {
 		mt := model.Type{Name: name, CPUs: t.cpus, MemoryGiB: float64(t.memory) / 1024, Price: float64(t.cpus) / 20}

@@ -57,9 +57,10 @@ func Type(kind int) string {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/api", AtOnce: true, Regions: slices.Sorted(maps.Keys(countries)),
-		ID:    func(n uint64) string { return fmt.Sprint(4000000 + n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Prefix: "/api", AtOnce: true, Regions: slices.Sorted(maps.Keys(countries)), // and limits by call: https://docs.vast.ai/api-reference
+		Limits: []fakehttp.Limit{{Method: "PUT", Path: "/v0/asks/", Every: 4500 * time.Millisecond}, {Method: "POST", Path: "/v0/bundles/", Every: 6 * time.Second, Saved: 5}, {Method: "PUT", Path: "/v0/instances/", Every: time.Second}, {Method: "DELETE", Path: "/v0/instances/", Every: 3 * time.Second}},
+		ID:     func(n uint64) string { return fmt.Sprint(4000000 + n) },
+		Login:  func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
 		Error: func(status int, code, message string) any {
 			if status == http.StatusTooManyRequests {
 				return nil // plain text, as a rule
