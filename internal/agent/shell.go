@@ -187,7 +187,7 @@ var shellRun atomic.Int64
 // has exited and its output is sent, or the other side is gone. What is left of
 // its session then is ended.
 func (a *Agent) shell(conn net.Conn, q agentapi.ShellQuery) error {
-	key := fmt.Sprintf("shell-%d-%d", os.Getpid(), shellRun.Add(1))
+	key := a.ranks.own(fmt.Sprintf("shell-%d-%d", os.Getpid(), shellRun.Add(1)))
 	cmd := a.shellCommand(q, key)
 	out := &frames{w: conn}
 	var err error

@@ -65,9 +65,12 @@ type LaunchSpec struct {
 	// answers nobody has heard.
 	Resumed bool
 	MachineSpec
-	ImageID       string // what nodes start from, of Images at the offer's place; "": the cloud's own
-	Labels        map[string]string
-	Ports         []string
+	ImageID string // what nodes start from, of Images at the offer's place; "": the cloud's own
+	Labels  map[string]string
+	Ports   []string
+	// Listens are the ports that the cluster will listen on, also those that are not to be
+	// opened (Ports): nodes that share a machine must not share them.
+	Listens       []string
 	AuthorizedKey string // public ssh key for the login user, if the provider has sshd
 	// DisplayName and User are for people who look at the cloud by other means.
 	DisplayName, User string

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/skypilot-go/sky/api/agentapi"
 )
 
 // sudoTimeout bounds one call of sudo.
@@ -28,13 +30,15 @@ type Preparer struct {
 	home     string
 	uid, gid int
 	root     bool // the user is root
+	shared   bool // the node has a share of its machine
 	writable func(folder string) bool
 	asRoot   func(ctx context.Context, script string, args ...string) error
 }
 
 // New returns a preparer that uses sudo where the user may not write.
 func New(home string) *Preparer {
-	return &Preparer{home: home, uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, asRoot: sudo,
+	_, shared := os.LookupEnv(agentapi.DevicesEnv)
+	return &Preparer{home: home, uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, shared: shared, asRoot: sudo,
 		writable: func(folder string) bool {
 			return unix.Faccessat(unix.AT_FDCWD, folder, unix.W_OK|unix.X_OK, unix.AT_EACCESS) == nil
 		}}
@@ -52,6 +56,9 @@ func (p *Preparer) Prepare(ctx context.Context, path string, folder bool) (strin
 		return "", err
 	}
 	act, at, why := decide(s)
+	if p.shared && act != asIs && act != refuse {
+		return "", &Error{Path: s.path, Why: "it takes root, and other clusters have shares of the machine", Hint: "Choose a path below ~/, or take the machine as a whole: name no cpus, memory or accelerators"}
+	}
 	switch act {
 	case create:
 		err = p.asRoot(ctx, `umask 022; mkdir -p -- "$1" && chown -h "$2" -- "$1"`, at, p.owner())

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/skypilot-go/sky/api/agentapi"
 )
 
 // A machine has folders that its user may not write unless they are handed over.
@@ -141,5 +143,23 @@ func TestRootNeedsNoSudo(t *testing.T) {
 	m.Preparer.root = true
 	if at, err := m.Prepare(t.Context(), m.at("etc/x"), false); err != nil || at != m.at("etc/x") || m.calls != 0 {
 		t.Errorf("%q, %v", at, err)
+	}
+}
+
+// What takes root is the machine's, and so not for a cluster that has a share of it.
+func TestAShareOfAMachineGetsNothingOfRoots(t *testing.T) {
+	m := newMachine(t, "", "etc")
+	m.shared = true
+	for path, folder := range map[string]bool{"data": true, "data/x.txt": false, "etc/motd.txt": false} {
+		if _, err := m.Prepare(t.Context(), m.at(path), folder); err == nil || !strings.Contains(err.Error(), "other clusters have shares of the machine") {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	if at, err := m.Prepare(t.Context(), m.at("home/x"), true); err != nil || at != m.at("home/x") || m.calls != 0 {
+		t.Errorf("%q, %v, sudo was used %d times", at, err, m.calls)
+	}
+	t.Setenv(agentapi.DevicesEnv, "")
+	if !New("/home/me").shared {
+		t.Error("a share without GPUs is not taken for one")
 	}
 }

@@ -165,7 +165,7 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 			Labels: s.r.Cluster.Labels, AuthorizedKey: s.r.AuthorizedKey,
 			DisplayName: s.r.Cluster.Name, User: s.r.Cluster.UserName,
 			UserID: s.r.Cluster.UserHash, Workspace: s.r.Cluster.Workspace,
-			EndGrace: s.r.EndGrace, Login: s.r.Login,
+			EndGrace: s.r.EndGrace, Login: s.r.Login, Listens: s.r.Cluster.Ports,
 		},
 	}
 	if s.r.Keep { // disks are there, and the image that they were made of is gone

@@ -213,7 +213,8 @@ func TestTheContractOnRealMachines(t *testing.T) {
 				forget()
 			},
 			Kill: func(t testing.TB, n cloud.Node) {
-				if err := os.RemoveAll(strings.TrimSuffix(at(n, ""), "/nodes/h"+n.Reach.Host[strings.LastIndex(n.Reach.Host, ".")+1:]+"/home")); err != nil {
+				home, _, _ := strings.Cut(at(n, ""), "/.sky/")
+				if err := os.RemoveAll(filepath.Join(home, ".sky")); err != nil {
 					t.Error(err)
 				}
 			},

@@ -34,6 +34,7 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 		return nil, err
 	}
 	defer unlock()
+	want.ports = spec.Listens
 	l := &launch{p: p, spec: spec, want: want}
 	if err := l.look(ctx); err != nil {
 		return nil, err
@@ -322,7 +323,11 @@ func (l *launch) full(missing, found int) error {
 		case len(s.held) > 0:
 			text := s.host.name + " has " + strings.Join(l.owners(s), ", ")
 			if !r.taken && !l.want.whole {
-				text += " (" + r.free() + ")"
+				text += " (" + r.free()
+				if port := r.meets(l.want.ports); port != "" {
+					text += "; one of them listens on port " + port
+				}
+				text += ")"
 			}
 			why = append(why, text)
 		}

@@ -17,6 +17,7 @@ type request struct {
 	// whole asks for a machine that no other cluster has a part of. Else the node gets
 	// a share of the machine's size, and others may have the rest.
 	whole bool
+	ports []string // that it listens on, which no other share of the machine may
 }
 
 // sharePrefix begins the instance type of a share: share-4CPU--16GB--H100:1. Without
@@ -33,7 +34,7 @@ func (r request) name() string {
 func parseRequest(name string) (request, error) {
 	rest, share := strings.CutPrefix(name, sharePrefix)
 	s, err := parseShape(rest)
-	return request{s, !share}, err
+	return request{shape: s, whole: !share}, err
 }
 
 func (r request) offer(pool string) cloud.Offer {
@@ -46,9 +47,10 @@ func (r request) offer(pool string) cloud.Offer {
 type room struct {
 	shape        // of the whole machine
 	cpus, memory float64
-	devices      []int // free accelerators, by index
-	shares       int   // that clusters have of it
-	taken        bool  // a cluster has the whole machine
+	devices      []int    // free accelerators, by index
+	ports        []string // that clusters listen on
+	shares       int      // that clusters have of it
+	taken        bool     // a cluster has the whole machine
 }
 
 // slack forgives what sums of fractions lose.
@@ -64,6 +66,7 @@ func roomOf(machine shape, taken []*folder.Share) room {
 		}
 		r.shares++
 		r.cpus, r.memory = max(0, r.cpus-t.CPUs), max(0, r.memory-t.MemoryGiB)
+		r.ports = append(r.ports, t.Ports...)
 		r.devices = slices.DeleteFunc(r.devices, func(i int) bool { return slices.Contains(t.GPUs, i) })
 	}
 	return r
@@ -79,12 +82,29 @@ func (r *room) fit(want request) (share *folder.Share, ok bool) {
 		return nil, r.shares == 0
 	case r.cpus+slack < want.cpus, r.memory+slack < want.memoryGiB, float64(len(r.devices)) < want.accelerators:
 		return nil, false
+	case r.meets(want.ports) != "":
+		return nil, false
 	}
-	share = &folder.Share{CPUs: want.cpus, MemoryGiB: want.memoryGiB}
+	share = &folder.Share{CPUs: want.cpus, MemoryGiB: want.memoryGiB, Ports: want.ports}
 	if n := int(want.accelerators); n > 0 {
 		share.Accelerator, share.GPUs = r.accelerator, slices.Clone(r.devices[:n])
 	}
 	return share, true
+}
+
+// meets is the first of the ports that a cluster on the machine listens on already; "":
+// none is.
+func (r *room) meets(ports []string) string {
+	for _, p := range ports {
+		for _, o := range r.ports {
+			a, b, err1 := cloud.PortRange(p)
+			c, d, err2 := cloud.PortRange(o)
+			if err1 == nil && err2 == nil && a <= d && c <= b {
+				return p
+			}
+		}
+	}
+	return ""
 }
 
 // compare orders machines for one more node: those that are shared already first, so

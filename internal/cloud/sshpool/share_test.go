@@ -458,3 +458,25 @@ func TestALeaseThatAnEarlierVersionHasNoted(t *testing.T) {
 		t.Errorf("left: %v", left)
 	}
 }
+
+// Replicas of a service listen on one port: each is on a machine of its own.
+func TestSharesOfOneMachineListenOnDifferentPorts(t *testing.T) {
+	f := setup(t, 2)
+	small := shape{cpus: 0.1, memoryGiB: 0.1}
+	listening := func(name string, ports ...string) cloud.LaunchSpec {
+		s := f.share(name, 1, small)
+		s.Listens = ports
+		return s
+	}
+	f.offer()
+	a, b := f.launch(listening("a", "8080"))[0], f.launch(listening("b", "8000-8100"))[0]
+	if a.Reach.Port == b.Reach.Port {
+		t.Error("two that listen on 8080 are on one machine")
+	}
+	var full *cloud.CapacityError
+	if _, err := f.p.Launch(t.Context(), listening("c", "8080")); !errors.As(err, &full) || !strings.Contains(err.Error(), "one of them listens on port 8080") {
+		t.Errorf("%v", err)
+	}
+	f.launch(listening("d", "9090"))
+	f.launch(listening("e"))
+}

@@ -43,7 +43,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	offers := []cloud.Offer{}
 	for _, pool := range pools {
 		for _, m := range pool.machines {
-			offers = append(offers, request{m, true}.offer(pool.name))
+			offers = append(offers, request{shape: m, whole: true}.offer(pool.name))
 		}
 	}
 	return offers, nil
@@ -133,7 +133,7 @@ func (s *poolSizes) requests(q catalog.Query, exact bool) []request {
 		case q.InstanceType != "":
 			want, ok = request{shape: named.shape}, m.holds(named.shape)
 		case sizeless:
-			want = request{m, true}
+			want = request{shape: m, whole: true}
 		case q.Accelerator != "" && !strings.EqualFold(q.Accelerator, m.accelerator):
 			ok = false
 		default:

@@ -14,6 +14,8 @@ type Share struct {
 	MemoryGiB   float64 `json:"memory_gib"`
 	Accelerator string  `json:"accelerator,omitempty"`
 	GPUs        []int   `json:"gpus,omitempty"` // by their index on the machine
+	// Ports are those that the cluster listens on, as "8080" or "8000-8010".
+	Ports []string `json:"ports,omitempty"`
 }
 
 // Devices are the indexes of its GPUs with commas.
