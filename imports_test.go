@@ -18,7 +18,7 @@ const module = "github.com/skypilot-go/sky"
 // where a folder holds them together. A new package needs a place here; a * stands for
 // any name.
 var layers = [][]string{
-	{"cmd/sky", "cmd/sky-agent", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "test/kubernetes/served", "internal/mutate", "internal/testbed", "internal/cloud/*/*fake"},
+	{"cmd/sky", "cmd/sky-agent", "examples/gridsearch", "cmd/sky-mount", "cmd/fluffycloud", "test/load", "test/kubernetes/served", "internal/mutate", "internal/testbed", "internal/cloud/*/*fake"},
 	{"test/harness"}, // the binary in worlds of its own, for test/e2e and test/attack
 	{"internal/cloud/fakehttp"},
 	{"internal/reference"},
