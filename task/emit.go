@@ -78,16 +78,6 @@ func (t *Task) tree(display bool) *yaml11.Node {
 	if r := t.resourcesTree(display); len(r.Entries) > 0 {
 		n.Put("resources", r)
 	}
-	if len(t.Blocked) > 0 {
-		list := yaml11.NewList()
-		for _, x := range t.Blocked {
-			list.Items = append(list.Items, x.tree())
-		}
-		n.Put("blocked_resources", list)
-	}
-	if t.EstimatedRuntime != 0 {
-		n.Put("estimated_runtime", yaml11.PlainNumber(t.EstimatedRuntime))
-	}
 	if t.DependsOn != nil {
 		n.Put("depends_on", t.DependsOn)
 	}

@@ -87,9 +87,6 @@ func (r *Resources) tree(display bool) *yaml11.Node {
 	}
 	n.Put("image_id", r.imageTree())
 	n.PutText("disk_tier", r.DiskTier).PutText("network_tier", r.NetworkTier).PutText("local_disk", r.LocalDisk)
-	if r.EstimatedRuntime != 0 {
-		n.Put("estimated_runtime", yaml11.PlainNumber(r.EstimatedRuntime))
-	}
 	if r.MaxHourlyCost != 0 {
 		n.Put("max_hourly_cost", yaml11.PlainNumber(r.MaxHourlyCost))
 	}

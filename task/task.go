@@ -53,9 +53,6 @@ type Task struct {
 	// compete.
 	Resources  []Resources
 	Preference Preference
-	Blocked    []Blocked // what is never used
-
-	EstimatedRuntime float64 // minutes, for plans; 0: not known
 
 	FileMounts        map[string]string       // destination → local path or URL
 	StorageMounts     map[string]StorageMount // destination → bucket
@@ -143,7 +140,6 @@ type Resources struct {
 	NetworkTier      string
 	LocalDisk        string
 	MaxHourlyCost    float64
-	EstimatedRuntime float64  // minutes; 0: the task's
 	Ports            []string // merged and sorted: "8080", "9000-9010"
 	Labels           map[string]string
 	Volumes          []map[string]any

@@ -19,7 +19,7 @@ import (
 
 // launchOptions are the flags of sky launch beyond the task's.
 type launchOptions struct {
-	cluster, waitFor, clone, target    string
+	cluster, waitFor, clone            string
 	minutes                            *int
 	dryrun, detach, async, down, retry bool
 	yes, noSetup, fast, docker         bool
@@ -53,7 +53,6 @@ func (a *app) launchCommand() *cobra.Command {
 			f.on(&o.retry, "retry-until-up", "r", "Try again until there is capacity.")
 			f.yes(&o.yes)
 			f.hedge(a)
-			f.choice(&o.target, "optimize-target", "", "What the plan minimizes: money, or the time that estimated_runtime tells.", "cost", "time")
 			f.on(&o.noSetup, "no-setup", "", "Skip the task's setup.")
 			f.text(&o.clone, "clone-disk-from", "", "Start with a copy of the disk of this cluster, which is stopped and on the same cloud.")
 			f.StringVar(&o.clone, "clone", "", "")
@@ -131,11 +130,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	if err != nil {
 		return err
 	}
-	minimize := 0
-	if o.target == "time" {
-		minimize = 1
-	}
-	body := api.DagBody{Dag: string(text), RequestOptions: options, Minimize: minimize}
+	body := api.DagBody{Dag: string(text), RequestOptions: options}
 	if o.clone != "" {
 		body.CloneDiskFrom = &o.clone
 	}
@@ -166,7 +161,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	}
 	launch := api.LaunchBody{
 		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
-		OptimizeTarget: minimize, NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
+		NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
 	}
 	launch.FileMountsBlobID, launch.CloneDiskFrom = blob, body.CloneDiskFrom
 	if launch.PlanOptions, err = o.plan.options(a); err != nil {

@@ -45,7 +45,6 @@ func (a *app) root() *cobra.Command {
 		),
 	})
 	file := root.PersistentFlags().String("timeline", "", "Write where the time of the command goes to a file that Perfetto and chrome://tracing open.")
-	_ = root.PersistentFlags().SetAnnotation("timeline", noteMeta, []string{"FILE"})
 	root.PersistentPreRun = func(*cobra.Command, []string) { a.beginTimeline(*file) }
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetHelpCommand(find(root, "help"))

@@ -16,12 +16,6 @@ type finder struct {
 	task    *task.Task
 	nodes   int
 	reqs    []request
-	all     bool // what is ruled out, too
-}
-
-// ruledOut reports whether an offer must not be used.
-func (f *finder) ruledOut(o *cloud.Offer) bool {
-	return !f.all && (blocked(f.problem.Blocked, o) || excludedBy(f.task, o) != nil)
 }
 
 // candidates lists every offer that satisfies one of the task's requests and is
@@ -105,7 +99,7 @@ func newAnswer(s Source, q catalog.Query) answer {
 func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 	res := f.reqs[a.entry].res
 	add := func(o *cloud.Offer) {
-		if f.ruledOut(o) {
+		if blocked(f.problem.Blocked, o) {
 			return
 		}
 		out = append(out, Candidate{Offer: *o, Resources: res, NumNodes: f.nodes, Unpriced: a.list && o.HourlyPrice == 0, LastResort: res.Cloud == "" && lastResort(f.problem.Sources[a.source]), wanted: a.wanted, entry: a.entry, source: a.source})

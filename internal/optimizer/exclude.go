@@ -82,11 +82,7 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 	for _, each := range req.queries(s) {
 		q = each
 		if offers := s.Find(q); len(offers) > 0 {
-			x := Exclusion{Constraint: RuledOut, Reason: "every offer that fits has been ruled out"}
-			if excludedBy(f.task, &offers[0]) != nil {
-				x.Reason = "every offer that fits is among the task's blocked_resources"
-			}
-			return x
+			return Exclusion{Constraint: RuledOut, Reason: "every offer that fits has been ruled out", Nearest: nil}
 		}
 	}
 	if q.Families < catalog.AllFamilies {
@@ -142,7 +138,7 @@ func tightest(q *catalog.Query) Constraint {
 func (f *finder) unblocked(offers []cloud.Offer) []cloud.Offer {
 	var out []cloud.Offer
 	for i := range offers {
-		if !f.ruledOut(&offers[i]) {
+		if !blocked(f.problem.Blocked, &offers[i]) {
 			out = append(out, offers[i])
 		}
 	}

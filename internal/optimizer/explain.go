@@ -39,7 +39,9 @@ type Alternative struct {
 // what has been ruled out is named too. task is an index into the Dag.
 func Explain(p Problem, plan *Plan, at int) []Alternative {
 	t := &plan.Tasks[at]
-	f := finder{problem: &p, task: t.Task, nodes: max(t.Task.NumNodes, 1), all: true}
+	open := p
+	open.Blocked = nil
+	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1)}
 	cands, err := f.candidates()
 	if err != nil {
 		return nil
@@ -72,10 +74,6 @@ func (p *Problem) account(t *TaskPlan, c *Candidate) Alternative {
 			a.Why, a.Block, a.Reason = Blocked, &p.Blocked[i], "it has been ruled out"
 			return a
 		}
-	}
-	if x := excludedBy(t.Task, &c.Offer); x != nil {
-		a.Why, a.Reason = Blocked, "among the task's blocked_resources ("+x.String()+")"
-		return a
 	}
 	first, second := compareCost(c, chosen), compareTime(c, chosen)
 	if t.target == Time {

@@ -7,7 +7,6 @@
 package optimizer
 
 import (
-	"cmp"
 	"math"
 	"time"
 
@@ -64,7 +63,7 @@ type Problem struct {
 	Replica bool
 	// Reservations are machines that are paid for already.
 	Reservations []Reservation
-	// Runtime estimates how long a task takes on a candidate. Nil: as the task says, else one hour.
+	// Runtime estimates how long a task takes on a candidate. Nil: one hour.
 	Runtime func(t *task.Task, c *Candidate) time.Duration
 }
 
@@ -169,14 +168,11 @@ func planTask(p *Problem, t *task.Task) (TaskPlan, error) {
 
 // estimate fills in what a candidate costs and how long it takes.
 func (p *Problem) estimate(t *task.Task, c *Candidate) {
-	switch minutes := cmp.Or(c.Resources.EstimatedRuntime, t.EstimatedRuntime); {
-	case p.Runtime != nil:
-		c.Time = p.Runtime(t, c).Seconds()
-	case minutes > 0:
-		c.Time = minutes * 60
-	default:
-		c.Time = defaultRuntime.Seconds()
+	runtime := defaultRuntime
+	if p.Runtime != nil {
+		runtime = p.Runtime(t, c)
 	}
+	c.Time = runtime.Seconds()
 	paid := c.NumNodes
 	for i := range p.Reservations {
 		if r := &p.Reservations[i]; r.covers(&c.Offer) {

@@ -13,7 +13,6 @@ import (
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/table"
-	"github.com/skypilot-go/sky/task"
 )
 
 // Table writes the plan for people: for every task the best candidate of each
@@ -32,23 +31,7 @@ func (p *Plan) Table(w io.Writer, colour bool) {
 		}
 		fmt.Fprintf(w, "Considered resources%s (%s):\n", of, countNodes(t.Chosen.NumNodes))
 		t.considered(w, p.Minimize, colour)
-		if len(t.Task.Blocked) > 0 {
-			fmt.Fprintf(w, "Excluded by blocked_resources: %s\n", joined(t.Task.Blocked))
-		}
 	}
-}
-
-func joined(blocked []task.Blocked) string {
-	var all []string
-	for _, x := range blocked {
-		all = append(all, x.String())
-	}
-	return strings.Join(all, ", ")
-}
-
-// estimated reports whether it is known how long the task takes.
-func estimated(t *task.Task) bool {
-	return t.EstimatedRuntime > 0 || slices.ContainsFunc(t.Resources, func(r task.Resources) bool { return r.EstimatedRuntime > 0 })
 }
 
 func countNodes(n int) string {
@@ -95,12 +78,7 @@ func (t *TaskPlan) cells(c *Candidate) []string {
 }
 
 func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
-	both := estimated(t.Task)
-	header := []string{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}
-	if both {
-		header = []string{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(Cost), metricTitle(Time), "CHOSEN"}
-	}
-	rows := [][]string{header}
+	rows := [][]string{{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}}
 	for _, c := range t.Best() {
 		mark := ""
 		if c.rank == t.Chosen.rank {
@@ -109,21 +87,9 @@ func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
 				mark = "\x1b[32m" + mark + "\x1b[0m"
 			}
 		}
-		cells := append(t.cells(c), c.metric(target), mark)
-		if both {
-			cells = append(t.cells(c), c.metric(Cost), c.metric(Time), mark)
-		}
-		rows = append(rows, cells)
+		rows = append(rows, append(t.cells(c), c.metric(target), mark))
 	}
 	ruled(w, rows)
-	switch {
-	case both && target == Time:
-		fmt.Fprintln(w, "Time decided, then cost.")
-	case both:
-		fmt.Fprintln(w, "Cost decided, then time. For the fastest: --optimize-target time")
-	case target == Time:
-		fmt.Fprintln(w, "Without estimated_runtime every candidate takes as long, so cost decided.")
-	}
 }
 
 // Best lists the best candidate of each cloud, requested accelerator and kind of
