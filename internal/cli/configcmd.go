@@ -63,7 +63,7 @@ func (a *app) configShowCommand() *cobra.Command {
 				settings = append(settings, defaultSettings(c)...)
 			}
 			if len(args) > 0 && strings.EqualFold(args[0], disableUsage) {
-				a.t.Note(disableUsage + " is accepted without effect: sky collects no usage and sends none.")
+				a.t.Note(disableUsage + " is accepted without effect: no usage is collected or sent.")
 				_, err := a.emit([]config.Setting{})
 				return err
 			}
