@@ -87,6 +87,8 @@ func (b *builder) task(doc *yaml11.Node) *Task {
 	t.FileMountsMapping = textMap(full.Get("file_mounts_mapping"))
 	b.managedSecrets(t, full.Get("managed_secrets"))
 	b.resources(t, full.Get("resources"))
+	t.BlockedResources = b.blocked(full.Get("blocked_resources"))
+	t.EstimatedRuntime = floatOf(full.Get("estimated_runtime"), 0)
 	b.variableFields(t, full)
 	b.hooks(t)
 	if len(b.errs) > before {

@@ -12,15 +12,16 @@ import (
 // candidates reads one map; several accelerators give several candidates.
 func (b *builder) candidates(n *yaml11.Node, path string) ([]Resources, Preference) {
 	r := Resources{
-		Cloud:         strings.ToLower(textOf(n.Get("cloud"))),
-		InstanceType:  textOf(n.Get("instance_type")),
-		UseSpot:       boolOf(n.Get("use_spot")),
-		DiskTier:      strings.ToLower(textOf(n.Get("disk_tier"))),
-		NetworkTier:   strings.ToLower(textOf(n.Get("network_tier"))),
-		MaxHourlyCost: floatOf(n.Get("max_hourly_cost"), 0),
-		Labels:        textMap(n.Get("labels")),
-		Priority:      intPtr(n.Get("priority")),
-		PriorityClass: strings.TrimSpace(textOf(n.Get("priority_class"))),
+		Cloud:            strings.ToLower(textOf(n.Get("cloud"))),
+		InstanceType:     textOf(n.Get("instance_type")),
+		UseSpot:          boolOf(n.Get("use_spot")),
+		DiskTier:         strings.ToLower(textOf(n.Get("disk_tier"))),
+		NetworkTier:      strings.ToLower(textOf(n.Get("network_tier"))),
+		MaxHourlyCost:    floatOf(n.Get("max_hourly_cost"), 0),
+		EstimatedRuntime: floatOf(n.Get("estimated_runtime"), 0),
+		Labels:           textMap(n.Get("labels")),
+		Priority:         intPtr(n.Get("priority")),
+		PriorityClass:    strings.TrimSpace(textOf(n.Get("priority_class"))),
 	}
 	r.Region, r.Regions = oneOrMore(n.Get("region"))
 	r.Zone, r.Zones = oneOrMore(n.Get("zone"))

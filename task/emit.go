@@ -78,6 +78,12 @@ func (t *Task) tree(display bool) *yaml11.Node {
 	if r := t.resourcesTree(display); len(r.Entries) > 0 {
 		n.Put("resources", r)
 	}
+	if list := blockedTree(t.BlockedResources); list != nil {
+		n.Put("blocked_resources", list)
+	}
+	if t.EstimatedRuntime > 0 {
+		n.Put("estimated_runtime", yaml11.PlainNumber(t.EstimatedRuntime))
+	}
 	if t.DependsOn != nil {
 		n.Put("depends_on", t.DependsOn)
 	}

@@ -28,12 +28,9 @@ func (t *Task) resourcesTree(display bool) *yaml11.Node {
 
 // place writes where: as infra if that says it all.
 func (r *Resources) place(n *yaml11.Node) {
-	in := Infra{r.Cloud, r.Region, r.Zone}
-	if text := in.String(); text != "" && r.Regions == nil && r.Zones == nil {
-		if back, err := ParseInfra(text); err == nil && back == in && checkInfra(text) == nil {
-			n.Put("infra", text)
-			return
-		}
+	if text, ok := (Infra{r.Cloud, r.Region, r.Zone}).written(); ok && r.Regions == nil && r.Zones == nil {
+		n.Put("infra", text)
+		return
 	}
 	n.PutText("cloud", r.Cloud)
 	if r.Regions != nil {
@@ -89,6 +86,9 @@ func (r *Resources) tree(display bool) *yaml11.Node {
 	n.PutText("disk_tier", r.DiskTier).PutText("network_tier", r.NetworkTier).PutText("local_disk", r.LocalDisk)
 	if r.MaxHourlyCost != 0 {
 		n.Put("max_hourly_cost", yaml11.PlainNumber(r.MaxHourlyCost))
+	}
+	if r.EstimatedRuntime > 0 {
+		n.Put("estimated_runtime", yaml11.PlainNumber(r.EstimatedRuntime))
 	}
 	if len(r.Ports) > 0 {
 		n.Put("ports", r.Ports)

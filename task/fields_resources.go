@@ -104,6 +104,8 @@ func candidateFields(base bool) []field {
 		{name: "local_disk", is: checked(text().Or(yaml11.Number), errOnly(ParseLocalDisk), `((nvme|ssd)(:[0-9.]+\+?)?|[0-9.]+\+?)`),
 			doc: "A disk inside the machine: kind:GB, kind, or GB, with + for at least.", example: "nvme:375+"},
 		{name: "max_hourly_cost", is: checkedNumber(number(), checkPositive), doc: "The most a node may cost per hour, in dollars.", example: "2.5"},
+		{name: "estimated_runtime", is: checkedNumber(number(), checkPositive),
+			doc: "Minutes that the task takes on such machines, for the cost and the time in plans.", def: "that of the task", example: "45"},
 		{name: "ports", is: checked(text().Or(yaml11.Int), checkPorts, `[0-9 ,-]+`).With(list(checked(text().Or(yaml11.Int), checkPorts, `[0-9 ,-]+`))),
 			doc: "Ports that are opened to the network: numbers and ranges.", example: "[8080, 9000-9010]"},
 		{name: "labels", is: mapOf(text()), doc: "Labels (tags) on the machines.", example: "{team: vision}"},

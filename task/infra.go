@@ -35,6 +35,16 @@ func CloudDisplay(name string) string { return facts.Of(name).Display }
 // Infra is a place as users write it: cloud, region, zone; "" is any.
 type Infra struct{ Cloud, Region, Zone string }
 
+// written is the place as infra gives it, if that reads back as the same place.
+func (in Infra) written() (string, bool) {
+	text := in.String()
+	if text == "" {
+		return "", false
+	}
+	back, err := ParseInfra(text)
+	return text, err == nil && back == in && checkInfra(text) == nil
+}
+
 // ParseInfra reads "cloud", "cloud/region" or "cloud/region/zone", with * for
 // any. What follows kubernetes/ is a context and may hold slashes; the pool
 // after ssh/ becomes the region "ssh-POOL".

@@ -53,6 +53,9 @@ type Task struct {
 	// compete.
 	Resources  []Resources
 	Preference Preference
+	// BlockedResources are never used, also where the task fits.
+	BlockedResources []BlockedResources
+	EstimatedRuntime float64 // minutes; 0: not known
 
 	FileMounts        map[string]string       // destination → local path or URL
 	StorageMounts     map[string]StorageMount // destination → bucket
@@ -147,6 +150,17 @@ type Resources struct {
 	Priority         *int
 	PriorityClass    string
 	Internal         map[string]any // keys that begin with "_"
+	EstimatedRuntime float64        // minutes that the task takes on it; 0: as the task says
+}
+
+// BlockedResources is a pattern of what a task must not run on: it matches what
+// equals it in all fields that are set. At least one is.
+type BlockedResources struct {
+	Cloud, Region, Zone string
+	InstanceType        string
+	Accelerator         string  // "" any
+	AcceleratorCount    float64 // 0: any number of Accelerator
+	UseSpot             *bool   // nil: both
 }
 
 // Accelerator is a GPU or TPU and how many per node.

@@ -25,6 +25,9 @@ func (a *app) configCommand() *cobra.Command {
 	})
 }
 
+// disableUsage is a variable of earlier versions that nothing has to obey.
+const disableUsage = "SKYPILOT_DISABLE_USAGE_COLLECTION"
+
 func (a *app) configShowCommand() *cobra.Command {
 	var defaults, merged bool
 	return a.build(command{
@@ -58,6 +61,11 @@ func (a *app) configShowCommand() *cobra.Command {
 			settings := c.Show()
 			if defaults {
 				settings = append(settings, defaultSettings(c)...)
+			}
+			if len(args) > 0 && strings.EqualFold(args[0], disableUsage) {
+				a.t.Note(disableUsage + " is accepted without effect: no usage is collected or sent.")
+				_, err := a.emit([]config.Setting{})
+				return err
 			}
 			if len(args) > 0 {
 				if settings, err = below(settings, args[0]); err != nil {

@@ -130,7 +130,11 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	if err != nil {
 		return err
 	}
-	body := api.DagBody{Dag: string(text), RequestOptions: options}
+	minimize, err := o.plan.minimize()
+	if err != nil {
+		return err
+	}
+	body := api.DagBody{Dag: string(text), RequestOptions: options, Minimize: minimize}
 	if o.clone != "" {
 		body.CloneDiskFrom = &o.clone
 	}
@@ -161,7 +165,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	}
 	launch := api.LaunchBody{
 		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
-		NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
+		OptimizeTarget: minimize, NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
 	}
 	launch.FileMountsBlobID, launch.CloneDiskFrom = blob, body.CloneDiskFrom
 	if launch.PlanOptions, err = o.plan.options(a); err != nil {

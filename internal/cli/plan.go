@@ -17,13 +17,26 @@ const envCatalogDir = "SKY_CATALOG_DIR"
 // planFlags are the options about planning, which go with --dryrun.
 type planFlags struct {
 	assume, catalogs string
+	target           string
 	explain          bool
 }
 
 func (f flags) plan(p *planFlags) {
 	f.text(&p.assume, "assume-enabled", "", "With --dryrun: plan as if these clouds were enabled (aws,gcp,… or all); needs no account.")
 	f.text(&p.catalogs, "catalog-dir", "", "With --dryrun: folder of other price lists, as CLOUD/vms.csv. ["+envCatalogDir+"]")
+	f.text(&p.target, "optimize-target", "", "What the plan minimizes: cost (the default) or time, by the task's estimated_runtime.")
 	f.on(&p.explain, "explain", "", "Say why each alternative was not taken.")
+}
+
+// minimize is what the plan minimizes, as the server knows it.
+func (p planFlags) minimize() (int, error) {
+	switch strings.ToLower(p.target) {
+	case "", "cost":
+		return 0, nil
+	case "time":
+		return 1, nil
+	}
+	return 0, usagef("--optimize-target is cost or time, not %q.", p.target)
 }
 
 // options is what goes to the server.
@@ -50,6 +63,9 @@ func (p planFlags) options(a *app) (api.PlanOptions, error) {
 
 // checkPlan refuses combinations that mean nothing.
 func (o launchOptions) checkPlan(a *app) error {
+	if _, err := o.plan.minimize(); err != nil {
+		return err
+	}
 	switch {
 	case o.dryrun:
 	case o.plan.assume != "":

@@ -222,7 +222,7 @@ func resourceKeys() *schema.Spec {
 	for _, name := range []string{
 		"infra", "cloud", "region", "zone", "instance_type", "cpus", "memory", "accelerators", "gpus", "accelerator_args",
 		"use_spot", "job_recovery", "disk_size", "ephemeral_storage", "disk_tier", "network_tier", "local_disk",
-		"max_hourly_cost", "labels", "image_id", "volumes", "autostop", "priority", "priority_class", "any_of", "ordered",
+		"max_hourly_cost", "estimated_runtime", "labels", "image_id", "volumes", "autostop", "priority", "priority_class", "any_of", "ordered",
 	} {
 		s.Keys = append(s.Keys, schema.New(name, schema.Anything("As in a task's resources.")))
 	}

@@ -27,6 +27,9 @@ func fits(c *state.Cluster, t *task.Task, exec bool) error {
 	if t.NumNodes > c.NumNodes {
 		return mismatchError(c, []string{fmt.Sprintf("the task wants %d nodes, the cluster has %d", t.NumNodes, c.NumNodes)})
 	}
+	if at := optimizer.BlockedBy(t.BlockedResources, &c.Offer); at >= 0 {
+		return mismatchError(c, []string{"the task's blocked_resources exclude it: " + t.BlockedResources[at].String()})
+	}
 	var reasons []string
 	for _, r := range t.Resources {
 		reason := mismatch(c, t, r, exec)

@@ -71,6 +71,16 @@ func TestWhatAnExistingClusterTakes(t *testing.T) {
 
 // A task that asks for larger machines than a cluster has is told so; what it may not
 // do without is an error.
+func TestAClusterInABlockedPlaceIsNotUsed(t *testing.T) {
+	c := &state.Cluster{Name: "c", NumNodes: 1, Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws", Region: "us-east-1"}}}
+	for _, blocked := range []string{"us-east-1", "us-west-2"} {
+		err := fits(c, &task.Task{NumNodes: 1, Resources: []task.Resources{{}}, BlockedResources: []task.BlockedResources{{Cloud: "aws", Region: blocked}}}, true)
+		if refused := err != nil && strings.Contains(err.Error(), "blocked_resources exclude it: aws/us-east-1"); refused != (blocked == "us-east-1") {
+			t.Errorf("%s blocked: %v", blocked, err)
+		}
+	}
+}
+
 func TestASmallerClusterIsSaid(t *testing.T) {
 	c := &state.Cluster{NumNodes: 1, Offer: cloud.Offer{Place: cloud.Place{Cloud: "aws"}, CPUs: 2, MemoryGiB: 8}}
 	for _, tt := range []struct {

@@ -16,6 +16,9 @@ type finder struct {
 	task    *task.Task
 	nodes   int
 	reqs    []request
+	// unfiltered leaves offers in that the task's blocked resources match.
+	unfiltered bool
+	matched    []int // how many offers each of the task's blocked resources excluded
 }
 
 // candidates lists every offer that satisfies one of the task's requests and is
@@ -44,6 +47,7 @@ func (f *finder) candidates() ([]Candidate, error) {
 func (f *finder) search() []Candidate {
 	var found []answer
 	n := 0
+	f.matched = make([]int, len(f.task.BlockedResources))
 	for i := range f.reqs {
 		req := &f.reqs[i]
 		for si, s := range f.problem.Sources {
@@ -51,7 +55,7 @@ func (f *finder) search() []Candidate {
 				continue
 			}
 			for _, q := range req.queries(s) {
-				q.EachZone = f.reservedByZone(s)
+				q.EachZone = f.reservedByZone(s) || f.blocksZones()
 				a := newAnswer(s, q)
 				a.entry, a.source = int32(i), int32(si)
 				found = append(found, a)
@@ -70,6 +74,12 @@ func (f *finder) search() []Candidate {
 // source, so that its zones are not alike.
 func (f *finder) reservedByZone(s Source) bool {
 	return slices.ContainsFunc(f.problem.Reservations, func(r Reservation) bool { return r.Place.Cloud == s.Name() && r.Place.Zone != "" })
+}
+
+// blocksZones reports whether the task must not use single zones, so that the zones of
+// a region are not alike.
+func (f *finder) blocksZones() bool {
+	return slices.ContainsFunc(f.task.BlockedResources, func(b task.BlockedResources) bool { return b.Zone != "" })
 }
 
 // answer is what a source has for a query: a selection of a price list, or
@@ -100,6 +110,10 @@ func (f *finder) collect(out []Candidate, a *answer) []Candidate {
 	res := f.reqs[a.entry].res
 	add := func(o *cloud.Offer) {
 		if blocked(f.problem.Blocked, o) {
+			return
+		}
+		if at := BlockedBy(f.task.BlockedResources, o); at >= 0 && !f.unfiltered {
+			f.matched[at]++
 			return
 		}
 		out = append(out, Candidate{Offer: *o, Resources: res, NumNodes: f.nodes, Unpriced: a.list && o.HourlyPrice == 0, LastResort: res.Cloud == "" && lastResort(f.problem.Sources[a.source]), wanted: a.wanted, entry: a.entry, source: a.source})

@@ -82,7 +82,11 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 	for _, each := range req.queries(s) {
 		q = each
 		if offers := s.Find(q); len(offers) > 0 {
-			return Exclusion{Constraint: RuledOut, Reason: "every offer that fits has been ruled out", Nearest: nil}
+			reason := "every offer that fits has been ruled out"
+			if len(f.task.BlockedResources) > 0 {
+				reason = "every offer that fits is excluded by blocked_resources"
+			}
+			return Exclusion{Constraint: RuledOut, Reason: reason, Nearest: nil}
 		}
 	}
 	if q.Families < catalog.AllFamilies {
@@ -138,7 +142,7 @@ func tightest(q *catalog.Query) Constraint {
 func (f *finder) unblocked(offers []cloud.Offer) []cloud.Offer {
 	var out []cloud.Offer
 	for i := range offers {
-		if !blocked(f.problem.Blocked, &offers[i]) {
+		if !blocked(f.problem.Blocked, &offers[i]) && BlockedBy(f.task.BlockedResources, &offers[i]) < 0 {
 			out = append(out, offers[i])
 		}
 	}

@@ -41,7 +41,7 @@ func Explain(p Problem, plan *Plan, at int) []Alternative {
 	t := &plan.Tasks[at]
 	open := p
 	open.Blocked = nil
-	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1)}
+	f := finder{problem: &open, task: t.Task, nodes: max(t.Task.NumNodes, 1), unfiltered: true}
 	cands, err := f.candidates()
 	if err != nil {
 		return nil
@@ -74,6 +74,10 @@ func (p *Problem) account(t *TaskPlan, c *Candidate) Alternative {
 			a.Why, a.Block, a.Reason = Blocked, &p.Blocked[i], "it has been ruled out"
 			return a
 		}
+	}
+	if at := BlockedBy(t.Task.BlockedResources, &c.Offer); at >= 0 {
+		a.Why, a.Reason = Blocked, "blocked_resources of the task: "+t.Task.BlockedResources[at].String()
+		return a
 	}
 	first, second := compareCost(c, chosen), compareTime(c, chosen)
 	if t.target == Time {

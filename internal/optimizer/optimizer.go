@@ -63,7 +63,8 @@ type Problem struct {
 	Replica bool
 	// Reservations are machines that are paid for already.
 	Reservations []Reservation
-	// Runtime estimates how long a task takes on a candidate. Nil: one hour.
+	// Runtime estimates how long a task takes on a candidate. Nil: what the task
+	// says, or one hour.
 	Runtime func(t *task.Task, c *Candidate) time.Duration
 }
 
@@ -95,9 +96,12 @@ type TaskPlan struct {
 	// the order of sources. In a task with ordered resources those of the first
 	// entry come first. Chosen is among them.
 	Candidates []Candidate
-	sources    []Source
-	ordered    bool
-	target     Target
+	// Excluded says how many offers that fit each of the task's blocked resources
+	// excluded.
+	Excluded []int
+	sources  []Source
+	ordered  bool
+	target   Target
 }
 
 // Candidate is an offer that satisfies one of a task's requests.
@@ -163,16 +167,21 @@ func planTask(p *Problem, t *task.Task) (TaskPlan, error) {
 	}
 	ordered := t.Preference == task.Ordered
 	rank(cands, p.Minimize, ordered)
-	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
+	return TaskPlan{Task: t, Chosen: cands[0], Candidates: cands, Excluded: f.matched, sources: p.Sources, ordered: ordered, target: p.Minimize}, nil
 }
 
 // estimate fills in what a candidate costs and how long it takes.
 func (p *Problem) estimate(t *task.Task, c *Candidate) {
-	runtime := defaultRuntime
-	if p.Runtime != nil {
-		runtime = p.Runtime(t, c)
+	switch {
+	case p.Runtime != nil:
+		c.Time = p.Runtime(t, c).Seconds()
+	case c.Resources.EstimatedRuntime > 0:
+		c.Time = c.Resources.EstimatedRuntime * 60
+	case t.EstimatedRuntime > 0:
+		c.Time = t.EstimatedRuntime * 60
+	default:
+		c.Time = defaultRuntime.Seconds()
 	}
-	c.Time = runtime.Seconds()
 	paid := c.NumNodes
 	for i := range p.Reservations {
 		if r := &p.Reservations[i]; r.covers(&c.Offer) {

@@ -13,6 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/table"
+	"github.com/skypilot-go/sky/task"
 )
 
 // Table writes the plan for people: for every task the best candidate of each
@@ -31,6 +32,68 @@ func (p *Plan) Table(w io.Writer, colour bool) {
 		}
 		fmt.Fprintf(w, "Considered resources%s (%s):\n", of, countNodes(t.Chosen.NumNodes))
 		t.considered(w, p.Minimize, colour)
+		if t.timed() {
+			fmt.Fprintln(w, t.decided())
+		}
+		t.excluded(w)
+	}
+}
+
+// timed reports whether the time of candidates is worth a column: the task has
+// estimates, or the plan minimizes it.
+func (t *TaskPlan) timed() bool {
+	return t.target == Time || t.Task.EstimatedRuntime > 0 ||
+		slices.ContainsFunc(t.Task.Resources, func(r task.Resources) bool { return r.EstimatedRuntime > 0 })
+}
+
+// decided says which of cost and time made the plan take what it took.
+func (t *TaskPlan) decided() string {
+	first, second := compareCost, compareTime
+	names := [2]string{"cost", "time"}
+	if t.target == Time {
+		first, second = second, first
+		names = [2]string{"time", "cost"}
+	}
+	same, less := 0, false // others as good by what comes first; whether one is better
+	bySecond := false
+	for i := range t.Candidates {
+		c := &t.Candidates[i]
+		if c.rank == t.Chosen.rank || c.Unpriced != t.Chosen.Unpriced || c.LastResort != t.Chosen.LastResort {
+			continue
+		}
+		switch d := first(c, &t.Chosen); {
+		case d < 0:
+			less = true
+		case d == 0:
+			same++
+			bySecond = bySecond || second(c, &t.Chosen) > 0
+		}
+	}
+	switch {
+	case less && t.ordered:
+		return "Decided by the order of the candidates in the task."
+	case less:
+		return "Decided by the whole plan: " + names[0] + " with the data that moves between tasks."
+	case bySecond:
+		return "Decided by " + names[1] + ": several have the least " + names[0] + "."
+	case same > 0 && same == len(t.Candidates)-1:
+		return "Decided by the order of clouds and places: " + names[0] + " and " + names[1] + " are the same."
+	}
+	return "Decided by " + names[0] + "."
+}
+
+// excluded lists the blocked resources of the task.
+func (t *TaskPlan) excluded(w io.Writer) {
+	for i, p := range t.Task.BlockedResources {
+		n := 0
+		if i < len(t.Excluded) {
+			n = t.Excluded[i]
+		}
+		offers := "nothing that would fit"
+		if n > 0 {
+			offers = fmt.Sprintf("%d that would fit", n)
+		}
+		fmt.Fprintf(w, "Excluded by blocked_resources: %s (%s)\n", p, offers)
 	}
 }
 
@@ -78,7 +141,11 @@ func (t *TaskPlan) cells(c *Candidate) []string {
 }
 
 func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
-	rows := [][]string{{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}}
+	header := []string{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}
+	if t.timed() {
+		header = slices.Insert(header[:5:5], 5, metricTitle(Cost), metricTitle(Time), "CHOSEN")
+	}
+	rows := [][]string{header}
 	for _, c := range t.Best() {
 		mark := ""
 		if c.rank == t.Chosen.rank {
@@ -87,7 +154,13 @@ func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
 				mark = "\x1b[32m" + mark + "\x1b[0m"
 			}
 		}
-		rows = append(rows, append(t.cells(c), c.metric(target), mark))
+		cells := t.cells(c)
+		if t.timed() {
+			cells = append(cells, c.metric(Cost), c.metric(Time), mark)
+		} else {
+			cells = append(cells, c.metric(target), mark)
+		}
+		rows = append(rows, cells)
 	}
 	ruled(w, rows)
 }
