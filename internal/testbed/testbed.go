@@ -116,6 +116,7 @@ func New(t testing.TB, change ...func(*model.Config)) *Bed {
 		}
 		for _, n := range b.nodes {
 			n.PowerOff()
+			n.Wait()
 		}
 		store.Close()
 	})

@@ -74,6 +74,8 @@ type Node struct {
 	dials    func(ctx context.Context, address string) (net.Conn, error)
 	takes    *agentapi.Error // why it takes no jobs; nil: it does
 	deaf     bool            // calls are accepted and never answered
+
+	syncs sync.WaitGroup // copies of files that are under way
 }
 
 type job struct {
@@ -151,6 +153,9 @@ func (n *Node) PowerOff() {
 		}
 	}
 }
+
+// Wait waits until nothing writes to the node's home any more. Its agent has been ended.
+func (n *Node) Wait() { n.syncs.Wait() }
 
 // Deafen makes the agent take calls and answer none, until it is called again
 // with false.
@@ -800,6 +805,9 @@ func (n *Node) sync(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
+	n.syncs.Add(1)
+	defer n.syncs.Done()
+	defer context.AfterFunc(r.Context(), func() { conn.Close() })()
 	_ = conn.SetDeadline(time.Time{})
 	if _, err := fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", agentapi.SyncProtocol); err != nil {
 		return
