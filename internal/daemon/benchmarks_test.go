@@ -90,7 +90,7 @@ func TestRequestsLeadABenchmarkThroughItsLife(t *testing.T) {
 		if err := b.do("sky.bench.show", "", api.BenchShowBody{Name: "b"}, nil); !refusal(err, "does not exist") {
 			t.Errorf("after it was deleted: %v", err)
 		}
-		if err := b.benchmark("sky-bench-b"); err != nil {
+		if err := b.benchmark("sky-bench-b-0", "sky-bench-b-1"); err != nil {
 			t.Error(err)
 		}
 		if c := b.read()[0]; c.Status != api.BenchmarkInit {
