@@ -37,7 +37,7 @@ func cloudSchema() *schema.Spec {
 func goneResources() map[string]string {
 	return map[string]string{
 		"spot_recovery": `write "job_recovery"`,
-		"candidates":    `write "any_of" (the cheapest) or "ordered" (the first that can be had)`,
+		"candidates":    `write "any_of" (the cheapest) or "ordered" (the first that can be had); only sky bench launch takes candidates`,
 		"hooks":         "life-cycle hooks are listed under config.hooks, at the top level",
 		"docker_image":  `write "image_id: docker:IMAGE"`,
 		"docker":        `write "image_id: docker:IMAGE"`,

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/spf13/cobra"
 )
@@ -13,27 +12,8 @@ import (
 func (a *app) deprecatedCommands() []*cobra.Command {
 	return []*cobra.Command{
 		a.spotCommand(),
-		a.build(command{name: "bench", example: "sky launch -c try-t4 --gpus T4 task.yaml\nsky launch -c try-v100 --gpus V100 task.yaml\nsky cost-report", hidden: true, short: "Removed; use one `sky launch -c NAME --gpus …` per candidate.", group: []*cobra.Command{
-			a.removed("launch", "one `sky launch -c NAME --gpus …` per candidate"), a.removed("ls", "`sky status` and `sky cost-report`"),
-			a.removed("show", "`sky queue CLUSTER` and `sky cost-report`"), a.removed("down", "`sky down CLUSTERS`"), a.removed("delete", "`sky down CLUSTERS`"),
-		}}),
 		a.build(command{name: "admin", example: "sky ssh up", hidden: true, short: "Deprecated; use `sky ssh up`.", group: []*cobra.Command{a.adminDeployCommand()}}),
 	}
-}
-
-// removed is a command that only says what to use instead.
-func (a *app) removed(name, instead string) *cobra.Command {
-	cmd := a.build(command{
-		name: name, args: "[ARGS]...", hidden: true, short: "Removed; use " + instead + ".", max: -1, noConfig: true,
-		run: func(_ context.Context, cmd *cobra.Command, args []string) error {
-			if slices.Contains(args, "-h") || slices.Contains(args, "--help") {
-				return cmd.Help()
-			}
-			return fmt.Errorf("`%s` is a command of an earlier version. Use %s", cmd.CommandPath(), instead)
-		},
-	})
-	cmd.DisableFlagParsing = true
-	return cmd
 }
 
 // spotCommand is "sky jobs" under its earlier name.

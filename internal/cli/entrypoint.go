@@ -141,6 +141,11 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	if err != nil {
 		return draft{}, err
 	}
+	return a.overridden(dag, t, o)
+}
+
+// overridden lays options over a Dag that was read.
+func (a *app) overridden(dag *task.Dag, t *taskFlags, o task.Overrides) (draft, error) {
 	doubts, settings := checkSettings(dag)
 	for _, e := range doubts {
 		a.t.Warn("%s", e)

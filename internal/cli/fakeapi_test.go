@@ -202,6 +202,12 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 		f.finish(w, "sky.serve.up", []any{body["service_name"], "http://203.0.113.9:30001"}, nil, "")
 	case "POST /serve/update", "POST /serve/down", "POST /serve/terminate-replica", "POST /jobs/pool_apply", "POST /jobs/pool_down":
 		f.finish(w, "sky.x", nil, nil, "Done as asked.\n")
+	case "POST /bench/create", "POST /bench/delete":
+		f.finish(w, "sky.bench.create", nil, nil, "")
+	case "POST /bench/list":
+		f.finish(w, "sky.bench.list", []api.Benchmark{fakeBenchmark()}, nil, "")
+	case "POST /bench/show":
+		f.finish(w, "sky.bench.show", fakeBenchmark(), nil, "")
 	case "GET /storage/ls":
 		f.finish(w, "sky.storage_ls", []map[string]any{{"name": "bucket", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch -c train with-a-long-name.yaml", "status": "READY"},
 			{"name": "held", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch", "status": "READY"}}, nil, "")
@@ -296,7 +302,11 @@ func (f *fakeAPI) launch(w http.ResponseWriter, name string, body map[string]any
 		return
 	}
 	if body["dryrun"] == true {
-		f.finish(w, "sky.launch", api.LaunchResult{}, nil, "Dryrun finished.\n")
+		res := api.LaunchResult{}
+		if body["want_plan"] == true && f.clusters[name] == nil {
+			res.Plan = &api.Plan{Tasks: []api.TaskPlan{{NumNodes: 1, Chosen: api.PlanOffer{Cloud: "AWS", InstanceType: "m6i.xlarge", CPUs: 4, MemoryGiB: 16, Accelerators: map[string]float64{"T4": 1}, TotalHourlyPrice: 0.5}}}}
+		}
+		f.finish(w, "sky.launch", res, nil, "Dryrun finished.\n")
 		return
 	}
 	if yaml, _ := body["task"].(string); f.clusters[name] != nil && strings.Contains(yaml, "P100") {
@@ -446,4 +456,13 @@ func (f *fakeAPI) offers(body map[string]any) map[string][]any {
 		}
 	}
 	return out
+}
+
+// fakeBenchmark has a candidate that runs, and one whose cluster is gone.
+func fakeBenchmark() api.Benchmark {
+	return api.Benchmark{Name: "bert", Task: "train", LaunchedAt: float64(time.Now().Unix() - 90), Candidates: []api.BenchmarkCandidate{
+		{ClusterName: "sky-bench-bert-0", ClusterExists: true, Resources: "1x(gpus=T4:1, ...)", Status: api.BenchmarkRunning, Problem: "no answer",
+			Report: &api.BenchmarkReport{Duration: new(90.0), Spent: new(0.5), Steps: new(7), SecondsPerStep: new(2.5), CostPerStep: new(0.0001), EstimatedHours: new(1.5), EstimatedCost: new(3.0)}},
+		{ClusterName: "sky-bench-bert-1", Requested: "1x[V100:1]", Status: api.BenchmarkTerminated},
+	}}
 }

@@ -37,7 +37,7 @@ func (a *app) root() *cobra.Command {
 				a.launchCommand(), a.execCommand(), a.statusCommand(), a.statusKubernetesCommand(), a.costReportCommand(),
 				a.queueCommand(), a.logsCommand(), a.cancelCommand(), a.stopCommand(), a.autostopCommand(), a.startCommand(),
 				a.downCommand(), a.checkCommand(), a.showGPUsCommand(), a.gpusCommand(), a.catalogCommand(), a.sweepCommand(), a.storageCommand(), a.volumesCommand(),
-				a.jobsCommand(), a.dashboardCommand(), a.serveCommand(), a.localCommand(), a.apiCommand(), a.workspaceCommand(), a.usersCommand(), a.tokensCommand(), a.taskCommand(), a.configCommand(),
+				a.jobsCommand(), a.benchCommand(), a.dashboardCommand(), a.serveCommand(), a.localCommand(), a.apiCommand(), a.workspaceCommand(), a.usersCommand(), a.tokensCommand(), a.taskCommand(), a.configCommand(),
 				a.sshCommand(), a.debugDumpCommand(), a.auditCommand(), a.versionCommand(), a.completionCommand(), a.helpCommand(),
 			},
 			a.interactiveCommands(),

@@ -82,6 +82,26 @@ func (m *Manager) JobStatus(ctx context.Context, body api.JobStatusBody) (map[st
 	return out, err
 }
 
+// JobAnd tells how far a job of a cluster is, nil if there is no such job, and then what
+// a command prints on the head. It must be safe to run twice.
+func (m *Manager) JobAnd(ctx context.Context, name string, id int, command string) (job *agentapi.Job, said []byte, err error) {
+	err = m.ask(ctx, name, "Reading results", func(_ *state.Cluster, client *agentclient.Client) (err error) {
+		if job, err = client.Job(ctx, id); isNotFound(err) {
+			job, err = nil, nil
+		}
+		if err == nil {
+			said, _, err = client.Run(ctx, agentapi.ShellQuery{Command: command})
+		}
+		return err
+	})
+	return job, said, err
+}
+
+// Rented says what a cluster's machines are, and what all nodes cost in $ per hour.
+func Rented(c *state.Cluster) (text string, price float64) {
+	return resourcesString(c, false), float64(c.NumNodes) * c.Offer.HourlyPrice
+}
+
 // Cancel ends jobs on a cluster and tells which.
 func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) error {
 	req := agentapi.CancelRequest{IDs: body.JobIDs, UserHash: call.User.ID}

@@ -407,6 +407,7 @@ func (d *daemon) serve(ctx context.Context, l net.Listener) error {
 	loops.Go(func() { d.buckets.Keep(work, d.oncePer) })
 	loops.Go(func() { d.buckets.KeepMounts(work) })
 	loops.Go(func() { d.credentials.Keep(work) })
+	loops.Go(func() { d.keepBenchmarks(work) })
 
 	if err := d.writeInstance(l.Addr()); err != nil {
 		return err

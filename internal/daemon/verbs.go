@@ -80,6 +80,7 @@ func (d *daemon) register() {
 	d.registerWorkspaces()
 	d.registerVolumes()
 	d.registerBuckets()
+	d.registerBenchmarks()
 	e, m, x := d.engine, d.clusters, d.executor
 	e.Handle(reqLaunch, api.ScheduleLong, verb(func(ctx context.Context, c cluster.Call, b api.LaunchBody) (_ any, err error) {
 		o := &api.RequestOptions{ClusterName: &b.ClusterName, IdleMinutesAutostop: b.IdleMinutesAutostop, Down: b.Down, Dryrun: b.Dryrun}

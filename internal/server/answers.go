@@ -115,6 +115,11 @@ var outcomes = map[string]outcome{
 	"POST /serve/status":            gives[[]api.Service](),
 	"POST /serve/sync-down-logs":    gives[string](),
 
+	"POST /bench/create": gives[nothing](),
+	"POST /bench/list":   gives[[]api.Benchmark](),
+	"POST /bench/show":   gives[api.Benchmark](),
+	"POST /bench/delete": gives[nothing](),
+
 	"GET /enabled_clouds":           gives[[]string](),
 	"GET /enabled_clouds/batch":     gives[map[string][]string](),
 	"GET /all_contexts":             gives[[]string](),

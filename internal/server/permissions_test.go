@@ -46,6 +46,7 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/jobs/pool_status POST/jobs/pool_logs POST/jobs/pool_sync-down-logs POST/jobs/events POST/jobs/schedules POST/serve/status POST/serve/logs
 		POST/serve/sync-down-logs POST/volumes/validate POST/recipes/list POST/recipes/get POST/realtime_kubernetes_gpu_availability
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
+		POST/bench/list POST/bench/show
 		POST/validate POST/optimize GET/metrics`)
 	admin := set(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
 		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create POST/debug/dump POST/backup

@@ -151,6 +151,12 @@ func Routes() []Route {
 		{Method: get, Path: balancerapi.ConnectPath, Role: Admin, Kind: Direct, Query: query{"service": textParam, "replica": intParam}, handle: (*Server).connectReplica},
 		{Method: post, Path: balancerapi.ReportPath, Role: Admin, Kind: Direct, handle: (*Server).balancers},
 
+		// Benchmarks.
+		{Method: post, Path: "/bench/create", Role: User, Kind: Async, Name: "bench.create", Body: body[api.BenchCreateBody]("name", "candidates")},
+		{Method: post, Path: "/bench/list", Role: Viewer, Kind: Async, Name: "bench.list", Body: body[api.BenchListBody](), Empty: `[]`},
+		{Method: post, Path: "/bench/show", Role: Viewer, Kind: Async, Name: "bench.show", Body: body[api.BenchShowBody]("name")},
+		{Method: post, Path: "/bench/delete", Role: User, Kind: Async, Name: "bench.delete", Body: body[api.BenchDeleteBody]("names")},
+
 		// Buckets and volumes.
 		{Method: get, Path: "/storage/ls", Role: Viewer, Kind: Async, Name: "storage_ls", Empty: `[]`},
 		{Method: post, Path: "/storage/delete", Role: User, Kind: Async, Name: "storage_delete", Body: body[api.StorageDeleteBody]("name")},
