@@ -65,8 +65,8 @@ func TestEveryRouteByEveryRole(t *testing.T) {
 		switch {
 		case strings.HasPrefix(path, "/api/get"), strings.HasPrefix(path, "/api/stream"):
 			path += "?request_id=" + launch
-		case strings.HasSuffix(path, "-ssh-proxy"), path == "/shell", path == "/ssh-interactive-auth":
-			path += "?cluster_name=umas"
+		case strings.HasSuffix(path, "-ssh-proxy"), path == "/shell", path == "/port-forward", path == "/ssh-interactive-auth":
+			path += "?cluster_name=umas&port=8080"
 		}
 		var body io.Reader
 		kind := ""
