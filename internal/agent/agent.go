@@ -107,7 +107,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return fmt.Errorf("certificates of this node: %w", err)
 	}
-	ln, err := listen(o.Listen)
+	ln, err := listen(ctx, o.Listen, lastAddress(o.Dir) == o.Listen, takeoverWait)
 	if err != nil {
 		return err
 	}
@@ -123,13 +123,14 @@ func Run(ctx context.Context, o Options) error {
 	return err
 }
 
-// lockPatience is how long an agent waits for an earlier one to be gone. One
-// that was killed while it started a process holds its lock until that runs.
-const lockPatience = 3 * time.Second
+// takeoverWait is how long an agent waits for an earlier one to be gone. One that
+// was killed while it started a process holds its lock and its port until that
+// runs.
+const takeoverWait = 3 * time.Second
 
 // takeLock makes sure that this is the only agent in dir.
 func takeLock(ctx context.Context, dir string) (*flock.Flock, error) {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	ctx, cancel := context.WithTimeout(ctx, takeoverWait)
 	defer cancel()
 	l := flock.New(filepath.Join(dir, "agent.lock"))
 	if _, err := l.TryLockContext(ctx, 10*time.Millisecond); err != nil {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/gofrs/flock"
 )
@@ -39,12 +40,14 @@ func Free(t testing.TB) int {
 		} else if !got {
 			continue
 		}
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
-		if err != nil {
+		// Asked, and not listened on: a process that a test starts meanwhile would
+		// have a copy of the socket after it is closed here.
+		c, err := net.DialTimeout("tcp", fmt.Sprint("127.0.0.1:", port), time.Minute)
+		if err == nil {
+			c.Close()
 			mine.Close()
 			continue
 		}
-		l.Close()
 		t.Cleanup(func() { mine.Close() }) // the file stays: who removed it could lock another one
 		return port
 	}
