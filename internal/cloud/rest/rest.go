@@ -280,10 +280,14 @@ func All[T any](ctx context.Context, page func(ctx context.Context, token string
 }
 
 // Await asks for something that goes on by itself, such as an operation by its id,
-// until it is done. The pauses grow up to most.
+// until it is done. The pauses grow up to most. When ctx ends, the error is its
+// cause, also if that cut a call off.
 func Await[T any](ctx context.Context, most time.Duration, ask func(ctx context.Context) (v T, done bool, err error)) (T, error) {
 	for pause := min(most, firstPause); ; pause = min(2*pause, most) {
 		v, done, err := ask(ctx)
+		if err != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			err = context.Cause(ctx)
+		}
 		if done || err != nil {
 			return v, err
 		}

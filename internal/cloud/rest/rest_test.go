@@ -129,6 +129,15 @@ func TestAwait(t *testing.T) {
 		if _, err := Await(t.Context(), time.Second, func(context.Context) (int, bool, error) { return 0, false, broken }); err != broken {
 			t.Error(err)
 		}
+		late := errors.New("late")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, late)
+		defer cancel()
+		if _, err := Await(ctx, time.Second, func(ctx context.Context) (int, bool, error) {
+			<-ctx.Done() // in the middle of a call
+			return 0, false, fmt.Errorf("no answer: %w", ctx.Err())
+		}); err != late {
+			t.Error(err)
+		}
 	})
 }
 

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/skypilot-go/sky/internal/proc"
 )
 
 // Server is one sshd. Its fields may be changed while it runs, through Set.
@@ -73,7 +75,15 @@ func StartOn(t testing.TB, addr string, allow ...ssh.PublicKey) *Server {
 	_, host := NewKey(t)
 	s := &Server{Addr: l.Addr().String(), Home: t.TempDir(), t: t, l: l, conns: map[net.Conn]bool{}, closed: make(chan struct{}), knobs: Knobs{HostKey: host, Allow: allow}}
 	s.wg.Go(s.accept)
-	t.Cleanup(s.Close)
+	t.Cleanup(func() {
+		s.Close()
+		// What commands left behind would write to the home folder while it is removed.
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := proc.End(ctx, func() []int { return proc.Marked("HOME", s.Home) }, 0); err != nil {
+			t.Errorf("processes of %s: %v", s.Home, err)
+		}
+	})
 	return s
 }
 
