@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,6 +248,51 @@ func TestProbesDecideWhoGetsRequests(t *testing.T) {
 		i.until("ready again", func(s *api.Service) bool { return readyIn(i.table) == 2 && s.Replicas[len(s.Replicas)-1].ID == 3 })
 		if !strings.Contains(i.log(), "probes failed for too long") {
 			t.Errorf("the controller says\n%s", i.log())
+		}
+	})
+}
+
+// A balancer has the new table within 200 ms of the answer that changed it. Time is
+// virtual here: what is counted is waiting, not work.
+func TestTablesFollowTheAnswersOfProbes(t *testing.T) {
+	bubble(t, func(i *installation) {
+		var mu sync.Mutex
+		code, last := 200, map[int]time.Time{} // when chat-2 first answered so
+		i.answer(func(replica string) int {
+			if replica != "chat-2" {
+				return 200
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if last[code].IsZero() {
+				last[code] = time.Now()
+			}
+			return code
+		})
+		i.up(service)
+		i.until("ready", ready(2))
+		for _, next := range []struct{ code, ready int }{{503, 1}, {200, 2}} {
+			mu.Lock()
+			code = next.code
+			delete(last, code)
+			mu.Unlock()
+			for limit := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
+				i.mu.Lock()
+				got := readyIn(i.table)
+				i.mu.Unlock()
+				if got == next.ready {
+					break
+				}
+				if time.Now().After(limit) {
+					t.Fatalf("the table has %d ready replicas 10 min after the answer became %d", got, next.code)
+				}
+			}
+			mu.Lock()
+			took := time.Since(last[next.code])
+			mu.Unlock()
+			if took > 200*time.Millisecond {
+				t.Errorf("the table has %d ready replicas %v after the answer %d", next.ready, took, next.code)
+			}
 		}
 	})
 }

@@ -304,7 +304,7 @@ func TestMachinesThatEndTakeTheirProcessesAlong(t *testing.T) {
 	for _, n := range r.nodes[1:] {
 		eventually(t, fmt.Sprintf("rank %d has no processes", n.Rank), func() bool { return len(r.processes(n)) == 0 })
 	}
-	if len(r.processes(r.nodes[0])) < 4 {
+	if len(r.processes(r.nodes[0])) < 3 { // its ssh server and two shells, whose sleeps come and go
 		t.Error("the head lost processes with the others")
 	}
 	if err := r.p.Stop(t.Context(), r.spec.ID); err != nil {
