@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
@@ -163,7 +164,7 @@ func (r *runner) logKept(s situation) {
 	}
 	asked := a.EndedAt
 	a.EndedAt = later(time.Now(), asked)
-	if !a.RanAt.IsZero() {
+	if !a.RanAt.IsZero() && s.task.Status == api.ManagedCancelling { // else it is RUNNING until now
 		s.task.RanFor += a.EndedAt.Sub(asked)
 	}
 }

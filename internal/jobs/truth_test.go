@@ -443,7 +443,11 @@ func TestAJobThatRunsOutOfItsTimeEndsWithItsProcesses(t *testing.T) {
 			if tt.then != nil {
 				tt.then(s)
 			}
-			if took := s.until(api.ManagedFailed).EndedAt.Sub(over); took < tt.took || took > tt.took+15*time.Second {
+			task := s.until(api.ManagedFailed)
+			if ran := task.EndedAt.Sub(task.StartedAt); task.RanFor != ran {
+				t.Errorf("%s: it ran for %v, and %v are counted", tt.name, ran, task.RanFor)
+			}
+			if took := task.EndedAt.Sub(over); took < tt.took || took > tt.took+15*time.Second {
 				t.Errorf("%s: it ended %v after its time was over, not %v", tt.name, took, tt.took)
 			}
 			s.close(1)
