@@ -30,7 +30,7 @@ func (a *app) announce(ctx context.Context, dag *task.Dag, m move) error {
 			a.t.Note("%s", all[i].Announcement(format.Bytes))
 		}
 		if m.notes {
-			for _, note := range upload.Notes(all[i].Source, all[i].Left, all[i].Files) {
+			for _, note := range upload.NotesBefore(all[i].Source, all[i].Left, all[i].Files) {
 				a.t.Note("%s", note)
 			}
 		}

@@ -33,6 +33,9 @@ const (
 // its program may have come to its end nevertheless.
 func (o outcome) lost() bool { return o == outLost || o == outNode || o == outHung }
 
+// ordered tells whether the attempt was ended from here while its program ran.
+func (o outcome) ordered() bool { return o == outAborted || o == outOvertime }
+
 // situation is all that a decision depends on.
 type situation struct {
 	job      *state.ManagedJob

@@ -8,6 +8,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/fsm"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -226,21 +227,22 @@ func TestWhoseFailureItIsWhenAMachineGoesAfterwards(t *testing.T) {
 	}
 }
 
-// Of a cluster that is gone there is no more log; of one whose job was cancelled, as
-// long as its processes may end by themselves.
+// Of a cluster that is gone there is no more log; of one whose job is ended from here,
+// as long as its processes may end by themselves.
 func TestWhichAttemptsMayHaveMoreOfALog(t *testing.T) {
 	for _, c := range []struct {
 		outcome outcome
 		job     int
-		by      time.Time
+		by      time.Time // of whoever cancelled the job; zero: nobody did
 		want    bool
 	}{
 		{outSucceeded, 7, time.Time{}, true}, {outFailed, 7, time.Time{}, true}, {outStray, 7, time.Time{}, true}, {outSucceeded, 0, time.Time{}, false},
-		{outLost, 7, noon.Add(1), false}, {outNode, 7, noon.Add(1), false}, {outHung, 7, noon.Add(1), false}, {outOvertime, 7, noon.Add(1), false},
-		{outAborted, 7, time.Time{}, false}, {outAborted, 7, noon, false}, {outAborted, 7, noon.Add(1), true},
+		{outLost, 7, noon.Add(1), false}, {outNode, 7, noon.Add(1), false}, {outHung, 7, noon.Add(1), false}, {outOvertime, 7, noon, true},
+		{outOvertime, 0, time.Time{}, false}, {outAborted, 7, time.Time{}, true}, {outAborted, 7, noon, false}, {outAborted, 7, noon.Add(1), true},
 	} {
 		s := running(observation{})
-		s.attempt.Outcome, s.attempt.ClusterJob, s.job.CancelBy = string(c.outcome), c.job, c.by
+		s.attempt.Outcome, s.attempt.ClusterJob, s.attempt.EndedAt = string(c.outcome), c.job, noon.Add(1-proc.Grace)
+		s.job.CancelAsked, s.job.CancelBy = !c.by.IsZero(), c.by
 		if got := moreLog(s, noon); got != c.want {
 			t.Errorf("%s, job %d, until %v: %v", c.outcome, c.job, c.by, got)
 		}

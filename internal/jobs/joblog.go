@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/diskspace"
 	"github.com/skypilot-go/sky/internal/logstore"
 	"github.com/skypilot-go/sky/internal/state"
@@ -113,10 +114,10 @@ func moreLog(s situation, now time.Time) bool {
 	if s.attempt.ClusterJob == 0 {
 		return false
 	}
-	switch outcome(s.attempt.Outcome) {
-	case outAborted:
-		return now.Before(s.job.CancelBy)
-	case outLost, outNode, outHung, outOvertime:
+	switch o := outcome(s.attempt.Outcome); {
+	case o.ordered():
+		return now.Before(endBy(s))
+	case o.lost():
 		return false
 	}
 	return true
@@ -125,7 +126,7 @@ func moreLog(s situation, now time.Time) bool {
 // keepLog gets what is left of the attempt's log, if it can be had.
 func (r *runner) keepLog(ctx context.Context, s situation) error {
 	a := s.attempt
-	if outcome(a.Outcome) == outAborted {
+	if outcome(a.Outcome).ordered() {
 		if over, err := r.leave(ctx, s); err != nil || !over {
 			return err
 		}
@@ -153,17 +154,17 @@ func (r *runner) keepLog(ctx context.Context, s situation) error {
 }
 
 // logKept notes that there is no more of an attempt's log. An attempt that was
-// cancelled has ended now, with its processes.
+// ended from here has ended now, with its processes.
 func (r *runner) logKept(s situation) {
 	r.unfollow()
 	a := s.attempt
 	a.LogKept = true
-	if outcome(a.Outcome) != outAborted {
+	if !outcome(a.Outcome).ordered() {
 		return
 	}
 	asked := a.EndedAt
 	a.EndedAt = later(time.Now(), asked)
-	if !a.RanAt.IsZero() {
+	if !a.RanAt.IsZero() && s.task.Status == api.ManagedCancelling { // else it is RUNNING until now
 		s.task.RanFor += a.EndedAt.Sub(asked)
 	}
 }

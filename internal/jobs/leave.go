@@ -3,17 +3,28 @@ package jobs
 import (
 	"context"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/proc"
 )
 
 // leaveAgain is how often it is looked whether a job that may end by itself
 // still can, and how soon an agent that did not answer is asked again.
 const leaveAgain = 5 * time.Second
 
-// leave lets the job of an attempt that is cancelled gracefully end by itself,
+// endBy is until when the processes of an attempt that is ended from here may end
+// by themselves: as whoever cancelled its job allows, else as anywhere.
+func endBy(s situation) time.Time {
+	if outcome(s.attempt.Outcome) == outAborted && s.job.CancelAsked {
+		return s.job.CancelBy
+	}
+	return s.attempt.EndedAt.Add(proc.Grace)
+}
+
+// leave lets the job of an attempt that is ended from here end by itself,
 // until the time is up or its cluster is lost. It tells whether there is nothing
 // more to wait for; if not, somebody changed the job: it is to be decided anew.
 func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) {
-	a, by := s.attempt, s.job.CancelBy
+	a, by := s.attempt, endBy(s)
 	r.follow(a)
 	t := time.NewTicker(leaveAgain)
 	defer t.Stop()
@@ -45,5 +56,5 @@ func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) 
 func (r *runner) end(ctx context.Context, s situation) error {
 	ctx, cancel := context.WithTimeout(ctx, deadline)
 	defer cancel()
-	return r.m.env.End(ctx, s.attempt, time.Until(s.job.CancelBy))
+	return r.m.env.End(ctx, s.attempt, time.Until(endBy(s)))
 }

@@ -60,6 +60,7 @@ type plan struct {
 	cancel   time.Duration // after the beginning; 0: never
 	grace    time.Duration // of the cancel
 	leaves   time.Duration // what its processes take to end by themselves
+	more     string        // of the task's text
 	want     []api.ManagedStatus
 
 	// What happened, guarded by outside.mu.

@@ -491,8 +491,7 @@ func (r *runner) tell(ctx context.Context, s situation) {
 	if !r.shape.tasks[r.index].tells || a.ClusterJob == 0 {
 		return
 	}
-	switch outcome(a.Outcome) {
-	case outAborted, outOvertime:
+	if outcome(a.Outcome).ordered() {
 		ectx, cancel := context.WithTimeout(ctx, deadline)
 		if err := r.m.env.End(ectx, a, 0); err != nil {
 			r.out.Printf("Cluster %s could not be asked to end its job: %v", a.ClusterName, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/notify"
+	"github.com/skypilot-go/sky/internal/proc"
 	"github.com/skypilot-go/sky/internal/state"
 )
 
@@ -64,7 +65,7 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 	p.left = p.work
 	j, err := s.db.Submit(t.Context(), &state.ManagedJob{
 		Name: "j", UserHash: "u", SubmittedAt: time.Now(), Tasks: []*state.ManagedTask{{Name: "j"}},
-		Dag: fmt.Appendf(nil, "name: j\nnum_nodes: %d\nresources: {use_spot: true%s}\nrun: work\n", p.nodes, resources),
+		Dag: fmt.Appendf(nil, "name: j\nnum_nodes: %d\nresources: {use_spot: true%s}\nrun: work\n%s", p.nodes, resources, p.more),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -403,6 +404,51 @@ func TestAGracefulCancelLetsProcessesEnd(t *testing.T) {
 			}
 			if ran := j.Tasks[0].RanFor; ran < tt.took || ran > tt.took+30*time.Second {
 				t.Errorf("%s: it ran for %v, and %v since it was cancelled", tt.name, ran, tt.took)
+			}
+			s.close(1)
+		})
+	}
+}
+
+// A job whose max_duration is over has ended when its processes have, and its log has
+// what they said last.
+func TestAJobThatRunsOutOfItsTimeEndsWithItsProcesses(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		leaves time.Duration
+		then   func(s *scene)
+		took   time.Duration
+	}{
+		{name: "in time", leaves: 7 * time.Second, took: 7 * time.Second},
+		{name: "too slowly", leaves: time.Hour, took: proc.Grace},
+		{name: "while the server is away", leaves: 7 * time.Second, took: time.Minute, then: func(s *scene) {
+			s.end()
+			time.Sleep(time.Minute)
+			s.serve(nil)
+		}},
+		{name: "cancelled meanwhile", leaves: 7 * time.Second, took: 7 * time.Second, then: func(s *scene) {
+			if _, err := s.db.AskCancel(s.t.Context(), []int{s.job}, time.Hour); err != nil {
+				s.t.Fatal(err)
+			}
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newScene(t, &plan{leaves: tt.leaves, more: "max_duration: 5m\n"}, "")
+			s.serve(nil)
+			over := s.until(api.ManagedRunning).StartedAt.Add(5 * time.Minute)
+			time.Sleep(time.Until(over) + 2*time.Second)
+			if is := s.is().Status; is.Terminal() {
+				t.Errorf("%s: it is %s while its processes run", tt.name, is)
+			}
+			if tt.then != nil {
+				tt.then(s)
+			}
+			task := s.until(api.ManagedFailed)
+			if ran := task.EndedAt.Sub(task.StartedAt); task.RanFor != ran {
+				t.Errorf("%s: it ran for %v, and %v are counted", tt.name, ran, task.RanFor)
+			}
+			if took := task.EndedAt.Sub(over); took < tt.took || took > tt.took+15*time.Second {
+				t.Errorf("%s: it ended %v after its time was over, not %v", tt.name, took, tt.took)
 			}
 			s.close(1)
 		})

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -84,7 +85,8 @@ func TestCollect(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got[name], want)
 		}
 	}
-	if len(notes) != 1 || !strings.Contains(notes[0], ".sky") {
+	slices.Sort(notes)
+	if len(notes) != 3 || !strings.Contains(notes[0], ".sky") || notes[1] != "Of "+data+": 1 left out by ignore files." || notes[2] != "Of "+wd+": 1 left out by ignore files." {
 		t.Errorf("notes: %q", notes)
 	}
 	tk = &task.Task{Workdir: filepath.Join(wd, ".sky")}

@@ -27,6 +27,26 @@ func Notes(src filesync.Source, left filesync.Left, files int) []string {
 	return notes
 }
 
+// NotesBefore are [Notes] where no [Summary] of a sync follows.
+func NotesBefore(src filesync.Source, left filesync.Left, files int) []string {
+	notes := Notes(src, left, files)
+	if out := leftOut(left); len(out) > 0 {
+		notes = append([]string{fmt.Sprintf("Of %s: %s.", src, strings.Join(out, "; "))}, notes...)
+	}
+	return notes
+}
+
+// leftOut is how much of a source is not copied.
+func leftOut(left filesync.Left) (parts []string) {
+	if left.Ignored > 0 {
+		parts = append(parts, fmt.Sprintf("%d left out by ignore files", left.Ignored))
+	}
+	if left.Special > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s left out", left.Special, verb(left.Special, "socket, pipe or device", "sockets, pipes or devices")))
+	}
+	return parts
+}
+
 // named lists the first of n paths.
 func named(paths []string, n int) string {
 	shown := paths[:min(len(paths), maxNamed)]
@@ -59,9 +79,5 @@ func Summary(s filesync.Stats) string {
 	if s.Removed > 0 {
 		parts = append(parts, fmt.Sprintf("%d removed", s.Removed))
 	}
-	text := strings.Join(parts, ", ")
-	if s.Left.Ignored > 0 {
-		text += fmt.Sprintf("; %d left out by ignore files", s.Left.Ignored)
-	}
-	return text
+	return strings.Join(append([]string{strings.Join(parts, ", ")}, leftOut(s.Left)...), "; ")
 }

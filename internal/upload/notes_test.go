@@ -16,6 +16,7 @@ func TestSummary(t *testing.T) {
 		"0 files":                                     {},
 		"2 files, 1 sent; 7 left out by ignore files": {Files: 2, Sent: 1, Left: filesync.Left{Ignored: 7}},
 		"0 files; 1 left out by ignore files":         {Left: filesync.Left{Ignored: 1}},
+		"1 file, 1 sent; 2 left out by ignore files; 1 socket, pipe or device left out": {Files: 1, Sent: 1, Left: filesync.Left{Ignored: 2, Special: 1}},
 	} {
 		if got := Summary(s); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -38,6 +39,25 @@ func TestNotes(t *testing.T) {
 		{"more of them", filesync.Left{Dangles: 9, Dangling: []string{"a", "b"}}, 9, []string{"9 links of ~ lead to nothing and are copied as they are: a, b and 7 more."}},
 	} {
 		if got := Notes(filesync.Local("~"), c.left, c.files); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q", c.name, got)
+		}
+	}
+}
+
+// Where files are only uploaded, or copied for a managed job, no summary says what was
+// left out.
+func TestNotesBeforeACopySayWhatIsLeftOut(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		left  filesync.Left
+		files int
+		want  []string
+	}{
+		{"nothing", filesync.Left{}, 1, nil},
+		{"some", filesync.Left{Ignored: 3, Special: 2}, 1, []string{"Of ~: 3 left out by ignore files; 2 sockets, pipes or devices left out."}},
+		{"all", filesync.Left{Ignored: 1}, 0, []string{"Of ~: 1 left out by ignore files.", "Warning: nothing of ~ is copied, since its ignore files (.skyignore or git's) leave out everything that is in it."}},
+	} {
+		if got := NotesBefore(filesync.Local("~"), c.left, c.files); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %q", c.name, got)
 		}
 	}

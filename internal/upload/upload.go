@@ -18,7 +18,7 @@ import (
 
 // Collect lists the files of a dag's tasks, of those that there are, and notes in
 // each task where in the upload they are. What ignore files leave out is not
-// uploaded. notes are lines for the author, see [Notes].
+// uploaded. notes are lines for the author, see [NotesBefore].
 func Collect(dag *task.Dag, have Files) (files []sky.UploadFile, notes []string, err error) {
 	taken := map[string]fs.FileMode{} // kinds, by name in the archive
 	done := map[filesync.Source]string{}
@@ -46,7 +46,7 @@ func Collect(dag *task.Dag, have Files) (files []sky.UploadFile, notes []string,
 				enter(taken, at, more)
 				done[src] = at
 				files = append(files, more...)
-				notes = append(notes, Notes(src, left, leaves(more))...)
+				notes = append(notes, NotesBefore(src, left, leaves(more))...)
 			}
 			mapping[name] = at
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/storage"
 	"github.com/skypilot-go/sky/internal/storage/rest"
@@ -84,7 +85,7 @@ func (b *Bucket) List(ctx context.Context, o storage.ListOptions) (storage.Page,
 	}
 	defer answer.Body.Close()
 	var entries []entry
-	if err := json.NewDecoder(answer.Body).Decode(&entries); err != nil {
+	if err := json.NewDecoder(bounded.Reader(answer.Body, rest.MaxAnswer, "a list of files")).Decode(&entries); err != nil {
 		return storage.Page{}, b.Broken(ctx, fmt.Errorf("reading the answer: %w", err))
 	}
 	var page storage.Page

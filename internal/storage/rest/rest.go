@@ -18,6 +18,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/bounded"
 	"github.com/skypilot-go/sky/internal/storage"
 )
 
@@ -90,8 +91,12 @@ func Escaped(key string) string { return url.PathEscape(key) }
 // moment may run out before the call arrives.
 const Renewals = 3
 
-// maxWords bounds what is read of an error.
-const maxWords = 64 << 10
+const (
+	maxWords = 64 << 10 // of an error
+	// MaxAnswer is how much is read of an answer that is held in memory: many times a page
+	// of the longest names.
+	MaxAnswer = 64 << 20
+)
 
 // Send makes a request. Its answer is one of success; the caller closes its body.
 func (c *Client) Send(ctx context.Context, call Call) (*http.Response, error) {
@@ -169,7 +174,7 @@ func (c *Client) Read(ctx context.Context, call Call, decode func([]byte) error)
 		return err
 	}
 	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	text, err := bounded.ReadAll(answer.Body, MaxAnswer, "the answer")
 	if err == nil && decode != nil {
 		err = decode(text)
 	}
