@@ -94,9 +94,6 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 		return err
 	}
 	t.command = "sky jobs launch"
-	if t.name != "" {
-		t.command += " -n " + t.name
-	}
 	dag, err := a.load(ctx, words, t, o.yes)
 	if err != nil {
 		return err
