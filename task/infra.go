@@ -102,11 +102,7 @@ func PoolOf(cloud, region string) string { return facts.Of(cloud).RegionName(reg
 // String writes the place back: * for a gap, none at the end. ParseInfra
 // reads it again.
 func (in Infra) String() string {
-	region := in.Region
-	if pool := PoolOf(in.Cloud, region); !strings.HasPrefix(pool, facts.PoolPrefix) {
-		region = pool
-	}
-	parts := []string{in.Cloud, region, in.Zone}
+	parts := []string{in.Cloud, facts.InPlace(in.Cloud, in.Region), in.Zone}
 	for len(parts) > 0 && parts[len(parts)-1] == "" {
 		parts = parts[:len(parts)-1]
 	}

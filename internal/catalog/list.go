@@ -59,18 +59,31 @@ func (i ListItem) MarshalJSON() ([]byte, error) {
 		}
 		return &x
 	}
+	price := func(x float64) *float64 {
+		if x == 0 { // how lists write one that is not known
+			return nil
+		}
+		return number(x)
+	}
 	o := api.AcceleratorOffer{Cloud: i.Cloud, AcceleratorName: i.Accelerator, AcceleratorCount: i.Count, CPUCount: number(i.CPUs),
-		DeviceMemory: number(i.DeviceGiB), Memory: number(i.MemoryGiB), Price: number(i.Price), SpotPrice: number(i.SpotPrice), Region: &i.Region}
+		DeviceMemory: number(i.DeviceGiB), Memory: number(i.MemoryGiB), Price: price(i.Price), SpotPrice: price(i.SpotPrice), Region: &i.Region}
 	if i.InstanceType != "" {
 		o.InstanceType = &i.InstanceType
 	}
 	return o.MarshalJSON()
 }
 
-// MarshalJSON writes an object, in order.
+// MarshalJSON writes an object, in order. Of each accelerator those whose price is not
+// known come last.
 func (l Listings) MarshalJSON() ([]byte, error) {
-	return marshalOrdered(l, func(e Listing) (string, any) { return e.Name, e.Items })
+	return marshalOrdered(l, func(e Listing) (string, any) {
+		items := slices.Clone(e.Items)
+		slices.SortStableFunc(items, func(a, b ListItem) int { return b2i(a.unpriced()) - b2i(b.unpriced()) })
+		return e.Name, items
+	})
 }
+
+func (i ListItem) unpriced() bool { return i.Price == 0 || math.IsNaN(i.Price) }
 
 func marshalOrdered[T any](list []T, entry func(T) (string, any)) ([]byte, error) {
 	var b bytes.Buffer

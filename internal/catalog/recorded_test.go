@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -96,6 +97,30 @@ func TestListOnTheWire(t *testing.T) {
 	}
 	if !bytes.Contains(got, []byte(`"gpu_1x_a100","A100",1.0,30.0,40.0,200.0,1.29,null,`)) {
 		t.Error("numbers are not written as clients know them")
+	}
+}
+
+// A price that is not known is neither $0 nor the first.
+func TestUnknownPricesOnTheWire(t *testing.T) {
+	got, err := json.Marshal(Listings{{Name: "H100", Items: []ListItem{
+		{Cloud: "Azure", Accelerator: "H100", Count: 1, Price: 0, SpotPrice: 0, Region: "eastus"},
+		{Cloud: "Azure", Accelerator: "H100", Count: 2, Price: none, SpotPrice: none, Region: "eastus"},
+		{Cloud: "Azure", Accelerator: "H100", Count: 8, Price: 98.5, SpotPrice: 0, Region: "eastus"},
+		{Cloud: "Azure", Accelerator: "H100", Count: 4, Price: 99.5, SpotPrice: 9.5, Region: "eastus"},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows map[string][][]any
+	if err := json.Unmarshal(got, &rows); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, r := range rows["H100"] {
+		said = append(said, fmt.Sprint(r[3], " ", r[7], " ", r[8]))
+	}
+	if want := []string{"8 98.5 <nil>", "4 99.5 9.5", "1 <nil> <nil>", "2 <nil> <nil>"}; !slices.Equal(said, want) {
+		t.Errorf("%q, want %q", said, want)
 	}
 }
 

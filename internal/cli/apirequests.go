@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,6 +112,11 @@ func (a *app) apiCancel(ctx context.Context, ids []string, all, allUsers, yes bo
 	done, err := quiet(ctx, req, err)
 	if err != nil {
 		return err
+	}
+	for _, id := range body.RequestIDs {
+		if !slices.ContainsFunc(done, func(d string) bool { return strings.HasPrefix(d, id) }) {
+			a.t.Printf("Request %s is not under way (see: sky api status -a).\n", id)
+		}
 	}
 	switch len(done) {
 	case 0:

@@ -61,6 +61,7 @@ func (a *app) build(c command) *cobra.Command {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return countArgs(cmd, c, args) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a.given = cmd.Flags()
 		err := c.run(cmd.Context(), cmd, args)
 		if u, ok := errors.AsType[*usageError](err); ok && u.cmd == nil {
 			u.cmd = cmd

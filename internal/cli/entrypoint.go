@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
+
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/internal/yaml11"
 	"github.com/skypilot-go/sky/task"
@@ -133,7 +135,7 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 	if err != nil {
 		return draft{}, err
 	}
-	e := entry{words: words, command: t.command, synced: t.workdir != "" || strings.HasPrefix(t.command, "sky exec "), kind: a.kindOf, installed: a.installedHere}
+	e := entry{words: words, command: typedAgain(t.command, a.given), copying: typedAgain(t.command, a.given, "workdir"), synced: t.workdir != "" || strings.HasPrefix(t.command, "sky exec "), kind: a.kindOf, installed: a.installedHere}
 	if mistake := e.mistake(); mistake != "" {
 		return draft{}, usagef("%s", mistake)
 	}
@@ -142,6 +144,11 @@ func (a *app) read(ctx context.Context, words []string, t *taskFlags, yes bool) 
 		return draft{}, err
 	}
 	return a.overridden(dag, t, o)
+}
+
+// typedAgain is a command with the options that it was given, but for those named.
+func typedAgain(command string, given *pflag.FlagSet, but ...string) string {
+	return strings.TrimSpace(command + " " + givenOptions(given, but...))
 }
 
 // overridden lays options over a Dag that was read.

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -51,6 +52,9 @@ func (a *app) execCommand() *cobra.Command {
 }
 
 func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskFlags, detach, async bool) error {
+	if isAssignment(cluster) {
+		return variablesFirst(typedAgain("sky exec", a.given), append([]string{cluster}, words...))
+	}
 	if kind := controllerOf(cluster); kind != "" {
 		return usagef("Cluster %s is reserved for %s controller. Executing task on it is not allowed.", cluster, controllerTitle(kind))
 	}
@@ -114,4 +118,18 @@ func (a *app) exec(ctx context.Context, cluster string, words []string, t *taskF
 		return err
 	}
 	return a.tailJob(ctx, c, cluster, []int{*res.JobID}, true, 0)
+}
+
+// variablesFirst refuses variables where the cluster is expected: only the first of
+// several belongs to one --env.
+func variablesFirst(command string, words []string) error {
+	vars := 0
+	for ; vars < len(words) && isAssignment(words[vars]); vars++ {
+		command += " --env " + shellQuote(words[vars])
+	}
+	rest := words[vars:]
+	if len(rest) == 0 {
+		rest = []string{"CLUSTER", "TASK.yaml"}
+	}
+	return usagef("'%s' is no cluster; variables need --env before each: %s %s", words[0], command, strings.Join(rest, " "))
 }

@@ -99,6 +99,8 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"detail":"no such request"}`)
 	case "GET /api/status":
 		f.list(w, r)
+	case "GET /users/service-account-tokens":
+		fmt.Fprint(w, `[]`)
 	case "POST /api/cancel":
 		f.finish(w, "sky.api_cancel", []string{"00000001-0000"}, nil, "")
 	case "GET /api/completion/cluster_name":

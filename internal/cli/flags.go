@@ -181,3 +181,40 @@ func (f flags) grace(g *grace) {
 func (f flags) waitFor(p *string) {
 	f.choice(p, "wait-for", "", "What keeps the cluster busy: jobs and SSH sessions, jobs, or nothing.", "jobs_and_ssh", "jobs", "none")
 }
+
+// givenOptions are the options of a command line as they would be typed again, but
+// for those named. Values of secrets are left out.
+func givenOptions(fs *pflag.FlagSet, but ...string) string {
+	if fs == nil {
+		return ""
+	}
+	var words []string
+	fs.Visit(func(f *pflag.Flag) {
+		if slices.Contains(but, f.Name) {
+			return
+		}
+		name := "--" + f.Name
+		if f.Shorthand != "" {
+			name = "-" + f.Shorthand
+		}
+		switch list, isList := f.Value.(pflag.SliceValue); {
+		case isList:
+			for _, v := range list.GetSlice() {
+				if f.Name == "secret" {
+					v, _, _ = strings.Cut(v, "=")
+				}
+				words = append(words, name, shellQuote(v))
+			}
+		case f.Value.Type() == "bool" && f.Value.String() == "false":
+			words = append(words, "--"+f.Name+"=false")
+		case f.Value.Type() == "bool":
+			words = append(words, name)
+		case f.Value.String() == "": // it has no effect, as the command has said
+		case f.NoOptDefVal != "":
+			words = append(words, "--"+f.Name+"="+shellQuote(f.Value.String()))
+		default:
+			words = append(words, name, shellQuote(f.Value.String()))
+		}
+	})
+	return strings.Join(words, " ")
+}

@@ -76,6 +76,7 @@ type gpuQuery struct {
 func (o gpusOptions) query(args []string) (q gpuQuery, err error) {
 	if len(args) > 0 {
 		name, n, counted := strings.Cut(args[0], ":")
+		name, n = strings.TrimSpace(name), strings.TrimSpace(n) // as in a task
 		if name == "" || strings.Contains(n, ":") {
 			return q, usagef("Invalid accelerator string %s. Expected format: <accelerator_name>[:<quantity>].", args[0])
 		}

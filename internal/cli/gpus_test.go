@@ -36,3 +36,17 @@ func TestAcceleratorsThatAUserHasAreListedForPrograms(t *testing.T) {
 		t.Error("whether there are any")
 	}
 }
+
+func TestAcceleratorsToListAreReadAsInTasks(t *testing.T) {
+	for _, text := range []string{"A100:8", " A100:8 ", "A100 : 8", "A100: 8"} {
+		q, err := gpusOptions{}.query([]string{text})
+		if err != nil || q.name != "A100" || q.quantity == nil || *q.quantity != 8 {
+			t.Errorf("%q: %+v, %v", text, q, err)
+		}
+	}
+	for _, text := range []string{":8", " : 8", "A100:", "A100:x", "A100:0", "A100:8:1"} {
+		if q, err := (gpusOptions{}).query([]string{text}); err == nil {
+			t.Errorf("%q is read as %+v", text, q)
+		}
+	}
+}

@@ -43,7 +43,7 @@ func (a *app) jobsLaunchCommand() *cobra.Command {
 func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) command {
 	return command{
 		name: name, args: "ENTRYPOINT...", short: "Submit a managed job: a task, a pipeline or a job group.", min: 1, max: -1,
-		example: "sky jobs launch train.yaml\nsky jobs launch -n sweep --num-jobs 10 sweep.yaml\nsky jobs launch -n sweep --pool gpus --num-jobs 10 sweep.yaml",
+		example: "sky jobs launch train.yaml\nsky jobs launch -n sweep --num-jobs 10 sweep.yaml",
 		flags: func(f flags) {
 			f.text(&o.cluster, "cluster", "c", "")
 			f.hide("cluster")
@@ -54,7 +54,7 @@ func (a *app) jobsLaunchSpec(name string, o *jobsLaunchOptions, t *taskFlags) co
 			f.text(&o.recovery, "job-recovery", "", "How to recover: FAILOVER, EAGER_NEXT_REGION, none.")
 			f.switchable(&o.detach, "detach-run", "d", "Return once the job is submitted; do not follow its output.")
 			f.hedge(a)
-			f.text(&o.pool, "pool", "p", "Run on the workers of this pool.")
+			f.text(&o.pool, "pool", "p", "Run on the workers of this pool. Not available yet.")
 			f.number(&o.numJobs, "num-jobs", "", "Submit the job this many times; each finds its number, from 0, in SKYPILOT_JOB_RANK.")
 			f.text(&a.workspace, "workspace", "w", "Workspace to launch in.")
 			f.yes(&o.yes)
@@ -94,9 +94,6 @@ func (a *app) jobsLaunch(ctx context.Context, words []string, t *taskFlags, o jo
 		return err
 	}
 	t.command = "sky jobs launch"
-	if t.name != "" {
-		t.command += " -n " + t.name
-	}
 	dag, err := a.load(ctx, words, t, o.yes)
 	if err != nil {
 		return err

@@ -155,7 +155,7 @@ func (a *app) jobsCancelCommand() *cobra.Command {
 		example: "sky jobs cancel 1 2\nsky jobs cancel -n train\nsky jobs cancel -a",
 		flags: func(f flags) {
 			f.text(&o.name, "name", "n", "The job of this name.")
-			f.text(&o.pool, "pool", "p", "All jobs on this pool.")
+			f.text(&o.pool, "pool", "p", "All jobs on this pool. Not available yet.")
 			f.grace(&o.grace)
 			f.on(&o.all, "all", "a", "All your managed jobs.")
 			f.yes(&o.yes)

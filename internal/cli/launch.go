@@ -81,9 +81,6 @@ func (a *app) launch(ctx context.Context, words []string, t *taskFlags, o launch
 		}
 	}
 	t.command = "sky launch"
-	if o.cluster != "" {
-		t.command += " -c " + o.cluster
-	}
 	dag, err := a.load(ctx, words, t, o.yes)
 	if err != nil {
 		return err

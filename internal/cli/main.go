@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/api"
@@ -56,11 +57,12 @@ type app struct {
 	home    string
 	now     func() time.Time
 
-	configs   []string  // values of --config
-	workspace string    // value of --workspace
-	output    string    // value of --output: table, json, yaml
-	typed     string    // the command as typed
-	timeline  *timeline // nil: none is wanted
+	configs   []string       // values of --config
+	workspace string         // value of --workspace
+	output    string         // value of --output: table, json, yaml
+	typed     string         // the command as typed
+	given     *pflag.FlagSet // options of the command that runs; nil: none does
+	timeline  *timeline      // nil: none is wanted
 
 	settings *settings
 	client   *sky.Client

@@ -24,7 +24,8 @@ const (
 // entry is an entry point before it is taken for a task file or a command.
 type entry struct {
 	words   []string
-	command string // that got it: "sky launch -c dev"
+	command string // that got it, with its options: "sky launch -c dev"
+	copying string // the same without --workdir
 	// synced says that relative paths may exist where the command runs.
 	synced bool
 	kind   func(word string) fileKind
@@ -68,9 +69,9 @@ func (e entry) mistake() string {
 			dir, script = ".", first
 		}
 		return fmt.Sprintf("%s is a file on this machine, not a task file and not a command of the cluster. To copy its folder there and run it: %s --workdir %s -- %s",
-			first, e.command, dir, strings.Join(append([]string{interpreter(script), script}, rest...), " "))
+			first, e.copying, dir, strings.Join(append([]string{interpreter(script), script}, rest...), " "))
 	case kind == folder && !e.there(first):
-		return fmt.Sprintf("%s is a folder on this machine, not a task file. To copy it there and run a command in it: %s --workdir %s -- COMMAND", first, e.command, first)
+		return fmt.Sprintf("%s is a folder on this machine, not a task file. To copy it there and run a command in it: %s --workdir %s -- COMMAND", first, e.copying, first)
 	}
 	if len(e.words) == 1 {
 		return ""

@@ -49,10 +49,10 @@ func TestEntryPointsThatAreMistakes(t *testing.T) {
 		{exec, "bin/run.sh", ""}, // the work folder may be there from the launch
 		{exec, "/home/me/train.py", "sky exec c --workdir /home/me/ -- python3 train.py"},
 		{synced, "./run.sh", ""},
-		{synced, "run.sh", "-- bash run.sh"},
+		{synced, "run.sh", "sky launch --workdir . -- bash run.sh"},
 	} {
 		e := entry{
-			words: shellWords(tt.line), command: tt.command, synced: tt.command != launch,
+			words: shellWords(tt.line), command: tt.command, copying: strings.TrimSuffix(tt.command, " --workdir ."), synced: tt.command != launch,
 			kind:      func(w string) fileKind { return files[w] },
 			installed: func(w string) bool { return slices.Contains(installed, w) },
 		}

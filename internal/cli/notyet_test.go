@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/skypilot-go/sky/api"
 )
 
@@ -38,5 +40,33 @@ func TestWhatTheServerCannotDoIsRefusedAtOnce(t *testing.T) {
 		if err := root.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), tt.says) {
 			t.Errorf("%s: %v, want %q", tt.line, err, tt.says)
 		}
+	}
+}
+
+// The help of every option that names a pool says that there are none yet.
+func TestHelpOfPoolsSaysNotYet(t *testing.T) {
+	checked := 0
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		for _, c := range cmd.Commands() {
+			walk(c)
+		}
+		said := strings.Contains(cmd.Short, "Not available yet")
+		for p := cmd.Parent(); p != nil; p = p.Parent() {
+			said = said || strings.Contains(p.Short, "Not available yet")
+		}
+		if f := cmd.Flags().Lookup("pool"); f != nil {
+			checked++
+			if !said && !strings.Contains(f.Usage, "Not available yet") {
+				t.Errorf("%s --pool: %s", cmd.CommandPath(), f.Usage)
+			}
+		}
+		if !said && strings.Contains(cmd.Example, "--pool") {
+			t.Errorf("an example of %s needs a pool: %s", cmd.CommandPath(), cmd.Example)
+		}
+	}
+	walk(newApp(Program{Stdin: &bytes.Buffer{}, Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{}}).root())
+	if checked < 3 {
+		t.Errorf("only %d commands have --pool", checked)
 	}
 }

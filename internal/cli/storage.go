@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -103,7 +104,11 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 				have = append(have, s.Name)
 			}
 			picked, err := a.pick(ctx, "storage", have, names, all, yes)
-			if err != nil || len(picked) == 0 && a.output == "table" {
+			if a.output != "table" && len(picked) == 0 {
+				_, emitErr := a.emit([]deletedStorage{})
+				return cmp.Or(err, emitErr)
+			}
+			if err != nil || len(picked) == 0 {
 				return err
 			}
 			results, failed := []deletedStorage{}, false
@@ -163,7 +168,7 @@ func (a *app) pick(ctx context.Context, noun string, have, names []string, all, 
 				}
 			}
 			if len(picked) == before && !slices.ContainsFunc(picked, func(p string) bool { return matches(n, p) }) {
-				a.say(strings.ToUpper(noun[:1]) + noun[1:] + " " + n + " not found.")
+				a.progress(strings.ToUpper(noun[:1]) + noun[1:] + " " + n + " not found.")
 			}
 		}
 	}
@@ -172,6 +177,9 @@ func (a *app) pick(ctx context.Context, noun string, have, names []string, all, 
 			a.say("No storage(s) to delete.")
 		} else {
 			a.say("No " + noun + "s to delete.")
+		}
+		if slices.ContainsFunc(names, func(name string) bool { return !isPattern(name) }) {
+			return nil, exitError(1) // nothing was done for a name
 		}
 		return nil, nil
 	}

@@ -21,10 +21,11 @@ type Place struct {
 	Zone   string `json:"zone,omitempty"`
 }
 
+// String is the place as people write it, so that of own machines it names their pool.
 func (p Place) String() string {
 	s := p.Cloud
 	if p.Region != "" {
-		s += "/" + p.Region
+		s += "/" + facts.InPlace(p.Cloud, p.Region)
 	}
 	if p.Zone != "" {
 		s += "/" + p.Zone

@@ -54,7 +54,7 @@ func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 		var lacks []string
 		cpus, cerr := catalog.ParseAmount(r.CPUs)
 		if cerr == nil && c.Offer.CPUs > 0 && !cpus.Least(c.Offer.CPUs, c.Offer.CPUs) {
-			lacks = append(lacks, fmt.Sprintf("%v CPUs (the task asks for %s)", c.Offer.CPUs, r.CPUs))
+			lacks = append(lacks, fmt.Sprintf("%s (the task asks for %s)", cpuCount(c.Offer.CPUs), r.CPUs))
 		}
 		memory, merr := catalog.ParseAmount(r.Memory)
 		if merr == nil && c.Offer.MemoryGiB > 0 && !memory.Least(c.Offer.MemoryGiB, c.Offer.CPUs) {
@@ -75,6 +75,13 @@ func smaller(c *state.Cluster, t *task.Task, exec bool) string {
 		said = cmp.Or(said, strings.Join(lacks, " and "))
 	}
 	return said
+}
+
+func cpuCount(n float64) string {
+	if n == 1 {
+		return "1 CPU"
+	}
+	return fmt.Sprintf("%v CPUs", n)
 }
 
 // warnSmaller says that the machines of a cluster that exists are smaller than a task

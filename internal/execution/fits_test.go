@@ -105,6 +105,10 @@ func TestASmallerClusterIsSaid(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
+	c.Offer.CPUs = 1
+	if got, want := smaller(c, &task.Task{NumNodes: 1, Resources: []task.Resources{{CPUs: "2"}}}, false), "1 CPU (the task asks for 2)"; got != want {
+		t.Errorf("of one CPU: %q, want %q", got, want)
+	}
 	c.Offer.CPUs, c.Offer.MemoryGiB = 0, 0 // not known
 	if got := smaller(c, &task.Task{NumNodes: 1, Resources: []task.Resources{{CPUs: "4", Memory: "16"}}}, false); got != "" {
 		t.Errorf("of a machine of unknown size: %q", got)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -65,6 +66,9 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 	if f.Name != "" && len(arrays) > 1 { // the jobs of one array are meant together
 		return &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("%d managed jobs that have not ended are named %q: %s. Cancel them by id.", len(ids), f.Name, join(ids))}
 	}
+	if err := m.sayEnded(ctx, call, f, page.Rows); err != nil {
+		return err
+	}
 	asked, err := m.store.ManagedJobs().AskCancel(ctx, ids, cmp.Or(grace, proc.Grace))
 	if err != nil {
 		return err
@@ -80,6 +84,30 @@ func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCance
 		fmt.Fprintf(call.Out, "Job with ID %d is scheduled to be cancelled.\n", asked[0])
 	default:
 		fmt.Fprintf(call.Out, "Jobs with IDs %s are scheduled to be cancelled.\n", join(asked))
+	}
+	return nil
+}
+
+// sayEnded says of each job that was named and is not among the live ones why it is
+// not cancelled.
+func (m *Manager) sayEnded(ctx context.Context, call cluster.Call, f state.ManagedFilter, live []state.ManagedRow) error {
+	if len(f.IDs) == 0 {
+		return nil
+	}
+	f.Live = false
+	page, err := m.store.ManagedJobs().List(ctx, f)
+	if err != nil {
+		return err
+	}
+	for _, id := range f.IDs {
+		of := func(r state.ManagedRow) bool { return r.Job.ID == id }
+		switch {
+		case slices.ContainsFunc(live, of):
+		case slices.ContainsFunc(page.Rows, of):
+			fmt.Fprintf(call.Out, "Managed job %d has already ended.\n", id)
+		default:
+			fmt.Fprintf(call.Out, "There is no managed job %d (see: sky jobs queue).\n", id)
+		}
 	}
 	return nil
 }

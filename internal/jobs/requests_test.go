@@ -287,12 +287,14 @@ func TestWhichJobsACancelMeans(t *testing.T) {
 		{"of somebody else's", "a", api.JobsCancelBody{JobIDs: []int{6}}, api.ErrPermissionDenied, []int{1, 2, 3, 4, 5, 6, 7, 8}},
 		{"of everybody's", "a", api.JobsCancelBody{AllUsers: true}, api.ErrPermissionDenied, []int{1, 2, 3, 4, 5, 6, 7, 8}},
 		{"of a name that others use", "bob", api.JobsCancelBody{Name: new("one")}, "Job with ID 6 is scheduled to be cancelled.\n", []int{1, 2, 3, 4, 5, 7, 8}},
-		{"of what has ended", "bob", api.JobsCancelBody{JobIDs: []int{6}}, "No job to cancel.\n", []int{1, 2, 3, 4, 5, 7, 8}},
+		{"of what has ended", "bob", api.JobsCancelBody{JobIDs: []int{6, 99}}, "Managed job 6 has already ended.\nThere is no managed job 99 (see: sky jobs queue).\nNo job to cancel.\n", []int{1, 2, 3, 4, 5, 7, 8}},
 		{"of an array", "a", api.JobsCancelBody{Name: new("array"), JobIDs: nil}, "Jobs with IDs 4, 5 are scheduled to be cancelled.\n", []int{1, 2, 3, 7, 8}},
 		{"of a pipeline", "a", api.JobsCancelBody{Name: new("pipe"), Pool: new("")}, "Job with ID 8 is scheduled to be cancelled.\n", []int{1, 2, 3, 7}},
 		{"of ids here and elsewhere", "a", api.JobsCancelBody{JobIDs: []int{2, 7}, Graceful: true, GracefulTimeout: new(0)},
 			"Skipped, because they are not in the active workspace \"default\": 7\nJob with ID 2 is scheduled to be cancelled.\n", []int{1, 3, 7}},
-		{"of all", "a", api.JobsCancelBody{All: true}, "Skipped, because they are not in the active workspace \"default\": 7\nJobs with IDs 1, 3 are scheduled to be cancelled.\n", []int{7}},
+		{"of one here and one that there is not", "a", api.JobsCancelBody{JobIDs: []int{1, 99}},
+			"There is no managed job 99 (see: sky jobs queue).\nJob with ID 1 is scheduled to be cancelled.\n", []int{3, 7}},
+		{"of all", "a", api.JobsCancelBody{All: true}, "Skipped, because they are not in the active workspace \"default\": 7\nJob with ID 3 is scheduled to be cancelled.\n", []int{7}},
 	} {
 		call, out := of(c.user, "default", "team")
 		err := a.Cancel(t.Context(), call, c.body)

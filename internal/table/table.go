@@ -38,12 +38,15 @@ func (t *Table) String() string {
 	return b.String()
 }
 
-// least is how far Fit narrows a column.
-const least = 4
+// Fit narrows a column so far, and the first one, which holds the names to type, to half
+// of the terminal.
+const (
+	least      = 4
+	leastFirst = 30
+)
 
 // Fit shortens cells until the table takes at most that many columns of a terminal,
-// or nothing more can be shortened; 0 leaves it as it is. The widest columns give way,
-// and never the first one, which holds the names to type.
+// or nothing more can be shortened; 0 leaves it as it is. The widest columns give way.
 func (t *Table) Fit(columns int) *Table {
 	widths := t.widths()
 	over := -columns
@@ -55,8 +58,12 @@ func (t *Table) Fit(columns int) *Table {
 	}
 	for ; over > 0; over-- {
 		widest := -1
-		for i := 1; i < len(widths); i++ {
-			if widths[i] > least && (widest < 0 || widths[i] > widths[widest]) {
+		for i := range widths {
+			to := least
+			if i == 0 {
+				to = max(leastFirst, columns/2)
+			}
+			if widths[i] > to && (widest < 0 || widths[i] > widths[widest]) {
 				widest = i
 			}
 		}

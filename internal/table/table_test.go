@@ -80,4 +80,8 @@ func TestFit(t *testing.T) {
 	if out := tab.Fit(80).String(); !strings.Contains(out, "2x(cpus=8, mem") {
 		t.Errorf("80 columns:\n%s", out)
 	}
+	tab.Add(strings.Repeat("n", 300)) // a name nobody types
+	if w := tab.Fit(80).Width(); w > 80 {
+		t.Errorf("with a long name it takes %d columns:\n%s", w, tab.Fit(80))
+	}
 }

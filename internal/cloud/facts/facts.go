@@ -160,6 +160,15 @@ func (c *Cloud) Priced() bool { return c.Prices != nil && c.Prices.Hosted }
 // send it after ssh/, so a pool whose own name begins with it is ssh/ssh-ssh-NAME.
 const PoolPrefix = "ssh-"
 
+// InPlace is a region as people write it after its cloud: [Cloud.RegionName], unless the
+// pool's own name begins with the prefix, which would be read as it.
+func InPlace(cloud, region string) string {
+	if name := Of(cloud).RegionName(region); !strings.HasPrefix(name, PoolPrefix) {
+		return name
+	}
+	return region
+}
+
 // RegionName is a region as people write it: of own machines it is the name of their
 // pool.
 func (c *Cloud) RegionName(region string) string {
