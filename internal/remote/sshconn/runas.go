@@ -53,7 +53,7 @@ type RunAsError struct {
 const saidMost = 200
 
 func (e *RunAsError) Error() string {
-	said := strings.TrimSpace(e.Said)
+	said := strings.ReplaceAll(strings.TrimSpace(e.Said), "\n", "; ")
 	if len(said) > saidMost {
 		said = said[:saidMost] + "…"
 	}
