@@ -62,8 +62,8 @@ func isAccountRefusal(err error) bool {
 	return account || sudo
 }
 
-// account is the account that a user's clusters run as on the host; "" is the login. It
-// is pure.
+// account is the account that a user's clusters run as on the host; "": as the login,
+// whoever launches. It is pure.
 func (h *host) account(by Submitter) (string, error) {
 	if !h.runAs.submitter {
 		return "", nil
@@ -78,9 +78,6 @@ func (h *host) account(by Submitter) (string, error) {
 	}
 	if err := sshconn.CheckAccount(name); err != nil {
 		return "", &accountError{fmt.Errorf("clusters run there as their users' accounts (run_as: submitter): %w; the administrator can name another account in the pool, as accounts: {%s: UNIX-ACCOUNT}", err, by.Name)}
-	}
-	if name == h.reach.User {
-		return "", nil
 	}
 	return name, nil
 }

@@ -30,7 +30,7 @@ func TestTheAccountOfASubmitter(t *testing.T) {
 		{"the login", "", nil, Submitter{Name: "ada"}, "", ""},
 		{"the login, said", "login", map[string]string{"ada": "ada"}, Submitter{Name: "ada"}, "", ""},
 		{"the user's name", "submitter", nil, Submitter{Name: "ada"}, "ada", ""},
-		{"the login is the account", "submitter", nil, Submitter{Name: "pool"}, "", ""},
+		{"the login is the account", "submitter", nil, Submitter{Name: "pool"}, "pool", ""},
 		{"listed", "submitter", map[string]string{"ada@example.com": "ada"}, Submitter{Name: "ada@example.com"}, "ada", ""},
 		{"not listed", "submitter", map[string]string{"ada@example.com": "ada"}, Submitter{Name: "ada"}, "", "names none for ada"},
 		{"an address is no account", "submitter", nil, Submitter{Name: "ada@example.com"}, "", "accounts: {ada@example.com: UNIX-ACCOUNT}"},
@@ -249,6 +249,26 @@ func (a *accounts) facts(s shape) {
 		a.t.Fatal(err)
 	}
 	a.p.facts.put(pools[0].hosts[0], s)
+}
+
+// The login may be a user's own account: then no rule of sudo is needed.
+func TestTheLoginIsTheUsersAccount(t *testing.T) {
+	a := withAccounts(t)
+	a.write("tester.uid", "1003")
+	spec := a.spec("tester", "1")
+	n := a.launch(spec)[0]
+	if r := n.Reach; r.RunAs != "tester" || !strings.HasPrefix(r.Home, a.hosts[0].Home) {
+		t.Errorf("%+v", r)
+	}
+	if again := a.launch(spec); len(again) != 1 || again[0].Reach.Home != n.Reach.Home {
+		t.Errorf("%+v", again)
+	}
+	if err := a.p.Terminate(t.Context(), spec.ID); err != nil {
+		t.Fatal(err)
+	}
+	if left := a.files(); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
 }
 
 func TestWithoutAnAccountNothingIsClaimed(t *testing.T) {

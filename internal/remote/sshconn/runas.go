@@ -28,7 +28,7 @@ const accountShell = "/bin/sh"
 // the host was reached, and does not leave the login's folder, which the account may not
 // be allowed to read.
 func (t Target) command(line string) string {
-	if t.RunAs == "" {
+	if t.RunAs == "" || t.RunAs == t.login() {
 		return line
 	}
 	return "sudo -n -H -u " + Quote(t.RunAs) + " -- " + accountShell + " -c " +
