@@ -12,7 +12,7 @@ import (
 )
 
 // submitter is the user whose clusters run as an account of their own on own machines. No
-// name that a client tells counts: with logins it is the one that the login proved, and
+// name that a client sends counts: with logins it is the one that the login proved, and
 // without them everybody is the account that this server runs as.
 func (d *daemon) submitter(ctx context.Context, id string) (sshpool.Submitter, error) {
 	if !d.logins || id == d.self.ID {
