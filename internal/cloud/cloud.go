@@ -126,6 +126,9 @@ type Reach struct {
 	Host   string `json:"host,omitempty"`
 	Port   int    `json:"port,omitempty"`
 	User   string `json:"user,omitempty"`
+	// RunAs is the account that everything on the node runs as, by sudo, where that is
+	// not User; ways to connect and forwarded connections stay User's.
+	RunAs string `json:"run_as,omitempty"`
 	// HostKey is the host's public key as in authorized_keys, when the cloud
 	// tells it: no other may be trusted then.
 	HostKey string `json:"host_key,omitempty"`

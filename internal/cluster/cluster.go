@@ -42,6 +42,8 @@ type Deps struct {
 	// Machine names the machine of this server, if several servers share the
 	// database; see [Manager.Here].
 	Machine string
+	// Logins tells that users log in; else all of them are the owner of the server.
+	Logins bool
 	// Ended stores how a job that asks for a report ended, see [agentapi.SubmitRequest]:
 	// its agent tells it again until there was no error. nil: nobody asks.
 	Ended func(ctx context.Context, hash string, j agentapi.Job) error
@@ -94,6 +96,15 @@ type Call struct {
 	// Rest runs f, which only waits, without keeping others from running
 	// meanwhile; nil: there are none.
 	Rest func(f func())
+}
+
+// MayRun refuses to run something of the caller's as the Unix account of another user. It
+// is asked wherever commands or files are on their way to a cluster that exists.
+func (m *Manager) MayRunAs(call Call, c *state.Cluster) error {
+	if !m.Logins {
+		return nil
+	}
+	return c.MayRun(call.User.ID)
 }
 
 // MayUse refuses a task whose config section asks for a workspace that the

@@ -266,6 +266,9 @@ func (m *Manager) Autostop(ctx context.Context, call Call, body api.AutostopBody
 		a.WaitFor = *body.WaitFor
 	}
 	if body.Hook != nil {
+		if err := m.MayRunAs(call, c); err != nil {
+			return err
+		}
 		event := "stop"
 		if body.Down {
 			event = "down"

@@ -144,7 +144,7 @@ func (m *Manager) Handle(c *state.Cluster) *api.Handle {
 		_, h.CannotStop = cloud.Lacking(p, c.Offer, cloud.FeatureStop)
 	}
 	for _, n := range c.Nodes {
-		if n.Reach.Method == "ssh" {
+		if n.Reach.Method == "ssh" && n.Reach.RunAs == "" {
 			h.StableSSHPorts = append(h.StableSSHPorts, cmp.Or(n.Reach.Port, 22))
 		}
 		h.StableIPs = append(h.StableIPs, [2]string{n.InternalIP, orElse(n.ExternalIP, n.InternalIP)})

@@ -266,11 +266,13 @@ func (d *daemon) wire(ctx context.Context) error {
 		Timeout:  time.Duration(cfg.Int("provision", "ssh_timeout")) * time.Second,
 		Password: sshpool.Passwords(filepath.Join(sky, sshpool.PoolsFile), d.o.Home),
 	})
+	pools := sshpool.InSkyDir(d.o.Home, conns, d.store.Settings())
+	pools.Submitter = d.submitter
 	engine := docker.NewEngine(docker.SocketFromEnv())
 	d.metrics = server.NewMetrics()
 	contexts := kubernetes.NewContexts(d.o.Home)
 	d.providers = wrap.All(all.Providers(all.Options{
-		LocalRoot: filepath.Join(sky, "local"), Pools: sshpool.InSkyDir(d.o.Home, conns, d.store.Settings()), Docker: engine,
+		LocalRoot: filepath.Join(sky, "local"), Pools: pools, Docker: engine,
 		Kubernetes: kubernetes.Options{Contexts: contexts, Dir: filepath.Join(sky, "kubernetes"), Sections: d.sections(kubernetes.Name), Everywhere: d.everywhere(kubernetes.Name)},
 		AWS:        d.awsOptions(),
 		GCP:        d.gcpOptions(),
@@ -308,7 +310,7 @@ func (d *daemon) wire(ctx context.Context) error {
 	})
 	d.clusters = cluster.New(cluster.Deps{
 		Store: d.store, Providers: d.providers, Provision: d.provision, Remote: connector,
-		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(),
+		Log: d.log, ServerID: d.serverID(), CancelRequests: d.cancelRequests, OncePer: d.oncePer, Machine: d.machine(), Logins: d.logins,
 		Ended:      func(ctx context.Context, hash string, j agentapi.Job) error { return d.jobs.Ended(ctx, hash, j) },
 		NeedMounts: func(hash string) { d.buckets.NeedMounts(hash) },
 	})

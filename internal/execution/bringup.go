@@ -156,6 +156,9 @@ func (l *launch) mine(c *state.Cluster) error {
 	if err := l.x.Clusters.Here(c); err != nil {
 		return err
 	}
+	if err := l.x.Clusters.MayRunAs(l.call, c); err != nil {
+		return err
+	}
 	switch {
 	case l.held != nil && c.Holder != l.held.Holder:
 		return &api.Error{Type: api.ErrInvalidClusterName, Message: fmt.Sprintf("The name %q belongs to another cluster.", c.Name)}

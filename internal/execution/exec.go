@@ -50,6 +50,9 @@ func (x *Executor) Exec(ctx context.Context, call cluster.Call, body api.ExecBod
 	if err := credentials.May(call, c); err != nil {
 		return nil, err
 	}
+	if err := x.Clusters.MayRunAs(call, c); err != nil {
+		return nil, err
+	}
 	if err := fits(c, t, true); err != nil {
 		return nil, err
 	}

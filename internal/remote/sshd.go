@@ -13,9 +13,11 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// HasSSHD tells whether a node has an sshd of its own. For the others the server
-// speaks ssh itself, see [Connector.SSHD].
-func (r *Connector) HasSSHD(n cloud.Node) bool { return n.Reach.Method == "ssh" && r.o.SSH != nil }
+// HasSSHD tells whether a node has an sshd of its own, in which its account logs in. For
+// the others the server speaks ssh itself, see [Connector.SSHD].
+func (r *Connector) HasSSHD(n cloud.Node) bool {
+	return n.Reach.Method == "ssh" && n.Reach.RunAs == "" && r.o.SSH != nil
+}
 
 // SSHD connects to the sshd of a node, for an ssh that somebody else runs. A node
 // without one is served by its agent, as long as somebody holds the connection.

@@ -45,7 +45,11 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 // socket puts the checks that others make of a body before a websocket's
 // handler; what it is about is in the query.
 func (rt Route) socket(s *Server, w http.ResponseWriter, r *http.Request) {
-	if _, err := s.mayTouch(r.Context(), s.scope(r), r.URL.Query().Get("cluster_name"), true); err != nil {
+	c, err := s.mayTouch(r.Context(), s.scope(r), r.URL.Query().Get("cluster_name"), true)
+	if u := loggedIn(r); err == nil && c != nil && u != nil {
+		err = c.MayRun(u.ID)
+	}
+	if err != nil {
 		s.failed(w, r, err)
 		return
 	}

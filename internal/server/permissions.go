@@ -87,7 +87,8 @@ Where a login is on it is asked for on the server's own machine, too, and caller
 - **Viewers** look. What they list is never refreshed from a provider, holds no keys, and they read the results of their own requests only.
 - **Users** also work, with what is their own: they change clusters that they launched, cancel requests that they made, manage tokens that they
   made, and set their own password. Calls about the things of all users at once are not theirs.
-- **Admins** do everything.
+- **Admins** do everything, but run nothing on clusters that run as [their owners' Unix accounts](own-machines.md#whose-account): launches, jobs, hooks,
+  shells and ports are their owners' alone there.
 
 What users and viewers see, by name or in a list, is limited to the workspaces that they may use: every cluster, managed job and request belongs
 to one. A workspace is open to everybody unless its settings say ` + "`private: true`" + `; then to its ` + "`allowed_users`" + ` (ids or names) and to admins.

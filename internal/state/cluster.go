@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -88,6 +89,28 @@ func (h Holder) Name() string {
 
 // Held reports whether the cluster belongs to something other than its user.
 func (c *Cluster) Held() bool { return c.Holder != Holder{} }
+
+// RunAs is the Unix account of its owner's that the cluster's nodes run as; "": they run
+// as the account that sky has on them.
+func (c *Cluster) RunAs() string {
+	for _, n := range c.Nodes {
+		if n.Reach.RunAs != "" {
+			return n.Reach.RunAs
+		}
+	}
+	return ""
+}
+
+// MayRun refuses to run something for a user who logged in, an administrator too, as the
+// Unix account of somebody else.
+func (c *Cluster) MayRun(user string) error {
+	account := c.RunAs()
+	if account == "" || user == c.UserHash {
+		return nil
+	}
+	return &api.Error{Type: api.ErrPermissionDenied, Message: fmt.Sprintf("What runs on cluster %q runs as the Unix account %s of its owner, so only %s may run something there.", c.Name, account, c.UserName),
+		Hint: "Launch a cluster of your own."}
+}
 
 // ClusterNotes is what servers write down about a cluster for their own later
 // work. Clients are never shown it.

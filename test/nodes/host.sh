@@ -9,20 +9,22 @@ mount --bind "$dir/home" /root
 mkdir -p /root/.ssh
 cp "$key" /root/.ssh/authorized_keys
 chmod 700 /root /root/.ssh
-# ada may use sudo without a password, bob may not. What is outside of /root is the host's own, too.
+# ada may use sudo without a password, bob may not, and pool may be ada and nobody else. What is outside of /root is the host's own, too.
 for d in /home /srv /etc/sudoers.d; do mount -t tmpfs -o mode=755 none "$d"; done
 for f in passwd shadow; do cp -p "/etc/$f" "$dir/$f"; done
 id=4321
-for user in ada bob; do
+for user in ada bob pool; do
   echo "$user:*:$id:$id::/home/$user:/bin/bash" >>"$dir/passwd"
   echo "$user:*:19000:0:99999:7:::" >>"$dir/shadow"
   mkdir -p "/home/$user/.ssh"
   cp "$key" "/home/$user/.ssh/authorized_keys"
   chown -R "$id:$id" "/home/$user"
+  chmod 700 "/home/$user"
   id=$((id + 1))
 done
 for f in passwd shadow; do mount --bind "$dir/$f" "/etc/$f"; done
 echo 'ada ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/ada
+echo 'pool ALL=(ada) NOPASSWD: /bin/sh' >/etc/sudoers.d/sky-ada
 env=HOST=$name
 if [ -d "$dir/docker" ]; then
   env=DOCKER_HOST=unix://$dir/docker/sock

@@ -54,7 +54,9 @@ type launch struct {
 
 	pool *pool
 	seen []*seen // that answer
-	down []*seen // that do not
+	down []*seen // that do not, or cannot be used
+	// accounts are those that new nodes run as; "": as the login.
+	accounts map[*host]string
 }
 
 // look finds out what belongs to whom.
@@ -104,10 +106,19 @@ func (l *launch) look(ctx context.Context) error {
 			return &cloud.InvalidError{Place: l.spec.Offer.Place, Err: fmt.Errorf("the cluster has machines of pool %s", s.host.pool)}
 		}
 	}
+	if bad := unasked(l.seen, l.spec.ID); len(bad) > 0 {
+		return l.p.failure(bad, l.spec.Offer.Place)
+	}
+	if err := l.withdraw(ctx); err != nil {
+		return err
+	}
+	if err := l.admit(ctx); err != nil {
+		return err
+	}
 	if len(l.down) == len(looks) {
 		return l.p.failure(l.down, l.spec.Offer.Place)
 	}
-	return l.withdraw(ctx)
+	return nil
 }
 
 // withdraw removes claims of this cluster that were never settled, as of a process
@@ -233,10 +244,7 @@ func (l *launch) claim(ctx context.Context) error {
 			s := machines[a.machine]
 			out := make(chan *seen, 1)
 			err := cloud.Settled(ctx, func(ctx context.Context) error {
-				out <- l.p.claim(ctx, s.host, record{
-					Installation: l.spec.ID.Installation, Cluster: l.spec.ID.Name, Hash: l.spec.ID.Hash,
-					Rank: a.rank, Created: time.Now().UTC(), Share: a.share,
-				}, s.held)
+				out <- l.p.claim(ctx, s.host, l.record(a, s.host), s.held)
 				return nil
 			})
 			if err != nil {
@@ -260,6 +268,18 @@ func (l *launch) claim(ctx context.Context) error {
 			return l.full(len(l.missing()), 0)
 		}
 	}
+}
+
+// record is that of a new node.
+func (l *launch) record(a assignment, h *host) record {
+	r := record{
+		Installation: l.spec.ID.Installation, Cluster: l.spec.ID.Name, Hash: l.spec.ID.Hash,
+		Rank: a.rank, Created: time.Now().UTC(), Share: a.share, RunAs: l.accounts[h],
+	}
+	if r.RunAs != "" {
+		r.Owner, r.OwnerName = l.spec.UserID, l.spec.User
+	}
+	return r
 }
 
 // leases are what the cluster has.

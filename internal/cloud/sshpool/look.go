@@ -22,7 +22,11 @@ type record struct {
 	Rank         int           `json:"rank"`
 	Created      time.Time     `json:"created"`
 	Share        *folder.Share `json:"share,omitempty"` // nil: the whole machine
-	RunAs        string        `json:"run_as,omitempty"`
+	// RunAs is the account that has the node, if that is not the login, and Owner the
+	// user of sky whose it is.
+	RunAs     string `json:"run_as,omitempty"`
+	Owner     string `json:"owner,omitempty"`
+	OwnerName string `json:"owner_name,omitempty"`
 }
 
 func (r *record) of(id cloud.ClusterID) bool {
@@ -37,6 +41,10 @@ type held struct {
 	raw     string // the record as it is there
 	leaving bool   // it is being given back
 	ready   bool   // it was claimed for good: see [Provider.claim]
+	// node is the folder that has the node's home. It is dir, or with record.RunAs a folder
+	// of that account's; "": there is none.
+	node    string
+	problem error // why that account could not be asked; nil: it was
 }
 
 // seen is what a look at a machine found.
@@ -78,7 +86,10 @@ func (s *seen) node(r held) cloud.Node {
 		InternalIP: or(h.internal, s.address), ExternalIP: h.reach.Host,
 		Reach: h.reach, Created: r.record.Created,
 	}
-	n.Reach.Home = r.dir + "/" + folder.Home
+	n.Reach.Home, n.Reach.RunAs = or(r.node, r.dir)+"/"+folder.Home, r.record.RunAs
+	if r.record.Owner != "" {
+		n.About = &cloud.About{UserID: r.record.Owner, UserName: r.record.OwnerName}
+	}
 	if r.leaving {
 		n.State, n.Reason = cloud.NodeGone, "it gave itself back"
 	}
@@ -133,7 +144,7 @@ func (p *Provider) look(ctx context.Context, h *host) *seen {
 		s.shape = known
 	default:
 		s.shape = newShape(s.cpus, s.memory, s.gpus)
-		s.shape.limits = s.limits
+		s.shape.limits = s.limits && !h.runAs.submitter // agents of accounts cannot set them
 		if s.cpus > 0 {
 			p.facts.put(h, s.shape)
 		}
@@ -141,17 +152,33 @@ func (p *Provider) look(ctx context.Context, h *host) *seen {
 	return s
 }
 
-// ask runs a script that tells about the machine at its end.
+// ask runs a script that tells about the machine at its end, as the login, and then asks
+// the accounts that have nodes there.
 func (p *Provider) ask(ctx context.Context, h *host, script string) *seen {
-	t, err := sshconn.FromReach(h.reach)
-	if err != nil {
-		return &seen{host: h, err: err}
+	s := p.askAs(ctx, h, "", script)
+	if s.err == nil {
+		p.askAccounts(ctx, s)
 	}
-	out, err := p.o.SSH.Script(ctx, t, "umask 077\n"+script+"exit 0\n")
+	return s
+}
+
+// askAs runs a script that tells about the folders of one account at its end; "" is the login.
+func (p *Provider) askAs(ctx context.Context, h *host, account, script string) *seen {
+	out, err := p.run(ctx, h, account, "umask 077\n"+script+"exit 0\n")
 	if err != nil {
 		return &seen{host: h, err: err}
 	}
 	return read(h, string(out))
+}
+
+func (p *Provider) run(ctx context.Context, h *host, account, script string) ([]byte, error) {
+	reach := h.reach
+	reach.RunAs = account
+	t, err := sshconn.FromReach(reach)
+	if err != nil {
+		return nil, err
+	}
+	return p.o.SSH.Script(ctx, t, script)
 }
 
 func read(h *host, out string) *seen {
@@ -175,7 +202,7 @@ func read(h *host, out string) *seen {
 		case "limits":
 			s.limits = value == "1"
 		case "at":
-			at = held{dir: value}
+			at = held{dir: value, node: value}
 		case "ready":
 			at.ready = true
 		case "node", "leaving":

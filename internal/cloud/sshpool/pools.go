@@ -35,6 +35,7 @@ type host struct {
 	name     string // as the user wrote it
 	reach    cloud.Reach
 	internal string      // its address for the other hosts; "": the one its sshd is reached at
+	runAs    runAs       // whose account clusters run as
 	Password task.Secret // exported so that printing a host redacts it
 }
 
@@ -51,6 +52,9 @@ type entry struct {
 	ProxyJump    string `json:"proxy_jump"`
 	ProxyCommand string `json:"proxy_command"`
 	InternalIP   string `json:"internal_ip"`
+
+	RunAs    string            `json:"run_as"`
+	Accounts map[string]string `json:"accounts"`
 }
 
 // hostEntry is a host: a name alone, or more.
@@ -77,6 +81,9 @@ type poolEntry struct {
 	Password     string      `json:"password"`
 	ProxyJump    string      `json:"proxy_jump"`
 	ProxyCommand string      `json:"proxy_command"`
+
+	RunAs    string            `json:"run_as"`
+	Accounts map[string]string `json:"accounts"`
 }
 
 // errNoPools means that there is no file, or nothing in it.
@@ -164,6 +171,14 @@ func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
 	if h.internal != "" && net.ParseIP(h.internal) == nil {
 		return nil, fmt.Errorf("internal_ip: %q is no address", h.internal)
 	}
+	accounts := e.Accounts
+	if accounts == nil {
+		accounts = p.Accounts
+	}
+	var err error
+	if h.runAs, err = newRunAs(or(e.RunAs, p.RunAs), accounts); err != nil {
+		return nil, err
+	}
 	h.reach = cloud.Reach{
 		Method: "ssh", Host: t.Host, Port: t.Port, User: t.User, OwnKeys: true, Machine: cloud.MachineFolder,
 		ProxyJump: jump, ProxyCommand: t.ProxyCommand,
@@ -185,7 +200,7 @@ func newHost(name string, p poolEntry, e entry, home string) (*host, error) {
 			h.reach.IdentityFile = filepath.Join(home, rest)
 		}
 	}
-	_, err := sshconn.FromReach(h.reach)
+	_, err = sshconn.FromReach(h.reach)
 	return h, err
 }
 

@@ -12,12 +12,15 @@ import (
 // refused login is the user's to mend, everything else may be gone next time.
 func (p *Provider) failure(bad []*seen, place cloud.Place) error {
 	var errs []error
-	refused := 0
+	refused, accounts := 0, 0
 	for _, s := range bad {
 		err := fmt.Errorf("%s: %w", s.host.id(), s.err)
 		var auth *sshconn.AuthError
 		if errors.As(err, &auth) {
 			refused++
+		}
+		if isAccountRefusal(err) {
+			accounts++
 		}
 		errs = append(errs, err)
 	}
@@ -26,6 +29,8 @@ func (p *Provider) failure(bad []*seen, place cloud.Place) error {
 	switch {
 	case refused == len(bad):
 		return &cloud.AuthError{Cloud: Name, Region: place.Region, Err: err, Fix: "name the user and the identity_file or password of these machines in " + p.o.File}
+	case accounts == len(bad) && place.Region != "": // of a launch: it is for the administrator to mend
+		return &cloud.InvalidError{Place: place, Err: err}
 	case errors.As(err, &full):
 		return &cloud.CapacityError{Place: place, Err: err}
 	}

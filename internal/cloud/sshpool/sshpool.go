@@ -10,6 +10,11 @@
 //	~/.sky/nodes/<machine's name>.d/<node>/node.json   the record, with its share; see package folder
 //	~/.sky/nodes/<machine's name>.d/<node>/home/       the node's home: all that sky puts there
 //
+// With run_as: submitter the home is in another account, in a folder of the same name
+// below that account's home, which has a copy of the record. The login's folder has the
+// record that counts, and an empty home: so there is one list of who has what of a
+// machine, which no account but the login can change.
+//
 // Giving a node back ends its processes and removes that folder. Nothing else
 // on the machine is touched.
 package sshpool
@@ -41,6 +46,9 @@ type Options struct {
 	SSH  *sshconn.Pool // connections
 	// Leases is where claims are remembered.
 	Leases Leases
+	// Submitter is who a user is, by the id, for hosts on which clusters run as their
+	// users' accounts; nil: such hosts are refused.
+	Submitter func(ctx context.Context, userID string) (Submitter, error)
 }
 
 // Provider rents out machines of pools.
@@ -188,7 +196,7 @@ func (p *Provider) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node,
 		hosts = all(pools)
 	}
 	looks := p.lookAt(ctx, unique(hosts))
-	if bad := failed(looks); len(bad) > 0 {
+	if bad := append(failed(looks), unasked(looks, id)...); len(bad) > 0 {
 		return nil, p.failure(bad, cloud.Place{Cloud: Name})
 	}
 	return nodesOf(looks, id), nil
@@ -238,7 +246,9 @@ func nodesOf(looks []*seen, id cloud.ClusterID) []cloud.Node {
 			continue
 		}
 		for _, n := range s.of(id) {
-			nodes = append(nodes, s.node(n))
+			if n.problem == nil {
+				nodes = append(nodes, s.node(n))
+			}
 		}
 	}
 	slices.SortFunc(nodes, func(a, b cloud.Node) int {
@@ -291,6 +301,9 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 	// Without an intent nothing was ever claimed from here: machines that do
 	// not answer are no reason to fail, unless none does.
 	if len(bad) > 0 && (len(intents) > 0 || len(bad) == len(looks)) {
+		return p.failure(bad, cloud.Place{Cloud: Name})
+	}
+	if bad := unasked(looks, id); len(bad) > 0 {
 		return p.failure(bad, cloud.Place{Cloud: Name})
 	}
 	type node struct {

@@ -72,16 +72,13 @@ func (p *Pool) handshake(ctx context.Context, t Target, raw net.Conn) (*ssh.Clie
 	var bad *HostKeyError
 	var shown bool
 	cfg := &ssh.ClientConfig{
-		User: t.User, Auth: l.methods, ClientVersion: "SSH-2.0-sky", HostKeyAlgorithms: algorithms(keys),
+		User: t.login(), Auth: l.methods, ClientVersion: "SSH-2.0-sky", HostKeyAlgorithms: algorithms(keys),
 		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
 			shown = true
 			err := p.hosts.check(t, key)
 			errors.As(err, &bad)
 			return err
 		},
-	}
-	if cfg.User == "" {
-		cfg.User = localUser()
 	}
 	// The deadline closes: not every carrier knows deadlines.
 	hctx, cancel := context.WithTimeout(ctx, p.o.Timeout)

@@ -18,8 +18,8 @@ import (
 // outputMost bounds what is kept of a command's output.
 const outputMost = 4 << 20
 
-// Run runs a command line on the target, in the user's login shell, and returns
-// what it printed. An exit code other than 0 is an [*ExitError]. Cancelling the
+// Run runs a command line on the target, in the user's login shell, or with
+// [Target.RunAs] in a plain sh of that account, and returns what it printed. An exit code other than 0 is an [*ExitError]. Cancelling the
 // context ends the session; the command itself may go on.
 func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reader) ([]byte, error) {
 	s, c, err := p.session(ctx, t)
@@ -35,7 +35,7 @@ func (p *Pool) Run(ctx context.Context, t Target, command string, stdin io.Reade
 	s.Stdin, s.Stdout, s.Stderr = stdin, &out, &said
 	stop := context.AfterFunc(ctx, func() { s.Close() })
 	defer stop()
-	err = s.Run(command)
+	err = s.Run(t.command(command))
 	var exit *ssh.ExitError
 	printed, full := out.Bytes()
 	switch {
@@ -91,6 +91,9 @@ func (p *Pool) Script(ctx context.Context, t Target, script string) ([]byte, err
 		if exit != nil && said == "" {
 			said = exit.Stderr
 		}
+		if t.RunAs != "" && exit != nil {
+			return nil, &RunAsError{Host: t.Host, Login: t.login(), Account: t.RunAs, Said: said}
+		}
 		return nil, &NoShellError{t.Host, said}
 	}
 	return nil, err
@@ -109,7 +112,7 @@ func (p *Pool) Pipe(ctx context.Context, t Target, command string) (net.Conn, er
 	release := func() { <-c.sessions; c.release() }
 	in, ierr := s.StdinPipe()
 	out, oerr := s.StdoutPipe()
-	if err := errors.Join(ierr, oerr, s.Start(command)); err != nil {
+	if err := errors.Join(ierr, oerr, s.Start(t.command(command))); err != nil {
 		s.Close()
 		release()
 		return nil, &UnreachableError{t.String(), "running a command", err}

@@ -14,6 +14,9 @@ type Target struct {
 	Host string
 	Port int // 0: 22
 	User string
+	// RunAs is the account that commands run as, by sudo; "": User. It shares User's
+	// connection.
+	RunAs string
 
 	Identities []string // private key files, tried in this order
 	OwnKeys    bool     // then a running ssh-agent, the keys in ~/.ssh and a password on file
@@ -30,7 +33,12 @@ type Target struct {
 func FromReach(r cloud.Reach) (Target, error) {
 	t := Target{
 		Host: r.Host, Port: r.Port, User: r.User, HostKey: r.HostKey, Alias: r.HostAlias,
-		OwnKeys: r.OwnKeys, ProxyCommand: r.ProxyCommand,
+		OwnKeys: r.OwnKeys, ProxyCommand: r.ProxyCommand, RunAs: r.RunAs,
+	}
+	if t.RunAs != "" {
+		if err := CheckAccount(t.RunAs); err != nil {
+			return t, err
+		}
 	}
 	if r.IdentityFile != "" {
 		t.Identities = []string{r.IdentityFile}
