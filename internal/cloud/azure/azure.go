@@ -56,6 +56,8 @@ type Provider struct {
 	o       Options
 	clients rest.Clients
 
+	spread vm.Accounts // subscriptions besides the one in use
+
 	mu    sync.Mutex
 	known *login                // the last one
 	sizes map[string]regionSKUs // by subscription and region
@@ -72,6 +74,7 @@ var (
 	_ cloud.CredentialCarrier  = (*Provider)(nil)
 	_ cloud.PermissionReader   = (*Provider)(nil)
 	_ cloud.DiskCloner         = (*Provider)(nil)
+	_ cloud.AccountLister      = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.

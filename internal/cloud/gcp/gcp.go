@@ -43,6 +43,8 @@ type Options struct {
 	// Settings are the "gcp" section of the configuration, read at each call; nil: the
 	// defaults.
 	Settings func() Settings
+	// Projects are those of all workspaces of the configuration; nil: none.
+	Projects func() []string
 	// Image finds images; nil: no tags are known.
 	Image cloud.Images
 	// Quota is the metric under which the quota of an accelerator is kept; nil or "": it
@@ -65,7 +67,9 @@ type Provider struct {
 	o       Options
 	mu      sync.Mutex
 	account *account
+	others  map[string]*account // by their projects, which have the credentials of account
 	known   memory
+	spread  vm.Accounts // projects besides the one in use
 }
 
 var (
@@ -78,12 +82,16 @@ var (
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.CredentialCarrier = (*Provider)(nil)
 	_ cloud.DiskCloner        = (*Provider)(nil)
+	_ cloud.AccountLister     = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	if o.Settings == nil {
 		o.Settings = func() Settings { return Settings{} }
+	}
+	if o.Projects == nil {
+		o.Projects = func() []string { return nil }
 	}
 	if o.Image == nil {
 		o.Image = func(context.Context, string, string) (string, bool) { return "", false }
