@@ -333,6 +333,9 @@ func TestImages(t *testing.T) {
 		old := b.spec("old", 1)
 		old.Offer.InstanceType, old.Offer.Accelerators = "n1-standard-8", map[string]float64{"V100": 1}
 		b.refused(old, "invalid gcp/us-central1/us-central1-a")
+		b.fake.AddImage("deeplearning-platform-release", "common-cu124-v1-ubuntu-2204-py310", "common-cu124-ubuntu-2204-py310", 50)
+		b.launch(old)
+		has(t, b.fake.last, "deeplearning-platform-release/global/images/family/common-cu124-ubuntu-2204-py310", "install-nvidia-driver")
 		b.make("/global/machineImages", fmt.Sprintf(`{"name": "whole", "sourceInstance": "projects/%s/zones/us-central1-a/instances/%s"}`, gcpfake.Project, names.Of(b.spec("own", 1).ID, 0)))
 		copies := b.spec("copies", 2)
 		copies.ImageID = "projects/" + gcpfake.Project + "/global/machineImages/whole"
