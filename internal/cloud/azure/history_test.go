@@ -102,6 +102,61 @@ func TestServersThatDieInALaunch(t *testing.T) {
 	}
 }
 
+// Whatever call of a launch a server dies at, before or after the call had its effect, the next
+// server finds what it began by names that follow from the cluster, and waits for it or gives
+// it back: no operation's address has to be remembered.
+func TestServersThatDieAtAnyCall(t *testing.T) {
+	settings := map[string]any{"placement_policy": "compact"}
+	spec := launchSpec(2, "t1")
+	calls := 0
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, settings)
+		alive := &process{Fake: fake, left: 1 << 20}
+		tuning := quick
+		tuning.Transport = alive
+		if nodes, err := try(t.Context(), provider(tuning), spec); err != nil || len(nodes) != 2 {
+			t.Fatalf("%v, %v", nodes, err)
+		}
+		calls = len(alive.calls)
+	})
+	if calls < 20 {
+		t.Fatalf("a launch takes %d calls", calls)
+	}
+	for at := 1; at <= calls; at++ {
+		for _, how := range []struct{ effect, goesOn bool }{{false, true}, {true, true}, {true, false}, {false, false}} {
+			synctest.Test(t, func(t *testing.T) {
+				fake, provider := start(t, settings)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				dying := &process{Fake: fake, left: at, last: how.effect}
+				tuning := quick
+				tuning.Transport = dying
+				_, err := try(ctx, provider(tuning), spec)
+				if len(dying.calls) < at {
+					return // lists were fewer this time
+				}
+				about := fmt.Sprintf("dead at call %d, %s, with its effect: %v", at, dying.calls[at-1], how.effect)
+				if err == nil {
+					t.Errorf("%s: the launch succeeded", about)
+				}
+				ctx, end := context.WithTimeout(t.Context(), time.Hour)
+				defer end()
+				next, again := provider(quick), spec
+				again.Resumed = true
+				if how.goesOn {
+					if nodes, err := try(ctx, next, again); err != nil || len(nodes) != 2 {
+						t.Errorf("%s: going on: %v, %v", about, nodes, err)
+					}
+				}
+				if err := next.Terminate(ctx, spec.ID); err != nil {
+					t.Errorf("%s: ending: %v", about, err)
+				}
+				nothing(t, fake, about)
+			})
+		}
+	}
+}
+
 // Whatever happens to a cluster, no rank is there twice, and nothing is left in the end.
 // SKY_SIM_HISTORIES is how many histories there are.
 func TestRandomHistories(t *testing.T) {

@@ -7,7 +7,15 @@
 // one call, all or nothing, by their names. Their labels are the tags of package cloud,
 // except for the rank, which is in the name.
 //
-// One call lists a project's instances in all zones, and one its TPUs.
+// Operations are waited for with the service's own waiting calls, and their ids are not stored:
+// a process can die before it has one. What it began has a name that was known before the call
+// and is found by that: instances in lists, and before they are listed in the operations about
+// their names; queued resources and requests to resize a managed instance group, which may wait
+// for hours, in lists. A launch that is cancelled deletes queued resources and cancels requests
+// to resize; other operations cannot be cancelled, and the machines that come of them are deleted.
+//
+// One call lists a project's instances in all zones, and one its TPUs. A sweep does that in
+// every project that the credentials see.
 //
 // Source: the discovery documents of the Compute Engine API v1, the Cloud TPU API v2, the
 // Cloud Resource Manager API v1, the IAM API v1 and the Service Usage API v1.
