@@ -85,6 +85,7 @@ func (p *Provider) giveBack(ctx context.Context, h *host, n held) *seen {
 		file = folder.Leaving
 	}
 	return p.ask(ctx, h, where+fmt.Sprintf(`s=%[5]s
+r=$(readlink "$s/%[3]s/.sky/runtime" 2>/dev/null)
 if [ "$(cat "$s/%[1]s" 2>/dev/null)" = %[2]s ]; then
   for b in "$s"/%[3]s/.sky/runtime/*/sky; do
     [ -x "$b" ] && "$b" agent --give-back "$s" </dev/null 2>/dev/null && break
@@ -103,7 +104,8 @@ if [ "$(cat "$s/%[1]s" 2>/dev/null)" = %[2]s ] || [ "$(cat "$s/%[4]s" 2>/dev/nul
   done
   for f in "$s"/* "$s"/.[!.]*; do [ "$f" = "$s/%[4]s" ] || rm -rf "$f"; done
   rm -f "$s/%[4]s"
+  case ${r##*/} in %[6]s*) rm -rf "$r" ;; esac
   rmdir "$s" "${s%%/*}" "$HOME/.sky/nodes" "$HOME/.sky" 2>/dev/null
 fi
-`, file, sshconn.Quote(n.raw), folder.Home, folder.Leaving, sshconn.Quote(n.dir))+tell)
+`, file, sshconn.Quote(n.raw), folder.Home, folder.Leaving, sshconn.Quote(n.dir), folder.RuntimePrefix)+tell)
 }
