@@ -38,17 +38,19 @@ func TestProgramsOfHomesThatAreNoexec(t *testing.T) {
 readlink %[1]s/.sky/runtime && %[4]s agent --hash || exit 98
 rm -rf "$(readlink %[1]s/.sky/runtime)" # somebody cleaned up
 %[3]s && %[4]s agent --hash || exit 97
+mkdir -p %[1]s/.sky/mount/x && printf '#!/bin/sh\necho "mounts $1"\n' >%[1]s/.sky/mount/x/sky-mount && chmod 700 %[1]s/.sky/mount/x/sky-mount || exit 96
+for i in 1 2; do HOME=%[1]s sh -c '%[7]s now' || exit 95; done
 %[5]s && ls %[1]s/.sky/runtime && ls -d "$(dirname "$(readlink %[1]s/.sky/runtime)")"/%[6]s*
-`, home, tt.mounts, put(u), dst, put(again), folder.RuntimePrefix)
+`, home, tt.mounts, put(u), dst, put(again), folder.RuntimePrefix, mountCommand(".sky/mount/x/sky-mount"))
 		out, err := exec.Command("unshare", "--mount", "sh", "-c", script).CombinedOutput()
-		lines := strings.Fields(string(out))
+		lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 		if tt.where == "" {
 			if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 126 {
 				t.Errorf("%s: %v, want exit code 126: %s", tt.name, err, out)
 			}
 			continue
 		}
-		if err != nil || len(lines) != 5 || !strings.HasPrefix(lines[0], tt.where+folder.RuntimePrefix) || lines[1] != "h1" || lines[2] != "h1" || lines[3] != "b2" || lines[4] == lines[0] {
+		if err != nil || len(lines) != 7 || !strings.HasPrefix(lines[0], tt.where+folder.RuntimePrefix) || lines[1] != "h1" || lines[2] != "h1" || lines[3] != "mounts now" || lines[4] != lines[3] || lines[5] != "b2" || lines[6] == lines[0] {
 			t.Errorf("%s: %v\n%s", tt.name, err, out)
 		}
 	}
