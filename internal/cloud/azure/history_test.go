@@ -2,11 +2,13 @@ package azure_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -357,4 +359,53 @@ func TestImagesOfOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The role of docs/azure.md allows every call that is made.
+func TestTheDocumentedRoleAllowsEveryCall(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/azure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```json\n")
+	block, _, _ = strings.Cut(block, "```")
+	var role struct{ Actions []string }
+	if err := json.Unmarshal([]byte(block), &role); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, map[string]any{"placement_policy": "compact"})
+		p, spec := provider(quick), launchSpec(2, "t1")
+		spec.DiskTier = "high"
+		do := func(what string, err error) {
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		_, err := p.Check(t.Context())
+		do("check", err)
+		_, err = p.Lacking(t.Context())
+		do("permissions", err)
+		_, err = try(t.Context(), p, spec)
+		do("launch", err)
+		do("ports", p.OpenPorts(t.Context(), spec.ID, []string{"81"}))
+		do("off", p.WhenOff(t.Context(), spec.ID, true))
+		do("stop", p.Stop(t.Context(), spec.ID))
+		_, err = try(t.Context(), p, spec)
+		do("start", err)
+		_, err = p.Quotas(t.Context(), here.Region)
+		do("quotas", err)
+		_, _, err = p.ListAccounts(t.Context(), "i")
+		do("accounts", err)
+		do("end", p.Terminate(t.Context(), spec.ID))
+		asked := fake.Asked()
+		if len(asked) < 20 {
+			t.Errorf("only %v were asked for", asked)
+		}
+		for _, action := range asked {
+			if !slices.ContainsFunc(role.Actions, func(have string) bool { return strings.EqualFold(have, action) }) {
+				t.Errorf("the role lacks %s", action)
+			}
+		}
+	})
 }
