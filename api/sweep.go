@@ -18,7 +18,8 @@ type SweepBody struct {
 // SweepReport is what a sweep found and did.
 type SweepReport struct {
 	Strays []Stray `json:"strays"`
-	// Unlisted are clouds that could not be asked, and why.
+	// Unlisted are clouds, and accounts of them as "CLOUD (ACCOUNT)", that could not be asked,
+	// and why.
 	Unlisted map[string]string `json:"unlisted"`
 	// Elsewhere means that another server sweeps at the moment: strays were listed
 	// and none was ended.
@@ -46,4 +47,7 @@ type StrayMachine struct {
 	Region string `json:"region"`
 	Zone   string `json:"zone"`
 	IP     string `json:"ip"`
+	// Account is the project or subscription, if it is another than the one that the server
+	// works in.
+	Account string `json:"account,omitempty"`
 }

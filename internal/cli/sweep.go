@@ -129,6 +129,9 @@ func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
 			if place == "" {
 				place = m.Region
 			}
+			if m.Account != "" {
+				place += " (" + m.Account + ")"
+			}
 			places, states = addOnce(places, place), addOnce(states, m.State)
 		}
 		result := "left"

@@ -117,6 +117,7 @@ type Node struct {
 	Created    time.Time `json:"created"`
 	Reason     string    `json:"reason,omitempty"` // why it is gone or stopped, in the cloud's words
 	About      *About    `json:"-"`                // nil: the cloud tells no more
+	Account    string    `json:"-"`                // of an [AccountLister], if another than the one in use
 }
 
 // Reach is how package remote gets to a node.

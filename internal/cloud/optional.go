@@ -91,6 +91,22 @@ const (
 	AvailabilityUnknown AvailabilityVerdict = "unknown"
 )
 
+// AccountLister is a provider whose credentials may reach several accounts (projects,
+// subscriptions), of which one is in use.
+type AccountLister interface {
+	// ListAccounts lists an installation's machines in all of them. Accounts that cannot be
+	// read are named and do not keep the others from being listed. What is listed is found by
+	// Nodes and Terminate afterwards, also in accounts that are not in use.
+	ListAccounts(ctx context.Context, installation string) ([]Node, []UnreadAccount, error)
+}
+
+// UnreadAccount is an account whose machines could not be listed.
+type UnreadAccount struct {
+	Name  string
+	Found bool // only the credentials know of it: it is not in use, nor in the configuration
+	Err   error
+}
+
 // SpotNotices is a provider that tells ahead which spot nodes will be taken
 // back.
 type SpotNotices interface {

@@ -24,6 +24,9 @@ func adopted(s provision.Stray, by state.User, now time.Time) (*state.Cluster, e
 	}
 	slices.SortStableFunc(nodes, func(a, b cloud.Node) int { return a.Rank - b.Rank })
 	for i, n := range nodes {
+		if n.Account != "" {
+			return nil, fmt.Errorf("its machines are in the account %s, and the server works in another one: have it use that one, or end them with: sky sweep --terminate", n.Account)
+		}
 		if n.Rank != i {
 			return nil, fmt.Errorf("its machines are not whole: there is none of rank %d. End them with: sky sweep --terminate", i)
 		}

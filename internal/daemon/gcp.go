@@ -14,6 +14,13 @@ func (d *daemon) gcpOptions() gcp.Options {
 		Settings: func() gcp.Settings {
 			return gcp.ReadSettings(d.settings.current().For(config.Scope{Cloud: gcp.Name}).Section())
 		},
+		Projects: func() (all []string) {
+			c := d.settings.current()
+			for _, w := range c.Workspaces() {
+				all = append(all, gcp.ReadSettings(c.For(config.Scope{Cloud: gcp.Name, Workspace: w.Name}).Section()).Project)
+			}
+			return all
+		},
 		Image: d.images(gcp.Name),
 		Quota: func(ctx context.Context, accelerator string, spot bool) string {
 			quotas, err := d.catalogs.Quotas(ctx, gcp.Name)

@@ -199,7 +199,7 @@ func sweepReport(r provision.SweepReport) api.SweepReport {
 			Ended: s.Ended, Error: s.Error,
 		}
 		for _, n := range s.Nodes {
-			m := api.StrayMachine{ID: n.ID, State: string(n.State), Region: n.Place.Region, Zone: n.Place.Zone, IP: n.ExternalIP}
+			m := api.StrayMachine{ID: n.ID, State: string(n.State), Region: n.Place.Region, Zone: n.Place.Zone, Account: n.Account, IP: n.ExternalIP}
 			if m.IP == "" {
 				m.IP = n.InternalIP
 			}

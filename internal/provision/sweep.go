@@ -51,8 +51,9 @@ const imagesTimeout = 2 * time.Minute
 // SweepReport is what a sweep found and did.
 type SweepReport struct {
 	Strays []SweptStray `json:"strays"`
-	// Unlisted are clouds that could not be asked, and why. Those that nothing was
-	// ever rented from are left out, unless they were named.
+	// Unlisted are clouds, and accounts of them as "CLOUD (ACCOUNT)", that could not be asked,
+	// and why. Clouds that nothing was ever rented from, and accounts that the credentials see
+	// but may list no machines in, are left out, unless the cloud was named.
 	Unlisted map[string]string `json:"unlisted,omitempty"`
 	// Images are images of disks that no cluster started from any more, and what became
 	// of them. They are removed by every sweep that ends strays.
@@ -141,7 +142,7 @@ func (e *Engine) strays(ctx context.Context, o SweepOptions) ([]Stray, map[strin
 	}
 	if len(o.Clouds) == 0 {
 		used := e.used(ctx, owned)
-		maps.DeleteFunc(failed, func(name, _ string) bool { return !used[name] })
+		maps.DeleteFunc(failed, func(name, _ string) bool { of, _, _ := strings.Cut(name, " "); return !used[of] })
 	}
 	byOwner := map[owner]*Stray{}
 	now := e.records.Now()
@@ -183,6 +184,7 @@ func (e *Engine) strays(ctx context.Context, o SweepOptions) ([]Stray, map[strin
 func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]cloud.Node, map[string]string) {
 	h := e.history(ctx)
 	listed, failed := map[string][]cloud.Node{}, map[string]string{}
+	named := len(clouds) > 0
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, p := range e.providers.All() {
@@ -191,11 +193,25 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 		}
 		wg.Go(func() {
 			limit := h.Deadline(stepList, cloud.Offer{Place: cloud.Place{Cloud: p.Name()}}, 0)
-			nodes, err := run(ctx, step{name: stepList, limit: limit}, func(ctx context.Context) ([]cloud.Node, error) {
-				return e.Listed(ctx, p)
-			})
+			list := func(ctx context.Context) ([]cloud.Node, error) { return e.Listed(ctx, p) }
+			var unread []cloud.UnreadAccount
+			if accounts, ok := cloud.As[cloud.AccountLister](p); ok {
+				limit = accountsTimeout
+				list = func(ctx context.Context) (nodes []cloud.Node, err error) {
+					nodes, unread, err = accounts.ListAccounts(ctx, e.install)
+					return nodes, err
+				}
+			}
+			nodes, err := run(ctx, step{name: stepList, limit: limit}, list)
 			mu.Lock()
 			defer mu.Unlock()
+			if err == nil {
+				for _, u := range unread {
+					if named || !outOfReach(u) {
+						failed[p.Name()+" ("+u.Name+")"] = u.Err.Error()
+					}
+				}
+			}
 			if err != nil {
 				failed[p.Name()] = err.Error()
 				return
@@ -205,6 +221,16 @@ func (e *Engine) listAll(ctx context.Context, clouds []string) (map[string][]clo
 	}
 	wg.Wait()
 	return listed, failed
+}
+
+// accountsTimeout bounds the lists of all accounts that a cloud's credentials reach.
+const accountsTimeout = 5 * time.Minute
+
+// outOfReach reports whether an account is one that nobody named and in which the
+// credentials may list no machines: they have made none there, as that takes more rights.
+func outOfReach(u cloud.UnreadAccount) bool {
+	var forbidden *cloud.PermissionError
+	return u.Found && errors.As(u.Err, &forbidden)
 }
 
 // used are the clouds that something was rented from, as far as is remembered.

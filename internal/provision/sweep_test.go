@@ -177,3 +177,39 @@ func TestASweepKnowsClustersByTheirShortHash(t *testing.T) {
 		}
 	})
 }
+
+// accounts is a cloud whose credentials reach several accounts.
+type accounts struct {
+	*scripted
+	unread []cloud.UnreadAccount
+}
+
+func (a accounts) ListAccounts(ctx context.Context, installation string) ([]cloud.Node, []cloud.UnreadAccount, error) {
+	nodes, err := a.scripted.Nodes(ctx, cloud.ClusterID{Installation: installation})
+	return nodes, a.unread, err
+}
+
+// An account that cannot be read is named and keeps nothing else from being swept. One that
+// nobody named, and that the credentials may not read, is named when its cloud is asked for.
+func TestASweepNamesAccountsThatItCannotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t, nil)
+		s.stray()
+		name := s.p.Name()
+		forbidden := &cloud.PermissionError{Err: errors.New("no")}
+		s.Engine.providers = cloud.NewRegistry(accounts{s.p, []cloud.UnreadAccount{
+			{Name: "configured", Err: forbidden}, {Name: "seen", Found: true, Err: forbidden}, {Name: "silent", Found: true, Err: errors.New("no answer")},
+		}})
+		r, err := s.Sweep(t.Context(), SweepOptions{Grace: -1, Clouds: []string{name}})
+		if err != nil || len(r.Strays) != 1 || len(r.Unlisted) != 3 || r.Unlisted[name+" (seen)"] != forbidden.Error() {
+			t.Errorf("named: %+v, %v", r, err)
+		}
+		if err := s.mem.Begin(t.Context(), s.stray()); err != nil { // the cloud is one that was used
+			t.Fatal(err)
+		}
+		r, err = s.Sweep(t.Context(), SweepOptions{Grace: -1})
+		if _, ok := r.Unlisted[name+" (seen)"]; err != nil || ok || len(r.Unlisted) != 2 {
+			t.Errorf("not named: %+v, %v", r, err)
+		}
+	})
+}

@@ -42,7 +42,15 @@ func (r *Connector) Mount(ctx context.Context, c *state.Cluster, rank int) (comm
 	}
 	at := path.Join(mountDir, b.hash[:16], "sky-mount")
 	_, err = r.syncNode(ctx, c, rank, filesync.Options{Src: filesync.Within(filepath.Dir(b.path), filepath.Base(b.path), b.path), Dst: "~/" + at})
-	return "exec \"$HOME\"/" + sshconn.Quote(at), err
+	return mountCommand(at), err
+}
+
+// mountCommand starts the program at a path below the home folder. Where none run from there,
+// it is copied to where the agent is; see [executable].
+func mountCommand(at string) string {
+	copied := strings.ReplaceAll(at, "/", "-")
+	return fmt.Sprintf(`p="$HOME"/%s; q="$HOME"/.sky/runtime/%s; [ -x "$p" ] || { [ -x "$q" ] || { cp "$p" "$q.$$" && mv "$q.$$" "$q"; }; p=$q; }; exec "$p"`,
+		sshconn.Quote(at), sshconn.Quote(copied))
 }
 
 // mountBinary is sky-mount for a kind of machine; nil: its agent is the whole sky.

@@ -93,7 +93,7 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	defer prepared()
 	installed := path.Join(host.home, ".sky", "runtime", bin.id, "sky")
 	if !host.has[installed] {
-		u := upload{target: target, host: host, bin: bin, dst: installed, addresses: addressesOf(n.InternalIP, target), alone: alone(n)}
+		u := upload{target: target, host: host, bin: bin, dst: installed, addresses: addressesOf(n.InternalIP, target), alone: alone(n), sudo: !n.Reach.OwnKeys}
 		if err := t.bring(ctx, s, u); err != nil {
 			return "", fmt.Errorf("bringing the agent there: %w", err)
 		}

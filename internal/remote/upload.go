@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/sshpool/folder"
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 )
 
@@ -31,6 +32,7 @@ type upload struct {
 	dst       string
 	addresses []string // where other nodes find it
 	alone     bool     // they do not
+	sudo      bool     // the machine serves us alone: sudo may make a folder there
 }
 
 // bring brings a binary onto the node, from the server or from a node that has
@@ -76,13 +78,39 @@ const exitDamaged = 65
 // others may go on at this moment, also such whose connection is cut already.
 const uploadAge = time.Hour
 
+// executable is a script that makes the folder above $d one from which programs run. Where the
+// file system does not run them (noexec), as that of homes on Container-Optimized OS, it becomes a
+// link to a folder in the first of some folders that does and that only root writes to; $s is
+// the command by which that is done. Where there is none, nothing is changed.
+const executable = `runs() {
+  printf '#!/bin/sh\n' >"$1/.runs-$$" && chmod 700 "$1/.runs-$$" && "$1/.runs-$$" 2>/dev/null
+  set -- "$1" $?
+  rm -f "$1/.runs-$$"
+  return "$2"
+}
+r=${d%%/*}
+[ -d "$r" ] || rm -f "$r"
+mkdir -p "$r" && { runs "$r" || for p in /var/lib /var/lib/toolbox /var/lib/google /opt; do
+  w=; [ -w "$p" ] || w=$s
+  { [ -w "$p" ] || [ -n "$w" ]; } || continue
+  e=$($w mktemp -d "$p/` + folder.RuntimePrefix + `XXXXXXXX" 2>/dev/null) || continue
+  [ -z "$w" ] || $w chown "$(id -u)" "$e"
+  if runs "$e" && rm -rf "$r" && ln -s "$e" "$r"; then break; fi
+  $w rm -rf "$e"
+done; }`
+
 // command is what the node runs to take the binary in, which unpack reads from
 // standard input. Other builds are not needed any more, running or not.
 func (u *upload) command(unpack string) string {
 	dir, now := path.Dir(u.dst), time.Now()
 	tmp := path.Join(dir, fmt.Sprintf(".up-%d", now.UnixNano()))
-	return "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s
+	sudo := ""
+	if u.sudo {
+		sudo = "sudo -n"
+	}
+	return "sh -c " + sshconn.Quote(fmt.Sprintf(`d=%s; t=%s; s=%s
 umask 077
+`+executable+`
 mkdir -p "$d" && %s >"$t" && chmod 700 "$t" && h=$("$t" agent --hash)
 c=$?
 [ $c != 0 ] || [ "$h" = %s ] || c=%d
@@ -90,7 +118,7 @@ c=$?
 [ $c = 0 ] || { rm -f "$t"; exit $c; }
 for o in "${d%%/*}"/*; do case $o in "$d"|"${d%%/*}/*") ;; *) rm -rf "$o" ;; esac; done
 for o in "$d"/.up-*; do [ "${o##*-}" -ge %d ] 2>/dev/null || rm -f "$o"; done
-exit 0`, sshconn.Quote(dir), sshconn.Quote(tmp), unpack, u.bin.hash, exitDamaged, sshconn.Quote(u.dst), now.Add(-uploadAge).UnixNano()))
+exit 0`, sshconn.Quote(dir), sshconn.Quote(tmp), sshconn.Quote(sudo), unpack, u.bin.hash, exitDamaged, sshconn.Quote(u.dst), now.Add(-uploadAge).UnixNano()))
 }
 
 // upload sends the binary from here.
@@ -129,7 +157,7 @@ func uploadError(target sshconn.Target, err error) error {
 	var exit *sshconn.ExitError
 	switch {
 	case errors.As(err, &exit) && exit.Code == 126:
-		return fmt.Errorf("%s does not run programs from its home folder (mounted noexec?): %w", target.Host, err)
+		return fmt.Errorf("%s does not run programs from its home folder (mounted noexec?), and no folder such as /var/lib could be used in its place, which takes root: %w", target.Host, err)
 	case errors.As(err, &exit) && exit.Code == exitDamaged:
 		return fmt.Errorf("what arrived on %s is not what was sent", target.Host)
 	}

@@ -41,7 +41,7 @@ func TestWhyAnUploadFailed(t *testing.T) {
 		err  error
 		says string
 	}{
-		{&sshconn.ExitError{Code: 126, Stderr: "Permission denied"}, "h does not run programs from its home folder (mounted noexec?): exit code 126: Permission denied"},
+		{&sshconn.ExitError{Code: 126, Stderr: "Permission denied"}, "h does not run programs from its home folder (mounted noexec?), and no folder such as /var/lib could be used in its place, which takes root: exit code 126: Permission denied"},
 		{&sshconn.ExitError{Code: exitDamaged}, "what arrived on h is not what was sent"},
 		{&sshconn.ExitError{Code: 1, Stderr: "x"}, "exit code 1: x"},
 		{other, "other"},

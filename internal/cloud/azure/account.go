@@ -30,6 +30,7 @@ type account struct {
 	*rest.Client
 	login        *login
 	subscription string
+	other        bool // it is not the one in use
 }
 
 // login returns what the credentials of this moment are good for, without any calls.
@@ -76,7 +77,7 @@ func (p *Provider) account(ctx context.Context) (*account, error) {
 		return nil, err
 	}
 	p.mu.Lock()
-	a := &account{l.client, l, l.subscription}
+	a := &account{l.client, l, l.subscription, false}
 	p.mu.Unlock()
 	if a.subscription != "" {
 		return a, nil

@@ -6,6 +6,12 @@
 // and names are unique within a group, so that every creation is safe to repeat and what a
 // process that died has begun is found by name.
 //
+// The addresses of operations (Azure-AsyncOperation, Location) are asked while the process that
+// began them lives, at the pace of Retry-After, and are not stored: a process can die before it
+// has one, and what an operation does is told by the provisioningState of the resource, whose
+// name is known before the call. Operations cannot be cancelled; what comes of one whose launch
+// was cancelled is removed.
+//
 // Source: the REST reference of Azure, https://learn.microsoft.com/rest/api/azure/, and the
 // specifications behind it.
 package azure
@@ -56,6 +62,8 @@ type Provider struct {
 	o       Options
 	clients rest.Clients
 
+	spread vm.Accounts // subscriptions besides the one in use
+
 	mu    sync.Mutex
 	known *login                // the last one
 	sizes map[string]regionSKUs // by subscription and region
@@ -72,6 +80,7 @@ var (
 	_ cloud.CredentialCarrier  = (*Provider)(nil)
 	_ cloud.PermissionReader   = (*Provider)(nil)
 	_ cloud.DiskCloner         = (*Provider)(nil)
+	_ cloud.AccountLister      = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.

@@ -54,11 +54,13 @@ func (d driver) groups(ctx context.Context, a *account, id cloud.ClusterID, wher
 			found = append(found, resource{Name: name})
 		}
 	}
-	for _, name := range d.Recent().Made(id).All(groups) {
-		add(name)
+	if !a.other {
+		for _, name := range d.Recent().Made(id).All(groups) {
+			add(name)
+		}
+		add(settings(d.o.Settings()).group())
 	}
-	add(settings(d.o.Settings()).group())
-	if where.Exhaustive {
+	if where.Exhaustive || a.other {
 		all, err := list[resource](ctx, a, "/subscriptions/"+a.subscription+"/resources", apiResources, filter(id)...)
 		if err != nil {
 			return nil, err
@@ -149,12 +151,24 @@ func (d driver) ensureGroup(ctx context.Context, a *account, name, region string
 }
 
 // Disconnect removes the cluster's own groups with all that is in them, and what is the
-// cluster's in groups of the user's.
-func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, settled bool) (left []string, err error) {
+// cluster's in groups of the user's, in all subscriptions where the cluster was.
+func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
 	a, err := d.account(ctx)
 	if err != nil {
 		return nil, err
 	}
+	for _, in := range d.accounts(a, id) {
+		more, err := d.disconnect(ctx, in, id)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, more...)
+	}
+	return left, nil
+}
+
+// disconnect is Disconnect in one subscription.
+func (d driver) disconnect(ctx context.Context, a *account, id cloud.ClusterID) (left []string, err error) {
 	all, err := d.groups(ctx, a, id, vm.ListScope{Exhaustive: true})
 	if err != nil {
 		return nil, err

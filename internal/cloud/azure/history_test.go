@@ -2,11 +2,13 @@ package azure_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -99,6 +101,61 @@ func TestServersThatDieInALaunch(t *testing.T) {
 			}
 			nothing(t, fake, about)
 		})
+	}
+}
+
+// Whatever call of a launch a server dies at, before or after the call had its effect, the next
+// server finds what it began by names that follow from the cluster, and waits for it or gives
+// it back: no operation's address has to be remembered.
+func TestServersThatDieAtAnyCall(t *testing.T) {
+	settings := map[string]any{"placement_policy": "compact"}
+	spec := launchSpec(2, "t1")
+	calls := 0
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, settings)
+		alive := &process{Fake: fake, left: 1 << 20}
+		tuning := quick
+		tuning.Transport = alive
+		if nodes, err := try(t.Context(), provider(tuning), spec); err != nil || len(nodes) != 2 {
+			t.Fatalf("%v, %v", nodes, err)
+		}
+		calls = len(alive.calls)
+	})
+	if calls < 20 {
+		t.Fatalf("a launch takes %d calls", calls)
+	}
+	for at := 1; at <= calls; at++ {
+		for _, how := range []struct{ effect, goesOn bool }{{false, true}, {true, true}, {true, false}, {false, false}} {
+			synctest.Test(t, func(t *testing.T) {
+				fake, provider := start(t, settings)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				dying := &process{Fake: fake, left: at, last: how.effect}
+				tuning := quick
+				tuning.Transport = dying
+				_, err := try(ctx, provider(tuning), spec)
+				if len(dying.calls) < at {
+					return // lists were fewer this time
+				}
+				about := fmt.Sprintf("dead at call %d, %s, with its effect: %v", at, dying.calls[at-1], how.effect)
+				if err == nil {
+					t.Errorf("%s: the launch succeeded", about)
+				}
+				ctx, end := context.WithTimeout(t.Context(), time.Hour)
+				defer end()
+				next, again := provider(quick), spec
+				again.Resumed = true
+				if how.goesOn {
+					if nodes, err := try(ctx, next, again); err != nil || len(nodes) != 2 {
+						t.Errorf("%s: going on: %v, %v", about, nodes, err)
+					}
+				}
+				if err := next.Terminate(ctx, spec.ID); err != nil {
+					t.Errorf("%s: ending: %v", about, err)
+				}
+				nothing(t, fake, about)
+			})
+		}
 	}
 }
 
@@ -302,4 +359,53 @@ func TestImagesOfOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The role of docs/azure.md allows every call that is made.
+func TestTheDocumentedRoleAllowsEveryCall(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/azure.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, _ := strings.Cut(string(text), "```json\n")
+	block, _, _ = strings.Cut(block, "```")
+	var role struct{ Actions []string }
+	if err := json.Unmarshal([]byte(block), &role); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		fake, provider := start(t, map[string]any{"placement_policy": "compact"})
+		p, spec := provider(quick), launchSpec(2, "t1")
+		spec.DiskTier = "high"
+		do := func(what string, err error) {
+			if err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+		}
+		_, err := p.Check(t.Context())
+		do("check", err)
+		_, err = p.Lacking(t.Context())
+		do("permissions", err)
+		_, err = try(t.Context(), p, spec)
+		do("launch", err)
+		do("ports", p.OpenPorts(t.Context(), spec.ID, []string{"81"}))
+		do("off", p.WhenOff(t.Context(), spec.ID, true))
+		do("stop", p.Stop(t.Context(), spec.ID))
+		_, err = try(t.Context(), p, spec)
+		do("start", err)
+		_, err = p.Quotas(t.Context(), here.Region)
+		do("quotas", err)
+		_, _, err = p.ListAccounts(t.Context(), "i")
+		do("accounts", err)
+		do("end", p.Terminate(t.Context(), spec.ID))
+		asked := fake.Asked()
+		if len(asked) < 20 {
+			t.Errorf("only %v were asked for", asked)
+		}
+		for _, action := range asked {
+			if !slices.ContainsFunc(role.Actions, func(have string) bool { return strings.EqualFold(have, action) }) {
+				t.Errorf("the role lacks %s", action)
+			}
+		}
+	})
 }

@@ -19,12 +19,16 @@ type image struct {
 }
 
 // Public images without a plan, for when no image has the tag: the first are Ubuntu
-// without drivers, the last one has those for NVIDIA's GPUs.
+// without drivers, then those with drivers for GPUs.
+//
+// https://github.com/Azure/azhpc-images
 const (
 	plainImage = "Canonical:ubuntu-24_04-lts:server:latest"
 	plainGen1  = "Canonical:ubuntu-24_04-lts:server-gen1:latest"
 	plainARM   = "Canonical:ubuntu-24_04-lts:server-arm64:latest"
-	gpuImage   = "microsoft-dsvm:ubuntu-hpc:2204:latest"
+	gpuImage   = "microsoft-dsvm:ubuntu-hpc:2204:latest"      // A100 and newer, T4: NVIDIA's open kernel modules
+	voltaImage = "microsoft-dsvm:ubuntu-hpc:2204-v100:latest" // the proprietary ones
+	rocmImage  = "microsoft-dsvm:ubuntu-hpc:2204-rocm:latest" // AMD's
 
 	gpuTag = "skypilot:gpu-ubuntu-2204"
 )
@@ -86,11 +90,37 @@ func (d driver) image(ctx context.Context, a *account, spec cloud.LaunchSpec) (i
 	}
 	switch {
 	case len(o.Accelerators) > 0:
-		return refer(gpuImage), nil
+		id, why := publicGPU(slices.Sorted(maps.Keys(o.Accelerators))[0], size)
+		if id == "" {
+			return image{}, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("no image of the list (%s) is in %s, and no public one has a driver for its GPU: %s; fetch the list with: sky catalog refresh azure, "+
+				"or give image_id: the id of an image of yours, as one of Canonical's Ubuntu on which the extension NvidiaGpuDriverLinux has installed the driver", strings.Join(tags, ", "), o.Region, why)}
+		}
+		return refer(id), nil
 	case size.capability("HyperVGenerations") == "V1":
 		return refer(plainGen1), nil
 	}
 	return refer(plainImage), nil
+}
+
+// publicGPU is the public image with a driver for a GPU; "": there is none, and why.
+//
+// https://learn.microsoft.com/azure/virtual-machines/linux/n-series-driver-setup
+func publicGPU(gpu string, size sku) (id, why string) {
+	switch {
+	case gpu == "A10":
+		return "", "parts of an A10 need NVIDIA's GRID driver of Azure's"
+	case strings.Contains(gpu, "MI25"):
+		return "", "MI25 needs a driver of AMD's that Azure publishes for Windows only"
+	case slices.Contains([]string{"K80", "M60", "P40", "P100"}, gpu):
+		return "", "drivers for " + gpu + " end before those of the images of today"
+	case size.capability("HyperVGenerations") == "V1":
+		return "", "they are for machines of the second generation, and " + size.Name + " is of the first"
+	case strings.HasPrefix(gpu, "MI"):
+		return rocmImage, ""
+	case strings.HasPrefix(gpu, "V100"):
+		return voltaImage, ""
+	}
+	return gpuImage, ""
 }
 
 // refer is an image by its name or id alone.

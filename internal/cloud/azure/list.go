@@ -11,59 +11,90 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-// List finds the machines of a cluster in its resource groups. All of an installation, or
-// of everybody, are looked for in every subscription that has some: a few lists for each.
+// List finds the machines of a cluster in its resource groups, in the subscription and in
+// those where some were listed. All of an installation, or of everybody, are looked for in the
+// subscription with a few lists.
 func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	a, err := d.account(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if id.Name == "" {
-		return d.everywhere(ctx, a, id)
-	}
-	groups, err := d.groups(ctx, a, id, where)
-	if err != nil {
-		return nil, err
+		return d.machinesIn(ctx, a, "/subscriptions/"+a.subscription, id)
 	}
 	var all []vm.Machine
-	for _, g := range groups {
-		found, err := d.machinesIn(ctx, a, a.groupPath(g.Name), id)
-		if err != nil && d.Kind(err) != vm.Missing { // the group is gone, or not there yet
+	for _, in := range d.accounts(a, id) {
+		groups, err := d.groups(ctx, in, id, where)
+		if err != nil {
 			return nil, err
 		}
-		all = append(all, found...)
+		for _, g := range groups {
+			found, err := d.machinesIn(ctx, in, in.groupPath(g.Name), id)
+			if err != nil && d.Kind(err) != vm.Missing { // the group is gone, or not there yet
+				return nil, err
+			}
+			all = append(all, found...)
+		}
 	}
 	return all, nil
 }
 
-func (d driver) everywhere(ctx context.Context, a *account, id cloud.ClusterID) ([]vm.Machine, error) {
-	subscriptions, err := list[subscription](ctx, a, "/subscriptions", apiSubscriptions)
-	if err != nil {
-		return nil, err
+// accounts are the subscription in use and those where machines of a cluster were listed.
+func (d driver) accounts(a *account, id cloud.ClusterID) []*account {
+	all := []*account{a}
+	for _, subscription := range d.spread.Of(id) {
+		all = append(all, a.in(subscription))
 	}
-	var all []vm.Machine
-	for _, s := range subscriptions {
-		own := strings.EqualFold(s.ID, a.subscription)
-		if !own && s.open() != nil {
-			continue
+	return all
+}
+
+// in is the account of another subscription that is reached with the same credentials; "": a.
+func (a *account) in(subscription string) *account {
+	if subscription == "" || strings.EqualFold(subscription, a.subscription) {
+		return a
+	}
+	return &account{a.Client, a.login, subscription, true}
+}
+
+// ListAccounts lists the machines of an installation in all subscriptions that the credentials
+// see and that are open: a list of what carries its tags for each, and a few more where there
+// is something.
+func (p *Provider) ListAccounts(ctx context.Context, installation string) ([]cloud.Node, []cloud.UnreadAccount, error) {
+	a, err := p.account(ctx)
+	if err != nil {
+		return nil, nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	var unread []cloud.UnreadAccount
+	all := []string{a.subscription}
+	found, err := list[subscription](ctx, a, "/subscriptions", apiSubscriptions)
+	if err != nil {
+		unread = append(unread, cloud.UnreadAccount{Name: "subscriptions that are not in use", Found: true, Err: p.Refused(ctx, cloud.Place{Cloud: Name}, err)})
+	}
+	for _, s := range found {
+		if s.open() == nil && !strings.EqualFold(s.ID, a.subscription) {
+			all = append(all, s.ID)
 		}
-		there := &account{a.Client, a.login, s.ID}
-		if !own { // machines in a group of the user's are looked for where sky works only
-			groups, err := list[resource](ctx, there, "/subscriptions/"+s.ID+"/resourcegroups", apiResources, filter(id)...)
-			if err != nil {
+	}
+	d, id := driver{p, refusals}, cloud.ClusterID{Installation: installation}
+	nodes, failed := p.StopProvider.ListAccounts(ctx, &p.spread, all, func(ctx context.Context, subscription string) ([]vm.Machine, error) {
+		in, scope := a.in(subscription), "/subscriptions/"+subscription
+		if in.other {
+			some, err := list[resource](ctx, in, scope+"/resources", apiResources, filter(id)...)
+			if err != nil || len(some) == 0 {
 				return nil, err
 			}
-			if len(groups) == 0 {
-				continue
-			}
 		}
-		found, err := d.machinesIn(ctx, there, "/subscriptions/"+s.ID, id)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, found...)
+		return d.machinesIn(ctx, in, scope, id)
+	})
+	if err := failed[a.subscription]; err != nil {
+		return nil, nil, err
 	}
-	return all, nil
+	for _, s := range all {
+		if err := failed[s]; err != nil {
+			unread = append(unread, cloud.UnreadAccount{Name: s, Found: true, Err: err})
+		}
+	}
+	return nodes, unread, nil
 }
 
 // machinesIn lists those of a cluster in a group or a subscription.
@@ -133,6 +164,11 @@ func (d driver) machinesIn(ctx context.Context, a *account, scope string, id clo
 			continue
 		}
 		of := d.machine(*m)
+		if a.other {
+			detail := of.Detail.(detail)
+			detail.subscription = a.subscription
+			of.Detail = detail
+		}
 		for _, n := range m.Properties.Network.Interfaces {
 			for _, c := range byID[strings.ToLower(n.ID)].Properties.Configurations {
 				of.PrivateIP, of.PublicIP = c.Properties.Private, public[strings.ToLower(c.Properties.Public.ID)]

@@ -77,9 +77,10 @@ type publicAddress struct {
 
 // detail is what only this driver needs to know of a machine.
 type detail struct {
-	group    string
-	billed   bool // it is off and costs money as if it were not
-	identity bool // it has one, by which it can give itself back
+	subscription string // "": the one in use
+	group        string
+	billed       bool // it is off and costs money as if it were not
+	identity     bool // it has one, by which it can give itself back
 }
 
 // machine reads what Azure says of one.

@@ -17,6 +17,7 @@ var needed = []string{
 	"Microsoft.Compute/disks/delete",
 	"Microsoft.Compute/disks/read",
 	"Microsoft.Compute/disks/write",
+	"Microsoft.Compute/locations/operations/read",
 	"Microsoft.Compute/locations/usages/read",
 	"Microsoft.Compute/skus/read",
 	"Microsoft.Compute/virtualMachines/deallocate/action",
@@ -28,6 +29,7 @@ var needed = []string{
 	"Microsoft.ManagedIdentity/userAssignedIdentities/delete",
 	"Microsoft.ManagedIdentity/userAssignedIdentities/read",
 	"Microsoft.ManagedIdentity/userAssignedIdentities/write",
+	"Microsoft.Network/locations/operations/read",
 	"Microsoft.Network/networkInterfaces/delete",
 	"Microsoft.Network/networkInterfaces/join/action",
 	"Microsoft.Network/networkInterfaces/read",
@@ -112,7 +114,7 @@ func (p *Provider) Lacking(ctx context.Context) (cloud.Lack, error) {
 	if g := s.group(); g != "" { // what is needed in the user's group, and no group of sky's own
 		scope = a.groupPath(g)
 		wanted = slices.DeleteFunc(slices.Clone(wanted), func(action string) bool {
-			return strings.HasPrefix(action, "Microsoft.Resources/") || action == "Microsoft.Compute/skus/read" || action == "Microsoft.Compute/locations/usages/read"
+			return strings.HasPrefix(action, "Microsoft.Resources/") || action == "Microsoft.Compute/skus/read" || strings.Contains(action, "/locations/")
 		})
 	}
 	roles, err := list[granted](ctx, a, in(scope, "Microsoft.Authorization/permissions"), apiAuthorization)

@@ -34,7 +34,7 @@ func (a *account) machinePath(p *Provider, id cloud.ClusterID, m vm.Machine) str
 	if of.group == "" {
 		of.group = settings(p.o.Settings()).groupFor(id, m.Region)
 	}
-	return in(a.groupPath(of.group), machines, m.ID)
+	return in(a.in(of.subscription).groupPath(of.group), machines, m.ID)
 }
 
 // Start switches machines on, and waits until Azure has found room for all.

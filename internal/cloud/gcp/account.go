@@ -25,9 +25,11 @@ type account struct {
 	stamp   string
 	creds   *googleauth.Credentials
 	project string
+	home    string // the project in use, if this is another
 	compute *rest.Client
 	tpu     *rest.Client
 	manager *rest.Client // Cloud Resource Manager
+	finder  *rest.Client // its version that searches
 	iam     *rest.Client
 	usage   *rest.Client // Service Usage
 	openid  *rest.Client
@@ -88,8 +90,9 @@ func (p *Provider) api(ctx context.Context) (*account, error) {
 		}
 		return rest.New(o)
 	}
+	p.others = nil
 	p.account = &account{
-		ready: readiness{making: make(chan struct{}, 1)}, stamp: stamp, creds: creds, project: project, compute: client("compute", "/compute/v1"), tpu: client("tpu", "/v2"),
+		ready: readiness{making: make(chan struct{}, 1)}, finder: client("cloudresourcemanager", "/v3"), stamp: stamp, creds: creds, project: project, compute: client("compute", "/compute/v1"), tpu: client("tpu", "/v2"),
 		manager: client("cloudresourcemanager", "/v1"), iam: client("iam", "/v1"), usage: client("serviceusage", "/v1"), openid: client("www", "/oauth2/v2"),
 	}
 	return p.account, nil

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -114,17 +115,16 @@ type operation struct {
 }
 
 type operationError struct {
-	Errors []struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-		Details []struct {
-			Info struct {
-				Reason   string            `json:"reason"`
-				Metadata map[string]string `json:"metadatas"`
-			} `json:"errorInfo"`
-		} `json:"errorDetails"`
-	} `json:"errors"`
+	Errors []operationFault `json:"errors"`
 }
+
+type operationFault struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// minCount is what a bulk insertion says that came to nothing, besides the reason if it has one.
+const minCount = "VM_MIN_COUNT_NOT_REACHED"
 
 // scope is where the operation is, as paths have it.
 func (o operation) scope() string {
@@ -143,6 +143,9 @@ func (o operation) failure() error {
 		return nil
 	}
 	first := o.Error.Errors[0]
+	if i := slices.IndexFunc(o.Error.Errors, func(e operationFault) bool { return e.Code != minCount }); i >= 0 { // it comes first, and says nothing
+		first = o.Error.Errors[i]
+	}
 	r := &refusal{answer{Status: o.HTTP, Code: first.Code}, "compute.googleapis.com"}
 	if o.HTTP == http.StatusBadRequest { // which says nothing beside the code
 		r.Status = 0

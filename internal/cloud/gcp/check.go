@@ -57,7 +57,7 @@ var apis = []string{"compute.googleapis.com", "cloudresourcemanager.googleapis.c
 // permissions are what sky needs in a project, besides those that a network of its own
 // and TPUs need.
 var permissions = []string{
-	"compute.disks.create", "compute.firewalls.get", "compute.globalOperations.get", "compute.globalOperations.list", "compute.images.get", "compute.images.useReadOnly", "compute.instances.create", "compute.instances.delete",
+	"compute.disks.create", "compute.firewalls.get", "compute.globalOperations.get", "compute.globalOperations.list", "compute.images.get", "compute.images.getFromFamily", "compute.images.useReadOnly", "compute.instances.create", "compute.instances.delete",
 	"compute.instances.get", "compute.instances.list", "compute.instances.setLabels", "compute.instances.setMetadata", "compute.instances.setServiceAccount",
 	"compute.instances.setTags", "compute.instances.start", "compute.instances.stop", "compute.networks.get", "compute.networks.getEffectiveFirewalls",
 	"compute.projects.get", "compute.regionOperations.get", "compute.regions.get", "compute.resourcePolicies.list", "compute.subnetworks.list",

@@ -17,7 +17,7 @@ import (
 // withDisks is a launch of machines with further disks.
 func (b *bed) withDisks(name string, nodes int, disks ...cloud.Disk) cloud.LaunchSpec {
 	spec := b.spec(name, nodes)
-	spec.Disks, spec.ImageID = disks, plain(here)
+	spec.Disks, spec.ImageID = disks, plain(here)[0]
 	return spec
 }
 

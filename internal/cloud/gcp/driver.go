@@ -72,6 +72,7 @@ type instance struct {
 // about is what only this provider needs to know of a machine.
 type about struct {
 	tpu         bool
+	project     string            // "": the one in use
 	queue       string            // the queued resource that a TPU belongs to; "": none
 	network     string            // URL of the VPC
 	labels      map[string]string // and their fingerprint
@@ -107,24 +108,41 @@ type scoped struct {
 	} `json:"warning"`
 }
 
-// List reads the instances and TPUs of the project with the cluster's labels, and finds
-// out which of those that are missing were taken back.
+// List reads the instances and TPUs with the cluster's labels, of the project and of those
+// where some were listed, and finds out which of those that are missing were taken back.
 func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	a, err := d.api(ctx)
 	if err != nil {
 		return nil, err
 	}
+	list, err := d.listProject(ctx, a, id, where)
+	if err != nil {
+		return nil, err
+	}
+	for _, project := range d.spread.Of(id) {
+		more, err := d.listProject(ctx, d.of(a, project), id, where)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, more...)
+	}
+	more, err := d.unlisted(ctx, a, id, list, where.Exhaustive)
+	return append(list, more...), err
+}
+
+// listProject lists the machines of one project.
+func (d driver) listProject(ctx context.Context, a *account, id cloud.ClusterID, where vm.ListScope) ([]vm.Machine, error) {
 	var list []vm.Machine
 	var dark []string // zones that cannot be seen
 	query := url.Values{"filter": {filter(id)}, "maxResults": {"500"}, "returnPartialSuccess": {"true"}}
-	err = pages(ctx, a.compute, a.on("/aggregated/instances"), query, func(page struct {
+	err := pages(ctx, a.compute, a.on("/aggregated/instances"), query, func(page struct {
 		Items       map[string]scoped `json:"items"`
 		Unreachable []string          `json:"unreachables"`
 		Next        string            `json:"nextPageToken"`
 	}) string {
 		for scope, s := range page.Items {
 			for _, i := range s.Instances {
-				if m := d.machine(i); id.Has(m.Tags) {
+				if m := a.there(d.machine(i)); id.Has(m.Tags) {
 					list = append(list, m)
 				}
 			}
@@ -146,9 +164,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, where vm.ListScope
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, slices...)
-	more, err := d.unlisted(ctx, a, id, list, where.Exhaustive)
-	return append(list, more...), err
+	return append(list, slices...), nil
 }
 
 // machine reads what Compute Engine says of an instance.
@@ -305,11 +321,12 @@ func (d driver) insert(ctx context.Context, a *account, spec cloud.LaunchSpec, p
 
 // Delete begins to end machines.
 func (d driver) Delete(ctx context.Context, id cloud.ClusterID, machines []vm.Machine) error {
-	groups := map[string]bool{} // zones whose group is ended already
+	groups := map[string]bool{} // zones of projects whose group is ended already
 	machines = slices.DeleteFunc(slices.Clone(machines), func(m vm.Machine) bool {
 		detail, _ := m.Detail.(about)
-		again := detail.labels[flexLabel] == "1" && groups[m.Zone]
-		groups[m.Zone] = groups[m.Zone] || detail.labels[flexLabel] == "1"
+		at := detail.project + "/" + m.Zone
+		again := detail.labels[flexLabel] == "1" && groups[at]
+		groups[at] = groups[at] || detail.labels[flexLabel] == "1"
 		return again
 	})
 	return d.each(ctx, machines, func(ctx context.Context, a *account, m vm.Machine) error {
@@ -365,9 +382,9 @@ func (d driver) each(ctx context.Context, machines []vm.Machine, call func(conte
 			if !ok {
 				return &refusal{answer{Status: 404, Code: "notFound", Message: m.ID + " is in no list"}, "compute.googleapis.com"}
 			}
-			m.Zone, m.Region, m.Detail = at.zone, region(at.zone), about{tpu: at.tpu, queue: at.queue}
+			m.Zone, m.Region, m.Detail = at.zone, region(at.zone), about{tpu: at.tpu, queue: at.queue, project: at.project}
 		}
-		return call(ctx, a, m)
+		return call(ctx, d.of(a, m.Detail.(about).project), m)
 	})
 }
 
@@ -380,6 +397,7 @@ type memory struct {
 
 type seen struct {
 	cluster cloud.ClusterID
+	project string // "": the one in use
 	zone    string
 	tpu     bool
 	queue   string

@@ -18,7 +18,7 @@ import (
 func (b *bed) fast(name, instanceType, zone string, nodes int) cloud.LaunchSpec {
 	spec := b.spec(name, nodes)
 	spec.Offer = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: region(zone), Zone: zone}, InstanceType: instanceType, CPUs: 208, Accelerators: map[string]float64{"H100": 8}}
-	spec.NetworkTier, spec.ImageID = "best", plain(here)
+	spec.NetworkTier, spec.ImageID = "best", plain(here)[0]
 	return spec
 }
 
@@ -194,7 +194,7 @@ func TestConformanceOfNetworksBetweenGPUs(t *testing.T) {
 				}
 				h := fake.Harness(func() cloud.Provider { return armed{over(fake, quick), &ends} }, stay...)
 				h.Halt = func(t testing.TB, n cloud.Node) { halt(t, fake, n, ends) }
-				h.Spec = cloud.LaunchSpec{Offer: gpu, AuthorizedKey: key, ImageID: plain(here), MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
+				h.Spec = cloud.LaunchSpec{Offer: gpu, AuthorizedKey: key, ImageID: plain(here)[0], MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
 				return h
 			})
 		})

@@ -12,7 +12,7 @@ import (
 func TestGroups(t *testing.T) {
 	virtual(t, func(b *bed) {
 		spec := b.spec("web", 2)
-		spec.Offer.InstanceType, spec.Offer.Accelerators, spec.ImageID = "g2-standard-4", map[string]float64{"L4": 1}, plain(here)
+		spec.Offer.InstanceType, spec.Offer.Accelerators, spec.ImageID = "g2-standard-4", map[string]float64{"L4": 1}, plain(here)[0]
 		group := map[string]any{"run_duration": 7200, "provision_timeout": 1200}
 		spec.Settings = map[string]any{"managed_instance_group": group, "placement_policy": "compact"}
 		serve := func() *Provider {

@@ -7,7 +7,15 @@
 // one call, all or nothing, by their names. Their labels are the tags of package cloud,
 // except for the rank, which is in the name.
 //
-// One call lists a project's instances in all zones, and one its TPUs.
+// Operations are waited for with the service's own waiting calls, and their ids are not stored:
+// a process can die before it has one. What it began has a name that was known before the call
+// and is found by that: instances in lists, and before they are listed in the operations about
+// their names; queued resources and requests to resize a managed instance group, which may wait
+// for hours, in lists. A launch that is cancelled deletes queued resources and cancels requests
+// to resize; other operations cannot be cancelled, and the machines that come of them are deleted.
+//
+// One call lists a project's instances in all zones, and one its TPUs. A sweep does that in
+// every project that the credentials see.
 //
 // Source: the discovery documents of the Compute Engine API v1, the Cloud TPU API v2, the
 // Cloud Resource Manager API v1, the IAM API v1 and the Service Usage API v1.
@@ -43,6 +51,8 @@ type Options struct {
 	// Settings are the "gcp" section of the configuration, read at each call; nil: the
 	// defaults.
 	Settings func() Settings
+	// Projects are those of all workspaces of the configuration; nil: none.
+	Projects func() []string
 	// Image finds images; nil: no tags are known.
 	Image cloud.Images
 	// Quota is the metric under which the quota of an accelerator is kept; nil or "": it
@@ -65,7 +75,9 @@ type Provider struct {
 	o       Options
 	mu      sync.Mutex
 	account *account
+	others  map[string]*account // by their projects, which have the credentials of account
 	known   memory
+	spread  vm.Accounts // projects besides the one in use
 }
 
 var (
@@ -78,12 +90,16 @@ var (
 	_ cloud.CredentialStamper = (*Provider)(nil)
 	_ cloud.CredentialCarrier = (*Provider)(nil)
 	_ cloud.DiskCloner        = (*Provider)(nil)
+	_ cloud.AccountLister     = (*Provider)(nil)
 )
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	if o.Settings == nil {
 		o.Settings = func() Settings { return Settings{} }
+	}
+	if o.Projects == nil {
+		o.Projects = func() []string { return nil }
 	}
 	if o.Image == nil {
 		o.Image = func(context.Context, string, string) (string, bool) { return "", false }

@@ -71,7 +71,7 @@ func (p armed) WhenOff(ctx context.Context, id cloud.ClusterID, ends bool) error
 func seed(t testing.TB, fake *gcpfake.Fake, id cloud.ClusterID) {
 	t.Helper()
 	spec := cloud.LaunchSpec{ID: id, Offer: here, AuthorizedKey: key}
-	p := &plan{subnet: subnet{URL: "regions/us-central1/subnetworks/default"}, image: image{url: plain(here)}}
+	p := &plan{subnet: subnet{URL: "regions/us-central1/subnetworks/default"}, image: image{url: plain(here)[0]}}
 	text, err := json.Marshal(map[string]any{"count": "1", "perInstanceProperties": map[string]any{names.Of(id, 0): map[string]any{}}, "instanceProperties": p.properties(spec, share{})})
 	if err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestConformanceOfGroups(t *testing.T) {
 			p := over(fake, o)
 			return unstoppable{p, p}
 		}, shared...)
-		h.Spec = cloud.LaunchSpec{Offer: gpu, AuthorizedKey: key, ImageID: plain(here)}
+		h.Spec = cloud.LaunchSpec{Offer: gpu, AuthorizedKey: key, ImageID: plain(here)[0]}
 		h.Halt = nil // it stays off
 		return h
 	})

@@ -111,7 +111,7 @@ func TestHistories(t *testing.T) {
 					}
 					spec.Offer.Spot = r.IntN(3) == 0
 					if id.Name == group {
-						spec.Offer.InstanceType, spec.Offer.Accelerators, spec.Offer.Spot, spec.ImageID = "g2-standard-4", map[string]float64{"L4": 1}, false, plain(here)
+						spec.Offer.InstanceType, spec.Offer.Accelerators, spec.Offer.Spot, spec.ImageID = "g2-standard-4", map[string]float64{"L4": 1}, false, plain(here)[0]
 						spec.Settings = map[string]any{"managed_instance_group": map[string]any{"run_duration": 7200, "provision_timeout": 20}}
 					}
 					if r.IntN(2) == 0 {

@@ -88,7 +88,7 @@ func (k *memory) seen(list []vm.Machine) {
 	for _, m := range list {
 		detail := m.Detail.(about)
 		of := cloud.ClusterID{Installation: m.Tags[cloud.TagInstallation], Name: m.Tags[cloud.TagCluster], Hash: m.Tags[cloud.TagHash]}
-		k.note(m.ID, seen{cluster: of, zone: m.Zone, tpu: detail.tpu, queue: detail.queue, id: detail.incarnation})
+		k.note(m.ID, seen{cluster: of, project: detail.project, zone: m.Zone, tpu: detail.tpu, queue: detail.queue, id: detail.incarnation})
 	}
 }
 

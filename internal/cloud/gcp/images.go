@@ -37,25 +37,47 @@ func defaultTag(o cloud.Offer) string {
 	return "skypilot:custom-gpu-ubuntu-2204-cuda13"
 }
 
-// plain is the image that its maker publishes, for when that of the tag is not there; "":
-// there is none that would do.
+// plain are the images that their makers publish, for when that of the tag is not there, the
+// best first; none: there is none that would do. Ubuntu's drivers have the open kernel modules
+// alone, which begin with Turing; for older GPUs there are Deep Learning VMs with driver 550,
+// the second of which installs it when it first boots.
 //
 // https://cloud.google.com/compute/docs/images/os-details#ubuntu_lts,
-// https://cloud.google.com/ai-hypercomputer/docs/software-stack#ubuntu-accelerator
-func plain(o cloud.Offer) string {
+// https://cloud.google.com/ai-hypercomputer/docs/software-stack#ubuntu-accelerator,
+// https://cloud.google.com/deep-learning-vm/docs/images
+func plain(o cloud.Offer) []string {
 	gpu := slices.Sorted(maps.Keys(o.Accelerators))
+	family := func(project string, names ...string) (all []string) {
+		for _, n := range names {
+			all = append(all, "projects/"+project+"/global/images/family/"+n)
+		}
+		return all
+	}
 	arm := arm(o)
 	switch {
 	case len(gpu) == 0 && arm:
-		return "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts-arm64"
+		return family("ubuntu-os-cloud", "ubuntu-2204-lts-arm64")
 	case len(gpu) == 0:
-		return "projects/ubuntu-os-cloud/global/images/family/ubuntu-2204-lts"
-	case gpu[0] == "K80", slices.Contains(oldGPUs, gpu[0]): // the drivers of those images begin with Turing
-		return ""
+		return family("ubuntu-os-cloud", "ubuntu-2204-lts")
+	case gpu[0] == "K80": // whose last driver is 470
+		return nil
+	case slices.Contains(oldGPUs, gpu[0]):
+		return family("deeplearning-platform-release", "common-cu124-ubuntu-2204-nvidia-550", "common-cu124-ubuntu-2204-py310")
 	case arm:
-		return "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-arm64-with-nvidia-580"
+		return family("ubuntu-os-accelerator-images", "ubuntu-accelerator-2404-arm64-with-nvidia-580")
 	}
-	return "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
+	return family("ubuntu-os-accelerator-images", "ubuntu-accelerator-2204-amd64-with-nvidia-580")
+}
+
+// lastDriver says which drivers know the GPUs of an offer, for people.
+func lastDriver(o cloud.Offer) string {
+	switch gpu := slices.Sorted(maps.Keys(o.Accelerators))[0]; {
+	case gpu == "K80":
+		return "470 is the last"
+	case slices.Contains(oldGPUs, gpu):
+		return "580 is the last, with the proprietary kernel modules"
+	}
+	return "580 or newer"
 }
 
 // arm reports whether a machine has ARM processors.
@@ -88,9 +110,20 @@ func (d driver) image(ctx context.Context, a *account, spec cloud.LaunchSpec) (i
 				}
 			}
 		}
-		if id = plain(o); id == "" {
-			return invalid("the list of images has none for %s that exists, and the public ones have no driver for such a GPU; fetch the list with: sky catalog refresh gcp, or give image_id: projects/PROJECT/global/images/NAME", defaultTag(o))
+		for _, public := range plain(o) {
+			i, err := a.lookUp(ctx, public)
+			if hidden(err) { // who may not look may still use it
+				err = nil
+			}
+			if !missing(err) {
+				return i, err
+			}
 		}
+		if len(o.Accelerators) > 0 {
+			return invalid("neither the list of images (%s) nor the public images that sky knows have one with a driver for %s; fetch the list with: sky catalog refresh gcp, or give image_id: projects/PROJECT/global/images/NAME, "+
+				"an image with a driver of NVIDIA's for it (%s)", defaultTag(o), slices.Sorted(maps.Keys(o.Accelerators))[0], lastDriver(o))
+		}
+		return invalid("neither the image of the list (%s) nor Ubuntu's public one exists; give image_id: projects/PROJECT/global/images/NAME", defaultTag(o))
 	}
 	i, err := a.lookUp(ctx, id)
 	switch {

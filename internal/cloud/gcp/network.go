@@ -412,12 +412,27 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 }
 
 // Disconnect removes the group of machines with its template, the rule for the cluster's ports and the policy for its placement,
-// whichever there are.
+// whichever there are, in all projects where the cluster was.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
 	a, err := d.api(ctx)
 	if err != nil {
 		return nil, err
 	}
+	for _, project := range append(d.spread.Of(id), a.project) {
+		more, err := d.disconnect(ctx, d.of(a, project), id)
+		if err != nil {
+			return nil, err
+		}
+		left = append(left, more...)
+	}
+	if len(left) == 0 {
+		d.known.forget(id)
+	}
+	return left, nil
+}
+
+// disconnect is Disconnect in one project.
+func (d driver) disconnect(ctx context.Context, a *account, id cloud.ClusterID) (left []string, err error) {
 	if err := a.clearTPUs(ctx, d, id); err != nil {
 		return nil, err
 	}
@@ -447,11 +462,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil && !missing(err) {
 		return nil, err
 	}
-	left, err = vm.Remove(d, links, func(link string) string { return path.Base(path.Dir(link)) + "/" + path.Base(link) }, func(link string) error {
+	return vm.Remove(d, links, func(link string) string { return path.Base(path.Dir(link)) + "/" + path.Base(link) }, func(link string) error {
 		return a.finish(ctx, a.project, "DELETE", link, nil)
 	})
-	if err == nil && len(left) == 0 {
-		d.known.forget(id)
-	}
-	return left, err
 }

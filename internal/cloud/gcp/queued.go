@@ -167,7 +167,7 @@ func (d driver) listQueued(ctx context.Context, a *account, id cloud.ClusterID, 
 		dark = append(dark, page.Unreachable...)
 		for _, q := range page.Queued {
 			if m, ok := d.queued(ctx, q); ok && id.Has(m.Tags) && !here[m.Zone+"/"+m.ID] {
-				list = append(list, m)
+				list = append(list, a.there(m))
 			}
 		}
 	})

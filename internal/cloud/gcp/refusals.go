@@ -16,12 +16,15 @@ import (
 //
 // https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation,
 // https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-resource-availability,
+// https://cloud.google.com/compute/docs/troubleshooting/troubleshooting-bulk-vm-creation,
+// https://cloud.google.com/compute/docs/reference/rest/v1/errors,
 // https://cloud.google.com/service-infrastructure/docs/service-management/reference/rpc/google.api#google.api.ErrorReason
 var refusals = vm.Refusals{
 	Cloud: Name, DisplayName: "Google Cloud", Fix: googleauth.Fix + ", then: sky check gcp",
 	Codes: map[string]vm.Meaning{
 		"ZONE_RESOURCE_POOL_EXHAUSTED": vm.Full, "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS": vm.Full, "REGION_RESOURCE_POOL_EXHAUSTED": vm.Full,
 		"insufficientCapacity": vm.Full, "RESOURCE_OPERATION_RATE_EXCEEDED": vm.Full, "resourceOperationRateExceeded": vm.Full, "TIMEOUT": vm.Full,
+		minCount: vm.Full, "SERVICE_UNAVAILABLE_FOR_LOCATION": vm.Full,
 
 		"QUOTA_EXCEEDED": vm.OverQuota, "quotaExceeded": vm.OverQuota, quotaEverywhere: vm.OverQuotaAll, tpuQuota: vm.OverQuota,
 
@@ -33,6 +36,7 @@ var refusals = vm.Refusals{
 		"LOCATION_POLICY_VIOLATED": vm.ForbiddenHere, "ORG_RESTRICTION_VIOLATION": vm.Forbidden,
 
 		"UNSUPPORTED_OPERATION": vm.Invalid, "unsupportedOperation": vm.Invalid, "INVALID_USAGE": vm.Invalid, "INVALID_FIELD_VALUE": vm.Invalid,
+		"FIELD_SIZE_TOO_LARGE": vm.Invalid, "MISSING_REQUIRED_FIELD": vm.Invalid,
 		tpuCode + "INVALID_ARGUMENT": vm.Invalid, tpuCode + "OUT_OF_RANGE": vm.Invalid, tpuCode + "UNIMPLEMENTED": vm.Invalid,
 		tpuCode + "RESOURCE_EXHAUSTED": vm.Full, tpuCode + "FAILED_PRECONDITION": vm.Full,
 
@@ -43,7 +47,7 @@ var refusals = vm.Refusals{
 		tpuCode + "UNAVAILABLE": vm.NoAnswer,
 
 		"notFound": vm.NotThere, "NOT_FOUND": vm.NotThere, "RESOURCE_NOT_FOUND": vm.NotThere, tpuCode + "NOT_FOUND": vm.NotThere, "SUBNET_NOT_FOUND_FOR_VPC": vm.InvalidInRegion,
-		"VPC_NOT_FOUND": vm.InvalidAnywhere,
+		"VPC_NOT_FOUND": vm.InvalidAnywhere, "NETWORK_NOT_FOUND": vm.InvalidAnywhere, "PROJECT_NOT_FOUND": vm.BadCredentials,
 
 		"alreadyExists": vm.Moved, "RESOURCE_ALREADY_EXISTS": vm.Moved, "ALREADY_EXISTS": vm.Moved, tpuCode + "ALREADY_EXISTS": vm.Moved,
 		"ABORTED": vm.Moved, tpuCode + "ABORTED": vm.Moved,
@@ -81,7 +85,7 @@ func (d driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
 		return d.Say(vm.BadCredentials, at, enable(r.service, project), err)
 	case "BILLING_DISABLED", "billingNotActive":
 		return d.Say(vm.BadCredentials, at, "link the project "+project+" to a billing account at https://console.cloud.google.com/billing/linkedaccount?project="+project+", then: sky check gcp", err)
-	case "CONSUMER_INVALID", "USER_PROJECT_DENIED", "CONSUMER_SUSPENDED":
+	case "CONSUMER_INVALID", "USER_PROJECT_DENIED", "CONSUMER_SUSPENDED", "PROJECT_NOT_FOUND":
 		return d.Say(vm.BadCredentials, at, fixProject, err)
 	case "ACCESS_TOKEN_SCOPE_INSUFFICIENT":
 		return d.Say(vm.BadCredentials, at, "give the machine or the login the scope cloud-platform, then: sky check gcp", err)

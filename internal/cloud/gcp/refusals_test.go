@@ -49,6 +49,7 @@ type (
 	ofHTTP      struct{ reason, message string } // Compute Engine's answers
 	ofStatus    struct{ status, message, detail string }
 	ofOperation struct{ code, message string }
+	ofBulk      struct{ code, message string } // behind what a bulk insertion always says
 	ofTPU       struct {
 		code    int
 		message string
@@ -85,6 +86,8 @@ func read(t *testing.T, shape any, status int) error {
 			t.Fatal(err)
 		}
 		return o.failure()
+	case ofBulk:
+		return operation{HTTP: status, Error: operationError{[]operationFault{{minCount, "Requested minimum count of 4 VMs could not be created."}, {s.code, s.message}}}}.failure()
 	case ofTPU:
 		var o tpuOperation
 		detail := ""
@@ -122,6 +125,13 @@ func TestRefusals(t *testing.T) {
 		{ofOperation{"RESOURCE_OPERATION_RATE_EXCEEDED", "Operation rate exceeded for resource 'projects/p/global/images/i'."}, 400, "full " + inZone, vm.Refused},
 		{ofHTTP{"resourceOperationRateExceeded", "no"}, 400, "full " + inZone, vm.Refused},
 		{ofOperation{"TIMEOUT", "no"}, 0, "full " + inZone, vm.Refused},
+		{ofOperation{minCount, "Requested minimum count of 4 VMs could not be created."}, 400, "full " + inZone, vm.Refused},
+		{ofBulk{"QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded.  Limit: 8.0 in region us-central1."}, 400, "quota " + inRegion, vm.Refused},
+		{ofHTTP{"SERVICE_UNAVAILABLE_FOR_LOCATION", "'compute' in location 'us-central1-a' cannot accept requests."}, 500, "full " + inZone, vm.Refused},
+		{ofHTTP{"FIELD_SIZE_TOO_LARGE", "Value for field 'metadata' is too large"}, 400, "invalid " + inZone, vm.Refused},
+		{ofHTTP{"MISSING_REQUIRED_FIELD", "Required field 'name' not specified"}, 400, "invalid " + inZone, vm.Refused},
+		{ofHTTP{"NETWORK_NOT_FOUND", "Network 'n' was not found in project 'mine'"}, 404, "invalid " + everywhere, vm.Refused},
+		{ofHTTP{"PROJECT_NOT_FOUND", "The resource 'projects/mine' was not found"}, 404, "credentials: gcloud config set project", vm.Refused},
 		{ofOperation{"QUOTA_EXCEEDED", "Quota 'N2_CPUS' exceeded.  Limit: 8.0 in region us-central1."}, 403, "quota " + inRegion, vm.Refused},
 		{ofHTTP{"quotaExceeded", "Quota 'N2_CPUS' exceeded.  Limit: 8.0 in region us-central1."}, 403, "quota " + inRegion, vm.Refused},
 		{ofOperation{"QUOTA_EXCEEDED", "Quota 'GPUS_ALL_REGIONS' exceeded.  Limit: 0.0 globally."}, 403, "quota " + everywhere, vm.Refused},

@@ -158,7 +158,7 @@ func (d driver) listTPUs(ctx context.Context, a *account, id cloud.ClusterID, wh
 	}) string {
 		dark = append(dark, page.Unreachable...)
 		for _, n := range page.Nodes {
-			if m := d.tpu(n); id.Has(m.Tags) {
+			if m := a.there(d.tpu(n)); id.Has(m.Tags) {
 				list = append(list, m)
 			}
 		}

@@ -137,6 +137,7 @@ func giveBackScript(n held, at string) string {
 		file = folder.Leaving
 	}
 	return where + at + fmt.Sprintf(`
+r=$(readlink "$s/%[3]s/.sky/runtime" 2>/dev/null)
 if [ "$(cat "$s/%[1]s" 2>/dev/null)" = %[2]s ]; then
   for b in "$s"/%[3]s/.sky/runtime/*/sky; do
     [ -x "$b" ] && "$b" agent --give-back "$s" </dev/null 2>/dev/null && break
@@ -155,8 +156,9 @@ if [ "$(cat "$s/%[1]s" 2>/dev/null)" = %[2]s ] || [ "$(cat "$s/%[4]s" 2>/dev/nul
   done
   for f in "$s"/* "$s"/.[!.]*; do [ "$f" = "$s/%[4]s" ] || rm -rf "$f"; done
   rm -f "$s/%[4]s"
+  case ${r##*/} in %[5]s*) rm -rf "$r" ;; esac
 fi
 [ -e "$s/%[1]s" ] || [ -e "$s/%[4]s" ] || rm -f "$s/.claim" # of a claim that was cut off
 rmdir "$s" "${s%%/*}" "$HOME/.sky/nodes" "$HOME/.sky" 2>/dev/null
-`, file, sshconn.Quote(n.raw), folder.Home, folder.Leaving) + tell
+`, file, sshconn.Quote(n.raw), folder.Home, folder.Leaving, folder.RuntimePrefix) + tell
 }

@@ -34,6 +34,11 @@ func (p *Provider) list(ctx context.Context, id cloud.ClusterID, where ListScope
 	if err != nil {
 		return nil, p.refusal(ctx, p.at(where.Region), err)
 	}
+	return checked(list)
+}
+
+// checked is what a driver listed, with ranks, without what is not ours.
+func checked(list []Machine) ([]Machine, error) {
 	// Without an installation the question also finds what is not ours at all.
 	list = slices.DeleteFunc(list, func(m Machine) bool { return m.Tags[cloud.TagInstallation] == "" })
 	for i := range list {

@@ -133,7 +133,10 @@ func (e *engine) create(ctx context.Context, s Spec, t *teller) error {
 	if err := wholefile.Write(noteFile(s.Home), note, 0o600); err != nil {
 		return err
 	}
-	programs := filepath.Join(s.Home, ".sky", "runtime")
+	programs, err := filepath.EvalSymlinks(filepath.Join(s.Home, ".sky", "runtime")) // a link where homes are noexec
+	if err != nil {
+		return err
+	}
 	if err := readable(programs); err != nil {
 		return err
 	}

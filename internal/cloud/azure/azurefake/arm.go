@@ -182,6 +182,7 @@ func (f *Fake) hasMachines(group string) (has bool) {
 
 // may tells whether the account may do something.
 func (f *Fake) may(action string) bool {
+	f.asked[action] = true
 	if f.readOnly && !strings.HasSuffix(action, "/read") {
 		return false
 	}
@@ -205,6 +206,8 @@ func (t *target) action(method string) string {
 		}
 	case t.group != "" || t.top == "resourcegroups":
 		what += "/resourceGroups"
+	case t.namespace != "" && method == "GET":
+		what += "/providers"
 	case t.namespace != "":
 		what = spell(t.namespace)
 	}

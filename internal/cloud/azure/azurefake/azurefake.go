@@ -45,6 +45,7 @@ type Fake struct {
 	lag          int           // calls for which what is new does not exist
 	young        map[string]int
 	denied       map[string]bool // actions, such as "Microsoft.Compute/virtualMachines/write"
+	asked        map[string]bool // that calls took
 	readOnly     bool
 	state        string          // of the subscription
 	providers    map[string]bool // that are registered, in lower case
@@ -103,7 +104,7 @@ func sizeNamed(name string) (string, size, bool) {
 // New returns a subscription that has nothing.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, vms: map[string]*vm{}, deleting: map[string]bool{}, operations: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, providers: map[string]bool{}, restricted: map[string][]string{},
+		items: map[string]dict{}, vms: map[string]*vm{}, deleting: map[string]bool{}, operations: map[string]*operation{}, young: map[string]int{}, denied: map[string]bool{}, asked: map[string]bool{}, providers: map[string]bool{}, restricted: map[string][]string{},
 		cores: map[string]int{}, images: map[string]bool{}, plans: map[string]bool{}, reserved: map[string]reservation{}, assignments: map[string]dict{}, took: 10 * time.Millisecond, retryAfter: 1, state: "Enabled",
 	}
 	api := fakehttp.API{

@@ -27,6 +27,12 @@ func (f *Fake) Deny(actions ...string) {
 	})
 }
 
+// Asked are the actions that calls took so far, sorted.
+func (f *Fake) Asked() (all []string) {
+	f.Locked(func() { all = sorted(f.asked) })
+	return all
+}
+
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() { f.Locked(func() { f.readOnly = true }) }
 

@@ -47,6 +47,7 @@ type Fake struct {
 	dark       map[string]bool       // zones that cannot be reached
 	eachZone   bool                  // queued resources are listed zone by zone only
 	denied     map[string]bool       // permissions
+	asked      map[string]bool       // that calls took
 	readOnly   bool
 	services   map[string]bool // that are enabled
 	gpus       int             // GPUs that the project may have anywhere; -1: any number
@@ -157,7 +158,7 @@ func place(o cloud.Offer) (at, instanceType string) {
 // New returns a project that has the default network and nothing else.
 func New() *Fake {
 	f := &Fake{
-		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, dark: map[string]bool{}, denied: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
+		items: map[string]dict{}, standing: map[string]bool{}, vms: map[string]*vm{}, requests: map[string]*operation{}, young: map[string]int{}, dark: map[string]bool{}, denied: map[string]bool{}, asked: map[string]bool{}, services: map[string]bool{}, nodes: map[string]*node{}, queued: map[string]*queued{}, resizes: map[string]*resize{},
 		took: 10 * time.Millisecond, gpus: -1,
 		policy: dict{"version": 1, "etag": "BwWWja0YfJA=", "bindings": []any{dict{"role": "roles/owner", "members": []any{"user:" + User}}}},
 	}

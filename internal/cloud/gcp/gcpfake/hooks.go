@@ -3,6 +3,7 @@ package gcpfake
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +25,12 @@ func (f *Fake) Deny(permissions ...string) {
 			f.denied[p] = true
 		}
 	})
+}
+
+// Asked are the permissions that calls took so far, sorted.
+func (f *Fake) Asked() (all []string) {
+	f.Locked(func() { all = slices.Sorted(maps.Keys(f.asked)) })
+	return all
 }
 
 // Forbid lets the credentials look and not touch.

@@ -11,6 +11,10 @@ const (
 	Record  = "node.json"
 	Leaving = "leaving.json"
 	Home    = "home" // the node's home folder
+
+	// RuntimePrefix begins the names of folders for programs outside of homes from which none
+	// run: .sky/runtime of the home is a link to it, and it is removed with the node.
+	RuntimePrefix = "sky-runtime-"
 )
 
 // Node is the folder Dir; its processes have Mark=Dir in their environment.

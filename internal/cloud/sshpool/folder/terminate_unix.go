@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -56,6 +57,7 @@ func (n Node) Terminate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	elsewhere, _ := os.Readlink(filepath.Join(n.Dir, Home, ".sky", "runtime"))
 	entries, err := os.ReadDir(n.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -68,6 +70,11 @@ func (n Node) Terminate(ctx context.Context) error {
 			if err := removeTree(filepath.Join(n.Dir, e.Name())); err != nil {
 				return err
 			}
+		}
+	}
+	if strings.HasPrefix(filepath.Base(elsewhere), RuntimePrefix) {
+		if err := os.RemoveAll(elsewhere); err != nil {
+			return err
 		}
 	}
 	if err := os.Remove(leaving); err != nil && !errors.Is(err, fs.ErrNotExist) {
