@@ -169,6 +169,9 @@ type PutOptions struct {
 	// there is none; else a ConflictError. Stores that cannot are UnsupportedErrors.
 	IfMatch  string
 	IfAbsent bool
+	// Copied, to Start, says that parts may be made by CopyPart. No checksums of parts
+	// are announced then, which some servers do not make of copies.
+	Copied bool
 }
 
 // A Source is an object to copy from.
@@ -183,6 +186,7 @@ type Upload struct {
 	Key     string    `json:"key"`
 	ID      string    `json:"id"`
 	Started time.Time `json:"started,omitzero"` // only from Uploads
+	Copied  bool      `json:"copied,omitempty"` // from Start, as its option says
 }
 
 // A Part is a part that was uploaded.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -234,6 +235,35 @@ func report(b *testing.B, amount float64, unit string, ours, peer time.Duration)
 	b.ReportMetric(amount*float64(b.N)/ours.Seconds(), unit)
 	b.ReportMetric(amount*float64(b.N)/peer.Seconds(), "rclone-"+unit)
 	b.ReportMetric(peer.Seconds()/ours.Seconds(), "x")
+}
+
+// pairs measures work that takes a moment: in nine turns for each of b.N, of which both are
+// first by turns. It reports the medians, and that of the ratios of each turn, so that a busy
+// machine changes them little.
+func pairs(b *testing.B, amount float64, unit string, ours, peer func() time.Duration) {
+	b.Helper()
+	var mine, theirs, ratios []float64
+	for i := range 9 * b.N {
+		var o, p time.Duration
+		if i%2 == 0 {
+			p = peer()
+		}
+		o = ours()
+		if i%2 == 1 {
+			p = peer()
+		}
+		mine, theirs, ratios = append(mine, amount/o.Seconds()), append(theirs, amount/p.Seconds()), append(ratios, p.Seconds()/o.Seconds())
+	}
+	b.Logf("times as fast, in each turn: %.2f", ratios)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(mine), unit)
+	b.ReportMetric(median(theirs), "rclone-"+unit)
+	b.ReportMetric(median(ratios), "x")
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // tidy: what was made is removed at once. File systems are slow to make many files where many

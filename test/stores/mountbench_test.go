@@ -152,16 +152,15 @@ func BenchmarkMountList(b *testing.B) {
 		return time.Since(began)
 	}
 	m := startMounts(b)
-	var ours, peer time.Duration
-	for range b.N {
-		theirs, end := x.mountRclone(b)
-		peer += list(theirs)
-		end()
+	pairs(b, float64(entries), "entries/s", func() time.Duration {
 		mine := m.mount(x.bucket, mountapi.Direct)
-		ours += list(mine)
-		m.unmount(mine)
-	}
-	report(b, float64(entries), "entries/s", ours, peer)
+		defer m.unmount(mine)
+		return list(mine)
+	}, func() time.Duration {
+		theirs, end := x.mountRclone(b)
+		defer end()
+		return list(theirs)
+	})
 }
 
 // BenchmarkMountCachedWrite writes and syncs 1 GB: to the peer's cache, to ours, and to the

@@ -511,7 +511,7 @@ func (b *Bucket) Start(ctx context.Context, key string, o storage.PutOptions) (u
 		return u, err
 	}
 	err = b.use(ctx, func(x *bucket) error {
-		u = storage.Upload{Key: key, ID: "upload-" + b.store.id()}
+		u = storage.Upload{Key: key, ID: "upload-" + b.store.id(), Copied: o.Copied}
 		x.uploads[u.ID] = &upload{Upload: storage.Upload{Key: key, ID: u.ID, Started: time.Now()}, o: o, parts: map[int]part{}}
 		return nil
 	})
@@ -561,6 +561,15 @@ func (u *upload) describe(n int) storage.Part {
 
 // CopyPart makes a part of a range of an object.
 func (b *Bucket) CopyPart(ctx context.Context, u storage.Upload, n int, from storage.Source, offset, length int64) (storage.Part, error) {
+	err := b.upload(ctx, u, func(_ *bucket, up *upload) error {
+		if !up.o.Copied { // servers refuse it that want checksums of all parts and make none of copies
+			return &storage.InvalidError{Bucket: b.at, Key: u.Key, Err: fmt.Errorf("part %d has no checksum: the upload was begun without Copied", n)}
+		}
+		return nil
+	})
+	if err != nil {
+		return storage.Part{}, err
+	}
 	return b.putPart(ctx, u, n, func() ([]byte, error) {
 		v, err := b.source(from)
 		if err != nil {

@@ -392,7 +392,9 @@ func (c call) object() error {
 	u := storage.Upload{Key: c.key, ID: c.q.Get("uploadId")}
 	switch {
 	case c.r.Method == http.MethodPost && c.q.Has("uploads"):
-		u, err := c.bucket.Start(ctx, c.key, c.put())
+		o := c.put()
+		o.Copied = c.r.Header.Get("X-Amz-Checksum-Algorithm") == ""
+		u, err := c.bucket.Start(ctx, c.key, o)
 		if err != nil {
 			return err
 		}
