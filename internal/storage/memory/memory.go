@@ -235,7 +235,10 @@ func page(o storage.ListOptions) int {
 func (b *Bucket) List(ctx context.Context, o storage.ListOptions) (p storage.Page, err error) {
 	err = b.use(ctx, func(x *bucket) error {
 		keys, last, n := x.order(), "", 0
-		i, _ := slices.BinarySearch(keys, max(o.Prefix, o.Token))
+		i, _ := slices.BinarySearch(keys, max(o.Prefix, o.Token, o.After))
+		if i < len(keys) && o.After != "" && keys[i] == o.After {
+			i++
+		}
 		for ; i < len(keys) && strings.HasPrefix(keys[i], o.Prefix); i++ {
 			key := keys[i]
 			if o.Token != "" && (key <= o.Token || o.Delimiter != "" && strings.HasSuffix(o.Token, o.Delimiter) && strings.HasPrefix(key, o.Token)) {
