@@ -8,6 +8,10 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -331,6 +335,29 @@ func BenchmarkDownloadOneFileFar(b *testing.B) {
 		b.Fatal(err)
 	}
 	far.benchDownload(b, bucket, amount, "MiB/s", true)
+}
+
+// far puts the server as far away as a delay of each answer.
+func (x *bench) far(b *testing.B, delay time.Duration) {
+	at, err := url.Parse(x.endpoint)
+	if err != nil {
+		b.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at); r.Out.Host = r.In.Host },
+		ModifyResponse: func(r *http.Response) error {
+			time.Sleep(delay)
+			return nil
+		},
+	}
+	server := httptest.NewServer(proxy)
+	b.Cleanup(server.Close)
+	x.endpoint = server.URL
+	transport := storage.NewTransport()
+	b.Cleanup(transport.CloseIdleConnections)
+	if x.bucket, err = s3.Open(b.Context(), storage.Location{Store: storage.S3, Bucket: "bench"}, s3Options(x.endpoint, transport)); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // slow forwards connections to a server, of whose answers so many bytes pass in a second.
