@@ -44,6 +44,73 @@ var (
 	azureContainer = lazyregexp.New(`^https://([a-z0-9]{3,24})\.blob\.core\.windows\.net(/[^/]+)+$`)
 )
 
+var (
+	urlBucket  = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+	hfSegment  = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9._-]{0,95}$`)
+	storeNames = []string{"S3", "GCS", "AZURE", "R2", "IBM", "OCI", "NEBIUS", "COREWEAVE", "VASTDATA"}
+)
+
+// bucketOfURL is the name of the bucket in a URL of one; of Hugging Face "OWNER/NAME".
+func bucketOfURL(url string) string {
+	sch, rest, _ := strings.Cut(url, "://")
+	parts := strings.Split(rest, "/")
+	at := func(i int) string {
+		if i < len(parts) {
+			return parts[i]
+		}
+		return ""
+	}
+	switch strings.ToLower(sch) {
+	case "cos", "https":
+		return at(1)
+	case "oci":
+		name, _, _ := strings.Cut(at(0), "@")
+		return name
+	case "hf":
+		i := 0
+		switch at(0) {
+		case "buckets", "datasets", "spaces", "models":
+			i = 1
+		}
+		name, _, _ := strings.Cut(at(i+1), "@")
+		return at(i) + "/" + name
+	}
+	return at(0)
+}
+
+// checkBucketURL refuses URLs that name no bucket. The bucket exists already and may be older
+// than the rules for names of new ones, so its name has only to be one.
+func checkBucketURL(url string) error {
+	name, store := bucketOfURL(url), storeOfURL(url)
+	if store == "HF" {
+		owner, repository, _ := strings.Cut(name, "/")
+		if !hfSegment.MatchString(owner) || !hfSegment.MatchString(repository) {
+			return fmt.Errorf("%s names no repository: it is written hf://OWNER/MODEL[@REVISION], hf://datasets/OWNER/NAME, hf://spaces/OWNER/NAME or hf://buckets/OWNER/NAME", url)
+		}
+		return nil
+	}
+	if name == "" {
+		if store == "IBM" {
+			return fmt.Errorf("%s names no bucket: it is written cos://REGION/BUCKET", url)
+		}
+		return fmt.Errorf("%s names no bucket", url)
+	}
+	if !urlBucket.MatchString(name) || strings.Contains(name, "..") {
+		return fmt.Errorf("%q cannot name a bucket", name)
+	}
+	return nil
+}
+
+// nameOfSomeStore refuses names that a bucket can have in no store.
+func nameOfSomeStore(name string) error {
+	for _, store := range storeNames {
+		if ValidBucketName(store, name) == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q cannot name a bucket in any store: use lower-case letters, digits and -", name)
+}
+
 // ValidBucketName refuses names that a bucket in store ("S3", in any case)
 // cannot have. Stores without rules take any name.
 func ValidBucketName(store, name string) error {

@@ -150,6 +150,10 @@ func (b *builder) checkStorage(m StorageMount, n *yaml11.Node, path string) {
 		fail(at, "name", "sky.exceptions.StorageNameError", "name is a bucket's name without a scheme such as s3://; a URL goes under source")
 	} else if err := ValidBucketName(m.Store, m.Name); err != nil && at != nil {
 		fail(at, "name", "sky.exceptions.StorageNameError", "%s", err)
+	} else if m.Store == "" && m.Name != "" {
+		if err := nameOfSomeStore(m.Name); err != nil {
+			fail(at, "name", "sky.exceptions.StorageNameError", "%s", err)
+		}
 	}
 	if len(m.Sources) == 0 && m.Name == "" {
 		fail(nil, "", "sky.exceptions.StorageSpecError", "%s needs a source, or the name of a bucket", path)
@@ -172,6 +176,10 @@ func (b *builder) checkStorage(m StorageMount, n *yaml11.Node, path string) {
 			fail(first, "source", "sky.exceptions.StorageSourceError", "of https:// addresses only containers of Azure can be buckets: https://ACCOUNT.blob.core.windows.net/CONTAINER")
 		} else if sch != nil && m.Mode != "COPY" && belowBucket(s) {
 			fail(first, "source", "sky.exceptions.StorageModeError", "only a whole bucket can be mounted, not a folder in it; use mode: COPY, or the bucket alone as source")
+		} else if sch != nil && !m.SourceList && !strings.HasSuffix(s, "/") {
+			if err := checkBucketURL(s); err != nil {
+				fail(first, "source", "sky.exceptions.StorageNameError", "%s", err)
+			}
 		}
 	}
 	if m.Type != "" && m.Mode != "MOUNT_CACHED" {

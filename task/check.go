@@ -146,7 +146,14 @@ func (t *Task) checkFileMount(dest, source string, o CheckOptions) *Error {
 		e := t.errorUnder("file_mounts", dest, "%s is no URL of a bucket, and others cannot be copied; buckets are %s://… and https://ACCOUNT.blob.core.windows.net/CONTAINER", source, strings.Join(bucketSchemes[:len(bucketSchemes)-1], "://, "))
 		e.Class = "sky.exceptions.StorageSourceError"
 		return e
-	case o.NoFiles || IsURL(source) || strings.HasPrefix(source, "skypilot:"):
+	case IsURL(source):
+		if err := checkBucketURL(source); err != nil {
+			e := t.errorUnder("file_mounts", dest, "%s", err)
+			e.Class = "sky.exceptions.StorageSourceError"
+			return e
+		}
+		return nil
+	case o.NoFiles || strings.HasPrefix(source, "skypilot:"):
 		return nil
 	}
 	if _, err := os.Stat(o.absolute(source)); err != nil {

@@ -110,6 +110,7 @@ type ListOptions struct {
 	Prefix    string // of the keys; no pattern, and no folder unless it ends in "/"
 	Delimiter string // "/" lists one level: what lies deeper is in Page.Prefixes
 	Token     string // Next of the page before; "" begins
+	After     string // only what follows this key, which has no Delimiter behind the Prefix; not with Token
 	Max       int    // most entries; 0: as many as the store gives
 }
 
@@ -169,6 +170,9 @@ type PutOptions struct {
 	// there is none; else a ConflictError. Stores that cannot are UnsupportedErrors.
 	IfMatch  string
 	IfAbsent bool
+	// Copied, to Start, says that parts may be made by CopyPart. No checksums of parts
+	// are announced then, which some servers do not make of copies.
+	Copied bool
 }
 
 // A Source is an object to copy from.
@@ -183,6 +187,7 @@ type Upload struct {
 	Key     string    `json:"key"`
 	ID      string    `json:"id"`
 	Started time.Time `json:"started,omitzero"` // only from Uploads
+	Copied  bool      `json:"copied,omitempty"` // from Start, as its option says
 }
 
 // A Part is a part that was uploaded.
@@ -215,6 +220,7 @@ type Caps struct {
 	Metadata         bool // metadata is kept
 
 	ListsMetadata bool // lists hold the metadata, so that Stat is not needed
+	After         bool // ListOptions.After works
 	Ordered       bool // lists are in the order of the keys' bytes
 	SamePart      bool // all parts but the last one have the same size
 

@@ -8,9 +8,14 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -236,6 +241,35 @@ func report(b *testing.B, amount float64, unit string, ours, peer time.Duration)
 	b.ReportMetric(peer.Seconds()/ours.Seconds(), "x")
 }
 
+// pairs measures work that takes a moment: in nine turns for each of b.N, of which both are
+// first by turns. It reports the medians, and that of the ratios of each turn, so that a busy
+// machine changes them little.
+func pairs(b *testing.B, amount float64, unit string, ours, peer func() time.Duration) {
+	b.Helper()
+	var mine, theirs, ratios []float64
+	for i := range 9 * b.N {
+		var o, p time.Duration
+		if i%2 == 0 {
+			p = peer()
+		}
+		o = ours()
+		if i%2 == 1 {
+			p = peer()
+		}
+		mine, theirs, ratios = append(mine, amount/o.Seconds()), append(theirs, amount/p.Seconds()), append(ratios, p.Seconds()/o.Seconds())
+	}
+	b.Logf("times as fast, in each turn: %.2f", ratios)
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(median(mine), unit)
+	b.ReportMetric(median(theirs), "rclone-"+unit)
+	b.ReportMetric(median(ratios), "x")
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
+}
+
 // tidy: what was made is removed at once. File systems are slow to make many files where many
 // were removed a moment ago, so those stay.
 func benchUpload(b *testing.B, tree func(*testing.B) (string, float64), unit string, tidy bool) {
@@ -301,6 +335,29 @@ func BenchmarkDownloadOneFileFar(b *testing.B) {
 		b.Fatal(err)
 	}
 	far.benchDownload(b, bucket, amount, "MiB/s", true)
+}
+
+// far puts the server as far away as a delay of each answer.
+func (x *bench) far(b *testing.B, delay time.Duration) {
+	at, err := url.Parse(x.endpoint)
+	if err != nil {
+		b.Fatal(err)
+	}
+	proxy := &httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(at); r.Out.Host = r.In.Host },
+		ModifyResponse: func(r *http.Response) error {
+			time.Sleep(delay)
+			return nil
+		},
+	}
+	server := httptest.NewServer(proxy)
+	b.Cleanup(server.Close)
+	x.endpoint = server.URL
+	transport := storage.NewTransport()
+	b.Cleanup(transport.CloseIdleConnections)
+	if x.bucket, err = s3.Open(b.Context(), storage.Location{Store: storage.S3, Bucket: "bench"}, s3Options(x.endpoint, transport)); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // slow forwards connections to a server, of whose answers so many bytes pass in a second.

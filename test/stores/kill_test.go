@@ -34,13 +34,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func openVersity(ctx context.Context, endpoint, bucket string) (storage.Bucket, error) {
+func openS3(ctx context.Context, endpoint, bucket string) (storage.Bucket, error) {
 	return s3.Open(ctx, storage.Location{Store: storage.S3, Bucket: bucket}, s3Options(endpoint, storage.NewTransport()))
 }
 
 func transferOnce(what, endpoint, dir, journal string) error {
 	ctx := context.Background()
-	b, err := openVersity(ctx, endpoint, "first")
+	b, err := openS3(ctx, endpoint, "first")
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func transferOnce(what, endpoint, dir, journal string) error {
 		_, _, err = transfer.Download(ctx, b, "p/", dir, o)
 	case "copy":
 		var to storage.Bucket
-		if to, err = openVersity(ctx, endpoint, "second"); err == nil {
+		if to, err = openS3(ctx, endpoint, "second"); err == nil {
 			_, err = transfer.Copy(ctx, b, "p/", to, "q", o)
 		}
 	case "delete":
@@ -118,12 +118,12 @@ func until(t *testing.T, r *rand.Rand, what, endpoint, dir, journal string, look
 
 func TestTransfersSurviveKills(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed(t), 1))
-	endpoint := versity(t)
-	b, err := openVersity(t.Context(), endpoint, "first")
+	endpoint := s3Server(t)
+	b, err := openS3(t.Context(), endpoint, "first")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := openVersity(t.Context(), endpoint, "second")
+	c, err := openS3(t.Context(), endpoint, "second")
 	if err != nil {
 		t.Fatal(err)
 	}

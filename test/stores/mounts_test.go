@@ -108,8 +108,8 @@ func TestMountsOnRealServers(t *testing.T) {
 	transport := storage.NewTransport()
 	t.Cleanup(transport.CloseIdleConnections)
 	for name, open := range map[string]func(t *testing.T) (storage.Bucket, error){
-		"versitygw": func(t *testing.T) (storage.Bucket, error) {
-			return s3.Open(t.Context(), storage.Location{Store: storage.S3, Bucket: "mounted"}, s3Options(versity(t), transport))
+		"s3": func(t *testing.T) (storage.Bucket, error) {
+			return s3.Open(t.Context(), storage.Location{Store: storage.S3, Bucket: "mounted"}, s3Options(s3Server(t), transport))
 		},
 		"fake-gcs-server": func(t *testing.T) (storage.Bucket, error) {
 			return gcs.Open(t.Context(), storage.Location{Store: storage.GCS, Bucket: "mounted"}, gcs.Options{Endpoint: "http://" + fakeGCS(t), Project: "p", Transport: transport})
@@ -153,16 +153,21 @@ func useMount(t *testing.T, m *mounts, b storage.Bucket, mode mountapi.Mode, lar
 	must(os.MkdirAll(at("deep/er"), 0o755))
 	must(os.WriteFile(at("deep/er/big"), data, 0o644))
 	must(os.WriteFile(at("small"), []byte("one\n"), 0o600))
-	f, err := os.OpenFile(at("small"), os.O_APPEND|os.O_WRONLY, 0)
-	must(err)
-	_, err = f.WriteString("two\n")
-	must(err)
-	must(f.Close())
+	add := func(name, text string) {
+		f, err := os.OpenFile(at(name), os.O_APPEND|os.O_WRONLY, 0)
+		must(err)
+		_, err = f.WriteString(text)
+		must(err)
+		must(f.Close())
+	}
+	add("small", "two\n")
+	add("deep/er/big", "more") // MOUNT: what is there becomes parts by copies in the store
+	data = append(data, "more"...)
 	must(os.Rename(at("small"), at("renamed")))
 	must(os.WriteFile(at("goes"), []byte("x"), 0o644))
 	must(os.Remove(at("goes")))
 	must(os.Symlink("renamed", at("link")))
-	_, err = m.client.Flush(t.Context(), mountapi.FlushRequest{Path: dir})
+	_, err := m.client.Flush(t.Context(), mountapi.FlushRequest{Path: dir})
 	must(err)
 	// What is in the store now is what was written.
 	content := func(key string) []byte {

@@ -13,6 +13,7 @@ versitygw=v1.8.0 # S3; objects are files
 fakegcs=v1.56.1  # Google Cloud Storage, for small objects
 azurite=3.37.0   # Azure; runs on Node
 rclone=v1.76.0   # what benchmarks compare with
+minio=v0.0.0-20260212201848-7aac2a2c5b7c # a second server of S3, only where SKY_TEST_MINIO is "build"; AGPL, never a part of sky
 
 dir=${SKY_TEST_STORES:-${XDG_CACHE_HOME:-$HOME/.cache}/sky-test/stores}
 if [ "${1:-}" = --folder ]; then echo "$dir"; exit; fi
@@ -65,6 +66,19 @@ EOF
   echo "rclone $rclone built in $((SECONDS - began)) s" >&2
 }
 
+# A module that wants what only its own go.mod says is built as the main module of a copy.
+second() {
+  [ "$(cat "$dir/minio.version" 2>/dev/null)" = "$minio" ] && [ -x "$dir/bin/minio" ] && return
+  local began=$SECONDS src=$dir/src-minio
+  rm -rf "$src"
+  cp -r "$(go mod download -json "github.com/minio/minio@$minio" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p')" "$src"
+  chmod -R u+w "$src"
+  (cd "$src" && CGO_ENABLED=0 GOFLAGS= go build -trimpath -ldflags '-s -w' -o "$dir/bin/minio" .) >&2
+  rm -rf "$src"
+  echo "$minio" >"$dir/minio.version"
+  echo "minio $minio built in $((SECONDS - began)) s" >&2
+}
+
 # What tests look for that Debian has: fuse3 mounts for users who are not root, and awscli is
 # another peer of the benchmarks. An aws or fusermount3 that is there already is as good.
 debian() {
@@ -79,4 +93,5 @@ program versitygw github.com/versity/versitygw/cmd/versitygw "$versitygw"
 program fake-gcs-server github.com/fsouza/fake-gcs-server "$fakegcs"
 azure
 peer
+[ "${SKY_TEST_MINIO:-}" != build ] || second
 echo "$dir"

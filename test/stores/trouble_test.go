@@ -17,7 +17,7 @@ import (
 // A bucket that is deleted under a mount: the flush fails and names what is not stored, which
 // is there when the bucket is.
 func TestABucketIsDeletedUnderAMount(t *testing.T) {
-	b, err := openVersity(t.Context(), versity(t), "under")
+	b, err := openS3(t.Context(), s3Server(t), "under")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestABucketIsDeletedUnderAMount(t *testing.T) {
 // Two mounts write one file: with MOUNT the second one to close it is told, and with
 // MOUNT_CACHED both versions are kept.
 func TestTwoMountsWriteOneFile(t *testing.T) {
-	b, err := openVersity(t.Context(), versity(t), "shared")
+	b, err := openS3(t.Context(), s3Server(t), "shared")
 	if err != nil {
 		t.Fatal(err)
 	}

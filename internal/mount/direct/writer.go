@@ -259,6 +259,7 @@ func (w *writer) start(ctx context.Context) error {
 		return nil
 	}
 	w.opts = w.options(w.bucket.Caps().ConditionalParts)
+	w.opts.Copied = w.old.Size > 0 && w.bucket.Caps().CopyPart
 	u, err := w.bucket.Start(ctx, w.key, w.opts)
 	if err != nil {
 		return w.conflict(err)

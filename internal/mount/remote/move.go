@@ -48,6 +48,7 @@ func (t *Tree) copyAny(ctx context.Context, from storage.Object, key string, o s
 	if !caps.ConditionalParts {
 		o.IfMatch, o.IfAbsent = "", false
 	}
+	o.Copied = true
 	u, err := t.Bucket.Start(ctx, key, o)
 	if err != nil {
 		return storage.Object{}, err

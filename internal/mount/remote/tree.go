@@ -367,40 +367,6 @@ func (t *Tree) List(ctx context.Context, dir string) iter.Seq2[Entry, error] {
 	}
 }
 
-// pages are the pages of one level. The next one is asked for while one is used.
-func (t *Tree) pages(ctx context.Context, prefix string) iter.Seq2[storage.Page, error] {
-	return func(yield func(storage.Page, error) bool) {
-		type answer struct {
-			page storage.Page
-			err  error
-		}
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		answers := make(chan answer, 1)
-		go func() {
-			defer close(answers)
-			o := storage.ListOptions{Prefix: prefix, Delimiter: "/"}
-			for {
-				p, err := t.Bucket.List(ctx, o)
-				select {
-				case answers <- answer{p, err}:
-				case <-ctx.Done():
-					return
-				}
-				if err != nil || p.Next == "" {
-					return
-				}
-				o.Token = p.Next
-			}
-		}()
-		for a := range answers {
-			if !yield(a.page, a.err) || a.err != nil {
-				return
-			}
-		}
-	}
-}
-
 // Written notes what this mount wrote.
 func (t *Tree) Written(path string, o storage.Object) {
 	t.cache.changed(&Entry{Path: path, Object: o, Known: true}, path)

@@ -235,7 +235,10 @@ func page(o storage.ListOptions) int {
 func (b *Bucket) List(ctx context.Context, o storage.ListOptions) (p storage.Page, err error) {
 	err = b.use(ctx, func(x *bucket) error {
 		keys, last, n := x.order(), "", 0
-		i, _ := slices.BinarySearch(keys, max(o.Prefix, o.Token))
+		i, _ := slices.BinarySearch(keys, max(o.Prefix, o.Token, o.After))
+		if i < len(keys) && o.After != "" && keys[i] == o.After {
+			i++
+		}
 		for ; i < len(keys) && strings.HasPrefix(keys[i], o.Prefix); i++ {
 			key := keys[i]
 			if o.Token != "" && (key <= o.Token || o.Delimiter != "" && strings.HasSuffix(o.Token, o.Delimiter) && strings.HasPrefix(key, o.Token)) {
@@ -511,7 +514,7 @@ func (b *Bucket) Start(ctx context.Context, key string, o storage.PutOptions) (u
 		return u, err
 	}
 	err = b.use(ctx, func(x *bucket) error {
-		u = storage.Upload{Key: key, ID: "upload-" + b.store.id()}
+		u = storage.Upload{Key: key, ID: "upload-" + b.store.id(), Copied: o.Copied}
 		x.uploads[u.ID] = &upload{Upload: storage.Upload{Key: key, ID: u.ID, Started: time.Now()}, o: o, parts: map[int]part{}}
 		return nil
 	})
@@ -561,6 +564,15 @@ func (u *upload) describe(n int) storage.Part {
 
 // CopyPart makes a part of a range of an object.
 func (b *Bucket) CopyPart(ctx context.Context, u storage.Upload, n int, from storage.Source, offset, length int64) (storage.Part, error) {
+	err := b.upload(ctx, u, func(_ *bucket, up *upload) error {
+		if !up.o.Copied { // servers refuse it that want checksums of all parts and make none of copies
+			return &storage.InvalidError{Bucket: b.at, Key: u.Key, Err: fmt.Errorf("part %d has no checksum: the upload was begun without Copied", n)}
+		}
+		return nil
+	})
+	if err != nil {
+		return storage.Part{}, err
+	}
 	return b.putPart(ctx, u, n, func() ([]byte, error) {
 		v, err := b.source(from)
 		if err != nil {

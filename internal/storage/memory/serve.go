@@ -227,7 +227,7 @@ func (c call) tagging() error {
 // options of a list; its keys are encoded if the caller wants that.
 func (c call) options() storage.ListOptions {
 	number, _ := strconv.Atoi(c.q.Get("max-keys"))
-	return storage.ListOptions{Prefix: c.q.Get("prefix"), Delimiter: c.q.Get("delimiter"), Token: c.q.Get("continuation-token"), Max: number}
+	return storage.ListOptions{Prefix: c.q.Get("prefix"), Delimiter: c.q.Get("delimiter"), Token: c.q.Get("continuation-token"), After: c.q.Get("start-after"), Max: number}
 }
 
 func (c call) encoded(s string) string {
@@ -392,7 +392,9 @@ func (c call) object() error {
 	u := storage.Upload{Key: c.key, ID: c.q.Get("uploadId")}
 	switch {
 	case c.r.Method == http.MethodPost && c.q.Has("uploads"):
-		u, err := c.bucket.Start(ctx, c.key, c.put())
+		o := c.put()
+		o.Copied = c.r.Header.Get("X-Amz-Checksum-Algorithm") == ""
+		u, err := c.bucket.Start(ctx, c.key, o)
 		if err != nil {
 			return err
 		}

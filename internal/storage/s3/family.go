@@ -117,7 +117,7 @@ func (m *member) caps() storage.Caps {
 	return storage.Caps{
 		Create: m.create != createNever, Tags: m.lacks&noTags == 0, Multipart: true, CopyPart: true, Uploads: true,
 		Versions: m.lacks&noVersions == 0, Conditional: m.lacks&noConditions == 0, ConditionalParts: m.lacks&(noConditions|noConditionalParts) == 0, Metadata: true,
-		Ordered: true, SamePart: m.lacks&noOddParts != 0,
+		After: true, Ordered: true, SamePart: m.lacks&noOddParts != 0,
 		MinPart: 5 * mib, MaxPart: 5 * gib, MaxParts: 10_000, MaxPut: 5 * gib, MaxCopy: 5 * gib,
 		MaxRemove: 1000, MaxKey: 1024, MaxMetadata: 2048,
 	}

@@ -47,34 +47,11 @@ func count(n int) *int32 {
 
 // List lists objects.
 func (b *Bucket) List(ctx context.Context, o storage.ListOptions) (storage.Page, error) {
-	out, err := withKeys(ctx, b, func() (*s3.ListObjectsV2Output, error) {
-		return b.client.ListObjectsV2(ctx, &s3.ListObjectsV2Input{
-			Bucket: &b.at.Bucket, Prefix: text(o.Prefix), Delimiter: text(o.Delimiter), ContinuationToken: text(o.Token),
-			MaxKeys: count(o.Max), EncodingType: types.EncodingTypeUrl,
-		})
-	})
+	l, err := b.list(ctx, o)
 	if err != nil {
-		return storage.Page{}, b.refused(ctx, op{permission: "s3:ListBucket"}, err)
+		return storage.Page{}, err
 	}
-	page := storage.Page{Objects: make([]storage.Object, 0, len(out.Contents))}
-	for i := range out.Contents {
-		c := &out.Contents[i]
-		key, err := plain(out.EncodingType, c.Key)
-		if err != nil {
-			return page, err
-		}
-		page.Objects = append(page.Objects, object(key, aws.ToInt64(c.Size), c.ETag, c.LastModified))
-	}
-	if page.Prefixes, err = prefixes(out.EncodingType, out.CommonPrefixes); err != nil {
-		return page, err
-	}
-	if aws.ToBool(out.IsTruncated) {
-		page.Next = aws.ToString(out.NextContinuationToken)
-		if page.Next == "" {
-			return page, &storage.UnavailableError{Bucket: b.at, Err: fmt.Errorf("a list breaks off without saying where it goes on")}
-		}
-	}
-	return page, nil
+	return l.page(b)
 }
 
 func prefixes(encoding types.EncodingType, common []types.CommonPrefix) ([]string, error) {

@@ -25,14 +25,14 @@ func (b *Bucket) Start(ctx context.Context, key string, p storage.PutOptions) (s
 		return storage.Upload{}, err
 	}
 	in := &s3.CreateMultipartUploadInput{Bucket: &b.at.Bucket, Key: &key, Metadata: p.Metadata, ContentType: text(p.ContentType)}
-	if b.member.checksum == crc32Sums {
+	if b.member.checksum == crc32Sums && !p.Copied {
 		in.ChecksumAlgorithm = types.ChecksumAlgorithmCrc32
 	}
 	out, err := withKeys(ctx, b, func() (*s3.CreateMultipartUploadOutput, error) { return b.client.CreateMultipartUpload(ctx, in) })
 	if err != nil {
 		return storage.Upload{}, b.refused(ctx, op{permission: "s3:PutObject", key: key}, err)
 	}
-	return storage.Upload{Key: key, ID: aws.ToString(out.UploadId)}, nil
+	return storage.Upload{Key: key, ID: aws.ToString(out.UploadId), Copied: p.Copied}, nil
 }
 
 // PutPart uploads a part.
@@ -41,7 +41,7 @@ func (b *Bucket) PutPart(ctx context.Context, u storage.Upload, n int, body io.R
 	c.Upload = u.ID
 	c.Query.Set("partNumber", strconv.Itoa(n))
 	c.Query.Set("uploadId", u.ID)
-	s, err := b.sum(body, &c)
+	s, err := b.sum(body, &c, b.member.checksum == md5Sums || u.Copied)
 	if err != nil {
 		return storage.Part{}, err
 	}

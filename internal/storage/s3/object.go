@@ -78,9 +78,9 @@ type sums struct {
 }
 
 // sum reads a body, and gives it and its checksum to a call.
-func (b *Bucket) sum(body io.ReadSeeker, c *rest.Call) (sums, error) {
+func (b *Bucket) sum(body io.ReadSeeker, c *rest.Call, asMD5 bool) (sums, error) {
 	var h hash.Hash
-	if b.member.checksum == md5Sums {
+	if asMD5 {
 		h = md5.New()
 	} else {
 		h = crc32.NewIEEE()
@@ -94,7 +94,7 @@ func (b *Bucket) sum(body io.ReadSeeker, c *rest.Call) (sums, error) {
 	}
 	s := sums{size: n}
 	text := base64.StdEncoding.EncodeToString(h.Sum(nil))
-	if b.member.checksum == md5Sums {
+	if asMD5 {
 		c.Header.Set("Content-Md5", text)
 	} else {
 		s.crc = text
@@ -131,7 +131,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, p stor
 		return storage.Object{}, err
 	}
 	c := b.call(http.MethodPut, key, "s3:PutObject", anySum)
-	s, err := b.sum(body, &c)
+	s, err := b.sum(body, &c, b.member.checksum == md5Sums)
 	if err != nil {
 		return storage.Object{}, err
 	}

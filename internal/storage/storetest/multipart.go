@@ -268,7 +268,7 @@ func (h Harness) copyParts(t *testing.T) {
 		t.Fatal(err)
 	}
 	src := storage.Source{Bucket: b, ID: storage.ID{Key: "from"}, ETag: o.ETag}
-	u, err := b.Start(ctx, "to", storage.PutOptions{})
+	u, err := b.Start(ctx, "to", storage.PutOptions{Copied: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -284,7 +284,7 @@ func (h Harness) copyParts(t *testing.T) {
 		t.Fatalf("Complete: %v", err)
 	}
 	wantContent(t, b, "to", string(content[100:100+size])+"appended")
-	if u, err = b.Start(ctx, "to", storage.PutOptions{}); err != nil {
+	if u, err = b.Start(ctx, "to", storage.PutOptions{Copied: true}); err != nil {
 		t.Fatal(err)
 	}
 	put(t, b, "from", "changed")

@@ -39,7 +39,7 @@ func Run(t *testing.T, h Harness) {
 		test func(*testing.T)
 	}{
 		{"Bucket", h.bucket}, {"Tags", h.tags}, {"Objects", h.objects}, {"Ranges", h.ranges}, {"Metadata", h.metadata},
-		{"Keys", h.keys}, {"Pages", h.pages}, {"Levels", h.levels}, {"Conditions", h.conditions}, {"Remove", h.remove},
+		{"Keys", h.keys}, {"Pages", h.pages}, {"Levels", h.levels}, {"After", h.after}, {"Conditions", h.conditions}, {"Remove", h.remove},
 		{"Multipart", h.multipart}, {"MultipartResumed", h.resumed}, {"MultipartConditions", h.multipartConditions}, {"MultipartEnds", h.multipartEnds},
 		{"Copy", h.copies}, {"CopyParts", h.copyParts}, {"Versions", h.versions}, {"Cancel", h.cancel}, {"MissingBucket", h.missingBucket},
 	} {
@@ -513,6 +513,45 @@ func (h Harness) levels(t *testing.T) {
 			if !slices.Equal(keys, c.keys) || !slices.Equal(prefixes, c.prefixes) {
 				t.Errorf("level %q, pages of %d: %q and %q, want %q and %q", c.prefix, max, keys, prefixes, c.keys, c.prefixes)
 			}
+		}
+	}
+}
+
+// after lists a level in two parts, at keys between and beside all that is in it.
+func (h Harness) after(t *testing.T) {
+	b := h.made(t)
+	if !b.Caps().After {
+		t.Skip("the store does not list what follows a key")
+	}
+	for _, key := range []string{"a", "l/b-1", "l/b.1", "l/b/x", "l/b/y", "l/b0", "l/c", "l/d/x", "l/d0", "l/e", "z"} {
+		put(t, b, key, key)
+	}
+	o := storage.ListOptions{Prefix: "l/", Delimiter: "/"}
+	all, folders := list(t, b, o)
+	for _, split := range []string{"l/a", "l/b", "l/b-", "l/b-1", "l/b-5", "l/b.", "l/b0", "l/b00", "l/bb", "l/c", "l/cc", "l/d", "l/d-", "l/d0", "l/d5", "l/e", "l/f"} {
+		var keys []string
+		below := map[string]bool{}
+		for _, key := range all {
+			if key <= split {
+				keys = append(keys, key)
+			}
+		}
+		for _, f := range folders {
+			if f < split {
+				below[f] = true
+			}
+		}
+		o := o
+		o.After = split
+		behind, more := list(t, b, o)
+		for _, f := range more {
+			below[f] = true
+		}
+		if keys = append(keys, behind...); !slices.Equal(keys, all) {
+			t.Errorf("up to %q and behind it are %q, in all %q", split, keys, all)
+		}
+		if len(below) != len(folders) {
+			t.Errorf("folders up to %q and behind it are %v, in all %q", split, below, folders)
 		}
 	}
 }

@@ -254,6 +254,9 @@ func (c *copier) large(o storage.Object, key string, known *storage.Object) erro
 	}
 	l := &large{e: c.engine, j: c.j, dst: c.to, key: key, size: o.Size, o: storage.PutOptions{Metadata: kept(o)}, what: c.from.Location().At(o.Key).String() + " " + o.ETag}
 	if c.inside.Load() && c.to.Caps().CopyPart {
+		streamed := *l // whose upload is another one
+		l.o.Copied = true
+		l.what += " inside"
 		l.part = partSize(o.Size, insidePart, c.to.Caps())
 		l.put = func(ctx context.Context, u storage.Upload, n int, offset, length int64) (storage.Part, error) {
 			return c.to.CopyPart(ctx, u, n, storage.Source{Bucket: c.from, ID: storage.ID{Key: o.Key}, ETag: o.ETag}, offset, length)
@@ -265,6 +268,7 @@ func (c *copier) large(o storage.Object, key string, known *storage.Object) erro
 		if err == nil || !c.notInside(err) {
 			return err
 		}
+		l = &streamed
 	}
 	return c.stream(l, o)
 }
