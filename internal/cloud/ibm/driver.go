@@ -163,9 +163,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
 	ids, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		made, err := do[instance](ctx, c, "POST", "/instances", body(l.Spec, r, rank))
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new machine has no id")}
-		}
 		return made.ID, err
 	})
 	if err != nil {

@@ -261,9 +261,7 @@ func (d driver) create(ctx context.Context, c *rest.Client, spec cloud.LaunchSpe
 	}
 	o, err := grpc.Call[operation](ctx, c, instances+"/Create", "", creation[instanceSpec]{metadata{Parent: r.project, Name: name, Labels: spec.Labels}, s})
 	if err == nil {
-		if err = failure(o); err == nil && o.Resource == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new machine has no id")}
-		}
+		err = failure(o)
 	}
 	if err == nil {
 		d.begun.Store(o.Resource, o.ID)

@@ -209,9 +209,6 @@ func launch(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, r ready,
 			break
 		}
 	}
-	if err == nil && made.ID == "" {
-		err = &rest.NoAnswerError{Cloud: "OCI", Err: errors.New("a new instance has no id")}
-	}
 	return made.ID, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -172,9 +171,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		body["name"] = names.Of(spec.ID, rank) // there is one
 		made, err := rest.Do[pod](ctx, c, "POST", "/pods", body)
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: "RunPod", Err: errors.New("a new pod has no id")}
-		}
 		return made.ID, err
 	})
 }

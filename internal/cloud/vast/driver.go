@@ -202,8 +202,6 @@ func create(ctx context.Context, c *rest.Client, a ask, body map[string]any) (st
 		return "", err
 	case made.Success != nil && !*made.Success:
 		return "", &rest.Error{Status: http.StatusBadRequest, Code: made.Error, Message: made.Msg}
-	case made.ID == "":
-		return "", &rest.NoAnswerError{Cloud: "Vast", Err: errors.New("a new instance has no id")}
 	}
 	return made.ID.String(), nil
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
 	"net"
 	"net/url"
@@ -127,9 +126,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		body := maps.Clone(body)
 		body["name"] = l.Spec.Offer.Region + "." + names.Of(l.Spec.ID, rank)
 		made, err := call[pod](ctx, c, rest.Call{Method: "POST", Path: "/v2/pods", Body: body})
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new pod has no id")}
-		}
 		return made.ID.String(), err
 	})
 }
