@@ -153,22 +153,12 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	r, known := l.Memory.(ready)
-	if !known {
-		if r, err = d.prepared(ctx, c, keys["resource_group_id"], l.Spec); err != nil {
-			return nil, err
-		}
-		l.Memory = r
-	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	ids, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
+	prepare := func() (ready, error) { return d.prepared(ctx, c, keys["resource_group_id"], l.Spec) }
+	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) {
 		made, err := do[instance](ctx, c, "POST", "/instances", body(l.Spec, r, rank))
 		return made.ID, err
 	})
-	if err != nil {
-		l.Memory = nil // part of it may be gone
-	}
-	return ids, err
 }
 
 const defaultDiskGB = 100

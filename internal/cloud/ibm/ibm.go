@@ -61,16 +61,7 @@ func New(o Options) *Provider {
 		Fix: "make a key at https://cloud.ibm.com/iam/apikeys, look up the resource group at https://cloud.ibm.com/account/resource-groups, and write into ~/.ibm/credentials.yaml:\n      iam_api_key: …\n      resource_group_id: …",
 	}}
 	d := driver{p, refusals(p.Fix)}
-	p.regions = vm.Regions{
-		All: func(ctx context.Context) ([]string, error) {
-			all, err := p.available(ctx)
-			return all, d.said(ctx, "", err)
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
-		},
-	}
+	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.available, List: d.list}
 	p.memo.Changed = p.regions.Reset
 	limits := map[string]time.Duration{}
 	for _, status := range []string{"pending", "starting", "restarting"} {
@@ -80,14 +71,6 @@ func New(o Options) *Provider {
 		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
-}
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
 }
 
 // version is that of the API which is spoken.

@@ -218,14 +218,14 @@ func (d driver) everywhere(ctx context.Context, kind string, ours func(name stri
 	_, found, err := vm.Everywhere(ctx, &d.regions, func(ctx context.Context, region string) ([]belongs, error) {
 		c, _, err := d.client(region)
 		if err != nil {
-			return nil, d.said(ctx, region, err)
+			return nil, err
 		}
 		all, err := list[belongs](ctx, c, kind, nil)
 		all = slices.DeleteFunc(all, func(b belongs) bool { return !ours(b.Name) })
 		for i := range all {
 			all[i].region = region
 		}
-		return all, d.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }

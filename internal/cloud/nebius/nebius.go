@@ -72,6 +72,7 @@ func New(o Options) *Provider {
 	}
 	d := driver{p, refusals()}
 	p.regions = vm.Regions{
+		Cloud: Name, Refusal: d.Refusal, List: d.list,
 		All: func(ctx context.Context) ([]string, error) {
 			all, err := p.projects(ctx)
 			var regions []string
@@ -79,11 +80,7 @@ func New(o Options) *Provider {
 				regions = append(regions, project.region())
 			}
 			slices.Sort(regions)
-			return slices.Compact(regions), d.said(ctx, "", err)
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
+			return slices.Compact(regions), err
 		},
 	}
 	p.memo.Changed = p.regions.Reset
@@ -95,14 +92,6 @@ func New(o Options) *Provider {
 		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
-}
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
 }
 
 // overQuota tells a quota from other limits by the text.

@@ -303,7 +303,7 @@ func (d driver) everywhere(ctx context.Context, ask func(ctx context.Context, pr
 			some, err = ask(ctx, projects[i])
 			all = append(all, some...)
 		}
-		return all, d.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }

@@ -174,19 +174,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	r, known := l.Memory.(ready)
-	if !known {
-		if r, err = d.prepared(ctx, l.Spec); err != nil {
-			return nil, err
-		}
-		l.Memory = r
-	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	ids, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
-	if err != nil {
-		l.Memory = nil // part of it may be gone
-	}
-	return ids, err
+	prepare := func() (ready, error) { return d.prepared(ctx, l.Spec) }
+	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
 }
 
 // mostTokens bounds how many instances of a rank may have come and gone in one attempt.

@@ -297,7 +297,7 @@ func (p *Provider) groups(ctx context.Context, id cloud.ClusterID) ([]thing, err
 				all = append(all, t)
 			}
 		}
-		return all, driver{p, refusals(p.Fix)}.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }

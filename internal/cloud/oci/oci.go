@@ -62,16 +62,7 @@ func New(o Options) *Provider {
 		Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
 	}}
 	d := driver{p, refusals(p.Fix)}
-	p.regions = vm.Regions{
-		All: func(ctx context.Context) ([]string, error) {
-			all, err := p.subscribed(ctx)
-			return all, d.said(ctx, "", err)
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := p.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
-		},
-	}
+	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.subscribed, List: p.list}
 	p.places.Changed = p.regions.Reset
 	p.StopProvider = vm.NewStopping(d, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
@@ -79,14 +70,6 @@ func New(o Options) *Provider {
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
-}
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
 }
 
 // refusals are Oracle's codes.

@@ -35,14 +35,6 @@ func (d driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
 	return err
 }
 
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil || errors.As(err, new(*cloud.AuthError)) || errors.As(err, new(*cloud.InvalidError)) {
-		return err
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
-}
-
 const user = "ubuntu"
 
 // silent is the state of a VM that is on and whose address is not known yet.

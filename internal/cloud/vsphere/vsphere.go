@@ -49,6 +49,7 @@ func New(o Options) *Provider {
 	p := &Provider{tuning: o, File: vcenter.Credentials(o.Home)}
 	d := driver{Provider: p, Refusals: refusalsOf(p.Fix)}
 	p.regions = vm.Regions{
+		Cloud: Name, Refusal: d.Refusal, List: d.list,
 		All: func(context.Context) ([]string, error) {
 			all, err := p.all()
 			var regions []string
@@ -56,10 +57,6 @@ func New(o Options) *Provider {
 				regions = append(regions, v.Name)
 			}
 			return regions, err
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
 		},
 	}
 	p.memo.Changed = p.regions.Reset
@@ -170,7 +167,7 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 			who = append(who, v.User+" on "+v.Name)
 			continue
 		}
-		refused = driver{Provider: p, Refusals: refusalsOf(p.Fix)}.said(ctx, v.Name, refused)
+		refused = p.Refused(ctx, cloud.Place{Cloud: Name, Region: v.Name}, refused)
 		cloud.Note(ctx, fmt.Sprintf("%s is not used: %v", v.Name, refused))
 		err = errors.Join(err, refused)
 	}
@@ -192,7 +189,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	for _, v := range all {
 		in, refused := v.Look(ctx)
 		if refused != nil {
-			err = errors.Join(err, driver{Provider: p, Refusals: refusalsOf(p.Fix)}.said(ctx, v.Name, refused))
+			err = errors.Join(err, p.Refused(ctx, cloud.Place{Cloud: Name, Region: v.Name}, refused))
 			continue
 		}
 		answered = true
