@@ -3,7 +3,9 @@ package vm
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -17,6 +19,27 @@ func (p *Provider) Change(ctx context.Context, id cloud.ClusterID, change func()
 	}
 	defer done()
 	return p.refusal(ctx, p.at(""), change())
+}
+
+// EachPort are the numbers of the ports of a task, for a machine that has so many at most
+// besides that of ssh.
+func EachPort(displayName string, most int, ports []string) ([]int, error) {
+	all, err := cloud.EachPort(ports)
+	if err == nil && len(all) > most {
+		err = fmt.Errorf("a machine on %s has up to %d ports besides that of ssh, not %d", displayName, most, len(all))
+	}
+	return all, err
+}
+
+// MapPort notes that a port of the machine is reached at another of a host. By that of ssh the
+// machine is.
+func (m *Machine) MapPort(inside int, host string, outside int) {
+	if m.Ports == nil {
+		m.Ports = map[int]string{}
+	}
+	if m.Ports[inside] = net.JoinHostPort(host, strconv.Itoa(outside)); inside == 22 {
+		m.PublicIP, m.Reach.Host, m.Reach.Port = host, host, outside
+	}
 }
 
 // PortProvider is a Provider whose machines get their ports when they are made, and are
