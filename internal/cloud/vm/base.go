@@ -82,14 +82,21 @@ func (b *Base) refusal(ctx context.Context, at cloud.Place, err error) error {
 
 // Each makes a call about each machine, at the path with its id in place of %s.
 func (a *Account) Each(ctx context.Context, d Driver, machines []Machine, method, path string, body any) error {
-	c, _, err := a.API()
-	if err != nil {
-		return err
-	}
 	return Each(ctx, d, machines, func(ctx context.Context, m Machine) error {
-		_, err := rest.Do[any](ctx, c, method, fmt.Sprintf(path, url.PathEscape(m.ID)), body)
+		c, _, err := a.Of(m)
+		if err == nil {
+			_, err = rest.Do[any](ctx, c, method, fmt.Sprintf(path, url.PathEscape(m.ID)), body)
+		}
 		return err
 	})
+}
+
+// Of is the client for a machine.
+func (a *Account) Of(m Machine) (*rest.Client, map[string]string, error) {
+	if a.Region == nil {
+		return a.API()
+	}
+	return a.In(m.Region)
 }
 
 // Unconnected is for drivers whose machines bring all that they need.
