@@ -197,7 +197,7 @@ func (d driver) reachable(ctx context.Context, c *rest.Client, group string, i i
 // act calls an action of machines.
 func (d driver) act(ctx context.Context, machines []vm.Machine, kind string) error {
 	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		c, _, err := d.client(m.Region)
+		c, _, err := d.In(m.Region)
 		if err == nil {
 			_, err = do[any](ctx, c, "POST", "/instances/"+url.PathEscape(m.ID)+"/actions", map[string]any{"type": kind})
 		}
@@ -224,11 +224,5 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 
 // Delete begins to delete machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		c, _, err := d.client(m.Region)
-		if err == nil {
-			_, err = do[any](ctx, c, "DELETE", "/instances/"+url.PathEscape(m.ID), nil)
-		}
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/instances/%s?"+with(nil).Encode(), nil)
 }
