@@ -124,7 +124,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		return nil, err
 	}
 	spec := l.Spec
-	if err := room(ctx, c, spec.Offer); err != nil {
+	if _, err := room(ctx, c, spec.Offer); err != nil {
 		return nil, err
 	}
 	_, body, err := compute(spec.Offer.InstanceType)
