@@ -36,4 +36,8 @@ type Availability struct {
 	// it was not asked.
 	Now       string `json:"now"`
 	NowReason string `json:"now_reason"`
+	// Stock is how much there is, from clouds that say so: "high", "medium" or "low"; NowAt is
+	// when the cloud was asked, in Unix seconds.
+	Stock string `json:"stock"`
+	NowAt int64  `json:"now_at"`
 }

@@ -85,7 +85,13 @@ func (t *Table) Select(q Query) Selection {
 // take selects, of the given kinds, what answers the query.
 func (s *Selection) take(kinds []int32) {
 	s.found = s.filter.t.matches(&s.filter.q, kinds)
-	slices.SortStableFunc(s.found, func(a, b match) int { return cmp.Compare(a.price, b.price) })
+	slices.SortStableFunc(s.found, func(a, b match) int {
+		if a.price == 0 && b.price == 0 { // of one's own machines a task gets no more than it needs
+			one, other := &s.filter.t.kinds[a.kind], &s.filter.t.kinds[b.kind]
+			return cmp.Or(cmp.Compare(one.count, other.count), cmp.Compare(one.cpus, other.cpus), cmp.Compare(one.memory, other.memory))
+		}
+		return cmp.Compare(a.price, b.price)
+	})
 	for _, m := range s.found {
 		s.filter.each(m.kind, func(uint32, float64) { s.n++ })
 	}

@@ -106,6 +106,16 @@ func (s *Store) Table(ctx context.Context, cloud string) (*Table, error) {
 	return l.table, nil
 }
 
+// Has reports whether there is a price list of a cloud: its list is published, or somebody has
+// put one into the store's folder, as sky catalog fetch does.
+func (s *Store) Has(c *facts.Cloud) bool {
+	if c.Priced() {
+		return true
+	}
+	_, err := os.Stat(s.path(c.Name, vmsFile))
+	return err == nil
+}
+
 // Quotas gives the names under which a cloud's quota service counts; empty if
 // the cloud has none.
 func (s *Store) Quotas(ctx context.Context, cloud string) (Quotas, error) {

@@ -18,11 +18,11 @@ func (a *app) catalogFetchCommand() *cobra.Command {
 	var out string
 	var needs strings.Builder
 	for _, s := range fetch.Sources() {
-		fmt.Fprintf(&needs, "\n%-10s needs %s", s.Cloud, cmp.Or(strings.Join(s.Needs, ", "), "nothing"))
+		fmt.Fprintf(&needs, "\n%-14s needs %s", s.Cloud, cmp.Or(strings.Join(s.Needs, ", "), "nothing"))
 	}
 	return a.build(command{
 		name: "fetch", args: "CLOUD", short: "Rebuild a price list from the cloud's own price interface.", min: 1, max: 1,
-		long:    "Asks the cloud itself, with credentials from the environment, and writes a vms.csv." + needs.String(),
+		long:    "Asks the cloud itself, with credentials from the environment or a file, and writes a vms.csv." + needs.String(),
 		example: "sky catalog fetch lambda --out ~/.sky/catalogs/v8/lambda/vms.csv",
 		flags:   func(f flags) { f.text(&out, "out", "", "File to write; - is standard output.") },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {
@@ -46,7 +46,7 @@ func (a *app) catalogFetch(ctx context.Context, cloud, out string) error {
 	}
 	from := sources[i]
 	for _, key := range from.Needs {
-		if a.env(key) == "" {
+		if a.env(key) == "" && !strings.HasPrefix(key, "~/") { // whoever reads a file says what is wrong with it
 			return fmt.Errorf("fetching %s's prices needs %s in the environment", cloud, key)
 		}
 	}

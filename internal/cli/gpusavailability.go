@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,9 +55,9 @@ func availabilityText(list []api.Availability, columns int, now time.Time) strin
 			took = ageText(time.Duration(v.Median * float64(time.Second)))
 		}
 		last := ageText(now.Sub(time.Unix(v.LastTry, 0))) + " ago: " + v.LastOutcome
-		at := v.Now
-		if at == "" {
-			at = "-"
+		at := cmp.Or(v.Stock, v.Now, "-")
+		if v.NowAt > 0 {
+			at += ", " + ageText(now.Sub(time.Unix(v.NowAt, 0))) + " ago"
 		}
 		note := ""
 		if v.PassedOver {

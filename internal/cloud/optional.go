@@ -2,6 +2,7 @@ package cloud
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -78,8 +79,27 @@ type AvailabilityProber interface {
 // Availability is what a cloud says about the chance of a launch.
 type Availability struct {
 	Verdict AvailabilityVerdict `json:"verdict"`
+	Stock   Stock               `json:"stock,omitempty"` // how much there is, from clouds that say so
 	Reason  string              `json:"reason,omitempty"`
 	At      time.Time           `json:"at"` // when we asked, by our clock
+}
+
+// Stock is how much of an offer a cloud has, in its own judgement; "": it does not say.
+type Stock string
+
+const (
+	StockHigh   Stock = "high"
+	StockMedium Stock = "medium"
+	StockLow    Stock = "low"
+)
+
+// StockOf is the stock that a cloud's word for it means, whatever its case.
+func StockOf(word string) Stock {
+	switch s := Stock(strings.ToLower(word)); s {
+	case StockHigh, StockMedium, StockLow:
+		return s
+	}
+	return ""
 }
 
 // AvailabilityVerdict is "available", "none" or "unknown".

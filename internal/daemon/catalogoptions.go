@@ -16,7 +16,7 @@ func catalogOptions(c *config.Config, dir string, log *slog.Logger) catalog.Stor
 		Offline: c.Bool("catalogs", "offline"), Logger: log,
 		Refresh: map[string]time.Duration{}, Overrides: map[string]catalog.Override{},
 	}
-	for _, name := range facts.Names((*facts.Cloud).Priced) {
+	for _, name := range facts.Names((*facts.Cloud).Rents) { // of others than published lists, too: those that people make
 		if _, set := c.Get("catalogs", "refresh_hours", name); set {
 			o.Refresh[name] = time.Duration(c.Float("catalogs", "refresh_hours", name) * float64(time.Hour))
 		}

@@ -60,7 +60,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	}
 	var names, without []string
 	for _, n := range b.Clouds {
-		if c, ok := facts.Find(n); ok && c.Priced() {
+		if c, ok := facts.Find(n); ok && d.catalogs.Has(c) {
 			names = append(names, c.Name)
 		} else {
 			without = append(without, n)
@@ -68,7 +68,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 	}
 	switch {
 	case len(b.Clouds) == 0:
-		names = facts.Names((*facts.Cloud).Priced)
+		names = facts.Names(d.catalogs.Has)
 	case len(names) == 0:
 		return nil, q, d.noPriceList(without[0])
 	case len(without) > 0: // clients name all clouds that they know
@@ -87,7 +87,7 @@ func (d *daemon) listing(ctx context.Context, call cluster.Call, b api.ListAccel
 
 // noPriceList says where to look instead.
 func (d *daemon) noPriceList(name string) error {
-	e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s.", name, strings.Join(facts.Names((*facts.Cloud).Priced), ", "))}
+	e := &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s.", name, strings.Join(facts.Names(d.catalogs.Has), ", "))}
 	if p, ok := d.providers.Get(strings.ToLower(name)); ok {
 		e.Message = fmt.Sprintf("%s has no price list.", p.DisplayName())
 		e.Hint = "What it has for a task shows in a plan: sky launch --dryrun --infra " + p.Name() + " TASK.yaml"
@@ -99,7 +99,7 @@ func (d *daemon) noPriceList(name string) error {
 func (d *daemon) catalogStatus(ctx context.Context) []api.CatalogStatus {
 	at := time.Now()
 	out := []api.CatalogStatus{}
-	for _, name := range facts.Names((*facts.Cloud).Priced) {
+	for _, name := range facts.Names(d.catalogs.Has) {
 		i := d.catalogs.Info(name, at)
 		s := api.CatalogStatus{Cloud: name, File: i.File, Edited: i.Edited, Overdue: i.Overdue, PeriodSeconds: int64(i.Period.Seconds())}
 		if !i.Fetched.IsZero() {

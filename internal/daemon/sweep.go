@@ -234,7 +234,10 @@ func (d *daemon) availability(ctx context.Context, call cluster.Call, b api.Avai
 			Cloud: a.Cloud, Region: a.Region, Zone: a.Zone, InstanceType: a.InstanceType, Accelerators: a.Accelerators, UseSpot: a.Spot,
 			Chance: a.Chance, Tries: a.Tries, Had: a.Had, Median: a.Median,
 			LastTry: a.LastTry.Unix(), LastOutcome: a.LastOutcome, LastMessage: a.LastMessage, PassedOver: a.PassedOver,
-			Now: string(a.Now.Verdict), NowReason: a.Now.Reason,
+			Now: string(a.Now.Verdict), NowReason: a.Now.Reason, Stock: string(a.Now.Stock),
+		}
+		if !a.Now.At.IsZero() {
+			out[i].NowAt = a.Now.At.Unix()
 		}
 		if out[i].Accelerators == nil {
 			out[i].Accelerators = map[string]float64{}

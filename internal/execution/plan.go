@@ -225,21 +225,21 @@ const noPrices = "Fetch them where there is a network with: sky catalog refresh,
 // assumed are price lists of clouds that the caller wants a plan over, whether
 // or not they are enabled.
 func (x *Executor) assumed(ctx context.Context, o api.PlanOptions) ([]optimizer.Source, error) {
-	all := slices.Contains(o.AssumeEnabled, "all")
-	names := o.AssumeEnabled
-	if all {
-		names = facts.Names((*facts.Cloud).Priced)
-	}
 	store := x.Catalogs
 	if o.CatalogDir != "" {
 		store = catalog.NewStore(catalog.StoreOptions{Dir: o.CatalogDir, Offline: true, Logger: x.Log})
+	}
+	all := slices.Contains(o.AssumeEnabled, "all")
+	names := o.AssumeEnabled
+	if all {
+		names = facts.Names(store.Has)
 	}
 	var sources []optimizer.Source
 	var missing []error
 	for _, name := range names {
 		c, ok := facts.Find(name)
-		if !ok || !c.Priced() {
-			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s, or all.", name, strings.Join(facts.Names((*facts.Cloud).Priced), ", "))}
+		if !ok || !store.Has(c) {
+			return nil, &api.Error{Type: api.ErrValue, Message: fmt.Sprintf("There is no price list for %q; there are: %s, or all.", name, strings.Join(facts.Names(store.Has), ", "))}
 		}
 		table, err := store.Table(ctx, c.Name)
 		if err != nil {

@@ -52,6 +52,24 @@ func TestAPlanOverPriceListsAsksNobody(t *testing.T) {
 		if _, err := plan("run: x\n", "gcp"); !isType(err, api.ErrRuntime) {
 			t.Errorf("a cloud without a price list: %v", err)
 		}
+		// A list that somebody has made counts as well. Of what costs nothing the smallest does.
+		if _, err := plan("run: x\n", "vsphere"); !isType(err, api.ErrValue) || !strings.Contains(err.Error(), `no price list for "vsphere"`) {
+			t.Errorf("a list that nobody has made: %v", err)
+		}
+		if err := os.MkdirAll(filepath.Join(dir, "vsphere"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		list = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n" +
+			"vm-16c-128g-2xT4,T4,2,16,128,T4,0,,vc,c1\nvm-16c-128g,,,16,128,,0,,vc,c1\nvm-2c-8g,,,2,8,,0,,vc,c1\nvm-8c-32g-2xT4,T4,2,8,32,T4,0,,vc,c1\n"
+		if err := os.WriteFile(filepath.Join(dir, "vsphere", "vms.csv"), []byte(list), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		for resources, want := range map[string]string{"": "vm-2c-8g", "resources: {accelerators: T4:2}\n": "vm-8c-32g-2xT4", "resources: {cpus: 8+}\n": "vm-16c-128g"} {
+			got, err := plan(resources+"run: x\n", "vsphere")
+			if err != nil || got.Plan.Tasks[0].Chosen.InstanceType != want {
+				t.Errorf("%s%+v, %v", resources, got, err)
+			}
+		}
 		b.WantNothingLeft("dev")
 	})
 }

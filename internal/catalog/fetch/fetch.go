@@ -32,7 +32,7 @@ type Fetcher interface {
 // Source is a cloud whose price interface is known.
 type Source struct {
 	Cloud string
-	Needs []string // variables of the environment that hold what it needs
+	Needs []string // variables of the environment that hold what it needs, or the ~/file that does
 	New   func(env func(string) string) Fetcher
 }
 
@@ -40,7 +40,7 @@ type Source struct {
 func Sources() []Source {
 	return []Source{
 		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, mithrilSource, nebiusSource, ociSource, primeintellectSource, runpodSource, seewebSource,
-		shadeformSource, vastSource, verdaSource,
+		shadeformSource, vastSource, verdaSource, vsphereSource,
 	}
 }
 

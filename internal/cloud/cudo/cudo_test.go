@@ -2,6 +2,7 @@ package cudo
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,8 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/cudo/cudofake"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 const machine = "epyc-milan-rtx-a5000"
@@ -86,5 +89,36 @@ func TestTheProjectIsTheAccount(t *testing.T) {
 	var invalid *cloud.InvalidError
 	if _, err := a.Available(t.Context(), far, 1); !errors.As(err, &invalid) {
 		t.Error(err)
+	}
+}
+
+// what is the type of an error; what means nothing to others is still the API's, wrapped.
+func what(err error) string {
+	if refused, ok := errors.Unwrap(err).(*rest.Error); ok && strings.Contains(fmt.Sprintf("%T", err), "fmt.") {
+		err = refused
+	}
+	return fmt.Sprintf("%T", err)
+}
+
+// Each code of the API, and the texts of RESOURCE_EXHAUSTED, by what they mean.
+func TestWhatRefusalsMean(t *testing.T) {
+	r := New(Options{}).Refusals
+	for _, tt := range []struct {
+		code, message string
+		status        int
+		want          error
+		kind          vm.Kind
+	}{
+		{"UNAUTHENTICATED", "", 401, &cloud.AuthError{}, vm.Refused}, {"PERMISSION_DENIED", "", 403, &cloud.PermissionError{}, vm.Refused},
+		{"INVALID_ARGUMENT", "", 400, &cloud.InvalidError{}, vm.Refused}, {"NOT_FOUND", "", 404, &cloud.InvalidError{}, vm.Missing},
+		{"ALREADY_EXISTS", "", 409, &rest.Error{}, vm.Changed}, {notNow, "", 400, &rest.Error{}, vm.Refused},
+		{"UNAVAILABLE", "", 503, &cloud.UnreachableError{}, vm.Lost}, {"INTERNAL", "", 500, &cloud.UnreachableError{}, vm.Lost},
+		{"RESOURCE_EXHAUSTED", "Quota exceeded", 400, &cloud.QuotaError{}, vm.Refused}, {"RESOURCE_EXHAUSTED", "no capacity", 400, &cloud.CapacityError{}, vm.Refused},
+		{"RESOURCE_EXHAUSTED", "the machine type is not available", 400, &cloud.CapacityError{}, vm.Refused}, {"RESOURCE_EXHAUSTED", "", 429, &cloud.ThrottledError{}, vm.Refused},
+	} {
+		err := &rest.Error{Status: tt.status, Code: tt.code, Message: tt.message}
+		if got := r.Refusal(t.Context(), here.Place, err); what(got) != what(tt.want) || r.Kind(err) != tt.kind {
+			t.Errorf("%s %q: %T (%v), %v", tt.code, tt.message, got, got, r.Kind(err))
+		}
 	}
 }

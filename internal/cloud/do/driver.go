@@ -175,9 +175,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			body["volumes"], body["user_data"] = []string{v.ID}, mount(v.Name)
 		}
 		made, err := rest.Do[struct{ Droplet droplet }](ctx, c, "POST", "/droplets", body)
-		if err == nil && made.Droplet.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: fmt.Errorf("a new droplet has no id")}
-		}
 		return made.Droplet.ID.String(), err
 	})
 }

@@ -2,7 +2,6 @@ package fluidstack
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -127,9 +126,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		made, err := rest.Do[instance](ctx, c, "POST", "/instances", map[string]any{
 			"name": names.Of(spec.ID, rank), "gpu_type": gpu, "gpu_count": count, "region": spec.Offer.Region, "ssh_key": key.Name, "operating_system_label": image,
 		})
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new instance has no id")}
-		}
 		return made.ID, err
 	})
 }

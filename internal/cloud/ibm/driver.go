@@ -153,25 +153,12 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	r, known := l.Memory.(ready)
-	if !known {
-		if r, err = d.prepared(ctx, c, keys["resource_group_id"], l.Spec); err != nil {
-			return nil, err
-		}
-		l.Memory = r
-	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	ids, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
+	prepare := func() (ready, error) { return d.prepared(ctx, c, keys["resource_group_id"], l.Spec) }
+	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) {
 		made, err := do[instance](ctx, c, "POST", "/instances", body(l.Spec, r, rank))
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new machine has no id")}
-		}
 		return made.ID, err
 	})
-	if err != nil {
-		l.Memory = nil // part of it may be gone
-	}
-	return ids, err
 }
 
 const defaultDiskGB = 100
@@ -210,7 +197,7 @@ func (d driver) reachable(ctx context.Context, c *rest.Client, group string, i i
 // act calls an action of machines.
 func (d driver) act(ctx context.Context, machines []vm.Machine, kind string) error {
 	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		c, _, err := d.client(m.Region)
+		c, _, err := d.In(m.Region)
 		if err == nil {
 			_, err = do[any](ctx, c, "POST", "/instances/"+url.PathEscape(m.ID)+"/actions", map[string]any{"type": kind})
 		}
@@ -237,11 +224,5 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 
 // Delete begins to delete machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		c, _, err := d.client(m.Region)
-		if err == nil {
-			_, err = do[any](ctx, c, "DELETE", "/instances/"+url.PathEscape(m.ID), nil)
-		}
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/instances/%s?"+with(nil).Encode(), nil)
 }

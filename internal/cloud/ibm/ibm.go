@@ -8,7 +8,6 @@
 package ibm
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,37 +39,27 @@ type Options = vm.Tuning
 // Provider rents on IBM Cloud.
 type Provider struct {
 	vm.StopProvider
-	keyfile.File
-	tuning  Options
-	clients rest.Clients
+	vm.Account
 	regions vm.Regions
 	memo    vm.Memo
 	network sync.Mutex // of who looks whether there is one, and makes it
 	begun   sync.Map   // ids of machines that were told to start, and do not run yet
-
-	mu        sync.Mutex
-	stamp     string // of the credentials that authorize is for
-	authorize func(*http.Request) error
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://iam.cloud.ibm.com", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{tuning: o, File: keyfile.File{
-		Cloud: Name, Path: ".ibm/credentials.yaml", Format: keyfile.YAML, Home: o.Home, Names: []string{"iam_api_key", "resource_group_id"},
-		Fix: "make a key at https://cloud.ibm.com/iam/apikeys, look up the resource group at https://cloud.ibm.com/account/resource-groups, and write into ~/.ibm/credentials.yaml:\n      iam_api_key: …\n      resource_group_id: …",
-	}}
-	d := driver{p, refusals(p.Fix)}
-	p.regions = vm.Regions{
-		All: func(ctx context.Context) ([]string, error) {
-			all, err := p.available(ctx)
-			return all, d.said(ctx, "", err)
+	p := &Provider{}
+	p.Account = vm.Account{
+		File: keyfile.File{
+			Cloud: Name, Path: ".ibm/credentials.yaml", Format: keyfile.YAML, Home: o.Home, Names: []string{"iam_api_key", "resource_group_id"},
+			Fix: "make a key at https://cloud.ibm.com/iam/apikeys, look up the resource group at https://cloud.ibm.com/account/resource-groups, and write into ~/.ibm/credentials.yaml:\n      iam_api_key: …\n      resource_group_id: …",
 		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
-		},
+		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal}, Authorize: p.tokens,
+		Region: func(region string) string { return url.PathEscape(region) + ".iaas.cloud.ibm.com" }, Prefix: "/v1",
 	}
+	d := driver{p, refusals(p.Fix)}
+	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.available, List: d.list}
 	p.memo.Changed = p.regions.Reset
 	limits := map[string]time.Duration{}
 	for _, status := range []string{"pending", "starting", "restarting"} {
@@ -82,63 +71,27 @@ func New(o Options) *Provider {
 	return p
 }
 
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
-}
-
 // version is that of the API which is spoken.
 const version = "2024-11-12"
 
 // first is the region that is asked which others there are.
 const first = "us-south"
 
-// client calls the VPC API in a region.
-func (p *Provider) client(region string) (*rest.Client, map[string]string, error) {
-	keys, err := p.Read()
-	if err != nil {
-		return nil, nil, err
-	}
-	host := url.PathEscape(region) + ".iaas.cloud.ibm.com"
-	endpoint, err := vm.Endpoint(Name, "https://"+host)
-	if err != nil {
-		return nil, nil, err
-	}
-	authorize, err := p.tokens(keys)
-	if err != nil {
-		return nil, nil, err
-	}
-	return p.clients.For(p.Stamp(keys)+" "+host+" "+endpoint, func() rest.Options {
-		return rest.Options{
-			Cloud: displayName, Endpoint: endpoint + "/v1", Host: host, Authorize: authorize, Refusal: refusal,
-			Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
-		}
-	}), keys, nil
-}
-
 // tokens authorizes calls with tokens of IAM, which a key is good for. All regions share them.
-func (p *Provider) tokens(keys map[string]string) (func(*http.Request) error, error) {
-	endpoint, err := vm.Endpoint(Name, p.tuning.Endpoint)
+func (p *Provider) tokens(keys map[string]string) func(*http.Request) error {
+	endpoint, err := vm.Endpoint(Name, p.Tuning.Endpoint)
 	if err != nil {
-		return nil, err
+		return func(*http.Request) error { return err }
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if stamp := p.Stamp(keys); p.stamp != stamp {
-		c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Host: strings.TrimPrefix(p.tuning.Endpoint, "https://"), Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy, Refusal: refusal})
-		p.stamp, p.authorize = stamp, rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
-			began := time.Now()
-			answer, err := rest.Do[struct {
-				Token string `json:"access_token"`
-				Life  int    `json:"expires_in"` // seconds
-			}](ctx, c, "POST", "/identity/token", url.Values{"grant_type": {"urn:ibm:params:oauth:grant-type:apikey"}, "apikey": {keys["iam_api_key"]}})
-			return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
-		})
-	}
-	return p.authorize, nil
+	c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Host: strings.TrimPrefix(p.Tuning.Endpoint, "https://"), Transport: p.Tuning.Transport, Paces: p.Tuning.Paces, Busy: p.Tuning.Busy, Refusal: refusal})
+	return rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
+		began := time.Now()
+		answer, err := rest.Do[struct {
+			Token string `json:"access_token"`
+			Life  int    `json:"expires_in"` // seconds
+		}](ctx, c, "POST", "/identity/token", url.Values{"grant_type": {"urn:ibm:params:oauth:grant-type:apikey"}, "apikey": {keys["iam_api_key"]}})
+		return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
+	})
 }
 
 // refusal reads both how the VPC API and how IAM refuse.
@@ -248,7 +201,7 @@ type named struct {
 
 // available are the regions that can be used.
 func (p *Provider) available(ctx context.Context) ([]string, error) {
-	c, keys, err := p.client(first)
+	c, keys, err := p.In(first)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +226,7 @@ func (p *Provider) in(ctx context.Context, region string) (*rest.Client, map[str
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.client(region)
+	return p.In(region)
 }
 
 // zones are those of a region that can be used.
@@ -351,17 +304,10 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 // OpenPorts adds ports to the security group of the cluster.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
 	d := driver{p, refusals(p.Fix)}
-	return p.Change(ctx, id, func() error {
-		all, err := d.groups(ctx, id)
-		if err == nil && len(all) == 0 {
-			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
-		}
-		for _, g := range all {
-			c, _, err2 := p.client(g.region)
-			if err2 == nil {
-				err2 = allow(ctx, c, g.ID, ports)
-			}
-			err = cmp.Or(err, err2)
+	return vm.OpenIn(ctx, p.Provider, id, func() ([]belongs, error) { return d.groups(ctx, id) }, func(g belongs) error {
+		c, _, err := p.In(g.region)
+		if err == nil {
+			err = allow(ctx, c, g.ID, ports)
 		}
 		return err
 	})

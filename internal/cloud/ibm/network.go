@@ -59,7 +59,7 @@ func (d driver) ensure(ctx context.Context, c *rest.Client, kind, name, vpc, gro
 	if err != nil || have.Status != "pending" {
 		return have, err
 	}
-	return rest.Await(ctx, d.tuning.Poll, func(ctx context.Context) (belongs, bool, error) {
+	return rest.Await(ctx, d.Tuning.Poll, func(ctx context.Context) (belongs, bool, error) {
 		b, err := do[belongs](ctx, c, "GET", "/"+kind+"/"+url.PathEscape(have.ID), nil)
 		return b, b.Status != "pending", err
 	})
@@ -179,12 +179,12 @@ func wanted(group string, have []rule, ports []string) (lacks []rule, err error)
 	within := rule{Direction: "inbound", Protocol: "all"}
 	out.Remote.CIDR, within.Remote.ID = "0.0.0.0/0", group
 	all := []rule{out, within}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
-		}
-		r := rule{Direction: "inbound", Protocol: "tcp", Min: from, Max: to}
+	open, err := vm.PortRanges(Name, ports)
+	if err != nil {
+		return nil, err
+	}
+	for _, p := range open {
+		r := rule{Direction: "inbound", Protocol: "tcp", Min: p.First, Max: p.Last}
 		r.Remote.CIDR = "0.0.0.0/0"
 		all = append(all, r)
 	}
@@ -216,16 +216,16 @@ func allow(ctx context.Context, c *rest.Client, group string, ports []string) er
 // everywhere are the things of a kind that are the cluster's, in all regions.
 func (d driver) everywhere(ctx context.Context, kind string, ours func(name string) bool) ([]belongs, error) {
 	_, found, err := vm.Everywhere(ctx, &d.regions, func(ctx context.Context, region string) ([]belongs, error) {
-		c, _, err := d.client(region)
+		c, _, err := d.In(region)
 		if err != nil {
-			return nil, d.said(ctx, region, err)
+			return nil, err
 		}
 		all, err := list[belongs](ctx, c, kind, nil)
 		all = slices.DeleteFunc(all, func(b belongs) bool { return !ours(b.Name) })
 		for i := range all {
 			all[i].region = region
 		}
-		return all, d.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }
@@ -249,7 +249,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 			return nil, err
 		}
 		some, err := vm.Remove(d, all, func(b belongs) string { return fmt.Sprint(kind.what, " ", b.Name) }, func(b belongs) error {
-			c, _, err := d.client(b.region)
+			c, _, err := d.In(b.region)
 			if err == nil {
 				_, err = do[any](ctx, c, "DELETE", "/"+kind.path+"/"+url.PathEscape(b.ID), nil)
 			}

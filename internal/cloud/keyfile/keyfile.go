@@ -78,11 +78,9 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 		}
 		return values, nil, nil
 	}
-	home := f.Home
-	if home == "" {
-		if home, err = os.UserHomeDir(); err != nil {
-			return nil, nil, errors.New("there is no home folder to look for credentials in")
-		}
+	home, err := f.home()
+	if err != nil {
+		return nil, nil, err
 	}
 	for _, path := range append([]string{f.Path}, f.Others...) {
 		if text, err = os.ReadFile(f.at(home, path)); !errors.Is(err, fs.ErrNotExist) {
@@ -109,6 +107,17 @@ func (f File) read() (values map[string]string, text []byte, err error) {
 	return values, text, nil
 }
 
+func (f File) home() (string, error) {
+	if f.Home != "" {
+		return f.Home, nil
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		err = errors.New("there is no home folder to look for credentials in")
+	}
+	return home, err
+}
+
 // at is a path below the home folder. What is in .config there is where XDG_CONFIG_HOME
 // says for clouds that look there.
 func (f File) at(home, path string) string {
@@ -118,6 +127,18 @@ func (f File) at(home, path string) string {
 		}
 	}
 	return filepath.Join(home, filepath.FromSlash(path))
+}
+
+// ReadNamed reads another file, which the credentials name; "~/" is the home folder.
+func (f File) ReadNamed(path string) ([]byte, error) {
+	if below, ok := strings.CutPrefix(path, "~/"); ok {
+		home, err := f.home()
+		if err != nil {
+			return nil, err
+		}
+		path = filepath.Join(home, filepath.FromSlash(below))
+	}
+	return os.ReadFile(path)
 }
 
 func (f File) variables(values map[string]string) (set []string) {

@@ -151,9 +151,13 @@ func body(spec cloud.LaunchSpec, rank int, key string, rules []map[string]string
 }
 
 // room reports whether the region has room for such a machine; false: Lambda does
-// not tell. It returns a CapacityError if there is none.
+// not tell. It returns a CapacityError if there is none, or only at a higher price than was
+// planned with.
 func room(ctx context.Context, c *rest.Client, o cloud.Offer) (bool, error) {
 	types, err := call[map[string]struct {
+		Type struct {
+			Cents float64 `json:"price_cents_per_hour"`
+		} `json:"instance_type"`
 		Regions []named `json:"regions_with_capacity_available"`
 	}](ctx, c, "GET", "/instance-types", nil)
 	if err != nil {
@@ -165,7 +169,7 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (bool, error) {
 	}
 	here := named{o.Region}
 	if slices.Contains(of.Regions, here) {
-		return true, nil
+		return true, vm.Rose("Lambda", o, of.Type.Cents/100)
 	}
 	exists := false // as far as can be seen: a region that is full is in no list
 	for _, t := range types {

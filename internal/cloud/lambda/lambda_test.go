@@ -235,3 +235,18 @@ func is[E error](err error) bool {
 	var e E
 	return errors.As(err, &e)
 }
+
+// A price that rose since the price list was made is told before a launch, and nothing is rented.
+func TestAPriceThatRose(t *testing.T) {
+	_, provider := start(t)
+	p := provider(quick)
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	spec.Offer.HourlyPrice = 0.5
+	var full *cloud.CapacityError
+	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "costs $0.75 an hour now, and $0.5 was planned with") {
+		t.Error(err)
+	}
+	if nodes, err := p.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 0 {
+		t.Errorf("%v, %v", nodes, err)
+	}
+}

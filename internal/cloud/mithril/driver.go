@@ -227,9 +227,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			"project": project, "region": spec.Offer.Region, "instance_type": auction.Type, "limit_price": price, "instance_quantity": 1, "name": nameOf(spec.ID, rank, had),
 			"launch_specification": map[string]any{"volumes": []string{}, "ssh_keys": []string{key.ID}},
 		})
-		if err == nil && made.FID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new bid has no id")}
-		}
 		return made.FID, err
 	})
 }

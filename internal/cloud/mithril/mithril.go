@@ -37,14 +37,14 @@ type Options = vm.Tuning
 // Provider rents on Mithril.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 	taken sync.Map // why the machines of bids were taken back that were cancelled for that, by bid
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.mithril.ai", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Account: vm.Account{
+	p := &Provider{Base: vm.Base{Label: displayName, Can: features(), Who: who, Live: live, Room: available, Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".config/mithril/config.yaml", XDG: true, Format: keyfile.YAML, Names: []string{"api_key", "project_id"}, Home: o.Home,
 			Profile: "current_profile", ProfileEnv: "MITHRIL_PROFILE", Env: map[string]string{"api_key": "MITHRIL_API_KEY", "project_id": "MITHRIL_PROJECT"},
@@ -52,8 +52,9 @@ func New(o Options) *Provider {
 		},
 		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: rest.ReadDetails, Timeout: 2 * time.Minute},
 		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
-	}}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	}}}
+	p.Refusals = refusals(p.Fix)
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits: map[string]time.Duration{
 			bidOpen: o.Timeout / 4, bidAllocated: o.Timeout / 2, "STATUS_NEW": o.Timeout / 2, "STATUS_CONFIRMED": o.Timeout / 2, "STATUS_INITIALIZING": o.Timeout * 3 / 4, "STATUS_STARTING": o.Timeout * 3 / 4,
@@ -78,11 +79,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Mithril, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Mithril, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "a machine of Mithril that switches itself off stays rented: only its bid can be paused; use: sky stop, sky down"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
@@ -98,33 +96,19 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whose the key is.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, keys, err := p.API()
-	var me struct{ Email string }
+// who asks whose the key is, and whether it has a part in the project.
+func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	me, err := rest.Do[struct{ Email string }](ctx, c, "GET", "/v2/me", nil)
 	if err == nil {
-		me, err = rest.Do[struct{ Email string }](ctx, c, "GET", "/v2/me", nil)
-	}
-	if err == nil { // a project that the key has no part in
 		_, err = sshKeys(ctx, c, keys["project_id"])
 	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{me.Email + " in the project " + keys["project_id"]}, nil
+	return cloud.Identity{me.Email + " in the project " + keys["project_id"]}, err
 }
 
-// Offers are what the auctions ask now.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
+// live is what the auctions ask now.
+func live(ctx context.Context, c *rest.Client) ([]cloud.Offer, error) {
 	types, auctions, err := market(ctx, c)
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return fetch.Offers(Name, fetch.MithrilRows(types, auctions)), nil
+	return fetch.Offers(Name, fetch.MithrilRows(types, auctions)), err
 }
 
 func market(ctx context.Context, c *rest.Client) (types []fetch.MithrilType, auctions []fetch.MithrilAuction, err error) {
@@ -134,13 +118,10 @@ func market(ctx context.Context, c *rest.Client) (types []fetch.MithrilType, auc
 	return types, auctions, err
 }
 
-// Available tells whether a region has a machine of a type now. Others may bid more.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = room(ctx, c, o, nodes)
-	}
-	return p.Verdict(ctx, o.Place, true, err)
+// available tells whether a region has machines of a type now. Others may bid more.
+func available(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+	_, err := room(ctx, c, o, nodes)
+	return true, err
 }
 
 // room is the auction of an offer. It is a CapacityError if that has no machines, or only

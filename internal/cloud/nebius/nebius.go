@@ -20,8 +20,8 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/grpc"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
+	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -59,7 +59,7 @@ const keyFix = "sign in and run: nebius iam get-access-token > ~/.nebius/NEBIUS_
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: cmp.Or(os.Getenv("NEBIUS_DOMAIN"), "api.nebius.cloud:443"), Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	p := &Provider{
-		tuning: o, transport: grpc.NewTransport(o.Transport, detail),
+		tuning: o, transport: nebiusapi.Transport(o.Transport),
 		token: keyfile.File{Cloud: Name, Path: ".nebius/NEBIUS_IAM_TOKEN.txt", Format: keyfile.Text, Names: []string{"token"}, Home: o.Home, Fix: keyFix},
 		key: keyfile.File{
 			Cloud: Name, Path: ".nebius/credentials.json", Format: keyfile.YAML, Home: o.Home, Fix: keyFix,
@@ -72,18 +72,15 @@ func New(o Options) *Provider {
 	}
 	d := driver{p, refusals()}
 	p.regions = vm.Regions{
+		Cloud: Name, Refusal: d.Refusal, List: d.list,
 		All: func(ctx context.Context) ([]string, error) {
 			all, err := p.projects(ctx)
 			var regions []string
 			for _, project := range all {
-				regions = append(regions, project.region())
+				regions = append(regions, project.Region())
 			}
 			slices.Sort(regions)
-			return slices.Compact(regions), d.said(ctx, "", err)
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
+			return slices.Compact(regions), err
 		},
 	}
 	p.memo.Changed = p.regions.Reset
@@ -96,17 +93,6 @@ func New(o Options) *Provider {
 	})
 	return p
 }
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
-}
-
-// overQuota tells a quota from other limits by the text.
-func overQuota(message string) bool { return strings.Contains(strings.ToLower(message), "quota") }
 
 // refusals are the codes of gRPC, and what Nebius says more exactly in details.
 func refusals() vm.Refusals {
@@ -138,28 +124,15 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// project is where the machines of a region are.
-type project struct {
-	Metadata metadata `pb:"1"`
-	Spec     struct {
-		Region string `pb:"1"`
-	} `pb:"2"`
-	Status struct {
-		Region string `pb:"4"`
-	} `pb:"3"`
-}
-
-func (p project) region() string { return cmp.Or(p.Status.Region, p.Spec.Region) }
-
 // projects are those of the tenant.
-func (p *Provider) projects(ctx context.Context) ([]project, error) {
-	c, a, err := p.client(iam)
+func (p *Provider) projects(ctx context.Context) ([]nebiusapi.Project, error) {
+	c, a, err := p.client(nebiusapi.IAM)
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remember(&p.memo, a.stamp, "projects", func() ([]project, error) {
-		all, err := list[project](ctx, c, "nebius.iam.v1.ProjectService", a.tenant)
-		return slices.DeleteFunc(all, func(p project) bool { return p.region() == "" }), err
+	return vm.Remember(&p.memo, a.stamp, "projects", func() ([]nebiusapi.Project, error) {
+		all, err := nebiusapi.List[nebiusapi.Project](ctx, c, "nebius.iam.v1.ProjectService", a.tenant)
+		return slices.DeleteFunc(all, func(p nebiusapi.Project) bool { return p.Region() == "" }), err
 	})
 }
 
@@ -180,50 +153,24 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 // Offers is nil: the price list knows.
 func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
 
-// advice is what Nebius says about the room for a preset.
-type advice struct {
-	Spec struct {
-		Region  string `pb:"1"`
-		Fabric  string `pb:"2"`
-		Machine struct {
-			Platform string `pb:"1"`
-			Preset   struct {
-				Name string `pb:"1"`
-			} `pb:"2"`
-		} `pb:"10"`
-	} `pb:"2"`
-	Status struct {
-		OnDemand    room `pb:"2"`
-		Preemptible room `pb:"3"`
-	} `pb:"3"`
-}
-
-type room struct {
-	State     int32  `pb:"1"` // of the data
-	Available uint32 `pb:"2"`
-	Limit     uint32 `pb:"4"` // the quota
-}
-
-const fresh = 1 // room.State
-
 // room is how many machines of an offer there is room for, by fabric; none: nobody knows.
-func (p *Provider) room(ctx context.Context, o cloud.Offer) (map[string]room, error) {
+func (p *Provider) room(ctx context.Context, o cloud.Offer) (map[string]nebiusapi.Room, error) {
 	platform, preset, err := parseType(o.InstanceType)
 	if err != nil {
 		return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
 	}
-	c, a, err := p.client(capacity)
+	c, a, err := p.client(nebiusapi.Capacity)
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[advice](ctx, c, "nebius.capacity.v1.ResourceAdviceService", a.tenant)
-	found := map[string]room{}
+	all, err := nebiusapi.List[nebiusapi.Advice](ctx, c, "nebius.capacity.v1.ResourceAdviceService", a.tenant)
+	found := map[string]nebiusapi.Room{}
 	for _, i := range all {
 		r := i.Status.OnDemand
 		if o.Spot {
 			r = i.Status.Preemptible
 		}
-		if i.Spec.Region == o.Region && i.Spec.Machine.Platform == platform && i.Spec.Machine.Preset.Name == preset && r.State == fresh {
+		if i.Spec.Region == o.Region && i.Spec.Machine.Platform == platform && i.Spec.Machine.Preset.Name == preset && r.State == nebiusapi.Fresh {
 			found[i.Spec.Fabric] = r
 		}
 	}
@@ -239,7 +186,7 @@ func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (clo
 	return p.Verdict(ctx, o.Place, len(found) > 0, err)
 }
 
-func enough(o cloud.Offer, found map[string]room, nodes int) error {
+func enough(o cloud.Offer, found map[string]nebiusapi.Room, nodes int) error {
 	sum, limit := 0, uint32(0)
 	for _, r := range found {
 		sum, limit = sum+int(r.Available), max(limit, r.Limit)
@@ -250,28 +197,22 @@ func enough(o cloud.Offer, found map[string]room, nodes int) error {
 	return nil
 }
 
-// setting is the text of a setting.
-func setting(spec cloud.LaunchSpec, name string) string {
-	s, _ := spec.Settings[name].(string)
-	return s
-}
-
 // project is where a cluster is launched.
 func (p *Provider) project(ctx context.Context, spec cloud.LaunchSpec) (string, error) {
 	if a, err := p.read(); err == nil {
-		if set := setting(spec, "tenant_id"); set != "" && set != a.tenant {
+		if set := vm.Setting(spec.Settings, "tenant_id"); set != "" && set != a.tenant {
 			return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.tenant_id is %s, and the credentials are used with the tenant %s; write the one to be used into ~/.nebius/NEBIUS_TENANT_ID.txt", set, a.tenant)}
 		}
 	}
-	if set := setting(spec, "domain"); set != "" && set != p.tuning.Endpoint {
+	if set := vm.Setting(spec.Settings, "domain"); set != "" && set != p.tuning.Endpoint {
 		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.domain is %s, and the API is reached at %s; set NEBIUS_DOMAIN in the environment of the API server", set, p.tuning.Endpoint)}
 	}
 	all, err := p.projects(ctx)
 	if err != nil {
 		return "", err
 	}
-	set, region := setting(spec, "project_id"), spec.Offer.Region
-	i := slices.IndexFunc(all, func(p project) bool { return p.region() == region && (set == "" || p.Metadata.ID == set) })
+	set, region := vm.Setting(spec.Settings, "project_id"), spec.Offer.Region
+	i := slices.IndexFunc(all, func(p nebiusapi.Project) bool { return p.Region() == region && (set == "" || p.Metadata.ID == set) })
 	switch {
 	case i >= 0:
 		return all[i].Metadata.ID, nil

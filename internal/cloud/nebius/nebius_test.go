@@ -16,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/grpc"
+	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusapi"
 	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusfake"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
@@ -114,15 +115,15 @@ func TestPreemption(t *testing.T) {
 
 func TestWhatStatesMean(t *testing.T) {
 	for n, want := range map[int32]vm.State{0: vm.Unknown, 1: vm.Pending, 2: vm.Pending, 3: vm.Pending, 4: vm.Running, 5: vm.Stopping, 6: vm.Stopped, 7: vm.Ending, 8: vm.Pending, 9: vm.Unknown, -1: vm.Unknown} {
-		var i instance
+		var i nebiusapi.Instance
 		i.Status.State = n
-		if m := i.machine("eu-north1", nil); m.State != want {
+		if m := machine(i, "eu-north1", nil); m.State != want {
 			t.Errorf("%d: %+v", n, m)
 		}
 	}
-	var i instance
+	var i nebiusapi.Instance
 	i.Status.State, i.Status.Reconciling = 6, true
-	if m := i.machine("eu-north1", nil); m.State != vm.Pending {
+	if m := machine(i, "eu-north1", nil); m.State != vm.Pending {
 		t.Errorf("%+v", m)
 	}
 }
@@ -152,24 +153,19 @@ func TestWhatRefusalsMean(t *testing.T) {
 		if tt.field > 0 {
 			s.Details = serviceErrorOf(tt.field)
 		}
-		e := s.Refusal(detail)
+		e := s.Refusal(nebiusapi.Detail)
 		if err := r.Refusal(t.Context(), here.Place, e); !tt.right(err) || r.Kind(e) != tt.kind {
 			t.Errorf("%+v: %T (%v), %v", tt, err, err, r.Kind(e))
 		}
 	}
 	// What an operation ends with is about room, and never about too many calls.
 	for message, right := range map[string]func(error) bool{"": is[*cloud.CapacityError], "the quota of GPUs": is[*cloud.QuotaError]} {
-		err := failure(operation{Status: &grpc.Status{Code: 8, Message: message}})
+		err := nebiusapi.Failure(nebiusapi.Operation{Status: &grpc.Status{Code: 8, Message: message}})
 		if err := r.Refusal(t.Context(), here.Place, err); !right(err) {
 			t.Errorf("%q: %T", message, err)
 		}
 	}
-	for _, o := range []operation{{}, {Status: &grpc.Status{}}} {
-		if err := failure(o); err != nil {
-			t.Error(err)
-		}
-	}
-	if e := (grpc.Status{Code: 13, Details: serviceErrorOf(999)}).Refusal(detail); e.Status != 500 {
+	if e := (grpc.Status{Code: 13, Details: serviceErrorOf(999)}).Refusal(nebiusapi.Detail); e.Status != 500 {
 		t.Errorf("%+v", e)
 	}
 }
@@ -178,13 +174,13 @@ func TestDisks(t *testing.T) {
 	for _, tt := range []struct {
 		tier, image, kind string
 		gb                int
-		want              diskSpec
+		want              nebiusapi.DiskSpec
 	}{
-		{"", "", "cpu-d3_4vcpu-16gb", 0, diskSpec{GiB: 100, Type: 1, Family: &family{"ubuntu24.04-driverless"}}},
-		{"low", "", "gpu-h100-sxm_1gpu-16vcpu-200gb", 100, diskSpec{GiB: 186, Type: 3, Family: &family{"ubuntu24.04-cuda13.0"}}},
-		{"medium", "computeimage-x", "gpu-h100-sxm_1gpu-16vcpu-200gb", 100, diskSpec{GiB: 100, Type: 1, Image: "computeimage-x"}},
-		{"high", "mine", "gpu-h100-sxm_1gpu-16vcpu-200gb", 93, diskSpec{GiB: 93, Type: 4, Family: &family{"mine"}}},
-		{"best", "", "cpu-d3_4vcpu-16gb", 94, diskSpec{GiB: 186, Type: 4, Family: &family{"ubuntu24.04-driverless"}}},
+		{"", "", "cpu-d3_4vcpu-16gb", 0, nebiusapi.DiskSpec{GiB: 100, Type: 1, Family: &nebiusapi.Family{Name: "ubuntu24.04-driverless"}}},
+		{"low", "", "gpu-h100-sxm_1gpu-16vcpu-200gb", 100, nebiusapi.DiskSpec{GiB: 186, Type: 3, Family: &nebiusapi.Family{Name: "ubuntu24.04-cuda13.0"}}},
+		{"medium", "computeimage-x", "gpu-h100-sxm_1gpu-16vcpu-200gb", 100, nebiusapi.DiskSpec{GiB: 100, Type: 1, Image: "computeimage-x"}},
+		{"high", "mine", "gpu-h100-sxm_1gpu-16vcpu-200gb", 93, nebiusapi.DiskSpec{GiB: 93, Type: 4, Family: &nebiusapi.Family{Name: "mine"}}},
+		{"best", "", "cpu-d3_4vcpu-16gb", 94, nebiusapi.DiskSpec{GiB: 186, Type: 4, Family: &nebiusapi.Family{Name: "ubuntu24.04-driverless"}}},
 	} {
 		spec := cluster("web")
 		spec.DiskTier, spec.ImageID, spec.Offer.InstanceType, spec.DiskGB = tt.tier, tt.image, tt.kind, tt.gb

@@ -5,79 +5,35 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/grpc"
+	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-// Messages of nebius.vpc.v1, and of GPU clusters.
-type (
-	subnet struct {
-		Metadata metadata  `pb:"1"`
-		Spec     inNetwork `pb:"2"`
-	}
-	inNetwork struct {
-		Network string `pb:"1"`
-	}
-	named struct {
-		Metadata metadata `pb:"1"`
-	}
-	rule struct {
-		Metadata metadata `pb:"1"`
-		Spec     ruleSpec `pb:"2"`
-	}
-	ruleSpec struct {
-		Access   int32    `pb:"1"`
-		Protocol int32    `pb:"3"`
-		Ingress  *traffic `pb:"4"`
-		Egress   *traffic `pb:"5"`
-	}
-	traffic struct {
-		Group string   `pb:"1"`
-		CIDRs []string `pb:"2"`
-		Ports []int32  `pb:"3"`
-	}
-	fabricSpec struct {
-		Fabric string `pb:"1"`
-	}
-)
-
 const (
-	allow    = 1    // RuleAccessAction
-	anything = 1    // RuleProtocol
-	tcp      = 2    //
 	perRule  = 8    // ports
 	mostOpen = 1024 // ports of a cluster, which are written one by one
 	allPorts = "1-65535"
 )
 
-// The services of networks and GPU clusters.
-const (
-	subnets  = "nebius.vpc.v1.SubnetService"
-	groups   = "nebius.vpc.v1.SecurityGroupService"
-	rules    = "nebius.vpc.v1.SecurityRuleService"
-	gpuGroup = "nebius.compute.v1.GpuClusterService"
-)
-
 func groupName(id cloud.ClusterID) string { return "sky-sg-" + names.Cluster(id) }
 
 // subnet is where the machines of a launch are: what the settings say, or the project's first.
-func (d driver) subnet(ctx context.Context, spec cloud.LaunchSpec, project string) (subnet, error) {
-	c, _, err := d.client(network)
+func (d driver) subnet(ctx context.Context, spec cloud.LaunchSpec, project string) (nebiusapi.Subnet, error) {
+	c, _, err := d.client(nebiusapi.Network)
 	if err != nil {
-		return subnet{}, err
+		return nebiusapi.Subnet{}, err
 	}
-	if id := setting(spec, "subnet_id"); id != "" {
-		return grpc.Call[subnet](ctx, c, subnets+"/Get", "", byID{id})
+	if id := vm.Setting(spec.Settings, "subnet_id"); id != "" {
+		return nebiusapi.Get[nebiusapi.Subnet](ctx, c, nebiusapi.Subnets, id)
 	}
-	all, err := list[subnet](ctx, c, subnets, project)
+	all, err := nebiusapi.List[nebiusapi.Subnet](ctx, c, nebiusapi.Subnets, project)
 	if err == nil && len(all) == 0 {
 		err = &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("the project %s has no subnet; make one at https://console.nebius.com", project)}
 	}
-	return append(all, subnet{})[0], err
+	return append(all, nebiusapi.Subnet{})[0], err
 }
 
 // Connect makes the cluster's security group, and its GPU cluster where one is wanted.
@@ -91,11 +47,11 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 		return err
 	}
 	if vm.ByCluster(spec.Settings["security_group_name"], spec.ID.Name) == "" {
-		c, _, err := d.client(network)
+		c, _, err := d.client(nebiusapi.Network)
 		if err != nil {
 			return err
 		}
-		id, err := d.ensure(ctx, c, groups, project, groupName(spec.ID), inNetwork{net.Spec.Network})
+		id, err := d.ensure(ctx, c, nebiusapi.Groups, project, groupName(spec.ID), nebiusapi.InNetwork{Network: net.Spec.Network})
 		if err == nil {
 			err = d.allow(ctx, c, id, append([]string{"22", "10022"}, spec.Ports...))
 		}
@@ -109,29 +65,39 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if fabric == "" {
 		return nil
 	}
-	c, _, err := d.client(compute)
+	c, _, err := d.client(nebiusapi.Compute)
 	if err == nil {
-		_, err = d.ensure(ctx, c, gpuGroup, project, names.Cluster(spec.ID), fabricSpec{fabric})
+		_, err = d.ensure(ctx, c, nebiusapi.GpuGroup, project, names.Cluster(spec.ID), nebiusapi.FabricSpec{Fabric: fabric})
 	}
+	return err
+}
+
+// make makes a thing below a parent, and waits until it is there.
+func (d driver) make(ctx context.Context, c *rest.Client, service, parent, name string, spec any) (nebiusapi.Operation, error) {
+	o, err := nebiusapi.Create(ctx, c, service, nebiusapi.Metadata{Parent: parent, Name: name}, spec)
+	return nebiusapi.Wait(ctx, c, d.tuning.Poll, o, err)
+}
+
+// remove deletes a thing, and waits until it is gone.
+func (d driver) remove(ctx context.Context, c *rest.Client, service, id string) error {
+	o, err := nebiusapi.Do(ctx, c, service, "Delete", id)
+	_, err = nebiusapi.Wait(ctx, c, d.tuning.Poll, o, err)
 	return err
 }
 
 // ensure is the id of the thing with a name, which is made if it is missing.
 func (d driver) ensure(ctx context.Context, c *rest.Client, service, project, name string, spec any) (string, error) {
-	have, err := grpc.Call[named](ctx, c, service+"/GetByName", "", byName{project, name})
+	have, err := nebiusapi.Find[nebiusapi.Named](ctx, c, service, project, name)
 	if err == nil || d.Kind(err) != vm.Missing {
 		return have.Metadata.ID, err
 	}
-	var o operation
+	var o nebiusapi.Operation
 	err = cloud.Settled(ctx, func(ctx context.Context) error {
-		o, err = d.do(ctx, c, service+"/Create", struct {
-			Metadata metadata `pb:"1"`
-			Spec     any      `pb:"2"`
-		}{metadata{Parent: project, Name: name}, spec})
+		o, err = d.make(ctx, c, service, project, name, spec)
 		return err
 	})
 	if err != nil && d.Kind(err) == vm.Changed { // another was faster
-		have, err = grpc.Call[named](ctx, c, service+"/GetByName", "", byName{project, name})
+		have, err = nebiusapi.Find[nebiusapi.Named](ctx, c, service, project, name)
 		return have.Metadata.ID, err
 	}
 	return o.Resource, err
@@ -139,7 +105,7 @@ func (d driver) ensure(ctx context.Context, c *rest.Client, service, project, na
 
 // allow adds the rules that a group lacks. Their names say what they are for.
 func (d driver) allow(ctx context.Context, c *rest.Client, group string, ports []string) error {
-	have, err := list[rule](ctx, c, rules, group)
+	have, err := nebiusapi.List[nebiusapi.Rule](ctx, c, nebiusapi.Rules, group)
 	if err != nil {
 		return err
 	}
@@ -148,19 +114,23 @@ func (d driver) allow(ctx context.Context, c *rest.Client, group string, ports [
 		return err
 	}
 	for _, r := range wanted {
-		r.Metadata.Parent = group
-		if _, err := d.do(ctx, c, rules+"/Create", r); err != nil && d.Kind(err) != vm.Changed {
+		if _, err := d.make(ctx, c, nebiusapi.Rules, group, r.Metadata.Name, r.Spec); err != nil && d.Kind(err) != vm.Changed {
 			return err
 		}
 	}
 	return nil
 }
 
+// rule is one that allows what comes in, or what goes out.
+func rule(name string, protocol int32, in, out *nebiusapi.Traffic) nebiusapi.Rule {
+	return nebiusapi.Rule{Metadata: nebiusapi.Metadata{Name: name}, Spec: nebiusapi.RuleSpec{Access: nebiusapi.Allow, Protocol: protocol, Ingress: in, Egress: out}}
+}
+
 // wanted are the rules that are missing.
-func wanted(group string, have []rule, ports []string) ([]rule, error) {
-	all := []rule{
-		{metadata{Name: "self"}, ruleSpec{allow, anything, &traffic{Group: group}, nil}},
-		{metadata{Name: "out"}, ruleSpec{allow, anything, nil, &traffic{}}},
+func wanted(group string, have []nebiusapi.Rule, ports []string) ([]nebiusapi.Rule, error) {
+	all := []nebiusapi.Rule{
+		rule("self", nebiusapi.Anything, &nebiusapi.Traffic{Group: group}, nil),
+		rule("out", nebiusapi.Anything, nil, &nebiusapi.Traffic{}),
 	}
 	open := map[int32]bool{}
 	for _, r := range have {
@@ -175,7 +145,7 @@ func wanted(group string, have []rule, ports []string) ([]rule, error) {
 		from, to, err := cloud.PortRange(p)
 		switch {
 		case err == nil && p == allPorts:
-			all = append(all, rule{metadata{Name: "all-ports"}, ruleSpec{allow, tcp, &traffic{}, nil}})
+			all = append(all, rule("all-ports", nebiusapi.TCP, &nebiusapi.Traffic{}, nil))
 			continue
 		case err == nil && to-from >= mostOpen:
 			err = fmt.Errorf("Nebius opens ports one by one, up to %d here, and not %s; %s opens all", mostOpen, p, allPorts)
@@ -191,10 +161,10 @@ func wanted(group string, have []rule, ports []string) ([]rule, error) {
 		}
 	}
 	for some := range slices.Chunk(lacks, perRule) {
-		all = append(all, rule{metadata{Name: "ports-" + strconv.Itoa(int(some[0])) + "-" + strconv.Itoa(len(some))}, ruleSpec{allow, tcp, &traffic{Ports: some}, nil}})
+		all = append(all, rule(fmt.Sprintf("ports-%d-%d", some[0], len(some)), nebiusapi.TCP, &nebiusapi.Traffic{Ports: some}, nil))
 	}
-	return slices.DeleteFunc(all, func(r rule) bool {
-		return slices.ContainsFunc(have, func(h rule) bool { return h.Metadata.Name == r.Metadata.Name })
+	return slices.DeleteFunc(all, func(r nebiusapi.Rule) bool {
+		return slices.ContainsFunc(have, func(h nebiusapi.Rule) bool { return h.Metadata.Name == r.Metadata.Name })
 	}), nil
 }
 
@@ -213,7 +183,7 @@ func clusters(instanceType string) bool {
 // fabric is the one of a launch whose machines are to be in a GPU cluster: the settings', or
 // that with most room.
 func (d driver) fabric(ctx context.Context, spec cloud.LaunchSpec) string {
-	set := setting(spec, "fabric")
+	set := vm.Setting(spec.Settings, "fabric")
 	if !clusters(spec.Offer.InstanceType) || set == "" && spec.NetworkTier != "best" {
 		return ""
 	} else if set != "" {
@@ -240,7 +210,7 @@ func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, e
 		return r, err
 	}
 	r.subnet = net.Metadata.ID
-	c, _, err := d.client(network)
+	c, _, err := d.client(nebiusapi.Network)
 	if err != nil {
 		return r, err
 	}
@@ -248,17 +218,17 @@ func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, e
 	if name == "" {
 		name = groupName(spec.ID)
 	}
-	group, err := grpc.Call[named](ctx, c, groups+"/GetByName", "", byName{r.project, name})
+	group, err := nebiusapi.Find[nebiusapi.Named](ctx, c, nebiusapi.Groups, r.project, name)
 	if err != nil {
 		return r, err
 	}
 	r.group = group.Metadata.ID
-	if !clusters(spec.Offer.InstanceType) || setting(spec, "fabric") == "" && spec.NetworkTier != "best" {
+	if !clusters(spec.Offer.InstanceType) || vm.Setting(spec.Settings, "fabric") == "" && spec.NetworkTier != "best" {
 		return r, nil
 	}
-	if c, _, err = d.client(compute); err == nil {
-		var of named
-		of, err = grpc.Call[named](ctx, c, gpuGroup+"/GetByName", "", byName{r.project, names.Cluster(spec.ID)})
+	if c, _, err = d.client(nebiusapi.Compute); err == nil {
+		var of nebiusapi.Named
+		of, err = nebiusapi.Find[nebiusapi.Named](ctx, c, nebiusapi.GpuGroup, r.project, names.Cluster(spec.ID))
 		r.cluster = of.Metadata.ID
 	}
 	return r, err
@@ -268,11 +238,11 @@ func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, e
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
 	d := driver{p, refusals()}
 	return p.Change(ctx, id, func() error {
-		c, _, err := p.client(network)
+		c, _, err := p.client(nebiusapi.Network)
 		if err != nil {
 			return err
 		}
-		all, err := d.owned(ctx, c, groups, groupName(id))
+		all, err := d.owned(ctx, c, nebiusapi.Groups, groupName(id))
 		if err == nil && len(all) == 0 {
 			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no security group of a cluster %s; what nebius.security_group_name names is its owner's to change", id.Name)}
 		}
@@ -284,45 +254,45 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []st
 }
 
 // owned are the things with a name, in all projects.
-func (d driver) owned(ctx context.Context, c *rest.Client, service, name string) ([]named, error) {
-	return d.everywhere(ctx, func(ctx context.Context, project string) ([]named, error) {
-		have, err := grpc.Call[named](ctx, c, service+"/GetByName", "", byName{project, name})
+func (d driver) owned(ctx context.Context, c *rest.Client, service, name string) ([]nebiusapi.Named, error) {
+	return d.everywhere(ctx, func(ctx context.Context, project string) ([]nebiusapi.Named, error) {
+		have, err := nebiusapi.Find[nebiusapi.Named](ctx, c, service, project, name)
 		if err != nil && d.Kind(err) == vm.Missing {
 			return nil, nil
 		}
-		return []named{have}, err
+		return []nebiusapi.Named{have}, err
 	})
 }
 
 // everywhere asks all projects of the regions that let us in.
-func (d driver) everywhere(ctx context.Context, ask func(ctx context.Context, project string) ([]named, error)) ([]named, error) {
-	_, found, err := vm.Everywhere(ctx, &d.regions, func(ctx context.Context, region string) (all []named, err error) {
+func (d driver) everywhere(ctx context.Context, ask func(ctx context.Context, project string) ([]nebiusapi.Named, error)) ([]nebiusapi.Named, error) {
+	_, found, err := vm.Everywhere(ctx, &d.regions, func(ctx context.Context, region string) (all []nebiusapi.Named, err error) {
 		projects, err := d.in(ctx, region)
 		for i := 0; err == nil && i < len(projects); i++ {
-			var some []named
+			var some []nebiusapi.Named
 			some, err = ask(ctx, projects[i])
 			all = append(all, some...)
 		}
-		return all, d.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }
 
 // Disconnect removes the cluster's boot disks, its GPU cluster and its security group.
 func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (left []string, err error) {
-	c, _, err := d.client(compute)
+	c, _, err := d.client(nebiusapi.Compute)
 	if err != nil {
 		return nil, err
 	}
-	vpc, _, err := d.client(network)
+	vpc, _, err := d.client(nebiusapi.Network)
 	if err != nil {
 		return nil, err
 	}
-	boot, err := d.everywhere(ctx, func(ctx context.Context, project string) (found []named, err error) {
-		all, err := list[disk](ctx, c, disks, project)
+	boot, err := d.everywhere(ctx, func(ctx context.Context, project string) (found []nebiusapi.Named, err error) {
+		all, err := nebiusapi.List[nebiusapi.Disk](ctx, c, nebiusapi.Disks, project)
 		for _, v := range all {
 			if _, ours := names.Tags(id, v.Metadata.Name); ours {
-				found = append(found, named{v.Metadata})
+				found = append(found, nebiusapi.Named{Metadata: v.Metadata})
 			}
 		}
 		return found, err
@@ -334,21 +304,20 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		what, service string
 		of            *rest.Client
 		name          string
-	}{{"the disk ", disks, c, ""}, {"the GPU cluster ", gpuGroup, c, names.Cluster(id)}, {"the security group ", groups, vpc, groupName(id)}} {
+	}{{"the disk ", nebiusapi.Disks, c, ""}, {"the GPU cluster ", nebiusapi.GpuGroup, c, names.Cluster(id)}, {"the security group ", nebiusapi.Groups, vpc, groupName(id)}} {
 		all := boot
 		if kind.name != "" {
 			if all, err = d.owned(ctx, kind.of, kind.service, kind.name); err != nil {
 				return nil, err
 			}
 		}
-		some, err := vm.Remove(d, all, func(n named) string { return kind.what + n.Metadata.Name }, func(n named) error {
-			if kind.service == groups { // which goes without its rules
+		some, err := vm.Remove(d, all, func(n nebiusapi.Named) string { return kind.what + n.Metadata.Name }, func(n nebiusapi.Named) error {
+			if kind.service == nebiusapi.Groups { // which goes without its rules
 				if err := d.empty(ctx, vpc, n.Metadata.ID); err != nil {
 					return err
 				}
 			}
-			_, err := d.do(ctx, kind.of, kind.service+"/Delete", byID{n.Metadata.ID})
-			return err
+			return d.remove(ctx, kind.of, kind.service, n.Metadata.ID)
 		})
 		if err != nil {
 			return nil, err
@@ -360,13 +329,12 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 
 // empty removes the rules of a group.
 func (d driver) empty(ctx context.Context, c *rest.Client, group string) error {
-	all, err := list[rule](ctx, c, rules, group)
+	all, err := nebiusapi.List[nebiusapi.Rule](ctx, c, nebiusapi.Rules, group)
 	if err != nil {
 		return err
 	}
-	_, err = vm.Remove(d, all, func(r rule) string { return r.Metadata.Name }, func(r rule) error {
-		_, err := d.do(ctx, c, rules+"/Delete", byID{r.Metadata.ID})
-		return err
+	_, err = vm.Remove(d, all, func(r nebiusapi.Rule) string { return r.Metadata.Name }, func(r nebiusapi.Rule) error {
+		return d.remove(ctx, c, nebiusapi.Rules, r.Metadata.ID)
 	})
 	return err
 }

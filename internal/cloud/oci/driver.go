@@ -99,8 +99,7 @@ func (p *Provider) list(ctx context.Context, region string, id cloud.ClusterID) 
 		return nil, err
 	}
 	for _, place := range places {
-		compartment, _, _ := strings.Cut(place, " ")
-		all, err := pages[instance](ctx, c, "/instances", url.Values{"compartmentId": {compartment}})
+		all, err := pages[instance](ctx, c, "/instances", url.Values{"compartmentId": {place.ID}})
 		if err != nil {
 			return nil, err
 		}
@@ -174,19 +173,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	r, known := l.Memory.(ready)
-	if !known {
-		if r, err = d.prepared(ctx, l.Spec); err != nil {
-			return nil, err
-		}
-		l.Memory = r
-	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	ids, err := vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
-	if err != nil {
-		l.Memory = nil // part of it may be gone
-	}
-	return ids, err
+	prepare := func() (ready, error) { return d.prepared(ctx, l.Spec) }
+	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
 }
 
 // mostTokens bounds how many instances of a rank may have come and gone in one attempt.
@@ -208,9 +197,6 @@ func launch(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, r ready,
 		if gone := err == nil && (states[made.State] == vm.Ending || states[made.State] == vm.Ended); !reused && !gone {
 			break
 		}
-	}
-	if err == nil && made.ID == "" {
-		err = &rest.NoAnswerError{Cloud: "OCI", Err: errors.New("a new instance has no id")}
 	}
 	return made.ID, err
 }
@@ -267,7 +253,7 @@ func performance(spec cloud.LaunchSpec) int {
 
 // Start switches instances on.
 func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Machine) error {
-	return d.each(ctx, machines, "POST", "?action=START")
+	return d.Each(ctx, d, machines, "POST", "/instances/%s?action=START", nil)
 }
 
 // Stop switches instances off. Some shapes go on costing money.
@@ -280,20 +266,10 @@ func (d driver) Stop(ctx context.Context, id cloud.ClusterID, machines []vm.Mach
 	if len(machines) > 0 && (strings.Contains(machines[0].Type, "GPU") || strings.Contains(machines[0].Type, "DenseIO") || strings.Contains(machines[0].Type, "HPC")) {
 		cloud.Note(ctx, "OCI goes on charging for "+machines[0].Type+" while it is stopped. To end that: sky down "+id.Name)
 	}
-	return d.each(ctx, machines, "POST", "?action=SOFTSTOP")
+	return d.Each(ctx, d, machines, "POST", "/instances/%s?action=SOFTSTOP", nil)
 }
 
 // Delete begins to end instances, and their boot disks.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, "DELETE", "?preserveBootVolume=false")
-}
-
-func (d driver) each(ctx context.Context, machines []vm.Machine, method, query string) error {
-	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		c, _, err := d.client(compute, m.Region)
-		if err == nil {
-			_, err = rest.Do[any](ctx, c, method, "/instances/"+url.PathEscape(m.ID)+query, nil)
-		}
-		return err
-	})
+	return d.Each(ctx, d, machines, "DELETE", "/instances/%s?preserveBootVolume=false", nil)
 }

@@ -3,8 +3,8 @@ package oci
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,31 +52,34 @@ func things(ctx context.Context, c *rest.Client, kind, compartment, name string,
 	return all, err
 }
 
-// ensure is the thing with a name, which is made if it is missing.
-func ensure(ctx context.Context, c *rest.Client, kind, compartment, name string, body map[string]any, vcn ...string) (thing, bool, error) {
+// ensure is the thing with a name, which is made of body if it is missing; nil: it has to be
+// there.
+func ensure(ctx context.Context, c *rest.Client, kind, compartment, name string, body map[string]any, vcn ...string) (made thing, err error) {
 	have, err := things(ctx, c, kind, compartment, name, vcn...)
 	if err != nil || len(have) > 0 {
-		return append(have, thing{})[0], false, err
+		return append(have, thing{})[0], err
+	}
+	if body == nil {
+		return made, &rest.Error{Status: http.StatusNotFound, Message: name + " is not there"}
 	}
 	body["compartmentId"], body["displayName"] = compartment, name
 	if len(vcn) > 0 {
 		body["vcnId"] = vcn[0]
 	}
-	var made thing
 	err = cloud.Settled(ctx, func(ctx context.Context) error {
 		made, err = rest.Do[thing](ctx, c, "POST", "/"+kind, body)
 		return err
 	})
-	return made, true, err
+	return made, err
 }
 
 // subnet is where the instances of a launch are: what the settings say, or sky's own, which
 // is made if make says so.
 func (p *Provider) subnet(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartment string, make bool) (thing, error) {
-	if id := setting(spec, "vcn_subnet"); id != "" {
+	if id := vm.Setting(spec.Settings, "vcn_subnet"); id != "" {
 		return rest.Do[thing](ctx, c, "GET", "/subnets/"+url.PathEscape(id), nil)
 	}
-	vcn := setting(spec, "vcn_ocid")
+	vcn := vm.Setting(spec.Settings, "vcn_ocid")
 	switch {
 	case vcn != "":
 		all, err := things(ctx, c, "subnets", compartment, "", vcn)
@@ -91,18 +94,14 @@ func (p *Provider) subnet(ctx context.Context, c *rest.Client, spec cloud.Launch
 	case make:
 		return p.own(ctx, c, compartment)
 	}
-	all, err := things(ctx, c, "subnets", compartment, subnetName)
-	if err == nil && len(all) == 0 {
-		err = &rest.Error{Status: 404, Message: "the subnet " + subnetName + " is not there"}
-	}
-	return append(all, thing{})[0], err
+	return ensure(ctx, c, "subnets", compartment, subnetName, nil)
 }
 
 // own is sky's subnet, with a network around it.
 func (p *Provider) own(ctx context.Context, c *rest.Client, compartment string) (thing, error) {
 	p.network.Lock()
 	defer p.network.Unlock()
-	vcn, _, err := ensure(ctx, c, "vcns", compartment, vcnName, map[string]any{"cidrBlock": vcnBlock, "dnsLabel": "skypilotvcn"})
+	vcn, err := ensure(ctx, c, "vcns", compartment, vcnName, map[string]any{"cidrBlock": vcnBlock, "dnsLabel": "skypilotvcn"})
 	if err != nil {
 		return thing{}, err
 	}
@@ -110,7 +109,7 @@ func (p *Provider) own(ctx context.Context, c *rest.Client, compartment string) 
 	if err != nil || len(subnets) > 0 { // it is made last
 		return append(subnets, thing{})[0], err
 	}
-	gateway, _, err := ensure(ctx, c, "internetGateways", compartment, gatewayName, map[string]any{"isEnabled": true}, vcn.ID)
+	gateway, err := ensure(ctx, c, "internetGateways", compartment, gatewayName, map[string]any{"isEnabled": true}, vcn.ID)
 	if err != nil {
 		return thing{}, err
 	}
@@ -133,8 +132,7 @@ func (p *Provider) own(ctx context.Context, c *rest.Client, compartment string) 
 	if err != nil {
 		return thing{}, err
 	}
-	subnet, _, err := ensure(ctx, c, "subnets", compartment, subnetName, map[string]any{"cidrBlock": subnetBlock, "dnsLabel": "skypilotsubnet"}, vcn.ID)
-	return subnet, err
+	return ensure(ctx, c, "subnets", compartment, subnetName, map[string]any{"cidrBlock": subnetBlock, "dnsLabel": "skypilotsubnet"}, vcn.ID)
 }
 
 func groupName(id cloud.ClusterID) string { return "nsg_" + id.Name + "-" + vm.Digest(id) }
@@ -153,7 +151,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err != nil {
 		return err
 	}
-	group, _, err := ensure(ctx, c, "networkSecurityGroups", compartment, groupName(spec.ID), map[string]any{"freeformTags": spec.ID.Tags()}, subnet.VCN)
+	group, err := ensure(ctx, c, "networkSecurityGroups", compartment, groupName(spec.ID), map[string]any{"freeformTags": spec.ID.Tags()}, subnet.VCN)
 	if err != nil {
 		return err
 	}
@@ -177,14 +175,11 @@ func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, e
 		return r, err
 	}
 	r.subnet = subnet.ID
-	groups, err := things(ctx, c, "networkSecurityGroups", r.compartment, groupName(spec.ID))
-	if err == nil && len(groups) == 0 {
-		err = &rest.Error{Status: 404, Message: "the security group " + groupName(spec.ID) + " is not there"}
-	}
+	group, err := ensure(ctx, c, "networkSecurityGroups", r.compartment, groupName(spec.ID), nil)
 	if err != nil {
 		return r, err
 	}
-	r.group = groups[0].ID
+	r.group = group.ID
 	r.image, r.user, err = image(ctx, c, spec, r.compartment)
 	return r, err
 }
@@ -195,7 +190,7 @@ func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, e
 func image(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartment string) (id, user string, err error) {
 	shape, _, _ := parseType(spec.Offer.InstanceType)
 	gpu := strings.Contains(shape, "GPU")
-	id = cmp.Or(spec.ImageID, setting(spec, map[bool]string{true: "image_tag_gpu", false: "image_tag_general"}[gpu]))
+	id = cmp.Or(spec.ImageID, vm.Setting(spec.Settings, map[bool]string{true: "image_tag_gpu", false: "image_tag_general"}[gpu]))
 	if strings.HasPrefix(id, "ocid1.image.") {
 		id, os, _ := strings.Cut(id, ":")
 		if strings.Contains(strings.ToLower(os), "oracle") {
@@ -237,16 +232,18 @@ type portRange struct {
 	Max int `json:"max"`
 }
 
+type tcpOptions struct {
+	Ports *portRange `json:"destinationPortRange"`
+}
+
 // rule is one of a security group, as far as it matters.
 type rule struct {
-	Direction   string `json:"direction"`
-	Protocol    string `json:"protocol"`
-	Source      string `json:"source"`
-	SourceType  string `json:"sourceType"`
-	Description string `json:"description"`
-	TCP         *struct {
-		Ports *portRange `json:"destinationPortRange"`
-	} `json:"tcpOptions"`
+	Direction   string      `json:"direction"`
+	Protocol    string      `json:"protocol"`
+	Source      string      `json:"source"`
+	SourceType  string      `json:"sourceType"`
+	Description string      `json:"description"`
+	TCP         *tcpOptions `json:"tcpOptions"`
 }
 
 // allow adds what a group lacks.
@@ -256,20 +253,17 @@ func allow(ctx context.Context, c *rest.Client, group thing, ports []string) err
 	if err != nil {
 		return err
 	}
+	want, err := vm.PortRanges(Name, ports)
+	if err != nil {
+		return err
+	}
 	var lacks []rule
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
-		}
+	for _, w := range want {
+		open := portRange{w.First, w.Last}
 		if !slices.ContainsFunc(append(lacks, have...), func(r rule) bool {
-			return r.Direction == "INGRESS" && r.Protocol == tcp && r.Source == anywhere && r.TCP != nil && r.TCP.Ports != nil && *r.TCP.Ports == portRange{from, to}
+			return r.Direction == "INGRESS" && r.Protocol == tcp && r.Source == anywhere && r.TCP != nil && r.TCP.Ports != nil && *r.TCP.Ports == open
 		}) {
-			r := rule{Direction: "INGRESS", Protocol: tcp, Source: anywhere, SourceType: "CIDR_BLOCK", Description: "SkyServe-Service-Port"}
-			r.TCP = &struct {
-				Ports *portRange `json:"destinationPortRange"`
-			}{&portRange{from, to}}
-			lacks = append(lacks, r)
+			lacks = append(lacks, rule{Direction: "INGRESS", Protocol: tcp, Source: anywhere, SourceType: "CIDR_BLOCK", Description: "SkyServe-Service-Port", TCP: &tcpOptions{&open}})
 		}
 	}
 	for some := range slices.Chunk(lacks, 25) { // that many fit into a call
@@ -287,34 +281,26 @@ func (p *Provider) groups(ctx context.Context, id cloud.ClusterID) ([]thing, err
 		return nil, err
 	}
 	_, found, err := vm.Everywhere(ctx, &p.regions, func(ctx context.Context, region string) (all []thing, err error) {
-		c, _, err := p.client(compute, region)
+		c, _, err := p.In(region)
 		for i := 0; err == nil && i < len(places); i++ {
-			compartment, _, _ := strings.Cut(places[i], " ")
 			var some []thing
-			some, err = things(ctx, c, "networkSecurityGroups", compartment, groupName(id))
+			some, err = things(ctx, c, "networkSecurityGroups", places[i].ID, groupName(id))
 			for _, t := range some {
 				t.region = region
 				all = append(all, t)
 			}
 		}
-		return all, driver{p, refusals(p.Fix)}.said(ctx, region, err)
+		return all, err
 	})
 	return slices.Concat(found...), err
 }
 
 // OpenPorts adds ports to the cluster's security group.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	return p.Change(ctx, id, func() error {
-		groups, err := p.groups(ctx, id)
-		if err == nil && len(groups) == 0 {
-			err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("there is no cluster %s", id.Name)}
-		}
-		for _, g := range groups {
-			c, _, err2 := p.client(compute, g.region)
-			if err2 == nil {
-				err2 = allow(ctx, c, g, ports)
-			}
-			err = errors.Join(err, err2)
+	return vm.OpenIn(ctx, p.Provider, id, func() ([]thing, error) { return p.groups(ctx, id) }, func(g thing) error {
+		c, _, err := p.In(g.region)
+		if err == nil {
+			err = allow(ctx, c, g, ports)
 		}
 		return err
 	})
@@ -327,7 +313,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		return nil, err
 	}
 	return vm.Remove(d, groups, func(g thing) string { return "the security group " + g.Name }, func(g thing) error {
-		c, _, err := d.client(compute, g.region)
+		c, _, err := d.In(g.region)
 		if err == nil {
 			_, err = rest.Do[any](ctx, c, "DELETE", "/networkSecurityGroups/"+url.PathEscape(g.ID), nil)
 		}

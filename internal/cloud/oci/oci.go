@@ -40,13 +40,10 @@ type Options = vm.Tuning
 // Provider rents on Oracle Cloud.
 type Provider struct {
 	vm.StopProvider
-	keyfile.File
-	tuning  Options
-	clients rest.Clients
+	vm.Base
 	regions vm.Regions
 	network sync.Mutex // of who looks whether there is one, and makes it
-
-	places vm.Memo
+	places  vm.Memo
 
 	mu  sync.Mutex
 	pem string // the key that was read last
@@ -57,21 +54,18 @@ type Provider struct {
 func New(o Options) *Provider {
 	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	profile := cmp.Or(os.Getenv("OCI_CLI_PROFILE"), "DEFAULT")
-	p := &Provider{tuning: o, File: keyfile.File{
-		Cloud: Name, Path: ".oci/config", Format: keyfile.Lines, Section: profile, Names: []string{"user", "fingerprint", "tenancy", "region", "key_file", "pass_phrase?"}, Home: o.Home,
-		Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
+	p := &Provider{}
+	p.Base = vm.Base{Label: "OCI", Can: features(), Who: who, Room: p.room, Account: vm.Account{
+		File: keyfile.File{
+			Cloud: Name, Path: ".oci/config", Format: keyfile.Lines, Section: profile, Names: []string{"user", "fingerprint", "tenancy", "region", "key_file", "pass_phrase?"}, Home: o.Home,
+			Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
+		},
+		Tuning: o, REST: rest.Options{Cloud: "OCI", TokenHeader: "opc-retry-token", Refusal: refusal}, Authorize: p.authorize,
+		Host: func(keys map[string]string) string { return host(identity, keys["region"]) }, Region: func(region string) string { return host(compute, region) }, Prefix: "/20160918",
 	}}
-	d := driver{p, refusals(p.Fix)}
-	p.regions = vm.Regions{
-		All: func(ctx context.Context) ([]string, error) {
-			all, err := p.subscribed(ctx)
-			return all, d.said(ctx, "", err)
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := p.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
-		},
-	}
+	p.Refusals = refusals(p.Fix)
+	d := driver{p, p.Refusals}
+	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.subscribed, List: p.list}
 	p.places.Changed = p.regions.Reset
 	p.StopProvider = vm.NewStopping(d, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
@@ -79,14 +73,6 @@ func New(o Options) *Provider {
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
-}
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
 }
 
 // refusals are Oracle's codes.
@@ -117,11 +103,8 @@ func refusal(status int, header http.Header, body []byte) error {
 	return rest.ReadError(status, header, body)
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return "OCI" }
-
-// Features says what OCI, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what OCI, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "an instance of OCI that switches itself off goes on costing money; "
 	return cloud.Features{
 		MaxNameLength: maxName,
@@ -136,36 +119,20 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks who the user is.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, a, err := p.client(identity, "")
-	var user struct{ ID, Name string }
-	if err == nil {
-		user, err = rest.Do[struct{ ID, Name string }](ctx, c, "GET", "/users/"+url.PathEscape(a.user), nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{cmp.Or(user.Name, a.user), a.tenancy}, nil
-}
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
-
-// Available asks how much room there is for a shape.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	sure, err := p.room(ctx, o, nodes)
-	return p.Verdict(ctx, o.Place, sure, err)
+// who asks who the user is.
+func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	user, err := rest.Do[struct{ Name string }](ctx, c, "GET", "/users/"+url.PathEscape(keys["user"]), nil)
+	return cloud.Identity{cmp.Or(user.Name, keys["user"]), keys["tenancy"]}, err
 }
 
 // room tells whether there is room for so many machines. It is a CapacityError if there is
 // none.
-func (p *Provider) room(ctx context.Context, o cloud.Offer, nodes int) (sure bool, err error) {
+func (p *Provider) room(ctx context.Context, _ *rest.Client, o cloud.Offer, nodes int) (sure bool, err error) {
 	shape, size, err := parseType(o.InstanceType)
 	if err != nil {
 		return false, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
 	}
-	c, a, err := p.in(ctx, o.Region)
+	c, keys, err := p.in(ctx, o.Region)
 	if err != nil {
 		return false, err
 	}
@@ -182,7 +149,7 @@ func (p *Provider) room(ctx context.Context, o cloud.Offer, nodes int) (sure boo
 			Status string `json:"availabilityStatus"`
 			Count  *int   `json:"availableCount"`
 		} `json:"shapeAvailabilities"`
-	}](ctx, c, "POST", "/computeCapacityReports", map[string]any{"compartmentId": a.tenancy, "availabilityDomain": domain, "shapeAvailabilities": []any{ask}})
+	}](ctx, c, "POST", "/computeCapacityReports", map[string]any{"compartmentId": keys["tenancy"], "availabilityDomain": domain, "shapeAvailabilities": []any{ask}})
 	switch {
 	case err != nil || len(report.Shapes) == 0:
 		return false, err
@@ -196,57 +163,49 @@ func (p *Provider) room(ctx context.Context, o cloud.Offer, nodes int) (sure boo
 
 // subscribed are the regions that the tenancy uses.
 func (p *Provider) subscribed(ctx context.Context) ([]string, error) {
-	c, a, err := p.client(identity, "")
+	c, keys, err := p.API()
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remember(&p.places, p.CredentialStamp(), "regions", func() ([]string, error) {
-		regions, err := pages[struct {
-			Name   string `json:"regionName"`
-			Status string `json:"status"`
-		}](ctx, c, "/tenancies/"+url.PathEscape(a.tenancy)+"/regionSubscriptions", nil)
-		var all []string
-		for _, r := range regions {
-			if r.Status == "READY" {
-				all = append(all, r.Name)
-			}
-		}
-		return all, err
-	})
+	type region struct {
+		Name   string `json:"regionName"`
+		Status string `json:"status"`
+	}
+	ready, err := remembered(ctx, p, c, "regions", "/tenancies/"+url.PathEscape(keys["tenancy"])+"/regionSubscriptions", nil, func(r region) bool { return r.Status == "READY" })
+	var all []string
+	for _, r := range ready {
+		all = append(all, r.Name)
+	}
+	return all, err
 }
 
 // in is a client for instances in a region, which has to be one that the tenancy uses.
-func (p *Provider) in(ctx context.Context, region string) (*rest.Client, account, error) {
+func (p *Provider) in(ctx context.Context, region string) (*rest.Client, map[string]string, error) {
 	all, err := p.subscribed(ctx)
 	if err == nil && !slices.Contains(all, region) {
 		err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("the tenancy is not subscribed to the region %q, but to %s; add it at https://cloud.oracle.com/regions", region, strings.Join(all, ", "))}
 	}
 	if err != nil {
-		return nil, account{}, err
+		return nil, nil, err
 	}
-	return p.client(compute, region)
+	return p.In(region)
 }
 
-// compartments are those that instances may be in, as "id name": the tenancy's own, which
-// has no name, is the first.
-func (p *Provider) compartments(ctx context.Context) ([]string, error) {
-	c, a, err := p.client(identity, "")
+// compartment is a part of the tenancy that instances may be in.
+type compartment struct {
+	ID, Name string
+	State    string `json:"lifecycleState"`
+}
+
+// compartments are those that are active. The tenancy itself, which has no name, is the first.
+func (p *Provider) compartments(ctx context.Context) ([]compartment, error) {
+	c, keys, err := p.API()
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remember(&p.places, p.CredentialStamp(), "compartments", func() ([]string, error) {
-		found, err := pages[struct {
-			ID, Name string
-			State    string `json:"lifecycleState"`
-		}](ctx, c, "/compartments", url.Values{"compartmentId": {a.tenancy}, "compartmentIdInSubtree": {"true"}, "accessLevel": {"ACCESSIBLE"}})
-		all := []string{a.tenancy + " "}
-		for _, f := range found {
-			if f.State == "ACTIVE" {
-				all = append(all, f.ID+" "+f.Name)
-			}
-		}
-		return all, err
-	})
+	query := url.Values{"compartmentId": {keys["tenancy"]}, "compartmentIdInSubtree": {"true"}, "accessLevel": {"ACCESSIBLE"}}
+	all, err := remembered(ctx, p, c, "compartments", "/compartments", query, func(c compartment) bool { return c.State == "ACTIVE" })
+	return append([]compartment{{ID: keys["tenancy"]}}, all...), err
 }
 
 // compartment is the one to launch in.
@@ -255,49 +214,33 @@ func (p *Provider) compartment(ctx context.Context, spec cloud.LaunchSpec) (stri
 	if err != nil {
 		return "", err
 	}
-	set := setting(spec, "compartment_ocid")
-	for _, c := range all {
-		if id, name, _ := strings.Cut(c, " "); id == set || set == "" && name == "skypilot_compartment" {
-			return id, nil
-		}
-	}
-	if set != "" {
+	set := vm.Setting(spec.Settings, "compartment_ocid")
+	i := slices.IndexFunc(all, func(c compartment) bool { return c.ID == set || set == "" && c.Name == "skypilot_compartment" })
+	if i < 0 && set != "" {
 		p.places.Forget("compartments") // it may be new
-		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("oci.region_configs: there is no active compartment %s that %s can see", set, p.DisplayName()+"'s user")}
+		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("oci.region_configs: there is no active compartment %s that OCI's user can see", set)}
 	}
-	id, _, _ := strings.Cut(all[0], " ")
-	return id, nil
-}
-
-func setting(spec cloud.LaunchSpec, name string) string {
-	s, _ := spec.Settings[name].(string)
-	return s
+	return all[max(i, 0)].ID, nil
 }
 
 // domain is the full name of a zone, which price lists have without the tenancy's prefix.
 func (p *Provider) domain(ctx context.Context, at cloud.Place) (string, error) {
-	c, a, err := p.client(identity, at.Region)
+	c, keys, err := p.At(host(identity, at.Region))
 	if err != nil {
 		return "", err
 	}
-	all, err := vm.Remember(&p.places, p.CredentialStamp(), "domains "+at.Region, func() ([]string, error) {
-		found, err := pages[struct{ Name string }](ctx, c, "/availabilityDomains", url.Values{"compartmentId": {a.tenancy}})
-		var all []string
-		for _, f := range found {
-			all = append(all, f.Name)
+	type domain struct{ Name string }
+	all, err := remembered(ctx, p, c, "domains "+at.Region, "/availabilityDomains", url.Values{"compartmentId": {keys["tenancy"]}}, func(domain) bool { return true })
+	if err != nil {
+		return "", err
+	}
+	var names []string
+	for _, d := range all {
+		if names = append(names, d.Name); at.Zone == "" || strings.EqualFold(d.Name, at.Zone) || strings.EqualFold(zone(d.Name), at.Zone) {
+			return d.Name, nil
 		}
-		return all, err
-	})
-	if err != nil {
-		return "", err
 	}
-	i := slices.IndexFunc(all, func(name string) bool {
-		return at.Zone == "" || strings.EqualFold(name, at.Zone) || strings.EqualFold(zone(name), at.Zone)
-	})
-	if i < 0 {
-		return "", &cloud.InvalidError{Place: at, Err: fmt.Errorf("OCI has no availability domain %s in %s, but %s", at.Zone, at.Region, strings.Join(all, ", "))}
-	}
-	return all[i], nil
+	return "", &cloud.InvalidError{Place: at, Err: fmt.Errorf("OCI has no availability domain %s in %s, but %s", at.Zone, at.Region, strings.Join(names, ", "))}
 }
 
 // zone is a domain's name without the tenancy's prefix.

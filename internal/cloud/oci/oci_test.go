@@ -340,7 +340,7 @@ func TestAnotherServerSeesWhereCallsGo(t *testing.T) {
 	t.Cleanup(s.Close)
 	t.Setenv("SKY_OCI_ENDPOINT", s.URL)
 	p := provider().(*Provider)
-	p.tuning.Transport = nil
+	p.Tuning.Transport = nil
 	if _, err := p.Check(t.Context()); err != nil {
 		t.Error(err)
 	}

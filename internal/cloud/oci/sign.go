@@ -3,79 +3,50 @@ package oci
 import (
 	"context"
 	"crypto/rsa"
-	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
-	"strings"
+	"slices"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
+// host is that of a service in a region.
+func host(service, region string) string {
+	return service + "." + url.PathEscape(region) + ".oraclecloud.com"
+}
+
 // The services that are called.
 const compute, identity = "iaas", "identity"
 
-// account is whose key it is.
-type account struct{ user, tenancy, fingerprint, region string }
-
-// client calls a service in a region; "" is the one of the credentials.
-func (p *Provider) client(service, region string) (*rest.Client, account, error) {
-	keys, err := p.Read()
-	if err != nil {
-		return nil, account{}, err
-	}
-	a := account{keys["user"], keys["tenancy"], keys["fingerprint"], keys["region"]}
-	_, key, err := p.key(keys["key_file"])
-	if err != nil {
-		return nil, a, &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: err}
-	}
-	if region == "" {
-		region = a.region
-	}
-	host := service + "." + url.PathEscape(region) + ".oraclecloud.com"
-	endpoint, err := vm.Endpoint(Name, "https://"+host)
-	if err != nil {
-		return nil, a, err
-	}
-	return p.clients.For(p.Stamp(keys)+" "+host+" "+endpoint, func() rest.Options {
-		return rest.Options{
-			Cloud: "OCI", Endpoint: endpoint + "/20160918", Host: host, TokenHeader: "opc-retry-token", Refusal: refusal,
-			Authorize: rest.Sign(rest.HTTPSignature(a.tenancy+"/"+a.user+"/"+a.fingerprint, key)),
-			Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
+// authorize signs calls with the key that the credentials name. It is read for each, and says
+// what is wrong with it.
+func (p *Provider) authorize(keys map[string]string) func(*http.Request) error {
+	return func(r *http.Request) error {
+		_, key, err := p.key(keys["key_file"])
+		if err != nil {
+			return err
 		}
-	}), a, nil
+		return rest.Sign(rest.HTTPSignature(keys["tenancy"]+"/"+keys["user"]+"/"+keys["fingerprint"], key))(r)
+	}
 }
 
 // key reads the file of a key.
 func (p *Provider) key(path string) ([]byte, *rsa.PrivateKey, error) {
-	if rest, ok := strings.CutPrefix(path, "~/"); ok {
-		home := p.Home
-		if home == "" {
-			var err error
-			if home, err = os.UserHomeDir(); err != nil {
-				return nil, nil, errors.New("there is no home folder to look for the key in")
-			}
-		}
-		path = filepath.Join(home, rest)
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
+	text, err := p.ReadNamed(path)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rsa != nil && string(text) == p.pem {
-		return text, p.rsa, nil
+	if err == nil && (p.rsa == nil || string(text) != p.pem) {
+		p.pem = string(text)
+		p.rsa, err = rest.RSAKey(path, text)
 	}
-	key, err := rest.RSAKey(path, text)
 	if err != nil {
-		return nil, nil, err
+		p.rsa = nil
+		return nil, nil, &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: err}
 	}
-	p.pem, p.rsa = string(text), key
-	return text, key, nil
+	return text, p.rsa, nil
 }
 
 // CarryCredentials are the profile in use, as the only one, and its key.
@@ -86,7 +57,7 @@ func (p *Provider) CarryCredentials(context.Context) (map[string][]byte, error) 
 	}
 	text, _, err := p.key(keys["key_file"])
 	if err != nil {
-		return nil, &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: err}
+		return nil, err
 	}
 	const at = ".oci/oci_api_key.pem"
 	config := fmt.Sprintf("[DEFAULT]\nuser=%s\nfingerprint=%s\ntenancy=%s\nregion=%s\nkey_file=~/%s\n", keys["user"], keys["fingerprint"], keys["tenancy"], keys["region"], at)
@@ -96,4 +67,12 @@ func (p *Provider) CarryCredentials(context.Context) (map[string][]byte, error) 
 // pages are all things of a list.
 func pages[T any](ctx context.Context, c *rest.Client, path string, query url.Values) ([]T, error) {
 	return rest.Pages[T](ctx, c, path, query, "opc-next-page")
+}
+
+// remembered are those things of a list that count, as they were in the last minutes.
+func remembered[T any](ctx context.Context, p *Provider, c *rest.Client, what, path string, query url.Values, counts func(T) bool) ([]T, error) {
+	return vm.Remember(&p.places, p.CredentialStamp(), what, func() ([]T, error) {
+		all, err := pages[T](ctx, c, path, query)
+		return slices.DeleteFunc(all, func(t T) bool { return !counts(t) }), err
+	})
 }

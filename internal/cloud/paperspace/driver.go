@@ -207,9 +207,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		made, err := rest.Do[struct {
 			Data machine `json:"data"`
 		}](ctx, c, "POST", "/machines", body)
-		if err == nil && made.Data.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new machine has no id")}
-		}
 		return made.Data.ID, err
 	})
 }

@@ -3,7 +3,6 @@ package primeintellect
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"net/url"
@@ -186,9 +185,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			return "", err
 		}
 		made, err := rest.Do[struct{ ID string }](ctx, c, "POST", "/pods/", body)
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: "Prime Intellect", Err: errors.New("a new pod has no id")}
-		}
 		return made.ID, err
 	})
 }

@@ -45,9 +45,9 @@ func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.primeintellect.ai/api/v1", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
 	p := &Provider{Base: vm.Base{
 		Label: "PrimeIntellect", Can: features(), Live: live,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			_, err := room(ctx, c, o)
-			return nodes == 1, err
+		Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
+			best, err := room(ctx, c, o)
+			return cloud.StockOf(best.Stock), nodes == 1, err
 		},
 		Account: vm.Account{
 			File: keyfile.File{

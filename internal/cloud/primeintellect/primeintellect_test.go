@@ -235,3 +235,17 @@ func TestThePriceList(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// How much there is, in the cloud's own word.
+func TestStock(t *testing.T) {
+	_, provider := start(t)
+	a, err := provider().(cloud.AvailabilityProber).Available(t.Context(), here, 1)
+	if err != nil || a.Stock != cloud.StockHigh || a.Verdict != cloud.AvailableNow || a.At.IsZero() {
+		t.Errorf("%+v, %v", a, err)
+	}
+	gone := here
+	gone.Region = "nowhere"
+	if a, err := provider().(cloud.AvailabilityProber).Available(t.Context(), gone, 1); a.Stock != "" || err == nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+}

@@ -46,7 +46,7 @@ func (e *NoAnswerError) Error() string { return fmt.Sprintf("no answer from %s: 
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
 // ReadError reads the common forms of a refusal: {"error": {"code", "message"}},
-// {"error": "text"}, {"code", "message"}, {"status", "message"} and {"title", "detail"}. Answers of 5xx prove nothing, and so
+// {"error": "text"}, {"error": "code", "msg"}, {"code", "message"}, {"status", "message"} and {"title", "detail"}. Answers of 5xx prove nothing, and so
 // does what is no JSON, except for 429, 401 and 403, which say enough.
 func ReadError(status int, _ http.Header, body []byte) error {
 	if status >= 500 {
@@ -106,6 +106,7 @@ func read(status int, body []byte) *Error {
 	var outer struct {
 		words
 		Error json.RawMessage `json:"error"`
+		Msg   string          `json:"msg"`
 	}
 	e := &Error{Status: status}
 	known := status == 401 || status == 403 || status == 429
@@ -120,6 +121,9 @@ func read(status int, body []byte) *Error {
 		w = words{}
 		if json.Unmarshal(outer.Error, &w.Message) != nil && !known {
 			return nil
+		}
+		if outer.Msg != "" {
+			w.Code, w.Message = w.Message, outer.Msg
 		}
 	}
 	if name, ok := w.Status.(string); ok && name != "" {

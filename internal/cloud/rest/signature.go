@@ -65,14 +65,20 @@ func HTTPSignature(keyID string, key *rsa.PrivateKey) func(r *http.Request, body
 // DataPages are all things of a list of which every page has some in "data" and, by the name
 // next, the cursor of the next page, for the parameter of the same name.
 func DataPages[T any](ctx context.Context, c *Client, path, next string, query url.Values) ([]T, error) {
+	return FieldPages[T](ctx, c, path, "data", next, next, query)
+}
+
+// FieldPages are all things of a list of which every page has some in a field and, by the name
+// next, the cursor of the next page, for a parameter.
+func FieldPages[T any](ctx context.Context, c *Client, path, field, next, parameter string, query url.Values) ([]T, error) {
 	return All(ctx, func(ctx context.Context, token string) (items []T, cursor string, err error) {
 		q := maps.Clone(query)
 		if token != "" {
-			q.Set(next, token)
+			q.Set(parameter, token)
 		}
 		page, err := Send[map[string]json.RawMessage](ctx, c, Call{Method: "GET", Path: path, Query: q})
 		if err == nil {
-			err = json.Unmarshal(page["data"], &items)
+			err = json.Unmarshal(page[field], &items)
 		}
 		if at := page[next]; err == nil && at != nil {
 			err = json.Unmarshal(at, &cursor)

@@ -4,14 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -73,14 +70,11 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 		}
 		m := vm.Machine{
 			ID: p.ID, Region: region(p.DataCenter), Zone: p.DataCenter, State: states[p.Status], RawState: p.Status, Type: fmt.Sprintf("%dx %s", p.GPU.Count, p.GPU.ID),
-			Tags: tags, Created: p.Created, Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
+			Tags: tags, Created: p.Created, Reach: cloud.Reach{Method: "ssh", User: "root"},
 		}
 		for _, at := range p.Runtime.Ports {
 			if at.Type == "tcp" && at.IP != "" {
-				m.Ports[at.Private] = net.JoinHostPort(at.IP, strconv.Itoa(at.Public))
-			}
-			if at.Type == "tcp" && at.Private == 22 {
-				m.PublicIP, m.Reach.Host, m.Reach.Port = at.IP, at.IP, at.Public
+				m.MapPort(at.Private, at.IP, at.Public)
 			}
 		}
 		found = append(found, m)
@@ -116,12 +110,9 @@ const (
 // podPorts are the ports of a pod, that of ssh first.
 func podPorts(ports []string) ([]string, error) {
 	out := []string{"22/tcp"}
-	all, err := cloud.EachPort(ports)
+	all, err := vm.EachPort("RunPod", 10, ports)
 	for _, port := range all {
 		out = append(out, strconv.Itoa(port)+"/tcp")
-	}
-	if len(out) > 11 {
-		err = fmt.Errorf("a pod of RunPod has up to 10 ports besides that of ssh, not %d", len(all))
 	}
 	return out, err
 }
@@ -133,7 +124,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		return nil, err
 	}
 	spec := l.Spec
-	if err := room(ctx, c, spec.Offer); err != nil {
+	if _, err := room(ctx, c, spec.Offer); err != nil {
 		return nil, err
 	}
 	_, body, err := compute(spec.Offer.InstanceType)
@@ -149,12 +140,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
 	}
 	maps.Copy(body, map[string]any{
-		"image": defaultImage, "args": vm.Command(script), "dataCenterIds": []string{spec.Offer.Zone},
+		"image": vm.Container(spec, defaultImage), "args": vm.Command(script), "dataCenterIds": []string{spec.Offer.Zone},
 		"disk": cmp.Or(spec.DiskGB, defaultDiskGB), "ports": ports,
 	})
-	if image, ok := strings.CutPrefix(spec.ImageID, "docker:"); ok {
-		body["image"] = spec.Login.Image(image)
-	}
 	logins, err := registries(ctx, c, spec.ID)
 	if err != nil {
 		return nil, err
@@ -172,9 +160,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		body["name"] = names.Of(spec.ID, rank) // there is one
 		made, err := rest.Do[pod](ctx, c, "POST", "/pods", body)
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: "RunPod", Err: errors.New("a new pod has no id")}
-		}
 		return made.ID, err
 	})
 }

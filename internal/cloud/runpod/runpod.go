@@ -43,8 +43,9 @@ func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.runpod.io/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
 	p := &Provider{Base: vm.Base{
 		Label: "RunPod", Can: features(), Probe: "/pods",
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			return nodes == 1, room(ctx, c, o)
+		Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
+			stock, err := room(ctx, c, o)
+			return stock, nodes == 1, err
 		},
 		Account: vm.Account{
 			File: keyfile.File{
@@ -93,11 +94,12 @@ func features() cloud.Features {
 	}
 }
 
-// room is why a data center has no pod of an offer; nil if it has, or may have.
-func room(ctx context.Context, c *rest.Client, o cloud.Offer) error {
+// room is how much a data center has of an offer, and why it has no pod; nil if it has, or may
+// have.
+func room(ctx context.Context, c *rest.Client, o cloud.Offer) (cloud.Stock, error) {
 	gpu, _, err := compute(o.InstanceType)
 	if err != nil {
-		return &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
+		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
 	}
 	all, err := rest.Do[struct {
 		DataCenters []struct {
@@ -109,23 +111,23 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) error {
 		} `json:"dataCenters"`
 	}](ctx, c, "GET", "/catalog/datacenters?include=GPU_AVAILABILITY", nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, d := range all.DataCenters {
 		if d.ID != o.Zone {
 			continue
 		}
 		if gpu == "" {
-			return nil // of CPUs it tells nothing
+			return "", nil // of CPUs it tells nothing
 		}
 		for _, g := range d.GPUs {
 			if g.ID == gpu && g.Availability != "NONE" {
-				return nil
+				return cloud.StockOf(g.Availability), nil
 			}
 		}
-		return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("RunPod has no %s in %s now", gpu, o.Zone)}
+		return "", &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("RunPod has no %s in %s now", gpu, o.Zone)}
 	}
-	return &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("RunPod has no data center %q", o.Zone)}
+	return "", &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("RunPod has no data center %q", o.Zone)}
 }
 
 func valid(spec cloud.LaunchSpec) error {

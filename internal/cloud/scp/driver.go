@@ -159,9 +159,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 				break
 			}
 		}
-		if err == nil && id == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new server has no id")}
-		}
 		return id, err
 	})
 }

@@ -3,7 +3,6 @@ package shadeform
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -173,9 +172,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			return "", err
 		}
 		made, err := rest.Do[struct{ ID string }](ctx, c, "POST", "/instances/create", body)
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: "Shadeform", Err: errors.New("a new machine has no id")}
-		}
 		return made.ID, err
 	})
 }

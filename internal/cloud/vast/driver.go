@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,22 +28,18 @@ type driver struct {
 
 // instance is what the API tells of one.
 type instance struct {
-	ID        json.Number `json:"id"`
-	Label     string      `json:"label"`
-	Status    string      `json:"actual_status"`
-	Contract  string      `json:"cur_state"`
-	Intended  string      `json:"intended_status"`
-	Message   string      `json:"status_msg"`
-	Place     string      `json:"geolocation"`
-	GPU       string      `json:"gpu_name"`
-	GPUs      float64     `json:"num_gpus"`
-	CPUs      float64     `json:"cpu_cores_effective"`
-	MemoryMiB float64     `json:"cpu_ram"`
-	Bid       bool        `json:"is_bid"`
-	Public    string      `json:"public_ipaddr"`
-	Local     string      `json:"local_ipaddrs"`
-	Started   float64     `json:"start_date"`
-	Ports     map[string][]struct {
+	fetch.VastOffer             // its machine
+	ID              json.Number `json:"id"`
+	Label           string      `json:"label"`
+	Status          string      `json:"actual_status"`
+	Contract        string      `json:"cur_state"`
+	Intended        string      `json:"intended_status"`
+	Message         string      `json:"status_msg"`
+	Bid             bool        `json:"is_bid"`
+	Public          string      `json:"public_ipaddr"`
+	Local           string      `json:"local_ipaddrs"`
+	Started         float64     `json:"start_date"`
+	Ports           map[string][]struct {
 		HostPort string
 	} `json:"ports"`
 }
@@ -89,17 +84,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := rest.All(ctx, func(ctx context.Context, token string) ([]instance, string, error) {
-		query := url.Values{"limit": {"25"}}
-		if token != "" {
-			query.Set("after_token", token)
-		}
-		page, err := rest.Send[struct {
-			Instances []instance
-			Next      string `json:"next_token"`
-		}](ctx, c, rest.Call{Method: "GET", Path: "/v1/instances/", Query: query})
-		return page.Instances, page.Next, err
-	})
+	all, err := rest.FieldPages[instance](ctx, c, "/v1/instances/", "instances", "next_token", "after_token", url.Values{"limit": {"25"}})
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +99,8 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 
 func (i instance) machine(tags map[string]string) vm.Machine {
 	m := vm.Machine{
-		ID: i.ID.String(), Region: country(i.Place), Type: fetch.VastType(i.GPU, i.GPUs, i.CPUs, i.MemoryMiB), Spot: i.Bid, Tags: tags,
-		Created: time.UnixMilli(int64(i.Started * 1000)), Ports: map[int]string{}, Reach: cloud.Reach{Method: "ssh", User: "root"},
+		ID: i.ID.String(), Region: i.Country(), Type: i.Type(), Spot: i.Bid, Tags: tags,
+		Created: time.UnixMilli(int64(i.Started * 1000)), Reach: cloud.Reach{Method: "ssh", User: "root"},
 	}
 	m.State, m.RawState, m.Reason = i.state()
 	if m.State == vm.Pending && strings.HasPrefix(i.Message, "Error") { // of a host that cannot start it
@@ -127,10 +112,8 @@ func (i instance) machine(tags map[string]string) vm.Machine {
 		if !tcp || err != nil || len(at) == 0 || i.Public == "" {
 			continue
 		}
-		m.Ports[inside] = net.JoinHostPort(i.Public, at[0].HostPort)
-		if inside == 22 {
-			m.PublicIP, m.Reach.Host = i.Public, i.Public
-			m.Reach.Port, _ = strconv.Atoi(at[0].HostPort)
+		if outside, err := strconv.Atoi(at[0].HostPort); err == nil {
+			m.MapPort(inside, i.Public, outside)
 		}
 	}
 	return m
@@ -145,17 +128,11 @@ const (
 // environment are the variables of a container, and its ports, which Vast has among them.
 func environment(ports []string) (map[string]string, error) {
 	env := map[string]string{"__SOURCE": "skypilot"}
-	all, err := cloud.EachPort(ports)
-	if err != nil {
-		return nil, err
-	}
+	all, err := vm.EachPort("Vast", 63, ports)
 	for _, port := range all {
 		env[fmt.Sprintf("-p %d:%d", port, port)] = "1"
 	}
-	if most := 64; len(env) > most {
-		return nil, fmt.Errorf("an instance on Vast has up to %d ports besides that of ssh, not %d", most-1, len(env)-1)
-	}
-	return env, nil
+	return env, err
 }
 
 // Create takes the best machine. One that is gone by now costs a call.
@@ -178,9 +155,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		_, own := body["price"]                 // the user's bid
 		for _, a := range asks[:min(len(asks), mostTries)] {
 			if spec.Offer.Spot && !own {
-				body["price"], _ = a.price(true)
+				body["price"], _ = a.Price(true)
 			}
-			id, err = create(ctx, c, a, body)
+			id, err = put(ctx, c, fmt.Sprintf("/v0/asks/%d/", a.ID), body)
 			var gone *rest.Error
 			if !errors.As(err, &gone) || d.Refusals.Means(err) != vm.Full {
 				return id, err
@@ -190,22 +167,18 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	})
 }
 
-func create(ctx context.Context, c *rest.Client, a ask, body map[string]any) (string, error) {
-	made, err := rest.Do[struct {
+// put asks for a change. Some refusals have status 200.
+func put(ctx context.Context, c *rest.Client, path string, body any) (made string, err error) {
+	answer, err := rest.Do[struct {
 		Success *bool
 		Error   string
 		Msg     string
 		ID      json.Number `json:"new_contract"`
-	}](ctx, c, "PUT", fmt.Sprintf("/v0/asks/%d/", a.ID), body)
-	switch {
-	case err != nil:
-		return "", err
-	case made.Success != nil && !*made.Success:
-		return "", &rest.Error{Status: http.StatusBadRequest, Code: made.Error, Message: made.Msg}
-	case made.ID == "":
-		return "", &rest.NoAnswerError{Cloud: "Vast", Err: errors.New("a new instance has no id")}
+	}](ctx, c, "PUT", path, body)
+	if err == nil && answer.Success != nil && !*answer.Success {
+		err = &rest.Error{Status: http.StatusBadRequest, Code: answer.Error, Message: answer.Msg}
 	}
-	return made.ID.String(), nil
+	return answer.ID.String(), err
 }
 
 // body is what an instance is made with, over the user's own fields.
@@ -227,12 +200,9 @@ func body(spec cloud.LaunchSpec) (map[string]any, error) {
 		}
 	}
 	maps.Copy(body, map[string]any{
-		"image": defaultImage, "disk": cmp.Or(spec.DiskGB, defaultDiskGB), "runtype": "ssh_direct", "target_state": "running", "cancel_unavail": true, "env": env,
+		"image": vm.Container(spec, defaultImage), "disk": cmp.Or(spec.DiskGB, defaultDiskGB), "runtype": "ssh_direct", "target_state": "running", "cancel_unavail": true, "env": env,
 		"onstart": "touch ~/.no_auto_tmux\n" + script,
 	})
-	if image, ok := strings.CutPrefix(spec.ImageID, "docker:"); ok {
-		body["image"] = spec.Login.Image(image)
-	}
 	switch {
 	case spec.Login.Complete():
 		body["image_login"] = fmt.Sprintf("-u %s -p %s %s", spec.Login.Username, spec.Login.Password, spec.Login.Server)
@@ -250,21 +220,14 @@ func (d driver) turn(ctx context.Context, machines []vm.Machine, state string) e
 		return err
 	}
 	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
-		put := func(state string) error {
-			answer, err := rest.Do[struct {
-				Success *bool
-				Error   string
-				Msg     string
-			}](ctx, c, "PUT", "/v0/instances/"+url.PathEscape(m.ID)+"/", map[string]string{"state": state})
-			if err == nil && answer.Success != nil && !*answer.Success {
-				return &rest.Error{Status: http.StatusBadRequest, Code: answer.Error, Message: answer.Msg}
-			}
+		to := func(state string) error {
+			_, err := put(ctx, c, "/v0/instances/"+url.PathEscape(m.ID)+"/", map[string]string{"state": state})
 			return err
 		}
-		err := put(state)
+		err := to(state)
 		var refused *rest.Error
 		if errors.As(err, &refused) && refused.Code == unavailable && state == "running" {
-			return errors.Join(&cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: m.Region}, Err: refused}, put("stopped"))
+			return errors.Join(&cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: m.Region}, Err: refused}, to("stopped"))
 		}
 		return err
 	})

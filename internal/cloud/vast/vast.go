@@ -20,6 +20,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
@@ -62,7 +63,7 @@ func New(o Options) *Provider {
 				Cloud: Name, Path: ".config/vastai/vast_api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
 				Fix: "make an API key at https://cloud.vast.ai/manage-keys and run: vastai set api-key KEY, or write it into ~/.config/vastai/vast_api_key",
 			},
-			Tuning: o, REST: rest.Options{Cloud: "Vast", Refusal: refusal},
+			Tuning: o, REST: rest.Options{Cloud: "Vast"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
 	}}
@@ -93,15 +94,6 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-// refusal reads {"success": false, "error": "code", "msg": "text"}.
-func refusal(status int, header http.Header, body []byte) error {
-	var said struct{ Error, Msg, Message, Detail string }
-	if status < 500 && json.Unmarshal(body, &said) == nil && said.Error+said.Msg+said.Message+said.Detail != "" {
-		return &rest.Error{Status: status, Code: said.Error, Message: cmp.Or(said.Msg, said.Message, said.Detail)}
-	}
-	return rest.ReadError(status, header, body)
-}
-
 // features says what Vast cannot do.
 func features() cloud.Features {
 	const alone = "a container on Vast cannot switch itself off; use: sky stop, or sky down"
@@ -130,16 +122,16 @@ func (p *Provider) OffersWith(ctx context.Context, settings map[string]any) ([]c
 	if err != nil {
 		return nil, err
 	}
-	want := wishes(settings)
-	all := []cloud.Offer{} // nil would say that a price list knows better
+	want := wanted(settings)
+	var rows []fetch.Row
 	for _, spot := range []bool{false, true} {
-		asks, err := search(ctx, c, want.query(spot, defaultDiskGB, mostOffers))
+		asks, err := search(ctx, c, want.Query(spot, mostOffers))
 		if err != nil {
 			return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
 		}
-		all = append(all, kinds(asks, spot)...)
+		rows = append(rows, fetch.VastRows(asks, spot)...)
 	}
-	return all, nil
+	return fetch.Offers(Name, rows), nil
 }
 
 // who asks whose the key is.

@@ -130,7 +130,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		{400, `{"detail": "API requests too frequent endpoint threshold=1.0"}`, &cloud.ThrottledError{}},
 		{500, `{"success": false, "error": "server_error", "msg": "x"}`, &cloud.UnreachableError{}},
 	} {
-		err := refusal(tt.status, http.Header{}, []byte(tt.body))
+		err := rest.ReadError(tt.status, http.Header{}, []byte(tt.body))
 		if err == nil {
 			err = &rest.NoAnswerError{Cloud: "Vast", Err: errors.New(tt.body)}
 		}
@@ -219,7 +219,7 @@ func TestSettings(t *testing.T) {
 		t.Error(err)
 	}
 	asks := []ask{{ID: 1, Base: 1, Reliability: 0.5, Down: 900}, {ID: 2, Base: 1.5, Reliability: 0.99, Down: 100}, {ID: 3, Base: 1.5, Reliability: 0.99, Down: 500}}
-	if rank(asks, false); asks[0].ID != 3 || asks[1].ID != 2 {
+	if fetch.RankVast(asks, false); asks[0].ID != 3 || asks[1].ID != 2 {
 		t.Errorf("%+v", asks)
 	}
 }
@@ -231,7 +231,7 @@ func TestAPriceThatRose(t *testing.T) {
 	spec := cluster("web")
 	spec.Offer.HourlyPrice = 0.3
 	_, err := p.Launch(t.Context(), spec)
-	if !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$0.400") || len(fake.Inventory()) > 0 {
+	if !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "costs $0.4 an hour now, and $0.3 was planned with") || len(fake.Inventory()) > 0 {
 		t.Errorf("%v; %v", err, fake.Inventory())
 	}
 }
@@ -296,12 +296,12 @@ func TestTypesAndPlaces(t *testing.T) {
 		"1x-RTX_4090-16-65536": {GPU: "RTX 4090", GPUs: 1, CPUs: 16, MemoryMiB: 65536}, "8x-H100_SXM-192.5-2097152": {GPU: "H100 SXM", GPUs: 8, CPUs: 192.5, MemoryMiB: 2097152},
 		"2x-RTX_A-1-4-8": {GPU: "RTX A-1", GPUs: 2, CPUs: 4, MemoryMiB: 8}, "x": {}, "1x-RTX_4090": {}, "ax-b-c-d": {}, "0x-RTX_4090-1-1": {},
 	} {
-		if got, err := machine(name); got != want || (err == nil) != (want.GPUs > 0) {
+		if got, err := fetch.VastKind(name); got != want || (err == nil) != (want.GPUs > 0) {
 			t.Errorf("%s: %+v, %v", name, got, err)
 		}
 	}
 	for place, want := range map[string]string{"Oregon, US": "US", "SE": "SE", ", GB": "GB", "California, United States": "", "": ""} {
-		if got := country(place); got != want {
+		if got := (ask{Place: place}).Country(); got != want {
 			t.Errorf("%s is in %q", place, got)
 		}
 	}

@@ -3,7 +3,6 @@ package verda
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -118,11 +117,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			body["is_spot"], body["contract"], volume["on_spot_discontinue"] = true, "SPOT", "delete_permanently"
 		}
 		answer, err := rest.Do[rest.Text](ctx, c, "POST", "/instances", body)
-		id := strings.Trim(strings.TrimSpace(string(answer)), `"`)
-		if err == nil && id == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new machine has no id")}
-		}
-		return id, err
+		return strings.Trim(strings.TrimSpace(string(answer)), `"`), err
 	})
 }
 

@@ -26,6 +26,8 @@ type Base struct {
 	// Room is why there is no room for so many machines of an offer; nil: there is some,
 	// and sure says that the cloud said so for all of them.
 	Room func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (sure bool, err error)
+	// Stock is Room of a cloud that says how much there is; it is asked instead if it is there.
+	Stock func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (stock cloud.Stock, sure bool, err error)
 }
 
 func (b *Base) Name() string             { return b.Cloud }
@@ -69,11 +71,19 @@ func (b *Base) Offers(ctx context.Context) ([]cloud.Offer, error) {
 // Available tells whether there is room for so many machines of an offer.
 func (b *Base) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	c, _, err := b.API()
-	sure := false
-	if err == nil {
+	sure, stock := false, cloud.Stock("")
+	switch {
+	case err != nil:
+	case b.Stock != nil:
+		stock, sure, err = b.Stock(ctx, c, o, nodes)
+	default:
 		sure, err = b.Room(ctx, c, o, nodes)
 	}
-	return verdict(ctx, b.refusal, o.Place, sure, err)
+	a, err := verdict(ctx, b.refusal, o.Place, sure, err)
+	if err == nil && a.Verdict != cloud.AvailableNone {
+		a.Stock = stock
+	}
+	return a, err
 }
 
 func (b *Base) refusal(ctx context.Context, at cloud.Place, err error) error {
@@ -82,14 +92,21 @@ func (b *Base) refusal(ctx context.Context, at cloud.Place, err error) error {
 
 // Each makes a call about each machine, at the path with its id in place of %s.
 func (a *Account) Each(ctx context.Context, d Driver, machines []Machine, method, path string, body any) error {
-	c, _, err := a.API()
-	if err != nil {
-		return err
-	}
 	return Each(ctx, d, machines, func(ctx context.Context, m Machine) error {
-		_, err := rest.Do[any](ctx, c, method, fmt.Sprintf(path, url.PathEscape(m.ID)), body)
+		c, _, err := a.Of(m)
+		if err == nil {
+			_, err = rest.Do[any](ctx, c, method, fmt.Sprintf(path, url.PathEscape(m.ID)), body)
+		}
 		return err
 	})
+}
+
+// Of is the client for a machine.
+func (a *Account) Of(m Machine) (*rest.Client, map[string]string, error) {
+	if a.Region == nil {
+		return a.API()
+	}
+	return a.In(m.Region)
 }
 
 // Unconnected is for drivers whose machines bring all that they need.

@@ -16,7 +16,8 @@ const atOnce = 8
 
 // OneByOne makes machines on a cloud whose calls make one: a call for each rank,
 // several at once. After a refusal no other call is begun, and those in flight are
-// waited for. It returns the ids of what was made, and the error.
+// waited for. An answer without an id is none. It returns the ids of what was made, and the
+// error.
 func OneByOne(ctx context.Context, d Driver, ranks []int, create func(ctx context.Context, rank int) (id string, err error)) ([]string, error) {
 	var mu sync.Mutex
 	var ids []string
@@ -30,6 +31,9 @@ func OneByOne(ctx context.Context, d Driver, ranks []int, create func(ctx contex
 				return nil
 			}
 			id, err := settled(ctx, func(ctx context.Context) (string, error) { return create(ctx, rank) })
+			if err == nil && id == "" {
+				err = &cloud.UnreachableError{Err: errors.New("the cloud said yes, and not which machine it made")}
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
@@ -48,6 +52,24 @@ func OneByOne(ctx context.Context, d Driver, ranks []int, create func(ctx contex
 		return ids, err
 	}
 	return ids, again
+}
+
+// OneByOneWith is [OneByOne] for machines that are made with something that is prepared once for
+// a launch, and anew after a refusal: part of it may be gone.
+func OneByOneWith[T any](ctx context.Context, d Driver, l *Launch, ranks []int, prepare func() (T, error), create func(ctx context.Context, with T, rank int) (id string, err error)) ([]string, error) {
+	with, known := l.Memory.(T)
+	if !known {
+		var err error
+		if with, err = prepare(); err != nil {
+			return nil, err
+		}
+		l.Memory = with
+	}
+	ids, err := OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) { return create(ctx, with, rank) })
+	if err != nil {
+		l.Memory = nil
+	}
+	return ids, err
 }
 
 // settled is [cloud.Settled] for a call with an answer.

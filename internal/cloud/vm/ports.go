@@ -2,8 +2,11 @@ package vm
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -17,6 +20,57 @@ func (p *Provider) Change(ctx context.Context, id cloud.ClusterID, change func()
 	}
 	defer done()
 	return p.refusal(ctx, p.at(""), change())
+}
+
+// PortRange is one of a task's, from its first port to its last.
+type PortRange struct{ First, Last int }
+
+// PortRanges are those of a task. What is none is an error for the whole cloud.
+func PortRanges(cloudName string, ports []string) (all []PortRange, err error) {
+	for _, p := range ports {
+		from, to, err := cloud.PortRange(p)
+		if err != nil {
+			return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: cloudName}, Err: err}
+		}
+		all = append(all, PortRange{from, to})
+	}
+	return all, nil
+}
+
+// EachPort are the numbers of the ports of a task, for a machine that has so many at most
+// besides that of ssh.
+func EachPort(displayName string, most int, ports []string) ([]int, error) {
+	all, err := cloud.EachPort(ports)
+	if err == nil && len(all) > most {
+		err = fmt.Errorf("a machine on %s has up to %d ports besides that of ssh, not %d", displayName, most, len(all))
+	}
+	return all, err
+}
+
+// MapPort notes that a port of the machine is reached at another of a host. By that of ssh the
+// machine is.
+func (m *Machine) MapPort(inside int, host string, outside int) {
+	if m.Ports == nil {
+		m.Ports = map[int]string{}
+	}
+	if m.Ports[inside] = net.JoinHostPort(host, strconv.Itoa(outside)); inside == 22 {
+		m.PublicIP, m.Reach.Host, m.Reach.Port = host, host, outside
+	}
+}
+
+// OpenIn adds ports to what each of a cluster's groups lets in, wherever they are; none: there is
+// no cluster.
+func OpenIn[T any](ctx context.Context, p *Provider, id cloud.ClusterID, groups func() ([]T, error), allow func(T) error) error {
+	return p.Change(ctx, id, func() error {
+		all, err := groups()
+		if err == nil && len(all) == 0 {
+			err = &cloud.InvalidError{Place: p.at(""), Err: fmt.Errorf("there is no cluster %s", id.Name)}
+		}
+		for _, g := range all {
+			err = errors.Join(err, allow(g))
+		}
+		return err
+	})
 }
 
 // PortProvider is a Provider whose machines get their ports when they are made, and are

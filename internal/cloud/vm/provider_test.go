@@ -224,3 +224,35 @@ func TestTheMeaningsOfRefusals(t *testing.T) {
 		t.Errorf("fix: %q", auth.Fix)
 	}
 }
+
+// An answer that does not name the machine proves nothing: whether there is one, lists tell.
+func TestAnAnswerWithoutAnID(t *testing.T) {
+	d := &toy{}
+	for id, want := range map[string]Kind{"a": 0, "": Lost} {
+		ids, err := OneByOne(t.Context(), d, []int{0}, func(context.Context, int) (string, error) { return id, nil })
+		if len(ids) != len(id) || (err != nil) != (id == "") || err != nil && kind(d, err) != want {
+			t.Errorf("%q: %v, %v", id, ids, err)
+		}
+	}
+}
+
+// What machines are made with is prepared once, and again after a refusal.
+func TestWhatIsPreparedOnce(t *testing.T) {
+	l, prepared := &Launch{}, 0
+	call := func(refusal error) error {
+		_, err := OneByOneWith(t.Context(), &toy{}, l, []int{0}, func() (string, error) {
+			prepared++
+			return fmt.Sprint("network-", prepared), nil
+		}, func(_ context.Context, with string, _ int) (string, error) { return with, refusal })
+		return err
+	}
+	boom := &rest.Error{Status: 400, Message: "the network is gone"}
+	for i, want := range []int{1, 1, 2} {
+		if err := call([]error{nil, boom, nil}[i]); (err != nil) != (i == 1) || prepared != want {
+			t.Errorf("%d: prepared %d times, want %d, %v", i, prepared, want, err)
+		}
+	}
+	if _, err := OneByOneWith(t.Context(), &toy{}, &Launch{}, []int{0}, func() (string, error) { return "", boom }, nil); err != boom {
+		t.Error(err)
+	}
+}

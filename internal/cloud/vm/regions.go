@@ -23,6 +23,10 @@ import (
 type Regions struct {
 	All  func(ctx context.Context) ([]string, error) // the account's
 	List func(ctx context.Context, region string, id cloud.ClusterID) ([]Machine, error)
+	// Cloud and Refusal, as in Options and Driver, say in the words of package cloud what All,
+	// List and questions to [Everywhere] return; Refusal nil: they do so themselves.
+	Cloud   string
+	Refusal func(ctx context.Context, at cloud.Place, err error) error
 
 	mu      sync.Mutex
 	in      map[cloud.ClusterID]seenIn
@@ -66,23 +70,41 @@ func (r *Regions) Reset() {
 	r.entered, r.shut = nil, nil
 }
 
+// said is an error of the cloud's in the words of package cloud.
+func (r *Regions) said(ctx context.Context, region string, err error) error {
+	if r.Refusal == nil {
+		return err
+	}
+	return refusal(ctx, r.Refusal, cloud.Place{Cloud: r.Cloud, Region: region}, err)
+}
+
+func (r *Regions) all(ctx context.Context) ([]string, error) {
+	all, err := r.All(ctx)
+	return all, r.said(ctx, "", err)
+}
+
+func (r *Regions) list(ctx context.Context, region string, id cloud.ClusterID) ([]Machine, error) {
+	list, err := r.List(ctx, region, id)
+	return list, r.said(ctx, region, err)
+}
+
 // Find is a driver's List. A region that is remembered is asked alone, and all of them
 // when nothing is there.
 func (r *Regions) Find(ctx context.Context, id cloud.ClusterID, where ListScope) ([]Machine, error) {
 	if where.Region != "" {
-		return r.List(ctx, where.Region, id)
+		return r.list(ctx, where.Region, id)
 	}
 	r.mu.Lock()
 	last, ok := r.in[id]
 	r.mu.Unlock()
 	if ok && !where.Exhaustive && time.Since(last.at) < remembered {
-		list, err := r.List(ctx, last.region, id)
+		list, err := r.list(ctx, last.region, id)
 		if err != nil || existing(list) > 0 {
 			return list, err
 		}
 	}
 	r.forget(id)
-	regions, found, err := Everywhere(ctx, r, func(ctx context.Context, region string) ([]Machine, error) { return r.List(ctx, region, id) })
+	regions, found, err := Everywhere(ctx, r, func(ctx context.Context, region string) ([]Machine, error) { return r.list(ctx, region, id) })
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +120,7 @@ func (r *Regions) Find(ctx context.Context, id cloud.ClusterID, where ListScope)
 // did not answer may hold what is looked for: then there is none, unless the region lets
 // nobody in.
 func Everywhere[T any](ctx context.Context, r *Regions, ask func(ctx context.Context, region string) (T, error)) (regions []string, found []T, err error) {
-	if regions, err = r.All(ctx); err != nil {
+	if regions, err = r.all(ctx); err != nil {
 		return nil, nil, err
 	}
 	found = make([]T, len(regions))
@@ -108,6 +130,7 @@ func Everywhere[T any](ctx context.Context, r *Regions, ask func(ctx context.Con
 	for i, region := range regions {
 		g.Go(func() error {
 			found[i], errs[i] = ask(ctx, region)
+			errs[i] = r.said(ctx, region, errs[i])
 			return nil
 		})
 	}
@@ -153,7 +176,7 @@ func (r *Regions) answers(regions []string, errs []error) error {
 
 // Open are the account's regions but those that let nobody in.
 func (r *Regions) Open(ctx context.Context) ([]string, error) {
-	all, err := r.All(ctx)
+	all, err := r.all(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
 // world is regions with machines, and what they answer instead.
@@ -88,5 +89,31 @@ func TestARegionThatLetsNobodyInIsPassedOver(t *testing.T) {
 	w.Reset()
 	if _, _, err := w.find(t, ListScope{Exhaustive: true}); !errors.Is(err, denied) || !strings.Contains(err.Error(), "1 more") {
 		t.Errorf("nobody lets us in: %v", err)
+	}
+}
+
+// What a cloud says of its regions is read once, with the place that it is about.
+func TestRegionsSayWhatErrorsMean(t *testing.T) {
+	r := Regions{
+		Cloud: "toy", Refusal: Refusals{Cloud: "toy"}.Refusal,
+		All: func(context.Context) ([]string, error) { return []string{"a", "b"}, nil },
+		List: func(_ context.Context, region string, _ cloud.ClusterID) ([]Machine, error) {
+			return nil, map[string]error{"a": &rest.Error{Status: 401}, "b": nil}[region]
+		},
+	}
+	var auth *cloud.AuthError
+	if _, err := r.Find(t.Context(), cloud.ClusterID{}, ListScope{Region: "a"}); !errors.As(err, &auth) {
+		t.Errorf("one region: %v", err)
+	}
+	if _, err := r.Find(t.Context(), cloud.ClusterID{}, ListScope{}); err != nil {
+		t.Errorf("a region that lets nobody in counts: %v", err)
+	}
+	if _, why := r.Asked("a"); !errors.As(why, &auth) {
+		t.Errorf("%v", why)
+	}
+	r.All = func(context.Context) ([]string, error) { return nil, &rest.Error{Status: 403} }
+	var forbidden *cloud.PermissionError
+	if _, _, err := Everywhere(t.Context(), &r, func(context.Context, string) (int, error) { return 0, nil }); !errors.As(err, &forbidden) {
+		t.Errorf("all regions: %v", err)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/skypilot-go/sky/internal/cloud"
 )
 
 // sshd makes a container reachable: it installs an ssh server if the image has none,
@@ -43,6 +45,14 @@ func StartScript(key string, container bool, most int) (string, error) {
 		return "", fmt.Errorf("the script that starts a machine has %d bytes, and the cloud takes %d", len(script), most)
 	}
 	return script, nil
+}
+
+// Container is the image of a machine that is a container: the task's, or the standard one.
+func Container(spec cloud.LaunchSpec, standard string) string {
+	if image, ok := strings.CutPrefix(spec.ImageID, "docker:"); ok {
+		return spec.Login.Image(image)
+	}
+	return standard
 }
 
 // UserData is StartScript for a machine that is made with cloud-init, by a user who is

@@ -39,6 +39,27 @@ func ByCluster(setting any, cluster string) string {
 	return ""
 }
 
+// Setting is the text of a setting of a launch; "": it has none.
+func Setting(settings map[string]any, name string) string {
+	text, _ := settings[name].(string)
+	return text
+}
+
+// Number is that of a setting, or the standard where nobody set it.
+func Number(settings map[string]any, name string, standard float64) float64 {
+	switch v := settings[name].(type) {
+	case float64:
+		return v
+	case int:
+		return float64(v)
+	case int64:
+		return float64(v)
+	case uint64:
+		return float64(v)
+	}
+	return standard
+}
+
 // Texts are those of a setting that is one text or a list of them.
 func Texts(setting any) []string {
 	switch v := setting.(type) {

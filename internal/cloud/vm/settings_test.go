@@ -25,3 +25,17 @@ func TestSettingsByRegionAndCluster(t *testing.T) {
 		}
 	}
 }
+
+func TestSettingsOfOneKind(t *testing.T) {
+	settings := map[string]any{"text": "x", "whole": 3, "large": uint64(4), "long": int64(5), "part": 0.5}
+	for name, want := range map[string]float64{"text": 7, "none": 7, "whole": 3, "large": 4, "long": 5, "part": 0.5} {
+		if got := Number(settings, name, 7); got != want {
+			t.Errorf("%s: %v, want %v", name, got, want)
+		}
+	}
+	for name, want := range map[string]string{"text": "x", "whole": "", "none": ""} {
+		if got := Setting(settings, name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/vcenter"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
@@ -32,14 +33,6 @@ func (d driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
 		auth.Region = at.Region
 	}
 	return err
-}
-
-// said is an error in the words of package cloud, which vm.Regions goes by.
-func (d driver) said(ctx context.Context, region string, err error) error {
-	if err == nil || errors.As(err, new(*cloud.AuthError)) || errors.As(err, new(*cloud.InvalidError)) {
-		return err
-	}
-	return d.Refusal(ctx, cloud.Place{Cloud: Name, Region: region}, err)
 }
 
 const user = "ubuntu"
@@ -62,22 +55,22 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 	if err != nil {
 		return nil, err
 	}
-	all, err := v.properties(ctx, nil, wanted{"VirtualMachine", []string{"name"}})
+	all, err := v.Properties(ctx, nil, "VirtualMachine", "name")
 	if err != nil {
 		return nil, err
 	}
-	var ours []ref
+	var ours []vcenter.Ref
 	for _, o := range all {
-		if _, is := names.Tags(id, o.text("name")); is {
-			ours = append(ours, o.ref)
+		if _, is := names.Tags(id, o.Text("name")); is {
+			ours = append(ours, o.Ref)
 		}
 	}
 	if len(ours) == 0 {
 		return nil, nil
 	}
-	all, err = v.properties(ctx, ours, wanted{"VirtualMachine", []string{
+	all, err = v.Properties(ctx, ours, "VirtualMachine",
 		"name", "runtime.powerState", "runtime.connectionState", "runtime.host", "config.createDate", "config.template", "config.annotation", "guest.ipAddress", "guest.net",
-	}})
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -86,33 +79,33 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 		return nil, err
 	}
 	for _, o := range all {
-		tags, is := names.Tags(id, o.text("name"))
-		if !is || o.text("config.template") == "true" {
+		tags, is := names.Tags(id, o.Text("name"))
+		if !is || o.Text("config.template") == "true" {
 			continue
 		}
-		at := o.props["runtime.host"].ref()
-		zone := in.zoneOf(at)
-		if zone == "" && at.id != "" { // a host that was added lately
+		at := o.Props["runtime.host"].Ref()
+		zone := in.ZoneOf(at)
+		if zone == "" && at.ID != "" { // a host that was added lately
 			d.memo.Forget(v.Name)
 			if in, err = d.known(ctx, v); err != nil {
 				return nil, err
 			}
-			zone = in.zoneOf(at)
+			zone = in.ZoneOf(at)
 		}
 		found = append(found, d.machine(o, region, zone, tags))
 	}
 	return found, nil
 }
 
-func (d driver) machine(o object, region, zone string, tags map[string]string) vm.Machine {
-	power := o.text("runtime.powerState")
+func (d driver) machine(o vcenter.Object, region, zone string, tags map[string]string) vm.Machine {
+	power := o.Text("runtime.powerState")
 	m := vm.Machine{
-		ID: o.text("name"), Region: region, Zone: zone, State: states[power], RawState: power, Tags: tags, PublicIP: address(o),
-		Reach: cloud.Reach{Method: "ssh", Port: 22, User: user, Machine: cloud.MachinePowerOff}, Detail: o.ref,
+		ID: o.Text("name"), Region: region, Zone: zone, State: states[power], RawState: power, Tags: tags, PublicIP: address(o),
+		Reach: cloud.Reach{Method: "ssh", Port: 22, User: user, Machine: cloud.MachinePowerOff}, Detail: o.Ref,
 	}
-	m.Created, _ = time.Parse(time.RFC3339, o.text("config.createDate"))
+	m.Created, _ = time.Parse(time.RFC3339, o.Text("config.createDate"))
 	m.PrivateIP, m.Reach.Host = m.PublicIP, m.PublicIP
-	if _, line, ok := strings.Cut(o.text("config.annotation"), sizeLine); ok {
+	if _, line, ok := strings.Cut(o.Text("config.annotation"), sizeLine); ok {
 		m.Type, _, _ = strings.Cut(line, "\n")
 	}
 	switch {
@@ -122,7 +115,7 @@ func (d driver) machine(o object, region, zone string, tags map[string]string) v
 		m.Reason = "vCenter says that it is " + power
 		d.halting.Delete(m.ID)
 	}
-	if c := o.text("runtime.connectionState"); c != "connected" && c != "" {
+	if c := o.Text("runtime.connectionState"); c != "connected" && c != "" {
 		m.Reason = "vCenter says that the VM is " + c
 	}
 	return m
@@ -130,16 +123,16 @@ func (d driver) machine(o object, region, zone string, tags map[string]string) v
 
 // address is the one of a VM's network card under which others reach it. What programs in the
 // VM make, as bridges of containers, are no cards.
-func address(o object) string {
+func address(o vcenter.Object) string {
 	all := []string{}
-	for _, card := range o.props["guest.net"].all("GuestNicInfo") {
-		if n, err := strconv.Atoi(card.text("deviceConfigId")); err == nil && n >= 0 {
-			for _, ip := range card.all("ipAddress") {
-				all = append(all, ip.text(""))
+	for _, card := range o.Props["guest.net"].All("GuestNicInfo") {
+		if n, err := strconv.Atoi(card.Text("deviceConfigId")); err == nil && n >= 0 {
+			for _, ip := range card.All("ipAddress") {
+				all = append(all, ip.Text(""))
 			}
 		}
 	}
-	for _, text := range append(all, o.text("guest.ipAddress")) {
+	for _, text := range append(all, o.Text("guest.ipAddress")) {
 		if ip, err := netip.ParseAddr(text); err == nil && ip.Is4() && (ip.IsGlobalUnicast() || ip.IsLoopback()) {
 			return text
 		}
@@ -149,65 +142,65 @@ func address(o object) string {
 
 // room are hosts for so many VMs of an offer, and where they are. Without room it is a
 // CapacityError.
-func (d driver) room(ctx context.Context, o cloud.Offer, n int) (in inventory, z zone, picked []host, err error) {
+func (d driver) room(ctx context.Context, o cloud.Offer, n int) (in vcenter.Inventory, z vcenter.Zone, picked []vcenter.Host, err error) {
 	v, err := d.in(o.Region)
 	if err != nil {
 		return in, z, nil, err
 	}
-	s, err := parseSize(o.InstanceType)
+	s, err := vcenter.ParseSize(o.InstanceType)
 	if err != nil {
 		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: err}
 	}
-	if in, err = v.look(ctx); err != nil {
+	if in, err = v.Look(ctx); err != nil {
 		return in, z, nil, err
 	}
-	i := slices.IndexFunc(in.zones, func(z zone) bool { return strings.EqualFold(z.name, o.Zone) })
+	i := slices.IndexFunc(in.Zones, func(z vcenter.Zone) bool { return strings.EqualFold(z.Name, o.Zone) })
 	if i < 0 {
 		var known []string
-		for _, z := range in.zones {
-			known = append(known, z.name)
+		for _, z := range in.Zones {
+			known = append(known, z.Name)
 		}
 		return in, z, nil, &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("%s has no cluster %q, but %s", o.Region, o.Zone, strings.Join(known, ", "))}
 	}
-	z = in.zones[i]
-	busy := map[ref]int{}
-	if s.gpus > 0 {
-		if busy, err = v.busy(ctx, z.hosts, s.gpu); err != nil {
+	z = in.Zones[i]
+	busy := map[vcenter.Ref]int{}
+	if s.GPUs > 0 {
+		if busy, err = taken(ctx, v, z.Hosts, s.GPU); err != nil {
 			return in, z, nil, err
 		}
 	}
-	if picked, err = pick(z.hosts, s, n, busy); err != nil {
+	if picked, err = pick(z.Hosts, s, n, busy); err != nil {
 		err = &cloud.CapacityError{Place: o.Place, Err: err}
 	}
 	return in, z, picked, err
 }
 
-// busy is how many GPUs of a kind the VMs that are on have, by their host.
-func (v *vcenter) busy(ctx context.Context, hosts []host, gpu string) (map[ref]int, error) {
-	of := map[ref]host{}
-	var machines []ref
+// taken is how many GPUs of a kind the VMs that are on have, by their host.
+func taken(ctx context.Context, v *vcenter.VCenter, hosts []vcenter.Host, gpu string) (map[vcenter.Ref]int, error) {
+	of := map[vcenter.Ref]vcenter.Host{}
+	var machines []vcenter.Ref
 	for _, h := range hosts {
-		if len(h.ofKind(gpu)) > 0 {
-			for _, m := range h.machines {
+		if len(h.OfKind(gpu)) > 0 {
+			for _, m := range h.Machines {
 				of[m] = h
 				machines = append(machines, m)
 			}
 		}
 	}
-	busy := map[ref]int{}
+	busy := map[vcenter.Ref]int{}
 	if len(machines) == 0 {
 		return busy, nil
 	}
-	all, err := v.properties(ctx, machines, wanted{"VirtualMachine", []string{"runtime.powerState", "config.hardware.device"}})
+	all, err := v.Properties(ctx, machines, "VirtualMachine", "runtime.powerState", "config.hardware.device")
 	for _, o := range all {
-		if o.text("runtime.powerState") != "poweredOn" {
+		if o.Text("runtime.powerState") != "poweredOn" {
 			continue
 		}
-		h := of[o.ref]
-		for _, d := range o.props["config.hardware.device"].all("VirtualDevice") {
-			id := d.text("backing.assignedId") + d.text("backing.id")
-			if d.kind() == "VirtualPCIPassthrough" && slices.ContainsFunc(h.ofKind(gpu), func(g device) bool { return g.id == id }) {
-				busy[h.ref]++
+		h := of[o.Ref]
+		for _, d := range o.Props["config.hardware.device"].All("VirtualDevice") {
+			id := d.Text("backing.assignedId") + d.Text("backing.id")
+			if d.Kind() == "VirtualPCIPassthrough" && slices.ContainsFunc(h.OfKind(gpu), func(g vcenter.Device) bool { return g.ID == id }) {
+				busy[h.Ref]++
 			}
 		}
 	}
@@ -228,53 +221,53 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
-	s, err := parseSize(spec.Offer.InstanceType)
+	s, err := vcenter.ParseSize(spec.Offer.InstanceType)
 	if err != nil {
 		return nil, err
 	}
-	templates, err := v.templates(ctx, in)
+	all, err := templatesOf(ctx, v, in)
 	if err != nil {
 		return nil, err
 	}
-	from, err := choose(templates, z.datacenter, spec.ImageID, s)
+	from, err := choose(all, z.Datacenter, spec.ImageID, s)
 	if err != nil {
 		return nil, &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
 	}
-	disk, err := v.disk(ctx, from.ref, spec.DiskGB)
+	disk, err := largerDisk(ctx, v, from.Ref, spec.DiskGB)
 	if err != nil {
 		return nil, err
 	}
 	d.regions.Learn(spec.ID, spec.Offer.Region)
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (string, error) {
 		name, at := names.Of(spec.ID, rank), hosts[slices.Index(ranks, rank)]
-		made, err := v.task(ctx, d.tuning.Timeout, from.ref, "CloneVM_Task", link("folder", z.folder), leaf("name", name), cloneSpec(spec, s, z.pool, at, rank, disk))
-		if err == nil && made.id != "" {
-			_, err = v.task(ctx, begun, made, "PowerOnVM_Task")
+		made, err := v.Task(ctx, d.tuning.Timeout, from.Ref, "CloneVM_Task", vcenter.Link("folder", z.Folder), vcenter.Leaf("name", name), cloneSpec(spec, s, z.Pool, at, rank, disk))
+		if err == nil && made.ID != "" {
+			_, err = v.Task(ctx, begun, made, "PowerOnVM_Task")
 		}
 		return name, err
 	})
 }
 
-// disk is the first disk of a template as a larger one; nil: it is large enough.
-func (v *vcenter) disk(ctx context.Context, template ref, gb int) (*el, error) {
+// largerDisk is the first disk of a template as a larger one; nil: it is large enough.
+func largerDisk(ctx context.Context, v *vcenter.VCenter, template vcenter.Ref, gb int) (*vcenter.Element, error) {
 	if gb == 0 {
 		return nil, nil
 	}
-	all, err := v.properties(ctx, []ref{template}, wanted{"VirtualMachine", []string{"config.hardware.device"}})
+	all, err := v.Properties(ctx, []vcenter.Ref{template}, "VirtualMachine", "config.hardware.device")
 	if err != nil || len(all) == 0 {
 		return nil, err
 	}
-	for _, d := range all[0].props["config.hardware.device"].all("VirtualDevice") {
-		size := d.at("capacityInKB")
-		if d.kind() != "VirtualDisk" || size == nil {
+	for _, d := range all[0].Props["config.hardware.device"].All("VirtualDevice") {
+		size := d.At("capacityInKB")
+		if d.Kind() != "VirtualDisk" || size == nil {
 			continue
 		}
-		if have, err := strconv.Atoi(size.Text); err != nil || have >= gb<<20 {
+		if have, err := strconv.Atoi(size.Content); err != nil || have >= gb<<20 {
 			return nil, nil
 		}
-		size.Text = strconv.Itoa(gb << 20)
-		if bytes := d.at("capacityInBytes"); bytes != nil {
-			bytes.Text = strconv.Itoa(gb << 30)
+		size.Content = strconv.Itoa(gb << 20)
+		if bytes := d.At("capacityInBytes"); bytes != nil {
+			bytes.Content = strconv.Itoa(gb << 30)
 		}
 		d.XMLName.Local = "device"
 		return d, nil
@@ -292,7 +285,7 @@ const mostPerSocket = 64
 const largeGPU = 16
 
 // cloneSpec is what a VM is made with.
-func cloneSpec(spec cloud.LaunchSpec, s size, pool ref, at host, rank int, disk *el) *el {
+func cloneSpec(spec cloud.LaunchSpec, s vcenter.Size, pool vcenter.Ref, at vcenter.Host, rank int, disk *vcenter.Element) *vcenter.Element {
 	notes := []string{"Made by sky.", "cluster: " + spec.ID.Name, "rank: " + strconv.Itoa(rank), sizeLine + s.String()}
 	for _, key := range slices.Sorted(maps.Keys(spec.Labels)) {
 		notes = append(notes, key+": "+spec.Labels[key])
@@ -303,37 +296,37 @@ func cloneSpec(spec cloud.LaunchSpec, s size, pool ref, at host, rank int, disk 
 		{"guestinfo.userdata", userData(spec.AuthorizedKey)}, {"guestinfo.userdata.encoding", "base64"},
 		{"sky.cluster", spec.ID.Name}, {"sky.rank", strconv.Itoa(rank)}, {"sky.installation", spec.ID.Installation}, {"sky.hash", spec.ID.Hash},
 	}
-	var changes []*el
+	var changes []*vcenter.Element
 	if disk != nil {
-		changes = append(changes, elem("deviceChange", leaf("operation", "edit"), disk))
+		changes = append(changes, vcenter.Elem("deviceChange", vcenter.Leaf("operation", "edit"), disk))
 	}
-	backing := elem("backing", leaf("deviceName", "")).as("VirtualPCIPassthroughDynamicBackingInfo")
+	backing := vcenter.Elem("backing", vcenter.Leaf("deviceName", "")).As("VirtualPCIPassthroughDynamicBackingInfo")
 	models := map[uint16]bool{} // that have the same name: those of slots and of boards
-	for _, g := range at.ofKind(s.gpu) {
-		if !models[g.model] {
-			models[g.model] = true
-			backing.Kids = append(backing.Kids, elem("allowedDevice", leaf("vendorId", g.vendor), leaf("deviceId", g.model)))
+	for _, g := range at.OfKind(s.GPU) {
+		if !models[g.Model] {
+			models[g.Model] = true
+			backing.Kids = append(backing.Kids, vcenter.Elem("allowedDevice", vcenter.Leaf("vendorId", g.Vendor), vcenter.Leaf("deviceId", g.Model)))
 		}
 	}
-	for i := range s.gpus {
-		changes = append(changes, elem("deviceChange", leaf("operation", "add"), elem("device", leaf("key", -100-i), backing).as("VirtualPCIPassthrough")))
+	for i := range s.GPUs {
+		changes = append(changes, vcenter.Elem("deviceChange", vcenter.Leaf("operation", "add"), vcenter.Elem("device", vcenter.Leaf("key", -100-i), backing).As("VirtualPCIPassthrough")))
 	}
-	if gb := gpuMemory(s.gpu); s.gpus > 0 && gb >= largeGPU {
-		extra = append(extra, [2]string{"pciPassthru.use64bitMMIO", "TRUE"}, [2]string{"pciPassthru.64bitMMIOSizeGB", strconv.Itoa(2 * gb * s.gpus)})
+	if gb := gpuMemory(s.GPU); s.GPUs > 0 && gb >= largeGPU {
+		extra = append(extra, [2]string{"pciPassthru.use64bitMMIO", "TRUE"}, [2]string{"pciPassthru.64bitMMIOSizeGB", strconv.Itoa(2 * gb * s.GPUs)})
 	}
-	perSocket := s.cpus // has to divide the vCPUs, which those of the template may not
+	perSocket := s.CPUs // has to divide the vCPUs, which those of the template may not
 	if perSocket > mostPerSocket {
 		perSocket /= 2
 	}
-	config := elem("config", leaf("annotation", strings.Join(notes, "\n")), leaf("numCPUs", s.cpus), leaf("numCoresPerSocket", perSocket), leaf("memoryMB", s.gib<<10))
+	config := vcenter.Elem("config", vcenter.Leaf("annotation", strings.Join(notes, "\n")), vcenter.Leaf("numCPUs", s.CPUs), vcenter.Leaf("numCoresPerSocket", perSocket), vcenter.Leaf("memoryMB", s.GiB<<10))
 	config.Kids = append(config.Kids, changes...)
-	config.Kids = append(config.Kids, elem("memoryAllocation", leaf("reservation", s.gib<<10)))
+	config.Kids = append(config.Kids, vcenter.Elem("memoryAllocation", vcenter.Leaf("reservation", s.GiB<<10)))
 	for _, x := range extra {
-		value := leaf("value", x[1]).as("xsd:string")
-		config.Kids = append(config.Kids, elem("extraConfig", leaf("key", x[0]), value).as("OptionValue"))
+		value := vcenter.Leaf("value", x[1]).As("xsd:string")
+		config.Kids = append(config.Kids, vcenter.Elem("extraConfig", vcenter.Leaf("key", x[0]), value).As("OptionValue"))
 	}
-	config.Kids = append(config.Kids, leaf("memoryReservationLockedToMax", true))
-	return elem("spec", elem("location", link("pool", pool), link("host", at.ref)), leaf("template", false), config, leaf("powerOn", false))
+	config.Kids = append(config.Kids, vcenter.Leaf("memoryReservationLockedToMax", true))
+	return vcenter.Elem("spec", vcenter.Elem("location", vcenter.Link("pool", pool), vcenter.Link("host", at.Ref)), vcenter.Leaf("template", false), config, vcenter.Leaf("powerOn", false))
 }
 
 // encoded is JSON, which is YAML too, as cloud-init takes it from VMware Tools.
@@ -354,21 +347,21 @@ func userData(key string) string {
 }
 
 // each makes a call about each VM.
-func (d driver) each(ctx context.Context, machines []vm.Machine, call func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error) error {
+func (d driver) each(ctx context.Context, machines []vm.Machine, call func(ctx context.Context, v *vcenter.VCenter, m vm.Machine, on vcenter.Ref) error) error {
 	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
 		v, err := d.in(m.Region)
 		if err != nil {
 			return err
 		}
-		on, _ := m.Detail.(ref)
+		on, _ := m.Detail.(vcenter.Ref)
 		return call(ctx, v, m, on)
 	})
 }
 
 // Start switches VMs on.
 func (d driver) Start(ctx context.Context, _ cloud.LaunchSpec, machines []vm.Machine) error {
-	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
-		_, err := v.task(ctx, begun, on, "PowerOnVM_Task")
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter.VCenter, m vm.Machine, on vcenter.Ref) error {
+		_, err := v.Task(ctx, begun, on, "PowerOnVM_Task")
 		return err
 	})
 }
@@ -378,14 +371,14 @@ const grace = 2 * time.Minute
 
 // Stop asks the guests to shut down, and switches off those that do not in time or cannot.
 func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter.VCenter, m vm.Machine, on vcenter.Ref) error {
 		since, asked := d.halting.LoadOrStore(m.ID, time.Now())
 		if !asked && m.RawState != silent {
-			_, err := v.call(ctx, on, "ShutdownGuest")
+			_, err := v.Call(ctx, on, "ShutdownGuest")
 			if err == nil {
 				return nil
 			}
-			if c := code(err); c != "ToolsUnavailable" && c != "NotSupported" && c != "InvalidState" {
+			if c := vcenter.Code(err); c != "ToolsUnavailable" && c != "NotSupported" && c != "InvalidState" {
 				d.halting.Delete(m.ID)
 				return err
 			}
@@ -393,20 +386,20 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 			return nil
 		}
 		d.halting.Delete(m.ID)
-		_, err := v.task(ctx, begun, on, "PowerOffVM_Task")
+		_, err := v.Task(ctx, begun, on, "PowerOffVM_Task")
 		return err
 	})
 }
 
 // Delete switches VMs off and removes them with their disks.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.each(ctx, machines, func(ctx context.Context, v *vcenter, m vm.Machine, on ref) error {
+	return d.each(ctx, machines, func(ctx context.Context, v *vcenter.VCenter, m vm.Machine, on vcenter.Ref) error {
 		if m.RawState != "poweredOff" {
-			if _, err := v.task(ctx, begun, on, "PowerOffVM_Task"); err != nil && code(err) != "InvalidPowerState" {
+			if _, err := v.Task(ctx, begun, on, "PowerOffVM_Task"); err != nil && vcenter.Code(err) != "InvalidPowerState" {
 				return err
 			}
 		}
-		_, err := v.task(ctx, begun, on, "Destroy_Task")
+		_, err := v.Task(ctx, begun, on, "Destroy_Task")
 		return err
 	})
 }

@@ -2,18 +2,13 @@
 //
 // A region is a vCenter, a zone one of its clusters. A VM's name tells whose it is and which
 // rank it has; names are unique in the folder where VMs are made, so that creations are safe
-// to repeat. vCenter is called by its SOAP API, of which a client for these few calls is here:
-// VMware's own is larger than the rest of the program allows.
-//
-// Source: Broadcom's reference of the vSphere Web Services API, versions 6.7 to 8.0.
+// to repeat. Package vcenter is the client.
 package vsphere
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,17 +16,12 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vcenter"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
-	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // Name is what users write after "infra:".
-const Name = "vsphere"
-
-const displayName = "vSphere"
-
-// path of the credentials, below the home folder.
-const path = ".vsphere/credential.yaml"
+const Name, displayName = vcenter.Name, vcenter.DisplayName
 
 // names are those of VMs.
 var names = vm.Names{Max: 80}
@@ -49,19 +39,17 @@ type Provider struct {
 
 	mu       sync.Mutex
 	stamp    string // of the credentials that vcenters are for
-	vcenters []*vcenter
+	vcenters []*vcenter.VCenter
 	halting  sync.Map // since when guests were asked to shut down, by the name of their VM
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{tuning: o, File: keyfile.File{
-		Cloud: Name, Path: path, Format: keyfile.Text, Home: o.Home, Names: []string{"vcenters"},
-		Fix: "write the vCenters and a user of each into ~/" + path + ":\n      vcenters:\n      - name: vcenter.example.com\n        username: sky@vsphere.local\n        password: …",
-	}}
+	p := &Provider{tuning: o, File: vcenter.Credentials(o.Home)}
 	d := driver{Provider: p, Refusals: refusalsOf(p.Fix)}
 	p.regions = vm.Regions{
+		Cloud: Name, Refusal: d.Refusal, List: d.list,
 		All: func(context.Context) ([]string, error) {
 			all, err := p.all()
 			var regions []string
@@ -69,10 +57,6 @@ func New(o Options) *Provider {
 				regions = append(regions, v.Name)
 			}
 			return regions, err
-		},
-		List: func(ctx context.Context, region string, id cloud.ClusterID) ([]vm.Machine, error) {
-			list, err := d.list(ctx, region, id)
-			return list, d.said(ctx, region, err)
 		},
 	}
 	p.memo.Changed = p.regions.Reset
@@ -83,38 +67,11 @@ func New(o Options) *Provider {
 	return p
 }
 
-// named is a cluster in the file of credentials.
-type named struct {
-	Name string `json:"name"`
-}
-
-// account is a vCenter in the file of credentials.
-type account struct {
-	Name     string  `json:"name"`
-	User     string  `json:"username"`
-	Password string  `json:"password"`
-	Skip     bool    `json:"skip_verification"`
-	Clusters []named `json:"clusters"` // none: all
-}
-
 // all are the vCenters of the credentials.
-func (p *Provider) all() ([]*vcenter, error) {
-	keys, err := p.Read()
+func (p *Provider) all() ([]*vcenter.VCenter, error) {
+	accounts, stamp, err := vcenter.Accounts(p.File)
 	if err != nil {
 		return nil, err
-	}
-	var file struct{ Vcenters []account }
-	err = (&yaml11.Source{Text: keys["vcenters"]}).Unmarshal(&file)
-	switch {
-	case err != nil: // which may quote a secret
-		err = errors.New("it is not the YAML that it should be")
-	case len(file.Vcenters) == 0:
-		err = errors.New("it has no vcenters")
-	case slices.ContainsFunc(file.Vcenters, func(a account) bool { return a.Name == "" || a.User == "" || a.Password == "" }):
-		err = errors.New("a vCenter lacks its name, username or password")
-	}
-	if err != nil {
-		return nil, &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: fmt.Errorf("~/%s: %w", path, err)}
 	}
 	endpoint, err := vm.Endpoint(Name, p.tuning.Endpoint)
 	if err != nil {
@@ -122,20 +79,17 @@ func (p *Provider) all() ([]*vcenter, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if stamp := p.Stamp(keys) + endpoint; p.stamp != stamp { // sessions of others end by themselves
+	if stamp += endpoint; p.stamp != stamp { // sessions of others end by themselves
 		p.stamp, p.vcenters = stamp, nil
-		for _, a := range file.Vcenters {
-			p.vcenters = append(p.vcenters, &vcenter{account: a, turn: make(chan struct{}, 1), api: rest.New(rest.Options{
-				Cloud: "vCenter " + a.Name, Endpoint: cmp.Or(endpoint, "https://"+a.Name), Refusal: refusal, Unverified: a.Skip, Timeout: time.Minute,
-				Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy,
-			})})
+		for _, a := range accounts {
+			p.vcenters = append(p.vcenters, vcenter.New(a, rest.Options{Endpoint: endpoint, Transport: p.tuning.Transport, Paces: p.tuning.Paces, Busy: p.tuning.Busy}))
 		}
 	}
 	return p.vcenters, nil
 }
 
 // in is the vCenter that a region is.
-func (p *Provider) in(region string) (*vcenter, error) {
+func (p *Provider) in(region string) (*vcenter.VCenter, error) {
 	all, err := p.all()
 	if err != nil {
 		return nil, err
@@ -147,12 +101,12 @@ func (p *Provider) in(region string) (*vcenter, error) {
 		}
 		known = append(known, v.Name)
 	}
-	return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("~/%s has no vCenter %q, but %s", path, region, strings.Join(known, ", "))}
+	return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("~/%s has no vCenter %q, but %s", vcenter.Path, region, strings.Join(known, ", "))}
 }
 
 // known is the inventory of a vCenter as it was in the last minutes.
-func (p *Provider) known(ctx context.Context, v *vcenter) (inventory, error) {
-	return vm.Remember(&p.memo, p.CredentialStamp(), v.Name, func() (inventory, error) { return v.look(ctx) })
+func (p *Provider) known(ctx context.Context, v *vcenter.VCenter) (vcenter.Inventory, error) {
+	return vm.Remember(&p.memo, p.CredentialStamp(), v.Name, func() (vcenter.Inventory, error) { return v.Look(ctx) })
 }
 
 // refusalsOf are the faults of the API. There are very many: those that say more than that a
@@ -208,12 +162,12 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	}
 	var who cloud.Identity
 	for _, v := range all {
-		refused := v.check(ctx)
+		refused := v.Check(ctx)
 		if refused == nil {
 			who = append(who, v.User+" on "+v.Name)
 			continue
 		}
-		refused = driver{Provider: p, Refusals: refusalsOf(p.Fix)}.said(ctx, v.Name, refused)
+		refused = p.Refused(ctx, cloud.Place{Cloud: Name, Region: v.Name}, refused)
 		cloud.Note(ctx, fmt.Sprintf("%s is not used: %v", v.Name, refused))
 		err = errors.Join(err, refused)
 	}
@@ -233,17 +187,17 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	var offers []cloud.Offer
 	answered := false
 	for _, v := range all {
-		in, refused := v.look(ctx)
+		in, refused := v.Look(ctx)
 		if refused != nil {
-			err = errors.Join(err, driver{Provider: p, Refusals: refusalsOf(p.Fix)}.said(ctx, v.Name, refused))
+			err = errors.Join(err, p.Refused(ctx, cloud.Place{Cloud: Name, Region: v.Name}, refused))
 			continue
 		}
 		answered = true
-		for _, z := range in.zones {
-			for _, s := range z.sizes(in.version) {
-				o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: v.Name, Zone: z.name}, InstanceType: s.String(), CPUs: float64(s.cpus), MemoryGiB: float64(s.gib)}
-				if s.gpus > 0 {
-					o.Accelerators = map[string]float64{s.gpu: float64(s.gpus)}
+		for _, z := range in.Zones {
+			for _, s := range z.Sizes(in.Version) {
+				o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: v.Name, Zone: z.Name}, InstanceType: s.String(), CPUs: float64(s.CPUs), MemoryGiB: float64(s.GiB)}
+				if s.GPUs > 0 {
+					o.Accelerators = map[string]float64{s.GPU: float64(s.GPUs)}
 				}
 				offers = append(offers, o)
 			}
@@ -268,7 +222,7 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, _ []string
 }
 
 func valid(spec cloud.LaunchSpec) error {
-	if _, err := parseSize(spec.Offer.InstanceType); err != nil {
+	if _, err := vcenter.ParseSize(spec.Offer.InstanceType); err != nil {
 		return err
 	}
 	return vm.Plain(displayName, names.MaxCluster(), spec)

@@ -1,12 +1,10 @@
 package vsphere
 
 import (
+	"bytes"
 	"encoding/base64"
-	"encoding/xml"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -18,9 +16,12 @@ import (
 
 	"github.com/vmware/govmomi/vim25/types"
 
+	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
+	"github.com/skypilot-go/sky/internal/cloud/vcenter"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/cloud/vsphere/vspherefake"
 )
@@ -40,7 +41,7 @@ func home(t testing.TB, text string) string {
 	if err := os.MkdirAll(filepath.Join(dir, ".vsphere"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, path), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, vcenter.Path), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -85,7 +86,7 @@ func launch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) []cloud.Node 
 }
 
 func soapFault(kind string) string {
-	return `<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="` + schemaInstance + `"><soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>Why.</faultstring>` +
+	return `<soapenv:Envelope xmlns:soapenv="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="` + vcenter.SchemaInstance + `"><soapenv:Body><soapenv:Fault><faultcode>ServerFaultCode</faultcode><faultstring>Why.</faultstring>` +
 		`<detail><` + kind + `Fault xmlns="urn:vim25" xsi:type="` + kind + `"><privilegeId>Some.Right</privilegeId></` + kind + `Fault></detail></soapenv:Fault></soapenv:Body></soapenv:Envelope>`
 }
 
@@ -113,7 +114,7 @@ func TestWhatFaultsMean(t *testing.T) {
 		{"SystemError GenericVmConfigFault MartianWeather", is[*rest.Error], vm.Refused},
 	} {
 		for kind := range strings.FieldsSeq(tt.faults) {
-			err := refusal(500, nil, []byte(soapFault(kind)))
+			err := vcenter.ReadFault(500, nil, []byte(soapFault(kind)))
 			if err == nil {
 				t.Errorf("%s is no refusal", kind)
 				continue
@@ -125,18 +126,18 @@ func TestWhatFaultsMean(t *testing.T) {
 		}
 	}
 	for _, body := range []string{"", "<html>503 Service Unavailable</html>", "<x/>"} { // it proves nothing
-		if err := refusal(503, nil, []byte(body)); err != nil {
+		if err := vcenter.ReadFault(503, nil, []byte(body)); err != nil {
 			t.Errorf("%q: %v", body, err)
 		}
 	}
-	if err := refusal(429, nil, nil); r.Means(err) != vm.Throttled {
+	if err := vcenter.ReadFault(429, nil, nil); r.Means(err) != vm.Throttled {
 		t.Error(err)
 	}
 }
 
 func TestWhatStatesMean(t *testing.T) {
 	for power, want := range map[string]vm.State{"poweredOn": vm.Running, "poweredOff": vm.Stopped, "suspended": vm.Stopped, "odd": vm.Unknown, "": vm.Unknown} {
-		o := object{props: map[string]*el{"runtime.powerState": leaf("val", power), "guest.ipAddress": leaf("val", "10.0.0.1"), "runtime.connectionState": leaf("val", "disconnected")}}
+		o := vcenter.Object{Props: map[string]*vcenter.Element{"runtime.powerState": vcenter.Leaf("val", power), "guest.ipAddress": vcenter.Leaf("val", "10.0.0.1"), "runtime.connectionState": vcenter.Leaf("val", "disconnected")}}
 		if m := (driver{Provider: &Provider{}}).machine(o, "", "", nil); m.State != want || m.RawState != power || m.PublicIP != "10.0.0.1" || !strings.Contains(m.Reason, "disconnected") {
 			t.Errorf("%q: %+v", power, m)
 		}
@@ -144,66 +145,32 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	card := func(id int, ips ...string) *el {
-		c := elem("GuestNicInfo")
+	card := func(id int, ips ...string) *vcenter.Element {
+		c := vcenter.Elem("GuestNicInfo")
 		for _, ip := range ips {
-			c.Kids = append(c.Kids, leaf("ipAddress", ip))
+			c.Kids = append(c.Kids, vcenter.Leaf("ipAddress", ip))
 		}
-		c.Kids = append(c.Kids, leaf("deviceConfigId", id))
+		c.Kids = append(c.Kids, vcenter.Leaf("deviceConfigId", id))
 		return c
 	}
 	for _, tt := range []struct {
-		cards []*el
+		cards []*vcenter.Element
 		guest string
 		want  string
 	}{
 		{nil, "", ""}, {nil, "10.0.0.1", "10.0.0.1"}, {nil, "fe80::1", ""}, {nil, "169.254.3.4", ""},
-		{[]*el{card(-1, "172.17.0.1"), card(4000, "fe80::1", "10.0.0.2")}, "172.17.0.1", "10.0.0.2"},
-		{[]*el{card(4000, "169.254.1.1"), card(4001, "10.0.0.3")}, "169.254.1.1", "10.0.0.3"},
-		{[]*el{card(4000)}, "10.0.0.4", "10.0.0.4"},
+		{[]*vcenter.Element{card(-1, "172.17.0.1"), card(4000, "fe80::1", "10.0.0.2")}, "172.17.0.1", "10.0.0.2"},
+		{[]*vcenter.Element{card(4000, "169.254.1.1"), card(4001, "10.0.0.3")}, "169.254.1.1", "10.0.0.3"},
+		{[]*vcenter.Element{card(4000)}, "10.0.0.4", "10.0.0.4"},
 	} {
-		o := object{props: map[string]*el{"guest.net": elem("val", tt.cards...), "guest.ipAddress": leaf("val", tt.guest)}}
+		o := vcenter.Object{Props: map[string]*vcenter.Element{"guest.net": vcenter.Elem("val", tt.cards...), "guest.ipAddress": vcenter.Leaf("val", tt.guest)}}
 		if got := address(o); got != tt.want {
 			t.Errorf("%+v: %q", tt, got)
 		}
 	}
 }
 
-func TestSizes(t *testing.T) {
-	for name, want := range map[string]size{
-		"vm-4c-16g": {4, 16, 0, ""}, "vm-8c-64g-1xA100": {8, 64, 1, "A100"}, "vm-96c-768g-8xA100-80GB": {96, 768, 8, "A100-80GB"},
-	} {
-		if got, err := parseSize(name); err != nil || got != want || got.String() != name {
-			t.Errorf("%s: %+v, %v", name, got, err)
-		}
-	}
-	for _, name := range []string{"", "vm-4c", "vm-0c-16g", "vm-4c-0g", "vm-4c-16g-0xA100", "m5.large", "vm-99999c-1g", "vm-4c-16g-x"} {
-		if s, err := parseSize(name); err == nil {
-			t.Errorf("%s is %+v", name, s)
-		}
-	}
-	z := zone{hosts: []host{{cores: 8, mib: 33 << 10, gpus: []device{{name: "T4"}, {name: "T4"}, {name: "T4"}}}}}
-	var all []string
-	for _, s := range z.sizes(8) {
-		all = append(all, s.String())
-	}
-	want := "vm-1c-2g vm-1c-4g vm-1c-8g vm-2c-4g vm-2c-8g vm-2c-16g vm-4c-8g vm-4c-16g vm-4c-32g vm-8c-16g vm-8c-32g vm-4c-16g-1xT4 vm-4c-32g-1xT4 vm-8c-32g-1xT4 vm-8c-32g-2xT4"
-	if got := strings.Join(all, " "); got != want {
-		t.Error(got)
-	}
-	if all := z.sizes(6.7); slices.ContainsFunc(all, func(s size) bool { return s.gpus > 0 }) {
-		t.Errorf("an old vCenter hands out devices: %v", all)
-	}
-}
-
-func TestGPUs(t *testing.T) {
-	for device, want := range map[string]string{
-		"GA100 [A100 PCIe 40GB]": "A100", "GA100 [A100 PCIe 80GB]": "A100-80GB", "TU104GL [Tesla T4]": "T4", "NVIDIATesla T4": "T4", "GH100 [H100 PCIe]": "H100", "AD102GL [L40S]": "L40S", "NVIDIA A40-48Q": "A40-48Q", "GA102GL [RTX A6000]": "RTXA6000",
-	} {
-		if got := gpuName(device); got != want {
-			t.Errorf("%s: %s, want %s", device, got, want)
-		}
-	}
+func TestMemoryOfGPUs(t *testing.T) {
 	for name, want := range map[string]int{"T4": 16, "A100": 40, "A100-80GB": 80, "H100": 80, "nobody's": 96} {
 		if got := gpuMemory(name); got != want {
 			t.Errorf("%s: %d, want %d", name, got, want)
@@ -213,41 +180,41 @@ func TestGPUs(t *testing.T) {
 
 // Hosts are picked by what they have left.
 func TestHosts(t *testing.T) {
-	h := func(name string, cores, gib, gpus int) host {
-		out := host{ref: ref{"HostSystem", name}, name: name, usable: true, cores: cores, mhz: 2000, mib: gib << 10}
+	h := func(name string, cores, gib, gpus int) vcenter.Host {
+		out := vcenter.Host{Ref: vcenter.Ref{Kind: "HostSystem", ID: name}, Name: name, Usable: true, Cores: cores, MHz: 2000, MiB: gib << 10}
 		for range gpus {
-			out.gpus = append(out.gpus, device{name: "A100"})
+			out.GPUs = append(out.GPUs, vcenter.Device{Name: "A100"})
 		}
 		return out
 	}
 	off := h("off", 64, 512, 8)
-	off.usable = false
+	off.Usable = false
 	used := h("used", 8, 64, 0)
-	used.usedMHz, used.usedMiB = 9000, 40<<10 // 3 vCPUs and 24 GiB are left
+	used.UsedMHz, used.UsedMiB = 9000, 40<<10 // 3 vCPUs and 24 GiB are left
 	for name, tt := range map[string]struct {
-		hosts []host
-		s     size
+		hosts []vcenter.Host
+		s     vcenter.Size
 		n     int
-		busy  map[ref]int
+		busy  map[vcenter.Ref]int
 		want  string // or what the error says
 	}{
-		"most memory":        {[]host{h("a", 8, 32, 0), h("b", 8, 64, 0)}, size{cpus: 2, gib: 8}, 1, nil, "b"},
-		"spread":             {[]host{h("a", 8, 32, 0), h("b", 8, 40, 0)}, size{cpus: 2, gib: 16}, 3, nil, "b a b"},
-		"too many":           {[]host{h("a", 8, 32, 0)}, size{cpus: 2, gib: 16}, 3, nil, "2 of 3 VMs of the size vm-2c-16g fit: a has 4 vCPUs and 0 GiB left"},
-		"no vCPUs":           {[]host{used}, size{cpus: 4, gib: 8}, 1, nil, "used has 3 vCPUs and 24 GiB left"},
-		"just":               {[]host{used}, size{cpus: 3, gib: 24}, 1, nil, "used"},
-		"no memory":          {[]host{used}, size{cpus: 2, gib: 32}, 1, nil, "used has 3 vCPUs"},
-		"maintenance":        {[]host{off, h("a", 4, 16, 0)}, size{cpus: 2, gib: 8}, 1, nil, "a"},
-		"all in maintenance": {[]host{off}, size{cpus: 2, gib: 8}, 1, nil, "off is in maintenance or not connected"},
-		"none":               {nil, size{cpus: 2, gib: 8}, 1, nil, "the cluster has no hosts"},
-		"GPUs":               {[]host{h("a", 64, 512, 0), h("b", 32, 256, 4)}, size{8, 64, 2, "A100"}, 2, nil, "b b"},
-		"GPUs of others":     {[]host{h("b", 32, 256, 4)}, size{8, 64, 2, "A100"}, 2, map[ref]int{{"HostSystem", "b"}: 1}, "1 of 2 VMs of the size vm-8c-64g-2xA100 fit: b has 24 vCPUs and 192 GiB left and 1 A100"},
-		"other GPUs":         {[]host{h("b", 32, 256, 4)}, size{8, 64, 1, "H100"}, 1, nil, "and 0 H100"},
+		"most memory":        {[]vcenter.Host{h("a", 8, 32, 0), h("b", 8, 64, 0)}, vcenter.Size{CPUs: 2, GiB: 8}, 1, nil, "b"},
+		"spread":             {[]vcenter.Host{h("a", 8, 32, 0), h("b", 8, 40, 0)}, vcenter.Size{CPUs: 2, GiB: 16}, 3, nil, "b a b"},
+		"too many":           {[]vcenter.Host{h("a", 8, 32, 0)}, vcenter.Size{CPUs: 2, GiB: 16}, 3, nil, "2 of 3 VMs of the size vm-2c-16g fit: a has 4 vCPUs and 0 GiB left"},
+		"no vCPUs":           {[]vcenter.Host{used}, vcenter.Size{CPUs: 4, GiB: 8}, 1, nil, "used has 3 vCPUs and 24 GiB left"},
+		"just":               {[]vcenter.Host{used}, vcenter.Size{CPUs: 3, GiB: 24}, 1, nil, "used"},
+		"no memory":          {[]vcenter.Host{used}, vcenter.Size{CPUs: 2, GiB: 32}, 1, nil, "used has 3 vCPUs"},
+		"maintenance":        {[]vcenter.Host{off, h("a", 4, 16, 0)}, vcenter.Size{CPUs: 2, GiB: 8}, 1, nil, "a"},
+		"all in maintenance": {[]vcenter.Host{off}, vcenter.Size{CPUs: 2, GiB: 8}, 1, nil, "off is in maintenance or not connected"},
+		"none":               {nil, vcenter.Size{CPUs: 2, GiB: 8}, 1, nil, "the cluster has no hosts"},
+		"GPUs":               {[]vcenter.Host{h("a", 64, 512, 0), h("b", 32, 256, 4)}, vcenter.Size{CPUs: 8, GiB: 64, GPUs: 2, GPU: "A100"}, 2, nil, "b b"},
+		"GPUs of others":     {[]vcenter.Host{h("b", 32, 256, 4)}, vcenter.Size{CPUs: 8, GiB: 64, GPUs: 2, GPU: "A100"}, 2, map[vcenter.Ref]int{{Kind: "HostSystem", ID: "b"}: 1}, "1 of 2 VMs of the size vm-8c-64g-2xA100 fit: b has 24 vCPUs and 192 GiB left and 1 A100"},
+		"other GPUs":         {[]vcenter.Host{h("b", 32, 256, 4)}, vcenter.Size{CPUs: 8, GiB: 64, GPUs: 1, GPU: "H100"}, 1, nil, "and 0 H100"},
 	} {
 		picked, err := pick(tt.hosts, tt.s, tt.n, tt.busy)
 		var got []string
 		for _, p := range picked {
-			got = append(got, p.name)
+			got = append(got, p.Name)
 		}
 		if text := strings.Join(got, " "); err == nil && text != tt.want || err != nil && (got != nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -256,33 +223,19 @@ func TestHosts(t *testing.T) {
 }
 
 func TestTemplates(t *testing.T) {
-	dc, other := ref{"Datacenter", "1"}, ref{"Datacenter", "2"}
+	dc, other := vcenter.Ref{Kind: "Datacenter", ID: "1"}, vcenter.Ref{Kind: "Datacenter", ID: "2"}
 	all := []template{{name: "skypilot-cpu", datacenter: dc}, {name: "x", tags: "old SKYPILOT-NVIDIA", datacenter: dc}, {name: "GPU-T4", datacenter: other}, {name: "y", tags: "for\nGPU-A100", datacenter: dc}, {name: "GPU-L4", datacenter: dc}}
 	for _, tt := range []struct {
 		image string
-		s     size
+		s     vcenter.Size
 		want  string
 	}{
-		{"", size{}, "skypilot-cpu"}, {"", size{gpus: 1, gpu: "L4"}, "GPU-L4"}, {"", size{gpus: 1, gpu: "A100"}, "y"}, {"", size{gpus: 1, gpu: "T4"}, "x"}, {"GPU-L4", size{}, "GPU-L4"}, {"old", size{}, ""}, {"GPU-T4", size{}, ""},
+		{"", vcenter.Size{}, "skypilot-cpu"}, {"", vcenter.Size{GPUs: 1, GPU: "L4"}, "GPU-L4"}, {"", vcenter.Size{GPUs: 1, GPU: "A100"}, "y"}, {"", vcenter.Size{GPUs: 1, GPU: "T4"}, "x"}, {"GPU-L4", vcenter.Size{}, "GPU-L4"}, {"old", vcenter.Size{}, ""}, {"GPU-T4", vcenter.Size{}, ""},
 	} {
 		got, err := choose(all, dc, tt.image, tt.s)
 		if got.name != tt.want || (err == nil) != (tt.want != "") || err != nil && !strings.Contains(err.Error(), "docs/vsphere.md") {
 			t.Errorf("%+v: %+v, %v", tt, got, err)
 		}
-	}
-}
-
-func TestDatacenters(t *testing.T) {
-	dc, root, hosts, sub := ref{"Datacenter", "1"}, ref{"Folder", "root"}, ref{"Folder", "hosts"}, ref{"Folder", "sub"}
-	loop := ref{"Folder", "loop"}
-	in := inventory{parents: map[ref]ref{dc: root, hosts: dc, sub: hosts, loop: loop}}
-	for of, want := range map[ref]ref{dc: dc, hosts: dc, sub: dc, root: {}, loop: {}, {"Folder", "unknown"}: {}} {
-		if got := in.datacenter(of); got != want {
-			t.Errorf("%v is in %v, want %v", of, got, want)
-		}
-	}
-	if in.parents[dc] != root || len(in.parents) != 4 {
-		t.Errorf("looking changes what launches share: %v", in.parents)
 	}
 }
 
@@ -522,7 +475,7 @@ func TestCredentials(t *testing.T) {
 		fake.Close()
 		if tt.want == "" {
 			carried, err2 := p.CarryCredentials(t.Context())
-			if err != nil || err2 != nil || len(who) != 1 || string(carried[path]) != tt.text {
+			if err != nil || err2 != nil || len(who) != 1 || string(carried[vcenter.Path]) != tt.text {
 				t.Errorf("%s: %v, %v, %v, %s", name, who, err, err2, carried)
 			}
 			continue
@@ -543,12 +496,6 @@ func TestVersions(t *testing.T) {
 	if _, err := p.Check(t.Context()); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "version 6.5, and sky needs vCenter 6.7") {
 		t.Error(err)
 	}
-	host := New(Options{Home: home(t, vspherefake.Credentials), Transport: answer(func(*http.Request, string) string {
-		return body("RetrieveServiceContentResponse", `<returnval><about><fullName>VMware ESXi</fullName><apiType>HostAgent</apiType><apiVersion>8.0</apiVersion></about></returnval>`)
-	})})
-	if _, err := host.Check(t.Context()); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "no vCenter") {
-		t.Error(err)
-	}
 }
 
 // The clusters of the file are the only ones.
@@ -560,63 +507,6 @@ func TestClustersOfTheFile(t *testing.T) {
 	if err != nil || len(offers) == 0 || slices.ContainsFunc(offers, func(o cloud.Offer) bool { return o.Zone != vspherefake.Other || o.Accelerators != nil }) {
 		t.Errorf("%d offers, %v", len(offers), err)
 	}
-}
-
-func body(response, text string) string {
-	return `<?xml version="1.0"?><E:Envelope xmlns:E="http://schemas.xmlsoap.org/soap/envelope/" xmlns:xsi="` + schemaInstance + `"><E:Body><` + response + ` xmlns="urn:vim25">` + text + `</` + response + `></E:Body></E:Envelope>`
-}
-
-type answer func(r *http.Request, call string) string
-
-func (a answer) RoundTrip(r *http.Request) (*http.Response, error) {
-	text, _ := io.ReadAll(r.Body)
-	return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(a(r, string(text)))), Header: http.Header{"Set-Cookie": {cookie + `="abc"; Path=/`}}, Request: r}, nil
-}
-
-// Properties come in pages, and what is broken is no list.
-func TestPages(t *testing.T) {
-	ask := func(second string) ([]object, error) {
-		v := &vcenter{account: account{Name: "v"}, turn: make(chan struct{}, 1), api: rest.New(rest.Options{Cloud: "vSphere", Endpoint: "https://v.example", Transport: answer(func(_ *http.Request, call string) string {
-			page := func(id string) string {
-				return `<objects><obj type="VirtualMachine">` + id + `</obj><propSet><name>name</name><val xsi:type="xsd:string">n</val></propSet></objects>`
-			}
-			switch {
-			case strings.Contains(call, "<RetrieveServiceContent"):
-				return body("RetrieveServiceContentResponse", `<returnval><rootFolder type="Folder">f</rootFolder><propertyCollector type="PropertyCollector">p</propertyCollector><about><apiType>VirtualCenter</apiType><apiVersion>7.0.3.0</apiVersion></about><sessionManager type="SessionManager">s</sessionManager></returnval>`)
-			case strings.Contains(call, "<Login "):
-				return body("LoginResponse", `<returnval><key>k</key></returnval>`)
-			case strings.Contains(call, "<ContinueRetrievePropertiesEx ") && strings.Contains(call, "<token>next</token>"):
-				return body("ContinueRetrievePropertiesExResponse", `<returnval>`+page("vm-2")+second+`</returnval>`)
-			}
-			return body("RetrievePropertiesExResponse", `<returnval><token>next</token>`+page("vm-1")+`</returnval>`)
-		})})}
-		return v.properties(t.Context(), nil, wanted{"VirtualMachine", []string{"name"}})
-	}
-	all, err := ask("")
-	if err != nil || len(all) != 2 || all[1].ref != (ref{"VirtualMachine", "vm-2"}) || all[1].text("name") != "n" {
-		t.Errorf("%v, %v", all, err)
-	}
-	if _, err := ask("<"); !is[*rest.NoAnswerError](err) {
-		t.Error(err)
-	}
-	if _, err := ask(`<objects><obj type="VirtualMachine">x</obj><missingSet><path>name</path><fault><fault xsi:type="NotAuthenticated"/></fault></missingSet></objects>`); code(err) != "NotAuthenticated" {
-		t.Error(err)
-	}
-}
-
-// What is written can be read again, whatever is in it.
-func FuzzElements(f *testing.F) {
-	f.Add("a<b>&\"'", "kind")
-	f.Fuzz(func(t *testing.T, text, kind string) {
-		var back el
-		if err := xml.Unmarshal(envelope(ref{"X", kind}, "Do", []*el{leaf("value", text).as("xsd:string")}), &back); err != nil {
-			t.Fatal(err)
-		}
-		got := back.at("Body.Do.value")
-		if got == nil || got.kind() != "string" || back.at("Body.Do._this").ref().kind != "X" {
-			t.Errorf("%+v", back)
-		}
-	})
 }
 
 // A certificate that nobody knows is refused, unless the file says so.
@@ -631,6 +521,61 @@ func TestCertificates(t *testing.T) {
 		_, err := New(Options{Home: home(t, text)}).Check(t.Context())
 		if (err == nil) != want || err != nil && !is[*cloud.UnreachableError](err) {
 			t.Errorf("skip_verification: %t: %v", skip, err)
+		}
+	}
+}
+
+// The price list has what is offered, and plans can be made over it without a vCenter.
+func TestThePriceList(t *testing.T) {
+	fake, provider := start(t)
+	offers, err := provider().Offers(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(fake)
+	defer server.Close()
+	t.Setenv(vm.EndpointVariable(Name), server.URL)
+	rows, err := fetch.VSphere{Home: home(t, vspherefake.Credentials)}.Rows(t.Context())
+	if err != nil || len(rows) != len(offers) {
+		t.Fatalf("%d rows and %d offers, %v", len(rows), len(offers), err)
+	}
+	if calls := fake.Calls(); calls[len(calls)-1] != "Logout" {
+		t.Errorf("the session is left: %v", calls)
+	}
+	var text bytes.Buffer
+	if err := fetch.Write(&text, Name, rows); err != nil {
+		t.Fatal(err)
+	}
+	table, err := catalog.Load(Name, text.Bytes(), catalog.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		q    catalog.Query
+		want string
+	}{
+		{catalog.Query{Zones: []string{vspherefake.Other}}, "vm-2c-8g"},
+		{catalog.Query{Accelerator: "A100-80GB", Count: 2}, "vm-8c-32g-2xA100-80GB"},
+		{catalog.Query{InstanceType: "vm-96c-768g"}, "vm-96c-768g"},
+		{catalog.Query{Accelerator: "A100-80GB", Count: 2, Zones: []string{vspherefake.Other}}, ""},
+		{catalog.Query{InstanceType: "vm-2c-8g", Spot: true}, ""},
+	} {
+		got := append(table.Find(tt.q), cloud.Offer{})[0]
+		if got.InstanceType != tt.want || got.HourlyPrice != 0 || tt.want != "" && got.Region != vspherefake.Vcenter {
+			t.Errorf("%+v: %s %+v", tt.q, got.InstanceType, got)
+		}
+	}
+}
+
+// A list that lacks a vCenter would be no list.
+func TestThePriceListNeedsAll(t *testing.T) {
+	fake, _ := start(t)
+	for text, want := range map[string]string{
+		"": "write the vCenters and a user of each into ~/.vsphere/credential.yaml",
+		vspherefake.Credentials + "- name: other\n  username: " + vspherefake.User + "\n  password: wrong\n": "other: InvalidLogin",
+	} {
+		if rows, err := (fetch.VSphere{Home: home(t, text), Transport: fake}).Rows(t.Context()); rows != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d rows, %v", len(rows), err)
 		}
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"maps"
-	"net"
 	"net/url"
 	"strconv"
 	"strings"
@@ -82,7 +80,7 @@ func (p pod) machine(region string, tags map[string]string) vm.Machine {
 	}
 	for _, e := range p.Exposed {
 		if e.Host != "" && e.Proxy > 0 {
-			m.Ports[e.Port] = net.JoinHostPort(e.Host, strconv.Itoa(e.Proxy))
+			m.MapPort(e.Port, e.Host, e.Proxy)
 		}
 	}
 	if part := sshForm.FindStringSubmatch(p.SSH); part != nil {
@@ -90,9 +88,6 @@ func (p pod) machine(region string, tags map[string]string) vm.Machine {
 		if port := portForm.FindStringSubmatch(p.SSH); port != nil {
 			m.Reach.Port, _ = strconv.Atoi(port[1])
 		}
-	} else if host, port, err := net.SplitHostPort(m.Ports[22]); err == nil {
-		m.Reach.Host = host
-		m.Reach.Port, _ = strconv.Atoi(port)
 	}
 	m.PublicIP = m.Reach.Host
 	return m
@@ -127,9 +122,6 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		body := maps.Clone(body)
 		body["name"] = l.Spec.Offer.Region + "." + names.Of(l.Spec.ID, rank)
 		made, err := call[pod](ctx, c, rest.Call{Method: "POST", Path: "/v2/pods", Body: body})
-		if err == nil && made.ID == "" {
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a new pod has no id")}
-		}
 		return made.ID.String(), err
 	})
 }
@@ -148,12 +140,9 @@ func body(spec cloud.LaunchSpec) (map[string]any, error) {
 		return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
 	}
 	maps.Copy(body, map[string]any{
-		"regions": []string{spec.Offer.Region}, "image": defaultImage, "imagePublicType": "PUBLIC", "containerVolumeInGb": cmp.Or(spec.DiskGB, defaultDiskGB),
+		"regions": []string{spec.Offer.Region}, "image": vm.Container(spec, defaultImage), "imagePublicType": "PUBLIC", "containerVolumeInGb": cmp.Or(spec.DiskGB, defaultDiskGB),
 		"initializationCommand": vm.Command(script), "expose": expose,
 	})
-	if image, ok := strings.CutPrefix(spec.ImageID, "docker:"); ok {
-		body["image"] = spec.Login.Image(image)
-	}
 	if spec.Login != nil {
 		body["imagePublicType"], body["imageRegistryUsername"], body["imageRegistryPassword"] = "PRIVATE", spec.Login.Username, spec.Login.Password
 	}
