@@ -58,6 +58,7 @@ type API struct {
 	AtOnce   bool              // machines end with the call that ends them
 	Linger   time.Duration     // how long ended machines are known; 0: an hour
 	Noun     string            // what refusals call a machine
+	Unknown  string            // the message about a machine that does not exist; "": one with Noun and the id
 	Gone     []fluffyapi.State // in which machines are not known any more, besides Terminated
 	Records  []string          // kinds of things that are no property, such as operations: no inventory has them
 	// Remembers says that paths can name machines that are gone, as long as they are known.

@@ -113,6 +113,9 @@ func (f *Fake) Find(r *http.Request, id string) (fluffyapi.Instance, error) {
 	}
 	i, err := f.Owner.Instance(r.Context(), id)
 	if err != nil || f.gone(i) && !f.api.Remembers {
+		if f.api.Unknown != "" {
+			return i, fluffyapi.Errorf(fluffyapi.NotFound, "%s", f.api.Unknown)
+		}
 		return i, Missing(strings.TrimSpace(f.api.Noun + " " + id))
 	}
 	return i, nil
