@@ -72,12 +72,9 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 			}
 			fake.Fill(zones[0], o.InstanceType, left)
 		}
-		opened, inventory := h.OpenPorts, h.Inventory
+		inventory := h.Inventory
 		h.Inventory = func(t testing.TB) []string { // the network comes with a group of its own
 			return slices.DeleteFunc(inventory(t), func(line string) bool { return strings.Contains(line, "security_groups default-of-") })
-		}
-		h.OpenPorts = func(t testing.TB, n cloud.Node) []string {
-			return slices.DeleteFunc(opened(t, n), func(ports string) bool { return ports == "22" })
 		}
 		return h
 	})

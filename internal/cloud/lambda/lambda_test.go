@@ -43,9 +43,6 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
 		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
-		h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
-			return slices.DeleteFunc(fake.Rules(n.ID), func(ports string) bool { return ports == "22" })
-		}
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
 			return provider(lambda.Options{Busy: -1}), fake.Over

@@ -46,8 +46,9 @@ var kinds = map[string]struct {
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
+	f := &Fake{rules: []any{}}
 	api := fakehttp.API{
-		Prefix: "/api/v1", Protects: "firewalls", Linger: 10 * time.Minute, Remembers: true, Regions: slices.Sorted(maps.Keys(regions)),
+		Prefix: "/api/v1", Protects: "firewalls", Linger: 10 * time.Minute, Remembers: true, Opened: f.Rules, Regions: slices.Sorted(maps.Keys(regions)),
 		ID:    func(n uint64) string { return fmt.Sprintf("0920582c7ff041399e34823a%08x", n) },
 		Login: fakehttp.Bearer(Key),
 		Wrap:  func(data any) any { return dict{"data": data} },
@@ -69,7 +70,7 @@ func New() *Fake {
 	for name, k := range kinds {
 		api.Types = append(api.Types, fakehttp.Type(name, k.cpus, k.gpu, k.gpus, float64(k.cents)/100))
 	}
-	f := &Fake{Fake: fakehttp.New(api), rules: []any{}}
+	f.Fake = fakehttp.New(api)
 	f.Route("GET", "/instance-types", "offers", nil, f.instanceTypes)
 	f.Route("GET", "/regions", "regions", nil, func(*http.Request, dict) (any, error) {
 		all := []dict{}
