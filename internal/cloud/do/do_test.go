@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -27,14 +25,12 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "tor1"}, InstanceType: "gpu-h100x1-80gb", CPUs: 20, MemoryGiB: 240, HourlyPrice: 3.39}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 // start is a cloud, and how to make providers over it.
 func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 	fake := dofake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "access-token: "+dofake.Token+"\n")
+	cloudtest.HomeFile(t, home, ".config/doctl/config.yaml", "access-token: "+dofake.Token+"\n")
 	return fake, func(o Options) *Provider {
 		o.Home, o.Transport = home, fake
 		return New(o)
@@ -43,25 +39,15 @@ func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 
 var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
 
-func write(t testing.TB, home, config string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".config", "doctl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".config", "doctl", "config.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
 			return provider(Options{Busy: -1}), fake.Over
@@ -93,7 +79,7 @@ func TestCredentials(t *testing.T) {
 		"access-token: dop_v1_x\n": "unauthorized",
 	} {
 		home := t.TempDir()
-		write(t, home, config)
+		cloudtest.HomeFile(t, home, ".config/doctl/config.yaml", config)
 		who, err := New(Options{Transport: dofake.New(), Home: home}).Check(t.Context())
 		var auth *cloud.AuthError
 		if want == "" && (err != nil || !strings.Contains(who[0], "ann@example.com")) || want != "" && (!errors.As(err, &auth) || !strings.Contains(err.Error(), want) || !strings.Contains(auth.Fix, "doctl")) {
@@ -172,46 +158,29 @@ func TestADropletThatDoesNotShutDown(t *testing.T) {
 
 // What DigitalOcean says has one code as a rule: its texts tell.
 func TestWhatRefusalsMean(t *testing.T) {
-	at := here.Place
-	for _, tt := range []struct {
-		status     int
-		code, text string
-		want       func(error) bool
-		kind       vm.Kind
-	}{
-		{401, "unauthorized", "Unable to authenticate you", is[*cloud.AuthError], vm.Refused},
-		{402, "payment_required", "x", is[*cloud.AuthError], vm.Refused},
-		{403, "forbidden", "You are not authorized to perform this operation", is[*cloud.PermissionError], vm.Refused},
-		{404, "not_found", "The resource you requested could not be found.", is[*cloud.InvalidError], vm.Missing},
-		{409, "conflict", "attached volume cannot be deleted", is[*rest.Error], vm.Busy},
-		{412, "precondition_failed", "x", is[*rest.Error], vm.Changed},
-		{422, "unprocessable_entity", "Size is not available in this region.", is[*cloud.CapacityError], vm.Refused},
-		{422, "unprocessable_entity", "creating this/these droplet(s) will exceed your droplet limit", is[*cloud.QuotaError], vm.Refused},
-		{422, "unprocessable_entity", "Droplet already has a pending event.", is[*rest.Error], vm.Changed},
-		{422, "unprocessable_entity", "Droplet is already powered on.", is[*rest.Error], vm.Changed},
-		{422, "unprocessable_entity", "You specified an invalid region for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
-		{422, "unprocessable_entity", "You specified an invalid size for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
-		{422, "unprocessable_entity", "You specified an invalid image for Droplet creation.", is[*cloud.InvalidError], vm.Refused},
-		{422, "unprocessable_entity", "something else", is[*cloud.InvalidError], vm.Refused},
-		{429, "too_many_requests", "API Rate limit exceeded.", is[*cloud.ThrottledError], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(`{"id":"`+tt.code+`","message":"`+tt.text+`"}`))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), at, err); !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%s, %s: %T (%v), %v", tt.code, tt.text, got, got, r.Kind(err))
-		}
-	}
-	for _, status := range []int{500, 503} {
-		if err := refusal(status, nil, []byte(`{"id":"server_error","message":"Unexpected server-side error"}`)); err != nil {
-			t.Errorf("%d proves something: %v", status, err)
-		}
-	}
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, said("unauthorized", "Unable to authenticate you")),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, said("payment_required", "x")),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, said("forbidden", "You are not authorized to perform this operation")),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, said("not_found", "The resource you requested could not be found.")),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, said("conflict", "attached volume cannot be deleted")),
+		cloudtest.Means[*rest.Error](vm.Changed, 412, said("precondition_failed", "x")),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 422, said("unprocessable_entity", "Size is not available in this region.")),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 422, said("unprocessable_entity", "creating this/these droplet(s) will exceed your droplet limit")),
+		cloudtest.Means[*rest.Error](vm.Changed, 422, said("unprocessable_entity", "Droplet already has a pending event.")),
+		cloudtest.Means[*rest.Error](vm.Changed, 422, said("unprocessable_entity", "Droplet is already powered on.")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, said("unprocessable_entity", "You specified an invalid region for Droplet creation.")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, said("unprocessable_entity", "You specified an invalid size for Droplet creation.")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, said("unprocessable_entity", "You specified an invalid image for Droplet creation.")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, said("unprocessable_entity", "something else")),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, said("too_many_requests", "API Rate limit exceeded.")),
+		cloudtest.Nothing(500, `{"id":"server_error","message":"Unexpected server-side error"}`),
+		cloudtest.Nothing(503, `{"id":"server_error","message":"Unexpected server-side error"}`),
+	})
 }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
+// said is a refusal in DigitalOcean's form.
+func said(id, message string) string { return `{"id":"` + id + `","message":"` + message + `"}` }
 
 func TestImages(t *testing.T) {
 	for size, want := range map[string]any{"s-4vcpu-8gb": "gpu-h100x1-base", "gpu-h100x1-80gb": "gpu-h100x1-base", "gpu-h100x8-640gb": "gpu-h100x8-base", "gpu-mi300x8-1536gb": "gpu-amd-base"} {

@@ -1,11 +1,22 @@
 // Package fakehttp makes servers for tests that are a cloud's HTTP API: the face of the
-// cloud in package model. What all of them do is here: routes, schemas, credentials,
-// limits, faults, things besides machines. A fake of one cloud holds its tables and its
-// words.
+// cloud in package model. What all of them do is here once, so that a fake of one cloud
+// holds its tables and its words:
+//
+//   - [API] is the table of the cloud: its regions and types, credentials, limits, and the
+//     words for refusals. [Fake.Route] adds calls, whose bodies a [Schema] checks;
+//   - machines.go makes machines, finds, lists and turns them ([Fake.Create], [Fake.InPath],
+//     [Fake.Existing], [Fake.Turn]), and knows which were switched on again, which failed
+//     for a lack of room, and what they were made with;
+//   - things.go keeps what clouds have besides machines, a [Kind] for each: keys, scripts,
+//     networks, firewalls, records of operations;
+//   - lists.go are the parts of lists ([Pages]) and their filters ([Fitting]);
+//   - hooks.go makes the cloud misbehave, for package cloudtest; tokens.go hands out tokens;
+//     grpc.go lets the same calls come as gRPC.
 package fakehttp
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,7 +27,6 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,18 +47,26 @@ type API struct {
 	Types   []model.Type // their prices are those of machines that can be taken back, too
 	ID      func(n uint64) string
 	Login   func(r *http.Request) bool // tells good credentials
-	Words   map[fluffyapi.Code]Word
-	// Lists makes the answer of a list of things; nil: the list itself.
-	Lists func(kind string, all []Dict) any
+	Words   map[fluffyapi.Code]Word    // for refusals, besides the usual statuses
 	// Error is the body of a refusal; nil: there is none, as for 429 on some clouds.
 	Error    func(status int, code, message string) any
 	Wrap     func(data any) any // around every other answer; nil: nothing
 	Limits   []Limit
-	Protects string        // the kind of thing that protects machines: what [Fake.Conflict] is about
-	Named    string        // the field of a machine's body that is its id, and unique; "": ids are the cloud's
-	OffCosts bool          // machines that are off cost money, too
-	AtOnce   bool          // machines end with the call that ends them
-	Linger   time.Duration // how long ended machines are known; 0: an hour
+	Protects string            // the kind of thing that protects machines: what [Fake.Conflict] is about
+	Named    string            // the field of a machine's body that is its id, and unique; "": ids are the cloud's
+	OffCosts bool              // machines that are off cost money, too
+	AtOnce   bool              // machines end with the call that ends them
+	Linger   time.Duration     // how long ended machines are known; 0: an hour
+	Noun     string            // what refusals call a machine
+	Unknown  string            // the message about a machine that does not exist; "": one with Noun and the id
+	Gone     []fluffyapi.State // in which machines are not known any more, besides Terminated
+	Records  []string          // kinds of things that are no property, such as operations: no inventory has them
+	// Remembers says that paths can name machines that are gone, as long as they are known.
+	Remembers bool
+	// FailsLater says that a machine for which there is no room is made, and is [Failed].
+	FailsLater bool
+	// Opened are the ports of a machine that the world may reach; nil: nobody asks.
+	Opened func(id string) []string
 
 	// Zones are those of a region; nil: there is one, which the cloud does not name.
 	Zones func(region string) []string
@@ -104,9 +122,39 @@ func (r *Reply) Write(w http.ResponseWriter) {
 
 // Word is what a cloud says for a code of the model's.
 type Word struct {
-	Status int
-	Code   string
+	Status  int
+	Code    string
+	Message string // instead of the model's; "": that
+	Again   string // the header Retry-After
 }
+
+// usual are the words of clouds that have none of their own.
+var usual = map[fluffyapi.Code]Word{
+	fluffyapi.Unauthorized: {Status: http.StatusUnauthorized}, fluffyapi.Forbidden: {Status: http.StatusForbidden}, fluffyapi.NotFound: {Status: http.StatusNotFound},
+	fluffyapi.Throttled: {Status: http.StatusTooManyRequests}, fluffyapi.Internal: {Status: http.StatusInternalServerError},
+}
+
+// Coded is a message with the code before it, if there is one: for APIs that have no place
+// for codes.
+func Coded(code, message string) string {
+	if code == "" {
+		return message
+	}
+	return code + ": " + message
+}
+
+// Bearer and Header tell calls that carry a key: as a token, and in a header of its own.
+func Bearer(key string) func(*http.Request) bool { return Header("Authorization", "Bearer "+key) }
+
+func Header(name, key string) func(*http.Request) bool {
+	return func(r *http.Request) bool { return r.Header.Get(name) == key }
+}
+
+// Host is the host that a call is for.
+func Host(r *http.Request) string { return cmp.Or(r.Host, r.URL.Host) }
+
+// Answer answers every call the same.
+func Answer(v any) Handler { return func(*http.Request, Dict) (any, error) { return v, nil } }
 
 // Limit is how often calls may be made.
 type Limit struct {
@@ -161,6 +209,9 @@ type Fake struct {
 	boot    time.Duration
 	bare    bool
 	things  map[string][]Dict
+
+	restarted map[string]bool // machines that were switched on after they had been off
+	failed    []fluffyapi.Instance
 }
 
 // Text is an answer that is no JSON, or the body of one.
@@ -182,7 +233,7 @@ func New(api API) *Fake {
 	}
 	c, err := model.New(cfg)
 	must(err)
-	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, meters: map[Limit]*meter{}}
+	f := &Fake{Cloud: c, Owner: c.Account("team", "owner"), caller: c.Account("caller", "owner"), api: api, things: map[string][]Dict{}, meters: map[Limit]*meter{}, restarted: map[string]bool{}}
 	f.mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { f.refuse(w, r, "", Missing(r.Method+" "+r.URL.Path)) })
 	f.Restore()
 	return f
@@ -284,9 +335,15 @@ func (f *Fake) refuse(w http.ResponseWriter, r *http.Request, op string, e *fluf
 	}
 	word, ok := f.api.Words[e.Code]
 	if !ok {
-		word = Word{http.StatusBadRequest, string(e.Code)}
+		word, ok = usual[e.Code]
 	}
-	message := e.Message
+	if !ok {
+		word = Word{Status: http.StatusBadRequest, Code: string(e.Code)}
+	}
+	message := cmp.Or(word.Message, e.Message)
+	if word.Again != "" {
+		w.Header().Set("Retry-After", word.Again)
+	}
 	if f.api.Zones == nil {
 		for _, region := range f.api.Regions { // of which the cloud knows no zones
 			message = strings.ReplaceAll(message, zone(region), region)
@@ -403,10 +460,34 @@ const (
 	Char   = `(?:[^"\\]|\\(?:u....|.))`
 	String = `"` + Char + `*"`
 	Number = `\d+(?:\.\d+)?`
+	Filled = `"` + Char + `+"` // a string that is not empty
+	Bool   = `(?:true|false)`
+	Object = `\{.*\}`
+	Key    = `"(?:ssh|ecdsa)-[^ ]+ [^ ]+.*"` // a public one
 )
 
 // List is a pattern for a list of what another one fits.
 func List(of string) string { return `\[(?:` + of + `(?:,` + of + `)*)?\]` }
+
+// Optional is the schema without what it requires: of bodies that change what others made.
+func (s Schema) Optional() Schema {
+	out := Schema{}
+	for field, pattern := range s {
+		out[strings.TrimPrefix(field, "!")] = pattern
+	}
+	return out
+}
+
+// Unknown is a field that the schema does not have, for APIs that pass over none; "":
+// there is none.
+func (s Schema) Unknown(in Dict) string {
+	for _, field := range slices.Sorted(maps.Keys(in)) {
+		if s[field] == "" && s["!"+field] == "" {
+			return field
+		}
+	}
+	return ""
+}
 
 // Read decodes a body that fits.
 func (s Schema) Read(body []byte) (in Dict, err error) {
@@ -432,34 +513,6 @@ func (s Schema) Fits(in Dict) error {
 	return nil
 }
 
-// Items are those of a list, nil for none.
-func Items(list any) []any {
-	all, _ := list.([]any)
-	return all
-}
-
-// Page is a part of a list, from a number on, and where the next part begins; 0: there is
-// none.
-func Page(all []Dict, from, size int) (part []Dict, next int) {
-	from = max(0, min(from, len(all)))
-	to := min(from+max(size, 1), len(all))
-	if to < len(all) {
-		next = to
-	}
-	return append([]Dict{}, all[from:to]...), next
-}
-
-// PageAfter is the page that a token stands for, and the token of the next one; nil: there
-// is none.
-func PageAfter(all []Dict, token string, size int) (page []Dict, next any) {
-	from, _ := strconv.Atoi(token)
-	page, to := Page(all, from, size)
-	if to > 0 {
-		next = strconv.Itoa(to)
-	}
-	return page, next
-}
-
 // Missing refuses a call about something that does not exist.
 func Missing(what any) *fluffyapi.Error {
 	return fluffyapi.Errorf(fluffyapi.NotFound, "%v does not exist", what)
@@ -469,150 +522,4 @@ func Missing(what any) *fluffyapi.Error {
 func (f *Fake) NewID() string {
 	f.serial++
 	return fmt.Sprintf("f00d%028x", f.serial)
-}
-
-// Create makes a machine that was asked for with a body, without a token and with a
-// name that need not be unique.
-func (f *Fake) Create(r *http.Request, region, instanceType string, asked Dict) (fluffyapi.Instance, error) {
-	if !slices.Contains(f.api.Regions, region) {
-		return fluffyapi.Instance{}, fluffyapi.Errorf(fluffyapi.Invalid, "there is no region %q", region)
-	}
-	return f.CreateIn(r, zone(region), instanceType, asked)
-}
-
-// CreateIn is Create in a zone, for clouds that name them.
-func (f *Fake) CreateIn(r *http.Request, zone, instanceType string, asked Dict) (fluffyapi.Instance, error) {
-	body, _ := json.Marshal(asked)
-	own := f.NewID()
-	name := own
-	if f.api.Named != "" {
-		name = asked[f.api.Named].(string)
-	}
-	return f.Owner.Create(r.Context(), fluffyapi.Create{
-		ClientToken: own, Name: name, Zone: zone, Type: instanceType, Spot: true, Tags: map[string]string{"asked": string(body)},
-	})
-}
-
-// Asked is the body that a machine was made with.
-func Asked(i fluffyapi.Instance) (body Dict) {
-	_ = json.Unmarshal([]byte(i.Tags["asked"]), &body)
-	return body
-}
-
-// Instances are all that are not forgotten.
-func (f *Fake) Instances(r *http.Request) ([]fluffyapi.Instance, error) {
-	p, err := f.Owner.Instances(r.Context(), fluffyapi.Query{})
-	return p.Items, err
-}
-
-// Terminate ends a machine.
-func (f *Fake) Terminate(r *http.Request, id string) (fluffyapi.Instance, error) {
-	return f.Owner.Terminate(r.Context(), id)
-}
-
-// Stop switches a machine off; its disk stays.
-func (f *Fake) Stop(r *http.Request, id string) (fluffyapi.Instance, error) {
-	return f.Owner.Stop(r.Context(), id)
-}
-
-// Start switches a machine on that is off.
-func (f *Fake) Start(r *http.Request, id string) (fluffyapi.Instance, error) {
-	return f.Owner.Start(r.Context(), id, fluffyapi.Start{})
-}
-
-// Free is how many more machines of a type a region or zone has.
-func (f *Fake) Free(r *http.Request, place, instanceType string) (n int) {
-	for _, z := range f.api.zones(place) {
-		free, _ := f.Owner.Available(r.Context(), z, instanceType, true)
-		n += free
-	}
-	return n
-}
-
-// Addresses are those of a machine, "" as long as it has none: for the first half of
-// its boot, and no private one where tests want that.
-func (f *Fake) Addresses(i fluffyapi.Instance) (public, private string) {
-	if i.State == fluffyapi.Pending && time.Since(i.Created) <= f.boot/2 {
-		return "", ""
-	}
-	if f.bare {
-		return i.PublicIP, ""
-	}
-	return i.PublicIP, i.PrivateIP
-}
-
-// Things are those of a kind, such as keys, by handlers.
-func (f *Fake) Things(kind string) []Dict { return append([]Dict{}, f.things[kind]...) }
-
-// Put keeps a thing, new if it has no "id".
-func (f *Fake) Put(kind string, thing Dict) Dict {
-	if thing["id"] == nil {
-		thing["id"] = f.NewID()
-	}
-	f.things[kind] = append(f.things[kind], thing)
-	return thing
-}
-
-// Thing returns the thing with that id; nil if there is none.
-func (f *Fake) Thing(kind string, id any) Dict {
-	for _, o := range f.things[kind] {
-		if o["id"] == id {
-			return o
-		}
-	}
-	return nil
-}
-
-// Drop removes a thing.
-func (f *Fake) Drop(kind string, id any) error {
-	if f.Thing(kind, id) == nil {
-		return Missing(id)
-	}
-	f.things[kind] = slices.DeleteFunc(f.things[kind], func(o Dict) bool { return o["id"] == id })
-	return nil
-}
-
-// Keep answers the calls about things of a kind: GET lists or looks at one, POST makes
-// one, PATCH changes and DELETE removes it. in checks and completes what is sent, out
-// completes what is told; either may be nil. inUse tells what cannot be removed.
-func (f *Fake) Keep(path, kind string, make, change Schema, in func(Dict) error, out func(Dict), inUse func(Dict) bool) {
-	do := func(r *http.Request, body Dict) (any, error) {
-		if body != nil && in != nil {
-			if err := in(body); err != nil {
-				return nil, err
-			}
-		}
-		id := r.PathValue("id")
-		if r.Method == http.MethodPost {
-			id = f.Put(kind, body)["id"].(string)
-			body = nil
-		}
-		if out != nil {
-			for _, o := range f.things[kind] {
-				out(o)
-			}
-		}
-		o := f.Thing(kind, id)
-		switch {
-		case id == "" && f.api.Lists != nil:
-			return f.api.Lists(kind, f.Things(kind)), nil
-		case id == "":
-			return f.Things(kind), nil
-		case o == nil:
-			return nil, Missing(id)
-		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
-			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%s is in use", id)
-		case r.Method == http.MethodDelete:
-			return Dict{}, f.Drop(kind, id)
-		}
-		maps.Copy(o, body)
-		return o, nil
-	}
-	f.Route("GET", path, kind+".list", nil, do)
-	f.Route("GET", path+"/{id}", kind+".get", nil, do)
-	f.Route("POST", path, kind+".put", make, do)
-	f.Route("DELETE", path+"/{id}", kind+".delete", nil, do)
-	if change != nil {
-		f.Route("PATCH", path+"/{id}", kind+".put", change, do)
-	}
 }

@@ -164,8 +164,14 @@ func (f *Fake) Inventory() (lines []string) {
 			lines = append(lines, fmt.Sprintf("instance %v %s", Asked(m.Instance)[cmp.Or(f.api.Named, "name")], m.ID))
 		}
 	}
+	for _, i := range f.failed {
+		lines = append(lines, fmt.Sprintf("instance %v %s", Asked(i)["name"], i.ID))
+	}
 	for kind, all := range f.things {
 		for _, o := range all {
+			if slices.Contains(f.api.Records, kind) {
+				continue
+			}
 			lines = append(lines, fmt.Sprintf("%s %v %v", kind, o["name"], o["id"]))
 		}
 	}
@@ -231,6 +237,11 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 				return slices.ContainsFunc(shared, func(kind string) bool { return strings.HasPrefix(line, kind+" ") })
 			})
 		},
+	}
+	if f.api.Opened != nil {
+		h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
+			return slices.DeleteFunc(f.api.Opened(n.ID), func(ports string) bool { return ports == "22" })
+		}
 	}
 	if f.api.OffCosts {
 		h.OffCosts = "that is how the cloud bills"

@@ -32,11 +32,16 @@ type token struct {
 	until time.Time
 }
 
-// TokenLife is how long they are good.
+// TokenLife is how long they are good, unless Mint is told otherwise.
 const TokenLife = time.Hour
 
 // Mint makes a token of somebody, with the text that its number gives it.
 func (t *Tokens) Mint(whose string, text func(n int) string) string {
+	return t.MintFor(TokenLife, whose, text)
+}
+
+// MintFor is Mint of a token that is good for so long.
+func (t *Tokens) MintFor(life time.Duration, whose string, text func(n int) string) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.serial++
@@ -44,7 +49,7 @@ func (t *Tokens) Mint(whose string, text func(n int) string) string {
 	if t.given == nil {
 		t.given = map[string]token{}
 	}
-	t.given[made] = token{whose, time.Now().Add(TokenLife)}
+	t.given[made] = token{whose, time.Now().Add(life)}
 	return made
 }
 

@@ -1,10 +1,7 @@
 package fluidstack
 
 import (
-	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,18 +19,11 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "canada_1_ca"}, InstanceType: "RTX_A6000_48GB::2", CPUs: 32, MemoryGiB: 118, HourlyPrice: 0.98}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*fluidstackfake.Fake, func() *Provider) {
 	fake := fluidstackfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".fluidstack"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".fluidstack", "api_key"), []byte(fluidstackfake.Key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".fluidstack/api_key", fluidstackfake.Key+"\n")
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
@@ -43,7 +33,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		return h
 	})
 }
@@ -52,7 +42,7 @@ func TestConformance(t *testing.T) {
 func TestManyInstances(t *testing.T) {
 	fake, provider := start(t)
 	p := provider()
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 60, Token: "t", AuthorizedKey: key}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 60, Token: "t", AuthorizedKey: cloudtest.Key}
 	nodes, err := p.Launch(t.Context(), spec)
 	if err != nil || len(nodes) != 60 || nodes[59].Reach.User != "ubuntu" || nodes[59].InternalIP == "" {
 		t.Fatalf("%d nodes, %v", len(nodes), err)
@@ -67,7 +57,7 @@ func TestManyInstances(t *testing.T) {
 func TestAnInstanceThatFailed(t *testing.T) {
 	fake, provider := start(t)
 	p := provider()
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 	if _, err := p.Launch(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -79,39 +69,21 @@ func TestAnInstanceThatFailed(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{400, `{"message": "The requested configuration is out of stock"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"message": "The limit of instances of your account is reached"}`, is[*cloud.QuotaError], vm.Refused},
-		{400, `{"message": "i-1 is stopped"}`, is[*rest.Error], vm.Changed},
-		{400, `{"message": "something else"}`, is[*rest.Error], vm.Refused},
-		{401, `{"message": "Unauthorized"}`, is[*cloud.AuthError], vm.Refused},
-		{402, `{"message": "pay"}`, is[*cloud.AuthError], vm.Refused},
-		{403, `{"message": "Forbidden"}`, is[*cloud.PermissionError], vm.Refused},
-		{404, `{"message": "Not found"}`, is[*cloud.InvalidError], vm.Missing},
-		{409, `{"message": "An SSH key with this name already exists"}`, is[*rest.Error], vm.Busy},
-		{422, `{"detail": [{"loc": ["body", "gpu_type"], "msg": "value is not a valid enumeration member"}]}`, is[*cloud.InvalidError], vm.Refused},
-		{422, `{"detail": [{"loc": ["body"], "msg": "there is no configuration with 3 X"}]}`, is[*cloud.InvalidError], vm.Refused},
-		{429, `{"message": "Rate limit exceeded"}`, is[*cloud.ThrottledError], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(tt.body))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%s: %T (%v), %v", tt.body, got, got, r.Kind(err))
-		}
-	}
-	if err := refusal(500, nil, []byte(`{"message": "x"}`)); err != nil {
-		t.Errorf("500 proves something: %v", err)
-	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "The requested configuration is out of stock"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"message": "The limit of instances of your account is reached"}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 400, `{"message": "i-1 is stopped"}`),
+		cloudtest.Means[*rest.Error](vm.Refused, 400, `{"message": "something else"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"message": "Unauthorized"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "pay"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"message": "Forbidden"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "Not found"}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "An SSH cloudtest.Key with this name already exists"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body", "gpu_type"], "msg": "value is not a valid enumeration member"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body"], "msg": "there is no configuration with 3 X"}]}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"message": "Rate limit exceeded"}`),
+		cloudtest.Nothing(500, `{"message": "x"}`),
+	})
 }
 
 // What the fetched price list offers can be rented, and costs what it says.
@@ -121,14 +93,9 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 	if err != nil || len(rows) == 0 {
 		t.Fatal(rows, err)
 	}
+	var offers []cloud.Offer
 	for _, r := range rows {
-		o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: r.Region}, InstanceType: r.InstanceType, HourlyPrice: r.Price}
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict == cloud.AvailableNone || r.Price <= 0 {
-			t.Errorf("%+v: %v, %v", r, a, err)
-		}
-		o.HourlyPrice /= 2
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
-			t.Errorf("%+v: %v, %v", r, a, err)
-		}
+		offers = append(offers, cloud.Offer{Place: cloud.Place{Cloud: Name, Region: r.Region}, InstanceType: r.InstanceType, HourlyPrice: r.Price})
 	}
+	cloudtest.PriceList(t, provider(), cloud.AvailabilityUnknown, offers) // that a region has a kind is not said of each number of GPUs
 }

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,32 +21,25 @@ var here = cloud.Offer{
 	Place: cloud.Place{Cloud: Name, Region: "default"}, InstanceType: "2x-NVIDIA-GeForce-RTX-4090", CPUs: 32, MemoryGiB: 128, Accelerators: map[string]float64{"RTX4090": 2}, HourlyPrice: 0.7,
 }
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*hyperbolicfake.Fake, func() cloud.Provider) {
 	fake := hyperbolicfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".hyperbolic"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".hyperbolic", "api_key"), []byte(hyperbolicfake.Key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".hyperbolic/api_key", hyperbolicfake.Key+"\n")
 	return fake, func() cloud.Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
 func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
-		h.Spec, h.Quota = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, nil // Hyperbolic has no quotas
+		h.Spec, h.Quota = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, nil // Hyperbolic has no quotas
 		h.Fill = func(_ testing.TB, _ cloud.Offer, left int) {
 			fake.Fill(hyperbolicfake.Region, hyperbolicfake.Type("NVIDIA-GeForce-RTX-4090", 2), left)
 			for _, more := range []int{4, 8} {
@@ -83,10 +74,10 @@ func TestWhatRefusalsMean(t *testing.T) {
 		message string
 		right   func(error) bool
 	}{
-		{401, "", is[*cloud.AuthError]}, {402, "", is[*cloud.AuthError]}, {400, "Insufficient funds", is[*cloud.AuthError]}, {403, "", is[*cloud.PermissionError]}, {404, "", is[*cloud.InvalidError]},
-		{400, "gpu_count: wrong", is[*cloud.InvalidError]}, {422, "", is[*cloud.InvalidError]}, {400, "no available instances", is[*cloud.CapacityError]}, {409, "already reserved", is[*cloud.CapacityError]},
-		{400, "The node is not available", is[*cloud.CapacityError]}, {400, "insufficient capacity", is[*cloud.CapacityError]}, {400, "quota exceeded", is[*cloud.QuotaError]},
-		{400, "instance limit reached", is[*cloud.QuotaError]}, {429, "", is[*cloud.ThrottledError]}, {409, "in use", is[*rest.Error]},
+		{401, "", cloudtest.Is[*cloud.AuthError]}, {402, "", cloudtest.Is[*cloud.AuthError]}, {400, "Insufficient funds", cloudtest.Is[*cloud.AuthError]}, {403, "", cloudtest.Is[*cloud.PermissionError]}, {404, "", cloudtest.Is[*cloud.InvalidError]},
+		{400, "gpu_count: wrong", cloudtest.Is[*cloud.InvalidError]}, {422, "", cloudtest.Is[*cloud.InvalidError]}, {400, "no available instances", cloudtest.Is[*cloud.CapacityError]}, {409, "already reserved", cloudtest.Is[*cloud.CapacityError]},
+		{400, "The node is not available", cloudtest.Is[*cloud.CapacityError]}, {400, "insufficient capacity", cloudtest.Is[*cloud.CapacityError]}, {400, "quota exceeded", cloudtest.Is[*cloud.QuotaError]},
+		{400, "instance limit reached", cloudtest.Is[*cloud.QuotaError]}, {429, "", cloudtest.Is[*cloud.ThrottledError]}, {409, "in use", cloudtest.Is[*rest.Error]},
 	} {
 		if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: tt.status, Message: tt.message}); !tt.right(err) {
 			t.Errorf("%d %s: %T (%v)", tt.status, tt.message, err, err)
@@ -103,11 +94,6 @@ func TestNoFunds(t *testing.T) {
 	if !errors.As(err, &auth) || auth.Fix != billing {
 		t.Errorf("%v", err)
 	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // What is offered is what there is now, with the price of now.
@@ -143,11 +129,11 @@ func TestOffersAreOfNow(t *testing.T) {
 	}
 	spec := cluster("web")
 	spec.Offer.InstanceType, spec.Offer.HourlyPrice = "4x-NVIDIA-H100-80GB-HBM3", 5
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$5.96") {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$5.96") {
 		t.Error(err)
 	}
 	spec.Ports = []string{"80"}
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 }

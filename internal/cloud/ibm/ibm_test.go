@@ -20,8 +20,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 var (
 	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-south", Zone: "us-south-1"}, InstanceType: "bx2-4x16", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.19}
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "eu-de", Zone: "eu-de-2"}, InstanceType: "bx2-4x16", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.19}
@@ -65,7 +63,7 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider, shared...)
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, elsewhere
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			zones := []string{o.Zone}
 			if o.Zone == "" { // what is left is in the zone that is tried last
@@ -74,12 +72,9 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 			}
 			fake.Fill(zones[0], o.InstanceType, left)
 		}
-		opened, inventory := h.OpenPorts, h.Inventory
+		inventory := h.Inventory
 		h.Inventory = func(t testing.TB) []string { // the network comes with a group of its own
 			return slices.DeleteFunc(inventory(t), func(line string) bool { return strings.Contains(line, "security_groups default-of-") })
-		}
-		h.OpenPorts = func(t testing.TB, n cloud.Node) []string {
-			return slices.DeleteFunc(opened(t, n), func(ports string) bool { return ports == "22" })
 		}
 		return h
 	})
@@ -88,13 +83,8 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 // shared are the kinds of things that all clusters share and that stay.
 var shared = []string{"vpcs", "vpc", "subnets", "subnet", "keys", "key"}
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
 func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
 }
 
 // prepareAndLaunch does what the program does.
@@ -120,33 +110,31 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status int
-		body   string
-		right  func(error) bool
-		kind   vm.Kind
-	}{
-		{400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}`, is[*cloud.AuthError], vm.Refused}, {401, `{"errors": [{"code": "not_authorized", "message": ""}]}`, is[*cloud.AuthError], vm.Refused},
-		{401, `{"errors": [{"code": "not_authenticated"}]}`, is[*cloud.AuthError], vm.Refused}, {403, `{"errors": [{"code": "not_authorized"}]}`, is[*cloud.PermissionError], vm.Refused}, {403, `{"errors": [{"code": "forbidden"}]}`, is[*cloud.PermissionError], vm.Refused},
-		{404, `{"errors": [{"code": "not_found"}]}`, is[*cloud.InvalidError], vm.Missing}, {404, `{"errors": [{"code": "instance_profile_not_found"}]}`, is[*cloud.InvalidError], vm.Missing},
-		{400, `{"errors": [{"code": "over_quota"}]}`, is[*cloud.QuotaError], vm.Refused}, {403, `{"errors": [{"code": "some_quota_exceeded", "message": "The quota is exceeded"}]}`, is[*cloud.QuotaError], vm.Refused},
-		{409, `{"errors": [{"code": "cannot_start_capacity"}]}`, is[*cloud.CapacityError], vm.Refused}, {409, `{"errors": [{"code": "cannot_start_placement_group"}]}`, is[*cloud.CapacityError], vm.Refused},
-		{429, `{"errors": [{"code": "too_many_requests"}]}`, is[*cloud.ThrottledError], vm.Refused}, {429, `busy`, is[*cloud.ThrottledError], vm.Refused},
-		{400, `{"errors": [{"code": "bad_field"}]}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"errors": [{"code": "missing_field"}]}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"errors": [{"code": "invalid_zone"}]}`, is[*cloud.InvalidError], vm.Refused},
-		{400, `{"errors": [{"code": "validation_unique_failed"}]}`, is[*rest.Error], vm.Changed}, {409, `{"errors": [{"code": "conflict_field"}]}`, is[*rest.Error], vm.Changed}, {409, `{"errors": [{"code": "invalid_state"}]}`, is[*rest.Error], vm.Changed},
-		{409, `{"errors": [{"code": "security_group_in_use"}]}`, is[*rest.Error], vm.Busy}, {418, `{"errors": [{"code": "odd", "message": "tea"}]}`, is[*rest.Error], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(tt.body))
-		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.right(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
-		}
-	}
-	for _, status := range []int{500, 503} { // it proves nothing
-		if err := refusal(status, nil, []byte(`{"errors": [{"code": "internal_error"}]}`)); err != nil {
-			t.Errorf("%d: %v", status, err)
-		}
-	}
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API cloudtest.Key could not be found."}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authorized", "message": ""}]}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authenticated"}]}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"errors": [{"code": "not_authorized"}]}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"errors": [{"code": "forbidden"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"errors": [{"code": "not_found"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"errors": [{"code": "instance_profile_not_found"}]}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"errors": [{"code": "over_quota"}]}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 403, `{"errors": [{"code": "some_quota_exceeded", "message": "The quota is exceeded"}]}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"errors": [{"code": "cannot_start_capacity"}]}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"errors": [{"code": "cannot_start_placement_group"}]}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"errors": [{"code": "too_many_requests"}]}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `busy`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"errors": [{"code": "bad_field"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"errors": [{"code": "missing_field"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"errors": [{"code": "invalid_zone"}]}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 400, `{"errors": [{"code": "validation_unique_failed"}]}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 409, `{"errors": [{"code": "conflict_field"}]}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 409, `{"errors": [{"code": "invalid_state"}]}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"errors": [{"code": "security_group_in_use"}]}`),
+		cloudtest.Means[*rest.Error](vm.Refused, 418, `{"errors": [{"code": "odd", "message": "tea"}]}`),
+		cloudtest.Nothing(500, `{"errors": [{"code": "internal_error"}]}`),
+		cloudtest.Nothing(503, `{"errors": [{"code": "internal_error"}]}`),
+	})
 }
 
 func TestWhyMachinesFail(t *testing.T) {
@@ -154,9 +142,9 @@ func TestWhyMachinesFail(t *testing.T) {
 		status, code string
 		want         func(error) bool
 	}{
-		{"failed", "cannot_start_capacity", is[*cloud.CapacityError]}, {"failed", "cannot_start_placement_group", is[*cloud.CapacityError]}, {"failed", "encryption_key_deleted", is[*rest.Error]}, {"failed", "", is[*rest.Error]},
-		{"stopped", "cannot_start_capacity", is[*cloud.CapacityError]}, {"stopped", "stopped_by_host_failure", nil}, {"stopped", "stopped_for_image_creation", nil}, {"running", "", nil},
-		{"stopped", "cannot_start", is[*rest.Error]}, {"stopped", "cannot_start_compute", is[*rest.Error]}, {"stopped", "cannot_start_network", is[*rest.Error]}, {"stopped", "cannot_start_ip_address", is[*rest.Error]}, {"stopped", "cannot_start_storage", is[*rest.Error]},
+		{"failed", "cannot_start_capacity", cloudtest.Is[*cloud.CapacityError]}, {"failed", "cannot_start_placement_group", cloudtest.Is[*cloud.CapacityError]}, {"failed", "encryption_key_deleted", cloudtest.Is[*rest.Error]}, {"failed", "", cloudtest.Is[*rest.Error]},
+		{"stopped", "cannot_start_capacity", cloudtest.Is[*cloud.CapacityError]}, {"stopped", "stopped_by_host_failure", nil}, {"stopped", "stopped_for_image_creation", nil}, {"running", "", nil},
+		{"stopped", "cannot_start", cloudtest.Is[*rest.Error]}, {"stopped", "cannot_start_compute", cloudtest.Is[*rest.Error]}, {"stopped", "cannot_start_network", cloudtest.Is[*rest.Error]}, {"stopped", "cannot_start_ip_address", cloudtest.Is[*rest.Error]}, {"stopped", "cannot_start_storage", cloudtest.Is[*rest.Error]},
 	} {
 		text := `{"status": "` + tt.status + `", "status_reasons": [{"code": "` + tt.code + `", "message": "Why."}]}`
 		if tt.code == "" {
@@ -264,7 +252,7 @@ func TestRules(t *testing.T) {
 	if again, err := wanted("g", all, []string{"22"}); err != nil || len(again) != 0 {
 		t.Errorf("%+v, %v", again, err)
 	}
-	if _, err := wanted("g", nil, []string{"x"}); !is[*cloud.InvalidError](err) {
+	if _, err := wanted("g", nil, []string{"x"}); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 }
@@ -284,7 +272,7 @@ func TestWishesThatCannotBe(t *testing.T) {
 	_, provider := start(t)
 	spec := cluster("web")
 	spec.Offer.Region, spec.Offer.Zone = "mars", "mars-1"
-	if err := provider().Prepare(t.Context(), spec); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "eu-de, us-south") {
+	if err := provider().Prepare(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "eu-de, us-south") {
 		t.Error(err)
 	}
 }
@@ -321,7 +309,7 @@ func TestPages(t *testing.T) {
 	if err != nil || len(all) != 2 || all[1].ID != "2" {
 		t.Errorf("%v, %v", all, err)
 	}
-	if _, err := ask(map[string]string{"": `{"other": []}`}); !is[*rest.NoAnswerError](err) {
+	if _, err := ask(map[string]string{"": `{"other": []}`}); !cloudtest.Is[*rest.NoAnswerError](err) {
 		t.Error(err)
 	}
 }

@@ -2,8 +2,6 @@ package lambda_test
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -24,15 +22,13 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: "lambda", Region: "us-west-1"}, InstanceType: "gpu_1x_a10", CPUs: 30, MemoryGiB: 200, HourlyPrice: 0.75}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 // start is a cloud, and how to make providers over it.
 func start(t testing.TB) (*lambdafake.Fake, func(o lambda.Options) *lambda.Provider) {
 	t.Helper()
 	fake := lambdafake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "api_key = "+lambdafake.Key+"\n")
+	cloudtest.HomeFile(t, home, ".lambda_cloud/lambda_keys", "api_key = "+lambdafake.Key+"\n")
 	return fake, func(o lambda.Options) *lambda.Provider {
 		o.Home, o.Transport = home, fake
 		return lambda.New(o)
@@ -42,24 +38,11 @@ func start(t testing.TB) (*lambdafake.Fake, func(o lambda.Options) *lambda.Provi
 // quick are the options of tests that are about something else than the time.
 var quick = lambda.Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
 
-func write(t testing.TB, home, keys string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".lambda_cloud"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".lambda_cloud", "lambda_keys"), []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
-		h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
-			return slices.DeleteFunc(fake.Rules(n.ID), func(ports string) bool { return ports == "22" })
-		}
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
 			return provider(lambda.Options{Busy: -1}), fake.Over
@@ -76,7 +59,7 @@ func TestCredentials(t *testing.T) {
 		"# mine\n api_key=wrong \nx\n": "invalid-api-key",
 	} {
 		home := t.TempDir()
-		write(t, home, keys)
+		cloudtest.HomeFile(t, home, ".lambda_cloud/lambda_keys", keys)
 		p := lambda.New(lambda.Options{Transport: lambdafake.New(), Home: home})
 		_, err := p.Check(t.Context())
 		var auth *cloud.AuthError
@@ -98,7 +81,7 @@ func TestALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
 func testALostAnswerIsWaitedForBeforeAnotherCall(t *testing.T) {
 	fake, provider := start(t)
 	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 	fake.Inject(model.Fault{Kind: model.Lose, Op: "instances.create", Times: 1})
 	fake.HideNew(5)
 	var lost *cloud.UnreachableError
@@ -136,11 +119,11 @@ func TestAFullRegionIsSeenBeforeALaunch(t *testing.T) {
 	}
 }
 
-// Two servers that make the key at the same moment leave one that can be used.
+// Two servers that make the cloudtest.Key at the same moment leave one that can be used.
 func TestKeysOfOneNameAreMadeOne(t *testing.T) {
 	fake, provider := start(t)
 	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 	launch := func(name string) {
 		t.Helper()
 		spec.ID.Name, spec.Token = name, name
@@ -154,7 +137,7 @@ func TestKeysOfOneNameAreMadeOne(t *testing.T) {
 	launch("web")
 	keys := slices.DeleteFunc(fake.Inventory(), func(line string) bool { return !strings.HasPrefix(line, "keys ") })
 	c := rest.New(rest.Options{Endpoint: "http://fake/api/v1", Transport: fake, Authorize: rest.Bearer(lambdafake.Key)})
-	if _, err := rest.Do[any](t.Context(), c, "POST", "/ssh-keys", map[string]string{"name": strings.Fields(keys[0])[1], "public_key": key}); err != nil {
+	if _, err := rest.Do[any](t.Context(), c, "POST", "/ssh-keys", map[string]string{"name": strings.Fields(keys[0])[1], "public_key": cloudtest.Key}); err != nil {
 		t.Fatal(err)
 	}
 	launch("web2")
@@ -165,7 +148,7 @@ func TestKeysOfOneNameAreMadeOne(t *testing.T) {
 func TestARulesetOfAnotherRegionIsNoHindrance(t *testing.T) {
 	fake, provider := start(t)
 	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: elsewhere, Nodes: 1, Token: "t", AuthorizedKey: key, Ports: []string{"8080"}}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: elsewhere, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key, Ports: []string{"8080"}}
 	if err := p.Prepare(t.Context(), spec); err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +176,7 @@ func TestARulesetOfAnotherRegionIsNoHindrance(t *testing.T) {
 func TestARegionWithoutAFirewall(t *testing.T) {
 	_, provider := start(t)
 	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 2, Token: "t", AuthorizedKey: key, Ports: []string{"8080"}}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 2, Token: "t", AuthorizedKey: cloudtest.Key, Ports: []string{"8080"}}
 	spec.Offer.Region = "us-south-1"
 	var told []string
 	if err := p.Prepare(cloud.WithNotes(t.Context(), func(text string) { told = append(told, text) }), spec); err != nil {
@@ -215,13 +198,13 @@ func TestWhatRefusalsMean(t *testing.T) {
 	fake, provider := start(t)
 	p := provider(quick)
 	for code, right := range map[string]func(error) bool{
-		"provider/gpu-quota":           is[*cloud.CapacityError],
-		"global/conflict":              is[*rest.Error],
-		"global/not-found":             is[*rest.Error],
-		"file-system-in-wrong-region":  is[*rest.Error],
-		"global/quota-exceeded":        is[*cloud.QuotaError],
-		"global/account-inactive":      is[*cloud.AuthError],
-		"global/object-does-not-exist": is[*cloud.InvalidError],
+		"provider/gpu-quota":           cloudtest.Is[*cloud.CapacityError],
+		"global/conflict":              cloudtest.Is[*rest.Error],
+		"global/not-found":             cloudtest.Is[*rest.Error],
+		"file-system-in-wrong-region":  cloudtest.Is[*rest.Error],
+		"global/quota-exceeded":        cloudtest.Is[*cloud.QuotaError],
+		"global/account-inactive":      cloudtest.Is[*cloud.AuthError],
+		"global/object-does-not-exist": cloudtest.Is[*cloud.InvalidError],
 	} {
 		fake.Inject(model.Fault{Kind: model.Fail, Code: fluffyapi.Code(code)})
 		if _, err := p.Check(t.Context()); !right(err) {
@@ -231,16 +214,11 @@ func TestWhatRefusalsMean(t *testing.T) {
 	}
 }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
 // A price that rose since the price list was made is told before a launch, and nothing is rented.
 func TestAPriceThatRose(t *testing.T) {
 	_, provider := start(t)
 	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 	spec.Offer.HourlyPrice = 0.5
 	var full *cloud.CapacityError
 	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "costs $0.75 an hour now, and $0.5 was planned with") {

@@ -3,8 +3,6 @@ package mithril
 import (
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,37 +22,25 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-central2-a"}, InstanceType: "a100-80gb.sxm.1x", CPUs: 15, MemoryGiB: 116, HourlyPrice: 1.2, Spot: true}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*mithrilfake.Fake, func() *Provider) {
 	fake := mithrilfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
+	cloudtest.HomeFile(t, home, ".config/mithril/config.yaml", "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
-func write(t testing.TB, home, config string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".config", "mithril"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".config", "mithril", "config.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "keys") // those are the project's and stay
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &here
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &here
 		return h
 	})
 }
@@ -134,10 +120,10 @@ func TestWhatIsBid(t *testing.T) {
 	}
 	other := launch("low")
 	other.Settings = map[string]any{"limit_price": 1.0}
-	if _, err := p.Launch(t.Context(), other); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "mithril.limit_price is $1.00") {
+	if _, err := p.Launch(t.Context(), other); !cloudtest.Is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "mithril.limit_price is $1.00") {
 		t.Error(err)
 	}
-	if err := p.Prepare(t.Context(), other); !is[*cloud.CapacityError](err) {
+	if err := p.Prepare(t.Context(), other); !cloudtest.Is[*cloud.CapacityError](err) {
 		t.Error(err)
 	}
 }
@@ -153,15 +139,7 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 	if err != nil || len(offers) != 2*len(rows) {
 		t.Errorf("%d offers of %d rows, %v", len(offers), len(rows), err)
 	}
-	for _, o := range offers {
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow {
-			t.Errorf("%+v: %v, %v", o, a, err)
-		}
-		o.HourlyPrice /= 2
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
-			t.Errorf("%+v: %v, %v", o, a, err)
-		}
-	}
+	cloudtest.PriceList(t, provider(), cloud.AvailableNow, offers)
 }
 
 func TestWhatStatesMean(t *testing.T) {
@@ -193,45 +171,27 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{400, `{"detail": "Invalid request parameters"}`, is[*cloud.InvalidError], vm.Refused},
-		{400, `{"detail": "Quota exceeded for instance type"}`, is[*cloud.QuotaError], vm.Refused},
-		{400, `{"detail": "Insufficient capacity"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"detail": "limit_price is below the minimum price"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"detail": "The bid was already terminated"}`, is[*cloud.InvalidError], vm.Missing},
-		{400, `{"detail": "Name already used"}`, is[error], vm.Changed},
-		{400, `{"detail": "The bid is already paused"}`, is[error], vm.Changed},
-		{401, `{"detail": "Invalid credentials"}`, is[*cloud.AuthError], vm.Refused},
-		{402, `{"detail": "Payment required"}`, is[*cloud.AuthError], vm.Refused},
-		{403, `{"detail": "Forbidden"}`, is[*cloud.PermissionError], vm.Refused},
-		{404, `{"detail": "Not found"}`, is[*cloud.InvalidError], vm.Missing},
-		{409, `{"detail": "not ready"}`, is[error], vm.Changed},
-		{422, `{"detail": [{"loc": ["body", "region"], "msg": "Field required", "type": "missing"}]}`, is[*cloud.InvalidError], vm.Refused},
-		{429, `{}`, is[*cloud.ThrottledError], vm.Refused},
-		{418, `{"detail": "odd"}`, is[*rest.Error], vm.Refused},
-	} {
-		err := rest.ReadDetails(tt.status, nil, []byte(tt.body))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
-		}
-	}
-	if err := rest.ReadDetails(502, nil, []byte(`{"detail": "upstream"}`)); err != nil {
-		t.Errorf("502 proves something: %v", err)
-	}
+	cloudtest.Refusals(t, here.Place, rest.ReadDetails, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"detail": "Invalid request parameters"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"detail": "Quota exceeded for instance type"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "Insufficient capacity"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "limit_price is below the minimum price"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 400, `{"detail": "The bid was already terminated"}`),
+		cloudtest.Means[error](vm.Changed, 400, `{"detail": "Name already used"}`),
+		cloudtest.Means[error](vm.Changed, 400, `{"detail": "The bid is already paused"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"detail": "Invalid credentials"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"detail": "Payment required"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"detail": "Forbidden"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"detail": "Not found"}`),
+		cloudtest.Means[error](vm.Changed, 409, `{"detail": "not ready"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body", "region"], "msg": "Field required", "type": "missing"}]}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{}`),
+		cloudtest.Means[*rest.Error](vm.Refused, 418, `{"detail": "odd"}`),
+		cloudtest.Nothing(502, `{"detail": "upstream"}`),
+	})
 	if err := rest.ReadDetails(422, nil, []byte(`{"detail": [{"loc": ["body", "region"], "msg": "Field required"}]}`)); err == nil || !strings.Contains(err.Error(), "body.region: Field required") {
 		t.Error(err)
 	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // What is bid is what the user says, never less than the plan's price.
@@ -265,7 +225,7 @@ func TestCredentials(t *testing.T) {
 	for text, want := range map[string]string{
 		"api_key: k\nproject_id: p\n": "", "current_profile: a\nprofiles:\n  a:\n    api_key: k\n    project_id: p\n": "", "api_key: k\n": `no "project_id"`,
 	} {
-		write(t, home, text)
+		cloudtest.HomeFile(t, home, ".config/mithril/config.yaml", text)
 		keys, err := New(Options{Home: home}).Read()
 		if want == "" && (err != nil || keys["api_key"] != "k" || keys["project_id"] != "p") || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v, %v", text, keys, err)

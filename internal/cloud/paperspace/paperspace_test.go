@@ -2,9 +2,7 @@ package paperspace
 
 import (
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,39 +20,32 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "Europe (AMS1)"}, InstanceType: "A4000", CPUs: 8, MemoryGiB: 45, HourlyPrice: 0.76}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*paperspacefake.Fake, func() *Provider) {
 	fake := paperspacefake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".paperspace"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".paperspace", "config.json"), []byte(`{"apiKey": "`+paperspacefake.Key+`"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".paperspace/config.json", `{"apiKey": "`+paperspacefake.Key+`"}`)
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
 func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "scripts") // those are the account's and stay
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) { fake.Fill(code(o.Region), o.InstanceType, left) }
 		h.Quota = func(_ testing.TB, o cloud.Offer, left int) { fake.Quota(code(o.Region), left) }
 		return h
 	})
 }
 
-// All clusters of a key share a script, which is taken by a shell.
+// All clusters of a cloudtest.Key share a script, which is taken by a shell.
 func TestTheStartupScript(t *testing.T) {
 	fake, provider := start(t)
 	p := provider()
@@ -133,39 +124,26 @@ func TestANetworkOfAnotherRegion(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status     int
-		code, text string
-		want       func(error) bool
-		kind       vm.Kind
-	}{
-		{400, "BAD_REQUEST", "We are currently out of capacity for the selected machine type.", is[*cloud.CapacityError], vm.Refused},
-		{400, "BAD_REQUEST", "You have reached the limit of this machine type for your team.", is[*cloud.QuotaError], vm.Refused},
-		{400, "BAD_REQUEST", "This machine is currently starting.", is[*rest.Error], vm.Changed},
-		{400, "BAD_REQUEST", "region: there is no \\\"x\\\"", is[*cloud.InvalidError], vm.Refused},
-		{400, "BAD_REQUEST", "the machine type x is not available for the template t", is[*cloud.InvalidError], vm.Refused},
-		{400, "BAD_REQUEST", "something else", is[*cloud.InvalidError], vm.Refused},
-		{401, "UNAUTHORIZED", "x", is[*cloud.AuthError], vm.Refused},
-		{402, "PAYMENT_REQUIRED", "x", is[*cloud.AuthError], vm.Refused},
-		{403, "FORBIDDEN", "x", is[*cloud.PermissionError], vm.Refused},
-		{404, "NOT_FOUND", "Machine not found", is[*cloud.InvalidError], vm.Missing},
-		{409, "CONFLICT", "the private network has machines", is[*rest.Error], vm.Busy},
-		{412, "PRECONDITION_FAILED", "x", is[*rest.Error], vm.Changed},
-		{413, "PAYLOAD_TOO_LARGE", "x", is[*cloud.InvalidError], vm.Refused},
-		{422, "UNPROCESSABLE_CONTENT", "x", is[*cloud.InvalidError], vm.Refused},
-		{429, "TOO_MANY_REQUESTS", "x", is[*cloud.ThrottledError], vm.Refused},
-		{408, "TIMEOUT", "x", is[*cloud.UnreachableError], vm.Lost},
-		{499, "CLIENT_CLOSED_REQUEST", "x", is[*cloud.UnreachableError], vm.Lost},
-	} {
-		err := rest.ReadError(tt.status, nil, []byte(`{"code":"`+tt.code+`","message":"`+tt.text+`"}`))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%s, %s: %T (%v), %v", tt.code, tt.text, got, got, r.Kind(err))
-		}
-	}
+	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, said("BAD_REQUEST", "We are currently out of capacity for the selected machine type.")),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, said("BAD_REQUEST", "You have reached the limit of this machine type for your team.")),
+		cloudtest.Means[*rest.Error](vm.Changed, 400, said("BAD_REQUEST", "This machine is currently starting.")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, said("BAD_REQUEST", "region: there is no \\\"x\\\"")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, said("BAD_REQUEST", "the machine type x is not available for the template t")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, said("BAD_REQUEST", "something else")),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, said("UNAUTHORIZED", "x")),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, said("PAYMENT_REQUIRED", "x")),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, said("FORBIDDEN", "x")),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, said("NOT_FOUND", "Machine not found")),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, said("CONFLICT", "the private network has machines")),
+		cloudtest.Means[*rest.Error](vm.Changed, 412, said("PRECONDITION_FAILED", "x")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 413, said("PAYLOAD_TOO_LARGE", "x")),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, said("UNPROCESSABLE_CONTENT", "x")),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, said("TOO_MANY_REQUESTS", "x")),
+		cloudtest.Means[*cloud.UnreachableError](vm.Lost, 408, said("TIMEOUT", "x")),
+		cloudtest.Means[*cloud.UnreachableError](vm.Lost, 499, said("CLIENT_CLOSED_REQUEST", "x")),
+	})
 }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
+// said is a refusal in Paperspace's form.
+func said(code, message string) string { return `{"code":"` + code + `","message":"` + message + `"}` }

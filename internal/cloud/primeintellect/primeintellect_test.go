@@ -7,7 +7,6 @@ import (
 	"math"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -28,8 +27,6 @@ var (
 	spot      = cloud.Offer{Place: here.Place, InstanceType: "datacrunch_8x_A100_80GB_SXM4", CPUs: 176, MemoryGiB: 960, HourlyPrice: 6.4112, Spot: true}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*primeintellectfake.Fake, func() cloud.Provider) {
 	for _, variable := range []string{"PRIME_API_KEY", "PRIME_TEAM_ID"} {
 		if os.Getenv(variable) != "" {
@@ -39,19 +36,14 @@ func start(t testing.TB) (*primeintellectfake.Fake, func() cloud.Provider) {
 	fake := primeintellectfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".prime"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".prime", "config.json"), []byte(`{"api_key": "`+primeintellectfake.Key+`", "team_id": null, "base_url": "https://api.primeintellect.ai"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".prime/config.json", `{"api_key": "`+primeintellectfake.Key+`", "team_id": null, "base_url": "https://api.primeintellect.ai"}`)
 	return fake, func() cloud.Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
 func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
 }
 
 // ids are the fake's names of types.
@@ -61,7 +53,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &spot
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) { fake.Fill(o.Region, ids[o.InstanceType], left) }
 		return h
 	})
@@ -79,7 +71,7 @@ func TestWhatStatesMean(t *testing.T) {
 	if m := (pod{Status: "ACTIVE"}).machine(nil); m.State != vm.Pending || m.RawState != installing {
 		t.Errorf("%+v", m)
 	}
-	if m := (pod{Status: "PENDING", Failure: "no driver"}).machine(nil); !is[*cloud.CapacityError](m.Failure) {
+	if m := (pod{Status: "PENDING", Failure: "no driver"}).machine(nil); !cloudtest.Is[*cloud.CapacityError](m.Failure) {
 		t.Errorf("%+v", m)
 	}
 	for text, want := range map[string]firstOf{`null`: "", `[null]`: "", `[]`: "", `"a@b"`: "a@b", `["a@b", "a@c"]`: "a@b"} {
@@ -97,13 +89,13 @@ func TestWhatRefusalsMean(t *testing.T) {
 		body   string
 		right  func(error) bool
 	}{
-		{401, `{"detail": "Not authenticated"}`, is[*cloud.AuthError]}, {402, `{"errors": [{"param": "", "details": "Insufficient wallet balance"}]}`, is[*cloud.AuthError]},
-		{400, `{"detail": "Insufficient funds"}`, is[*cloud.AuthError]}, {400, `{"detail": "the balance is too low"}`, is[*cloud.AuthError]}, {403, `{}`, is[*cloud.PermissionError]},
-		{404, `{"detail": "no such pod"}`, is[*cloud.InvalidError]}, {422, `{"errors": [{"param": "pod.socket", "details": "odd"}]}`, is[*cloud.InvalidError]}, {400, `{"detail": "odd"}`, is[*cloud.InvalidError]},
-		{400, `{"detail": "There are currently no available instances"}`, is[*cloud.CapacityError]}, {400, `{"detail": "It is not available"}`, is[*cloud.CapacityError]},
-		{400, `{"detail": "unavailable"}`, is[*cloud.CapacityError]}, {409, `{"detail": "Out of stock"}`, is[*cloud.CapacityError]}, {400, `{"detail": "no capacity"}`, is[*cloud.CapacityError]},
-		{422, `{"errors": [{"param": "pod.maxPrice", "details": "not enough"}]}`, is[*cloud.CapacityError]}, {400, `{"detail": "Quota exceeded"}`, is[*cloud.QuotaError]},
-		{400, `{"detail": "limit of pods"}`, is[*cloud.QuotaError]}, {429, `{}`, is[*cloud.ThrottledError]}, {409, `{"detail": "in use"}`, is[*rest.Error]},
+		{401, `{"detail": "Not authenticated"}`, cloudtest.Is[*cloud.AuthError]}, {402, `{"errors": [{"param": "", "details": "Insufficient wallet balance"}]}`, cloudtest.Is[*cloud.AuthError]},
+		{400, `{"detail": "Insufficient funds"}`, cloudtest.Is[*cloud.AuthError]}, {400, `{"detail": "the balance is too low"}`, cloudtest.Is[*cloud.AuthError]}, {403, `{}`, cloudtest.Is[*cloud.PermissionError]},
+		{404, `{"detail": "no such pod"}`, cloudtest.Is[*cloud.InvalidError]}, {422, `{"errors": [{"param": "pod.socket", "details": "odd"}]}`, cloudtest.Is[*cloud.InvalidError]}, {400, `{"detail": "odd"}`, cloudtest.Is[*cloud.InvalidError]},
+		{400, `{"detail": "There are currently no available instances"}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "It is not available"}`, cloudtest.Is[*cloud.CapacityError]},
+		{400, `{"detail": "unavailable"}`, cloudtest.Is[*cloud.CapacityError]}, {409, `{"detail": "Out of stock"}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "no capacity"}`, cloudtest.Is[*cloud.CapacityError]},
+		{422, `{"errors": [{"param": "pod.maxPrice", "details": "not enough"}]}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "Quota exceeded"}`, cloudtest.Is[*cloud.QuotaError]},
+		{400, `{"detail": "limit of pods"}`, cloudtest.Is[*cloud.QuotaError]}, {429, `{}`, cloudtest.Is[*cloud.ThrottledError]}, {409, `{"detail": "in use"}`, cloudtest.Is[*rest.Error]},
 	} {
 		if err := r.Refusal(t.Context(), here.Place, refusal(tt.status, nil, []byte(tt.body))); !tt.right(err) {
 			t.Errorf("%d %s: %T (%v)", tt.status, tt.body, err, err)
@@ -123,11 +115,6 @@ func TestNoFunds(t *testing.T) {
 	if !errors.As(err, &auth) || auth.Fix != billing {
 		t.Errorf("%v", err)
 	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // What is offered is what there is now, with the price of now, and nothing of strangers.
@@ -165,7 +152,7 @@ func TestOffersAreOfNow(t *testing.T) {
 	spec := cluster("web")
 	spec.Offer = elsewhere
 	spec.Offer.HourlyPrice = 1.9
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$1.91") {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$1.91") {
 		t.Error(err)
 	}
 }
@@ -186,7 +173,7 @@ func TestThePodThatIsMade(t *testing.T) {
 	}
 	spec = cluster("large")
 	spec.DiskGB = 5000
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "750") {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "750") {
 		t.Error(err)
 	}
 }

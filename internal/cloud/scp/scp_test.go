@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -32,19 +30,9 @@ func start(t testing.TB) (*scpfake.Fake, func() *Provider) {
 	fake := scpfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "access_key = "+scpfake.AccessKey+"\nsecret_key = "+scpfake.SecretKey+"\nproject_id = "+scpfake.ProjectID+"\n")
+	cloudtest.HomeFile(t, home, ".scp/scp_credential", "access_key = "+scpfake.AccessKey+"\nsecret_key = "+scpfake.SecretKey+"\nproject_id = "+scpfake.ProjectID+"\n")
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
-	}
-}
-
-func write(t testing.TB, home, keys string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".scp"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".scp", "scp_credential"), []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -74,7 +62,7 @@ func TestCredentials(t *testing.T) {
 		"access_key = " + scpfake.AccessKey + "\nproject_id = x\n": "secret_key",
 	} {
 		home := t.TempDir()
-		write(t, home, keys)
+		cloudtest.HomeFile(t, home, ".scp/scp_credential", keys)
 		who, err := New(Options{Home: home, Transport: scpfake.New()}).Check(t.Context())
 		var auth *cloud.AuthError
 		if want == "" && (err != nil || who[0] != "the project "+scpfake.ProjectID) || want != "" && (!errors.As(err, &auth) || !strings.Contains(auth.Fix, "scp_credential")) {
@@ -91,33 +79,23 @@ func TestCredentials(t *testing.T) {
 
 // Samsung's refusals have no codes: statuses and texts tell.
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		text   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{400, "virtualServerName is wrong", is[*cloud.InvalidError], vm.Refused},
-		{400, "The quota of virtual servers is exceeded", is[*cloud.QuotaError], vm.Refused},
-		{400, "The resource is in use", is[*rest.Error], vm.Busy},
-		{400, "There is an ongoing request on the resource FIREWALL-1", is[*rest.Error], vm.Busy},
-		{401, "x", is[*cloud.AuthError], vm.Refused},
-		{403, "x", is[*cloud.PermissionError], vm.Refused},
-		{404, "Not found any cluster by requested Scale", is[*cloud.CapacityError], vm.Refused},
-		{404, "not found", is[*cloud.InvalidError], vm.Missing},
-		{412, "x", is[*rest.Error], vm.Busy},
-		{429, "x", is[*cloud.ThrottledError], vm.Refused},
-	} {
-		err := rest.ReadError(tt.status, nil, []byte(`{"message":"`+tt.text+`"}`))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%d, %s: %T (%v), %v", tt.status, tt.text, got, got, r.Kind(err))
-		}
-	}
-	if err := rest.ReadError(500, nil, []byte(`{"message":"x"}`)); err != nil {
-		t.Errorf("500 proves something: %v", err)
-	}
+	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, said("virtualServerName is wrong")),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, said("The quota of virtual servers is exceeded")),
+		cloudtest.Means[*rest.Error](vm.Busy, 400, said("The resource is in use")),
+		cloudtest.Means[*rest.Error](vm.Busy, 400, said("There is an ongoing request on the resource FIREWALL-1")),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, said("x")),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, said("x")),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 404, said("Not found any cluster by requested Scale")),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, said("not found")),
+		cloudtest.Means[*rest.Error](vm.Busy, 412, said("x")),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, said("x")),
+		cloudtest.Nothing(500, `{"message":"x"}`),
+	})
 }
+
+// said is a refusal in Samsung's form.
+func said(message string) string { return `{"message":"` + message + `"}` }
 
 func TestStates(t *testing.T) {
 	for state, want := range map[string]vm.State{

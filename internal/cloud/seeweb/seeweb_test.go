@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -23,25 +21,13 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "it-fr2"}, InstanceType: "ECS1GPU6", CPUs: 4, MemoryGiB: 32, HourlyPrice: 0.38}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*seewebfake.Fake, func() *Provider) {
 	fake := seewebfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "[DEFAULT]\napi_key = "+seewebfake.Token+"\n")
+	cloudtest.HomeFile(t, home, ".seeweb_cloud/seeweb_keys", "[DEFAULT]\napi_key = "+seewebfake.Token+"\n")
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
-	}
-}
-
-func write(t testing.TB, home, keys string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".seeweb_cloud"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".seeweb_cloud", "seeweb_keys"), []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -49,7 +35,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "pubkeys") // those are the account's and stay
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		return h
 	})
 }
@@ -65,15 +51,7 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 	if err != nil || len(offers) != len(rows) {
 		t.Errorf("%d offers of %d rows, %v", len(offers), len(rows), err)
 	}
-	for _, o := range offers {
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow {
-			t.Errorf("%+v: %v, %v", o, a, err)
-		}
-		o.HourlyPrice /= 2
-		if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
-			t.Errorf("%+v: %v, %v", o, a, err)
-		}
-	}
+	cloudtest.PriceList(t, provider(), cloud.AvailableNow, offers)
 }
 
 func TestWhatStatesMean(t *testing.T) {
@@ -91,36 +69,30 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{400, `{"status": "error", "error_code": 42, "message": "The plan is not available in this region"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"status": "error", "message": "lack of resources"}`, is[*cloud.CapacityError], vm.Refused}, {400, `{"status": "error", "message": "No capacity left"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"status": "error", "message": "plan not activatable"}`, is[*cloud.CapacityError], vm.Refused}, {400, `{"status": "error", "message": "no host found"}`, is[*cloud.CapacityError], vm.Refused},
-		{400, `{"status": "error", "message": "quota exceeded"}`, is[*cloud.QuotaError], vm.Refused}, {400, `{"status": "error", "message": "limit of servers reached"}`, is[*cloud.QuotaError], vm.Refused},
-		{400, `{"status": "error", "message": "another action is in progress"}`, is[error], vm.Changed}, {400, `{"status": "error", "message": "server is already off"}`, is[error], vm.Changed},
-		{400, `{"status": "error", "message": "invalid image"}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"error": {"error_code": 400, "status": "error", "message": "maximum number of servers reached"}}`, is[*cloud.QuotaError], vm.Refused}, {400, `{"detail": "server does not exist"}`, is[*cloud.InvalidError], vm.Missing},
-		{401, `{"status": "error", "message": "Invalid token."}`, is[*cloud.AuthError], vm.Refused}, {401, ``, is[*cloud.AuthError], vm.Refused}, {402, `{"message": "pay"}`, is[*cloud.AuthError], vm.Refused},
-		{403, `{"message": "forbidden"}`, is[*cloud.PermissionError], vm.Refused}, {404, `{"message": "Not found."}`, is[*cloud.InvalidError], vm.Missing},
-		{409, `{"message": "odd"}`, is[error], vm.Changed}, {422, `{"error": "odd"}`, is[*cloud.InvalidError], vm.Refused}, {429, ``, is[*cloud.ThrottledError], vm.Refused}, {418, `{"message": "odd"}`, is[*rest.Error], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(tt.body))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
-		}
-	}
-	if err := refusal(500, nil, []byte(`{"message": "x"}`)); err != nil {
-		t.Errorf("500 proves something: %v", err)
-	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"status": "error", "error_code": 42, "message": "The plan is not available in this region"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"status": "error", "message": "lack of resources"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"status": "error", "message": "No capacity left"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"status": "error", "message": "plan not activatable"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"status": "error", "message": "no host found"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"status": "error", "message": "quota exceeded"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"status": "error", "message": "limit of servers reached"}`),
+		cloudtest.Means[error](vm.Changed, 400, `{"status": "error", "message": "another action is in progress"}`),
+		cloudtest.Means[error](vm.Changed, 400, `{"status": "error", "message": "server is already off"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"status": "error", "message": "invalid image"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"error": {"error_code": 400, "status": "error", "message": "maximum number of servers reached"}}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 400, `{"detail": "server does not exist"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"status": "error", "message": "Invalid token."}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, ``),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "pay"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"message": "forbidden"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "Not found."}`),
+		cloudtest.Means[error](vm.Changed, 409, `{"message": "odd"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"error": "odd"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, ``),
+		cloudtest.Means[*rest.Error](vm.Refused, 418, `{"message": "odd"}`),
+		cloudtest.Nothing(500, `{"message": "x"}`),
+	})
 }
 
 func plan(t *testing.T, text string) (p fetch.SeewebPlan) {
@@ -170,7 +142,7 @@ func TestCredentials(t *testing.T) {
 	if !errors.As(err, &auth) || !auth.NotSetUp || !strings.Contains(auth.Fix, "~/.seeweb_cloud/seeweb_keys") {
 		t.Error(err)
 	}
-	write(t, home, "[DEFAULT]\napi_key = k\n")
+	cloudtest.HomeFile(t, home, ".seeweb_cloud/seeweb_keys", "[DEFAULT]\napi_key = k\n")
 	if keys, err := New(Options{Home: home}).Read(); err != nil || keys["api_key"] != "k" {
 		t.Errorf("%v, %v", keys, err)
 	}

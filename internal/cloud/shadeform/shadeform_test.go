@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -25,25 +23,18 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "canada-1"}, InstanceType: "massedcompute_A6000x4", CPUs: 24, MemoryGiB: 192, HourlyPrice: 2.28}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*shadeformfake.Fake, func() cloud.Provider) {
 	fake := shadeformfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".shadeform"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".shadeform", "api_key"), []byte(shadeformfake.Key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".shadeform/api_key", shadeformfake.Key+"\n")
 	return fake, func() cloud.Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
 func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
@@ -52,7 +43,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &spot
 		return h
 	})
 }
@@ -78,11 +69,11 @@ func TestWhatRefusalsMean(t *testing.T) {
 		message string
 		right   func(error) bool
 	}{
-		{401, "", is[*cloud.AuthError]}, {402, "no balance", is[*cloud.AuthError]}, {403, "", is[*cloud.PermissionError]}, {404, "no such type", is[*cloud.InvalidError]},
-		{400, "region: unknown", is[*cloud.InvalidError]}, {422, "name", is[*cloud.InvalidError]}, {409, "out of stock: A6000", is[*cloud.CapacityError]},
-		{400, "The instance is no longer available", is[*cloud.CapacityError]}, {400, "no capacity", is[*cloud.CapacityError]}, {503, "unavailable", is[*cloud.CapacityError]},
-		{400, "quota exceeded", is[*cloud.QuotaError]}, {400, "the limit of instances is reached", is[*cloud.QuotaError]}, {429, "", is[*cloud.ThrottledError]},
-		{409, "in use", is[*rest.Error]},
+		{401, "", cloudtest.Is[*cloud.AuthError]}, {402, "no balance", cloudtest.Is[*cloud.AuthError]}, {403, "", cloudtest.Is[*cloud.PermissionError]}, {404, "no such type", cloudtest.Is[*cloud.InvalidError]},
+		{400, "region: unknown", cloudtest.Is[*cloud.InvalidError]}, {422, "name", cloudtest.Is[*cloud.InvalidError]}, {409, "out of stock: A6000", cloudtest.Is[*cloud.CapacityError]},
+		{400, "The instance is no longer available", cloudtest.Is[*cloud.CapacityError]}, {400, "no capacity", cloudtest.Is[*cloud.CapacityError]}, {503, "unavailable", cloudtest.Is[*cloud.CapacityError]},
+		{400, "quota exceeded", cloudtest.Is[*cloud.QuotaError]}, {400, "the limit of instances is reached", cloudtest.Is[*cloud.QuotaError]}, {429, "", cloudtest.Is[*cloud.ThrottledError]},
+		{409, "in use", cloudtest.Is[*rest.Error]},
 	} {
 		if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: tt.status, Message: tt.message}); !tt.right(err) {
 			t.Errorf("%d %s: %T (%v)", tt.status, tt.message, err, err)
@@ -92,11 +83,6 @@ func TestWhatRefusalsMean(t *testing.T) {
 	if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: 402}); !errors.As(err, &auth) || auth.Fix != billing {
 		t.Error(err)
 	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // What is offered is what there is now, with the price of now.
@@ -128,7 +114,7 @@ func TestOffersAreOfNow(t *testing.T) {
 	spec := cluster("web")
 	spec.Offer = elsewhere
 	spec.Offer.HourlyPrice = 2
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$2.28") {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "$2.28") {
 		t.Error(err)
 	}
 }
@@ -160,7 +146,7 @@ func TestPorts(t *testing.T) {
 	if err := o.OpenPorts(t.Context(), spec.ID, []string{"9000"}); err != nil {
 		t.Error(err)
 	}
-	if err := o.OpenPorts(t.Context(), spec.ID, []string{"1"}); !is[*cloud.InvalidError](err) {
+	if err := o.OpenPorts(t.Context(), spec.ID, []string{"1"}); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 }

@@ -3,8 +3,6 @@ package verda
 import (
 	"errors"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,32 +23,25 @@ var (
 	spot      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "FIN-01"}, InstanceType: "1V100.6V", CPUs: 6, MemoryGiB: 23, HourlyPrice: 0.05, Spot: true}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*verdafake.Fake, func() *Provider) {
 	fake := verdafake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".verda"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".verda", "config.json"), []byte(`{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
 	}
 }
 
 func launch(o cloud.Offer) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: o, Nodes: 1, Token: "t", AuthorizedKey: key}
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: o, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
 }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "keys") // those are the account's and stay
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &spot
 		return h
 	})
 }
@@ -89,46 +80,27 @@ func TestASpotMachine(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{400, `{"code": "invalid_request", "message": "Invalid instance type"}`, is[*cloud.InvalidError], vm.Refused},
-		{400, `{"code": "invalid_request", "message": "Invalid location code"}`, is[*cloud.InvalidError], vm.Refused},
-		{400, `{"code": "invalid_request", "message": "more than the quota of 8"}`, is[*cloud.QuotaError], vm.Refused},
-		{400, `{"code": "invalid_request", "message": "the instance is provisioning"}`, is[*rest.Error], vm.Changed},
-		{400, `{"code": "invalid_request", "message": "something else"}`, is[*cloud.InvalidError], vm.Refused},
-		{401, `{"code": "unauthorized_request", "message": "Access token is missing or invalid"}`, is[*cloud.AuthError], vm.Refused},
-		{402, `{"code": "insufficient_funds", "message": "x"}`, is[*cloud.AuthError], vm.Refused},
-		{403, `{"code": "forbidden_action", "message": "x"}`, is[*cloud.PermissionError], vm.Refused},
-		{404, `{"code": "not_found", "message": "x"}`, is[*cloud.InvalidError], vm.Missing},
-		{429, `{"code": "too_many_requests", "message": "x"}`, is[*cloud.ThrottledError], vm.Refused},
-		{503, `{"code": "service_unavailable", "message": "Not enough resources to deploy a 1 GPU instance"}`, is[*cloud.CapacityError], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(tt.body))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%s: %T (%v), %v", tt.body, got, got, r.Kind(err))
-		}
-	}
-	for _, status := range []int{500, 503} {
-		if err := refusal(status, nil, []byte(`{"code": "service_unavailable", "message": "later"}`)); err != nil {
-			t.Errorf("%d proves something: %v", status, err)
-		}
-	}
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "invalid_request", "message": "Invalid instance type"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "invalid_request", "message": "Invalid location code"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"code": "invalid_request", "message": "more than the quota of 8"}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 400, `{"code": "invalid_request", "message": "the instance is provisioning"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "invalid_request", "message": "something else"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"code": "unauthorized_request", "message": "Access token is missing or invalid"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"code": "insufficient_funds", "message": "x"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"code": "forbidden_action", "message": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"code": "not_found", "message": "x"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"code": "too_many_requests", "message": "x"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 503, `{"code": "service_unavailable", "message": "Not enough resources to deploy a 1 GPU instance"}`),
+		cloudtest.Nothing(500, `{"code": "service_unavailable", "message": "later"}`),
+		cloudtest.Nothing(503, `{"code": "service_unavailable", "message": "later"}`),
+	})
 	fake, provider := start(t)
 	fake.Inject(model.Fault{Kind: model.Fail, Code: verdafake.Poor})
 	var auth *cloud.AuthError
 	if _, err := provider().Check(t.Context()); !errors.As(err, &auth) || !strings.Contains(auth.Fix, "funds") {
 		t.Error(err)
 	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // What the fetched price list offers can be rented, and costs what it says.
@@ -139,19 +111,15 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 		t.Fatal(rows, err)
 	}
 	gpus := map[string]bool{}
+	var offers []cloud.Offer
 	for _, r := range rows {
 		gpus[r.Accelerator] = true
-		for _, o := range []cloud.Offer{{HourlyPrice: r.Price}, {HourlyPrice: r.Spot, Spot: true}} {
-			o.Place, o.InstanceType = cloud.Place{Cloud: Name, Region: r.Region}, r.InstanceType
-			if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow || o.HourlyPrice <= 0 {
-				t.Errorf("%+v: %v, %v", r, a, err)
-			}
-			o.HourlyPrice /= 2
-			if a, err := provider().Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
-				t.Errorf("%+v: %v, %v", r, a, err)
-			}
-		}
+		o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: r.Region}, InstanceType: r.InstanceType, HourlyPrice: r.Price}
+		offers = append(offers, o)
+		o.Spot, o.HourlyPrice = true, r.Spot
+		offers = append(offers, o)
 	}
+	cloudtest.PriceList(t, provider(), cloud.AvailableNow, offers)
 	if !gpus["V100"] || !gpus["H100"] || !gpus[""] || len(gpus) != 3 {
 		t.Errorf("%v", gpus)
 	}

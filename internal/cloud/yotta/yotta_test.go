@@ -3,8 +3,6 @@ package yotta
 import (
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,25 +19,13 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "us-central-2"}, InstanceType: "1x14v119g_NVIDIA_GeForce_RTX_5090_32G_SECURE", CPUs: 14, MemoryGiB: 119, HourlyPrice: 0.65}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*yottafake.Fake, func() *Provider) {
 	fake := yottafake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	write(t, home, "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
+	cloudtest.HomeFile(t, home, ".yotta/credentials", "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
 	return fake, func() *Provider {
 		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
-	}
-}
-
-func write(t testing.TB, home, keys string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Join(home, ".yotta"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".yotta", "credentials"), []byte(keys), 0o600); err != nil {
-		t.Fatal(err)
 	}
 }
 
@@ -47,7 +33,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() })
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		return h
 	})
 }
@@ -63,8 +49,8 @@ func TestWhatAPodIs(t *testing.T) {
 	}
 	for text, want := range map[string]cloud.Reach{
 		`{"sshCmd": "ssh root@pod-ip -p 10022"}`: {Method: "ssh", Host: "pod-ip", Port: 10022, User: "root"}, `{"sshCmd": "ssh root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 22, User: "root"},
-		`{"sshCmd": "ssh -p 30035 -i <private key file> root@1.2.3.4"}`:     {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
-		`{"expose": [{"port": 22, "host": "1.2.3.4", "proxyPort": 30035}]}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"}, `{"sshCmd": ""}`: {Method: "ssh", Port: 22, User: "root"},
+		`{"sshCmd": "ssh -p 30035 -i <private cloudtest.Key file> root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
+		`{"expose": [{"port": 22, "host": "1.2.3.4", "proxyPort": 30035}]}`:       {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"}, `{"sshCmd": ""}`: {Method: "ssh", Port: 22, User: "root"},
 	} {
 		var p pod
 		if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -77,43 +63,36 @@ func TestWhatAPodIs(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   func(error) bool
-		kind   vm.Kind
-	}{
-		{200, `{"code": 10001, "message": "Invalid request parameters"}`, is[*cloud.InvalidError], vm.Refused}, {400, `{"code": 10001, "message": "Invalid request parameters"}`, is[*cloud.InvalidError], vm.Refused},
-		{200, `{"code": 10002, "message": "System error"}`, is[*cloud.UnreachableError], vm.Lost}, {200, `{"code": 10007, "message": "Record not exist"}`, is[*cloud.InvalidError], vm.Missing},
-		{200, `{"code": 11002, "message": "No terminate permissions"}`, is[*cloud.PermissionError], vm.Refused}, {200, `{"code": 12001, "message": "Resource status invalid"}`, is[error], vm.Changed},
-		{200, `{"code": 13000, "message": "Pod not found"}`, is[*cloud.InvalidError], vm.Missing}, {200, `{"code": 44003, "message": "x"}`, is[*cloud.InvalidError], vm.Missing},
-		{400, `{"code": 40001, "message": "Invalid API key"}`, is[*cloud.AuthError], vm.Refused}, {401, `{"code": 401, "message": "x"}`, is[*cloud.AuthError], vm.Refused}, {401, ``, is[*cloud.AuthError], vm.Refused},
-		{402, `{"code": 1, "message": "x"}`, is[*cloud.AuthError], vm.Refused}, {200, `{"code": 1, "message": "Insufficient balance"}`, is[*cloud.AuthError], vm.Refused}, {403, ``, is[*cloud.PermissionError], vm.Refused},
-		{200, `{"code": 1, "message": "Insufficient resources"}`, is[*cloud.CapacityError], vm.Refused}, {200, `{"code": 1, "message": "No available GPU"}`, is[*cloud.CapacityError], vm.Refused},
-		{200, `{"code": 1, "message": "quota exceeded"}`, is[*cloud.QuotaError], vm.Refused}, {404, `{"code": 1, "message": "x"}`, is[*cloud.InvalidError], vm.Missing}, {429, ``, is[*cloud.ThrottledError], vm.Refused},
-		{418, `{"code": 1, "message": "odd"}`, is[*rest.Error], vm.Refused},
-	} {
-		err := refusal(tt.status, nil, []byte(tt.body))
-		r := refusals("fix")
-		if got := r.Refusal(t.Context(), here.Place, err); err == nil || !tt.want(got) || r.Kind(err) != tt.kind {
-			t.Errorf("%d %s: %T (%v), %v", tt.status, tt.body, got, got, r.Kind(err))
-		}
-	}
-	if err := refusal(500, nil, []byte(`{"code": 10002, "message": "x"}`)); err != nil {
-		t.Errorf("500 proves something: %v", err)
-	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 200, `{"code": 10001, "message": "Invalid request parameters"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": 10001, "message": "Invalid request parameters"}`),
+		cloudtest.Means[*cloud.UnreachableError](vm.Lost, 200, `{"code": 10002, "message": "System error"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 200, `{"code": 10007, "message": "Record not exist"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 200, `{"code": 11002, "message": "No terminate permissions"}`),
+		cloudtest.Means[error](vm.Changed, 200, `{"code": 12001, "message": "Resource status invalid"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 200, `{"code": 13000, "message": "Pod not found"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 200, `{"code": 44003, "message": "x"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"code": 40001, "message": "Invalid API key"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"code": 401, "message": "x"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, ``),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"code": 1, "message": "x"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 200, `{"code": 1, "message": "Insufficient balance"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, ``),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 200, `{"code": 1, "message": "Insufficient resources"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 200, `{"code": 1, "message": "No available GPU"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 200, `{"code": 1, "message": "quota exceeded"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"code": 1, "message": "x"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, ``),
+		cloudtest.Means[*rest.Error](vm.Refused, 418, `{"code": 1, "message": "odd"}`),
+		cloudtest.Nothing(500, `{"code": 10002, "message": "x"}`),
+	})
 }
 
 // A pod has its ports from the beginning, and no others.
 func TestPorts(t *testing.T) {
 	fake, provider := start(t)
 	p := provider()
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key, Ports: []string{"8080-8081"}}
+	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key, Ports: []string{"8080-8081"}}
 	spec.ImageID = "docker:me/image:1"
 	nodes, err := p.Launch(t.Context(), spec)
 	if err != nil {
@@ -129,7 +108,7 @@ func TestPorts(t *testing.T) {
 	if err := p.OpenPorts(t.Context(), spec.ID, []string{"8080"}); err != nil {
 		t.Error(err)
 	}
-	if err := p.OpenPorts(t.Context(), spec.ID, []string{"9000"}); !is[*cloud.InvalidError](err) {
+	if err := p.OpenPorts(t.Context(), spec.ID, []string{"9000"}); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 	if nodes[0].About.InstanceType != "1x_NVIDIA_RTX_5090_32G_SECURE" {
@@ -149,7 +128,7 @@ func TestTypes(t *testing.T) {
 	} {
 		asked, err := compute(name)
 		got, _ := json.Marshal(asked)
-		if want != "" && (err != nil || string(got) != want) || want == "" && !is[*cloud.InvalidError](err) {
+		if want != "" && (err != nil || string(got) != want) || want == "" && !cloudtest.Is[*cloud.InvalidError](err) {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
 	}
@@ -162,7 +141,7 @@ func TestCredentials(t *testing.T) {
 	if !errors.As(err, &auth) || !auth.NotSetUp || !strings.Contains(auth.Fix, "~/.yotta/credentials") {
 		t.Error(err)
 	}
-	write(t, home, "apikey=k\n")
+	cloudtest.HomeFile(t, home, ".yotta/credentials", "apikey=k\n")
 	if _, err := New(Options{Home: home}).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "orgId") {
 		t.Error(err)
 	}

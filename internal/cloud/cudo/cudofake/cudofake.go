@@ -10,7 +10,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key and Project are those of the only account.
@@ -43,7 +42,7 @@ func New() *Fake {
 	api := fakehttp.API{
 		Prefix: "/v1", Regions: dataCenters, Named: "vmId",
 		ID:    func(n uint64) string { return fmt.Sprintf("vm%d", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Login: fakehttp.Bearer(Key),
 		Error: func(status int, code, message string) any {
 			return dict{"code": status, "status": code, "message": message, "details": []any{}}
 		},
@@ -56,7 +55,7 @@ func New() *Fake {
 		},
 	}
 	for name, m := range machines {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: m.cpus, Accelerators: map[string]float64{m.gpu: float64(m.gpus)}, Price: m.price})
+		api.Types = append(api.Types, fakehttp.Type(name, m.cpus, m.gpu, m.gpus, m.price))
 	}
 	f := &Fake{fakehttp.New(api)}
 	f.Route("GET", "/vms/machine-types-2", "offers", nil, f.types)
@@ -67,11 +66,10 @@ func New() *Fake {
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	number   = `[0-9]+`
 	creating = fakehttp.Schema{
-		"!vmId": `"[a-z0-9][a-z0-9-]{0,59}"`, "!dataCenterId": word, "!machineType": word, "!vcpus": number, "!memoryGib": number, "gpus": number, "!bootDiskImageId": word,
-		"bootDisk": `\{.*\}`, "sshKeySource": `"SSH_KEY_SOURCE_(?:NONE|USER|PROJECT)"`, "customSshKeys": fakehttp.List(word), "metadata": `\{(?:` + word + `:` + fakehttp.String + `,?)*\}`,
+		"!vmId": `"[a-z0-9][a-z0-9-]{0,59}"`, "!dataCenterId": fakehttp.Filled, "!machineType": fakehttp.Filled, "!vcpus": number, "!memoryGib": number, "gpus": number, "!bootDiskImageId": fakehttp.Filled,
+		"bootDisk": `\{.*\}`, "sshKeySource": `"SSH_KEY_SOURCE_(?:NONE|USER|PROJECT)"`, "customSshKeys": fakehttp.List(fakehttp.Filled), "metadata": `\{(?:` + fakehttp.Filled + `:` + fakehttp.String + `,?)*\}`,
 	}
 )
 
@@ -125,14 +123,10 @@ func words(err error) error {
 	return err
 }
 
-var states = map[fluffyapi.State]string{fluffyapi.Pending: "pend", fluffyapi.Running: "runn", fluffyapi.Stopped: "poff", fluffyapi.Terminating: "epil", fluffyapi.Terminated: "done"}
+var states = fakehttp.States{fluffyapi.Pending: "pend", fluffyapi.Running: "runn", fluffyapi.Stopped: "poff", fluffyapi.Terminating: "epil", fluffyapi.Terminated: "done"}
 
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	asked := fakehttp.Asked(i)
-	state, ok := states[i.State]
-	if !ok {
-		state = string(i.State)
-	}
+	asked, state := fakehttp.Asked(i), states.Of(i.State)
 	out := dict{
 		"id": asked["vmId"], "shortState": state, "datacenterId": i.Region, "machineType": i.Type, "createTime": i.Created.Format(time.RFC3339Nano),
 		"metadata": asked["metadata"], "vcpus": asked["vcpus"], "memory": asked["memoryGib"], "gpuQuantity": asked["gpus"],
@@ -150,13 +144,7 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 	if err := f.project(r); err != nil {
 		return nil, err
 	}
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if t := f.told(i); t["shortState"] != "done" {
-			all = append(all, t)
-		}
-	}
+	all, err := f.Existing(r, f.told)
 	return dict{"VMs": all, "totalCount": len(all)}, err
 }
 

@@ -5,7 +5,6 @@
 package dofake
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/http"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Token is that of the only team.
@@ -24,10 +22,7 @@ const Token = "dop_v1_fake0123456789abcdef"
 type dict = fakehttp.Dict
 
 // Fake is the whole of DigitalOcean. Its paths begin with /v2.
-type Fake struct {
-	*fakehttp.Fake
-	started map[string]bool // droplets that were switched on after they had been off
-}
+type Fake struct{ *fakehttp.Fake }
 
 var regions = map[string]string{"nyc2": "New York 2", "tor1": "Toronto 1", "ams3": "Amsterdam 3"}
 
@@ -46,9 +41,9 @@ var images = []string{"ubuntu-22-04-x64", "ubuntu-24-04-x64", "gpu-h100x1-base",
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/v2", Linger: time.Minute, OffCosts: true,
+		Prefix: "/v2", Linger: time.Minute, OffCosts: true, Regions: slices.Sorted(maps.Keys(regions)), Gone: []fluffyapi.State{fluffyapi.Terminating},
 		ID:    func(n uint64) string { return fmt.Sprint(3164000 + n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Token },
+		Login: fakehttp.Bearer(Token),
 		Error: func(_ int, code, message string) any {
 			return dict{"id": code, "message": message, "request_id": "4d9d8375-3c56-4925-a3e7-eb137fed17e9"}
 		},
@@ -56,58 +51,59 @@ func New() *Fake {
 		Limits: []fakehttp.Limit{{Every: time.Minute, Calls: 250}, {Every: time.Hour, Calls: 5000}},
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "unauthorized"}, fluffyapi.Forbidden: {Status: 403, Code: "forbidden"},
-			fluffyapi.NotFound: {Status: 404, Code: "not_found"}, fluffyapi.Throttled: {Status: 429, Code: "too_many_requests"},
-			fluffyapi.Invalid: unprocessable, fluffyapi.NoCapacity: unprocessable, fluffyapi.QuotaExceeded: unprocessable, fluffyapi.WrongState: unprocessable,
+			fluffyapi.NotFound: {Status: 404, Code: "not_found", Message: "The resource you were accessing could not be found."}, fluffyapi.Throttled: {Status: 429, Code: "too_many_requests"},
+			fluffyapi.Invalid:    unprocessable,
+			fluffyapi.NoCapacity: {Status: 422, Code: "unprocessable_entity", Message: "Size is not available in this region."}, fluffyapi.QuotaExceeded: {Status: 422, Code: "unprocessable_entity", Message: "creating this/these droplet(s) will exceed your droplet limit"}, fluffyapi.WrongState: unprocessable,
 			fluffyapi.InUse: {Status: 409, Code: "conflict"}, fluffyapi.Internal: {Status: 500, Code: "server_error"},
 		},
 	}
 	for name, s := range sizes {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: s.cpus, Price: s.price})
+		api.Types = append(api.Types, fakehttp.Type(name, s.cpus, "", 0, s.price))
 	}
-	api.Regions = slices.Sorted(maps.Keys(regions))
-	f := &Fake{fakehttp.New(api), map[string]bool{}}
-	f.Route("GET", "/account", "account", nil, func(*http.Request, dict) (any, error) {
-		return dict{"account": dict{"droplet_limit": 25, "email": "ann@example.com", "uuid": "b6fc48dbf6d9", "status": "active"}}, nil
-	})
+	f := &Fake{fakehttp.New(api)}
+	f.Route("GET", "/account", "account", nil, fakehttp.Answer(dict{"account": dict{"droplet_limit": 25, "email": "ann@example.com", "uuid": "b6fc48dbf6d9", "status": "active"}}))
 	f.Route("GET", "/sizes", "offers", nil, f.sizes)
 	f.Route("GET", "/droplets", "instances.list", nil, f.list)
-	f.Route("GET", "/droplets/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.droplet(r)
-		return dict{"droplet": f.told(i)}, err
-	})
+	f.Show("/droplets/{id}", func(i fluffyapi.Instance) any { return dict{"droplet": f.told(i)} })
 	f.Route("POST", "/droplets", "instances.create", creating, f.create)
 	f.Route("DELETE", "/droplets/{id}", "instances.terminate", nil, f.destroy)
 	f.Route("DELETE", "/droplets/{id}/destroy_with_associated_resources/dangerous", "instances.terminate", nil, f.destroy)
-	f.Route("GET", "/account/keys", "keys.list", nil, func(r *http.Request, _ dict) (any, error) { return page(r, "ssh_keys", f.Things("keys")) })
-	f.Route("POST", "/account/keys", "keys.put", fakehttp.Schema{"!name": word, "!public_key": `"ssh-[^ ]+ [^ ]+.*"`}, f.newKey)
-	f.Route("DELETE", "/account/keys/{id}", "keys.delete", nil, func(r *http.Request, _ dict) (any, error) { return nil, f.Drop("keys", number(r.PathValue("id"))) })
-	f.Route("GET", "/volumes", "volumes.list", nil, func(r *http.Request, _ dict) (any, error) {
-		return page(r, "volumes", f.volumes(r.URL.Query().Get("name")))
+	f.Keep(fakehttp.Kind{
+		Name: "keys", Path: "/account/keys", Make: fakehttp.Schema{"!name": fakehttp.Filled, "!public_key": fakehttp.Key}, Complete: f.newKey, One: func(o dict) any { return dict{"ssh_key": o} },
+		All: func(r *http.Request, all []dict) (any, error) { return page(r, "ssh_keys", all) },
 	})
-	f.Route("POST", "/volumes", "volumes.put", fakehttp.Schema{"!name": `"[a-z][a-z0-9-]{0,63}"`, "!size_gigabytes": `[1-9]\d*`, "!region": word, "filesystem_type": `"(?:ext4|xfs)"`, "tags": tags}, func(_ *http.Request, in dict) (any, error) {
-		in["region"] = region(in["region"].(string))
-		return dict{"volume": f.Put("volumes", in)}, nil
+	f.Keep(fakehttp.Kind{
+		Name: "volumes", Path: "/volumes", Make: fakehttp.Schema{"!name": `"[a-z][a-z0-9-]{0,63}"`, "!size_gigabytes": `[1-9]\d*`, "!region": fakehttp.Filled, "filesystem_type": `"(?:ext4|xfs)"`, "tags": tags},
+		Complete: func(_ *http.Request, in dict) error {
+			in["region"] = region(in["region"].(string))
+			return nil
+		},
+		Describe: func(o dict) dict {
+			o["droplet_ids"] = append([]int{}, f.users(o["id"])...)
+			return o
+		},
+		Removable: func(o dict) error {
+			if len(f.users(o["id"])) > 0 {
+				return fluffyapi.Errorf(fluffyapi.InUse, "attached volume cannot be deleted")
+			}
+			return nil
+		},
+		One: func(o dict) any { return dict{"volume": o} },
+		All: func(r *http.Request, all []dict) (any, error) {
+			return page(r, "volumes", fakehttp.Fitting(r.URL.Query(), all, "name"))
+		},
 	})
-	f.Route("DELETE", "/volumes/{id}", "volumes.delete", nil, func(r *http.Request, _ dict) (any, error) {
-		if len(f.users(r.PathValue("id"))) == 0 {
-			return nil, f.Drop("volumes", r.PathValue("id"))
-		}
-		return nil, fluffyapi.Errorf(fluffyapi.InUse, "attached volume cannot be deleted")
-	})
-	act := func(_ *http.Request, in dict) string {
-		return map[bool]string{true: "instances.start", false: "instances.stop"}[in["type"] == "power_on"]
-	}
-	f.RouteBy("POST", "/droplets/{id}/actions", act, fakehttp.Schema{"!type": `"(?:power_on|power_off|shutdown)"`}, f.act)
+	f.RouteBy("POST", "/droplets/{id}/actions", fakehttp.By("type", actions), fakehttp.Schema{"!type": `"(?:power_on|power_off|shutdown)"`}, f.act)
 	return f
 }
 
 var (
 	unprocessable = fakehttp.Word{Status: 422, Code: "unprocessable_entity"}
-	word          = `"` + fakehttp.Char + `+"`
+	actions       = map[any]string{"power_on": "instances.start", "power_off": "instances.stop", "shutdown": "instances.stop"}
 	tags          = `null|` + fakehttp.List(`"[A-Za-z0-9:_-]{1,255}"`)
 	creating      = fakehttp.Schema{
-		"!name": `"[A-Za-z0-9.-]{1,255}"`, "!region": word, "!size": word, "!image": word + `|\d+`, "ssh_keys": fakehttp.List(word + `|\d+`), "backups": `true|false`, "ipv6": `true|false`,
-		"monitoring": `true|false`, "tags": tags, "user_data": fakehttp.String, "vpc_uuid": word, "volumes": fakehttp.List(word), "with_droplet_agent": `true|false`,
+		"!name": `"[A-Za-z0-9.-]{1,255}"`, "!region": fakehttp.Filled, "!size": fakehttp.Filled, "!image": fakehttp.Filled + `|\d+`, "ssh_keys": fakehttp.List(fakehttp.Filled + `|\d+`), "backups": fakehttp.Bool, "ipv6": fakehttp.Bool,
+		"monitoring": fakehttp.Bool, "tags": tags, "user_data": fakehttp.String, "vpc_uuid": fakehttp.Filled, "volumes": fakehttp.List(fakehttp.Filled), "with_droplet_agent": fakehttp.Bool,
 	}
 )
 
@@ -121,25 +117,19 @@ func number(s string) (n int) {
 // page is a part of a list, which has 20 things unless more are asked for.
 func page(r *http.Request, kind string, all []dict) (any, error) {
 	q, pages := r.URL.Query(), dict{}
-	n, size := max(1, number(q.Get("page"))), min(cmp.Or(number(q.Get("per_page")), 20), 200)
-	part, next := fakehttp.Page(all, (n-1)*size, size)
-	if next > 0 {
-		q.Set("page", fmt.Sprint(n+1))
+	part, err := fakehttp.Pages{Number: "page", First: 1, Size: "per_page", Usual: 20, Most: 200}.Part(q, all)
+	if part.Next != nil {
+		q.Set("page", fmt.Sprint(part.From/part.Size+2))
 		pages["next"] = "https://api.digitalocean.com" + r.URL.Path + "?" + q.Encode()
 	}
-	return dict{kind: part, "links": dict{"pages": pages}, "meta": dict{"total": len(all)}}, nil
+	return dict{kind: part.Items, "links": dict{"pages": pages}, "meta": dict{"total": part.Total}}, err
 }
 
 // sizes have the regions in which droplets of them can be created now.
 func (f *Fake) sizes(r *http.Request, _ dict) (any, error) {
 	all := []dict{}
 	for slug, s := range sizes {
-		in := []string{}
-		for region := range regions {
-			if f.Free(r, region, slug) > 0 {
-				in = append(in, region)
-			}
-		}
+		in := f.With(r, slug)
 		one := dict{
 			"slug": slug, "memory": s.memory, "vcpus": s.cpus, "disk": s.disk, "transfer": 6.0, "price_monthly": s.price * 672, "price_hourly": s.price, "regions": in,
 			"available": len(in) > 0, "description": "Basic",
@@ -173,29 +163,17 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "You specified an invalid image for Droplet creation.")
 	}
 	i, err := f.Create(r, region, size, in)
-	return dict{"droplet": f.told(i), "links": dict{"actions": []dict{{"id": 7515, "rel": "create", "href": "https://api.digitalocean.com/v2/actions/7515"}}}}, words(err)
+	return dict{"droplet": f.told(i), "links": dict{"actions": []dict{{"id": 7515, "rel": "create", "href": "https://api.digitalocean.com/v2/actions/7515"}}}}, err
 }
 
-// words are what tells refusals apart that have one code.
-func words(err error) error {
-	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity {
-		e.Message = "Size is not available in this region."
-	} else if ok && e.Code == fluffyapi.QuotaExceeded {
-		e.Message = "creating this/these droplet(s) will exceed your droplet limit"
-	}
-	return err
-}
-
-var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "new", fluffyapi.Running: "active", fluffyapi.Stopping: "active", fluffyapi.Stopped: "off"}
+var statuses = fakehttp.States{fluffyapi.Pending: "new", fluffyapi.Running: "active", fluffyapi.Stopping: "active", fluffyapi.Stopped: "off"}
 
 // told is a droplet in DigitalOcean's words, which are few: one that is being switched
 // on is off, and one that is being switched off is active, and both are locked.
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	asked, status := fakehttp.Asked(i), string(i.State)
-	if s, ok := statuses[i.State]; i.State == fluffyapi.Pending && f.started[i.ID] {
+	asked, status := fakehttp.Asked(i), statuses.Of(i.State)
+	if f.Restarting(i) {
 		status = "off"
-	} else if ok {
-		status = s
 	}
 	s, v4 := sizes[i.Type], []dict{}
 	public, private := f.Addresses(i)
@@ -211,34 +189,20 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	}
 }
 
-// droplet is the one of the path, as long as it is not destroyed.
-func (f *Fake) droplet(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminating || i.State == fluffyapi.Terminated {
-		return i, fluffyapi.Errorf(fluffyapi.NotFound, "The resource you were accessing could not be found.")
-	}
-	return i, nil
-}
-
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
+	all, err := f.Existing(r, f.told)
 	if err != nil {
 		return nil, err
 	}
-	all, q := []dict{}, r.URL.Query()
-	for _, i := range instances {
-		t := f.told(i)
-		tagged := slices.ContainsFunc(fakehttp.Items(t["tags"]), func(tag any) bool { return strings.EqualFold(tag.(string), q.Get("tag_name")) })
-		if i.State != fluffyapi.Terminating && i.State != fluffyapi.Terminated && (tagged || q.Get("tag_name") == "") && (q.Get("name") == "" || t["name"] == q.Get("name")) {
-			all = append(all, t)
-		}
-	}
-	return page(r, "droplets", all)
+	tag := r.URL.Query().Get("tag_name")
+	return page(r, "droplets", fakehttp.Fitting(r.URL.Query(), slices.DeleteFunc(all, func(o dict) bool {
+		return tag != "" && !slices.ContainsFunc(fakehttp.Items(o["tags"]), func(t any) bool { return strings.EqualFold(t.(string), tag) })
+	}), "name"))
 }
 
 // destroy ends a droplet, with its volumes where that is asked for.
 func (f *Fake) destroy(r *http.Request, _ dict) (any, error) {
-	i, err := f.droplet(r)
+	i, err := f.InPath(r)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +217,7 @@ func (f *Fake) destroy(r *http.Request, _ dict) (any, error) {
 
 // act switches a droplet on or off, one that is in the middle of nothing.
 func (f *Fake) act(r *http.Request, in dict) (any, error) {
-	i, err := f.droplet(r)
+	i, err := f.InPath(r)
 	on := in["type"] == "power_on"
 	switch {
 	case err != nil:
@@ -262,39 +226,26 @@ func (f *Fake) act(r *http.Request, in dict) (any, error) {
 		return nil, fluffyapi.Errorf(fluffyapi.WrongState, "Droplet already has a pending event.")
 	case on == (i.State == fluffyapi.Running):
 		return nil, fluffyapi.Errorf(fluffyapi.WrongState, "Droplet is already powered %s.", map[bool]string{true: "on", false: "off"}[on])
-	case on:
-		_, err = f.Start(r, i.ID)
-		f.started[i.ID] = true
-	default:
-		_, err = f.Stop(r, i.ID)
 	}
-	return dict{"action": dict{"id": 36804636, "status": "in-progress", "type": in["type"], "resource_id": number(i.ID), "resource_type": "droplet", "region_slug": i.Region}}, words(err)
+	_, err = f.Do(r, actions[in["type"]], i.ID)
+	return dict{"action": dict{"id": 36804636, "status": "in-progress", "type": in["type"], "resource_id": number(i.ID), "resource_type": "droplet", "region_slug": i.Region}}, err
 }
 
-func (f *Fake) newKey(_ *http.Request, in dict) (any, error) {
+func (f *Fake) newKey(_ *http.Request, in dict) error {
 	print := fmt.Sprintf("%x", strings.Fields(in["public_key"].(string))[1])
-	if slices.ContainsFunc(f.Things("keys"), func(o dict) bool { return o["fingerprint"] == print }) {
-		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "SSH Key is already in use on your account")
+	if f.ThingBy("keys", "fingerprint", print) != nil {
+		return fluffyapi.Errorf(fluffyapi.Invalid, "SSH Key is already in use on your account")
 	}
 	in["id"], in["fingerprint"] = 512000+len(f.Things("keys")), print
-	return dict{"ssh_key": f.Put("keys", in)}, nil
+	return nil
 }
 
 // users are the droplets that a volume is attached to.
 func (f *Fake) users(volume any) (ids []int) {
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && m.State != fluffyapi.Terminating && slices.Contains(fakehttp.Items(fakehttp.Asked(m.Instance)["volumes"]), volume) {
-			ids = append(ids, number(m.ID))
+	for _, i := range f.MadeWith(volume) {
+		if i.State != fluffyapi.Terminating {
+			ids = append(ids, number(i.ID))
 		}
 	}
 	return ids
-}
-
-func (f *Fake) volumes(name string) (all []dict) {
-	for _, v := range f.Things("volumes") {
-		if v["droplet_ids"] = append([]int{}, f.users(v["id"])...); name == "" || v["name"] == name {
-			all = append(all, v)
-		}
-	}
-	return all
 }

@@ -8,12 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -42,81 +40,48 @@ func Type(gpu string, count int) string { return fmt.Sprintf("%s::%d", gpu, coun
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Regions: regions, AtOnce: true, ID: func(n uint64) string { return fmt.Sprintf("i-fs%08x", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("api-key") == Key },
+		Regions: regions, AtOnce: true, Remembers: true, Gone: []fluffyapi.State{fluffyapi.Terminating}, ID: func(n uint64) string { return fmt.Sprintf("i-fs%08x", n) },
+		Login: fakehttp.Header("api-key", Key),
 		Error: func(status int, code, message string) any {
-			message = strings.TrimPrefix(code+": "+message, ": ") // of faults: there are no codes
+			message = fakehttp.Coded(code, message) // of faults: there are no codes
 			if status == http.StatusUnprocessableEntity {
 				return dict{"detail": []dict{{"loc": []string{"body"}, "msg": message, "type": "value_error"}}}
 			}
 			return dict{"message": message}
 		},
 		Words: map[fluffyapi.Code]fakehttp.Word{
-			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
-			fluffyapi.NoCapacity: {Status: 400}, fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.WrongState: {Status: 400}, fluffyapi.Throttled: {Status: 429},
-			fluffyapi.NameTaken: {Status: 409}, fluffyapi.Internal: {Status: 500},
+			fluffyapi.Invalid: {Status: 422}, fluffyapi.WrongState: {Status: 400}, fluffyapi.NameTaken: {Status: 409},
+			fluffyapi.NoCapacity: {Status: 400, Message: "The requested configuration is out of stock"}, fluffyapi.QuotaExceeded: {Status: 400, Message: "The limit of instances of your account is reached"},
 		},
 	}
 	for gpu, g := range gpus {
 		for _, n := range counts {
-			api.Types = append(api.Types, model.Type{Name: Type(gpu, n), CPUs: g.cpus * n, Accelerators: map[string]float64{gpu: float64(n)}, Price: g.price * float64(n)})
+			api.Types = append(api.Types, fakehttp.Type(Type(gpu, n), g.cpus*n, gpu, n, g.price*float64(n)))
 		}
 	}
 	f := &Fake{fakehttp.New(api), map[string]any{}}
 	f.Route("GET", "/list_available_configurations", "offers", nil, f.configurations)
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
-	f.Route("GET", "/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-		return f.told(i), err
-	})
+	describe := func(i fluffyapi.Instance) any { return f.told(i) }
+	f.Show("/instances/{id}", describe)
 	f.Route("POST", "/instances", "instances.create", creating, f.create)
-	f.Route("DELETE", "/instances/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		_, err := f.Terminate(r, r.PathValue("id"))
-		return nil, err
-	})
-	f.Route("PUT", "/instances/{id}/stop", "instances.stop", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Stop(r, r.PathValue("id"))
-		return f.told(i), err
-	})
-	f.Route("PUT", "/instances/{id}/start", "instances.start", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Start(r, r.PathValue("id"))
-		return f.told(i), words(err)
-	})
-	f.Route("PUT", "/instances/{id}/rename", "instances.put", fakehttp.Schema{"!new_instance_name": word}, f.rename)
-	f.Route("GET", "/ssh_keys", "keys.list", nil, func(*http.Request, dict) (any, error) { return f.Things("keys"), nil })
-	f.Route("POST", "/ssh_keys", "keys.put", fakehttp.Schema{"!name": word, "!public_key": `"ssh-` + fakehttp.Char + `+ ` + fakehttp.Char + `+"`}, func(_ *http.Request, in dict) (any, error) {
-		if f.key(in["name"]) != nil {
-			return nil, fluffyapi.Errorf(fluffyapi.NameTaken, "an SSH key with this name already exists")
-		}
-		return f.Put("keys", in), nil
-	})
-	f.Route("DELETE", "/ssh_keys/{name}", "keys.delete", nil, func(r *http.Request, _ dict) (any, error) {
-		k := f.key(r.PathValue("name"))
-		if k == nil {
-			return nil, fakehttp.Missing(r.PathValue("name"))
-		}
-		return nil, f.Drop("keys", k["id"])
+	f.Turn("DELETE", "/instances/{id}", "instances.terminate", nil, func(fluffyapi.Instance) any { return nil })
+	f.Turn("PUT", "/instances/{id}/stop", "instances.stop", nil, describe)
+	f.Turn("PUT", "/instances/{id}/start", "instances.start", nil, describe)
+	f.Route("PUT", "/instances/{id}/rename", "instances.put", fakehttp.Schema{"!new_instance_name": fakehttp.Filled}, f.rename)
+	f.Keep(fakehttp.Kind{
+		Name: "keys", Path: "/ssh_keys", ByField: "name", Unique: "name", NameTaken: "an SSH key with the name %v already exists",
+		Make: fakehttp.Schema{"!name": fakehttp.Filled, "!public_key": `"ssh-` + fakehttp.Char + `+ ` + fakehttp.Char + `+"`},
 	})
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	creating = fakehttp.Schema{
-		"name": word, "!gpu_type": word, "gpu_count": `[1-9]\d*`, "!ssh_key": word, "region": word, "volumes": fakehttp.List(`\{.*\}`),
+		"name": fakehttp.Filled, "!gpu_type": fakehttp.Filled, "gpu_count": `[1-9]\d*`, "!ssh_key": fakehttp.Filled, "region": fakehttp.Filled, "volumes": fakehttp.List(`\{.*\}`),
 		"operating_system_label": `"ubuntu_2[02]_04_lts(?:_nvidia)?"`,
 	}
 )
-
-// key is an ssh key by its name, which no other one has.
-func (f *Fake) key(name any) dict {
-	for _, k := range f.Things("keys") {
-		if k["name"] == name {
-			return k
-		}
-	}
-	return nil
-}
 
 // configurations are those that can be had now. That one has a region is not said of
 // each number of GPUs.
@@ -158,7 +123,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	switch {
 	case gpus[gpu].cpus == 0 || !slices.Contains(counts, count):
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no configuration with %d %s", count, gpu)
-	case f.key(in["ssh_key"]) == nil:
+	case f.ThingBy("keys", "name", in["ssh_key"]) == nil:
 		return nil, fakehttp.Missing("the SSH key")
 	case len(fakehttp.Items(in["volumes"])) > 0:
 		return nil, fakehttp.Missing("the volume")
@@ -168,17 +133,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		"memory_size_gb": count * gpus[gpu].memory, "nvme_storage_size_gb": count * gpus[gpu].nvme, "region": region,
 	}
 	i, err := f.Create(r, region, Type(gpu, count), in)
-	return dict{"id": i.ID, "name": in["name"], "gpu_type": gpu, "operating_system_label": in["operating_system_label"]}, words(err)
-}
-
-// words are what tells refusals apart that have no codes.
-func words(err error) error {
-	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity {
-		e.Message = "The requested configuration is out of stock"
-	} else if ok && e.Code == fluffyapi.QuotaExceeded {
-		e.Message = "The limit of instances of your account is reached"
-	}
-	return err
+	return dict{"id": i.ID, "name": in["name"], "gpu_type": gpu, "operating_system_label": in["operating_system_label"]}, err
 }
 
 // told is an instance in FluidStack's words. It has an address once it is provisioned.
@@ -205,26 +160,22 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	return out
 }
 
-// pageSize is how many instances a page has.
-const pageSize = 50
+// pages have 50 instances.
+var pages = fakehttp.Pages{Number: "page", First: 1, Usual: 50}
 
 // list tells of what is not terminated.
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
-	all, n := []dict{}, 1
-	for _, i := range instances {
-		if t := f.told(i); t["status"] != "terminated" {
-			all = append(all, t)
-		}
+	all, err := f.Existing(r, f.told)
+	if err != nil {
+		return nil, err
 	}
-	_, _ = fmt.Sscan(r.URL.Query().Get("page"), &n)
-	part, _ := fakehttp.Page(all, (n-1)*pageSize, pageSize)
-	return part, err
+	part, err := pages.Part(r.URL.Query(), all)
+	return part.Items, err
 }
 
 // rename changes a name, which is all that is ever changed.
 func (f *Fake) rename(r *http.Request, in dict) (any, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
+	i, err := f.InPath(r)
 	if err != nil {
 		return nil, err
 	}

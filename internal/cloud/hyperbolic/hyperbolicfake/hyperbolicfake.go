@@ -15,7 +15,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -51,9 +50,9 @@ func New() *Fake {
 	api := fakehttp.API{
 		Regions: []string{Region}, AtOnce: true,
 		ID:    func(n uint64) string { return fmt.Sprintf("respectful-rose-pelican-%d", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Login: fakehttp.Bearer(Key),
 		Error: func(_ int, code, message string) any {
-			return dict{"message": strings.TrimPrefix(code+": "+message, ": ")}
+			return dict{"message": fakehttp.Coded(code, message)}
 		},
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 400},
@@ -63,19 +62,17 @@ func New() *Fake {
 	}
 	for _, n := range nodes {
 		for _, count := range counts {
-			api.Types = append(api.Types, model.Type{Name: Type(n.gpu, count), CPUs: n.cpus, Accelerators: map[string]float64{n.gpu: float64(count)}, Price: float64(n.amount*count) / 100})
+			api.Types = append(api.Types, fakehttp.Type(Type(n.gpu, count), n.cpus, n.gpu, count, float64(n.amount*count)/100))
 		}
 	}
 	f := &Fake{fakehttp.New(api)}
 	f.Route("POST", "/v1/marketplace", "offers", fakehttp.Schema{"filters": `\{.*\}`}, f.market)
 	f.Route("GET", "/v1/marketplace/instances", "instances.list", nil, f.list)
-	f.Route("POST", "/v1/marketplace/instances/create", "instances.create", fakehttp.Schema{"!cluster_name": word, "!node_name": word, "!gpu_count": `[1-9]\d*`, "image": `\{.*\}`}, f.create)
-	f.Route("POST", "/v2/marketplace/instances/create-cheapest", "instances.create", fakehttp.Schema{"!gpuModel": word, "!gpuCount": `"[1-9]\d*"|[1-9]\d*`, "userMetadata": `\{.*\}`, "publicKey": `"ssh-[^"]+"`}, f.cheapest)
-	f.Route("POST", "/v1/marketplace/instances/terminate", "instances.terminate", fakehttp.Schema{"!id": word}, f.terminate)
+	f.Route("POST", "/v1/marketplace/instances/create", "instances.create", fakehttp.Schema{"!cluster_name": fakehttp.Filled, "!node_name": fakehttp.Filled, "!gpu_count": `[1-9]\d*`, "image": `\{.*\}`}, f.create)
+	f.Route("POST", "/v2/marketplace/instances/create-cheapest", "instances.create", fakehttp.Schema{"!gpuModel": fakehttp.Filled, "!gpuCount": `"[1-9]\d*"|[1-9]\d*`, "userMetadata": `\{.*\}`, "publicKey": `"ssh-[^"]+"`}, f.cheapest)
+	f.Route("POST", "/v1/marketplace/instances/terminate", "instances.terminate", fakehttp.Schema{"!id": fakehttp.Filled}, f.terminate)
 	return f
 }
-
-var word = `"` + fakehttp.Char + `+"`
 
 // free is how many GPUs of a node nobody has.
 func (f *Fake) free(r *http.Request, node string) int {
@@ -144,17 +141,14 @@ func (f *Fake) terminate(r *http.Request, in dict) (any, error) {
 	return dict{"status": "success"}, err
 }
 
-var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "creating", fluffyapi.Running: "online"}
+var statuses = fakehttp.States{fluffyapi.Pending: "creating", fluffyapi.Running: "online"}
 
 // told is a rented instance. "failed", "error" and the rest are for tests to say, with Lie.
 func (f *Fake) told(i fluffyapi.Instance) dict {
 	asked := fakehttp.Asked(i)
 	number, gpu, _ := strings.Cut(i.Type, "x ")
 	count, _ := strconv.Atoi(number)
-	status, ok := statuses[i.State]
-	if !ok {
-		status = string(i.State)
-	}
+	status := statuses.Of(i.State)
 	out := dict{"id": i.ID, "start": i.Created.UTC().Format(time.RFC3339Nano), "end": nil, "created": i.Created.UTC().Format(time.RFC3339Nano), "sshCommand": nil, "portMappings": []dict{}, "userMetadata": asked["userMetadata"]}
 	if public, _ := f.Addresses(i); public != "" {
 		if status == "creating" {
@@ -177,12 +171,6 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 }
 
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
-		}
-	}
+	all, err := f.Existing(r, f.told)
 	return dict{"instances": all}, err
 }

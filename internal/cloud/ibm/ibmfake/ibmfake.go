@@ -14,16 +14,12 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // APIKey is that of the only account, and ResourceGroup its only resource group.
@@ -38,10 +34,9 @@ type dict = fakehttp.Dict
 // Fake is all of that.
 type Fake struct {
 	*fakehttp.Fake
-	tokens map[string]time.Time // and when they end
-	tags   map[string][]string  // by CRN
-	actors map[string]bool      // instances that were started after they had been off
-	short  map[string]bool      // instances for whose start there was no room
+	tokens fakehttp.Tokens
+	tags   map[string][]string // by CRN
+	short  map[string]bool     // instances for whose start there was no room
 }
 
 var regions = map[string][]string{"us-south": {"us-south-1", "us-south-2"}, "eu-de": {"eu-de-1", "eu-de-2"}}
@@ -62,14 +57,14 @@ var images = []dict{
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
-	f := &Fake{tokens: map[string]time.Time{}, tags: map[string][]string{}, actors: map[string]bool{}, short: map[string]bool{}}
+	f := &Fake{tags: map[string][]string{}, short: map[string]bool{}}
 	api := fakehttp.API{
-		Regions: slices.Sorted(maps.Keys(regions)), Zones: func(region string) []string { return regions[region] }, Protects: "security_groups", Linger: time.Minute, Before: f.check, Login: f.login,
+		Regions: slices.Sorted(maps.Keys(regions)), Zones: func(region string) []string { return regions[region] }, Protects: "security_groups", Linger: time.Minute, Noun: "instance", FailsLater: true, Before: f.check, Login: f.login, Opened: f.Rules,
 		ID:    func(n uint64) string { return fmt.Sprintf("0717_%08x-dc67-4f9b-b3ba-3e1dcd8dd0a8", n) },
 		Place: func(o cloud.Offer) (string, string) { return o.Zone, o.InstanceType },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "not_authorized"}, fluffyapi.Forbidden: {Status: 403, Code: "not_authorized"}, fluffyapi.NotFound: {Status: 404, Code: "not_found"},
-			fluffyapi.Invalid: {Status: 400, Code: "invalid_value"}, missing: {Status: 400, Code: "missing_field"}, notUnique: {Status: 400, Code: string(notUnique)}, fluffyapi.QuotaExceeded: {Status: 400, Code: "over_quota"},
+			fluffyapi.Invalid: {Status: 400, Code: "invalid_value"}, missing: {Status: 400, Code: "missing_field"}, notUnique: {Status: 400, Code: string(notUnique)}, fluffyapi.QuotaExceeded: {Status: 400, Code: "over_quota", Message: "Creating a new instance will put the user over quota. Allocated: 1, Requested: 1, Quota: 1"},
 			fluffyapi.WrongState: {Status: 409, Code: "invalid_state"}, fluffyapi.Throttled: {Status: 429, Code: "rate_limit_exceeded"}, fluffyapi.Internal: {Status: 500, Code: "internal_error"},
 		},
 		Error: func(status int, code, message string) any {
@@ -85,8 +80,6 @@ func New() *Fake {
 			case e.Code == fluffyapi.InUse:
 				code := strings.TrimSuffix(strings.TrimSuffix(op, ".delete"), "s") + "_in_use"
 				return &fakehttp.Reply{Status: http.StatusConflict, Body: dict{"errors": []dict{{"code": code, "message": e.Message}}, "trace": "ceb0f2d0"}}
-			case e.Code == fluffyapi.QuotaExceeded:
-				e.Message = "Creating a new instance will put the user over quota. Allocated: 1, Requested: 1, Quota: 1"
 			case r.URL.Path == "/identity/token" && e.Code == fluffyapi.Invalid:
 				return &fakehttp.Reply{Status: http.StatusBadRequest, Body: dict{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found.", "context": dict{"requestId": "x"}}}
 			}
@@ -94,11 +87,7 @@ func New() *Fake {
 		},
 	}
 	for name, p := range profiles {
-		t := model.Type{Name: name, CPUs: p.cpus, Price: p.price}
-		if p.gpu > 0 {
-			t.Accelerators = map[string]float64{p.model: float64(p.gpu)}
-		}
-		api.Types = append(api.Types, t)
+		api.Types = append(api.Types, fakehttp.Type(name, p.cpus, p.model, p.gpu, p.price))
 	}
 	f.Fake = fakehttp.New(api)
 	f.account()
@@ -109,46 +98,40 @@ func New() *Fake {
 		if err != nil {
 			return nil, err
 		}
-		return page(r, "instances", slices.DeleteFunc(all, func(o dict) bool {
-			q := r.URL.Query()
-			return q.Get("name") != "" && o["name"] != q.Get("name") || q.Get("vpc.id") != "" && o["vpc"].(dict)["id"] != q.Get("vpc.id")
-		}))
+		return page(r, "instances", fakehttp.Fitting(r.URL.Query(), all, "name", "vpc.id"))
 	})
-	f.Route("GET", "/v1/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) { return f.instance(r) })
-	f.Route("POST", "/v1/instances", "instances.create", fakehttp.Schema{"!profile": named, "!zone": named, "!image": ref, "!primary_network_interface": object, "name": name, "vpc": ref, "keys": fakehttp.List(ref), "boot_volume_attachment": object, "resource_group": ref, "user_data": fakehttp.String}, f.create)
-	f.Route("DELETE", "/v1/instances/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		if o := f.Thing("instance", r.PathValue("id")); o != nil && o["region"] == region(r) {
-			return nil, f.Drop("instance", o["id"])
-		}
-		if _, err := f.instance(r); err != nil {
+	f.Route("GET", "/v1/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
+		i, err := f.instance(r)
+		if err != nil {
 			return nil, err
 		}
-		_, err := f.Terminate(r, r.PathValue("id"))
+		return f.view(i), nil
+	})
+	f.Route("POST", "/v1/instances", "instances.create", fakehttp.Schema{"!profile": named, "!zone": named, "!image": ref, "!primary_network_interface": fakehttp.Object, "name": name, "vpc": ref, "keys": fakehttp.List(ref), "boot_volume_attachment": fakehttp.Object, "resource_group": ref, "user_data": fakehttp.String}, f.create)
+	f.Route("DELETE", "/v1/instances/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
+		_, err := f.instance(r)
+		if err == nil {
+			_, err = f.Terminate(r, r.PathValue("id"))
+		}
 		return nil, err
 	})
-	act := func(_ *http.Request, in dict) string {
-		return map[bool]string{true: "instances.start", false: "instances.stop"}[in["type"] == "start"]
-	}
-	f.RouteBy("POST", "/v1/instances/{id}/actions", act, fakehttp.Schema{"!type": `"(?:start|stop|reboot)"`, "force": `true|false`}, f.act)
+	f.RouteBy("POST", "/v1/instances/{id}/actions", fakehttp.By("type", actions), fakehttp.Schema{"!type": `"(?:start|stop|reboot)"`, "force": fakehttp.Bool}, f.act)
 	return f
 }
 
+var actions = map[any]string{"start": "instances.start", "stop": "instances.stop", "reboot": "instances.reboot"}
+
 var (
-	name   = `"-?(?:[a-z]|[a-z][-a-z0-9]{0,61}[a-z0-9])"`
-	word   = `"` + fakehttp.Char + `+"`
-	object = `\{.*\}`
-	named  = `\{(?:"href":` + word + `,)?"name":` + word + `\}`
-	ref    = `\{.*"id":` + word + `.*\}`
+	name  = `"-?(?:[a-z]|[a-z][-a-z0-9]{0,61}[a-z0-9])"`
+	named = `\{(?:"href":` + fakehttp.Filled + `,)?"name":` + fakehttp.Filled + `\}`
+	ref   = `\{.*"id":` + fakehttp.Filled + `.*\}`
 	// version is the query parameter that every call of the VPC API has.
 	version = regexp.MustCompile(`^\d{4}-\d\d-\d\d$`)
 )
 
-// host is that which is asked.
-func host(r *http.Request) string { return cmp.Or(r.Host, r.URL.Host) }
-
 // region is that of the endpoint.
 func region(r *http.Request) string {
-	at, _, _ := strings.Cut(host(r), ".")
+	at, _, _ := strings.Cut(fakehttp.Host(r), ".")
 	return at
 }
 
@@ -160,7 +143,7 @@ func (f *Fake) check(r *http.Request) *fakehttp.Reply {
 	if part[1] == "v1" {
 		want = region(r) + ".iaas.cloud.ibm.com"
 	}
-	if host(r) != want || part[1] == "v1" && regions[region(r)] == nil {
+	if fakehttp.Host(r) != want || part[1] == "v1" && regions[region(r)] == nil {
 		panic(http.ErrAbortHandler) // there is no such host
 	}
 	q := r.URL.Query()
@@ -171,29 +154,22 @@ func (f *Fake) check(r *http.Request) *fakehttp.Reply {
 }
 
 func (f *Fake) login(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	in := r.URL.Path == "/identity/token"
-	f.Locked(func() { in = in || ok && time.Now().Before(f.tokens[token]) })
-	return in
+	return r.URL.Path == "/identity/token" || f.tokens.Good(r)
 }
 
-// page is a part of a list of the VPC API ("Pagination").
+// pages are those of the VPC API ("Pagination").
+var pages = fakehttp.Pages{Token: "start", Size: "limit", Usual: 50, Most: 100, Strict: true}
+
 func page(r *http.Request, field string, all []dict) (any, error) {
-	q, limit := r.URL.Query(), 50
-	if l := q.Get("limit"); l != "" {
-		n, err := strconv.Atoi(l)
-		if limit = n; err != nil || n < 1 || n > 100 {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "limit: %s is not from 1 to 100", l)
-		}
-	}
-	part, next := fakehttp.PageAfter(all, q.Get("start"), limit)
-	at := "https://" + host(r) + r.URL.Path
-	out := dict{field: part, "limit": limit, "total_count": len(all), "first": dict{"href": at + "?limit=" + strconv.Itoa(limit)}}
-	if next != nil {
-		q.Set("start", fmt.Sprint(next))
+	q := r.URL.Query()
+	part, err := pages.Part(q, all)
+	at := "https://" + fakehttp.Host(r) + r.URL.Path
+	out := dict{field: part.Items, "limit": part.Size, "total_count": part.Total, "first": dict{"href": fmt.Sprint(at, "?limit=", part.Size)}}
+	if part.Next != nil {
+		q.Set("start", fmt.Sprint(part.Next))
 		out["next"] = dict{"href": at + "?" + q.Encode()}
 	}
-	return out, nil
+	return out, err
 }
 
 func crn(region, kind, id string) string {
@@ -248,110 +224,66 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 			return nil, fluffyapi.Errorf(fluffyapi.NotFound, "Security group %s not found", id(g))
 		}
 	}
-	in["vpc"], in["region"] = subnet["vpc"], region(r)
+	in["vpc"] = subnet["vpc"]
 	i, err := f.CreateIn(r, id(in["zone"]), id(in["profile"]), in)
-	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity { // which is found out later
-		in["id"], in["made"] = "0717_"+f.NewID(), time.Now()
-		f.Put("instance", in)
-		return created(f.describe(in["id"].(string), in, "starting", in["made"].(time.Time), "")), nil
-	}
 	if err != nil {
 		return nil, err
 	}
-	return created(f.view(i)), nil
+	out := f.view(i)
+	if i.State == fakehttp.Failed { // which is found out later
+		out["status"], out["status_reasons"] = "starting", []dict{}
+	}
+	return created(out), nil
 }
 
-var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "pending", fluffyapi.Running: "running", fluffyapi.Stopping: "stopping", fluffyapi.Stopped: "stopped", fluffyapi.Terminating: "deleting"}
-
-func (f *Fake) view(i fluffyapi.Instance) dict {
-	public, private := f.Addresses(i)
-	status := statuses[i.State]
-	switch {
-	case i.State == fluffyapi.Pending && (public != "" || f.actors[i.ID]):
-		status = "starting"
-	case status == "":
-		status = string(i.State)
-	}
-	out := f.describe(i.ID, fakehttp.Asked(i), status, i.Created, private)
-	if f.short[i.ID] && status == "stopped" {
-		out["status_reasons"] = noRoom
-	}
-	return out
-}
+var statuses = fakehttp.States{fluffyapi.Pending: "pending", fluffyapi.Running: "running", fluffyapi.Stopping: "stopping", fluffyapi.Stopped: "stopped", fluffyapi.Terminating: "deleting"}
 
 var noRoom = []dict{{"code": "cannot_start_capacity", "message": "Can't start instance because resource capacity is unavailable.", "more_info": "https://cloud.ibm.com/docs/vpc?topic=vpc-instance-status-messages"}}
 
-func (f *Fake) describe(instance string, asked dict, status string, made time.Time, private string) dict {
-	at := asked["region"].(string)
-	card := dict{"id": "0717-nic-" + instance, "name": "eth0", "resource_type": "network_interface", "subnet": asked["primary_network_interface"].(dict)["subnet"], "primary_ip": dict{"address": cmp.Or(private, "0.0.0.0")}}
-	reasons := []dict{}
-	if status == "failed" {
+// view is an instance in IBM's words.
+func (f *Fake) view(i fluffyapi.Instance) dict {
+	asked, status, reasons := fakehttp.Asked(i), statuses.Of(i.State), []dict{}
+	public, private := f.Addresses(i)
+	switch {
+	case i.State == fluffyapi.Pending && public != "", f.Restarting(i):
+		status = "starting"
+	case i.State == fakehttp.Failed, i.State == fluffyapi.Stopped && f.short[i.ID]:
 		reasons = noRoom
 	}
+	card := dict{"id": "0717-nic-" + i.ID, "name": "eth0", "resource_type": "network_interface", "subnet": asked["primary_network_interface"].(dict)["subnet"], "primary_ip": dict{"address": cmp.Or(private, "0.0.0.0")}}
 	return dict{
-		"id": instance, "crn": crn(at, "instance", instance), "href": "https://" + at + ".iaas.cloud.ibm.com/v1/instances/" + instance, "name": asked["name"], "status": status, "status_reasons": reasons,
-		"created_at": made.UTC().Format(time.RFC3339Nano), "zone": asked["zone"], "profile": asked["profile"], "image": asked["image"], "vpc": asked["vpc"], "resource_group": dict{"id": ResourceGroup},
+		"id": i.ID, "crn": crn(i.Region, "instance", i.ID), "href": "https://" + i.Region + ".iaas.cloud.ibm.com/v1/instances/" + i.ID, "name": asked["name"], "status": status, "status_reasons": reasons,
+		"created_at": i.Created.UTC().Format(time.RFC3339Nano), "zone": asked["zone"], "profile": asked["profile"], "image": asked["image"], "vpc": asked["vpc"], "resource_group": dict{"id": ResourceGroup},
 		"primary_network_interface": card, "network_interfaces": []dict{card}, "resource_type": "instance", "startable": true, "lifecycle_state": "stable",
 	}
 }
 
-// instances are those of the region, with those for which there was no room.
+// instances are those of the region.
 func (f *Fake) instances(r *http.Request) ([]dict, error) {
-	list, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range list {
-		if i.State != fluffyapi.Terminated && i.Region == region(r) {
-			all = append(all, f.view(i))
-		}
-	}
-	for _, o := range f.Things("instance") {
-		if o["region"] == region(r) {
-			all = append(all, f.describe(o["id"].(string), o, "failed", o["made"].(time.Time), ""))
-		}
-	}
-	return all, err
+	all, err := f.Existing(r, f.view)
+	return slices.DeleteFunc(all, func(o dict) bool { return !strings.Contains(o["crn"].(string), ":"+region(r)+":") }), err
 }
 
-func (f *Fake) instance(r *http.Request) (dict, error) {
-	if o := f.Thing("instance", r.PathValue("id")); o != nil && o["region"] == region(r) {
-		return f.describe(o["id"].(string), o, "failed", o["made"].(time.Time), ""), nil
+func (f *Fake) instance(r *http.Request) (fluffyapi.Instance, error) {
+	i, err := f.InPath(r)
+	if err == nil && i.Region != region(r) {
+		err = fakehttp.Missing("instance " + i.ID)
 	}
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminated || i.Region != region(r) {
-		return nil, fluffyapi.Errorf(fluffyapi.NotFound, "Instance not found")
-	}
-	return f.view(i), nil
+	return i, err
 }
 
 // act switches an instance on or off; one for which there is no room stays off.
 func (f *Fake) act(r *http.Request, in dict) (any, error) {
-	instance := r.PathValue("id")
-	o, err := f.instance(r)
-	if err == nil && o["status"] == "failed" {
-		err = fluffyapi.Errorf(fluffyapi.WrongState, "the instance is failed")
-	}
+	i, err := f.instance(r)
 	if err != nil {
 		return nil, err
 	}
-	switch in["type"] {
-	case "start":
-		_, err = f.Start(r, instance)
-		e, ok := err.(*fluffyapi.Error)
-		if f.short[instance] = ok && e.Code == fluffyapi.NoCapacity; f.short[instance] {
-			err = nil
-		}
-		f.actors[instance] = true
-	case "stop":
-		_, err = f.Stop(r, instance)
+	if op := actions[in["type"]]; op != "instances.reboot" {
+		_, err = f.Do(r, op, i.ID)
+	}
+	e, ok := err.(*fluffyapi.Error)
+	if f.short[i.ID] = in["type"] == "start" && ok && e.Code == fluffyapi.NoCapacity; f.short[i.ID] {
+		err = nil
 	}
 	return created(dict{"id": f.NewID(), "type": in["type"], "status": "pending", "created_at": time.Now().UTC().Format(time.RFC3339)}), err
-}
-
-// Harness is fakehttp's, and knows of ports.
-func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
-	h := f.Fake.Harness(make, shared...)
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
-		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
-	}
-	return h
 }

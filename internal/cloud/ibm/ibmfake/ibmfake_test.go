@@ -138,7 +138,7 @@ func TestTheLifeOfANetwork(t *testing.T) {
 // A lack of room is found out after the call, a lack of quota at once.
 func TestNoRoom(t *testing.T) {
 	f := New()
-	f.tokens["t"] = time.Now().Add(time.Hour)
+	f.tokens.Mint(account, func(int) string { return "t" })
 	_, vpc := ask(t, f, "t", "POST", vpcAPI+"/vpcs", dict{"name": "v"})
 	_, subnet := ask(t, f, "t", "POST", vpcAPI+"/subnets", dict{"name": "s", "vpc": dict{"id": vpc["id"]}, "zone": dict{"name": "us-south-2"}, "ipv4_cidr_block": "10.240.64.0/24"})
 	body := dict{"zone": dict{"name": "us-south-2"}, "profile": dict{"name": "gx3-16x80x1l4"}, "image": dict{"id": images[0]["id"]}, "primary_network_interface": dict{"subnet": dict{"id": subnet["id"]}}}

@@ -6,6 +6,7 @@ package lambdafake
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -46,10 +46,11 @@ var kinds = map[string]struct {
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
+	f := &Fake{rules: []any{}}
 	api := fakehttp.API{
-		Prefix: "/api/v1", Protects: "firewalls", Linger: 10 * time.Minute,
+		Prefix: "/api/v1", Protects: "firewalls", Linger: 10 * time.Minute, Remembers: true, Opened: f.Rules, Regions: slices.Sorted(maps.Keys(regions)),
 		ID:    func(n uint64) string { return fmt.Sprintf("0920582c7ff041399e34823a%08x", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Login: fakehttp.Bearer(Key),
 		Wrap:  func(data any) any { return dict{"data": data} },
 		Error: func(status int, code, message string) any {
 			if status == http.StatusTooManyRequests {
@@ -67,12 +68,9 @@ func New() *Fake {
 		},
 	}
 	for name, k := range kinds {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: float64(k.cents) / 100})
+		api.Types = append(api.Types, fakehttp.Type(name, k.cpus, k.gpu, k.gpus, float64(k.cents)/100))
 	}
-	for name := range regions {
-		api.Regions = append(api.Regions, name)
-	}
-	f := &Fake{Fake: fakehttp.New(api), rules: []any{}}
+	f.Fake = fakehttp.New(api)
 	f.Route("GET", "/instance-types", "offers", nil, f.instanceTypes)
 	f.Route("GET", "/regions", "regions", nil, func(*http.Request, dict) (any, error) {
 		all := []dict{}
@@ -82,15 +80,19 @@ func New() *Fake {
 		return all, nil
 	})
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
-	f.Route("GET", "/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-		return f.told(i), err
-	})
+	f.Show("/instances/{id}", func(i fluffyapi.Instance) any { return f.told(i) })
 	f.Route("POST", "/instance-operations/launch", "instances.create", launching, f.create)
 	f.Route("POST", "/instance-operations/terminate", "instances.terminate", terminating, f.terminate)
-	f.Keep("/ssh-keys", "keys", fakehttp.Schema{"!name": `"` + fakehttp.Char + `{1,64}"`, "!public_key": `"` + fakehttp.Char + `+"`}, nil, nil, nil, nil) // without one Lambda makes a pair
-	f.Keep("/firewall-rulesets", "firewalls", fakehttp.Schema{"!name": short, "!region": fakehttp.String, "!rules": rules}, fakehttp.Schema{"name": short, "rules": rules, "region": `null`},
-		complete, func(o dict) { o["instance_ids"] = f.users(o["id"]) }, func(o dict) bool { return len(f.users(o["id"])) > 0 })
+	gone := func(dict) any { return dict{} }
+	f.Keep(fakehttp.Kind{Name: "keys", Path: "/ssh-keys", Gone: gone, Make: fakehttp.Schema{"!name": `"` + fakehttp.Char + `{1,64}"`, "!public_key": fakehttp.Filled}}) // without one Lambda makes a pair
+	f.Keep(fakehttp.Kind{
+		Name: "firewalls", Path: "/firewall-rulesets", Gone: gone, Complete: complete, Removable: f.Unused,
+		Make: fakehttp.Schema{"!name": short, "!region": fakehttp.String, "!rules": rules}, Change: fakehttp.Schema{"name": short, "rules": rules, "region": `null`},
+		Describe: func(o dict) dict {
+			o["instance_ids"] = f.users(o["id"])
+			return o
+		},
+	})
 	global := func(method, path string, s fakehttp.Schema, field string, answer func() any) {
 		f.Route(method, path, "firewalls.global", s, func(_ *http.Request, in dict) (any, error) {
 			if in[field] != nil {
@@ -127,7 +129,7 @@ var (
 )
 
 // complete is what Lambda adds to a new ruleset.
-func complete(in dict) error {
+func complete(_ *http.Request, in dict) error {
 	if region, ok := in["region"].(string); ok {
 		if regions[region] == "" {
 			return fluffyapi.Errorf(fluffyapi.Invalid, "region: there is no %q", region)
@@ -152,10 +154,8 @@ func (f *Fake) instanceTypes(r *http.Request, _ dict) (any, error) {
 	all := dict{}
 	for name := range kinds {
 		free := []dict{}
-		for region := range regions {
-			if f.Free(r, region, name) > 0 {
-				free = append(free, place(region))
-			}
+		for _, region := range f.With(r, name) {
+			free = append(free, place(region))
 		}
 		all[name] = dict{"instance_type": kind(name), "regions_with_capacity_available": free}
 	}
@@ -198,16 +198,13 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	return dict{"instance_ids": []string{i.ID}}, err
 }
 
-var statuses = map[fluffyapi.State]string{fluffyapi.Pending: "booting", fluffyapi.Running: "active"}
+var statuses = fakehttp.States{fluffyapi.Pending: "booting", fluffyapi.Running: "active"}
 
 // told is an instance in Lambda's words.
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	l := fakehttp.Asked(i)
-	status := string(i.State)
-	if status == "terminated" && strings.HasPrefix(i.Reason, "preempted") {
+	l, status := fakehttp.Asked(i), statuses.Of(i.State)
+	if i.State == fluffyapi.Terminated && strings.HasPrefix(i.Reason, "preempted") {
 		status = "preempted"
-	} else if s, ok := statuses[i.State]; ok {
-		status = s
 	}
 	can := dict{"available": status == "active"}
 	out := dict{
@@ -256,13 +253,11 @@ func (f *Fake) terminate(r *http.Request, in dict) (any, error) {
 	return dict{"terminated_instances": ended}, nil
 }
 
-// users are the instances that a ruleset is for.
+// users are the ids of the instances that a ruleset is for.
 func (f *Fake) users(ruleset any) []string {
 	ids := []string{}
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && slices.Contains(rulesets(fakehttp.Asked(m.Instance)), ruleset) {
-			ids = append(ids, m.ID)
-		}
+	for _, i := range f.MadeWith(ruleset) {
+		ids = append(ids, i.ID)
 	}
 	return ids
 }
@@ -293,7 +288,7 @@ func ports(ruleset dict) (opened []string, err error) {
 			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "port_range: %v", r)
 		}
 		if rule["source_network"] == "0.0.0.0/0" && rule["protocol"] != "udp" {
-			opened = append(opened, strings.TrimSuffix(fmt.Sprint(from, "-", to), fmt.Sprint("-", from)))
+			opened = append(opened, fakehttp.Ports(from, to))
 		}
 	}
 	return opened, nil

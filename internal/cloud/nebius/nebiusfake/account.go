@@ -48,13 +48,7 @@ func Credentials() []byte {
 }
 
 func (f *Fake) login(r *http.Request) bool {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if strings.HasSuffix(r.URL.Path, "/Exchange") || r.URL.Path == "/oauth2/token/exchange" || ok && token == Token {
-		return true
-	}
-	in := false
-	f.Locked(func() { in = ok && time.Now().Before(f.tokens[token]) })
-	return in
+	return strings.HasSuffix(r.URL.Path, "/Exchange") || r.URL.Path == "/oauth2/token/exchange" || fakehttp.Bearer(Token)(r) || f.tokens.Good(r)
 }
 
 // hosts are the names of services, before .api. and the domain (README.md, "API Endpoints").
@@ -70,11 +64,7 @@ func misdirected(r *http.Request) *fakehttp.Reply {
 	if !ok && len(parts) > 1 {
 		host, ok = hosts[parts[0]+"."+parts[1]]
 	}
-	at := r.Host
-	if at == "" {
-		at = r.URL.Host
-	}
-	if name, _, _ := strings.Cut(at, ":"); !ok || !strings.HasSuffix(name, ".nebius.cloud") || strings.HasPrefix(name, host+".api.") {
+	if name, _, _ := strings.Cut(fakehttp.Host(r), ":"); !ok || !strings.HasSuffix(name, ".nebius.cloud") || strings.HasPrefix(name, host+".api.") {
 		return nil
 	}
 	return &fakehttp.Reply{Status: http.StatusNotFound, Body: dict{"code": 12, "message": "unknown service " + service}}
@@ -93,9 +83,9 @@ func (f *Fake) account() {
 		if err != nil || grant != "urn:ietf:params:oauth:grant-type:token-exchange" || subject != "urn:ietf:params:oauth:token-type:jwt" {
 			return nil, fluffyapi.Errorf(fluffyapi.Unauthorized, "the token cannot be exchanged: %v", err)
 		}
-		token := "ne1" + f.NewID()
-		f.tokens[token] = time.Now().Add(12 * time.Hour)
-		return dict{"access_token": token, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token", "token_type": "Bearer", "expires_in": 12 * 3600}, nil
+		const life = 12 * time.Hour
+		token := f.tokens.MintFor(life, ServiceAccount, func(int) string { return "ne1" + f.NewID() })
+		return fakehttp.TokenReply(token, int(life.Seconds()), dict{"issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}), nil
 	}
 	// nebius/iam/v1/token_exchange_service.proto, and README.md for the form of HTTP
 	f.call("nebius.iam.v1.TokenExchangeService/Exchange", "token", fakehttp.Schema{"!subject_token": word}, func(_ *http.Request, in dict) (any, error) {
@@ -126,7 +116,7 @@ func (f *Fake) account() {
 		if in["parent_id"] != Tenant {
 			return nil, fluffyapi.Errorf(fluffyapi.Forbidden, "no access to %v", in["parent_id"])
 		}
-		return page(in, "items", all, 10), nil
+		return page(in, "items", all, 10)
 	})
 	// nebius/compute/v1/platform_service.proto, image_service.proto
 	platform := func(name, project string) dict {
@@ -143,7 +133,7 @@ func (f *Fake) account() {
 		for _, name := range []string{"cpu-e2", "gpu-h100-sxm", "gpu-l40s-a"} {
 			all = append(all, platform(name, str(in["parent_id"])))
 		}
-		return page(in, "items", all, 100), nil
+		return page(in, "items", all, 100)
 	})
 	f.call("nebius.compute.v1.PlatformService/GetByName", "offers", byName, func(_ *http.Request, in dict) (any, error) {
 		if p := platform(str(in["name"]), str(in["parent_id"])); len(p["spec"].(dict)["presets"].([]dict)) > 0 {
@@ -171,7 +161,7 @@ func (f *Fake) account() {
 				all = append(all, dict{"metadata": dict{"parent_id": Tenant}, "spec": dict{"region": region, "compute_instance": details}, "status": dict{"on_demand": free, "preemptible": free}})
 			}
 		}
-		return page(in, "items", all, 100), nil
+		return page(in, "items", all, 100)
 	})
 	// nebius/billing/v1/calculator_service.proto and v1alpha1's
 	cost := func(spec any) (float64, error) {

@@ -19,22 +19,12 @@ func (f *Fake) checkGroup(_, spec dict) error {
 	return nil
 }
 
-// groupUsed reports whether a group has rules, or an instance.
-func (f *Fake) groupUsed(o dict) bool {
-	return slices.ContainsFunc(f.Things("securityrule"), func(r dict) bool { return r["parent"] == o["id"] }) || f.mentioned(o["id"])
-}
-
-func (f *Fake) clusterUsed(o dict) bool { return f.mentioned(o["id"]) }
-
-// mentioned reports whether an instance was made with an id.
-func (f *Fake) mentioned(id any) bool {
-	quoted := strconv.Quote(str(id))
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && strings.Contains(m.Tags["asked"], quoted) {
-			return true
-		}
+// groupUnused refuses to remove a group that has rules, or an instance.
+func (f *Fake) groupUnused(o dict) error {
+	if f.ThingBy("securityrule", "parent", o["id"]) != nil {
+		return fluffyapi.Errorf(fluffyapi.InUse, "%v has rules", o["id"])
 	}
-	return slices.ContainsFunc(f.Things("instance"), func(o dict) bool { return strings.Contains(fmt.Sprint(o["asked"]), str(id)) })
+	return f.Unused(o)
 }
 
 func (f *Fake) checkRule(_, spec dict) error {
@@ -98,15 +88,32 @@ func checkDisk(_, spec dict) error {
 	return nil
 }
 
-// user is the instance that a disk is attached to.
-func (f *Fake) user(o dict) string {
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && strings.Contains(m.Tags["asked"], strconv.Quote(str(o["id"]))) {
-			return m.ID
+// user is the instance that a disk is attached to; one that there was no room for has none.
+func (f *Fake) user(disk dict) string {
+	for _, i := range f.MadeWith(disk["id"]) {
+		if i.State != fakehttp.Failed {
+			return i.ID
 		}
 	}
 	return ""
 }
+
+func (f *Fake) diskUnused(o dict) error {
+	if f.user(o) != "" {
+		return fluffyapi.Errorf(fluffyapi.InUse, "%v is in use", o["id"])
+	}
+	return nil
+}
+
+func (f *Fake) diskStatus(o dict) dict {
+	if young(o) {
+		return dict{"state": "CREATING", "reconciling": true}
+	}
+	return dict{"state": "READY", "read_write_attachment": f.user(o)}
+}
+
+// young reports whether a thing is being created.
+func young(o dict) bool { return time.Since(o["made"].(time.Time)) < 10*time.Millisecond }
 
 // checkParts looks at what an instance is made with: disks, cards, groups, a cluster.
 func (f *Fake) checkParts(project, preset string, spec dict) error {
@@ -122,7 +129,7 @@ func (f *Fake) checkParts(project, preset string, spec dict) error {
 		return fakehttp.Missing(existing["id"])
 	case existing != nil && f.user(disk) != "":
 		return fluffyapi.Errorf(fluffyapi.WrongState, "disk %v is attached to %s", disk["id"], f.user(disk))
-	case existing != nil && time.Since(disk["made"].(time.Time)) < 10*time.Millisecond:
+	case existing != nil && young(disk):
 		return fluffyapi.Errorf(fluffyapi.WrongState, "disk %v is being created", disk["id"])
 	case managed != nil:
 		s, _ := managed["spec"].(dict)
@@ -192,11 +199,7 @@ func (f *Fake) Rules(id string) (opened []string) {
 		for to+1 < len(ports) && ports[to+1] == ports[to]+1 {
 			to++
 		}
-		text := strconv.Itoa(ports[from])
-		if to > from {
-			text += "-" + strconv.Itoa(ports[to])
-		}
-		opened, from = append(opened, text), to+1
+		opened, from = append(opened, fakehttp.Ports(ports[from], ports[to])), to+1
 	}
 	slices.Sort(opened)
 	return slices.Compact(opened)

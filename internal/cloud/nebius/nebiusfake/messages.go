@@ -6,7 +6,19 @@ package nebiusfake
 // (compute/v1/instance_service.proto). What real clients send besides is passed over. Two
 // numbers are not from there: managed_disk and ManagedDisk's are the next free ones, since
 // the copies of instance.proto at hand end before it.
-const definitions = `
+func definitions() string {
+	instances := service("Instance", made, `
+		message StartInstanceRequest { string id = 1; }
+		message StopInstanceRequest { string id = 1; }
+		message ListOperationsByParentRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }`,
+		"rpc Start(StartInstanceRequest) returns (nebius.common.v1.Operation);", "rpc Stop(StopInstanceRequest) returns (nebius.common.v1.Operation);",
+		"rpc ListOperationsByParent(ListOperationsByParentRequest) returns (nebius.common.v1.ListOperationsResponse);",
+	)
+	return accounts + machines + instances + service("Disk", made, "") + service("GpuCluster", made, "") +
+		networks + service("Network", found, "") + service("Subnet", found, "") + service("SecurityGroup", made, "") + service("SecurityRule", made, "") + prices
+}
+
+const accounts = `
 package nebius.common.v1;
 message ResourceMetadata {
 	string id = 1; string parent_id = 2; string name = 3; int64 resource_version = 4;
@@ -73,7 +85,9 @@ service ProjectService {
 	rpc GetByName(GetProjectByNameRequest) returns (Container);
 	rpc List(ListProjectsRequest) returns (ListProjectsResponse);
 }
+`
 
+const machines = `
 package nebius.compute.v1;
 message Instance { nebius.common.v1.ResourceMetadata metadata = 1; InstanceSpec spec = 2; InstanceStatus status = 3; }
 message InstanceSpec {
@@ -143,36 +157,6 @@ message PresetResources { int32 vcpu_count = 1; int32 memory_gibibytes = 3; int3
 message GpuCluster { nebius.common.v1.ResourceMetadata metadata = 1; GpuClusterSpec spec = 2; GpuClusterStatus status = 3; }
 message GpuClusterSpec { string infiniband_fabric = 1; }
 message GpuClusterStatus { repeated string instances = 1; bool reconciling = 2; }
-message GetInstanceRequest { string id = 1; }
-message ListInstancesRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListInstancesResponse { repeated Instance items = 1; string next_page_token = 2; }
-message CreateInstanceRequest { nebius.common.v1.ResourceMetadata metadata = 1; InstanceSpec spec = 2; }
-message DeleteInstanceRequest { string id = 1; }
-message StartInstanceRequest { string id = 1; }
-message StopInstanceRequest { string id = 1; }
-message ListOperationsByParentRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-service InstanceService {
-	rpc Get(GetInstanceRequest) returns (Instance);
-	rpc GetByName(nebius.common.v1.GetByNameRequest) returns (Instance);
-	rpc List(ListInstancesRequest) returns (ListInstancesResponse);
-	rpc Create(CreateInstanceRequest) returns (nebius.common.v1.Operation);
-	rpc Delete(DeleteInstanceRequest) returns (nebius.common.v1.Operation);
-	rpc Start(StartInstanceRequest) returns (nebius.common.v1.Operation);
-	rpc Stop(StopInstanceRequest) returns (nebius.common.v1.Operation);
-	rpc ListOperationsByParent(ListOperationsByParentRequest) returns (nebius.common.v1.ListOperationsResponse);
-}
-message GetDiskRequest { string id = 1; }
-message ListDisksRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListDisksResponse { repeated Disk items = 1; string next_page_token = 2; }
-message CreateDiskRequest { nebius.common.v1.ResourceMetadata metadata = 1; DiskSpec spec = 2; }
-message DeleteDiskRequest { string id = 1; }
-service DiskService {
-	rpc Get(GetDiskRequest) returns (Disk);
-	rpc GetByName(nebius.common.v1.GetByNameRequest) returns (Disk);
-	rpc List(ListDisksRequest) returns (ListDisksResponse);
-	rpc Create(CreateDiskRequest) returns (nebius.common.v1.Operation);
-	rpc Delete(DeleteDiskRequest) returns (nebius.common.v1.Operation);
-}
 message GetImageRequest { string id = 1; }
 message GetImageLatestByFamilyRequest { string image_family = 1; string parent_id = 2; }
 service ImageService {
@@ -185,19 +169,9 @@ service PlatformService {
 	rpc GetByName(nebius.common.v1.GetByNameRequest) returns (Platform);
 	rpc List(ListPlatformsRequest) returns (ListPlatformsResponse);
 }
-message GetGpuClusterRequest { string id = 1; }
-message ListGpuClustersRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListGpuClustersResponse { repeated GpuCluster items = 1; string next_page_token = 2; }
-message CreateGpuClusterRequest { nebius.common.v1.ResourceMetadata metadata = 1; GpuClusterSpec spec = 2; }
-message DeleteGpuClusterRequest { string id = 1; }
-service GpuClusterService {
-	rpc Get(GetGpuClusterRequest) returns (GpuCluster);
-	rpc GetByName(nebius.common.v1.GetByNameRequest) returns (GpuCluster);
-	rpc List(ListGpuClustersRequest) returns (ListGpuClustersResponse);
-	rpc Create(CreateGpuClusterRequest) returns (nebius.common.v1.Operation);
-	rpc Delete(DeleteGpuClusterRequest) returns (nebius.common.v1.Operation);
-}
+`
 
+const networks = `
 package nebius.vpc.v1;
 message Network { nebius.common.v1.ResourceMetadata metadata = 1; NetworkStatus status = 3; }
 message NetworkStatus {
@@ -230,51 +204,9 @@ message SecurityRuleStatus {
 	State state = 1; int32 effective_priority = 4;
 	enum State { STATE_UNSPECIFIED = 0; CREATING = 1; READY = 2; DELETING = 3; }
 }
-message GetNetworkRequest { string id = 1; }
-message GetNetworkByNameRequest { string parent_id = 1; string name = 2; }
-message ListNetworksRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListNetworksResponse { repeated Network items = 1; string next_page_token = 2; }
-service NetworkService {
-	rpc Get(GetNetworkRequest) returns (Network);
-	rpc GetByName(GetNetworkByNameRequest) returns (Network);
-	rpc List(ListNetworksRequest) returns (ListNetworksResponse);
-}
-message GetSubnetRequest { string id = 1; }
-message GetSubnetByNameRequest { string parent_id = 1; string name = 2; }
-message ListSubnetsRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListSubnetsResponse { repeated Subnet items = 1; string next_page_token = 2; }
-service SubnetService {
-	rpc Get(GetSubnetRequest) returns (Subnet);
-	rpc GetByName(GetSubnetByNameRequest) returns (Subnet);
-	rpc List(ListSubnetsRequest) returns (ListSubnetsResponse);
-}
-message GetSecurityGroupRequest { string id = 1; }
-message GetSecurityGroupByNameRequest { string parent_id = 1; string name = 2; }
-message ListSecurityGroupsRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListSecurityGroupsResponse { repeated SecurityGroup items = 1; string next_page_token = 2; }
-message CreateSecurityGroupRequest { nebius.common.v1.ResourceMetadata metadata = 1; SecurityGroupSpec spec = 2; }
-message DeleteSecurityGroupRequest { string id = 1; }
-service SecurityGroupService {
-	rpc Get(GetSecurityGroupRequest) returns (SecurityGroup);
-	rpc GetByName(GetSecurityGroupByNameRequest) returns (SecurityGroup);
-	rpc List(ListSecurityGroupsRequest) returns (ListSecurityGroupsResponse);
-	rpc Create(CreateSecurityGroupRequest) returns (nebius.common.v1.Operation);
-	rpc Delete(DeleteSecurityGroupRequest) returns (nebius.common.v1.Operation);
-}
-message GetSecurityRuleRequest { string id = 1; }
-message GetSecurityRuleByNameRequest { string parent_id = 1; string name = 2; }
-message ListSecurityRulesRequest { string parent_id = 1; int64 page_size = 2; string page_token = 3; }
-message ListSecurityRulesResponse { repeated SecurityRule items = 1; string next_page_token = 2; }
-message CreateSecurityRuleRequest { nebius.common.v1.ResourceMetadata metadata = 1; SecurityRuleSpec spec = 2; }
-message DeleteSecurityRuleRequest { string id = 1; }
-service SecurityRuleService {
-	rpc Get(GetSecurityRuleRequest) returns (SecurityRule);
-	rpc GetByName(GetSecurityRuleByNameRequest) returns (SecurityRule);
-	rpc List(ListSecurityRulesRequest) returns (ListSecurityRulesResponse);
-	rpc Create(CreateSecurityRuleRequest) returns (nebius.common.v1.Operation);
-	rpc Delete(DeleteSecurityRuleRequest) returns (nebius.common.v1.Operation);
-}
+`
 
+const prices = `
 package nebius.capacity.v1;
 message ResourceAdvice { nebius.common.v1.ResourceMetadata metadata = 1; ResourceAdviceSpec spec = 2; ResourceAdviceStatus status = 3; }
 message ResourceAdviceSpec {

@@ -21,7 +21,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Tenant is the only one, which has a project for each region.
@@ -32,10 +31,8 @@ type dict = fakehttp.Dict
 // Fake is the whole of Nebius.
 type Fake struct {
 	*fakehttp.Fake
-	tokens     map[string]time.Time // and when they end
-	operations []dict               // oldest first; "watch" is the instance that one waits for
-	calls      map[string]string    // the operations of creations, by idempotency key
-	restarted  map[string]bool      // instances that were switched on after they had been off
+	tokens fakehttp.Tokens
+	calls  map[string]string // the operations of creations, by idempotency key
 }
 
 // Projects are those of the regions.
@@ -58,20 +55,17 @@ var families = []string{"ubuntu24.04-driverless", "ubuntu24.04-cuda13.0"}
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
-	f := &Fake{tokens: map[string]time.Time{}, calls: map[string]string{}, restarted: map[string]bool{}}
+	f := &Fake{calls: map[string]string{}}
 	api := fakehttp.API{
-		Regions: slices.Sorted(maps.Keys(Projects)), Linger: time.Minute, Protects: "securitygroup", Login: f.login, GRPC: fakehttp.NewGRPC(definitions), Before: misdirected,
+		Regions: slices.Sorted(maps.Keys(Projects)), Linger: time.Minute, Protects: "securitygroup", FailsLater: true, Records: []string{"operation"},
+		Login: f.login, GRPC: fakehttp.NewGRPC(definitions()), Before: misdirected, Opened: f.Rules,
 		ID: func(n uint64) string { return fmt.Sprintf("computeinstance-e00%017x", n) },
 		Refusal: func(r *http.Request, op string, e *fluffyapi.Error) *fakehttp.Reply {
 			return &fakehttp.Reply{Status: http.StatusBadRequest, Body: status(strings.Split(r.URL.Path, ".")[1], e)}
 		},
 	}
 	for name, p := range presets {
-		t := model.Type{Name: name, CPUs: p.cpus, Price: p.price}
-		if p.gpu > 0 {
-			t.Accelerators = map[string]float64{p.platform: float64(p.gpu)}
-		}
-		api.Types = append(api.Types, t)
+		api.Types = append(api.Types, fakehttp.Type(name, p.cpus, p.platform, p.gpu, p.price))
 	}
 	f.Fake = fakehttp.New(api)
 	for region, project := range Projects {
@@ -86,25 +80,29 @@ func New() *Fake {
 	f.account()
 	f.keep("nebius.vpc.v1.NetworkService", kind{name: "network"})
 	f.keep("nebius.vpc.v1.SubnetService", kind{name: "subnet"})
-	f.keep("nebius.vpc.v1.SecurityGroupService", kind{name: "securitygroup", prefix: "vpcsecuritygroup", check: f.checkGroup, inUse: f.groupUsed, status: func(dict) dict { return dict{"state": "READY"} }})
-	f.keep("nebius.vpc.v1.SecurityRuleService", kind{name: "securityrule", prefix: "vpcsecurityrule", parents: "securitygroup", check: f.checkRule, status: func(dict) dict { return dict{"state": "READY"} }})
-	f.keep("nebius.compute.v1.GpuClusterService", kind{name: "gpucluster", prefix: "computegpucluster", check: f.checkCluster, inUse: f.clusterUsed})
-	f.keep("nebius.compute.v1.DiskService", kind{name: "disk", prefix: "computedisk", check: checkDisk, inUse: func(o dict) bool { return f.user(o) != "" }, status: func(o dict) dict {
-		if time.Since(o["made"].(time.Time)) < 10*time.Millisecond {
-			return dict{"state": "CREATING", "reconciling": true}
-		}
-		return dict{"state": "READY", "read_write_attachment": f.user(o)}
-	}})
+	f.keep("nebius.vpc.v1.SecurityGroupService", kind{name: "securitygroup", prefix: "vpcsecuritygroup", check: f.checkGroup, removable: f.groupUnused, status: ready})
+	f.keep("nebius.vpc.v1.SecurityRuleService", kind{name: "securityrule", prefix: "vpcsecurityrule", parents: "securitygroup", check: f.checkRule, status: ready})
+	f.keep("nebius.compute.v1.GpuClusterService", kind{name: "gpucluster", prefix: "computegpucluster", check: f.checkCluster, removable: f.Unused})
+	f.keep("nebius.compute.v1.DiskService", kind{name: "disk", prefix: "computedisk", check: checkDisk, removable: f.diskUnused, status: f.diskStatus})
 	// nebius/compute/v1/instance_service.proto
-	f.call("nebius.compute.v1.InstanceService/Get", "instances.get", fakehttp.Schema{"!id": word}, func(r *http.Request, in dict) (any, error) { return f.instance(r, in["id"]) })
+	f.call("nebius.compute.v1.InstanceService/Get", "instances.get", fakehttp.Schema{"!id": word}, func(r *http.Request, in dict) (any, error) {
+		i, err := f.Find(r, str(in["id"]))
+		if err != nil {
+			return nil, err
+		}
+		return f.view(i), nil
+	})
 	f.call("nebius.compute.v1.InstanceService/GetByName", "instances.get", byName, f.instanceByName)
 	f.call("nebius.compute.v1.InstanceService/List", "instances.list", fakehttp.Schema{"!parent_id": word}, func(r *http.Request, in dict) (any, error) {
 		all, err := f.instances(r, in["parent_id"])
-		return page(in, "items", all, 100), err
+		if err != nil {
+			return nil, err
+		}
+		return page(in, "items", all, 100)
 	})
 	f.call("nebius.compute.v1.InstanceService/Create", "instances.create", fakehttp.Schema{"!metadata": object, "!spec": object}, f.create)
 	for name, op := range map[string]string{"Delete": "instances.terminate", "Start": "instances.start", "Stop": "instances.stop"} {
-		f.call("nebius.compute.v1.InstanceService/"+name, op, fakehttp.Schema{"!id": word}, f.change)
+		f.call("nebius.compute.v1.InstanceService/"+name, op, fakehttp.Schema{"!id": word}, f.change(op))
 	}
 	f.call("nebius.compute.v1.InstanceService/ListOperationsByParent", "operations.list", fakehttp.Schema{"!parent_id": word}, f.listOperations)
 	// nebius/common/v1/operation_service.proto
@@ -114,7 +112,7 @@ func New() *Fake {
 }
 
 var (
-	word, object = `"` + fakehttp.Char + `+"`, `\{.*\}`
+	word, object = fakehttp.Filled, fakehttp.Object
 	byName       = fakehttp.Schema{"!parent_id": word, "!name": word}
 	resourceName = regexp.MustCompile(`^[a-zA-Z0-9][-_./a-zA-Z0-9]{1,254}$`)
 	cardName     = regexp.MustCompile(`^[0-9a-z][0-9a-z-]{0,59}$`)
@@ -130,12 +128,8 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if id, ok := f.calls[r.Header.Get("X-Idempotency-Key")]; ok {
 		return f.operation(r, id)
 	}
-	project, name, region := str(meta["parent_id"]), str(meta["name"]), ""
-	for at, p := range Projects {
-		if p == project {
-			region = at
-		}
-	}
+	project, name := str(meta["parent_id"]), str(meta["name"])
+	region := regionOf(project)
 	res, _ := spec["resources"].(dict)
 	preset := str(res["platform"]) + "_" + str(res["preset"])
 	pre, spot := spec["preemptible"].(dict)
@@ -162,62 +156,57 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	}
 	in["name"] = name
 	i, err := f.Create(r, region, preset, in)
-	op, err := f.later(project, i.ID, err)
 	if err != nil {
 		return nil, err
 	}
-	if op["watch"] == nil { // there is no room
-		op["resource_id"] = fmt.Sprintf("computeinstance-e00%s", f.NewID()[15:])
-		f.Put("instance", dict{"id": op["resource_id"], "name": name, "parent": project, "asked": in, "made": time.Now()})
+	failure := any(nil)
+	if i.State == fakehttp.Failed {
+		failure = status("compute", fluffyapi.Errorf(fluffyapi.NoCapacity, "there is no room for %s", preset))
 	}
-	if key := r.Header.Get("X-Idempotency-Key"); key != "" {
-		f.calls[key] = op["id"].(string)
-	}
-	return f.describe(op), nil
+	return f.once(r, f.begin(project, i.ID, "Create instance", failure)), nil
 }
 
-// later is the operation about an instance, which finds out itself that there is no room.
-func (f *Fake) later(project, id string, err error) (dict, error) {
-	e, ok := err.(*fluffyapi.Error)
-	if ok && e.Code == fluffyapi.NoCapacity {
-		return f.begin(project, id, "Change instance", status("compute", e)), nil
-	} else if err != nil {
-		return nil, err
+// regionOf is the region of a project; "": it is none.
+func regionOf(project string) string {
+	for region, p := range Projects {
+		if p == project {
+			return region
+		}
 	}
-	op := f.begin(project, id, "Change instance", nil)
-	op["watch"] = id
-	return op, nil
+	return ""
 }
 
-// change deletes, starts or stops an instance.
-func (f *Fake) change(r *http.Request, in dict) (any, error) {
-	id := str(in["id"])
-	if o := f.Thing("instance", id); o != nil && strings.HasSuffix(r.URL.Path, "/Delete") {
-		return f.describe(f.begin(str(o["parent"]), id, "Delete instance", dict{})), f.Drop("instance", id)
+// change starts, stops or ends an instance; the operation about that finds out itself that
+// there is no room.
+func (f *Fake) change(op string) fakehttp.Handler {
+	return func(r *http.Request, in dict) (any, error) {
+		i, err := f.Find(r, str(in["id"]))
+		failed := i.State == fakehttp.Failed
+		if err == nil && failed && op != "instances.terminate" {
+			err = fakehttp.Missing(in["id"])
+		}
+		if err != nil {
+			return nil, err
+		}
+		_, err = f.Do(r, op, i.ID)
+		outcome := any(nil)
+		e, ok := err.(*fluffyapi.Error)
+		switch {
+		case ok && e.Code == fluffyapi.NoCapacity:
+			outcome = status("compute", e)
+		case err != nil:
+			return nil, err
+		case failed:
+			outcome = dict{}
+		}
+		return f.describe(f.begin(Projects[i.Region], i.ID, "Change instance", outcome)), nil
 	}
-	i, err := f.Owner.Instance(r.Context(), id)
-	if err != nil || i.State == fluffyapi.Terminated {
-		return nil, fakehttp.Missing(id)
-	}
-	switch _, verb, _ := strings.Cut(r.URL.Path, "Service/"); verb {
-	case "Delete":
-		_, err = f.Terminate(r, id)
-	case "Start":
-		_, err = f.Start(r, id)
-		f.restarted[id] = true
-	default:
-		_, err = f.Stop(r, id)
-	}
-	op, err := f.later(Projects[i.Region], id, err)
-	if err != nil {
-		return nil, err
-	}
-	return f.describe(op), nil
 }
 
 // states are those of instances; one that is being switched on has another one.
-var states = map[fluffyapi.State]string{
+var states = fakehttp.States{
 	fluffyapi.Pending: "STOPPED", fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "DELETING",
+	fakehttp.Failed: "STOPPED",
 }
 
 // view is an instance in Nebius' words.
@@ -232,7 +221,7 @@ func (f *Fake) view(i fluffyapi.Instance) dict {
 	switch {
 	case states[i.State] == "":
 		state = 99 // a state that no definition has
-	case i.State == fluffyapi.Pending && (public != "" || f.restarted[i.ID]):
+	case i.State == fluffyapi.Pending && (public != "" || f.Restarting(i)):
 		state = "STARTING"
 	}
 	spec["stopped"] = (i.State == fluffyapi.Stopping || i.State == fluffyapi.Stopped) && i.Reason == ""
@@ -247,43 +236,13 @@ func (f *Fake) view(i fluffyapi.Instance) dict {
 		}
 		cards = append(cards, card)
 	}
-	steady := i.State == fluffyapi.Running || i.State == fluffyapi.Stopped
-	return dict{"metadata": meta, "spec": spec, "status": dict{"state": state, "reconciling": !steady, "network_interfaces": cards}}
+	return dict{"metadata": meta, "spec": spec, "status": dict{"state": state, "reconciling": i.State != fakehttp.Failed && !f.Settled(i.ID), "network_interfaces": cards}}
 }
 
-// instances are those of a project, with those for which there was no room.
+// instances are those of a project.
 func (f *Fake) instances(r *http.Request, project any) ([]dict, error) {
-	list, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range list {
-		if i.State != fluffyapi.Terminated && Projects[i.Region] == project {
-			all = append(all, f.view(i))
-		}
-	}
-	for _, o := range f.Things("instance") {
-		if o["parent"] == project {
-			all = append(all, unplaced(o))
-		}
-	}
-	return all, err
-}
-
-func unplaced(o dict) dict {
-	asked := o["asked"].(dict)
-	meta := maps.Clone(asked["metadata"].(dict))
-	meta["id"], meta["created_at"] = o["id"], o["made"].(time.Time).UTC().Format(time.RFC3339Nano)
-	return dict{"metadata": meta, "spec": asked["spec"], "status": dict{"state": "STOPPED"}}
-}
-
-func (f *Fake) instance(r *http.Request, id any) (any, error) {
-	if o := f.Thing("instance", id); o != nil {
-		return unplaced(o), nil
-	}
-	i, err := f.Owner.Instance(r.Context(), str(id))
-	if err != nil || i.State == fluffyapi.Terminated {
-		return nil, fakehttp.Missing(id)
-	}
-	return f.view(i), nil
+	all, err := f.Existing(r, f.view)
+	return slices.DeleteFunc(all, func(o dict) bool { return o["metadata"].(dict)["parent_id"] != project }), err
 }
 
 func (f *Fake) instanceByName(r *http.Request, in dict) (any, error) {
@@ -305,8 +264,5 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 	h := f.Fake.Harness(make, shared...)
 	h.Preempt = func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) }
 	h.Halt = func(_ testing.TB, n cloud.Node) { f.Halt(n.ID) }
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
-		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
-	}
 	return h
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 )
 
-var codec = fakehttp.NewGRPC(definitions)
+var codec = fakehttp.NewGRPC(definitions())
 
 // client makes calls as any client of gRPC does.
 type client struct {

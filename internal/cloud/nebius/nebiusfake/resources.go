@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
@@ -18,7 +18,7 @@ type kind struct {
 	name, prefix, parents string
 	check                 func(meta, spec dict) error
 	status                func(o dict) dict
-	inUse                 func(o dict) bool
+	removable             func(o dict) error
 }
 
 func (f *Fake) keep(service string, k kind) {
@@ -56,7 +56,7 @@ func (f *Fake) keep(service string, k kind) {
 		for _, o := range among(in) {
 			all = append(all, describe(o))
 		}
-		return page(in, "items", all, 100), nil
+		return page(in, "items", all, 100)
 	})
 	if k.prefix == "" {
 		return
@@ -66,7 +66,7 @@ func (f *Fake) keep(service string, k kind) {
 		if id, ok := f.calls[r.Header.Get("X-Idempotency-Key")]; ok {
 			return f.operation(r, id)
 		}
-		known := slices.Contains(slices.Collect(maps.Values(Projects)), str(meta["parent_id"]))
+		known := regionOf(str(meta["parent_id"])) != ""
 		if k.parents != "" {
 			known = f.Thing(k.parents, meta["parent_id"]) != nil
 		}
@@ -86,37 +86,43 @@ func (f *Fake) keep(service string, k kind) {
 		}
 		meta["id"], meta["created_at"], meta["resource_version"] = fmt.Sprintf("%s-e00%s", k.prefix, f.NewID()[15:]), time.Now().UTC().Format(time.RFC3339Nano), "1"
 		o := f.Put(k.name, dict{"id": meta["id"], "name": meta["name"], "parent": meta["parent_id"], "metadata": meta, "spec": spec, "made": time.Now()})
-		op := f.begin(str(meta["parent_id"]), str(o["id"]), "Create "+k.name, dict{})
-		if key := r.Header.Get("X-Idempotency-Key"); key != "" {
-			f.calls[key] = str(op["id"])
-		}
-		return f.describe(op), nil
+		return f.once(r, f.begin(str(meta["parent_id"]), str(o["id"]), "Create "+k.name, dict{})), nil
 	})
 	f.call(service+"/Delete", k.name+".delete", fakehttp.Schema{"!id": word}, func(_ *http.Request, in dict) (any, error) {
 		o := f.Thing(k.name, in["id"])
 		if o == nil {
 			return nil, fakehttp.Missing(in["id"])
 		}
-		if k.inUse != nil && k.inUse(o) {
-			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%v is in use", o["id"])
+		if k.removable != nil {
+			if err := k.removable(o); err != nil {
+				return nil, err
+			}
 		}
 		return f.describe(f.begin(str(o["parent"]), str(o["id"]), "Delete "+k.name, dict{})), f.Drop(k.name, o["id"])
 	})
 }
 
-// begin keeps a new operation about a resource; one with a status has ended.
+func ready(dict) dict { return dict{"state": "READY"} }
+
+// begin keeps a new operation about a resource. One with a status has ended, another one
+// ends with what the instance is in the middle of.
 func (f *Fake) begin(parent, id, about string, status any) dict {
-	op := dict{"id": "operation-e00" + f.NewID()[15:], "parent": parent, "resource_id": id, "description": about, "created_at": time.Now().UTC().Format(time.RFC3339Nano), "status": status}
-	f.operations = append(f.operations, op)
-	return op
+	return f.Put("operation", dict{"id": "operation-e00" + f.NewID()[15:], "parent": parent, "resource_id": id, "description": about, "created_at": time.Now().UTC().Format(time.RFC3339Nano), "status": status})
+}
+
+// once remembers an operation by the idempotency key of the call that began it.
+func (f *Fake) once(r *http.Request, op dict) dict {
+	if key := r.Header.Get("X-Idempotency-Key"); key != "" {
+		f.calls[key] = str(op["id"])
+	}
+	return f.describe(op)
 }
 
 // describe is an operation in Nebius' words: one without a status goes on.
 func (f *Fake) describe(op dict) dict {
 	out := maps.Clone(op)
 	delete(out, "parent")
-	delete(out, "watch")
-	if m, ok := f.Machine(str(op["watch"])); op["watch"] != nil && (!ok || m.State == fluffyapi.Running || m.State == fluffyapi.Stopped || m.State == fluffyapi.Terminated) {
+	if out["status"] == nil && f.Settled(str(op["resource_id"])) {
 		out["status"] = dict{}
 	}
 	if out["status"] == nil {
@@ -128,10 +134,8 @@ func (f *Fake) describe(op dict) dict {
 }
 
 func (f *Fake) operation(_ *http.Request, id any) (any, error) {
-	for _, op := range f.operations {
-		if op["id"] == id {
-			return f.describe(op), nil
-		}
+	if op := f.Thing("operation", id); op != nil {
+		return f.describe(op), nil
 	}
 	return nil, fakehttp.Missing(id)
 }
@@ -139,25 +143,23 @@ func (f *Fake) operation(_ *http.Request, id any) (any, error) {
 // listOperations lists those of a parent or about a resource, the latest first.
 func (f *Fake) listOperations(_ *http.Request, in dict) (any, error) {
 	all := []dict{}
-	for _, op := range slices.Backward(f.operations) {
+	for _, op := range slices.Backward(f.Things("operation")) {
 		if op["parent"] == in["parent_id"] || op["resource_id"] == in["resource_id"] {
 			all = append(all, f.describe(op))
 		}
 	}
-	return page(in, "operations", all, 100), nil
+	return page(in, "operations", all, 100)
 }
 
 // page is the part of a list that is asked for.
-func page(in dict, field string, all []dict, size int) dict {
-	if n, _ := strconv.Atoi(str(in["page_size"])); n > 0 {
-		size = min(n, 1000)
+func page(in dict, field string, all []dict, size int) (any, error) {
+	q := url.Values{"page_size": {str(in["page_size"])}, "page_token": {str(in["page_token"])}}
+	part, err := fakehttp.Pages{Token: "page_token", Size: "page_size", Usual: size, Most: 1000}.Part(q, all)
+	out := dict{field: part.Items}
+	if part.Next != nil {
+		out["next_page_token"] = part.Next
 	}
-	part, next := fakehttp.PageAfter(all, str(in["page_token"]), size)
-	out := dict{field: part}
-	if next != nil {
-		out["next_page_token"] = next
-	}
-	return out
+	return out, err
 }
 
 func str(v any) string {

@@ -6,15 +6,15 @@
 package ocifake
 
 import (
-	"cmp"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Tenancy and User are those of the only account; instances are in the root compartment.
@@ -27,8 +27,7 @@ type dict = fakehttp.Dict
 // Fake is the whole of Oracle Cloud.
 type Fake struct {
 	*fakehttp.Fake
-	started map[string]bool               // instances that were switched on after they had been off
-	tokens  map[string]fluffyapi.Instance // what was launched, by retry token
+	tokens map[string]fluffyapi.Instance // what was launched, by retry token
 }
 
 // domains are the availability domains, one in each region.
@@ -47,29 +46,22 @@ var shapes = map[string]struct {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/20160918", Login: signed,
+		Prefix: "/20160918", Login: signed, Remembers: true, Regions: slices.Sorted(maps.Keys(domains)),
 		ID:    func(n uint64) string { return fmt.Sprintf("ocid1.instance.oc1..aaaa%08x", n) },
 		Error: func(_ int, code, message string) any { return dict{"code": code, "message": message} },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "NotAuthenticated"}, fluffyapi.Forbidden: {Status: 403, Code: "NotAuthorized"}, fluffyapi.NotFound: {Status: 404, Code: "NotAuthorizedOrNotFound"},
 			fluffyapi.Invalid: {Status: 400, Code: "InvalidParameter"}, missing: {Status: 400, Code: "MissingParameter"}, related: {Status: 400, Code: "RelatedResourceNotAuthorizedOrNotFound"},
-			fluffyapi.NoCapacity: {Status: 500, Code: "InternalError"}, fluffyapi.QuotaExceeded: {Status: 400, Code: "LimitExceeded"}, fluffyapi.WrongState: {Status: 409, Code: "IncorrectState"},
+			fluffyapi.NoCapacity: {Status: 500, Code: "InternalError", Message: "Out of host capacity."}, fluffyapi.QuotaExceeded: {Status: 400, Code: "LimitExceeded"}, fluffyapi.WrongState: {Status: 409, Code: "IncorrectState"},
 			fluffyapi.TokenReused: {Status: 409, Code: "InvalidatedRetryToken"}, fluffyapi.InUse: {Status: 409, Code: "Conflict"}, fluffyapi.Throttled: {Status: 429, Code: "TooManyRequests"},
 			fluffyapi.Internal: {Status: 500, Code: "InternalServerError"},
 		},
 		Protects: "networkSecurityGroups",
 	}
 	for name, s := range shapes {
-		t := model.Type{Name: name, CPUs: int(2 * s.ocpus), Price: s.price}
-		if s.gpus > 0 { // quotas are of CPUs otherwise
-			t.Accelerators = map[string]float64{s.gpu: float64(s.gpus)}
-		}
-		api.Types = append(api.Types, t)
+		api.Types = append(api.Types, fakehttp.Type(name, int(2*s.ocpus), s.gpu, s.gpus, s.price)) // quotas are of CPUs where there are no GPUs
 	}
-	for region := range domains {
-		api.Regions = append(api.Regions, region)
-	}
-	f := &Fake{fakehttp.New(api), map[string]bool{}, map[string]fluffyapi.Instance{}}
+	f := &Fake{fakehttp.New(api), map[string]fluffyapi.Instance{}}
 	fixed := func(path, op string, answer func(r *http.Request) any) {
 		f.Route("GET", path, op, nil, func(r *http.Request, _ dict) (any, error) { return answer(r), nil })
 	}
@@ -97,17 +89,11 @@ func New() *Fake {
 	f.Route("GET", "/networkSecurityGroups/{id}/securityRules", "rules.list", nil, func(r *http.Request, _ dict) (any, error) {
 		return append([]any{}, fakehttp.Items(f.Thing("networkSecurityGroups", r.PathValue("id"))["rules"])...), nil
 	})
-	f.Route("POST", "/computeCapacityReports", "offers", fakehttp.Schema{"!compartmentId": word, "!availabilityDomain": word, "!shapeAvailabilities": `\[.+\]`}, f.report)
+	f.Route("POST", "/computeCapacityReports", "offers", fakehttp.Schema{"!compartmentId": fakehttp.Filled, "!availabilityDomain": fakehttp.Filled, "!shapeAvailabilities": `\[.+\]`}, f.report)
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
 	f.Route("POST", "/instances", "instances.create", launching, f.create)
-	f.Route("GET", "/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-		return f.told(i), err
-	})
-	f.Route("DELETE", "/instances/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		_, err := f.Terminate(r, r.PathValue("id"))
-		return nil, err
-	})
+	f.Show("/instances/{id}", func(i fluffyapi.Instance) any { return f.told(i) })
+	f.Turn("DELETE", "/instances/{id}", "instances.terminate", nil, func(fluffyapi.Instance) any { return nil })
 	act := func(r *http.Request, _ dict) string {
 		return map[bool]string{true: "instances.start", false: "instances.stop"}[r.URL.Query().Get("action") == "START"]
 	}
@@ -118,17 +104,15 @@ func New() *Fake {
 }
 
 var (
-	word      = `"` + fakehttp.Char + `+"`
-	object    = `\{.*\}`
 	launching = fakehttp.Schema{
-		"!availabilityDomain": word, "!compartmentId": word, "!shape": word, "displayName": `"` + fakehttp.Char + `{1,255}"`, "shapeConfig": object, "createVnicDetails": object, "metadata": object,
-		"freeformTags": `\{(?:` + word + `:` + fakehttp.String + `,?)*\}`, "preemptibleInstanceConfig": `\{.*"type":"TERMINATE".*\}`, "sourceDetails": `\{.*"sourceType":"(?:image|bootVolume)".*\}`,
+		"!availabilityDomain": fakehttp.Filled, "!compartmentId": fakehttp.Filled, "!shape": fakehttp.Filled, "displayName": `"` + fakehttp.Char + `{1,255}"`, "shapeConfig": fakehttp.Object, "createVnicDetails": fakehttp.Object, "metadata": fakehttp.Object,
+		"freeformTags": `\{(?:` + fakehttp.Filled + `:` + fakehttp.String + `,?)*\}`, "preemptibleInstanceConfig": `\{.*"type":"TERMINATE".*\}`, "sourceDetails": `\{.*"sourceType":"(?:image|bootVolume)".*\}`,
 	}
 )
 
 // region is that of the host which is asked; no other host exists.
 func region(r *http.Request) string {
-	part := strings.Split(cmp.Or(r.Host, r.URL.Host), ".")
+	part := strings.Split(fakehttp.Host(r), ".")
 	if len(part) < 3 || domains[part[1]] == "" {
 		panic(http.ErrAbortHandler)
 	}
@@ -181,14 +165,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if err == nil {
 		f.tokens[token] = i
 	}
-	return f.told(i), words(err)
-}
-
-func words(err error) error {
-	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity {
-		e.Message = "Out of host capacity."
-	}
-	return err
+	return f.told(i), err
 }
 
 func (f *Fake) act(r *http.Request, _ dict) (any, error) {
@@ -200,20 +177,19 @@ func (f *Fake) act(r *http.Request, _ dict) (any, error) {
 	case !ok || m.State == fluffyapi.Terminated:
 		return nil, fakehttp.Missing(id)
 	case action == "START" && (m.State == fluffyapi.Stopped || m.State == fluffyapi.Running):
-		f.started[id] = true
 		i, err = f.Start(r, id)
 	case (action == "STOP" || action == "SOFTSTOP") && (m.State == fluffyapi.Running || m.State == fluffyapi.Stopped):
 		i, err = f.Stop(r, id)
 	default:
 		err = fluffyapi.Errorf(fluffyapi.WrongState, "%s is %s", id, m.State)
 	}
-	return f.told(i), words(err)
+	return f.told(i), err
 }
 
 func (f *Fake) told(i fluffyapi.Instance) dict {
 	asked, state := fakehttp.Asked(i), strings.ToUpper(string(i.State))
 	if i.State == fluffyapi.Pending {
-		state = map[bool]string{true: "STARTING", false: "PROVISIONING"}[f.started[i.ID]]
+		state = map[bool]string{true: "STARTING", false: "PROVISIONING"}[f.Restarting(i)]
 	}
 	out := dict{"id": i.ID, "lifecycleState": state, "region": i.Region, "timeCreated": i.Created.UTC().Format(time.RFC3339Nano), "faultDomain": "FAULT-DOMAIN-1"}
 	for _, field := range []string{"availabilityDomain", "compartmentId", "displayName", "shape", "shapeConfig", "freeformTags", "metadata", "preemptibleInstanceConfig", "sourceDetails"} {

@@ -7,14 +7,13 @@ package paperspacefake
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only team.
@@ -23,10 +22,7 @@ const Key = "fake0123456789abcdef"
 type dict = fakehttp.Dict
 
 // Fake is the whole of Paperspace. Its paths begin with /v1.
-type Fake struct {
-	*fakehttp.Fake
-	started map[string]bool // machines that were switched on after they had been off
-}
+type Fake struct{ *fakehttp.Fake }
 
 // regions have names for people, too, which price lists write.
 var regions = map[string]string{"ny2": "East Coast (NY2)", "ca1": "West Coast (CA1)", "ams1": "Europe (AMS1)"}
@@ -41,63 +37,55 @@ var machines = map[string]struct {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/v1", Protects: "networks", Linger: time.Minute,
+		Prefix: "/v1", Protects: "networks", Linger: time.Minute, Regions: slices.Sorted(maps.Keys(regions)), Unknown: "Machine not found", Gone: []fluffyapi.State{fluffyapi.Terminating},
 		ID:    func(n uint64) string { return fmt.Sprintf("ps%010x", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Login: fakehttp.Bearer(Key),
 		Error: func(_ int, code, message string) any { return dict{"code": code, "message": message} },
 		Words: map[fluffyapi.Code]fakehttp.Word{
 			fluffyapi.Unauthorized: {Status: 401, Code: "UNAUTHORIZED"}, fluffyapi.Forbidden: {Status: 403, Code: "FORBIDDEN"}, fluffyapi.NotFound: {Status: 404, Code: "NOT_FOUND"},
-			fluffyapi.Invalid: {Status: 400, Code: "BAD_REQUEST"}, fluffyapi.NoCapacity: {Status: 400, Code: "BAD_REQUEST"}, fluffyapi.QuotaExceeded: {Status: 400, Code: "BAD_REQUEST"},
+			fluffyapi.Invalid:    {Status: 400, Code: "BAD_REQUEST"},
+			fluffyapi.NoCapacity: {Status: 400, Code: "BAD_REQUEST", Message: "We are currently out of capacity for the selected machine type."}, fluffyapi.QuotaExceeded: {Status: 400, Code: "BAD_REQUEST", Message: "You have reached the limit of this machine type for your team."},
 			fluffyapi.WrongState: {Status: 400, Code: "BAD_REQUEST"}, fluffyapi.InUse: {Status: 409, Code: "CONFLICT"}, fluffyapi.Throttled: {Status: 429, Code: "TOO_MANY_REQUESTS"},
 			fluffyapi.Internal: {Status: 500, Code: "INTERNAL_SERVER_ERROR"},
 		},
 	}
 	for name, m := range machines {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: m.cpus, Price: m.price})
+		api.Types = append(api.Types, fakehttp.Type(name, m.cpus, "", 0, m.price))
 	}
-	for region := range regions {
-		api.Regions = append(api.Regions, region)
-	}
-	f := &Fake{fakehttp.New(api), map[string]bool{}}
-	f.Route("GET", "/auth/session", "account", nil, func(*http.Request, dict) (any, error) {
-		return dict{"user": dict{"id": "u1", "email": "ann@example.com"}, "team": dict{"id": "te1", "namespace": "ann"}}, nil
-	})
+	f := &Fake{fakehttp.New(api)}
+	f.Route("GET", "/auth/session", "account", nil, fakehttp.Answer(dict{"user": dict{"id": "u1", "email": "ann@example.com"}, "team": dict{"id": "te1", "namespace": "ann"}}))
 	f.Route("GET", "/machine-availability", "offers", nil, func(r *http.Request, _ dict) (any, error) {
 		q := r.URL.Query()
 		region, err := place(q.Get("region"))
 		return dict{"available": err == nil && f.Free(r, region, q.Get("machineType")) > 0}, err
 	})
-	f.Route("GET", "/machines", "instances.list", nil, f.list)
-	f.Route("GET", "/machines/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.machine(r)
-		return f.told(i), err
-	})
-	f.Route("POST", "/machines", "instances.create", creating, f.create)
-	f.Route("DELETE", "/machines/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.machine(r)
-		if err == nil {
-			i, err = f.Terminate(r, i.ID)
+	f.Route("GET", "/machines", "instances.list", nil, func(r *http.Request, _ dict) (any, error) {
+		all, err := f.Existing(r, f.told)
+		if err != nil {
+			return nil, err
 		}
-		return f.event("destroy", i), err
+		return page(r, all)
 	})
+	f.Show("/machines/{id}", func(i fluffyapi.Instance) any { return f.told(i) })
+	f.Route("POST", "/machines", "instances.create", creating, f.create)
+	f.Turn("DELETE", "/machines/{id}", "instances.terminate", nil, func(i fluffyapi.Instance) any { return f.event("destroy", i) })
 	f.Route("PATCH", "/machines/{id}/start", "instances.start", nil, f.turn("start", fluffyapi.Stopped))
 	f.Route("PATCH", "/machines/{id}/stop", "instances.stop", nil, f.turn("stop", fluffyapi.Running))
-	script := fakehttp.Schema{"!name": word, "!script": word, "description": word, "isEnabled": `true|false`, "isRunOnce": `true|false`, "assignedMachineIds": fakehttp.List(word)}
-	f.keep("/startup-scripts", "scripts", script, nil)
-	f.keep("/private-networks", "networks", fakehttp.Schema{"!name": word, "!region": word, "migrateMachines": `true|false`}, func(o dict) bool {
-		return slices.ContainsFunc(f.Cloud.Machines(), func(m model.Machine) bool {
-			return m.State != fluffyapi.Terminated && fakehttp.Asked(m.Instance)["networkId"] == o["id"]
-		})
+	f.keep("/startup-scripts", "scripts", fakehttp.Schema{"!name": fakehttp.Filled, "!script": fakehttp.Filled, "description": fakehttp.Filled, "isEnabled": fakehttp.Bool, "isRunOnce": fakehttp.Bool, "assignedMachineIds": fakehttp.List(fakehttp.Filled)}, nil)
+	f.keep("/private-networks", "networks", fakehttp.Schema{"!name": fakehttp.Filled, "!region": fakehttp.Filled, "migrateMachines": fakehttp.Bool}, func(o dict) error {
+		if len(f.MadeWith(o["id"])) > 0 {
+			return fluffyapi.Errorf(fluffyapi.InUse, "the private network has machines")
+		}
+		return nil
 	})
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	creating = fakehttp.Schema{
-		"!name": word, "!machineType": word, "!templateId": word, "!diskSize": `(?:50|100|250|500|1000|2000)`, "!region": word, "networkId": word, "startupScriptId": word,
-		"publicIpType": `"(?:static|dynamic|none)"`, "autoSnapshotEnabled": `true|false`, "autoShutdownEnabled": `true|false`, "takeInitialSnapshot": `true|false`,
-		"emailPassword": `true|false`, "startOnCreate": `true|false`, "enableNvlink": `true|false`, "accessorIds": fakehttp.List(word),
+		"!name": fakehttp.Filled, "!machineType": fakehttp.Filled, "!templateId": fakehttp.Filled, "!diskSize": `(?:50|100|250|500|1000|2000)`, "!region": fakehttp.Filled, "networkId": fakehttp.Filled, "startupScriptId": fakehttp.Filled,
+		"publicIpType": `"(?:static|dynamic|none)"`, "autoSnapshotEnabled": fakehttp.Bool, "autoShutdownEnabled": fakehttp.Bool, "takeInitialSnapshot": fakehttp.Bool,
+		"emailPassword": fakehttp.Bool, "startOnCreate": fakehttp.Bool, "enableNvlink": fakehttp.Bool, "accessorIds": fakehttp.List(fakehttp.Filled),
 	}
 )
 
@@ -130,56 +118,26 @@ func page(r *http.Request, all []dict) (any, error) {
 }
 
 // keep answers the calls about things besides machines. The text of a script is not told.
-func (f *Fake) keep(path, kind string, s fakehttp.Schema, inUse func(dict) bool) {
-	told := func(o dict) dict {
-		out := dict{}
-		for k, v := range o {
-			if k != "script" {
-				out[k] = v
+func (f *Fake) keep(path, kind string, s fakehttp.Schema, removable func(o dict) error) {
+	f.Keep(fakehttp.Kind{
+		Name: kind, Path: path, Make: s, Change: s.Optional(), ChangeBy: http.MethodPut, All: page, Removable: removable, Gone: func(o dict) any { return dict{"id": o["id"]} },
+		Describe: func(o dict) dict {
+			out := maps.Clone(o)
+			delete(out, "script")
+			return out
+		},
+		Complete: func(r *http.Request, in dict) (err error) {
+			if r.Method != http.MethodPost {
+				return nil
 			}
-		}
-		return out
-	}
-	f.Route("GET", path, kind+".list", nil, func(r *http.Request, _ dict) (any, error) {
-		all := []dict{}
-		for _, o := range f.Things(kind) {
-			all = append(all, told(o))
-		}
-		return page(r, all)
-	})
-	f.Route("POST", path, kind+".put", s, func(_ *http.Request, in dict) (any, error) {
-		if region, ok := in["region"].(string); ok {
-			var err error
-			if in["region"], err = place(region); err != nil {
-				return nil, err
+			if region, ok := in["region"].(string); ok {
+				in["network"], in["netmask"] = "10.0.0.0", "255.255.0.0"
+				in["region"], err = place(region)
 			}
-			in["network"], in["netmask"] = "10.0.0.0", "255.255.0.0"
-		}
-		in["dtCreated"], in["dtDeleted"] = time.Now().UTC(), nil
-		return told(f.Put(kind, in)), nil
+			in["dtCreated"], in["dtDeleted"] = time.Now().UTC(), nil
+			return err
+		},
 	})
-	change := fakehttp.Schema{}
-	for field, pattern := range s {
-		change[strings.TrimPrefix(field, "!")] = pattern
-	}
-	one := func(r *http.Request, in dict) (any, error) {
-		o := f.Thing(kind, r.PathValue("id"))
-		switch {
-		case o == nil:
-			return nil, fakehttp.Missing(r.PathValue("id"))
-		case r.Method == http.MethodDelete && inUse != nil && inUse(o):
-			return nil, fluffyapi.Errorf(fluffyapi.InUse, "the private network has machines")
-		case r.Method == http.MethodDelete:
-			return dict{"id": o["id"]}, f.Drop(kind, o["id"])
-		}
-		for k, v := range in {
-			o[k] = v
-		}
-		return told(o), nil
-	}
-	f.Route("GET", path+"/{id}", kind+".get", nil, one)
-	f.Route("PUT", path+"/{id}", kind+".put", change, one)
-	f.Route("DELETE", path+"/{id}", kind+".delete", nil, one)
 }
 
 func (f *Fake) create(r *http.Request, in dict) (any, error) {
@@ -198,41 +156,26 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	}
 	i, err := f.Create(r, region, kind, in)
 	if err != nil {
-		return nil, words(err)
+		return nil, err
 	}
 	return f.event("create", i), nil
-}
-
-// words are what tells refusals apart that have one code.
-func words(err error) error {
-	if e, ok := err.(*fluffyapi.Error); ok && e.Code == fluffyapi.NoCapacity {
-		e.Message = "We are currently out of capacity for the selected machine type."
-	} else if ok && e.Code == fluffyapi.QuotaExceeded {
-		e.Message = "You have reached the limit of this machine type for your team."
-	}
-	return err
 }
 
 func (f *Fake) event(name string, i fluffyapi.Instance) dict {
 	return dict{"event": dict{"id": "me-" + i.ID, "name": name, "state": "new", "machineId": i.ID, "dtCreated": time.Now().UTC(), "error": nil}, "data": f.told(i)}
 }
 
-var states = map[fluffyapi.State]string{fluffyapi.Pending: "provisioning", fluffyapi.Running: "ready", fluffyapi.Stopping: "stopping", fluffyapi.Stopped: "off"}
+var states = fakehttp.States{fluffyapi.Pending: "provisioning", fluffyapi.Running: "ready", fluffyapi.Stopping: "stopping", fluffyapi.Stopped: "off"}
 
 // told is a machine in Paperspace's words. A dynamic public address is its own as long as
 // it is on.
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	asked, m, state := fakehttp.Asked(i), machines[i.Type], string(i.State)
-	if s, ok := states[i.State]; ok {
-		state = s
-	}
+	asked, m, state := fakehttp.Asked(i), machines[i.Type], states.Of(i.State)
 	public, private := f.Addresses(i)
-	if i.State == fluffyapi.Pending {
-		if f.started[i.ID] {
-			state = "starting"
-		} else if public != "" {
-			state = "serviceready"
-		}
+	if f.Restarting(i) {
+		state = "starting"
+	} else if i.State == fluffyapi.Pending && public != "" {
+		state = "serviceready"
 	}
 	out := dict{
 		"id": i.ID, "name": asked["name"], "state": state, "os": "Ubuntu 22.04", "machineType": i.Type, "agentType": "LinuxHeadless", "cpus": m.cpus, "ram": m.ram * (1 << 30),
@@ -251,44 +194,17 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	return out
 }
 
-// machine is the one of the path, as long as it is not deleted.
-func (f *Fake) machine(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminating || i.State == fluffyapi.Terminated {
-		return i, fluffyapi.Errorf(fluffyapi.NotFound, "Machine not found")
-	}
-	return i, nil
-}
-
-func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
-	if err != nil {
-		return nil, err
-	}
-	all := []dict{}
-	for _, i := range instances {
-		if i.State != fluffyapi.Terminating && i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
-		}
-	}
-	return page(r, all)
-}
-
 // turn switches a machine on or off that is in the one state for that.
 func (f *Fake) turn(name string, from fluffyapi.State) fakehttp.Handler {
 	return func(r *http.Request, _ dict) (any, error) {
-		i, err := f.machine(r)
+		i, err := f.InPath(r)
 		switch {
 		case err != nil:
 			return nil, err
 		case i.State != from:
 			return nil, fluffyapi.Errorf(fluffyapi.WrongState, "This machine is currently %s.", f.told(i)["state"])
-		case name == "start":
-			i, err = f.Start(r, i.ID)
-			f.started[i.ID] = true
-		default:
-			i, err = f.Stop(r, i.ID)
 		}
-		return f.event(name, i), words(err)
+		i, err = f.Do(r, "instances."+name, i.ID)
+		return f.event(name, i), err
 	}
 }

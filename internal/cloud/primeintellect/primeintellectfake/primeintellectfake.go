@@ -8,15 +8,14 @@ package primeintellectfake
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -47,27 +46,24 @@ var kinds = map[string]struct {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/api/v1",
-		ID:     func(n uint64) string { return fmt.Sprintf("0f0e0d0c0b0a0908%016x", n) },
-		Login:  func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		Prefix: "/api/v1", Noun: "pod", Regions: slices.Sorted(maps.Keys(dataCenters)),
+		ID:    func(n uint64) string { return fmt.Sprintf("0f0e0d0c0b0a0908%016x", n) },
+		Login: fakehttp.Bearer(Key),
 		Error: func(_ int, code, message string) any {
-			param, details := "", strings.TrimPrefix(code+": "+message, ": ")
+			param, details := "", fakehttp.Coded(code, message)
 			if p, rest, ok := strings.Cut(message, ": not "); ok { // of a field
 				param, details = p, "not "+rest
 			}
 			return dict{"errors": []dict{{"param": param, "details": details}}}
 		},
 		Words: map[fluffyapi.Code]fakehttp.Word{
-			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
+			fluffyapi.Invalid:    {Status: 422},
 			fluffyapi.NoCapacity: {Status: 400, Code: "There are currently no available instances"}, fluffyapi.QuotaExceeded: {Status: 400, Code: "Quota exceeded"},
-			Poor: {Status: 402, Code: "Insufficient wallet balance"}, fluffyapi.Throttled: {Status: 429}, fluffyapi.Internal: {Status: 500},
+			Poor: {Status: 402, Code: "Insufficient wallet balance"},
 		},
 	}
 	for id, k := range kinds {
-		api.Types = append(api.Types, model.Type{Name: id, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: k.price})
-	}
-	for id := range dataCenters {
-		api.Regions = append(api.Regions, id)
+		api.Types = append(api.Types, fakehttp.Type(id, k.cpus, k.gpu, k.gpus, k.price))
 	}
 	f := &Fake{fakehttp.New(api)}
 	for _, slash := range []string{"", "/{$}"} { // its clients write both
@@ -76,47 +72,31 @@ func New() *Fake {
 		f.Route("POST", "/pods"+slash, "instances.create", fakehttp.Schema{"!pod": `\{.*\}`, "!provider": `\{"type":"[a-z_]+"\}`, "disks": `null|\[.*\]`, "team": `null|\{.*\}`}, f.create)
 		f.Route("GET", "/pods/status"+slash, "instances.list", nil, f.status)
 		f.Route("GET", "/ssh_keys"+slash, "keys.list", nil, func(r *http.Request, _ dict) (any, error) { return page(r, "totalCount", f.Things("keys")), nil })
-		f.Route("POST", "/ssh_keys"+slash, "keys.put", fakehttp.Schema{"!name": word, "!publicKey": word}, func(_ *http.Request, in dict) (any, error) {
+		f.Route("POST", "/ssh_keys"+slash, "keys.put", fakehttp.Schema{"!name": fakehttp.Filled, "!publicKey": fakehttp.Filled}, func(_ *http.Request, in dict) (any, error) {
 			in["userId"], in["isPrimary"], in["isUserKey"] = "user-1", len(f.Things("keys")) == 0, true
 			return f.Put("keys", in), nil
 		})
 	}
-	f.Route("GET", "/pods/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.find(r)
-		return f.told(i), err
-	})
-	f.Route("DELETE", "/pods/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.find(r)
-		if err == nil {
-			_, err = f.Terminate(r, i.ID)
-		}
-		return dict{"status": "DELETING"}, err
-	})
+	f.Show("/pods/{id}", func(i fluffyapi.Instance) any { return f.told(i) })
+	f.Turn("DELETE", "/pods/{id}", "instances.terminate", nil, func(fluffyapi.Instance) any { return dict{"status": "DELETING"} })
 	f.Route("DELETE", "/ssh_keys/{id}", "keys.delete", nil, func(r *http.Request, _ dict) (any, error) { return nil, f.Drop("keys", r.PathValue("id")) })
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	text     = `null|` + fakehttp.String
 	positive = `null|[1-9]\d*`
 	creating = fakehttp.Schema{
-		"!cloudId": word, "!gpuType": word, "!socket": `"(?:PCIe|SXM[2-6])"`, "!gpuCount": `[1-9]\d*`, "name": fakehttp.String, "diskSize": positive, "vcpus": positive, "memory": positive,
-		"maxPrice": `null|` + fakehttp.Number, "image": word, "customTemplateId": text, "dataCenterId": text, "country": text, "security": `null|"(?:secure|community)_cloud"`,
-		"envVars": `null|` + fakehttp.List(`\{"key":`+word+`,"value":`+fakehttp.String+`\}`), "jupyterPassword": text, "sshKeyId": text, "autoRestart": `null|true|false`, "prepaidForHr": `null|` + fakehttp.Number,
+		"!cloudId": fakehttp.Filled, "!gpuType": fakehttp.Filled, "!socket": `"(?:PCIe|SXM[2-6])"`, "!gpuCount": `[1-9]\d*`, "name": fakehttp.String, "diskSize": positive, "vcpus": positive, "memory": positive,
+		"maxPrice": `null|` + fakehttp.Number, "image": fakehttp.Filled, "customTemplateId": text, "dataCenterId": text, "country": text, "security": `null|"(?:secure|community)_cloud"`,
+		"envVars": `null|` + fakehttp.List(`\{"key":`+fakehttp.Filled+`,"value":`+fakehttp.String+`\}`), "jupyterPassword": text, "sshKeyId": text, "autoRestart": `null|true|false`, "prepaidForHr": `null|` + fakehttp.Number,
 	}
 )
 
 // page is a part of a list: 100 things, unless another number is asked for.
 func page(r *http.Request, total string, all []dict) dict {
-	q := r.URL.Query()
-	offset, _ := strconv.Atoi(q.Get("offset"))
-	limit, err := strconv.Atoi(q.Get("limit"))
-	if err != nil {
-		limit = 100
-	}
-	part, _ := fakehttp.Page(all, offset, limit)
-	return dict{"data": part, total: len(all), "offset": offset, "limit": limit}
+	part, _ := fakehttp.Pages{Token: "offset", Size: "limit", Usual: 100}.Part(r.URL.Query(), all)
+	return dict{"data": part.Items, total: part.Total, "offset": part.From, "limit": part.Size}
 }
 
 // availability is what can be had, a row for each kind and place.
@@ -154,21 +134,14 @@ func (f *Fake) availability(r *http.Request, _ dict) (any, error) {
 	slices.SortFunc(all, func(a, b dict) int {
 		return strings.Compare(fmt.Sprint(a["cloudId"], a["dataCenter"]), fmt.Sprint(b["cloudId"], b["dataCenter"]))
 	})
-	n, _ := strconv.Atoi(q.Get("page"))
-	size, err := strconv.Atoi(q.Get("page_size"))
-	if err != nil || size > 100 {
-		size = 100
-	}
-	items, _ := fakehttp.Page(all, (max(n, 1)-1)*size, size)
-	return dict{"items": items, "totalCount": len(all)}, nil
+	part, err := fakehttp.Pages{Number: "page", First: 1, Size: "page_size", Usual: 100, Most: 100}.Part(q, all)
+	return dict{"items": part.Items, "totalCount": part.Total}, err
 }
 
 func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	pod := in["pod"].(dict)
-	for field := range pod {
-		if creating[field] == "" && creating["!"+field] == "" {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "pod.%s: not permitted", field)
-		}
+	if field := creating.Unknown(pod); field != "" {
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "pod.%s: not permitted", field)
 	}
 	if err := creating.Fits(pod); err != nil {
 		return nil, err
@@ -192,7 +165,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	return f.told(i), err
 }
 
-var statuses = map[fluffyapi.State]string{
+var statuses = fakehttp.States{
 	fluffyapi.Pending: "PROVISIONING", fluffyapi.Running: "ACTIVE", fluffyapi.Terminating: "DELETING", fluffyapi.Terminated: "TERMINATED",
 }
 
@@ -200,10 +173,7 @@ var statuses = map[fluffyapi.State]string{
 // to say, with Lie.
 func (f *Fake) told(i fluffyapi.Instance) dict {
 	asked, k := fakehttp.Asked(i), kinds[i.Type]
-	status, ok := statuses[i.State]
-	if !ok {
-		status = string(i.State)
-	}
+	status := statuses.Of(i.State)
 	made := i.Created.UTC().Format(time.RFC3339Nano)
 	out := dict{
 		"id": i.ID, "userId": "user-1", "teamId": nil, "name": asked["name"], "type": "HOSTED", "providerType": k.provider, "status": status, "installationStatus": "PENDING", "installationFailure": nil,
@@ -223,34 +193,14 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	return out
 }
 
-// find is the pod of the path, which is not terminated.
-func (f *Fake) find(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminated {
-		return i, fakehttp.Missing("the pod")
-	}
-	return i, nil
-}
-
-func (f *Fake) pods(r *http.Request) ([]dict, error) {
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
-		}
-	}
-	return all, err
-}
-
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	all, err := f.pods(r)
+	all, err := f.Existing(r, f.told)
 	return page(r, "total_count", all), err
 }
 
 // status tells of some pods.
 func (f *Fake) status(r *http.Request, _ dict) (any, error) {
-	all, err := f.pods(r)
+	all, err := f.Existing(r, f.told)
 	some := []dict{}
 	for _, p := range all {
 		if p["podId"] = p["id"]; slices.Contains(r.URL.Query()["pod_ids"], p["id"].(string)) {

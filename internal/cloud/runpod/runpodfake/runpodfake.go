@@ -10,7 +10,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -40,10 +39,9 @@ var titles = map[int]string{401: "Unauthorized", 402: "Payment Required", 403: "
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/v2", Regions: dataCenters, AtOnce: true,
+		Prefix: "/v2", Regions: dataCenters, AtOnce: true, Noun: "pod", Remembers: true, Gone: []fluffyapi.State{fluffyapi.Terminating},
 		ID:    func(n uint64) string { return fmt.Sprintf("7h9k2m%08x", n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
-		Lists: func(kind string, all []dict) any { return dict{kind: all} },
+		Login: fakehttp.Bearer(Key),
 		Error: func(status int, code, message string) any {
 			if title, ok := titles[status]; ok && code == "" {
 				code = title
@@ -51,40 +49,44 @@ func New() *Fake {
 			return dict{"title": code, "status": status, "detail": message}
 		},
 		Words: map[fluffyapi.Code]fakehttp.Word{
-			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 422},
-			fluffyapi.NoCapacity: {Status: 400}, fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.Throttled: {Status: 429}, fluffyapi.InUse: {Status: 409},
-			fluffyapi.Internal: {Status: 500}, Poor: {Status: 402},
+			fluffyapi.Invalid: {Status: 422}, fluffyapi.NoCapacity: {Status: 400}, fluffyapi.QuotaExceeded: {Status: 400}, fluffyapi.InUse: {Status: 409}, Poor: {Status: 402},
 		},
 	}
 	for gpu, price := range gpus {
 		for _, n := range counts {
-			api.Types = append(api.Types, model.Type{Name: Type(gpu, n), CPUs: 8 * n, Accelerators: map[string]float64{gpu: float64(n)}, Price: price * float64(n)})
+			api.Types = append(api.Types, fakehttp.Type(Type(gpu, n), 8*n, gpu, n, price*float64(n)))
 		}
 	}
 	f := &Fake{fakehttp.New(api)}
 	f.Route("GET", "/catalog/datacenters", "offers", nil, f.catalog)
 	f.Route("GET", "/pods", "instances.list", nil, f.list)
 	f.Route("POST", "/pods", "instances.create", creating, f.create)
-	f.Route("DELETE", "/pods/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		_, err := f.Terminate(r, r.PathValue("id"))
-		return nil, err
-	})
-	f.Keep("/registries", "registries", fakehttp.Schema{"!name": word, "!username": word, "!password": word}, nil, nil, func(o dict) { delete(o, "password") }, nil)
-	f.Keep("/network-volumes", "networkVolumes", fakehttp.Schema{"!name": `".+"`, "!size": `\d+`, "!dataCenter": word, "type": `"(?:STANDARD|HIGH_PERFORMANCE)"`}, nil, newVolume, nil, f.mounted)
+	f.Turn("DELETE", "/pods/{id}", "instances.terminate", nil, func(fluffyapi.Instance) any { return nil })
+	f.keep("/registries", fakehttp.Kind{Name: "registries", Make: fakehttp.Schema{"!name": fakehttp.Filled, "!username": fakehttp.Filled, "!password": fakehttp.Filled}, Complete: func(_ *http.Request, in dict) error {
+		delete(in, "password") // which is never told
+		return nil
+	}})
+	f.keep("/network-volumes", fakehttp.Kind{Name: "networkVolumes", Make: fakehttp.Schema{"!name": `".+"`, "!size": `\d+`, "!dataCenter": fakehttp.Filled, "type": `"(?:STANDARD|HIGH_PERFORMANCE)"`}, Complete: newVolume, Removable: f.Unused})
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	creating = fakehttp.Schema{
-		"!name": word, "!image": word, "args": fakehttp.String, "disk": `[1-9]\d*`, "ports": fakehttp.List(`"\d+/(?:tcp|http|udp)"`), "env": `\{.*\}`,
-		"registry": word, "cloud": `"(?:SECURE|COMMUNITY)"`, "dataCenterIds": fakehttp.List(word), "gpu": `\{"count":[1-9]\d*,"id":` + word + `\}`,
-		"cpu": `\{"id":` + word + `,"vcpuCount":[1-9]\d*\}`, "mounts": `\{"network":\[\{"path":"/` + fakehttp.Char + `*","volumeId":` + word + `\}\]\}`,
+		"!name": fakehttp.Filled, "!image": fakehttp.Filled, "args": fakehttp.String, "disk": `[1-9]\d*`, "ports": fakehttp.List(`"\d+/(?:tcp|http|udp)"`), "env": `\{.*\}`,
+		"registry": fakehttp.Filled, "cloud": `"(?:SECURE|COMMUNITY)"`, "dataCenterIds": fakehttp.List(fakehttp.Filled), "gpu": `\{"count":[1-9]\d*,"id":` + fakehttp.Filled + `\}`,
+		"cpu": `\{"id":` + fakehttp.Filled + `,"vcpuCount":[1-9]\d*\}`, "mounts": `\{"network":\[\{"path":"/` + fakehttp.Char + `*","volumeId":` + fakehttp.Filled + `\}\]\}`,
 	}
 )
 
+// keep answers the calls about things whose lists are objects.
+func (f *Fake) keep(path string, k fakehttp.Kind) {
+	k.Path, k.All = path, func(_ *http.Request, all []dict) (any, error) { return dict{k.Name: all}, nil }
+	k.Gone = func(dict) any { return dict{} }
+	f.Keep(k)
+}
+
 // newVolume completes a network volume that is asked for.
-func newVolume(in dict) error {
+func newVolume(_ *http.Request, in dict) error {
 	if n := in["size"].(float64); n < 10 || n > 4096 {
 		return fluffyapi.Errorf(fluffyapi.Invalid, "size: %v is not within 10 and 4096", n)
 	} else if !slices.Contains(dataCenters, in["dataCenter"].(string)) {
@@ -103,17 +105,6 @@ func network(pod dict) any {
 		return m.(dict)["volumeId"]
 	}
 	return nil
-}
-
-// mounted reports whether a pod has a network volume. What RunPod answers then is not in its
-// reference.
-func (f *Fake) mounted(o dict) bool {
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && network(fakehttp.Asked(m.Instance)) == o["id"] {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *Fake) catalog(r *http.Request, _ dict) (any, error) {
@@ -139,10 +130,8 @@ func (f *Fake) catalog(r *http.Request, _ dict) (any, error) {
 }
 
 func (f *Fake) create(r *http.Request, in dict) (any, error) {
-	for field := range in {
-		if creating[field] == "" && creating["!"+field] == "" {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: there is no such field", field)
-		}
+	if field := creating.Unknown(in); field != "" {
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "%s: there is no such field", field)
 	}
 	gpu, _ := in["gpu"].(dict)
 	if (gpu == nil) == (in["cpu"] == nil) {
@@ -177,17 +166,13 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	return f.told(i), nil
 }
 
-var statuses = map[fluffyapi.State]string{
+var statuses = fakehttp.States{
 	fluffyapi.Pending: "PROVISIONING", fluffyapi.Running: "RUNNING", fluffyapi.Stopped: "EXITED", fluffyapi.Terminating: "TERMINATED", fluffyapi.Terminated: "TERMINATED",
 }
 
 // told is a pod in RunPod's words. It is somewhere once it is placed.
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	asked := fakehttp.Asked(i)
-	status, ok := statuses[i.State]
-	if !ok {
-		status = string(i.State)
-	}
+	asked, status := fakehttp.Asked(i), statuses.Of(i.State)
 	out := dict{
 		"id": i.ID, "name": asked["name"], "image": asked["image"], "args": asked["args"], "disk": asked["disk"], "ports": asked["ports"], "status": status,
 		"gpu": asked["gpu"], "cloud": asked["cloud"], "dataCenterId": nil, "runtime": nil, "createdAt": i.Created, "registry": asked["registry"], "mounts": asked["mounts"],
@@ -217,17 +202,14 @@ func number(s string) (n int) {
 	return n
 }
 
-// pageSize is how many pods a page has.
-const pageSize = 50
+// pages have 50 pods.
+var pages = fakehttp.Pages{Token: "cursor", Usual: 50}
 
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if t := f.told(i); t["status"] != "TERMINATED" {
-			all = append(all, t)
-		}
+	all, err := f.Existing(r, f.told)
+	if err != nil {
+		return nil, err
 	}
-	page, next := fakehttp.PageAfter(all, r.URL.Query().Get("cursor"), pageSize)
-	return dict{"pods": page, "pagination": dict{"nextCursor": next, "hasNextPage": next != nil}}, err
+	part, err := pages.Part(r.URL.Query(), all)
+	return dict{"pods": part.Items, "pagination": dict{"nextCursor": part.Next, "hasNextPage": part.Next != nil}}, err
 }

@@ -5,26 +5,28 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 )
 
-// put keeps a thing, whose fields are named as its kind is (vpcId, vpcName). Two of its
-// fields are not Samsung's: when it was made and when it was changed.
-func (f *Fake) put(kind, one, prefix, name string, o dict) dict {
+// fill adds what all things have, in fields that are named as their kind is (vpcId, vpcName).
+// Two of its fields are not Samsung's: when it was made and when it was changed.
+func (f *Fake) fill(one, prefix, name string, o dict) {
 	o["id"] = prefix + "-" + f.NewID()[10:]
 	o["name"], o[one+"Id"], o[one+"Name"], o["made"], o["changed"] = name, o["id"], name, time.Now(), time.Now()
+}
+
+// put keeps a thing that nobody asked for.
+func (f *Fake) put(kind, one, prefix, name string, o dict) dict {
+	f.fill(one, prefix, name, o)
 	return f.Put(kind, o)
 }
 
-// gateway puts an internet gateway at a VPC, which brings a firewall.
-func (f *Fake) gateway(vpc any) any {
-	gateway := f.put("internetgateways", "internetGateway", "INTERNET_GATEWAY", "IGW_"+fmt.Sprint(vpc), dict{"vpcId": vpc, "internetGatewayType": "SHARED"})["id"]
-	f.put("firewalls", "firewall", "FIREWALL", "FW_"+fmt.Sprint(vpc), dict{"vpcId": vpc, "objectId": gateway})
-	return gateway
+// firewall puts what comes with an internet gateway.
+func (f *Fake) firewall(gateway dict) {
+	f.put("firewalls", "firewall", "FIREWALL", fmt.Sprint("FW_", gateway["vpcId"]), dict{"vpcId": gateway["vpcId"], "objectId": gateway["id"]})
 }
 
 // busy refuses a change of a thing that is still changing.
@@ -35,9 +37,10 @@ func busy(o dict) error {
 	return nil
 }
 
-// list answers the calls that look at things of a kind.
-func (f *Fake) list(path, kind, one, ready string) func(r *http.Request) (dict, error) {
-	describe := func(o dict) dict {
+// kind is a kind of things that are named as one of them is, and ready in a state. They
+// settle after they were made, firewalls after changes, too.
+func (f *Fake) kind(path, name, one, ready string) fakehttp.Kind {
+	return fakehttp.Kind{Name: name, Path: path, Noun: one, All: page, Describe: func(o dict) dict {
 		out := maps.Clone(o)
 		for _, own := range []string{"id", "name", "made", "changed", "rules"} {
 			delete(out, own)
@@ -46,139 +49,110 @@ func (f *Fake) list(path, kind, one, ready string) func(r *http.Request) (dict, 
 		switch {
 		case time.Since(o["made"].(time.Time)) < settle:
 			out[one+"State"] = "CREATING"
-		case kind == "firewalls" && busy(o) != nil:
+		case name == "firewalls" && busy(o) != nil:
 			out[one+"State"] = "DEPLOYING"
 		}
 		return out
-	}
-	get := func(r *http.Request) (dict, error) {
-		if o := f.Thing(kind, r.PathValue("id")); o != nil {
-			return o, nil
-		}
-		return nil, fakehttp.Missing(one + " " + r.PathValue("id"))
-	}
-	f.Route("GET", path, kind+".list", nil, func(r *http.Request, _ dict) (any, error) {
-		all := []dict{}
-		for _, o := range f.Things(kind) {
-			all = append(all, describe(o))
-		}
-		return page(r, all)
-	})
-	f.Route("GET", path+"/{id}", kind+".get", nil, func(r *http.Request, _ dict) (any, error) {
-		o, err := get(r)
-		if err != nil {
-			return nil, err
-		}
-		return describe(o), nil
-	})
-	return get
+	}}
 }
 
-// remove answers the call that deletes a thing of a kind.
-func (f *Fake) remove(path, kind string, get func(r *http.Request) (dict, error), inUse func(id any) bool) {
-	f.Route("DELETE", path+"/{id}", kind+".delete", nil, func(r *http.Request, _ dict) (any, error) {
-		o, err := get(r)
-		switch {
-		case err != nil:
-			return nil, err
-		case busy(o) != nil:
-			return nil, busy(o)
-		case inUse(o["id"]):
-			return nil, fluffyapi.Errorf(fluffyapi.InUse, "%v is in use", o["id"])
+// changeable adds to a kind that things of it can be made, by a body that is sent to a path,
+// and deleted. prefix begins their ids. check refuses bodies and completes them; in names
+// kinds that things of it cannot be deleted before.
+func (f *Fake) changeable(k fakehttp.Kind, path, prefix string, s fakehttp.Schema, check func(in dict) error, in ...string) {
+	k.MakePath, k.Make = path, s
+	k.Complete = func(_ *http.Request, in dict) error {
+		if err := check(in); err != nil {
+			return err
 		}
-		if kind == "internetgateways" {
-			for _, wall := range f.Things("firewalls") {
-				if wall["objectId"] == o["id"] {
-					_ = f.Drop("firewalls", wall["id"])
-				}
-			}
-		}
-		return accepted(o["id"]), f.Drop(kind, o["id"])
-	})
-}
-
-// among reports whether a server that exists was made with an id, or a thing of the kinds has it.
-func (f *Fake) among(field string, kinds ...string) func(id any) bool {
-	return func(id any) bool {
-		for _, m := range f.Cloud.Machines() {
-			if m.State != fluffyapi.Terminated && strings.Contains(m.Tags["asked"], fmt.Sprintf("%q", id)) {
-				return true
-			}
-		}
-		return slices.ContainsFunc(kinds, func(kind string) bool {
-			return slices.ContainsFunc(f.Things(kind), func(o dict) bool { return o[field] == id })
-		})
+		f.fill(k.Noun, prefix, fmt.Sprint(in[k.Noun+"Name"]), in)
+		return nil
 	}
+	k.Made = func(o dict) any { return accepted(o[k.Noun+"Id"]) }
+	k.Gone = func(o dict) any { return accepted(o["id"]) }
+	k.Removable = func(o dict) error {
+		if err := busy(o); err != nil {
+			return err
+		}
+		if f.Any(func(other dict) bool { return other[k.Noun+"Id"] == o["id"] }, in...) {
+			return fluffyapi.Errorf(fluffyapi.InUse, "%v is in use", o["id"])
+		}
+		return f.Unused(o)
+	}
+	f.Keep(k)
 }
 
 // network answers about VPCs, subnets, internet gateways, security groups and firewalls
 // (Skyplane, scp_network.py; SkyPilot, scp_utils.py).
 func (f *Fake) network() {
-	const vpcs, subnets, gateways, groups = "/vpc/v2/vpcs", "/subnet/v2/subnets", "/internet-gateway/v2/internet-gateways", "/security-group/v2/security-groups"
-	f.remove(vpcs, "vpcs", f.list(vpcs, "vpcs", "vpc", "ACTIVE"), f.among("vpcId", "subnets", "internetgateways", "securitygroups"))
-	f.remove(subnets, "subnets", f.list(subnets, "subnets", "subnet", "ACTIVE"), f.among(""))
-	f.remove(gateways, "internetgateways", f.list(gateways, "internetgateways", "internetGateway", "ATTACHED"), f.among(""))
-	group := f.list(groups, "securitygroups", "securityGroup", "ACTIVE")
-	f.remove(groups, "securitygroups", group, f.among(""))
-	f.rules(groups+"/{id}/rules", "securitygroups", group)
-	const walls = "/firewall/v2/firewalls"
-	f.rules(walls+"/{id}/rules", "firewalls", f.list(walls, "firewalls", "firewall", "ACTIVE"))
-
-	name := `"[a-zA-Z][a-zA-Z0-9]{2,19}"`
-	f.Route("POST", "/vpc/v3/vpcs", "vpcs.put", fakehttp.Schema{"!serviceZoneId": word, "!vpcName": name, "vpcDescription": fakehttp.String}, func(_ *http.Request, in dict) (any, error) {
-		if !slices.Contains(slices.Collect(maps.Values(regions)), in["serviceZoneId"].(string)) {
-			return nil, fakehttp.Missing(in["serviceZoneId"])
+	// ready refuses what is for a VPC that is not ready.
+	ready := func(in dict) error {
+		if o := f.Thing("vpcs", in["vpcId"]); o != nil {
+			return busy(o)
 		}
-		return accepted(f.put("vpcs", "vpc", "VPC", in["vpcName"].(string), in)["id"]), nil
-	})
-	// vpc returns an error unless the VPC that is named is ready
-	vpc := func(in dict) error {
-		o := f.Thing("vpcs", in["vpcId"])
-		if o == nil {
-			return fakehttp.Missing(in["vpcId"])
-		}
-		return busy(o)
+		return fakehttp.Missing(in["vpcId"])
 	}
-	f.Route("POST", subnets, "subnets.put", fakehttp.Schema{"!subnetCidrBlock": word, "!subnetName": name, "!subnetType": `"(?:PUBLIC|PRIVATE)"`, "!vpcId": word}, func(_ *http.Request, in dict) (any, error) {
-		if err := vpc(in); err != nil {
-			return nil, err
+	name := `"[a-zA-Z][a-zA-Z0-9]{2,19}"`
+	f.changeable(f.kind("/vpc/v2/vpcs", "vpcs", "vpc", "ACTIVE"), "/vpc/v3/vpcs", "VPC", fakehttp.Schema{"!serviceZoneId": fakehttp.Filled, "!vpcName": name, "vpcDescription": fakehttp.String}, func(in dict) error {
+		if !slices.Contains(slices.Collect(maps.Values(regions)), in["serviceZoneId"].(string)) {
+			return fakehttp.Missing(in["serviceZoneId"])
 		}
-		return accepted(f.put("subnets", "subnet", "SUBNET", in["subnetName"].(string), in)["id"]), nil
+		return nil
+	}, "subnets", "internetgateways", "securitygroups")
+	const subnets = "/subnet/v2/subnets"
+	f.changeable(f.kind(subnets, "subnets", "subnet", "ACTIVE"), subnets, "SUBNET", fakehttp.Schema{"!subnetCidrBlock": fakehttp.Filled, "!subnetName": name, "!subnetType": `"(?:PUBLIC|PRIVATE)"`, "!vpcId": fakehttp.Filled}, ready)
+	gateways := f.kind("/internet-gateway/v2/internet-gateways", "internetgateways", "internetGateway", "ATTACHED")
+	gateways.Added = f.firewall
+	gateways.Removed = func(o dict) {
+		if wall := f.ThingBy("firewalls", "objectId", o["id"]); wall != nil {
+			_ = f.Drop("firewalls", wall["id"])
+		}
+	}
+	f.changeable(gateways, "/internet-gateway/v4/internet-gateways", "INTERNET_GATEWAY", fakehttp.Schema{"!firewallEnabled": flag, "firewallLoggable": flag, "!internetGatewayType": `"SHARED"`, "!vpcId": fakehttp.Filled}, func(in dict) error {
+		if f.ThingBy("internetgateways", "vpcId", in["vpcId"]) != nil {
+			return fluffyapi.Errorf(fluffyapi.Invalid, "the VPC has an internet gateway")
+		}
+		in["internetGatewayName"] = fmt.Sprint("IGW_", in["vpcId"])
+		return ready(in)
 	})
-	f.Route("POST", "/internet-gateway/v4/internet-gateways", "internetgateways.put", fakehttp.Schema{"!firewallEnabled": flag, "firewallLoggable": flag, "!internetGatewayType": `"SHARED"`, "!vpcId": word}, func(_ *http.Request, in dict) (any, error) {
-		if err := vpc(in); err != nil {
-			return nil, err
+	groups := f.kind("/security-group/v2/security-groups", "securitygroups", "securityGroup", "ACTIVE")
+	f.changeable(groups, "/security-group/v3/security-groups", "SECURITY_GROUP", fakehttp.Schema{
+		"!loggable": flag, "!securityGroupName": name, "!serviceZoneId": fakehttp.Filled, "!vpcId": fakehttp.Filled, "securityGroupDescription": fakehttp.String,
+	}, func(in dict) error {
+		if f.Any(func(o dict) bool { return o["vpcId"] == in["vpcId"] && o["name"] == in["securityGroupName"] }, "securitygroups") {
+			return fluffyapi.Errorf(fluffyapi.NameTaken, "the name %v is taken", in["securityGroupName"])
 		}
-		if slices.ContainsFunc(f.Things("internetgateways"), func(o dict) bool { return o["vpcId"] == in["vpcId"] }) {
-			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "the VPC has an internet gateway")
-		}
-		return accepted(f.gateway(in["vpcId"])), nil
+		return ready(in)
 	})
-	f.Route("POST", "/security-group/v3/security-groups", "securitygroups.put", fakehttp.Schema{"!loggable": flag, "!securityGroupName": name, "!serviceZoneId": word, "!vpcId": word, "securityGroupDescription": fakehttp.String}, func(_ *http.Request, in dict) (any, error) {
-		if err := vpc(in); err != nil {
-			return nil, err
-		}
-		if slices.ContainsFunc(f.Things("securitygroups"), func(o dict) bool { return o["vpcId"] == in["vpcId"] && o["name"] == in["securityGroupName"] }) {
-			return nil, fluffyapi.Errorf(fluffyapi.NameTaken, "the name %v is taken", in["securityGroupName"])
-		}
-		return accepted(f.put("securitygroups", "securityGroup", "SECURITY_GROUP", in["securityGroupName"].(string), in)["id"]), nil
-	})
+	f.rules(groups)
+	walls := f.kind("/firewall/v2/firewalls", "firewalls", "firewall", "ACTIVE")
+	f.Keep(walls)
+	f.rules(walls)
 }
 
 // rules answers the calls about the rules of security groups or firewalls. While one is
 // being made or deleted, others cannot be.
-func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error)) {
+func (f *Fake) rules(of fakehttp.Kind) {
+	path, firewalls := of.Path+"/{id}/rules", of.Name == "firewalls"
+	// free is what the rules are of, as long as it is not changing.
+	free := func(r *http.Request) (dict, error) {
+		o, err := f.Kept(of, r)
+		if err != nil {
+			return nil, err
+		}
+		return o, busy(o)
+	}
 	describe := func(owner dict, rule any) dict {
 		out := maps.Clone(rule.(dict))
 		out["ruleState"] = "ACTIVE"
 		if busy(owner) != nil && out["made"] == owner["changed"] {
-			out["ruleState"] = map[bool]string{true: "DEPLOYING", false: "CREATING"}[kind == "firewalls"]
+			out["ruleState"] = map[bool]string{true: "DEPLOYING", false: "CREATING"}[firewalls]
 		}
 		delete(out, "made")
 		return out
 	}
 	f.Route("GET", path, "rules.list", nil, func(r *http.Request, _ dict) (any, error) {
-		o, err := get(r)
+		o, err := f.Kept(of, r)
 		if err != nil {
 			return nil, err
 		}
@@ -189,7 +163,7 @@ func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error))
 		return page(r, all)
 	})
 	f.Route("GET", path+"/{rule}", "rules.get", nil, func(r *http.Request, _ dict) (any, error) {
-		o, err := get(r)
+		o, err := f.Kept(of, r)
 		if err != nil {
 			return nil, err
 		}
@@ -200,16 +174,13 @@ func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error))
 		}
 		return nil, fakehttp.Missing("rule " + r.PathValue("rule"))
 	})
-	addresses := `\[` + word + `(?:,` + word + `)*\]`
+	addresses := `\[` + fakehttp.Filled + `(?:,` + fakehttp.Filled + `)*\]`
 	schema := fakehttp.Schema{"!ruleDirection": `"(?:IN|OUT)"`, "!services": `\[\{"serviceType":"(?:TCP_ALL|UDP_ALL|ICMP_ALL|ALL|(?:TCP|UDP)","serviceValue":"\d{1,5}(?:-\d{1,5})?)"\}.*\]`, "sourceIpAddresses": addresses, "destinationIpAddresses": addresses, "ruleDescription": fakehttp.String}
-	if kind == "firewalls" {
+	if firewalls {
 		maps.Copy(schema, fakehttp.Schema{"!sourceIpAddresses": addresses, "!destinationIpAddresses": addresses, "!ruleAction": `"(?:ALLOW|DROP)"`, "!isRuleEnabled": flag, "!ruleLocationType": `"(?:FIRST|BEFORE|AFTER|LAST)"`})
 	}
 	f.Route("POST", path, "rules.put", schema, func(r *http.Request, in dict) (any, error) {
-		o, err := get(r)
-		if err == nil {
-			err = busy(o)
-		}
+		o, err := free(r)
 		if other := map[any]string{"IN": "sourceIpAddresses", "OUT": "destinationIpAddresses"}[in["ruleDirection"]]; err == nil && in[other] == nil {
 			err = fluffyapi.Errorf(fluffyapi.Invalid, "%s is required", other)
 		}
@@ -228,11 +199,8 @@ func (f *Fake) rules(path, kind string, get func(r *http.Request) (dict, error))
 		o["rules"] = append(fakehttp.Items(o["rules"]), in)
 		return accepted(in["ruleId"]), nil
 	})
-	f.Route("DELETE", path, "rules.delete", fakehttp.Schema{"!ruleDeletionType": `"(?:PARTIAL|ALL)"`, "ruleIds": fakehttp.List(word)}, func(r *http.Request, in dict) (any, error) {
-		o, err := get(r)
-		if err == nil {
-			err = busy(o)
-		}
+	f.Route("DELETE", path, "rules.delete", fakehttp.Schema{"!ruleDeletionType": `"(?:PARTIAL|ALL)"`, "ruleIds": fakehttp.List(fakehttp.Filled)}, func(r *http.Request, in dict) (any, error) {
+		o, err := free(r)
 		if err != nil {
 			return nil, err
 		}

@@ -42,10 +42,7 @@ type dict = fakehttp.Dict
 
 // Fake is all of that. In each region there are a VPC, a public subnet, an internet gateway
 // and a firewall, and the project has a key pair.
-type Fake struct {
-	*fakehttp.Fake
-	restarted map[string]bool // servers that were started after they had been off
-}
+type Fake struct{ *fakehttp.Fake }
 
 // regions are the names of service zones, and their ids.
 var regions = map[string]string{
@@ -53,7 +50,7 @@ var regions = map[string]string{
 }
 
 var types = []model.Type{
-	{Name: "s1v2m4", CPUs: 2, Price: 0.1}, {Name: "s1v8m16", CPUs: 8, Price: 0.41}, {Name: "g1v8v1", CPUs: 8, Price: 2.27, Accelerators: map[string]float64{"V100-32GB": 1}}, {Name: "g1v16a1", CPUs: 16, Price: 3.74, Accelerators: map[string]float64{"A100-80GB": 1}},
+	fakehttp.Type("s1v2m4", 2, "", 0, 0.1), fakehttp.Type("s1v8m16", 8, "", 0, 0.41), fakehttp.Type("g1v8v1", 8, "V100-32GB", 1, 2.27), fakehttp.Type("g1v16a1", 16, "A100-80GB", 1, 3.74),
 }
 
 var images = []dict{
@@ -63,41 +60,26 @@ var images = []dict{
 
 // New returns a cloud that has nothing but capacity and networks.
 func New() *Fake {
-	bad := fakehttp.Word{Status: 400}
+	bad := fakehttp.Word{Status: http.StatusBadRequest}
+	f := &Fake{}
 	api := fakehttp.API{
-		Regions: slices.Sorted(maps.Keys(regions)), Types: types, Login: signed, Linger: time.Minute, Protects: "securitygroups",
+		Regions: slices.Sorted(maps.Keys(regions)), Types: types, Login: signed, Linger: time.Minute, Protects: "securitygroups", Noun: "virtual server", Opened: f.Rules,
 		ID:    func(n uint64) string { return fmt.Sprintf("INSTANCE-fake%018x", n) },
 		Error: func(_ int, _, message string) any { return dict{"message": message} },
 		Words: map[fluffyapi.Code]fakehttp.Word{
-			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.NoCapacity: {Status: 404}, fluffyapi.Invalid: bad, fluffyapi.QuotaExceeded: bad, fluffyapi.NameTaken: bad,
-			fluffyapi.InUse: bad, fluffyapi.WrongState: bad, ongoing: {Status: 412}, fluffyapi.Internal: {Status: 500},
-		},
-		Refusal: func(_ *http.Request, _ string, e *fluffyapi.Error) *fakehttp.Reply {
-			switch e.Code {
-			case fluffyapi.NoCapacity:
-				e.Message = "Not found any cluster by requested Scale"
-			case fluffyapi.QuotaExceeded:
-				e.Message = "The quota of virtual servers is exceeded"
-			case fluffyapi.InUse:
-				e.Message = "The resource is in use"
-			case cloudtest.OddCode: // there are no codes
-				e.Message = cloudtest.OddCode
-			case fluffyapi.Throttled:
-				return &fakehttp.Reply{Status: http.StatusTooManyRequests, Header: map[string]string{"Retry-After": "1"}, Body: dict{"message": "Too many requests"}}
-			}
-			return nil
+			fluffyapi.NoCapacity: {Status: http.StatusNotFound, Message: "Not found any cluster by requested Scale"}, fluffyapi.Invalid: bad, fluffyapi.NameTaken: bad, fluffyapi.WrongState: bad, ongoing: {Status: http.StatusPreconditionFailed},
+			fluffyapi.QuotaExceeded: {Status: http.StatusBadRequest, Message: "The quota of virtual servers is exceeded"}, fluffyapi.InUse: {Status: http.StatusBadRequest, Message: "The resource is in use"},
+			fluffyapi.Throttled: {Status: http.StatusTooManyRequests, Message: "Too many requests", Again: "1"}, cloudtest.OddCode: {Status: http.StatusBadRequest, Message: cloudtest.OddCode}, // there are no codes
 		},
 	}
-	f := &Fake{Fake: fakehttp.New(api), restarted: map[string]bool{}}
+	f.Fake = fakehttp.New(api)
 	for _, region := range api.Regions {
 		vpc := f.put("vpcs", "vpc", "VPC", "fakeVpc", dict{"serviceZoneId": regions[region]})["id"]
 		f.put("subnets", "subnet", "SUBNET", "fakeSubnet", dict{"vpcId": vpc, "subnetType": "PUBLIC", "subnetCidrBlock": "10.0.0.0/8"})
-		f.gateway(vpc)
+		f.firewall(f.put("internetgateways", "internetGateway", "INTERNET_GATEWAY", fmt.Sprint("IGW_", vpc), dict{"vpcId": vpc, "internetGatewayType": "SHARED"}))
 	}
-	for _, kind := range []string{"vpcs", "subnets", "internetgateways", "firewalls"} {
-		for _, o := range f.Things(kind) { // they have been there for long
-			o["made"], o["changed"] = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
-		}
+	for _, o := range slices.Concat(f.Things("vpcs"), f.Things("subnets"), f.Things("internetgateways"), f.Things("firewalls")) { // they have been there for long
+		o["made"], o["changed"] = time.Now().Add(-time.Hour), time.Now().Add(-time.Hour)
 	}
 	f.Put("keypairs", dict{"id": "KEY_PAIR-fake", "keyPairId": "KEY_PAIR-fake", "name": "fakeKey", "keyPairName": "fakeKey"})
 	f.network()
@@ -108,7 +90,7 @@ func New() *Fake {
 // signed reports whether a request has a good signature, as SkyPilot's scp_utils.py makes it.
 func signed(r *http.Request) bool {
 	h := r.Header
-	url := cmp.Or(r.URL.Scheme, "http") + "://" + cmp.Or(r.Host, r.URL.Host) + r.URL.EscapedPath()
+	url := cmp.Or(r.URL.Scheme, "http") + "://" + fakehttp.Host(r) + r.URL.EscapedPath()
 	if r.URL.RawQuery != "" {
 		url += "?" + r.URL.RawQuery
 	}
@@ -119,27 +101,23 @@ func signed(r *http.Request) bool {
 		h.Get("X-Cmp-AccessKey") == AccessKey && h.Get("X-Cmp-ProjectId") == ProjectID && h.Get("X-Cmp-ClientType") == "OpenApi"
 }
 
-// page is a part of a list: that of all which what is asked for fits.
+// page is the part that is asked for of the things that fit. Some filters are plural, such
+// as subnetTypes.
 func page(r *http.Request, all []dict) (any, error) {
-	q, fit := r.URL.Query(), []dict{}
-	for _, o := range all {
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(q)), func(name string) bool {
-			v, ok := o[name]
-			if !ok {
-				v, ok = o[strings.TrimSuffix(name, "s")] // such as subnetTypes
+	q, known := r.URL.Query(), []string{}
+	if len(all) > 0 {
+		for name := range q {
+			field := strings.TrimSuffix(name, "s")
+			if _, ok := all[0][name]; ok {
+				field = name
 			}
-			return ok && q.Get(name) != "" && fmt.Sprint(v) != q.Get(name)
-		}) {
-			fit = append(fit, o)
+			if _, ok := all[0][field]; ok {
+				q[field], known = q[name], append(known, field)
+			}
 		}
 	}
-	n, err := strconv.Atoi(cmp.Or(q.Get("page"), "0"))
-	size, err2 := strconv.Atoi(cmp.Or(q.Get("size"), "20"))
-	if err != nil || err2 != nil || n < 0 || size < 1 {
-		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "page or size is wrong")
-	}
-	part, _ := fakehttp.Page(fit, n*size, size)
-	return dict{"contents": part, "totalCount": len(fit), "page": n, "size": size}, nil
+	part, err := fakehttp.Pages{Number: "page", Size: "size", Usual: 20, Strict: true}.Part(q, fakehttp.Fitting(q, all, known...))
+	return dict{"contents": part.Items, "totalCount": part.Total, "page": part.From / max(part.Size, 1), "size": part.Size}, err
 }
 
 // accepted answers a call whose effect comes later ("AsyncResponse").
@@ -147,11 +125,8 @@ func accepted(id any) *fakehttp.Reply {
 	return &fakehttp.Reply{Status: http.StatusAccepted, Body: dict{"resourceId": id, "requestId": "REQUEST-fake", "projectId": ProjectID}}
 }
 
-var (
-	word   = `"` + fakehttp.Char + `+"`
-	object = `\{.*\}`
-	flag   = `(?:"?(?:true|false)"?)`
-)
+// flag is a truth, which some clients write as text.
+const flag = `(?:"?(?:true|false)"?)`
 
 // servers answers about virtual servers, images, key pairs and the project (SkyPilot,
 // scp_utils.py and provision/scp; Skyplane, scp_cloud_provider.py; Terraform's virtualserver).
@@ -172,31 +147,18 @@ func (f *Fake) servers() {
 		}
 		return page(r, images)
 	})
-	f.Route("GET", "/key-pair/v1/key-pairs", "keypairs.list", nil, func(r *http.Request, _ dict) (any, error) { return page(r, f.Things("keypairs")) })
+	f.Keep(fakehttp.Kind{Name: "keypairs", Path: "/key-pair/v1/key-pairs", NoGet: true, All: page})
 	const v2 = "/virtual-server/v2/virtual-servers"
 	f.Route("GET", v2, "instances.list", nil, func(r *http.Request, _ dict) (any, error) {
-		list, err := f.Instances(r)
-		all := []dict{}
-		for _, i := range list {
-			if i.State != fluffyapi.Terminated {
-				all = append(all, f.describe(i))
-			}
-		}
+		all, err := f.Existing(r, f.describe)
 		if err != nil {
 			return nil, err
 		}
 		return page(r, all)
 	})
-	get := func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
-		if err != nil {
-			return nil, err
-		}
-		return f.describe(i), nil
-	}
-	f.Route("GET", "/virtual-server/v3/virtual-servers/{id}", "instances.get", nil, get)
+	f.Show("/virtual-server/v3/virtual-servers/{id}", func(i fluffyapi.Instance) any { return f.describe(i) })
 	f.Route("GET", v2+"/{id}/nics", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
+		i, err := f.InPath(r)
 		if err != nil {
 			return nil, err
 		}
@@ -212,13 +174,13 @@ func (f *Fake) servers() {
 		return page(r, []dict{card})
 	})
 	f.Route("POST", "/virtual-server/v4/virtual-servers", "instances.create", fakehttp.Schema{
-		"!virtualServerName": `"[a-z][a-zA-Z0-9-]{2,27}"`, "!serviceZoneId": word, "!serverType": word, "!imageId": word, "contractId": word, "deletionProtectionEnabled": flag, "keyPairId": word, "osAdmin": object,
-		"!blockStorage": `\{"blockStorageName":"[a-zA-Z][a-zA-Z0-9 -]{2,27}",.*"diskSize":[1-9]\d+0[,}].*`, "!nic": `\{.*"natEnabled":` + flag + `.*"subnetId":` + word + `.*\}`, "!securityGroupIds": `\[` + word + `(?:,` + word + `)*\]`,
+		"!virtualServerName": `"[a-z][a-zA-Z0-9-]{2,27}"`, "!serviceZoneId": fakehttp.Filled, "!serverType": fakehttp.Filled, "!imageId": fakehttp.Filled, "contractId": fakehttp.Filled, "deletionProtectionEnabled": flag, "keyPairId": fakehttp.Filled, "osAdmin": fakehttp.Object,
+		"!blockStorage": `\{"blockStorageName":"[a-zA-Z][a-zA-Z0-9 -]{2,27}",.*"diskSize":[1-9]\d+0[,}].*`, "!nic": `\{.*"natEnabled":` + flag + `.*"subnetId":` + fakehttp.Filled + `.*\}`, "!securityGroupIds": `\[` + fakehttp.Filled + `(?:,` + fakehttp.Filled + `)*\]`,
 		"initialScript": `\{"encodingType":"(?:plain|base64)","initialScriptContent":` + fakehttp.String + `,"initialScriptShell":"(?:bash|pwsh)","initialScriptType":"text"\}`,
-		"tags":          fakehttp.List(`\{"tagKey":` + word + `,"tagValue":` + fakehttp.String + `\}`),
+		"tags":          fakehttp.List(`\{"tagKey":` + fakehttp.Filled + `,"tagValue":` + fakehttp.String + `\}`),
 	}, f.create)
 	f.Route("DELETE", v2+"/{id}", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
+		i, err := f.InPath(r)
 		if err == nil && fmt.Sprint(fakehttp.Asked(i)["deletionProtectionEnabled"]) == "true" {
 			err = fluffyapi.Errorf(fluffyapi.Invalid, "the virtual server is protected from deletion")
 		}
@@ -227,49 +189,32 @@ func (f *Fake) servers() {
 		}
 		return accepted(i.ID), err
 	})
-	f.Route("POST", v2+"/{id}/start", "instances.start", fakehttp.Schema{}, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
-		if err == nil {
-			if i, err = f.Start(r, i.ID); err == nil {
-				f.restarted[i.ID] = true
-			}
-		}
-		return accepted(i.ID), err
-	})
-	f.Route("POST", v2+"/{id}/stop", "instances.stop", fakehttp.Schema{}, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
-		if err == nil {
-			_, err = f.Stop(r, i.ID)
-		}
-		return accepted(i.ID), err
-	})
+	ordered := func(i fluffyapi.Instance) any { return accepted(i.ID) }
+	f.Turn("POST", v2+"/{id}/start", "instances.start", fakehttp.Schema{}, ordered)
+	f.Turn("POST", v2+"/{id}/stop", "instances.stop", fakehttp.Schema{}, ordered)
 	f.Route("GET", "/tag/v2/resources/{id}/tags", "tags.list", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.server(r)
+		i, err := f.InPath(r)
+		if err != nil {
+			return nil, err
+		}
 		all := []dict{}
 		for _, t := range fakehttp.Items(fakehttp.Asked(i)["tags"]) {
 			all = append(all, t.(dict))
-		}
-		if err != nil {
-			return nil, err
 		}
 		return page(r, all)
 	})
 }
 
 func (f *Fake) create(r *http.Request, in dict) (any, error) {
-	region := ""
-	for name, id := range regions {
-		if id == in["serviceZoneId"] {
-			region = name
-		}
-	}
+	names := slices.Sorted(maps.Keys(regions))
+	n := slices.IndexFunc(names, func(name string) bool { return regions[name] == in["serviceZoneId"] })
 	nic, subnet, disk := in["nic"].(dict), dict(nil), in["blockStorage"].(dict)
 	if subnet = f.Thing("subnets", nic["subnetId"]); subnet == nil {
 		return nil, fakehttp.Missing("subnet " + nic["subnetId"].(string))
 	}
 	script, _ := in["initialScript"].(dict)
 	switch {
-	case region == "":
+	case n < 0:
 		return nil, fakehttp.Missing(fmt.Sprint("service zone ", in["serviceZoneId"]))
 	case !slices.ContainsFunc(types, func(t model.Type) bool { return t.Name == in["serverType"] }):
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no server type %v", in["serverType"])
@@ -299,22 +244,24 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		}
 	}
 	in["name"], in["vpcId"] = in["virtualServerName"], subnet["vpcId"]
-	i, err := f.Create(r, region, in["serverType"].(string), in)
+	i, err := f.Create(r, names[n], in["serverType"].(string), in)
 	return accepted(i.ID), err
 }
 
-var states = map[fluffyapi.State]string{fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "TERMINATING"}
+var states = fakehttp.States{fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED", fluffyapi.Terminating: "TERMINATING"}
 
 // describe is a virtual server in Samsung's words; its public address is that of its NIC.
 func (f *Fake) describe(i fluffyapi.Instance) dict {
 	asked := fakehttp.Asked(i)
 	public, private := f.Addresses(i)
-	state := cmp.Or(states[i.State], string(i.State))
-	if i.State == fluffyapi.Pending {
-		state = map[bool]string{true: "EDITING", false: "CREATING"}[public != ""]
-		if f.restarted[i.ID] {
-			state = "STARTING"
-		}
+	state := states.Of(i.State)
+	switch {
+	case f.Restarting(i):
+		state = "STARTING"
+	case i.State == fluffyapi.Pending && public != "":
+		state = "EDITING"
+	case i.State == fluffyapi.Pending:
+		state = "CREATING"
 	}
 	groups := []dict{}
 	for _, id := range fakehttp.Items(asked["securityGroupIds"]) {
@@ -341,24 +288,12 @@ func (f *Fake) Body(server string) dict {
 	return asked
 }
 
-// server is the one of the path, as long as it exists.
-func (f *Fake) server(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminated {
-		return i, fakehttp.Missing("virtual server " + r.PathValue("id"))
-	}
-	return i, nil
-}
-
-// Harness is fakehttp's, and knows of ports and of the firewalls' rules. Every server has a
-// private address.
+// Harness is fakehttp's, and knows of the firewalls' rules. Every server has a private
+// address.
 func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.Harness {
 	h := f.Fake.Harness(make, shared...)
 	h.Bare = nil
 	inventory := h.Inventory
 	h.Inventory = func(t testing.TB) []string { return append(inventory(t), f.firewallRules()...) }
-	h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
-		return slices.DeleteFunc(f.Rules(n.ID), func(ports string) bool { return ports == "22" })
-	}
 	return h
 }

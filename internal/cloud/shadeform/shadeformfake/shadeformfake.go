@@ -6,6 +6,7 @@ package shadeformfake
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -13,7 +14,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key is the API key of the only account.
@@ -40,48 +40,35 @@ var kinds = map[string]struct {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/v1",
-		ID:     func(n uint64) string { return fmt.Sprintf("d290f1ee-6c54-4b01-90e6-%012x", n) },
-		Login:  func(r *http.Request) bool { return r.Header.Get("X-API-KEY") == Key },
+		Prefix: "/v1", Noun: "instance", Regions: slices.Sorted(maps.Keys(regions)),
+		ID:    func(n uint64) string { return fmt.Sprintf("d290f1ee-6c54-4b01-90e6-%012x", n) },
+		Login: fakehttp.Header("X-API-KEY", Key),
 		Error: func(_ int, code, message string) any {
-			return dict{"error": strings.TrimPrefix(code+": "+message, ": ")}
+			return dict{"error": fakehttp.Coded(code, message)}
 		},
 		Words: map[fluffyapi.Code]fakehttp.Word{
-			fluffyapi.Unauthorized: {Status: 401}, fluffyapi.Forbidden: {Status: 403}, fluffyapi.NotFound: {Status: 404}, fluffyapi.Invalid: {Status: 400},
+			fluffyapi.Invalid:    {Status: 400},
 			fluffyapi.NoCapacity: {Status: 409, Code: "out of stock"}, fluffyapi.QuotaExceeded: {Status: 400, Code: "quota exceeded"}, fluffyapi.InUse: {Status: 409, Code: "in use"},
-			fluffyapi.Throttled: {Status: 429}, fluffyapi.Internal: {Status: 500},
 		},
 	}
 	for name, k := range kinds {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: float64(k.cents) / 100})
-	}
-	for name := range regions {
-		api.Regions = append(api.Regions, name)
+		api.Types = append(api.Types, fakehttp.Type(name, k.cpus, k.gpu, k.gpus, float64(k.cents)/100))
 	}
 	f := &Fake{fakehttp.New(api)}
 	f.Put("keys", dict{"name": "Shadeform Managed Key", "public_key": "ssh-rsa AAAA", "is_default": true})
 	f.Route("GET", "/instances/types", "offers", nil, f.types)
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
 	f.Route("POST", "/instances/create", "instances.create", creating, f.create)
-	f.Route("GET", "/instances/{id}/info", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.find(r)
-		return f.told(i), err
-	})
-	f.Route("POST", "/instances/{id}/delete", "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.find(r)
-		if err == nil {
-			_, err = f.Terminate(r, i.ID)
-		}
-		return nil, err
-	})
+	f.Show("/instances/{id}/info", func(i fluffyapi.Instance) any { return f.told(i) })
+	f.Turn("POST", "/instances/{id}/delete", "instances.terminate", nil, func(fluffyapi.Instance) any { return nil })
 	f.Route("GET", "/sshkeys", "keys.list", nil, func(*http.Request, dict) (any, error) { return dict{"ssh_keys": f.Things("keys")}, nil })
-	f.Route("POST", "/sshkeys/add", "keys.put", fakehttp.Schema{"!name": word, "!public_key": word}, func(_ *http.Request, in dict) (any, error) {
+	f.Route("POST", "/sshkeys/add", "keys.put", fakehttp.Schema{"!name": fakehttp.Filled, "!public_key": fakehttp.Filled}, func(_ *http.Request, in dict) (any, error) {
 		in["is_default"] = false
 		return dict{"id": f.Put("keys", in)["id"]}, nil
 	})
 	f.Route("POST", "/sshkeys/{id}/delete", "keys.delete", nil, func(r *http.Request, _ dict) (any, error) {
 		id := r.PathValue("id")
-		if o := f.Thing("keys", id); o != nil && (o["is_default"] == true || f.users(id) > 0) {
+		if o := f.Thing("keys", id); o != nil && (o["is_default"] == true || len(f.MadeWith(id)) > 0) {
 			return nil, fluffyapi.Errorf(fluffyapi.InUse, "the key cannot be deleted")
 		}
 		return nil, f.Drop("keys", id)
@@ -90,17 +77,16 @@ func New() *Fake {
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	texts    = fakehttp.List(fakehttp.String)
-	env      = `\{"name":` + word + `,"value":` + fakehttp.String + `\}`
+	env      = `\{"name":` + fakehttp.Filled + `,"value":` + fakehttp.String + `\}`
 	creating = fakehttp.Schema{
-		"!cloud": word, "!region": word, "!shade_instance_type": word, "!shade_cloud": `true|false`, "!name": word, "rental_type": `"(?:on_demand|spot)"`, "os": word,
-		"template_id": word, "launch_configuration": `\{.*"type":"(?:docker|script)".*\}`, "volume_ids": texts, "ssh_key_id": word, "tags": texts, "envs": fakehttp.List(env),
+		"!cloud": fakehttp.Filled, "!region": fakehttp.Filled, "!shade_instance_type": fakehttp.Filled, "!shade_cloud": `true|false`, "!name": fakehttp.Filled, "rental_type": `"(?:on_demand|spot)"`, "os": fakehttp.Filled,
+		"template_id": fakehttp.Filled, "launch_configuration": `\{.*"type":"(?:docker|script)".*\}`, "volume_ids": texts, "ssh_key_id": fakehttp.Filled, "tags": texts, "envs": fakehttp.List(env),
 		"auto_delete": `\{.*\}`, "alert": `\{.*\}`, "volume_mount": `\{.*\}`,
 	}
 )
 
-// types are the kinds that fit a query, with a word for each region and way to rent.
+// types are the kinds that fit a query, with a fakehttp.Filled for each region and way to rent.
 func (f *Fake) types(r *http.Request, _ dict) (any, error) {
 	q, all := r.URL.Query(), []dict{}
 	wants := func(field string, have any) bool { return q.Get(field) == "" || q.Get(field) == fmt.Sprint(have) }
@@ -155,7 +141,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	return dict{"id": i.ID}, err
 }
 
-var statuses = map[fluffyapi.State]string{
+var statuses = fakehttp.States{
 	fluffyapi.Pending: "creating", fluffyapi.Running: "active", fluffyapi.Terminating: "deleting", fluffyapi.Terminated: "deleted",
 }
 
@@ -163,10 +149,7 @@ var statuses = map[fluffyapi.State]string{
 // "error", which tests have with Lie.
 func (f *Fake) told(i fluffyapi.Instance) dict {
 	asked, k := fakehttp.Asked(i), kinds[i.Type]
-	status, ok := statuses[i.State]
-	if !ok {
-		status = string(i.State)
-	}
+	status := statuses.Of(i.State)
 	rental := asked["rental_type"]
 	if rental == nil {
 		rental = "on_demand"
@@ -190,32 +173,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	return out
 }
 
-// find is the instance of the path, which is not deleted.
-func (f *Fake) find(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil || i.State == fluffyapi.Terminated {
-		return i, fakehttp.Missing("the instance")
-	}
-	return i, nil
-}
-
 func (f *Fake) list(r *http.Request, _ dict) (any, error) {
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
-		}
-	}
+	all, err := f.Existing(r, f.told)
 	return dict{"instances": all}, err
-}
-
-// users is how many instances a key opens.
-func (f *Fake) users(key any) (n int) {
-	for _, m := range f.Cloud.Machines() {
-		if m.State != fluffyapi.Terminated && fakehttp.Asked(m.Instance)["ssh_key_id"] == key {
-			n++
-		}
-	}
-	return n
 }

@@ -2,7 +2,7 @@
 // Its facts are from Vast's reference (docs.vast.ai: api-reference/openapi.yaml, "Creating
 // Instances with the API", "Rate Limits and Errors", and the statuses of "show instances"),
 // and where that is silent from public clients: that a start without room is queued, and
-// the word for a lack of credit.
+// the fakehttp.Filled for a lack of credit.
 package vastfake
 
 import (
@@ -19,7 +19,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
@@ -59,8 +58,8 @@ func New() *Fake {
 	api := fakehttp.API{
 		Prefix: "/api", AtOnce: true, Regions: slices.Sorted(maps.Keys(countries)), // and limits by call: https://docs.vast.ai/api-reference
 		Limits: []fakehttp.Limit{{Method: "PUT", Path: "/v0/asks/", Every: 4500 * time.Millisecond}, {Method: "POST", Path: "/v0/bundles/", Every: 6 * time.Second, Saved: 5}, {Method: "PUT", Path: "/v0/instances/", Every: time.Second}, {Method: "DELETE", Path: "/v0/instances/", Every: 3 * time.Second}},
-		ID:     func(n uint64) string { return fmt.Sprint(4000000 + n) },
-		Login:  func(r *http.Request) bool { return r.Header.Get("Authorization") == "Bearer "+Key },
+		ID:     func(n uint64) string { return fmt.Sprint(4000000 + n) }, Noun: "instance",
+		Login: fakehttp.Bearer(Key),
 		Error: func(status int, code, message string) any {
 			if status == http.StatusTooManyRequests {
 				return nil // plain text, as a rule
@@ -75,36 +74,28 @@ func New() *Fake {
 		},
 	}
 	for n, m := range machines {
-		api.Types = append(api.Types, model.Type{Name: Type(n), CPUs: m.cores, Accelerators: map[string]float64{m.gpu: float64(m.gpus)}, Price: m.price})
+		api.Types = append(api.Types, fakehttp.Type(Type(n), m.cores, m.gpu, m.gpus, m.price))
 	}
 	f := &Fake{Fake: fakehttp.New(api), rented: map[int]string{}, outbid: map[string]bool{}, starts: map[string]bool{}}
 	for _, slash := range []string{"", "/{$}"} { // the reference writes both
-		f.Route("GET", "/v0/users/current"+slash, "users.get", nil, func(*http.Request, dict) (any, error) { return dict{"id": 456, "username": "ann", "credit": 25.5}, nil })
+		f.Route("GET", "/v0/users/current"+slash, "users.get", nil, fakehttp.Answer(dict{"id": 456, "username": "ann", "credit": 25.5}))
 		f.Route("POST", "/v0/bundles"+slash, "offers", fakehttp.Schema{"type": `"(?:ondemand|on-demand|bid|reserved)"`, "limit": `\d+`}, f.search)
 		f.Route("PUT", "/v0/asks/{id}"+slash, "instances.create", creating, f.create)
 		f.Route("GET", "/v0/instances"+slash, "instances.list", nil, f.list)
 		f.Route("GET", "/v1/instances"+slash, "instances.list", nil, f.list)
-		f.RouteBy("PUT", "/v0/instances/{id}"+slash, func(_ *http.Request, in dict) string {
-			return map[any]string{"running": "instances.start", "stopped": "instances.stop"}[in["state"]]
-		}, fakehttp.Schema{"state": `"(?:running|stopped)"`}, f.change)
-		f.Route("DELETE", "/v0/instances/{id}"+slash, "instances.terminate", nil, func(r *http.Request, _ dict) (any, error) {
-			m, _ := f.Machine(r.PathValue("id"))
-			_, err := f.Terminate(r, m.ID)
-			if err == nil && m.State == fluffyapi.Terminated {
-				err = fakehttp.Missing("the instance")
-			}
-			return dict{"success": true, "msg": "Instance destroyed successfully"}, err
+		f.RouteBy("PUT", "/v0/instances/{id}"+slash, fakehttp.By("state", map[any]string{"running": "instances.start", "stopped": "instances.stop"}), fakehttp.Schema{"state": `"(?:running|stopped)"`}, f.change)
+		f.Turn("DELETE", "/v0/instances/{id}"+slash, "instances.terminate", nil, func(fluffyapi.Instance) any {
+			return dict{"success": true, "msg": "Instance destroyed successfully"}
 		})
 	}
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	creating = fakehttp.Schema{
-		"!image": word, "label": fakehttp.String, "disk": fakehttp.Number, "runtype": `"(?:ssh|jupyter|args|ssh_proxy|ssh_direct|jupyter_proxy|jupyter_direct)"`,
-		"target_state": `"(?:running|stopped)"`, "price": fakehttp.Number, "cancel_unavail": `true|false`, "onstart": fakehttp.String, "args": fakehttp.List(fakehttp.String),
-		"args_str": fakehttp.String, "image_login": fakehttp.String, "env": fakehttp.String + `|\{(?:` + word + `:` + fakehttp.String + `,?)*\}`,
+		"!image": fakehttp.Filled, "label": fakehttp.String, "disk": fakehttp.Number, "runtype": `"(?:ssh|jupyter|args|ssh_proxy|ssh_direct|jupyter_proxy|jupyter_direct)"`,
+		"target_state": `"(?:running|stopped)"`, "price": fakehttp.Number, "cancel_unavail": fakehttp.Bool, "onstart": fakehttp.String, "args": fakehttp.List(fakehttp.String),
+		"args_str": fakehttp.String, "image_login": fakehttp.String, "env": fakehttp.String + `|\{(?:` + fakehttp.Filled + `:` + fakehttp.String + `,?)*\}`,
 	}
 )
 
@@ -212,11 +203,10 @@ func (f *Fake) Outbid(id string) {
 
 func (f *Fake) change(r *http.Request, in dict) (any, error) {
 	id := r.PathValue("id")
-	m, ok := f.Machine(id)
-	if !ok || m.State == fluffyapi.Terminated {
-		return nil, fakehttp.Missing("the instance")
+	_, err := f.InPath(r)
+	if err != nil {
+		return nil, err
 	}
-	var err error
 	if delete(f.starts, id); in["state"] == "stopped" {
 		_, err = f.Stop(r, id)
 	} else if in["state"] == "running" {
@@ -237,18 +227,12 @@ func (f *Fake) list(r *http.Request, _ dict) (any, error) {
 			delete(f.starts, id)
 		}
 	}
-	instances, err := f.Instances(r)
-	all := []dict{}
-	for _, i := range instances {
-		if i.State != fluffyapi.Terminated {
-			all = append(all, f.told(i))
-		}
-	}
+	all, err := f.Existing(r, f.told)
 	if strings.Contains(r.URL.Path, "/v0/") {
 		return dict{"instances_found": len(all), "instances": all}, err
 	}
-	page, next := fakehttp.PageAfter(all, r.URL.Query().Get("after_token"), 25)
-	return dict{"success": true, "instances_found": len(page), "total_instances": len(all), "next_token": next, "instances": page}, err
+	part, err2 := fakehttp.Pages{Token: "after_token", Usual: 25}.Part(r.URL.Query(), all)
+	return dict{"success": true, "instances_found": len(part.Items), "total_instances": len(all), "next_token": part.Next, "instances": part.Items}, cmp.Or(err, err2)
 }
 
 var statuses = map[fluffyapi.State]any{fluffyapi.Pending: nil, fluffyapi.Stopping: "running", fluffyapi.Terminating: "running"}

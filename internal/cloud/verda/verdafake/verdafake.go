@@ -14,7 +14,6 @@ import (
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // ClientID and Secret are those of the only project.
@@ -45,7 +44,7 @@ var kinds = map[string]struct {
 func New() *Fake {
 	f := &Fake{}
 	api := fakehttp.API{
-		Prefix: "/v1", Regions: locations, Linger: time.Minute,
+		Prefix: "/v1", Regions: locations, Linger: time.Minute, Remembers: true,
 		ID:    func(n uint64) string { return fmt.Sprintf("123dd514-7a17-4f8e-b3a6-%012x", n) },
 		Login: func(r *http.Request) bool { return r.URL.Path == "/v1/oauth2/token" || f.tokens.Good(r) },
 		Error: func(_ int, code, message string) any { return dict{"code": code, "message": message} },
@@ -57,11 +56,11 @@ func New() *Fake {
 		},
 	}
 	for name, k := range kinds {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: k.cpus, Price: k.price})
+		api.Types = append(api.Types, fakehttp.Type(name, k.cpus, "", 0, k.price))
 	}
 	f.Fake = fakehttp.New(api)
-	f.Route("POST", "/oauth2/token", "token", fakehttp.Schema{"!grant_type": `"(?:client_credentials|refresh_token)"`, "!client_id": word, "!client_secret": word}, f.token)
-	f.Route("GET", "/balance", "account", nil, func(*http.Request, dict) (any, error) { return dict{"amount": 42.5, "currency": "usd"}, nil })
+	f.Route("POST", "/oauth2/token", "token", fakehttp.Schema{"!grant_type": `"(?:client_credentials|refresh_token)"`, "!client_id": fakehttp.Filled, "!client_secret": fakehttp.Filled}, f.token)
+	f.Route("GET", "/balance", "account", nil, fakehttp.Answer(dict{"amount": 42.5, "currency": "usd"}))
 	f.Route("GET", "/locations", "locations", nil, func(*http.Request, dict) (any, error) {
 		all := []dict{}
 		for _, l := range locations {
@@ -84,25 +83,21 @@ func New() *Fake {
 		}), nil
 	})
 	f.Route("GET", "/instances", "instances.list", nil, f.list)
-	f.Route("GET", "/instances/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-		return f.told(i), err
-	})
+	f.Show("/instances/{id}", func(i fluffyapi.Instance) any { return f.told(i) })
 	f.Route("POST", "/instances", "instances.create", creating, f.create)
-	f.RouteBy("PUT", "/instances", operation, fakehttp.Schema{"!id": word + `|` + fakehttp.List(word), "!action": word, "volume_ids": `null|` + fakehttp.List(word), "delete_permanently": `true|false`}, f.act)
-	f.keep("/ssh-keys", "keys", fakehttp.Schema{"!name": word, "!key": `"ssh-[^ ]+ [^ ]+.*"`})
-	f.keep("/sshkeys", "keys", fakehttp.Schema{"!name": word, "!key": `"ssh-[^ ]+ [^ ]+.*"`})
-	f.keep("/scripts", "scripts", fakehttp.Schema{"!name": word, "!script": word})
+	f.RouteBy("PUT", "/instances", fakehttp.By("action", actions), fakehttp.Schema{"!id": fakehttp.Filled + `|` + fakehttp.List(fakehttp.Filled), "!action": fakehttp.Filled, "volume_ids": `null|` + fakehttp.List(fakehttp.Filled), "delete_permanently": fakehttp.Bool}, f.act)
+	f.keep("/ssh-keys", "keys", fakehttp.Schema{"!name": fakehttp.Filled, "!key": fakehttp.Key})
+	f.keep("/sshkeys", "keys", fakehttp.Schema{"!name": fakehttp.Filled, "!key": fakehttp.Key})
+	f.keep("/scripts", "scripts", fakehttp.Schema{"!name": fakehttp.Filled, "!script": fakehttp.Filled})
 	return f
 }
 
 var (
-	word     = `"` + fakehttp.Char + `+"`
 	creating = fakehttp.Schema{
-		"!instance_type": word, "!image": word, "!hostname": `"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,59}[a-zA-Z0-9])?"`, "!description": word, "ssh_key_ids": word + `|` + fakehttp.List(word),
-		"location_code": word, "contract": `"(?:LONG_TERM|PAY_AS_YOU_GO|SPOT)"`, "pricing": `"(?:DYNAMIC_PRICE|FIXED_PRICE)"`, "startup_script_id": `null|` + word, "is_spot": `true|false`,
-		"os_volume": `null|\{"name":` + word + `(?:,"on_spot_discontinue":"(?:keep_detached|move_to_trash|delete_permanently)")?,"size":[1-9]\d*\}`, "volumes": `null|\[\]`, "existing_volumes": `null|\[\]`,
-		"tags": fakehttp.List(`\{"key":` + word + `(?:,"value":` + fakehttp.String + `)?\}`),
+		"!instance_type": fakehttp.Filled, "!image": fakehttp.Filled, "!hostname": `"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,59}[a-zA-Z0-9])?"`, "!description": fakehttp.Filled, "ssh_key_ids": fakehttp.Filled + `|` + fakehttp.List(fakehttp.Filled),
+		"location_code": fakehttp.Filled, "contract": `"(?:LONG_TERM|PAY_AS_YOU_GO|SPOT)"`, "pricing": `"(?:DYNAMIC_PRICE|FIXED_PRICE)"`, "startup_script_id": `null|` + fakehttp.Filled, "is_spot": fakehttp.Bool,
+		"os_volume": `null|\{"name":` + fakehttp.Filled + `(?:,"on_spot_discontinue":"(?:keep_detached|move_to_trash|delete_permanently)")?,"size":[1-9]\d*\}`, "volumes": `null|\[\]`, "existing_volumes": `null|\[\]`,
+		"tags": fakehttp.List(`\{"key":` + fakehttp.Filled + `(?:,"value":` + fakehttp.String + `)?\}`),
 	}
 )
 
@@ -117,18 +112,13 @@ func (f *Fake) token(_ *http.Request, in dict) (any, error) {
 // keep answers the calls about keys and scripts. A new one's answer is its id, without
 // quotes, and a single one is a list of one.
 func (f *Fake) keep(path, kind string, s fakehttp.Schema) {
-	f.Route("GET", path, kind+".list", nil, func(*http.Request, dict) (any, error) { return f.Things(kind), nil })
-	f.Route("GET", path+"/{id}", kind+".get", nil, func(r *http.Request, _ dict) (any, error) {
-		if o := f.Thing(kind, r.PathValue("id")); o != nil {
-			return []dict{o}, nil
-		}
-		return nil, fakehttp.Missing(r.PathValue("id"))
+	f.Keep(fakehttp.Kind{
+		Name: kind, Path: path, Make: s, One: func(o dict) any { return []dict{o} }, Made: func(o dict) any { return fakehttp.Text(o["id"].(string)) },
+		Complete: func(_ *http.Request, in dict) error {
+			in["created_at"] = time.Now().UTC()
+			return nil
+		},
 	})
-	f.Route("POST", path, kind+".put", s, func(_ *http.Request, in dict) (any, error) {
-		in["created_at"] = time.Now().UTC()
-		return fakehttp.Text(f.Put(kind, in)["id"].(string)), nil
-	})
-	f.Route("DELETE", path+"/{id}", kind+".delete", nil, func(r *http.Request, _ dict) (any, error) { return nil, f.Drop(kind, r.PathValue("id")) })
 }
 
 // hardware is a type of instance. Prices are texts.
@@ -192,17 +182,14 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 }
 
 // An instance has no status of its own for being switched off.
-var statuses = map[fluffyapi.State]string{
+var statuses = fakehttp.States{
 	fluffyapi.Pending: "ordered", fluffyapi.Running: "running", fluffyapi.Stopping: "running", fluffyapi.Stopped: "offline", fluffyapi.Terminating: "deleting", fluffyapi.Terminated: "discontinued",
 }
 
 // told is an instance in Verda's words.
 func (f *Fake) told(i fluffyapi.Instance) dict {
 	asked, out := fakehttp.Asked(i), hardware(i.Type)
-	status, ok := statuses[i.State]
-	if !ok {
-		status = string(i.State)
-	}
+	status := statuses.Of(i.State)
 	spot := asked["is_spot"] == true || asked["contract"] == "SPOT"
 	tags := []dict{}
 	for _, t := range fakehttp.Items(asked["tags"]) {
@@ -242,26 +229,24 @@ var actions = map[any]string{
 	"boot": "instances.start", "start": "instances.start", "shutdown": "instances.stop", "force_shutdown": "instances.stop", "delete": "instances.terminate", "discontinue": "instances.terminate",
 }
 
-func operation(_ *http.Request, in dict) string { return actions[in["action"]] }
-
 // act does the same to some instances, and answers for each.
 func (f *Fake) act(r *http.Request, in dict) (any, error) {
 	ids, results := fakehttp.Items(in["id"]), []dict{}
 	if id, ok := in["id"].(string); ok {
 		ids = []any{id}
 	}
-	do := map[string]func(*http.Request, string) (fluffyapi.Instance, error){"instances.start": f.Start, "instances.stop": f.Stop, "instances.terminate": f.Terminate}[actions[in["action"]]]
-	if do == nil || len(ids) == 0 {
+	op := actions[in["action"]]
+	if op == "" || len(ids) == 0 {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "Invalid action")
 	}
 	for _, id := range ids {
 		result := dict{"action": in["action"], "instanceId": id, "status": "success"}
 		i, err := f.Owner.Instance(r.Context(), id.(string))
-		if err == nil && i.State == fluffyapi.Pending && actions[in["action"]] == "instances.stop" {
+		if err == nil && i.State == fluffyapi.Pending && op == "instances.stop" {
 			err = fluffyapi.Errorf(fluffyapi.WrongState, "the instance is provisioning")
 		}
 		if err == nil {
-			_, err = do(r, id.(string))
+			_, err = f.Do(r, op, id.(string))
 		}
 		if e, ok := err.(*fluffyapi.Error); ok {
 			if len(ids) == 1 {

@@ -2,10 +2,12 @@ package verdafake
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
@@ -44,6 +46,9 @@ func TestTheLifeOfAnInstance(t *testing.T) {
 	results, err := rest.Do[[]fakehttp.Dict](t.Context(), c, "PUT", "/instances", fakehttp.Dict{"id": []any{id, "none"}, "action": "delete", "volume_ids": nil})
 	if err != nil || results[0]["status"] != "success" || results[1]["statusCode"] != 404.0 {
 		t.Errorf("%v, %v", results, err)
+	}
+	for m, _ := f.Machine(fmt.Sprint(id)); m.State != fluffyapi.Terminated; m, _ = f.Machine(m.ID) { // which leaves its room
+		time.Sleep(time.Millisecond)
 	}
 	f.Fill("FIN-03", "1V100.6V", 0)
 	var lost *rest.NoAnswerError // since its status is 503

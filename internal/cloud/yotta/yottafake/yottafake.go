@@ -8,17 +8,17 @@
 package yottafake
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
-	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // Key and Org are those of the only account.
@@ -26,20 +26,16 @@ const Key, Org = "fake-yotta-key-0123456789", "org-fake"
 
 type dict = fakehttp.Dict
 
-// Fake is the whole of Yotta.
-type Fake struct {
-	*fakehttp.Fake
-	released map[string][]string // pods by the names of clusters that were released
-	resumed  map[string]bool     // pods that were paused
-}
+// Fake is the whole of Yotta. Its things are "clusters" and, by their names, the pods of those
+// that were "released".
+type Fake struct{ *fakehttp.Fake }
 
 var regions = map[string]string{"us-east-2": "US East 2", "us-central-2": "US Central 2"}
 
 var kinds = map[string]struct {
-	gpu       string
-	gpus      int
-	cpus, ram int
-	price     float64
+	gpu             string
+	gpus, cpus, ram int
+	price           float64
 }{
 	"1x14v119g_NVIDIA_GeForce_RTX_5090_32G_SECURE": {"NVIDIA_RTX_5090_32G", 1, 14, 119, 0.65},
 	"2x28v238g_NVIDIA_GeForce_RTX_5090_32G_SECURE": {"NVIDIA_RTX_5090_32G", 2, 28, 238, 1.3},
@@ -49,95 +45,68 @@ var kinds = map[string]struct {
 // success is the code of answers that are no refusals.
 const success, noCluster = 10000, 44003
 
-var codes = map[fluffyapi.Code]int{
-	fluffyapi.Unauthorized: 40001, fluffyapi.Forbidden: 40003, fluffyapi.NotFound: 40400, fluffyapi.Invalid: 40000, fluffyapi.NoCapacity: 44010, fluffyapi.QuotaExceeded: 44011,
-	fluffyapi.WrongState: 44012, fluffyapi.NameTaken: 44013, fluffyapi.Internal: 50000,
+// words are statuses of version 2, and codes. In version 1 refusals with status 400 have
+// status 200: they are in the body only.
+var words = map[fluffyapi.Code]struct {
+	status, code int
+	message      string
+}{
+	fluffyapi.Unauthorized: {401, 40001, ""}, fluffyapi.Forbidden: {403, 40003, ""}, fluffyapi.NotFound: {404, 40400, ""}, fluffyapi.Invalid: {400, 40000, ""}, fluffyapi.NoCapacity: {400, 44010, "insufficient resources"},
+	fluffyapi.QuotaExceeded: {400, 44011, "the quota is exceeded"}, fluffyapi.WrongState: {400, 44012, ""}, fluffyapi.NameTaken: {400, 44013, ""}, fluffyapi.Throttled: {429, 42900, "too many requests"}, fluffyapi.Internal: {500, 50000, ""},
 }
 
-var statuses = map[fluffyapi.Code]int{fluffyapi.Unauthorized: 401, fluffyapi.Forbidden: 403, fluffyapi.NotFound: 404, fluffyapi.Internal: 500, fluffyapi.Throttled: 429}
+func refusal(r *http.Request, _ string, e *fluffyapi.Error) *fakehttp.Reply {
+	w, ok := words[e.Code]
+	if !ok { // of faults
+		w.status, w.code, w.message = 400, 49999, fakehttp.Coded(string(e.Code), e.Message)
+	}
+	reply := &fakehttp.Reply{Status: w.status, Body: dict{"code": w.code, "message": cmp.Or(w.message, e.Message), "data": nil}}
+	if w.status == http.StatusTooManyRequests {
+		reply.Header = map[string]string{"Retry-After": "1"}
+	} else if w.status == http.StatusBadRequest && strings.HasPrefix(r.URL.Path, "/openapi/v1/") {
+		reply.Status = http.StatusOK
+	}
+	return reply
+}
 
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Regions: slices.Sorted(maps.Keys(regions)), Linger: 10 * time.Minute,
-		ID:    func(n uint64) string { return fmt.Sprint(341020000 + n) },
-		Login: func(r *http.Request) bool { return r.Header.Get("X-API-KEY") == Key },
-		Wrap:  func(data any) any { return dict{"code": success, "message": "success", "data": data} },
-		Refusal: func(r *http.Request, _ string, e *fluffyapi.Error) *fakehttp.Reply {
-			status, code, header := 400, any(codes[e.Code]), map[string]string(nil)
-			if s, ok := statuses[e.Code]; ok {
-				status = s
-			} else if strings.HasPrefix(r.URL.Path, "/openapi/v1/") {
-				status = http.StatusOK // refusals of that version are in the body only
-			}
-			message := e.Message
-			switch {
-			case e.Code == fluffyapi.Throttled:
-				code, message, header = 42900, "too many requests", map[string]string{"Retry-After": "1"}
-			case code == 0:
-				code, message = 49999, string(e.Code)+": "+message
-			case e.Code == fluffyapi.NoCapacity:
-				message = "insufficient resources"
-			case e.Code == fluffyapi.QuotaExceeded:
-				message = "the quota is exceeded"
-			}
-			return &fakehttp.Reply{Status: status, Header: header, Body: dict{"code": code, "message": message, "data": nil}}
-		},
+		Regions: slices.Sorted(maps.Keys(regions)), Linger: 10 * time.Minute, Noun: "pod", Remembers: true, Records: []string{"released"}, Login: fakehttp.Header("X-API-KEY", Key), Refusal: refusal,
+		ID:   func(n uint64) string { return fmt.Sprint(341020000 + n) },
+		Wrap: func(data any) any { return dict{"code": success, "message": "success", "data": data} },
 	}
 	for name, k := range kinds {
-		api.Types = append(api.Types, model.Type{Name: name, CPUs: k.cpus, Accelerators: map[string]float64{k.gpu: float64(k.gpus)}, Price: k.price})
+		api.Types = append(api.Types, fakehttp.Type(name, k.cpus, k.gpu, k.gpus, k.price))
 	}
-	f := &Fake{Fake: fakehttp.New(api), released: map[string][]string{}, resumed: map[string]bool{}}
+	f := &Fake{fakehttp.New(api)}
 	// SkyPilot, yotta_utils.py
 	f.Route("GET", "/openapi/key/check", "account", nil, func(r *http.Request, _ dict) (any, error) { return r.URL.Query().Get("orgId") == Org, nil })
 	f.Route("POST", "/openapi/v1/pods/cluster/create", "clusters.put", fakehttp.Schema{
-		"!clusterName": name, "!instanceType": word, "!region": word, "!imageName": word, "expose": exposed, "publicKey": word, "sshUser": word, "!nodeNum": `[1-9]\d*`, "clusterType": `[12]`, "source": `\d+`, "containerVolumeInGb": `[1-9]\d*`,
+		"!clusterName": name, "!instanceType": fakehttp.Filled, "!region": fakehttp.Filled, "!imageName": fakehttp.Filled, "expose": exposed, "publicKey": fakehttp.Filled, "sshUser": fakehttp.Filled, "!nodeNum": `[1-9]\d*`, "clusterType": `[12]`, "source": `\d+`, "containerVolumeInGb": `[1-9]\d*`,
 	}, f.newCluster)
-	f.Route("GET", "/openapi/v1/pods/cluster/status/{id}", "clusters.get", nil, func(r *http.Request, _ dict) (any, error) {
-		if o := f.Thing("clusters", r.PathValue("id")); o != nil {
-			return dict{"status": f.clusterStatus(r, o)}, nil
-		}
-		return nil, fakehttp.Missing("cluster " + r.PathValue("id"))
-	})
+	f.Keep(fakehttp.Kind{Name: "clusters", Path: "/openapi/v1/pods/cluster/status", Noun: "cluster", NoList: true, Describe: func(o dict) dict { return dict{"status": clusterStatus(o)} }})
 	f.Route("POST", "/openapi/v1/pods/cluster/create/pod", "instances.create", fakehttp.Schema{
-		"!name": name, "!image": word, "!clusterId": word, "!clusterName": word, "imagePublicType": `"(?:PUBLIC|PRIVATE)"`, "expose": exposed, "initializationCommand": fakehttp.String, "imageRegistryUsername": word, "imageRegistryToken": word,
+		"!name": name, "!image": fakehttp.Filled, "!clusterId": fakehttp.Filled, "!clusterName": fakehttp.Filled, "imagePublicType": `"(?:PUBLIC|PRIVATE)"`, "expose": exposed, "initializationCommand": fakehttp.String, "imageRegistryUsername": fakehttp.Filled, "imageRegistryToken": fakehttp.Filled,
 	}, f.newPodOfCluster)
-	f.Route("POST", "/openapi/v1/pods/cluster/pods/list", "instances.list", fakehttp.Schema{"!clusterName": word, "source": `\d+`}, f.podsOfCluster)
-	f.Route("POST", "/openapi/v1/pods/cluster/release", "instances.terminate", fakehttp.Schema{"!clusterName": word}, f.release)
+	f.Route("POST", "/openapi/v1/pods/cluster/pods/list", "instances.list", fakehttp.Schema{"!clusterName": fakehttp.Filled, "source": `\d+`}, f.podsOfCluster)
+	f.Route("POST", "/openapi/v1/pods/cluster/release", "instances.terminate", fakehttp.Schema{"!clusterName": fakehttp.Filled}, f.release)
 	// docs/openapi.yaml, "Virtual Machines" and "Pods"
 	f.Route("GET", "/v2/vms/types", "offers", nil, f.types)
 	f.Route("GET", "/v2/pods", "instances.list", nil, f.pods)
 	f.Route("POST", "/v2/pods", "instances.create", fakehttp.Schema{
-		"!name": name, "!image": word, "!gpuType": word, "!gpuCount": `(?:1|2|4|8|16)`, "regions": fakehttp.List(word), "imageRegistry": word, "containerRegistryAuthId": `\d+`, "imagePublicType": `"(?:PUBLIC|PRIVATE)"`, "resourceType": `"(?:GPU|CPU)"`,
-		"minSingleCardVcpu": `[1-9]\d*`, "minSingleCardRamInGb": `[1-9]\d*`, "containerVolumeInGb": `[1-9]\d*`, "initializationCommand": fakehttp.String, "environmentVars": fakehttp.List(`\{"key":` + word + `,"value":` + fakehttp.String + `\}`), "expose": exposed,
+		"!name": name, "!image": fakehttp.Filled, "!gpuType": fakehttp.Filled, "!gpuCount": `(?:1|2|4|8|16)`, "regions": fakehttp.List(fakehttp.Filled), "imageRegistry": fakehttp.Filled, "containerRegistryAuthId": `\d+`, "imagePublicType": `"(?:PUBLIC|PRIVATE)"`, "resourceType": `"(?:GPU|CPU)"`,
+		"minSingleCardVcpu": `[1-9]\d*`, "minSingleCardRamInGb": `[1-9]\d*`, "containerVolumeInGb": `[1-9]\d*`, "initializationCommand": fakehttp.String, "environmentVars": fakehttp.List(`\{"key":` + fakehttp.Filled + `,"value":` + fakehttp.String + `\}`), "expose": exposed,
 	}, f.newPod)
-	f.Route("GET", "/v2/pods/{id}", "instances.get", nil, func(r *http.Request, _ dict) (any, error) {
-		i, err := f.pod(r)
-		if err != nil {
-			return nil, err
-		}
-		return f.view(i, false), nil
-	})
-	change := func(method, path, op string, do func(*http.Request, string) (fluffyapi.Instance, error)) {
-		f.Route(method, path, op, nil, func(r *http.Request, _ dict) (any, error) {
-			i, err := f.pod(r)
-			if err == nil {
-				_, err = do(r, i.ID)
-			}
-			return true, err
-		})
-	}
-	change("DELETE", "/v2/pods/{id}", "instances.terminate", f.Terminate)
-	change("POST", "/v2/pods/{id}/pause", "instances.stop", f.Stop)
-	change("POST", "/v2/pods/{id}/resume", "instances.start", func(r *http.Request, id string) (fluffyapi.Instance, error) {
-		f.resumed[id] = true
-		return f.Start(r, id)
-	})
+	f.Show("/v2/pods/{id}", func(i fluffyapi.Instance) any { return f.view(i, false) })
+	done := func(fluffyapi.Instance) any { return true }
+	f.Turn("DELETE", "/v2/pods/{id}", "instances.terminate", nil, done)
+	f.Turn("POST", "/v2/pods/{id}/pause", "instances.stop", nil, done)
+	f.Turn("POST", "/v2/pods/{id}/resume", "instances.start", nil, done)
 	return f
 }
 
 var (
-	word    = `"` + fakehttp.Char + `+"`
 	name    = `"` + fakehttp.Char + `{1,255}"`
 	exposed = fakehttp.List(`\{"port":\d+,"protocol":"(?:TCP|SSH|HTTP|tcp|ssh|http)"\}`)
 )
@@ -149,7 +118,7 @@ func (f *Fake) newCluster(r *http.Request, in dict) (any, error) {
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "instanceType %s does not exist", kind)
 	case regions[region] == "":
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "region %s does not exist", region)
-	case f.cluster(in["clusterName"]) != nil:
+	case f.ThingBy("clusters", "name", in["clusterName"]) != nil:
 		return nil, fluffyapi.Errorf(fluffyapi.NameTaken, "cluster %v already exists", in["clusterName"])
 	}
 	in["id"], in["name"], in["made"], in["pods"] = fmt.Sprint("cluster-", f.NewID()), in["clusterName"], time.Now(), []string{}
@@ -157,16 +126,7 @@ func (f *Fake) newCluster(r *http.Request, in dict) (any, error) {
 	return dict{"clusterId": f.Put("clusters", in)["id"]}, nil
 }
 
-func (f *Fake) cluster(name any) dict {
-	for _, o := range f.Things("clusters") {
-		if o["name"] == name {
-			return o
-		}
-	}
-	return nil
-}
-
-func (f *Fake) clusterStatus(_ *http.Request, o dict) string {
+func clusterStatus(o dict) string {
 	switch {
 	case o["room"] == false:
 		return "TERMINATED"
@@ -181,7 +141,7 @@ func (f *Fake) newPodOfCluster(r *http.Request, in dict) (any, error) {
 	switch {
 	case o == nil || o["name"] != in["clusterName"]:
 		return nil, fakehttp.Missing("cluster " + in["clusterId"].(string))
-	case f.clusterStatus(r, o) != "RUNNING":
+	case clusterStatus(o) != "RUNNING":
 		return nil, fluffyapi.Errorf(fluffyapi.WrongState, "cluster %v is not RUNNING", o["name"])
 	case len(o["pods"].([]string)) >= int(o["nodeNum"].(float64)):
 		return nil, fluffyapi.Errorf(fluffyapi.WrongState, "cluster %v has all its pods", o["name"])
@@ -192,13 +152,11 @@ func (f *Fake) newPodOfCluster(r *http.Request, in dict) (any, error) {
 		return nil, err
 	}
 	o["pods"] = append(o["pods"].([]string), i.ID)
-	return number(i.ID), nil
+	return json.Number(i.ID), nil
 }
 
-func number(id string) int {
-	n, _ := strconv.Atoi(id)
-	return n
-}
+// unknown is the answer about a cluster that does not exist.
+var unknown = &fakehttp.Reply{Status: http.StatusOK, Body: dict{"code": noCluster, "message": "cluster not found", "data": nil}}
 
 // podsOfCluster lists pods, for a while after their end, too.
 func (f *Fake) podsOfCluster(r *http.Request, in dict) (any, error) {
@@ -212,32 +170,30 @@ func (f *Fake) podsOfCluster(r *http.Request, in dict) (any, error) {
 			all = append(all, f.view(i, true))
 		}
 	}
-	if len(all) == 0 && f.cluster(in["clusterName"]) == nil {
-		return nil, &fakehttp.Reply{Status: http.StatusOK, Body: dict{"code": noCluster, "message": "cluster not found", "data": nil}}
+	if len(all) == 0 && f.ThingBy("clusters", "name", in["clusterName"]) == nil {
+		return unknown, nil
 	}
 	return all, nil
 }
 
 // release ends a cluster with all its pods.
 func (f *Fake) release(r *http.Request, in dict) (any, error) {
-	o := f.cluster(in["clusterName"])
-	ids := f.released[in["clusterName"].(string)]
-	if o != nil {
-		ids = o["pods"].([]string)
-	} else if ids == nil {
-		return nil, &fakehttp.Reply{Status: http.StatusOK, Body: dict{"code": noCluster, "message": "cluster not found", "data": nil}}
+	o, again := f.ThingBy("clusters", "name", in["clusterName"]), f.Thing("released", in["clusterName"])
+	if o == nil && again == nil {
+		return unknown, nil
+	} else if o == nil {
+		o = again
 	}
-	for _, id := range ids {
+	for _, id := range o["pods"].([]string) {
 		if m, ok := f.Machine(id); ok && m.State != fluffyapi.Terminated {
 			if _, err := f.Terminate(r, id); err != nil {
 				return nil, err
 			}
 		}
 	}
-	f.released[in["clusterName"].(string)] = ids
-	if o != nil {
-		_ = f.Drop("clusters", o["id"])
-	}
+	_ = f.Drop("released", in["clusterName"])
+	f.Put("released", dict{"id": in["clusterName"], "pods": o["pods"]})
+	_ = f.Drop("clusters", o["id"])
 	return true, nil
 }
 
@@ -288,14 +244,7 @@ func (f *Fake) newPod(r *http.Request, in dict) (any, error) {
 	return nil, err
 }
 
-func (f *Fake) pod(r *http.Request) (fluffyapi.Instance, error) {
-	i, err := f.Owner.Instance(r.Context(), r.PathValue("id"))
-	if err != nil {
-		return i, fakehttp.Missing("pod " + r.PathValue("id"))
-	}
-	return i, nil
-}
-
+// pods are those of the regions and in the states that are asked for.
 func (f *Fake) pods(r *http.Request, _ dict) (any, error) {
 	instances, err := f.Instances(r)
 	all, q := []dict{}, r.URL.Query()
@@ -308,17 +257,19 @@ func (f *Fake) pods(r *http.Request, _ dict) (any, error) {
 	return all, err
 }
 
-// words are the states of pods in the first version and in the second one.
-var words = map[fluffyapi.State][2]string{
-	fluffyapi.Pending: {"INITIALIZE", "INITIALIZING"}, fluffyapi.Running: {"RUNNING", "RUNNING"}, fluffyapi.Stopping: {"PAUSING", "STOPPING"}, fluffyapi.Stopped: {"PAUSED", "STOPPED"},
-	fluffyapi.Terminating: {"TERMINATING", "TERMINATING"}, fluffyapi.Terminated: {"TERMINATED", "TERMINATED"},
-}
+// states are those of pods in the first version; second, where they differ in the second one.
+var (
+	states = fakehttp.States{
+		fluffyapi.Pending: "INITIALIZE", fluffyapi.Running: "RUNNING", fluffyapi.Stopping: "PAUSING", fluffyapi.Stopped: "PAUSED", fluffyapi.Terminating: "TERMINATING", fluffyapi.Terminated: "TERMINATED",
+	}
+	second = map[fluffyapi.State]string{fluffyapi.Pending: "INITIALIZING", fluffyapi.Stopping: "STOPPING", fluffyapi.Stopped: "STOPPED"}
+)
 
 // view is a pod in Yotta's words: its ports are reached at others of a host, which it has for itself here.
 func (f *Fake) view(i fluffyapi.Instance, first bool) dict {
-	asked, k, status := fakehttp.Asked(i), kinds[i.Type], string(i.State)
-	if w, ok := words[i.State]; ok {
-		status = w[map[bool]int{true: 0, false: 1}[first]]
+	asked, k, status := fakehttp.Asked(i), kinds[i.Type], states.Of(i.State)
+	if !first {
+		status = cmp.Or(second[i.State], status)
 	}
 	public, private := f.Addresses(i)
 	expose, ssh := []dict{}, ""
@@ -335,7 +286,7 @@ func (f *Fake) view(i fluffyapi.Instance, first bool) dict {
 		expose = append(expose, o)
 	}
 	out := dict{
-		"id": number(i.ID), "name": asked["name"], "status": status, "image": asked["image"], "region": i.Region, "gpuType": k.gpu, "gpuDisplayName": strings.ReplaceAll(k.gpu, "_", " "), "gpuCount": k.gpus,
+		"id": json.Number(i.ID), "name": asked["name"], "status": status, "image": asked["image"], "region": i.Region, "gpuType": k.gpu, "gpuDisplayName": strings.ReplaceAll(k.gpu, "_", " "), "gpuCount": k.gpus,
 		"createdAt": i.Created.UnixMilli(), "expose": expose, "sshCmd": ssh,
 	}
 	if first {
