@@ -63,6 +63,8 @@ type Harness struct {
 	Slow        func(t testing.TB, boot time.Duration)              // machines take that long to boot
 	LoseAnswers func(t testing.TB, to Effect, times int)            // calls have their effect, the answers are lost
 	HideNew     func(t testing.TB, lists int)                       // new machines are missing in their first lists
+	HideFor     func(t testing.TB, d time.Duration)                 // and in all lists for that long
+	Die         func(t testing.TB, call int, dead func())           // the process ends at its so-manieth call, as in Death
 	Lie         func(t testing.TB, n cloud.Node, state string)      // the cloud says a word nobody knows
 	Kill        func(t testing.TB, n cloud.Node)                    // the machine is destroyed
 	Halt        func(t testing.TB, n cloud.Node)                    // the machine switches itself off
@@ -109,7 +111,7 @@ type Behaviour struct {
 // Behaviours is the whole contract.
 func Behaviours() []Behaviour {
 	var all []Behaviour
-	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, cancellations, names, powers, clones} {
+	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, crashes, cancellations, names, powers, clones} {
 		all = append(all, part...)
 	}
 	return all

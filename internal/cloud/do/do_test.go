@@ -41,7 +41,7 @@ func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 	}
 }
 
-var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
 func write(t testing.TB, home, config string) {
 	t.Helper()
@@ -152,7 +152,7 @@ func TestADropletThatDoesNotShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, provider := start(t)
 		s := &stubborn{RoundTripper: fake}
-		p := New(Options{Home: provider(quick).Home, Transport: s, Poll: time.Second, Settle: 10 * time.Second, Paces: []rest.Pace{}})
+		p := New(Options{Home: provider(quick).Home, Transport: s, Poll: time.Second, Paces: []rest.Pace{}})
 		spec := launch("web")
 		if _, err := p.Launch(t.Context(), spec); err != nil {
 			t.Fatal(err)

@@ -40,7 +40,7 @@ func start(t testing.TB) (*lambdafake.Fake, func(o lambda.Options) *lambda.Provi
 }
 
 // quick are the options of tests that are about something else than the time.
-var quick = lambda.Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = lambda.Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
 func write(t testing.TB, home, keys string) {
 	t.Helper()

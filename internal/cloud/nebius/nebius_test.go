@@ -47,7 +47,7 @@ func start(t testing.TB) (*nebiusfake.Fake, func() cloud.Provider) {
 	t.Cleanup(fake.Restore)
 	dir := home(t, map[string]string{"NEBIUS_IAM_TOKEN.txt": nebiusfake.Token + "\n", "NEBIUS_TENANT_ID.txt": nebiusfake.Tenant + "\n"})
 	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
 	}
 }
 

@@ -38,7 +38,7 @@ func start(t testing.TB) (*verdafake.Fake, func() *Provider) {
 		t.Fatal(err)
 	}
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

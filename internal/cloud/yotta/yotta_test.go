@@ -29,7 +29,7 @@ func start(t testing.TB) (*yottafake.Fake, func() *Provider) {
 	home := t.TempDir()
 	write(t, home, "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 
