@@ -102,6 +102,15 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+func TestCrashesWithVolumes(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys")
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{DiskGB: 2000}}
+		return h
+	})
+}
+
 // A droplet whose own disk is too small has a volume, which goes with the cluster, and
 // which what a launch left half done does not make twice.
 func TestADiskThatIsTooSmall(t *testing.T) {

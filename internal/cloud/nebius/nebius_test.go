@@ -235,6 +235,16 @@ func TestTheFastNetwork(t *testing.T) {
 	})
 }
 
+func TestCrashesWithTheFastNetwork(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider)
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
+		h.Spec.Offer.InstanceType = "gpu-h100-sxm_8gpu-128vcpu-1600gb"
+		return h
+	})
+}
+
 // What the configuration says about a region is kept to.
 func TestSettings(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -80,6 +80,15 @@ func TestPortsAreMapped(t *testing.T) {
 	}
 }
 
+func TestCrashesWithALoginToARegistry(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider)
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, ImageID: "docker:team/tool", Login: &registry.Login{Username: "ann", Password: "secret", Server: "ghcr.io"}}
+		return h
+	})
+}
+
 // The login to an image's registry is made before the pod and goes with the cluster.
 func TestALoginToARegistryGoesWithTheCluster(t *testing.T) {
 	fake, provider := start(t)
