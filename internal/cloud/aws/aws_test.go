@@ -3,6 +3,7 @@ package aws_test
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"regexp"
 	"slices"
@@ -17,8 +18,12 @@ import (
 
 // start runs a fake of AWS and lets the SDK find it by its ordinary settings.
 func start(t testing.TB) *awsfake.Cloud {
+	return startBehind(t, func(fake http.Handler) http.Handler { return fake })
+}
+
+func startBehind(t testing.TB, through func(fake http.Handler) http.Handler) *awsfake.Cloud {
 	fake := awsfake.New()
-	s := httptest.NewServer(fake)
+	s := httptest.NewServer(through(fake))
 	t.Cleanup(s.Close)
 	t.Cleanup(fake.Restore)
 	t.Setenv("AWS_ENDPOINT_URL", s.URL)
@@ -56,14 +61,18 @@ var action = map[cloudtest.Effect]string{
 
 func TestConformance(t *testing.T) {
 	cloudtest.Run(t, func(t testing.TB) cloudtest.Harness {
-		fake := start(t)
+		var process cloudtest.Death
+		fake := startBehind(t, func(fake http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { process.Serve(fake, w, r) })
+		})
 		return cloudtest.Harness{
+			Die:       func(_ testing.TB, call int, dead func()) { process.At(call, dead) },
 			Provider:  provider(),
 			Spec:      cloud.LaunchSpec{Offer: here, MachineSpec: cloud.MachineSpec{DiskGB: 50}, AuthorizedKey: "ssh-ed25519 AAAA test"},
 			Spot:      &spot,
 			Elsewhere: &elsewhere,
 			Another:   func(testing.TB) cloud.Provider { return provider() },
-			Restore:   func(testing.TB) { fake.Restore() },
+			Restore:   func(testing.TB) { process.Over(); fake.Restore() },
 			Fill: func(_ testing.TB, o cloud.Offer, left int) {
 				fake.Fill(o.Zone, o.InstanceType, o.Spot, left)
 			},

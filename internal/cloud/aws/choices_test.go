@@ -268,6 +268,9 @@ func TestLabels(t *testing.T) {
 	if validLabel("team", "a b") == nil || validLabel("team", "vision") != nil {
 		t.Error("values are not checked")
 	}
+	if validLabel(strings.Repeat("ü", 127), strings.Repeat("日", 255)) != nil || validLabel(strings.Repeat("ü", 128), "") == nil || validLabel("k", strings.Repeat("日", 256)) == nil {
+		t.Error("lengths do not count characters")
+	}
 }
 
 // TestLiteral: what is asked for by name must not match other names.

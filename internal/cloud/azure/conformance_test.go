@@ -24,7 +24,7 @@ var (
 const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
 
 // quick are the options of tests that are about something else than the time.
-var quick = vm.Tuning{Poll: time.Second, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = vm.Tuning{Poll: time.Second, Paces: []rest.Pace{}, Busy: -1}
 
 // start is a subscription, and how to make providers over it.
 func start(t testing.TB, settings map[string]any) (*azurefake.Fake, func(tuning vm.Tuning) *azure.Provider) {

@@ -63,6 +63,8 @@ type Harness struct {
 	Slow        func(t testing.TB, boot time.Duration)              // machines take that long to boot
 	LoseAnswers func(t testing.TB, to Effect, times int)            // calls have their effect, the answers are lost
 	HideNew     func(t testing.TB, lists int)                       // new machines are missing in their first lists
+	HideFor     func(t testing.TB, d time.Duration)                 // and in all lists for that long
+	Die         func(t testing.TB, call int, dead func())           // the process ends at its so-manieth call, as in Death
 	Lie         func(t testing.TB, n cloud.Node, state string)      // the cloud says a word nobody knows
 	Kill        func(t testing.TB, n cloud.Node)                    // the machine is destroyed
 	Halt        func(t testing.TB, n cloud.Node)                    // the machine switches itself off
@@ -109,7 +111,7 @@ type Behaviour struct {
 // Behaviours is the whole contract.
 func Behaviours() []Behaviour {
 	var all []Behaviour
-	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, cancellations, names, powers, clones} {
+	for _, part := range [][]Behaviour{descriptions, launches, stops, terminations, listings, losses, refusals, oddities, troubles, crashes, cancellations, names, powers, clones} {
 		all = append(all, part...)
 	}
 	return all
@@ -154,25 +156,37 @@ func (b Behaviour) Inapplicable(h Harness) string {
 func (b Behaviour) Check(t testing.TB, h Harness) { b.check(newSuite(t, h)) }
 
 // Run asks for every behaviour, each of a harness of its own.
-func Run(t *testing.T, harness func(testing.TB) Harness) { run(t, 1, harness, inRealTime) }
+func Run(t *testing.T, harness func(testing.TB) Harness) {
+	run(t, 1, Behaviours(), harness, inRealTime)
+}
 
 // RunBeside is Run with several behaviours at once: for harnesses that share
 // nothing and mostly wait.
-func RunBeside(t *testing.T, harness func(testing.TB) Harness) { run(t, 8, harness, inRealTime) }
+func RunBeside(t *testing.T, harness func(testing.TB) Harness) {
+	run(t, 8, Behaviours(), harness, inRealTime)
+}
 
 // RunVirtual is Run in virtual time: the harness must do no real I/O, and
 // waiting for it takes no time.
 func RunVirtual(t *testing.T, harness func(testing.TB) Harness) {
-	run(t, 1, harness, func(t *testing.T, f func(testing.TB)) {
-		synctest.Test(t, func(t *testing.T) { f(t) })
-	})
+	run(t, 1, Behaviours(), harness, inVirtualTime)
+}
+
+// Crashes is RunVirtual for what a process leaves that dies: for launches which make
+// things that those of the whole contract do without.
+func Crashes(t *testing.T, harness func(testing.TB) Harness) {
+	run(t, 1, crashes, harness, inVirtualTime)
+}
+
+func inVirtualTime(t *testing.T, f func(testing.TB)) {
+	synctest.Test(t, func(t *testing.T) { f(t) })
 }
 
 func inRealTime(t *testing.T, f func(testing.TB)) { f(t) }
 
 // run asks for the behaviours, n at a time. It does not use t.Parallel, which
 // runs as many tests as there are processors even if all of them wait.
-func run(t *testing.T, n int, harness func(testing.TB) Harness, around func(*testing.T, func(testing.TB))) {
+func run(t *testing.T, n int, behaviours []Behaviour, harness func(testing.TB) Harness, around func(*testing.T, func(testing.TB))) {
 	var shown, skipped atomic.Int32
 	one := func(b Behaviour) {
 		t.Run(strings.ReplaceAll(b.Name, " ", "_"), func(t *testing.T) {
@@ -199,7 +213,7 @@ func run(t *testing.T, n int, harness func(testing.TB) Harness, around func(*tes
 			}
 		})
 	}
-	for _, b := range Behaviours() {
+	for _, b := range behaviours {
 		next <- b
 	}
 	close(next)

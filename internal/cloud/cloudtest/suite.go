@@ -169,7 +169,7 @@ func (s *suite) eventually(what string, f func() bool) {
 	deadline := time.Now().Add(patience)
 	for !f() {
 		if time.Now().After(deadline) {
-			s.Fatalf("waited %v: %s", patience, what)
+			s.Fatalf("waited %v: %s; the cloud has %v", patience, what, s.inventory())
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

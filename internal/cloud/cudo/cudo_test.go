@@ -37,7 +37,7 @@ func start(t testing.TB) (*cudofake.Fake, func() cloud.Provider) {
 		t.Fatal(err)
 	}
 	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

@@ -37,7 +37,7 @@ func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 	}
 }
 
-var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
 func launch(name string) cloud.LaunchSpec {
 	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
@@ -86,6 +86,15 @@ func TestCredentials(t *testing.T) {
 			t.Errorf("%q: %v, %v", config, who, err)
 		}
 	}
+}
+
+func TestCrashesWithVolumes(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys")
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key, MachineSpec: cloud.MachineSpec{DiskGB: 2000}}
+		return h
+	})
 }
 
 // A droplet whose own disk is too small has a volume, which goes with the cluster, and
@@ -138,7 +147,7 @@ func TestADropletThatDoesNotShutDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, provider := start(t)
 		s := &stubborn{RoundTripper: fake}
-		p := New(Options{Home: provider(quick).Home, Transport: s, Poll: time.Second, Settle: 10 * time.Second, Paces: []rest.Pace{}})
+		p := New(Options{Home: provider(quick).Home, Transport: s, Poll: time.Second, Paces: []rest.Pace{}})
 		spec := launch("web")
 		if _, err := p.Launch(t.Context(), spec); err != nil {
 			t.Fatal(err)

@@ -119,3 +119,19 @@ func TestSettingsAreDescribed(t *testing.T) {
 		}
 	}
 }
+
+// Clouds that take letters of all languages in labels count characters, not bytes.
+func TestLengthsOfLabelsCountCharacters(t *testing.T) {
+	for _, tt := range []struct {
+		cloud      string
+		key, value int
+	}{{"aws", 127, 255}, {"azure", 512, 256}} {
+		label := Of(tt.cloud).Label
+		if why := label(strings.Repeat("ü", tt.key), strings.Repeat("日", tt.value)); why != "" {
+			t.Errorf("%s: %s", tt.cloud, why)
+		}
+		if label(strings.Repeat("ü", tt.key+1), "") == "" || label("k", strings.Repeat("日", tt.value+1)) == "" {
+			t.Errorf("%s takes more characters", tt.cloud)
+		}
+	}
+}

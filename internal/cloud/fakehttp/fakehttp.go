@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
@@ -200,6 +201,7 @@ type Fake struct {
 	mux      http.ServeMux
 	caller   *model.Account
 	restored atomic.Int64
+	process  cloudtest.Death // of the process that calls
 
 	mu      sync.Mutex // held by handlers
 	serial  uint64
@@ -388,6 +390,10 @@ func (f *Fake) enter(r *http.Request) error {
 }
 
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.process.Serve(http.HandlerFunc(f.serve), w, r)
+}
+
+func (f *Fake) serve(w http.ResponseWriter, r *http.Request) {
 	if f.api.GRPC != nil && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc") {
 		f.api.GRPC.serve(http.HandlerFunc(f.serveJSON), w, r)
 		return

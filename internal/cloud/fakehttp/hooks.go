@@ -92,6 +92,7 @@ func (f *Fake) Over() int {
 // no effect and get no answer.
 func (f *Fake) Restore() {
 	f.restored.Add(1)
+	f.process.Over()
 	f.mu.Lock()
 	f.limited, f.bare = false, false
 	f.mu.Unlock()
@@ -212,6 +213,8 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 			f.Inject(model.Fault{Kind: model.Lose, Op: operations[to], Times: times})
 		},
 		HideNew: func(_ testing.TB, lists int) { f.HideNew(lists) },
+		HideFor: func(_ testing.TB, d time.Duration) { f.Inject(model.Fault{Kind: model.Hide, Delay: d}) },
+		Die:     func(_ testing.TB, call int, dead func()) { f.process.At(call, dead) },
 		Lie:     func(_ testing.TB, n cloud.Node, state string) { f.Lie(n.ID, state) },
 		Kill:    func(_ testing.TB, n cloud.Node) { f.Kill(n.ID) },
 		Preempt: func(_ testing.TB, n cloud.Node, in time.Duration) { f.Preempt(n.ID, in) },

@@ -50,7 +50,7 @@ func home(t testing.TB, set func(name, value string)) {
 }
 
 // quick are the options of tests that are about something else than the time.
-var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
 // shared are what stays when clusters go.
 var shared = []string{"networks", "firewalls skypilot-vpc-allow-custom", "firewalls skypilot-vpc-allow-ssh", "firewalls skypilot-vpc-allow-icmp", "serviceAccounts"}

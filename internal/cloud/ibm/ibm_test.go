@@ -46,7 +46,7 @@ func start(t testing.TB) (*ibmfake.Fake, func() cloud.Provider) {
 	t.Cleanup(fake.Restore)
 	dir := home(t, credentials)
 	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
 	}
 }
 

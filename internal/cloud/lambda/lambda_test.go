@@ -36,7 +36,7 @@ func start(t testing.TB) (*lambdafake.Fake, func(o lambda.Options) *lambda.Provi
 }
 
 // quick are the options of tests that are about something else than the time.
-var quick = lambda.Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Paces: []rest.Pace{}, Busy: -1}
+var quick = lambda.Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {

@@ -28,7 +28,7 @@ func start(t testing.TB) (*mithrilfake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".config/mithril/config.yaml", "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

@@ -48,7 +48,7 @@ func start(t testing.TB) (*nebiusfake.Fake, func() cloud.Provider) {
 	t.Cleanup(fake.Restore)
 	dir := home(t, map[string]string{"NEBIUS_IAM_TOKEN.txt": nebiusfake.Token + "\n", "NEBIUS_TENANT_ID.txt": nebiusfake.Tenant + "\n"})
 	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
 	}
 }
 
@@ -228,6 +228,16 @@ func TestTheFastNetwork(t *testing.T) {
 				t.Errorf("%s: %v, %v", name, err, fake.Inventory())
 			}
 		}
+	})
+}
+
+func TestCrashesWithTheFastNetwork(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider)
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
+		h.Spec.Offer.InstanceType = "gpu-h100-sxm_8gpu-128vcpu-1600gb"
+		return h
 	})
 }
 

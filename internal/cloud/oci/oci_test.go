@@ -44,7 +44,7 @@ func start(t testing.TB) (*ocifake.Fake, func() cloud.Provider) {
 		}
 	}
 	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
 	}
 }
 

@@ -26,7 +26,7 @@ func start(t testing.TB) (*paperspacefake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".paperspace/config.json", `{"apiKey": "`+paperspacefake.Key+`"}`)
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

@@ -38,7 +38,7 @@ func start(t testing.TB) (*primeintellectfake.Fake, func() cloud.Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".prime/config.json", `{"api_key": "`+primeintellectfake.Key+`", "team_id": null, "base_url": "https://api.primeintellect.ai"}`)
 	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

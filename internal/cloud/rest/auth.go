@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/skypilot-go/sky/internal/httpcall"
 )
 
 // Bearer authorizes calls with a token.
@@ -71,28 +73,18 @@ func (c *Clients) For(key string, options func() Options) *Client {
 	return c.of[key]
 }
 
-// early is how long before its end a token is no longer used.
-const early = time.Minute
-
 // Tokens authorizes calls with tokens that end: get asks for one, which tells until when
 // it is good. Calls at once wait for the same one.
 func Tokens(get func(ctx context.Context) (token string, until time.Time, err error)) func(*http.Request) error {
-	turn := make(chan struct{}, 1) // unlike a mutex, it lets callers leave
-	var token string
-	var until time.Time
+	tokens := httpcall.NewTokens(func(ctx context.Context) (httpcall.Token, error) {
+		value, until, err := get(ctx)
+		return httpcall.Token{Value: value, Expires: until}, err
+	})
 	return func(r *http.Request) error {
-		select {
-		case turn <- struct{}{}:
-			defer func() { <-turn }()
-		case <-r.Context().Done():
-			return context.Cause(r.Context())
+		token, err := tokens.Current(r.Context())
+		if err != nil {
+			return err
 		}
-		if time.Until(until) < early {
-			var err error
-			if token, until, err = get(r.Context()); err != nil {
-				return err
-			}
-		}
-		return Bearer(token)(r)
+		return Bearer(token.Value)(r)
 	}
 }

@@ -3,8 +3,6 @@ package rest
 import (
 	"context"
 	"maps"
-	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -95,21 +93,4 @@ func later(after time.Duration, try int) time.Duration {
 		return min(after, mostPause)
 	}
 	return min(firstPause<<min(try, 10), mostPause)
-}
-
-// retryAfter reads the headers: Retry-After in seconds or as a date, Retry-After-Ms
-// in milliseconds. 0 is what says nothing.
-func retryAfter(h http.Header, now time.Time) time.Duration {
-	for _, unit := range []struct {
-		header string
-		of     time.Duration
-	}{{"Retry-After-Ms", time.Millisecond}, {"Retry-After", time.Second}} {
-		if n, err := strconv.ParseFloat(h.Get(unit.header), 64); err == nil && n >= 0 && n < 1e6 {
-			return time.Duration(n * float64(unit.of))
-		}
-	}
-	if at, err := http.ParseTime(h.Get("Retry-After")); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
 }

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/bounded"
+	"github.com/skypilot-go/sky/internal/httpcall"
 )
 
 const (
@@ -120,7 +121,7 @@ type Reply struct {
 }
 
 // RetryAfter is how long the API wants to be left alone; 0: it does not say.
-func (r *Reply) RetryAfter() time.Duration { return retryAfter(r.Header, time.Now()) }
+func (r *Reply) RetryAfter() time.Duration { return httpcall.RetryAfter(r.Header, time.Now()) }
 
 // Raw is a body that is sent as it is.
 type Raw struct {
@@ -247,7 +248,7 @@ func (c *Client) once(ctx context.Context, call Call, path string, header http.H
 	}
 	after = notBusy
 	if status == http.StatusTooManyRequests {
-		after = retryAfter(resp.Header, time.Now())
+		after = httpcall.RetryAfter(resp.Header, time.Now())
 	}
 	if err := c.o.Refusal(status, resp.Header, answer); err != nil {
 		return nil, after, err

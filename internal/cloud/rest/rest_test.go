@@ -268,16 +268,6 @@ func TestCallsThatAreOneTooManyAreMadeAgain(t *testing.T) {
 }
 
 func TestHowLongTheAPIWantsUsToStayAway(t *testing.T) {
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	for header, want := range map[string]time.Duration{"": 0, "7": 7 * time.Second, "0.5": 500 * time.Millisecond, "-7": 0, "soon": 0, "1e99": 0,
-		now.Add(time.Minute).Format(http.TimeFormat): time.Minute, now.Add(-time.Minute).Format(http.TimeFormat): 0} {
-		if got := retryAfter(http.Header{"Retry-After": {header}}, now); got != want {
-			t.Errorf("%q: %v, want %v", header, got, want)
-		}
-	}
-	if got := retryAfter(http.Header{"Retry-After": {"1"}, "Retry-After-Ms": {"250"}}, now); got != 250*time.Millisecond {
-		t.Errorf("in milliseconds: %v", got)
-	}
 	for _, tt := range []struct {
 		after time.Duration
 		try   int

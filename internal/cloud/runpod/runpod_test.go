@@ -36,7 +36,7 @@ func start(t testing.TB) (*runpodfake.Fake, func() cloud.Provider) {
 		t.Fatal(err)
 	}
 	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 
@@ -78,6 +78,15 @@ func TestPortsAreMapped(t *testing.T) {
 	if err := o.OpenPorts(t.Context(), spec.ID, []string{"9000"}); !errors.As(err, &invalid) || !strings.Contains(err.Error(), "launch it anew") {
 		t.Error(err)
 	}
+}
+
+func TestCrashesWithALoginToARegistry(t *testing.T) {
+	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
+		fake, provider := start(t)
+		h := fake.Harness(provider)
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, ImageID: "docker:team/tool", Login: &registry.Login{Username: "ann", Password: "secret", Server: "ghcr.io"}}
+		return h
+	})
 }
 
 // The login to an image's registry is made before the pod and goes with the cluster.

@@ -32,7 +32,7 @@ func start(t testing.TB) (*scpfake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".scp/scp_credential", "access_key = "+scpfake.AccessKey+"\nsecret_key = "+scpfake.SecretKey+"\nproject_id = "+scpfake.ProjectID+"\n")
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 
@@ -342,7 +342,7 @@ func TestTheNextSubnetIsTried(t *testing.T) {
 				}
 			}
 		})
-		p = New(Options{Home: home, Transport: full{fake, first}, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		p = New(Options{Home: home, Transport: full{fake, first}, Poll: 100 * time.Millisecond, Busy: -1})
 		nodes, err := prepareAndLaunch(t, p, launch("web"))
 		if err != nil {
 			t.Fatal(err)

@@ -27,7 +27,7 @@ func start(t testing.TB) (*seewebfake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".seeweb_cloud/seeweb_keys", "[DEFAULT]\napi_key = "+seewebfake.Token+"\n")
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

@@ -29,7 +29,7 @@ func start(t testing.TB) (*shadeformfake.Fake, func() cloud.Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".shadeform/api_key", shadeformfake.Key+"\n")
 	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

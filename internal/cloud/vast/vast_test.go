@@ -47,7 +47,7 @@ func start(t testing.TB) (*vastfake.Fake, func(o Options) *Provider) {
 	}
 }
 
-var quick = Options{Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1, Paces: []rest.Pace{}}
+var quick = Options{Poll: 100 * time.Millisecond, Busy: -1, Paces: []rest.Pace{}}
 
 func cluster(name string) cloud.LaunchSpec {
 	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}

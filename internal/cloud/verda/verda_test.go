@@ -29,7 +29,7 @@ func start(t testing.TB) (*verdafake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

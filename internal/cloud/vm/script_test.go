@@ -115,3 +115,17 @@ func TestAMachineIsPreparedOnce(t *testing.T) {
 		t.Errorf("root is asked for\n%s", calls)
 	}
 }
+
+// Limits of scripts are in bytes, as clouds count them.
+func TestTheLengthOfAScriptCountsBytes(t *testing.T) {
+	plain, err := StartScript("ssh-ed25519 AAAA user", false, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := StartScript("ssh-ed25519 AAAA user", false, len(plain)); err != nil {
+		t.Error(err)
+	}
+	if _, err := StartScript("ssh-ed25519 AAAA üser", false, len(plain)); err == nil {
+		t.Error("a script with one byte more is taken")
+	}
+}

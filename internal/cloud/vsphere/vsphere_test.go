@@ -52,7 +52,7 @@ func start(t testing.TB) (*vspherefake.Fake, func() cloud.Provider) {
 	t.Cleanup(fake.Close)
 	dir := home(t, vspherefake.Credentials)
 	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
 	}
 }
 

@@ -25,7 +25,7 @@ func start(t testing.TB) (*yottafake.Fake, func() *Provider) {
 	home := t.TempDir()
 	cloudtest.HomeFile(t, home, ".yotta/credentials", "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
 	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Settle: 10 * time.Second, Busy: -1})
+		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
 	}
 }
 

@@ -14,11 +14,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/bounded"
+	"github.com/skypilot-go/sky/internal/httpcall"
 	"github.com/skypilot-go/sky/internal/storage"
 )
 
@@ -76,11 +76,11 @@ func (r Refusal) Error() string {
 }
 
 // After is how long the store wants to be left alone.
-func (r Refusal) After() time.Duration {
-	if seconds, err := strconv.Atoi(strings.TrimSpace(r.Header.Get("Retry-After"))); err == nil && seconds > 0 {
-		return min(time.Duration(seconds)*time.Second, 5*time.Minute)
-	}
-	return 0
+func (r Refusal) After() time.Duration { return After(r.Header) }
+
+// After is how long a store wants to be left alone by the headers of an answer.
+func After(h http.Header) time.Duration {
+	return min(httpcall.RetryAfter(h, time.Now()), 5*time.Minute)
 }
 
 // Escaped is a key for a path: without slashes, between which somebody on the way may

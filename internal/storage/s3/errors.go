@@ -8,15 +8,13 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strconv"
-	"strings"
-	"time"
 
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 	"github.com/skypilot-go/sky/internal/storage"
+	"github.com/skypilot-go/sky/internal/storage/rest"
 )
 
 // An op is a call, for errors: what it needs and what it was about.
@@ -147,7 +145,7 @@ func (b *Bucket) classify(o op, r refusal) error {
 	case "RequestTimeTooSkewed":
 		return &storage.CredentialsError{Store: b.at.Store, Err: r, Fix: "set the clock of this machine"}
 	case "SlowDown", "Throttling", "ThrottlingException", "ThrottledException", "RequestThrottled", "RequestThrottledException", "RequestLimitExceeded", "BandwidthLimitExceeded", "TooManyRequests", "SlowDownRead", "SlowDownWrite":
-		return &storage.ThrottledError{Bucket: b.at, After: after(r.header), Err: r}
+		return &storage.ThrottledError{Bucket: b.at, After: rest.After(r.header), Err: r}
 	case "InternalError", "ServiceUnavailable", "RequestTimeout", "RequestTimeoutException", "OperationAborted", "ConditionalRequestConflict", "BadDigest", "XAmzContentSHA256Mismatch", "IncompleteBody", "XMinioServerNotInitialized":
 		return &storage.UnavailableError{Bucket: b.at, Err: r}
 	case "NotImplemented":
@@ -167,7 +165,7 @@ func (b *Bucket) classify(o op, r refusal) error {
 	case r.status == http.StatusMovedPermanently, r.status == http.StatusTemporaryRedirect:
 		return &storage.WrongRegionError{Bucket: b.at, Region: right(r), Err: r}
 	case r.status == http.StatusTooManyRequests:
-		return &storage.ThrottledError{Bucket: b.at, After: after(r.header), Err: r}
+		return &storage.ThrottledError{Bucket: b.at, After: rest.After(r.header), Err: r}
 	case r.status == http.StatusNotImplemented:
 		return &storage.UnsupportedError{Store: b.at.Store, Op: "do this", Err: r}
 	case r.status == http.StatusBadRequest && right(r) != "" && right(r) != b.at.Region: // the answer to HEAD has no code
@@ -212,12 +210,4 @@ func right(r refusal) string {
 		return m[1]
 	}
 	return ""
-}
-
-// after is how long the store wants to be left alone.
-func after(h http.Header) time.Duration {
-	if seconds, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After"))); err == nil && seconds > 0 {
-		return min(time.Duration(seconds)*time.Second, 5*time.Minute)
-	}
-	return 0
 }

@@ -238,8 +238,7 @@ func (a *Account) Instances(ctx context.Context, q fluffyapi.Query) (fluffyapi.P
 		}
 		var p fluffyapi.Page[fluffyapi.Instance]
 		for _, i := range a.matching(q.Tags, after) {
-			if i.HideFrom > 0 {
-				i.HideFrom--
+			if i.Hidden.from(a.c.s.Now) {
 				continue
 			}
 			if len(p.Items) == a.c.limit(q) {

@@ -22,7 +22,7 @@ const (
 	Cut      FaultKind = "cut"      // no answer, and no effect
 	Lose     FaultKind = "lose"     // the call has its effect, the answer is lost
 	Lie      FaultKind = "lie"      // Instance is said to be in State
-	Hide     FaultKind = "hide"     // what is created is left out of the next Times lists
+	Hide     FaultKind = "hide"     // what is created is left out of the next Times lists, and of all for Delay
 	Linger   FaultKind = "linger"   // what is ending is running in the next Times lists, and not ended again: Code
 )
 
@@ -209,14 +209,32 @@ func (c *Cloud) linger(i *instance) error {
 	return nil
 }
 
-// hide tells how many lists will not show what is created now.
-func (c *Cloud) hide() int {
+// hidden is for how many lists, and until when, something is not shown.
+type hidden struct {
+	lists int
+	until time.Time
+}
+
+// hide tells which lists will not show what is created now.
+func (c *Cloud) hide() hidden {
 	for _, f := range c.gates.faults {
 		if f.Kind == Hide {
-			return max(1, f.Times)
+			return hidden{max(1, f.Times), c.s.Now.Add(f.Delay)}
 		}
 	}
-	return 0
+	return hidden{}
+}
+
+// from reports whether a list at that time lacks it.
+func (h *hidden) from(now time.Time) bool {
+	switch {
+	case now.Before(h.until):
+	case h.lists > 0:
+		h.lists--
+	default:
+		return false
+	}
+	return true
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

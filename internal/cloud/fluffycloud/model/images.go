@@ -15,11 +15,11 @@ import (
 // image is a copy of a disk with what its owner does not see.
 type image struct {
 	fluffyapi.Image
-	Seq      uint64            `json:"seq"`
-	Account  string            `json:"account"`
-	ReadyAt  time.Time         `json:"ready_at"`
-	Disk     map[string]string `json:"disk,omitempty"`
-	HideFrom int               `json:"-"` // lists that will not show it yet
+	Seq     uint64            `json:"seq"`
+	Account string            `json:"account"`
+	ReadyAt time.Time         `json:"ready_at"`
+	Disk    map[string]string `json:"disk,omitempty"`
+	Hidden  hidden            `json:"-"` // from lists, as yet
 }
 
 // state is Pending until the image is whole.
@@ -61,7 +61,7 @@ func (a *Account) CreateImage(ctx context.Context, in fluffyapi.CreateImage) (fl
 			Image: fluffyapi.Image{
 				ID: fmt.Sprintf("im-%08x", c.s.Seq), Name: in.Name, Region: of.Region, Tags: maps.Clone(in.Tags), DiskGB: of.DiskGB, Created: c.s.Now,
 			},
-			Seq: c.s.Seq, Account: a.name, ReadyAt: c.s.Now.Add(c.draw(c.cfg.Boot)), Disk: maps.Clone(of.Disk), HideFrom: c.hide(),
+			Seq: c.s.Seq, Account: a.name, ReadyAt: c.s.Now.Add(c.draw(c.cfg.Boot)), Disk: maps.Clone(of.Disk), Hidden: c.hide(),
 		}
 		if m := c.cfg.Machines; m != nil {
 			if err := m.SaveDisk(of.ID, i.ID); err != nil {
@@ -86,8 +86,7 @@ func (a *Account) Images(ctx context.Context, q fluffyapi.Query) (fluffyapi.Page
 			switch {
 			case i.Account != a.name || i.Seq <= after || !hasTags(i.Tags, q.Tags):
 				continue
-			case i.HideFrom > 0:
-				i.HideFrom--
+			case i.Hidden.from(a.c.s.Now):
 				continue
 			}
 			if len(p.Items) == a.c.limit(q) {

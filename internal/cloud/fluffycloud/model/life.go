@@ -206,7 +206,7 @@ func (c *Cloud) build(account string, in fluffyapi.Create, r *Region, request st
 			ID: c.cfg.ID(seq), Name: in.Name, Region: r.Name, Zone: in.Zone, Type: in.Type, Spot: in.Spot,
 			Tags: in.Tags, SSHPort: 22, SSHUser: "fluffy", Firewall: in.Firewall, DiskGB: in.DiskGB, Image: in.Image, Created: c.s.Now,
 		},
-		Seq: seq, Account: account, Token: in.ClientToken, Request: request, SSHKey: in.SSHKey, HideFrom: c.hide(),
+		Seq: seq, Account: account, Token: in.ClientToken, Request: request, SSHKey: in.SSHKey, Hidden: c.hide(),
 	}
 	if in.Image != "" {
 		i.Disk = maps.Clone(c.s.Images[in.Image].Disk)

@@ -66,17 +66,17 @@ type state struct {
 // instance is a machine with what its owner does not see.
 type instance struct {
 	fluffyapi.Instance
-	Seq      uint64            `json:"seq"`
-	Account  string            `json:"account"`
-	Token    string            `json:"token"`
-	Request  string            `json:"request"` // the request that made it, to tell another one with its token
-	SSHKey   string            `json:"ssh_key"`
-	BootAt   time.Time         `json:"boot_at"` // not before
-	Epoch    int               `json:"epoch"`   // counts changes of state; events of earlier ones are void
-	Open     *Bill             `json:"open,omitempty"`
-	Disk     map[string]string `json:"disk,omitempty"`
-	HideFrom int               `json:"-"` // lists that will not show it yet
-	Stale    int               `json:"-"` // lists that show it running although it is ending
+	Seq     uint64            `json:"seq"`
+	Account string            `json:"account"`
+	Token   string            `json:"token"`
+	Request string            `json:"request"` // the request that made it, to tell another one with its token
+	SSHKey  string            `json:"ssh_key"`
+	BootAt  time.Time         `json:"boot_at"` // not before
+	Epoch   int               `json:"epoch"`   // counts changes of state; events of earlier ones are void
+	Open    *Bill             `json:"open,omitempty"`
+	Disk    map[string]string `json:"disk,omitempty"`
+	Hidden  hidden            `json:"-"` // from lists, as yet
+	Stale   int               `json:"-"` // lists that show it running although it is ending
 }
 
 // New returns an empty cloud.

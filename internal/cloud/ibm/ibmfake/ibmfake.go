@@ -20,6 +20,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
+	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
 )
 
 // APIKey is that of the only account, and ResourceGroup its only resource group.
@@ -198,8 +199,11 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if in["name"] == nil {
 		in["name"] = "instance-" + f.NewID()[24:]
 	}
+	hidden := func(m model.Machine) bool { // from lists, and there
+		return m.State != fluffyapi.Terminated && m.Region == region(r) && fakehttp.Asked(m.Instance)["name"] == in["name"]
+	}
 	switch zone := id(in["zone"]); {
-	case slices.ContainsFunc(all, func(o dict) bool { return o["name"] == in["name"] }):
+	case slices.ContainsFunc(all, func(o dict) bool { return o["name"] == in["name"] }), slices.ContainsFunc(f.Cloud.Machines(), hidden):
 		return nil, fluffyapi.Errorf(notUnique, "name: Provided Name (%v) is not unique", in["name"])
 	case profiles[id(in["profile"])].cpus == 0:
 		return nil, fluffyapi.Errorf(fluffyapi.NotFound, "Profile %s not found", id(in["profile"]))

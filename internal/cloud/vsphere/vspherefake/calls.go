@@ -39,7 +39,7 @@ func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 		}
 	}()
 	w := httptest.NewRecorder()
-	f.ServeHTTP(w, r.Clone(r.Context()))
+	f.process.Serve(f, w, r.Clone(r.Context()))
 	return w.Result(), nil
 }
 

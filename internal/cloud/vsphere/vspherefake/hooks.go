@@ -35,6 +35,7 @@ func (f *Fake) named(name string) *guest {
 
 // Restore ends what the hooks below began.
 func (f *Fake) Restore() {
+	f.process.Over()
 	f.do(func() {
 		if f.trouble.hang != nil {
 			close(f.trouble.hang)
@@ -202,6 +203,7 @@ func (f *Fake) Harness(provider func() cloud.Provider) cloudtest.Harness {
 			}
 		},
 		Unprotected: "VMs have no firewall",
+		Die:         func(_ testing.TB, call int, dead func()) { f.process.At(call, dead) },
 		Fill: func(_ testing.TB, o cloud.Offer, left int) {
 			f.do(func() { f.full[o.Zone] = left * int(o.MemoryGiB) << 10 })
 		},

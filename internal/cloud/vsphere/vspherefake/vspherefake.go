@@ -70,6 +70,7 @@ type Fake struct {
 	full     map[string]int // MiB that are left in a cluster
 	boot     time.Duration
 	sessions map[string]bool
+	process  cloudtest.Death // of the process that calls
 	trouble  trouble
 	calls    []string
 }
