@@ -46,7 +46,7 @@ func (c *Client) Requests(ctx context.Context, f RequestFilter) ([]api.RequestPa
 	return callJSON[[]api.RequestPayload](ctx, c, http.MethodGet, "/api/status", q, nil)
 }
 
-// Sizes tells how much room the server's files take.
+// Sizes reports how much room the server's files take.
 func (c *Client) Sizes(ctx context.Context) (api.Sizes, error) {
 	return callJSON[api.Sizes](ctx, c, http.MethodGet, "/api/sizes", nil, nil)
 }
@@ -106,7 +106,7 @@ func (c *Client) SendLog(path string, body []byte, tail int) *LogStream {
 	return &LogStream{c: c, path: path, body: body, tail: tail}
 }
 
-// Known tells whether the server has a request of that id.
+// Known reports whether the server has a request of that id.
 func (c *Client) Known(ctx context.Context, id string) (bool, error) {
 	list, err := c.Requests(ctx, RequestFilter{IDs: []string{id}, All: true, Limit: 1, Fields: []string{"request_id"}})
 	return len(list) > 0, err

@@ -32,7 +32,7 @@ func (p *playback) begin() {
 	p.hold = len(p.last)
 }
 
-// fresh tells whether what comes now is new.
+// fresh reports whether what comes now is new.
 func (p *playback) fresh() bool { return p.skip == 0 && p.hold == 0 }
 
 // line takes one line, or a part of a very long one.

@@ -30,7 +30,7 @@ func (c *Client) DeleteSSHPool(ctx context.Context, pool string) error {
 	return err
 }
 
-// SSHPoolStatus tells whether a pool's machines can be used.
+// SSHPoolStatus reports whether a pool's machines can be used.
 func (c *Client) SSHPoolStatus(ctx context.Context, pool string) (api.SSHPoolStatus, error) {
 	return callJSON[api.SSHPoolStatus](ctx, c, http.MethodGet, poolsPath+"/"+url.PathEscape(pool)+"/status", nil, nil)
 }

@@ -81,7 +81,7 @@ type SSHPoolBody struct {
 	Cleanup bool    `json:"cleanup"`
 }
 
-// SSHPoolStatus tells whether a pool's machines can be used.
+// SSHPoolStatus reports whether a pool's machines can be used.
 type SSHPoolStatus struct {
 	PoolName    string `json:"pool_name"`
 	ContextName string `json:"context_name"` // ssh-<pool>

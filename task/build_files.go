@@ -122,7 +122,7 @@ func IsURL(s string) bool { return scheme.MatchString(s) }
 
 var bucketSchemes = []string{"s3", "gs", "r2", "cos", "oci", "nebius", "cw", "vastdata", "hf", "https"}
 
-// bucketURL tells whether a URL is one of a bucket or of something in it.
+// bucketURL reports whether a URL is one of a bucket or of something in it.
 func bucketURL(s string) bool {
 	sch := scheme.FindStringSubmatch(s)
 	if sch == nil || !slices.Contains(bucketSchemes, strings.ToLower(sch[1])) {
@@ -205,7 +205,7 @@ func storeOfURL(url string) string {
 		"vastdata": "VASTDATA", "hf": "HF", "https": "AZURE"}[sch]
 }
 
-// belowBucket tells whether a URL names something inside a bucket.
+// belowBucket reports whether a URL names something inside a bucket.
 func belowBucket(url string) bool {
 	sch, rest, _ := strings.Cut(url, "://")
 	parts := strings.Split(strings.Trim(rest, "/"), "/")

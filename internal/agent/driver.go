@@ -346,7 +346,7 @@ func conclusion(job *agentapi.Job) string {
 	return b.String()
 }
 
-// killed tells whether a rank that sky did not end was killed.
+// killed reports whether a rank that sky did not end was killed.
 func killed(job *agentapi.Job) bool {
 	for rank, code := range job.ExitCodes {
 		if code == codeEnded && !slices.Contains(job.EndedRanks, rank) {

@@ -82,7 +82,7 @@ func newMounts(ctx context.Context, home, sh string, env []string, q *queue, log
 	return m, err
 }
 
-// any tells whether something is to be mounted here.
+// any reports whether something is to be mounted here.
 func (m *mounts) any() bool {
 	if m == nil {
 		return false
@@ -321,7 +321,7 @@ func (m *mounts) held(pid int) {
 	m.holder = pid
 }
 
-// allMounted tells whether sky-mount has a mount at each path.
+// allMounted reports whether sky-mount has a mount at each path.
 func (m *mounts) allMounted(ctx context.Context, specs []mountapi.Spec) bool {
 	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
 	defer cancel()

@@ -271,7 +271,7 @@ func (a *Agent) noticed(n *agentapi.Notice) {
 // ends it anyway.
 const noticeFlush = 5 * time.Minute
 
-// leaving tells whether the cloud has announced that it takes this machine back.
+// leaving reports whether the cloud has announced that it takes this machine back.
 func (a *Agent) leaving() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -240,13 +240,13 @@ func stopWorker(ctx context.Context, log *slog.Logger, w worker, machine string)
 	}
 }
 
-// nobodyThere tells whether an address has no agent: its host refuses connections, or
+// nobodyThere reports whether an address has no agent: its host refuses connections, or
 // the network says that there is no such host.
 func nobodyThere(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH)
 }
 
-// neverConnected tells whether a call cannot have reached anybody.
+// neverConnected reports whether a call cannot have reached anybody.
 func neverConnected(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"

@@ -9,7 +9,7 @@ import (
 // script that it ran ends in the server's database and logs.
 const recordMost = 256 << 10
 
-// within tells whether a record with so many bytes of text and lists is within its
+// within reports whether a record with so many bytes of text and lists is within its
 // limit.
 func within(what string, sizes ...int) error {
 	total := 0
@@ -66,7 +66,7 @@ func checkEvent(e *agentapi.Event) error {
 	return nil
 }
 
-// check tells whether an answer's records are within their limits.
+// check reports whether an answer's records are within their limits.
 func check(out any) error {
 	switch out := out.(type) {
 	case *agentapi.Info:

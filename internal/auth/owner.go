@@ -73,7 +73,7 @@ func (g *Gate) own(r *http.Request, others []int) bool {
 	return a.Known && (a.UID == 0 || a.UID == g.uid || slices.Contains(others, a.UID))
 }
 
-// ownerToken tells whether a request that was made on this machine shows the token of
+// ownerToken reports whether a request that was made on this machine shows the token of
 // the server's owner, or the credential that command lines make from it, and whether
 // it is the right one.
 func (g *Gate) ownerToken(r *http.Request) (shown, good bool) {

@@ -92,7 +92,7 @@ func ParseReading(text string) Reading {
 	return r
 }
 
-// plausible tells whether a time, or a number of seconds, can be one.
+// plausible reports whether a time, or a number of seconds, can be one.
 func plausible(x *float64) bool { return x == nil || *x >= 0 && *x < 1e11 && !math.IsNaN(*x) }
 
 // A Look is what was found out about a candidate's cluster.
@@ -203,7 +203,7 @@ func Report(c api.BenchmarkCandidate, now time.Time) *api.BenchmarkReport {
 	return r
 }
 
-// Open tells whether there is more to find out about a candidate.
+// Open reports whether there is more to find out about a candidate.
 func Open(c api.BenchmarkCandidate) bool {
 	return c.Status != api.BenchmarkFinished && c.Status != api.BenchmarkTerminated
 }

@@ -55,7 +55,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	if r.left < 0 {
 		return 0, r.err
 	}
-	if int64(len(p)) > r.left+1 { // one more tells whether there is more
+	if int64(len(p)) > r.left+1 { // one more reports whether there is more
 		p = p[:r.left+1]
 	}
 	n, err := r.r.Read(p)

@@ -24,7 +24,7 @@ func (p *Pace) refill() {
 	p.at = now
 }
 
-// Allow tells whether one more may happen now, and counts it if so.
+// Allow reports whether one more may happen now, and counts it if so.
 func (p *Pace) Allow() bool {
 	p.refill()
 	if p.left < 1 {

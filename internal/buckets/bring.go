@@ -118,7 +118,7 @@ func (b *bringing) node(ctx context.Context, rank int) error {
 	}
 }
 
-// worthAnother tells whether the same copy may succeed a moment later.
+// worthAnother reports whether the same copy may succeed a moment later.
 func worthAnother(err error) bool {
 	if e, ok := errors.AsType[*nodeError](err); ok {
 		return e.event.Fault == nodestorage.FaultCredentials || e.event.Fault == nodestorage.FaultStore

@@ -105,7 +105,7 @@ func (m *Manager) configOf(call cluster.Call) *config.Config {
 	return m.Config()
 }
 
-// usable tells whether there are credentials for a store.
+// usable reports whether there are credentials for a store.
 func usable(ctx context.Context, c *config.Config, s storage.Store) bool {
 	if allowed(c, s) != nil {
 		return false
@@ -220,7 +220,7 @@ func is[T error](err error) bool {
 	return ok
 }
 
-// handedOver tells whether a context ended because the server goes down.
+// handedOver reports whether a context ended because the server goes down.
 func handedOver(ctx context.Context) bool {
 	return ctx.Err() != nil && errors.Is(context.Cause(ctx), state.ErrHandover)
 }

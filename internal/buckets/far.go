@@ -67,7 +67,7 @@ func far(at storage.Location, endpoint, cloud, region string) string {
 	return ""
 }
 
-// multiRegion tells whether a bucket of Google's is in many regions, that one among them.
+// multiRegion reports whether a bucket of Google's is in many regions, that one among them.
 func multiRegion(at storage.Location, region string) bool {
 	if at.Store != storage.GCS {
 		return false

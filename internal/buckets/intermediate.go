@@ -62,7 +62,7 @@ func (m *Manager) Intermediate(ctx context.Context, call cluster.Call, section s
 	return hashes, nil
 }
 
-// hasLocalFiles tells whether a task has a local workdir or local file mounts.
+// hasLocalFiles reports whether a task has a local workdir or local file mounts.
 func hasLocalFiles(t *task.Task) bool {
 	return t.Workdir != "" || slices.ContainsFunc(slices.Collect(maps.Values(t.FileMounts)), isLocal)
 }

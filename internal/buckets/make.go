@@ -95,7 +95,7 @@ func (m *Manager) prepare(ctx context.Context, call cluster.Call, t *task.Task, 
 	return serr
 }
 
-// filled tells whether a managed job has filled a bucket already that it mounts. When the
+// filled reports whether a managed job has filled a bucket already that it mounts. When the
 // job goes on elsewhere, what it wrote over its sources must not be replaced by them.
 func (m *Manager) filled(ctx context.Context, rec *state.Bucket, u mount, by []state.Holder) (bool, error) {
 	if !u.mounted() || rec.Version == 0 || rec.Stage != state.BucketThere || rec.Status != api.StorageReady {

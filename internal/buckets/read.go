@@ -99,7 +99,7 @@ func readMap(dst string, s task.StorageMount) (mount, error) {
 	return u, nil
 }
 
-// mounted tells whether it is a mount, and not a copy.
+// mounted reports whether it is a mount, and not a copy.
 func (u *mount) mounted() bool {
 	return u.spec.Mode == string(agentapi.MountDirect) || u.spec.Mode == string(agentapi.MountCached)
 }

@@ -98,7 +98,7 @@ func (a *app) apiBackupCommand() *cobra.Command {
 	})
 }
 
-// progressWriter tells how much was written, a few times a second.
+// progressWriter reports how much was written, a few times a second.
 type progressWriter struct {
 	w    io.Writer
 	n    int64

@@ -70,7 +70,7 @@ func (a *app) apiDumpCommand() *cobra.Command {
 	})
 }
 
-// clientInfo tells which program asked for a dump.
+// clientInfo reports which program asked for a dump.
 func clientInfo() map[string]any {
 	return map[string]any{"version": api.ProductVersion, "commit": api.Commit, "os": runtime.GOOS, "arch": runtime.GOARCH}
 }

@@ -176,7 +176,7 @@ func (a *app) benchDags(file string, t taskFlags) ([]*task.Dag, error) {
 }
 
 // orderedCandidates is a task file with the key resources.candidates as resources.ordered,
-// which has the same form, and tells whether it has any. All else keeps its place, so
+// which has the same form, and reports whether it has any. All else keeps its place, so
 // that errors name the right one.
 func orderedCandidates(name, text string) (string, bool, error) {
 	docs, err := (&yaml11.Source{Name: name, Text: text}).Read()

@@ -69,7 +69,7 @@ func poolOf(n *yaml11.Node) (pools map[string]any, ok bool, err error) {
 	return map[string]any{f.Cluster.Name: pool}, true, nil
 }
 
-// placeholder tells whether a value is what `sky admin deploy` put into the copies for users.
+// placeholder reports whether a value is what `sky admin deploy` put into the copies for users.
 func placeholder(v string) bool { return strings.Contains(strings.ToUpper(v), "PLACEHOLDER") }
 
 // adminDeployCommand is `sky ssh up -f` under its earlier name.

@@ -23,7 +23,7 @@ type liveGPUs struct {
 	nodes                  map[string]api.KubernetesNodes // by context
 }
 
-// any tells whether one of the clusters has an accelerator that was asked for.
+// any reports whether one of the clusters has an accelerator that was asked for.
 func (l liveGPUs) any() bool {
 	for _, kind := range l.kinds() {
 		if slices.ContainsFunc(kind.list, func(k api.ContextGPUs) bool { return len(k.GPUs) > 0 }) {

@@ -183,7 +183,7 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 }
 
 // mayLaunch asks before something is rented or a cluster of somebody else is
-// used. asked tells whether the plan was shown.
+// used. asked reports whether the plan was shown.
 func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, name string) (asked bool, err error) {
 	records, err := a.listClusters(ctx, c, []string{name}, false, true)
 	if err != nil {
@@ -263,7 +263,7 @@ func (a *app) afterLaunch(ctx context.Context, c *sky.Client, o launchOptions, r
 // hintColumn is where commands stand in hints.
 const hintColumn = 32
 
-// launchHints is the block after a launch; stops tells whether the cluster can be
+// launchHints is the block after a launch; stops reports whether the cluster can be
 // stopped.
 func launchHints(t *term.Term, cluster string, job *int, reach string, stops bool) string {
 	var b strings.Builder

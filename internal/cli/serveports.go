@@ -38,7 +38,7 @@ func usageAt(t *task.Task, field, format string, args ...any) error {
 	return usagef("%s", strings.TrimSpace(e.Error()+"\n"+e.Snippet()))
 }
 
-// opens tells whether a list of ports and ranges has a port.
+// opens reports whether a list of ports and ranges has a port.
 func opens(ports []string, port int) bool {
 	for _, p := range ports {
 		var from, to int

@@ -117,7 +117,7 @@ func downFlag(down bool) string {
 	return ""
 }
 
-// beingEnded tells whether a stop or down of a cluster is under way, so that its
+// beingEnded reports whether a stop or down of a cluster is under way, so that its
 // record is about to change. A start waits for it on the server.
 func beingEnded(ctx context.Context, c *sky.Client, name string) bool {
 	open, err := c.Requests(ctx, sky.RequestFilter{Cluster: name, Fields: []string{"request_id", "name"}})

@@ -241,7 +241,7 @@ func notFound(names []string, records []api.StatusRecord) []string {
 	return missing
 }
 
-// matches tells whether a name fits a pattern with * ? [..].
+// matches reports whether a name fits a pattern with * ? [..].
 func matches(pattern, name string) bool {
 	ok, err := path.Match(pattern, name)
 	return err == nil && ok || pattern == name

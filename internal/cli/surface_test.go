@@ -127,7 +127,7 @@ func TestEveryHelpHasAnExample(t *testing.T) {
 	walk(root)
 }
 
-// works tells whether the last sky command of an example exists with its
+// works reports whether the last sky command of an example exists with its
 // options.
 func works(root *cobra.Command, line string) bool {
 	line, _, _ = strings.Cut(line, " #")

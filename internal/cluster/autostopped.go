@@ -23,7 +23,7 @@ func SwitchedOn(c *state.Cluster) {
 // or none, holds from now on.
 func Awake(c *state.Cluster) { c.Notes.AutostopBefore = "" }
 
-// Waking tells whether a cluster was switched on and still lacks the autostop that
+// Waking reports whether a cluster was switched on and still lacks the autostop that
 // it had before.
 func Waking(c *state.Cluster) bool { return c.Notes.AutostopBefore != "" }
 

@@ -262,7 +262,7 @@ func unreachable(c *state.Cluster, doing string, err error) error {
 	}
 }
 
-// match tells whether a name is selected by any of the globs; no globs select
+// match reports whether a name is selected by any of the globs; no globs select
 // all.
 func match(globs []string, name string) bool {
 	for _, g := range globs {

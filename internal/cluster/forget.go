@@ -11,7 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// GivingBack tells whether somebody began to give a cluster's machines back and
+// GivingBack reports whether somebody began to give a cluster's machines back and
 // has no proof yet that they are gone.
 func GivingBack(c *state.Cluster) bool { return c.Notes.GivingBack != "" }
 

@@ -70,7 +70,7 @@ func (m *Manager) Look(ctx context.Context, name string) (*state.Cluster, error)
 	return c, err
 }
 
-// MayRun tells whether all machines of a cluster may run: its provider shows them so,
+// MayRun reports whether all machines of a cluster may run: its provider shows them so,
 // or cannot tell.
 func (m *Manager) MayRun(ctx context.Context, c *state.Cluster) bool {
 	p, err := m.provider(c)
@@ -92,7 +92,7 @@ func (m *Manager) MayRun(ctx context.Context, c *state.Cluster) bool {
 	return running == c.Machines()
 }
 
-// provenSince tells whether a record is what a provider said who was asked after a
+// provenSince reports whether a record is what a provider said who was asked after a
 // time: by this server, or by another one that found the cluster not running. Of
 // one that runs the agents tell, too, so its record proves nothing.
 func (m *Manager) provenSince(c *state.Cluster, since time.Time) bool {

@@ -102,7 +102,7 @@ func Rented(c *state.Cluster) (text string, price float64) {
 	return resourcesString(c, false), float64(c.NumNodes) * c.Offer.HourlyPrice
 }
 
-// Cancel ends jobs on a cluster and tells which.
+// Cancel ends jobs on a cluster and reports which.
 func (m *Manager) Cancel(ctx context.Context, call Call, body api.CancelBody) error {
 	req := agentapi.CancelRequest{IDs: body.JobIDs, UserHash: call.User.ID}
 	switch {
@@ -170,7 +170,7 @@ func notCancelled(ctx context.Context, client *agentclient.Client, cluster strin
 	return lines, nil
 }
 
-// isNotFound tells whether an agent said that it has no such job.
+// isNotFound reports whether an agent said that it has no such job.
 func isNotFound(err error) bool {
 	var e *agentapi.Error
 	return errors.As(err, &e) && e.Code == agentapi.CodeNotFound

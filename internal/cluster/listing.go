@@ -57,7 +57,7 @@ func (m *Manager) fine(ctx context.Context, clusters []*state.Cluster) map[strin
 	return fine
 }
 
-// asRecorded tells whether a cluster's machines all run, as its record says, and
+// asRecorded reports whether a cluster's machines all run, as its record says, and
 // its agents are heard.
 func (m *Manager) asRecorded(c *state.Cluster, nodes []cloud.Node) bool {
 	if c.Status != api.ClusterUp || GivingBack(c) {

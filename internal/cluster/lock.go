@@ -161,7 +161,7 @@ func (l *Locks) pass(s *slot) {
 	<-s.token
 }
 
-// onlyLooks tells whether whoever has the token only looks.
+// onlyLooks reports whether whoever has the token only looks.
 func (l *Locks) onlyLooks(s *slot) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -235,7 +235,7 @@ func (l *Locks) looked(name string, began time.Time) {
 	}
 }
 
-// lookedSince tells whether a look at a cluster that began after a time has
+// lookedSince reports whether a look at a cluster that began after a time has
 // succeeded, as far as those know who have waited for it since then.
 func (l *Locks) lookedSince(name string, since time.Time) bool {
 	l.mu.Lock()

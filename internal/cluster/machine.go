@@ -30,7 +30,7 @@ func (m *Manager) Here(c *state.Cluster) error {
 	}
 }
 
-// onServer tells whether a cluster's nodes are on the machine of a server.
+// onServer reports whether a cluster's nodes are on the machine of a server.
 func (m *Manager) onServer(c *state.Cluster) bool {
 	p, ok := m.Providers.Get(c.Offer.Cloud)
 	return ok && p.Features().OnServer

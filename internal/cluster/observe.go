@@ -85,7 +85,7 @@ func Decide(c *state.Cluster, o Observation, now time.Time) Verdict {
 		Reason: because(fmt.Sprintf("of %d machines %d run, %d are off and %d are missing", want, running, stopped, want-alive), reason)}
 }
 
-// endedItself tells whether an autodown came to its end: the head, which ends
+// endedItself reports whether an autodown came to its end: the head, which ends
 // itself last, after all jobs and hooks, does not run any more. What is left then
 // nobody would end.
 func endedItself(c *state.Cluster, o Observation) bool {
@@ -107,7 +107,7 @@ func missing(c *state.Cluster, o *Observation) []int {
 	return ranks
 }
 
-// shown tells whether the provider lists a machine of that rank which is not
+// shown reports whether the provider lists a machine of that rank which is not
 // gone or off.
 func shown(nodes []cloud.Node, rank int) bool {
 	return slices.ContainsFunc(nodes, func(n cloud.Node) bool {

@@ -299,7 +299,7 @@ func refreshAll(ctx context.Context, clusters []*state.Cluster, need func(*state
 	return left, failed
 }
 
-// stale tells whether an AUTO refresh should look: machines may vanish by
+// stale reports whether an AUTO refresh should look: machines may vanish by
 // themselves, and the record is not from just now.
 func stale(c *state.Cluster, now time.Time) bool {
 	mayVanish := c.Offer.Spot || c.AutostopMinutes >= 0 && c.Status != api.ClusterStopped || c.Status == api.ClusterAutostopping

@@ -35,7 +35,7 @@ func ended(c *state.Cluster, reason string) string {
 	return how + ": " + reason
 }
 
-// foundGone tells whether the reason of an end is one of [ended].
+// foundGone reports whether the reason of an end is one of [ended].
 func foundGone(reason string) bool {
 	return strings.HasPrefix(reason, autodowned) || strings.HasPrefix(reason, preempted) || strings.HasPrefix(reason, outside)
 }

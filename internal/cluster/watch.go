@@ -90,7 +90,7 @@ func (m *Manager) refreshThose(ctx context.Context, which func(*state.Cluster) b
 	}
 }
 
-// follows tells whether somebody is connected to a cluster's agents, or tries to be.
+// follows reports whether somebody is connected to a cluster's agents, or tries to be.
 func (w *watcher) follows(hash string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +106,7 @@ func (w *watcher) hear(hash string, rank int) {
 	}
 }
 
-// hears tells whether every agent of a cluster was heard since a time.
+// hears reports whether every agent of a cluster was heard since a time.
 func (w *watcher) hears(c *state.Cluster, since time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

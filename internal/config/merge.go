@@ -40,7 +40,7 @@ func put(n *yaml11.Node, e yaml11.Entry, merge func(old *yaml11.Node) *yaml11.No
 }
 
 // identifying is, for lists in pod specifications whose elements are patched
-// one by one, the key that tells which element is meant. Elements of other
+// one by one, the key that reports which element is meant. Elements of other
 // lists are appended.
 var identifying = map[string]string{
 	"containers":                "name",

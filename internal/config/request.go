@@ -35,7 +35,7 @@ const (
 	User
 )
 
-// takes tells whether a request of that sender may set the key, as far as the
+// takes reports whether a request of that sender may set the key, as far as the
 // key itself is concerned: what is above or below it may say otherwise.
 func takes(s *Spec, from Sender) bool {
 	return !s.ServerOnly && (s.Admins == "" || from == Admin)

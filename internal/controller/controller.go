@@ -94,7 +94,7 @@ func (c *Controller) Name() string { return c.Kind.prefix + c.Self.ID }
 // each controller could rent the next.
 const EnvFar = "IS_SKYPILOT_JOB_CONTROLLER"
 
-// Wanted tells whether a request with that configuration of the client is about
+// Wanted reports whether a request with that configuration of the client is about
 // jobs on the controller.
 func (c *Controller) Wanted(sent map[string]any, from config.Sender) bool {
 	return !c.Far && c.Config().ControllerOn(c.Kind.section, sent, from) == config.OnCluster

@@ -15,7 +15,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Ending tells whether the controller may end now: nothing on it has work left.
+// Ending reports whether the controller may end now: nothing on it has work left.
 // Until done is called nothing is handed to it.
 func (c *Controller) Ending(ctx context.Context) (done func(), err error) {
 	if !c.handing.TryLock() {

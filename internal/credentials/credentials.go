@@ -53,7 +53,7 @@ type Manager struct{ Deps }
 // New returns a manager.
 func New(d Deps) *Manager { return &Manager{d} }
 
-// Asked tells whether a section of the configuration asks for credentials on the nodes of a
+// Asked reports whether a section of the configuration asks for credentials on the nodes of a
 // cluster.
 func Asked(section map[string]any, name string) bool {
 	return strings.EqualFold(vm.ByCluster(section["remote_identity"], name), facts.LocalCredentials)

@@ -84,7 +84,7 @@ func Restore(ctx context.Context, o installation.RestoreOptions) (*installation.
 	return installation.Restore(ctx, o)
 }
 
-// straysHeld tells whether strays are to be left alone until somebody has looked.
+// straysHeld reports whether strays are to be left alone until somebody has looked.
 func (d *daemon) straysHeld(ctx context.Context) bool {
 	_, err := d.store.Settings().Get(ctx, installation.StraysHeld)
 	return !errors.Is(err, state.ErrNotFound)

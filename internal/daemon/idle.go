@@ -34,7 +34,7 @@ func (d *daemon) waitIdle(ctx context.Context, long time.Duration) {
 	}
 }
 
-// busy tells whether there is anything to do: a request, a managed job, a
+// busy reports whether there is anything to do: a request, a managed job, a
 // schedule, a service, or a cluster that somebody has to give back. What cannot be found out
 // counts as work.
 func (d *daemon) busy(ctx context.Context) bool {

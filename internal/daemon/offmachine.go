@@ -41,7 +41,7 @@ func (d *daemon) senderOf(ctx context.Context, user state.User) config.Sender {
 	return config.User
 }
 
-// administers tells whether a user may do everything here. Without logins
+// administers reports whether a user may do everything here. Without logins
 // everybody may. Where managed jobs are handed to, nobody uses the machine.
 func (d *daemon) administers(ctx context.Context, user state.User) bool {
 	if os.Getenv(controller.EnvFar) == "1" {

@@ -24,7 +24,7 @@ func (b *bed) sweep(body api.SweepBody) (r api.SweepReport, err error) {
 	return r, err
 }
 
-// held tells whether strays are left alone until somebody has looked.
+// held reports whether strays are left alone until somebody has looked.
 func (b *bed) held() bool { return b.d.straysHeld(context.Background()) }
 
 // hold is what a server does that goes on with a database of before.

@@ -293,7 +293,7 @@ func (d *daemon) enabledIn(ctx context.Context, call cluster.Call, b api.Enabled
 	return by, nil
 }
 
-// launching tells whether a launch or start of the cluster is on its way. That of
+// launching reports whether a launch or start of the cluster is on its way. That of
 // a controller is part of launching what it looks after.
 func (d *daemon) launching(ctx context.Context, name string) (bool, error) {
 	filter := state.RequestFilter{

@@ -32,7 +32,7 @@ type workingCloud struct {
 	looking chan struct{} // closed when the look under way is through; nil: there is none
 }
 
-// ask tells whether a cloud's credentials work: as was seen a moment ago, or else
+// ask reports whether a cloud's credentials work: as was seen a moment ago, or else
 // what a new look shows, if it is soon or nothing was known before.
 func (w *working) ask(ctx context.Context, p cloud.Provider) bool {
 	w.mu.Lock()

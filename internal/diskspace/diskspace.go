@@ -1,4 +1,4 @@
-// Package diskspace tells how much room a disk has, which errors mean that it is
+// Package diskspace reports how much room a disk has, which errors mean that it is
 // full, and keeps a reserve for what must still be written then.
 package diskspace
 

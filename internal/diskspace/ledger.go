@@ -24,7 +24,7 @@ const (
 // KeepFree is how many bytes stay free on a disk of that size.
 func KeepFree(size int64) int64 { return max(keepFreeLeast, min(keepFreeMost, size/4)) }
 
-// Leaves tells whether n more bytes on the disk of dir leave enough of it free; if not
+// Leaves reports whether n more bytes on the disk of dir leave enough of it free; if not
 // the error is a [*NoRoomError].
 func Leaves(dir string, n int64) error {
 	left, size, err := free(dir)
@@ -118,7 +118,7 @@ func (l *Ledger) count() {
 	}
 }
 
-// room tells whether there is room; l.mu is held.
+// room reports whether there is room; l.mu is held.
 func (l *Ledger) room(user string, n int64, limits Limits) error {
 	free, size, err := free(l.Dir)
 	known := err == nil // what is wrong otherwise is said by whoever writes

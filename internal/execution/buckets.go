@@ -15,7 +15,7 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// usesBuckets tells whether a task has to do with buckets.
+// usesBuckets reports whether a task has to do with buckets.
 func usesBuckets(t *task.Task) bool {
 	for _, src := range t.FileMounts {
 		if isURL(src) {

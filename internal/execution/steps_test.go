@@ -23,7 +23,7 @@ import (
 var errRefused = errors.New("it is refused here")
 
 // refuseAt makes the n-th step of that name, from now on, fail without an effect. hit
-// tells whether there was one.
+// reports whether there was one.
 func refuseAt(s *testbed.Server, name string, n int) (hit *atomic.Bool) {
 	hit = new(atomic.Bool)
 	var count atomic.Int32

@@ -35,7 +35,7 @@ type broughtState struct {
 	target string
 }
 
-// is tells whether what is there now is still that. Permissions do not count.
+// is reports whether what is there now is still that. Permissions do not count.
 func (s *broughtState) is(now *item, target string) bool {
 	switch {
 	case s.kind != now.kind:
@@ -136,7 +136,7 @@ func (b *brought) write(states map[string][]broughtState) error {
 	return wholefile.Write(b.file, append(data, sum[:]...), 0o600)
 }
 
-// unchanged tells whether what is at a path is still what a sync brought.
+// unchanged reports whether what is at a path is still what a sync brought.
 func (b *brought) unchanged(path string, now *item, target string) bool {
 	if b == nil {
 		return false
@@ -169,7 +169,7 @@ func (b *brought) list(path string, it *item, brings bool) {
 // was listed.
 func (b *brought) arrived(path string, it *item) { b.list(path, it, true) }
 
-// known tells whether a sync ever brought something to a path.
+// known reports whether a sync ever brought something to a path.
 func (b *brought) known(path string) bool { return b != nil && len(b.old[path]) > 0 }
 
 // gone lists what this source brought and has no more, what is in a folder
@@ -312,7 +312,7 @@ func look(fd int, name string) (now item, target string, err error) {
 	return now, target, err
 }
 
-// clearable tells whether everything at a path is what syncs brought, so that
+// clearable reports whether everything at a path is what syncs brought, so that
 // something of another kind may take its place.
 func (r *receiver) clearable(fd int, path, name string) bool {
 	now, target, err := look(fd, name)

@@ -259,7 +259,7 @@ func (c *comparer) listFolder(b *block, missing bool) {
 	c.metaMu.Unlock()
 }
 
-// clears tells whether what is at a path was brought by syncs, all of it, and plans
+// clears reports whether what is at a path was brought by syncs, all of it, and plans
 // to remove it.
 func (c *comparer) clears(path string) bool {
 	dir, name := parent(path)

@@ -120,7 +120,7 @@ func readError(d *decoder) error {
 	}
 }
 
-// NeedsVersion1 tells whether err means that the receiver is of a build that
+// NeedsVersion1 reports whether err means that the receiver is of a build that
 // cannot mirror a source: without Options.Mirror it can be talked to.
 func NeedsVersion1(err error) bool {
 	_, ok := errors.AsType[*versionError](err)

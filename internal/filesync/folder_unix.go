@@ -59,13 +59,13 @@ func (f *folder) info(name string) (fs.FileInfo, error) {
 	return os.Lstat(filepath.Join(f.path, name))
 }
 
-// has tells whether there is something at a path below.
+// has reports whether there is something at a path below.
 func (f *folder) has(below string) bool {
 	var st unix.Stat_t
 	return unix.Fstatat(f.fd, below, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
 }
 
-// dangles tells whether a link leads to nothing.
+// dangles reports whether a link leads to nothing.
 func (f *folder) dangles(name string) bool {
 	var st unix.Stat_t
 	err := unix.Fstatat(f.fd, name, &st, 0)

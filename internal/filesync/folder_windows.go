@@ -57,7 +57,7 @@ func (f *folder) close() {}
 // info describes one name as package os does.
 func (f *folder) info(name string) (fs.FileInfo, error) { return f.root.Lstat(join(f.below, name)) }
 
-// has tells whether there is something at a path below.
+// has reports whether there is something at a path below.
 func (f *folder) has(below string) bool {
 	_, err := f.root.Lstat(join(f.below, below))
 	return err == nil

@@ -52,7 +52,7 @@ func seal(f []byte) []byte {
 }
 
 // pack compresses a frame that is not yet sealed if that makes it notably
-// smaller, and tells whether it did.
+// smaller, and reports whether it did.
 func pack(f []byte) ([]byte, bool) {
 	raw := f[headerLen:]
 	if len(raw) < 128 {

@@ -89,7 +89,7 @@ func (s Source) open(state *ownState) (f *os.File, at string, root *os.Root, err
 	return f, s.real(), root, nil
 }
 
-// escapes tells whether err is that of a root which a path leads out of. Package
+// escapes reports whether err is that of a root which a path leads out of. Package
 // os does not export it.
 func escapes(root *os.Root, err error) bool {
 	_, probe := root.Lstat("..")

@@ -63,7 +63,7 @@ func (r *receiver) prepare(ctx context.Context) error {
 	return nil
 }
 
-// step counts a piece of work, and tells whether to go on.
+// step counts a piece of work, and reports whether to go on.
 func (r *receiver) step(ctx context.Context) error {
 	r.work.Add(1)
 	return context.Cause(ctx)

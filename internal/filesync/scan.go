@@ -191,7 +191,7 @@ func (l *listing) add(t *tree, f *folder, n fs.DirEntry, path string) error {
 	return nil
 }
 
-// isState tells whether an entry is part of sky's own state.
+// isState reports whether an entry is part of sky's own state.
 func (t *tree) isState(f *folder, it *item) bool {
 	if it.kind == kindFolder && looksLikeState(it.name, func(below string) bool { return f.has(join(it.name, below)) }) {
 		return true
@@ -211,7 +211,7 @@ const (
 	partHex    = 32
 )
 
-// isPartName tells whether a receiver's unfinished file has this name.
+// isPartName reports whether a receiver's unfinished file has this name.
 func isPartName(name string) bool {
 	hex, ok := strings.CutPrefix(name, partPrefix)
 	if !ok {

@@ -78,7 +78,7 @@ func (s *ownState) addInfo(info fs.FileInfo) {
 	s.infos = append(s.infos, info)
 }
 
-// has tells whether info is that of a folder or file of the state.
+// has reports whether info is that of a folder or file of the state.
 func (s *ownState) has(info fs.FileInfo) bool {
 	if !s.inodes[inodeOf(info)] {
 		return false
@@ -91,7 +91,7 @@ func (s *ownState) has(info fs.FileInfo) bool {
 	return false
 }
 
-// isState tells whether the folder or file at an absolute path is state: of this
+// isState reports whether the folder or file at an absolute path is state: of this
 // process's homes, or of another installation, which is known by what is in it.
 func (s *ownState) isState(path string, info fs.FileInfo) bool {
 	return s.has(info) || info.IsDir() && looksLikeState(info.Name(), func(below string) bool {
@@ -100,7 +100,7 @@ func (s *ownState) isState(path string, info fs.FileInfo) bool {
 	})
 }
 
-// looksLikeState tells whether a folder is the state of any installation.
+// looksLikeState reports whether a folder is the state of any installation.
 func looksLikeState(name string, has func(below string) bool) bool {
 	switch name {
 	case stateFolder:
@@ -111,7 +111,7 @@ func looksLikeState(name string, has func(below string) bool) bool {
 	return false
 }
 
-// IsOwnState returns what tells whether something in a folder, with that name, is sky's own
+// IsOwnState returns what reports whether something in a folder, with that name, is sky's own
 // state: for who reads a tree of files without this package.
 func IsOwnState() func(dir *os.Root, name string, info fs.FileInfo) bool {
 	s := findState()
@@ -143,7 +143,7 @@ func (s *ownState) refuse(name, at string) error {
 	}
 }
 
-// inNode tells whether at is the home of a local node, or in it; state is the
+// inNode reports whether at is the home of a local node, or in it; state is the
 // folder above it that was recognised.
 func (s *ownState) inNode(state string, info fs.FileInfo, at string) bool {
 	nodes := filepath.Join(state, localFolder)

@@ -53,7 +53,7 @@ func (s *sender) supply(ctx context.Context) error {
 	return g.Wait()
 }
 
-// batchLen tells how many of the refs one job takes: a large file alone, or
+// batchLen reports how many of the refs one job takes: a large file alone, or
 // small ones together.
 func batchLen(refs []ref) int {
 	var bytes int64

@@ -39,7 +39,7 @@ func upload(t *testing.T) (dir string) {
 	return dir
 }
 
-// has tells whether the planted secret is anywhere below a folder.
+// has reports whether the planted secret is anywhere below a folder.
 func has(t *testing.T, dir string) bool {
 	t.Helper()
 	found := false

@@ -256,7 +256,7 @@ func (g *gang) whole() bool {
 	return true
 }
 
-// healthy tells whether a job runs undisturbed.
+// healthy reports whether a job runs undisturbed.
 func (g *gang) healthy() bool {
 	return !g.given && !g.hung && g.whole() && g.run != nil && !g.run.job.Status.Terminal()
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Cancel asks for jobs to be ended and tells which. They end by themselves
+// Cancel asks for jobs to be ended and reports which. They end by themselves
 // from then on, whatever becomes of the server.
 func (m *Manager) Cancel(ctx context.Context, call cluster.Call, b api.JobsCancelBody) error {
 	if count(len(b.JobIDs) > 0, b.Name != nil && *b.Name != "", b.Pool != nil && *b.Pool != "", b.All || b.AllUsers) != 1 {

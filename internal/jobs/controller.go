@@ -158,7 +158,7 @@ func latest(now state.ManagedAdopted, task int) *state.ManagedAttempt {
 	return nil
 }
 
-// knows tells whether the controller has read that its job is to be ended by then.
+// knows reports whether the controller has read that its job is to be ended by then.
 func (c *controller) knows(by time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -29,11 +29,11 @@ const (
 	outHung      outcome = "unreachable" // its agent was silent for longer than the installation allows
 )
 
-// lost tells whether the attempt ended with its machines, or was given up with them:
+// lost reports whether the attempt ended with its machines, or was given up with them:
 // its program may have come to its end nevertheless.
 func (o outcome) lost() bool { return o == outLost || o == outNode || o == outHung }
 
-// ordered tells whether the attempt was ended from here while its program ran.
+// ordered reports whether the attempt was ended from here while its program ran.
 func (o outcome) ordered() bool { return o == outAborted || o == outOvertime }
 
 // situation is all that a decision depends on.
@@ -219,7 +219,7 @@ func follows(s situation) fsm.ManagedEvent {
 	return fsm.ManagedLost
 }
 
-// again tells whether a program that failed is run again, and whether that
+// again reports whether a program that failed is run again, and whether that
 // counts.
 func (p policy) again(codes []int, restarts int) (counts, again bool) {
 	for _, c := range codes {

@@ -17,7 +17,7 @@ import (
 
 // environment is all that a controller does outside of the database.
 type environment interface {
-	// Taken tells whether the name is a cluster of somebody else.
+	// Taken reports whether the name is a cluster of somebody else.
 	Taken(ctx context.Context, name string, job int) (bool, error)
 	// Launch brings the attempt's cluster up and submits its job. Again, after
 	// a crash at any point, it goes on where it was.

@@ -21,7 +21,7 @@ type failure struct {
 	hit  error // how it failed; nil: not yet
 }
 
-// pass counts a call and tells whether it fails.
+// pass counts a call and reports whether it fails.
 func (f *failure) pass(call string) error {
 	if f.of != nil && !f.of(call) {
 		return nil

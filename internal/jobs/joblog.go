@@ -108,7 +108,7 @@ func (m *Manager) copyOnce(ctx context.Context, a *state.ManagedAttempt) (int64,
 // restOfLog is how long the rest of an ended job's log is waited for.
 const restOfLog = time.Minute
 
-// moreLog tells whether an attempt that has ended may have a log that is not
+// moreLog reports whether an attempt that has ended may have a log that is not
 // here yet.
 func moreLog(s situation, now time.Time) bool {
 	if s.attempt.ClusterJob == 0 {

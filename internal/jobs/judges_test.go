@@ -89,7 +89,7 @@ func (w witness) Save(ctx context.Context, c state.ManagedChange) error {
 	return err
 }
 
-// first tells whether an attempt's end is written for the first time.
+// first reports whether an attempt's end is written for the first time.
 func (s *simulation) first(a *state.ManagedAttempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

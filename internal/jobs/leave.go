@@ -21,7 +21,7 @@ func endBy(s situation) time.Time {
 }
 
 // leave lets the job of an attempt that is ended from here end by itself,
-// until the time is up or its cluster is lost. It tells whether there is nothing
+// until the time is up or its cluster is lost. It reports whether there is nothing
 // more to wait for; if not, somebody changed the job: it is to be decided anew.
 func (r *runner) leave(ctx context.Context, s situation) (over bool, err error) {
 	a, by := s.attempt, endBy(s)

@@ -115,7 +115,7 @@ func (m *Manager) giveUpRest(a *state.ManagedAttempt) error {
 	return errors.Join(err, kept.Sync(), kept.Close())
 }
 
-// givenUp tells whether a log ends with [restMissing].
+// givenUp reports whether a log ends with [restMissing].
 func (m *Manager) givenUp(name string) (bool, error) {
 	log, err := m.kept.Open(name)
 	if err != nil {

@@ -80,7 +80,7 @@ func (m *Manager) Logs(ctx context.Context, call cluster.Call, b api.JobsLogsBod
 	return f.tasks(ctx, *at)
 }
 
-// logsGone tells whether a job that ended has no log any more.
+// logsGone reports whether a job that ended has no log any more.
 func (m *Manager) logsGone(j *state.ManagedJob) (bool, error) {
 	if j.Schedule != api.ScheduleDone || j.Current().Attempt == 0 {
 		return false, nil

@@ -58,7 +58,7 @@ func reported(a *state.ManagedAttempt) *agentapi.Job {
 	}
 }
 
-// ownFailure tells whether a program whose failure was reported failed by itself
+// ownFailure reports whether a program whose failure was reported failed by itself
 // although its machine is gone by now: nothing speaks for the machine's end as the
 // cause, or the agent was heard of for long enough afterwards.
 func ownFailure(a *state.ManagedAttempt, o observation) bool {

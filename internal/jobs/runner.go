@@ -141,7 +141,7 @@ func (r *runner) write(ctx context.Context, s situation, events ...state.Managed
 	}
 }
 
-// written tells whether an action is nothing but something to be written down.
+// written reports whether an action is nothing but something to be written down.
 func written(s situation, a action) bool {
 	return a.do == doMove || a.do == doSettle || a.do == doKeep && !moreLog(s, time.Now())
 }

@@ -86,7 +86,7 @@ func (m *Manager) submitDue(ctx context.Context) {
 	}
 }
 
-// take decides about the times of a schedule that have come, and tells whether
+// take decides about the times of a schedule that have come, and reports whether
 // some are left.
 func (m *Manager) take(ctx context.Context, s *state.ManagedSchedule) (bool, error) {
 	busy, err := m.goesOn(ctx, s.LastJob)
@@ -122,7 +122,7 @@ func (m *Manager) take(ctx context.Context, s *state.ManagedSchedule) (bool, err
 	return !t.next.IsZero() && !t.next.After(now), nil
 }
 
-// goesOn tells whether a job, or one of its array, has not ended.
+// goesOn reports whether a job, or one of its array, has not ended.
 func (m *Manager) goesOn(ctx context.Context, id int) (bool, error) {
 	if id == 0 {
 		return false, nil

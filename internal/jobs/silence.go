@@ -32,7 +32,7 @@ func hung(patience time.Duration, why string) string {
 	return fmt.Sprintf("its agent did not answer for %v (%s); its machines are ended before it runs elsewhere", patience, firstLine(why))
 }
 
-// isSilent tells whether it is written down that the task's agent is silent.
+// isSilent reports whether it is written down that the task's agent is silent.
 func isSilent(t *state.ManagedTask) bool { return strings.HasPrefix(t.Details, unreachable) }
 
 // note writes down that the agent fell silent, or that it answers again.

@@ -23,7 +23,7 @@ type waiter struct {
 
 func newSlots(n int, changed func()) *slots { return &slots{left: n, changed: changed} }
 
-// before tells whether one job comes before another.
+// before reports whether one job comes before another.
 func before(priority, id, priority2, id2 int) bool {
 	return priority > priority2 || priority == priority2 && id < id2
 }

@@ -146,7 +146,7 @@ func (a *storedAppender) put(part []byte) error {
 	}
 }
 
-// wrote tells whether the piece that is there now is this one.
+// wrote reports whether the piece that is there now is this one.
 func (a *storedAppender) wrote(ctx context.Context, part []byte) bool {
 	got, err := a.streams.Read(ctx, a.name, a.at, 1)
 	return err == nil && len(got) == 1 && got[0].At == a.at && bytes.Equal(got[0].Data, part)

@@ -50,7 +50,7 @@ func FindBroker(dir string) *Broker {
 	return &Broker{BrokerSocket(dir)}
 }
 
-// MayMount tells whether this process can mount file systems by itself.
+// MayMount reports whether this process can mount file systems by itself.
 func MayMount() bool {
 	if os.Geteuid() != 0 || fusefs.Available() != nil {
 		return false

@@ -48,7 +48,7 @@ func readSpec(dir string) (s mountapi.Spec, err error) {
 	return s, json.Unmarshal(data, &s)
 }
 
-// sameContent tells whether a cache of one spec is good for the other.
+// sameContent reports whether a cache of one spec is good for the other.
 func sameContent(a, b mountapi.Spec) bool {
 	return a.URL == b.URL && a.SubPath == b.SubPath && a.Endpoint == b.Endpoint && a.Region == b.Region && a.Mode == b.Mode
 }

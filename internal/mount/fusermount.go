@@ -69,7 +69,7 @@ func (f *Fusermount) Detach(path string, lazy bool) error {
 	return err
 }
 
-// inUse tells whether a file system is still mounted at a path.
+// inUse reports whether a file system is still mounted at a path.
 func inUse(path string) bool {
 	var here, up unix.Stat_t
 	if err := unix.Lstat(path, &here); err != nil {

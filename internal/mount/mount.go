@@ -71,7 +71,7 @@ type volume interface {
 	// Flush waits until what was written by the owners is in the bucket, and tells how
 	// many files that were.
 	Flush(ctx context.Context, mine func(owner string) bool) (int, error)
-	// Settled tells whether everything is in the bucket that can be.
+	// Settled reports whether everything is in the bucket that can be.
 	Settled() bool
 	// Close ends the volume. What it has not uploaded stays in its cache.
 	Close()
@@ -86,7 +86,7 @@ type mounted struct {
 	fuse   atomic.Pointer[fusefs.Mount] // the latest; nil: none yet
 }
 
-// gone tells whether the kernel has no such mount any more.
+// gone reports whether the kernel has no such mount any more.
 func (m *mounted) gone() bool {
 	f := m.fuse.Load()
 	if f == nil {

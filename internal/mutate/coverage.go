@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// coverage tells which lines of which files tests run: file → blocks.
+// coverage reports which lines of which files tests run: file → blocks.
 type coverage map[string][]block
 
 type block struct {

@@ -97,7 +97,7 @@ func (t *target) measure(ctx context.Context, work string, parallel int) error {
 	return g.Wait()
 }
 
-// cover runs the named test, or all of them, and tells which lines it ran.
+// cover runs the named test, or all of them, and reports which lines it ran.
 func (t *target) cover(ctx context.Context, bin, name string) (coverage, error) {
 	profile := filepath.Join(filepath.Dir(bin), "cover-"+name)
 	out, err := t.run(ctx, bin, "-test.run="+only(name), "-test.coverprofile="+profile)
@@ -158,7 +158,7 @@ type verdict struct {
 	how    outcome
 }
 
-// counts tells whether it is one: a mutant that does not compile, or was not
+// counts reports whether it is one: a mutant that does not compile, or was not
 // judged, has none.
 func (v verdict) counts() bool { return v.how != "" && v.how != invalid }
 

@@ -192,7 +192,7 @@ func (f *finder) needs(r *task.Resources) []cloud.Feature {
 	return needs
 }
 
-// containerImage tells whether the request names an image of containers.
+// containerImage reports whether the request names an image of containers.
 func containerImage(r *task.Resources) bool {
 	for region, id := range r.ImageID {
 		if region == "docker" || strings.HasPrefix(id, "docker:") {

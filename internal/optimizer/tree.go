@@ -33,7 +33,7 @@ type forest struct {
 	order    []int
 }
 
-// forest tells whether the Dag is one.
+// forest reports whether the Dag is one.
 func (g *graph) forest() (f forest, ok bool) {
 	down, up := true, true
 	for i := range g.nodes {

@@ -78,7 +78,7 @@ sleep 0.3; kill -TERM $first; wait $first; echo ended $?; wait $other`).Combined
 
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// catches tells whether a process has a handler for a signal.
+// catches reports whether a process has a handler for a signal.
 func catches(pid int, signal syscall.Signal) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {

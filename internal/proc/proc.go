@@ -238,7 +238,7 @@ func (e *Ending) step(pids []int, now time.Time) {
 	}
 }
 
-// helps tells whether a process is the child of one that lives and was asked to
+// helps reports whether a process is the child of one that lives and was asked to
 // terminate at an earlier look, when the child was not there yet.
 func helps(pid int, living []int, asked map[int]bool) bool {
 	e, err := lookup(pid)

@@ -57,7 +57,7 @@ func (e *Engine) Availability(ctx context.Context, f AvailabilityFilter, halfLif
 	return e.history(ctx).Availability(f, halfLife, e.stamp)
 }
 
-// AskNow asks those clouds that can tell whether a machine could be had now. What
+// AskNow asks those clouds that can report whether a machine could be had now. What
 // is not answered soon stays unknown.
 func (e *Engine) AskNow(ctx context.Context, list []Availability) {
 	offers := make([]cloud.Offer, len(list))

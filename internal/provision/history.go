@@ -42,7 +42,7 @@ var holds = map[string]time.Duration{
 	Quota:       3 * time.Hour,
 	Invalid:     time.Hour,
 	Permission:  time.Hour,
-	Credentials: 10 * time.Minute, // if nobody can tell whether they changed
+	Credentials: 10 * time.Minute, // if nobody can report whether they changed
 }
 
 // Refusals are those that still hold, the latest first. An offer that was had

@@ -11,7 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 )
 
-// Asking clouds that can tell whether they have room.
+// Asking clouds that can report whether they have room.
 const (
 	probeTime  = 3 * time.Second // for all answers of a batch
 	probeMost  = 16              // offers in a batch, and how many are watched

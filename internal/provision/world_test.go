@@ -297,7 +297,7 @@ func (s *server) forget(ctx context.Context, c *state.Cluster) error {
 	return s.records.Delete(ctx, c.Name, c.Hash)
 }
 
-// goes tells whether a cluster is being given back.
+// goes reports whether a cluster is being given back.
 func goes(c *state.Cluster) bool { return c.Notes.GivingBack != "" }
 
 func ended(s fluffyapi.State) bool { return s == fluffyapi.Terminated || s == fluffyapi.Terminating }

@@ -23,7 +23,7 @@ func (l Login) String() string       { return fmt.Sprintf("%s at %s", l.Username
 func (l Login) GoString() string     { return l.String() }
 func (l Login) LogValue() slog.Value { return slog.StringValue(l.String()) }
 
-// Complete tells whether one can log in with it; nil is no login.
+// Complete reports whether one can log in with it; nil is no login.
 func (l *Login) Complete() bool { return l != nil && l.Username != "" }
 
 // hubKey is how Docker calls its own registry where logins are kept.

@@ -33,7 +33,7 @@ type binary struct {
 	small  bool   // it is the agent alone, and not the whole sky
 }
 
-// static tells whether the agent runs without any library of the node's.
+// static reports whether the agent runs without any library of the node's.
 func (b *binary) static() bool {
 	f, err := elf.Open(b.path)
 	if err != nil {

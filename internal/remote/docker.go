@@ -91,7 +91,7 @@ func startWithin(c *state.Cluster, n cloud.Node, where string, exec func(stdin *
 	return life.Address, err
 }
 
-// has tells whether the whole binary is in the container: it says its own hash.
+// has reports whether the whole binary is in the container: it says its own hash.
 func (t *dockerTransport) has(ctx context.Context, n cloud.Node, installed string, bin *binary) bool {
 	res, err := t.o.Docker.Exec(ctx, n.Reach.Host, []string{installed, "agent", "--hash"}, nil)
 	return err == nil && res.Code == 0 && strings.TrimSpace(string(res.Stdout)) == bin.hash

@@ -118,7 +118,7 @@ func (t *kubernetesTransport) probe(ctx context.Context, n cloud.Node) (podProbe
 	return p, err
 }
 
-// has tells whether the whole binary is in the pod: it says its own hash.
+// has reports whether the whole binary is in the pod: it says its own hash.
 func (t *kubernetesTransport) has(ctx context.Context, n cloud.Node, installed string, bin *binary) bool {
 	res, err := t.exec(ctx, n, []string{shellOf(n), "-c", `[ -x "$0" ] && exec "$0" agent --hash; exit 1`, installed}, nil)
 	return err == nil && res.Code == 0 && strings.TrimSpace(string(res.Stdout)) == bin.hash

@@ -99,7 +99,7 @@ func (t *sshTransport) relay(ctx context.Context, from sender, to sshconn.Target
 	return nil
 }
 
-// alone tells whether other nodes have nothing to do with this one. They log in
+// alone reports whether other nodes have nothing to do with this one. They log in
 // with the key that sky made for the user's machines, never with one of the
 // user's own.
 func alone(n cloud.Node) bool {

@@ -134,7 +134,7 @@ func (t *sshTransport) start(ctx context.Context, c *state.Cluster, n cloud.Node
 	return life.Address, err
 }
 
-// prepares tells whether a node is a rented machine, which serves its cluster alone.
+// prepares reports whether a node is a rented machine, which serves its cluster alone.
 func prepares(c *state.Cluster, n cloud.Node) bool {
 	of, ok := facts.Find(c.Offer.Cloud)
 	return ok && of.Hardware == facts.Rented && !of.SharesFiles && !n.Reach.OwnKeys
@@ -150,7 +150,7 @@ func (t *sshTransport) prepare(ctx context.Context, c *state.Cluster, n cloud.No
 	}
 }
 
-// answering tells whether the agent that is on record is there and of a build
+// answering reports whether the agent that is on record is there and of a build
 // of ours: then nothing is to be done.
 func (r *Connector) answering(ctx context.Context, c *state.Cluster, n cloud.Node) (string, bool) {
 	if n.Reach.Agent == "" || n.Rank >= len(c.Nodes) {
@@ -166,7 +166,7 @@ func (r *Connector) answering(ctx context.Context, c *state.Cluster, n cloud.Nod
 	return n.Reach.Agent, err == nil && r.ours(info.BuildID)
 }
 
-// ours tells whether an agent's build is one that we bring onto nodes.
+// ours reports whether an agent's build is one that we bring onto nodes.
 func (r *Connector) ours(id string) bool {
 	if id == r.o.BuildID {
 		return true

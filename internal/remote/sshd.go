@@ -13,7 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// HasSSHD tells whether a node has an sshd of its own, in which its account logs in. For
+// HasSSHD reports whether a node has an sshd of its own, in which its account logs in. For
 // the others the server speaks ssh itself, see [Connector.SSHD].
 func (r *Connector) HasSSHD(n cloud.Node) bool {
 	return n.Reach.Method == "ssh" && n.Reach.RunAs == "" && r.o.SSH != nil

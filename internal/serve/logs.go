@@ -118,7 +118,7 @@ func (m *Manager) hasReplica(ctx context.Context, v *state.Service, id int, name
 	return l.Close()
 }
 
-// logOver tells whether nothing more comes.
+// logOver reports whether nothing more comes.
 func (m *Manager) logOver(ctx context.Context, v *state.Service, body api.ServeLogsBody) (bool, error) {
 	rows, err := m.Store.Services().Replicas(ctx, []string{v.Hash})
 	if err != nil {

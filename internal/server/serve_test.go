@@ -31,7 +31,7 @@ func (w *world) serving(grace time.Duration) (stop func() error) {
 	return func() error { cancel(); return <-done }
 }
 
-// readsListener tells which requests were read from its connections.
+// readsListener reports which requests were read from its connections.
 type readsListener struct {
 	net.Listener
 	mu   sync.Mutex

@@ -143,7 +143,7 @@ func (r Rules) accessible(u state.User) []string {
 	return names
 }
 
-// removed tells whether a workspace is there only for what is in it still.
+// removed reports whether a workspace is there only for what is in it still.
 func (r Rules) removed(name string) bool {
 	return slices.ContainsFunc(r.all(), func(w config.Workspace) bool { return w.Name == name && w.Removed })
 }

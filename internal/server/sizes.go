@@ -22,7 +22,7 @@ type sizes struct {
 	last api.Sizes
 }
 
-// sizes tells how much room this server's files take.
+// sizes reports how much room this server's files take.
 func (s *Server) sizes(w http.ResponseWriter, r *http.Request) {
 	got, err := s.room.of(r.Context(), s)
 	s.answered(w, r, got, err)

@@ -65,7 +65,7 @@ func uploadTarget(w http.ResponseWriter, r *http.Request, idName string, form *l
 	return "", "", false
 }
 
-// blob tells whether an upload is here already.
+// blob reports whether an upload is here already.
 func (s *Server) blob(w http.ResponseWriter, r *http.Request) {
 	user, blob, ok := uploadTarget(w, r, "blob_id", blobID)
 	if !ok {

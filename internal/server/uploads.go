@@ -62,7 +62,7 @@ func (u *Uploads) Clean() error {
 
 const (
 	sharedUploads = "uploads/"
-	// wholeUpload is the file beside an upload's parts that tells how many there
+	// wholeUpload is the file beside an upload's parts that reports how many there
 	// are, once all have come.
 	wholeUpload = "whole"
 )
@@ -75,7 +75,7 @@ func (u *Uploads) dir(user, blob string) string {
 
 func shared(user, blob string) string { return sharedUploads + user + "/" + blob + "/" }
 
-// exists tells whether an upload is complete.
+// exists reports whether an upload is complete.
 func (u *Uploads) exists(ctx context.Context, user, blob string) (bool, error) {
 	if u.Store.Shared() {
 		return u.files().Has(ctx, shared(user, blob)+wholeUpload)

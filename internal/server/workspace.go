@@ -94,7 +94,7 @@ func (s *Server) workspaceOf(r *http.Request, rt Route, u state.User, b head, c 
 	return name, nil
 }
 
-// begins tells whether a call makes something new, of which a workspace that was
+// begins reports whether a call makes something new, of which a workspace that was
 // removed takes none.
 func (r Route) begins() bool {
 	switch r.Name {

@@ -106,7 +106,7 @@ func (t *Attempts) OfCluster(ctx context.Context, hash string) ([]Attempt, error
 	return t.list(ctx, "cluster_hash = ?", hash)
 }
 
-// Delete forgets settled attempts from before a time and tells how many there
+// Delete forgets settled attempts from before a time and reports how many there
 // were.
 func (t *Attempts) Delete(ctx context.Context, before time.Time) (int64, error) {
 	var n int64

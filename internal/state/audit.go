@@ -125,7 +125,7 @@ func (t *Audit) List(ctx context.Context, f AuditFilter) ([]AuditEntry, error) {
 	return values(list), t.s.explain(err)
 }
 
-// Prune forgets what is older than a time and tells how many entries that were.
+// Prune forgets what is older than a time and reports how many entries that were.
 func (t *Audit) Prune(ctx context.Context, before time.Time) (n int64, err error) {
 	err = t.s.write(ctx, func(s *session) error {
 		if _, err := s.exec("DELETE FROM audit_results WHERE id IN (SELECT id FROM audit WHERE at < ?)", nanos(before)); err != nil {

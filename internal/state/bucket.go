@@ -44,7 +44,7 @@ type Bucket struct {
 	LastUse    string // command line
 }
 
-// Intermediate tells whether the record is of a prefix in a bucket that others made, which
+// Intermediate reports whether the record is of a prefix in a bucket that others made, which
 // has the local files of a managed job or service.
 func (b *Bucket) Intermediate() bool { return strings.Contains(b.Name, "/") }
 

@@ -135,14 +135,14 @@ func holdBucket(s *session, hash string, by []Holder) error {
 	return nil
 }
 
-// HeldBy tells whether it was noted that somebody needs a bucket.
+// HeldBy reports whether it was noted that somebody needs a bucket.
 func (t *Buckets) HeldBy(ctx context.Context, hash string, by Holder) (bool, error) {
 	n := 0
 	err := t.s.read(ctx).one([]any{number(&n)}, "SELECT COUNT(*) FROM bucket_holders h WHERE h.bucket_hash = ? AND h.kind = ? AND h.id = ?", hash, string(by.Kind), by.ID)
 	return n > 0, t.s.explain(err)
 }
 
-// Needed tells whether somebody who is still there needs a bucket: a request that has not
+// Needed reports whether somebody who is still there needs a bucket: a request that has not
 // ended, a cluster that exists, a managed job that has not ended, a service or pool, also
 // one without replicas at the time.
 func (t *Buckets) Needed(ctx context.Context, hash string) (bool, error) {

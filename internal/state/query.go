@@ -53,7 +53,7 @@ func (s *session) varying() *session {
 	return &q
 }
 
-// exec runs a statement and tells how many rows it changed.
+// exec runs a statement and reports how many rows it changed.
 func (s *session) exec(query string, args ...any) (int64, error) {
 	ctx, cancel := s.within()
 	defer cancel()

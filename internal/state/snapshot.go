@@ -69,7 +69,7 @@ func (s *Store) Schema(ctx context.Context) (version int64, err error) {
 }
 
 // EndAll ends every request that has not ended as failed for that reason, and
-// tells how many there were. No server may be at work.
+// reports how many there were. No server may be at work.
 func (t *Requests) EndAll(ctx context.Context, reason []byte) (int, error) {
 	now := t.s.Now()
 	var n int64

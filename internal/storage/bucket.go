@@ -60,7 +60,7 @@ type Bucket interface {
 	// body from its start to its end, perhaps more than once, and sends a
 	// checksum that the store compares.
 	Put(ctx context.Context, key string, body io.ReadSeeker, o PutOptions) (Object, error)
-	// CopiesFrom tells whether Copy can take objects from that bucket: one of the
+	// CopiesFrom reports whether Copy can take objects from that bucket: one of the
 	// same store, reached with the same credentials.
 	CopiesFrom(b Bucket) bool
 	// Copy makes key a copy of an object of at most Caps().MaxCopy bytes inside

@@ -197,7 +197,7 @@ func (e *RemoveError) Unwrap() []error {
 	return errs
 }
 
-// Temporary tells whether the same request may succeed a moment later.
+// Temporary reports whether the same request may succeed a moment later.
 func Temporary(err error) bool {
 	if removed, ok := errors.AsType[*RemoveError](err); ok {
 		for _, f := range removed.Failed {

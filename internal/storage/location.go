@@ -60,7 +60,7 @@ var (
 	hfRevision  = lazyregexp.New(`^[a-zA-Z0-9][a-zA-Z0-9._-]*$`)
 )
 
-// IsURL tells whether text begins like the URL of a store.
+// IsURL reports whether text begins like the URL of a store.
 func IsURL(text string) bool {
 	_, _, ok := cutScheme(text)
 	return ok

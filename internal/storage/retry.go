@@ -158,7 +158,7 @@ func conflict(err error) bool {
 	return ok
 }
 
-// written tells whether what is at key is what was to be put there.
+// written reports whether what is at key is what was to be put there.
 func (r *retried) written(ctx context.Context, key string, body io.ReadSeeker, o PutOptions) (Object, bool) {
 	x, err := r.Bucket.Stat(ctx, key)
 	if err != nil || !sameMetadata(x, o) {
@@ -172,7 +172,7 @@ func (r *retried) written(ctx context.Context, key string, body io.ReadSeeker, o
 	return x, err == nil && n == x.Size && len(x.MD5) > 0 && bytes.Equal(x.MD5, h.Sum(nil))
 }
 
-// sameMetadata tells whether an object has the metadata that it was to have.
+// sameMetadata reports whether an object has the metadata that it was to have.
 func sameMetadata(x Object, o PutOptions) bool {
 	for k, v := range o.Metadata {
 		if x.Metadata[k] != v {
@@ -259,7 +259,7 @@ func (r *retried) Complete(ctx context.Context, u Upload, parts []Part, o PutOpt
 	})
 }
 
-// Completed tells whether an upload that has ended became the object at its key:
+// Completed reports whether an upload that has ended became the object at its key:
 // one that has the size of its parts and the metadata, which should hold a hash.
 func Completed(ctx context.Context, b Bucket, u Upload, parts []Part, o PutOptions) (Object, bool) {
 	var size int64

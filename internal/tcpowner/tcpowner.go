@@ -1,4 +1,4 @@
-// Package tcpowner tells which account of this machine owns the other end of a TCP
+// Package tcpowner reports which account of this machine owns the other end of a TCP
 // connection, and which one listens at an address.
 //
 // On Linux the kernel's tables tell (/proc/net/tcp and /proc/net/tcp6, which show the

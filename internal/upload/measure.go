@@ -87,10 +87,10 @@ func measure(src filesync.Source) (Measure, error) {
 	return m, nil
 }
 
-// Large tells whether the source is announced before it moves.
+// Large reports whether the source is announced before it moves.
 func (m *Measure) Large() bool { return m.Bytes > largeBytes || m.Files > largeFiles }
 
-// Huge tells whether its author is asked first.
+// Huge reports whether its author is asked first.
 func (m *Measure) Huge() bool { return m.Bytes > hugeBytes }
 
 // Announcement is what is said of a large source; size formats bytes.

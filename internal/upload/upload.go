@@ -67,7 +67,7 @@ func leaves(files []sky.UploadFile) (n int) {
 	return n
 }
 
-// clash tells whether files of a source at a place in the archive cannot be beside
+// clash reports whether files of a source at a place in the archive cannot be beside
 // those that are taken: a link of the workdir, say, whose path another source
 // goes through.
 func clash(taken map[string]fs.FileMode, at string, files []sky.UploadFile) bool {

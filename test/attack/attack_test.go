@@ -67,7 +67,7 @@ func length(t *testing.T, usual time.Duration) time.Duration {
 	return time.Duration(minutes * float64(time.Minute))
 }
 
-// long tells whether this is the long run.
+// long reports whether this is the long run.
 func long() bool { return os.Getenv("SKY_ATTACK_MINUTES") != "" }
 
 // counts counts by name what a test did.

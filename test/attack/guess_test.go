@@ -14,7 +14,7 @@ import (
 
 // TestGuessingIsSlow tries a thousand wrong passwords for one account from one
 // address, and some more from others, as a proxy on the server's machine tells
-// them. Guesses are slowed down, nothing else tells whether one was right, and the
+// them. Guesses are slowed down, nothing else reports whether one was right, and the
 // account's owner gets in at any time.
 func TestGuessingIsSlow(t *testing.T) {
 	t.Parallel()
@@ -94,7 +94,7 @@ func TestGuessingIsSlow(t *testing.T) {
 	if worst > 5*time.Second {
 		t.Errorf("uma waited for %v while somebody guessed", worst)
 	}
-	// Health does not tell whether a guess was right, and others at that address get in.
+	// Health does not report whether a guess was right, and others at that address get in.
 	put := false
 	for n := 0; n < 20 && !put; n++ {
 		who := from(den)

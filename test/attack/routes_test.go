@@ -34,7 +34,7 @@ type schema struct {
 	Items      *schema            `json:"items"`
 }
 
-// is tells whether values may be of a type.
+// is reports whether values may be of a type.
 func (s *schema) is(name string) bool {
 	switch t := s.Type.(type) {
 	case string:

@@ -113,7 +113,7 @@ func (a answer) String() string {
 	return fmt.Sprintf("%d %.300s", a.status, a.body)
 }
 
-// refused tells whether a caller was not let in.
+// refused reports whether a caller was not let in.
 func (a answer) refused() bool {
 	return a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
 }
@@ -249,7 +249,7 @@ func (s *site) resident(field string) int {
 	return 0
 }
 
-// noFaults reports answers 5xx and panics of the server's log, and tells how many
+// noFaults reports answers 5xx and panics of the server's log, and reports how many
 // there are. A 503 while it goes down is none.
 func (s *site) noFaults(c *counts) {
 	s.t.Helper()

@@ -228,7 +228,7 @@ func (s *storm) life(r *rand.Rand, cluster string, until time.Time) {
 	}
 }
 
-// refused tells whether the cloud said no for reasons of its own.
+// refused reports whether the cloud said no for reasons of its own.
 func (s *storm) refused(r result) bool {
 	return s.cloud != nil && r.code == 1 && (strings.Contains(r.out, "could not get") || strings.Contains(r.out, "could not be"))
 }
@@ -293,7 +293,7 @@ func (s *storm) manager(r *rand.Rand, name string, until time.Time) {
 	}
 }
 
-// gone tells whether no node of a cluster is left.
+// gone reports whether no node of a cluster is left.
 func (s *storm) gone(cluster string) bool {
 	if s.cloud != nil {
 		for _, m := range s.cloud.Machines() {
@@ -313,7 +313,7 @@ func (s *storm) gone(cluster string) bool {
 
 const tagCluster = "skypilot-cluster-name"
 
-// owns tells whether a name on a cloud is that of a cluster: the name, a dash and
+// owns reports whether a name on a cloud is that of a cluster: the name, a dash and
 // the user's hash.
 func owns(cluster, onCloud string) bool {
 	rest, ok := strings.CutPrefix(onCloud, cluster+"-")

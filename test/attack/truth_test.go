@@ -115,7 +115,7 @@ func (s *storm) discrepancies() (wrong []string) {
 	return wrong
 }
 
-// ofJob tells whether a name on a cloud is that of a cluster of a managed job that
+// ofJob reports whether a name on a cloud is that of a cluster of a managed job that
 // goes on: the task's name, the job's number, and the user's hash.
 func (s *storm) ofJob(onCloud string, jobs []harness.ManagedJob) bool {
 	for _, j := range jobs {

@@ -137,7 +137,7 @@ func (f *fluffy) trail() string {
 	return b.String()
 }
 
-// allDone tells whether every managed job has ended and given everything back.
+// allDone reports whether every managed job has ended and given everything back.
 func (f *fluffy) allDone() bool {
 	f.t.Helper()
 	for _, j := range f.managed() {

@@ -115,7 +115,7 @@ func (w *world) serves(what string, n int, also func(*api.Service) bool) *api.Se
 	return nil
 }
 
-// ofVersion tells whether all ready replicas have a version.
+// ofVersion reports whether all ready replicas have a version.
 func ofVersion(v int) func(*api.Service) bool {
 	return func(s *api.Service) bool {
 		for _, r := range s.Replicas {

@@ -100,7 +100,7 @@ func Eventually(t testing.TB, what string, limit time.Duration, f func() bool) {
 	}
 }
 
-// Within tells whether f holds before limit is over.
+// Within reports whether f holds before limit is over.
 func Within(limit time.Duration, f func() bool) bool {
 	for deadline := time.Now().Add(limit); !f(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {

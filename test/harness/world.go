@@ -354,7 +354,7 @@ func (w *World) Managed() map[string]ManagedJob {
 }
 
 // Preempt takes the machines of a local cluster away as a cloud does: at once,
-// with all that runs on them. It tells whether there was one.
+// with all that runs on them. It reports whether there was one.
 func (w *World) Preempt(cluster string) bool {
 	found, _ := filepath.Glob(filepath.Join(w.Home, ".sky/local", cluster+"-*"))
 	taken := false

@@ -172,7 +172,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// ready tells whether the machine answers, and pods may go there again.
+// ready reports whether the machine answers, and pods may go there again.
 func ready(t testing.TB) bool {
 	node := mustAsk(t, "GET", "/api/v1/nodes/real-1", nil)
 	if taints, _ := node["spec"].(map[string]any)["taints"].([]any); len(taints) > 0 {

@@ -110,7 +110,7 @@ func TestTheAPIServerRestarts(t *testing.T) {
 	w.sky([]string{"it went on"}, "logs", "on", "2")
 }
 
-// isReady tells whether the API server serves; it says so in plain text.
+// isReady reports whether the API server serves; it says so in plain text.
 func isReady() bool {
 	req, _ := http.NewRequest("GET", "https://"+net.JoinHostPort(address, "6443")+"/readyz", nil)
 	req.Header.Set("Authorization", "Bearer admintoken")

@@ -58,7 +58,7 @@ func agentsInContainers() []int {
 	return pids
 }
 
-// onOurs tells whether a process has the network of one of the hosts of this run:
+// onOurs reports whether a process has the network of one of the hosts of this run:
 // somebody else's on this machine have not.
 func onOurs(process string) bool {
 	its, err := os.Stat(filepath.Join(process, "ns", "net"))

@@ -126,7 +126,7 @@ func (o PrimeOffer) Price(diskGB int) (price float64, ok bool) {
 	return price, true
 }
 
-// Now tells whether there is one now.
+// Now reports whether there is one now.
 func (o PrimeOffer) Now() bool {
 	return slices.Contains([]string{"Available", "Low", "Medium", "High"}, o.Stock)
 }

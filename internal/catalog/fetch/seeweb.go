@@ -34,7 +34,7 @@ type SeewebPlan struct {
 	} `json:"available_regions"` // in the list of all plans: where it can be at other times, too
 }
 
-// Sold tells whether the plan can be activated in a region at times.
+// Sold reports whether the plan can be activated in a region at times.
 func (p SeewebPlan) Sold(region string) bool {
 	for _, r := range p.Sells {
 		if r.Region == region {
@@ -44,7 +44,7 @@ func (p SeewebPlan) Sold(region string) bool {
 	return false
 }
 
-// In tells whether the plan can be activated in a region now.
+// In reports whether the plan can be activated in a region now.
 func (p SeewebPlan) In(region string) bool {
 	for _, r := range p.Regions {
 		if r.Region == region {

@@ -48,7 +48,7 @@ func (t ShadeformType) Price(region string, spot bool) (price float64, ok bool) 
 	return 0, false
 }
 
-// In tells whether there are such machines in a region, now or at another time.
+// In reports whether there are such machines in a region, now or at another time.
 func (t ShadeformType) In(region string) bool {
 	for _, a := range t.Availability {
 		if a.Region == region {

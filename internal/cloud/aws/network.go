@@ -89,7 +89,7 @@ func findVPC(ctx context.Context, client *ec2.Client, at cloud.Place, name strin
 	return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: at.Region}, Err: err}
 }
 
-// readSubnets tells which subnets are public: those whose own route table, or
+// readSubnets reports which subnets are public: those whose own route table, or
 // the VPC's main one if they have none, leads to an internet gateway.
 func readSubnets(list []types.Subnet, tables []types.RouteTable) []subnet {
 	own := map[string]bool{}

@@ -105,7 +105,7 @@ func (d driver) usages(ctx context.Context, a *account, region string) ([]usage,
 }
 
 // room is why so many more machines of an offer cannot be had; nil if they can, or may.
-// Nothing of what it asks tells whether a region is full.
+// Nothing of what it asks reports whether a region is full.
 func (d driver) room(ctx context.Context, a *account, o cloud.Offer, nodes int) error {
 	size, err := d.size(ctx, a, o)
 	if err != nil {

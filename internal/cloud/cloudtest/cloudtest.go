@@ -85,7 +85,7 @@ type Harness struct {
 	Inventory   func(t testing.TB) []string               // all machines and other things that exist, in the cloud's own view
 	OpenPorts   func(t testing.TB, n cloud.Node) []string // that the world may reach, sorted
 	// Limited makes a provider with its default options over a cloud that keeps its
-	// documented limits, and tells how many calls went over them.
+	// documented limits, and reports how many calls went over them.
 	Limited func(t testing.TB) (p cloud.Provider, over func() int)
 }
 

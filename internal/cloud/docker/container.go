@@ -36,7 +36,7 @@ func (c *container) rank() int {
 	return rank
 }
 
-// gone tells whether the container is only a witness: it gave itself back.
+// gone reports whether the container is only a witness: it gave itself back.
 func (c *container) gone() bool {
 	return c.State == "exited" && strings.HasPrefix(c.Status, fmt.Sprintf("Exited (%d)", exitGone)) || c.State == "dead" || c.State == "removing"
 }

@@ -259,7 +259,7 @@ func (f *Fake) Route(method, path, op string, s Schema, do Handler) {
 	f.RouteBy(method, path, func(*http.Request, Dict) string { return op }, s, do)
 }
 
-// RouteBy answers calls that are several operations: op tells which, by a body that may
+// RouteBy answers calls that are several operations: op reports which, by a body that may
 // fit no schema.
 func (f *Fake) RouteBy(method, path string, op func(*http.Request, Dict) string, s Schema, do Handler) {
 	f.Handle(method+" "+f.api.Prefix+path, op, s, do)

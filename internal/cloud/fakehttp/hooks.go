@@ -150,7 +150,7 @@ func (f *Fake) Asked(id string) Dict {
 	return Asked(m.Instance)
 }
 
-// Billed tells whether the machine costs money now.
+// Billed reports whether the machine costs money now.
 func (f *Fake) Billed(id string) bool {
 	m, ok := f.Machine(id)
 	return m.Billed || f.api.OffCosts && ok && m.State != fluffyapi.Terminated

@@ -68,7 +68,7 @@ type Kind struct {
 	// Complete checks a body that makes or, where Change is not nil, changes one, and adds
 	// what the cloud adds.
 	Complete func(r *http.Request, in Dict) error
-	// Within tells which things a call is about: those of its region; nil: all.
+	// Within reports which things a call is about: those of its region; nil: all.
 	Within func(r *http.Request, o Dict) bool
 	// Describe is a thing in the cloud's words; nil: as it is.
 	Describe func(o Dict) Dict

@@ -130,7 +130,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	return offers, nil
 }
 
-// Available tells whether the zone has room for so many nodes.
+// Available reports whether the zone has room for so many nodes.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	unknown := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	api, err := p.api()

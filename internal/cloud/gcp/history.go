@@ -92,7 +92,7 @@ func (k *memory) seen(list []vm.Machine) {
 	}
 }
 
-// cluster tells whether machines of a cluster were asked for or seen, and whether some
+// cluster reports whether machines of a cluster were asked for or seen, and whether some
 // that were seen are not here any more.
 func (k *memory) cluster(id cloud.ClusterID, here map[string]bool) (known, lost bool) {
 	k.mu.Lock()

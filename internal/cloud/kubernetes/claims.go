@@ -72,7 +72,7 @@ func volumeTags(v *cloud.Volume) map[string]string {
 	return tags
 }
 
-// ours tells whether the claim was made for this volume.
+// ours reports whether the claim was made for this volume.
 func (c *claim) ours(v *cloud.Volume) bool {
 	for key, value := range volumeTags(v) {
 		if c.Metadata.Labels[key] != value {
@@ -180,7 +180,7 @@ func holders(pods []pod, name string) (names []string) {
 	return names
 }
 
-// mounts tells whether a pod has the claim among its volumes.
+// mounts reports whether a pod has the claim among its volumes.
 func (p *pod) mounts(claim string) bool {
 	return slices.ContainsFunc(p.Spec.Volumes, func(v podVolume) bool { return v.Claim.Name == claim })
 }

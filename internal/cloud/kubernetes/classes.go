@@ -20,11 +20,11 @@ type storageClass struct {
 	Binding     string   `json:"volumeBindingMode"`
 }
 
-// waits tells whether disks of the class are made when a pod wants them, near
+// waits reports whether disks of the class are made when a pod wants them, near
 // to it.
 func (c *storageClass) waits() bool { return c.Binding == "WaitForFirstConsumer" }
 
-// byDefault tells whether it is for claims that name none.
+// byDefault reports whether it is for claims that name none.
 func (c *storageClass) byDefault() bool {
 	for _, key := range []string{"storageclass.kubernetes.io/is-default-class", "storageclass.beta.kubernetes.io/is-default-class"} {
 		if c.Metadata.Annotations[key] == "true" {

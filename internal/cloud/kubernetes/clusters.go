@@ -364,7 +364,7 @@ func (w *target) ends(ctx context.Context, p *pod) error {
 	}
 }
 
-// silent tells whether a machine exists and does not answer.
+// silent reports whether a machine exists and does not answer.
 func (w *target) silent(ctx context.Context, name string) (bool, error) {
 	if name == "" {
 		return false, nil

@@ -115,7 +115,7 @@ func (c *Contexts) stream(ctx context.Context, host string, command []string, o 
 	return err
 }
 
-// PodGone tells whether an error of Exec or Pipe says that there is no such pod.
+// PodGone reports whether an error of Exec or Pipe says that there is no such pod.
 func PodGone(err error) bool {
 	var refused *httpstream.UpgradeFailureError // keeps its cause to itself
 	if errors.As(err, &refused) {

@@ -96,7 +96,7 @@ func claimsOf(pod obj) (names []string) {
 	return names
 }
 
-// lacksVolumes tells whether a pod must wait for its claims, which it makes those
+// lacksVolumes reports whether a pod must wait for its claims, which it makes those
 // bind that wait for one. The lock is held.
 func (f *fake) lacksVolumes(pod obj) (message string) {
 	for _, name := range claimsOf(pod) {
@@ -114,7 +114,7 @@ func (f *fake) lacksVolumes(pod obj) (message string) {
 	return message
 }
 
-// held tells whether a pod on a machine, also one that has ended, has the claim.
+// held reports whether a pod on a machine, also one that has ended, has the claim.
 // The lock is held.
 func (f *fake) held(claim string) bool {
 	for _, p := range f.objects[podsPath] {

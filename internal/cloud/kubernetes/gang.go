@@ -22,7 +22,7 @@ type gang struct {
 	placement map[string][]string
 }
 
-// half tells whether a gang holds nodes and waits for more.
+// half reports whether a gang holds nodes and waits for more.
 func (g *gang) half() bool { return g.held > 0 && g.missing > 0 }
 
 // before orders gangs: who has waited longer comes first.
@@ -30,7 +30,7 @@ func (g *gang) before(h *gang) bool {
 	return cmp.Or(g.since.Compare(h.since), cmp.Compare(g.key, h.key)) < 0
 }
 
-// contends tells whether nodes that one gang holds may be what the other needs:
+// contends reports whether nodes that one gang holds may be what the other needs:
 // both ask for a device in common, or for none, and no label of nodes keeps them
 // apart.
 func (g *gang) contends(h *gang) bool {

@@ -138,7 +138,7 @@ func fromNVIDIA(v string) string {
 	return strings.ReplaceAll(n, "RTX-", "RTX")
 }
 
-// hasWord tells whether name is in v with no letter or digit beside it.
+// hasWord reports whether name is in v with no letter or digit beside it.
 func hasWord(v, name string) bool {
 	v, name = strings.ToUpper(v), strings.ToUpper(name)
 	for from := 0; ; {
@@ -192,7 +192,7 @@ func (f *formatter) of(n *node) (key, value, name string) {
 	return "", "", ""
 }
 
-// sameAccelerator tells whether a node's accelerator will do for the one that
+// sameAccelerator reports whether a node's accelerator will do for the one that
 // was asked for: equal in any case, or one begins the other. What is known to
 // have less memory never does.
 func sameAccelerator(asked, have string) bool {

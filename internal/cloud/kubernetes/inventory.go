@@ -110,7 +110,7 @@ func newMachine(n *node, f *formatter, taken resources) machine {
 	return m
 }
 
-// usable tells whether new pods may go to the node, and why not.
+// usable reports whether new pods may go to the node, and why not.
 func (m *machine) usable(may choice) (ok bool, why string) {
 	switch {
 	case !m.ready():
@@ -155,7 +155,7 @@ func (a allowedNodes) admits(n *node) bool {
 // memoryUnit is what a pod's G is of the GB that nodes are counted in.
 const memoryUnit = 1e9 / (1 << 30)
 
-// holds tells whether a pod of that size goes into what a node has or has free.
+// holds reports whether a pod of that size goes into what a node has or has free.
 func (s shape) holds(want shape) bool {
 	const slack = 1e-6
 	return s.cpus+slack >= want.cpus && s.memoryGB+slack >= want.memoryGB*memoryUnit && s.accelerators >= want.accelerators

@@ -123,7 +123,7 @@ func judgeContainer(p *pod, c *containerStatus, place cloud.Place, since time.Du
 	return j
 }
 
-// troubled tells whether a pod waits for something that may never come, so that
+// troubled reports whether a pod waits for something that may never come, so that
 // the time counts from when that began.
 func troubled(p *pod) bool {
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
@@ -162,7 +162,7 @@ func (e *shellError) Unwrap() error {
 // image is what the node's container runs.
 func (p *pod) image() string { return imageFor(p, &containerStatus{Name: mainContainer}) }
 
-// slow tells whether the words of a container runtime say no more than that it
+// slow reports whether the words of a container runtime say no more than that it
 // takes its time, as machines do that are busy unpacking large images.
 func slow(message string) bool {
 	return slices.ContainsFunc([]string{"context deadline exceeded", "DeadlineExceeded", "is reserved for", "request timed out"},

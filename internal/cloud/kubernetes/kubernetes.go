@@ -221,7 +221,7 @@ func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 }
 
 // CheckContext succeeds when that context could be used with these settings, and
-// says who we are there. used tells whether the settings let it be used.
+// says who we are there. used reports whether the settings let it be used.
 func (p *Provider) CheckContext(ctx context.Context, name string, sections catalog.Sections) (who string, used bool, err error) {
 	if who, err = p.checkOne(ctx, name, sections(name)); err != nil {
 		return "", false, err

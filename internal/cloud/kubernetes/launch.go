@@ -235,7 +235,7 @@ func (l *launch) run(ctx context.Context) error {
 	return l.wait(ctx, version)
 }
 
-// good tells whether a pod is, or may become, what this launch wants.
+// good reports whether a pod is, or may become, what this launch wants.
 func (l *launch) good(p *pod) bool {
 	hopeless := l.pod.shell && p.shell() == "" && p.Status.Phase != "Running"
 	return !p.ended() && p.Metadata.DeletionTimestamp == nil && !hopeless

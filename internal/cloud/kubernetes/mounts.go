@@ -202,7 +202,7 @@ func (w *target) keepVolumes(ctx context.Context, spec *cloud.LaunchSpec) error 
 	return nil
 }
 
-// ownVolumes tells whether some of the volumes go with the cluster.
+// ownVolumes reports whether some of the volumes go with the cluster.
 func ownVolumes(spec *cloud.LaunchSpec) bool {
 	return slices.ContainsFunc(spec.Volumes, func(m cloud.VolumeMount) bool { return m.Volume.Cluster == spec.ID })
 }

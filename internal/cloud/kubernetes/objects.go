@@ -139,7 +139,7 @@ type taint struct {
 
 func (n *node) ready() bool { return n.Status.Conditions.of("Ready").Status == "True" }
 
-// spot tells whether the machine may be taken back.
+// spot reports whether the machine may be taken back.
 func (n *node) spot() bool { return n.Metadata.Labels[gkeSpotKey] == "true" }
 
 func (n *node) address() string {
@@ -156,7 +156,7 @@ type object struct {
 	Metadata metadata `json:"metadata"`
 }
 
-// ended tells whether a pod holds nothing of its node any more.
+// ended reports whether a pod holds nothing of its node any more.
 func (p *pod) ended() bool { return p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" }
 
 // pageSize bounds one answer of the API server.

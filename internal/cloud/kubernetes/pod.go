@@ -134,7 +134,7 @@ type podRequest struct {
 	adapters float64
 }
 
-// bringsShell tells whether the user's patch says that images have no shell, and
+// bringsShell reports whether the user's patch says that images have no shell, and
 // where one is to come from.
 func (s settings) bringsShell() bool {
 	return slices.ContainsFunc(asList(asObj(s.PodConfig["spec"])["initContainers"]), func(c any) bool { return asObj(c)["name"] == shellContainer })

@@ -165,7 +165,7 @@ func (t *tailored) known(name string) string {
 	return name
 }
 
-// grows tells whether an autoscaler may add a node for the pod.
+// grows reports whether an autoscaler may add a node for the pod.
 func (t *tailored) grows(want shape, may choice) bool {
 	switch {
 	case t.conf.Autoscaler == "", may.fast: // what network a new node would have is not known

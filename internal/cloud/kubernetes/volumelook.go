@@ -52,7 +52,7 @@ func (e *event) String() string {
 	return strings.TrimSuffix(e.Reason+": "+strings.TrimSpace(e.Message), ": ")
 }
 
-// tries tells whether an event says no more than that a volume is being made.
+// tries reports whether an event says no more than that a volume is being made.
 func (e *event) tries() bool {
 	return e.Type != "Warning" && (e.Reason == "Provisioning" || e.Reason == "ExternalProvisioning")
 }
@@ -84,7 +84,7 @@ func (w *target) claimEvents(ctx context.Context) (map[string]*event, error) {
 // mount it wait as long.
 const claimYoung = 3 * time.Minute
 
-// readiness tells whether a claim can be mounted, or will be when something
+// readiness reports whether a claim can be mounted, or will be when something
 // mounts it; why not, if not. waits is whether its storage class makes disks
 // then; said is the claim's last event, age how long it is there. It is pure.
 func readiness(c *claim, waits bool, said *event, age time.Duration) (ready bool, why string) {

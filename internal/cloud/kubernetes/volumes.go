@@ -122,7 +122,7 @@ func checkHostPath(v *cloud.Volume) error {
 	return nil
 }
 
-// within tells whether a path is a folder or in it.
+// within reports whether a path is a folder or in it.
 func within(folder, p string) bool {
 	folder, p = path.Clean(folder), path.Clean(p)
 	return p == folder || strings.HasPrefix(p, strings.TrimSuffix(folder, "/")+"/")

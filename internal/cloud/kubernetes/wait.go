@@ -202,7 +202,7 @@ func (l *launch) withdraw(ctx context.Context, have map[string]*pod) error {
 	return l.remove(ctx, nodesOf(l.spec.ID), idle)
 }
 
-// grows tells whether a cluster autoscaler has said that it adds nodes for one
+// grows reports whether a cluster autoscaler has said that it adds nodes for one
 // of the pods.
 func (l *launch) grows(ctx context.Context, have map[string]*pod) bool {
 	for _, reason := range l.conf.growth() {
@@ -219,7 +219,7 @@ func (l *launch) grows(ctx context.Context, have map[string]*pod) bool {
 	return false
 }
 
-// about tells whether it was said about the pod, and not about an earlier one of
+// about reports whether it was said about the pod, and not about an earlier one of
 // its name.
 func (e *event) about(p *pod) bool {
 	return e.About.Name == p.Metadata.Name && (e.About.UID == "" || e.About.UID == p.Metadata.UID)

@@ -39,7 +39,7 @@ type holding struct {
 	yields int // how often the launch gave its nodes back
 }
 
-// due tells whether it is time to look for other gangs.
+// due reports whether it is time to look for other gangs.
 func (h *holding) due(held, missing int, now time.Time) bool {
 	if held == 0 || missing == 0 || held != h.held {
 		h.held, h.since = held, now

@@ -352,7 +352,7 @@ func spareFolder(id cloud.ClusterID) string {
 	return fmt.Sprintf("%s%s%x", id.Name, spareSeparator, sum[:8])
 }
 
-// is tells whether a node belongs to the cluster; what id lacks may be anything.
+// is reports whether a node belongs to the cluster; what id lacks may be anything.
 func (r record) is(id cloud.ClusterID) bool {
 	return (id.Name == "" || r.Cluster == id.Name) && (id.Hash == "" || r.Hash == id.Hash) && (id.Installation == "" || r.Installation == id.Installation)
 }

@@ -111,7 +111,7 @@ func pickAddress(id cloud.ClusterID, rank int, taken map[string]bool) string {
 	}
 }
 
-// usable tells whether an address can be listened on.
+// usable reports whether an address can be listened on.
 func usable(ip string) bool {
 	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
 	if err != nil {

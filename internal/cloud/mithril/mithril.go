@@ -118,7 +118,7 @@ func market(ctx context.Context, c *rest.Client) (types []fetch.MithrilType, auc
 	return types, auctions, err
 }
 
-// available tells whether a region has machines of a type now. Others may bid more.
+// available reports whether a region has machines of a type now. Others may bid more.
 func available(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
 	_, err := room(ctx, c, o, nodes)
 	return true, err

@@ -177,7 +177,7 @@ func (p *Provider) room(ctx context.Context, o cloud.Offer) (map[string]nebiusap
 	return found, err
 }
 
-// Available tells whether there is room for an offer, within the quota.
+// Available reports whether there is room for an offer, within the quota.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	found, err := p.room(ctx, o)
 	if err == nil {

@@ -125,7 +125,7 @@ func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Ide
 	return cloud.Identity{cmp.Or(user.Name, keys["user"]), keys["tenancy"]}, err
 }
 
-// room tells whether there is room for so many machines. It is a CapacityError if there is
+// room reports whether there is room for so many machines. It is a CapacityError if there is
 // none.
 func (p *Provider) room(ctx context.Context, _ *rest.Client, o cloud.Offer, nodes int) (sure bool, err error) {
 	shape, size, err := parseType(o.InstanceType)

@@ -59,7 +59,7 @@ func New(o Options) *Provider {
 	p.Refusals = vm.Refusals{
 		Cloud: Name, DisplayName: "RunPod", Fix: p.Fix,
 		Fixes: map[string]string{"402": "add credit at https://console.runpod.io/user/billing, then: sky check runpod"},
-		// 400 is a lack of room, or a rule that the request breaks: nothing tells which.
+		// 400 is a lack of room, or a rule that the request breaks: nothing reports which.
 		Statuses: map[int]vm.Meaning{
 			http.StatusBadRequest: vm.Full, http.StatusPaymentRequired: vm.BadCredentials,
 			http.StatusForbidden: vm.ForbiddenHere, http.StatusUnprocessableEntity: vm.InvalidAnywhere,

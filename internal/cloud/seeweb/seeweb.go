@@ -174,7 +174,7 @@ func plans(ctx context.Context, c *rest.Client, path string) ([]fetch.SeewebPlan
 	return found.Plans, err
 }
 
-// Available tells whether a plan can be activated in a region. Seeweb does not say how
+// Available reports whether a plan can be activated in a region. Seeweb does not say how
 // often.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	c, _, err := p.API()

@@ -30,7 +30,7 @@ func (f *facts) get(h *host) (shape, bool) {
 	return k.shape, ok && !k.silent && time.Since(k.at) < factsLast
 }
 
-// silent tells whether the machine did not answer just now.
+// silent reports whether the machine did not answer just now.
 func (f *facts) silent(h *host) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

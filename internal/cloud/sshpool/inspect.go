@@ -104,7 +104,7 @@ func GPUsOf(machines []Machine, name string, quantity float64) []PoolGPUs {
 // statusPatience bounds how long somebody waits who only wants to know.
 const statusPatience = 20 * time.Second
 
-// Ready tells whether every machine of a pool can be used, if not, why, and what is
+// Ready reports whether every machine of a pool can be used, if not, why, and what is
 // free of those that can.
 func (p *Provider) Ready(ctx context.Context, pool string) (ready bool, why, free string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statusPatience)

@@ -46,7 +46,7 @@ func parseShape(name string) (shape, error) {
 	return s, nil
 }
 
-// holds tells whether a machine has at least what another has.
+// holds reports whether a machine has at least what another has.
 func (s shape) holds(o shape) bool {
 	return s.cpus >= o.cpus && s.memoryGiB >= o.memoryGiB &&
 		(o.accelerator == "" || strings.EqualFold(s.accelerator, o.accelerator) && s.accelerators >= o.accelerators)

@@ -68,7 +68,7 @@ func (b *Base) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	return all, b.refusal(ctx, cloud.Place{Cloud: b.Cloud}, err)
 }
 
-// Available tells whether there is room for so many machines of an offer.
+// Available reports whether there is room for so many machines of an offer.
 func (b *Base) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	c, _, err := b.API()
 	sure, stock := false, cloud.Stock("")

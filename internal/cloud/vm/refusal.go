@@ -38,7 +38,7 @@ const (
 	meantLost
 )
 
-// meant tells whether an error is one of package cloud, and which.
+// meant reports whether an error is one of package cloud, and which.
 func meant(err error) meaning {
 	var (
 		full        *cloud.CapacityError

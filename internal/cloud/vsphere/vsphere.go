@@ -209,7 +209,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	return nil, err
 }
 
-// Available tells whether the hosts of a cluster have so much left.
+// Available reports whether the hosts of a cluster have so much left.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	d := driver{Provider: p, Refusals: refusalsOf(p.Fix)}
 	_, _, _, err := d.room(ctx, o, nodes)

@@ -52,7 +52,7 @@ func Retry(o RetryOptions) Layer {
 	}
 }
 
-// passing tells whether an error may be gone the next time. What was waited for as
+// passing reports whether an error may be gone the next time. What was waited for as
 // long as makes sense is not waited for again.
 func passing(err error) bool {
 	var slow *cloud.ThrottledError

@@ -45,7 +45,7 @@ func (m *Matcher) InRepository(folder string, rules Rules) *Matcher {
 	return &Matcher{rules: rules, above: folder, up: m}
 }
 
-// Ignored tells whether the entry is left out; path is relative to the top.
+// Ignored reports whether the entry is left out; path is relative to the top.
 func (m *Matcher) Ignored(path string, dir bool) bool {
 	name := path[strings.LastIndexByte(path, '/')+1:]
 	for ; m != nil; m = m.up {

@@ -84,7 +84,7 @@ func (r *rule) classify() {
 	}
 }
 
-// matches tells whether the rule speaks of this entry; path is relative to
+// matches reports whether the rule speaks of this entry; path is relative to
 // the folder of the ignore file and ends in name.
 func (r *rule) matches(path, name string, dir bool) bool {
 	if r.dirOnly && !dir {

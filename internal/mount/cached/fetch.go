@@ -216,7 +216,7 @@ func (v *Volume) room(n int64) {
 }
 
 // evict drops content that nobody uses until there is room for n bytes more; with 0, all
-// of it. It tells whether anything was dropped.
+// of it. It reports whether anything was dropped.
 func (v *Volume) evict(n int64) bool {
 	v.mu.Lock()
 	var all []candidate

@@ -90,10 +90,10 @@ type shown struct {
 	after  string
 }
 
-// unstored tells whether the bucket lacks something of the file.
+// unstored reports whether the bucket lacks something of the file.
 func (s *shown) unstored() bool { return s.state != clean }
 
-// mine tells whether one of the owners wrote the file. Of whom it is not known, is
+// mine reports whether one of the owners wrote the file. Of whom it is not known, is
 // everybody's.
 func (s *shown) mine(mine func(string) bool) bool {
 	if len(s.owners) == 0 {
@@ -246,7 +246,7 @@ func (f *file) fresh() error {
 	return nil
 }
 
-// keepsAll tells whether all content is in the cache.
+// keepsAll reports whether all content is in the cache.
 func (f *file) keepsAll() bool {
 	if f.state == dirty {
 		return true

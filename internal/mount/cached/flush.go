@@ -15,7 +15,7 @@ import (
 )
 
 // Flush waits until the bucket has what the owners wrote so far, without waiting for
-// files to be closed. It tells how many files that were. If there is nothing, it returns at
+// files to be closed. It reports how many files that were. If there is nothing, it returns at
 // once. An error is a [*mountapi.Error] that names files.
 func (v *Volume) Flush(ctx context.Context, mine func(owner string) bool) (int, error) {
 	type target struct {
@@ -247,7 +247,7 @@ func (v *Volume) Queue() []mountapi.File {
 	return append(out, v.conflicts...)
 }
 
-// Settled tells whether the bucket has everything.
+// Settled reports whether the bucket has everything.
 func (v *Volume) Settled() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

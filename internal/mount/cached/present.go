@@ -42,7 +42,7 @@ func (p present) spans(size int64) []readahead.Span {
 	return out
 }
 
-// covers tells whether all of a range is there.
+// covers reports whether all of a range is there.
 func (p present) covers(off, n int64) bool {
 	for b := off / blockSize; b*blockSize < off+n; b++ {
 		if !p.has(b) {

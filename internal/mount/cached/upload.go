@@ -161,7 +161,7 @@ func (v *Volume) process(f *file) {
 	}
 }
 
-// lasting tells whether the store will not take the same thing a moment later.
+// lasting reports whether the store will not take the same thing a moment later.
 func lasting(err error) bool {
 	if storage.Temporary(err) || errors.Is(err, context.Canceled) {
 		return false
@@ -245,7 +245,7 @@ func (v *Volume) try(f *file) (time.Duration, error) {
 	return v.uploaded(f, s, o)
 }
 
-// unfinished tells whether somebody writes a file, whose close nobody has to wait for.
+// unfinished reports whether somebody writes a file, whose close nobody has to wait for.
 func (v *Volume) unfinished(f *file) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -552,7 +552,7 @@ func (v *Volume) writeParts(ctx context.Context, f *file, s *snapshot, key strin
 	return o, err
 }
 
-// remove deletes the object, if it is the one that was deleted here. It tells whether
+// remove deletes the object, if it is the one that was deleted here. It reports whether
 // something else has to come before.
 func (v *Volume) remove(ctx context.Context, s snapshot) (waits bool, err error) {
 	if s.after != "" {
@@ -583,7 +583,7 @@ func (v *Volume) remove(ctx context.Context, s snapshot) (waits bool, err error)
 	return false, v.step("remove", func() error { return v.tree.Remove(ctx, s.path) })
 }
 
-// removalsBelow tells whether deletions in a folder are not done yet.
+// removalsBelow reports whether deletions in a folder are not done yet.
 func (v *Volume) removalsBelow(dir string) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -30,7 +30,7 @@ type Options struct {
 	Tree   remote.Options
 	Memory int64 // of all buffers together; 0: 160 MiB
 	Log    *slog.Logger
-	// Owner tells which job a process belongs to; nil: owner.Of.
+	// Owner reports which job a process belongs to; nil: owner.Of.
 	Owner func(pid int) string
 }
 
@@ -453,7 +453,7 @@ func (v *Volume) Space() (total, free int64) { return 0, 0 }
 // Forget forgets what is known of the bucket, which others may have changed.
 func (v *Volume) Forget() { v.tree.Forget() }
 
-// Busy tells how many files are open.
+// Busy reports how many files are open.
 func (v *Volume) Busy() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -408,7 +408,7 @@ func isMissing(err error) bool {
 	return ok && e.Key != "" && e.Upload == ""
 }
 
-// readAt reads what is in memory; ok tells whether all of the file is.
+// readAt reads what is in memory; ok reports whether all of the file is.
 func (w *writer) readAt(ctx context.Context, p []byte, off int64) (n int, ok bool, err error) {
 	if err := w.load(ctx); err != nil {
 		return 0, false, err

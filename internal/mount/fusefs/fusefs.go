@@ -324,7 +324,7 @@ func (n *node) Setattr(ctx context.Context, fh fusenode.FileHandle, in *fuse.Set
 	return n.Getattr(ctx, fh, out)
 }
 
-// gone tells whether the file was deleted while it is open.
+// gone reports whether the file was deleted while it is open.
 func (n *node) gone() bool {
 	_, parent := n.Parent()
 	return parent == nil && !n.IsRoot()

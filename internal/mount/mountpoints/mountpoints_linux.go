@@ -23,7 +23,7 @@ type Point struct {
 	Options            string // of the file system
 }
 
-// Ours tells whether it is a mount of sky-mount.
+// Ours reports whether it is a mount of sky-mount.
 func (p Point) Ours() bool { return p.Type == "fuse."+Kind }
 
 // read reads the format of /proc/self/mountinfo (see proc(5)).

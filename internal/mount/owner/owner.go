@@ -1,6 +1,6 @@
 //go:build linux
 
-// Package owner tells which job a process belongs to: by the variable that the agent sets
+// Package owner reports which job a process belongs to: by the variable that the agent sets
 // for all processes of a job.
 package owner
 

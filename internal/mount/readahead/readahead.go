@@ -88,5 +88,5 @@ func Missing(off, wanted, must, size int64, have []Span) []Span {
 	return out
 }
 
-// Jumped tells whether the last read belongs to no sequence.
+// Jumped reports whether the last read belongs to no sequence.
 func (w *Window) Jumped() bool { return w.size == 0 }

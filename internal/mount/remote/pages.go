@@ -148,7 +148,7 @@ func (l *lister) round(ctx context.Context, token string, splits []string) (last
 	return p, right && len(p.Objects) > 0, nil
 }
 
-// follows tells whether a page is in order and behind a key.
+// follows reports whether a page is in order and behind a key.
 func follows(p storage.Page, after string) bool {
 	for _, o := range p.Objects {
 		if o.Key <= after {

@@ -112,7 +112,7 @@ func Metadata(a storage.Attributes, id string) map[string]string {
 	return m
 }
 
-// WrittenAs tells which writing an object is of.
+// WrittenAs reports which writing an object is of.
 func WrittenAs(o storage.Object) string { return o.Metadata[idName] }
 
 // The permissions of what says nothing about them.
@@ -157,7 +157,7 @@ func notFound(err error) bool {
 	return ok && e.Key != "" && e.Upload == ""
 }
 
-// showable tells whether a name may stand in a file system.
+// showable reports whether a name may stand in a file system.
 func showable(name string) bool {
 	return name != "" && name != "." && name != ".." && len(name) <= 255 && !strings.ContainsAny(name, "/\x00")
 }
@@ -248,7 +248,7 @@ func (t *Tree) first(ctx context.Context, prefix string) (storage.Page, error) {
 	}
 }
 
-// keeps tells whether a folder stays although nothing is in it.
+// keeps reports whether a folder stays although nothing is in it.
 func (t *Tree) keeps(path string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -93,7 +93,7 @@ func Errno(err error) syscall.Errno {
 	return syscall.EIO
 }
 
-// Expected tells whether an error is an ordinary answer, which is not worth a line in
+// Expected reports whether an error is an ordinary answer, which is not worth a line in
 // the log.
 func Expected(err error) bool {
 	switch Errno(err) {

@@ -73,7 +73,7 @@ type Volume interface {
 	Rename(ctx context.Context, from, to string, keep bool) error
 	Symlink(ctx context.Context, target, path string) (Attr, error)
 	SetAttr(ctx context.Context, path string, c Change) (Attr, error)
-	// Space tells how many bytes there are and are free; 0: no end is known.
+	// Space reports how many bytes there are and are free; 0: no end is known.
 	Space() (total, free int64)
 }
 

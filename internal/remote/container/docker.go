@@ -34,7 +34,7 @@ type failed struct {
 
 func (f *failed) Error() string { return fmt.Sprintf("docker %s: %s", f.what, f.said) }
 
-// says tells whether docker's answer has one of the texts, in any case.
+// says reports whether docker's answer has one of the texts, in any case.
 func says(err error, texts ...string) bool {
 	var f *failed
 	if !errors.As(err, &f) {

@@ -60,7 +60,7 @@ func (e *engine) archOf(ctx context.Context, image string) (string, error) {
 	return arch, err
 }
 
-// moves tells whether the image that a name means changes by itself.
+// moves reports whether the image that a name means changes by itself.
 func moves(image string) bool {
 	if strings.Contains(image, "@") {
 		return false
@@ -144,7 +144,7 @@ func (e *engine) pullOnce(ctx context.Context, args []string, image string, t *t
 // progress counts the layers of a pull.
 type progress struct{ layers, done map[string]bool }
 
-// read takes a line of docker pull in and tells whether the counts changed.
+// read takes a line of docker pull in and reports whether the counts changed.
 func (p *progress) read(line string) bool {
 	layer, what, ok := strings.Cut(line, ": ")
 	if !ok || len(layer) != 12 {
@@ -161,7 +161,7 @@ func (p *progress) read(line string) bool {
 	return len(p.layers) != layers || len(p.done) != done
 }
 
-// broken tells whether a pull failed on its way and may succeed when made again.
+// broken reports whether a pull failed on its way and may succeed when made again.
 func broken(err error) bool {
 	return says(err, "timeout", "timed out", "connection reset", "connection refused", "unexpected eof", "temporary failure", "no such host",
 		"tls handshake", "toomanyrequests", "too many requests", "502 ", "503 ", "504 ", "server misbehaving")

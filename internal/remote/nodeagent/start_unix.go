@@ -55,7 +55,7 @@ func Start(ctx context.Context, binary, build string, s Spec) (Life, error) {
 	return spawn(ctx, binary, dir, s)
 }
 
-// knows tells whether the agent of a home folder has certificates of the cluster's
+// knows reports whether the agent of a home folder has certificates of the cluster's
 // authority as it is now. It has not if the cluster's record was lost and made anew.
 func knows(s Spec) bool {
 	ca, err := os.ReadFile(filepath.Join(Dir(s.Home), "ca.pem"))

@@ -113,7 +113,7 @@ func directive(line string) (key, value string) {
 	return strings.ToLower(line[:i]), strings.TrimSpace(strings.TrimPrefix(strings.TrimSpace(line[i:]), "="))
 }
 
-// matches tells whether a host is selected by the patterns of a Host line.
+// matches reports whether a host is selected by the patterns of a Host line.
 func matches(host string, patterns []string) bool {
 	found := false
 	for _, p := range patterns {

@@ -58,7 +58,7 @@ type Scale struct {
 	Placer          string // "", dynamic_fallback or hedged
 }
 
-// Follows tells whether the target follows a load.
+// Follows reports whether the target follows a load.
 func (s *Scale) Follows() bool {
 	return s.QPS > 0 || len(s.QPSByAccelerator) > 0 || s.InFlight > 0 || s.Latency > 0 || s.Metric != "" || s.QueueThreshold > 0
 }
@@ -70,7 +70,7 @@ type Floor struct {
 	Min   int
 }
 
-// Holds tells whether the floor holds at a time.
+// Holds reports whether the floor holds at a time.
 func (f Floor) Holds(now time.Time) bool {
 	next, err := f.Times.Next(now.Add(-f.For))
 	return err == nil && !next.IsZero() && !next.After(now)

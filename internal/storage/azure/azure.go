@@ -199,7 +199,7 @@ func (b *Bucket) Caps() storage.Caps {
 	}
 }
 
-// CopiesFrom tells whether the store can copy objects of the other bucket: one of the
+// CopiesFrom reports whether the store can copy objects of the other bucket: one of the
 // same account.
 func (b *Bucket) CopiesFrom(other storage.Bucket) bool {
 	from, ok := storage.Driver(other).(*Bucket)

@@ -112,7 +112,7 @@ func identifier(name string) string {
 	return b.String()
 }
 
-// hexFollows tells whether "_" before the text would be read as the start of a byte.
+// hexFollows reports whether "_" before the text would be read as the start of a byte.
 func hexFollows(text string) bool {
 	return len(text) >= 2 && strings.IndexByte(hexDigits, text[0]) >= 0 && strings.IndexByte(hexDigits, text[1]) >= 0
 }

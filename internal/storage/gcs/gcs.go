@@ -100,7 +100,7 @@ func (b *Bucket) Caps() storage.Caps {
 	}
 }
 
-// CopiesFrom tells whether the store can copy objects of the other bucket.
+// CopiesFrom reports whether the store can copy objects of the other bucket.
 func (b *Bucket) CopiesFrom(other storage.Bucket) bool {
 	from, ok := storage.Driver(other).(*Bucket)
 	return ok && from.Endpoint == b.Endpoint && (from.tokens == nil) == (b.tokens == nil)

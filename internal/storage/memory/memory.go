@@ -52,7 +52,7 @@ type version struct {
 	deleted     time.Time
 }
 
-// is tells whether an ETag is the version's.
+// is reports whether an ETag is the version's.
 func (v *version) is(etag string) bool { return etag == v.ETag || etag == v.generation }
 
 type upload struct {
@@ -440,7 +440,7 @@ func (b *Bucket) Put(ctx context.Context, key string, body io.ReadSeeker, p stor
 	return o, err
 }
 
-// CopiesFrom tells whether the other bucket is of the same store.
+// CopiesFrom reports whether the other bucket is of the same store.
 func (b *Bucket) CopiesFrom(other storage.Bucket) bool {
 	from, ok := storage.Driver(other).(*Bucket)
 	return ok && from.store == b.store

@@ -32,7 +32,7 @@ var (
 // codes of errors that say that keys have run out.
 var expiredCodes = map[string]bool{"ExpiredToken": true, "ExpiredTokenException": true, "TokenRefreshRequired": true, "RequestExpired": true}
 
-// expired tells whether newer keys may help. The answer to HEAD has no words.
+// expired reports whether newer keys may help. The answer to HEAD has no words.
 func expired(err error) bool {
 	if answer, ok := errors.AsType[*smithyhttp.ResponseError](err); ok && answer.Response != nil && answer.Response.Request != nil &&
 		answer.Response.Request.Method == http.MethodHead && answer.HTTPStatusCode() == http.StatusBadRequest {
@@ -77,7 +77,7 @@ func (b *Bucket) refused(ctx context.Context, o op, err error) error {
 	return b.classify(o, refusal{code, message, status, header})
 }
 
-// cutShort tells whether the connection broke off within the body of an answer.
+// cutShort reports whether the connection broke off within the body of an answer.
 func cutShort(err error) bool {
 	if _, ok := errors.AsType[*smithy.DeserializationError](err); !ok {
 		return false

@@ -274,7 +274,7 @@ func (r *renewed) renew(used string) bool {
 	return true
 }
 
-// lasting tells whether the keys are such as do not run out.
+// lasting reports whether the keys are such as do not run out.
 func (r *renewed) lasting() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -294,7 +294,7 @@ func (r *renewed) account() string {
 	return ""
 }
 
-// same tells whether two buckets are reached by the same keys.
+// same reports whether two buckets are reached by the same keys.
 func (r *renewed) same(other *renewed) bool {
 	if r == other {
 		return true

@@ -247,7 +247,7 @@ func deletePermission(id storage.ID) string {
 	return "s3:DeleteObject"
 }
 
-// inXML tells whether XML can carry a key as it is.
+// inXML reports whether XML can carry a key as it is.
 func inXML(key string) bool {
 	for _, r := range key {
 		switch {

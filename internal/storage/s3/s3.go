@@ -90,7 +90,7 @@ func Open(ctx context.Context, at storage.Location, o Options) (*Bucket, error) 
 	return b, b.direct(ctx, options.UsePathStyle, transport)
 }
 
-// pathStyle tells whether an endpoint cannot have names of buckets before it.
+// pathStyle reports whether an endpoint cannot have names of buckets before it.
 func pathStyle(m *member, endpoint string) bool {
 	if endpoint == "" {
 		return false
@@ -112,7 +112,7 @@ func (b *Bucket) Location() storage.Location { return b.at }
 // Caps says what the store can do.
 func (b *Bucket) Caps() storage.Caps { return b.member.caps() }
 
-// CopiesFrom tells whether the store can copy objects of the other bucket.
+// CopiesFrom reports whether the store can copy objects of the other bucket.
 func (b *Bucket) CopiesFrom(other storage.Bucket) bool {
 	from, ok := storage.Driver(other).(*Bucket)
 	return ok && from.member == b.member && from.endpoint == b.endpoint && from.keys.same(b.keys)

@@ -18,7 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/storage"
 )
 
-// ofAWS tells whether an endpoint is AWS itself.
+// ofAWS reports whether an endpoint is AWS itself.
 func ofAWS(endpoint string) bool {
 	if endpoint == "" {
 		return true

@@ -103,7 +103,7 @@ func (m *Maker) post(ctx context.Context, to, body string, header map[string]str
 	return nil, fmt.Errorf("the answer is %s", answer.Status)
 }
 
-// refuses tells whether the status of an answer says that another request would have the
+// refuses reports whether the status of an answer says that another request would have the
 // same answer.
 func refuses(status int) bool {
 	return status >= 400 && status < 500 && status != http.StatusTooManyRequests && status != http.StatusRequestTimeout

@@ -210,7 +210,7 @@ func whose(g storage.Grant, u Use) string {
 // without is a grant without its credentials.
 func without(g storage.Grant) storage.Grant { return storage.GrantTo(g.Location(), g.Endpoint) }
 
-// plain tells whether a prefix means itself in a pattern and between quotes, and is short
+// plain reports whether a prefix means itself in a pattern and between quotes, and is short
 // enough for a policy.
 func plain(prefix string) bool {
 	return len(prefix) <= 512 && !strings.ContainsAny(prefix, "*?$'\"\\{}\n\r")

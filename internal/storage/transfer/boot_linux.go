@@ -29,7 +29,7 @@ var bootTime = sync.OnceValue(func() time.Time {
 	return time.Now().Add(-time.Duration(up.Nano()))
 })
 
-// beforeBoot tells whether a file was last touched in an earlier run of the system.
+// beforeBoot reports whether a file was last touched in an earlier run of the system.
 func beforeBoot(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	return ok && time.Unix(st.Ctim.Unix()).Before(bootTime())

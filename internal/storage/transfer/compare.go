@@ -73,7 +73,7 @@ func compare(f local, o storage.Object, reread bool) verdict {
 	return differs
 }
 
-// sameTime tells whether the file has the time that the object's file had.
+// sameTime reports whether the file has the time that the object's file had.
 func sameTime(mtime time.Time, a storage.Attributes, o storage.Object) bool {
 	if a.ModTime.IsZero() {
 		// A download gave it the object's own time, in which stores count seconds.

@@ -114,7 +114,7 @@ func (c *copier) one(o storage.Object, key string, known *storage.Object) bool {
 	})
 }
 
-// same tells whether the object is there already, and notes that. It gives the object
+// same reports whether the object is there already, and notes that. It gives the object
 // with all that it has asked for.
 func (c *copier) same(ctx context.Context, o storage.Object, key string, known *storage.Object) (bool, storage.Object, error) {
 	there := storage.Object{Size: -1}
@@ -168,7 +168,7 @@ func kept(o storage.Object) map[string]string {
 	return a.Metadata(o.Metadata)
 }
 
-// notInside tells whether the store refuses to copy what it could, such as between
+// notInside reports whether the store refuses to copy what it could, such as between
 // accounts; it is not asked again.
 func (c *copier) notInside(err error) bool {
 	_, denied := errors.AsType[*storage.DeniedError](err)

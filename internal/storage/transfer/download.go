@@ -21,7 +21,7 @@ import (
 )
 
 // Download writes what is below a prefix into the folder dst, or an object to the file
-// dst, and tells which of the two it was. A key is a prefix if it is "", ends in "/", or
+// dst, and reports which of the two it was. A key is a prefix if it is "", ends in "/", or
 // if anything lies below it. It is a [*storage.NotFoundError] if there is neither.
 //
 // An object whose key is no path below the folder is an error in the [FilesError], and
@@ -150,7 +150,7 @@ func (d *downloader) one(o storage.Object, at string) bool {
 	return d.small(o.Key, o.Size, func(ctx context.Context) error { return d.whole(ctx, o, at) })
 }
 
-// there tells whether the file is there already. It gives the object with all that it
+// there reports whether the file is there already. It gives the object with all that it
 // has asked for.
 func (d *downloader) there(ctx context.Context, o storage.Object, at string) (bool, storage.Object, error) {
 	info, err := d.dest.look(at)

@@ -156,7 +156,7 @@ type localError struct{ err error }
 func (e *localError) Error() string { return e.err.Error() }
 func (e *localError) Unwrap() error { return e.err }
 
-// ofTheFile tells whether other files may fare better.
+// ofTheFile reports whether other files may fare better.
 func ofTheFile(err error) bool {
 	if _, ok := errors.AsType[*localError](err); ok {
 		return !noSpace(err)

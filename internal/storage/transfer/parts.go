@@ -122,7 +122,7 @@ func (l *large) begin() (u storage.Upload, have map[int]storage.Part, done bool,
 	return u, nil, false, l.j.write(r)
 }
 
-// completed tells whether the upload that has ended became the object.
+// completed reports whether the upload that has ended became the object.
 func (l *large) completed() bool {
 	_, ok := storage.Completed(l.e.ctx, l.dst, storage.Upload{Key: l.key}, []storage.Part{{Size: l.size}}, l.o)
 	return ok && storage.AttributesOf(l.o.Metadata).Hash != ""

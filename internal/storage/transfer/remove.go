@@ -153,7 +153,7 @@ func (r *remover) uploads(key string) error {
 	}
 }
 
-// hasFolder tells whether a key lies below a folder.
+// hasFolder reports whether a key lies below a folder.
 func hasFolder(key, prefix string) bool {
 	f := folder(prefix)
 	return len(key) >= len(f) && key[:len(f)] == f

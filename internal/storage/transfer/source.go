@@ -302,7 +302,7 @@ const (
 	doneSuffix = ".done" // which pieces of the part are there
 )
 
-// isPartName tells whether an unfinished file of a download has this name.
+// isPartName reports whether an unfinished file of a download has this name.
 func isPartName(name string) bool {
 	rest, ok := strings.CutPrefix(name, partPrefix)
 	return ok && (strings.HasSuffix(rest, partSuffix) || strings.HasSuffix(rest, doneSuffix))

@@ -277,7 +277,7 @@ func (c *Cloud) Open(id string) []string {
 	return out
 }
 
-// Reachable tells whether the world gets through to a port of a machine.
+// Reachable reports whether the world gets through to a port of a machine.
 func (c *Cloud) Reachable(id string, port int) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

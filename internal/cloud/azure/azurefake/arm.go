@@ -180,7 +180,7 @@ func (f *Fake) hasMachines(group string) (has bool) {
 	return has
 }
 
-// may tells whether the account may do something.
+// may reports whether the account may do something.
 func (f *Fake) may(action string) bool {
 	f.asked[action] = true
 	if f.readOnly && !strings.HasSuffix(action, "/read") {

@@ -151,7 +151,7 @@ func (f *Fake) MadeFrom(id string) (from string) {
 	return from
 }
 
-// Billed tells whether a machine costs money now: one that is stopped and not
+// Billed reports whether a machine costs money now: one that is stopped and not
 // deallocated does.
 func (f *Fake) Billed(id string) (billed bool) {
 	f.Locked(func() {

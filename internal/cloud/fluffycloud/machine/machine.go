@@ -117,7 +117,7 @@ func Furnish(dir string, spec Spec, authorizedKeys string) error {
 	return nil
 }
 
-// On tells whether the machine's ssh server runs.
+// On reports whether the machine's ssh server runs.
 func On(dir string) bool {
 	b, err := os.ReadFile(filepath.Join(dir, "sshd.json"))
 	if err != nil {

@@ -215,7 +215,7 @@ type hidden struct {
 	until time.Time
 }
 
-// hide tells which lists will not show what is created now.
+// hide reports which lists will not show what is created now.
 func (c *Cloud) hide() hidden {
 	for _, f := range c.gates.faults {
 		if f.Kind == Hide {

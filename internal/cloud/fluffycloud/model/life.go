@@ -92,7 +92,7 @@ func (c *Cloud) forget(i *instance) {
 	delete(c.s.Instances, i.ID)
 }
 
-// holdsCapacity tells whether an instance in that state occupies a machine.
+// holdsCapacity reports whether an instance in that state occupies a machine.
 func holdsCapacity(s fluffyapi.State) bool {
 	switch s {
 	case fluffyapi.Pending, fluffyapi.Running, fluffyapi.Stopping, fluffyapi.Terminating:
@@ -118,7 +118,7 @@ func (c *Cloud) typeOf(i *instance) *Type {
 	return c.cfg.typeIn(i.Type, r)
 }
 
-// room tells whether one more instance may be had; nil if so.
+// room reports whether one more instance may be had; nil if so.
 func (c *Cloud) room(account, zone string, r *Region, t *Type, spot bool) error {
 	family, units := t.family(spot)
 	key := account + "/" + r.Name + "/" + family

@@ -260,7 +260,7 @@ func (f *Fake) on(method, path, op, permission string, s fakehttp.Schema, do fak
 	})
 }
 
-// may tells whether the account has a permission.
+// may reports whether the account has a permission.
 func (f *Fake) may(permission string) bool {
 	f.asked[permission] = true
 	if f.denied[permission] {

@@ -119,7 +119,7 @@ func region(r *http.Request) string {
 	return part[1]
 }
 
-// report tells whether there are hosts for shapes.
+// report reports whether there are hosts for shapes.
 func (f *Fake) report(r *http.Request, in dict) (any, error) {
 	out := []dict{}
 	for _, one := range fakehttp.Items(in["shapeAvailabilities"]) {

@@ -35,7 +35,7 @@ func Config(path string) (config string, keyFile []byte) {
 	return config, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
 }
 
-// signed tells whether a call carries a good signature of what it says that it signs,
+// signed reports whether a call carries a good signature of what it says that it signs,
 // which has to be enough.
 func signed(r *http.Request) bool {
 	fields := map[string]string{}
