@@ -17,7 +17,7 @@ import (
 	"github.com/skypilot-go/sky/api"
 )
 
-// headerHomePath tells what "~" is on the server, in answers of /download.
+// headerHomePath says what "~" is on the server, in answers of /download.
 const headerHomePath = "X-Home-Path"
 
 // Download copies log folders of the server, as DownloadLogs and its siblings

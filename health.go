@@ -122,7 +122,7 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, more http.Heade
 		}
 		h, err := c.readHealth(res)
 		res.Body.Close()
-		// Health is told to everybody, who must log in as well.
+		// Health is asked to everybody, who must log in as well.
 		if _, locked := errors.AsType[*AuthError](err); !locked || !c.knownAnew(http.StatusUnauthorized, req.Header) {
 			return h, res.Header, err
 		}

@@ -47,7 +47,7 @@ var ReplicaStatuses = []ReplicaStatus{
 	ReplicaFailed, ReplicaFailedDelay, ReplicaFailedProbing, ReplicaFailedProvision, ReplicaFailedCleanup, ReplicaUnknown,
 }
 
-// Failed tells that a replica has failed and is gone, or cannot go.
+// Failed reports that a replica has failed and is gone, or cannot go.
 func (s ReplicaStatus) Failed() bool {
 	switch s {
 	case ReplicaFailed, ReplicaFailedDelay, ReplicaFailedProbing, ReplicaFailedProvision, ReplicaFailedCleanup:

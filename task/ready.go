@@ -9,7 +9,7 @@ import (
 	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
-// ready tells what must still be given before the Dag can be sent: values of
+// ready says what must still be given before the Dag can be sent: values of
 // variables, the rest of a docker login.
 func (d *Dag) ready() error {
 	var errs []*Error

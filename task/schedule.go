@@ -76,7 +76,7 @@ func (s Schedule) Next(t time.Time) (time.Time, error) {
 	return next.UTC(), nil
 }
 
-// again tells that next is the same time of the day as before, an hour of
+// again reports that next is the same time of the day as before, an hour of
 // summer time later.
 func again(before, next time.Time) bool {
 	_, was := before.Zone()

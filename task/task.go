@@ -49,7 +49,7 @@ type Task struct {
 	// SecretRefs are names of secrets that the server keeps, without "secrets:".
 	SecretRefs     []string
 	ManagedSecrets []ManagedSecret
-	// Resources are the candidates; at least one. Preference tells how they
+	// Resources are the candidates; at least one. Preference reports how they
 	// compete.
 	Resources  []Resources
 	Preference Preference

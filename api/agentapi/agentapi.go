@@ -121,7 +121,7 @@ const (
 // NoticeRebalance says that an interruption is likely and not yet decided.
 const NoticeRebalance = "rebalance"
 
-// Final tells that the machine will be taken back.
+// Final reports that the machine will be taken back.
 func (n Notice) Final() bool { return n.Action != NoticeRebalance }
 
 // AgentState says whether the node is on its way out.

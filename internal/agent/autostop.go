@@ -8,7 +8,7 @@ import (
 )
 
 // idleCheck is how often terminals of ssh sessions are looked for while an
-// autostop that cares about them is armed. All other activity tells by itself.
+// autostop that cares about them is armed. All other activity reports by itself.
 const idleCheck = time.Minute
 
 // idleness is what autostop is decided from.

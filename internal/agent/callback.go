@@ -19,7 +19,7 @@ const callbackTail = 16 << 10
 
 // postCallback runs a script of the cluster's user beside its jobs: it is no job,
 // so neither the queue nor autostop sees it. The script is a rank under a key of
-// the server's, and the same key again waits for it, or tells how it ended: it is
+// the server's, and the same key again waits for it, or reports how it ended: it is
 // never started twice.
 func (a *Agent) postCallback(w http.ResponseWriter, r *http.Request) error {
 	in, err := decode[agentapi.CallbackRequest](w, r)

@@ -36,7 +36,7 @@ const (
 	// workerRetry is the pause between tries to tell a worker that it must stop.
 	workerRetry = 3 * time.Second
 	// workerAbsent is how many tries in a row must find nobody at the address of a
-	// worker that was told to stop, whose answer was lost, before it counts as stopped.
+	// worker that was asked to stop, whose answer was lost, before it counts as stopped.
 	workerAbsent = 3
 	// stopPause is the longest pause between tries to stop this machine.
 	stopPause = 10 * time.Minute

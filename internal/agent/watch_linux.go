@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher tells when files grow, through inotify: an agent whose jobs print
+// watcher says when files grow, through inotify: an agent whose jobs print
 // nothing uses no CPU.
 type watcher struct {
 	f *os.File // nil: inotify is not to be had, see pollInterval

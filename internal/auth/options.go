@@ -41,7 +41,7 @@ func (o Options) defaultRole() string {
 	return "admin"
 }
 
-// Proxy says how a proxy in front of the server tells who logged in there.
+// Proxy says how a proxy in front of the server says who logged in there.
 type Proxy struct {
 	Enabled  bool
 	Explicit bool   // somebody switched it on: then a login is demanded

@@ -111,7 +111,7 @@ func (m *Manager) source(ctx context.Context, call cluster.Call, c *config.Confi
 	return b, b.Location().At(rec.SubPath), nil
 }
 
-// specOf is what nodes are told to mount.
+// specOf is what nodes are asked to mount.
 func specOf(u mount, c *config.Config, b storage.Bucket, endpoint string, from storage.Location, path string) (agentapi.MountSpec, error) {
 	cfg, readOnly, err := howMounted(u.spec, c)
 	if err != nil {

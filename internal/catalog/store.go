@@ -284,7 +284,7 @@ func (s *Store) read(cloud string) (*loaded, error) {
 
 func (s *Store) path(cloud, file string) string { return filepath.Join(s.o.Dir, cloud, file) }
 
-// Info tells where a cloud's prices come from and how old they are.
+// Info says where a cloud's prices come from and how old they are.
 type Info struct {
 	Cloud   string
 	File    string

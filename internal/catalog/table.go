@@ -33,7 +33,7 @@ type Table struct {
 
 	// Images is the cloud's images.csv; nil if it has none.
 	Images *Images
-	// Report tells how loading went.
+	// Report reports how loading went.
 	Report Report
 }
 
@@ -60,7 +60,7 @@ type kind struct {
 
 type span struct{ from, to uint32 }
 
-// Report tells how loading a price list went.
+// Report reports how loading a price list went.
 type Report struct {
 	File     string
 	Modified time.Time // of the file

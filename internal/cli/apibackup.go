@@ -116,7 +116,7 @@ func (p *progressWriter) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// readBackup reads a backup to its end, and tells what it is.
+// readBackup reads a backup to its end, and says what it is.
 func readBackup(name string) (made backupMade, err error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -159,7 +159,7 @@ func (a *app) able(ctx context.Context, name, what string) error {
 	return nil
 }
 
-// warnDegraded tells that the server accepts only some calls.
+// warnDegraded reports that the server accepts only some calls.
 func (a *app) warnDegraded(h *api.Health) {
 	if h.Degraded != "" {
 		a.t.Warn("The API server only shows, stops and ends what exists: %s.", h.Degraded)

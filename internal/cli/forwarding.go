@@ -56,7 +56,7 @@ func (p *portFlags) close() {
 }
 
 // portsOnly is a command that does nothing for as long as it is connected. It keeps the
-// node from being idle, and its end tells that the connection broke.
+// node from being idle, and its end reports that the connection broke.
 const portsOnly = "exec cat >/dev/null"
 
 // shellAndPorts is a shell, or with only none, while ports are forwarded.

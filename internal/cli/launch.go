@@ -301,7 +301,7 @@ func launchHints(t *term.Term, cluster string, job *int, reach string, stops boo
 	return b.String()
 }
 
-// single is the only task of a Dag; with several the text tells what to do.
+// single is the only task of a Dag; with several the text says what to do.
 func single(dag *task.Dag, several string) (*task.Task, error) {
 	if len(dag.Tasks) != 1 || dag.Execution == task.Parallel {
 		return nil, usagef("%s", several)

@@ -108,7 +108,7 @@ func endedJobs(e agentapi.Event) (jobs []agentapi.Job) {
 }
 
 // Heard waits until every end of a job that this server heard of from a cluster is
-// stored, or could not be, and tells when its head's agent was heard last. The time is
+// stored, or could not be, and says when its head's agent was heard last. The time is
 // zero if that is not known. It may be up to a minute too early if another server, or
 // an earlier life of this one, heard it.
 func (m *Manager) Heard(ctx context.Context, hash string) time.Time {

@@ -42,7 +42,7 @@ type Deps struct {
 	// Machine names the machine of this server, if several servers share the
 	// database; see [Manager.Here].
 	Machine string
-	// Logins tells that users log in; else all of them are the owner of the server.
+	// Logins reports that users log in; else all of them are the owner of the server.
 	Logins bool
 	// Ended stores how a job that asks for a report ended, see [agentapi.SubmitRequest]:
 	// its agent tells it again until there was no error. nil: nobody asks.

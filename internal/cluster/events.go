@@ -75,7 +75,7 @@ func (m *Manager) seen(ctx context.Context, scope *state.Scope, events []state.C
 	return out, nil
 }
 
-// Endpoints tells where a cluster's ports can be reached.
+// Endpoints says where a cluster's ports can be reached.
 func (m *Manager) Endpoints(ctx context.Context, body api.EndpointsBody) (map[string]string, error) {
 	c, err := m.Up(ctx, body.Cluster, "Asking for endpoints")
 	if err != nil {

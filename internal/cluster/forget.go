@@ -86,7 +86,7 @@ func (m *Manager) remains(ctx context.Context, c *state.Cluster, cause error) {
 }
 
 // ReleaseOrphan gives back one incarnation of a cluster that never was up, unless
-// somebody works on it or wanted tells that somebody is about to.
+// somebody works on it or wanted reports that somebody is about to.
 func (m *Manager) ReleaseOrphan(ctx context.Context, name, hash string, wanted func(context.Context) (bool, error)) error {
 	ctx, unlock, ok, err := m.TryLock(ctx, name)
 	if err != nil || !ok {

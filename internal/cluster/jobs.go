@@ -82,7 +82,7 @@ func (m *Manager) JobStatus(ctx context.Context, body api.JobStatusBody) (map[st
 	return out, err
 }
 
-// JobAnd tells how far a job of a cluster is, nil if there is no such job, and then what
+// JobAnd reports how far a job of a cluster is, nil if there is no such job, and then what
 // a command prints on the head. It must be safe to run twice.
 func (m *Manager) JobAnd(ctx context.Context, name string, id int, command string) (job *agentapi.Job, said []byte, err error) {
 	err = m.ask(ctx, name, "Reading results", func(_ *state.Cluster, client *agentclient.Client) (err error) {

@@ -257,7 +257,7 @@ func (m *Manager) usage(ctx context.Context, c *state.Cluster) {
 
 // RefreshAll looks at many clusters at once and returns the records that are
 // left, in the same order. Those that could not be refreshed stay as they are;
-// the second result tells why, by name.
+// the second result says why, by name.
 func (m *Manager) RefreshAll(ctx context.Context, clusters []*state.Cluster, need func(*state.Cluster) bool) ([]*state.Cluster, map[string]error) {
 	return refreshAll(ctx, clusters, need, m.Refresh)
 }

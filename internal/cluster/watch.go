@@ -18,7 +18,7 @@ import (
 )
 
 // watcher keeps a connection to every agent of every running cluster, on which
-// the agent pushes what changes; one that breaks tells that the agent died.
+// the agent pushes what changes; one that breaks reports that the agent died.
 type watcher struct {
 	m       *Manager
 	poke    chan struct{}

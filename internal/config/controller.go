@@ -9,7 +9,7 @@ import (
 // controllerKinds are the sections that have a controller, and what it looks after.
 var controllerKinds = []struct{ section, what string }{{"jobs", "managed jobs"}, {"serve", "services"}}
 
-// ControllerOn tells where managed jobs (section jobs) or services (section serve) are
+// ControllerOn says where managed jobs (section jobs) or services (section serve) are
 // looked after, [OnServer] or [OnCluster]. Of what a client sends along with a request
 // only the mode itself counts, and only if the sender may set it; it was checked on the
 // client's side, and any other value is passed over.

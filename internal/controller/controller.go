@@ -74,7 +74,7 @@ func New(d Deps) *Controller {
 	return &Controller{Deps: d, turn: make(chan struct{}, 1), equipped: map[string]string{}, ways: map[string]*way{}}
 }
 
-// Reserved tells what a cluster name is reserved for: "managed jobs", "services",
+// Reserved says what a cluster name is reserved for: "managed jobs", "services",
 // or "" for none.
 func Reserved(name string) string {
 	switch {
@@ -218,5 +218,5 @@ func (c *Controller) serverJob(ctx context.Context, cl *state.Cluster) (*agentap
 	return nil, nil
 }
 
-// rested tells that the server ended because there was nothing to do.
+// rested reports that the server ended because there was nothing to do.
 func rested(j *agentapi.Job) bool { return j != nil && j.Status == api.JobSucceeded }

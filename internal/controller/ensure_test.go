@@ -25,7 +25,7 @@ func (n *near) ensure() (string, error) {
 	return r.Out.String(), err
 }
 
-// A far server of another build is told to go, and the new one is started from what
+// A far server of another build is asked to go, and the new one is started from what
 // was brought.
 func TestAFarServerOfAnotherBuildIsReplaced(t *testing.T) {
 	for _, tt := range []struct {

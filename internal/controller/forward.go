@@ -387,7 +387,7 @@ func (c *Controller) retry(ctx context.Context, call cluster.Call, limit time.Du
 	}
 }
 
-// unanswered tells that a call got no answer: sending it again under its id is
+// unanswered reports that a call got no answer: sending it again under its id is
 // harmless.
 func unanswered(err error) bool {
 	if lost, ok := errors.AsType[*sky.StatusError](err); ok {

@@ -151,7 +151,7 @@ func (c *Controller) serve(ctx context.Context, call cluster.Call, cl *state.Clu
 
 var errSlow = errors.New("it did not answer in time")
 
-// slow tells why a server of the build that was wanted does not answer. If the
+// slow says why a server of the build that was wanted does not answer. If the
 // one before does, that is good enough.
 func (c *Controller) slow(ctx context.Context, call cluster.Call, cl *state.Cluster) error {
 	if health, err := c.ping(ctx, cl); err == nil {

@@ -108,7 +108,7 @@ func TestPriceListsAreFetchedAndToldOf(t *testing.T) {
 	wants(t, "a cloud that nobody knows", err, `no price list for "nimbus"`)
 	_, err = refresh("runpod")
 	wants(t, "nothing that can be fetched", err, "No price list could be fetched")
-	// A list that makes no sense is told of with what is wrong.
+	// A list that makes no sense is told about with what is wrong.
 	w.write(filepath.Join("catalogs", "v8", "runpod", "vms.csv"), "Nonsense\n1\n")
 	all, err = got[[]api.CatalogStatus](w)(w.as("uma").CatalogStatus(ctx))
 	if i := slices.IndexFunc(all, func(s api.CatalogStatus) bool { return s.Cloud == "runpod" && s.Problem != "" && s.Edited }); err != nil || i < 0 {

@@ -1,5 +1,5 @@
 // Package daemon is the API server as a process: it opens the state, puts the
-// parts together, serves, and hands over when it is told to go.
+// parts together, serves, and hands over when it is asked to go.
 package daemon
 
 import (
@@ -108,7 +108,7 @@ type daemon struct {
 	tracer       *trace.Tracer    // nil: nothing is traced
 	working      working
 	disk         *disk
-	// logins tells that people have to log in: then what they write runs, and is
+	// logins reports that people have to log in: then what they write runs, and is
 	// looked at, with their own rights and never with the server's.
 	logins     bool
 	keySources keySources

@@ -29,7 +29,7 @@ const (
 
 // keySources is where this server finds keys.
 type keySources struct {
-	own      string // the file that the server makes when it is told of nothing else
+	own      string // the file that the server makes when it is told about nothing else
 	keys     string
 	file     string
 	kms      string

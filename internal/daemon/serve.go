@@ -158,7 +158,7 @@ func (d *daemon) serveLogs(ctx context.Context, c *requests.Call, w io.Writer) (
 	return nil, d.services.Logs(ctx, call, body, offset, begin, w)
 }
 
-// reportEvery is how often the balancer in this server tells what it has counted.
+// reportEvery is how often the balancer in this server says what it has counted.
 const reportEvery = 500 * time.Millisecond
 
 // balance runs the balancer in this server, unless all of them run beside it, until ctx

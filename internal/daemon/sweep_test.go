@@ -89,7 +89,7 @@ func TestASweepRefusesWhatItCannotDo(t *testing.T) {
 		if !b.held() {
 			t.Error("strays are let go by a sweep that did nothing")
 		}
-		// A cloud that does not answer is told of, and nothing is ended there.
+		// A cloud that does not answer is told about, and nothing is ended there.
 		b.launch("c", "sleep 10h")
 		b.Inject(model.Fault{ID: "down", Kind: model.Fail, Op: "instances.list", Code: fluffyapi.Unauthorized, Message: "who are you?"})
 		r, err := b.sweep(api.SweepBody{Terminate: true})

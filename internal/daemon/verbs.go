@@ -167,7 +167,7 @@ func (d *daemon) register() {
 }
 
 // configure finds the configuration that holds for a request, the server's with
-// the client's laid over, and tells what of the client's does not count.
+// the client's laid over, and says what of the client's does not count.
 func (d *daemon) configure(call *cluster.Call, env api.Envelope) (err error) {
 	if call.Config, err = d.settings.current().Request(env.OverrideConfig, sender(call.Scope)); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"github.com/skypilot-go/sky/internal/table"
 )
 
-// shownAlternatives bounds what a person is told of one task; programs get all.
+// shownAlternatives bounds what a person is told about one task; programs get all.
 const shownAlternatives = 30
 
 // alternatives accounts for everything that a task could have had.

@@ -153,7 +153,7 @@ func mismatch(c *state.Cluster, t *task.Task, r task.Resources, exec bool) strin
 	return ""
 }
 
-// otherImage tells that the request names another image than the cluster has.
+// otherImage reports that the request names another image than the cluster has.
 func otherImage(c *state.Cluster, r task.Resources) string {
 	if len(r.ImageID) == 0 {
 		return ""

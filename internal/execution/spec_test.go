@@ -20,7 +20,7 @@ var (
 	ann          = cluster.Call{User: state.User{ID: "a1b2", Name: "ann"}}
 )
 
-// What a job is told of its accelerators is of the request that its cluster satisfies.
+// What a job is told about its accelerators is of the request that its cluster satisfies.
 func TestAJobSaysWhatItTakesOfEachNode(t *testing.T) {
 	gpus := func(name string, n float64) task.Resources {
 		return task.Resources{Accelerators: []task.Accelerator{{Name: name, Count: n}}}

@@ -1,6 +1,6 @@
 // Package filesync copies a file or a folder to another machine over one
 // connection, and only what differs. [Send] runs where the files are, [Serve]
-// where they go; nothing else is needed on either side. [Walk] tells what
+// where they go; nothing else is needed on either side. [Walk] says what
 // would be sent.
 //
 // Kept are content, permissions, times of files and folders, symlinks as

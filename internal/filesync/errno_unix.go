@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isNotFolder tells that a file stands where a path wants a folder.
+// isNotFolder reports that a file stands where a path wants a folder.
 func isNotFolder(err error) bool { return errors.Is(err, unix.ENOTDIR) }
 
-// isLoop tells that a symlink stands where there must be none.
+// isLoop reports that a symlink stands where there must be none.
 func isLoop(err error) bool { return errors.Is(err, unix.ELOOP) }
 
 // inodeOf is the inode of a file that was described, 0 if that is unknown.

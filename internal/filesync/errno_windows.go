@@ -2,7 +2,7 @@ package filesync
 
 import "io/fs"
 
-// isNotFolder tells that a file stands where a path wants a folder. Windows
+// isNotFolder reports that a file stands where a path wants a folder. Windows
 // calls that "does not exist".
 func isNotFolder(error) bool { return false }
 

@@ -57,7 +57,7 @@ func (o *Options) cacheDir() string {
 	return stateDir(home)
 }
 
-// Progress tells how far a Send is.
+// Progress reports how far a Send is.
 type Progress struct {
 	Files, Wanted, Sent      int   // found at the source; asked for by the receiver so far; sent
 	Bytes, WantedBytes, Done int64 // the same in bytes of content

@@ -9,7 +9,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Kinds of frames; doc.go tells what is in them.
+// Kinds of frames; doc.go says what is in them.
 const (
 	frameHello    = 'H'
 	frameFolders  = 'D'

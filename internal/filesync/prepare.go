@@ -139,7 +139,7 @@ func (r *receiver) unlock(fd int, path string) error {
 	return unix.Fchmod(fd, uint32(st.Mode&0o7777|0o700))
 }
 
-// keepTop tells that path is the destination and has a mode and a time of its
+// keepTop reports that path is the destination and has a mode and a time of its
 // own.
 func (r *receiver) keepTop(path string) bool {
 	return path == "" && (r.hello.file || r.hello.contents && r.dest.exists)

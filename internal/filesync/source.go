@@ -68,7 +68,7 @@ func readFull(f *sourceFile, p []byte) (int, error) {
 	return n, nil
 }
 
-// sameFile tells that a file was not written to between two looks at it.
+// sameFile reports that a file was not written to between two looks at it.
 func sameFile(a, b *item) bool {
 	return a.kind == b.kind && a.size == b.size && a.mtime == b.mtime
 }

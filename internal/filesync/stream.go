@@ -36,7 +36,7 @@ var errChanged = errors.New("the file has changed")
 type streaming struct {
 	*sender
 	*ref
-	was  item // what the receiver is told of the file
+	was  item // what the receiver is told about the file
 	sum  *blake3.Hasher
 	done int64 // of the file: sent, or right at the receiver
 }

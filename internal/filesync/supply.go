@@ -130,7 +130,7 @@ func (s *sender) appendFile(ctx context.Context, frame []byte, r *ref) ([]byte, 
 	}
 }
 
-// knownSame tells that the receiver has the right content, without reading
+// knownSame reports that the receiver has the right content, without reading
 // the file.
 func (s *sender) knownSame(r *ref) bool {
 	it := r.file()
@@ -149,7 +149,7 @@ func (s *sender) same(r *ref) *record {
 }
 
 // readSmall reads a file that should be as was says; ok is false if it is not,
-// and now tells how it is instead.
+// and now reports how it is instead.
 func (s *sender) readSmall(ctx context.Context, r *ref, was *item) (content []byte, now item, ok bool, err error) {
 	f, err := s.open(ctx, r)
 	if err != nil {

@@ -203,7 +203,7 @@ func (c *controller) does(task int, s api.ScheduleState) {
 // Another task's change in between is merged; a cancel is [state.ErrConflict]: it
 // changes what is to be done. own is the channel of the goroutine that saves.
 func (c *controller) save(ctx context.Context, s situation, own <-chan struct{}, events ...state.ManagedEvent) error {
-	// What was done is written even if the server is told to go meanwhile.
+	// What was done is written even if the server is asked to go meanwhile.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	for {
@@ -259,7 +259,7 @@ func (c *controller) scheduled(s situation) error {
 	return nil
 }
 
-// saved tells what was written.
+// saved says what was written.
 func (c *controller) saved(s situation, events []state.ManagedEvent) {
 	var lines []string
 	for _, e := range events {

@@ -25,7 +25,7 @@ type environment interface {
 	// Recorded is what is known of the cluster without asking anybody.
 	Recorded(ctx context.Context, a *state.ManagedAttempt) observation
 	// Heard waits until all that the agent of the attempt's cluster told servers so far
-	// is stored, and tells when it was heard last; zero: unknown.
+	// is stored, and says when it was heard last; zero: unknown.
 	Heard(ctx context.Context, a *state.ManagedAttempt) time.Time
 	// HeardLast is Heard without waiting or asking anybody.
 	HeardLast(a *state.ManagedAttempt) time.Time

@@ -53,7 +53,7 @@ type Deps struct {
 	// provider says that its machines run, before they are ended and the job is run
 	// elsewhere; 0, and nil: for ever.
 	Patience func() time.Duration
-	// Callbacks tells where event_callback scripts run besides the nodes of their
+	// Callbacks says where event_callback scripts run besides the nodes of their
 	// jobs; nil: nowhere.
 	Callbacks func(ctx context.Context, owner state.User) CallbackPlace
 	// Admit lets the administrator's policy judge the launch of a task's cluster,

@@ -45,7 +45,7 @@ func (f failingWorld) Down(ctx context.Context, a *state.ManagedAttempt, call cl
 }
 
 // A call of a controller fails, each of them once: the job comes to the same end, no
-// cluster is left, and the job's own log tells what failed.
+// cluster is left, and the job's own log says what failed.
 func TestAJobComesToItsEndWhicheverCallFails(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

@@ -26,7 +26,7 @@ const (
 	lostIt                  // the job may have run and its cluster is gone
 )
 
-// judge says what the error of a launch means. ran tells that the task ran
+// judge says what the error of a launch means. ran reports that the task ran
 // before: what worked once is given more credit.
 func judge(err error, ran bool) verdict {
 	if _, ok := errors.AsType[*lostError](err); ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// The agent of a cluster's head tells how a job ended as soon as it knows, and again
+// The agent of a cluster's head reports how a job ended as soon as it knows, and again
 // until that is stored: its machine may be taken away a second later. Every server
 // that hears it stores it with the attempt, whoever has the lease on the job, and
 // before an attempt is given up the report is weighed: a program that is known to

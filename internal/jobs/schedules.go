@@ -28,7 +28,7 @@ type turn struct {
 	next    time.Time // the first time that nothing is decided about; zero: there is none
 }
 
-// decideTurn says what becomes of the times from due to now. busy tells that the
+// decideTurn says what becomes of the times from due to now. busy reports that the
 // run before has not ended. It is pure; more than one run takes more than one
 // turn.
 func decideTurn(s task.Schedule, due, now time.Time, busy bool) (turn, error) {

@@ -240,7 +240,7 @@ func (s *simulation) keep(day context.Context, n int) {
 		go func() { m.Run(ctx); close(v.ended) }()
 		s.sleep(ctx, time.Duration(r.ExpFloat64()*float64(15*time.Minute)))
 		switch r.IntN(4) {
-		case 0: // it is told to go
+		case 0: // it is asked to go
 		default: // it dies, some calls from now
 			v.life.light(r.IntN(2000))
 			s.sleep(ctx, time.Minute)

@@ -37,7 +37,7 @@ type Log interface {
 	io.Closer
 	// Size is how long it is now.
 	Size() (int64, error)
-	// Grew tells that there may be more than when it was last read to its end. A log
+	// Grew reports that there may be more than when it was last read to its end. A log
 	// does not look by itself, so that a thousand readers who wait cost nothing.
 	Grew()
 }

@@ -24,7 +24,7 @@ import (
 // Rights mount in place of this process, which may not.
 type Rights interface {
 	fusefs.Attacher
-	// available tells why nothing can be mounted, if so.
+	// available says why nothing can be mounted, if so.
 	available() error
 }
 
@@ -176,7 +176,7 @@ func (m *Mounts) attacher() fusefs.Attacher {
 	return m.o.Rights
 }
 
-// available tells why nothing can be mounted here, if so.
+// available says why nothing can be mounted here, if so.
 func (m *Mounts) available() error {
 	if m.o.Rights != nil {
 		return m.o.Rights.available()

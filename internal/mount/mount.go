@@ -68,7 +68,7 @@ type volume interface {
 	Stats(s *mountapi.Stats)
 	// Queue lists files that are not in the bucket, or could not be stored.
 	Queue() []mountapi.File
-	// Flush waits until what was written by the owners is in the bucket, and tells how
+	// Flush waits until what was written by the owners is in the bucket, and reports how
 	// many files that were.
 	Flush(ctx context.Context, mine func(owner string) bool) (int, error)
 	// Settled reports whether everything is in the bucket that can be.

@@ -15,7 +15,7 @@ import (
 // codeRunning is the exit code of a second process for the same folder.
 const codeRunning = 3
 
-// mountMain is sky-mount mount: it holds the mounts of a folder until it is told to end.
+// mountMain is sky-mount mount: it holds the mounts of a folder until it is asked to end.
 // whole: the program is the whole sky.
 func mountMain(ctx context.Context, dir string, whole bool) int {
 	debug.SetGCPercent(50)

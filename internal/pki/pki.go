@@ -153,7 +153,7 @@ func NodeConfigs(dir string) (serve, dial *tls.Config, err error) {
 	return serve, dialConfig(ca, own), nil
 }
 
-// PeerRole tells what the other side of a verified connection is.
+// PeerRole says what the other side of a verified connection is.
 func PeerRole(cs *tls.ConnectionState) Role {
 	if cs == nil || len(cs.VerifiedChains) == 0 {
 		return RoleNone

@@ -13,7 +13,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// grace is how long a call may go on after it was told to stop. A provider that
+// grace is how long a call may go on after it was asked to stop. A provider that
 // does not listen is left behind: its machines are then looked for.
 const grace = 10 * time.Second
 
@@ -66,7 +66,7 @@ func (w *waits) now() string {
 // started is what is done, as the beginning of a line.
 func started(doing string) string { return strings.ToUpper(doing[:1]) + doing[1:] }
 
-// mostWaits bounds what is told of a wait, in bytes: schedulers of large clusters
+// mostWaits bounds what is told about a wait, in bytes: schedulers of large clusters
 // are wordy.
 const mostWaits = 300
 
@@ -150,7 +150,7 @@ func act(ctx context.Context, s step, f func(context.Context) error) error {
 	return err
 }
 
-// progress is where attempts, maybe several at once, tell what they do.
+// progress is where attempts, maybe several at once, say what they do.
 type progress struct {
 	mu sync.Mutex
 	w  io.Writer

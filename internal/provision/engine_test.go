@@ -616,7 +616,7 @@ func TestGoneIsWhatTheCloudNoLongerLists(t *testing.T) {
 	})
 }
 
-// deaf is a cloud that does nothing the first time it is told to terminate, and
+// deaf is a cloud that does nothing the first time it is asked to terminate, and
 // says that it has.
 type deaf struct {
 	*scripted

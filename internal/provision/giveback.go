@@ -28,7 +28,7 @@ func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // giveBack terminates a cluster's machines until the cloud lists none of them,
-// or ctx ends. Only that is proof: a call that was told to be through may have
+// or ctx ends. Only that is proof: a call that was asked to be through may have
 // been overtaken by one whose answer was lost. Whoever watches is told what is
 // known meanwhile.
 func (e *Engine) giveBack(ctx context.Context, p cloud.Provider, id cloud.ClusterID, o cloud.Offer, nodes int, h *History, note func(state.Step), watch *overdue) error {

@@ -110,7 +110,7 @@ func (h *History) Took(step string, okOnly bool, want func(*state.Attempt) bool)
 	return out
 }
 
-// slowness tells how long failed attempts at an offer's cloud and machine took
+// slowness reports how long failed attempts at an offer's cloud and machine took
 // on average; a minute if none is known.
 func (h *History) slowness() func(*cloud.Offer) time.Duration {
 	type key struct{ cloud, machine string }

@@ -14,7 +14,7 @@ import (
 const GoneWithin = time.Minute
 
 // overdue raises its voice, once, when machines are not proven gone in time. It
-// asks nobody; whoever gives them back tells what is known.
+// asks nobody; whoever gives them back says what is known.
 type overdue struct {
 	mu    sync.Mutex
 	known string

@@ -27,7 +27,7 @@ const (
 
 // Rank orders the offers of each tier by what it is expected to cost to get a
 // machine there, attempts that fail included; tiers stay apart. Equal ones, and
-// free ones, keep their order. slow tells how long a failed attempt takes; nil:
+// free ones, keep their order. slow reports how long a failed attempt takes; nil:
 // a minute.
 func (r Ranking) Rank(tiers [][]cloud.Offer, c *Chances, slow func(*cloud.Offer) time.Duration) [][]cloud.Offer {
 	if r.PriceOnly {

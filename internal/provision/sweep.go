@@ -325,7 +325,7 @@ func (e *Engine) End(ctx context.Context, s Stray) error {
 	return err
 }
 
-// sightings remembers when strays were first seen: not every cloud tells when a
+// sightings remembers when strays were first seen: not every cloud says when a
 // machine was made.
 type sightings struct {
 	mu   sync.Mutex

@@ -233,7 +233,7 @@ func (r *Connector) startAndConfigure(ctx context.Context, c *state.Cluster, mad
 	return r.configure(ctx, c, 0)
 }
 
-// Agentless tells that the cluster's nodes are no machines, and have no agents.
+// Agentless reports that the cluster's nodes are no machines, and have no agents.
 func Agentless(c *state.Cluster) bool {
 	return len(c.Nodes) > 0 && c.Nodes[0].Reach.Method == cloud.ReachNone
 }

@@ -2,7 +2,7 @@ package remote
 
 import "sync"
 
-// waiting tells what nodes that are set up at the same time wait for: of the one
+// waiting says what nodes that are set up at the same time wait for: of the one
 // with the lowest rank, lest the nodes talk over each other.
 type waiting struct {
 	told func(what string)

@@ -227,7 +227,7 @@ func (l *Log) missing() []byte {
 	return fmt.Appendf(nil, "(%s: %d lines of this log are missing)\n", l.why, l.lost)
 }
 
-// noRoom tells why lines are not kept; "": that is not what err says.
+// noRoom says why lines are not kept; "": that is not what err says.
 func noRoom(err error) string {
 	full, limited := errors.AsType[*diskspace.NoRoomError](err)
 	switch {

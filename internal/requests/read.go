@@ -25,7 +25,7 @@ func (e *Engine) submitRead(ctx context.Context, sub Submission, r *run, row *st
 	case o := <-done:
 		done <- o // for whoever finishes it
 		if ended = o.status != ""; ended {
-			r.log.close() // the row tells that nothing more comes
+			r.log.close() // the row reports that nothing more comes
 			told = e.ended(row, o)
 		}
 	case <-patience.C:

@@ -75,7 +75,7 @@ type Options struct {
 	Tracer *trace.Tracer // nil: runs are not traced
 	// Admit refuses requests, by name, before they are recorded; nil: none.
 	Admit func(name string) error
-	// Ended is told of every request whose end this server has written; nil: nobody
+	// Ended is told about every request whose end this server has written; nil: nobody
 	// is. It must be quick.
 	Ended func(*state.Request)
 }
@@ -149,7 +149,7 @@ func (e *Engine) Handle(name string, schedule api.ScheduleType, f Func) {
 	e.handlers[name] = handler{schedule: schedule, f: f}
 }
 
-// HandleRead is Handle for short requests that only tell what is: f changes
+// HandleRead is Handle for short requests that only say what is: f changes
 // nothing that matters if it happens twice, and keeps no state. One that is quick
 // is recorded once, with its result, rather than when it begins and when it ends.
 func (e *Engine) HandleRead(name string, f Func) {

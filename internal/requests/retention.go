@@ -12,7 +12,7 @@ const (
 	sweepBatch = 500
 	// readKept is how long the result of a request that only reads is kept once it
 	// is there: who asked fetches it at once, and again within this time if the
-	// answer was lost. Afterwards it tells what was, which nobody asks for. The log
+	// answer was lost. Afterwards it says what was, which nobody asks for. The log
 	// of such a request goes with it.
 	readKept      = 5 * time.Minute
 	readSweepEach = time.Minute

@@ -134,7 +134,7 @@ func (e *Engine) execute(r *run, row *state.Request) {
 	e.finish(r, row, e.outcome(r, row))
 }
 
-// outcome runs the function of a request and tells how it ended.
+// outcome runs the function of a request and reports how it ended.
 func (e *Engine) outcome(r *run, row *state.Request) (o outcome) {
 	c := e.call(row, r.log)
 	h := e.handlers[row.Name]

@@ -6,7 +6,7 @@ import (
 )
 
 // Shutdown stops the engine: nothing new is taken, log requests and long ones
-// are told to stop (the cause is [ErrShutdown]; what they leave is resumed by
+// are asked to stop (the cause is [ErrShutdown]; what they leave is resumed by
 // the next life or another server), and short ones may finish until ctx ends,
 // after which they are stopped too. Streams end with the line that makes
 // clients ask again. An error says how many functions have not returned.

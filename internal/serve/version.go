@@ -12,7 +12,7 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// version is what a service was told to be, read.
+// version is what a service was asked to be, read.
 type version struct {
 	*state.ServiceVersion
 	task *task.Task

@@ -26,7 +26,7 @@ func (r Route) Changes() bool {
 type auditTrail struct {
 	entry   state.AuditEntry
 	written bool
-	stored  bool // the request's row tells how it ends
+	stored  bool // the request's row reports how it ends
 }
 
 type trailKey struct{}

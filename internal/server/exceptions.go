@@ -159,7 +159,7 @@ func jsonDict(d pickle.Dict) map[string]any {
 	return m
 }
 
-// errorRecord is err as it is told to clients. What is no [api.Error] is a
+// errorRecord is err as it is asked to clients. What is no [api.Error] is a
 // RuntimeError with its text.
 func errorRecord(err error) api.ErrorRecord {
 	if e, ok := errors.AsType[*api.Error](err); ok {

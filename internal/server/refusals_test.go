@@ -159,7 +159,7 @@ func TestNothingIsDoneThatTheDatabaseRefused(t *testing.T) {
 				return change()
 			})
 			r := w.call(post, c.path, c.body)
-			if changes <= fail { // the last one tells how the call ended
+			if changes <= fail { // the last one reports how the call ended
 				if r.status != 200 {
 					t.Errorf("%s %s: %d %s", c.path, c.body, r.status, r.body)
 				}
@@ -392,7 +392,7 @@ func TestWhichWorkspaceACallBelongsTo(t *testing.T) {
 			t.Errorf("%s: in %q, and the body says %q, want %q", c.name, q.Workspace, kept, c.want)
 		}
 	}
-	// What is told of it.
+	// What is told about it.
 	active, w.as = "", "otto"
 	for prefers, want := range map[string]bool{"": false, "lab": false, "web": true} {
 		if err := w.store.Users().Prefer(t.Context(), auth.UserID("otto"), prefers); err != nil {

@@ -28,7 +28,7 @@ func newStream(w http.ResponseWriter) *stream {
 	return &stream{w: w, rc: http.NewResponseController(w)}
 }
 
-// begin sends the headers. Proxies are told to hold nothing back.
+// begin sends the headers. Proxies are asked to hold nothing back.
 func (s *stream) begin(contentType string) {
 	h := s.w.Header()
 	h.Set("Content-Type", contentType)

@@ -189,7 +189,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // notRecorded is failed for a call that would have become a request. If the database
-// did not answer, the client is told to repeat it.
+// did not answer, the client is asked to repeat it.
 func (s *Server) notRecorded(w http.ResponseWriter, r *http.Request, err error) {
 	if gone(r) || !state.Unanswered(err) {
 		s.failed(w, r, err)

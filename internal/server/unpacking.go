@@ -13,7 +13,7 @@ import (
 )
 
 // unpacking is an upload of a user on its way to dir, or if into is set, to there;
-// dir then only tells that it was done.
+// dir then only reports that it was done.
 type unpacking struct {
 	up    *Uploads
 	user  string

@@ -201,7 +201,7 @@ func (s *Server) takeChunk(w http.ResponseWriter, r *http.Request, u unpacking) 
 	s.answerChunk(w, r, body, missing, err)
 }
 
-// answerChunk tells what became of a chunk. One that is refused is read to its
+// answerChunk says what became of a chunk. One that is refused is read to its
 // end: a client that still sends sees no answer.
 func (s *Server) answerChunk(w http.ResponseWriter, r *http.Request, body io.Reader, missing []string, err error) {
 	switch {

@@ -34,7 +34,7 @@ type Bucket struct {
 	Store, Account, Region string
 	Endpoint               string // the server that answered in place of the store's own one
 	SubPath                string // below which its files are
-	// Managed tells that sky made it, and deletes it.
+	// Managed reports that sky made it, and deletes it.
 	Managed    bool
 	Persistent bool // it outlives whoever needs it
 	Config     BucketConfig

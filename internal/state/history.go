@@ -42,7 +42,7 @@ func (t *Clusters) Events(ctx context.Context, name, hash string, types []string
 	return values(list), t.s.explain(err)
 }
 
-// DeleteEvents forgets events of these types from before a time and tells how
+// DeleteEvents forgets events of these types from before a time and reports how
 // many there were.
 func (t *Clusters) DeleteEvents(ctx context.Context, types []string, before time.Time) (int64, error) {
 	var w where

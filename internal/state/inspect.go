@@ -16,7 +16,7 @@ import (
 // server; what is not through by then is looked at later, by [Store.Check].
 const checkLimit = 5 * time.Second
 
-// Inspect tells what the SQLite file at path is. It changes nothing: the content
+// Inspect says what the SQLite file at path is. It changes nothing: the content
 // of a write-ahead log is read and stays where it is.
 func Inspect(ctx context.Context, path string) (Found, error) {
 	f := Found{Where: path}

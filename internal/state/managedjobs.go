@@ -195,7 +195,7 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 	var kept []byte
 	if row.Schedule == api.ScheduleDone {
 		kept = endedDag(row.Dag)
-		for _, secret := range task.SecretsIn(row.Dag) { // an error may tell what a program was given
+		for _, secret := range task.SecretsIn(row.Dag) { // an error may say what a program was given
 			for _, t := range row.Tasks {
 				t.Failure = strings.ReplaceAll(t.Failure, secret, task.Redacted)
 				t.Details = strings.ReplaceAll(t.Details, secret, task.Redacted)
@@ -290,7 +290,7 @@ func (t *ManagedJobs) keepDag(s *session, id int, dag []byte) error {
 	return err
 }
 
-// refused tells why a job was not updated.
+// refused says why a job was not updated.
 func (t *ManagedJobs) refused(s *session, j *ManagedJob) error {
 	var is api.ScheduleState
 	err := s.one([]any{text(&is)}, "SELECT schedule FROM managed_jobs WHERE id = ? AND version = ? AND epoch = ?", j.ID, j.Version, j.Epoch)

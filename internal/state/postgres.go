@@ -142,7 +142,7 @@ func supported(ctx context.Context, pool *sql.DB) error {
 	return nil
 }
 
-// inspectPostgres tells what a database is.
+// inspectPostgres says what a database is.
 func inspectPostgres(ctx context.Context, pool *sql.DB, where string) (Found, error) {
 	f := Found{Where: where, Checked: true}
 	q := &session{ctx: ctx, d: postgresDialect, db: pool, limit: postgresLimit, patient: true}

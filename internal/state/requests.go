@@ -179,7 +179,7 @@ type Held struct {
 	CancelAsked bool
 }
 
-// Beat renews the lease on everything that owner runs and tells what that is.
+// Beat renews the lease on everything that owner runs and says what that is.
 func (t *Requests) Beat(ctx context.Context, owner string) ([]Held, error) {
 	now := nanos(t.s.Now())
 	var held []*Held

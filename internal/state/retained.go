@@ -39,7 +39,7 @@ var (
 )
 
 // hidden is a text, as it stands in JSON, without the secrets of a request's
-// body: an error may tell what a program was given.
+// body: an error may say what a program was given.
 func hidden(text, body []byte) []byte {
 	var fields map[string]json.RawMessage
 	if len(text) == 0 || json.Unmarshal(body, &fields) != nil {

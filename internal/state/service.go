@@ -60,7 +60,7 @@ type ServiceShown struct {
 	TLS    bool     `json:"tls,omitempty"`
 }
 
-// ServiceVersion is what a service was told to be.
+// ServiceVersion is what a service was asked to be.
 type ServiceVersion struct {
 	Hash       string // of the service
 	Number     int

@@ -108,7 +108,7 @@ func (t *Services) List(ctx context.Context, f ServiceFilter) ([]*Service, error
 	return list, t.s.explain(err)
 }
 
-// Versions is what services were told to be, without the tasks, by hash and in order
+// Versions is what services were asked to be, without the tasks, by hash and in order
 // of their numbers.
 func (t *Services) Versions(ctx context.Context, hashes []string) (map[string][]*ServiceVersion, error) {
 	return t.versions(ctx, hashes, serviceVersionColumns.without("task", "config"))

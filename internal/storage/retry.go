@@ -15,7 +15,7 @@ type Retries struct {
 	Attempts int           // all in all; 0: 8
 	First    time.Duration // the first wait, which is doubled each time; 0: 250 ms
 	Max      time.Duration // the longest wait; 0: 20 s
-	// On is told of each failure that is followed by another attempt; it may be
+	// On is told about each failure that is followed by another attempt; it may be
 	// called concurrently.
 	On func(err error, wait time.Duration)
 }
@@ -81,7 +81,7 @@ func (r *retried) wait(ctx context.Context, n int, err error) bool {
 	}
 }
 
-// again repeats a call. lost tells that an attempt before may have had its effect.
+// again repeats a call. lost reports that an attempt before may have had its effect.
 func again[T any](ctx context.Context, r *retried, call func(lost bool) (T, error)) (T, error) {
 	lost := false
 	for n := 1; ; n++ {

@@ -225,7 +225,7 @@ func (w withoutUploads) Caps() storage.Caps {
 	return c
 }
 
-// azurite starts a server of Azure's blobs, and tells how it is reached.
+// azurite starts a server of Azure's blobs, and reports how it is reached.
 func azurite(t testing.TB, transport http.RoundTripper) azure.Options {
 	t.Helper()
 	node, err := exec.LookPath("node")

@@ -9,7 +9,7 @@ import (
 	"syscall"
 )
 
-// Resizes tells when the terminal's size changes, until ctx ends.
+// Resizes says when the terminal's size changes, until ctx ends.
 func Resizes(ctx context.Context) <-chan struct{} {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGWINCH)

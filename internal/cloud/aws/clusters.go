@@ -74,7 +74,7 @@ func (driver) Refusal(ctx context.Context, at cloud.Place, err error) error {
 	return translate(ctx, at, err)
 }
 
-// Kind tells what changed since it was looked at, and what may have had an effect.
+// Kind says what changed since it was looked at, and what may have had an effect.
 func (driver) Kind(err error) vm.Kind {
 	switch {
 	case codeOf(err) == "InvalidInstanceID.NotFound":

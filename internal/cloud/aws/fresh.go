@@ -46,7 +46,7 @@ func newGroup(err error) bool {
 
 func newEntity(err error) bool { return codeOf(err) == "NoSuchEntity" }
 
-// newParts tells that instances could not be had for want of something that sky
+// newParts reports that instances could not be had for want of something that sky
 // itself makes.
 func newParts(profile string) func(error) bool {
 	return func(err error) bool {
@@ -56,7 +56,7 @@ func newParts(profile string) func(error) bool {
 	}
 }
 
-// refused tells that AWS said no to a call, which therefore made nothing.
+// refused reports that AWS said no to a call, which therefore made nothing.
 func refused(err error) bool {
 	api, ok := apiError(err)
 	if !ok {

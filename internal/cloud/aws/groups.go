@@ -285,7 +285,7 @@ const (
 )
 
 // leaveGroup moves a cluster's machines from its own security group to the one of
-// the installation before they end. They cost nothing once they are told to end,
+// the installation before they end. They cost nothing once they are asked to end,
 // but are in their group until they are taken apart, which takes a minute, and 20
 // on metal; nobody has to wait for that to remove the group. What does not work
 // is waited for instead, and so is what is in a placement group.

@@ -16,7 +16,7 @@ import (
 // ssmPolicy is what the machines' role needs for it.
 const ssmPolicy = "AmazonSSMManagedInstanceCore"
 
-// throughSSM tells that the machines of a region are reached in this way.
+// throughSSM reports that the machines of a region are reached in this way.
 func (s *Settings) throughSSM(region string) bool { return s.UseSSM && s.proxy(region) == "" }
 
 // ssmCommand is the ProxyCommand to an instance.

@@ -139,7 +139,7 @@ func (d driver) room(ctx context.Context, a *account, o cloud.Offer, nodes int) 
 	return nil
 }
 
-// Available tells what is known of an offer without asking for it: sizes that are closed
+// Available says what is known of an offer without asking for it: sizes that are closed
 // to the subscription, and quotas.
 func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	answer := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}

@@ -52,7 +52,7 @@ var terminations = []Behaviour{
 		}
 		s.nothingLeft(id)
 	}},
-	// Another server made them, and died: only what protects them tells that they exist.
+	// Another server made them, and died: only what protects them reports that they exist.
 	{"machines that lists show late are ended, too", []string{"HideNew", "Another", "open_ports", "protection"}, func(s *suite) {
 		spec := s.spec(s.id("web"), 1)
 		spec.Ports = []string{"8080"}

@@ -27,7 +27,7 @@ type VolumeHarness struct {
 	// Away removes it again.
 	Away func(t testing.TB, name string)
 	// Plain says why volumes have a name, a size and a place, and no more: then there are no
-	// labels that tell whose one is, none is made with a cluster, and a node mounts one, as a
+	// labels that say whose one is, none is made with a cluster, and a node mounts one, as a
 	// whole. "": they have all of that.
 	Plain string
 	// Vanish removes the nodes of a cluster behind the provider's back.
@@ -301,7 +301,7 @@ func (s *volumes) existing() {
 	s.wantThere(v.NameOnCloud, 1)
 }
 
-// refusesInUse wants a deletion to be refused, and tells by whom the volume is
+// refusesInUse wants a deletion to be refused, and reports by whom the volume is
 // used.
 func (s *volumes) refusesInUse(v cloud.Volume) []string {
 	s.Helper()

@@ -1,6 +1,6 @@
 // Package cudo rents machines on CUDO Compute.
 //
-// A machine's id is the caller's choice, and no two have the same: it tells whose the
+// A machine's id is the caller's choice, and no two have the same: it says whose the
 // machine is and which rank it has, so that whatever is repeated, at most one machine
 // holds a rank.
 //

@@ -1,6 +1,6 @@
 // Package do rents droplets on DigitalOcean.
 //
-// Droplets' names are not unique, and creations have no tokens: a name tells whose a
+// Droplets' names are not unique, and creations have no tokens: a name says whose a
 // droplet is and which rank it has, and what was asked for without an answer is not asked
 // for again before lists can be believed. DigitalOcean keeps tags as things of the account
 // that outlive what carries them, so only labels become tags.

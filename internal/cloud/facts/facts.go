@@ -84,7 +84,7 @@ type Notices int
 const (
 	NoNotices      Notices = iota
 	EC2Metadata            // spot/instance-action and rebalance of EC2's metadata service
-	PodEnding              // the pod's containers are told to end
+	PodEnding              // the pod's containers are asked to end
 	GoogleMetadata         // instance/preempted of Google Cloud's metadata service
 	AzureMetadata          // scheduled events of Azure's metadata service
 )
@@ -102,7 +102,7 @@ const (
 // up to UpTo GB.
 type Tier struct{ UpTo, Price float64 }
 
-// SharesFiles tells that of a cloud by its name.
+// SharesFiles reports that of a cloud by its name.
 func SharesFiles(name string) bool {
 	c, ok := Find(name)
 	return ok && c.SharesFiles

@@ -73,7 +73,7 @@ type API struct {
 	Zones func(region string) []string
 	// Place is the zone or region, and the model's type, of an offer; nil: its own.
 	Place func(o cloud.Offer) (place, instanceType string)
-	// Is tells that an id of a provider's is that machine; nil: only its id is.
+	// Is reports that an id of a provider's is that machine; nil: only its id is.
 	Is func(m model.Machine, id string) bool
 	// Before answers a call before anything else looks at it; nil: nothing does.
 	Before func(r *http.Request) *Reply
@@ -506,7 +506,7 @@ func (s Schema) Read(body []byte) (in Dict, err error) {
 	return in, nil
 }
 
-// Fits tells why an object does not.
+// Fits says why an object does not.
 func (s Schema) Fits(in Dict) error {
 	for field, pattern := range s {
 		name, required := strings.CutPrefix(field, "!")

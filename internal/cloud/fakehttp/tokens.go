@@ -53,7 +53,7 @@ func (t *Tokens) MintFor(life time.Duration, whose string, text func(n int) stri
 	return made
 }
 
-// Good tells that a call carries a token that is not over.
+// Good reports that a call carries a token that is not over.
 func (t *Tokens) Good(r *http.Request) bool {
 	_, ok := t.bearer(r)
 	return ok
@@ -100,7 +100,7 @@ func (t *Tokens) Federate(subject string) {
 	t.subject = subject
 }
 
-// Federated tells that a token of another issuer does.
+// Federated reports that a token of another issuer does.
 func (t *Tokens) Federated(subject string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -115,7 +115,7 @@ func (t *Tokens) Revoke() {
 	clear(t.given)
 }
 
-// Revoked tells that Revoke was called.
+// Revoked reports that Revoke was called.
 func (t *Tokens) Revoked() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

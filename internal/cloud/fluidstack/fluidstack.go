@@ -1,6 +1,6 @@
 // Package fluidstack rents GPU machines on FluidStack.
 //
-// Instances have no tags, and their names are not unique: a name tells whose an instance is
+// Instances have no tags, and their names are not unique: a name says whose an instance is
 // and which rank it has, and what was asked for without an answer is not asked for again
 // before lists can be believed.
 //

@@ -49,7 +49,7 @@ var states = map[string]vm.State{
 	"failed": vm.Pending, "error": vm.Pending, "online": vm.Running, "running": vm.Running, "stopping": vm.Ending, "terminating": vm.Ending, "terminated": vm.Ended,
 }
 
-// login is the command that a customer is told to log in with.
+// login is the command that a customer is asked to log in with.
 var login = lazyregexp.New(`^ssh (?:-\S+ )*([a-z_][\w-]*)@([\w.:-]+)(?: -p (\d+))?`)
 
 // List reads the list of all instances, which is one page.

@@ -1,7 +1,7 @@
 // Package ibm rents machines on IBM Cloud, in virtual private clouds of the second
 // generation.
 //
-// A machine's name tells whose it is and which rank it has. Names are unique in a region, so
+// A machine's name says whose it is and which rank it has. Names are unique in a region, so
 // that creations are safe to repeat. Machines are listed one region at a time.
 //
 // Source: IBM's references of the VPC API, version 2024-11-12, and of IAM's tokens.
@@ -43,7 +43,7 @@ type Provider struct {
 	regions vm.Regions
 	memo    vm.Memo
 	network sync.Mutex // of who looks whether there is one, and makes it
-	begun   sync.Map   // ids of machines that were told to start, and do not run yet
+	begun   sync.Map   // ids of machines that were asked to start, and do not run yet
 }
 
 // New returns the provider. It does no I/O.

@@ -334,7 +334,7 @@ func (w *target) delete(ctx context.Context, p *pod, grace int64) error {
 }
 
 // ends waits until a deleted pod is gone. A machine that works gets a minute to
-// say so; then the API server is told to forget the pod. What a silent machine
+// say so; then the API server is asked to forget the pod. What a silent machine
 // may still run is never forgotten.
 func (w *target) ends(ctx context.Context, p *pod) error {
 	forced := false

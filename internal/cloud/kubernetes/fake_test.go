@@ -23,7 +23,7 @@ import (
 )
 
 // fake is an API server with a scheduler and machines behind it, as far as pods
-// are concerned. It behaves: versions rise, watches tell what happened since,
+// are concerned. It behaves: versions rise, watches say what happened since,
 // pods take a moment to run and to go, and machines fill up.
 type fake struct {
 	t      testing.TB

@@ -55,7 +55,7 @@ func throttled(place cloud.Place, err error) error {
 	return &cloud.ThrottledError{Err: fmt.Errorf("the API server of Kubernetes context %s has too much to do and asks to slow down: %w", quoted(place.Region), err)}
 }
 
-// violates tells what webhooks, policies, limit ranges, pod security and other
+// violates says what webhooks, policies, limit ranges, pod security and other
 // built-in rules refuse from what the account may not do: only the latter is about
 // a user and a verb.
 func violates(err error) bool {

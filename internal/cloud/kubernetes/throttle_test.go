@@ -18,7 +18,7 @@ func (a answers) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: int(a), Header: http.Header{"Retry-After": []string{"2"}}}, nil
 }
 
-// A call that cannot wait as long as it is told to ends with the refusal.
+// A call that cannot wait as long as it is asked to ends with the refusal.
 func TestCallsThatAreToldToComeBackLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tt := range []struct {

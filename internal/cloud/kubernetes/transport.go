@@ -12,7 +12,7 @@ import (
 	"github.com/skypilot-go/sky/internal/bounded"
 )
 
-// retryAfterTransport lets a call that was told to come back later give up when it has not
+// retryAfterTransport lets a call that was asked to come back later give up when it has not
 // so long: what is known then is that the API server asks to slow down, and not
 // that it does not answer. Otherwise the library waits and asks again, ten times.
 type retryAfterTransport struct {

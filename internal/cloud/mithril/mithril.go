@@ -2,7 +2,7 @@
 //
 // Mithril sells by auction: a bid says what a machine may cost at most, and whoever bids
 // enough pays what the highest loser would have. Each node of a cluster is a bid of its own
-// for one machine, whose name tells whose it is and which rank it has. There are no
+// for one machine, whose name says whose it is and which rank it has. There are no
 // idempotency tokens, so what was asked for without an answer is not asked for again before
 // lists can be believed. A bid stays open when it is outbid, and whoever
 // pauses it keeps its disk.

@@ -1,6 +1,6 @@
 // Package nebius rents machines on Nebius AI Cloud.
 //
-// A machine's name tells whose it is and which rank it has. Names are unique in a project,
+// A machine's name says whose it is and which rank it has. Names are unique in a project,
 // of which each region has its own, so that creations are safe to repeat. Boot disks are
 // things of their own, and have the names of their machines.
 //

@@ -174,7 +174,7 @@ var fabrics = map[string]map[string][]string{
 	"gpu-h200-sxm": {"eu-north1": {"fabric-7"}, "eu-west1": {"fabric-5"}, "us-central1": {"us-central1-a"}},
 }
 
-// clusters tells that machines of a type may be in a GPU cluster.
+// clusters reports that machines of a type may be in a GPU cluster.
 func clusters(instanceType string) bool {
 	platform, preset, _ := parseType(instanceType)
 	return fabrics[platform] != nil && preset == "8gpu-128vcpu-1600gb"

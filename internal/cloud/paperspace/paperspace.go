@@ -1,6 +1,6 @@
 // Package paperspace rents machines on Paperspace.
 //
-// Machines have no tags, and their names are not unique: a name tells whose a machine is
+// Machines have no tags, and their names are not unique: a name says whose a machine is
 // and which rank it has, and what was asked for without an answer is not asked for again
 // before lists can be believed. A startup script lets the user's key in, and the machines
 // of a cluster have a private network of their own.

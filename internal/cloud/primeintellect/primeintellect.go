@@ -1,7 +1,7 @@
 // Package primeintellect rents pods of many clouds through Prime Intellect.
 //
 // What there is now is asked for plans and again before a launch, which bounds its price. A
-// pod's name tells whose it is: Prime Intellect has no tags. It has no idempotency tokens
+// pod's name says whose it is: Prime Intellect has no tags. It has no idempotency tokens
 // either, so a call whose answer was lost is not made again before lists can be believed.
 //
 // Source: docs.primeintellect.ai/api-reference, and github.com/PrimeIntellect-ai/prime.
@@ -28,7 +28,7 @@ import (
 // Name is what users write after "infra:".
 const Name = "primeintellect"
 
-// names are those of pods, before what tells where they are.
+// names are those of pods, before what says where they are.
 var names = vm.Names{Max: 80}
 
 // Options change how the cloud is reached.

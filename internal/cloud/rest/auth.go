@@ -73,7 +73,7 @@ func (c *Clients) For(key string, options func() Options) *Client {
 	return c.of[key]
 }
 
-// Tokens authorizes calls with tokens that end: get asks for one, which tells until when
+// Tokens authorizes calls with tokens that end: get asks for one, which reports until when
 // it is good. Calls at once wait for the same one.
 func Tokens(get func(ctx context.Context) (token string, until time.Time, err error)) func(*http.Request) error {
 	tokens := httpcall.NewTokens(func(ctx context.Context) (httpcall.Token, error) {

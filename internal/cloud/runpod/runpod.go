@@ -1,7 +1,7 @@
 // Package runpod rents pods on RunPod: containers of a task's image with GPUs, reached
 // at mapped ports.
 //
-// Pods have no tags, and their names are not unique: a name tells whose a pod is, and
+// Pods have no tags, and their names are not unique: a name says whose a pod is, and
 // what was asked for without an answer is not asked for again before lists can be
 // believed.
 //

@@ -1,6 +1,6 @@
 // Package seeweb rents cloud servers, with and without GPUs, on Seeweb.
 //
-// A server's notes tell whose it is and which rank it has; its name is Seeweb's. Notes are
+// A server's notes say whose it is and which rank it has; its name is Seeweb's. Notes are
 // not unique and there are no idempotency tokens, so what was asked for without an answer is
 // not asked for again before lists can be believed. A list does not say that a server is off:
 // each of a cluster's is asked.
@@ -140,7 +140,7 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the token is good. Seeweb does not tell whose it is: accounts are told
+// Check asks whether the token is good. Seeweb does not say whose it is: accounts are told
 // apart by their tokens.
 func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	c, _, err := p.API()

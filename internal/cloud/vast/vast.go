@@ -5,7 +5,7 @@
 // machine that somebody else has taken meanwhile costs a call, and the next best is asked
 // for.
 //
-// Instances have no tags, and their labels are not unique: a label tells whose an
+// Instances have no tags, and their labels are not unique: a label says whose an
 // instance is, and what was asked for without an answer is not asked for again before
 // lists can be believed.
 //

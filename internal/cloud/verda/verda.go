@@ -1,6 +1,6 @@
 // Package verda rents machines on Verda, which was DataCrunch.
 //
-// A machine's hostname tells whose it is and which rank it has. Hostnames are not unique,
+// A machine's hostname says whose it is and which rank it has. Hostnames are not unique,
 // so what was asked for without an answer is not asked for again before lists can be
 // believed.
 //
@@ -131,7 +131,7 @@ func features() cloud.Features {
 	}
 }
 
-// who asks whether the credentials are good. Verda does not tell whose they are: projects
+// who asks whether the credentials are good. Verda does not say whose they are: projects
 // are told apart by them.
 func who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
 	_, err := rest.Do[any](ctx, c, "GET", "/balance", nil)

@@ -17,7 +17,7 @@ type Base struct {
 	Can      cloud.Features // what it cannot do, and its limits
 	Refusals Refusals       // the meanings of the API's words
 	// Probe is the path of a call that shows that credentials are good, of a cloud that does
-	// not tell whose they are. Others are asked by Who; nil: they do not tell either. Then
+	// not say whose they are. Others are asked by Who; nil: they do not tell either. Then
 	// accounts are told apart by their keys.
 	Probe string
 	Who   func(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error)

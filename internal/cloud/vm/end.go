@@ -85,7 +85,7 @@ func (p *Provider) Terminate(ctx context.Context, id cloud.ClusterID) error {
 // have ended.
 func (p *Provider) endMachines(ctx context.Context, id cloud.ClusterID) error {
 	looks := 0
-	asked := map[string]bool{} // that were told to end
+	asked := map[string]bool{} // that were asked to end
 	w := &wait{what: "the machines to end", most: p.o.Timeout}
 	return p.until(ctx, w, func(ctx context.Context) (bool, error) {
 		list, err := p.list(ctx, id, ListScope{Exhaustive: true})

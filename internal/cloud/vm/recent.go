@@ -129,9 +129,9 @@ func (m Made) All(kind string) []string {
 	return out
 }
 
-// unsure tells that lists may lack something of the cluster's.
+// unsure reports that lists may lack something of the cluster's.
 func (m Made) unsure() bool { return time.Since(m.lost) < m.settle }
 
-// Young tells that something of the cluster's was made so lately that a call may
+// Young reports that something of the cluster's was made so lately that a call may
 // not know it.
 func (m Made) Young() bool { return time.Since(m.last) < m.settle }

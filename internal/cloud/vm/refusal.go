@@ -58,7 +58,7 @@ func meant(err error) meaning {
 	return meantNothing
 }
 
-// says reports whether a refusal to end something tells that it is not ending: the
+// says reports whether a refusal to end something reports that it is not ending: the
 // credentials, or no answer. Others may be how a cloud refuses to end it twice.
 func says(err error) bool {
 	var (

@@ -183,7 +183,7 @@ func (r *Regions) Open(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(slices.Clone(all), func(region string) bool { _, why := r.Asked(region); return why != nil }), nil
 }
 
-// Asked tells what a region has said last: that it lets us in, or why not.
+// Asked says what a region has said last: that it lets us in, or why not.
 func (r *Regions) Asked(region string) (entered bool, why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

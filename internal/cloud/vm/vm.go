@@ -134,7 +134,7 @@ type Driver interface {
 	// Refusal is the meaning of an error of a call about a place. It is not asked
 	// about errors of package cloud, which a driver may return as well.
 	Refusal(ctx context.Context, at cloud.Place, err error) error
-	// Kind tells what such an error says of the thing that the call was about.
+	// Kind says what such an error says of the thing that the call was about.
 	Kind(err error) Kind
 }
 

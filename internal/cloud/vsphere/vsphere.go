@@ -1,6 +1,6 @@
 // Package vsphere makes machines of VM templates on VMware vSphere.
 //
-// A region is a vCenter, a zone one of its clusters. A VM's name tells whose it is and which
+// A region is a vCenter, a zone one of its clusters. A VM's name says whose it is and which
 // rank it has; names are unique in the folder where VMs are made, so that creations are safe
 // to repeat. Package vcenter is the client.
 package vsphere
@@ -154,7 +154,7 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check logs in to each vCenter. One that lets nobody in is told of, if another does.
+// Check logs in to each vCenter. One that lets nobody in is told about, if another does.
 func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
 	all, err := p.all()
 	if err != nil {

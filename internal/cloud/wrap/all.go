@@ -13,7 +13,7 @@ const (
 	usualBurst = 100
 )
 
-// All dresses every provider of a registry in all layers. record is told of
+// All dresses every provider of a registry in all layers. record is told about
 // every call as its caller sees it; nil: nobody is.
 //
 // Prepare and Launch are not repeated: package provision looks what became of a

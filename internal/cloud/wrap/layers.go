@@ -111,7 +111,7 @@ func Deadlines(of map[Method]time.Duration) Layer {
 	}
 }
 
-// Metrics tells how long each call took and how it ended.
+// Metrics reports how long each call took and how it ended.
 func Metrics(record func(m Method, took time.Duration, err error)) Layer {
 	return func(ctx context.Context, m Method, next func(context.Context) error) error {
 		start := time.Now()

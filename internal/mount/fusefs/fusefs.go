@@ -48,7 +48,7 @@ type Mount struct {
 	attacher Attacher
 }
 
-// Available tells why FUSE cannot be used here, if it cannot.
+// Available says why FUSE cannot be used here, if it cannot.
 func Available() error {
 	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {

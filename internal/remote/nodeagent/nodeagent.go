@@ -78,7 +78,7 @@ type Sent struct {
 const SentExtension = "sent@sky"
 
 // Refusal is how "sky agent --start" says that it failed, so that the other end
-// can tell what it branches on.
+// can say what it branches on.
 type Refusal struct {
 	Error   string `json:"error"`
 	NoSpace bool   `json:"no_space,omitempty"`

@@ -58,7 +58,7 @@ func asRoot(ctx context.Context, command ...string) error {
 const (
 	// offCommand bounds one command that switches off.
 	offCommand = 20 * time.Second
-	// offWithin is how long a machine that was told to may take to be off.
+	// offWithin is how long a machine that was asked to may take to be off.
 	offWithin = 3 * time.Minute
 )
 
@@ -66,7 +66,7 @@ const (
 var offCommands = [][]string{{"poweroff"}, {"shutdown", "-h", "now"}, {"systemctl", "poweroff"}, {"halt", "-p"}}
 
 // powerOff returns an error if the machine is still on after a while, or nil if
-// this process was told to end, which is how that begins.
+// this process was asked to end, which is how that begins.
 func powerOff(ctx context.Context) error {
 	var errs []error
 	for _, command := range offCommands {

@@ -24,7 +24,7 @@ func CheckAccount(name string) error {
 const accountShell = "/bin/sh"
 
 // command is the command line for sshd to run. This is the only place where commands
-// become another account's. sudo passes on nothing of the environment that tells how
+// become another account's. sudo passes on nothing of the environment that reports how
 // the host was reached, and does not leave the login's folder, which the account may not
 // be allowed to read.
 func (t Target) command(line string) string {

@@ -12,7 +12,7 @@ import (
 // when memory runs out.
 const killed = 137
 
-// Ended is the end of a replica's program, which should not end. full tells that
+// Ended is the end of a replica's program, which should not end. full reports that
 // a disk of the replica was full.
 func Ended(status api.JobStatus, codes []int, reason string, full bool) Fact {
 	f := Fact{Event: fsm.ReplicaStop, Failure: Crashed, Detail: reason}

@@ -54,7 +54,7 @@ var failures = map[Failure]struct {
 // becomes what users see of it.
 func (f Failure) outcome() fsm.ReplicaEvent { return or(failures[f].outcome, fsm.ReplicaGone) }
 
-// Final tells that a version which was never ready is not launched again after
+// Final reports that a version which was never ready is not launched again after
 // this failure: its program, image or setup is at fault.
 func (f Failure) Final() bool { return failures[f].final }
 
@@ -102,7 +102,7 @@ func crashes(rows []Replica, version int, now time.Time) (n int, notBefore time.
 	return n, last.Add(min(crashPause<<min(n-1, 10), mostCrash))
 }
 
-// repeats tells that a new replica is likely to fail in the same way.
+// repeats reports that a new replica is likely to fail in the same way.
 func (f Failure) repeats() bool {
 	return f.Final() || f == Hung || f == Unhealthy || f == LaunchError
 }

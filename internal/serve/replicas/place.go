@@ -175,7 +175,7 @@ func pickHedged(offers []Offer, places map[string]PlaceState, rows []Replica, no
 	return best
 }
 
-// anyTrouble tells that a place of the offers failed, or lost a machine, lately.
+// anyTrouble reports that a place of the offers failed, or lost a machine, lately.
 func anyTrouble(offers []Offer, places map[string]PlaceState, now time.Time) bool {
 	return len(places) > 0 && slices.ContainsFunc(offers, func(o Offer) bool {
 		p := places[o.key()]

@@ -59,7 +59,7 @@ type Trouble struct {
 	Preempted bool      `json:"preempted,omitempty"`
 }
 
-// Live tells that the replica counts: it is ready, or on its way.
+// Live reports that the replica counts: it is ready, or on its way.
 func (r *Replica) Live() bool {
 	switch r.Status {
 	case api.ReplicaPending, api.ReplicaProvisioning, api.ReplicaStarting, api.ReplicaReady, api.ReplicaNotReady:
@@ -68,7 +68,7 @@ func (r *Replica) Live() bool {
 	return false
 }
 
-// Ready tells that the replica takes requests, or jobs.
+// Ready reports that the replica takes requests, or jobs.
 func (r *Replica) Ready() bool { return r.Status == api.ReplicaReady }
 
 // key names what is learned about where a replica is.

@@ -152,7 +152,7 @@ func canaries(final int, weight float64) int {
 // mapping without files to mount is that of the service's certificate.
 var notLaunched = []string{"Service", "Pool", "UserYAML", "Metadata", "FileMountsMapping"}
 
-// SameReplicas tells that two tasks differ in nothing that a running replica was
+// SameReplicas reports that two tasks differ in nothing that a running replica was
 // launched with, so that its replicas become the new version's as they are. A
 // task with files is never the same: their content may have changed.
 func SameReplicas(a, b *task.Task) bool {

@@ -95,7 +95,7 @@ const (
 	maxRules  = 4 << 20 // bytes of an ignore file
 )
 
-// A walk goes through a source in the order of its keys. left is told of what is left
+// A walk goes through a source in the order of its keys. left is told about what is left
 // out by rule; what cannot be read is yielded as an error, after which it goes on.
 type walk struct {
 	s     *Source

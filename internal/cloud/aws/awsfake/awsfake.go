@@ -410,7 +410,7 @@ func (c *Cloud) answer(service, at, action string, f url.Values) (any, *fault) {
 	return nil, refuse(http.StatusBadRequest, "InvalidAction", "The action %s is not valid for this web service.", action)
 }
 
-// tooYoung tells that a call does not know a new role or profile yet. The
+// tooYoung reports that a call does not know a new role or profile yet. The
 // caller holds mu.
 func (c *Cloud) tooYoung(what string) bool {
 	left := c.young[what]

@@ -36,7 +36,7 @@ func (c *Cloud) Deny(sealed bool, actions ...string) {
 	}
 }
 
-// Odd refuses an action so often with a code, and tells how often it did.
+// Odd refuses an action so often with a code, and reports how often it did.
 func (c *Cloud) Odd(action, code string, times int) (refused func() int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// noticeTime is how long before its end a spot machine is told of it.
+// noticeTime is how long before its end a spot machine is told about it.
 const noticeTime = 2 * time.Minute
 
 // Metadata is the metadata service of one instance, version 2: without a token

@@ -46,7 +46,7 @@ func (c *Cloud) Reserve(r Reservation) {
 	c.reservations = append(c.reservations, &r)
 }
 
-// Details tells what was asked for a machine: its disk, its network interfaces,
+// Details says what was asked for a machine: its disk, its network interfaces,
 // its placement group, its reservation.
 func (c *Cloud) Details(id string) (disk string, nics []string, placement, reservation string) {
 	c.mu.Lock()

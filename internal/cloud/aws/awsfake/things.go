@@ -219,7 +219,7 @@ func (c *Cloud) GroupsOf(id string) []string {
 	return c.groupsOf(id)
 }
 
-// SendsToItself tells that a rule of its own lets the members of a security
+// SendsToItself reports that a rule of its own lets the members of a security
 // group send to each other.
 func (c *Cloud) SendsToItself(id string) bool {
 	c.mu.Lock()

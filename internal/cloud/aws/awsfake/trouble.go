@@ -61,7 +61,7 @@ func (c *Cloud) settled() {
 	}
 }
 
-// unknown tells that a call does not know a new thing yet. The caller holds mu.
+// unknown reports that a call does not know a new thing yet. The caller holds mu.
 func unknown(calls *int) bool {
 	if *calls == 0 {
 		return false

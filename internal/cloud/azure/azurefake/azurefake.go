@@ -140,7 +140,7 @@ func New() *Fake {
 	return f
 }
 
-// isMachine tells that an id is of a machine: the resource's, its name, or the vmId.
+// isMachine reports that an id is of a machine: the resource's, its name, or the vmId.
 func isMachine(m model.Machine, id string) bool {
 	id = strings.ToLower(id)
 	group, name, _ := strings.Cut(m.Name, "/")

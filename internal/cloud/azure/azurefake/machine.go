@@ -7,7 +7,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 )
 
-// noticeTime is how long before its end a spot machine is told of it, at least.
+// noticeTime is how long before its end a spot machine is told about it, at least.
 const noticeTime = 30 * time.Second
 
 // Metadata is the metadata service of one machine, with the events that are to come:

@@ -45,7 +45,7 @@ func (f *Fake) mint(name, object, app string) string {
 	})
 }
 
-// open tells that a path is where credentials are made, and none are asked for.
+// open reports that a path is where credentials are made, and none are asked for.
 func open(path string) bool {
 	return strings.HasPrefix(path, "/metadata/") || strings.HasSuffix(path, "/oauth2/v2.0/token") || strings.HasSuffix(path, "/oauth2/token") || strings.HasSuffix(path, "/.well-known/openid-configuration") || path == "/common/discovery/instance"
 }

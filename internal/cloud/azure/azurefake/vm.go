@@ -71,7 +71,7 @@ func (f *Fake) end(key string) {
 	}
 }
 
-// busy tells that machines there are still to end.
+// busy reports that machines there are still to end.
 func (f *Fake) busy(mine func(id string) bool) bool {
 	for key, v := range f.vms {
 		if m, ok := f.Machine(v.id); mine(key) && v.id != "" && ok && m.State != fluffyapi.Terminated {

@@ -9,7 +9,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 )
 
-// A droplet lives as DigitalOcean's do, and is told of in its few words.
+// A droplet lives as DigitalOcean's do, and is told about in its few words.
 func TestTheLifeOfADroplet(t *testing.T) {
 	f := New()
 	c := rest.New(rest.Options{Endpoint: "http://fake/v2", Transport: f, Authorize: rest.Bearer(Token), Busy: -1})

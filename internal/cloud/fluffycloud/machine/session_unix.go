@@ -198,7 +198,7 @@ func (x *session) startPlain(cmd *exec.Cmd, done *sync.WaitGroup) error {
 	return nil
 }
 
-// finish tells how the command ended.
+// finish reports how the command ended.
 func (x *session) finish(err error) {
 	status := struct{ Status uint32 }{}
 	var exit *exec.ExitError

@@ -186,7 +186,7 @@ func (c *Cloud) hang(ctx context.Context, f *Fault) error {
 	}
 }
 
-// lie changes what is told of an instance.
+// lie changes what is told about an instance.
 func (c *Cloud) lie(i *fluffyapi.Instance) {
 	for _, f := range c.gates.faults {
 		if f.Kind == Lie && (f.Instance == "" || f.Instance == i.ID) {

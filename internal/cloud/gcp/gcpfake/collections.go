@@ -115,7 +115,7 @@ func checkLabels(labels any, field string) error {
 	return nil
 }
 
-// exists tells that a path is known to this call; what is new may not be yet.
+// exists reports that a path is known to this call; what is new may not be yet.
 func (f *Fake) exists(path string) bool {
 	if f.young[path] > 0 {
 		f.young[path]--

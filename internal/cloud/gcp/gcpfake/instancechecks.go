@@ -271,12 +271,12 @@ func (p *plan) schedule(in dict, gpus int) error {
 	return nil
 }
 
-// family tells that a machine type is of one of the families.
+// family reports that a machine type is of one of the families.
 func family(machine string, of ...string) bool {
 	return slices.ContainsFunc(of, func(prefix string) bool { return strings.HasPrefix(machine, prefix+"-") })
 }
 
-// fitsDisk tells that a machine can have such a disk:
+// fitsDisk reports that a machine can have such a disk:
 // https://cloud.google.com/compute/docs/disks/persistent-disks#machine_series_support.
 func fitsDisk(machine, disk string) bool {
 	hyper := strings.HasPrefix(disk, "hyperdisk-")

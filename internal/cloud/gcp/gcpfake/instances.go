@@ -46,7 +46,7 @@ const (
 		"hostErrorTimeoutSeconds localSsdRecoveryTimeout skipGuestOsShutdown gracefulShutdown preemptionNoticeDuration"
 )
 
-// running tells that a machine is neither off nor gone.
+// running reports that a machine is neither off nor gone.
 func (f *Fake) running(p string) bool {
 	v := f.vmAt(p)
 	if v == nil {
@@ -374,7 +374,7 @@ func notReady(p string) *fakehttp.Reply {
 	return refuse(400, "resourceNotReady", "The resource '%s' is not ready", p)
 }
 
-// is tells that the model has a machine in a state.
+// is reports that the model has a machine in a state.
 func (f *Fake) is(v *vm, state fluffyapi.State) bool {
 	m, ok := f.Machine(v.id)
 	return ok && m.State == state

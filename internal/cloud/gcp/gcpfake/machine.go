@@ -7,7 +7,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 )
 
-// noticeTime is how long before its end a spot machine is told of it.
+// noticeTime is how long before its end a spot machine is told about it.
 const noticeTime = 30 * time.Second
 
 // Metadata is the metadata server of one machine, with what it says of its end:

@@ -94,7 +94,7 @@ func (f *Fake) fails(kind string) *opError {
 	return nil
 }
 
-// done tells that an operation is, and lets it have its effect.
+// done reports that an operation is, and lets it have its effect.
 func (op *operation) done() bool {
 	if op.finished.IsZero() && !time.Now().Before(op.ends) && (op.no != nil || op.after == nil || op.after()) {
 		op.finished = time.Now()

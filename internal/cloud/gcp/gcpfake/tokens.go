@@ -28,7 +28,7 @@ func (f *Fake) mint(who string) string {
 	return f.tokens.Mint(who, func(n int) string { return fmt.Sprintf("ya29.fake-%d", n) })
 }
 
-// open tells that a path is where credentials are made, and none are asked for.
+// open reports that a path is where credentials are made, and none are asked for.
 func open(path string) bool {
 	return path == "/token" || path == "/v1/token" || path == "/tokeninfo" || strings.HasPrefix(path, "/computeMetadata/")
 }

@@ -69,7 +69,7 @@ const (
 
 var resourceID = regexp.MustCompile(`^[A-Za-z0-9_.~+%-]+$`)
 
-// sweepNodes notices what has become of TPUs: those that are taken back are told of until
+// sweepNodes notices what has become of TPUs: those that are taken back are told about until
 // they are deleted.
 func (f *Fake) sweepNodes(states map[string]fluffyapi.State) {
 	for p, n := range f.nodes {
@@ -507,7 +507,7 @@ func (f *Fake) tpuRoutes() {
 	f.queuedRoutes(on, list, in)
 }
 
-// settledNode tells that a node is known to this call.
+// settledNode reports that a node is known to this call.
 func (f *Fake) settledNode(p string) bool {
 	if f.young[p] > 0 {
 		f.young[p]--

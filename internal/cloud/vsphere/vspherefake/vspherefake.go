@@ -231,7 +231,7 @@ func (f *Fake) booted(g *guest) {
 	g.vm.Guest.Net = []types.GuestNicInfo{{IpAddress: []string{"172.17.0.1"}, DeviceConfigId: -1}, {Network: "VM Network", IpAddress: []string{"fe80::1", ip}, Connected: true, DeviceConfigId: 4000}}
 }
 
-// halt is what a VM does that was told to be off.
+// halt is what a VM does that was asked to be off.
 func (f *Fake) halt(g *guest, task *simulator.Task) {
 	g.halting, g.task = true, task
 	if f.Hardware == nil || !g.on {
