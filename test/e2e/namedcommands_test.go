@@ -31,7 +31,15 @@ func TestNamedCommandsWork(t *testing.T) {
 	s := newShown(t)
 	inOrder := make([][]shownCommand, len(lastly))
 	var free []shownCommand
-	for _, c := range shownCommands(t) {
+	all := shownCommands(t)
+	for _, table := range [][]reason{elsewhere, endless, refusals} {
+		for _, r := range table {
+			if !slices.ContainsFunc(all, func(c shownCommand) bool { return why([]reason{r}, c.line) != "" }) {
+				t.Errorf("no command is like %q any more", r.commands)
+			}
+		}
+	}
+	for _, c := range all {
 		at := slices.IndexFunc(lastly, func(r *regexp.Regexp) bool { return r.MatchString(c.line) && !strings.HasSuffix(c.line, " -h") })
 		switch {
 		case why(elsewhere, c.line) != "", matches(fragments, c.line), slices.Contains(prepared, asked(c.line)):
@@ -82,8 +90,8 @@ var lastly = compiled(
 	`^sky tokens set-role`, `^sky tokens rotate`, `^sky tokens revoke`,
 	`^sky users set-role`, `^sky users import`, `^sky users delete`,
 	`^sky api cancel [0-9a-z$]`,
-	`^sky stop dev`, `^sky start dev`, `^sky stop -a`, `^sky start -a`,
-	`^sky down 'train-`, `^sky down dev`, `^sky down --purge`, `^sky down -a`,
+	`^sky stop (-y )?dev`, `^sky start (-y )?dev`, `^sky stop -a`, `^sky start -a`,
+	`^sky down 'train-`, `^sky down (-y )?dev`, `^sky down --purge`, `^sky down -a`,
 	`^sky api cancel -a`, `^sky api (rotate-key|backup)`,
 	`^sky api login`,
 	`^sky api stop`, `^sky api restore`, `^sky api start --foreground`,
@@ -98,6 +106,10 @@ var fragments = compiled(
 // elsewhere are commands that need what this test has not.
 var elsewhere = []reason{
 	{`^sky volumes (apply|delete)`, "volumes are on Kubernetes or RunPod"},
+	{`^sky .*--infra (fluffycloud|docker|kubernetes)|^sky (down|stop|start) (-y )?(one|box)\b`, "a cloud, a container engine or Kubernetes"},
+	{`^sky launch .*--clone-disk-from`, "a cloud with disks"},
+	{`^sky .*--assume-enabled aws,gcp`, "price lists of all of them"},
+	{`^sky api start --accept-database`, "a server that refuses its database"},
 	{`^sky storage delete`, "buckets are at a cloud"},
 	{`^sky (local (up|down)|ssh (up|down)|status-kubernetes)`, "Kubernetes, or machines with sshd"},
 	{`^sky (catalog (refresh|fetch))`, "the network"},
@@ -261,29 +273,31 @@ func asked(line string) string {
 
 // files are what commands read, by name.
 var files = map[string]string{
-	"task.yaml":         "run: echo task\n",
-	"train.yaml":        "name: train\nenvs: {MODEL: small}\nrun: echo train\n",
-	"train.py":          "print('train')\n",
-	"sweep.yaml":        "run: echo $SKYPILOT_JOB_RANK\n",
-	"pool.yaml":         "pool: {workers: 1}\n",
-	"bench.yaml":        "resources: {candidates: [{infra: local, cpus: 1}, {infra: local, cpus: 2}]}\nrun: echo bench\n",
-	"nightly.yaml":      "name: nightly\nschedule: {cron: '30 3 * * *'}\nrun: echo nightly\n",
-	"service.yaml":      "service: {readiness_probe: /, replicas: 1}\nresources: {ports: 8080}\nrun: exec sleep 1000\n",
-	"spot.yaml":         "service: {readiness_probe: /, replica_policy: {min_replicas: 1, max_replicas: 2, target_qps_per_replica: 1, base_ondemand_fallback_replicas: 1}}\nresources: {ports: 8080, use_spot: true}\nrun: exec sleep 1000\n",
-	"traces/a":          "1\n2\n3.5\n",
-	"zones/a.json":      `{"metadata": {"gap_seconds": 195}, "data": [0, 1, 1]}`,
-	"batch.yaml":        "private: true\nallowed_users: [ada]\n",
-	"users.csv":         "username,password,role\ncarol,a long password,viewer\n",
-	"server.yaml":       "allowed_clouds: [local]\n",
-	".sky.yaml":         "active_workspace: default\n",
-	"bin/pass":          "#!/bin/sh\necho a long password\n",
-	"tasks/task.yaml":   "run: echo task\n",
-	"tasks/train.yaml":  "envs: {MODEL: small}\nrun: echo $MODEL\n",
-	"tasks/jobs/a.yaml": "run: echo a\n",
+	"task.yaml":           "run: echo task\n",
+	"train.yaml":          "name: train\nenvs: {MODEL: small}\nrun: echo train\n",
+	"train.py":            "print('train')\n",
+	"sweep.yaml":          "run: echo $SKYPILOT_JOB_RANK\n",
+	"pool.yaml":           "pool: {workers: 1}\n",
+	"bench.yaml":          "resources: {candidates: [{infra: local, cpus: 1}, {infra: local, cpus: 2}]}\nrun: echo bench\n",
+	"nightly.yaml":        "name: nightly\nschedule: {cron: '30 3 * * *'}\nrun: echo nightly\n",
+	"service.yaml":        "service: {readiness_probe: /, replicas: 1}\nresources: {ports: 8080}\nrun: exec sleep 1000\n",
+	"spot.yaml":           "service: {readiness_probe: /, replica_policy: {min_replicas: 1, max_replicas: 2, target_qps_per_replica: 1, base_ondemand_fallback_replicas: 1}}\nresources: {ports: 8080, use_spot: true}\nrun: exec sleep 1000\n",
+	"traces/a":            "1\n2\n3.5\n",
+	"zones/a.json":        `{"metadata": {"gap_seconds": 195}, "data": [0, 1, 1]}`,
+	"research.yaml":       "private: true\nallowed_users: [ada, bob]\n",
+	"examples/hello.yaml": "run: echo hello\n",
+	"batch.yaml":          "private: true\nallowed_users: [ada]\n",
+	"users.csv":           "username,password,role\ncarol,a long password,viewer\n",
+	"server.yaml":         "allowed_clouds: [local]\n",
+	".sky.yaml":           "active_workspace: default\n",
+	"bin/pass":            "#!/bin/sh\necho a long password\n",
+	"tasks/task.yaml":     "run: echo task\n",
+	"tasks/train.yaml":    "envs: {MODEL: small}\nrun: echo $MODEL\n",
+	"tasks/jobs/a.yaml":   "run: echo a\n",
 
 	".sky/config.yaml": "catalogs: {offline: true}\n",
 	".sky/catalogs/v8/aws/vms.csv": "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone\n" +
-		"m6i.large,,,2.0,8.0,,0.096,0.04,us-east-1,use1-az1\n" +
+		"m6i.2xlarge,,,8.0,32.0,,0.384,0.14,us-east-1,use1-az1\n" +
 		"p4d.24xlarge,A100,8.0,96.0,1152.0,,32.77,9.8,us-east-1,use1-az1\n" +
 		"p5.48xlarge,H100,8.0,192.0,2048.0,,98.32,30.1,us-east-1,use1-az1\n",
 }
@@ -330,8 +344,8 @@ func shownCommands(t *testing.T) []shownCommand {
 	seen := map[string]bool{}
 	var out []shownCommand
 	add := func(line, at string) {
-		if line != "" && !seen[line] {
-			seen[line] = true
+		if line != "" && !seen[asked(line)] {
+			seen[asked(line)] = true
 			out = append(out, shownCommand{line, at})
 		}
 	}
@@ -363,6 +377,29 @@ func shownCommands(t *testing.T) []shownCommand {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no documentation: %v", err)
+	}
+	for _, page := range append(pages, "../../README.md") {
+		if filepath.Base(page) == "quickstart.md" { // see TestQuickstart
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inside := false
+		for line := range strings.Lines(string(text)) {
+			if strings.HasPrefix(line, "```") {
+				inside = !inside
+			}
+			line, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "$ "), " #")
+			if inside && strings.HasPrefix(line, "sky ") && !strings.HasSuffix(line, "\\") {
+				add(filled(strings.TrimSpace(line)), page)
+			}
+		}
 	}
 	return out
 }
@@ -406,11 +443,14 @@ var placeholders = []struct {
 	{regexp.MustCompile(`/var/lib/`), "~/"},
 	{regexp.MustCompile(`\b8080:80`), "$$PORT3:80"},
 	{regexp.MustCompile(`9090|\b8888`), "$$PORT"},
+	{regexp.MustCompile(`^sky ssh dev -p \$PORT -p 6006`), "sky ssh dev -p 0:8888 -p 0:6006"},
+	{regexp.MustCompile(`^sky ssh dev -N -p \$PORT`), "sky ssh dev -N -p 0:8888"},
 	{regexp.MustCompile(`\b5432:`), "$$PORT2:"},
 	{regexp.MustCompile(`^sky tokens create (NAME|ci --expires-in-days 90 > token)$`), "sky tokens create another"},
 	{regexp.MustCompile(`^sky serve (promote|rollback) chat$`), "sky serve update -y chat service.yaml --mode canary --weight 10; sky serve $1 chat"},
 	{regexp.MustCompile(`^sky users export > users.csv`), "sky users export > exported.csv"},
-	{regexp.MustCompile(`^sky down --purge( dev)?$`), "sky down --purge purged"},
+	{regexp.MustCompile(`^sky down --purge dev$`), "sky down --purge purged"},
+	{regexp.MustCompile(`^sky stop old$`), "sky stop purged"},
 	{regexp.MustCompile(`^sky workspace update 1$`), "sky workspace update research"},
 	{regexp.MustCompile(`^sky users create ada --role`), "sky users create zoe --role"},
 	{regexp.MustCompile(`^sky workspace create research --private --user ada$`), "sky workspace create research2 --private --user ada"},
