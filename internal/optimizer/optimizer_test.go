@@ -240,6 +240,19 @@ func TestInvalid(t *testing.T) {
 	}
 }
 
+// A pool of own machines has in the table the name that users give it.
+func TestPoolsInTheTable(t *testing.T) {
+	plan, err := Optimize(Problem{Dag: one(task.Resources{}), Sources: []Source{OffersSource("ssh", "SSH", []cloud.Offer{offer("ssh", "ssh-box", "", "share-2CPU--23GB", 2, 23, nil, 0)}, nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	plan.Table(&b, true)
+	if !strings.Contains(b.String(), " SSH (box) ") {
+		t.Error(b.String())
+	}
+}
+
 // The table as the API's clients have always seen it, byte for byte.
 func TestTable(t *testing.T) {
 	plan, err := Optimize(Problem{Dag: one(want("A100", 8)), Sources: market()})

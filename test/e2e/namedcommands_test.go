@@ -249,7 +249,7 @@ func (s *shown) check(c shownCommand) {
 	}
 	out, code := s.run(asked(c.line), limit)
 	switch text := why(refusals, c.line); {
-	case code == -1 && goesOn, code == 0 && text == "" && !goesOn:
+	case code == -1 && goesOn, code == 0 && text == "":
 	case code != 0 && text != "" && regexp.MustCompile(text).MatchString(out):
 	default:
 		s.t.Errorf("%s (%s): exit %d\n%s", c.line, c.at, code, out)
