@@ -80,7 +80,7 @@ type reason struct{ commands, text string }
 var lastly = compiled(
 	`^sky bench down bert -e`, `^sky bench down`, `^sky bench delete bert`, `^sky bench delete`,
 	`^sky serve down .*--replica-id`,
-	`^sky serve update .* canary$`, `^sky serve update .*; sky serve promote`, `^sky serve update .*; sky serve rollback`, `^sky serve update chat`,
+	`^sky serve update chat .*--weight 10$`, `^sky serve rollback`, `^sky serve update .*; sky serve promote`, `^sky serve update chat`,
 	`^sky serve down chat`, `^sky serve down`,
 	`^sky autostop `,
 	`^sky cancel `,
@@ -198,12 +198,14 @@ func newShown(t *testing.T) *shown {
 		t.Fatal(err)
 	}
 	s.env = append(s.env, "URL="+w.url(""), fmt.Sprintf("PORT=%d", porttest.Free(t)), fmt.Sprintf("PORT2=%d", porttest.Free(t)), fmt.Sprintf("PORT3=%d", porttest.Free(t)))
+	w.write("service.yaml", strings.Replace(servedTask(t, "local", "1", "replicas: 1"), "min_requests: 20", "error_margin: 1", 1)) // no canary is rolled back by itself
 	w.sky("api", "start")
 	for _, line := range prepared {
 		if out, code := s.run(line, 2*time.Minute); code != 0 {
 			t.Fatalf("%s: exit %d\n%s", line, code, out)
 		}
 	}
+	eventually(t, "the service is ready", 2*time.Minute, func() bool { c := w.service(); return c != nil && c.Status == "READY" })
 	for id := range w.requestsOf("sky.launch") {
 		s.env = append(s.env, "REQUEST="+id)
 	}
@@ -280,7 +282,6 @@ var files = map[string]string{
 	"pool.yaml":           "pool: {workers: 1}\n",
 	"bench.yaml":          "resources: {candidates: [{infra: local, cpus: 1}, {infra: local, cpus: 2}]}\nrun: echo bench\n",
 	"nightly.yaml":        "name: nightly\nschedule: {cron: '30 3 * * *'}\nrun: echo nightly\n",
-	"service.yaml":        "service: {readiness_probe: /, replicas: 1}\nresources: {ports: 8080}\nrun: exec sleep 1000\n",
 	"spot.yaml":           "service: {readiness_probe: /, replica_policy: {min_replicas: 1, max_replicas: 2, target_qps_per_replica: 1, base_ondemand_fallback_replicas: 1}}\nresources: {ports: 8080, use_spot: true}\nrun: exec sleep 1000\n",
 	"traces/a":            "1\n2\n3.5\n",
 	"zones/a.json":        `{"metadata": {"gap_seconds": 195}, "data": [0, 1, 1]}`,
@@ -447,7 +448,7 @@ var placeholders = []struct {
 	{regexp.MustCompile(`^sky ssh dev -N -p \$PORT`), "sky ssh dev -N -p 0:8888"},
 	{regexp.MustCompile(`\b5432:`), "$$PORT2:"},
 	{regexp.MustCompile(`^sky tokens create (NAME|ci --expires-in-days 90 > token)$`), "sky tokens create another"},
-	{regexp.MustCompile(`^sky serve (promote|rollback) chat$`), "sky serve update -y chat service.yaml --mode canary --weight 10; sky serve $1 chat"},
+	{regexp.MustCompile(`^sky serve (promote) chat$`), "sky serve update -y chat service.yaml --mode canary --weight 10; sky serve $1 chat"},
 	{regexp.MustCompile(`^sky users export > users.csv`), "sky users export > exported.csv"},
 	{regexp.MustCompile(`^sky down --purge dev$`), "sky down --purge purged"},
 	{regexp.MustCompile(`^sky stop old$`), "sky stop purged"},
