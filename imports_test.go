@@ -59,7 +59,7 @@ var layers = [][]string{
 	{"internal/filesync", "internal/notify", "internal/fsm", "internal/pki", "internal/proc", "internal/buildid", "internal/table", "internal/openapi", "internal/metrics", "internal/trace", "internal/registry", "internal/envelope", "internal/serve/probe", "internal/mount/mountapi"},
 	{"internal/storage"},
 	{"internal/azureauth"},
-	{"internal/wholefile", "internal/destination", "internal/mount/mountpoints", "internal/bounded", "internal/httpcall", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner", "internal/bench", "callback"},
+	{"internal/wholefile", "internal/destination", "internal/mount/mountpoints", "internal/bounded", "internal/httpcall", "internal/googleauth", "internal/porttest", "internal/failpoint", "internal/diskspace", "internal/tcpowner", "internal/bench", "callback", "test/commands"},
 	{"."}, // the Go SDK
 	{"api", "task"},
 	{"internal/cloud/facts"},

@@ -139,9 +139,17 @@ func listName(accelerator string) string {
 	return accelerator
 }
 
+// matcher reads the name as a request by memory, such as 40GB+, or as a regular
+// expression.
 func (q *ListQuery) matcher() func(string) bool {
 	if q.Name == "" {
 		return func(string) bool { return true }
+	}
+	if memory, ok := ParseMemoryRequest(q.Name); ok {
+		all := memory.Accelerators()
+		return func(name string) bool {
+			return slices.ContainsFunc(all, func(a Accelerator) bool { return strings.EqualFold(a.Name, name) })
+		}
 	}
 	expr := q.Name
 	if _, err := regexp.Compile(expr); err != nil {

@@ -36,7 +36,7 @@ func (a *app) downCommand() *cobra.Command {
 					submit: func(ctx context.Context, name string) (*sky.Request[any], error) {
 						return c.Down(ctx, api.StopBody{ClusterName: name, Purge: purge, Graceful: g.on, GracefulTimeout: g.timeout})
 					},
-					tip: "To drop a cluster from the list although that failed, use: sky down --purge",
+					tip: "To drop a cluster from the list although that failed, use: sky down --purge NAME",
 				}
 			})
 		},

@@ -73,9 +73,18 @@ type gpuQuery struct {
 	place    task.Infra
 }
 
+// isMemory reports whether a name asks for accelerators by their memory.
+func isMemory(name string) bool {
+	_, ok := task.Accelerator{Name: name}.Memory()
+	return ok
+}
+
 func (o gpusOptions) query(args []string) (q gpuQuery, err error) {
 	if len(args) > 0 {
 		name, n, counted := strings.Cut(args[0], ":")
+		if memory, number, several := strings.Cut(n, ":"); isMemory(name + ":" + memory) { // nvidia:40GB+:2
+			name, n, counted = name+":"+memory, number, several
+		}
 		name, n = strings.TrimSpace(name), strings.TrimSpace(n) // as in a task
 		if name == "" || strings.Contains(n, ":") {
 			return q, usagef("Invalid accelerator string %s. Expected format: <accelerator_name>[:<quantity>].", args[0])

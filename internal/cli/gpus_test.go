@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"fmt"
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
@@ -42,6 +43,16 @@ func TestAcceleratorsToListAreReadAsInTasks(t *testing.T) {
 		q, err := gpusOptions{}.query([]string{text})
 		if err != nil || q.name != "A100" || q.quantity == nil || *q.quantity != 8 {
 			t.Errorf("%q: %+v, %v", text, q, err)
+		}
+	}
+	for text, want := range map[string]string{"40GB+": "40GB+", "40GB+:2": "40GB+ 2", "nvidia:40GB": "nvidia:40GB", "nvidia:40GB+:2": "nvidia:40GB+ 2"} {
+		q, err := gpusOptions{}.query([]string{text})
+		got := q.name
+		if q.quantity != nil {
+			got += fmt.Sprintf(" %v", *q.quantity)
+		}
+		if err != nil || got != want {
+			t.Errorf("%q: %q, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{":8", " : 8", "A100:", "A100:x", "A100:0", "A100:8:1"} {

@@ -17,7 +17,9 @@ import (
 // [*Error] and changes nothing.
 func Set(file string, keys []string, value any) error {
 	v := fromPlain(value, yaml11.Place{Source: newSource("", "")})
-	if problems, _ := validate(yaml11.Nest(keys, v.Place, v), Client); len(problems) > 0 {
+	root := yaml11.Nest(keys, v.Place, v)
+	problems, _ := validate(root, Client)
+	if problems = append(problems, unusable(root)...); len(problems) > 0 {
 		return &Error{Problems: problems}
 	}
 	return editFile(file, func(text []byte) ([]byte, error) { return yaml11.Set(text, keys, v) })

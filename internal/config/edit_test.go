@@ -225,3 +225,24 @@ func TestEditsOfAnyText(t *testing.T) {
 		}
 	})
 }
+
+// A value with which nothing can be launched is refused where it is set, not only where
+// the file is checked.
+func TestSetRefusesWhatCheckRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "config.yaml")
+	for _, c := range []struct {
+		keys  []string
+		value any
+		want  string
+	}{
+		{[]string{"jobs", "controller", "resources", "cpus"}, "x", "jobs.controller.resources.cpus: should be a number of vCPUs"},
+		{[]string{"allowed_clouds"}, []any{}, "allowed_clouds: is empty"},
+		{[]string{"active_workspace"}, "Bad Name", "cannot name a workspace"},
+		{[]string{"serve", "controller", "resources", "memory"}, "8+", ""},
+	} {
+		err := Set(file, c.keys, c.value)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.keys, err, c.want)
+		}
+	}
+}

@@ -38,6 +38,9 @@ func unusable(root *yaml11.Node) []Problem {
 			wrong(n, "active_workspace", "%v", err)
 		}
 	}
+	for _, k := range controllerKinds {
+		out = append(out, controllerMachine(root, k.section)...)
+	}
 	if n := root.Find("api_server", "endpoint"); n != nil && n.Kind == Text {
 		u, err := url.Parse(asText(n))
 		if err != nil || u.Hostname() == "" {
@@ -45,6 +48,38 @@ func unusable(root *yaml11.Node) []Problem {
 		} else if port, err := strconv.Atoi(u.Port()); u.Port() != "" && (err != nil || port < 1 || port > 65535) {
 			wrong(n, "api_server.endpoint", "has the port %s; ports are 1 to 65535", u.Port())
 		}
+	}
+	return out
+}
+
+// controllerMachine finds what no task could have as resources in the resources and the
+// autostop of a controller: its machine is launched as a task's is.
+func controllerMachine(root *yaml11.Node, section string) []Problem {
+	controller := root.Find(section, "controller")
+	resources, autostop := controller.Find("resources"), controller.Find("autostop")
+	asked := yaml11.NewMap()
+	if resources != nil && resources.Kind == Map {
+		asked = resources
+	}
+	if autostop != nil && autostop.Kind != Null {
+		asked = asked.With("autostop", autostop.Place, autostop)
+	}
+	if len(asked.Entries) == 0 {
+		return nil
+	}
+	_, err := task.Parse(section+".controller", emit(yaml11.Nest([]string{"resources"}, asked.Place, asked)))
+	var out []Problem
+	for _, e := range task.AllErrors(err) {
+		field := strings.TrimPrefix(e.Field, "resources.")
+		at, path := asked, section+".controller.resources"
+		if key, _, _ := strings.Cut(strings.ReplaceAll(field, "[", "."), "."); asked.Find(key) != nil {
+			at = asked.Find(key)
+			if key == "autostop" && at == autostop {
+				path = section + ".controller"
+			}
+			path += "." + field
+		}
+		out = append(out, ProblemAt(originOf(at.Place), path, strings.TrimLeft(strings.TrimPrefix(e.Message, e.Field), ": ")))
 	}
 	return out
 }

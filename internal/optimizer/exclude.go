@@ -69,25 +69,57 @@ var relaxations = []relaxation{
 	{DiskSize, func(q *catalog.Query) bool { return q.DiskGB != 0 }, func(q *catalog.Query) { q.DiskGB = 0 }},
 	{LocalDisk, func(q *catalog.Query) bool { return q.LocalDisk != "" }, func(q *catalog.Query) { q.LocalDisk = "" }},
 	{MaxHourlyCost, func(q *catalog.Query) bool { return q.MaxHourly > 0 }, func(q *catalog.Query) { q.MaxHourly = 0 }},
+	{CPUs, defaultSize, func(q *catalog.Query) { q.AnyCPUs, q.AnyMemory = true, true }},
 }
 
-// exclude finds the one constraint that keeps a source from serving a request:
-// the first whose removal alone leaves offers, else the one that leaves none
-// when constraints are added one after the other.
+// defaultSize reports whether a query leaves the size of the machine to the source.
+func defaultSize(q *catalog.Query) bool {
+	return q.CPUs.Any() && q.Memory.Any() && !q.AnyCPUs && !q.AnyMemory && q.Accelerator == "" && q.InstanceType == ""
+}
+
+// exclude finds the one constraint that keeps a source from serving a request. Of
+// several accelerators that would do, the one that comes nearest is looked at.
 func (f *finder) exclude(s Source, req *request) Exclusion {
 	if reason := f.lacking(s, req.res); reason != "" {
 		return Exclusion{Constraint: Feature, Reason: reason}
 	}
-	q := req.query
-	for _, each := range req.queries(s) {
-		q = each
-		if offers := s.Find(q); len(offers) > 0 {
-			reason := "every offer that fits has been ruled out"
-			if len(f.task.BlockedResources) > 0 {
-				reason = "every offer that fits is excluded by blocked_resources"
-			}
-			return Exclusion{Constraint: RuledOut, Reason: reason, Nearest: nil}
+	queries := req.queries(s)
+	if len(queries) == 0 {
+		queries = []catalog.Query{req.query}
+	}
+	all := make([]Exclusion, len(queries))
+	for i, q := range queries {
+		all[i] = f.excludeQuery(s, q, req.query.Accelerator)
+		if all[i].Constraint == RuledOut {
+			return all[i]
 		}
+	}
+	return slices.MinFunc(all, func(a, b Exclusion) int {
+		switch {
+		case a.Nearest == nil && b.Nearest == nil:
+			return 0
+		case a.Nearest == nil:
+			return 1
+		case b.Nearest == nil:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.gap, b.gap), cmp.Compare(a.Nearest.HourlyPrice, b.Nearest.HourlyPrice))
+	})
+}
+
+// excludeQuery finds the one constraint that keeps a source from answering a query: the
+// first whose removal alone leaves offers, else the one that leaves none when
+// constraints are added one after the other. Reasons call the accelerator by the name
+// that was asked for.
+func (f *finder) excludeQuery(s Source, q catalog.Query, asked string) Exclusion {
+	named := q
+	named.Accelerator = asked
+	if offers := s.Find(q); len(offers) > 0 {
+		reason := "every offer that fits has been ruled out"
+		if len(f.task.BlockedResources) > 0 {
+			reason = "every offer that fits is excluded by blocked_resources"
+		}
+		return Exclusion{Constraint: RuledOut, Reason: reason, Nearest: nil}
 	}
 	if q.Families < catalog.AllFamilies {
 		q.Families = catalog.AllFamilies
@@ -110,15 +142,15 @@ func (f *finder) exclude(s Source, req *request) Exclusion {
 		r.drop(&loose)
 		if near, ok := f.nearest(s, r.constraint, &q, loose); ok {
 			_, list := s.(priceList)
-			return Exclusion{Constraint: r.constraint, Reason: reasonFor(r.constraint, &q, &near), Nearest: &near, Change: change(r.constraint, &near),
+			return Exclusion{Constraint: r.constraint, Reason: reasonFor(r.constraint, &named, &near), Nearest: &near, Change: change(r.constraint, &near),
 				gap: gapOf(r.constraint, &q, &near), unpriced: list && near.HourlyPrice == 0}
 		}
 	}
-	tight := catalog.Query{Families: catalog.AllFamilies}
+	tight := catalog.Query{Families: catalog.AllFamilies, AnyCPUs: true, AnyMemory: true}
 	for _, r := range []Constraint{InstanceType, AccelName, AccelCount, CPUs, Memory, Region, Zone, SpotOnly, DiskTier, DiskSize, LocalDisk, MaxHourlyCost} {
 		restore(r, &tight, &q)
 		if len(s.Find(tight)) == 0 {
-			return Exclusion{Constraint: r, Reason: reasonFor(r, &q, nil)}
+			return Exclusion{Constraint: r, Reason: reasonFor(r, &named, nil)}
 		}
 	}
 	return Exclusion{Constraint: AccelName, Reason: "it offers nothing that fits"}
@@ -158,9 +190,9 @@ func restore(c Constraint, to, from *catalog.Query) {
 	case AccelCount:
 		to.Count = from.Count
 	case CPUs:
-		to.CPUs = from.CPUs
+		to.CPUs, to.AnyCPUs = from.CPUs, from.AnyCPUs
 	case Memory:
-		to.Memory = from.Memory
+		to.Memory, to.AnyMemory = from.Memory, from.AnyMemory
 	case Region:
 		to.Regions = from.Regions
 	case Zone:
@@ -272,6 +304,12 @@ func reasonFor(c Constraint, q *catalog.Query, near *cloud.Offer) string {
 		}
 		return fmt.Sprintf("it does not offer %s", catalog.FormatCount(q.Accelerator, q.Count))
 	case CPUs:
+		if defaultSize(q) && near != nil {
+			return fmt.Sprintf("no such machine has the default size; ask for one, such as %v vCPUs and %v GB of memory", near.CPUs, near.MemoryGiB)
+		}
+		if defaultSize(q) {
+			return "no such machine has the default size"
+		}
 		if near != nil {
 			return fmt.Sprintf("no such machine has %s vCPUs; the nearest has %v", q.CPUs, near.CPUs)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/task"
 )
@@ -166,6 +167,52 @@ func TestNothingFits(t *testing.T) {
 	}
 }
 
+// Of the accelerators with enough memory the nearest is named, and the request as it was
+// made, not the last accelerator that was tried.
+func TestWhyNoAcceleratorOfSomeMemoryIsOffered(t *testing.T) {
+	sources := []Source{OffersSource("aws", "AWS", []cloud.Offer{
+		offer("aws", "us-east-1", "", "p4d.24xlarge", 96, 1152, a100(8), 32.77),
+		offer("aws", "us-east-1", "", "p5.48xlarge", 192, 2048, map[string]float64{"H100": 8}, 98.32),
+		offer("aws", "us-east-1", "", "p5.24xlarge", 96, 1024, map[string]float64{"H100": 4}, 49.16),
+	}, nil)}
+	for asked, text := range map[string]string{
+		"40GB+:1":  "AWS  40GB+:1 is not offered; the nearest is H100:4\n",
+		"40GB+:16": "AWS  40GB+:16 is not offered; the nearest is A100:8\n",
+		"80GB+:1":  "AWS  80GB+:1 is not offered; the nearest is H100:4\n",
+	} {
+		a, err := task.ParseAccelerator(asked)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = Optimize(Problem{Dag: one(task.Resources{Accelerators: []task.Accelerator{a}}), Sources: sources})
+		if err == nil || !strings.Contains(err.Error(), text) {
+			t.Errorf("%s: %v, want %q", asked, err, text)
+		}
+	}
+}
+
+// A price list without a machine of the default size is not said to lack an instance type.
+func TestNoMachineOfTheDefaultSize(t *testing.T) {
+	_, err := Optimize(Problem{Dag: one(task.Resources{}), Sources: []Source{onlySmall{}}})
+	if err == nil || !strings.Contains(err.Error(), "no such machine has the default size; ask for one, such as 2 vCPUs and 8 GB of memory") {
+		t.Error(err)
+	}
+}
+
+// onlySmall is a source with one small machine and a larger default size.
+type onlySmall struct{ Source }
+
+func (onlySmall) Name() string                    { return "aws" }
+func (onlySmall) DisplayName() string             { return "AWS" }
+func (onlySmall) Lacks() map[cloud.Feature]string { return nil }
+func (onlySmall) Names(catalog.NameKind) []string { return nil }
+func (onlySmall) Find(q catalog.Query) []cloud.Offer {
+	if !q.AnyCPUs && q.CPUs.Any() {
+		return nil
+	}
+	return []cloud.Offer{offer("aws", "us-east-1", "", "m6i.large", 2, 8, nil, 0.096)}
+}
+
 func TestInvalid(t *testing.T) {
 	tests := []struct {
 		name, field, close string
@@ -190,6 +237,19 @@ func TestInvalid(t *testing.T) {
 				t.Errorf("suggests %v, want %s", bad.Close, tt.close)
 			}
 		})
+	}
+}
+
+// A pool of own machines has in the table the name that users give it.
+func TestPoolsInTheTable(t *testing.T) {
+	plan, err := Optimize(Problem{Dag: one(task.Resources{}), Sources: []Source{OffersSource("ssh", "SSH", []cloud.Offer{offer("ssh", "ssh-box", "", "share-2CPU--23GB", 2, 23, nil, 0)}, nil)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	plan.Table(&b, true)
+	if !strings.Contains(b.String(), " SSH (box) ") {
+		t.Error(b.String())
 	}
 }
 

@@ -130,7 +130,7 @@ func (c *Candidate) metric(t Target) string {
 func (t *TaskPlan) cells(c *Candidate) []string {
 	o := &c.Offer
 	infra := t.sources[c.source].DisplayName()
-	if where := cmp.Or(o.Zone, o.Region); where != "" {
+	if where := cmp.Or(o.Zone, facts.InPlace(o.Cloud, o.Region)); where != "" {
 		infra += " (" + middleCut(where, 25) + ")"
 	}
 	instance := cmp.Or(o.InstanceType, "-")

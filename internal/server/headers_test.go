@@ -48,12 +48,13 @@ func TestPagesRunNoScriptButTheirOwn(t *testing.T) {
 			t.Errorf("%s: %s", path, r.body)
 		}
 	}
-	for _, path := range []string{"/dashboard/jobs", "/dashboard/jobs/3", "/dashboard/clusters/dev", "/dashboard/clusters"} { // other clients open them
+	for _, path := range []string{"/dashboard/jobs", "/dashboard/jobs/3", "/dashboard/clusters/dev", "/dashboard/clusters",
+		"/dashboard/users", "/dashboard/infra", "/dashboard/infra/aws", "/dashboard/other.html"} { // other clients open them
 		if r := w.call(get, path, ""); r.status != http.StatusTemporaryRedirect || r.header.Get("Location") != "/dashboard/" {
 			t.Errorf("%s: %d %s", path, r.status, r.header.Get("Location"))
 		}
 	}
-	if r := w.call(get, "/dashboard/other", ""); r.status != 404 {
+	if r := w.call(get, "/dashboard/_next/static/a.js", ""); r.status != 404 || r.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("a page that is not there: %d", r.status)
 	}
 	for _, path := range []string{"/", "/dashboard"} {

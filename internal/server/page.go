@@ -90,15 +90,18 @@ fetch("/api/status").then(r => r.json()).then(list => {
 </script>
 `
 
-// dashboard is one small page: what the server is doing.
+// dashboard is one small page: what the server is doing. Every other page that clients
+// know (clusters, jobs, users, infra, …) leads to it; a script or style of another
+// build of the dashboard does not exist.
 func (s *Server) dashboard(w http.ResponseWriter, r *http.Request) {
 	p := r.PathValue("path")
-	if first, _, _ := strings.Cut(p, "/"); first == "clusters" || first == "jobs" {
-		http.Redirect(w, r, "/dashboard/", http.StatusTemporaryRedirect) // pages that other clients know
+	if first, _, _ := strings.Cut(p, "/"); first == "_next" {
+		w.Header().Set("Cache-Control", "no-store")
+		fail(w, http.StatusNotFound, "There is no such file.")
 		return
 	}
 	if p != "" && p != "index.html" {
-		fail(w, http.StatusNotFound, "There is no such page.")
+		http.Redirect(w, r, "/dashboard/", http.StatusTemporaryRedirect)
 		return
 	}
 	pageHeaders(w.Header())

@@ -85,7 +85,7 @@ func (a All) Create(name string) error {
 		return err
 	}
 	if _, exists := a[name]; exists {
-		return invalid("The workspace %q exists already; change it with /workspaces/update.", name)
+		return invalid("The workspace %q exists already; change it with: sky workspace update %s", name, name)
 	}
 	return nil
 }
