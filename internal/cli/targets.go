@@ -120,7 +120,7 @@ func (a *app) similarClusters(ctx context.Context, c *sky.Client, missing []stri
 	var near []string
 	for _, name := range missing {
 		for _, n := range similar.Names(name, namesOf(records)) {
-			if !slices.Contains(near, n) {
+			if n != name && !slices.Contains(near, n) { // it may have come meanwhile
 				near = append(near, n)
 			}
 		}
