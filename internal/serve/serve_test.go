@@ -229,6 +229,41 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 	}
 }
 
+// A program that loads a model fails its probes until it is ready: that says nothing
+// against its version. What fails afterwards does.
+func TestACanaryMayTakeItsTimeToStart(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(service)
+		i.until("ready", ready(2))
+		i.answer(func(replica string) int {
+			if replica == "chat-3" {
+				return 503
+			}
+			return 200
+		})
+		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "canary")
+		i.until("started", func(s *api.Service) bool {
+			return len(s.Replicas) == 3 && s.Replicas[2].Status == string(api.ReplicaStarting)
+		})
+		time.Sleep(time.Minute) // several probes
+		i.answer(func(string) int { return 200 })
+		i.until("ready", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 && readyIn(i.table) == 3 })
+		time.Sleep(10 * time.Minute)
+		if s := i.service(); len(s.ActiveVersions) != 2 || len(s.Replicas) != 3 {
+			t.Fatalf("it did not stay: %+v\n%s", s, i.log())
+		}
+		i.answer(func(replica string) int {
+			if replica == "chat-3" {
+				return 503
+			}
+			return 200
+		})
+		i.until("rolled back", func(s *api.Service) bool {
+			return ready(2)(s) && s.Replicas[0].Version == 1 && s.Replicas[1].Version == 1
+		})
+	})
+}
+
 func TestProbesDecideWhoGetsRequests(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(service)

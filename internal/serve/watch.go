@@ -145,7 +145,8 @@ func (w *watcher) probe(ctx context.Context) (over bool) {
 	before := w.state.History
 	var verdict probe.Verdict
 	w.state.History, verdict = w.state.History.After(w.set, result, now)
-	if before.FirstFailure != w.state.History.FirstFailure || before.FirstReady != w.state.History.FirstReady || before.FailingSince != w.state.History.FailingSince {
+	if before.FirstFailure != w.state.History.FirstFailure || before.FirstReady != w.state.History.FirstReady || before.FailingSince != w.state.History.FailingSince ||
+		before.Failures != w.state.History.Failures { // a canary is judged by them
 		w.save(ctx)
 	}
 	if !result.OK {

@@ -56,8 +56,8 @@ type History struct {
 	FailingSince time.Time `json:"failing_since,omitzero"` // the first of unbroken failures; zero: the latest probe succeeded
 	Timeout      bool      `json:"timeout,omitempty"`      // the latest failure was a silence
 	Reason       string    `json:"reason,omitempty"`       // of the latest failure
-	Probes       int       `json:"probes,omitempty"`
-	Failures     int       `json:"failures,omitempty"`
+	Probes       int       `json:"probes,omitempty"`       // from the first success on: starting is no failure
+	Failures     int       `json:"failures,omitempty"`     // of those
 }
 
 // Verdict is what a history means for its replica.
@@ -83,15 +83,18 @@ func (h History) Due(s Settings) time.Time {
 // After is the history with the answer to a probe that was sent at the time.
 func (h History) After(s Settings, r Result, at time.Time) (History, Verdict) {
 	h.Last = at
-	h.Probes++
 	if r.OK {
+		h.Probes++
 		h.FailingSince, h.Timeout, h.Reason = time.Time{}, false, ""
 		if h.FirstReady.IsZero() {
 			h.FirstReady = at
 		}
 		return h, Ready
 	}
-	h.Failures++
+	if !h.FirstReady.IsZero() {
+		h.Probes++
+		h.Failures++
+	}
 	h.Timeout, h.Reason = r.Timeout, r.Reason
 	if h.FailingSince.IsZero() {
 		h.FailingSince = at
