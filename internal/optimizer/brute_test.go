@@ -69,7 +69,7 @@ func everyPlan(g *graph, f func(picked []int)) {
 // Every objective must equal trying all plans.
 func TestAgainstEveryPlan(t *testing.T) {
 	dags := 10500
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		dags = 1500
 	}
 	for seed := range dags {

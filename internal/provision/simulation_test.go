@@ -41,7 +41,7 @@ func TestRandomHistories(t *testing.T) {
 		return
 	}
 	n := 2000
-	if testing.Short() || raceEnabled {
+	if testing.Short() {
 		n = 200
 	}
 	if s := os.Getenv("SKY_SIM_HISTORIES"); s != "" {

@@ -19,16 +19,17 @@ import (
 // and GET changes nothing: it does not count. The zero value lets every call through.
 type Death struct {
 	mu   sync.Mutex
-	left int    // calls until then; 0: no death is planned
-	dead func() // to be called then
-	gone bool
+	left int           // calls until then; 0: no death is planned
+	dead func()        // to be called then
+	gone bool          // no further call arrives
+	noticed chan struct{} // closed when dead has returned
 }
 
 // At plans the death at the so-manieth call from now, when dead is called.
 func (d *Death) At(call int, dead func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.left, d.dead, d.gone = call, dead, false
+	d.left, d.dead, d.gone, d.noticed = call, dead, false, make(chan struct{})
 }
 
 // Over is the start of another process.
@@ -36,13 +37,16 @@ func (d *Death) Over() { d.At(0, nil) }
 
 // Serve answers a call, if the process lives to make it.
 func (d *Death) Serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
-	dead, arrives := d.call(r.Method != http.MethodGet)
+	dead, arrives, noticed := d.call(r.Method != http.MethodGet)
 	switch {
 	case !arrives:
+		// A process that is dead does not see a call of its own fail.
+		<-noticed
 		panic(http.ErrAbortHandler)
 	case dead == nil:
 		h.ServeHTTP(w, r)
 	default:
+		defer close(noticed)
 		defer dead() // also when the handler panics
 		h.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
@@ -50,17 +54,17 @@ func (d *Death) Serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
 }
 
 // call counts a call that may change something. Of the last one dead is not nil.
-func (d *Death) call(counts bool) (dead func(), arrives bool) {
+func (d *Death) call(counts bool) (dead func(), arrives bool, noticed chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.gone || d.left == 0 || !counts {
-		return nil, !d.gone
+		return nil, !d.gone, d.noticed
 	}
 	if d.left--; d.left == 0 {
 		d.gone = true
-		return d.dead, true
+		return d.dead, true, d.noticed
 	}
-	return nil, true
+	return nil, true, nil
 }
 
 // mostCalls is more than any provider makes for the smallest cluster.

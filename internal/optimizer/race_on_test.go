@@ -1,5 +1,0 @@
-//go:build race
-
-package optimizer
-
-const raceEnabled = true

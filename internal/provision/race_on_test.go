@@ -1,5 +1,0 @@
-//go:build race
-
-package provision
-
-const raceEnabled = true
