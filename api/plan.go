@@ -56,5 +56,12 @@ type PlanAlternative struct {
 	Reason     string     `json:"reason"`
 }
 
+// Details of an error that is about a field of a task: the name of the task, and the field as
+// in [task.Error], such as "file_mounts./data.name".
+const (
+	DetailTask  = "task"
+	DetailField = "field"
+)
+
 // Kinds of errors in Error.Details["kind"].
 const KindNoFeasibleResources = "no_feasible_resources"

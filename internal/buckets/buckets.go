@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -213,6 +214,26 @@ func failed(kind, what string, err error) error {
 		return e
 	}
 	return &api.Error{Type: kind, Message: fmt.Sprintf("%s: %v", what, err), Err: err}
+}
+
+// inField notes in an error which field of a task it is about: a key of the mount at dst, or
+// with "" the mount itself.
+func inField(err error, t *task.Task, dst, key string) error {
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok || e.Details[api.DetailField] != nil {
+		return err
+	}
+	field := "file_mounts." + dst
+	if key != "" {
+		field += "." + key
+	}
+	about := *e
+	about.Details = maps.Clone(e.Details)
+	if about.Details == nil {
+		about.Details = map[string]any{}
+	}
+	about.Details[api.DetailTask], about.Details[api.DetailField] = t.Name, field
+	return &about
 }
 
 func is[T error](err error) bool {

@@ -35,7 +35,7 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 		return err
 	}
 	if err := m.mayUse(call, uses[0]); err != nil {
-		return err
+		return inField(err, t, uses[0].dst, "")
 	}
 	call.Out.Spin("Looking at buckets")
 	defer call.Out.StopSpin()
@@ -47,7 +47,7 @@ func (m *Manager) Check(ctx context.Context, call cluster.Call, t *task.Task, sa
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return failed(api.ErrStorageGet, u.where(), err)
+			return inField(failed(api.ErrStorageGet, u.where(), err), t, u.dst, u.key())
 		}
 		lines = append(lines, line)
 	}
@@ -73,11 +73,11 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 	source := ""
 	if u.given {
 		b, err := m.find(ctx, c, u.from)
-		if err != nil {
-			return "", err
+		if err == nil {
+			err = there(ctx, b, u.from.Key)
 		}
-		if err := there(ctx, b, u.from.Key); err != nil {
-			return "", err
+		if err != nil {
+			return "", inField(failed(api.ErrStorageGet, u.where(), err), t, u.dst, "source")
 		}
 		source = "what is in " + u.from.String()
 		if u.name == "" {

@@ -43,14 +43,14 @@ func read(t *task.Task) ([]mount, error) {
 		}
 		from, err := parse(dst, src)
 		if err != nil {
-			return nil, err
+			return nil, inField(err, t, dst, "")
 		}
 		out = append(out, mount{dst: dst, from: from, given: true})
 	}
 	for _, dst := range slices.Sorted(maps.Keys(t.StorageMounts)) {
 		u, err := readMap(dst, t.StorageMounts[dst])
 		if err != nil {
-			return nil, err
+			return nil, inField(err, t, dst, "")
 		}
 		out = append(out, u)
 	}
@@ -102,6 +102,14 @@ func readMap(dst string, s task.StorageMount) (mount, error) {
 // mounted reports whether it is a mount, and not a copy.
 func (u *mount) mounted() bool {
 	return u.spec.Mode == string(agentapi.MountDirect) || u.spec.Mode == string(agentapi.MountCached)
+}
+
+// key is what of the mount names the bucket.
+func (u *mount) key() string {
+	if u.name != "" {
+		return "name"
+	}
+	return "source"
 }
 
 // where is how messages name the mount, with the bucket if the task gives it.

@@ -178,6 +178,7 @@ func (a *app) ready(d draft) (*task.Dag, error) {
 		return nil, task.Errors(wrong)
 	}
 	d.AbsolutePaths(o)
+	a.dag = d.Dag
 	return d.Dag, d.settings
 }
 

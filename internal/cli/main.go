@@ -67,6 +67,7 @@ type app struct {
 	settings *settings
 	client   *sky.Client
 	health   *api.Health
+	dag      *task.Dag // that the command has read; nil: it reads none
 }
 
 func newApp(p Program) *app {
@@ -162,6 +163,12 @@ func (a *app) exitCode(err error) int {
 
 func (a *app) showError(err error) {
 	if e, ok := errors.AsType[*api.Error](err); ok {
+		if at := a.placed(e); at != nil {
+			for _, p := range taskProblems(at.File, at) {
+				a.t.Note("%s", a.plainErr(strings.TrimSuffix(p.text(a.t.ErrStyle), "\n")))
+			}
+			return
+		}
 		a.t.Note("%s", a.t.ErrStyle(term.Red, className(e.Type)+": ")+a.plainErr(e.Message))
 		if e.Hint != "" {
 			a.t.Note("Hint: %s", a.plainErr(e.Hint))

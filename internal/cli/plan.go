@@ -133,13 +133,16 @@ type failurePlace struct {
 }
 
 // asFailure turns any error into what a program can branch on.
-func asFailure(err error) failure {
+func (a *app) asFailure(err error) failure {
 	f := failure{Kind: "error", Message: err.Error()}
 	for _, e := range task.AllErrors(err) {
 		f.Kind = "invalid_task"
 		f.Where = append(f.Where, failurePlace{e.File, e.Line, e.Column, e.Field, e.Message})
 	}
 	if e, ok := asAPIError(err); ok {
+		if at := a.placed(e); at != nil {
+			f.Where = append(f.Where, failurePlace{at.File, at.Line, at.Column, at.Field, at.Message})
+		}
 		f.Kind, f.Type, f.Message, f.Hint = "request_failed", e.Type, e.Message, e.Hint
 		if kind, ok := e.Details["kind"].(string); ok {
 			f.Kind = kind
@@ -158,7 +161,7 @@ func (a *app) inFormat(err error) error {
 	if errors.As(err, &usage) {
 		return err
 	}
-	if done, perr := a.emit(map[string]failure{"error": asFailure(err)}); !done || perr != nil {
+	if done, perr := a.emit(map[string]failure{"error": a.asFailure(err)}); !done || perr != nil {
 		return errors.Join(err, perr)
 	}
 	return exitError(1)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/config"
 	"github.com/skypilot-go/sky/task"
@@ -69,6 +70,29 @@ func taskProblems(file string, err error) []problem {
 		}
 	}
 	return out
+}
+
+// placed is what a server found wrong with a field of a task, at its place in the file that
+// the command has read; nil: the error is about no field, or about one that is in no file.
+func (a *app) placed(e *api.Error) *task.Error {
+	field, ok := e.Details[api.DetailField].(string)
+	if !ok || a.dag == nil {
+		return nil
+	}
+	name, _ := e.Details[api.DetailTask].(string)
+	var found *task.Error
+	for _, t := range a.dag.Tasks {
+		if len(a.dag.Tasks) > 1 && t.Name != name {
+			continue
+		}
+		at := t.ErrorAt(field, "%s", e.Message)
+		if found != nil || at.Line == 0 {
+			return nil // nobody knows which of several tasks it is
+		}
+		at.Hint, at.Class = e.Hint, e.Type
+		found = at
+	}
+	return found
 }
 
 // configProblems lists what is wrong with a configuration; file stands for

@@ -121,7 +121,7 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 					if a.output == "table" {
 						a.t.Warn("Error deleting storage %s: %s", name, errorText(err))
 					}
-					why := asFailure(err)
+					why := a.asFailure(err)
 					results, failed = append(results, deletedStorage{Name: name, Error: &why}), true
 					continue
 				}

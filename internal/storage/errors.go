@@ -120,7 +120,7 @@ type CredentialsError struct {
 }
 
 func (e *CredentialsError) Error() string {
-	text := withCause(fmt.Sprintf("%s does not take the credentials", e.Store), e.Err)
+	text := withCause(fmt.Sprintf("no valid credentials for %s", e.Store), e.Err)
 	if e.Fix != "" {
 		text += "; " + e.Fix
 	}

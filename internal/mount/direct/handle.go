@@ -153,9 +153,23 @@ func (f *file) replace(e remote.Entry) {
 
 // ReadAt reads.
 func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
+	data, done, err := h.Lend(ctx, p, off)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	n := 0
+	for _, d := range data {
+		n += copy(p[n:], d)
+	}
+	return n, nil
+}
+
+// Lend reads without copying what was read ahead.
+func (h *handle) Lend(ctx context.Context, p []byte, off int64) (data [][]byte, done func(), err error) {
 	if h.o.Write || h.f.written() {
 		if n, ok, err := h.readOwn(ctx, p, off); ok || err != nil {
-			return n, err
+			return [][]byte{p[:n]}, func() {}, err
 		}
 	}
 	h.mu.Lock()
@@ -164,7 +178,7 @@ func (h *handle) ReadAt(ctx context.Context, p []byte, off int64) (int, error) {
 	}
 	r := h.r
 	h.mu.Unlock()
-	return r.readAt(ctx, p, off)
+	return r.lend(ctx, p, off)
 }
 
 func (f *file) written() bool {

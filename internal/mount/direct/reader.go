@@ -43,6 +43,7 @@ type piece struct {
 	err     error
 	done    bool
 	dropped bool
+	lent    int           // how many are using its data
 	jump    int           // 0: of a sequence
 	more    chan struct{} // closed when filled, err or done change
 	cancel  context.CancelFunc
@@ -69,27 +70,82 @@ func (r *reader) close() {
 func (r *reader) drop(p *piece) {
 	p.dropped = true
 	p.cancel()
-	if p.done {
+	p.mayFree()
+}
+
+// mayFree frees the memory of a piece that nobody fills, uses or will use. r.mu is held.
+func (p *piece) mayFree() {
+	if p.dropped && p.done && p.lent == 0 {
 		p.block.Free()
 	}
 }
 
-// readAt reads as much as there is.
-func (r *reader) readAt(ctx context.Context, p []byte, off int64) (int, error) {
-	n := 0
-	if off >= r.obj.Size {
-		return 0, nil
+// lend reads up to len(p) bytes: fewer mean the end. The content is in data until done is
+// called; p is memory for what is in no piece.
+func (r *reader) lend(ctx context.Context, p []byte, off int64) (data [][]byte, done func(), err error) {
+	end := min(off+int64(len(p)), r.obj.Size)
+	if off >= end {
+		return nil, func() {}, nil
 	}
-	p = p[:min(int64(len(p)), r.obj.Size-off)]
-	r.ahead(off, int64(len(p)))
-	for n < len(p) {
-		got, err := r.some(ctx, p[n:], off+int64(n))
-		n += got
-		if err != nil {
-			return n, err
+	r.ahead(off, end-off)
+	var used []*piece
+	done = func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, x := range used {
+			x.lent--
+			x.mayFree()
 		}
 	}
-	return n, nil
+	for off < end {
+		x, err := r.piece(ctx, off, end)
+		if err != nil {
+			done()
+			return nil, nil, err
+		}
+		if x == nil {
+			p = p[:end-off]
+			if err := r.straight(ctx, p, off); err != nil {
+				done()
+				return nil, nil, err
+			}
+			return append(data, p), done, nil
+		}
+		used = append(used, x)
+		n := min(end, x.End()) - off
+		data = append(data, x.block.Data[off-x.At:][:n])
+		off += n
+	}
+	return data, done, nil
+}
+
+// piece waits until the piece with the byte at off has all of its bytes before end, and
+// marks it as lent; nil: there is no such piece.
+func (r *reader) piece(ctx context.Context, off, end int64) (*piece, error) {
+	for {
+		r.mu.Lock()
+		i := slices.IndexFunc(r.pieces, func(x *piece) bool { return x.At <= off && off < x.End() })
+		if i < 0 {
+			r.mu.Unlock()
+			return nil, nil
+		}
+		x := r.pieces[i]
+		if x.At+x.filled >= min(end, x.End()) {
+			x.lent++
+			r.mu.Unlock()
+			return x, nil
+		}
+		err, more := x.err, x.more
+		r.mu.Unlock()
+		if err != nil {
+			return nil, replaced(r.obj.Key, err)
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }
 
 // ahead asks for what is wanted from now on, and gives up what is behind.
@@ -145,9 +201,7 @@ func (r *reader) fetch(s readahead.Span, b *block.Block, jump int) {
 		defer r.mu.Unlock()
 		p.done = true
 		p.err = err
-		if p.dropped {
-			p.block.Free()
-		}
+		p.mayFree()
 		close(p.more)
 	}()
 }
@@ -180,43 +234,15 @@ func (r *reader) fill(ctx context.Context, p *piece) error {
 	return nil
 }
 
-// some reads at least a byte of a piece, or all from the store where there is none.
-func (r *reader) some(ctx context.Context, p []byte, off int64) (int, error) {
-	for {
-		r.mu.Lock()
-		i := slices.IndexFunc(r.pieces, func(x *piece) bool { return x.At <= off && off < x.End() })
-		if i < 0 {
-			r.mu.Unlock()
-			return r.straight(ctx, p, off)
-		}
-		x := r.pieces[i]
-		if x.At+x.filled > off {
-			n := copy(p, x.block.Data[off-x.At:x.filled])
-			r.mu.Unlock()
-			return n, nil
-		}
-		err, more := x.err, x.more
-		r.mu.Unlock()
-		if err != nil {
-			return 0, replaced(r.obj.Key, err)
-		}
-		select {
-		case <-more:
-		case <-ctx.Done():
-			return 0, ctx.Err()
-		}
-	}
-}
-
 // straight reads a range without any block: when all memory is in use.
-func (r *reader) straight(ctx context.Context, p []byte, off int64) (int, error) {
+func (r *reader) straight(ctx context.Context, p []byte, off int64) error {
 	got, err := r.bucket.Get(ctx, r.obj.Key, storage.GetOptions{Offset: off, Length: int64(len(p)), IfMatch: r.obj.ETag})
 	if err != nil {
-		return 0, replaced(r.obj.Key, err)
+		return replaced(r.obj.Key, err)
 	}
 	defer got.Close()
-	n, err := io.ReadFull(got, p)
-	return n, replaced(r.obj.Key, err)
+	_, err = io.ReadFull(got, p)
+	return replaced(r.obj.Key, err)
 }
 
 // replaced says that an object is not any more what was opened.

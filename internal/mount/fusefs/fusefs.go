@@ -541,12 +541,50 @@ type file struct {
 }
 
 func (f *file) Read(ctx context.Context, p []byte, off int64) (fuse.ReadResult, syscall.Errno) {
+	if l, ok := f.h.(vfs.Lender); ok {
+		data, done, err := l.Lend(ctx, p, off)
+		if err != nil {
+			return nil, f.n.s.errno("read", f.n.path(), err)
+		}
+		r := &lent{data: data, done: done}
+		if r.Size() == 0 { // whose Done is not called
+			done()
+			return fuse.ReadResultData(nil), 0
+		}
+		return r, 0
+	}
 	n, err := f.h.ReadAt(ctx, p, off)
 	if err != nil {
 		return nil, f.n.s.errno("read", f.n.path(), err)
 	}
 	return fuse.ReadResultData(p[:n]), 0
 }
+
+// lent is content that the kernel takes from where it lies.
+type lent struct {
+	data [][]byte
+	done func()
+}
+
+func (r *lent) Slices() ([][]byte, fuse.Status) { return r.data, fuse.OK }
+
+func (r *lent) Size() int {
+	n := 0
+	for _, d := range r.data {
+		n += len(d)
+	}
+	return n
+}
+
+func (r *lent) Bytes(p []byte) ([]byte, fuse.Status) {
+	p = p[:0]
+	for _, d := range r.data {
+		p = append(p, d...)
+	}
+	return p, fuse.OK
+}
+
+func (r *lent) Done() { r.done() }
 
 func (f *file) Write(ctx context.Context, p []byte, off int64) (uint32, syscall.Errno) {
 	n, err := f.h.WriteAt(ctx, p, off)

@@ -94,3 +94,10 @@ type Handle interface {
 	// Release ends the handle; nothing is reported.
 	Release()
 }
+
+// A Lender is a handle whose content can be used where it lies, without a copy.
+type Lender interface {
+	// Lend reads as ReadAt does. The content is in data until done is called, which has to
+	// happen if there is no error; p is memory that may be used for it.
+	Lend(ctx context.Context, p []byte, off int64) (data [][]byte, done func(), err error)
+}

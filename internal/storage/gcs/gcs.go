@@ -95,7 +95,7 @@ func (b *Bucket) Location() storage.Location { return b.At }
 // are here.
 func (b *Bucket) Caps() storage.Caps {
 	return storage.Caps{
-		Create: true, Tags: true, Multipart: true, Uploads: true, Versions: true, Conditional: true, Metadata: true, ListsMetadata: true, Ordered: true,
+		Create: true, Tags: true, Multipart: true, Uploads: true, Versions: true, Conditional: true, Metadata: true, ListsMetadata: true, After: true, Ordered: true,
 		MinPart: 5 << 20, MaxPart: 5 << 30, MaxParts: 10_000, MaxPut: 5 << 40, MaxCopy: 5 << 40, MaxRemove: 100, MaxKey: 1024, MaxMetadata: 8 << 10,
 	}
 }

@@ -22,7 +22,7 @@ func (b *Bucket) Versions(ctx context.Context, o storage.ListOptions) (storage.P
 
 func (b *Bucket) list(ctx context.Context, o storage.ListOptions, versions bool) (storage.Page, error) {
 	q := url.Values{"fields": {"nextPageToken,prefixes,items(" + objectFields + ")"}}
-	for name, value := range map[string]string{"prefix": o.Prefix, "delimiter": o.Delimiter, "pageToken": o.Token} {
+	for name, value := range map[string]string{"prefix": o.Prefix, "delimiter": o.Delimiter, "pageToken": o.Token, "startOffset": o.After} {
 		if value != "" {
 			q.Set(name, value)
 		}
@@ -44,6 +44,9 @@ func (b *Bucket) list(ctx context.Context, o storage.ListOptions, versions bool)
 	p := storage.Page{Prefixes: out.Prefixes, Next: out.NextPageToken, Objects: make([]storage.Object, len(out.Items))}
 	for i := range out.Items {
 		p.Objects[i] = out.Items[i].object()
+	}
+	if o.After != "" && len(p.Objects) > 0 && p.Objects[0].Key == o.After { // where the store begins
+		p.Objects = p.Objects[1:]
 	}
 	return p, nil
 }

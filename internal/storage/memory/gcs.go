@@ -180,7 +180,7 @@ func (c gcsCall) found(o storage.Object) (out map[string]any) {
 
 func (c gcsCall) listJSON() error {
 	most, _ := strconv.Atoi(c.q.Get("maxResults"))
-	o := storage.ListOptions{Prefix: c.q.Get("prefix"), Delimiter: c.q.Get("delimiter"), Token: c.q.Get("pageToken"), Max: most}
+	o := storage.ListOptions{Prefix: c.q.Get("prefix"), Delimiter: c.q.Get("delimiter"), Token: c.q.Get("pageToken"), After: c.q.Get("startOffset"), Max: most}
 	list := c.bucket.List
 	if c.q.Get("versions") == "true" {
 		list = c.bucket.Versions
@@ -190,6 +190,11 @@ func (c gcsCall) listJSON() error {
 		return err
 	}
 	items := []any{}
+	if o.After != "" && strings.HasPrefix(o.After, o.Prefix) { // the list begins with this key itself
+		if x, err := c.bucket.Stat(c.r.Context(), o.After); err == nil {
+			items = append(items, c.found(x))
+		}
+	}
 	for _, o := range page.Objects {
 		if !o.DeleteMarker { // there are none here
 			items = append(items, c.found(o))

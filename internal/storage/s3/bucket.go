@@ -20,13 +20,27 @@ func (b *Bucket) Head(ctx context.Context) (storage.BucketInfo, error) {
 		return b.client.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.at.Bucket})
 	})
 	if err != nil {
-		return storage.BucketInfo{}, b.refused(ctx, op{permission: "s3:ListBucket"}, err)
+		err = b.refused(ctx, op{permission: "s3:ListBucket"}, err)
+		if _, denied := errors.AsType[*storage.DeniedError](err); denied {
+			// The answer to HEAD has no words: that to GET says whether the keys are wrong.
+			if _, why := b.List(ctx, storage.ListOptions{Max: 1}); said(why) {
+				err = why
+			}
+		}
+		return storage.BucketInfo{}, err
 	}
 	info := storage.BucketInfo{Region: aws.ToString(out.BucketRegion)}
 	if info.Region == "" {
 		info.Region = b.at.Region
 	}
 	return info, nil
+}
+
+// said reports whether an error says why a request was refused.
+func said(err error) bool {
+	_, denied := errors.AsType[*storage.DeniedError](err)
+	_, keys := errors.AsType[*storage.CredentialsError](err)
+	return denied || keys
 }
 
 // Create makes the bucket. Tags are set only if it has none: it may have been

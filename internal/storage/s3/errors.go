@@ -106,7 +106,7 @@ type refusal struct {
 
 func (r refusal) Error() string {
 	switch {
-	case r.message != "" && r.code != "":
+	case r.message != "" && r.code != "" && r.message != r.code:
 		return r.message + " (" + r.code + ")"
 	case r.code != "":
 		return r.code

@@ -127,6 +127,8 @@ func TestErrorsAreTypes(t *testing.T) {
 		{"no such call", list, 501, nil, "NotImplemented", "", &storage.UnsupportedError{Store: storage.S3, Op: "do this"}},
 		{"unknown keys", list, 403, nil, "InvalidAccessKeyId", "", &storage.CredentialsError{Store: storage.S3, Fix: family[0].fix}},
 		{"a wrong secret", list, 403, nil, "SignatureDoesNotMatch", "", &storage.CredentialsError{Store: storage.S3, Fix: family[0].fix}},
+		{"a wrong secret, by HEAD", head, 403, nil, "SignatureDoesNotMatch", "", &storage.CredentialsError{Store: storage.S3, Fix: family[0].fix}},
+		{"denied, by HEAD, in AWS's words", head, 403, nil, "AccessDenied", "User: arn:aws:iam::1:user/me is not authorized to perform: s3:ListBucket on resource: x", &storage.DeniedError{Bucket: at, Permission: "s3:ListBucket", Account: "arn:aws:iam::1:user/me"}},
 		{"a wrong clock", list, 403, nil, "RequestTimeTooSkewed", "", &storage.CredentialsError{Store: storage.S3, Fix: "set the clock of this machine"}},
 		{"a bad range", get, 416, nil, "InvalidRange", "", &storage.InvalidError{Bucket: at, Key: "k"}},
 		{"a bad key", put, 400, nil, "KeyTooLongError", "", &storage.InvalidError{Bucket: at, Key: "k"}},
