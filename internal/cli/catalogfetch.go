@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
+	"github.com/skypilot-go/sky/internal/cloud/facts"
 	"github.com/skypilot-go/sky/internal/wholefile"
 )
 
@@ -38,11 +39,7 @@ func (a *app) catalogFetch(ctx context.Context, cloud, out string) error {
 	sources := fetch.Sources()
 	i := slices.IndexFunc(sources, func(s fetch.Source) bool { return s.Cloud == strings.ToLower(cloud) })
 	if i < 0 {
-		var known []string
-		for _, s := range sources {
-			known = append(known, s.Cloud)
-		}
-		return usagef("No price interface is known for '%s'; known are: %s.", cloud, strings.Join(known, ", "))
+		return unfetched(cloud, sources)
 	}
 	from := sources[i]
 	for _, key := range from.Needs {
@@ -68,4 +65,20 @@ func (a *app) catalogFetch(ctx context.Context, cloud, out string) error {
 	}
 	a.t.Note("%d offers written to %s", len(rows), out)
 	return nil
+}
+
+// unfetched says what to do about the prices of a cloud that none can be fetched of.
+func unfetched(cloud string, sources []fetch.Source) error {
+	c, ok := facts.Find(cloud)
+	switch {
+	case ok && c.Priced():
+		return usagef("%s's API has no prices. Plans use the published list, ~/.sky/catalogs/v8/%s/vms.csv on the server's machine, which 'sky catalog refresh %s' brings. Write other prices into that file: a list that was edited is kept.", c.Display, c.Name, c.Name)
+	case ok && c.Rents():
+		return usagef("%s has no price list: what it offers is read from it for each plan.", c.Display)
+	}
+	var known []string
+	for _, s := range sources {
+		known = append(known, s.Cloud)
+	}
+	return usagef("'%s' is not a cloud whose prices can be fetched; those are: %s.", cloud, strings.Join(known, ", "))
 }

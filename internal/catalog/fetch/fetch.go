@@ -39,7 +39,7 @@ type Source struct {
 // Sources lists them, by name.
 func Sources() []Source {
 	return []Source{
-		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, lambdaSource, mithrilSource, nebiusSource, ociSource, primeintellectSource, runpodSource, seewebSource,
+		awsSource, azureSource, cudoSource, digitaloceanSource, fluidstackSource, gcpSource, hyperbolicSource, ibmSource, lambdaSource, mithrilSource, nebiusSource, ociSource, primeintellectSource, runpodSource, seewebSource,
 		shadeformSource, vastSource, verdaSource, vsphereSource,
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/ibmapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -31,7 +32,7 @@ type (
 
 // instance is a machine as the API has it.
 type instance struct {
-	named
+	ibmapi.Named
 	Profile byName `json:"profile"`
 	Zone    byName `json:"zone"`
 	Reasons []struct {
@@ -53,7 +54,7 @@ var states = map[string]vm.State{
 
 // address is a floating one as the API has it.
 type address struct {
-	named
+	ibmapi.Named
 	Address string `json:"address"`
 	Target  byID   `json:"target"` // the network card that has it
 }
@@ -70,7 +71,7 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[instance](ctx, c, "instances", nil)
+	all, err := ibmapi.List[instance](ctx, c, "instances", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 			continue
 		}
 		if addresses == nil {
-			if addresses, err = list[address](ctx, c, "floating_ips", nil); err != nil {
+			if addresses, err = ibmapi.List[address](ctx, c, "floating_ips", nil); err != nil {
 				return nil, err
 			}
 		}
@@ -93,7 +94,7 @@ func (d driver) list(ctx context.Context, region string, id cloud.ClusterID) (fo
 		case m.State == vm.Running:
 			d.begun.Delete(i.ID)
 		case i.Status == "failed" && id.Name != "": // it holds the name of its rank, and nothing else
-			_, _ = do[any](ctx, c, "DELETE", "/instances/"+url.PathEscape(i.ID), nil) // again at the next look
+			_, _ = ibmapi.Do[any](ctx, c, "DELETE", "/instances/"+url.PathEscape(i.ID), nil) // again at the next look
 		}
 		if n := slices.IndexFunc(addresses, func(a address) bool { return a.Target.ID == i.Card.ID && i.Card.ID != "" }); n >= 0 {
 			m.PublicIP, m.Reach.Host = addresses[n].Address, addresses[n].Address
@@ -156,7 +157,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
 	prepare := func() (ready, error) { return d.prepared(ctx, c, keys["resource_group_id"], l.Spec) }
 	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) {
-		made, err := do[instance](ctx, c, "POST", "/instances", body(l.Spec, r, rank))
+		made, err := ibmapi.Do[instance](ctx, c, "POST", "/instances", body(l.Spec, r, rank))
 		return made.ID, err
 	})
 }
@@ -181,12 +182,12 @@ func (d driver) reachable(ctx context.Context, c *rest.Client, group string, i i
 		target := map[string]any{"target": byID{i.Card.ID}}
 		n := slices.IndexFunc(have, func(a address) bool { return a.Name == i.Name })
 		if n >= 0 {
-			if _, err := do[any](ctx, c, "DELETE", "/floating_ips/"+url.PathEscape(have[n].ID), nil); err != nil && d.Kind(err) != vm.Missing {
+			if _, err := ibmapi.Do[any](ctx, c, "DELETE", "/floating_ips/"+url.PathEscape(have[n].ID), nil); err != nil && d.Kind(err) != vm.Missing {
 				return err
 			}
 		}
 		target["name"], target["resource_group"] = i.Name, byID{group}
-		_, err := do[any](ctx, c, "POST", "/floating_ips", target)
+		_, err := ibmapi.Do[any](ctx, c, "POST", "/floating_ips", target)
 		if d.Kind(err) == vm.Changed { // another was faster
 			return nil
 		}
@@ -199,7 +200,7 @@ func (d driver) act(ctx context.Context, machines []vm.Machine, kind string) err
 	return vm.Each(ctx, d, machines, func(ctx context.Context, m vm.Machine) error {
 		c, _, err := d.In(m.Region)
 		if err == nil {
-			_, err = do[any](ctx, c, "POST", "/instances/"+url.PathEscape(m.ID)+"/actions", map[string]any{"type": kind})
+			_, err = ibmapi.Do[any](ctx, c, "POST", "/instances/"+url.PathEscape(m.ID)+"/actions", map[string]any{"type": kind})
 		}
 		if d.Kind(err) == vm.Busy { // it is in another state by now
 			err = errors.Join(&rest.Error{Status: 409, Code: "invalid_state", Message: m.ID + " is in another state"}, err)
@@ -224,5 +225,5 @@ func (d driver) Stop(ctx context.Context, _ cloud.ClusterID, machines []vm.Machi
 
 // Delete begins to delete machines.
 func (d driver) Delete(ctx context.Context, _ cloud.ClusterID, machines []vm.Machine) error {
-	return d.Each(ctx, d, machines, "DELETE", "/instances/%s?"+with(nil).Encode(), nil)
+	return d.Each(ctx, d, machines, "DELETE", "/instances/%s?"+ibmapi.With(nil).Encode(), nil)
 }

@@ -4,15 +4,13 @@
 // A machine's name says whose it is and which rank it has. Names are unique in a region, so
 // that creations are safe to repeat. Machines are listed one region at a time.
 //
-// Source: IBM's references of the VPC API, version 2024-11-12, and of IAM's tokens.
+// The API is called by package ibmapi.
 package ibm
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -20,15 +18,15 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/cloud/keyfile"
+	"github.com/skypilot-go/sky/internal/cloud/ibmapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 // Name is what users write after "infra:".
-const Name = "ibm"
+const Name = ibmapi.Name
 
-const displayName = "IBM"
+const displayName = ibmapi.DisplayName
 
 // names are those of machines and of their addresses.
 var names = vm.Names{Max: 63}
@@ -48,16 +46,9 @@ type Provider struct {
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
-	o = o.Or(Options{Endpoint: "https://iam.cloud.ibm.com", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
+	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	p := &Provider{}
-	p.Account = vm.Account{
-		File: keyfile.File{
-			Cloud: Name, Path: ".ibm/credentials.yaml", Format: keyfile.YAML, Home: o.Home, Names: []string{"iam_api_key", "resource_group_id"},
-			Fix: "make a key at https://cloud.ibm.com/iam/apikeys, look up the resource group at https://cloud.ibm.com/account/resource-groups, and write into ~/.ibm/credentials.yaml:\n      iam_api_key: …\n      resource_group_id: …",
-		},
-		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal}, Authorize: p.tokens,
-		Region: func(region string) string { return url.PathEscape(region) + ".iaas.cloud.ibm.com" }, Prefix: "/v1",
-	}
+	p.Account = ibmapi.Account(o)
 	d := driver{p, refusals(p.Fix)}
 	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.available, List: d.list}
 	p.memo.Changed = p.regions.Reset
@@ -69,46 +60,6 @@ func New(o Options) *Provider {
 		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
-}
-
-// version is that of the API which is spoken.
-const version = "2024-11-12"
-
-// first is the region that is asked which others there are.
-const first = "us-south"
-
-// tokens authorizes calls with tokens of IAM, which a key is good for. All regions share them.
-func (p *Provider) tokens(keys map[string]string) func(*http.Request) error {
-	endpoint, err := vm.Endpoint(Name, p.Tuning.Endpoint)
-	if err != nil {
-		return func(*http.Request) error { return err }
-	}
-	c := rest.New(rest.Options{Cloud: displayName, Endpoint: endpoint, Host: strings.TrimPrefix(p.Tuning.Endpoint, "https://"), Transport: p.Tuning.Transport, Paces: p.Tuning.Paces, Busy: p.Tuning.Busy, Refusal: refusal})
-	return rest.Tokens(func(ctx context.Context) (string, time.Time, error) {
-		began := time.Now()
-		answer, err := rest.Do[struct {
-			Token string `json:"access_token"`
-			Life  int    `json:"expires_in"` // seconds
-		}](ctx, c, "POST", "/identity/token", url.Values{"grant_type": {"urn:ibm:params:oauth:grant-type:apikey"}, "apikey": {keys["iam_api_key"]}})
-		return answer.Token, began.Add(time.Duration(answer.Life) * time.Second), err
-	})
-}
-
-// refusal reads both how the VPC API and how IAM refuse.
-func refusal(status int, header http.Header, body []byte) error {
-	var answer struct {
-		Errors []struct{ Code, Message string }
-		Code   string `json:"errorCode"` // IAM's, as BXNIM0415E
-		Why    string `json:"errorMessage"`
-	}
-	if json.Unmarshal(body, &answer) == nil && status < 500 {
-		if len(answer.Errors) > 0 {
-			return &rest.Error{Status: status, Code: answer.Errors[0].Code, Message: answer.Errors[0].Message}
-		} else if answer.Code != "" {
-			return &rest.Error{Status: status, Code: answer.Code, Message: answer.Why}
-		}
-	}
-	return rest.ReadError(status, header, body)
 }
 
 // refusals are IBM's codes. There are very many, most of which say by their status enough:
@@ -149,71 +100,14 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// list are all things of a kind in a region.
-func list[T any](ctx context.Context, c *rest.Client, kind string, query url.Values) ([]T, error) {
-	return rest.All(ctx, func(ctx context.Context, start string) (items []T, next string, err error) {
-		q := with(query)
-		q.Set("limit", "100")
-		if start != "" {
-			q.Set("start", start)
-		}
-		answer, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + kind, Query: q})
-		if err == nil {
-			err = json.Unmarshal(answer[kind], &items)
-		}
-		var page struct{ Href string }
-		if n := answer["next"]; err == nil && n != nil {
-			err = json.Unmarshal(n, &page)
-		}
-		if at, err := url.Parse(page.Href); err == nil {
-			next = at.Query().Get("start")
-		}
-		if err != nil {
-			if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
-				err = &rest.NoAnswerError{Cloud: displayName, Err: err}
-			}
-		}
-		return items, next, err
-	})
-}
-
-// with is a query with what every call has.
-func with(query url.Values) url.Values {
-	q := url.Values{"version": {version}, "generation": {"2"}}
-	for name, values := range query {
-		q[name] = values
-	}
-	return q
-}
-
-// do calls something about one thing.
-func do[T any](ctx context.Context, c *rest.Client, method, path string, body any) (T, error) {
-	return rest.Send[T](ctx, c, rest.Call{Method: method, Path: path, Query: with(nil), Body: body})
-}
-
-// named is what most things have.
-type named struct {
-	ID      string    `json:"id"`
-	Name    string    `json:"name"`
-	Status  string    `json:"status"`
-	Created time.Time `json:"created_at"`
-}
-
 // available are the regions that can be used.
 func (p *Provider) available(ctx context.Context) ([]string, error) {
-	c, keys, err := p.In(first)
+	c, keys, err := p.In(ibmapi.First)
 	if err != nil {
 		return nil, err
 	}
 	return vm.Remember(&p.memo, p.Stamp(keys), "regions", func() ([]string, error) {
-		all, err := list[named](ctx, c, "regions", nil)
-		var regions []string
-		for _, r := range all {
-			if r.Status == "available" {
-				regions = append(regions, r.Name)
-			}
-		}
-		return regions, err
+		return ibmapi.Available(ctx, c, "regions")
 	})
 }
 
@@ -236,13 +130,7 @@ func (p *Provider) zones(ctx context.Context, region string) ([]string, error) {
 		return nil, err
 	}
 	return vm.Remember(&p.memo, p.Stamp(keys), "zones "+region, func() ([]string, error) {
-		answer, err := do[struct{ Zones []named }](ctx, c, "GET", "/regions/"+url.PathEscape(region)+"/zones", nil)
-		var zones []string
-		for _, z := range answer.Zones {
-			if z.Status == "available" {
-				zones = append(zones, z.Name)
-			}
-		}
+		zones, err := ibmapi.Available(ctx, c, "regions/"+url.PathEscape(region)+"/zones")
 		if err == nil && len(zones) == 0 {
 			err = &cloud.CapacityError{Place: cloud.Place{Cloud: Name, Region: region}, Err: errors.New("IBM has no zone there in use")}
 		}

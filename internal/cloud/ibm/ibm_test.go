@@ -16,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/ibm/ibmfake"
+	"github.com/skypilot-go/sky/internal/cloud/ibmapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -110,7 +111,7 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+	cloudtest.Refusals(t, here.Place, ibmapi.Refusal, refusals("fix"), []cloudtest.Refusal{
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API cloudtest.Key could not be found."}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authorized", "message": ""}]}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authenticated"}]}`),
@@ -301,9 +302,9 @@ func TestCredentials(t *testing.T) {
 
 // A list goes on where the last page says, and a broken one is no list.
 func TestPages(t *testing.T) {
-	ask := func(answers map[string]string) ([]named, error) {
+	ask := func(answers map[string]string) ([]ibmapi.Named, error) {
 		c := rest.New(rest.Options{Cloud: "IBM", Endpoint: "https://x.example", Transport: answer(func(r *http.Request) string { return answers[r.URL.Query().Get("start")] })})
-		return list[named](t.Context(), c, "things", nil)
+		return ibmapi.List[ibmapi.Named](t.Context(), c, "things", nil)
 	}
 	all, err := ask(map[string]string{"": `{"things": [{"id": "1"}], "next": {"href": "https://x.example/things?start=2&limit=100"}}`, "2": `{"things": [{"id": "2"}]}`})
 	if err != nil || len(all) != 2 || all[1].ID != "2" {

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/ibmapi"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
@@ -22,7 +23,7 @@ func groupName(id cloud.ClusterID) string { return names.Cluster(id) + "-sg" }
 
 // belongs is a part of a network as the API has it.
 type belongs struct {
-	named
+	ibmapi.Named
 	VPC byID `json:"vpc"`
 
 	region string
@@ -32,7 +33,7 @@ type belongs struct {
 // is missing and waited for.
 func (d driver) ensure(ctx context.Context, c *rest.Client, kind, name, vpc, group string, body map[string]any) (belongs, error) {
 	find := func(ctx context.Context) (belongs, error) {
-		all, err := list[belongs](ctx, c, kind, nil)
+		all, err := ibmapi.List[belongs](ctx, c, kind, nil)
 		n := slices.IndexFunc(all, func(b belongs) bool { return b.Name == name && (vpc == "" || b.VPC.ID == vpc) })
 		if err != nil || n < 0 {
 			return belongs{}, err
@@ -46,7 +47,7 @@ func (d driver) ensure(ctx context.Context, c *rest.Client, kind, name, vpc, gro
 			body["vpc"] = byID{vpc}
 		}
 		err = cloud.Settled(ctx, func(ctx context.Context) error {
-			have, err = do[belongs](ctx, c, "POST", "/"+kind, body)
+			have, err = ibmapi.Do[belongs](ctx, c, "POST", "/"+kind, body)
 			return err
 		})
 		if d.Kind(err) == vm.Changed { // another was faster
@@ -60,7 +61,7 @@ func (d driver) ensure(ctx context.Context, c *rest.Client, kind, name, vpc, gro
 		return have, err
 	}
 	return rest.Await(ctx, d.Tuning.Poll, func(ctx context.Context) (belongs, bool, error) {
-		b, err := do[belongs](ctx, c, "GET", "/"+kind+"/"+url.PathEscape(have.ID), nil)
+		b, err := ibmapi.Do[belongs](ctx, c, "GET", "/"+kind+"/"+url.PathEscape(have.ID), nil)
 		return b, b.Status != "pending", err
 	})
 }
@@ -121,13 +122,13 @@ func (d driver) prepared(ctx context.Context, c *rest.Client, group string, spec
 		return r, err
 	}
 	key, err := d.EnsureKey(ctx, spec.AuthorizedKey, vm.KeyCalls{
-		List: func(ctx context.Context) ([]vm.Key, error) { return list[vm.Key](ctx, c, "keys", nil) },
+		List: func(ctx context.Context) ([]vm.Key, error) { return ibmapi.List[vm.Key](ctx, c, "keys", nil) },
 		Make: func(ctx context.Context, k vm.Key) error {
 			kind := "rsa"
 			if strings.HasPrefix(k.Public, "ssh-ed25519 ") {
 				kind = "ed25519"
 			}
-			_, err := do[any](ctx, c, "POST", "/keys", map[string]any{"name": k.Name, "public_key": k.Public, "type": kind, "resource_group": byID{group}})
+			_, err := ibmapi.Do[any](ctx, c, "POST", "/keys", map[string]any{"name": k.Name, "public_key": k.Public, "type": kind, "resource_group": byID{group}})
 			return err
 		},
 	})
@@ -141,12 +142,12 @@ func image(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec) (string, 
 		return spec.ImageID, nil
 	}
 	type found struct {
-		named
+		ibmapi.Named
 		OS struct {
 			Architecture string `json:"architecture"`
 		} `json:"operating_system"`
 	}
-	all, err := list[found](ctx, c, "images", url.Values{"visibility": {"public"}})
+	all, err := ibmapi.List[found](ctx, c, "images", url.Values{"visibility": {"public"}})
 	all = slices.DeleteFunc(all, func(f found) bool {
 		return f.Status != "available" || !strings.HasPrefix(f.Name, "ibm-ubuntu-22-04") || f.OS.Architecture != "amd64"
 	})
@@ -202,13 +203,13 @@ func wanted(group string, have []rule, ports []string) (lacks []rule, err error)
 // allow adds the rules that a group lacks.
 func allow(ctx context.Context, c *rest.Client, group string, ports []string) error {
 	path := "/security_groups/" + url.PathEscape(group) + "/rules"
-	have, err := do[struct{ Rules []rule }](ctx, c, "GET", path, nil)
+	have, err := ibmapi.Do[struct{ Rules []rule }](ctx, c, "GET", path, nil)
 	if err != nil {
 		return err
 	}
 	lacks, err := wanted(group, have.Rules, ports)
 	for i := 0; err == nil && i < len(lacks); i++ {
-		_, err = do[any](ctx, c, "POST", path, lacks[i])
+		_, err = ibmapi.Do[any](ctx, c, "POST", path, lacks[i])
 	}
 	return err
 }
@@ -220,7 +221,7 @@ func (d driver) everywhere(ctx context.Context, kind string, ours func(name stri
 		if err != nil {
 			return nil, err
 		}
-		all, err := list[belongs](ctx, c, kind, nil)
+		all, err := ibmapi.List[belongs](ctx, c, kind, nil)
 		all = slices.DeleteFunc(all, func(b belongs) bool { return !ours(b.Name) })
 		for i := range all {
 			all[i].region = region
@@ -251,7 +252,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		some, err := vm.Remove(d, all, func(b belongs) string { return fmt.Sprint(kind.what, " ", b.Name) }, func(b belongs) error {
 			c, _, err := d.In(b.region)
 			if err == nil {
-				_, err = do[any](ctx, c, "DELETE", "/"+kind.path+"/"+url.PathEscape(b.ID), nil)
+				_, err = ibmapi.Do[any](ctx, c, "DELETE", "/"+kind.path+"/"+url.PathEscape(b.ID), nil)
 			}
 			return err
 		})

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -278,6 +279,25 @@ func All[T any](ctx context.Context, page func(ctx context.Context, token string
 		token = next
 	}
 	return nil, &bounded.TooMuchError{What: "a list", Most: maxPages, Unit: "pages"}
+}
+
+// Counted gathers the pages of a list that says how long it is. page returns the items behind
+// the first so many, and how many there are in all; nil: the answer does not say. Pages may be
+// shorter than what was asked for.
+func Counted[T any](ctx context.Context, c *Client, page func(ctx context.Context, have int) (items []T, total *int, err error)) ([]T, error) {
+	have := 0
+	return All(ctx, func(ctx context.Context, _ string) (items []T, next string, err error) {
+		items, total, err := page(ctx, have)
+		have += len(items)
+		switch {
+		case err != nil:
+		case total == nil || have < *total && len(items) == 0:
+			err = c.lost(errors.New("a list is shorter than it says, or does not say how long it is"))
+		case have < *total:
+			next = strconv.Itoa(have)
+		}
+		return items, next, err
+	})
 }
 
 // Await asks for something that goes on by itself, such as an operation by its id,

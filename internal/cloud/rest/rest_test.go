@@ -437,3 +437,25 @@ func TestTheHostOfACall(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+// A list that says how long it is ends there, whatever its pages have; one that is shorter is
+// none.
+func TestCountedLists(t *testing.T) {
+	c := New(Options{Cloud: "X"})
+	total := func(n int) *int { return &n }
+	all, err := Counted(t.Context(), c, func(_ context.Context, have int) ([]int, *int, error) { return []int{have, have + 1}, total(5), nil })
+	if err != nil || !slices.Equal(all, []int{0, 1, 2, 3, 4, 5}) {
+		t.Errorf("%v, %v", all, err)
+	}
+	for name, page := range map[string]func(context.Context, int) ([]int, *int, error){
+		"shorter": func(_ context.Context, have int) ([]int, *int, error) {
+			return make([]int, max(2-have, 0)), total(3), nil
+		},
+		"of no length": func(context.Context, int) ([]int, *int, error) { return []int{1}, nil, nil },
+	} {
+		var lost *NoAnswerError
+		if all, err := Counted(t.Context(), c, page); !errors.As(err, &lost) {
+			t.Errorf("%s: %v, %v", name, all, err)
+		}
+	}
+}

@@ -126,23 +126,14 @@ func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, 
 // list reads all pages of a list, which may be smaller than asked for; query is none, or begins
 // with "&".
 func list[T any](ctx context.Context, c *rest.Client, path, query string) ([]T, error) {
-	const size = 1000
-	got := 0
-	return rest.All(ctx, func(ctx context.Context, token string) (items []T, next string, err error) {
-		n, _ := strconv.Atoi(token)
+	n := -1 // of the page
+	return rest.Counted(ctx, c, func(ctx context.Context, _ int) ([]T, *int, error) {
+		n++
 		answer, err := rest.Do[struct {
 			Contents []T  `json:"contents"`
 			Total    *int `json:"totalCount"`
-		}](ctx, c, "GET", fmt.Sprintf("%s?page=%d&size=%d%s", path, n, size, query), nil)
-		got += len(answer.Contents)
-		switch {
-		case err != nil:
-		case answer.Total == nil || got < *answer.Total && len(answer.Contents) == 0:
-			err = &rest.NoAnswerError{Cloud: displayName, Err: errors.New("a list is shorter than it says, or does not say how long it is")}
-		case got < *answer.Total:
-			next = strconv.Itoa(n + 1)
-		}
-		return answer.Contents, next, err
+		}](ctx, c, "GET", fmt.Sprintf("%s?page=%d&size=1000%s", path, n, query), nil)
+		return answer.Contents, answer.Total, err
 	})
 }
 

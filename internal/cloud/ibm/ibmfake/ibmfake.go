@@ -1,7 +1,7 @@
 // Package ibmfake is the part of IBM Cloud that rents machines, as a server for tests: VPC
-// infrastructure (https://REGION.iaas.cloud.ibm.com/v1), IAM's tokens, global tagging and
-// global search. Its facts are from IBM's reference (cloud.ibm.com/apidocs: "Virtual Private
-// Cloud API", "IAM Identity Services", "Global Tagging", "Global Search"), from IBM's SDKs
+// infrastructure (https://REGION.iaas.cloud.ibm.com/v1), IAM's tokens, global tagging,
+// global search, and the prices of the global catalog. Its facts are from IBM's reference (cloud.ibm.com/apidocs: "Virtual Private
+// Cloud API", "IAM Identity Services", "Global Tagging", "Global Search", "Global Catalog"), from IBM's SDKs
 // (statuses, reasons, patterns of names) and its documentation ("Viewing instance status
 // reasons": what there is no room for is made, and fails later). The codes of conflicts
 // (…_in_use) and of throttling are made up in the reference's style, which lists none.
@@ -92,6 +92,7 @@ func New() *Fake {
 	}
 	f.Fake = fakehttp.New(api)
 	f.account()
+	f.catalog()
 	f.network()
 	// "Virtual Private Cloud API", "Instances"
 	f.Route("GET", "/v1/instances", "instances.list", nil, func(r *http.Request, _ dict) (any, error) {
@@ -138,7 +139,7 @@ func region(r *http.Request) string {
 
 // check sends calls away that no host answers, or without the parameters that all have.
 func (f *Fake) check(r *http.Request) *fakehttp.Reply {
-	hosts := map[string]string{"identity": "iam.cloud.ibm.com", "tags": "tags.global-search-tagging.cloud.ibm.com", "resources": "api.global-search-tagging.cloud.ibm.com"}
+	hosts := map[string]string{"identity": "iam.cloud.ibm.com", "tags": "tags.global-search-tagging.cloud.ibm.com", "resources": "api.global-search-tagging.cloud.ibm.com", "api": "globalcatalog.cloud.ibm.com"}
 	part := append(strings.Split(r.URL.Path, "/"), "", "")
 	want := cmp.Or(hosts[part[1]], hosts[part[2]])
 	if part[1] == "v1" {
@@ -155,7 +156,7 @@ func (f *Fake) check(r *http.Request) *fakehttp.Reply {
 }
 
 func (f *Fake) login(r *http.Request) bool {
-	return r.URL.Path == "/identity/token" || f.tokens.Good(r)
+	return r.URL.Path == "/identity/token" || strings.HasPrefix(r.URL.Path, "/api/v1") || f.tokens.Good(r)
 }
 
 // pages are those of the VPC API ("Pagination").
