@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/failpoint"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/table"
 	"github.com/skypilot-go/sky/internal/testbed"
 	"github.com/skypilot-go/sky/internal/volumes"
 )
@@ -265,6 +266,13 @@ func TestTheAlternativesOfAPlan(t *testing.T) {
 		}
 		if got == nil || *got != (api.LaunchResult{}) {
 			t.Errorf("nobody asked for the plan itself: %+v", got)
+		}
+		narrow, _ := explained(func(l *api.LaunchBody) { l.Columns = 56 }, "num_nodes: 2\nresources: {cpus: 2+}\nrun: x\n")
+		for _, l := range strings.Split(narrow, "\n") {
+			if table.Width(l) > 56 {
+				t.Errorf("a line is wider than 56 columns:\n%s", narrow)
+				break
+			}
 		}
 		for with, want := range map[string][]string{
 			"Alternatives":         {"Alternatives for the task:"},
