@@ -125,8 +125,9 @@ func TestALaunchOfNodesThatAreNoMachines(t *testing.T) {
 		if c := b.Cluster("dev"); c.Status != api.ClusterUp || c.LastEvent != "all machines run" {
 			t.Errorf("%s: %s", c.Status, c.LastEvent)
 		}
-		if _, err := on(x, s, testbed.NewRequest(), "resources: {infra: fluffycloud}\nrun: x\n"); !isType(err, api.ErrNotSupported) {
-			t.Errorf("a launch with a job: %v", err)
+		_, err = on(x, s, testbed.NewRequest(), "resources: {infra: fluffycloud}\nrun: x\n")
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Type != api.ErrNotSupported || !strings.HasSuffix(e.Hint, "The cluster stays up. If you do not need it, give it back: sky down dev") {
+			t.Errorf("a launch with a job: %#v", err)
 		}
 		exec := func(task string) error {
 			_, err := x.Exec(s.Context(), s.Call(testbed.NewRequest()), api.ExecBody{Task: task, ClusterName: "dev"}, idle)
