@@ -13,6 +13,9 @@ type PlanOptions struct {
 	// result.
 	Explain  bool `json:"explain,omitempty"`
 	WantPlan bool `json:"want_plan,omitempty"`
+	// Columns is how wide the tables of the plan may be, as the terminal that shows
+	// them is; 0: as wide as they are. It goes with every launch.
+	Columns int `json:"columns,omitempty"`
 }
 
 // Plan is what a dry run found.

@@ -179,7 +179,7 @@ func (a *app) apiStatusCommand() *cobra.Command {
 			if done, err := a.emit(nonNil(list)); done {
 				return err
 			}
-			a.t.Print(requestTable(a.t, list, verbose, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(requestTable(a.t, list, verbose, a.now())))
 			if n > 0 && len(list) >= n {
 				a.t.Printf("\nShowing %d requests. Use \"-l none\" or \"-l all\" to show all requests.\n", n)
 			}
@@ -220,7 +220,7 @@ const requestIDWidth = 36
 
 // requestTable lists requests; without any it has a row of dashes.
 func requestTable(t *term.Term, list []api.RequestPayload, verbose bool, now time.Time) *table.Table {
-	tab := table.New("ID", "User", "Name", "Created", "Status")
+	tab := table.New("ID", "User", "Name", "Created", "Status").Whole("ID", "Status").Prose("Cluster").Optional("User", "Created", "Cluster")
 	if verbose {
 		tab.Header = []string{"ID", "User", "Name", "Cluster", "Created", "Status"}
 	}

@@ -61,7 +61,11 @@ func (a *app) auditCommand() *cobra.Command {
 			if done, err := a.emit(nonNil(records)); done {
 				return err
 			}
-			a.t.Print(auditText(a.t, records, a.now()))
+			if len(records) == 0 {
+				a.t.Println("No calls on record.")
+				return nil
+			}
+			a.t.Print(a.t.Table(auditTable(a.t, records, a.now())))
 			return nil
 		},
 	})
@@ -88,16 +92,13 @@ func parseSince(s string, now time.Time) (time.Time, error) {
 	return time.Time{}, usagef("Invalid value for '--since': %q is neither a time such as 24h or 7d nor a date such as 2026-01-31.", s)
 }
 
-func auditText(t *term.Term, records []api.AuditRecord, now time.Time) string {
-	if len(records) == 0 {
-		return "No calls on record.\n"
-	}
-	tab := table.New("WHEN", "USER", "ROLE", "FROM", "ACTION", "CLUSTER", "RESULT", "REQUEST")
+func auditTable(t *term.Term, records []api.AuditRecord, now time.Time) *table.Table {
+	tab := table.New("WHEN", "USER", "ROLE", "FROM", "ACTION", "CLUSTER", "RESULT", "REQUEST").Whole("CLUSTER", "RESULT", "REQUEST").Optional("ROLE", "FROM", "CLUSTER", "WHEN")
 	for _, r := range records {
 		result := cmp.Or(r.Result, "RUNNING")
 		style := map[string]term.Style{"SUCCEEDED": term.Green, "FAILED": term.Red, "DENIED": term.Red}[result]
 		tab.Add(format.Ago(r.At, now), format.OrDash(cmp.Or(r.UserName, r.UserID)), format.OrDash(r.Role), format.OrDash(r.Address),
 			strings.TrimPrefix(r.Action, "sky."), format.OrDash(r.Cluster), t.Style(style, result), r.ID)
 	}
-	return tab.Fit(t.Columns()).String()
+	return tab
 }

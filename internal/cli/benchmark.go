@@ -105,7 +105,7 @@ func (a *app) benchLaunch(ctx context.Context, file string, t taskFlags, o bench
 	if err := a.planBenchmark(ctx, c, list); err != nil {
 		return err
 	}
-	a.t.Print(benchPlan(list).Fit(a.t.Columns()).String())
+	a.t.Print(a.t.Table(benchPlan(list)))
 	if !o.yes {
 		if err := a.t.Confirm(ctx, "Launching "+format.Count(len(list), "cluster")+". Proceed?", true); err != nil {
 			return err
@@ -255,7 +255,7 @@ func (a *app) planBenchmark(ctx context.Context, c *sky.Client, list []benchCand
 
 // benchPlan is the table of what is about to be launched.
 func benchPlan(list []benchCandidate) *table.Table {
-	tab := table.New("CLUSTER", "CLOUD", "# NODES", "INSTANCE", "vCPUs", "Mem(GB)", "ACCELERATORS", "PRICE ($/hr)")
+	tab := table.New("CLUSTER", "CLOUD", "# NODES", "INSTANCE", "vCPUs", "Mem(GB)", "ACCELERATORS", "PRICE ($/hr)").Whole("CLUSTER", "INSTANCE").Optional("Mem(GB)", "vCPUs", "# NODES")
 	for _, b := range list {
 		var gpus []string
 		for name, n := range b.offer.Accelerators {
@@ -342,7 +342,7 @@ func (a *app) benchListCommand() *cobra.Command {
 				a.t.Println("No benchmarks.")
 				return nil
 			}
-			a.t.Print(benchTable(list, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(benchTable(list, a.now())))
 			return nil
 		},
 	})
@@ -372,6 +372,9 @@ func benchTable(list []api.Benchmark, now time.Time) *table.Table {
 		}
 		tab.Header = append(tab.Header, title)
 	}
+	optional := slices.Clone(tab.Header[1:])
+	slices.Reverse(optional)
+	tab.Optional(optional...)
 	for _, b := range list {
 		row := []string{b.Name, format.OrDash(b.Task), format.Ago(b.LaunchedAt, now)}
 		for i := range most {
@@ -414,7 +417,7 @@ func (a *app) benchShowCommand() *cobra.Command {
 			if done, err := a.emit(b); done {
 				return err
 			}
-			a.t.Print(benchReport(b).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(benchReport(b)))
 			for _, c := range b.Candidates {
 				if c.Problem != "" {
 					a.t.Warn("Cluster %s was not asked: %s", c.ClusterName, c.Problem)
@@ -427,7 +430,8 @@ func (a *app) benchShowCommand() *cobra.Command {
 
 // benchReport is the table of a benchmark's results.
 func benchReport(b api.Benchmark) *table.Table {
-	tab := table.New("CLUSTER", "RESOURCES", "STATUS", "DURATION", "SPENT($)", "#STEPS", "SEC/STEP", "$/STEP", "EST(hr)", "EST($)")
+	tab := table.New("CLUSTER", "RESOURCES", "STATUS", "DURATION", "SPENT($)", "#STEPS", "SEC/STEP", "$/STEP", "EST(hr)", "EST($)").
+		Whole("CLUSTER", "STATUS").Optional("#STEPS", "DURATION", "SEC/STEP", "EST(hr)", "RESOURCES")
 	for _, c := range b.Candidates {
 		r := c.Report
 		if r == nil {

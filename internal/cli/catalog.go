@@ -41,7 +41,7 @@ func (a *app) catalogStatusCommand() *cobra.Command {
 			if done, err := a.emit(lists); done {
 				return err
 			}
-			a.t.Print(catalogText(lists))
+			a.t.Print(a.t.Table(catalogTable(lists)))
 			return nil
 		},
 	})
@@ -71,9 +71,9 @@ func (a *app) catalogRefreshCommand() *cobra.Command {
 	})
 }
 
-// catalogText is the table of price lists.
-func catalogText(lists []api.CatalogStatus) string {
-	t := table.New("CLOUD", "OFFERS", "AGE", "REFRESHED", "NOTES")
+// catalogTable lists price lists.
+func catalogTable(lists []api.CatalogStatus) *table.Table {
+	tab := table.New("CLOUD", "OFFERS", "AGE", "REFRESHED", "NOTES").Prose("NOTES").Optional("REFRESHED")
 	for _, l := range lists {
 		age, period, offers := "-", "never", "-"
 		if l.FetchedAt > 0 {
@@ -98,9 +98,9 @@ func catalogText(lists []api.CatalogStatus) string {
 		if l.Problem != "" {
 			notes = append(notes, l.Problem)
 		}
-		t.Add(l.Cloud, offers, age, period, strings.Join(notes, "; "))
+		tab.Add(l.Cloud, offers, age, period, strings.Join(notes, "; "))
 	}
-	return t.String()
+	return tab
 }
 
 // ageText is a time span in its two largest units.

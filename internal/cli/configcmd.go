@@ -82,22 +82,22 @@ func (a *app) configShowCommand() *cobra.Command {
 				a.t.Note("Nothing is set; defaults hold. They are shown by: sky config show --defaults")
 				return nil
 			}
-			a.t.Print(settingsText(settings))
+			a.t.Print(a.t.Table(settingsTable(settings)))
 			return nil
 		},
 	})
 }
 
-func settingsText(settings []config.Setting) string {
-	t := table.New("KEY", "VALUE", "FROM")
+func settingsTable(settings []config.Setting) *table.Table {
+	tab := table.New("KEY", "VALUE", "FROM").Prose("VALUE", "FROM")
 	for _, s := range settings {
 		from := s.Origin.String()
 		if from == "" {
 			from = "default"
 		}
-		t.Add(s.Path, s.Text, from)
+		tab.Add(s.Path, s.Text, from)
 	}
-	return t.String()
+	return tab
 }
 
 // defaultSettings are the keys that nobody set and that have a value all the

@@ -102,10 +102,10 @@ func costText(t *term.Term, records []api.CostRecord, days int, all bool, now ti
 		if days > 0 {
 			title += fmt.Sprintf(" (last %d days)", days)
 		}
-		b.WriteString(t.Style(term.Title, title) + "\n" + costTable(t, clusters, now).Fit(t.Columns()).String())
+		b.WriteString(t.Style(term.Title, title) + "\n" + t.Table(costTable(t, clusters, now)))
 	}
 	for _, r := range controllers {
-		b.WriteString("\n" + t.Style(term.Title, controllerOf(r.Name)+" controller") + "\n" + costTable(t, []api.CostRecord{r}, now).Fit(t.Columns()).String())
+		b.WriteString("\n" + t.Style(term.Title, controllerOf(r.Name)+" controller") + "\n" + t.Table(costTable(t, []api.CostRecord{r}, now)))
 	}
 	fmt.Fprintf(&b, "\n%s\n", t.Style(term.Bold, fmt.Sprintf("Total Cost: $%.2f", total)))
 	if !all {
@@ -123,7 +123,8 @@ func gone(r api.CostRecord) int {
 }
 
 func costTable(t *term.Term, records []api.CostRecord, now time.Time) *table.Table {
-	tab := table.New("NAME", "LAUNCHED", "DURATION", "RESOURCES", "STATUS", "COST/hr", "COST (est.)")
+	tab := table.New("NAME", "LAUNCHED", "DURATION", "RESOURCES", "STATUS", "COST/hr", "COST (est.)").
+		Whole("NAME", "STATUS").Optional("LAUNCHED", "RESOURCES", "DURATION")
 	for _, r := range records {
 		status := costStatus(r)
 		cell := t.Style(term.Red, string(status))

@@ -185,7 +185,7 @@ func (a *app) gpusList(ctx context.Context, args []string, o gpusOptions) error 
 		if text != "" {
 			text += a.t.Style(term.Title, "Cloud GPUs") + "\n"
 		}
-		text += countsText(counts)
+		text += countsText(a.t, counts)
 		text += "\nHint: use -a/--all to see all accelerators (including non-common ones) and pricing.\n"
 	}
 	a.t.Print(text)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
+	"github.com/skypilot-go/sky/internal/cli/term"
 	"github.com/skypilot-go/sky/internal/table"
 )
 
@@ -30,15 +31,21 @@ func (a *app) gpusAvailability(ctx context.Context, q gpuQuery) error {
 	if done, err := a.emit(nonNil(list)); done {
 		return err
 	}
-	a.t.Print(availabilityText(list, a.t.Columns(), a.now()))
+	a.t.Print(availabilityText(a.t, list, a.now()))
 	return nil
 }
 
-func availabilityText(list []api.Availability, columns int, now time.Time) string {
+func availabilityText(t *term.Term, list []api.Availability, now time.Time) string {
 	if len(list) == 0 {
 		return "No machine of this kind was asked for in the last week, so nothing is known of where there is room.\n"
 	}
-	tab := table.New("INFRA", "INSTANCE", "GPUS", "CHANCE", "HAD", "TIME", "LAST TRY", "NOW", "NOTE")
+	return t.Table(availabilityTable(list, now)) +
+		"\nCHANCE is learned from your own attempts; what they saw counts half after provision.availability_half_life_minutes.\n"
+}
+
+func availabilityTable(list []api.Availability, now time.Time) *table.Table {
+	tab := table.New("INFRA", "INSTANCE", "GPUS", "CHANCE", "HAD", "TIME", "LAST TRY", "NOW", "NOTE").
+		Whole("INFRA", "INSTANCE").Prose("LAST TRY", "NOW", "NOTE").Optional("TIME", "HAD", "NOW", "LAST TRY")
 	for _, v := range list {
 		infra := v.Cloud
 		for _, part := range []string{v.Region, v.Zone} {
@@ -68,7 +75,7 @@ func availabilityText(list []api.Availability, columns int, now time.Time) strin
 		}
 		tab.Add(infra, instance, acceleratorsText(v.Accelerators), fmt.Sprintf("%.0f%%", 100*v.Chance), fmt.Sprintf("%d of %d", v.Had, v.Tries), took, last, at, note)
 	}
-	return tab.Fit(columns).String() + "\nCHANCE is learned from your own attempts; what they saw counts half after provision.availability_half_life_minutes.\n"
+	return tab
 }
 
 func acceleratorsText(m map[string]float64) string {

@@ -16,7 +16,7 @@ func TestStockIsShownWithItsAge(t *testing.T) {
 		"none, 0s ago": {Now: "none", NowAt: now.Unix()}, "unknown, 5s ago": {Now: "unknown", NowAt: now.Unix() - 5}, " -  ": {},
 	} {
 		v.Cloud, v.InstanceType, v.LastTry = "runpod", "1x_H100_SECURE", now.Add(-time.Hour).Unix()
-		if text := availabilityText([]api.Availability{v}, 200, now); !strings.Contains(text, want) {
+		if text := availabilityText(plainTerm(), []api.Availability{v}, now); !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}
 	}

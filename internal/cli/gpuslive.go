@@ -159,21 +159,26 @@ func (l liveGPUs) text(t *term.Term, q gpuQuery, verbose bool) string {
 				continue
 			}
 			fmt.Fprintf(&b, "%s\n%s\n", t.Style(term.Title, kind.title), t.Style(term.Dim, "Context: "+k.Context))
-			tab := table.New("GPU", column, "UTILIZATION")
-			for _, g := range k.GPUs {
-				tab.Add(g.GPU, quantities(g.Counts), fmt.Sprintf("%s of %s free", format.Number(g.Available), format.Number(g.Capacity)))
-			}
-			b.WriteString(tab.Fit(t.Columns()).String() + "\n")
+			b.WriteString(t.Table(freeTable(k.GPUs, column)) + "\n")
 		}
 	}
 	if tab := nodeTable(l.nodes); verbose && len(tab.Rows) > 0 {
-		b.WriteString(t.Style(term.Title, "Nodes") + "\n" + tab.Fit(t.Columns()).String() + "\n")
+		b.WriteString(t.Style(term.Title, "Nodes") + "\n" + t.Table(tab) + "\n")
 	}
 	return b.String()
 }
 
+// freeTable lists the accelerators of a cluster; column is the title of their counts.
+func freeTable(list []api.GPUAvailability, column string) *table.Table {
+	tab := table.New("GPU", column, "UTILIZATION").Prose(column)
+	for _, g := range list {
+		tab.Add(g.GPU, quantities(g.Counts), fmt.Sprintf("%s of %s free", format.Number(g.Available), format.Number(g.Capacity)))
+	}
+	return tab
+}
+
 func nodeTable(nodes map[string]api.KubernetesNodes) *table.Table {
-	tab := table.New("CONTEXT", "NODE", "vCPU", "Memory (GB)", "GPU", "GPU UTILIZATION", "NODE STATUS")
+	tab := table.New("CONTEXT", "NODE", "vCPU", "Memory (GB)", "GPU", "GPU UTILIZATION", "NODE STATUS").Whole("CONTEXT", "NODE", "NODE STATUS").Optional("Memory (GB)", "vCPU")
 	for _, kubeContext := range slices.Sorted(maps.Keys(nodes)) {
 		list := nodes[kubeContext].Nodes
 		for _, name := range slices.Sorted(maps.Keys(list)) {

@@ -26,23 +26,24 @@ var commonGPUs = []string{
 var commonTPUs = []string{"tpu-v2-8", "tpu-v3-8", "tpu-v4-8", "tpu-v4-16", "tpu-v4-32", "tpu-v5litepod-1", "tpu-v5litepod-4", "tpu-v5litepod-8", "tpu-v5p-8", "tpu-v6e-1", "tpu-v6e-4", "tpu-v6e-8"}
 
 // countsText lists common accelerators and in which quantities they come.
-func countsText(counts map[string][]float64) string {
-	gpus, tpus := table.New("COMMON_GPU", "AVAILABLE_QUANTITIES"), table.New("GOOGLE_TPU", "AVAILABLE_QUANTITIES")
-	for _, name := range commonGPUs {
-		if q := counts[name]; len(q) > 0 {
-			gpus.Add(name, quantities(q))
-		}
-	}
-	for _, name := range commonTPUs {
-		if q := counts[name]; len(q) > 0 {
-			tpus.Add(name, quantities(q))
-		}
-	}
-	text := gpus.String()
+func countsText(t *term.Term, counts map[string][]float64) string {
+	gpus, tpus := countsTable("COMMON_GPU", commonGPUs, counts), countsTable("GOOGLE_TPU", commonTPUs, counts)
+	text := t.Table(gpus)
 	if len(tpus.Rows) > 0 {
-		text += "\n" + tpus.String()
+		text += "\n" + t.Table(tpus)
 	}
 	return text
+}
+
+// countsTable lists those of some accelerators that there are.
+func countsTable(title string, names []string, counts map[string][]float64) *table.Table {
+	tab := table.New(title, "AVAILABLE_QUANTITIES").Whole(title).Prose("AVAILABLE_QUANTITIES")
+	for _, name := range names {
+		if q := counts[name]; len(q) > 0 {
+			tab.Add(name, quantities(q))
+		}
+	}
+	return tab
 }
 
 func quantities(list []float64) string {
@@ -69,7 +70,7 @@ func offersText(t *term.Term, offers map[string][]api.AcceleratorOffer, q gpuQue
 	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		parts = append(parts, offerTable(offers[name], true).Fit(t.Columns()).String())
+		parts = append(parts, t.Table(offerTable(offers[name], true)))
 	}
 	return strings.Join(parts, "\n")
 }
@@ -82,16 +83,13 @@ func allOffersText(t *term.Term, offers map[string][]api.AcceleratorOffer) strin
 			counts[name] = append(counts[name], o.AcceleratorCount)
 		}
 	}
-	text := countsText(counts)
-	other := table.New("OTHER_GPU", "AVAILABLE_QUANTITIES")
-	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		if !slices.Contains(commonGPUs, name) && !slices.Contains(commonTPUs, name) {
-			other.Add(name, quantities(counts[name]))
-		}
-	}
-	text += "\n" + other.String() + "\n" + t.Style(term.Title, "Offers") + "\n"
+	text := countsText(t, counts)
+	others := slices.DeleteFunc(slices.Sorted(maps.Keys(counts)), func(name string) bool {
+		return slices.Contains(commonGPUs, name) || slices.Contains(commonTPUs, name)
+	})
+	text += "\n" + t.Table(countsTable("OTHER_GPU", others, counts)) + "\n" + t.Style(term.Title, "Offers") + "\n"
 	for _, name := range slices.Sorted(maps.Keys(offers)) {
-		text += "\n" + offerTable(offers[name], false).Fit(t.Columns()).String()
+		text += "\n" + t.Table(offerTable(offers[name], false))
 	}
 	return text
 }
@@ -99,7 +97,8 @@ func allOffersText(t *term.Term, offers map[string][]api.AcceleratorOffer) strin
 // offerTable lists the offers of one accelerator: clouds with the cheapest
 // first, and within a cloud by price.
 func offerTable(list []api.AcceleratorOffer, region bool) *table.Table {
-	tab := table.New("GPU", "QTY", "CLOUD", "INSTANCE_TYPE", "DEVICE_MEM", "vCPUs", "HOST_MEM", "HOURLY_PRICE", "HOURLY_SPOT_PRICE")
+	tab := table.New("GPU", "QTY", "CLOUD", "INSTANCE_TYPE", "DEVICE_MEM", "vCPUs", "HOST_MEM", "HOURLY_PRICE", "HOURLY_SPOT_PRICE").
+		Whole("GPU", "INSTANCE_TYPE", "REGION").Optional("DEVICE_MEM", "HOST_MEM", "vCPUs", "HOURLY_SPOT_PRICE")
 	if region {
 		tab.Header = append(tab.Header, "REGION")
 	}

@@ -13,7 +13,8 @@ import (
 
 // attemptsTable lists the clusters that the tasks of jobs had.
 func attemptsTable(jobs []api.ManagedJob, now time.Time) *table.Table {
-	tab := table.New("ID", "TASK", "ATTEMPT", "CLUSTER", "INFRA", "$/HR", "STARTED", "RAN FOR", "OUTCOME", "EXIT CODES", "REASON")
+	tab := table.New("ID", "TASK", "ATTEMPT", "CLUSTER", "INFRA", "$/HR", "STARTED", "RAN FOR", "OUTCOME", "EXIT CODES", "REASON").
+		Whole("CLUSTER", "OUTCOME").Prose("REASON").Optional("$/HR", "STARTED", "EXIT CODES", "RAN FOR", "INFRA")
 	for _, j := range jobs {
 		for _, at := range j.Attempts {
 			tab.Add(number(j.JobID), number(j.TaskID), strconv.Itoa(at.Attempt), at.Cluster, at.Infra, priceCell(at), format.Ago(value(at.StartedAt), now),

@@ -115,10 +115,10 @@ func (a *app) jobsQueue(ctx context.Context, o jobsQueueOptions) error {
 			workspaces[j.Workspace] = true
 		}
 		view := jobsView{verbose: o.verbose, allUsers: o.allUsers, workspaces: len(workspaces) > 1}
-		a.t.Print(managedJobsTable(a.t, page.Jobs, view, a.now()).Fit(a.t.Columns()).String())
+		a.t.Print(a.t.Table(managedJobsTable(a.t, page.Jobs, view, a.now())))
 		if tab := attemptsTable(page.Jobs, a.now()); o.verbose && len(tab.Rows) > 0 {
 			a.t.Println("\n" + a.t.Style(term.Title, "Attempts"))
-			a.t.Print(tab.Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(tab))
 		}
 	}
 	if body.Limit != nil && page.Total > *body.Limit {

@@ -49,7 +49,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 				a.t.Println("No schedules.")
 				return nil
 			}
-			a.t.Print(schedulesTable(list, b.AllUsers, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(schedulesTable(list, b.AllUsers, a.now())))
 			return nil
 		},
 	})
@@ -57,7 +57,7 @@ func (a *app) scheduleListCommand() *cobra.Command {
 
 // schedulesTable lists schedules; times are in the zone of each.
 func schedulesTable(list []api.JobsSchedule, users bool, now time.Time) *table.Table {
-	tab := table.New("ID", "NAME")
+	tab := table.New("ID", "NAME").Whole("ID", "NAME", "SCHEDULE", "STATUS").Optional("LEFT OUT", "RUNS", "LAST", "LAST JOB", "USER", "TIMEZONE")
 	if users {
 		tab.Header = append(tab.Header, "USER")
 	}

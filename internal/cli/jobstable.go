@@ -82,7 +82,9 @@ func jobColumns(t *term.Term, v jobsView, now time.Time) []jobColumn {
 // own, then one per task, then a blank one.
 func managedJobsTable(t *term.Term, jobs []api.ManagedJob, v jobsView, now time.Time) *table.Table {
 	columns := slices.DeleteFunc(jobColumns(t, v, now), func(c jobColumn) bool { return !c.shown })
-	tab := table.New()
+	tab := table.New().Whole("ID", "NAME", "USER_ID", "STATUS", "WORKER_CLUSTER", "GIT_COMMIT").Prose("DETAILS").
+		Optional("GIT_COMMIT", "SCHED. STATE", "WORKER_JOB_ID", "STARTED", "USER_ID", "PROGRESS", "WORKER_CLUSTER", "TOT. DURATION", "RESOURCES",
+			"POOL", "WORKSPACE", "INFRA", "#RECOVERIES", "JOB DURATION", "REQUESTED", "SUBMITTED", "USER")
 	for _, c := range columns {
 		tab.Header = append(tab.Header, c.title)
 	}

@@ -208,6 +208,7 @@ func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, na
 
 // showPlan shows the plan for a task.
 func (a *app) showPlan(ctx context.Context, c *sky.Client, body api.DagBody) error {
+	body.Columns = a.t.Columns()
 	req, err := c.Optimize(ctx, body)
 	if err != nil {
 		return err

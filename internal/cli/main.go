@@ -116,6 +116,7 @@ func (a *app) run(ctx context.Context) error {
 	root.SetOut(a.p.Stdout)
 	root.SetErr(a.p.Stderr)
 	err := root.ExecuteContext(ctx)
+	a.t.NoteLeftOut()
 	if werr := a.writeTimeline(); werr != nil {
 		a.t.Warn("%v", werr)
 		if err == nil {

@@ -41,7 +41,7 @@ func (p planFlags) minimize() (int, error) {
 
 // options is what goes to the server.
 func (p planFlags) options(a *app) (api.PlanOptions, error) {
-	o := api.PlanOptions{Explain: p.explain}
+	o := api.PlanOptions{Explain: p.explain, Columns: a.t.Columns()}
 	for _, c := range strings.Split(p.assume, ",") {
 		if c = strings.TrimSpace(c); c != "" {
 			o.AssumeEnabled = append(o.AssumeEnabled, c)

@@ -91,7 +91,7 @@ func (a *app) queue(ctx context.Context, names []string, skipFinished, allUsers 
 			a.t.Printf("%s\n  %s\n", a.t.Style(term.Yellow, "Failed to get the job queue for cluster '"+q.cluster+"'."), errorText(q.err))
 			continue
 		}
-		a.t.Printf("\nJob queue of %s on cluster %s\n%s", whose, q.cluster, jobTable(a.t, q.jobs, a.now()).Fit(a.t.Columns()))
+		a.t.Printf("\nJob queue of %s on cluster %s\n%s", whose, q.cluster, a.t.Table(jobTable(a.t, q.jobs, a.now())))
 	}
 	return nil
 }
@@ -145,7 +145,8 @@ func errorText(err error) string {
 
 // jobTable lists the jobs of a cluster.
 func jobTable(t *term.Term, jobs []api.JobRecord, now time.Time) *table.Table {
-	tab := table.New("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG", "GIT COMMIT")
+	tab := table.New("ID", "NAME", "USER", "SUBMITTED", "STARTED", "DURATION", "RESOURCES", "STATUS", "LOG", "GIT COMMIT").
+		Whole("ID", "NAME", "STATUS", "LOG", "GIT COMMIT").Optional("GIT COMMIT", "LOG", "STARTED", "USER", "RESOURCES", "DURATION")
 	for _, j := range jobs {
 		commit, _ := j.Metadata["git_commit"].(string)
 		tab.Add(format.Number(float64(j.JobID)), format.OrDash(j.JobName), j.Username,

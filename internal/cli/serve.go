@@ -188,11 +188,7 @@ func (a *app) prepareService(ctx context.Context, c *sky.Client, s serviceLaunch
 		a.t.Print("Service spec:\n" + serviceSpec(s.dag.Tasks[0].Service))
 	}
 	a.t.Println("\n" + s.each)
-	req, err := c.Optimize(ctx, api.DagBody{Dag: string(raw)})
-	if err != nil {
-		return "", nil, err
-	}
-	if _, err := wait(ctx, a, req); err != nil {
+	if err := a.showPlan(ctx, c, api.DagBody{Dag: string(raw)}); err != nil {
 		return "", nil, err
 	}
 	if !s.yes {

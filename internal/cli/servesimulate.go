@@ -100,12 +100,17 @@ func (a *app) simulate(file string, o simulation) error {
 	if done, err := a.emit(rows); done {
 		return err
 	}
-	tab := table.New(simulate.Header...)
+	a.t.Print(a.t.Table(simulationTable(rows)))
+	return nil
+}
+
+// simulationTable lists what each policy would have done.
+func simulationTable(rows []simulate.Row) *table.Table {
+	tab := table.New(simulate.Header...).Whole("TRACE", "POLICY").Optional("MOST", "PREEMPTED", "REPLICA_HOURS", "FAILED", "REQUESTS")
 	for _, r := range rows {
 		tab.Add(r.Cells()...)
 	}
-	a.t.Print(tab.Fit(a.t.Columns()).String())
-	return nil
+	return tab
 }
 
 // simulated reads the service of a file.

@@ -35,7 +35,7 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 		return b.String()
 	}
 	if len(list) > 0 {
-		b.WriteString(serviceTable(t, list, pool, verbose, now).Fit(t.Columns()).String())
+		b.WriteString(t.Table(serviceTable(t, list, pool, verbose, now)))
 		for _, s := range list {
 			for _, why := range s.Why {
 				fmt.Fprintf(&b, "%s: %s\n", s.Name, why)
@@ -58,7 +58,7 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 	case total == 0:
 		b.WriteString("No existing replicas.\n")
 	default:
-		b.WriteString(tab.Fit(t.Columns()).String())
+		b.WriteString(t.Table(tab))
 		if len(tab.Rows) < total {
 			b.WriteString("... (use --all to show all replicas)\n")
 		}
@@ -68,7 +68,8 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 
 // serviceTable lists services, or pools.
 func serviceTable(t *term.Term, list []sky.Service, pool, verbose bool, now time.Time) *table.Table {
-	tab := table.New("NAME", "VERSION", "UPTIME", "STATUS")
+	tab := table.New("NAME", "VERSION", "UPTIME", "STATUS").Whole("NAME", "STATUS", "ENDPOINT").
+		Optional("LOAD_BALANCING_POLICY", "AUTOSCALING_POLICY", "P50", "P95", "TARGET", "REQUESTS/S", "VERSION", "UPTIME", "REQUESTED_RESOURCES")
 	if pool {
 		tab.Header = append(tab.Header, "WORKERS")
 	} else {
@@ -143,7 +144,8 @@ func versionCell(s sky.Service) string {
 
 // replicaTable lists the replicas of services, or the workers of pools.
 func replicaTable(t *term.Term, list []sky.Service, pool, verbose, all bool, now time.Time) (tab *table.Table, total int) {
-	tab = table.New("SERVICE_NAME", "ID", "VERSION", "ENDPOINT", "LAUNCHED", "INFRA", "RESOURCES", "STATUS")
+	tab = table.New("SERVICE_NAME", "ID", "VERSION", "ENDPOINT", "LAUNCHED", "INFRA", "RESOURCES", "STATUS").
+		Whole("SERVICE_NAME", "POOL_NAME", "ENDPOINT", "STATUS").Optional("LAUNCHED", "VERSION", "RESOURCES", "USED_BY", "INFRA")
 	if pool {
 		tab.Header = []string{"POOL_NAME", "ID", "VERSION", "LAUNCHED", "INFRA", "RESOURCES", "STATUS", "USED_BY"}
 	}

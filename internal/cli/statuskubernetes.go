@@ -54,12 +54,12 @@ func (a *app) statusKubernetes(ctx context.Context, verbose bool) error {
 		a.t.Println("No existing clusters.")
 		return nil
 	}
-	a.t.Print(kubernetesTable(a.t, managed, a.now()).Fit(a.t.Columns()).String())
+	a.t.Print(a.t.Table(kubernetesTable(a.t, managed, a.now())))
 	return nil
 }
 
 func kubernetesTable(t *term.Term, list []kubernetesCluster, now time.Time) *table.Table {
-	tab := table.New("USER", "NAME", "RESOURCES", "STATUS", "LAUNCHED")
+	tab := table.New("USER", "NAME", "RESOURCES", "STATUS", "LAUNCHED").Whole("NAME", "STATUS").Optional("LAUNCHED", "USER", "RESOURCES")
 	for _, k := range list {
 		tab.Add(format.OrDash(k.User), k.Name, format.OrDash(k.ResourcesStr), clusterStatusCell(t, k.Status), format.Ago(k.LaunchedAt, now))
 	}

@@ -50,7 +50,7 @@ func (a *app) ownMachines(ctx context.Context, c *sky.Client) []api.SSHPoolStatu
 }
 
 func machinesTable(pools []api.SSHPoolStatus) *table.Table {
-	tab := table.New("POOL", "STATUS", "FREE")
+	tab := table.New("POOL", "STATUS", "FREE").Whole("POOL", "STATUS").Prose("FREE")
 	for _, p := range pools {
 		tab.Add(p.PoolName, p.Status, format.OrDash(p.Free))
 	}

@@ -34,7 +34,7 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 	}
 	if len(v.machines) > 0 {
 		title("SSH node pools")
-		b.WriteString(machinesTable(v.machines).Fit(t.Columns()).String() + "\n")
+		b.WriteString(t.Table(machinesTable(v.machines)) + "\n")
 	}
 	title("Clusters")
 	b.WriteString(v.clusterText(t, names, o, now))
@@ -50,7 +50,7 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 	if v.pools.shown && len(v.pools.value) > 0 {
 		b.WriteString("\n")
 		title("Pools")
-		b.WriteString(serviceTable(t, v.pools.value, true, false, now).Fit(t.Columns()).String())
+		b.WriteString(t.Table(serviceTable(t, v.pools.value, true, false, now)))
 		hints = append(hints, "* To see detailed pool status: sky jobs pool status -v")
 	}
 	if v.services.shown {
@@ -62,7 +62,7 @@ func (v *overview) render(t *term.Term, names []string, o statusOptions, now tim
 		case len(v.services.value) == 0:
 			b.WriteString("No live services. (See: sky serve -h)\n")
 		default:
-			b.WriteString(serviceTable(t, v.services.value, false, false, now).Fit(t.Columns()).String())
+			b.WriteString(t.Table(serviceTable(t, v.services.value, false, false, now)))
 			hints = append(hints, "* To see detailed service status: sky serve status -v")
 		}
 	}
@@ -85,7 +85,7 @@ func (v *overview) clusterText(t *term.Term, names []string, o statusOptions, no
 		return "No existing clusters.\n"
 	}
 	if len(v.clusters) > 0 {
-		b.WriteString(clusterTable(t, v.clusters, o, v.workspaces > 1, now).Fit(t.Columns()).String())
+		b.WriteString(t.Table(clusterTable(t, v.clusters, o, v.workspaces > 1, now)))
 	}
 	for _, r := range v.clusters {
 		if text := unsavedText(r); text != "" {
@@ -142,7 +142,7 @@ func (v *overview) jobsText(t *term.Term, o statusOptions, now time.Time) (text 
 	if len(page.Jobs) == 0 {
 		return none + "\n", nil
 	}
-	text = managedJobsTable(t, page.Jobs, jobsView{allUsers: o.allUsers, workspaces: v.workspaces > 1}, now).Fit(t.Columns()).String()
+	text = t.Table(managedJobsTable(t, page.Jobs, jobsView{allUsers: o.allUsers, workspaces: v.workspaces > 1}, now))
 	switch n := page.Total; {
 	case n > len(page.Jobs):
 		hints = append(hints, fmt.Sprintf("* %d managed jobs are in progress (%d latest ones shown). To see all managed jobs: sky jobs queue", n, len(page.Jobs)))
@@ -196,7 +196,8 @@ func clusterTable(t *term.Term, records []api.StatusRecord, o statusOptions, wor
 		{"COMMAND", o.verbose, func(r api.StatusRecord) string { return format.OrDash(format.Truncate(r.LastUse, 25)) }},
 		{"LAST_EVENT", o.verbose, func(r api.StatusRecord) string { return format.OrDash(r.LastEvent) }},
 	}
-	tab := table.New()
+	tab := table.New().Whole("NAME", "USER_ID", "STATUS", "HEAD_IP").
+		Optional("USER_ID", "LAST_EVENT", "COMMAND", "WORKSPACE", "LAUNCHED", "AUTOSTOP", "USER", "RESOURCES", "INFRA")
 	for _, c := range columns {
 		if c.shown {
 			tab.Header = append(tab.Header, c.title)

@@ -51,14 +51,14 @@ func (a *app) storageListCommand() *cobra.Command {
 				a.t.Println("No existing storage.")
 				return nil
 			}
-			a.t.Print(storageTable(list, verbose, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(storageTable(list, verbose, a.now())))
 			return nil
 		},
 	}), oldFlag{name: "all", short: "a", today: "verbose"})
 }
 
 func storageTable(list []sky.Storage, verbose bool, now time.Time) *table.Table {
-	tab := table.New("NAME", "UPDATED", "STORE", "COMMAND", "STATUS")
+	tab := table.New("NAME", "UPDATED", "STORE", "COMMAND", "STATUS").Whole("NAME", "STATUS").Optional("COMMAND", "UPDATED")
 	for _, s := range list {
 		cmd := s.LastUse
 		if !verbose {

@@ -117,11 +117,10 @@ func countText(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// sweepText is what a sweep found and did, for people.
-func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
-	var b strings.Builder
-	tab := table.New("CLOUD", "PLACE", "CLUSTER", "MACHINES", "STATE", "SINCE", "RESULT")
-	left, ended := 0, 0
+// sweepTable lists machines that belong to no cluster.
+func sweepTable(r api.SweepReport, now time.Time) *table.Table {
+	tab := table.New("CLOUD", "PLACE", "CLUSTER", "MACHINES", "STATE", "SINCE", "RESULT").
+		Whole("CLUSTER").Prose("RESULT").Optional("SINCE", "STATE", "MACHINES", "PLACE")
 	for _, s := range r.Strays {
 		var places, states []string
 		for _, m := range s.Machines {
@@ -138,20 +137,31 @@ func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
 		switch {
 		case s.Ended:
 			result = "ended"
-			ended += len(s.Machines)
 		case s.Adopted != "":
 			result = "now cluster " + s.Adopted
 		case s.Error != "":
 			result = "left: " + s.Error
-			left += len(s.Machines)
-		default:
-			left += len(s.Machines)
 		}
 		tab.Add(s.Cloud, strings.Join(places, ", "), s.Cluster, fmt.Sprint(len(s.Machines)), strings.Join(states, ", "),
 			ageText(now.Sub(time.Unix(s.Since, 0)))+" ago", result)
 	}
+	return tab
+}
+
+// sweepText is what a sweep found and did, for people.
+func sweepText(t *term.Term, r api.SweepReport, now time.Time) string {
+	var b strings.Builder
+	left, ended := 0, 0
+	for _, s := range r.Strays {
+		switch {
+		case s.Ended:
+			ended += len(s.Machines)
+		case s.Adopted == "":
+			left += len(s.Machines)
+		}
+	}
 	if len(r.Strays) > 0 {
-		b.WriteString(tab.Fit(t.Columns()).String())
+		b.WriteString(t.Table(sweepTable(r, now)))
 	}
 	switch {
 	case len(r.Strays) == 0 && len(r.Unlisted) == 0:

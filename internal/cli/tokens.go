@@ -48,14 +48,14 @@ func (a *app) tokensListCommand() *cobra.Command {
 				a.t.Println("No tokens. Make one with: sky tokens create NAME")
 				return nil
 			}
-			a.t.Print(tokensTable(a.t, list, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(tokensTable(a.t, list, a.now())))
 			return nil
 		},
 	})
 }
 
 func tokensTable(t *term.Term, list []api.ServiceToken, now time.Time) *table.Table {
-	tab := table.New("NAME", "ID", "ROLE", "MADE BY", "CREATED", "LAST USED", "EXPIRES")
+	tab := table.New("NAME", "ID", "ROLE", "MADE BY", "CREATED", "LAST USED", "EXPIRES").Whole("NAME", "ID").Optional("MADE BY", "CREATED", "LAST USED")
 	for _, k := range list {
 		used := "never"
 		if k.LastUsedAt != nil {

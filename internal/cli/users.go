@@ -48,14 +48,14 @@ func (a *app) usersListCommand() *cobra.Command {
 			if done, err := a.emit(nonNil(users)); done {
 				return err
 			}
-			a.t.Print(usersTable(users, a.now()).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(usersTable(users, a.now())))
 			return nil
 		},
 	})
 }
 
 func usersTable(users []api.UserRecord, now time.Time) *table.Table {
-	tab := table.New("NAME", "ID", "ROLE", "LOGIN", "SINCE")
+	tab := table.New("NAME", "ID", "ROLE", "LOGIN", "SINCE").Whole("NAME", "ID").Optional("SINCE", "LOGIN")
 	for _, u := range users {
 		since, login := "-", "-"
 		if u.CreatedAt != nil {

@@ -32,14 +32,16 @@ func volumesText(t *term.Term, list []sky.Volume, verbose bool, now time.Time) s
 			}
 		}
 		if len(of) > 0 {
-			parts = append(parts, t.Style(term.Title, k.title)+"\n"+volumeTable(k.kind, of, verbose, now).Fit(t.Columns()).String())
+			parts = append(parts, t.Style(term.Title, k.title)+"\n"+t.Table(volumeTable(k.kind, of, verbose, now)))
 		}
 	}
 	return strings.Join(parts, "\n")
 }
 
 func volumeTable(kind string, list []sky.Volume, verbose bool, now time.Time) *table.Table {
-	tab := table.New("NAME", "TYPE", "INFRA", "SIZE", "USER", "WORKSPACE", "AGE", "STATUS", "LAST_USE", "USED_BY")
+	tab := table.New("NAME", "TYPE", "INFRA", "SIZE", "USER", "WORKSPACE", "AGE", "STATUS", "LAST_USE", "USED_BY").
+		Whole("NAME", "STATUS", "HOST_PATH", "NAME_ON_CLOUD").Prose("MESSAGE").
+		Optional("ACCESS_MODE", "STORAGE_CLASS", "IS_EPHEMERAL", "WORKSPACE", "USER", "LAST_USE", "TYPE", "NAME_ON_CLOUD", "AGE", "USED_BY", "INFRA", "SIZE")
 	failed := slices.ContainsFunc(list, func(v sky.Volume) bool { return text(v.ErrorMessage) != "" })
 	switch {
 	case kind == "k8s-pvc" && verbose:

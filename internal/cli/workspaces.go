@@ -45,14 +45,14 @@ func (a *app) workspaceListCommand() *cobra.Command {
 			if done, err := a.emit(all); done {
 				return err
 			}
-			a.t.Print(workspacesTable(all).Fit(a.t.Columns()).String())
+			a.t.Print(a.t.Table(workspacesTable(all)))
 			return nil
 		},
 	})
 }
 
 func workspacesTable(all map[string]map[string]any) *table.Table {
-	tab := table.New("NAME", "ACCESS", "USERS", "SETTINGS")
+	tab := table.New("NAME", "ACCESS", "USERS", "SETTINGS").Prose("USERS", "SETTINGS")
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		access, users := "everybody", "-"
 		if private, _ := all[name]["private"].(bool); private {

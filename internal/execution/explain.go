@@ -27,15 +27,16 @@ func alternatives(p optimizer.Problem, plan *optimizer.Plan, at int) []api.PlanA
 	return out
 }
 
-// explain prints why each alternative was not taken.
-func explain(w io.Writer, p optimizer.Problem, plan *optimizer.Plan) {
+// explain prints why each alternative was not taken, at most that many columns wide; 0: as
+// wide as it is.
+func explain(w io.Writer, p optimizer.Problem, plan *optimizer.Plan, columns int) {
 	for i, t := range plan.Tasks {
 		name := t.Task.Name
 		if name == "" {
 			name = "the task"
 		}
 		fmt.Fprintf(w, "\nAlternatives for %s:\n", name)
-		tab := table.New("INFRA", "INSTANCE", "$/HR", "WHY")
+		tab := table.New("INFRA", "INSTANCE", "$/HR", "WHY").Whole("INFRA", "INSTANCE").Prose("WHY")
 		all := alternatives(p, plan, i)
 		for _, a := range all[:min(len(all), shownAlternatives)] {
 			infra, instance, price := a.Cloud, "-", "-"
@@ -58,7 +59,7 @@ func explain(w io.Writer, p optimizer.Problem, plan *optimizer.Plan) {
 			}
 			tab.Add(infra, instance, price, why)
 		}
-		fmt.Fprint(w, tab.String())
+		fmt.Fprint(w, tab.Fit(columns))
 		if hidden := len(all) - shownAlternatives; hidden > 0 {
 			fmt.Fprintf(w, "… and %d more; all of them with: -o json\n", hidden)
 		}

@@ -2,12 +2,15 @@ package execution
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/local"
 	"github.com/skypilot-go/sky/internal/cluster"
+	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -148,3 +151,47 @@ type output struct{ *bytes.Buffer }
 
 func (output) Spin(string) {}
 func (output) StopSpin()   {}
+
+// Whatever is asked for as accelerators, a machine that a plan takes for it is one on
+// which exec runs it: nothing is rented to be refused then.
+func TestWhatAPlanTakesExecTakes(t *testing.T) {
+	var offers []cloud.Offer
+	for i, a := range catalog.Accelerators() {
+		for _, n := range []float64{1, 4, 8} {
+			offers = append(offers, cloud.Offer{
+				Place: cloud.Place{Cloud: "aws", Region: "east"}, InstanceType: fmt.Sprintf("%s-%v", a.Name, n), CPUs: 8, MemoryGiB: 32,
+				Accelerators: map[string]float64{a.Name: n}, HourlyPrice: float64(i+1) * n,
+			})
+		}
+	}
+	source := optimizer.OffersSource("aws", "AWS", offers, nil)
+	asked := []string{"24GB", "24GB+", "40GB+", "40GB", "80GB+", "141GB+", "nvidia:16GB+", "nvidia:40GB", "amd:100GB+", "a100", "A100-80", "h100", "V100", "l4", "tpu-v5p", "gaudi"}
+	for _, a := range catalog.Accelerators() {
+		asked = append(asked, a.Name, strings.ToLower(a.Name))
+	}
+	taken := 0
+	for _, name := range asked {
+		for _, n := range []float64{0.5, 1, 2, 8} {
+			tk := &task.Task{NumNodes: 1, Resources: []task.Resources{{Accelerators: []task.Accelerator{{Name: name, Count: n}}}}}
+			plan, err := optimizer.Optimize(optimizer.Problem{Dag: &task.Dag{Tasks: []*task.Task{tk}}, Sources: []optimizer.Source{source}})
+			if err != nil {
+				continue // nothing is rented
+			}
+			for _, c := range plan.Tasks[0].Candidates {
+				taken++
+				if !takesItsTask(c) {
+					continue // it is left out before anything is rented
+				}
+				if err := fits(&state.Cluster{Name: "c", NumNodes: 1, Offer: c.Offer}, tk, true); err != nil {
+					t.Errorf("%s:%v would be rented as %v and then refused: %v", name, n, c.Offer.Accelerators, err)
+				}
+			}
+			if best := plan.Tasks[0].Chosen; !takesItsTask(best) {
+				t.Errorf("%s:%v: the plan shows %v, which is not rented", name, n, best.Offer.Accelerators)
+			}
+		}
+	}
+	if taken < 200 {
+		t.Errorf("only %d candidates were looked at", taken)
+	}
+}

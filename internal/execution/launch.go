@@ -110,8 +110,8 @@ type launch struct {
 
 // giveBack adds to an error that is about the task how to get rid of the cluster.
 func giveBack(c *state.Cluster, err error) error {
-	if e, ok := errors.AsType[*api.Error](err); ok && e.Hint == "" {
-		e.Hint = staysUp(c)
+	if e, ok := errors.AsType[*api.Error](err); ok {
+		e.Hint = strings.TrimSpace(e.Hint + " " + staysUp(c))
 	}
 	return err
 }

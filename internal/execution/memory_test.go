@@ -3,6 +3,8 @@
 package execution_test
 
 import (
+	"os"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -38,4 +40,45 @@ func TestAcceleratorsByTheirMemory(t *testing.T) {
 			t.Errorf("40 GB on an L4: %v", err)
 		}
 	})
+}
+
+// The example that asks for a GPU by its memory, as it stands there, and its option --gpus: it
+// rents a machine that runs the job, and where there is none, nothing is rented.
+func TestTheExampleByMemoryRuns(t *testing.T) {
+	example, err := os.ReadFile("../../examples/gpu-memory.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	option := "resources: {accelerators: '40GB+'}\nrun: nvidia-smi\n"
+	for _, task := range []string{string(example), option} {
+		synctest.Test(t, func(t *testing.T) {
+			var types []model.Type
+			for name, price := range map[string]float64{"T4": 0.5, "L4": 0.8, "A100": 2.66, "A100-80GB": 2.9, "H100": 9} {
+				types = append(types, model.Type{Name: "fluff-" + strings.ToLower(name), CPUs: 8, MemoryGiB: 32, Price: price, Accelerators: map[string]float64{name: 1}})
+			}
+			b := testbed.New(t, func(c *model.Config) { c.Types = append(c.Types, types...) })
+			s := b.Boot(failpoint.Endless)
+			r := testbed.NewRequest()
+			got, err := s.Launch(r, "dev", task)
+			if err != nil || got.JobID == nil {
+				t.Fatalf("%+v, %v\n%s", got, err, r.Out)
+			}
+			if rented := b.Cluster("dev").Offer.Accelerators; rented["A100"] != 1 {
+				t.Errorf("rented: %v", rented)
+			}
+			if got, err := s.Executor.Exec(s.Context(), s.Call(testbed.NewRequest()), api.ExecBody{ClusterName: "dev", Task: task}, idle); err != nil || got.JobID == nil {
+				t.Errorf("an exec of the same: %+v, %v", got, err)
+			}
+		})
+		synctest.Test(t, func(t *testing.T) {
+			b := testbed.New(t, func(c *model.Config) {
+				c.Types = append(c.Types, model.Type{Name: "fluff-l4", CPUs: 8, MemoryGiB: 32, Price: 0.8, Accelerators: map[string]float64{"L4": 1}})
+			})
+			s := b.Boot(failpoint.Endless)
+			if _, err := s.Launch(testbed.NewRequest(), "dev", task); !isType(err, api.ErrResourcesUnavailable) {
+				t.Errorf("on an L4: %v", err)
+			}
+			b.WantNothingLeft("dev")
+		})
+	}
 }

@@ -41,7 +41,7 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 	}
 	l.call.Out.StopSpin()
 	if !l.body.QuietOptimizer {
-		plan.Table(l.call.Out, false)
+		plan.Table(l.call.Out, false, l.body.Columns)
 		if len(l.body.AssumeEnabled) == 0 {
 			if err := l.x.announceCredentials(ctx, l.call, l.task, plan.Tasks[0].Chosen.Offer.Place, l.name); err != nil {
 				return p, nil, err
@@ -49,7 +49,7 @@ func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, 
 		}
 	}
 	if l.body.Explain {
-		explain(l.call.Out, p, plan)
+		explain(l.call.Out, p, plan, l.body.Columns)
 	}
 	return p, plan, nil
 }

@@ -52,7 +52,7 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 	if err != nil {
 		return err
 	}
-	plan.Table(call.Out, false)
+	plan.Table(call.Out, false, body.Columns)
 	if len(body.AssumeEnabled) == 0 {
 		name := ""
 		if body.RequestOptions != nil && body.RequestOptions.ClusterName != nil {
@@ -65,7 +65,7 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 		}
 	}
 	if body.Explain {
-		explain(call.Out, p, plan)
+		explain(call.Out, p, plan, body.Columns)
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/skypilot-go/sky/internal/failpoint"
 	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/internal/state"
+	"github.com/skypilot-go/sky/internal/table"
 	"github.com/skypilot-go/sky/internal/testbed"
 	"github.com/skypilot-go/sky/internal/volumes"
 )
@@ -124,8 +125,9 @@ func TestALaunchOfNodesThatAreNoMachines(t *testing.T) {
 		if c := b.Cluster("dev"); c.Status != api.ClusterUp || c.LastEvent != "all machines run" {
 			t.Errorf("%s: %s", c.Status, c.LastEvent)
 		}
-		if _, err := on(x, s, testbed.NewRequest(), "resources: {infra: fluffycloud}\nrun: x\n"); !isType(err, api.ErrNotSupported) {
-			t.Errorf("a launch with a job: %v", err)
+		_, err = on(x, s, testbed.NewRequest(), "resources: {infra: fluffycloud}\nrun: x\n")
+		if e, ok := errors.AsType[*api.Error](err); !ok || e.Type != api.ErrNotSupported || !strings.HasSuffix(e.Hint, "The cluster stays up. If you do not need it, give it back: sky down dev") {
+			t.Errorf("a launch with a job: %#v", err)
 		}
 		exec := func(task string) error {
 			_, err := x.Exec(s.Context(), s.Call(testbed.NewRequest()), api.ExecBody{Task: task, ClusterName: "dev"}, idle)
@@ -265,6 +267,13 @@ func TestTheAlternativesOfAPlan(t *testing.T) {
 		}
 		if got == nil || *got != (api.LaunchResult{}) {
 			t.Errorf("nobody asked for the plan itself: %+v", got)
+		}
+		narrow, _ := explained(func(l *api.LaunchBody) { l.Columns = 56 }, "num_nodes: 2\nresources: {cpus: 2+}\nrun: x\n")
+		for _, l := range strings.Split(narrow, "\n") {
+			if table.Width(l) > 56 {
+				t.Errorf("a line is wider than 56 columns:\n%s", narrow)
+				break
+			}
 		}
 		for with, want := range map[string][]string{
 			"Alternatives":         {"Alternatives for the task:"},

@@ -172,13 +172,15 @@ func TestAJobGetsWhatItsTaskSays(t *testing.T) {
 	})
 }
 
-// What the agent says about a job that it does not take is said to the user, and the
-// cluster stays.
+// What the agent says about a job that it does not take is said to the user; the cluster
+// stays, and the user learns how to give back a machine that cannot take its job.
 func TestAJobThatTheAgentDoesNotTakeIsRefusedWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for code, want := range map[agentapi.ErrorCode]string{
-			agentapi.CodeInvalid: "does not take the job: no such thing", agentapi.CodeNoSpace: "is full: no such thing", agentapi.CodeStaleEpoch: "was launched anew",
-			agentapi.CodeInternal: "could not be submitted",
+		for code, want := range map[agentapi.ErrorCode]struct{ says, hint string }{
+			agentapi.CodeInvalid:    {"does not take the job: no such thing", "The cluster stays up. If you do not need it, give it back: sky down dev"},
+			agentapi.CodeNoSpace:    {"is full: no such thing", "The cluster stays up. Make room on it (sky ssh dev) and run this again."},
+			agentapi.CodeStaleEpoch: {"was launched anew", ""},
+			agentapi.CodeInternal:   {"could not be submitted", "See what became of it with: sky status --refresh dev"},
 		} {
 			b := testbed.New(t)
 			s := b.Boot(failpoint.Endless)
@@ -191,8 +193,9 @@ func TestAJobThatTheAgentDoesNotTakeIsRefusedWithItsReason(t *testing.T) {
 					}
 				}
 			})
-			if _, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1)); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%s: %v", code, err)
+			_, err := s.Launch(testbed.NewRequest(), "dev", train(t, 1))
+			if e, ok := errors.AsType[*api.Error](err); !ok || !strings.Contains(e.Message, want.says) || e.Hint != want.hint {
+				t.Errorf("%s: %#v", code, err)
 			}
 			b.WantMachines("dev running")
 		}

@@ -49,7 +49,7 @@ func TestBlockedResourcesAreNotCandidates(t *testing.T) {
 		}
 	}
 	var b strings.Builder
-	plan.Table(&b, false)
+	plan.Table(&b, false, 0)
 	for _, line := range []string{"Excluded by blocked_resources: lambda (1 that would fit)\n", "aws/us-east-1 (1 that would fit)\n", "vast (nothing that would fit)\n"} {
 		if !strings.Contains(b.String(), line) {
 			t.Errorf("no %q in\n%s", line, b.String())
@@ -121,7 +121,7 @@ func TestEstimatedRuntimesDecide(t *testing.T) {
 			t.Errorf("%s, %v minutes: chose %s for $%v and %v s", c.target, c.minutes, got.Offer.InstanceType, got.Cost, got.Time)
 		}
 		var b strings.Builder
-		plan.Table(&b, false)
+		plan.Table(&b, false, 0)
 		if !strings.Contains(b.String(), "COST ($)   TIME (hr)   CHOSEN") || !strings.Contains(b.String(), c.decision+"\n") {
 			t.Errorf("%s, %v minutes: no %q in\n%s", c.target, c.minutes, c.decision, b.String())
 		}

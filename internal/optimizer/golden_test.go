@@ -322,7 +322,7 @@ func TestGoldenTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	plan.Table(&b, true)
+	plan.Table(&b, true, 0)
 	if got := b.String(); got != "Considered"+before {
 		t.Errorf("got\n%s\nwant\nConsidered%s", got, before)
 	}

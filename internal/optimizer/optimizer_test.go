@@ -247,7 +247,7 @@ func TestPoolsInTheTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	plan.Table(&b, true)
+	plan.Table(&b, true, 0)
 	if !strings.Contains(b.String(), " SSH (box) ") {
 		t.Error(b.String())
 	}
@@ -260,7 +260,7 @@ func TestTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	var b strings.Builder
-	plan.Table(&b, true)
+	plan.Table(&b, true, 0)
 	rule := strings.Repeat("-", 86) + "\n"
 	want := "Considered resources (1 node):\n" + rule +
 		" INFRA                 INSTANCE        vCPUs   Mem(GB)   GPUS     COST ($)   CHOSEN   \n" + rule +

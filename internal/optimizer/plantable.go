@@ -18,11 +18,12 @@ import (
 
 // Table writes the plan for people: for every task the best candidate of each
 // cloud, accelerator and kind of price, and which one was taken; before that,
-// with several tasks, the plan as a whole and its transfers.
-func (p *Plan) Table(w io.Writer, colour bool) {
+// with several tasks, the plan as a whole and its transfers. Tables take at most that
+// many columns; 0: what they need, which is how clients of SkyPilot know them.
+func (p *Plan) Table(w io.Writer, colour bool, columns int) {
 	if len(p.Tasks) > 1 {
-		p.bestPlan(w)
-		p.transfers(w)
+		p.bestPlan(w, columns)
+		p.transfers(w, columns)
 	}
 	for i := range p.Tasks {
 		t := &p.Tasks[i]
@@ -31,7 +32,7 @@ func (p *Plan) Table(w io.Writer, colour bool) {
 			of = fmt.Sprintf(" for task '%s'", cmp.Or(t.Task.Name, strconv.Itoa(i)))
 		}
 		fmt.Fprintf(w, "Considered resources%s (%s):\n", of, countNodes(t.Chosen.NumNodes))
-		t.considered(w, p.Minimize, colour)
+		t.considered(w, p.Minimize, colour, columns)
 		if t.timed() {
 			fmt.Fprintln(w, t.decided())
 		}
@@ -140,12 +141,12 @@ func (t *TaskPlan) cells(c *Candidate) []string {
 	return []string{infra, instance, number(o.CPUs), number(o.MemoryGiB), acceleratorText(o.Accelerators)}
 }
 
-func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
+func (t *TaskPlan) considered(w io.Writer, target Target, colour bool, columns int) {
 	header := []string{"INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(target), "CHOSEN"}
 	if t.timed() {
 		header = slices.Insert(header[:5:5], 5, metricTitle(Cost), metricTitle(Time), "CHOSEN")
 	}
-	rows := [][]string{header}
+	tab := planTable(header...)
 	for _, c := range t.Best() {
 		mark := ""
 		if c.rank == t.Chosen.rank {
@@ -160,9 +161,9 @@ func (t *TaskPlan) considered(w io.Writer, target Target, colour bool) {
 		} else {
 			cells = append(cells, c.metric(target), mark)
 		}
-		rows = append(rows, cells)
+		tab.Add(cells...)
 	}
-	ruled(w, rows)
+	printFitted(w, tab, columns)
 }
 
 // Best lists the best candidate of each cloud, requested accelerator and kind of
@@ -235,58 +236,42 @@ func (t *TaskPlan) shown(c *Candidate) int64 {
 	return int64(math.Round(c.Cost * 100))
 }
 
-func (p *Plan) bestPlan(w io.Writer) {
-	rows := [][]string{{"TASK", "#NODES", "INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(p.Minimize)}}
+func (p *Plan) bestPlan(w io.Writer, columns int) {
+	tab := planTable("TASK", "#NODES", "INFRA", "INSTANCE", "vCPUs", "Mem(GB)", "GPUS", metricTitle(p.Minimize))
 	for i := range p.Tasks {
 		t := &p.Tasks[i]
 		c := &t.Chosen
 		row := append([]string{cmp.Or(t.Task.Name, strconv.Itoa(i)), strconv.Itoa(c.NumNodes)}, t.cells(c)...)
-		rows = append(rows, append(row, c.metric(p.Minimize)))
+		tab.Add(append(row, c.metric(p.Minimize))...)
 	}
 	fmt.Fprintln(w, "Best plan: ")
-	ruled(w, rows)
+	printFitted(w, tab, columns)
 }
 
-func (p *Plan) transfers(w io.Writer) {
+func (p *Plan) transfers(w io.Writer, columns int) {
 	if len(p.Transfers) == 0 {
 		return
 	}
-	rows := [][]string{{"SOURCE", "TARGET", "SIZE (GB)", metricTitle(p.Minimize)}}
+	tab := planTable("SOURCE", "TARGET", "SIZE (GB)", metricTitle(p.Minimize))
 	for _, t := range p.Transfers {
-		rows = append(rows, []string{t.From, t.To, number(t.GB), metric(p.Minimize, t.Cost, t.Time)})
+		tab.Add(t.From, t.To, number(t.GB), metric(p.Minimize, t.Cost, t.Time))
 	}
 	fmt.Fprintln(w, "Data transfer between clouds:")
-	ruled(w, rows)
+	printFitted(w, tab, columns)
 }
 
-// ruled writes rows between dashed lines; the first row is the header.
-func ruled(w io.Writer, rows [][]string) {
-	widths := make([]int, len(rows[0]))
-	for _, r := range rows {
-		for i, cell := range r {
-			widths[i] = max(widths[i], table.Width(cell))
-		}
+// planTable is a table of plans: places and instance types are what people copy from it.
+func planTable(header ...string) *table.Table {
+	return table.New(header...).Ruled().Whole("TASK", "INSTANCE").Prose("INFRA").Optional("Mem(GB)", "vCPUs")
+}
+
+// printFitted writes a table of at most that many columns.
+func printFitted(w io.Writer, tab *table.Table, columns int) {
+	fitted := tab.Fit(columns)
+	io.WriteString(w, fitted.String())
+	if note := table.LeftOutNote(fitted.LeftOut, columns); note != "" {
+		fmt.Fprintln(w, note)
 	}
-	total := 1
-	for _, n := range widths {
-		total += n + 3
-	}
-	rule := strings.Repeat("-", total) + "\n"
-	var b strings.Builder
-	b.WriteString(rule)
-	for i, r := range rows {
-		b.WriteByte(' ')
-		for j, cell := range r {
-			b.WriteString(cell)
-			b.WriteString(strings.Repeat(" ", widths[j]-table.Width(cell)+3))
-		}
-		b.WriteByte('\n')
-		if i == 0 {
-			b.WriteString(rule)
-		}
-	}
-	b.WriteString(rule)
-	io.WriteString(w, b.String())
 }
 
 // number writes 8 for 8.0 and 7.5 for 7.5; "-" for what is unknown.

@@ -20,7 +20,7 @@ func TestUnknownPricesComeLastInTheTable(t *testing.T) {
 		Candidates: []Candidate{of("dear", 0, 9, false), of("unknown", 1, 0, true), of("cheap", 2, 1, false)}}
 	tp.Chosen = tp.Candidates[2]
 	var b bytes.Buffer
-	tp.considered(&b, Cost, false)
+	tp.considered(&b, Cost, false, 0)
 	var order []string
 	for line := range strings.Lines(b.String()) {
 		if f := strings.Fields(line); len(f) > 5 && f[0] != "INFRA" {

@@ -4,6 +4,9 @@
 package table
 
 import (
+	"math"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -18,10 +21,45 @@ type Table struct {
 	Rows   [][]string
 	// Right lists columns (by index) that are aligned right.
 	Right map[int]bool
+	// LeftOut are the titles of the columns that [Table.Fit] left out.
+	LeftOut []string
+
+	whole    []string // titles of columns whose cells are not shortened
+	prose    []string // titles of columns whose cells are sentences and lists
+	optional []string // titles of columns that may be left out, in this order
+	ruled    bool
+	fitted   bool
 }
 
 // New returns a table with the given column titles.
 func New(header ...string) *Table { return &Table{Header: header} }
+
+// Whole names the columns that people copy from or decide by, such as names, ids and
+// statuses: [Table.Fit] never shortens their cells, but wraps those that are too long.
+// Without it that is the first column. Titles that the table lacks are ignored.
+func (t *Table) Whole(titles ...string) *Table {
+	t.whole = titles
+	return t
+}
+
+// Prose names the columns that hold sentences or lists: [Table.Fit] wraps their cells.
+func (t *Table) Prose(titles ...string) *Table {
+	t.prose = titles
+	return t
+}
+
+// Optional names the columns that [Table.Fit] may leave out, the least important first.
+// Titles that the table lacks are ignored.
+func (t *Table) Optional(titles ...string) *Table {
+	t.optional = titles
+	return t
+}
+
+// Ruled makes a table with dashed lines around and below its header.
+func (t *Table) Ruled() *Table {
+	t.ruled = true
+	return t
+}
 
 // Add appends a row. Missing cells are empty, surplus cells are dropped.
 func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
@@ -31,67 +69,216 @@ func (t *Table) Add(cells ...string) { t.Rows = append(t.Rows, cells) }
 func (t *Table) String() string {
 	widths := t.widths()
 	var b strings.Builder
+	rule := ""
+	if t.ruled {
+		rule = strings.Repeat("-", t.Width()) + "\n"
+	}
+	b.WriteString(rule)
 	t.writeRow(&b, widths, t.Header)
+	b.WriteString(rule)
 	for _, row := range t.Rows {
 		t.writeRow(&b, widths, row)
 	}
+	b.WriteString(rule)
 	return b.String()
 }
 
-// Fit narrows a column so far, and the first one, which holds the names to type, to half
-// of the terminal.
+// What Fit keeps of a column: that much of cells that are shortened, and lines of that
+// length of cells that are wrapped.
 const (
-	least      = 4
-	leastFirst = 30
+	leastShortened = 12
+	leastWrapped   = 20
 )
 
-// Fit shortens cells until the table takes at most that many columns of a terminal,
-// or nothing more can be shortened; 0 leaves it as it is. The widest columns give way.
+// Fit makes the table take at most that many columns of a terminal; 0 leaves it as it is.
+// It wraps titles and prose, shortens other cells to a readable part, wraps what must stay
+// whole to half of the terminal, leaves optional columns out, and wraps the rest further;
+// no further than needed. What is wider then is for a terminal that is too narrow.
 func (t *Table) Fit(columns int) *Table {
-	widths := t.widths()
-	over := -columns
-	for _, w := range widths {
-		over += w + gap
-	}
-	if columns <= 0 || over <= 0 {
+	if columns <= 0 || t.Width() <= columns {
 		return t
 	}
-	for ; over > 0; over-- {
-		widest := -1
-		for i := range widths {
-			to := least
-			if i == 0 {
-				to = max(leastFirst, columns/2)
-			}
-			if widths[i] > to && (widest < 0 || widths[i] > widths[widest]) {
-				widest = i
-			}
-		}
-		if widest < 0 {
+	f := new(*t)
+	f.fitted = true
+	if f.whole == nil && len(f.Header) > 0 {
+		f.whole = f.Header[:1]
+	}
+	names := max(leastWrapped, columns/2) // lines of whole cells while there are optional columns
+	for _, title := range f.optional {
+		if f.room(f.least(names, leastWrapped)) <= columns {
 			break
 		}
-		widths[widest]--
+		f.leaveOut(title)
 	}
-	fitted := &Table{Right: t.Right, Header: shortened(t.Header, widths)}
-	for _, row := range t.Rows {
-		fitted.Rows = append(fitted.Rows, shortened(row, widths))
+	widths := f.widths()
+	for _, least := range [...][]int{f.least(math.MaxInt, leastWrapped), f.least(names, leastWrapped), f.least(leastWrapped, leastWrapped), f.least(leastShortened, leastShortened)} {
+		for over := f.room(widths) - columns; over > 0; over-- {
+			widest := -1
+			for i, w := range widths {
+				if w > least[i] && (widest < 0 || w > widths[widest]) {
+					widest = i
+				}
+			}
+			if widest < 0 {
+				break
+			}
+			widths[widest]--
+		}
 	}
-	return fitted
+	titles, rows := f.Header, f.Rows
+	f.Header = make([]string, len(titles))
+	for i, title := range titles {
+		f.Header[i] = strings.Join(wrapTitle(title, widths[i]), "\n")
+	}
+	f.Rows = make([][]string, len(rows))
+	for n, row := range rows {
+		f.Rows[n] = fitRow(row, widths, func(i int) bool { return f.wraps(titles[i]) })
+	}
+	return f
 }
 
-func shortened(row []string, widths []int) []string {
+// wraps reports whether the cells of a column are wrapped and not shortened.
+func (t *Table) wraps(title string) bool {
+	return slices.Contains(t.whole, title) || slices.Contains(t.prose, title)
+}
+
+// least is how narrow columns may become, if lines of whole cells and of prose keep that
+// many characters.
+func (t *Table) least(names, prose int) []int {
+	widths := t.cellWidths()
+	for i, title := range t.Header {
+		to := leastShortened
+		switch {
+		case slices.Contains(t.whole, title):
+			to = names
+		case slices.Contains(t.prose, title):
+			to = prose
+		}
+		widths[i] = min(widths[i], to)
+		for _, word := range titleWords(title) {
+			widths[i] = max(widths[i], Width(strings.TrimSuffix(word, " ")))
+		}
+	}
+	return widths
+}
+
+// titleWords are the parts of a title between which it may be wrapped.
+func titleWords(title string) []string {
+	var words []string
+	from := 0
+	for i, r := range title {
+		if r == ' ' || r == '_' {
+			words, from = append(words, title[from:i+1]), i+1
+		}
+	}
+	return append(words, title[from:])
+}
+
+// wrapTitle breaks a title between its words.
+func wrapTitle(title string, width int) []string {
+	var lines []string
+	line := ""
+	for _, word := range titleWords(title) {
+		if line != "" && Width(strings.TrimSuffix(line+word, " ")) > width {
+			lines, line = append(lines, strings.TrimSuffix(line, " ")), ""
+		}
+		line += word
+	}
+	return append(lines, line)
+}
+
+// leaveOut removes a column.
+func (t *Table) leaveOut(title string) {
+	at := slices.Index(t.Header, title)
+	if at < 0 {
+		return
+	}
+	without := func(row []string) []string {
+		if at >= len(row) {
+			return row
+		}
+		return slices.Concat(row[:at], row[at+1:])
+	}
+	rows := make([][]string, len(t.Rows))
+	for n, row := range t.Rows {
+		rows[n] = without(row)
+	}
+	right := map[int]bool{}
+	for i, is := range t.Right {
+		switch {
+		case i < at:
+			right[i] = is
+		case i > at:
+			right[i-1] = is
+		}
+	}
+	t.Header, t.Rows, t.Right, t.LeftOut = without(t.Header), rows, right, append(t.LeftOut, title)
+}
+
+// fitRow makes cells as narrow as their columns.
+func fitRow(row []string, widths []int, wraps func(i int) bool) []string {
 	out := make([]string, len(row))
 	for i, cell := range row {
 		if i < len(widths) {
-			lines := strings.Split(cell, "\n")
-			for n := range lines {
-				lines[n] = shorten(lines[n], widths[i])
+			var lines []string
+			for line := range strings.SplitSeq(cell, "\n") {
+				switch {
+				case Width(line) <= widths[i]:
+					lines = append(lines, line)
+				case wraps(i):
+					lines = append(lines, wrap(line, widths[i])...)
+				default:
+					lines = append(lines, shorten(line, widths[i]))
+				}
 			}
 			cell = strings.Join(lines, "\n")
 		}
 		out[i] = cell
 	}
 	return out
+}
+
+// wrap breaks a line into lines of a width, at spaces where there are any. Colours, which
+// cannot span lines, are lost.
+func wrap(s string, width int) []string {
+	var lines []string
+	from, space, n := 0, -1, 0
+	s = Plain(s)
+	for i, r := range s {
+		w := runeWidth(r)
+		if n+w > width && i > from {
+			if space > from {
+				lines, from = append(lines, s[from:space]), space+1
+			} else {
+				lines, from = append(lines, s[from:i]), i
+			}
+			n, space = Width(s[from:i]), -1
+		}
+		if r == ' ' {
+			space = i
+		}
+		n += w
+	}
+	return append(lines, s[from:])
+}
+
+// LeftOutNote says in one line of at most that many columns which columns [Table.Fit] left
+// out and how to see them; "" if it left out none.
+func LeftOutNote(titles []string, columns int) string {
+	if len(titles) == 0 {
+		return ""
+	}
+	const tail = "; all of them: | cat"
+	for n := len(titles); n > 0; n-- {
+		text := "No room for " + strings.Join(titles[:n], ", ")
+		if more := len(titles) - n; more > 0 {
+			text += " and " + strconv.Itoa(more) + " more"
+		}
+		if Width(text+tail) <= columns {
+			return text + tail
+		}
+	}
+	return "No room for " + strconv.Itoa(len(titles)) + " columns" + tail
 }
 
 // shorten cuts a line to a width; colours stay whole.
@@ -124,33 +311,61 @@ func shorten(s string, width int) string {
 }
 
 // Width is how many columns of a terminal the table takes.
-func (t *Table) Width() int {
-	n := 0
-	for _, w := range t.widths() {
-		n += w + gap
+func (t *Table) Width() int { return t.room(t.widths()) }
+
+// room is how many columns of a terminal cells of these widths take.
+func (t *Table) room(widths []int) int {
+	before, between := t.gaps()
+	n := before
+	for _, w := range widths {
+		n += w + between
+	}
+	if t.fitted && len(widths) > 0 {
+		n -= between
 	}
 	return n
 }
 
-func (t *Table) widths() []int {
-	widths := make([]int, len(t.Header))
-	measure := func(row []string) {
-		for i := range widths {
-			if i < len(row) {
-				for line := range strings.SplitSeq(row[i], "\n") {
-					widths[i] = max(widths[i], Width(line))
-				}
-			}
-		}
+// gaps are the spaces before a row and after each cell. The last cell of a fitted table,
+// which has no column to spare, has none.
+func (t *Table) gaps() (before, between int) {
+	switch {
+	case t.ruled && !t.fitted:
+		return 1, gap + 1
+	case t.ruled:
+		return 1, gap
 	}
-	measure(t.Header)
+	return 0, gap
+}
+
+func (t *Table) widths() []int {
+	widths := t.cellWidths()
+	widen(widths, t.Header)
+	return widths
+}
+
+// cellWidths are the widths of columns without their titles.
+func (t *Table) cellWidths() []int {
+	widths := make([]int, len(t.Header))
 	for _, row := range t.Rows {
-		measure(row)
+		widen(widths, row)
 	}
 	return widths
 }
 
+// widen makes columns wide enough for a row.
+func widen(widths []int, row []string) {
+	for i := range widths {
+		if i < len(row) {
+			for line := range strings.SplitSeq(row[i], "\n") {
+				widths[i] = max(widths[i], Width(line))
+			}
+		}
+	}
+}
+
 func (t *Table) writeRow(b *strings.Builder, widths []int, row []string) {
+	before, between := t.gaps()
 	lines := 1
 	for i := range widths {
 		if i < len(row) {
@@ -158,6 +373,7 @@ func (t *Table) writeRow(b *strings.Builder, widths []int, row []string) {
 		}
 	}
 	for n := range lines {
+		b.WriteString(strings.Repeat(" ", before))
 		for i, w := range widths {
 			cell := ""
 			if i < len(row) {
@@ -169,7 +385,9 @@ func (t *Table) writeRow(b *strings.Builder, widths []int, row []string) {
 			} else {
 				b.WriteString(cell + pad)
 			}
-			b.WriteString("  ")
+			if i < len(widths)-1 || !t.fitted {
+				b.WriteString(strings.Repeat(" ", between))
+			}
 		}
 		b.WriteByte('\n')
 	}

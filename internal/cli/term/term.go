@@ -10,10 +10,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 
 	xterm "golang.org/x/term"
+
+	"github.com/skypilot-go/sky/internal/table"
 )
 
 // Term is a terminal, or what stands in for it in a pipe or a test.
@@ -28,6 +31,8 @@ type Term struct {
 	mu    sync.Mutex
 	lines *bufio.Reader
 	spin  *Spinner // the one that is shown
+
+	leftOut []string // titles of columns that had no room
 }
 
 // New looks at the three streams; getenv is asked for NO_COLOR and TERM.
@@ -60,6 +65,31 @@ func (t *Term) Columns() int {
 	}
 	columns, _ := t.Size()
 	return columns
+}
+
+// Table is the text of a table, as wide as results may be. What had no room is said once,
+// by [Term.NoteLeftOut].
+func (t *Term) Table(tab *table.Table) string {
+	fitted := tab.Fit(t.Columns())
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, title := range fitted.LeftOut {
+		if !slices.Contains(t.leftOut, title) {
+			t.leftOut = append(t.leftOut, title)
+		}
+	}
+	return fitted.String()
+}
+
+// NoteLeftOut says which columns of the tables since the last time had no room.
+func (t *Term) NoteLeftOut() {
+	t.mu.Lock()
+	note := table.LeftOutNote(t.leftOut, t.Columns())
+	t.leftOut = nil
+	t.mu.Unlock()
+	if note != "" {
+		t.Note("%s", note)
+	}
 }
 
 // Print writes a result. A shown spinner makes room.

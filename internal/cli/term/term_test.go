@@ -12,6 +12,7 @@ import (
 	"time"
 
 	sky "github.com/skypilot-go/sky"
+	"github.com/skypilot-go/sky/internal/table"
 )
 
 func noEnv(string) string { return "" }
@@ -198,6 +199,35 @@ func TestClip(t *testing.T) {
 	}{{"abc", 5, "abc"}, {"abcdef", 3, "abc\x1b[0m"}, {"\x1b[1mabc\x1b[0m", 3, "\x1b[1mabc\x1b[0m"}, {"abc", 0, ""}} {
 		if got := clip(tt.in, tt.n); got != tt.want {
 			t.Errorf("clip(%q, %d) = %q, want %q", tt.in, tt.n, got, tt.want)
+		}
+	}
+}
+
+// What had no room in tables is said once, after them, and only where something is cut.
+func TestColumnsWithoutRoomAreSaidOnce(t *testing.T) {
+	for _, terminal := range []bool{true, false} {
+		var out, errs bytes.Buffer
+		tm := New(strings.NewReader(""), &out, &errs, func(string) string { return "" })
+		tm.OutTTY = terminal
+		for range 2 {
+			tab := table.New("NAME", "A", "B").Optional("B", "A")
+			tab.Add(strings.Repeat("n", 40), strings.Repeat("a", 40), strings.Repeat("b", 100))
+			tab.Add(strings.Repeat("n", 60), strings.Repeat("a", 70), strings.Repeat("b", 100))
+			tab.Header = append(tab.Header, "STATUS", "ENDPOINT", "ZONE", "REGION")
+			tab.Rows[0] = append(tab.Rows[0], "RUNNING_NOW", "127.0.0.1:80", "zone-1", "region-1")
+			tm.Print(tm.Table(tab))
+		}
+		tm.NoteLeftOut()
+		tm.NoteLeftOut()
+		want := ""
+		if terminal {
+			want = "No room for B, A; all of them: | cat\n"
+		}
+		if got := errs.String(); got != want {
+			t.Errorf("terminal %v: %q, want %q", terminal, got, want)
+		}
+		if cut := !strings.Contains(out.String(), strings.Repeat("a", 70)); cut != terminal {
+			t.Errorf("terminal %v:\n%s", terminal, out.String())
 		}
 	}
 }
