@@ -90,6 +90,9 @@ func TestManyReadersShareTheMemory(t *testing.T) {
 					t.Errorf("%s: another content at %d", name, off)
 				}
 				done()
+				if n, err := h.ReadAt(t.Context(), p[:want], off); err != nil || !bytes.Equal(p[:n], data[off:end]) {
+					t.Errorf("%s: another content at %d is copied, %v", name, off, err)
+				}
 				if off = end; off == size {
 					off = 0
 				}

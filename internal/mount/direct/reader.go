@@ -81,13 +81,14 @@ func (p *piece) mayFree() {
 }
 
 // lend reads up to len(p) bytes: fewer mean the end. The content is in data until done is
-// called; p is memory for what is in no piece.
+// called; what is in no piece is read into p, to where a copy of the whole has it.
 func (r *reader) lend(ctx context.Context, p []byte, off int64) (data [][]byte, done func(), err error) {
 	end := min(off+int64(len(p)), r.obj.Size)
 	if off >= end {
 		return nil, func() {}, nil
 	}
 	r.ahead(off, end-off)
+	start := off
 	var used []*piece
 	done = func() {
 		r.mu.Lock()
@@ -104,7 +105,7 @@ func (r *reader) lend(ctx context.Context, p []byte, off int64) (data [][]byte, 
 			return nil, nil, err
 		}
 		if x == nil {
-			p = p[:end-off]
+			p = p[off-start : end-start]
 			if err := r.straight(ctx, p, off); err != nil {
 				done()
 				return nil, nil, err
