@@ -44,6 +44,9 @@ func sentValue(n *yaml11.Node, s *schema.Spec) *yaml11.Node {
 		}
 		out.Entries = nil
 		for _, e := range n.Entries {
+			if e.Key.Text == "image_id" {
+				e.Value = sentImages(e.Value)
+			}
 			f := s.Key(e.Key.Text)
 			if f == nil {
 				out.Entries = append(out.Entries, yaml11.Entry{Key: e.Key, Value: sentValue(e.Value, s.Others)})
@@ -82,6 +85,17 @@ func sentScalar(n *yaml11.Node, s *schema.Spec) {
 			n.Kind, n.Value, n.Text = yaml11.Int, int(x), yaml11.FormatNumber(x)
 		}
 	}
+}
+
+// sentImages are images by region without the regions that have none: {null: null} is how
+// some clients send no image at all.
+func sentImages(n *yaml11.Node) *yaml11.Node {
+	if n.Kind != yaml11.Map {
+		return n
+	}
+	out := *n
+	out.Entries = slices.DeleteFunc(slices.Clone(n.Entries), func(e yaml11.Entry) bool { return e.Value.IsNull() || e.Value.Value == "" })
+	return &out
 }
 
 // unset reports whether a value means that its field was not set.

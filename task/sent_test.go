@@ -13,6 +13,10 @@ var sentForms = []struct{ what, sent, said string }{
 	{"an image of every region, and a container", "resources: {infra: aws, image_id: {null: ami-1, docker: x}}", "resources: {infra: aws, image_id: {docker: x, \"\": ami-1}}"},
 	{"images by region", "resources: {infra: aws, image_id: {us-east-1: ami-1, null: ami-2}}", "resources: {infra: aws, image_id: {us-east-1: ami-1, \"\": ami-2}}"},
 	{"no image", "resources: {image_id: {}}", ""},
+	{"no image of every region", "resources: {image_id: {null: null}}", ""},
+	{"no image of every region, as text", "resources: {image_id: {null: ''}}", ""},
+	{"no image of a region", "resources: {infra: aws, image_id: {us-east-1: null, us-west-2: ami-2}}", "resources: {infra: aws, image_id: {us-west-2: ami-2}}"},
+	{"no image of a candidate", "resources: {any_of: [{image_id: {null: null}, cpus: 2}, {cpus: 4, image_id: {null: 'docker:x'}}]}", "resources: {any_of: [{cpus: 2}, {cpus: 4, image_id: 'docker:x'}]}"},
 	{"null image", "resources: {image_id: null}", ""},
 	{"a count as a float", "resources: {accelerators: {A100: 1.0}}", "resources: {accelerators: A100}"},
 	{"a count as text", "resources: {accelerators: {A100: '8'}}", "resources: {accelerators: 'A100:8'}"},
@@ -111,7 +115,7 @@ func TestSentTasksAreChecked(t *testing.T) {
 // The texts that people write are held to what is written: an empty field is a
 // mistake, and its message says where.
 func TestFilesAreReadStrictly(t *testing.T) {
-	for _, text := range []string{"resources: {cpus: null}", "num_nodes: '2'", "resources: {image_id: {}}", "service: {pool: true}"} {
+	for _, text := range []string{"resources: {cpus: null}", "num_nodes: '2'", "resources: {image_id: {}}", "resources: {image_id: {null: null}}", "service: {pool: true}"} {
 		if _, err := Parse("t", []byte(text)); err == nil {
 			t.Errorf("%s passes", text)
 		}

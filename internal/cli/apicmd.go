@@ -90,6 +90,11 @@ func (a *app) apiStart(ctx context.Context, o ServeOptions, foreground bool) err
 		if a.p.Serve == nil {
 			return errors.New("this build of sky has no API server")
 		}
+		if !o.AnyPort {
+			if err := local.Free(ctx); err != nil {
+				return err
+			}
+		}
 		err := a.p.Serve(ctx, o)
 		if errors.Is(err, ErrIdle) {
 			a.t.Note("The API server ended: %v.", err)

@@ -23,7 +23,7 @@ func (a *app) apiLogsCommand() *cobra.Command {
 	var tail *int
 	follow := true
 	return a.build(command{
-		name: "logs", args: "[REQUEST_ID]", short: "Show the log of a request.", max: 1,
+		name: "logs", args: "[REQUEST_ID]", needs: "REQUEST_ID, --log-path or --server-logs", short: "Show the log of a request.", max: 1,
 		long:     "REQUEST_ID may be the beginning of an id.",
 		example:  "sky api logs 1a2b3c4d\nsky api logs --server-logs --tail 100 --no-follow",
 		complete: a.completer(sky.CompleteRequests),
@@ -66,7 +66,7 @@ func (a *app) apiLogsCommand() *cobra.Command {
 func (a *app) apiCancelCommand() *cobra.Command {
 	var all, allUsers, yes bool
 	return a.build(command{
-		name: "cancel", args: "[REQUEST_IDS]...", short: "Cancel requests in progress.", max: -1,
+		name: "cancel", args: "[REQUEST_IDS]...", needs: "REQUEST_IDS, --all or --all-users", short: "Cancel requests in progress.", max: -1,
 		long:     "REQUEST_IDS may be beginnings of ids.",
 		example:  "sky api cancel 1a2b3c4d\nsky api cancel -a",
 		complete: a.completer(sky.CompleteRequests),

@@ -19,7 +19,7 @@ func (a *app) autostopCommand() *cobra.Command {
 	var minutes *int
 	var waitFor string
 	return a.build(command{
-		name: "autostop", args: "[CLUSTERS]...", short: "Let clusters stop or end by themselves when idle.", max: -1,
+		name: "autostop", args: "[CLUSTERS]...", needs: "CLUSTERS, --all or --all-users", short: "Let clusters stop or end by themselves when idle.", max: -1,
 		example:  "sky autostop dev -i 60\nsky autostop dev -i 30 --down\nsky autostop dev --cancel",
 		complete: a.completer(sky.CompleteClusters),
 		flags: func(f flags) {

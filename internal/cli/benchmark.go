@@ -510,7 +510,7 @@ func (a *app) benchDownCommand() *cobra.Command {
 func (a *app) benchDeleteCommand() *cobra.Command {
 	var all, yes bool
 	return a.build(command{
-		name: "delete", args: "[BENCHMARKS]...", short: "Forget benchmarks whose clusters have ended.", max: -1,
+		name: "delete", args: "[BENCHMARKS]...", needs: "BENCHMARKS or --all", short: "Forget benchmarks whose clusters have ended.", max: -1,
 		example: "sky bench delete bert\nsky bench delete -a -y",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All benchmarks.")

@@ -78,7 +78,7 @@ func (a *app) knowsWorkspace(ctx context.Context, c *sky.Client, name string) er
 func (a *app) workspaceCommand() *cobra.Command {
 	var clear bool
 	use := a.build(command{
-		name: "use", args: "[NAME]", short: "Set the workspace that your commands use.", max: 1,
+		name: "use", args: "[NAME]", needs: "NAME or --clear", short: "Set the workspace that your commands use.", max: 1,
 		example: "sky workspace use research\nsky workspace use --clear",
 		flags:   func(f flags) { f.on(&clear, "clear", "", "Have no preferred workspace.") },
 		run: func(ctx context.Context, _ *cobra.Command, args []string) error {

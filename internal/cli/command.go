@@ -16,10 +16,13 @@ import (
 
 // command describes one command; group and run exclude each other.
 type command struct {
-	name    string
-	args    string // of the usage line: "[CLUSTERS]..."
-	short   string // one line
-	long    string // more, after short
+	name  string
+	args  string // of the usage line: "[CLUSTERS]..."
+	short string // one line
+	long  string // more, after short
+	// needs says which of args and options must be there although each may be left out:
+	// "CLUSTERS or --all".
+	needs   string
 	example string
 	hidden  bool
 	aliases []string
@@ -36,6 +39,9 @@ type command struct {
 
 // build makes the cobra command.
 func (a *app) build(c command) *cobra.Command {
+	if c.needs != "" {
+		c.long = strings.TrimSpace("Needs " + c.needs + ".\n" + c.long)
+	}
 	cmd := &cobra.Command{
 		Use: c.name, Short: c.short, Long: c.long, Example: c.example, Hidden: c.hidden, Aliases: c.aliases,
 		Annotations:           map[string]string{"args": c.args},

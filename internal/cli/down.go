@@ -17,7 +17,7 @@ func (a *app) downCommand() *cobra.Command {
 	var yes, purge, async bool
 	var g grace
 	return a.build(command{
-		name: "down", args: "[CLUSTERS]...", short: "Give clusters back: machines and disks are deleted.", max: -1,
+		name: "down", args: "[CLUSTERS]...", needs: "CLUSTERS, --all or --all-users", short: "Give clusters back: machines and disks are deleted.", max: -1,
 		example:  "sky down dev\nsky down 'train-*' -y\nsky down -a",
 		complete: a.completer(sky.CompleteClusters),
 		flags: func(f flags) {
@@ -48,7 +48,7 @@ func (a *app) stopCommand() *cobra.Command {
 	var yes, async bool
 	var g grace
 	return a.build(command{
-		name: "stop", args: "[CLUSTERS]...", short: "Stop clusters: machines end, disks stay.", max: -1,
+		name: "stop", args: "[CLUSTERS]...", needs: "CLUSTERS, --all or --all-users", short: "Stop clusters: machines end, disks stay.", max: -1,
 		long:     "A stopped cluster costs its disks only. `sky start` brings it back.",
 		example:  "sky stop dev\nsky stop -a",
 		complete: a.completer(sky.CompleteClusters),

@@ -16,7 +16,7 @@ func (a *app) execCommand() *cobra.Command {
 	var cluster string
 	var detach, async bool
 	return a.build(command{
-		name: "exec", args: "[CLUSTER] [ENTRYPOINT]...", short: "Run a task or command on a cluster that is up.", max: -1,
+		name: "exec", args: "[CLUSTER] [ENTRYPOINT]...", needs: "CLUSTER and ENTRYPOINT", short: "Run a task or command on a cluster that is up.", max: -1,
 		long: "Nothing is set up: the work folder is synced and the task's run commands are queued. The exit code\n" +
 			"is that of the job, as with `sky launch`.",
 		example: "sky exec dev task.yaml\nsky exec dev -- python train.py --lr 0.1\nsky exec dev -d --gpus A100:1 -- nvidia-smi",

@@ -151,7 +151,7 @@ type jobsCancelOptions struct {
 func (a *app) jobsCancelCommand() *cobra.Command {
 	var o jobsCancelOptions
 	return a.build(command{
-		name: "cancel", args: "[JOB_IDS]...", short: "Cancel managed jobs.", max: -1,
+		name: "cancel", args: "[JOB_IDS]...", needs: "JOB_IDS, --name, --pool, --all or --all-users", short: "Cancel managed jobs.", max: -1,
 		example: "sky jobs cancel 1 2\nsky jobs cancel -n train\nsky jobs cancel -a",
 		flags: func(f flags) {
 			f.text(&o.name, "name", "n", "The job of this name.")

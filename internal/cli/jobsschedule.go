@@ -93,7 +93,7 @@ func (a *app) scheduleCancelCommand() *cobra.Command {
 	var name string
 	var all, allUsers, yes bool
 	return a.build(command{
-		name: "cancel", args: "[SCHEDULE_IDS]...", short: "End schedules; jobs that they submitted go on.", max: -1,
+		name: "cancel", args: "[SCHEDULE_IDS]...", needs: "SCHEDULE_IDS, --name, --all or --all-users", short: "End schedules; jobs that they submitted go on.", max: -1,
 		example: "sky jobs schedule cancel 1\nsky jobs schedule cancel -n nightly",
 		flags: func(f flags) {
 			f.text(&name, "name", "n", "The schedules of this name.")

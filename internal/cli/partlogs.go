@@ -74,6 +74,7 @@ func (o *partLogsOptions) check(a *app) error {
 func (a *app) serveLogsCommand() *cobra.Command {
 	return a.partLogsCommand(partLogs{
 		whole: "service", args: "SERVICE_NAME [REPLICA_IDS]...", part: "REPLICA_ID", balancer: true,
+		needs:   "one REPLICA_ID, --controller or --load-balancer; with --sync-down several, or none for all",
 		example: "sky serve logs chat 1\nsky serve logs chat --load-balancer --tail 100\nsky serve logs chat -s",
 		stream: func(c *sky.Client, name string, s partLogsStream) (*sky.LogStream, error) {
 			return c.ServeLogs(api.ServeLogsBody{ServiceName: name, Target: s.target, ReplicaID: s.id, Follow: &s.follow, Tail: s.tail})
@@ -90,7 +91,8 @@ type partLogs struct {
 	whole    string // what has the logs: "service"
 	args     string
 	part     string // what a machine's number is called: "REPLICA_ID"
-	balancer bool   // it has a load balancer
+	needs    string
+	balancer bool // it has a load balancer
 	example  string
 	stream   func(c *sky.Client, name string, s partLogsStream) (*sky.LogStream, error)
 	gather   func(ctx context.Context, c *sky.Client, name string, g partLogsGather) (*sky.Request[string], error)
@@ -115,7 +117,7 @@ func (a *app) partLogsCommand(p partLogs) *cobra.Command {
 	o := partLogsOptions{follow: true}
 	return a.build(command{
 		name: "logs", args: p.args, short: "Follow or download the logs of a " + p.whole + ".", min: 1, max: -1,
-		example: p.example,
+		needs: p.needs, example: p.example,
 		flags: func(f flags) {
 			f.switchable(&o.follow, "follow", "", "Go on until the log ends. [default: yes]")
 			f.on(&o.controller, "controller", "", "The log of the "+p.whole+"'s controller.")

@@ -32,7 +32,7 @@ func (a *app) poolApplyCommand() *cobra.Command {
 	var t taskFlags
 	o := poolApplyOptions{mode: "rolling"}
 	return a.build(command{
-		name: "apply", args: "[POOL_YAML]", short: "Make a pool, or change one. Not available yet.", max: -1,
+		name: "apply", args: "[POOL_YAML]", needs: "POOL_YAML or --workers", short: "Make a pool, or change one. Not available yet.", max: -1,
 		example: "sky jobs pool apply -p gpus pool.yaml\nsky jobs pool apply -p gpus --workers 5",
 		flags: func(f flags) {
 			f.text(&o.name, "pool", "p", "Name of the pool.")
@@ -151,7 +151,7 @@ func (a *app) poolStatusCommand() *cobra.Command {
 func (a *app) poolDownCommand() *cobra.Command {
 	var all, purge, yes, async bool
 	return a.build(command{
-		name: "down", args: "[POOL_NAMES]...", short: "End pools.", max: -1,
+		name: "down", args: "[POOL_NAMES]...", needs: "POOL_NAMES or --all", short: "End pools.", max: -1,
 		example: "sky jobs pool down gpus\nsky jobs pool down -a -y",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All pools.")
@@ -253,6 +253,7 @@ func (a *app) poolJobs(ctx context.Context, c *sky.Client, names []string, all b
 func (a *app) poolLogsCommand() *cobra.Command {
 	return a.partLogsCommand(partLogs{
 		whole: "pool", args: "POOL_NAME [WORKER_IDS]...", part: "WORKER_ID",
+		needs:   "one WORKER_ID or --controller; with --sync-down several, or none for all",
 		example: "sky jobs pool logs gpus 1\nsky jobs pool logs gpus --controller\nsky jobs pool logs gpus -s",
 		stream: func(c *sky.Client, name string, s partLogsStream) (*sky.LogStream, error) {
 			return c.PoolLogs(api.PoolLogsBody{PoolName: name, Target: s.target, WorkerID: s.id, Follow: &s.follow, Tail: s.tail})

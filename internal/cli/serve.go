@@ -245,7 +245,7 @@ func (a *app) serveDownCommand() *cobra.Command {
 	var all, purge, yes, async bool
 	var replica *int
 	return a.build(command{
-		name: "down", args: "[SERVICE_NAMES]...", short: "End services, or one replica.", max: -1,
+		name: "down", args: "[SERVICE_NAMES]...", needs: "SERVICE_NAMES or --all", short: "End services, or one replica.", max: -1,
 		example: "sky serve down chat\nsky serve down chat --replica-id 2\nsky serve down -a -y",
 		flags: func(f flags) {
 			f.on(&all, "all", "a", "All services.")

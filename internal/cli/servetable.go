@@ -285,7 +285,7 @@ func serviceHints(name, endpoint string) string {
 	return fmt.Sprintf("\nService name: %[1]s\nEndpoint URL: %[2]s\n📋 Useful Commands\n"+
 		"├── To check service status:\tsky serve status %[1]s [--endpoint]\n"+
 		"├── To teardown the service:\tsky serve down %[1]s\n"+
-		"├── To see replica logs:\tsky serve logs %[1]s [REPLICA_ID]\n"+
+		"├── To see replica logs:\tsky serve logs %[1]s REPLICA_ID\n"+
 		"├── To see load balancer logs:\tsky serve logs --load-balancer %[1]s\n"+
 		"├── To see controller logs:\tsky serve logs --controller %[1]s\n"+
 		"├── To monitor the status:\twatch -n10 sky serve status %[1]s\n"+

@@ -72,7 +72,7 @@ func storageTable(list []sky.Storage, verbose bool, now time.Time) *table.Table 
 func (a *app) storageDeleteCommand() *cobra.Command {
 	var all, yes, async bool
 	return a.build(command{
-		name: "delete", args: "[NAMES]...", short: "Delete buckets with all their files.", max: -1,
+		name: "delete", args: "[NAMES]...", needs: "NAMES or --all", short: "Delete buckets with all their files.", max: -1,
 		long: "With -o json, lines of JSON on the error stream tell how far each deletion is ({\"progress\": …}),\n" +
 			"and the exit code is 1 if a bucket could not be deleted.",
 		example:  "sky storage delete my-bucket\nsky storage delete 'run-*' -y\nsky storage delete my-bucket -y -o json",

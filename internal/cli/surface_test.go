@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	_ "embed"
+	"errors"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -142,4 +144,44 @@ func works(root *cobra.Command, line string) bool {
 	}
 	cmd, rest, err := root.Find(args)
 	return err == nil && cmd.ParseFlags(rest) == nil
+}
+
+// The help of a command that does nothing without arguments which its usage line shows
+// as optional says what it needs, and no other help does.
+func TestHelpSaysWhatIsNeeded(t *testing.T) {
+	srv := httptest.NewServer(newFakeAPI())
+	defer srv.Close()
+	t.Chdir(t.TempDir())
+	home := t.TempDir()
+	program := func(args ...string) Program {
+		return Program{Args: args, Stdin: strings.NewReader(""), Stdout: &bytes.Buffer{}, Stderr: &bytes.Buffer{},
+			Environ: []string{"HOME=" + home, "SKYPILOT_API_SERVER_ENDPOINT=" + srv.URL}}
+	}
+	tried := 0
+	var walk func(cmd *cobra.Command, path []string)
+	walk = func(cmd *cobra.Command, path []string) {
+		for _, c := range cmd.Commands() {
+			walk(c, append(slices.Clone(path), c.Name()))
+		}
+		args := cmd.Annotations["args"]
+		if cmd.HasSubCommands() || !strings.Contains(args, "[") || strings.Contains(args, "--") || cmd.Hidden {
+			return
+		}
+		words := slices.Clone(path)
+		for name := range strings.FieldsSeq(args) {
+			if !strings.HasPrefix(name, "[") {
+				words = append(words, "1")
+			}
+		}
+		tried++
+		err := newApp(program(words...)).run(t.Context())
+		_, refused := errors.AsType[*usageError](err)
+		if says := strings.HasPrefix(cmd.Long, "Needs "); says != refused {
+			t.Errorf("sky %s: help says that it needs something: %v; it does: %v (%v)", strings.Join(words, " "), says, refused, err)
+		}
+	}
+	walk(newApp(program()).root(), nil)
+	if tried < 20 {
+		t.Errorf("only %d commands were tried", tried)
+	}
 }

@@ -33,7 +33,7 @@ type volumeOptions struct {
 func (a *app) volumesApplyCommand() *cobra.Command {
 	var o volumeOptions
 	return a.build(command{
-		name: "apply", args: "[YAML]", short: "Make a volume, or register one that exists.", max: 1,
+		name: "apply", args: "[YAML]", needs: "YAML or --name, --infra and --type", short: "Make a volume, or register one that exists.", max: 1,
 		example: "sky volumes apply volume.yaml\nsky volumes apply -n data --infra k8s --type k8s-pvc --size 100",
 		flags: func(f flags) {
 			f.text(&o.name, "name", "n", "Name of the volume.")
@@ -159,7 +159,7 @@ func (a *app) volumesListCommand() *cobra.Command {
 func (a *app) volumesDeleteCommand() *cobra.Command {
 	var all, purge, yes, async bool
 	return a.build(command{
-		name: "delete", args: "[NAMES]...", short: "Delete volumes with all their data.", max: -1,
+		name: "delete", args: "[NAMES]...", needs: "NAMES or --all", short: "Delete volumes with all their data.", max: -1,
 		example:  "sky volumes delete data\nsky volumes delete 'run-*' -y",
 		complete: a.completer(sky.CompleteVolumes),
 		flags: func(f flags) {

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/google/uuid"
@@ -140,6 +141,9 @@ func (d *daemon) run(ctx context.Context) error {
 		l, err = net.Listen("tcp", net.JoinHostPort(o.Host, "0"))
 	}
 	if err != nil {
+		if errors.Is(err, syscall.EADDRINUSE) {
+			err = fmt.Errorf("the port is in use (%w). End what listens there, or set SKY_API_PORT to a free port", err)
+		}
 		return fmt.Errorf("listening on %s:%d: %w", o.Host, o.Port, err)
 	}
 	defer l.Close()

@@ -58,3 +58,22 @@ func TestPlansFitTheTerminal(t *testing.T) {
 		})
 	}
 }
+
+// The example that README.md begins with goes to this machine, whichever clouds are
+// enabled and whatever they cost, and the plan shows it.
+func TestTheFirstExampleStaysOnThisMachine(t *testing.T) {
+	dag, err := task.Load("../../examples/hello.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sources := append([]Source{OffersSource("fluffycloud", "FluffyCloud", []cloud.Offer{offer("fluffycloud", "east", "", "puff", 8, 32, nil, 0)}, nil)}, market()...)
+	plan, err := Optimize(Problem{Dag: dag, Sources: sources})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	plan.Table(&b, false, 0)
+	if chosen := plan.Tasks[0].Chosen.Offer; chosen.Cloud != "local" || !strings.Contains(b.String(), "\n Local ") || strings.Contains(b.String(), "FluffyCloud") {
+		t.Errorf("it goes to %v:\n%s", chosen.Place, b.String())
+	}
+}

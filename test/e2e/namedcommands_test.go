@@ -411,7 +411,7 @@ var placeholders = []struct {
 	from *regexp.Regexp
 	to   string
 }{
-	{regexp.MustCompile(`\[REPLICA_ID\]`), "1"},
+	{regexp.MustCompile(`\bREPLICA_ID\b`), "1"},
 	{regexp.MustCompile(`--replica-id 2`), "--replica-id 1"},
 	{regexp.MustCompile(` \[[^\]]*\]`), ""},
 	{regexp.MustCompile(`<cluster(-name)?>|NEW_NAME`), "dev"},

@@ -14,7 +14,7 @@ import (
 )
 
 // TestQuickstart runs the commands of docs/quickstart.md as they stand there
-// and compares what they print.
+// and compares what they print. They stay on this machine, although a cloud is enabled.
 func TestQuickstart(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/quickstart.md")
@@ -25,25 +25,78 @@ func TestQuickstart(t *testing.T) {
 	if len(steps) < 10 {
 		t.Fatalf("only %d commands found", len(steps))
 	}
-	w := newWorld(t)
-	env := append([]string{}, w.env...)
+	f := newFluffy(t, 50*time.Millisecond)
+	for _, s := range steps {
+		out := f.onThisMachine(s.command, f.home)
+		if missing := firstMissing(out, s.want); missing != "" {
+			t.Errorf("$ %s\nprints\n%s\nand lacks, at its place,\n%s", s.command, out, missing)
+		}
+	}
+	f.wantNothingRented()
+}
+
+// The first commands of README.md stay on this machine, although a cloud is enabled.
+func TestTheFirstCommandsOfTheReadme(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "```console\n")
+	page, _, _ = strings.Cut(page, "```\n")
+	f := newFluffy(t, 50*time.Millisecond)
+	if out := f.sky("check", "fluffycloud"); !strings.Contains(out, "FluffyCloud: enabled") {
+		t.Fatalf("the cloud is not enabled:\n%s", out)
+	}
+	launches := 0
+	for _, s := range consoleSteps("```console\n" + page) {
+		if strings.HasPrefix(s.command, "go build") || strings.HasPrefix(s.command, "sky ssh") { // the binary is there; a shell needs a terminal
+			continue
+		}
+		out := f.onThisMachine(s.command, "../..")
+		if strings.HasPrefix(s.command, "sky launch") {
+			launches++
+			if missing := firstMissing(out, []string{"INFRA … CHOSEN", "Local … ✔", "(head, … hello from node 0 of 2", "✓ Job finished (status: SUCCEEDED)."}); missing != "" {
+				t.Errorf("$ %s\nprints\n%s\nand lacks, at its place,\n%s", s.command, out, missing)
+			}
+		}
+	}
+	if launches == 0 {
+		t.Error("no launch was found in README.md")
+	}
+	f.sky("down", "-a", "-y")
+	f.wantNothingRented()
+}
+
+// onThisMachine runs a line of a page, which must succeed; what it launches goes to this
+// machine.
+func (f *fluffy) onThisMachine(command, dir string) string {
+	f.t.Helper()
+	env := append([]string{}, f.env...)
 	for i, kv := range env {
 		if path, ok := strings.CutPrefix(kv, "PATH="); ok {
 			env[i] = "PATH=" + filepath.Dir(binary) + ":" + path
 		}
 	}
-	for _, s := range steps {
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-		cmd := exec.CommandContext(ctx, "bash", "-c", s.command)
-		cmd.Env, cmd.Dir = env, w.home
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if err != nil {
-			t.Fatalf("$ %s\n%s%v", s.command, out, err)
-		}
-		if missing := firstMissing(string(out), s.want); missing != "" {
-			t.Errorf("$ %s\nprints\n%s\nand lacks, at its place,\n%s", s.command, out, missing)
-		}
+	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", command)
+	cmd.Env, cmd.Dir = env, dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		f.t.Fatalf("$ %s\n%s%v", command, out, err)
+	}
+	if plan := string(out); strings.Contains(plan, "Considered resources") && !regexp.MustCompile(`(?m)^ Local .*✔`).MatchString(plan) {
+		f.t.Errorf("$ %s\ndoes not choose this machine:\n%s", command, plan)
+	}
+	return string(out)
+}
+
+// wantNothingRented checks that the cloud never had a machine.
+func (f *fluffy) wantNothingRented() {
+	f.t.Helper()
+	for _, m := range f.cloud.Inventory().Instances {
+		f.t.Errorf("a machine was rented: %+v", m)
 	}
 }
 

@@ -85,6 +85,19 @@ func (l *Local) Ensure(ctx context.Context) (h *api.Health, started bool, err er
 	return h, err == nil, err
 }
 
+// Free reports whether a server can be started in the foreground. If one runs already, or
+// something else listens there, the error says what and what to do.
+func (l *Local) Free(ctx context.Context) error {
+	h, err := l.healthy(ctx)
+	if err != nil || h == nil {
+		return err
+	}
+	if err := l.Proved(ctx); err != nil {
+		return err // sky api stop would not end it
+	}
+	return fmt.Errorf("an API server runs already at %s (process %d, version %s), and commands use it. To run one in the foreground, end it first: sky api stop", l.Endpoint, h.PID, h.Version)
+}
+
 // healthy asks for the server's health; nil without an error means that nobody
 // listens.
 func (l *Local) healthy(ctx context.Context) (*api.Health, error) {

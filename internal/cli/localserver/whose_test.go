@@ -83,6 +83,7 @@ func TestAServerOfAnotherHomeIsNotStopped(t *testing.T) {
 		_, err := other.Stop(t.Context())
 		foreign(t, "stop, "+home, err, other.Home)
 		foreign(t, "start, "+home, other.Proved(t.Context()), other.Home)
+		foreign(t, "start in the foreground, "+home, other.Free(t.Context()), other.Home)
 	}
 	if !l.listening() {
 		t.Error("it was stopped")
