@@ -34,7 +34,8 @@ func (a *app) launchCommand() *cobra.Command {
 	return a.oldFlags(a.build(command{
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
 		long: "ENTRYPOINT is a task file (YAML) or a shell command. The cheapest place that fits is\n" +
-			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
+			"rented; when it has no capacity, the next one is tried. A price that rose since the plan was\n" +
+			"made is asked about at a terminal, without -y. Options win over the task file.\n\n" +
 			"With -o json, which goes with -d and -y, the log is on the error stream, with lines of JSON\n" +
 			"that tell how far uploads and copies of buckets are ({\"progress\": …}).\n\n" +
 			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
