@@ -17,9 +17,9 @@ func (c *Client) Validate(ctx context.Context, b api.DagBody) error {
 }
 
 // Optimize plans a Dag; the table of candidates is the request's log.
-func (c *Client) Optimize(ctx context.Context, b api.DagBody) (*Request[any], error) {
+func (c *Client) Optimize(ctx context.Context, b api.DagBody) (*Request[*api.Plan], error) {
 	b.Envelope = c.envelope()
-	return post[any](ctx, c, "/optimize", b)
+	return post[*api.Plan](ctx, c, "/optimize", b)
 }
 
 // Launch makes the cluster b.ClusterName exist and runs the task on it.

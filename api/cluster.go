@@ -20,6 +20,10 @@ type LaunchBody struct {
 	Down                bool           `json:"down"`
 	IdleMinutesAutostop *int           `json:"idle_minutes_to_autostop,omitempty"`
 	ExtraLaunchContext  map[string]any `json:"extra_launch_context,omitempty"`
+	// AgreedPrice is what a node may cost an hour, in dollars, if its price has risen since the
+	// plan was shown; above that the launch ends with an error of [KindPriceRose]. null: prices that
+	// have risen are bounded by max_hourly_cost alone.
+	AgreedPrice *float64 `json:"agreed_price,omitempty"`
 	PlanOptions
 }
 

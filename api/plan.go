@@ -67,4 +67,9 @@ const (
 )
 
 // Kinds of errors in Error.Details["kind"].
-const KindNoFeasibleResources = "no_feasible_resources"
+const (
+	KindNoFeasibleResources = "no_feasible_resources"
+	// KindPriceRose is of a launch with [LaunchBody.AgreedPrice] that has rented nothing: the
+	// "hourly_price" of its details has to be agreed to first.
+	KindPriceRose = "price_rose"
+)

@@ -49,7 +49,7 @@ func (f *fakeAPI) finish(w http.ResponseWriter, name string, result any, err *ap
 		UserID: "abcd1234", CreatedAt: float64(time.Now().Unix() - 90), ScheduleType: api.ScheduleShort,
 	}
 	if err != nil {
-		text, _ := json.Marshal(api.ErrorRecord{Object: "gAROLg==", Type: err.Type, Message: err.Message, Hint: err.Hint})
+		text, _ := json.Marshal(api.ErrorRecord{Object: "gAROLg==", Type: err.Type, Message: err.Message, Hint: err.Hint, Details: err.Details})
 		p.Status, p.ReturnValue, p.Error = api.RequestFailed, "null", string(text)
 	}
 	f.requests[id] = &fakeRequest{p, log}
@@ -124,7 +124,11 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case "POST /validate":
 		f.validate(w, body)
 	case "POST /optimize":
-		f.finish(w, "sky.optimize", nil, nil, "Considered resources (1 node):\n INFRA  COST ($)  CHOSEN\n Local  0.00      ✔\n")
+		var plan *api.Plan
+		if body["want_plan"] == true {
+			plan = &api.Plan{Tasks: []api.TaskPlan{{NumNodes: 1, Chosen: api.PlanOffer{Cloud: "Local", HourlyPrice: 0.5}}}}
+		}
+		f.finish(w, "sky.optimize", plan, nil, "Considered resources (1 node):\n INFRA  COST ($)  CHOSEN\n Local  0.00      ✔\n")
 	case "POST /launch":
 		f.launch(w, name, body)
 	case "POST /exec":
@@ -301,6 +305,14 @@ func (f *fakeAPI) validate(w http.ResponseWriter, body map[string]any) {
 func (f *fakeAPI) launch(w http.ResponseWriter, name string, body map[string]any) {
 	if strings.HasPrefix(name, "broken") {
 		f.finish(w, "sky.launch", nil, &api.Error{Type: api.ErrResourcesUnavailable, Message: "There is no capacity.", Hint: "sky gpus list --all"}, "Trying AWS\n")
+		return
+	}
+	if agreed, asks := body["agreed_price"].(float64); asks && strings.HasPrefix(name, "dear") && agreed < 1 {
+		price := agreed + 0.25 // it rises while somebody thinks
+		f.finish(w, "sky.launch", nil, &api.Error{
+			Type: api.ErrResourcesUnavailable, Message: fmt.Sprintf("T4 in local costs $%v an hour now; the plan said $0.5. Nothing was rented.", price), Hint: "sky launch -y",
+			Details: map[string]any{"kind": api.KindPriceRose, "hourly_price": price, "planned_price": 0.5},
+		}, "Trying Local\n")
 		return
 	}
 	if body["dryrun"] == true {

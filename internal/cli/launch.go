@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +34,8 @@ func (a *app) launchCommand() *cobra.Command {
 	return a.oldFlags(a.build(command{
 		name: "launch", args: "[ENTRYPOINT]...", short: "Run a task on a new cluster, or on one that exists.", max: -1,
 		long: "ENTRYPOINT is a task file (YAML) or a shell command. The cheapest place that fits is\n" +
-			"rented; when it has no capacity, the next one is tried. Options win over the task file.\n\n" +
+			"rented; when it has no capacity, the next one is tried. A price that rose since the plan was\n" +
+			"made is asked about at a terminal, without -y. Options win over the task file.\n\n" +
 			"With -o json, which goes with -d and -y, the log is on the error stream, with lines of JSON\n" +
 			"that tell how far uploads and copies of buckets are ({\"progress\": …}).\n\n" +
 			"The exit code is that of the job: 0 succeeded, 100 failed, 103 cancelled.",
@@ -139,12 +141,17 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 		return err
 	}
 	asked := false
+	var agreed *float64 // what a node may cost an hour that costs more than was shown
 	if !o.yes && !o.dryrun {
-		if asked, err = a.mayLaunch(ctx, c, body, o.cluster); err != nil {
+		var shown *api.Plan
+		if asked, shown, err = a.mayLaunch(ctx, c, body, o.cluster); err != nil {
 			return err
 		}
+		if !o.async {
+			agreed = priceOf(shown)
+		}
 	} else if o.clone != "" && !o.dryrun { // what cannot be is refused before anything is uploaded
-		if err := a.showPlan(ctx, c, body); err != nil {
+		if _, err := a.showPlan(ctx, c, body); err != nil {
 			return err
 		}
 		asked = true
@@ -164,15 +171,14 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 		Task: string(text), ClusterName: o.cluster, RetryUntilUp: o.retry, Dryrun: o.dryrun,
 		OptimizeTarget: minimize, NoSetup: o.noSetup, Fast: o.fast, QuietOptimizer: asked, IncludeCredentials: true,
 	}
-	launch.FileMountsBlobID, launch.CloneDiskFrom = blob, body.CloneDiskFrom
+	launch.FileMountsBlobID, launch.CloneDiskFrom, launch.AgreedPrice = blob, body.CloneDiskFrom, agreed
 	if launch.PlanOptions, err = o.plan.options(a); err != nil {
 		return err
 	}
 	if o.dryrun && a.output != "table" {
 		return a.printPlan(ctx, c, launch)
 	}
-	req, err := c.Launch(ctx, launch)
-	res, err := finish(ctx, a, o.async, "launch", req, err)
+	res, err := a.launchAgreed(ctx, c, launch, o)
 	if err != nil || o.async || o.dryrun {
 		return err
 	}
@@ -182,39 +188,73 @@ func (a *app) launchDag(ctx context.Context, c *sky.Client, dag *task.Dag, o lau
 	return a.afterLaunch(ctx, c, o, res)
 }
 
+// launchAgreed launches, and asks as often as a price has risen above what was agreed to.
+func (a *app) launchAgreed(ctx context.Context, c *sky.Client, launch api.LaunchBody, o launchOptions) (api.LaunchResult, error) {
+	for {
+		req, err := c.Launch(ctx, launch)
+		res, err := finish(ctx, a, o.async, "launch", req, err)
+		price, rose := risenTo(err)
+		if !rose {
+			return res, err
+		}
+		a.t.Warn("%v", err)
+		if err := a.t.Confirm(ctx, "Launching at that price. Proceed?", true); err != nil {
+			return res, err
+		}
+		launch.AgreedPrice = &price
+	}
+}
+
+// risenTo is the price that has to be agreed to, if that is why a launch ended.
+func risenTo(err error) (price float64, rose bool) {
+	e, ok := errors.AsType[*api.Error](err)
+	if !ok || e.Details["kind"] != api.KindPriceRose {
+		return 0, false
+	}
+	price, rose = e.Details["hourly_price"].(float64)
+	return price, rose
+}
+
+// priceOf is what a node costs an hour by a plan for one task; nil: nobody knows.
+func priceOf(p *api.Plan) *float64 {
+	if p == nil || len(p.Tasks) != 1 || p.Tasks[0].Chosen.HourlyPrice == 0 {
+		return nil
+	}
+	return &p.Tasks[0].Chosen.HourlyPrice
+}
+
 // mayLaunch asks before something is rented or a cluster of somebody else is
-// used. asked reports whether the plan was shown.
-func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, name string) (asked bool, err error) {
+// used. asked reports whether a plan was shown and agreed to.
+func (a *app) mayLaunch(ctx context.Context, c *sky.Client, body api.DagBody, name string) (asked bool, shown *api.Plan, err error) {
 	records, err := a.listClusters(ctx, c, []string{name}, false, true)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	me := c.User()
 	if a.health != nil && a.health.User != nil {
 		me = *a.health.User
 	}
 	if len(records) == 0 || body.CloneDiskFrom != nil {
-		if err := a.showPlan(ctx, c, body); err != nil {
-			return false, err
+		if shown, err = a.showPlan(ctx, c, body); err != nil {
+			return false, nil, err
 		}
 	}
 	question := launchQuestion(name, records, me)
 	if question == "" {
 		a.t.Println("Running on cluster: " + name)
-		return false, nil
+		return false, nil, nil
 	}
-	return len(records) == 0, a.t.Confirm(ctx, question, true)
+	return len(records) == 0, shown, a.t.Confirm(ctx, question, true)
 }
 
-// showPlan shows the plan for a task.
-func (a *app) showPlan(ctx context.Context, c *sky.Client, body api.DagBody) error {
-	body.Columns = a.t.Columns()
+// showPlan shows the plan for a task. Servers of older versions do not return it.
+func (a *app) showPlan(ctx context.Context, c *sky.Client, body api.DagBody) (*api.Plan, error) {
+	body.WantPlan, body.Columns = true, a.t.Columns()
 	req, err := c.Optimize(ctx, body)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	_, err = wait(ctx, a, req)
-	return err
+	return wait(ctx, a, req)
 }
 
 // launchQuestion is what to ask before launching on a cluster; "" is nothing.

@@ -16,6 +16,14 @@ type CapacityError struct {
 	Err      error
 }
 
+// PriceError means that an offer can be had, and costs Now dollars an hour where Planned
+// was planned with. Nothing was rented.
+type PriceError struct {
+	Place        Place
+	Planned, Now float64 // of one node
+	Err          error
+}
+
 // QuotaError means the account may not have more of this there.
 type QuotaError struct {
 	Place Place
@@ -61,7 +69,12 @@ type UnreachableError struct{ Err error }
 // as long again.
 type OverdueError struct{ Err error }
 
+// Dearer reports whether a price is more than planned: prices are rounded, and a planned one
+// of 0 is not known.
+func Dearer(planned, now float64) bool { return planned > 0 && now > planned*1.005 }
+
 func (e *CapacityError) Error() string { return fmt.Sprintf("no capacity in %v: %v", e.Place, e.Err) }
+func (e *PriceError) Error() string    { return fmt.Sprintf("dearer in %v: %v", e.Place, e.Err) }
 func (e *QuotaError) Error() string    { return fmt.Sprintf("quota reached in %v: %v", e.Place, e.Err) }
 func (e *AuthError) Error() string {
 	if e.NotSetUp {
@@ -78,6 +91,7 @@ func (e *UnreachableError) Error() string { return fmt.Sprintf("unreachable: %v"
 func (e *OverdueError) Error() string     { return e.Err.Error() }
 
 func (e *CapacityError) Unwrap() error   { return e.Err }
+func (e *PriceError) Unwrap() error      { return e.Err }
 func (e *QuotaError) Unwrap() error      { return e.Err }
 func (e *AuthError) Unwrap() error       { return e.Err }
 func (e *PermissionError) Unwrap() error { return e.Err }

@@ -81,7 +81,10 @@ type Availability struct {
 	Verdict AvailabilityVerdict `json:"verdict"`
 	Stock   Stock               `json:"stock,omitempty"` // how much there is, from clouds that say so
 	Reason  string              `json:"reason,omitempty"`
-	At      time.Time           `json:"at"` // when we asked, by our clock
+	// Price is what a node costs an hour now, in dollars, if the cloud says that this is more
+	// than the offer's price; 0: it does not say so.
+	Price float64   `json:"price,omitempty"`
+	At    time.Time `json:"at"` // when we asked, by our clock
 }
 
 // Stock is how much of an offer a cloud has, in its own judgement; "": it does not say.

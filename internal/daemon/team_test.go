@@ -203,7 +203,7 @@ func TestWorkspacesOfATeam(t *testing.T) {
 	wants(t, "uma chooses research", err, "")
 	_, err = check(w.as("ada", "nosuch"))
 	wants(t, "ada chooses what is not there", err, "does not exist")
-	_, err = got[any](w)(w.as("otto").Optimize(ctx, api.DagBody{Dag: "name: x\n---\nrun: x\nconfig: {active_workspace: research}\nresources: {cloud: local}\n"}))
+	_, err = got[*api.Plan](w)(w.as("otto").Optimize(ctx, api.DagBody{Dag: "name: x\n---\nrun: x\nconfig: {active_workspace: research}\nresources: {cloud: local}\n"}))
 	wants(t, "a task that asks for research", err, "config.active_workspace")
 	_, err = got[api.LaunchResult](w)(w.as("otto", "default").Launch(ctx, api.LaunchBody{ClusterName: "secret", Task: "run: x"}))
 	wants(t, "otto launches on secret", err, "workspace that you may not use")

@@ -108,11 +108,15 @@ func (d *daemon) register() {
 		}
 		return x.Start(ctx, c, b)
 	}))
-	e.Handle("sky.optimize", api.ScheduleShort, silent(func(ctx context.Context, c cluster.Call, b api.DagBody) (err error) {
+	e.Handle("sky.optimize", api.ScheduleShort, verb(func(ctx context.Context, c cluster.Call, b api.DagBody) (_ any, err error) {
 		if b.Dag, err = d.admit(ctx, &c, policy.Optimize, b.Dag, b.RequestOptions, b.Envelope); err != nil {
-			return err
+			return nil, err
 		}
-		return x.Optimize(ctx, c, b)
+		plan, err := x.Optimize(ctx, c, b)
+		if plan == nil {
+			return nil, err
+		}
+		return plan, err
 	}))
 	e.HandleRead("sky.status", verb(func(ctx context.Context, c cluster.Call, b api.StatusBody) (any, error) {
 		list, err := m.StatusJSON(ctx, c, b)

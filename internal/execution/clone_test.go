@@ -265,7 +265,7 @@ func TestWhatCannotBeCopiedIsRefused(t *testing.T) {
 				t.Errorf("%s: %v", tt.name, err)
 			}
 			name := tt.cluster
-			oerr := s.Executor.Optimize(s.Context(), s.Call(r), api.DagBody{Dag: tt.task, CloneDiskFrom: &tt.from, RequestOptions: &api.RequestOptions{ClusterName: &name}})
+			_, oerr := s.Executor.Optimize(s.Context(), s.Call(r), api.DagBody{Dag: tt.task, CloneDiskFrom: &tt.from, RequestOptions: &api.RequestOptions{ClusterName: &name}})
 			if !isType(oerr, tt.kind) || !strings.Contains(oerr.Error(), tt.says) {
 				t.Errorf("%s, planned: %v", tt.name, oerr)
 			}

@@ -56,7 +56,7 @@ func (l *launch) create(ctx context.Context) (*state.Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	best := offers[0][0]
+	best := offers.tiers[0][0]
 	if err := mountable(best.Cloud, l.task); err != nil {
 		return nil, err
 	}

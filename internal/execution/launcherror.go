@@ -34,6 +34,9 @@ func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
 		e.Details = unplaced.Details()
 		return e
 	}
+	if rose, ok := errors.AsType[*provision.RoseError](err); ok {
+		return mustAsk(rose)
+	}
 	var apiErr *api.Error
 	if errors.As(err, &apiErr) {
 		return err
@@ -41,6 +44,20 @@ func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
 	e := &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Launching cluster %q failed: %v", c.Name, err), Err: err}
 	if keep {
 		e.Hint = fmt.Sprintf("Its machines may run and cost money. Try again with: sky start %s; switch them off with: sky stop %[1]s", c.Name)
+	}
+	return e
+}
+
+// mustAsk ends a launch whose price rose: the client asks, and launches again with what was
+// agreed to.
+func mustAsk(rose *provision.RoseError) *api.Error {
+	e := unavailable(rose, nil)
+	e.Message = fmt.Sprintf("%v. Nothing was rented.", rose)
+	e.Hint = "To launch without being asked about prices: sky launch -y. To bound them: max_hourly_cost in the task's resources"
+	o := rose.Offer
+	e.Details = map[string]any{
+		"kind": api.KindPriceRose, "cloud": o.Cloud, "region": o.Region, "zone": o.Zone, "instance_type": o.InstanceType, "use_spot": o.Spot,
+		"hourly_price": o.HourlyPrice, "planned_price": rose.Planned, "retryable": true,
 	}
 	return e
 }

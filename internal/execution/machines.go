@@ -18,7 +18,7 @@ import (
 // bring gets the machines of a cluster on record and sets up their agents.
 // keep says that they have been up before: nothing is terminated then. On
 // failure of a cluster that never was up, machines and record go.
-func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers rentable, keep bool) (*state.Cluster, error) {
 	up, err := x.getMachines(ctx, call, t, c, offers, keep)
 	if err == nil {
 		call.Out.StopSpin()
@@ -48,7 +48,7 @@ func (x *Executor) bring(ctx context.Context, call cluster.Call, t *task.Task, c
 
 // getMachines takes a cluster on record from INIT to UP: the record says that
 // machines are wanted, the machines are there, their agents run.
-func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+func (x *Executor) getMachines(ctx context.Context, call cluster.Call, t *task.Task, c *state.Cluster, offers rentable, keep bool) (*state.Cluster, error) {
 	c, err := x.markInit(ctx, call, c)
 	if err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func (x *Executor) markInit(ctx context.Context, call cluster.Call, c *state.Clu
 }
 
 // provision gets the machines and notes them in the record.
-func (x *Executor) provision(ctx context.Context, call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cluster, offers [][]cloud.Offer, keep bool) (*state.Cluster, error) {
+func (x *Executor) provision(ctx context.Context, call cluster.Call, t *task.Task, cfg *config.Config, c *state.Cluster, offers rentable, keep bool) (*state.Cluster, error) {
 	key, err := x.Remote.PublicKey(c.UserHash)
 	if err != nil {
 		return nil, err
@@ -116,7 +116,7 @@ func (x *Executor) provision(ctx context.Context, call cluster.Call, t *task.Tas
 		}
 	}
 	offer, got, err := x.Provision.Provision(ctx, provision.Request{
-		Cluster: c, Nodes: c.NumNodes, Tiers: offers, Keep: keep, AuthorizedKey: key, Out: call.Out,
+		Cluster: c, Nodes: c.NumNodes, Tiers: offers.tiers, Most: offers.most, Agreed: offers.agreed, Keep: keep, AuthorizedKey: key, Out: call.Out,
 		EndGrace: endGrace(t), Settings: placed(cfg, c), Options: provisionOptions(cfg),
 		Login: loginOf(t, c), Volumes: mounted,
 	})

@@ -8,24 +8,58 @@ import (
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/optimizer"
+	"github.com/skypilot-go/sky/internal/provision"
 	"github.com/skypilot-go/sky/task"
 )
 
+// rentable is what machines may be rented from.
+type rentable struct {
+	tiers [][]cloud.Offer
+	// Bounds of what an offer may cost whose price has risen, as in [provision.Request].
+	most   func(cloud.Offer) float64
+	agreed *float64
+}
+
+// exactly is one offer and no other, whatever it costs.
+func exactly(o cloud.Offer) rentable { return rentable{tiers: provision.Exactly(o)} }
+
 // offers are what can run the task, in tiers, best first; the plan is shown.
-func (l *launch) offers(ctx context.Context) ([][]cloud.Offer, error) {
+func (l *launch) offers(ctx context.Context) (rentable, error) {
 	_, plan, err := l.plan(ctx)
 	if err != nil {
-		return nil, err
+		return rentable{}, err
 	}
 	planned := plan.Tasks[0].Candidates
 	fitting := slices.DeleteFunc(slices.Clone(planned), func(c optimizer.Candidate) bool { return !takesItsTask(c) })
 	if len(fitting) == 0 {
-		return nil, &api.Error{Type: api.ErrResourcesMismatch,
+		return rentable{}, &api.Error{Type: api.ErrResourcesMismatch,
 			Message: fmt.Sprintf("The machines of the plan (%s) have none of the accelerators that the task asks for. Nothing was rented.", planned[0].Offer.InstanceType),
 			Hint:    "Name the accelerators. Which there are: sky gpus list"}
 	}
 	plan.Tasks[0].Candidates = fitting
-	return l.held.order(ranked(plan)), nil
+	r := rentable{tiers: l.held.order(ranked(plan)), most: mostOf(fitting), agreed: l.body.AgreedPrice}
+	if best := r.tiers[0][0]; r.agreed != nil && cloud.Dearer(*r.agreed, best.HourlyPrice) {
+		return rentable{}, mustAsk(&provision.RoseError{Offer: best, Planned: *r.agreed, Nodes: max(l.task.NumNodes, 1)})
+	}
+	return r, nil
+}
+
+// mostOf is what a node of an offer may cost an hour by the requests that it is a candidate
+// for; 0: anything.
+func mostOf(candidates []optimizer.Candidate) func(cloud.Offer) float64 {
+	return func(o cloud.Offer) float64 {
+		exactly, most := cloud.BlockOffer(o), 0.0
+		for i := range candidates {
+			switch c := &candidates[i]; {
+			case !exactly.Matches(&c.Offer):
+			case c.Resources.MaxHourlyCost == 0:
+				return 0
+			default:
+				most = max(most, c.Resources.MaxHourlyCost)
+			}
+		}
+		return most
+	}
 }
 
 func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {

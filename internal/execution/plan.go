@@ -19,16 +19,16 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// Optimize prints the plan for a Dag.
-func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.DagBody) error {
+// Optimize prints the plan for a Dag, and returns it if that is asked for.
+func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.DagBody) (*api.Plan, error) {
 	dag, err := parse(body.Dag)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var clone *cloud.DiskImage
 	if from := body.CloneDiskFrom; from != nil && *from != "" {
 		if len(dag.Tasks) != 1 {
-			return &api.Error{Type: api.ErrValue, Message: "A copy of a disk is for the cluster of one task."}
+			return nil, &api.Error{Type: api.ErrValue, Message: "A copy of a disk is for the cluster of one task."}
 		}
 		name := ""
 		if body.RequestOptions != nil && body.RequestOptions.ClusterName != nil {
@@ -36,21 +36,21 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 		}
 		l := &launch{x: x, call: call, task: dag.Tasks[0], name: name}
 		if err := l.cloneSource(ctx, *from); err != nil {
-			return err
+			return nil, err
 		}
 		clone = l.clone
 	}
 	for _, t := range dag.Tasks {
 		if _, err := x.bindVolumes(ctx, call, t, "", body.PlanOptions); err != nil {
-			return err
+			return nil, err
 		}
 		if err := x.checkBuckets(ctx, call, t, body.PlanOptions, true); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	p, plan, err := x.plan(ctx, call, dag, body.Minimize, body.PlanOptions, false, clone)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	plan.Table(call.Out, false, body.Columns)
 	if len(body.AssumeEnabled) == 0 {
@@ -60,14 +60,17 @@ func (x *Executor) Optimize(ctx context.Context, call cluster.Call, body api.Dag
 		}
 		for _, t := range plan.Tasks {
 			if err := x.announceCredentials(ctx, call, t.Task, t.Chosen.Offer.Place, name); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
 	if body.Explain {
 		explain(call.Out, p, plan, body.Columns)
 	}
-	return nil
+	if !body.WantPlan {
+		return nil, nil
+	}
+	return planOf(p, plan, body.Explain), nil
 }
 
 // plan asks the optimizer over everything that is enabled, or assumed to be, and on which

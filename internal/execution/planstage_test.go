@@ -358,7 +358,7 @@ func TestAPlanIsMadeWhereTheVolumesAre(t *testing.T) {
 			got, err := on(x, s, r, tt.task, dry)
 			checked := x.CheckVolumes(s.Context(), s.Call(testbed.NewRequest()), tt.task)
 			r2 := testbed.NewRequest()
-			optimized := x.Optimize(s.Context(), s.Call(r2), api.DagBody{Dag: tt.task})
+			_, optimized := x.Optimize(s.Context(), s.Call(r2), api.DagBody{Dag: tt.task})
 			if tt.kind == "" {
 				if err != nil || got.Plan.Tasks[0].Chosen.Cloud != "kubernetes" || !strings.Contains(r.Out.String(), tt.says) || checked != nil || optimized != nil || !strings.Contains(r2.Out.String(), "pod") {
 					t.Errorf("%s: %+v, %v, %v, %v\n%s", tt.name, got, err, checked, optimized, r.Out)

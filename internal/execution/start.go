@@ -47,7 +47,7 @@ func (x *Executor) start(ctx context.Context, call cluster.Call, body api.StartB
 		fmt.Fprintf(call.Out, "Cluster %s is UP already.\n", c.Name)
 		return x.Clusters.Handle(c), nil
 	case !up: // else an earlier life of this request, or another start, got as far as the autostop
-		if c, err = x.bring(ctx, call, &task.Task{}, c, provision.Exactly(c.Offer), true); err != nil {
+		if c, err = x.bring(ctx, call, &task.Task{}, c, exactly(c.Offer), true); err != nil {
 			return nil, err
 		}
 	}

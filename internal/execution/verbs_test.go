@@ -76,7 +76,7 @@ func TestADryRunShowsThePlanAndRentsNothing(t *testing.T) {
 		}
 		b.WantNothingLeft("dev")
 		r = testbed.NewRequest()
-		if err := s.Executor.Optimize(s.Context(), s.Call(r), api.DagBody{Dag: train(t, 1)}); err != nil || !strings.Contains(r.Out.String(), "puff") {
+		if _, err := s.Executor.Optimize(s.Context(), s.Call(r), api.DagBody{Dag: train(t, 1)}); err != nil || !strings.Contains(r.Out.String(), "puff") {
 			t.Errorf("%v\n%s", err, r.Out)
 		}
 		if err := s.Executor.Validate(s.Context(), api.DagBody{Dag: "run: x\nresurces: {}\n"}); err == nil || !strings.Contains(err.Error(), "resurces") {

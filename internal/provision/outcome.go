@@ -14,6 +14,7 @@ const (
 	Capacity    = "capacity"    // the place is full
 	Preempted   = "preempted"   // machines were taken back while they started
 	Partial     = "partial"     // fewer machines than asked for
+	Price       = "price"       // it costs more than was planned with
 	Quota       = "quota"       // the account may not have more
 	Credentials = "credentials" // missing, wrong or refused
 	Permission  = "permission"  // the credentials may not do this
@@ -78,6 +79,8 @@ func Outcome(err error) string {
 		return Credentials
 	case is[*cloud.PermissionError](err):
 		return Permission
+	case is[*cloud.PriceError](err):
+		return Price
 	case is[*cloud.QuotaError](err):
 		return Quota
 	case is[*cloud.CapacityError](err):
@@ -101,7 +104,7 @@ func is[E error](err error) bool {
 // any other outcome machines may have come to be, or still will.
 func refusedOutright(outcome string) bool {
 	switch outcome {
-	case Capacity, Quota, Credentials, Permission, Invalid:
+	case Capacity, Price, Quota, Credentials, Permission, Invalid:
 		return true
 	}
 	return false
@@ -112,6 +115,7 @@ type Class string
 
 const (
 	NoCapacity     Class = "no capacity"
+	TooDear        Class = "too dear"
 	OverQuota      Class = "quota"
 	BadCredentials Class = "credentials"
 	YourRequest    Class = "your request"
@@ -124,6 +128,8 @@ func ClassOf(outcome string) Class {
 	switch outcome {
 	case Capacity, Preempted, Partial:
 		return NoCapacity
+	case Price:
+		return TooDear
 	case Quota:
 		return OverQuota
 	case Credentials, Permission:
@@ -141,6 +147,8 @@ func (c Class) Kind() string {
 	switch c {
 	case NoCapacity:
 		return "no_capacity"
+	case TooDear:
+		return "price"
 	case OverQuota:
 		return "quota"
 	case BadCredentials:
@@ -156,5 +164,5 @@ func (c Class) Kind() string {
 // Retryable reports whether the same request may succeed later without anybody
 // changing anything.
 func (c Class) Retryable() bool {
-	return c == NoCapacity || c == OverQuota || c == WeCouldNotTell
+	return c == NoCapacity || c == TooDear || c == OverQuota || c == WeCouldNotTell
 }

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"slices"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -15,12 +16,20 @@ import (
 // and only tried when nothing else is left: a memory may be wrong, and must not
 // be why a launch fails.
 type Planner struct {
-	offers []cloud.Offer // tiers one after the other
+	offers []tiered // tiers one after the other
 	closed []cloud.Block
 	lately []Refusal
-	later  []cloud.Offer // passed over
-	passed bool          // offers are used up; later is what is left
-	unseen int           // offers that were never tried, because they were closed
+	later  []tiered // passed over
+	passed bool     // offers are used up; later is what is left
+	taken  []tiered // what Next has returned
+	unseen int      // offers that were never tried, because they were closed
+	rank   func([]cloud.Offer) []cloud.Offer
+}
+
+// tiered is an offer and the number of its tier.
+type tiered struct {
+	cloud.Offer
+	tier int
 }
 
 // A Refusal is a block that is remembered for a while.
@@ -33,11 +42,14 @@ type Refusal struct {
 }
 
 // NewPlanner ranks nothing: offers are tried tier by tier in the order given,
-// those that lately's refusals cover at the end.
-func NewPlanner(tiers [][]cloud.Offer, lately []Refusal) *Planner {
-	p := &Planner{lately: lately}
-	for _, t := range tiers {
-		p.offers = append(p.offers, t...)
+// those that lately's refusals cover at the end. rank orders what is left of a tier after a
+// price in it has changed; nil: by price.
+func NewPlanner(tiers [][]cloud.Offer, lately []Refusal, rank func([]cloud.Offer) []cloud.Offer) *Planner {
+	p := &Planner{lately: lately, rank: rank}
+	for n, t := range tiers {
+		for _, o := range t {
+			p.offers = append(p.offers, tiered{o, n})
+		}
 	}
 	return p
 }
@@ -53,12 +65,13 @@ func (p *Planner) Next() (cloud.Offer, bool) {
 			o := p.offers[0]
 			p.offers = p.offers[1:]
 			switch {
-			case p.isClosed(&o):
+			case p.isClosed(&o.Offer):
 				p.unseen++
-			case !p.passed && p.Lately(&o) != nil:
+			case !p.passed && p.Lately(&o.Offer) != nil:
 				p.later = append(p.later, o)
 			default:
-				return o, true
+				p.taken = append(p.taken, o)
+				return o.Offer, true
 			}
 		}
 		if p.passed {
@@ -76,7 +89,7 @@ func (p *Planner) Upcoming(n int) []cloud.Offer {
 		return nil
 	}
 	for i := range p.offers {
-		if o := &p.offers[i]; !p.isClosed(o) && p.Lately(o) == nil {
+		if o := &p.offers[i].Offer; !p.isClosed(o) && p.Lately(o) == nil {
 			if out = append(out, *o); len(out) == n {
 				break
 			}
@@ -92,9 +105,9 @@ func (p *Planner) Doubt(o cloud.Offer, outcome, reason string) {
 
 // Exhausted reports whether nothing is left to try.
 func (p *Planner) Exhausted() bool {
-	for _, left := range [][]cloud.Offer{p.offers, p.later} {
+	for _, left := range [][]tiered{p.offers, p.later} {
 		for i := range left {
-			if !p.isClosed(&left[i]) {
+			if !p.isClosed(&left[i].Offer) {
 				return false
 			}
 		}
@@ -105,8 +118,50 @@ func (p *Planner) Exhausted() bool {
 // Closed is how many offers were passed over for good.
 func (p *Planner) Closed() int { return p.unseen + len(p.offers) + len(p.later) }
 
-// Close rules a part of the map out.
-func (p *Planner) Close(b cloud.Block) { p.closed = append(p.closed, b) }
+// Take is Next for an offer that the caller knows, if it is among those left.
+func (p *Planner) Take(o cloud.Offer) {
+	exactly := cloud.BlockOffer(o)
+	for _, left := range []*[]tiered{&p.offers, &p.later} {
+		*left = slices.DeleteFunc(*left, func(x tiered) bool {
+			same := exactly.Matches(&x.Offer)
+			if same {
+				p.taken = append(p.taken, x)
+			}
+			return same
+		})
+	}
+}
+
+// Reprice puts an offer back among what is left of its tier, at another price.
+func (p *Planner) Reprice(o cloud.Offer, price float64) {
+	p.Take(o)
+	exactly, tier := cloud.BlockOffer(o), 0
+	for _, x := range p.taken {
+		if exactly.Matches(&x.Offer) {
+			tier = x.tier
+		}
+	}
+	o.HourlyPrice = price
+	begin, _ := slices.BinarySearchFunc(p.offers, tier, func(x tiered, t int) int { return x.tier - t })
+	end, _ := slices.BinarySearchFunc(p.offers, tier+1, func(x tiered, t int) int { return x.tier - t })
+	rest := []cloud.Offer{}
+	for _, x := range p.offers[begin:end] {
+		rest = append(rest, x.Offer)
+	}
+	at := slices.IndexFunc(rest, func(x cloud.Offer) bool { return x.HourlyPrice > price })
+	if at < 0 {
+		at = len(rest)
+	}
+	rest = slices.Insert(rest, at, o)
+	if p.rank != nil {
+		rest = p.rank(rest)
+	}
+	again := make([]tiered, len(rest))
+	for i, x := range rest {
+		again[i] = tiered{x, tier}
+	}
+	p.offers = slices.Replace(p.offers, begin, end, again...)
+}
 
 // Lately is the refusal because of which an offer is passed over, or nil.
 func (p *Planner) Lately(o *cloud.Offer) *Refusal {

@@ -22,6 +22,7 @@ var update = flag.Bool("update", false, "write what scenarios print into their f
 //	lately          lines of OUTCOME PLACE|* MACHINE|* [spot|on-demand]: refusals that are remembered
 //	next            the next offer
 //	refused KIND [PLACE]   the offer was refused; PLACE is what the error names
+//	rose PRICE      the offer costs that now; the next offer
 //	rest            every offer that is still tried, if all are refused for want of room
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/planner/*.txt")
@@ -86,7 +87,7 @@ func (s *story) do(command string) (string, error) {
 	head, body, _ := strings.Cut(command, "\n")
 	args := strings.Fields(head)
 	if s.plan == nil && args[0] != "offers" && args[0] != "lately" {
-		s.plan = NewPlanner(s.tiers, s.lately)
+		s.plan = NewPlanner(s.tiers, s.lately, nil)
 	}
 	switch args[0] {
 	case "offers":
@@ -131,6 +132,13 @@ func (s *story) do(command string) (string, error) {
 		}
 		b := s.plan.Refused(s.at, refusalOf(args[1], s.at, named))
 		return "closed " + describe(b) + "; " + s.next(), nil
+	case "rose":
+		price, err := strconv.ParseFloat(args[1], 64)
+		if err != nil {
+			return "", err
+		}
+		s.plan.Reprice(s.at, price)
+		return s.next(), nil
 	case "rest":
 		var lines []string
 		for o, ok := s.plan.Next(); ok; o, ok = s.plan.Next() {
@@ -180,6 +188,8 @@ func refusalOf(kind string, o cloud.Offer, named cloud.Place) error {
 	switch kind {
 	case Capacity:
 		err = &cloud.CapacityError{Place: named, Err: boom}
+	case Price:
+		err = &cloud.PriceError{Place: named, Planned: 1, Now: 2, Err: boom}
 	case Quota:
 		err = &cloud.QuotaError{Place: named, Err: boom}
 	case Credentials:
@@ -207,7 +217,7 @@ func refusalOf(kind string, o cloud.Offer, named cloud.Place) error {
 }
 
 func TestOutcomesAreTold(t *testing.T) {
-	for _, want := range []string{OK, Capacity, Quota, Credentials, Permission, Invalid, Throttled, Unreachable, Timeout, Partial, Preempted, Internal} {
+	for _, want := range []string{OK, Capacity, Price, Quota, Credentials, Permission, Invalid, Throttled, Unreachable, Timeout, Partial, Preempted, Internal} {
 		if got := Outcome(refusalOf(want, cloud.Offer{}, cloud.Place{})); got != want {
 			t.Errorf("%s is told as %s", want, got)
 		}

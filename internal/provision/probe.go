@@ -2,6 +2,7 @@ package provision
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -41,8 +42,11 @@ func (s *search) ask(ctx context.Context) {
 				s.asked = map[string]bool{}
 			}
 			s.asked[key(&batch[i])] = true
-			if a.Verdict == cloud.AvailableNone {
-				s.plan.Doubt(batch[i], Capacity, a.Reason)
+			switch o := batch[i]; {
+			case a.Verdict == cloud.AvailableNone:
+				s.plan.Doubt(o, Capacity, a.Reason)
+			case a.Price > o.HourlyPrice:
+				s.rose(o, 0, &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: a.Price, Err: errors.New(a.Reason)})
 			}
 		}
 	}

@@ -72,6 +72,13 @@ type Request struct {
 	Out     io.Writer // progress for the user, whole lines
 	Options Options
 
+	// Most is what a node of an offer may cost an hour, in dollars, should its price have risen
+	// since the plan was made; 0, and nil: anything.
+	Most func(cloud.Offer) float64
+	// Agreed is what a person has agreed to pay for a node an hour: before an offer is tried
+	// whose price rose above it, the search ends with a [*RoseError]. nil: nobody is asked.
+	Agreed *float64
+
 	// For the specification of the machines, beside what the record says of them.
 	AuthorizedKey string
 	EndGrace      time.Duration
@@ -89,8 +96,8 @@ type Request struct {
 // crash: what an earlier call was doing is taken up where it was, and machines
 // that exist are adopted.
 //
-// An [*UnplacedError] means that nothing could be had and nothing is left; a
-// [*LeftoverError] that something may be left. When ctx ends because the server
+// An [*UnplacedError] means that nothing could be had and nothing is left, a [*RoseError]
+// that somebody has to be asked first; a [*LeftoverError] that something may be left. When ctx ends because the server
 // hands over, everything stays as it is; otherwise it is undone.
 func (e *Engine) Provision(ctx context.Context, r Request) (_ cloud.Offer, _ []cloud.Node, err error) {
 	ctx, span := trace.Start(ctx, "get machines")

@@ -11,6 +11,7 @@ import (
 //	credentials                    the cloud, or the region that has its own
 //	permission                     the place the error names
 //	quota                          that machine in the region
+//	price                          that offer
 //	capacity, preempted, partial   that machine in the place the error names
 //	invalid                        that machine there, spot or not
 //	throttled, unreachable,
@@ -41,6 +42,8 @@ func ruledOut(o cloud.Offer, err error) cloud.Block {
 		at := within(e.Place, o)
 		at.Zone = ""
 		return machine(at)
+	case Price:
+		return cloud.BlockOffer(o)
 	case Capacity:
 		e, _ := errors.AsType[*cloud.CapacityError](err)
 		return machine(within(e.Place, o))

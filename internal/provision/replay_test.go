@@ -84,7 +84,7 @@ func replay(seed uint64, learn bool) (attempts, price float64) {
 		if learn {
 			tiers = Ranking{}.Rank(tiers, NewChances(seen[max(0, len(seen)-200):], now, 0), nil)
 		}
-		plan := NewPlanner(tiers, nil)
+		plan := NewPlanner(tiers, nil, nil)
 		for o, ok := plan.Next(); ok; o, ok = plan.Next() {
 			attempts++
 			room := m.hasRoom(&o, now)

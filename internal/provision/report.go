@@ -127,6 +127,8 @@ func (e *UnplacedError) advice(c Class) string {
 	switch c {
 	case NoCapacity:
 		return "No capacity: wait and try again, or allow more places, other machines or on-demand ones in the task's resources."
+	case TooDear:
+		return "Price: raise max_hourly_cost in the task's resources, allow more places or other machines, or wait until it falls."
 	case OverQuota:
 		return fmt.Sprintf("Quota: ask %s for more, or give back what you no longer need.", strings.Join(clouds, " and "))
 	case BadCredentials:
@@ -201,6 +203,8 @@ func (e *UnplacedError) Kind() string {
 func words(err error) error {
 	switch e := err.(type) {
 	case *cloud.CapacityError:
+		err = e.Err
+	case *cloud.PriceError:
 		err = e.Err
 	case *cloud.QuotaError:
 		err = e.Err

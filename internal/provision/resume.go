@@ -47,12 +47,12 @@ func (s *search) resume(ctx context.Context) error {
 	if len(open) == 0 {
 		if a := had(attempts); a != nil {
 			s.first = &first{earlier: *a}
-			s.plan.Close(cloud.BlockOffer(a.Offer))
+			s.plan.Take(a.Offer)
 		}
 	} else {
 		at := s.mostComplete(ctx, open)
 		s.first = &first{earlier: open[at]}
-		s.plan.Close(cloud.BlockOffer(open[at].Offer))
+		s.plan.Take(open[at].Offer)
 		abandoned = append(append(abandoned, open[:at]...), open[at+1:]...)
 	}
 	for _, a := range abandoned {

@@ -31,7 +31,8 @@ type search struct {
 	landed     chan *flight
 	asked      map[string]bool // offers whose cloud was asked for room, by name
 	batch      int             // of the offers asked about last
-	held       *cloud.Offer    // too dear to be tried beside another
+	held       *cloud.Offer    // not to be tried beside another
+	rises      []rise          // of offers whose price rose
 	first      *first          // what an earlier call was doing
 	superseded bool            // an earlier call for the same machines did not end
 	winner     *flight
@@ -59,7 +60,7 @@ func (e *Engine) newSearch(ctx context.Context, r Request) *search {
 		failed: &UnplacedError{Cluster: r.Cluster.Name, Nodes: r.Nodes},
 	}
 	if r.Keep {
-		s.plan = NewPlanner(r.Tiers, nil)
+		s.plan = NewPlanner(r.Tiers, nil, nil)
 		return s
 	}
 	var lately []Refusal
@@ -67,7 +68,11 @@ func (e *Engine) newSearch(ctx context.Context, r Request) *search {
 		lately = s.history.Refusals(e.stamp)
 	}
 	chances := NewChances(s.history.Seen(), s.history.now, s.o.HalfLife)
-	s.plan = NewPlanner(s.o.Ranking.Rank(r.Tiers, chances, s.history.slowness()), lately)
+	slow := s.history.slowness()
+	rank := func(offers []cloud.Offer) []cloud.Offer {
+		return s.o.Ranking.Rank([][]cloud.Offer{offers}, chances, slow)[0]
+	}
+	s.plan = NewPlanner(s.o.Ranking.Rank(r.Tiers, chances, slow), lately, rank)
 	return s
 }
 
@@ -111,22 +116,25 @@ func (s *search) startNext(ctx context.Context) {
 		s.start(ctx, f.earlier.Offer, f)
 		return
 	}
+	var o cloud.Offer
 	if len(s.flights) == 0 && s.held != nil {
-		o := *s.held
-		s.held = nil
-		s.start(ctx, o, nil)
-		return
+		o, s.held = *s.held, nil
+	} else {
+		s.ask(ctx)
+		var ok bool
+		if o, ok = s.plan.Next(); !ok {
+			return
+		}
 	}
-	s.ask(ctx)
-	o, ok := s.plan.Next()
-	if !ok {
-		return
-	}
-	if len(s.flights) > 0 && s.tooDear(&o) {
+	planned, unagreed := s.unagreed(&o)
+	switch {
+	case len(s.flights) > 0 && (unagreed || s.tooDear(&o)):
 		s.held = &o
-		return
+	case unagreed:
+		s.stop = &RoseError{Offer: o, Planned: planned, Nodes: s.r.Nodes}
+	default:
+		s.start(ctx, o, nil)
 	}
-	s.start(ctx, o, nil)
 }
 
 // start notes an attempt and lets it fly. before is what an earlier call did
@@ -258,7 +266,11 @@ func (s *search) land(ctx context.Context, f *flight) {
 		s.stop = f.err
 		s.callOff()
 	default:
-		s.refused(o, time.Since(f.started), f.err)
+		if dearer, ok := errors.AsType[*cloud.PriceError](f.err); ok {
+			s.rose(o, time.Since(f.started), dearer)
+		} else {
+			s.refused(o, time.Since(f.started), f.err)
+		}
 		if f.provenEmpty() {
 			s.names.free(o.Cloud, f.attempt.NameOnCloud)
 		}

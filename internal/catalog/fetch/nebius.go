@@ -167,14 +167,11 @@ func (n Nebius) presets(ctx context.Context, billing *rest.Client, project, regi
 		if preset.Has.GPUs > 0 {
 			row.Accelerator, row.Count, row.DeviceMiB = nebiusGPU(p.Metadata.Name), float64(preset.Has.GPUs), float64(p.Spec.DeviceGB)*1024
 		}
-		var m nebiusMachine
-		m.Metadata.Parent, m.Spec.Resources.Platform, m.Spec.Resources.Preset = project, p.Metadata.Name, preset.Name
-		if row.Price, err = nebiusPrice(ctx, billing, m); err != nil {
+		if row.Price, err = NebiusPrice(ctx, billing, project, p.Metadata.Name, preset.Name, false); err != nil {
 			return nil, fmt.Errorf("%s: %w", row.InstanceType, err)
 		}
 		if p.Status.Preemptible {
-			m.Spec.Preemptible.OnPreemption, m.Spec.Preemptible.Priority = 1, 1
-			if row.Spot, err = nebiusPrice(ctx, billing, m); err != nil {
+			if row.Spot, err = NebiusPrice(ctx, billing, project, p.Metadata.Name, preset.Name, true); err != nil {
 				return nil, fmt.Errorf("%s, preemptible: %w", row.InstanceType, err)
 			}
 		}
@@ -183,8 +180,13 @@ func (n Nebius) presets(ctx context.Context, billing *rest.Client, project, regi
 	return rows, nil
 }
 
-// nebiusPrice is what a machine costs an hour.
-func nebiusPrice(ctx context.Context, c *rest.Client, m nebiusMachine) (float64, error) {
+// NebiusPrice is what a machine costs a project an hour, in dollars. c calls the calculator.
+func NebiusPrice(ctx context.Context, c *rest.Client, project, platform, preset string, preemptible bool) (float64, error) {
+	var m nebiusMachine
+	m.Metadata.Parent, m.Spec.Resources.Platform, m.Spec.Resources.Preset = project, platform, preset
+	if preemptible {
+		m.Spec.Preemptible.OnPreemption, m.Spec.Preemptible.Priority = 1, 1
+	}
 	type spec struct {
 		Of grpc.Any `pb:"1"`
 	}

@@ -55,6 +55,7 @@ type Harness struct {
 	Restore     func(t testing.TB)                                  // ends what Throttle, Refuse, Forbid, Cut, Hang, Lie and so on began
 	Fill        func(t testing.TB, offer cloud.Offer, left int)     // only so many more of the offer are to be had
 	Quota       func(t testing.TB, offer cloud.Offer, left int)     // the account may have only so many more
+	Raise       func(t testing.TB, by float64)                      // all prices are so many times those of the offers
 	Throttle    func(t testing.TB)                                  // every call is one too many
 	Refuse      func(t testing.TB)                                  // the credentials are no longer good
 	Forbid      func(t testing.TB)                                  // the credentials may look and not touch

@@ -78,8 +78,8 @@ func Refusals(t *testing.T, at cloud.Place, read func(status int, header http.He
 	}
 }
 
-// PriceList wants the verdict about each offer at its price, and that there is none at half
-// of that, because the price rose.
+// PriceList wants the verdict about each offer at its price, and at half of that the whole
+// price as well, because it rose.
 func PriceList(t *testing.T, p cloud.Provider, want cloud.AvailabilityVerdict, offers []cloud.Offer) {
 	t.Helper()
 	asks, ok := cloud.As[cloud.AvailabilityProber](p)
@@ -90,8 +90,9 @@ func PriceList(t *testing.T, p cloud.Provider, want cloud.AvailabilityVerdict, o
 		if a, err := asks.Available(t.Context(), o, 1); err != nil || a.Verdict != want || o.HourlyPrice <= 0 {
 			t.Errorf("%+v: %v, %v", o, a, err)
 		}
+		price := o.HourlyPrice
 		o.HourlyPrice /= 2
-		if a, err := asks.Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNone || !strings.Contains(a.Reason, "rose") {
+		if a, err := asks.Available(t.Context(), o, 1); err != nil || a.Verdict != want || a.Price != price || !strings.Contains(a.Reason, "rose") {
 			t.Errorf("%+v: %v, %v", o, a, err)
 		}
 	}

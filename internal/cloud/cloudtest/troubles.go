@@ -88,6 +88,38 @@ var refusals = []Behaviour{
 		s.terminate(spec.ID)
 		s.nothingLeft(spec.ID)
 	}},
+	{"a price that rose is a price error that names the new one", []string{"Raise"}, func(s *suite) {
+		s.Raise(s, 2)
+		offers := []cloud.Offer{s.Spec.Offer}
+		if s.Spot != nil {
+			offers = append(offers, *s.Spot)
+		}
+		for i, o := range offers {
+			spec := s.spec(s.id(numbered("web", i)), 1)
+			spec.Offer = o
+			_, err := s.try(spec)
+			e := want[*cloud.PriceError](s, err)
+			if e.Place != o.Place || e.Planned != o.HourlyPrice || cloud.Dearer(e.Now, 2*o.HourlyPrice) || cloud.Dearer(2*o.HourlyPrice, e.Now) {
+				s.Errorf("it says %+v of %v, which cost $%v", e, o.Place, o.HourlyPrice)
+			}
+			if asked, ok := cloud.As[cloud.AvailabilityProber](s.p); ok {
+				if a, err := asked.Available(s.ctx(), o, 1); err != nil || a.Verdict == cloud.AvailableNone || a.Price != e.Now || a.Reason == "" {
+					s.Errorf("asked before, it says %+v, %v", a, err)
+				}
+			}
+			s.terminate(spec.ID)
+			s.nothingLeft(spec.ID)
+		}
+		spec := s.spec(s.id("paid"), 1)
+		spec.Offer.HourlyPrice *= 2
+		nodes := s.launch(spec)
+		spec.Offer.HourlyPrice /= 2
+		s.same("launched again at the old price", ids(s.launch(spec)), ids(nodes))
+	}},
+	{"a price that fell is no error", []string{"Raise"}, func(s *suite) {
+		s.Raise(s, 0.5)
+		s.launch(s.spec(s.id("web"), 1))
+	}},
 	{"a cluster that fits only half can be seen and removed", []string{"Fill", "multi-node"}, func(s *suite) {
 		spec := s.spec(s.id("web"), 3)
 		s.Fill(s, spec.Offer, 1)

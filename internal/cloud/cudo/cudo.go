@@ -145,12 +145,15 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) error {
 			CPUs        int    `json:"totalVcpuFree"`
 			Memory      int    `json:"totalMemoryGibFree"`
 			GPUs        int    `json:"totalGpuFree"`
+			CPUPrice    money  `json:"vcpuPriceHr"`
+			MemoryPrice money  `json:"memoryGibPriceHr"`
+			GPUPrice    money  `json:"gpuPriceHr"`
 		} `json:"machineTypes"`
 	}](ctx, c, "GET", "/vms/machine-types-2", nil)
 	if err != nil {
 		return err
 	}
-	free, there := 0, false
+	free, there, price := 0, false, 0.0
 	for _, t := range all.MachineTypes {
 		if t.DataCenter != o.Region || t.MachineType != s.machine {
 			continue
@@ -161,6 +164,9 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) error {
 			n = min(n, t.GPUs/s.gpus)
 		}
 		free += n
+		if n > 0 { // which it will be is not known: at most
+			price = max(price, t.CPUPrice.of(s.cpus)+t.MemoryPrice.of(s.memory)+t.GPUPrice.of(s.gpus))
+		}
 	}
 	switch {
 	case !there:
@@ -168,7 +174,18 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) error {
 	case free < nodes:
 		return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Cudo has room for %d %s there now, not %d", free, o.InstanceType, nodes)}
 	}
-	return nil
+	return vm.Rose("Cudo", o, price)
+}
+
+// money is what one of something costs, in dollars.
+type money struct {
+	Value string `json:"value"`
+}
+
+// of is what n cost.
+func (m money) of(n int) float64 {
+	x, _ := strconv.ParseFloat(m.Value, 64)
+	return x * float64(n)
 }
 
 func valid(spec cloud.LaunchSpec) error { return vm.Plain("Cudo", names.MaxCluster(), spec) }

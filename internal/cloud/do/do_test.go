@@ -47,6 +47,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
+		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
 		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
@@ -216,16 +217,5 @@ func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 		if a, err := provider(quick).Available(t.Context(), o, 1); err != nil || a.Verdict != cloud.AvailableNow || r.Price <= 0 || r.Accelerator == "H100" && r.DeviceMiB <= 0 {
 			t.Errorf("%+v: %v, %v", r, a, err)
 		}
-	}
-}
-
-// A price that rose since the plan is refused before anything is made.
-func TestAPriceThatRose(t *testing.T) {
-	fake, provider := start(t)
-	spec := launch("web")
-	spec.Offer.HourlyPrice = 3
-	var full *cloud.CapacityError
-	if _, err := provider(quick).Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "$3.39 an hour now, and $3 was") || len(fake.Inventory()) > 0 {
-		t.Errorf("%v; there is %v", err, fake.Inventory())
 	}
 }

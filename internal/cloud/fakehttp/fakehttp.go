@@ -202,6 +202,7 @@ type Fake struct {
 	caller   *model.Account
 	restored atomic.Int64
 	process  cloudtest.Death // of the process that calls
+	raised   atomic.Uint64   // bits of what prices are multiplied with; 0: nothing
 
 	mu      sync.Mutex // held by handlers
 	serial  uint64

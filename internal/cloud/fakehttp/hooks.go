@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -92,6 +93,7 @@ func (f *Fake) Over() int {
 // no effect and get no answer.
 func (f *Fake) Restore() {
 	f.restored.Add(1)
+	f.Raise(1)
 	f.process.Over()
 	f.mu.Lock()
 	f.limited, f.bare = false, false
@@ -184,6 +186,18 @@ func (f *Fake) Inventory() (lines []string) {
 var operations = map[cloudtest.Effect]string{
 	cloudtest.Creating: "instances.create", cloudtest.Starting: "instances.start", cloudtest.Stopping: "instances.stop", cloudtest.Terminating: "instances.terminate",
 	cloudtest.Imaging: "images.put", cloudtest.Dropping: "images.delete",
+}
+
+// Raise multiplies all prices, from what they are in the fake's tables. A fake whose cloud
+// tells prices gives each through Now.
+func (f *Fake) Raise(by float64) { f.raised.Store(math.Float64bits(by)) }
+
+// Now is what a price in the fake's tables is at the moment.
+func (f *Fake) Now(price float64) float64 {
+	if bits := f.raised.Load(); bits != 0 {
+		price *= math.Float64frombits(bits)
+	}
+	return price
 }
 
 // Harness is all that the contract's suite needs of the fake. Types are those that

@@ -42,6 +42,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) }, "keys") // those are the account's and stay
+		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
 		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
@@ -211,20 +212,5 @@ func TestWhatRefusalsMean(t *testing.T) {
 			t.Errorf("%s: %T (%v)", code, err, err)
 		}
 		fake.Restore()
-	}
-}
-
-// A price that rose since the price list was made is told before a launch, and nothing is rented.
-func TestAPriceThatRose(t *testing.T) {
-	_, provider := start(t)
-	p := provider(quick)
-	spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
-	spec.Offer.HourlyPrice = 0.5
-	var full *cloud.CapacityError
-	if _, err := p.Launch(t.Context(), spec); !errors.As(err, &full) || !strings.Contains(err.Error(), "costs $0.75 an hour now, and $0.5 was planned with") {
-		t.Error(err)
-	}
-	if nodes, err := p.Nodes(t.Context(), spec.ID); err != nil || len(nodes) != 0 {
-		t.Errorf("%v, %v", nodes, err)
 	}
 }

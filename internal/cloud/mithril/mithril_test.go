@@ -40,6 +40,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "keys") // those are the project's and stay
+		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
 		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &here
 		return h
 	})

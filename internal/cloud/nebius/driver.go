@@ -147,6 +147,9 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 			return nil, err
 		}
 	}
+	if err := d.rose(ctx, l.Spec.Offer); err != nil {
+		return nil, err
+	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
 	prepare := func() (ready, error) { return d.prepared(ctx, l.Spec) }
 	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return d.create(ctx, c, l.Spec, r, rank) })

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/keyfile"
 	"github.com/skypilot-go/sky/internal/cloud/nebius/nebiusapi"
@@ -183,6 +184,9 @@ func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (clo
 	if err == nil {
 		err = enough(o, found, nodes)
 	}
+	if err == nil {
+		err = p.rose(ctx, o)
+	}
 	return p.Verdict(ctx, o.Place, len(found) > 0, err)
 }
 
@@ -195,6 +199,29 @@ func enough(o cloud.Offer, found map[string]nebiusapi.Room, nodes int) error {
 		return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("Nebius has room for %d of %s there now, within a quota of %d", sum, o.InstanceType, limit)}
 	}
 	return nil
+}
+
+// rose is a PriceError if an offer costs the tenant more now than it was planned with. What is
+// not known stops nobody.
+func (p *Provider) rose(ctx context.Context, o cloud.Offer) error {
+	if o.HourlyPrice == 0 {
+		return nil
+	}
+	all, err := p.projects(ctx)
+	i := slices.IndexFunc(all, func(p nebiusapi.Project) bool { return p.Region() == o.Region })
+	if err != nil || i < 0 {
+		return nil
+	}
+	c, _, err := p.client(nebiusapi.Prices)
+	if err != nil {
+		return nil
+	}
+	platform, preset, _ := parseType(o.InstanceType)
+	now, err := fetch.NebiusPrice(ctx, c, all[i].Metadata.ID, platform, preset, o.Spot)
+	if err != nil {
+		return nil
+	}
+	return vm.Rose(displayName, o, now)
 }
 
 // project is where a cluster is launched.

@@ -58,6 +58,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
+		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
 		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
 		opened := h.OpenPorts
 		h.OpenPorts = func(t testing.TB, n cloud.Node) []string {
@@ -214,7 +215,7 @@ func TestTheFastNetwork(t *testing.T) {
 			"best": func(s *cloud.LaunchSpec) { s.NetworkTier = "best" }, "set": func(s *cloud.LaunchSpec) { s.Settings = map[string]any{"fabric": "fabric-4"} },
 		} {
 			spec := cluster(name)
-			spec.Offer.InstanceType = "gpu-h100-sxm_8gpu-128vcpu-1600gb"
+			spec.Offer.InstanceType, spec.Offer.HourlyPrice = "gpu-h100-sxm_8gpu-128vcpu-1600gb", 23.6
 			change(&spec)
 			nodes, err := prepareAndLaunch(t, p, spec)
 			if err != nil {
@@ -236,7 +237,7 @@ func TestCrashesWithTheFastNetwork(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
 		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
-		h.Spec.Offer.InstanceType = "gpu-h100-sxm_8gpu-128vcpu-1600gb"
+		h.Spec.Offer.InstanceType, h.Spec.Offer.HourlyPrice = "gpu-h100-sxm_8gpu-128vcpu-1600gb", 23.6
 		return h
 	})
 }

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -94,8 +95,8 @@ func features() cloud.Features {
 	}
 }
 
-// room is how much a data center has of an offer, and why it has no pod; nil if it has, or may
-// have.
+// room is how much a data center has of an offer, and why it has no pod, or none at the price
+// that was planned with; nil if it has, or may have.
 func room(ctx context.Context, c *rest.Client, o cloud.Offer) (cloud.Stock, error) {
 	gpu, _, err := compute(o.InstanceType)
 	if err != nil {
@@ -122,12 +123,32 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (cloud.Stock, erro
 		}
 		for _, g := range d.GPUs {
 			if g.ID == gpu && g.Availability != "NONE" {
-				return cloud.StockOf(g.Availability), nil
+				return cloud.StockOf(g.Availability), rose(ctx, c, o)
 			}
 		}
 		return "", &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("RunPod has no %s in %s now", gpu, o.Zone)}
 	}
 	return "", &cloud.InvalidError{Place: o.Place, Err: fmt.Errorf("RunPod has no data center %q", o.Zone)}
+}
+
+// rose is a PriceError if a pod with GPUs costs more now than was planned with.
+func rose(ctx context.Context, c *rest.Client, o cloud.Offer) error {
+	id, count, tier, err := gpuOf(o.InstanceType)
+	if err != nil || o.HourlyPrice == 0 {
+		return err
+	}
+	all, err := rest.Do[struct {
+		GPUs []struct {
+			ID    string             `json:"id"`
+			Price map[string]float64 `json:"price"` // of one, an hour, by tier
+		} `json:"gpus"`
+	}](ctx, c, "GET", "/catalog/gpus", nil)
+	for _, g := range all.GPUs {
+		if g.ID == id {
+			return vm.Rose("RunPod", o, g.Price[strings.ToLower(tier)]*float64(count))
+		}
+	}
+	return err
 }
 
 func valid(spec cloud.LaunchSpec) error {

@@ -44,6 +44,7 @@ func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
+		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
 		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			fake.Fill(o.Zone, runpodfake.Type("NVIDIA GeForce RTX 4090", 1), left)

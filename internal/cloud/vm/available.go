@@ -19,9 +19,16 @@ func (p *Provider) Verdict(ctx context.Context, at cloud.Place, sure bool, err e
 func verdict(ctx context.Context, refusal func(context.Context, cloud.Place, error) error, at cloud.Place, sure bool, err error) (cloud.Availability, error) {
 	a := cloud.Availability{Verdict: cloud.AvailabilityUnknown, At: time.Now()}
 	var full *cloud.CapacityError
+	var dearer *cloud.PriceError
 	switch {
 	case errors.As(err, &full):
 		a.Verdict, a.Reason = cloud.AvailableNone, full.Err.Error()
+		return a, nil
+	case errors.As(err, &dearer):
+		a.Price, a.Reason = dearer.Now, dearer.Err.Error()
+		if sure {
+			a.Verdict = cloud.AvailableNow
+		}
 		return a, nil
 	case err == nil && sure:
 		a.Verdict = cloud.AvailableNow
@@ -51,26 +58,21 @@ func Plain(displayName string, most int, spec cloud.LaunchSpec) error {
 	return nil
 }
 
-// tolerance is how much more than planned a machine may cost: prices are rounded.
-const tolerance = 1.005
-
-// Rose refuses an offer that costs more now than it was planned with; a price of 0 is not
-// known. Lists of prices that are never refreshed by themselves get old.
+// Rose is a PriceError if an offer costs more now than it was planned with; a price of 0 is
+// not known. Price lists that are never refreshed by themselves get old.
 func Rose(displayName string, o cloud.Offer, now float64) error {
-	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
-		return nil
-	}
-	return &cloud.CapacityError{Place: o.Place, Err: fmt.Errorf("%w; to plan with today's prices: sky catalog fetch %s", rose(displayName, o, now), o.Cloud)}
+	return rose(displayName, o, now, "; to plan with today's prices: sky catalog fetch "+o.Cloud)
 }
 
-// RoseLive is Rose for live offers.
+// RoseLive is Rose for offers that come from no price list.
 func RoseLive(displayName string, o cloud.Offer, now float64) error {
-	if o.HourlyPrice <= 0 || now <= o.HourlyPrice*tolerance {
-		return nil
-	}
-	return &cloud.CapacityError{Place: o.Place, Err: rose(displayName, o, now)}
+	return rose(displayName, o, now, "")
 }
 
-func rose(displayName string, o cloud.Offer, now float64) error {
-	return fmt.Errorf("the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with", displayName, o.InstanceType, now, o.HourlyPrice)
+func rose(displayName string, o cloud.Offer, now float64, advice string) error {
+	if !cloud.Dearer(o.HourlyPrice, now) {
+		return nil
+	}
+	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: now, Err: fmt.Errorf(
+		"the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with%s", displayName, o.InstanceType, now, o.HourlyPrice, advice)}
 }

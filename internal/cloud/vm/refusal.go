@@ -42,6 +42,7 @@ const (
 func meant(err error) meaning {
 	var (
 		full        *cloud.CapacityError
+		dearer      *cloud.PriceError
 		quota       *cloud.QuotaError
 		auth        *cloud.AuthError
 		forbidden   *cloud.PermissionError
@@ -50,7 +51,7 @@ func meant(err error) meaning {
 		unreachable *cloud.UnreachableError
 	)
 	switch {
-	case errors.As(err, &full), errors.As(err, &quota), errors.As(err, &auth), errors.As(err, &forbidden), errors.As(err, &invalid), errors.As(err, &throttled):
+	case errors.As(err, &full), errors.As(err, &dearer), errors.As(err, &quota), errors.As(err, &auth), errors.As(err, &forbidden), errors.As(err, &invalid), errors.As(err, &throttled):
 		return meantRefused
 	case errors.As(err, &unreachable):
 		return meantLost

@@ -87,7 +87,7 @@ func (f *Fake) types(r *http.Request, _ dict) (any, error) {
 			n := min(f.Free(r, at, name), 1000)
 			all = append(all, dict{
 				"dataCenterId": at, "machineType": name, "gpuModel": m.gpu, "totalVcpuFree": n * m.cpus, "totalMemoryGibFree": n * m.memory, "totalGpuFree": n * m.gpus,
-				"gpuPriceHr": dict{"value": fmt.Sprint(m.price)},
+				"gpuPriceHr": dict{"value": fmt.Sprint(f.Now(m.price) / float64(m.gpus))}, "vcpuPriceHr": dict{"value": "0"}, "memoryGibPriceHr": dict{"value": "0"},
 			})
 		}
 	}

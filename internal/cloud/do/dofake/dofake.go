@@ -131,7 +131,7 @@ func (f *Fake) sizes(r *http.Request, _ dict) (any, error) {
 	for slug, s := range sizes {
 		in := f.With(r, slug)
 		one := dict{
-			"slug": slug, "memory": s.memory, "vcpus": s.cpus, "disk": s.disk, "transfer": 6.0, "price_monthly": s.price * 672, "price_hourly": s.price, "regions": in,
+			"slug": slug, "memory": s.memory, "vcpus": s.cpus, "disk": s.disk, "transfer": 6.0, "price_monthly": f.Now(s.price) * 672, "price_hourly": f.Now(s.price), "regions": in,
 			"available": len(in) > 0, "description": "Basic",
 		}
 		if s.gpus > 0 {

@@ -104,7 +104,7 @@ func (f *Fake) configurations(r *http.Request, _ dict) (any, error) {
 		}
 		if len(free) > 0 {
 			all = append(all, dict{
-				"gpu_type": gpu, "gpu_counts": free, "price_per_gpu_hr": fmt.Sprintf("%.2f", g.price), "estimated_provisioning_time_minutes": 5, "regions": in,
+				"gpu_type": gpu, "gpu_counts": free, "price_per_gpu_hr": fmt.Sprintf("%.2f", f.Now(g.price)), "estimated_provisioning_time_minutes": 5, "regions": in,
 				"min_cpu_count_per_gpu": g.cpus, "min_memory_per_gpu": g.memory,
 			})
 		}

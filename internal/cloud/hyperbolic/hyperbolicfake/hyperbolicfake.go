@@ -97,7 +97,7 @@ func (f *Fake) market(r *http.Request, _ dict) (any, error) {
 		}
 		all = append(all, dict{
 			"id": id, "status": "node_ready", "cluster_name": n.cluster, "location": dict{"region": n.region}, "gpus_total": n.gpus, "gpus_reserved": n.gpus - free, "reserved": free == 0,
-			"has_persistent_storage": true, "supplier_id": "hyperbolic", "pricing": price(n.amount), "instances": []any{}, "network": dict{}, "hardware": dict{
+			"has_persistent_storage": true, "supplier_id": "hyperbolic", "pricing": f.price(n.amount), "instances": []any{}, "network": dict{}, "hardware": dict{
 				"cpus": []dict{{"hardware_type": "cpu", "model": "482-2", "cores": n.cpus, "virtual_cores": n.cpus}}, "gpus": gpus,
 				"storage": []dict{{"hardware_type": "storage", "capacity": 500}}, "ram": []dict{{"hardware_type": "ram", "capacity": n.memory}},
 			},
@@ -106,8 +106,8 @@ func (f *Fake) market(r *http.Request, _ dict) (any, error) {
 	return dict{"instances": all}, nil
 }
 
-func price(amount int) dict {
-	return dict{"price": dict{"amount": amount, "period": "hourly", "agent": "platform"}}
+func (f *Fake) price(amount int) dict {
+	return dict{"price": dict{"amount": int(f.Now(float64(amount))), "period": "hourly", "agent": "platform"}}
 }
 
 // create rents GPUs of a node.
@@ -160,7 +160,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	for id, n := range nodes {
 		if n.gpu == gpu {
 			out["instance"] = dict{
-				"id": id, "status": status, "gpu_count": count, "gpus_total": n.gpus, "owner": "me", "pricing": price(n.amount), "hardware": dict{
+				"id": id, "status": status, "gpu_count": count, "gpus_total": n.gpus, "owner": "me", "pricing": f.price(n.amount), "hardware": dict{
 					"cpus": []dict{{"virtual_cores": n.cpus * count / n.gpus}}, "gpus": []dict{{"model": n.gpu, "ram": n.vram}}, "ram": []dict{{"capacity": n.memory * count / n.gpus}},
 					"storage": []dict{{"capacity": 100}},
 				},

@@ -142,10 +142,10 @@ func complete(_ *http.Request, in dict) error {
 
 func place(region string) dict { return dict{"name": region, "description": regions[region]} }
 
-func kind(name string) dict {
+func (f *Fake) kind(name string) dict {
 	k := kinds[name]
 	return dict{
-		"name": name, "description": k.about, "gpu_description": k.about, "architecture": k.architecture, "price_cents_per_hour": k.cents,
+		"name": name, "description": k.about, "gpu_description": k.about, "architecture": k.architecture, "price_cents_per_hour": int(f.Now(float64(k.cents))),
 		"specs": dict{"vcpus": k.cpus, "memory_gib": k.mem, "storage_gib": k.disk, "gpus": k.gpus},
 	}
 }
@@ -157,7 +157,7 @@ func (f *Fake) instanceTypes(r *http.Request, _ dict) (any, error) {
 		for _, region := range f.With(r, name) {
 			free = append(free, place(region))
 		}
-		all[name] = dict{"instance_type": kind(name), "regions_with_capacity_available": free}
+		all[name] = dict{"instance_type": f.kind(name), "regions_with_capacity_available": free}
 	}
 	return all, nil
 }
@@ -209,7 +209,7 @@ func (f *Fake) told(i fluffyapi.Instance) dict {
 	can := dict{"available": status == "active"}
 	out := dict{
 		"id": i.ID, "status": status, "ssh_key_names": l["ssh_key_names"], "file_system_names": []string{}, "region": place(i.Region),
-		"instance_type": kind(i.Type), "actions": dict{"migrate": can, "rebuild": can, "restart": can, "cold_reboot": can, "terminate": can},
+		"instance_type": f.kind(i.Type), "actions": dict{"migrate": can, "rebuild": can, "restart": can, "cold_reboot": can, "terminate": can},
 	}
 	for _, field := range []string{"name", "hostname", "tags", "firewall_rulesets"} {
 		if l[field] != nil {

@@ -101,7 +101,7 @@ func (f *Fake) allocate(r *http.Request, b dict) error {
 		}
 	}
 	switch {
-	case b["deactivated_at"] != nil || b["paused"] == true || limit < kinds[name].price || len(alive) == n && !slices.ContainsFunc(alive, off):
+	case b["deactivated_at"] != nil || b["paused"] == true || limit < f.Now(kinds[name].price) || len(alive) == n && !slices.ContainsFunc(alive, off):
 		return nil
 	case len(alive) == n: // they were paused
 		if f.Free(r, region, name) < n {

@@ -146,7 +146,7 @@ func (f *Fake) offers() {
 		return nil, fakehttp.Missing(r.PathValue("id"))
 	})
 	f.Route("GET", "/spot/availability", "offers", nil, list(func(r *http.Request, name, region string) dict {
-		id, price := typeID(name, region), fmt.Sprintf("$%.2f", kinds[name].price)
+		id, price := typeID(name, region), fmt.Sprintf("$%.2f", f.Now(kinds[name].price))
 		return dict{"fid": "auc_" + id[3:], "instance_type": id, "region": region, "capacity": free(r, name, region), "last_instance_price": price, "lowest_allocated_price": price}
 	}))
 	f.Route("GET", "/pricing/current", "offers", nil, func(r *http.Request, _ dict) (any, error) {
@@ -154,7 +154,7 @@ func (f *Fake) offers() {
 		if name == "" {
 			return nil, fluffyapi.Errorf(fluffyapi.Invalid, "instance_type: unknown")
 		}
-		cents := int(kinds[name].price * 100)
+		cents := int(f.Now(kinds[name].price) * 100)
 		return dict{"spot_price_cents": cents, "reserved_price_cents": 2 * cents, "minimum_price_cents": cents, "lowest_allocated_bid_cents": cents, "available_capacity": free(r, name, region)}, nil
 	})
 }

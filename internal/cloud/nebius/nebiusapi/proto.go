@@ -24,6 +24,7 @@ const (
 	IAM      = "cpl.iam"
 	Tokens   = "tokens.iam"
 	Capacity = "capacity-advisor.billing-cpl"
+	Prices   = "api.calculator.billing-data-plane"
 )
 
 // Messages of nebius.common.v1, and what requests have in common.

@@ -173,9 +173,9 @@ func (f *Fake) account() {
 			return 0, invalid("resource_specs", "there is no such preset")
 		}
 		if s["preemptible"] != nil {
-			return p.spot, nil
+			return f.Now(p.spot), nil
 		}
-		return p.price, nil
+		return f.Now(p.price), nil
 	}
 	total := func(sum float64) dict {
 		return dict{"total": dict{"cost": fmt.Sprintf("%.6f", sum), "cost_rounded": fmt.Sprintf("%.2f", sum)}}

@@ -117,9 +117,9 @@ func (f *Fake) availability(r *http.Request, _ dict) (any, error) {
 			} else if n > 0 {
 				stock = "Low"
 			}
-			prices := dict{"onDemand": k.price, "communityPrice": nil, "isVariable": false, "currency": "USD"}
+			prices := dict{"onDemand": f.Now(k.price), "communityPrice": nil, "isVariable": false, "currency": "USD"}
 			if k.security == "community_cloud" {
-				prices["onDemand"], prices["communityPrice"] = nil, k.price
+				prices["onDemand"], prices["communityPrice"] = nil, f.Now(k.price)
 			}
 			resource := func(n, most int, price float64) dict {
 				return dict{"minCount": n, "defaultCount": n, "maxCount": most, "pricePerUnit": price, "step": 1, "defaultIncludedInPrice": price == 0, "additionalInfo": nil}
@@ -155,8 +155,8 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	switch {
 	case k.gpu != pod["gpuType"] || float64(k.gpus) != pod["gpuCount"] || k.provider != in["provider"].(dict)["type"]:
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "pod.cloudId: not known as such")
-	case bounded && k.price > max:
-		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "pod.maxPrice: not enough, it costs %v", k.price)
+	case bounded && f.Now(k.price) > max:
+		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "pod.maxPrice: not enough, it costs %v", f.Now(k.price))
 	case pod["sshKeyId"] != nil && f.Thing("keys", pod["sshKeyId"]) == nil:
 		return nil, fakehttp.Missing("the ssh key")
 	}

@@ -59,6 +59,7 @@ func New() *Fake {
 	}
 	f := &Fake{fakehttp.New(api)}
 	f.Route("GET", "/catalog/datacenters", "offers", nil, f.catalog)
+	f.Route("GET", "/catalog/gpus", "offers", nil, f.gpuTypes)
 	f.Route("GET", "/pods", "instances.list", nil, f.list)
 	f.Route("POST", "/pods", "instances.create", creating, f.create)
 	f.Turn("DELETE", "/pods/{id}", "instances.terminate", nil, func(fluffyapi.Instance) any { return nil })
@@ -127,6 +128,15 @@ func (f *Fake) catalog(r *http.Request, _ dict) (any, error) {
 		all = append(all, d)
 	}
 	return dict{"dataCenters": all}, nil
+}
+
+// gpuTypes have the price of one GPU in each of RunPod's clouds.
+func (f *Fake) gpuTypes(*http.Request, dict) (any, error) {
+	all := []dict{}
+	for id, price := range gpus {
+		all = append(all, dict{"id": id, "name": id, "secure": true, "community": false, "price": dict{"secure": f.Now(price), "community": f.Now(price) / 2}, "maxCount": dict{"secure": 8, "community": 1}})
+	}
+	return dict{"gpus": all}, nil
 }
 
 func (f *Fake) create(r *http.Request, in dict) (any, error) {

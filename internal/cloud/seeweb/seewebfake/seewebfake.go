@@ -119,11 +119,11 @@ func (f *Fake) keep(path, kind, one, name string, s fakehttp.Schema) {
 	})
 }
 
-func plan(name string) dict {
+func (f *Fake) plan(name string) dict {
 	p := plans[name]
 	out := dict{
-		"id": p.id, "name": name, "cpu": strconv.Itoa(p.cpu), "ram": strconv.Itoa(p.ram), "disk": strconv.Itoa(p.disk), "gpu": strconv.Itoa(p.gpu), "gpu_label": nil, "hourly_price": p.price,
-		"montly_price": p.price * 720, "windows": false, "host_type": p.host, "available": true,
+		"id": p.id, "name": name, "cpu": strconv.Itoa(p.cpu), "ram": strconv.Itoa(p.ram), "disk": strconv.Itoa(p.disk), "gpu": strconv.Itoa(p.gpu), "gpu_label": nil, "hourly_price": f.Now(p.price),
+		"montly_price": f.Now(p.price) * 720, "windows": false, "host_type": p.host, "available": true,
 	}
 	if p.gpu > 0 {
 		out["gpu_label"] = p.label
@@ -146,7 +146,7 @@ func (f *Fake) offers() {
 	f.Route("GET", "/plans", "offers", nil, func(*http.Request, dict) (any, error) {
 		all := []dict{}
 		for _, name := range slices.Sorted(maps.Keys(plans)) {
-			p := plan(name)
+			p := f.plan(name)
 			p["available_regions"] = places
 			all = append(all, p)
 		}
@@ -155,7 +155,7 @@ func (f *Fake) offers() {
 	f.Route("GET", "/plans/availables", "offers", nil, func(r *http.Request, _ dict) (any, error) {
 		all := []dict{}
 		for _, name := range slices.Sorted(maps.Keys(plans)) {
-			p, in := plan(name), []dict{}
+			p, in := f.plan(name), []dict{}
 			for _, l := range f.With(r, name) {
 				in = append(in, dict{"region": l, "hosts": []dict{}})
 			}
@@ -242,7 +242,7 @@ func (f *Fake) current(i fluffyapi.Instance) string {
 
 // view is a server in Seeweb's words, which has no private address.
 func (f *Fake) view(i fluffyapi.Instance) dict {
-	asked, p := fakehttp.Asked(i), plan(i.Type)
+	asked, p := fakehttp.Asked(i), f.plan(i.Type)
 	status := statuses.Of(i.State)
 	if f.Restarting(i) {
 		status = "Booted"

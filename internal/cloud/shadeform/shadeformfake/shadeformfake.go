@@ -102,7 +102,7 @@ func (f *Fake) types(r *http.Request, _ dict) (any, error) {
 			}
 			at = append(at, dict{"region": region, "available": free, "display_name": display, "rental_type": "on_demand"})
 			if k.spot > 0 {
-				at = append(at, dict{"region": region, "available": free, "display_name": display, "rental_type": "spot", "hourly_price": fmt.Sprintf("%.2f", float64(k.spot)/100)})
+				at = append(at, dict{"region": region, "available": free, "display_name": display, "rental_type": "spot", "hourly_price": fmt.Sprintf("%.2f", f.Now(float64(k.spot))/100)})
 			}
 		}
 		if len(at) == 0 {
@@ -111,7 +111,7 @@ func (f *Fake) types(r *http.Request, _ dict) (any, error) {
 		c := f.configuration(name)
 		c["os_options"] = []string{"ubuntu22.04_cuda12.2_shade_os", "ubuntu22.04"}
 		all = append(all, dict{
-			"cloud": k.cloud, "shade_instance_type": k.shade, "cloud_instance_type": k.own, "configuration": c, "hourly_price": k.cents, "deployment_type": "vm", "availability": at,
+			"cloud": k.cloud, "shade_instance_type": k.shade, "cloud_instance_type": k.own, "configuration": c, "hourly_price": int(f.Now(float64(k.cents))), "deployment_type": "vm", "availability": at,
 			"boot_time": dict{"min_boot_in_sec": 180, "max_boot_in_sec": 300},
 		})
 	}

@@ -131,6 +131,7 @@ func (f *Fake) search(r *http.Request, in dict) (any, error) {
 	for _, id := range slices.Sorted(maps.Keys(offers)) {
 		at := offers[id]
 		m := machines[at.kind]
+		m.price = f.Now(m.price)
 		bid := in["type"] == "bid"
 		o := dict{
 			"id": id, "ask_contract_id": id, "machine_id": id % 100_000_000, "host_id": 77, "gpu_name": m.gpu, "num_gpus": m.gpus, "gpu_ram": m.vram, "cpu_cores": m.cores,
@@ -189,7 +190,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if f.rented[id] = i.ID; bid && price < machines[at.kind].price/2 {
+	if f.rented[id] = i.ID; bid && price < f.Now(machines[at.kind].price)/2 {
 		f.Outbid(i.ID)
 	}
 	return dict{"success": true, "new_contract": json.Number(i.ID)}, nil

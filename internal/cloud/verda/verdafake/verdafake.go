@@ -71,7 +71,7 @@ func New() *Fake {
 	f.Route("GET", "/instance-types", "offers", nil, func(*http.Request, dict) (any, error) {
 		all := []dict{}
 		for name := range kinds {
-			all = append(all, hardware(name))
+			all = append(all, f.hardware(name))
 		}
 		return all, nil
 	})
@@ -122,13 +122,13 @@ func (f *Fake) keep(path, kind string, s fakehttp.Schema) {
 }
 
 // hardware is a type of instance. Prices are texts.
-func hardware(name string) dict {
+func (f *Fake) hardware(name string) dict {
 	k := kinds[name]
 	return dict{
 		"id": name, "instance_type": name, "model": k.gpu, "cpu": dict{"description": fmt.Sprint(k.cpus, " CPU"), "number_of_cores": k.cpus},
 		"gpu": dict{"description": fmt.Sprintf("%dx %s", k.gpus, k.gpu), "number_of_gpus": k.gpus}, "gpu_memory": dict{"size_in_gigabytes": k.vrm},
 		"memory": dict{"description": fmt.Sprint(k.memory, "GB RAM"), "size_in_gigabytes": k.memory}, "storage": dict{"description": "dynamic"},
-		"price_per_hour": fmt.Sprintf("%.4f", k.price), "spot_price": fmt.Sprintf("%.4f", k.spot), "currency": "usd",
+		"price_per_hour": fmt.Sprintf("%.4f", f.Now(k.price)), "spot_price": fmt.Sprintf("%.4f", f.Now(k.spot)), "currency": "usd",
 	}
 }
 
@@ -188,7 +188,7 @@ var statuses = fakehttp.States{
 
 // told is an instance in Verda's words.
 func (f *Fake) told(i fluffyapi.Instance) dict {
-	asked, out := fakehttp.Asked(i), hardware(i.Type)
+	asked, out := fakehttp.Asked(i), f.hardware(i.Type)
 	status := statuses.Of(i.State)
 	spot := asked["is_spot"] == true || asked["contract"] == "SPOT"
 	tags := []dict{}
