@@ -277,8 +277,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(v volume) bool { return !strings.HasPrefix(v.Name, volumeName(id)) })
-	return vm.Remove(d, all, func(v volume) string { return "the volume " + v.Name }, func(v volume) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/volumes/"+url.PathEscape(v.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, all, func(v volume) (what, path, region string) {
+		return "the volume " + v.Name, "/volumes/" + url.PathEscape(v.ID), ""
 	})
 }

@@ -47,15 +47,10 @@ func parseType(name string) (shape string, s *size, err error) {
 	if err != nil || err2 != nil || n <= 0 || m <= 0 {
 		return "", nil, fmt.Errorf("%q is no type of OCI's, such as VM.Standard.E4.Flex$_4_16", name)
 	}
-	return shape, &size{max(1, n/perCore(shape)), m}, nil
-}
-
-// perCore is how many virtual CPUs a core of OCI's has.
-func perCore(shape string) float64 {
-	if strings.HasPrefix(shape, "VM.Standard.A") {
-		return 1
+	if !strings.HasPrefix(shape, "VM.Standard.A") { // a core of others has two virtual CPUs
+		n /= 2
 	}
-	return 2
+	return shape, &size{max(1, n), m}, nil
 }
 
 // instance is a machine as the API has it.
@@ -162,10 +157,7 @@ func address(ctx context.Context, c *rest.Client, m *vm.Machine) error {
 }
 
 // ready is what instances of a launch are made with.
-type ready struct {
-	compartment, domain, subnet, group string
-	image, user                        string
-}
+type ready struct{ compartment, domain, subnet, group, image, user string }
 
 // Create launches an instance for each rank.
 func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
@@ -174,7 +166,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 		return nil, err
 	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	prepare := func() (ready, error) { return d.prepared(ctx, l.Spec) }
+	prepare := func() (ready, error) { return d.prepared(ctx, c, l.Spec) }
 	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
 }
 

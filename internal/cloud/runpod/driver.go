@@ -212,8 +212,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remove(d, own, func(login) string { return "the login to the registry" }, func(r login) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/registries/"+url.PathEscape(r.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, own, func(r login) (what, path, region string) {
+		return "the login to the registry", "/registries/" + url.PathEscape(r.ID), ""
 	})
 }

@@ -157,6 +157,12 @@ func TestTheServerThatIsMade(t *testing.T) {
 		if got := fake.Rules(nodes[1].ID); !slices.Equal(got, []string{"22", "8080-8090", "9000"}) {
 			t.Errorf("the new one: %v", got)
 		}
+		within := fmt.Sprint(slices.DeleteFunc(rules(fake), func(r string) bool { return !strings.Contains(r, " within") }))
+		for _, n := range nodes {
+			if !strings.HasPrefix(within, "[securitygroups") || !strings.Contains(within, n.InternalIP) {
+				t.Errorf("rank %d is not let in by the others: %s", n.Rank, within)
+			}
+		}
 		if err := p.Terminate(t.Context(), spec.ID); err != nil || len(fake.Inventory()) != before || len(rules(fake)) > 0 {
 			t.Errorf("left: %v, %v, %v", fake.Inventory(), rules(fake), err)
 		}

@@ -51,6 +51,14 @@ func Plain(displayName string, most int, spec cloud.LaunchSpec) error {
 	return nil
 }
 
+// PlainLetter is [Plain] for a cloud where names begin with a letter.
+func PlainLetter(displayName string, most int, spec cloud.LaunchSpec) error {
+	if name := spec.ID.Name; name != "" && (name[0] < 'a' || name[0] > 'z') {
+		return fmt.Errorf("a cluster's name on %s begins with a letter, and this one is %q", displayName, name)
+	}
+	return Plain(displayName, most, spec)
+}
+
 // tolerance is how much more than planned a machine may cost: prices are rounded.
 const tolerance = 1.005
 
