@@ -179,7 +179,7 @@ type size struct {
 // room is the size of an offer, and whether its region is known to have it. It returns a
 // CapacityError if that has none.
 func room(ctx context.Context, c *rest.Client, o cloud.Offer) (s size, known bool, err error) {
-	sizes, err := list[size](ctx, c, "sizes", "/sizes")
+	sizes, err := list[size](ctx, c, "sizes", "/sizes", nil)
 	if err != nil {
 		return s, false, err
 	}

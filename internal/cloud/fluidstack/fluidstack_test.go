@@ -78,7 +78,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "pay"}`),
 		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"message": "Forbidden"}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "Not found"}`),
-		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "An SSH cloudtest.Key with this name already exists"}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "An SSH key with this name already exists"}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body", "gpu_type"], "msg": "value is not a valid enumeration member"}]}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body"], "msg": "there is no configuration with 3 X"}]}`),
 		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"message": "Rate limit exceeded"}`),

@@ -112,7 +112,7 @@ func TestWhatStatesMean(t *testing.T) {
 
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, ibmapi.Refusal, refusals("fix"), []cloudtest.Refusal{
-		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API cloudtest.Key could not be found."}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authorized", "message": ""}]}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authenticated"}]}`),
 		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"errors": [{"code": "not_authorized"}]}`),

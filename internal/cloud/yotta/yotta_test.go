@@ -49,7 +49,7 @@ func TestWhatAPodIs(t *testing.T) {
 	}
 	for text, want := range map[string]cloud.Reach{
 		`{"sshCmd": "ssh root@pod-ip -p 10022"}`: {Method: "ssh", Host: "pod-ip", Port: 10022, User: "root"}, `{"sshCmd": "ssh root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 22, User: "root"},
-		`{"sshCmd": "ssh -p 30035 -i <private cloudtest.Key file> root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
+		`{"sshCmd": "ssh -p 30035 -i <private key file> root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
 		`{"expose": [{"port": 22, "host": "1.2.3.4", "proxyPort": 30035}]}`:       {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"}, `{"sshCmd": ""}`: {Method: "ssh", Port: 22, User: "root"},
 	} {
 		var p pod
