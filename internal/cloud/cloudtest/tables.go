@@ -19,6 +19,20 @@ import (
 // Key is a public key for launches.
 const Key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
 
+// Cluster is a launch of one node of an offer.
+func Cluster(o cloud.Offer, name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: o, Nodes: 1, Token: name, AuthorizedKey: Key}
+}
+
+// PrepareAndLaunch does what the program does.
+func PrepareAndLaunch(t testing.TB, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+	t.Helper()
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		return nil, err
+	}
+	return p.Launch(t.Context(), spec)
+}
+
 // HomeFile writes a file into a home folder as people keep their credentials: nobody else
 // may read it. name has slashes.
 func HomeFile(t testing.TB, home, name, text string) {

@@ -39,9 +39,7 @@ func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 
 var quick = Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
-func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
-}
+func launch(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -21,12 +20,8 @@ var (
 
 func start(t testing.TB) (*fluidstackfake.Fake, func() *Provider) {
 	fake := fluidstackfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".fluidstack/api_key", fluidstackfake.Key+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".fluidstack/api_key", fluidstackfake.Key+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {

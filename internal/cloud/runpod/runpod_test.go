@@ -3,13 +3,10 @@ package runpod
 import (
 	"encoding/base64"
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
@@ -27,17 +24,8 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3
 
 func start(t testing.TB) (*runpodfake.Fake, func() cloud.Provider) {
 	fake := runpodfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".runpod"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".runpod", "config.toml"), []byte("[default]\napi_key = \""+runpodfake.Key+"\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".runpod/config.toml", "[default]\napi_key = \""+runpodfake.Key+"\"\n")
+	return fake, func() cloud.Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {

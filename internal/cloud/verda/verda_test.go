@@ -25,12 +25,8 @@ var (
 
 func start(t testing.TB) (*verdafake.Fake, func() *Provider) {
 	fake := verdafake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
+	return fake, func() *Provider { return New(o) }
 }
 
 func launch(o cloud.Offer) cloud.LaunchSpec {
