@@ -90,6 +90,14 @@ func what(err error) string {
 }
 
 // Each code of the API, and the texts of RESOURCE_EXHAUSTED, by what they mean.
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"init": cloud.NodePending, "pend": cloud.NodePending, "prol": cloud.NodePending, "boot": cloud.NodePending, "fail": cloud.NodePending, "runn": cloud.NodeRunning,
+		"stop": cloud.NodeStopped, "susp": cloud.NodeStopped, "poff": cloud.NodeStopped, "epil": cloud.NodeGone, "unde": cloud.NodeGone, "done": cloud.NodeGone, "odd": "", "": "",
+	})
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	r := New(Options{}).Refusals
 	for _, tt := range []struct {

@@ -44,6 +44,17 @@ type droplet struct {
 // switched on or off: it is locked meanwhile.
 var states = map[string]vm.State{"new": vm.Pending, "active": vm.Running, "off": vm.Stopped, "archive": vm.Stopped}
 
+func (d droplet) state() vm.State {
+	switch state := states[d.Status]; {
+	case d.Locked && state == vm.Running:
+		return vm.Stopping
+	case d.Locked && state == vm.Stopped:
+		return vm.Pending
+	default:
+		return state
+	}
+}
+
 // list reads all pages of a list.
 func list[T any](ctx context.Context, c *rest.Client, kind, path string, query url.Values) ([]T, error) {
 	q := url.Values{"per_page": {"200"}}
@@ -67,13 +78,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 		if !ours {
 			continue
 		}
-		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: states[i.Status], RawState: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
-		switch {
-		case i.Locked && m.State == vm.Running:
-			m.State = vm.Stopping
-		case i.Locked && m.State == vm.Stopped:
-			m.State = vm.Pending
-		}
+		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: i.state(), RawState: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
 		for _, n := range i.Networks.V4 {
 			if n.Type == "public" {
 				m.PublicIP = n.IP

@@ -1,6 +1,7 @@
 package fluidstack
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -61,6 +62,27 @@ func TestAnInstanceThatFailed(t *testing.T) {
 	if err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeGone || !strings.Contains(nodes[0].Reason, "failed") {
 		t.Errorf("%+v, %v", nodes, err)
 	}
+}
+
+// A region that has none of a kind of GPU is not asked for machines.
+func TestARegionThatIsSoldOut(t *testing.T) {
+	fake, provider := start(t)
+	for _, n := range []int{1, 2, 4, 8} {
+		fake.Fill(here.Region, fluidstackfake.Type("RTX_A6000_48GB", n), 0)
+	}
+	fake.Forbid() // who asks for one is told that they may not
+	var full *cloud.CapacityError
+	if _, err := provider().Launch(t.Context(), cloudtest.Cluster(here, "web")); !errors.As(err, &full) {
+		t.Error(err)
+	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"pending": cloud.NodePending, "provisioning": cloud.NodePending, "starting": cloud.NodePending, "running": cloud.NodeRunning, "stopping": cloud.NodeStopping,
+		"stopped": cloud.NodeStopped, "failed": cloud.NodeGone, "terminated": cloud.NodeGone, "odd": "", "": "",
+	})
 }
 
 func TestWhatRefusalsMean(t *testing.T) {

@@ -165,13 +165,14 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
+	var full *cloud.CapacityError
+	if _, err := d.room(ctx, c, l.Spec.Offer, len(ranks)); errors.As(err, &full) { // what is not known stops nobody
+		return nil, err
+	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
 	prepare := func() (ready, error) { return d.prepared(ctx, c, l.Spec) }
 	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
 }
-
-// mostTokens bounds how many instances of a rank may have come and gone in one attempt.
-const mostTokens = 50
 
 // launch asks for the instance of a rank. A token may have made one that is gone by now:
 // the next is taken then.
@@ -181,7 +182,7 @@ func launch(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, r ready,
 		return "", err
 	}
 	var made instance
-	for n := range mostTokens {
+	for n := range 50 { // so many instances of a rank may have come and gone in one attempt
 		token := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", spec.Token, vm.Digest(spec.ID), rank, n)))[:60]
 		made, err = rest.Send[instance](ctx, c, rest.Call{Method: "POST", Path: "/instances", Body: body, Token: token})
 		var said *rest.Error

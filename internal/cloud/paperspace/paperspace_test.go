@@ -116,6 +116,14 @@ func TestANetworkOfAnotherRegion(t *testing.T) {
 	}
 }
 
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"provisioning": cloud.NodePending, "serviceready": cloud.NodePending, "starting": cloud.NodePending, "restarting": cloud.NodePending, "upgrading": cloud.NodePending, "ready": cloud.NodeRunning, "running": cloud.NodeRunning,
+		"stopping": cloud.NodeStopping, "off": cloud.NodeStopped, "odd": "", "": "",
+	})
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
 		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, said("BAD_REQUEST", "We are currently out of capacity for the selected machine type.")),

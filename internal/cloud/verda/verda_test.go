@@ -75,6 +75,14 @@ func TestASpotMachine(t *testing.T) {
 	}
 }
 
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"new": cloud.NodePending, "ordered": cloud.NodePending, "pending": cloud.NodePending, "provisioning": cloud.NodePending, "validating": cloud.NodePending, "restoring": cloud.NodePending, "error": cloud.NodePending, "no_capacity": cloud.NodePending,
+		"running": cloud.NodeRunning, "starting_hibernation": cloud.NodeStopping, "hibernating": cloud.NodeStopped, "offline": cloud.NodeStopped, "deleting": cloud.NodeGone, "discontinued": cloud.NodeGone, "notfound": cloud.NodeGone, "odd": "", "": "",
+	})
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
 		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "invalid_request", "message": "Invalid instance type"}`),
