@@ -1,6 +1,7 @@
 package all
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -10,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/skypilot-go/sky/internal/cloud"
 )
 
 const root = "../../.."
@@ -87,5 +90,32 @@ func TestProvidersDoNothingUntilTheyAreAsked(t *testing.T) {
 	}
 	if !seen["local"] || !seen["fluffycloud"] {
 		t.Errorf("there are %v", seen)
+	}
+}
+
+// On a machine without credentials every rented cloud says so without asking anybody, and where
+// to get some: by a file of the user's, or a command.
+func TestWithoutCredentialsCloudsSayWhereToGetSome(t *testing.T) {
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	for _, variable := range []string{"SEEWEB_API_KEY", "PRIME_API_KEY", "PRIME_TEAM_ID", "OCI_CLI_PROFILE", "NEBIUS_DOMAIN", "RUNPOD_API_KEY"} {
+		t.Setenv(variable, "")
+	}
+	names := []string{
+		"lambda", "runpod", "vast", "cudo", "fluidstack", "paperspace", "do", "nebius", "oci", "ibm", "scp", "vsphere", "verda", "shadeform", "hyperbolic", "primeintellect", "mithril", "seeweb", "yotta",
+	}
+	for _, p := range Providers(Options{}).All() {
+		i := slices.Index(names, p.Name())
+		if i < 0 {
+			continue
+		}
+		names = slices.Delete(names, i, i+1)
+		var auth *cloud.AuthError
+		if who, err := p.Check(t.Context()); !errors.As(err, &auth) || !auth.NotSetUp || auth.Cloud != p.Name() || !strings.Contains(auth.Fix, "~/.") && !strings.Contains(auth.Fix, "prime login") {
+			t.Errorf("%s: %v, %v", p.Name(), who, err)
+		}
+	}
+	if len(names) > 0 {
+		t.Errorf("no providers: %v", names)
 	}
 }

@@ -18,10 +18,10 @@ import (
 // with it, so a death between two calls leaves the cloud as one at the first of them does,
 // and GET changes nothing: it does not count. The zero value lets every call through.
 type Death struct {
-	mu   sync.Mutex
-	left int           // calls until then; 0: no death is planned
-	dead func()        // to be called then
-	gone bool          // no further call arrives
+	mu      sync.Mutex
+	left    int           // calls until then; 0: no death is planned
+	dead    func()        // to be called then
+	gone    bool          // no further call arrives
 	noticed chan struct{} // closed when dead has returned
 }
 

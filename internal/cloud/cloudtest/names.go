@@ -161,6 +161,27 @@ var powers = []Behaviour{
 		s.Restore(s)
 		s.same("the cloud has", s.inventory(), before)
 	}},
+	{"a machine that there is no room for is not asked for", []string{"Fill", "Forbid", "Restore"}, func(s *suite) {
+		prober, ok := cloud.As[cloud.AvailabilityProber](s.p)
+		if !ok {
+			s.Skip("not applicable: the provider is no AvailabilityProber")
+		}
+		spec := s.spec(s.id("web"), 1)
+		if err := s.p.Prepare(s.ctx(), spec); err != nil {
+			s.Fatal(err)
+		}
+		s.Fill(s, spec.Offer, 0)
+		if a, err := prober.Available(s.ctx(), spec.Offer, 1); err != nil {
+			s.Fatal(err)
+		} else if a.Verdict == cloud.AvailabilityUnknown {
+			s.Skip("not applicable: the cloud does not say it of such machines")
+		}
+		s.Forbid(s) // who asks for one is told that they may not
+		_, err := s.p.Launch(s.ctx(), spec)
+		want[*cloud.CapacityError](s, err)
+		s.Restore(s)
+		s.nothing(spec.ID)
+	}},
 	{"quotas are told", []string{"Quota"}, func(s *suite) {
 		reader, ok := cloud.As[cloud.QuotaReader](s.p)
 		if !ok {

@@ -19,6 +19,42 @@ import (
 // Key is a public key for launches.
 const Key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
 
+// Cluster is a launch of one node of an offer.
+func Cluster(o cloud.Offer, name string) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: o, Nodes: 1, Token: name, AuthorizedKey: Key}
+}
+
+// PrepareAndLaunch does what the program does.
+func PrepareAndLaunch(t testing.TB, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+	t.Helper()
+	if err := p.Prepare(t.Context(), spec); err != nil {
+		return nil, err
+	}
+	return p.Launch(t.Context(), spec)
+}
+
+// States wants what a cloud says of a machine to be what a table says. lie makes it say a state of
+// one, and restore takes that back; "": the machine must not count, nor as anything else.
+func States(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec, lie func(id, state string), restore func(), table map[string]cloud.NodeState) {
+	t.Helper()
+	nodes, err := PrepareAndLaunch(t, p, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for said, want := range table {
+		lie(nodes[0].ID, said)
+		found, err := p.Nodes(t.Context(), spec.ID)
+		restore()
+		switch {
+		case want == "" && err == nil:
+			t.Errorf("%q is believed: %+v", said, found)
+		case want == cloud.NodeGone && err == nil && len(found) == 0:
+		case want != "" && (err != nil || len(found) != 1 || found[0].State != want):
+			t.Errorf("%q: %+v, %v; want %s", said, found, err, want)
+		}
+	}
+}
+
 // HomeFile writes a file into a home folder as people keep their credentials: nobody else
 // may read it. name has slashes.
 func HomeFile(t testing.TB, home, name, text string) {

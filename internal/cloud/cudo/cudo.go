@@ -35,7 +35,7 @@ type Options = vm.Tuning
 // Provider rents on Cudo.
 type Provider struct {
 	*vm.Provider
-	vm.Base
+	vm.Probed
 }
 
 // notNow is what Cudo says of a machine that is in no state for what is asked.
@@ -44,11 +44,8 @@ const notNow = "FAILED_PRECONDITION"
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://rest.compute.cudo.org/v1", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "Cudo", Can: features(), Who: who,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			return true, room(ctx, c, o, nodes)
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".config/cudo/cudo.yml", Format: keyfile.YAML, Names: []string{"key", "project"}, Home: o.Home,
@@ -57,7 +54,9 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: "Cudo"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["key"]) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		return true, room(ctx, c, o, nodes)
+	}}}
 	p.Refusals = vm.Refusals{
 		Cloud: Name, DisplayName: "Cudo", Fix: p.Fix,
 		Codes: map[string]vm.Meaning{

@@ -3,8 +3,6 @@ package cudo
 import (
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -28,17 +26,8 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3
 
 func start(t testing.TB) (*cudofake.Fake, func() cloud.Provider) {
 	fake := cudofake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".config", "cudo"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".config", "cudo", "cudo.yml"), []byte("key: "+cudofake.Key+"\nproject: "+cudofake.Project+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".config/cudo/cudo.yml", "key: "+cudofake.Key+"\nproject: "+cudofake.Project+"\n")
+	return fake, func() cloud.Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {
@@ -102,6 +91,14 @@ func what(err error) string {
 }
 
 // Each code of the API, and the texts of RESOURCE_EXHAUSTED, by what they mean.
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"init": cloud.NodePending, "pend": cloud.NodePending, "prol": cloud.NodePending, "boot": cloud.NodePending, "fail": cloud.NodePending, "runn": cloud.NodeRunning,
+		"stop": cloud.NodeStopped, "susp": cloud.NodeStopped, "poff": cloud.NodeStopped, "epil": cloud.NodeGone, "unde": cloud.NodeGone, "done": cloud.NodeGone, "odd": "", "": "",
+	})
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	r := New(Options{}).Refusals
 	for _, tt := range []struct {

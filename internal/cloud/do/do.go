@@ -39,7 +39,7 @@ type Options = vm.Tuning
 // Provider rents on DigitalOcean.
 type Provider struct {
 	vm.StopProvider
-	vm.Base
+	vm.Probed
 	asked sync.Map // when droplets were first told to shut down, by id
 }
 
@@ -57,12 +57,8 @@ func New(o Options) *Provider {
 		Endpoint: "https://api.digitalocean.com/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute,
 		Paces: []rest.Pace{{Every: callEvery}, {Every: longEvery, Burst: longBurst}},
 	})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: displayName, Can: features(), Who: who,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			_, known, err := room(ctx, c, o)
-			return known && nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".config/doctl/config.yaml", XDG: true, Others: []string{"Library/Application Support/doctl/config.yaml"}, Format: keyfile.YAML,
@@ -72,7 +68,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(token(keys)) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		_, known, err := room(ctx, c, o)
+		return known && nodes == 1, err
+	}}}
 	p.Refusals = refusals(p.Fix)
 	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true,
@@ -180,7 +179,7 @@ type size struct {
 // room is the size of an offer, and whether its region is known to have it. It returns a
 // CapacityError if that has none.
 func room(ctx context.Context, c *rest.Client, o cloud.Offer) (s size, known bool, err error) {
-	sizes, err := list[size](ctx, c, "sizes", "/sizes")
+	sizes, err := list[size](ctx, c, "sizes", "/sizes", nil)
 	if err != nil {
 		return s, false, err
 	}

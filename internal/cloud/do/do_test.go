@@ -39,9 +39,7 @@ func start(t testing.TB) (*dofake.Fake, func(o Options) *Provider) {
 
 var quick = Options{Poll: 100 * time.Millisecond, Paces: []rest.Pace{}, Busy: -1}
 
-func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
-}
+func launch(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
@@ -167,6 +165,16 @@ func TestADropletThatDoesNotShutDown(t *testing.T) {
 }
 
 // What DigitalOcean says has one code as a rule: its texts tell.
+func TestWhatStatesMean(t *testing.T) {
+	for status, want := range map[string][2]vm.State{ // and while something is being done to it
+		"new": {vm.Pending, vm.Pending}, "active": {vm.Running, vm.Stopping}, "off": {vm.Stopped, vm.Pending}, "archive": {vm.Stopped, vm.Pending}, "odd": {vm.Unknown, vm.Unknown}, "": {vm.Unknown, vm.Unknown},
+	} {
+		if got := [2]vm.State{droplet{Status: status}.state(), droplet{Status: status, Locked: true}.state()}; got != want {
+			t.Errorf("%q: %v", status, got)
+		}
+	}
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, said("unauthorized", "Unable to authenticate you")),

@@ -1,7 +1,6 @@
 package do
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -45,27 +44,22 @@ type droplet struct {
 // switched on or off: it is locked meanwhile.
 var states = map[string]vm.State{"new": vm.Pending, "active": vm.Running, "off": vm.Stopped, "archive": vm.Stopped}
 
-// list reads all pages of a list.
-func list[T any](ctx context.Context, c *rest.Client, kind, path string) ([]T, error) {
-	sep := "?"
-	if strings.Contains(path, "?") {
-		sep = "&"
+func (d droplet) state() vm.State {
+	switch state := states[d.Status]; {
+	case d.Locked && state == vm.Running:
+		return vm.Stopping
+	case d.Locked && state == vm.Stopped:
+		return vm.Pending
+	default:
+		return state
 	}
-	return rest.All(ctx, func(ctx context.Context, page string) (items []T, next string, err error) {
-		page = cmp.Or(page, "1")
-		answer, err := rest.Do[map[string]json.RawMessage](ctx, c, "GET", path+sep+"per_page=200&page="+page, nil)
-		var links struct{ Pages struct{ Next string } }
-		if err == nil {
-			err = json.Unmarshal(answer[kind], &items)
-		}
-		if l := answer["links"]; err == nil && l != nil {
-			err = json.Unmarshal(l, &links)
-		}
-		if n, _ := strconv.Atoi(page); links.Pages.Next != "" {
-			next = strconv.Itoa(n + 1)
-		}
-		return items, next, err
-	})
+}
+
+// list reads all pages of a list.
+func list[T any](ctx context.Context, c *rest.Client, kind, path string, query url.Values) ([]T, error) {
+	q := url.Values{"per_page": {"200"}}
+	maps.Copy(q, query)
+	return rest.FieldPages[T](ctx, c, path, kind, "links.pages.next", "page", q)
 }
 
 // List reads the list of all droplets.
@@ -74,7 +68,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[droplet](ctx, c, "droplets", "/droplets")
+	all, err := list[droplet](ctx, c, "droplets", "/droplets", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +78,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 		if !ours {
 			continue
 		}
-		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: states[i.Status], RawState: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
-		switch {
-		case i.Locked && m.State == vm.Running:
-			m.State = vm.Stopping
-		case i.Locked && m.State == vm.Stopped:
-			m.State = vm.Pending
-		}
+		m := vm.Machine{ID: i.ID.String(), Region: i.Region.Slug, State: i.state(), RawState: i.Status, Type: i.Size, Tags: tags, Created: i.Created}
 		for _, n := range i.Networks.V4 {
 			if n.Type == "public" {
 				m.PublicIP = n.IP
@@ -140,7 +128,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 				Name   string
 				Public string `json:"public_key"`
 			}
-			all, err := list[key](ctx, c, "ssh_keys", "/account/keys")
+			all, err := list[key](ctx, c, "ssh_keys", "/account/keys", nil)
 			keys := []vm.Key{}
 			for _, k := range all {
 				keys = append(keys, vm.Key{ID: k.ID.String(), Name: k.Name, Public: k.Public})
@@ -192,7 +180,7 @@ func volumeName(id cloud.ClusterID) string { return "sky-" + vm.Digest(id) + "-"
 func (d driver) volume(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, rank int) (volume, error) {
 	name := volumeName(spec.ID) + strconv.Itoa(rank)
 	query := url.Values{"name": {name}, "region": {spec.Offer.Region}}
-	have, err := list[volume](ctx, c, "volumes", "/volumes?"+query.Encode())
+	have, err := list[volume](ctx, c, "volumes", "/volumes", query)
 	if err != nil || len(have) > 0 {
 		return append(have, volume{})[0], err
 	}
@@ -272,13 +260,12 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	all, err := list[volume](ctx, c, "volumes", "/volumes")
+	all, err := list[volume](ctx, c, "volumes", "/volumes", nil)
 	if err != nil {
 		return nil, err
 	}
 	all = slices.DeleteFunc(all, func(v volume) bool { return !strings.HasPrefix(v.Name, volumeName(id)) })
-	return vm.Remove(d, all, func(v volume) string { return "the volume " + v.Name }, func(v volume) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/volumes/"+url.PathEscape(v.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, all, func(v volume) (what, path, region string) {
+		return "the volume " + v.Name, "/volumes/" + url.PathEscape(v.ID), ""
 	})
 }

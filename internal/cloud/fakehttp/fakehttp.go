@@ -434,7 +434,11 @@ func (f *Fake) Pause(r *http.Request, d time.Duration) error {
 }
 
 // RoundTrip answers a call without a network, so that time may be virtual.
-func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
+func (f *Fake) RoundTrip(r *http.Request) (*http.Response, error) { return Serve(f, r) }
+
+// Serve is what a handler answers to a call, without a network. One that aborts it is a connection
+// that breaks.
+func Serve(h http.Handler, r *http.Request) (resp *http.Response, err error) {
 	if err := r.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -453,7 +457,7 @@ func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
 		in.Body = http.NoBody
 	}
 	w := httptest.NewRecorder()
-	f.ServeHTTP(w, in)
+	h.ServeHTTP(w, in)
 	return w.Result(), nil
 }
 

@@ -1,10 +1,12 @@
 package fakehttp
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
 func must(err error) {
@@ -271,4 +274,34 @@ func (f *Fake) Harness(make func() cloud.Provider, shared ...string) cloudtest.H
 		}
 	}
 	return h
+}
+
+// Tuning is how tests reach the cloud, with credentials in a home folder of their own. What a test
+// did to the cloud ends with it.
+func (f *Fake) Tuning(t testing.TB, path, credentials string) vm.Tuning {
+	t.Cleanup(f.Restore)
+	home := t.TempDir()
+	cloudtest.HomeFile(t, home, path, credentials)
+	return vm.Tuning{Home: home, Transport: f, Poll: 100 * time.Millisecond, Busy: -1}
+}
+
+// Ask makes a call as sign makes it one of somebody's, and returns the status and the answer.
+func (f *Fake) Ask(t testing.TB, sign func(*http.Request), method, url string, body any) (int, Dict) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if form, ok := body.(Text); ok {
+		text = []byte(form)
+	}
+	r, err2 := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(text))
+	if err := cmp.Or(err, err2); err != nil {
+		t.Fatal(err)
+	}
+	sign(r)
+	resp, err := f.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer := Dict{}
+	_ = json.NewDecoder(resp.Body).Decode(&answer)
+	return resp.StatusCode, answer
 }

@@ -38,18 +38,14 @@ type Options = vm.Tuning
 // Provider rents on FluidStack.
 type Provider struct {
 	vm.StopProvider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://platform.fluidstack.io", Poll: 10 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: displayName, Can: features(), Probe: "/instances",
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			known, err := room(ctx, c, o)
-			return known && nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".fluidstack/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
@@ -58,7 +54,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: refusal},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Header("api-key", keys["api_key"]) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		known, err := room(ctx, c, o)
+		return known && nodes == 1, err
+	}}}
 	p.Refusals = refusals(p.Fix)
 	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true,

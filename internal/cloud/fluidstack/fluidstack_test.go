@@ -1,10 +1,10 @@
 package fluidstack
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -21,12 +21,8 @@ var (
 
 func start(t testing.TB) (*fluidstackfake.Fake, func() *Provider) {
 	fake := fluidstackfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".fluidstack/api_key", fluidstackfake.Key+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".fluidstack/api_key", fluidstackfake.Key+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {
@@ -69,6 +65,27 @@ func TestAnInstanceThatFailed(t *testing.T) {
 	}
 }
 
+// A region that has none of a kind of GPU is not asked for machines.
+func TestARegionThatIsSoldOut(t *testing.T) {
+	fake, provider := start(t)
+	for _, n := range []int{1, 2, 4, 8} {
+		fake.Fill(here.Region, fluidstackfake.Type("RTX_A6000_48GB", n), 0)
+	}
+	fake.Forbid() // who asks for one is told that they may not
+	var full *cloud.CapacityError
+	if _, err := provider().Launch(t.Context(), cloudtest.Cluster(here, "web")); !errors.As(err, &full) {
+		t.Error(err)
+	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"pending": cloud.NodePending, "provisioning": cloud.NodePending, "starting": cloud.NodePending, "running": cloud.NodeRunning, "stopping": cloud.NodeStopping,
+		"stopped": cloud.NodeStopped, "failed": cloud.NodeGone, "terminated": cloud.NodeGone, "odd": "", "": "",
+	})
+}
+
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
 		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "The requested configuration is out of stock"}`),
@@ -79,7 +96,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "pay"}`),
 		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"message": "Forbidden"}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "Not found"}`),
-		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "An SSH cloudtest.Key with this name already exists"}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "An SSH key with this name already exists"}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body", "gpu_type"], "msg": "value is not a valid enumeration member"}]}`),
 		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"detail": [{"loc": ["body"], "msg": "there is no configuration with 3 X"}]}`),
 		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"message": "Rate limit exceeded"}`),

@@ -36,18 +36,14 @@ type Options = vm.Tuning
 // Provider rents on Hyperbolic.
 type Provider struct {
 	*vm.Provider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.hyperbolic.xyz", Poll: 10 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "Hyperbolic", Can: features(), Probe: "/v1/marketplace/instances", Live: live,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			_, _, err := room(ctx, c, o)
-			return nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".hyperbolic/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
@@ -56,7 +52,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: "Hyperbolic"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		_, _, err := room(ctx, c, o)
+		return nodes == 1, err
+	}}}
 	p.Refusals = refusals(p.Fix)
 	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,

@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -23,17 +22,11 @@ var here = cloud.Offer{
 
 func start(t testing.TB) (*hyperbolicfake.Fake, func() cloud.Provider) {
 	fake := hyperbolicfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".hyperbolic/api_key", hyperbolicfake.Key+"\n")
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".hyperbolic/api_key", hyperbolicfake.Key+"\n")
+	return fake, func() cloud.Provider { return New(o) }
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
@@ -69,21 +62,24 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status  int
-		message string
-		right   func(error) bool
-	}{
-		{401, "", cloudtest.Is[*cloud.AuthError]}, {402, "", cloudtest.Is[*cloud.AuthError]}, {400, "Insufficient funds", cloudtest.Is[*cloud.AuthError]}, {403, "", cloudtest.Is[*cloud.PermissionError]}, {404, "", cloudtest.Is[*cloud.InvalidError]},
-		{400, "gpu_count: wrong", cloudtest.Is[*cloud.InvalidError]}, {422, "", cloudtest.Is[*cloud.InvalidError]}, {400, "no available instances", cloudtest.Is[*cloud.CapacityError]}, {409, "already reserved", cloudtest.Is[*cloud.CapacityError]},
-		{400, "The node is not available", cloudtest.Is[*cloud.CapacityError]}, {400, "insufficient capacity", cloudtest.Is[*cloud.CapacityError]}, {400, "quota exceeded", cloudtest.Is[*cloud.QuotaError]},
-		{400, "instance limit reached", cloudtest.Is[*cloud.QuotaError]}, {429, "", cloudtest.Is[*cloud.ThrottledError]}, {409, "in use", cloudtest.Is[*rest.Error]},
-	} {
-		if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: tt.status, Message: tt.message}); !tt.right(err) {
-			t.Errorf("%d %s: %T (%v)", tt.status, tt.message, err, err)
-		}
-	}
+	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, ``),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "x"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"message": "Insufficient funds"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, ``),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"message": "gpu_count: wrong"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"message": "x"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "no available instances"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"message": "already reserved"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "The node is not available"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "insufficient capacity"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"message": "quota exceeded"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"message": "instance limit reached"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, ``),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "in use"}`),
+		cloudtest.Nothing(502, `{"message": "x"}`),
+	})
 }
 
 // Who has no funds is told where to add some, not to make another key.

@@ -37,7 +37,7 @@ type Options = vm.Tuning
 // Provider rents on IBM Cloud.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 	regions vm.Regions
 	memo    vm.Memo
 	network sync.Mutex // of who looks whether there is one, and makes it
@@ -47,17 +47,13 @@ type Provider struct {
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{}
-	p.Account = ibmapi.Account(o)
-	d := driver{p, refusals(p.Fix)}
+	p := &Provider{Base: vm.Base{Label: ibmapi.DisplayName, Can: features(), Account: ibmapi.Account(o)}}
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	d := driver{p, p.Refusals}
 	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.available, List: d.list}
 	p.memo.Changed = p.regions.Reset
-	limits := map[string]time.Duration{}
-	for _, status := range []string{"pending", "starting", "restarting"} {
-		limits[status] = o.Timeout * 3 / 4
-	}
 	p.StopProvider = vm.NewStopping(d, vm.Options{
-		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: vm.LimitEach(o.Timeout*3/4, "pending", "starting", "restarting"), Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
 }
@@ -78,11 +74,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what IBM, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what IBM, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "IBM goes on billing a machine that powers itself off, and not one that is stopped by a call; "
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
@@ -113,11 +106,7 @@ func (p *Provider) available(ctx context.Context) ([]string, error) {
 
 // in is a client for a region, which has to be one of IBM's.
 func (p *Provider) in(ctx context.Context, region string) (*rest.Client, map[string]string, error) {
-	all, err := p.available(ctx)
-	if err == nil && !slices.Contains(all, region) {
-		err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("IBM has no region %q in use, but %s", region, strings.Join(all, ", "))}
-	}
-	if err != nil {
+	if err := p.regions.Has(ctx, region, "IBM has no region "+region+" in use"); err != nil {
 		return nil, nil, err
 	}
 	return p.In(region)
@@ -172,26 +161,16 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 	}
 }
 
-// Check asks for the regions.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+// who asks for the regions.
+func (p *Provider) who(ctx context.Context, _ *rest.Client, keys map[string]string) (cloud.Identity, error) {
 	p.memo.Forget("regions")
 	_, err := p.available(ctx)
-	var keys map[string]string
-	if err == nil {
-		keys, err = p.Read()
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the resource group " + keys["resource_group_id"]}, nil
+	return cloud.Identity{"the resource group " + keys["resource_group_id"]}, err
 }
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
 
 // OpenPorts adds ports to the security group of the cluster.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	d := driver{p, refusals(p.Fix)}
+	d := driver{p, p.Refusals}
 	return vm.OpenIn(ctx, p.Provider, id, func() ([]belongs, error) { return d.groups(ctx, id) }, func(g belongs) error {
 		c, _, err := p.In(g.region)
 		if err == nil {
@@ -205,8 +184,5 @@ func valid(spec cloud.LaunchSpec) error {
 	if spec.ImageID != "" && strings.HasPrefix(spec.ImageID, "ibm-") {
 		return fmt.Errorf("%q is the name of an image; write its id, as r006-…", spec.ImageID)
 	}
-	if name := spec.ID.Name; name != "" && (name[0] < 'a' || name[0] > 'z') {
-		return fmt.Errorf("a cluster's name on IBM begins with a letter, and this one is %q", name)
-	}
-	return vm.Plain(displayName, names.MaxCluster(), spec)
+	return vm.PlainLetter(displayName, names.MaxCluster(), spec)
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -26,29 +24,13 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "eu-de", Zone: "eu-de-2"}, InstanceType: "bx2-4x16", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.19}
 )
 
-func home(t testing.TB, text string) string {
-	dir := t.TempDir()
-	if text == "" {
-		return dir
-	}
-	if err := os.MkdirAll(filepath.Join(dir, ".ibm"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, ".ibm", "credentials.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 const credentials = "iam_api_key: " + ibmfake.APIKey + "\nresource_group_id: " + ibmfake.ResourceGroup + "\n"
 
 func start(t testing.TB) (*ibmfake.Fake, func() cloud.Provider) {
 	fake := ibmfake.New()
-	t.Cleanup(fake.Restore)
-	dir := home(t, credentials)
-	return fake, func() cloud.Provider {
-		return New(Options{Home: dir, Transport: fake, Poll: 200 * time.Millisecond, Timeout: time.Minute, Busy: -1})
-	}
+	o := fake.Tuning(t, ibmapi.Path, credentials)
+	o.Timeout = time.Minute
+	return fake, func() cloud.Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {
@@ -84,18 +66,7 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 // shared are the kinds of things that all clusters share and that stay.
 var shared = []string{"vpcs", "vpc", "subnets", "subnet", "keys", "key"}
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
-}
-
-// prepareAndLaunch does what the program does.
-func prepareAndLaunch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	t.Helper()
-	if err := p.Prepare(t.Context(), spec); err != nil {
-		return nil, err
-	}
-	return p.Launch(t.Context(), spec)
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestWhatStatesMean(t *testing.T) {
 	for status, want := range map[string]vm.State{
@@ -112,7 +83,7 @@ func TestWhatStatesMean(t *testing.T) {
 
 func TestWhatRefusalsMean(t *testing.T) {
 	cloudtest.Refusals(t, here.Place, ibmapi.Refusal, refusals("fix"), []cloudtest.Refusal{
-		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API cloudtest.Key could not be found."}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"errorCode": "BXNIM0415E", "errorMessage": "Provided API key could not be found."}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authorized", "message": ""}]}`),
 		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"errors": [{"code": "not_authenticated"}]}`),
 		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"errors": [{"code": "not_authorized"}]}`),
@@ -172,7 +143,7 @@ func TestTheMachineThatIsMade(t *testing.T) {
 		p := provider()
 		spec := cluster("web")
 		spec.DiskGB, spec.Ports = 20, []string{"8080-8090"}
-		nodes, err := prepareAndLaunch(t, p, spec)
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +162,7 @@ func TestTheMachineThatIsMade(t *testing.T) {
 		}
 		mine := cluster("other")
 		mine.ImageID = "r006-ubuntu-2204-1"
-		if nodes, err = prepareAndLaunch(t, p, mine); err != nil || fake.Asked(nodes[0].ID)["image"].(map[string]any)["id"] != mine.ImageID {
+		if nodes, err = cloudtest.PrepareAndLaunch(t, p, mine); err != nil || fake.Asked(nodes[0].ID)["image"].(map[string]any)["id"] != mine.ImageID {
 			t.Error(err)
 		}
 		for _, kind := range []string{"vpcs", "subnets", "keys"} {
@@ -218,18 +189,18 @@ func TestZones(t *testing.T) {
 		fake.Fill("us-south-1", here.InstanceType, 0)
 		spec := cluster("web")
 		spec.Offer.Zone, spec.Nodes = "", 2
-		nodes, err := prepareAndLaunch(t, p, spec)
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil || len(nodes) != 2 || nodes[0].Place.Zone != "us-south-2" || nodes[1].Place.Zone != "us-south-2" {
 			t.Fatalf("%+v, %v", nodes, err)
 		}
-		if again, err := prepareAndLaunch(t, p, spec); err != nil || again[0].ID != nodes[0].ID {
+		if again, err := cloudtest.PrepareAndLaunch(t, p, spec); err != nil || again[0].ID != nodes[0].ID {
 			t.Errorf("%+v, %v", again, err)
 		}
 		fake.Fill("us-south-2", here.InstanceType, 0)
 		more := cluster("more")
 		more.Offer.Zone = ""
 		var full *cloud.CapacityError
-		if _, err := prepareAndLaunch(t, p, more); !errors.As(err, &full) || full.Place != more.Offer.Place {
+		if _, err := cloudtest.PrepareAndLaunch(t, p, more); !errors.As(err, &full) || full.Place != more.Offer.Place {
 			t.Errorf("%v", err)
 		}
 	})
@@ -284,7 +255,11 @@ func TestCredentials(t *testing.T) {
 		"nothing": {"", "is not there"}, "no group": {"iam_api_key: x\n", "resource_group_id"}, "no YAML": {"{", "neither YAML nor JSON"},
 		"wrong key": {strings.Replace(credentials, ibmfake.APIKey, "wrong", 1), "BXNIM"}, "good": {credentials + "access_key_id: for buckets\n", ""},
 	} {
-		p := New(Options{Home: home(t, tt.text), Transport: ibmfake.New()})
+		home := t.TempDir()
+		if tt.text != "" {
+			cloudtest.HomeFile(t, home, ibmapi.Path, tt.text)
+		}
+		p := New(Options{Home: home, Transport: ibmfake.New()})
 		who, err := p.Check(t.Context())
 		if tt.want == "" {
 			carried, err2 := p.CarryCredentials(t.Context())

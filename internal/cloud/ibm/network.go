@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -216,11 +215,7 @@ func allow(ctx context.Context, c *rest.Client, group string, ports []string) er
 
 // everywhere are the things of a kind that are the cluster's, in all regions.
 func (d driver) everywhere(ctx context.Context, kind string, ours func(name string) bool) ([]belongs, error) {
-	_, found, err := vm.Everywhere(ctx, &d.regions, func(ctx context.Context, region string) ([]belongs, error) {
-		c, _, err := d.In(region)
-		if err != nil {
-			return nil, err
-		}
+	return vm.Gather(ctx, &d.regions, &d.Account, func(ctx context.Context, c *rest.Client, region string) ([]belongs, error) {
 		all, err := ibmapi.List[belongs](ctx, c, kind, nil)
 		all = slices.DeleteFunc(all, func(b belongs) bool { return !ours(b.Name) })
 		for i := range all {
@@ -228,7 +223,6 @@ func (d driver) everywhere(ctx context.Context, kind string, ours func(name stri
 		}
 		return all, err
 	})
-	return slices.Concat(found...), err
 }
 
 // groups are the cluster's security groups.
@@ -249,12 +243,8 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 		if err != nil {
 			return nil, err
 		}
-		some, err := vm.Remove(d, all, func(b belongs) string { return fmt.Sprint(kind.what, " ", b.Name) }, func(b belongs) error {
-			c, _, err := d.In(b.region)
-			if err == nil {
-				_, err = ibmapi.Do[any](ctx, c, "DELETE", "/"+kind.path+"/"+url.PathEscape(b.ID), nil)
-			}
-			return err
+		some, err := vm.Drop(ctx, &d.Account, d, all, func(b belongs) (what, path, region string) {
+			return kind.what + " " + b.Name, "/" + kind.path + "/" + url.PathEscape(b.ID) + "?" + ibmapi.With(nil).Encode(), b.region
 		})
 		if err != nil {
 			return nil, err

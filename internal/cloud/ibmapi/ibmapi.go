@@ -7,7 +7,6 @@ package ibmapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"net/http"
 	"net/url"
 	"strings"
@@ -87,29 +86,9 @@ type Named struct {
 
 // List is all things of a kind in a region. The answer has them under the last part of path.
 func List[T any](ctx context.Context, c *rest.Client, path string, query url.Values) ([]T, error) {
-	kind := path[strings.LastIndexByte(path, '/')+1:]
-	return rest.All(ctx, func(ctx context.Context, start string) (items []T, next string, err error) {
-		q := With(query)
-		q.Set("limit", "100")
-		if start != "" {
-			q.Set("start", start)
-		}
-		answer, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + path, Query: q})
-		if err == nil {
-			err = json.Unmarshal(answer[kind], &items)
-		}
-		var page struct{ Href string }
-		if n := answer["next"]; err == nil && n != nil {
-			err = json.Unmarshal(n, &page)
-		}
-		if at, err := url.Parse(page.Href); err == nil {
-			next = at.Query().Get("start")
-		}
-		if e := (*json.SyntaxError)(nil); errors.As(err, &e) {
-			err = &rest.NoAnswerError{Cloud: DisplayName, Err: err}
-		}
-		return items, next, err
-	})
+	q := With(query)
+	q.Set("limit", "100")
+	return rest.FieldPages[T](ctx, c, "/"+path, path[strings.LastIndexByte(path, '/')+1:], "next.href", "start", q)
 }
 
 // Available are the names of the regions, or of the zones of one, that can be used.

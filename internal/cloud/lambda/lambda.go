@@ -36,7 +36,7 @@ type Options = vm.Tuning
 // Provider rents on Lambda.
 type Provider struct {
 	*vm.Provider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
@@ -45,18 +45,17 @@ func New(o Options) *Provider {
 		Endpoint: "https://cloud.lambda.ai/api/v1", Poll: 10 * time.Second, Timeout: 20 * time.Minute,
 		Paces: []rest.Pace{{Method: "POST", Path: "/instance-operations/launch", Every: launchEvery}, {Every: callEvery}},
 	})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "Lambda", Can: features(), Probe: "/instances",
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			known, err := room(ctx, c, o)
-			return known && nodes == 1, err
-		},
 		Account: vm.Account{
 			File:   keyfile.File{Cloud: Name, Path: ".lambda_cloud/lambda_keys", Names: []string{"api_key"}, Fix: fix, Home: o.Home},
 			Tuning: o, REST: rest.Options{Cloud: "Lambda"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		known, err := room(ctx, c, o)
+		return known && nodes == 1, err
+	}}}
 	p.Refusals = refusals
 	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true, NoTokens: true,

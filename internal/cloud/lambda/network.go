@@ -63,7 +63,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	}
 	rules, err := withPorts(nil, append([]string{"22"}, spec.Ports...))
 	if err != nil {
-		return &cloud.InvalidError{Place: spec.Offer.Place, Err: err}
+		return err
 	}
 	return cloud.Settled(ctx, func(ctx context.Context) error {
 		_, err := call[ruleset](ctx, c, "POST", "/firewall-rulesets", map[string]any{"name": rulesetName(spec.ID), "region": spec.Offer.Region, "rules": rules})
@@ -105,18 +105,17 @@ func allowIn(ctx context.Context, c *rest.Client, r ruleset, ports []string) err
 
 // withPorts are rules that let the world reach ports as well.
 func withPorts(rules []rule, ports []string) ([]rule, error) {
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, err
-		}
-		if !slices.ContainsFunc(rules, func(h rule) bool {
-			return h.Protocol == "tcp" && h.Source == "0.0.0.0/0" && slices.Equal(h.Ports, []int{from, to})
-		}) {
-			rules = append(slices.Clip(rules), rule{Protocol: "tcp", Ports: []int{from, to}, Source: "0.0.0.0/0", Description: "opened by sky"})
+	var open []vm.PortRange
+	for _, r := range rules {
+		if r.Protocol == "tcp" && r.Source == "0.0.0.0/0" && len(r.Ports) == 2 {
+			open = append(open, vm.PortRange{First: r.Ports[0], Last: r.Ports[1]})
 		}
 	}
-	return rules, nil
+	lacks, err := vm.Lacking(Name, ports, open)
+	for _, p := range lacks {
+		rules = append(slices.Clip(rules), rule{Protocol: "tcp", Ports: []int{p.First, p.Last}, Source: "0.0.0.0/0", Description: "opened by sky"})
+	}
+	return rules, err
 }
 
 // Disconnect removes the cluster's rulesets.
@@ -129,8 +128,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remove(d, have, func(r ruleset) string { return "the firewall ruleset " + r.Name }, func(r ruleset) error {
-		_, err := call[any](ctx, c, "DELETE", "/firewall-rulesets/"+url.PathEscape(r.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, have, func(r ruleset) (what, path, region string) {
+		return "the firewall ruleset " + r.Name, "/firewall-rulesets/" + url.PathEscape(r.ID), ""
 	})
 }

@@ -37,14 +37,14 @@ type Options = vm.Tuning
 // Provider rents on Mithril.
 type Provider struct {
 	vm.StopProvider
-	vm.Base
+	vm.Probed
 	taken sync.Map // why the machines of bids were taken back that were cancelled for that, by bid
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.mithril.ai", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Base: vm.Base{Label: displayName, Can: features(), Who: who, Live: live, Room: available, Account: vm.Account{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{Label: displayName, Can: features(), Who: who, Live: live, Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".config/mithril/config.yaml", XDG: true, Format: keyfile.YAML, Names: []string{"api_key", "project_id"}, Home: o.Home,
 			Profile: "current_profile", ProfileEnv: "MITHRIL_PROFILE", Env: map[string]string{"api_key": "MITHRIL_API_KEY", "project_id": "MITHRIL_PROJECT"},
@@ -52,7 +52,7 @@ func New(o Options) *Provider {
 		},
 		Tuning: o, REST: rest.Options{Cloud: displayName, Refusal: rest.ReadDetails, Timeout: 2 * time.Minute},
 		Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
-	}}}
+	}}, Room: available}}
 	p.Refusals = refusals(p.Fix)
 	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,

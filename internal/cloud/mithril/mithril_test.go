@@ -24,17 +24,11 @@ var (
 
 func start(t testing.TB) (*mithrilfake.Fake, func() *Provider) {
 	fake := mithrilfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".config/mithril/config.yaml", "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".config/mithril/config.yaml", "api_key: "+mithrilfake.Key+"\nproject_id: "+mithrilfake.Project+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
-func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
-}
+func launch(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {

@@ -85,12 +85,9 @@ func New(o Options) *Provider {
 		},
 	}
 	p.memo.Changed = p.regions.Reset
-	limits := map[string]time.Duration{}
-	for _, state := range []string{"CREATING", "STARTING", "UPDATING", reconciling} {
-		limits[state] = o.Timeout * 3 / 4
-	}
 	p.StopProvider = vm.NewStopping(d, vm.Options{
-		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, Limits: vm.LimitEach(o.Timeout*3/4, "CREATING", "STARTING", "UPDATING", reconciling),
+		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
 }

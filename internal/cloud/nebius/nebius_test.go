@@ -22,8 +22,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 var (
 	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "eu-north1"}, InstanceType: "cpu-e2_4vcpu-16gb", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.1}
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "eu-west1"}, InstanceType: "cpu-e2_4vcpu-16gb", CPUs: 4, MemoryGiB: 16, HourlyPrice: 0.1}
@@ -59,7 +57,7 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
 		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &spot
 		opened := h.OpenPorts
 		h.OpenPorts = func(t testing.TB, n cloud.Node) []string {
 			return slices.DeleteFunc(opened(t, n), func(ports string) bool { return ports == "10022" }) // ssh of a task's image
@@ -69,18 +67,7 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
-}
-
-// prepareAndLaunch does what the program does.
-func prepareAndLaunch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	t.Helper()
-	if err := p.Prepare(t.Context(), spec); err != nil {
-		return nil, err
-	}
-	return p.Launch(t.Context(), spec)
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func is[E error](err error) bool {
 	var e E
@@ -94,7 +81,7 @@ func TestPreemption(t *testing.T) {
 		p := provider()
 		spec := cluster("web")
 		spec.Offer.Spot = true
-		first, err := prepareAndLaunch(t, p, spec)
+		first, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +91,7 @@ func TestPreemption(t *testing.T) {
 		if err != nil || len(nodes) != 1 || nodes[0].State != cloud.NodeStopped || !strings.Contains(nodes[0].Reason, "took it back") {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		if again, err := prepareAndLaunch(t, p, spec); err != nil || again[0].ID != first[0].ID {
+		if again, err := cloudtest.PrepareAndLaunch(t, p, spec); err != nil || again[0].ID != first[0].ID {
 			t.Errorf("%+v, %v", again, err)
 		}
 		asked := fake.Asked(first[0].ID)["spec"].(map[string]any)
@@ -217,7 +204,7 @@ func TestTheFastNetwork(t *testing.T) {
 			spec := cluster(name)
 			spec.Offer.InstanceType, spec.Offer.HourlyPrice = "gpu-h100-sxm_8gpu-128vcpu-1600gb", 23.6
 			change(&spec)
-			nodes, err := prepareAndLaunch(t, p, spec)
+			nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -236,7 +223,7 @@ func TestCrashesWithTheFastNetwork(t *testing.T) {
 	cloudtest.Crashes(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
-		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: key, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
+		h.Spec = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}
 		h.Spec.Offer.InstanceType, h.Spec.Offer.HourlyPrice = "gpu-h100-sxm_8gpu-128vcpu-1600gb", 23.6
 		return h
 	})
@@ -252,7 +239,7 @@ func TestSettings(t *testing.T) {
 			"project_id": nebiusfake.Projects["eu-north1"], "subnet_id": nebiusfake.Subnet("eu-north1"), "use_static_ip_address": true,
 			"filesystems": []any{map[string]any{"filesystem_id": "computefilesystem-1", "mount_path": "/data", "attach_mode": "READ_ONLY"}},
 		}
-		nodes, err := prepareAndLaunch(t, p, spec)
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -268,7 +255,7 @@ func TestSettings(t *testing.T) {
 		}
 		inner := cluster("inner")
 		inner.Settings = map[string]any{"use_internal_ips": true}
-		if nodes, err = prepareAndLaunch(t, p, inner); err != nil || nodes[0].Reach.Host != nodes[0].InternalIP || nodes[0].ExternalIP != "" {
+		if nodes, err = cloudtest.PrepareAndLaunch(t, p, inner); err != nil || nodes[0].Reach.Host != nodes[0].InternalIP || nodes[0].ExternalIP != "" {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 		for _, settings := range []map[string]any{
@@ -276,7 +263,7 @@ func TestSettings(t *testing.T) {
 		} {
 			wrong := cluster("wrong")
 			wrong.Settings = settings
-			if _, err := prepareAndLaunch(t, p, wrong); !is[*cloud.InvalidError](err) {
+			if _, err := cloudtest.PrepareAndLaunch(t, p, wrong); !is[*cloud.InvalidError](err) {
 				t.Errorf("%v: %v", settings, err)
 			}
 		}

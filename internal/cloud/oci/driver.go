@@ -47,15 +47,10 @@ func parseType(name string) (shape string, s *size, err error) {
 	if err != nil || err2 != nil || n <= 0 || m <= 0 {
 		return "", nil, fmt.Errorf("%q is no type of OCI's, such as VM.Standard.E4.Flex$_4_16", name)
 	}
-	return shape, &size{max(1, n/perCore(shape)), m}, nil
-}
-
-// perCore is how many virtual CPUs a core of OCI's has.
-func perCore(shape string) float64 {
-	if strings.HasPrefix(shape, "VM.Standard.A") {
-		return 1
+	if !strings.HasPrefix(shape, "VM.Standard.A") { // a core of others has two virtual CPUs
+		n /= 2
 	}
-	return 2
+	return shape, &size{max(1, n), m}, nil
 }
 
 // instance is a machine as the API has it.
@@ -162,10 +157,7 @@ func address(ctx context.Context, c *rest.Client, m *vm.Machine) error {
 }
 
 // ready is what instances of a launch are made with.
-type ready struct {
-	compartment, domain, subnet, group string
-	image, user                        string
-}
+type ready struct{ compartment, domain, subnet, group, image, user string }
 
 // Create launches an instance for each rank.
 func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string, error) {
@@ -173,13 +165,14 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if err != nil {
 		return nil, err
 	}
+	var full *cloud.CapacityError
+	if _, err := d.room(ctx, c, l.Spec.Offer, len(ranks)); errors.As(err, &full) { // what is not known stops nobody
+		return nil, err
+	}
 	d.regions.Learn(l.Spec.ID, l.Spec.Offer.Region)
-	prepare := func() (ready, error) { return d.prepared(ctx, l.Spec) }
+	prepare := func() (ready, error) { return d.prepared(ctx, c, l.Spec) }
 	return vm.OneByOneWith(ctx, d, l, ranks, prepare, func(ctx context.Context, r ready, rank int) (string, error) { return launch(ctx, c, l.Spec, r, rank) })
 }
-
-// mostTokens bounds how many instances of a rank may have come and gone in one attempt.
-const mostTokens = 50
 
 // launch asks for the instance of a rank. A token may have made one that is gone by now:
 // the next is taken then.
@@ -189,7 +182,7 @@ func launch(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, r ready,
 		return "", err
 	}
 	var made instance
-	for n := range mostTokens {
+	for n := range 50 { // so many instances of a rank may have come and gone in one attempt
 		token := fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%s %s %d %d", spec.Token, vm.Digest(spec.ID), rank, n)))[:60]
 		made, err = rest.Send[instance](ctx, c, rest.Call{Method: "POST", Path: "/instances", Body: body, Token: token})
 		var said *rest.Error

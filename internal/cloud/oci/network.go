@@ -14,7 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/vm"
 )
 
-// thing is a part of a network as the API has it.
+// thing is a part of a network as the API has it, or an image.
 type thing struct {
 	ID        string            `json:"id"`
 	Name      string            `json:"displayName"`
@@ -113,22 +113,21 @@ func (p *Provider) own(ctx context.Context, c *rest.Client, compartment string) 
 	if err != nil {
 		return thing{}, err
 	}
-	_, err = rest.Do[any](ctx, c, "PUT", "/routeTables/"+url.PathEscape(vcn.Routes), map[string]any{
-		"routeRules": []any{map[string]any{"destination": anywhere, "destinationType": "CIDR_BLOCK", "networkEntityId": gateway.ID}},
-	})
-	if err != nil {
-		return thing{}, err
-	}
 	in := func(protocol, from string) map[string]any {
 		return map[string]any{"protocol": protocol, "source": from, "sourceType": "CIDR_BLOCK"}
 	}
 	ssh, icmp := in(tcp, anywhere), in("1", anywhere)
-	ssh["tcpOptions"] = map[string]any{"destinationPortRange": portRange{22, 22}}
+	ssh["tcpOptions"] = tcpOptions{span{22, 22}}
 	icmp["icmpOptions"] = map[string]any{"type": 3, "code": 4} // so that packets get through that are too large
-	_, err = rest.Do[any](ctx, c, "PUT", "/securityLists/"+url.PathEscape(vcn.Security), map[string]any{
-		"ingressSecurityRules": []any{ssh, icmp, in("all", subnetBlock)},
-		"egressSecurityRules":  []any{map[string]any{"protocol": "all", "destination": anywhere, "destinationType": "CIDR_BLOCK"}},
+	_, err = rest.Do[any](ctx, c, "PUT", "/routeTables/"+url.PathEscape(vcn.Routes), map[string]any{
+		"routeRules": []any{map[string]any{"destination": anywhere, "destinationType": "CIDR_BLOCK", "networkEntityId": gateway.ID}},
 	})
+	if err == nil {
+		_, err = rest.Do[any](ctx, c, "PUT", "/securityLists/"+url.PathEscape(vcn.Security), map[string]any{
+			"ingressSecurityRules": []any{ssh, icmp, in("all", subnetBlock)},
+			"egressSecurityRules":  []any{map[string]any{"protocol": "all", "destination": anywhere, "destinationType": "CIDR_BLOCK"}},
+		})
+	}
 	if err != nil {
 		return thing{}, err
 	}
@@ -159,11 +158,7 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 }
 
 // prepared is what a launch needs, of which Connect has made what was missing.
-func (d driver) prepared(ctx context.Context, spec cloud.LaunchSpec) (r ready, err error) {
-	c, _, err := d.in(ctx, spec.Offer.Region)
-	if err != nil {
-		return r, err
-	}
+func (d driver) prepared(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec) (r ready, err error) {
 	if r.compartment, err = d.compartment(ctx, spec); err != nil {
 		return r, err
 	}
@@ -200,15 +195,11 @@ func image(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartme
 	} else if spec.ImageID != "" {
 		return "", "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("%q is no image of OCI's: write its OCID, as ocid1.image.oc1…, and :oraclelinux after that if it is one", spec.ImageID)}
 	}
-	type found struct {
-		ID   string `json:"id"`
-		Name string `json:"displayName"`
-	}
 	newest := func(os, version string, fits func(name string) bool) (string, error) {
-		all, err := pages[found](ctx, c, "/images", url.Values{
+		all, err := pages[thing](ctx, c, "/images", url.Values{
 			"compartmentId": {compartment}, "operatingSystem": {os}, "operatingSystemVersion": {version}, "shape": {shape}, "lifecycleState": {"AVAILABLE"}, "sortBy": {"TIMECREATED"}, "sortOrder": {"DESC"},
 		})
-		i := slices.IndexFunc(all, func(f found) bool { return fits(f.Name) })
+		i := slices.IndexFunc(all, func(t thing) bool { return fits(t.Name) })
 		if err != nil || i < 0 {
 			return "", err
 		}
@@ -227,23 +218,24 @@ func image(ctx context.Context, c *rest.Client, spec cloud.LaunchSpec, compartme
 
 const tcp = "6" // by its number
 
-type portRange struct {
+// span is a range of ports.
+type span struct {
 	Min int `json:"min"`
 	Max int `json:"max"`
 }
 
 type tcpOptions struct {
-	Ports *portRange `json:"destinationPortRange"`
+	Ports span `json:"destinationPortRange"`
 }
 
 // rule is one of a security group, as far as it matters.
 type rule struct {
-	Direction   string      `json:"direction"`
-	Protocol    string      `json:"protocol"`
-	Source      string      `json:"source"`
-	SourceType  string      `json:"sourceType"`
-	Description string      `json:"description"`
-	TCP         *tcpOptions `json:"tcpOptions"`
+	Direction   string     `json:"direction"`
+	Protocol    string     `json:"protocol"`
+	Source      string     `json:"source"`
+	SourceType  string     `json:"sourceType"`
+	Description string     `json:"description"`
+	TCP         tcpOptions `json:"tcpOptions"`
 }
 
 // allow adds what a group lacks.
@@ -253,25 +245,23 @@ func allow(ctx context.Context, c *rest.Client, group thing, ports []string) err
 	if err != nil {
 		return err
 	}
-	want, err := vm.PortRanges(Name, ports)
-	if err != nil {
-		return err
-	}
-	var lacks []rule
-	for _, w := range want {
-		open := portRange{w.First, w.Last}
-		if !slices.ContainsFunc(append(lacks, have...), func(r rule) bool {
-			return r.Direction == "INGRESS" && r.Protocol == tcp && r.Source == anywhere && r.TCP != nil && r.TCP.Ports != nil && *r.TCP.Ports == open
-		}) {
-			lacks = append(lacks, rule{Direction: "INGRESS", Protocol: tcp, Source: anywhere, SourceType: "CIDR_BLOCK", Description: "SkyServe-Service-Port", TCP: &tcpOptions{&open}})
+	var open []vm.PortRange
+	for _, r := range have {
+		if r.Direction == "INGRESS" && r.Protocol == tcp && r.Source == anywhere {
+			open = append(open, vm.PortRange{First: r.TCP.Ports.Min, Last: r.TCP.Ports.Max})
 		}
 	}
+	lacks, err := vm.Lacking(Name, ports, open)
 	for some := range slices.Chunk(lacks, 25) { // that many fit into a call
-		if _, err := rest.Do[any](ctx, c, "POST", path+"/actions/addSecurityRules", map[string]any{"securityRules": some}); err != nil {
+		var rules []rule
+		for _, p := range some {
+			rules = append(rules, rule{Direction: "INGRESS", Protocol: tcp, Source: anywhere, SourceType: "CIDR_BLOCK", Description: "SkyServe-Service-Port", TCP: tcpOptions{span{p.First, p.Last}}})
+		}
+		if _, err := rest.Do[any](ctx, c, "POST", path+"/actions/addSecurityRules", map[string]any{"securityRules": rules}); err != nil {
 			return err
 		}
 	}
-	return nil
+	return err
 }
 
 // groups are the cluster's security groups, wherever they are.
@@ -280,8 +270,7 @@ func (p *Provider) groups(ctx context.Context, id cloud.ClusterID) ([]thing, err
 	if err != nil {
 		return nil, err
 	}
-	_, found, err := vm.Everywhere(ctx, &p.regions, func(ctx context.Context, region string) (all []thing, err error) {
-		c, _, err := p.In(region)
+	return vm.Gather(ctx, &p.regions, &p.Account, func(ctx context.Context, c *rest.Client, region string) (all []thing, err error) {
 		for i := 0; err == nil && i < len(places); i++ {
 			var some []thing
 			some, err = things(ctx, c, "networkSecurityGroups", places[i].ID, groupName(id))
@@ -292,7 +281,6 @@ func (p *Provider) groups(ctx context.Context, id cloud.ClusterID) ([]thing, err
 		}
 		return all, err
 	})
-	return slices.Concat(found...), err
 }
 
 // OpenPorts adds ports to the cluster's security group.
@@ -312,11 +300,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remove(d, groups, func(g thing) string { return "the security group " + g.Name }, func(g thing) error {
-		c, _, err := d.In(g.region)
-		if err == nil {
-			_, err = rest.Do[any](ctx, c, "DELETE", "/networkSecurityGroups/"+url.PathEscape(g.ID), nil)
-		}
-		return err
+	return vm.Drop(ctx, &d.Account, d, groups, func(g thing) (what, path, region string) {
+		return "the security group " + g.Name, "/networkSecurityGroups/" + url.PathEscape(g.ID), g.region
 	})
 }

@@ -11,7 +11,6 @@ package oci
 import (
 	"cmp"
 	"context"
-	"crypto/rsa"
 	"errors"
 	"fmt"
 	"net/http"
@@ -40,14 +39,10 @@ type Options = vm.Tuning
 // Provider rents on Oracle Cloud.
 type Provider struct {
 	vm.StopProvider
-	vm.Base
+	vm.Probed
 	regions vm.Regions
 	network sync.Mutex // of who looks whether there is one, and makes it
 	places  vm.Memo
-
-	mu  sync.Mutex
-	pem string // the key that was read last
-	rsa *rsa.PrivateKey
 }
 
 // New returns the provider. It does no I/O.
@@ -55,21 +50,21 @@ func New(o Options) *Provider {
 	o = o.Or(Options{Poll: 5 * time.Second, Timeout: 30 * time.Minute})
 	profile := cmp.Or(os.Getenv("OCI_CLI_PROFILE"), "DEFAULT")
 	p := &Provider{}
-	p.Base = vm.Base{Label: "OCI", Can: features(), Who: who, Room: p.room, Account: vm.Account{
+	p.Probed = vm.Probed{Base: vm.Base{Label: "OCI", Can: features(), Who: who, Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".oci/config", Format: keyfile.Lines, Section: profile, Names: []string{"user", "fingerprint", "tenancy", "region", "key_file", "pass_phrase?"}, Home: o.Home,
 			Fix: "run: oci setup config, which writes ~/.oci/config and a key, and upload the key at https://cloud.oracle.com/identity/domains/my-profile/api-keys",
 		},
 		Tuning: o, REST: rest.Options{Cloud: "OCI", TokenHeader: "opc-retry-token", Refusal: refusal}, Authorize: p.authorize,
 		Host: func(keys map[string]string) string { return host(identity, keys["region"]) }, Region: func(region string) string { return host(compute, region) }, Prefix: "/20160918",
-	}}
+	}}, Room: p.room}
 	p.Refusals = refusals(p.Fix)
 	d := driver{p, p.Refusals}
 	p.regions = vm.Regions{Cloud: Name, Refusal: d.Refusal, All: p.subscribed, List: p.list}
 	p.places.Changed = p.regions.Reset
 	p.StopProvider = vm.NewStopping(d, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, EndingHolds: true,
-		Limits:  map[string]time.Duration{"PROVISIONING": o.Timeout * 3 / 4, "STARTING": o.Timeout * 3 / 4},
+		Limits:  vm.LimitEach(o.Timeout*3/4, "PROVISIONING", "STARTING"),
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
@@ -181,11 +176,7 @@ func (p *Provider) subscribed(ctx context.Context) ([]string, error) {
 
 // in is a client for instances in a region, which has to be one that the tenancy uses.
 func (p *Provider) in(ctx context.Context, region string) (*rest.Client, map[string]string, error) {
-	all, err := p.subscribed(ctx)
-	if err == nil && !slices.Contains(all, region) {
-		err = &cloud.InvalidError{Place: cloud.Place{Cloud: Name, Region: region}, Err: fmt.Errorf("the tenancy is not subscribed to the region %q, but to %s; add it at https://cloud.oracle.com/regions", region, strings.Join(all, ", "))}
-	}
-	if err != nil {
+	if err := p.regions.Has(ctx, region, "the tenancy is not subscribed to the region "+region+"; add it at https://cloud.oracle.com/regions"); err != nil {
 		return nil, nil, err
 	}
 	return p.In(region)

@@ -48,18 +48,7 @@ func start(t testing.TB) (*ocifake.Fake, func() cloud.Provider) {
 	}
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
-}
-
-// prepareAndLaunch does what the program does.
-func prepareAndLaunch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	t.Helper()
-	if err := p.Prepare(t.Context(), spec); err != nil {
-		return nil, err
-	}
-	return p.Launch(t.Context(), spec)
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 // network are the kinds of things that all clusters share and that stay.
 var network = []string{"vcns", "subnets", "internetGateways", "routeTables", "securityLists"}
@@ -164,7 +153,7 @@ func TestTheInstanceThatIsMade(t *testing.T) {
 	p := provider()
 	spec := cluster("web")
 	spec.DiskGB, spec.DiskTier, spec.Offer.Spot = 20, "high", true
-	nodes, err := prepareAndLaunch(t, p, spec)
+	nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +167,7 @@ func TestTheInstanceThatIsMade(t *testing.T) {
 	}
 	spec = cluster("other")
 	spec.Ports = []string{"8080-8090"}
-	if nodes, err = prepareAndLaunch(t, p, spec); err != nil {
+	if nodes, err = cloudtest.PrepareAndLaunch(t, p, spec); err != nil {
 		t.Fatal(err)
 	}
 	if got := fake.Rules(nodes[0].ID); !slices.Equal(got, []string{"22", "8080-8090"}) {
@@ -201,7 +190,7 @@ func TestStopOfSpot(t *testing.T) {
 	p := provider()
 	spec := cluster("web")
 	spec.Offer.Spot = true
-	if _, err := prepareAndLaunch(t, p, spec); err != nil {
+	if _, err := cloudtest.PrepareAndLaunch(t, p, spec); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.(*Provider).Stop(t.Context(), spec.ID); err == nil || !strings.Contains(err.Error(), "sky down web") {
@@ -212,14 +201,14 @@ func TestStopOfSpot(t *testing.T) {
 func TestSettings(t *testing.T) {
 	fake, provider := start(t)
 	p := provider()
-	if _, err := prepareAndLaunch(t, p, cluster("first")); err != nil { // it makes a network
+	if _, err := cloudtest.PrepareAndLaunch(t, p, cluster("first")); err != nil { // it makes a network
 		t.Fatal(err)
 	}
 	vcn, subnet := fake.Things("vcns")[0]["id"].(string), fake.Things("subnets")[0]["id"].(string)
 	for i, settings := range []map[string]any{{"vcn_ocid": vcn}, {"vcn_subnet": subnet}, {"compartment_ocid": ocifake.Tenancy, "image_tag_general": "ocid1.image.oc1..mine:OracleLinux"}} {
 		spec := cluster("web" + string(rune('a'+i)))
 		spec.Settings = settings
-		nodes, err := prepareAndLaunch(t, p, spec)
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil {
 			t.Fatalf("%v: %v", settings, err)
 		}

@@ -34,19 +34,14 @@ func (p *Provider) authorize(keys map[string]string) func(*http.Request) error {
 }
 
 // key reads the file of a key.
-func (p *Provider) key(path string) ([]byte, *rsa.PrivateKey, error) {
-	text, err := p.ReadNamed(path)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil && (p.rsa == nil || string(text) != p.pem) {
-		p.pem = string(text)
-		p.rsa, err = rest.RSAKey(path, text)
+func (p *Provider) key(path string) (text []byte, key *rsa.PrivateKey, err error) {
+	if text, err = p.ReadNamed(path); err == nil {
+		key, err = rest.RSAKey(path, text)
 	}
 	if err != nil {
-		p.rsa = nil
-		return nil, nil, &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: err}
+		err = &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: err}
 	}
-	return text, p.rsa, nil
+	return text, key, err
 }
 
 // CarryCredentials are the profile in use, as the only one, and its key.

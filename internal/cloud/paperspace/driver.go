@@ -165,9 +165,8 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remove(d, own, func(n named) string { return "the private network " + n.Name }, func(n named) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/private-networks/"+url.PathEscape(n.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, own, func(n named) (what, path, region string) {
+		return "the private network " + n.Name, "/private-networks/" + url.PathEscape(n.ID), ""
 	})
 }
 

@@ -37,17 +37,14 @@ type Options = vm.Tuning
 // Provider rents on Paperspace.
 type Provider struct {
 	vm.StopProvider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.paperspace.com/v1", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: displayName, Can: features(), Who: who,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			return nodes == 1, room(ctx, c, o)
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".paperspace/config.json", Format: keyfile.YAML, Names: []string{"apiKey"}, Home: o.Home,
@@ -56,14 +53,13 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: displayName},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["apiKey"]) },
 		},
-	}}
-	limits := map[string]time.Duration{}
-	for _, state := range []string{"provisioning", "serviceready", "starting", "restarting", "upgrading"} {
-		limits[state] = o.Timeout * 3 / 4
-	}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		return nodes == 1, room(ctx, c, o)
+	}}}
 	p.Refusals = refusals(p.Fix)
 	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
-		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
+		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, Limits: vm.LimitEach(o.Timeout*3/4, "provisioning", "serviceready", "starting", "restarting", "upgrading"),
+		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
@@ -22,17 +21,11 @@ var (
 
 func start(t testing.TB) (*paperspacefake.Fake, func() *Provider) {
 	fake := paperspacefake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".paperspace/config.json", `{"apiKey": "`+paperspacefake.Key+`"}`)
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".paperspace/config.json", `{"apiKey": "`+paperspacefake.Key+`"}`)
+	return fake, func() *Provider { return New(o) }
 }
 
-func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: cloudtest.Key}
-}
+func launch(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
@@ -121,6 +114,14 @@ func TestANetworkOfAnotherRegion(t *testing.T) {
 	if left := slices.DeleteFunc(fake.Inventory(), func(line string) bool { return strings.HasPrefix(line, "scripts ") }); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"provisioning": cloud.NodePending, "serviceready": cloud.NodePending, "starting": cloud.NodePending, "restarting": cloud.NodePending, "upgrading": cloud.NodePending, "ready": cloud.NodeRunning, "running": cloud.NodeRunning,
+		"stopping": cloud.NodeStopping, "off": cloud.NodeStopped, "odd": "", "": "",
+	})
 }
 
 func TestWhatRefusalsMean(t *testing.T) {

@@ -37,18 +37,14 @@ type Options = vm.Tuning
 // Provider rents on Prime Intellect.
 type Provider struct {
 	*vm.Provider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.primeintellect.ai/api/v1", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "PrimeIntellect", Can: features(), Live: live,
-		Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
-			best, err := room(ctx, c, o)
-			return cloud.StockOf(best.Stock), nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".prime/config.json", Format: keyfile.YAML, Names: []string{"api_key", "team_id?"}, Home: o.Home, Env: map[string]string{"api_key": "PRIME_API_KEY", "team_id": "PRIME_TEAM_ID"},
@@ -57,7 +53,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: "Prime Intellect", Refusal: refusal},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
-	}}
+	}, Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
+		best, err := room(ctx, c, o)
+		return cloud.StockOf(best.Stock), nodes == 1, err
+	}}}
 	p.Refusals, p.Who = refusals(p.Fix), p.who
 	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,

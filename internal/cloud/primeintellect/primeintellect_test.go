@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -34,17 +33,11 @@ func start(t testing.TB) (*primeintellectfake.Fake, func() cloud.Provider) {
 		}
 	}
 	fake := primeintellectfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".prime/config.json", `{"api_key": "`+primeintellectfake.Key+`", "team_id": null, "base_url": "https://api.primeintellect.ai"}`)
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".prime/config.json", `{"api_key": "`+primeintellectfake.Key+`", "team_id": null, "base_url": "https://api.primeintellect.ai"}`)
+	return fake, func() cloud.Provider { return New(o) }
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 // ids are the fake's names of types.
 var ids = map[string]string{here.InstanceType: "n3-H100x1", spot.InstanceType: "8x-a100-spot"}
@@ -84,27 +77,27 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status int
-		body   string
-		right  func(error) bool
-	}{
-		{401, `{"detail": "Not authenticated"}`, cloudtest.Is[*cloud.AuthError]}, {402, `{"errors": [{"param": "", "details": "Insufficient wallet balance"}]}`, cloudtest.Is[*cloud.AuthError]},
-		{400, `{"detail": "Insufficient funds"}`, cloudtest.Is[*cloud.AuthError]}, {400, `{"detail": "the balance is too low"}`, cloudtest.Is[*cloud.AuthError]}, {403, `{}`, cloudtest.Is[*cloud.PermissionError]},
-		{404, `{"detail": "no such pod"}`, cloudtest.Is[*cloud.InvalidError]}, {422, `{"errors": [{"param": "pod.socket", "details": "odd"}]}`, cloudtest.Is[*cloud.InvalidError]}, {400, `{"detail": "odd"}`, cloudtest.Is[*cloud.InvalidError]},
-		{400, `{"detail": "There are currently no available instances"}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "It is not available"}`, cloudtest.Is[*cloud.CapacityError]},
-		{400, `{"detail": "unavailable"}`, cloudtest.Is[*cloud.CapacityError]}, {409, `{"detail": "Out of stock"}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "no capacity"}`, cloudtest.Is[*cloud.CapacityError]},
-		{422, `{"errors": [{"param": "pod.maxPrice", "details": "not enough"}]}`, cloudtest.Is[*cloud.CapacityError]}, {400, `{"detail": "Quota exceeded"}`, cloudtest.Is[*cloud.QuotaError]},
-		{400, `{"detail": "limit of pods"}`, cloudtest.Is[*cloud.QuotaError]}, {429, `{}`, cloudtest.Is[*cloud.ThrottledError]}, {409, `{"detail": "in use"}`, cloudtest.Is[*rest.Error]},
-	} {
-		if err := r.Refusal(t.Context(), here.Place, refusal(tt.status, nil, []byte(tt.body))); !tt.right(err) {
-			t.Errorf("%d %s: %T (%v)", tt.status, tt.body, err, err)
-		}
-	}
-	if err := refusal(502, nil, []byte(`{"errors": [{"details": "x"}]}`)); err != nil {
-		t.Error(err)
-	}
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"detail": "Not authenticated"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"errors": [{"param": "", "details": "Insufficient wallet balance"}]}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"detail": "Insufficient funds"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"detail": "the balance is too low"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"detail": "no such pod"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"errors": [{"param": "pod.socket", "details": "odd"}]}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"detail": "odd"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "There are currently no available instances"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "It is not available"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "unavailable"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"detail": "Out of stock"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"detail": "no capacity"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 422, `{"errors": [{"param": "pod.maxPrice", "details": "not enough"}]}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"detail": "Quota exceeded"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"detail": "limit of pods"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"detail": "in use"}`),
+		cloudtest.Nothing(502, `{"errors": [{"details": "x"}]}`),
+	})
 }
 
 // Who has no funds is told where to add some, not to make another key.

@@ -2,6 +2,7 @@ package rest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -420,6 +421,28 @@ func TestPagesWithCursors(t *testing.T) {
 	var lost *NoAnswerError
 	if _, err := DataPages[int](t.Context(), c, "/things", "at", query); !errors.As(err, &lost) {
 		t.Error(err)
+	}
+}
+
+// Where the next page begins may be said deep inside, and by the whole URL of the page.
+func TestWhereTheNextPageBegins(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"a": {"b": "x:y"}}`: "x:y", `{"a": {"b": "https://api.example/things?limit=2&at=7"}}`: "7", `{"a": {"b": null}}`: "", `{"a": null}`: "", `{}`: "", `{"a": {"b": "https://api.example/things"}}`: "",
+	} {
+		var page map[string]json.RawMessage
+		if err := json.Unmarshal([]byte(text), &page); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := cursorAt(page, "a.b", "at"); got != want || err != nil {
+			t.Errorf("%s: %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{`{"a": 1}`, `{"a": {"b": 1}}`, `{"a": {"b": "://"}}`} {
+		var page map[string]json.RawMessage
+		_ = json.Unmarshal([]byte(text), &page)
+		if got, err := cursorAt(page, "a.b", "at"); err == nil {
+			t.Errorf("%s: %q", text, got)
+		}
 	}
 }
 

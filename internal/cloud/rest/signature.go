@@ -69,7 +69,8 @@ func DataPages[T any](ctx context.Context, c *Client, path, next string, query u
 }
 
 // FieldPages are all things of a list of which every page has some in a field and, by the name
-// next, the cursor of the next page, for a parameter.
+// next, in which dots lead into objects, the cursor of the next page, for a parameter: it, or the
+// URL of that page, which has the parameter.
 func FieldPages[T any](ctx context.Context, c *Client, path, field, next, parameter string, query url.Values) ([]T, error) {
 	return All(ctx, func(ctx context.Context, token string) (items []T, cursor string, err error) {
 		q := maps.Clone(query)
@@ -80,14 +81,35 @@ func FieldPages[T any](ctx context.Context, c *Client, path, field, next, parame
 		if err == nil {
 			err = json.Unmarshal(page[field], &items)
 		}
-		if at := page[next]; err == nil && at != nil {
-			err = json.Unmarshal(at, &cursor)
+		if err == nil {
+			cursor, err = cursorAt(page, next, parameter)
 		}
 		if err != nil && page != nil {
 			err = c.lost(fmt.Errorf("the answer is not what the API promises: %w", err))
 		}
 		return items, cursor, err
 	})
+}
+
+func cursorAt(page map[string]json.RawMessage, path, parameter string) (cursor string, err error) {
+	name, within, deeper := strings.Cut(path, ".")
+	if at := page[name]; at != nil && deeper {
+		var in map[string]json.RawMessage
+		if err := json.Unmarshal(at, &in); err != nil {
+			return "", err
+		}
+		return cursorAt(in, within, parameter)
+	} else if at != nil {
+		err = json.Unmarshal(at, &cursor)
+	}
+	if strings.Contains(cursor, "://") {
+		next, err := url.Parse(cursor)
+		if err != nil {
+			return "", err
+		}
+		cursor = next.Query().Get(parameter)
+	}
+	return cursor, err
 }
 
 // Pages are all things of a list of which every page names the next one in a header, for the

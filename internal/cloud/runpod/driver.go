@@ -3,7 +3,6 @@ package runpod
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/url"
@@ -84,21 +83,7 @@ func (d driver) List(ctx context.Context, id cloud.ClusterID, _ vm.ListScope) ([
 
 // list reads all pages of a list, which are behind a field of that name.
 func list[T any](ctx context.Context, c *rest.Client, path, kind string) ([]T, error) {
-	return rest.All(ctx, func(ctx context.Context, cursor string) (items []T, next string, err error) {
-		query := url.Values{}
-		if cursor != "" {
-			query.Set("cursor", cursor)
-		}
-		page, err := rest.Send[map[string]json.RawMessage](ctx, c, rest.Call{Method: "GET", Path: "/" + path, Query: query})
-		var more struct{ NextCursor string }
-		if err == nil {
-			err = json.Unmarshal(page[kind], &items)
-		}
-		if p := page["pagination"]; err == nil && p != nil {
-			err = json.Unmarshal(p, &more)
-		}
-		return items, more.NextCursor, err
-	})
+	return rest.FieldPages[T](ctx, c, "/"+path, kind, "pagination.nextCursor", "cursor", url.Values{})
 }
 
 const (
@@ -212,8 +197,7 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	return vm.Remove(d, own, func(login) string { return "the login to the registry" }, func(r login) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", "/registries/"+url.PathEscape(r.ID), nil)
-		return err
+	return vm.Drop(ctx, &d.Account, d, own, func(r login) (what, path, region string) {
+		return "the login to the registry", "/registries/" + url.PathEscape(r.ID), ""
 	})
 }

@@ -35,19 +35,15 @@ type Options = vm.Tuning
 // Provider rents on RunPod.
 type Provider struct {
 	vm.PortProvider
-	vm.Base
+	vm.Probed
 	*vm.Volumes
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.runpod.io/v2", Poll: 5 * time.Second, Timeout: 20 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "RunPod", Can: features(), Probe: "/pods",
-		Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
-			stock, err := room(ctx, c, o)
-			return stock, nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".runpod/config.toml", Section: "default", Names: []string{"api_key"}, Home: o.Home,
@@ -56,7 +52,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: "RunPod"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
-	}}
+	}, Stock: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (cloud.Stock, bool, error) {
+		stock, err := room(ctx, c, o)
+		return stock, nodes == 1, err
+	}}}
 	p.Refusals = vm.Refusals{
 		Cloud: Name, DisplayName: "RunPod", Fix: p.Fix,
 		Fixes: map[string]string{"402": "add credit at https://console.runpod.io/user/billing, then: sky check runpod"},

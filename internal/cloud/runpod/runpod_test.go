@@ -3,18 +3,17 @@ package runpod
 import (
 	"encoding/base64"
 	"errors"
-	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/model"
+	"github.com/skypilot-go/sky/internal/cloud/rest"
 	"github.com/skypilot-go/sky/internal/cloud/runpod/runpodfake"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/registry"
 )
 
@@ -27,17 +26,8 @@ const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3
 
 func start(t testing.TB) (*runpodfake.Fake, func() cloud.Provider) {
 	fake := runpodfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".runpod"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".runpod", "config.toml"), []byte("[default]\napi_key = \""+runpodfake.Key+"\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".runpod/config.toml", "[default]\napi_key = \""+runpodfake.Key+"\"\n")
+	return fake, func() cloud.Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {
@@ -108,6 +98,30 @@ func TestALoginToARegistryGoesWithTheCluster(t *testing.T) {
 	if err := p.Terminate(t.Context(), spec.ID); err != nil || !has || len(fake.Inventory()) > 0 {
 		t.Errorf("%v; there was one: %t; left: %v", err, has, fake.Inventory())
 	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"PROVISIONING": cloud.NodePending, "STARTING": cloud.NodePending, "ERROR": cloud.NodePending, "RUNNING": cloud.NodeRunning,
+		"EXITED": cloud.NodeStopped, "TERMINATED": cloud.NodeGone, "odd": "", "": "",
+	})
+}
+
+// RunPod has no codes, and its texts are for people: statuses tell.
+func TestWhatRefusalsMean(t *testing.T) {
+	cloudtest.Refusals(t, here.Place, rest.ReadError, New(Options{}).Refusals, []cloudtest.Refusal{
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"title": "Bad Request", "detail": "There are no instances available with the requested specifications"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"title": "Unauthorized"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"title": "Payment Required"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"title": "Forbidden"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"title": "Not Found"}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"title": "Conflict"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"title": "Unprocessable Entity", "detail": "gpu.count"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"title": "Too Many Requests"}`),
+		cloudtest.Means[*rest.Error](vm.Refused, 418, `{"title": "odd"}`),
+		cloudtest.Nothing(500, `{"title": "Internal Server Error"}`),
+	})
 }
 
 func TestWithoutCredit(t *testing.T) {

@@ -34,8 +34,8 @@ func groupName(id cloud.ClusterID) string {
 
 // network is one of the project's with a gateway to the internet and public subnets.
 type network struct {
-	vpc, group      string   // group is the cluster's; "": it has none there
-	subnets, blocks []string // blocks are the addresses of the subnets
+	vpc, group string // group is the cluster's; "": it has none there
+	subnets    []string
 }
 
 // part is something of a network, or of the cluster in it, as the API has it.
@@ -46,7 +46,6 @@ type part struct {
 	Subnet    string `json:"subnetId"`
 	State     string `json:"subnetState"`
 	Ready     string `json:"securityGroupState"`
-	Block     string `json:"subnetCidrBlock"`
 	Group     string `json:"securityGroupId"`
 	GroupName string `json:"securityGroupName"`
 	Wall      string `json:"firewallId"`
@@ -78,7 +77,7 @@ func (d driver) networks(ctx context.Context, c *rest.Client, id cloud.ClusterID
 		n := network{vpc: v.VPC}
 		for _, s := range lists[2] {
 			if s.VPC == v.VPC && s.State == "ACTIVE" {
-				n.subnets, n.blocks = append(n.subnets, s.Subnet), append(n.blocks, s.Block)
+				n.subnets = append(n.subnets, s.Subnet)
 			}
 		}
 		for _, g := range lists[3] {
@@ -100,8 +99,7 @@ func (d driver) networks(ctx context.Context, c *rest.Client, id cloud.ClusterID
 	return in, found, err
 }
 
-// Connect makes the cluster's security group, in the first network that takes it, and its
-// rules: everything between the servers, everything to the outside, and the ports.
+// Connect makes the cluster's security group, in the first network that takes it.
 func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	c, _, err := d.API()
 	if err != nil {
@@ -129,15 +127,11 @@ func (d driver) Connect(ctx context.Context, spec cloud.LaunchSpec) error {
 	if err != nil {
 		return err
 	}
-	at := groups + "/" + url.PathEscape(nets[0].group)
-	if _, err = rest.Await(ctx, d.Tuning.Poll, func(ctx context.Context) (part, bool, error) {
-		g, err := rest.Do[part](ctx, c, "GET", at, nil)
+	_, err = rest.Await(ctx, d.Tuning.Poll, func(ctx context.Context) (part, bool, error) {
+		g, err := rest.Do[part](ctx, c, "GET", groups+"/"+url.PathEscape(nets[0].group), nil)
 		return g, g.Ready == "ACTIVE", err
-	}); err != nil {
-		return err
-	}
-	want, err := passing(spec.ID, append([]string{"22"}, spec.Ports...), []string{world})
-	return cmp.Or(err, d.allow(ctx, c, at, append(want, rule{About: groupName(spec.ID) + " within", Direction: "IN", addresses: nets[0].blocks})))
+	})
+	return err
 }
 
 // rule is one of a security group or of a firewall.
@@ -157,18 +151,12 @@ func inward(id cloud.ClusterID) string { return groupName(id) + " in " }
 
 // passing are rules for what comes to the ports, and for all that goes out.
 func passing(id cloud.ClusterID, ports, addresses []string) ([]rule, error) {
+	open, err := vm.PortRanges(Name, ports)
 	want := []rule{{About: groupName(id) + " out", Direction: "OUT", addresses: addresses}}
-	for _, p := range ports {
-		from, to, err := cloud.PortRange(p)
-		if err != nil {
-			return nil, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: err}
-		}
-		if p = fmt.Sprintf("%d-%d", from, to); from == to {
-			p = fmt.Sprint(from)
-		}
-		want = append(want, rule{About: inward(id) + p, Direction: "IN", port: p, addresses: addresses})
+	for _, p := range open {
+		want = append(want, rule{About: inward(id) + p.String(), Direction: "IN", port: p.String(), addresses: addresses})
 	}
-	return want, nil
+	return want, err
 }
 
 // allow makes the rules that are lacking at a security group or a firewall, one after the
@@ -224,7 +212,7 @@ func (r rule) body(wall bool) map[string]any {
 func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
 	nodes, err := p.StopProvider.Launch(ctx, spec)
 	if err == nil {
-		err = p.OpenPorts(ctx, spec.ID, nil)
+		err = p.OpenPorts(ctx, spec.ID, append([]string{"22"}, spec.Ports...))
 	}
 	return nodes, err
 }
@@ -232,49 +220,48 @@ func (p *Provider) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.N
 // OpenPorts adds ports to the security group of the cluster, and lets firewalls pass what that
 // does.
 func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, ports []string) error {
-	d := driver{p, refusals(p.Fix)}
-	return p.Change(ctx, id, func() error {
-		c, _, err := p.API()
-		if err = cmp.Or(err, p.Known(ctx, id)); err != nil {
-			return err
+	d := driver{p, p.Refusals}
+	c, _, err := p.API()
+	if err != nil {
+		return p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+	}
+	var machines []vm.Machine
+	return vm.OpenIn(ctx, p.Provider, id, func() (own []part, err error) {
+		if machines, err = p.Machines(ctx, id); err == nil && len(machines) > 0 {
+			own, err = list[part](ctx, c, groups, "&securityGroupName="+groupName(id))
 		}
-		machines, err := p.Machines(ctx, id)
-		want, err2 := passing(id, ports, []string{world})
-		if err = cmp.Or(err, err2); err != nil {
-			return err
-		}
-		own, err := list[part](ctx, c, groups, "&securityGroupName="+groupName(id))
-		for i := 0; err == nil && i < len(own); i++ {
-			err = d.pass(ctx, c, id, own[i], want, machines)
-		}
-		return err
-	})
+		return own, err
+	}, func(own part) error { return d.pass(ctx, c, id, own, ports, machines) })
 }
 
-// pass adds rules to a security group of a cluster, and lets the firewalls of its network pass
-// what that does.
-func (d driver) pass(ctx context.Context, c *rest.Client, id cloud.ClusterID, own part, want []rule, machines []vm.Machine) error {
+// pass lets the security group of a cluster pass everything between its servers, everything to
+// the outside, and what comes to ports; and the firewalls of its network, what the group does.
+func (d driver) pass(ctx context.Context, c *rest.Client, id cloud.ClusterID, own part, ports []string, machines []vm.Machine) error {
+	var addresses []string
+	for _, m := range machines {
+		if s := m.Detail.(server); s.VPC == own.VPC && s.IP != "" {
+			addresses = append(addresses, s.IP)
+		}
+	}
 	at := groups + "/" + url.PathEscape(own.Group)
-	if err := d.allow(ctx, c, at, want); err != nil {
+	want, err := passing(id, ports, []string{world})
+	if err == nil {
+		err = d.allow(ctx, c, at, append(want, rule{About: groupName(id) + " within", Direction: "IN", addresses: addresses}))
+	}
+	if err != nil {
 		return err
 	}
 	have, err := list[rule](ctx, c, at+"/rules", "")
 	if err != nil {
 		return err
 	}
-	var ports, addresses []string
+	ports = nil
 	for _, r := range have {
 		if port, ok := strings.CutPrefix(r.About, inward(id)); ok {
 			ports = append(ports, port)
 		}
 	}
-	for _, m := range machines {
-		if s := m.Detail.(server); s.VPC == own.VPC && s.IP != "" {
-			addresses = append(addresses, s.IP)
-		}
-	}
-	want, err = passing(id, ports, addresses)
-	if err != nil {
+	if want, err = passing(id, ports, addresses); err != nil {
 		return err
 	}
 	all, err := list[part](ctx, c, walls, "&vpcId="+url.QueryEscape(own.VPC))
@@ -325,9 +312,8 @@ func (d driver) Disconnect(ctx context.Context, id cloud.ClusterID, _ bool) (lef
 	if err != nil {
 		return nil, err
 	}
-	some, err := vm.Remove(d, all, func(g part) string { return "the security group " + g.GroupName }, func(g part) error {
-		_, err := rest.Do[any](ctx, c, "DELETE", groups+"/"+url.PathEscape(g.Group), nil)
-		return err
+	some, err := vm.Drop(ctx, &d.Account, d, all, func(g part) (what, path, region string) {
+		return "the security group " + g.GroupName, groups + "/" + url.PathEscape(g.Group), ""
 	})
 	return append(left, some...), err
 }

@@ -45,24 +45,24 @@ type Options = vm.Tuning
 // Provider rents on Samsung Cloud Platform.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Base
 	memo vm.Memo
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://openapi.samsungsdscloud.com", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
+	p := &Provider{Base: vm.Base{Label: displayName, Can: features(), Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".scp/scp_credential", Names: []string{"access_key", "secret_key", "project_id"}, Home: o.Home,
 			Fix: "make an access key at https://cloud.samsungsds.com and write into ~/.scp/scp_credential:\n      access_key = …\n      secret_key = …\n      project_id = …",
 		},
 		Tuning: o, REST: rest.Options{Cloud: displayName}, Authorize: authorize,
-	}}
-	slow := o.Timeout * 3 / 4
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	}}}
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,
-		Limits:  map[string]time.Duration{"CREATING": slow, "EDITING": slow, "STARTING": slow, "RESTARTING": slow},
+		Limits:  vm.LimitEach(o.Timeout*3/4, "CREATING", "EDITING", "STARTING", "RESTARTING"),
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
 	})
 	return p
@@ -92,11 +92,8 @@ func refusals(fix string) vm.Refusals {
 	}
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Samsung, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Samsung, or this provider, cannot do.
+func features() cloud.Features {
 	lacks := facts.Of(Name).Reasons()
 	lacks[cloud.FeatureAutostop] = "nothing says that Samsung ends the costs of a server that powers itself off; use: sky stop"
 	lacks[cloud.FeatureAutodown] = "servers of Samsung cannot delete themselves; use: sky down"
@@ -104,24 +101,15 @@ func (p *Provider) Features() cloud.Features {
 	return cloud.Features{MaxNameLength: mostName, Lacks: lacks}
 }
 
-// Check asks for the zones of the project, and for the key pair that servers are made with.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
+// who asks for the zones of the project, and for the key pair that servers are made with.
+func (p *Provider) who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
 	p.memo.Forget("zones")
-	c, keys, err := p.API()
-	if err == nil {
-		_, err = p.zones(ctx, c, p.Stamp(keys))
-	}
+	_, err := p.zones(ctx, c, p.Stamp(keys))
 	if err == nil {
 		_, err = keyPair(ctx, c)
 	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the project " + keys["project_id"]}, nil
+	return cloud.Identity{"the project " + keys["project_id"]}, err
 }
-
-// Offers is nil: the price list knows.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
 
 // list reads all pages of a list, which may be smaller than asked for; query is none, or begins
 // with "&".
@@ -166,12 +154,7 @@ func keyPair(ctx context.Context, c *rest.Client) (string, error) {
 	return append(all, pair{})[0].ID, err
 }
 
-func valid(spec cloud.LaunchSpec) error {
-	if name := spec.ID.Name; name != "" && (name[0] < 'a' || name[0] > 'z') {
-		return fmt.Errorf("a cluster's name on SCP begins with a letter, and this one is %q", name)
-	}
-	return vm.Plain(displayName, mostName, spec)
-}
+func valid(spec cloud.LaunchSpec) error { return vm.PlainLetter(displayName, mostName, spec) }
 
 // image is what servers of an offer start from: the newest of Samsung's with Ubuntu.
 func image(ctx context.Context, c *rest.Client, zone string, o cloud.Offer) (string, error) {

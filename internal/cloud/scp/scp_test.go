@@ -24,27 +24,19 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "KOREA-EAST-1-SCP-B001"}, InstanceType: "s1v8m16", CPUs: 8, MemoryGiB: 16, HourlyPrice: 0.41}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*scpfake.Fake, func() *Provider) {
 	fake := scpfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".scp/scp_credential", "access_key = "+scpfake.AccessKey+"\nsecret_key = "+scpfake.SecretKey+"\nproject_id = "+scpfake.ProjectID+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".scp/scp_credential", "access_key = "+scpfake.AccessKey+"\nsecret_key = "+scpfake.SecretKey+"\nproject_id = "+scpfake.ProjectID+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
-func launch(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: "t", AuthorizedKey: key}
-}
+func launch(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	cloudtest.RunVirtual(t, func(t testing.TB) cloudtest.Harness {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider() }, "vpcs", "subnets", "internetgateways", "firewalls", "keypairs")
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		return h
 	})
 }
@@ -108,14 +100,6 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func prepareAndLaunch(t *testing.T, p *Provider, spec cloud.LaunchSpec) ([]cloud.Node, error) {
-	t.Helper()
-	if err := p.Prepare(t.Context(), spec); err != nil {
-		return nil, err
-	}
-	return p.Launch(t.Context(), spec)
-}
-
 // What a server is made with, and that both its security group and the firewall let the
 // world in, at the ports that are asked for then and later.
 func TestTheServerThatIsMade(t *testing.T) {
@@ -125,13 +109,13 @@ func TestTheServerThatIsMade(t *testing.T) {
 		before := len(fake.Inventory())
 		spec := launch("training-of-a-large-model")
 		spec.Nodes, spec.DiskGB, spec.Ports, spec.Labels = 2, 256, []string{"8080-8090"}, map[string]string{"team": "ml"}
-		nodes, err := prepareAndLaunch(t, p, spec)
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, spec)
 		if err != nil {
 			t.Fatal(err)
 		}
 		asked := fake.Body(nodes[1].ID)
 		disk, tags := asked["blockStorage"].(map[string]any), fmt.Sprint(asked["tags"])
-		if disk["diskSize"] != 260.0 || !strings.HasPrefix(asked["virtualServerName"].(string), "training-o-") || !strings.Contains(asked["initialScript"].(string), key) ||
+		if disk["diskSize"] != 260.0 || !strings.HasPrefix(asked["virtualServerName"].(string), "training-o-") || !strings.Contains(asked["initialScript"].(string), cloudtest.Key) ||
 			!strings.Contains(tags, spec.ID.Name) || !strings.Contains(tags, "team") || asked["imageId"] != "IMAGE-dW-daWg-sKnGu7v28o2bBh" {
 			t.Errorf("%v", asked)
 		}
@@ -151,11 +135,17 @@ func TestTheServerThatIsMade(t *testing.T) {
 		}
 		// A node that is made later is reached at all ports that are open.
 		fake.Kill(nodes[1].ID)
-		if nodes, err = prepareAndLaunch(t, p, spec); err != nil {
+		if nodes, err = cloudtest.PrepareAndLaunch(t, p, spec); err != nil {
 			t.Fatal(err)
 		}
 		if got := fake.Rules(nodes[1].ID); !slices.Equal(got, []string{"22", "8080-8090", "9000"}) {
 			t.Errorf("the new one: %v", got)
+		}
+		within := fmt.Sprint(slices.DeleteFunc(rules(fake), func(r string) bool { return !strings.Contains(r, " within") }))
+		for _, n := range nodes {
+			if !strings.HasPrefix(within, "[securitygroups") || !strings.Contains(within, n.InternalIP) {
+				t.Errorf("rank %d is not let in by the others: %s", n.Rank, within)
+			}
 		}
 		if err := p.Terminate(t.Context(), spec.ID); err != nil || len(fake.Inventory()) != before || len(rules(fake)) > 0 {
 			t.Errorf("left: %v, %v, %v", fake.Inventory(), rules(fake), err)
@@ -198,7 +188,7 @@ func TestARuleThatNeverHolds(t *testing.T) {
 		fake, provider := start(t)
 		p := New(Options{Home: provider().Home, Transport: stuck{fake}, Poll: time.Second, Timeout: time.Hour})
 		began := time.Now()
-		_, err := prepareAndLaunch(t, p, launch("web"))
+		_, err := cloudtest.PrepareAndLaunch(t, p, launch("web"))
 		var overdue *cloud.OverdueError
 		if took := time.Since(began); !errors.As(err, &overdue) || !is[*cloud.UnreachableError](err) || took < time.Hour || took > 2*time.Hour {
 			t.Errorf("after %v: %v", took, err)
@@ -225,7 +215,7 @@ func (s stuck) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestABusyFirewall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		fake, provider := start(t)
-		if _, err := prepareAndLaunch(t, provider(), launch("web")); err != nil {
+		if _, err := cloudtest.PrepareAndLaunch(t, provider(), launch("web")); err != nil {
 			t.Fatal(err)
 		}
 		began, b := time.Now(), &busy{RoundTripper: fake}
@@ -292,7 +282,7 @@ func TestARegionWithoutANetwork(t *testing.T) {
 			}
 		})
 		var invalid *cloud.InvalidError
-		_, err := prepareAndLaunch(t, provider(), launch("web"))
+		_, err := cloudtest.PrepareAndLaunch(t, provider(), launch("web"))
 		if !errors.As(err, &invalid) || invalid.Place.Region != here.Region || !strings.Contains(err.Error(), "internet gateway") {
 			t.Error(err)
 		}
@@ -343,7 +333,7 @@ func TestTheNextSubnetIsTried(t *testing.T) {
 			}
 		})
 		p = New(Options{Home: home, Transport: full{fake, first}, Poll: 100 * time.Millisecond, Busy: -1})
-		nodes, err := prepareAndLaunch(t, p, launch("web"))
+		nodes, err := cloudtest.PrepareAndLaunch(t, p, launch("web"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -39,13 +39,13 @@ type Options = vm.Tuning
 // Provider rents on Seeweb.
 type Provider struct {
 	vm.StopProvider
-	vm.Account
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.seeweb.it/ecs/v2", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{Label: displayName, Can: features(), Live: live, Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".seeweb_cloud/seeweb_keys", Names: []string{"api_key"}, Home: o.Home, Env: map[string]string{"api_key": "SEEWEB_API_KEY"},
 			Fix: "make an API token at https://cloudcenter.seeweb.it and write the lines \"[DEFAULT]\" and \"api_key = TOKEN\" into ~/.seeweb_cloud/seeweb_keys",
@@ -54,8 +54,12 @@ func New(o Options) *Provider {
 		Authorize: func(keys map[string]string) func(*http.Request) error {
 			return rest.Header("X-APITOKEN", keys["api_key"])
 		},
-	}}
-	p.StopProvider = vm.NewStopping(driver{p, refusals(p.Fix)}, vm.Options{
+	}}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		_, err := room(ctx, c, o)
+		return nodes == 1, err // Seeweb does not say how often a plan can be activated
+	}}}
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	p.StopProvider = vm.NewStopping(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits:  map[string]time.Duration{"Booting": o.Timeout * 9 / 10},
 		Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,
@@ -119,11 +123,8 @@ func call[T any](ctx context.Context, c *rest.Client, method, path string, body 
 	return out, nil
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Seeweb, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Seeweb, or this provider, cannot do.
+func features() cloud.Features {
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(),
 		Lacks: map[cloud.Feature]string{
@@ -140,28 +141,18 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the token is good. Seeweb does not say whose it is: accounts are told
-// apart by their tokens.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = call[any](ctx, c, "GET", "/servers", nil)
-	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the token " + p.CredentialStamp()}, nil
+// who asks whether the token is good. Seeweb does not say whose it is: accounts are told apart by
+// their tokens.
+func (p *Provider) who(ctx context.Context, c *rest.Client, _ map[string]string) (cloud.Identity, error) {
+	_, err := call[any](ctx, c, "GET", "/servers", nil)
+	return cloud.Identity{"the token " + p.CredentialStamp()}, err
 }
 
-// Offers are the plans that can be activated now.
-func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
-	c, _, err := p.API()
-	if err != nil {
-		return nil, err
-	}
+// live are the plans that can be activated now.
+func live(ctx context.Context, c *rest.Client) ([]cloud.Offer, error) {
 	all, err := plans(ctx, c, "/plans/availables")
 	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
+		return nil, err
 	}
 	return fetch.Offers(Name, fetch.SeewebRows(all)), nil
 }
@@ -172,16 +163,6 @@ func plans(ctx context.Context, c *rest.Client, path string) ([]fetch.SeewebPlan
 		Plans []fetch.SeewebPlan `json:"plans"`
 	}](ctx, c, "GET", path, nil)
 	return found.Plans, err
-}
-
-// Available reports whether a plan can be activated in a region. Seeweb does not say how
-// often.
-func (p *Provider) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
-	c, _, err := p.API()
-	if err == nil {
-		_, err = room(ctx, c, o)
-	}
-	return p.Verdict(ctx, o.Place, nodes == 1, err)
 }
 
 // OpenPorts has nothing to open: servers are open to the world.

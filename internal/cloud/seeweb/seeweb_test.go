@@ -23,12 +23,8 @@ var (
 
 func start(t testing.TB) (*seewebfake.Fake, func() *Provider) {
 	fake := seewebfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".seeweb_cloud/seeweb_keys", "[DEFAULT]\napi_key = "+seewebfake.Token+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".seeweb_cloud/seeweb_keys", "[DEFAULT]\napi_key = "+seewebfake.Token+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {

@@ -34,18 +34,14 @@ type Options = vm.Tuning
 // Provider rents on Shadeform.
 type Provider struct {
 	vm.PortProvider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.shadeform.ai/v1", Poll: 10 * time.Second, Timeout: 40 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: "Shadeform", Can: features(), Probe: "/sshkeys", Live: live,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			_, err := room(ctx, c, o)
-			return nodes == 1, err
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".shadeform/api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
@@ -56,7 +52,10 @@ func New(o Options) *Provider {
 				return rest.Header("X-API-KEY", keys["api_key"])
 			},
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		_, err := room(ctx, c, o)
+		return nodes == 1, err
+	}}}
 	p.Refusals = refusals(p.Fix)
 	p.Provider = vm.New(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true, EndingHolds: true,

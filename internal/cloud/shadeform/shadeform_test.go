@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/catalog/fetch"
 	"github.com/skypilot-go/sky/internal/cloud"
@@ -25,17 +24,11 @@ var (
 
 func start(t testing.TB) (*shadeformfake.Fake, func() cloud.Provider) {
 	fake := shadeformfake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".shadeform/api_key", shadeformfake.Key+"\n")
-	return fake, func() cloud.Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".shadeform/api_key", shadeformfake.Key+"\n")
+	return fake, func() cloud.Provider { return New(o) }
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: cloudtest.Key}
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	spot := here
@@ -64,24 +57,25 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status  int
-		message string
-		right   func(error) bool
-	}{
-		{401, "", cloudtest.Is[*cloud.AuthError]}, {402, "no balance", cloudtest.Is[*cloud.AuthError]}, {403, "", cloudtest.Is[*cloud.PermissionError]}, {404, "no such type", cloudtest.Is[*cloud.InvalidError]},
-		{400, "region: unknown", cloudtest.Is[*cloud.InvalidError]}, {422, "name", cloudtest.Is[*cloud.InvalidError]}, {409, "out of stock: A6000", cloudtest.Is[*cloud.CapacityError]},
-		{400, "The instance is no longer available", cloudtest.Is[*cloud.CapacityError]}, {400, "no capacity", cloudtest.Is[*cloud.CapacityError]}, {503, "unavailable", cloudtest.Is[*cloud.CapacityError]},
-		{400, "quota exceeded", cloudtest.Is[*cloud.QuotaError]}, {400, "the limit of instances is reached", cloudtest.Is[*cloud.QuotaError]}, {429, "", cloudtest.Is[*cloud.ThrottledError]},
-		{409, "in use", cloudtest.Is[*rest.Error]},
-	} {
-		if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: tt.status, Message: tt.message}); !tt.right(err) {
-			t.Errorf("%d %s: %T (%v)", tt.status, tt.message, err, err)
-		}
-	}
+	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, ``),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"message": "no balance"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, ``),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"message": "no such type"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"message": "region: unknown"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 422, `{"message": "name"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"message": "out of stock: A6000"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "The instance is no longer available"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"message": "no capacity"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"message": "unavailable"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"message": "quota exceeded"}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"message": "the limit of instances is reached"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, ``),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"message": "in use"}`),
+		cloudtest.Nothing(502, `{"message": "x"}`),
+	})
 	var auth *cloud.AuthError
-	if err := r.Refusal(t.Context(), here.Place, &rest.Error{Status: 402}); !errors.As(err, &auth) || auth.Fix != billing {
+	if err := refusals("fix").Refusal(t.Context(), here.Place, &rest.Error{Status: 402}); !errors.As(err, &auth) || auth.Fix != billing {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,7 @@ type Options = vm.Tuning
 // Provider rents on Vast.
 type Provider struct {
 	vm.StopPortProvider
-	vm.Base
+	vm.Probed
 }
 
 const billing = "add credit at https://cloud.vast.ai/billing, then: sky check vast"
@@ -53,11 +53,8 @@ func New(o Options) *Provider {
 			{Method: "PUT", Path: "/v0/instances/", Every: time.Second}, {Method: "DELETE", Path: "/v0/instances/", Every: 3 * time.Second},
 		},
 	})
-	p := &Provider{Base: vm.Base{
-		Label: "Vast", Can: features(), Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			_, err := room(ctx, c, cloud.LaunchSpec{Offer: o})
-			return nodes == 1, err
-		},
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
+		Label: "Vast", Can: features(),
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".config/vastai/vast_api_key", Format: keyfile.Text, Names: []string{"api_key"}, Home: o.Home,
@@ -66,7 +63,10 @@ func New(o Options) *Provider {
 			Tuning: o, REST: rest.Options{Cloud: "Vast"},
 			Authorize: func(keys map[string]string) func(*http.Request) error { return rest.Bearer(keys["api_key"]) },
 		},
-	}}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		_, err := room(ctx, c, cloud.LaunchSpec{Offer: o})
+		return nodes == 1, err
+	}}}
 	p.Refusals, p.Who = refusals(p.Fix), p.who
 	p.StopProvider = vm.NewStopping(driver{Provider: p, Refusals: p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: p.DisplayName(), Valid: valid, NoTokens: true,

@@ -6,8 +6,6 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -29,18 +27,11 @@ var (
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: "SE"}, InstanceType: vastfake.Type(0), CPUs: 16, MemoryGiB: 62.5, HourlyPrice: 0.4}
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 func start(t testing.TB) (*vastfake.Fake, func(o Options) *Provider) {
 	fake := vastfake.New()
 	t.Cleanup(fake.Restore)
 	home := t.TempDir()
-	if err := os.MkdirAll(filepath.Join(home, ".config", "vastai"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(home, ".config", "vastai", "vast_api_key"), []byte(vastfake.Key+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	cloudtest.HomeFile(t, home, ".config/vastai/vast_api_key", vastfake.Key+"\n")
 	return fake, func(o Options) *Provider {
 		o.Home, o.Transport = home, fake
 		return New(o)
@@ -49,9 +40,7 @@ func start(t testing.TB) (*vastfake.Fake, func(o Options) *Provider) {
 
 var quick = Options{Poll: 100 * time.Millisecond, Busy: -1, Paces: []rest.Pace{}}
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 func TestConformance(t *testing.T) {
 	spot := here
@@ -60,7 +49,7 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(func() cloud.Provider { return provider(quick) })
 		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
-		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &spot
 		h.Quota = nil // what is refused is a lack of credit
 		h.Halt = func(_ testing.TB, n cloud.Node) { fake.Halt(n.ID) }
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
@@ -271,7 +260,7 @@ func TestMoreFields(t *testing.T) {
 	if err != nil || b["template_hash_id"] != "abc" || b["price"] != 0.1 || b["api_key"] != nil || b["disk"] != 120 || b["image"] != "ghcr.io/team/tool" || b["image_login"] != "-u ann -p secret ghcr.io" {
 		t.Errorf("%v, %v", b, err)
 	}
-	if env := b["env"].(map[string]string); env["-p 8081:8081"] != "1" || !strings.Contains(b["onstart"].(string), key) {
+	if env := b["env"].(map[string]string); env["-p 8081:8081"] != "1" || !strings.Contains(b["onstart"].(string), cloudtest.Key) {
 		t.Errorf("%v", b)
 	}
 	spec.Login = &registry.Login{Server: "ghcr.io"}

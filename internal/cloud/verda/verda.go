@@ -38,17 +38,14 @@ type Options = vm.Tuning
 // Provider rents on Verda.
 type Provider struct {
 	*vm.Provider
-	vm.Base
+	vm.Probed
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.verda.com/v1", Poll: 5 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Base: vm.Base{
+	p := &Provider{Probed: vm.Probed{Base: vm.Base{
 		Label: displayName, Can: features(), Who: who,
-		Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
-			return nodes == 1, room(ctx, c, o)
-		},
 		Account: vm.Account{
 			File: keyfile.File{
 				Cloud: Name, Path: ".verda/config.json", Format: keyfile.YAML, Names: []string{"client_id", "client_secret"}, Home: o.Home,
@@ -72,11 +69,11 @@ func New(o Options) *Provider {
 				})
 			},
 		},
-	}}
-	limits := map[string]time.Duration{"error": o.Timeout / 10}
-	for _, status := range []string{"new", "ordered", "pending", "provisioning", "validating", "restoring"} {
-		limits[status] = o.Timeout * 3 / 4
-	}
+	}, Room: func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (bool, error) {
+		return nodes == 1, room(ctx, c, o)
+	}}}
+	limits := vm.LimitEach(o.Timeout*3/4, "new", "ordered", "pending", "provisioning", "validating", "restoring")
+	limits["error"] = o.Timeout / 10
 	p.Refusals = refusals(p.Fix)
 	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, EndingHolds: true, NoTokens: true, Limits: limits, Timeout: o.Timeout, Poll: o.Poll, Settle: o.Settle,

@@ -25,12 +25,8 @@ var (
 
 func start(t testing.TB) (*verdafake.Fake, func() *Provider) {
 	fake := verdafake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".verda/config.json", `{"client_id": "`+verdafake.ClientID+`", "client_secret": "`+verdafake.Secret+`"}`)
+	return fake, func() *Provider { return New(o) }
 }
 
 func launch(o cloud.Offer) cloud.LaunchSpec {
@@ -78,6 +74,14 @@ func TestASpotMachine(t *testing.T) {
 	if nodes, err = p.Nodes(t.Context(), launch(spot).ID); err != nil || len(nodes) > 1 || len(nodes) == 1 && nodes[0].Reason != "Verda took it back" {
 		t.Errorf("%+v, %v", nodes, err)
 	}
+}
+
+func TestWhatStatesMean(t *testing.T) {
+	fake, provider := start(t)
+	cloudtest.States(t, provider(), cloudtest.Cluster(here, "web"), fake.Lie, fake.Restore, map[string]cloud.NodeState{
+		"new": cloud.NodePending, "ordered": cloud.NodePending, "pending": cloud.NodePending, "provisioning": cloud.NodePending, "validating": cloud.NodePending, "restoring": cloud.NodePending, "error": cloud.NodePending, "no_capacity": cloud.NodePending,
+		"running": cloud.NodeRunning, "starting_hibernation": cloud.NodeStopping, "hibernating": cloud.NodeStopped, "offline": cloud.NodeStopped, "deleting": cloud.NodeGone, "discontinued": cloud.NodeGone, "notfound": cloud.NodeGone, "odd": "", "": "",
+	})
 }
 
 func TestWhatRefusalsMean(t *testing.T) {

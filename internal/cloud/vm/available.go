@@ -58,6 +58,14 @@ func Plain(displayName string, most int, spec cloud.LaunchSpec) error {
 	return nil
 }
 
+// PlainLetter is [Plain] for a cloud where names begin with a letter.
+func PlainLetter(displayName string, most int, spec cloud.LaunchSpec) error {
+	if name := spec.ID.Name; name != "" && (name[0] < 'a' || name[0] > 'z') {
+		return fmt.Errorf("a cluster's name on %s begins with a letter, and this one is %q", displayName, name)
+	}
+	return Plain(displayName, most, spec)
+}
+
 // Rose is a PriceError if an offer costs more now than it was planned with; a price of 0 is
 // not known. Price lists that are never refreshed by themselves get old.
 func Rose(displayName string, o cloud.Offer, now float64) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/url"
+	"slices"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/rest"
@@ -23,11 +24,6 @@ type Base struct {
 	Who   func(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error)
 	// Live are the offers of this moment; nil: a price list knows.
 	Live func(ctx context.Context, c *rest.Client) ([]cloud.Offer, error)
-	// Room is why there is no room for so many machines of an offer; nil: there is some,
-	// and sure says that the cloud said so for all of them.
-	Room func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (sure bool, err error)
-	// Stock is Room of a cloud that says how much there is; it is asked instead if it is there.
-	Stock func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (stock cloud.Stock, sure bool, err error)
 }
 
 func (b *Base) Name() string             { return b.Cloud }
@@ -68,8 +64,18 @@ func (b *Base) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	return all, b.refusal(ctx, cloud.Place{Cloud: b.Cloud}, err)
 }
 
+// Probed is a Base of a cloud that says beforehand whether there is room.
+type Probed struct {
+	Base
+	// Room is why there is no room for so many machines of an offer; nil: there is some,
+	// and sure says that the cloud said so for all of them.
+	Room func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (sure bool, err error)
+	// Stock is Room of a cloud that says how much there is; it is asked instead if it is there.
+	Stock func(ctx context.Context, c *rest.Client, o cloud.Offer, nodes int) (stock cloud.Stock, sure bool, err error)
+}
+
 // Available reports whether there is room for so many machines of an offer.
-func (b *Base) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
+func (b *Probed) Available(ctx context.Context, o cloud.Offer, nodes int) (cloud.Availability, error) {
 	c, _, err := b.API()
 	sure, stock := false, cloud.Stock("")
 	switch {
@@ -103,10 +109,41 @@ func (a *Account) Each(ctx context.Context, d Driver, machines []Machine, method
 
 // Of is the client for a machine.
 func (a *Account) Of(m Machine) (*rest.Client, map[string]string, error) {
+	return a.forRegion(m.Region)
+}
+
+func (a *Account) forRegion(region string) (*rest.Client, map[string]string, error) {
 	if a.Region == nil {
 		return a.API()
 	}
-	return a.In(m.Region)
+	return a.In(region)
+}
+
+// Drop is [Remove] for things that are removed by a DELETE: of says what each is for people, the
+// path of that call, and its region, of clouds that are called there.
+func Drop[T any](ctx context.Context, a *Account, d Driver, things []T, of func(T) (what, path, region string)) (left []string, err error) {
+	name := func(t T) string { what, _, _ := of(t); return what }
+	return Remove(d, things, name, func(t T) error {
+		_, path, region := of(t)
+		c, _, err := a.forRegion(region)
+		if err == nil {
+			_, err = rest.Do[any](ctx, c, "DELETE", path, nil)
+		}
+		return err
+	})
+}
+
+// Gather asks each region for some of what there is, with the client for it, and returns all of
+// that.
+func Gather[T any](ctx context.Context, r *Regions, a *Account, ask func(ctx context.Context, c *rest.Client, region string) ([]T, error)) ([]T, error) {
+	_, found, err := Everywhere(ctx, r, func(ctx context.Context, region string) ([]T, error) {
+		c, _, err := a.In(region)
+		if err != nil {
+			return nil, err
+		}
+		return ask(ctx, c, region)
+	})
+	return slices.Concat(found...), err
 }
 
 // Unconnected is for drivers whose machines bring all that they need.

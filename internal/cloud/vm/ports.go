@@ -25,6 +25,14 @@ func (p *Provider) Change(ctx context.Context, id cloud.ClusterID, change func()
 // PortRange is one of a task's, from its first port to its last.
 type PortRange struct{ First, Last int }
 
+// String is the only port, or the first and the last.
+func (r PortRange) String() string {
+	if r.First == r.Last {
+		return strconv.Itoa(r.First)
+	}
+	return fmt.Sprintf("%d-%d", r.First, r.Last)
+}
+
 // PortRanges are those of a task. What is none is an error for the whole cloud.
 func PortRanges(cloudName string, ports []string) (all []PortRange, err error) {
 	for _, p := range ports {
@@ -35,6 +43,17 @@ func PortRanges(cloudName string, ports []string) (all []PortRange, err error) {
 		all = append(all, PortRange{from, to})
 	}
 	return all, nil
+}
+
+// Lacking are those of a task that are not open yet.
+func Lacking(cloudName string, ports []string, open []PortRange) (lacks []PortRange, err error) {
+	all, err := PortRanges(cloudName, ports)
+	for _, r := range all {
+		if !slices.Contains(open, r) && !slices.Contains(lacks, r) {
+			lacks = append(lacks, r)
+		}
+	}
+	return lacks, err
 }
 
 // EachPort are the numbers of the ports of a task, for a machine that has so many at most

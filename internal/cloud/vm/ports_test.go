@@ -1,6 +1,7 @@
 package vm
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,28 @@ func TestMappedPorts(t *testing.T) {
 	m.MapPort(22, "10.0.0.1", 40022)
 	if m.PublicIP != "10.0.0.1" || m.Reach.Host != "10.0.0.1" || m.Reach.Port != 40022 {
 		t.Errorf("%+v", m)
+	}
+}
+
+// Ports that are open already are not opened again, and none twice.
+func TestLackingPorts(t *testing.T) {
+	lacks, err := Lacking("toy", []string{"22", "8000-8010", "22", "9000"}, []PortRange{{9000, 9000}, {8000, 8001}})
+	if err != nil || !slices.Equal(lacks, []PortRange{{22, 22}, {8000, 8010}}) || lacks[0].String() != "22" || lacks[1].String() != "8000-8010" {
+		t.Errorf("%v, %v", lacks, err)
+	}
+	var invalid *cloud.InvalidError
+	if _, err := Lacking("toy", []string{"x"}, nil); !errors.As(err, &invalid) || invalid.Place != (cloud.Place{Cloud: "toy"}) {
+		t.Error(err)
+	}
+}
+
+func TestNamesThatBeginWithALetter(t *testing.T) {
+	spec := cloud.LaunchSpec{AuthorizedKey: "ssh-ed25519 AAAA"}
+	for name, good := range map[string]bool{"web": true, "1web": false, "": false, "Web": false, "very-long-name": false} {
+		spec.ID.Name = name
+		if err := PlainLetter("Toy", 10, spec); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -172,6 +173,16 @@ func (r *Regions) answers(regions []string, errs []error) error {
 		return fmt.Errorf("%w (and %d more regions say so or the like)", first, more)
 	}
 	return first
+}
+
+// Has is an error if the account does not have a region: what it lacks, before the names of
+// those that it has.
+func (r *Regions) Has(ctx context.Context, region, lacks string) error {
+	all, err := r.All(ctx)
+	if err == nil && !slices.Contains(all, region) {
+		err = &cloud.InvalidError{Place: cloud.Place{Cloud: r.Cloud, Region: region}, Err: fmt.Errorf("%s; there are %s", lacks, strings.Join(all, ", "))}
+	}
+	return err
 }
 
 // Open are the account's regions but those that let nobody in.

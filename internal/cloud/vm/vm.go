@@ -200,6 +200,15 @@ type Options struct {
 	SlowToEnd time.Duration
 }
 
+// LimitEach are Limits that are the same for several states.
+func LimitEach(limit time.Duration, states ...string) map[string]time.Duration {
+	limits := map[string]time.Duration{}
+	for _, s := range states {
+		limits[s] = limit
+	}
+	return limits
+}
+
 // Provider is the part of a provider that is the same for every cloud of
 // machines.
 type Provider struct {

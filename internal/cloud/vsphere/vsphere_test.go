@@ -26,8 +26,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/vsphere/vspherefake"
 )
 
-const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJvn8zhV7YgJpPZK1f2sYd4eVMOy6l3vLx7i7mWn3yQd test"
-
 var (
 	here      = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: vspherefake.Vcenter, Zone: vspherefake.Zone}, InstanceType: "vm-2c-8g", CPUs: 2, MemoryGiB: 8}
 	elsewhere = cloud.Offer{Place: cloud.Place{Cloud: Name, Region: vspherefake.Vcenter, Zone: vspherefake.Other}, InstanceType: "vm-2c-8g", CPUs: 2, MemoryGiB: 8}
@@ -61,7 +59,7 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		t.Cleanup(fake.Restore)
 		h := fake.Harness(provider)
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
 		return h
 	})
 }
@@ -71,9 +69,7 @@ func is[E error](err error) bool {
 	return errors.As(err, &e)
 }
 
-func cluster(name string) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h"}, Offer: here, Nodes: 1, Token: name, AuthorizedKey: key}
-}
+func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 // launch is a cluster that has to come to run.
 func launch(t *testing.T, p cloud.Provider, spec cloud.LaunchSpec) []cloud.Node {
@@ -259,7 +255,7 @@ func TestTheMachineThatIsMade(t *testing.T) {
 		made := fake.Made(n.ID)
 		data, err := base64.StdEncoding.DecodeString(extra(made, "guestinfo.userdata"))
 		meta, err2 := base64.StdEncoding.DecodeString(extra(made, "guestinfo.metadata"))
-		if err != nil || err2 != nil || !strings.HasPrefix(string(data), "#cloud-config\n") || !strings.Contains(string(data), key) || string(meta) != `{"instance-id":"`+n.ID+`","local-hostname":"`+n.ID+`"}` {
+		if err != nil || err2 != nil || !strings.HasPrefix(string(data), "#cloud-config\n") || !strings.Contains(string(data), cloudtest.Key) || string(meta) != `{"instance-id":"`+n.ID+`","local-hostname":"`+n.ID+`"}` {
 			t.Errorf("%s %s", data, meta)
 		}
 		c := made.Config

@@ -40,13 +40,13 @@ type Options = vm.Tuning
 // Provider rents on Yotta.
 type Provider struct {
 	vm.PortProvider
-	vm.Account
+	vm.Base
 }
 
 // New returns the provider. It does no I/O.
 func New(o Options) *Provider {
 	o = o.Or(Options{Endpoint: "https://api.yottalabs.ai", Poll: 10 * time.Second, Timeout: 30 * time.Minute})
-	p := &Provider{Account: vm.Account{
+	p := &Provider{Base: vm.Base{Label: displayName, Can: features(), Account: vm.Account{
 		File: keyfile.File{
 			Cloud: Name, Path: ".yotta/credentials", Names: []string{"orgId", "apikey"}, Home: o.Home,
 			Fix: "make an API key at https://console.yottalabs.ai (Settings, Access Keys) and write the lines \"orgId=ORGANIZATION\" and \"apikey=KEY\" into ~/.yotta/credentials",
@@ -55,8 +55,9 @@ func New(o Options) *Provider {
 		Authorize: func(keys map[string]string) func(*http.Request) error {
 			return rest.Header("X-API-KEY", keys["apikey"])
 		},
-	}}
-	p.Provider = vm.New(driver{p, refusals(p.Fix)}, vm.Options{
+	}}}
+	p.Refusals, p.Who = refusals(p.Fix), p.who
+	p.Provider = vm.New(driver{p, p.Refusals}, vm.Options{
 		Cloud: Name, DisplayName: displayName, Valid: valid, NoTokens: true, EndingHolds: true,
 		Limits:     map[string]time.Duration{"INITIALIZE": o.Timeout * 9 / 10, "INITIALIZING": o.Timeout * 9 / 10},
 		PortsLater: "a pod keeps the ports that it was launched with; launch it anew with them",
@@ -111,11 +112,8 @@ func call[T any](ctx context.Context, c *rest.Client, r rest.Call) (T, error) {
 	return answer.Data, err
 }
 
-func (p *Provider) Name() string        { return Name }
-func (p *Provider) DisplayName() string { return displayName }
-
-// Features says what Yotta, or this provider, cannot do.
-func (p *Provider) Features() cloud.Features {
+// features says what Yotta, or this provider, cannot do.
+func features() cloud.Features {
 	const off = "pods of Yotta are given back, not stopped"
 	return cloud.Features{
 		MaxNameLength: names.MaxCluster(), Containers: true,
@@ -134,24 +132,14 @@ func (p *Provider) Features() cloud.Features {
 	}
 }
 
-// Check asks whether the key is the organization's.
-func (p *Provider) Check(ctx context.Context) (cloud.Identity, error) {
-	c, keys, err := p.API()
-	good := false
-	if err == nil {
-		good, err = call[bool](ctx, c, rest.Call{Method: "GET", Path: "/openapi/key/check", Query: url.Values{"orgId": {keys["orgId"]}}})
-	}
+// who asks whether the key is the organization's.
+func (p *Provider) who(ctx context.Context, c *rest.Client, keys map[string]string) (cloud.Identity, error) {
+	good, err := call[bool](ctx, c, rest.Call{Method: "GET", Path: "/openapi/key/check", Query: url.Values{"orgId": {keys["orgId"]}}})
 	if err == nil && !good {
 		err = &cloud.AuthError{Cloud: Name, Fix: p.Fix, Err: fmt.Errorf("the key is not one of the organization %s", keys["orgId"])}
 	}
-	if err != nil {
-		return nil, p.Refused(ctx, cloud.Place{Cloud: Name}, err)
-	}
-	return cloud.Identity{"the organization " + keys["orgId"]}, nil
+	return cloud.Identity{"the organization " + keys["orgId"]}, err
 }
-
-// Offers is nil: the price list knows. Yotta's API tells no prices.
-func (p *Provider) Offers(context.Context) ([]cloud.Offer, error) { return nil, nil }
 
 // typeForm is a type of a price list: so many GPUs, vCPUs and GiB of memory of a kind, such as
 // 1x14v119g_NVIDIA_GeForce_RTX_5090_32G_SECURE.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
@@ -21,12 +20,8 @@ var (
 
 func start(t testing.TB) (*yottafake.Fake, func() *Provider) {
 	fake := yottafake.New()
-	t.Cleanup(fake.Restore)
-	home := t.TempDir()
-	cloudtest.HomeFile(t, home, ".yotta/credentials", "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
-	return fake, func() *Provider {
-		return New(Options{Home: home, Transport: fake, Poll: 100 * time.Millisecond, Busy: -1})
-	}
+	o := fake.Tuning(t, ".yotta/credentials", "orgId="+yottafake.Org+"\napikey="+yottafake.Key+"\n")
+	return fake, func() *Provider { return New(o) }
 }
 
 func TestConformance(t *testing.T) {
@@ -49,8 +44,8 @@ func TestWhatAPodIs(t *testing.T) {
 	}
 	for text, want := range map[string]cloud.Reach{
 		`{"sshCmd": "ssh root@pod-ip -p 10022"}`: {Method: "ssh", Host: "pod-ip", Port: 10022, User: "root"}, `{"sshCmd": "ssh root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 22, User: "root"},
-		`{"sshCmd": "ssh -p 30035 -i <private cloudtest.Key file> root@1.2.3.4"}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
-		`{"expose": [{"port": 22, "host": "1.2.3.4", "proxyPort": 30035}]}`:       {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"}, `{"sshCmd": ""}`: {Method: "ssh", Port: 22, User: "root"},
+		`{"sshCmd": "ssh -p 30035 -i <private key file> root@1.2.3.4"}`:     {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"},
+		`{"expose": [{"port": 22, "host": "1.2.3.4", "proxyPort": 30035}]}`: {Method: "ssh", Host: "1.2.3.4", Port: 30035, User: "root"}, `{"sshCmd": ""}`: {Method: "ssh", Port: 22, User: "root"},
 	} {
 		var p pod
 		if err := json.Unmarshal([]byte(text), &p); err != nil {

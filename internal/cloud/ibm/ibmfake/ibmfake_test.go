@@ -1,14 +1,13 @@
 package ibmfake
 
 import (
-	"bytes"
-	"encoding/json"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 	"github.com/skypilot-go/sky/internal/cloud/fluffycloud/fluffyapi"
 )
 
@@ -17,28 +16,15 @@ const vpcAPI = "https://us-south.iaas.cloud.ibm.com/v1"
 // ask makes a call and returns its status and answer.
 func ask(t *testing.T, f *Fake, token, method, url string, body any) (int, dict) {
 	t.Helper()
-	text, _ := json.Marshal(body)
-	if form, ok := body.(string); ok {
-		text = []byte(form)
-	}
 	if strings.Contains(url, "/v1/") {
 		url += map[bool]string{true: "&", false: "?"}[strings.Contains(url, "?")] + "version=2025-01-01&generation=2"
 	}
-	r, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	if strings.Contains(string(text), "grant_type") {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	}
-	resp, err := f.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := dict{}
-	_ = json.NewDecoder(resp.Body).Decode(&answer)
-	return resp.StatusCode, answer
+	return f.Ask(t, func(r *http.Request) {
+		r.Header.Set("Authorization", "Bearer "+token)
+		if _, form := body.(fakehttp.Text); form {
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+	}, method, url, body)
 }
 
 func code(answer dict) any {
@@ -53,10 +39,10 @@ func code(answer dict) any {
 func TestTheLifeOfANetwork(t *testing.T) {
 	f := New()
 	grant := "grant_type=urn%3Aibm%3Aparams%3Aoauth%3Agrant-type%3Aapikey&apikey="
-	if status, answer := ask(t, f, "", "POST", "https://iam.cloud.ibm.com/identity/token", grant+"wrong"); status != 400 || answer["errorCode"] != "BXNIM0415E" {
+	if status, answer := ask(t, f, "", "POST", "https://iam.cloud.ibm.com/identity/token", fakehttp.Text(grant+"wrong")); status != 400 || answer["errorCode"] != "BXNIM0415E" {
 		t.Errorf("%d %v", status, answer)
 	}
-	_, answer := ask(t, f, "", "POST", "https://iam.cloud.ibm.com/identity/token", grant+APIKey)
+	_, answer := ask(t, f, "", "POST", "https://iam.cloud.ibm.com/identity/token", fakehttp.Text(grant+APIKey))
 	token := answer["access_token"].(string)
 	if status, _ := ask(t, f, "x", "GET", vpcAPI+"/vpcs", nil); status != 401 {
 		t.Errorf("without a token: %d", status)

@@ -1,11 +1,9 @@
 package scpfake
 
 import (
-	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -19,25 +17,14 @@ const zone = "ZONE-FClPklmysrhRpknZ6DaI2f"
 
 func ask(t *testing.T, f *Fake, secret, method, path string, body any) (int, dict) {
 	t.Helper()
-	text, _ := json.Marshal(body)
-	url := "https://openapi.samsungsdscloud.com" + path
-	r, err := http.NewRequestWithContext(t.Context(), method, url, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := strconv.FormatInt(time.Now().UnixMilli(), 10)
-	mac := hmac.New(sha256.New, []byte(secret))
-	mac.Write([]byte(method + url + at + AccessKey + ProjectID + "OpenApi"))
-	for name, value := range map[string]string{"AccessKey": AccessKey, "ClientType": "OpenApi", "ProjectId": ProjectID, "Timestamp": at, "Signature": base64.StdEncoding.EncodeToString(mac.Sum(nil))} {
-		r.Header.Set("X-Cmp-"+name, value)
-	}
-	resp, err := f.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := dict{}
-	_ = json.NewDecoder(resp.Body).Decode(&answer)
-	return resp.StatusCode, answer
+	return f.Ask(t, func(r *http.Request) {
+		at := strconv.FormatInt(time.Now().UnixMilli(), 10)
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(method + r.URL.String() + at + AccessKey + ProjectID + "OpenApi"))
+		for name, value := range map[string]string{"AccessKey": AccessKey, "ClientType": "OpenApi", "ProjectId": ProjectID, "Timestamp": at, "Signature": base64.StdEncoding.EncodeToString(mac.Sum(nil))} {
+			r.Header.Set("X-Cmp-"+name, value)
+		}
+	}, method, "https://openapi.samsungsdscloud.com"+path, body)
 }
 
 // caller asks with good credentials, again while a request is ongoing.

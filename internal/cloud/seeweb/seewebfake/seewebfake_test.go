@@ -1,8 +1,6 @@
 package seewebfake
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"testing"
@@ -11,19 +9,7 @@ import (
 
 func ask(t *testing.T, f *Fake, token, method, path string, body any) (int, dict) {
 	t.Helper()
-	text, _ := json.Marshal(body)
-	r, err := http.NewRequestWithContext(t.Context(), method, "https://api.seeweb.it/ecs/v2"+path, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("X-APITOKEN", token)
-	resp, err := f.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := dict{}
-	_ = json.NewDecoder(resp.Body).Decode(&answer)
-	return resp.StatusCode, answer
+	return f.Ask(t, func(r *http.Request) { r.Header.Set("X-APITOKEN", token) }, method, "https://api.seeweb.it/ecs/v2"+path, body)
 }
 
 // A server is made, switched off and on, and deleted; only its own status says that it is

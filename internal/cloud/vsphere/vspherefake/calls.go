@@ -16,6 +16,7 @@ import (
 	"github.com/vmware/govmomi/vim25/xml"
 
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
+	"github.com/skypilot-go/sky/internal/cloud/fakehttp"
 )
 
 // effects are what calls do.
@@ -24,23 +25,8 @@ var effects = map[string]cloudtest.Effect{
 }
 
 // RoundTrip answers a call without a network, so that time may be virtual.
-func (f *Fake) RoundTrip(r *http.Request) (resp *http.Response, err error) {
-	if err := r.Context().Err(); err != nil {
-		return nil, err
-	}
-	defer func() {
-		switch p := recover(); {
-		case p == http.ErrAbortHandler && r.Context().Err() != nil:
-			resp, err = nil, r.Context().Err()
-		case p == http.ErrAbortHandler:
-			resp, err = nil, io.ErrUnexpectedEOF
-		case p != nil:
-			panic(p)
-		}
-	}()
-	w := httptest.NewRecorder()
-	f.process.Serve(f, w, r.Clone(r.Context()))
-	return w.Result(), nil
+func (f *Fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	return fakehttp.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.process.Serve(f, w, r) }), r)
 }
 
 func (f *Fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -1,8 +1,6 @@
 package yottafake
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -14,19 +12,7 @@ const small = "1x14v119g_NVIDIA_GeForce_RTX_5090_32G_SECURE"
 
 func ask(t *testing.T, f *Fake, key, method, path string, body any) (int, dict) {
 	t.Helper()
-	text, _ := json.Marshal(body)
-	r, err := http.NewRequestWithContext(t.Context(), method, "https://api.yottalabs.ai"+path, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("X-API-KEY", key)
-	resp, err := f.RoundTrip(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	answer := dict{}
-	_ = json.NewDecoder(resp.Body).Decode(&answer)
-	return resp.StatusCode, answer
+	return f.Ask(t, func(r *http.Request) { r.Header.Set("X-API-KEY", key) }, method, "https://api.yottalabs.ai"+path, body)
 }
 
 // A cluster is made, then its pod, which is reached at a port of a host, and both end.
