@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Control is a line of a request's stream that is not text but tells the client
@@ -92,7 +93,7 @@ func (d *decoder) line(line []byte, end byte) error {
 			}
 			return d.control(c)
 		}
-		if m := interactiveLine.FindSubmatch(line); m != nil && d.interactive != nil {
+		if m := interactiveLine().FindSubmatch(line); m != nil && d.interactive != nil {
 			return d.interactive(string(m[1]))
 		}
 	}
@@ -102,9 +103,9 @@ func (d *decoder) line(line []byte, end byte) error {
 
 // interactiveLine asks the client to connect its terminal to a session, for a
 // login that needs a person.
-var interactiveLine = regexp.MustCompile(`<sky-interactive session="([^"]+)"/>`)
+var interactiveLine = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`<sky-interactive session="([^"]+)"/>`) })
 
-var codePattern = regexp.MustCompile(`(?s)^<([a-z_]+)>(.*)</([a-z_]+)>$`)
+var codePattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?s)^<([a-z_]+)>(.*)</([a-z_]+)>$`) })
 
 // parseControl reports whether line holds a payload; a line that does is consumed
 // whole, even when its payload makes no sense.
@@ -121,7 +122,7 @@ func parseControl(line []byte) (Control, bool) {
 	if json.Unmarshal([]byte(raw), &text) != nil {
 		return Control{}, true
 	}
-	m := codePattern.FindStringSubmatch(text)
+	m := codePattern().FindStringSubmatch(text)
 	if m == nil || m[1] != m[3] {
 		return Control{}, true
 	}

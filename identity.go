@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/google/uuid"
 
@@ -42,7 +43,7 @@ func (e environ) home() string {
 	return h
 }
 
-var userIDPattern = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]*$`)
+var userIDPattern = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9-]*$`) })
 
 // identity completes who: id from SKYPILOT_USER_ID, else ~/.sky/user_hash, which
 // is made on first use; name from SKYPILOT_USER, else the system's user.
@@ -63,7 +64,7 @@ func identity(env environ, who api.User) (api.User, error) {
 		}
 		who.ID = id
 	}
-	if !userIDPattern.MatchString(who.ID) {
+	if !userIDPattern().MatchString(who.ID) {
 		return who, fmt.Errorf("user id %q may hold only letters, digits and dashes; see %s and ~/.sky/user_hash", who.ID, api.EnvUserID)
 	}
 	return who, nil
@@ -126,7 +127,7 @@ func readUserID(path string) (string, error) {
 		return "", fmt.Errorf("your user id cannot be read, which says which clusters are yours: %w", err)
 	}
 	id := strings.TrimSpace(string(b))
-	if !userIDPattern.MatchString(id) {
+	if !userIDPattern().MatchString(id) {
 		is := fmt.Sprintf("holds %.40q, which is no user id (letters, digits and dashes)", id)
 		if id == "" {
 			is = "is empty"

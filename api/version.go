@@ -6,7 +6,10 @@
 // existing clients work unchanged.
 package api
 
-import "runtime/debug"
+import (
+	"runtime/debug"
+	"sync"
+)
 
 // Versions of the protocol. A peer below MinVersion is refused.
 const (
@@ -15,23 +18,24 @@ const (
 	MinRelease = "0.11.0" // of SkyPilot, which speaks MinVersion
 )
 
-// ProductVersion is what the server and client call themselves. The linker
-// sets Commit for release builds; otherwise it is what go build noted.
-var (
-	ProductVersion = "1.0.0-dev0"
-	Commit         = notKnown
-)
+// ProductVersion is what the server and client call themselves.
+var ProductVersion = "1.0.0-dev0"
+
+// linked is the commit of a release build. The linker sets it (-X).
+var linked string
 
 const notKnown = "unknown"
 
-func init() {
-	if Commit != notKnown { // what the linker sets must be a constant
-		return
+// Commit is the commit of this build: the linked one, or what go build noted.
+var Commit = sync.OnceValue(func() string {
+	if linked != "" {
+		return linked
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		Commit = commitOf(info)
+		return commitOf(info)
 	}
-}
+	return notKnown
+})
 
 // commitOf is the commit that a build is of, with "-dirty" if files were changed.
 func commitOf(info *debug.BuildInfo) string {

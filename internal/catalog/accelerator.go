@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/skypilot-go/sky/task"
 )
@@ -21,11 +22,11 @@ type Accelerator struct {
 }
 
 // Accelerators lists the devices that sky knows by name. Clouds may offer more.
-func Accelerators() []Accelerator { return knownAccelerators }
+func Accelerators() []Accelerator { return knownAccelerators() }
 
 var (
-	knownAccelerators = parseAccelerators(acceleratorCSV)
-	acceleratorIndex  = indexAccelerators(knownAccelerators)
+	knownAccelerators = sync.OnceValue(func() []Accelerator { return parseAccelerators(acceleratorCSV) })
+	acceleratorIndex  = sync.OnceValue(func() map[string]int { return indexAccelerators(knownAccelerators()) })
 )
 
 func parseAccelerators(text string) []Accelerator {
@@ -51,11 +52,11 @@ func indexAccelerators(all []Accelerator) map[string]int {
 
 // FindAccelerator looks a device up by its exact name in any case.
 func FindAccelerator(name string) (Accelerator, bool) {
-	i, ok := acceleratorIndex[strings.ToLower(name)]
+	i, ok := acceleratorIndex()[strings.ToLower(name)]
 	if !ok {
 		return Accelerator{}, false
 	}
-	return knownAccelerators[i], true
+	return knownAccelerators()[i], true
 }
 
 // CanonicalAccelerator gives the name that catalogs use for what a user wrote.
@@ -86,7 +87,7 @@ func CanonicalAccelerator(name string, offered []string) (canonical string, matc
 		consider(o)
 	}
 	if len(offered) == 0 {
-		for _, a := range knownAccelerators {
+		for _, a := range knownAccelerators() {
 			consider(a.Name)
 		}
 	}
@@ -114,7 +115,7 @@ func ParseMemoryRequest(name string) (r MemoryRequest, ok bool) {
 // Accelerators lists the known devices that answer the request.
 func (r MemoryRequest) Accelerators() []Accelerator {
 	var out []Accelerator
-	for _, a := range knownAccelerators {
+	for _, a := range knownAccelerators() {
 		if a.MemoryGB == 0 || r.Maker != "" && a.Maker != r.Maker {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // Google's list prices hosts and accelerators apart. joinGCP makes what can be
@@ -12,40 +13,48 @@ import (
 
 // gcpHosts are the machine types that accelerators of a kind come built into,
 // by count. Any other GPU is attached to a machine of the n1 family.
-var gcpHosts = map[string]map[float64][]string{
-	"A100":      {1: {"a2-highgpu-1g"}, 2: {"a2-highgpu-2g"}, 4: {"a2-highgpu-4g"}, 8: {"a2-highgpu-8g"}, 16: {"a2-megagpu-16g"}},
-	"A100-80GB": {1: {"a2-ultragpu-1g"}, 2: {"a2-ultragpu-2g"}, 4: {"a2-ultragpu-4g"}, 8: {"a2-ultragpu-8g"}},
-	"L4": {1: {"g2-standard-4", "g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"},
-		2: {"g2-standard-24"}, 4: {"g2-standard-48"}, 8: {"g2-standard-96"}},
-	"H100":      {1: {"a3-highgpu-1g"}, 2: {"a3-highgpu-2g"}, 4: {"a3-highgpu-4g"}, 8: {"a3-highgpu-8g"}},
-	"H100-MEGA": {8: {"a3-megagpu-8g"}},
-	"H200":      {8: {"a3-ultragpu-8g"}},
-	"B200":      {8: {"a4-highgpu-8g"}},
-}
+var gcpHosts = sync.OnceValue(func() map[string]map[float64][]string {
+	return map[string]map[float64][]string{
+		"A100":      {1: {"a2-highgpu-1g"}, 2: {"a2-highgpu-2g"}, 4: {"a2-highgpu-4g"}, 8: {"a2-highgpu-8g"}, 16: {"a2-megagpu-16g"}},
+		"A100-80GB": {1: {"a2-ultragpu-1g"}, 2: {"a2-ultragpu-2g"}, 4: {"a2-ultragpu-4g"}, 8: {"a2-ultragpu-8g"}},
+		"L4": {1: {"g2-standard-4", "g2-standard-8", "g2-standard-12", "g2-standard-16", "g2-standard-32"},
+			2: {"g2-standard-24"}, 4: {"g2-standard-48"}, 8: {"g2-standard-96"}},
+		"H100":      {1: {"a3-highgpu-1g"}, 2: {"a3-highgpu-2g"}, 4: {"a3-highgpu-4g"}, 8: {"a3-highgpu-8g"}},
+		"H100-MEGA": {8: {"a3-megagpu-8g"}},
+		"H200":      {8: {"a3-ultragpu-8g"}},
+		"B200":      {8: {"a4-highgpu-8g"}},
+	}
+})
 
 // gcpLimit is the largest host that so many GPUs may be attached to.
 type gcpLimit struct{ cpus, memory float64 }
 
-var gcpLimits = map[string]map[float64]gcpLimit{
-	"K80":  {1: {8, 52}, 2: {16, 104}, 4: {32, 208}, 8: {64, 208}},
-	"V100": {1: {12, 78}, 2: {24, 156}, 4: {48, 312}, 8: {96, 624}},
-	"T4":   {1: {48, 312}, 2: {48, 312}, 4: {96, 624}},
-	"P4":   {1: {24, 156}, 2: {48, 312}, 4: {96, 624}},
-	"P100": {1: {16, 104}, 2: {32, 208}, 4: {96, 624}},
-}
+var gcpLimits = sync.OnceValue(func() map[string]map[float64]gcpLimit {
+	return map[string]map[float64]gcpLimit{
+		"K80":  {1: {8, 52}, 2: {16, 104}, 4: {32, 208}, 8: {64, 208}},
+		"V100": {1: {12, 78}, 2: {24, 156}, 4: {48, 312}, 8: {96, 624}},
+		"T4":   {1: {48, 312}, 2: {48, 312}, 4: {96, 624}},
+		"P4":   {1: {24, 156}, 2: {48, 312}, 4: {96, 624}},
+		"P100": {1: {16, 104}, 2: {32, 208}, 4: {96, 624}},
+	}
+})
 
 // gcpZoneLimits are zones where other limits hold.
-var gcpZoneLimits = map[string]map[string]gcpLimit{
-	"K80:8":  {"asia-east1-a": {64, 416}, "us-east1-d": {64, 416}},
-	"P100:4": {"us-east1-c": {64, 208}, "europe-west1-d": {64, 208}, "europe-west1-b": {64, 208}},
-}
+var gcpZoneLimits = sync.OnceValue(func() map[string]map[string]gcpLimit {
+	return map[string]map[string]gcpLimit{
+		"K80:8":  {"asia-east1-a": {64, 416}, "us-east1-d": {64, 416}},
+		"P100:4": {"us-east1-c": {64, 208}, "europe-west1-d": {64, 208}, "europe-west1-b": {64, 208}},
+	}
+})
 
 // gcpDefaultCPUs is the least host for so many attached GPUs when no size is
 // asked for; what is not listed gets eight vCPUs each.
-var gcpDefaultCPUs = map[string]map[float64]float64{
-	"K80": {1: 4, 2: 8, 4: 16, 8: 32, 16: 64},
-	"T4":  {1: 4, 2: 8, 4: 48},
-}
+var gcpDefaultCPUs = sync.OnceValue(func() map[string]map[float64]float64 {
+	return map[string]map[float64]float64{
+		"K80": {1: 4, 2: 8, 4: 16, 8: 32, 16: 64},
+		"T4":  {1: 4, 2: 8, 4: 48},
+	}
+})
 
 const tpuVM = "TPU-VM"
 
@@ -89,7 +98,7 @@ func (b *builder) joinGCP() {
 			b.addTPU(acc, rows, hosts)
 			continue
 		}
-		built := gcpHosts[acc.accelerator]
+		built := gcpHosts()[acc.accelerator]
 		for _, name := range built[acc.count] {
 			if h, ok := hosts[name]; ok {
 				b.join(h, acc, rows, false)
@@ -153,7 +162,7 @@ func (b *builder) join(host int, acc kind, rows []row, attach bool) {
 	k := acc
 	k.instance, k.cpus, k.memory, k.arch, k.attached = h.instance, h.cpus, h.memory, h.arch, attach
 	if attach {
-		k.defaultCPUs = gcpDefaultCPUs[acc.accelerator][acc.count]
+		k.defaultCPUs = gcpDefaultCPUs()[acc.accelerator][acc.count]
 		if k.defaultCPUs == 0 {
 			k.defaultCPUs = 8 * acc.count
 		}
@@ -182,8 +191,8 @@ func sum(a, b float64) float64 {
 }
 
 func gcpAttaches(k *kind, zone string) bool {
-	limit, ok := gcpLimits[k.accelerator][k.count]
-	if other, exists := gcpZoneLimits[FormatCount(k.accelerator, k.count)][zone]; exists {
+	limit, ok := gcpLimits()[k.accelerator][k.count]
+	if other, exists := gcpZoneLimits()[FormatCount(k.accelerator, k.count)][zone]; exists {
 		limit, ok = other, true
 	}
 	return !ok || k.cpus <= limit.cpus && k.memory <= limit.memory

@@ -72,7 +72,7 @@ func (a *app) apiDumpCommand() *cobra.Command {
 
 // clientInfo reports which program asked for a dump.
 func clientInfo() map[string]any {
-	return map[string]any{"version": api.ProductVersion, "commit": api.Commit, "os": runtime.GOOS, "arch": runtime.GOARCH}
+	return map[string]any{"version": api.ProductVersion, "commit": api.Commit(), "os": runtime.GOOS, "arch": runtime.GOARCH}
 }
 
 // listTarball reads a packed archive to its end.

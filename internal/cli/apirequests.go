@@ -276,7 +276,7 @@ func (a *app) apiInfo(ctx context.Context) error {
 		return err
 	}
 	info := apiInfo{User: new(c.User())}
-	info.Client.Version, info.Client.Commit, info.Client.BuildID = api.ProductVersion, api.Commit, clientBuild()
+	info.Client.Version, info.Client.Commit, info.Client.BuildID = api.ProductVersion, api.Commit(), clientBuild()
 	info.Server.URL = c.Endpoint()
 	h, err := c.HealthIfListening(ctx)
 	switch {
@@ -295,7 +295,7 @@ func (a *app) apiInfo(ctx context.Context) error {
 	if done, err := a.emit(info); done {
 		return err
 	}
-	a.t.Printf("SkyPilot client version: %s, commit: %s\n", api.ProductVersion, api.Commit)
+	a.t.Printf("SkyPilot client version: %s, commit: %s\n", api.ProductVersion, api.Commit())
 	if err != nil {
 		if c.Local() {
 			a.t.Println("No SkyPilot API server is connected")

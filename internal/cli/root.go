@@ -53,7 +53,7 @@ func (a *app) root() *cobra.Command {
 		case version:
 			a.t.Println("skypilot, version " + api.ProductVersion)
 		case commit:
-			a.t.Println("skypilot, commit " + api.Commit)
+			a.t.Println("skypilot, commit " + api.Commit())
 		case install != "":
 			return a.installCompletion(cmd.Context(), install)
 		case uninstall != "":
@@ -71,7 +71,7 @@ func (a *app) versionCommand() *cobra.Command {
 		name: "version", short: "Show the version and commit.", noConfig: true, max: 0,
 		example: "sky version",
 		run: func(context.Context, *cobra.Command, []string) error {
-			a.t.Printf("skypilot, version %s\nskypilot, commit %s\n", api.ProductVersion, api.Commit)
+			a.t.Printf("skypilot, version %s\nskypilot, commit %s\n", api.ProductVersion, api.Commit())
 			return nil
 		},
 	})

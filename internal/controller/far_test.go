@@ -264,7 +264,7 @@ func TestAJobIsHandedToAControllerThatIsRentedForIt(t *testing.T) {
 	})
 }
 
-// A controller with work on it is not ended by a wish for its cluster's end.
+// A controller with work on it is not ended by a request to end its cluster.
 func TestAControllerWithUnfinishedJobsDoesNotEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNear(t, "")

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/skypilot-go/sky/api"
+import (
+	"sync"
+
+	"github.com/skypilot-go/sky/api"
+)
 
 // ClusterEvent is something that happens to a cluster.
 type ClusterEvent string
@@ -19,39 +23,41 @@ const ClusterAbsent api.ClusterStatus = ""
 
 // Clusters is the life of a cluster. A stopped cluster may turn out healthy:
 // somebody can start its machines in the cloud's console.
-var Clusters = Table[api.ClusterStatus, ClusterEvent]{
-	ClusterAbsent: {
-		ClusterProvisioning: api.ClusterInit,
-	},
-	api.ClusterInit: {
-		ClusterProvisioning: api.ClusterInit,
-		ClusterHealthy:      api.ClusterUp,
-		ClusterAbnormal:     api.ClusterInit,
-		ClusterAutostopping: api.ClusterAutostopping,
-		ClusterStopped:      api.ClusterStopped,
-		ClusterGone:         ClusterAbsent,
-	},
-	api.ClusterUp: {
-		ClusterProvisioning: api.ClusterInit,
-		ClusterHealthy:      api.ClusterUp,
-		ClusterAbnormal:     api.ClusterInit,
-		ClusterAutostopping: api.ClusterAutostopping,
-		ClusterStopped:      api.ClusterStopped,
-		ClusterGone:         ClusterAbsent,
-	},
-	api.ClusterAutostopping: {
-		ClusterProvisioning: api.ClusterInit,
-		ClusterHealthy:      api.ClusterUp,
-		ClusterAbnormal:     api.ClusterInit,
-		ClusterAutostopping: api.ClusterAutostopping,
-		ClusterStopped:      api.ClusterStopped,
-		ClusterGone:         ClusterAbsent,
-	},
-	api.ClusterStopped: {
-		ClusterProvisioning: api.ClusterInit,
-		ClusterHealthy:      api.ClusterUp,
-		ClusterAbnormal:     api.ClusterInit,
-		ClusterStopped:      api.ClusterStopped,
-		ClusterGone:         ClusterAbsent,
-	},
-}
+var Clusters = sync.OnceValue(func() Table[api.ClusterStatus, ClusterEvent] {
+	return Table[api.ClusterStatus, ClusterEvent]{
+		ClusterAbsent: {
+			ClusterProvisioning: api.ClusterInit,
+		},
+		api.ClusterInit: {
+			ClusterProvisioning: api.ClusterInit,
+			ClusterHealthy:      api.ClusterUp,
+			ClusterAbnormal:     api.ClusterInit,
+			ClusterAutostopping: api.ClusterAutostopping,
+			ClusterStopped:      api.ClusterStopped,
+			ClusterGone:         ClusterAbsent,
+		},
+		api.ClusterUp: {
+			ClusterProvisioning: api.ClusterInit,
+			ClusterHealthy:      api.ClusterUp,
+			ClusterAbnormal:     api.ClusterInit,
+			ClusterAutostopping: api.ClusterAutostopping,
+			ClusterStopped:      api.ClusterStopped,
+			ClusterGone:         ClusterAbsent,
+		},
+		api.ClusterAutostopping: {
+			ClusterProvisioning: api.ClusterInit,
+			ClusterHealthy:      api.ClusterUp,
+			ClusterAbnormal:     api.ClusterInit,
+			ClusterAutostopping: api.ClusterAutostopping,
+			ClusterStopped:      api.ClusterStopped,
+			ClusterGone:         ClusterAbsent,
+		},
+		api.ClusterStopped: {
+			ClusterProvisioning: api.ClusterInit,
+			ClusterHealthy:      api.ClusterUp,
+			ClusterAbnormal:     api.ClusterInit,
+			ClusterStopped:      api.ClusterStopped,
+			ClusterGone:         ClusterAbsent,
+		},
+	}
+})

@@ -1,6 +1,6 @@
 // Package fsm keeps life cycles as tables: which event moves what to where.
-// What a table lacks cannot happen. The tables are plain values, so code asks
-// them, tests walk them and the documentation prints them.
+// Transitions that a table does not list are invalid. A table is made on first use and
+// never changes: code asks it, tests walk it and the documentation prints it.
 package fsm
 
 import (

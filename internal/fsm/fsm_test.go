@@ -46,23 +46,23 @@ func walk[S, E ~string](t *testing.T, name string, table Table[S, E], states []S
 
 func TestRequestLifeCycle(t *testing.T) {
 	all := []api.RequestStatus{api.RequestPending, api.RequestRunning, api.RequestSucceeded, api.RequestFailed, api.RequestCancelled}
-	walk(t, "requests", Requests, all)
+	walk(t, "requests", Requests(), all)
 	for _, s := range all {
-		if Requests.Final(s) != s.Terminal() {
-			t.Errorf("%s: final %v, terminal %v", s, Requests.Final(s), s.Terminal())
+		if Requests().Final(s) != s.Terminal() {
+			t.Errorf("%s: final %v, terminal %v", s, Requests().Final(s), s.Terminal())
 		}
-		if s != api.RequestPending && len(Requests.Into(s)) == 0 {
+		if s != api.RequestPending && len(Requests().Into(s)) == 0 {
 			t.Errorf("%s cannot be reached", s)
 		}
 	}
-	if len(Requests.Into(api.RequestPending)) > 0 {
+	if len(Requests().Into(api.RequestPending)) > 0 {
 		t.Error("a request waits twice")
 	}
 }
 
 func TestClusterLifeCycle(t *testing.T) {
-	walk(t, "clusters", Clusters, []api.ClusterStatus{ClusterAbsent, api.ClusterInit, api.ClusterUp, api.ClusterAutostopping, api.ClusterStopped})
-	for s, row := range Clusters {
+	walk(t, "clusters", Clusters(), []api.ClusterStatus{ClusterAbsent, api.ClusterInit, api.ClusterUp, api.ClusterAutostopping, api.ClusterStopped})
+	for s, row := range Clusters() {
 		if _, ok := row[ClusterGone]; ok == (s == ClusterAbsent) {
 			t.Errorf("%q: whatever exists can go, and nothing else", s)
 		}
@@ -70,7 +70,7 @@ func TestClusterLifeCycle(t *testing.T) {
 			t.Errorf("%q: launching leads to %q", s, row[ClusterProvisioning])
 		}
 	}
-	if got := slices.Sorted(maps.Keys(Clusters[ClusterAbsent])); len(got) != 1 {
+	if got := slices.Sorted(maps.Keys(Clusters()[ClusterAbsent])); len(got) != 1 {
 		t.Errorf("a cluster begins with a launch, not with %v", got)
 	}
 }

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/skypilot-go/sky/api"
+import (
+	"sync"
+
+	"github.com/skypilot-go/sky/api"
+)
 
 // ManagedEvent is something that happens to a task of a managed job.
 type ManagedEvent string
@@ -22,7 +26,7 @@ const (
 )
 
 // ManagedJobs is the life of a task of a managed job.
-var ManagedJobs = func() Table[api.ManagedStatus, ManagedEvent] {
+var ManagedJobs = sync.OnceValue(func() Table[api.ManagedStatus, ManagedEvent] {
 	// Whatever has not ended can be cancelled or fail.
 	live := func(more map[ManagedEvent]api.ManagedStatus) map[ManagedEvent]api.ManagedStatus {
 		row := map[ManagedEvent]api.ManagedStatus{
@@ -77,7 +81,7 @@ var ManagedJobs = func() Table[api.ManagedStatus, ManagedEvent] {
 		api.ManagedFailedResource:  {},
 		api.ManagedFailedControl:   {},
 	}
-}()
+})
 
 // ScheduleEvent is something that the scheduler of managed jobs does.
 type ScheduleEvent string
@@ -91,34 +95,36 @@ const (
 )
 
 // Schedules is the life of a managed job for its scheduler.
-var Schedules = Table[api.ScheduleState, ScheduleEvent]{
-	api.ScheduleWaiting: {
-		ScheduleClaimed: api.ScheduleLaunching,
-		ScheduleEnded:   api.ScheduleDone, // cancelled
-	},
-	api.ScheduleLaunching: {
-		ScheduleLaunched: api.ScheduleAlive,
-		SchedulePaused:   api.ScheduleAliveBackoff,
-		ScheduleQueued:   api.ScheduleAliveWaiting, // another server takes over, or another task waits
-		ScheduleEnded:    api.ScheduleDone,
-	},
-	api.ScheduleAlive: {
-		ScheduleClaimed: api.ScheduleLaunching, // another task
-		SchedulePaused:  api.ScheduleAliveBackoff,
-		ScheduleQueued:  api.ScheduleAliveWaiting,
-		ScheduleEnded:   api.ScheduleDone,
-	},
-	api.ScheduleAliveBackoff: {
-		ScheduleLaunched: api.ScheduleAlive, // cancelled: what is left is ended
-		ScheduleQueued:   api.ScheduleAliveWaiting,
-		ScheduleClaimed:  api.ScheduleLaunching, // another task
-		ScheduleEnded:    api.ScheduleDone,
-	},
-	api.ScheduleAliveWaiting: {
-		SchedulePaused:   api.ScheduleAliveBackoff, // another task pauses
-		ScheduleClaimed:  api.ScheduleLaunching,
-		ScheduleLaunched: api.ScheduleAlive, // cancelled
-		ScheduleEnded:    api.ScheduleDone,
-	},
-	api.ScheduleDone: {},
-}
+var Schedules = sync.OnceValue(func() Table[api.ScheduleState, ScheduleEvent] {
+	return Table[api.ScheduleState, ScheduleEvent]{
+		api.ScheduleWaiting: {
+			ScheduleClaimed: api.ScheduleLaunching,
+			ScheduleEnded:   api.ScheduleDone, // cancelled
+		},
+		api.ScheduleLaunching: {
+			ScheduleLaunched: api.ScheduleAlive,
+			SchedulePaused:   api.ScheduleAliveBackoff,
+			ScheduleQueued:   api.ScheduleAliveWaiting, // another server takes over, or another task waits
+			ScheduleEnded:    api.ScheduleDone,
+		},
+		api.ScheduleAlive: {
+			ScheduleClaimed: api.ScheduleLaunching, // another task
+			SchedulePaused:  api.ScheduleAliveBackoff,
+			ScheduleQueued:  api.ScheduleAliveWaiting,
+			ScheduleEnded:   api.ScheduleDone,
+		},
+		api.ScheduleAliveBackoff: {
+			ScheduleLaunched: api.ScheduleAlive, // cancelled: what is left is ended
+			ScheduleQueued:   api.ScheduleAliveWaiting,
+			ScheduleClaimed:  api.ScheduleLaunching, // another task
+			ScheduleEnded:    api.ScheduleDone,
+		},
+		api.ScheduleAliveWaiting: {
+			SchedulePaused:   api.ScheduleAliveBackoff, // another task pauses
+			ScheduleClaimed:  api.ScheduleLaunching,
+			ScheduleLaunched: api.ScheduleAlive, // cancelled
+			ScheduleEnded:    api.ScheduleDone,
+		},
+		api.ScheduleDone: {},
+	}
+})

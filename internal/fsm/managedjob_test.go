@@ -7,19 +7,19 @@ import (
 )
 
 func TestManagedJobLifeCycle(t *testing.T) {
-	walk(t, "managed jobs", ManagedJobs, api.ManagedStatuses)
+	walk(t, "managed jobs", ManagedJobs(), api.ManagedStatuses)
 	for _, s := range api.ManagedStatuses {
-		if ManagedJobs.Final(s) != s.Terminal() {
-			t.Errorf("%s: final %v, terminal %v", s, ManagedJobs.Final(s), s.Terminal())
+		if ManagedJobs().Final(s) != s.Terminal() {
+			t.Errorf("%s: final %v, terminal %v", s, ManagedJobs().Final(s), s.Terminal())
 		}
 		if s.Terminal() {
 			continue
 		}
-		if next, ok := ManagedJobs.Next(s, ManagedCancelled); !ok || next != api.ManagedCancelled {
+		if next, ok := ManagedJobs().Next(s, ManagedCancelled); !ok || next != api.ManagedCancelled {
 			t.Errorf("%s cannot be cancelled", s)
 		}
 	}
-	for _, back := range ManagedJobs.Into(api.ManagedStarting) {
+	for _, back := range ManagedJobs().Into(api.ManagedStarting) {
 		if back != api.ManagedPending {
 			t.Errorf("%s starts anew", back)
 		}
@@ -27,13 +27,13 @@ func TestManagedJobLifeCycle(t *testing.T) {
 }
 
 func TestScheduleLifeCycle(t *testing.T) {
-	walk(t, "schedules", Schedules, []api.ScheduleState{
+	walk(t, "schedules", Schedules(), []api.ScheduleState{
 		api.ScheduleWaiting, api.ScheduleLaunching, api.ScheduleAlive, api.ScheduleAliveBackoff, api.ScheduleAliveWaiting, api.ScheduleDone})
-	if len(Schedules.Into(api.ScheduleWaiting)) > 0 {
+	if len(Schedules().Into(api.ScheduleWaiting)) > 0 {
 		t.Error("a job that was claimed waits again")
 	}
-	for s := range Schedules {
-		if _, ok := Schedules.Next(s, ScheduleEnded); ok == (s == api.ScheduleDone) {
+	for s := range Schedules() {
+		if _, ok := Schedules().Next(s, ScheduleEnded); ok == (s == api.ScheduleDone) {
 			t.Errorf("%s: every job that is not done can end", s)
 		}
 	}

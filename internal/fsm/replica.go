@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/skypilot-go/sky/api"
+import (
+	"sync"
+
+	"github.com/skypilot-go/sky/api"
+)
 
 // ReplicaEvent is something that happens to a replica of a service, or to a worker of a pool.
 type ReplicaEvent string
@@ -29,52 +33,54 @@ const (
 const ReplicaAbsent api.ReplicaStatus = ""
 
 // Replicas is the life of a replica or worker.
-var Replicas = Table[api.ReplicaStatus, ReplicaEvent]{
-	ReplicaAbsent: {},
-	api.ReplicaPending: {
-		ReplicaProvision: api.ReplicaProvisioning,
-		ReplicaForget:    ReplicaAbsent, // it has no machines
-	},
-	api.ReplicaProvisioning: {
-		ReplicaLaunched: api.ReplicaStarting,
-		ReplicaRetry:    api.ReplicaPending,
-		ReplicaStop:     api.ReplicaShuttingDown,
-		ReplicaPreempt:  api.ReplicaPreempted,
-	},
-	api.ReplicaStarting: {
-		ReplicaReady:   api.ReplicaReady,
-		ReplicaStop:    api.ReplicaShuttingDown,
-		ReplicaPreempt: api.ReplicaPreempted,
-	},
-	api.ReplicaReady: {
-		ReplicaNotReady: api.ReplicaNotReady,
-		ReplicaStop:     api.ReplicaShuttingDown,
-		ReplicaPreempt:  api.ReplicaPreempted,
-	},
-	api.ReplicaNotReady: {
-		ReplicaReady:   api.ReplicaReady,
-		ReplicaStop:    api.ReplicaShuttingDown,
-		ReplicaPreempt: api.ReplicaPreempted,
-	},
-	api.ReplicaShuttingDown: {
-		ReplicaGone:          ReplicaAbsent,
-		ReplicaFailed:        api.ReplicaFailed,
-		ReplicaTooLate:       api.ReplicaFailedDelay,
-		ReplicaUnhealthy:     api.ReplicaFailedProbing,
-		ReplicaUnprovisioned: api.ReplicaFailedProvision,
-		ReplicaUncleaned:     api.ReplicaFailedCleanup,
-		ReplicaPreempt:       api.ReplicaPreempted,
-	},
-	api.ReplicaPreempted: {
-		ReplicaGone:      ReplicaAbsent,
-		ReplicaUncleaned: api.ReplicaFailedCleanup,
-	},
-	api.ReplicaFailedCleanup: {
-		ReplicaStop:   api.ReplicaShuttingDown, // giving them back is tried again
-		ReplicaForget: ReplicaAbsent,           // purged
-	},
-	api.ReplicaFailed:          {ReplicaForget: ReplicaAbsent},
-	api.ReplicaFailedDelay:     {ReplicaForget: ReplicaAbsent},
-	api.ReplicaFailedProbing:   {ReplicaForget: ReplicaAbsent},
-	api.ReplicaFailedProvision: {ReplicaForget: ReplicaAbsent},
-}
+var Replicas = sync.OnceValue(func() Table[api.ReplicaStatus, ReplicaEvent] {
+	return Table[api.ReplicaStatus, ReplicaEvent]{
+		ReplicaAbsent: {},
+		api.ReplicaPending: {
+			ReplicaProvision: api.ReplicaProvisioning,
+			ReplicaForget:    ReplicaAbsent, // it has no machines
+		},
+		api.ReplicaProvisioning: {
+			ReplicaLaunched: api.ReplicaStarting,
+			ReplicaRetry:    api.ReplicaPending,
+			ReplicaStop:     api.ReplicaShuttingDown,
+			ReplicaPreempt:  api.ReplicaPreempted,
+		},
+		api.ReplicaStarting: {
+			ReplicaReady:   api.ReplicaReady,
+			ReplicaStop:    api.ReplicaShuttingDown,
+			ReplicaPreempt: api.ReplicaPreempted,
+		},
+		api.ReplicaReady: {
+			ReplicaNotReady: api.ReplicaNotReady,
+			ReplicaStop:     api.ReplicaShuttingDown,
+			ReplicaPreempt:  api.ReplicaPreempted,
+		},
+		api.ReplicaNotReady: {
+			ReplicaReady:   api.ReplicaReady,
+			ReplicaStop:    api.ReplicaShuttingDown,
+			ReplicaPreempt: api.ReplicaPreempted,
+		},
+		api.ReplicaShuttingDown: {
+			ReplicaGone:          ReplicaAbsent,
+			ReplicaFailed:        api.ReplicaFailed,
+			ReplicaTooLate:       api.ReplicaFailedDelay,
+			ReplicaUnhealthy:     api.ReplicaFailedProbing,
+			ReplicaUnprovisioned: api.ReplicaFailedProvision,
+			ReplicaUncleaned:     api.ReplicaFailedCleanup,
+			ReplicaPreempt:       api.ReplicaPreempted,
+		},
+		api.ReplicaPreempted: {
+			ReplicaGone:      ReplicaAbsent,
+			ReplicaUncleaned: api.ReplicaFailedCleanup,
+		},
+		api.ReplicaFailedCleanup: {
+			ReplicaStop:   api.ReplicaShuttingDown, // giving them back is tried again
+			ReplicaForget: ReplicaAbsent,           // purged
+		},
+		api.ReplicaFailed:          {ReplicaForget: ReplicaAbsent},
+		api.ReplicaFailedDelay:     {ReplicaForget: ReplicaAbsent},
+		api.ReplicaFailedProbing:   {ReplicaForget: ReplicaAbsent},
+		api.ReplicaFailedProvision: {ReplicaForget: ReplicaAbsent},
+	}
+})

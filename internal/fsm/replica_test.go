@@ -8,9 +8,9 @@ import (
 )
 
 func TestReplicaLifeCycle(t *testing.T) {
-	walk(t, "replicas", Replicas, append(slices.Clone(api.ReplicaStatuses), ReplicaAbsent))
+	walk(t, "replicas", Replicas(), append(slices.Clone(api.ReplicaStatuses), ReplicaAbsent))
 	for _, s := range api.ReplicaStatuses {
-		_, known := Replicas[s]
+		_, known := Replicas()[s]
 		switch {
 		case s == api.ReplicaUnknown:
 			if known {
@@ -20,13 +20,13 @@ func TestReplicaLifeCycle(t *testing.T) {
 		case !known:
 			t.Errorf("%s has no row", s)
 			continue
-		case s != api.ReplicaPending && len(Replicas.Into(s)) == 0:
+		case s != api.ReplicaPending && len(Replicas().Into(s)) == 0:
 			t.Errorf("%s cannot be reached", s)
 		}
 		// Whatever has machines can be stopped or is on its way out; whatever has none can be forgotten.
-		_, stops := Replicas.Next(s, ReplicaStop)
-		_, forgets := Replicas.Next(s, ReplicaForget)
-		_, goes := Replicas.Next(s, ReplicaGone)
+		_, stops := Replicas().Next(s, ReplicaStop)
+		_, forgets := Replicas().Next(s, ReplicaForget)
+		_, goes := Replicas().Next(s, ReplicaGone)
 		if !stops && !forgets && !goes {
 			t.Errorf("%s never ends", s)
 		}
@@ -34,7 +34,7 @@ func TestReplicaLifeCycle(t *testing.T) {
 			t.Errorf("%s stays for ever", s)
 		}
 	}
-	for _, s := range Replicas.From(ReplicaForget) {
+	for _, s := range Replicas().From(ReplicaForget) {
 		if s != api.ReplicaPending && !s.Failed() {
 			t.Errorf("%s is forgotten with its machines", s)
 		}

@@ -1,6 +1,10 @@
 package fsm
 
-import "github.com/skypilot-go/sky/api"
+import (
+	"sync"
+
+	"github.com/skypilot-go/sky/api"
+)
 
 // RequestEvent is something that happens to a request.
 type RequestEvent string
@@ -14,18 +18,20 @@ const (
 )
 
 // Requests is the life of a request.
-var Requests = Table[api.RequestStatus, RequestEvent]{
-	api.RequestPending: {
-		RequestClaimed:   api.RequestRunning,
-		RequestCancelled: api.RequestCancelled,
-	},
-	api.RequestRunning: {
-		RequestResumed:   api.RequestRunning,
-		RequestSucceeded: api.RequestSucceeded,
-		RequestFailed:    api.RequestFailed,
-		RequestCancelled: api.RequestCancelled,
-	},
-	api.RequestSucceeded: {},
-	api.RequestFailed:    {},
-	api.RequestCancelled: {},
-}
+var Requests = sync.OnceValue(func() Table[api.RequestStatus, RequestEvent] {
+	return Table[api.RequestStatus, RequestEvent]{
+		api.RequestPending: {
+			RequestClaimed:   api.RequestRunning,
+			RequestCancelled: api.RequestCancelled,
+		},
+		api.RequestRunning: {
+			RequestResumed:   api.RequestRunning,
+			RequestSucceeded: api.RequestSucceeded,
+			RequestFailed:    api.RequestFailed,
+			RequestCancelled: api.RequestCancelled,
+		},
+		api.RequestSucceeded: {},
+		api.RequestFailed:    {},
+		api.RequestCancelled: {},
+	}
+})

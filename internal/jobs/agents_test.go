@@ -22,7 +22,7 @@ type gang struct {
 	rng     *rand.Rand
 	cut     bool // nobody reaches the agents
 	watched bool
-	given   bool      // back, by somebody's wish
+	given   bool      // back, because somebody asked for it
 	hung    bool      // it does nothing any more, and its provider calls it running
 	stuck   bool      // only a worker hangs, and the head says that it is silent
 	lied    bool      // the cloud lies about one of the machines at the moment

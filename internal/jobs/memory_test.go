@@ -131,11 +131,11 @@ func (m *memory) Save(_ context.Context, c state.ManagedChange) error {
 	if old == nil || old.Version != c.Job.Version || old.Epoch != c.Job.Epoch {
 		return state.ErrConflict
 	}
-	if old.Schedule != c.Job.Schedule && !slices.Contains(fsm.Schedules.Into(c.Job.Schedule), old.Schedule) {
+	if old.Schedule != c.Job.Schedule && !slices.Contains(fsm.Schedules().Into(c.Job.Schedule), old.Schedule) {
 		return &state.ManagedTransitionError{Job: old.ID, Task: -1, From: string(old.Schedule), To: string(c.Job.Schedule)}
 	}
 	for i, t := range c.Job.Tasks {
-		if was := old.Tasks[i].Status; was != t.Status && !slices.Contains(fsm.ManagedJobs.Into(t.Status), was) {
+		if was := old.Tasks[i].Status; was != t.Status && !slices.Contains(fsm.ManagedJobs().Into(t.Status), was) {
 			return &state.ManagedTransitionError{Job: old.ID, Task: i, From: string(was), To: string(t.Status)}
 		}
 	}

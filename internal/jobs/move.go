@@ -17,7 +17,7 @@ const (
 
 // schedule moves the job's place in the schedule on.
 func schedule(j *state.ManagedJob, e fsm.ScheduleEvent) error {
-	next, ok := fsm.Schedules.Next(j.Schedule, e)
+	next, ok := fsm.Schedules().Next(j.Schedule, e)
 	if !ok {
 		return fmt.Errorf("managed job %d is %s: %q cannot happen", j.ID, j.Schedule, e)
 	}
@@ -29,7 +29,7 @@ func schedule(j *state.ManagedJob, e fsm.ScheduleEvent) error {
 // job's history.
 func move(t *state.ManagedTask, e fsm.ManagedEvent, reason string, at time.Time) (state.ManagedEvent, error) {
 	from := t.Status
-	next, ok := fsm.ManagedJobs.Next(from, e)
+	next, ok := fsm.ManagedJobs().Next(from, e)
 	if !ok {
 		return state.ManagedEvent{}, fmt.Errorf("task %d of managed job %d is %s: %q cannot happen", t.Index, t.JobID, from, e)
 	}

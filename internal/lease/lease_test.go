@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -141,6 +143,49 @@ func (w *world) orphans(owner string) (keys []int) {
 		}
 	}
 	return keys
+}
+
+// The log has what failed, once, and nothing of calls that worked or that the server's
+// own end cut off.
+func TestTheLogHasWhatFailed(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		away, end bool // the database does not answer; the server ends
+		want      []string
+	}{
+		{"all works", false, false, nil},
+		{"the database does not answer", true, false, []string{"not listed", "lease not given up"}},
+		{"the server ends", true, true, nil},
+	} {
+		w := newWorld(t, 1)
+		s := &server{w: w, name: "a", away: tt.away}
+		var log bytes.Buffer
+		set := New(Kind[int]{What: "things", Prefix: "thing/",
+			Orphans: func(context.Context, string) (keys []int, err error) {
+				return nil, s.call(func() error { return nil })
+			},
+		}, func() Store { return s }, w.db.Now, "a", slog.New(slog.NewTextHandler(&log, nil)))
+		ctx, end := context.WithCancel(t.Context())
+		if tt.end {
+			end()
+		}
+		set.Adopt(ctx)
+		for range 2 { // what two beats in a row find without work is given up
+			set.giveUp(ctx, map[string]int64{"thing/0": 1})
+		}
+		end()
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			for _, text := range []string{"not listed", "lease not given up"} {
+				if strings.Contains(line, text) {
+					got = append(got, text)
+				}
+			}
+		}
+		if !slices.Equal(got, tt.want) || strings.Count(log.String(), "\n") != len(tt.want) {
+			t.Errorf("%s: the log has %q, want %q", tt.name, log.String(), tt.want)
+		}
+	}
 }
 
 // job is the work on a thing: it goes on until it is ended or told to stop.

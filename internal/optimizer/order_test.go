@@ -50,6 +50,42 @@ func TestCandidatesAreInTheOrderOfTheTarget(t *testing.T) {
 	}
 }
 
+// The shortest plan spends money only where that makes it shorter: a task beside a longer
+// one need not run on the fastest machine of a cloud.
+func TestTasksBesideALongerOneRunCheaply(t *testing.T) {
+	offer := func(kind string, price float64) cloud.Offer {
+		return cloud.Offer{Place: cloud.Place{Cloud: "a", Region: "r"}, InstanceType: kind, CPUs: 8, MemoryGiB: 32, HourlyPrice: price}
+	}
+	source := OffersSource("a", "A", []cloud.Offer{offer("slow", 1), offer("fast", 8)}, nil)
+	dag, err := task.Parse("t", []byte("name: long\nrun: x\n---\nname: short\nrun: x\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hours := map[string]time.Duration{"long slow": 20, "long fast": 10, "short slow": 4, "short fast": 1}
+	runtime := func(t *task.Task, c *Candidate) time.Duration {
+		return hours[t.Name+" "+c.Offer.InstanceType] * time.Hour
+	}
+	for _, tt := range []struct {
+		target   Target
+		deadline time.Duration
+		want     string
+	}{
+		{Time, 0, "fast slow"},
+		{Time, 12 * time.Hour, "fast slow"},
+		{Cost, 0, "slow slow"},
+		{Cost, 12 * time.Hour, "fast slow"},
+		{Cost, 24 * time.Hour, "slow slow"},
+	} {
+		plan, err := Optimize(Problem{Dag: dag, Edges: [][2]int{}, Sources: []Source{source}, Minimize: tt.target, Deadline: tt.deadline, Runtime: runtime})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := plan.Tasks[0].Chosen.Offer.InstanceType + " " + plan.Tasks[1].Chosen.Offer.InstanceType; got != tt.want {
+			t.Errorf("by %s within %v: %s, want %s", tt.target, tt.deadline, got, tt.want)
+		}
+	}
+}
+
 // An image belongs to a cloud. A container image, and a task that names its cloud,
 // have no need to say so.
 func TestImagesNeedACloud(t *testing.T) {

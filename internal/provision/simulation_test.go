@@ -117,7 +117,7 @@ func (w *world) live(ctx context.Context, s *server, news int) {
 		w.say("settling: %v", err)
 	}
 	for range news {
-		w.requests = append(w.requests, w.wish())
+		w.requests = append(w.requests, w.someRequest())
 	}
 	for _, r := range w.requests {
 		if r.done || s.isDead() {
@@ -158,8 +158,8 @@ func (w *world) do(s *server, r *request) {
 	wg.Wait()
 }
 
-// wish is what some user wants next.
-func (w *world) wish() *request {
+// someRequest is what some user asks for next.
+func (w *world) someRequest() *request {
 	verbs := []string{"launch", "launch", "launch", "launch", "stop", "start", "down"}
 	return &request{
 		verb: verbs[w.rng.IntN(len(verbs))], cluster: fmt.Sprintf("c%d", w.rng.IntN(3)), nodes: 1 + w.rng.IntN(3),

@@ -274,7 +274,7 @@ func (s *Server) dumpAbout(b api.DebugDumpBody, now time.Time) any {
 	}
 	b.Envelope = api.Envelope{}
 	return map[string]any{
-		"version": api.ProductVersion, "commit": api.Commit, "build": s.BuildID, "api_version": api.Version,
+		"version": api.ProductVersion, "commit": api.Commit(), "build": s.BuildID, "api_version": api.Version,
 		"go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH, "cpus": runtime.NumCPU(),
 		"instance": s.InstanceID, "started": s.started, "now": now, "database": database, "login": s.Gate.Options().Demanded(),
 		"client": b.ClientInfo,

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
+	"sync"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/server/pickle"
@@ -33,24 +34,26 @@ type class struct {
 var plainClass = class{message: true}
 
 // classes are those whose constructors take more than the message.
-var classes = map[string]class{
-	"ResourcesUnavailableError": {true, []attribute{{"no_failover", false}, {"failover_history", []any{}}}},
-	"KubeAPIUnreachableError":   {true, []attribute{{"no_failover", false}, {"failover_history", []any{}}}},
-	"ClusterNotUpError":         {true, []attribute{{"cluster_status", nil}, {"handle", nil}}},
-	"CommandError": {false, []attribute{{"returncode", 1}, {"command", ""}, {"error_msg", theMessage{}},
-		{"detailed_reason", nil}, {"failure", nil}}},
-	"CommandFailureException": {false, []attribute{{"command", ""}, {"failure", ""}, {"error_msg", theMessage{}},
-		{"detailed_reason", nil}}},
-	"CloudError":                {true, []attribute{{"cloud_provider", ""}, {"error_type", ""}}},
-	"ExecutionRetryableError":   {true, []attribute{{"hint", ""}, {"retry_wait_seconds", 0}}},
-	"WorkspaceAmbiguousError":   {false, []attribute{{"accessible", []any{}}, {"note", nil}}},
-	"KubernetesValidationError": {false, []attribute{{"path", []any{}}, {"message", theMessage{}}}},
-	"ProvisionPrechecksError":   {false, []attribute{{"reasons", []any{}}}},
-	"FetchClusterInfoError":     {false, []attribute{{"reason", nil}}},
-}
+var classes = sync.OnceValue(func() map[string]class {
+	return map[string]class{
+		"ResourcesUnavailableError": {true, []attribute{{"no_failover", false}, {"failover_history", []any{}}}},
+		"KubeAPIUnreachableError":   {true, []attribute{{"no_failover", false}, {"failover_history", []any{}}}},
+		"ClusterNotUpError":         {true, []attribute{{"cluster_status", nil}, {"handle", nil}}},
+		"CommandError": {false, []attribute{{"returncode", 1}, {"command", ""}, {"error_msg", theMessage{}},
+			{"detailed_reason", nil}, {"failure", nil}}},
+		"CommandFailureException": {false, []attribute{{"command", ""}, {"failure", ""}, {"error_msg", theMessage{}},
+			{"detailed_reason", nil}}},
+		"CloudError":                {true, []attribute{{"cloud_provider", ""}, {"error_type", ""}}},
+		"ExecutionRetryableError":   {true, []attribute{{"hint", ""}, {"retry_wait_seconds", 0}}},
+		"WorkspaceAmbiguousError":   {false, []attribute{{"accessible", []any{}}, {"note", nil}}},
+		"KubernetesValidationError": {false, []attribute{{"path", []any{}}, {"message", theMessage{}}}},
+		"ProvisionPrechecksError":   {false, []attribute{{"reasons", []any{}}}},
+		"FetchClusterInfoError":     {false, []attribute{{"reason", nil}}},
+	}
+})
 
 // plainClasses take just the message. The first two lines are Python's own.
-var plainClasses = set(`
+var plainClasses = setOf(`
 	ArithmeticError AssertionError AttributeError BufferError ConnectionError ConnectionRefusedError EOFError Exception FileExistsError
 	FileNotFoundError IndexError InterruptedError IsADirectoryError KeyboardInterrupt KeyError LookupError MemoryError NotADirectoryError NotImplementedError
 	OSError OverflowError PermissionError RecursionError RuntimeError TimeoutError TypeError ValueError ZeroDivisionError
@@ -66,25 +69,28 @@ var plainClasses = set(`
 	VolumeNotFoundError VolumeTopologyConflictError GitError RequestInterruptedError SkyletInternalError
 	SkyletMethodNotImplementedError SkyletUnavailableError ClientError ConcurrentWorkerExhaustedError`)
 
-func set(words string) map[string]bool {
-	m := map[string]bool{}
-	for _, w := range strings.Fields(words) {
-		m[w] = true
-	}
-	return m
+// setOf is the set of some words, made on first use.
+func setOf(words string) func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		m := map[string]bool{}
+		for _, w := range strings.Fields(words) {
+			m[w] = true
+		}
+		return m
+	})
 }
 
 // exception is a failure in the form that clients rebuild it from. A class they
 // do not know travels as a CloudError that names it.
 func exception(e api.ErrorRecord) pickle.Dict {
 	kind, given := e.Type, e.Attributes
-	c, special := classes[kind]
+	c, special := classes()[kind]
 	switch {
 	case special:
-	case plainClasses[kind]:
+	case plainClasses()[kind]:
 		c = plainClass
 	default:
-		kind, c = "CloudError", classes["CloudError"]
+		kind, c = "CloudError", classes()["CloudError"]
 		given = map[string]any{"error_type": e.Type}
 	}
 	message := e.Message

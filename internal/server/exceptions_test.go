@@ -46,7 +46,7 @@ func python(t *testing.T, questions ...map[string]string) []map[string]any {
 // Every class in the table is built by a client without a TypeError, keeps its
 // name and shows the message.
 func TestClientsRebuildEveryClass(t *testing.T) {
-	names := append(slices.Sorted(maps.Keys(plainClasses)), slices.Sorted(maps.Keys(classes))...)
+	names := append(slices.Sorted(maps.Keys(plainClasses())), slices.Sorted(maps.Keys(classes()))...)
 	var questions []map[string]string
 	for _, n := range names {
 		o, err := pickledException(api.ErrorRecord{Type: n, Message: "what happened"})
@@ -56,7 +56,7 @@ func TestClientsRebuildEveryClass(t *testing.T) {
 		questions = append(questions, map[string]string{"exception": o})
 	}
 	for i, a := range python(t, questions...) {
-		c, special := classes[names[i]]
+		c, special := classes()[names[i]]
 		if a["class"] != names[i] {
 			t.Errorf("%s came back as %v", names[i], a["class"])
 		}

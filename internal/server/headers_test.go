@@ -364,8 +364,8 @@ func TestLogsAreSavedUnderTheNameThatWasAsked(t *testing.T) {
 // Requests that begin or wait for machines queue up behind each other; everything
 // else is done beside them.
 func TestWhichRequestsAreLong(t *testing.T) {
-	long := set(`launch exec start jobs.launch jobs.wait jobs.pool_apply serve.up serve.update sweep kubernetes_label_gpus local_up local_down
-		ssh_node_pools.up ssh_node_pools.down`)
+	long := setOf(`launch exec start jobs.launch jobs.wait jobs.pool_apply serve.up serve.update sweep kubernetes_label_gpus local_up local_down
+		ssh_node_pools.up ssh_node_pools.down`)()
 	for _, r := range Routes() {
 		if r.Long != long[r.Name] || r.Long && r.schedule() != api.ScheduleLong || !r.Long && r.schedule() != api.ScheduleShort {
 			t.Errorf("%s %s (%s): long %v", r.Method, r.Path, r.Name, r.Long)

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"os"
@@ -16,7 +15,7 @@ import (
 func (s *Server) health(w http.ResponseWriter, r *http.Request) {
 	o := s.Gate.Options()
 	h := api.Health{
-		Status: "healthy", APIVersion: strconv.Itoa(api.Version), Version: api.ProductVersion, Commit: cmp.Or(api.Commit, "unknown"),
+		Status: "healthy", APIVersion: strconv.Itoa(api.Version), Version: api.ProductVersion, Commit: api.Commit(),
 		BasicAuthEnabled: o.Basic, ServiceAccountTokenEnabled: o.ServiceAccounts, ExternalProxyAuthEnabled: o.Proxy.Enabled && o.Proxy.Explicit,
 	}
 	user := loggedIn(r)
@@ -150,7 +149,7 @@ func (s *Server) status(w http.ResponseWriter, r *http.Request) {
 	for i, req := range list {
 		out[i] = payload(req)
 		if wantBody {
-			out[i].RequestBody = toldBody(req.Body)
+			out[i].RequestBody = shownBody(req.Body)
 		}
 	}
 	writeJSON(w, http.StatusOK, out)

@@ -51,23 +51,25 @@ func listOf(items ...openapi.Schema) openapi.Schema {
 }
 
 // known are types with a JSON form of their own.
-var known = map[reflect.Type]openapi.Schema{
-	reflect.TypeFor[api.Strings]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "string"}}, {"type": "string"}}},
-	reflect.TypeFor[api.IntOrString]():      {"type": []string{"integer", "string"}},
-	reflect.TypeFor[api.IntList]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "integer"}}, {"type": "integer"}}},
-	reflect.TypeFor[nothing]():              {"type": "null"},
-	reflect.TypeFor[api.AcceleratorOffer](): listOf(aText, textOrNull, aText, aNumber, numberOrNull, numberOrNull, numberOrNull, numberOrNull, numberOrNull, textOrNull),
-	reflect.TypeFor[api.GPUAvailability]():  availability,
-	reflect.TypeFor[api.ContextGPUs]():      listOf(aText, openapi.Schema{"type": "array", "items": availability}),
-	reflect.TypeFor[clusterEvents]():        {"type": "array", "items": openapi.Schema{"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/ClusterEvent"}, aText}}},
-	// Whoever has to log in and is no client of ours is told the status only.
-	reflect.TypeFor[healthAnswer](): {"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/Health"},
-		{"type": "object", "required": []string{"status"}, "maxProperties": 1}}},
-}
+var known = sync.OnceValue(func() map[reflect.Type]openapi.Schema {
+	return map[reflect.Type]openapi.Schema{
+		reflect.TypeFor[api.Strings]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "string"}}, {"type": "string"}}},
+		reflect.TypeFor[api.IntOrString]():      {"type": []string{"integer", "string"}},
+		reflect.TypeFor[api.IntList]():          {"anyOf": []openapi.Schema{{"type": []string{"array", "null"}, "items": openapi.Schema{"type": "integer"}}, {"type": "integer"}}},
+		reflect.TypeFor[nothing]():              {"type": "null"},
+		reflect.TypeFor[api.AcceleratorOffer](): listOf(aText, textOrNull, aText, aNumber, numberOrNull, numberOrNull, numberOrNull, numberOrNull, numberOrNull, textOrNull),
+		reflect.TypeFor[api.GPUAvailability]():  availability,
+		reflect.TypeFor[api.ContextGPUs]():      listOf(aText, openapi.Schema{"type": "array", "items": availability}),
+		reflect.TypeFor[clusterEvents]():        {"type": "array", "items": openapi.Schema{"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/ClusterEvent"}, aText}}},
+		// Whoever has to log in and is no client of ours is told the status only.
+		reflect.TypeFor[healthAnswer](): {"anyOf": []openapi.Schema{{"$ref": "#/components/schemas/Health"},
+			{"type": "object", "required": []string{"status"}, "maxProperties": 1}}},
+	}
+})
 
 // describe is the document of routes.
 func describe(routes []Route) object {
-	c := openapi.New(known)
+	c := openapi.New(known())
 	c.Sent(reflect.TypeFor[api.Health]())
 	c.Sent(reflect.TypeFor[api.RequestPayload]())
 	c.Sent(reflect.TypeFor[api.ClusterEvent]())

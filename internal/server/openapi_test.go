@@ -168,7 +168,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	if described != len(routes) {
 		t.Errorf("%d operations are described and there are %d routes", described, len(routes))
 	}
-	for key := range outcomes {
+	for key := range outcomes() {
 		if !routes[key] {
 			t.Errorf("the outcome of %s is told, but there is no such route", key)
 		}

@@ -249,7 +249,7 @@ func TestWhatAListOfRequestsTellsOfABody(t *testing.T) {
 		`{"cluster_name":"c","task":"secret","env_vars":{"A":"b"}}`: `{"cluster_name":"c"}`,
 		`{"task":"secret"}`: `{}`, `[]`: `null`, ``: `null`, `{`: `null`,
 	} {
-		if got := toldBody([]byte(body)); got != want {
+		if got := shownBody([]byte(body)); got != want {
 			t.Errorf("%s: %s, want %s", body, got, want)
 		}
 	}

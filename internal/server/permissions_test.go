@@ -37,7 +37,7 @@ func TestPermissionsPage(t *testing.T) { page(t, "../../docs/permissions.md", Pe
 // The lists are those of the protocol: what a viewer may do, and what a user may
 // not.
 func TestEveryRouteHasAPermission(t *testing.T) {
-	viewer := set(`GET/users GET/users/role GET/users/me/workspace GET/users/service-account-tokens GET/workspaces GET/volumes GET/recipes
+	viewer := setOf(`GET/users GET/users/role GET/users/me/workspace GET/users/service-account-tokens GET/workspaces GET/volumes GET/recipes
 		GET/ssh_node_pools GET/ssh_node_pools/{pool}/status GET/enabled_clouds GET/enabled_clouds/batch GET/slurm_node_info
 		GET/status_kubernetes GET/all_contexts GET/storage/ls GET/upload_v2/blob GET/dashboard_config GET/dashboard GET/dashboard/{path...}
 		GET/token GET/auth/authorize
@@ -47,12 +47,12 @@ func TestEveryRouteHasAPermission(t *testing.T) {
 		POST/serve/sync-down-logs POST/volumes/validate POST/recipes/list POST/recipes/get POST/realtime_kubernetes_gpu_availability
 		POST/kubernetes_node_info POST/slurm_gpu_availability POST/slurm_node_info POST/list_accelerators POST/list_accelerator_counts GET/catalog/status POST/availability
 		POST/bench/list POST/bench/show
-		POST/validate POST/optimize GET/metrics`)
-	admin := set(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
+		POST/validate POST/optimize GET/metrics`)()
+	admin := setOf(`GET/serve/balancer/table GET/serve/balancer/connect POST/serve/balancer/report POST/workspaces/config POST/workspaces/update POST/workspaces/create POST/workspaces/delete POST/workspaces/batch_add_users
 		POST/workspaces/batch_remove_users POST/users/delete POST/users/create POST/users/batch_update POST/users/import POST/debug/dump_create POST/debug/dump POST/backup
 		GET/users/export GET/debug/dump_download/{name} GET/audit POST/sweep
-		POST/ssh_node_pools DELETE/ssh_node_pools/{pool} GET/ssh_node_pools/keys POST/ssh_node_pools/keys POST/local_up POST/local_down`) // see [OwnMachines]; of the server's own machine
-	anyone := set(`GET/api/health GET/{$} GET/api/v1/auth/token GET/api/openapi.json GET/api/docs`)
+		POST/ssh_node_pools DELETE/ssh_node_pools/{pool} GET/ssh_node_pools/keys POST/ssh_node_pools/keys POST/local_up POST/local_down`)() // see [OwnMachines]; of the server's own machine
+	anyone := setOf(`GET/api/health GET/{$} GET/api/v1/auth/token GET/api/openapi.json GET/api/docs`)()
 	seen := map[string]bool{}
 	for _, r := range Routes() {
 		key := r.Method + r.Path

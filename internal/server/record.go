@@ -120,19 +120,19 @@ func failure(stored []byte) (string, error) {
 	return string(b), err
 }
 
-// told are the fields of a body that a list of requests shows: they say which
+// shownFields are the fields of a body that a list of requests shows: they say which
 // things a request is about. Task files and variables may hold secrets.
-var told = set(`cluster_name cluster_names cluster job_id job_ids name names service_name service_names pool_name pool_names
+var shownFields = setOf(`cluster_name cluster_names cluster job_id job_ids name names service_name service_names pool_name pool_names
 	request_ids refresh all_users down dryrun idle_minutes workspace_name replica_id port`)
 
-// toldBody is a body without what might be secret.
-func toldBody(raw []byte) string {
+// shownBody is a body without what might be secret.
+func shownBody(raw []byte) string {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(raw, &fields) != nil {
 		return "null"
 	}
 	for k := range fields {
-		if !told[k] {
+		if !shownFields()[k] {
 			delete(fields, k)
 		}
 	}

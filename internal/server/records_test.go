@@ -165,7 +165,7 @@ func TestResultsAtTheVersionsThatChangedThem(t *testing.T) {
 			t.Errorf("%s for a caller without a version: %s %v", c.request, got, err)
 		}
 	}
-	for name, want := range empties {
+	for name, want := range empties() {
 		for _, stored := range []string{"", "null"} {
 			if got, err := resultFor(name, 53, []byte(stored)); err != nil || got != want {
 				t.Errorf("%s without a result: %s %v", name, got, err)

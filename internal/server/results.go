@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -17,43 +18,47 @@ type rule struct {
 }
 
 // rules by request name without "sky.".
-var rules = map[string][]rule{
-	"status": {
-		{29, eachRecord(noAutostopping)},
-		{handleAsObject, eachRecord(handleToPickle("handle", keepNull))},
-	},
-	"launch":      {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
-	"exec":        {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
-	"jobs.launch": {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
-	"start":       {{handleAsObject, func(handle any) (any, error) { return pickledHandle(handle) }}},
-	"cost_report": {
-		{29, eachRecord(noAutostopping)},
-		{handleAsObject, eachRecord(resourcesToPickle)},
-	},
-	"serve.status":                    {{handleAsObject, eachRecord(replicaHandles)}},
-	"jobs.pool_status":                {{handleAsObject, eachRecord(replicaHandles)}},
-	"kubernetes_node_info":            {{25, nodeFields("is_ready")}, {26, nodeFields("cpu_count", "memory_gb", "cpu_free", "memory_free_gb")}, {28, nodeFields("is_cordoned", "taints")}},
-	"realtime_slurm_gpu_availability": {{36, dropThird}},
-}
+var rules = sync.OnceValue(func() map[string][]rule {
+	return map[string][]rule{
+		"status": {
+			{29, eachRecord(noAutostopping)},
+			{handleAsObject, eachRecord(handleToPickle("handle", keepNull))},
+		},
+		"launch":      {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
+		"exec":        {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
+		"jobs.launch": {{handleAsObject, one(handleToPickle("handle", noneForNull))}},
+		"start":       {{handleAsObject, func(handle any) (any, error) { return pickledHandle(handle) }}},
+		"cost_report": {
+			{29, eachRecord(noAutostopping)},
+			{handleAsObject, eachRecord(resourcesToPickle)},
+		},
+		"serve.status":                    {{handleAsObject, eachRecord(replicaHandles)}},
+		"jobs.pool_status":                {{handleAsObject, eachRecord(replicaHandles)}},
+		"kubernetes_node_info":            {{25, nodeFields("is_ready")}, {26, nodeFields("cpu_count", "memory_gb", "cpu_free", "memory_free_gb")}, {28, nodeFields("is_cordoned", "taints")}},
+		"realtime_slurm_gpu_availability": {{36, dropThird}},
+	}
+})
 
 // empties are what clients must get in place of null: they iterate over it.
-var empties = map[string]string{
-	"status": "[]", "cost_report": "[]", "queue": "[]", "jobs.queue": "[]", "serve.status": "[]", "jobs.pool_status": "[]",
-	"storage_ls": "[]", "volume_list": "[]", "enabled_clouds": "[]", "cluster_events": "[]", "api_cancel": "[]", "availability": "[]",
-	"list_accelerators": "{}", "list_accelerator_counts": "{}", "job_status": "{}", "endpoints": "{}", "check": "{}", "workspaces.get": "{}",
-}
+var empties = sync.OnceValue(func() map[string]string {
+	return map[string]string{
+		"status": "[]", "cost_report": "[]", "queue": "[]", "jobs.queue": "[]", "serve.status": "[]", "jobs.pool_status": "[]",
+		"storage_ls": "[]", "volume_list": "[]", "enabled_clouds": "[]", "cluster_events": "[]", "api_cancel": "[]", "availability": "[]",
+		"list_accelerators": "{}", "list_accelerator_counts": "{}", "job_status": "{}", "endpoints": "{}", "check": "{}", "workspaces.get": "{}",
+	}
+})
 
 // resultFor is a stored result in the form a client of that version reads. A
 // version of 0 is a caller that did not tell: it gets the newest form.
 func resultFor(name string, clientAPI int, result []byte) (string, error) {
 	if len(result) == 0 || string(result) == "null" {
-		result = []byte(cmp.Or(empties[name], "null"))
+		result = []byte(cmp.Or(empties()[name], "null"))
 	}
 	if clientAPI == 0 {
 		return string(result), nil
 	}
 	var value any
-	for _, r := range rules[name] {
+	for _, r := range rules()[name] {
 		if clientAPI >= r.below {
 			continue
 		}

@@ -132,7 +132,7 @@ var updateCluster = "UPDATE clusters SET " + clusterColumns.set() + " WHERE name
 func (t *Clusters) Save(ctx context.Context, c *Cluster) error {
 	row := *c
 	row.Version++
-	from := append(fsm.Clusters.Into(c.Status), c.Status)
+	from := append(fsm.Clusters().Into(c.Status), c.Status)
 	err := t.s.write(ctx, func(s *session) error {
 		args := append(t.s.clusterFields(&row), c.Name, c.Hash, c.Version)
 		n, err := s.exec(updateCluster+" AND status IN ("+marks(len(from))+")", append(args, anys(from)...)...)

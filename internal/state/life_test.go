@@ -38,7 +38,7 @@ func TestRequestMovesAsItsTableSays(t *testing.T) {
 			before := read()
 			err := op()
 			after := read()
-			next, possible := fsm.Requests.Next(before.Status, event)
+			next, possible := fsm.Requests().Next(before.Status, event)
 			switch {
 			case err == nil && (!possible || !legal):
 				t.Fatalf("%s happened to %v (%s, attempt %d)", event, before, before.OwnerID, before.Attempt)
@@ -81,7 +81,7 @@ func TestRequestMovesAsItsTableSays(t *testing.T) {
 				now := read()
 				legal := r.OwnerID == now.OwnerID && r.Attempt == now.Attempt
 				event := rapid.SampledFrom([]fsm.RequestEvent{fsm.RequestSucceeded, fsm.RequestFailed}).Draw(t, "end")
-				r.Status, _ = fsm.Requests.Next(api.RequestRunning, event)
+				r.Status, _ = fsm.Requests().Next(api.RequestRunning, event)
 				does(event, legal, func() error { return s.Requests().Finish(ctx, &r) })
 			},
 			"cancel": func(t *rapid.T) {

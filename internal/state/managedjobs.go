@@ -206,7 +206,7 @@ func (t *ManagedJobs) Save(ctx context.Context, c ManagedChange) error {
 		}
 	}
 	err := t.s.write(ctx, func(s *session) error {
-		from := append(fsm.Schedules.Into(row.Schedule), row.Schedule)
+		from := append(fsm.Schedules().Into(row.Schedule), row.Schedule)
 		args := append([]any{row.Version, text(&row.Schedule), instant(&row.EndedAt), row.ID, c.Job.Version, row.Epoch}, anys(from)...)
 		n, err := s.exec("UPDATE managed_jobs SET version = ?, schedule = ?, ended_at = ? WHERE id = ? AND version = ? AND epoch = ? AND schedule IN ("+marks(len(from))+")", args...)
 		if err != nil {
@@ -304,7 +304,7 @@ func (t *ManagedJobs) refused(s *session, j *ManagedJob) error {
 }
 
 func saveTask(s *session, task *ManagedTask) error {
-	from := append(fsm.ManagedJobs.Into(task.Status), task.Status)
+	from := append(fsm.ManagedJobs().Into(task.Status), task.Status)
 	args := append(managedTaskFields(task)[2:], task.JobID, task.Index)
 	n, err := s.exec("UPDATE managed_tasks SET "+managedTaskColumns[2:].set()+" WHERE job_id = ? AND task = ? AND status IN ("+marks(len(from))+")", append(args, anys(from)...)...)
 	if err != nil || n > 0 {

@@ -250,8 +250,8 @@ func TestManagedTaskMovesAsItsTableSays(t *testing.T) {
 			from := j.Tasks[0].Status
 			to := rapid.SampledFrom(api.ManagedStatuses).Draw(t, "to")
 			allowed := from == to
-			for e := range fsm.ManagedJobs[from] {
-				allowed = allowed || fsm.ManagedJobs[from][e] == to
+			for e := range fsm.ManagedJobs()[from] {
+				allowed = allowed || fsm.ManagedJobs()[from][e] == to
 			}
 			j.Tasks[0].Status = to
 			err := js.Save(ctx, ManagedChange{Job: j})

@@ -149,7 +149,7 @@ func (t *Requests) Claim(ctx context.Context, r *Request, owner string) (*Reques
 	if r.Status == api.RequestRunning {
 		event = fsm.RequestResumed
 	}
-	next, ok := fsm.Requests.Next(r.Status, event)
+	next, ok := fsm.Requests().Next(r.Status, event)
 	if !ok {
 		return nil, ErrConflict
 	}

@@ -83,7 +83,7 @@ func TestOnlyTheHolderOfAServiceSavesIt(t *testing.T) {
 		ok(t, vs.SaveReplica(ctx, a.Service.Epoch, r))
 		same(t, "replica", must(vs.Load(ctx, v.Hash))(t).Replicas, []*ServiceReplica{r})
 
-		// A user's wish survives what the controller writes, and makes it look again.
+		// What a user asked for survives what the controller writes, and makes it look again.
 		ok(t, vs.AskReplica(ctx, v.Hash, 1, AskedEnd))
 		is(t, vs.AskReplica(ctx, v.Hash, 9, AskedEnd), ErrNotFound)
 		is(t, vs.Save(ctx, ServiceChange{Service: a.Service, Replicas: []*ServiceReplica{r}}), ErrConflict)

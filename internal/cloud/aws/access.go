@@ -17,7 +17,6 @@ import (
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -200,11 +199,6 @@ func (p *Provider) ec2(ctx context.Context, region string) (*ec2.Client, error) 
 func (p *Provider) sts(ctx context.Context) (*sts.Client, error) {
 	c, err := p.load(ctx)
 	return sts.NewFromConfig(c), err
-}
-
-func (p *Provider) iam(ctx context.Context) (*iam.Client, error) {
-	c, err := p.load(ctx)
-	return iam.NewFromConfig(c), err
 }
 
 // allRegions lists the regions that the account uses.

@@ -1,21 +1,14 @@
 package aws
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
-	"time"
 
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
-	"github.com/aws/smithy-go"
-
-	"github.com/skypilot-go/sky/internal/bounded"
 )
 
 // service is an API of AWS of which one call is made. The SDK's client of such a
@@ -46,33 +39,13 @@ func (p *Provider) jsonCall(ctx context.Context, region string, of service, oper
 	if partition(region) == "aws-cn" {
 		domain = "amazonaws.com.cn"
 	}
-	endpoint := cmp.Or(sdk.ToString(c.BaseEndpoint), fmt.Sprintf("https://%s.%s.%s", of.host, region, domain))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(endpoint, "/")+"/", bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/x-amz-json-1.1")
-	req.Header.Set("X-Amz-Target", of.target+"."+operation)
-	keys, err := c.Credentials.Retrieve(ctx)
-	if err != nil {
-		return err
-	}
-	if err := v4.NewSigner().SignHTTP(ctx, keys, req, fmt.Sprintf("%x", sha256.Sum256(body)), of.host, region, time.Now()); err != nil {
-		return err
-	}
-	resp, err := c.HTTPClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	answer, err := bounded.ReadAll(resp.Body, 1<<20, "an answer of AWS")
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode != http.StatusOK {
-		return &smithy.OperationError{ServiceID: of.host, OperationName: operation, Err: jsonRefusal(resp.StatusCode, answer)}
-	}
-	return json.Unmarshal(answer, out)
+	return p.signed(ctx, c, signedCall{
+		service: of.host, operation: operation, region: region,
+		endpoint: cmp.Or(sdk.ToString(c.BaseEndpoint), fmt.Sprintf("https://%s.%s.%s", of.host, region, domain)),
+		header:   http.Header{"Content-Type": {"application/x-amz-json-1.1"}, "X-Amz-Target": {of.target + "." + operation}},
+		body:     body,
+		refusal:  jsonRefusal,
+	}, func(answer []byte) error { return json.Unmarshal(answer, out) })
 }
 
 // jsonRefusal reads an answer that is not 200: {"__type": "namespace#Code",
@@ -83,12 +56,8 @@ func jsonRefusal(status int, answer []byte) error {
 		Message string `json:"message"`
 		Text    string `json:"Message"`
 	}
-	if json.Unmarshal(answer, &e) != nil || e.Type == "" {
-		e.Type, e.Message = fmt.Sprintf("Status%d", status), string(answer[:min(len(answer), 200)])
+	if json.Unmarshal(answer, &e) != nil {
+		e.Type = ""
 	}
-	refusal := &smithy.GenericAPIError{Code: e.Type[strings.LastIndexByte(e.Type, '#')+1:], Message: cmp.Or(e.Message, e.Text), Fault: smithy.FaultClient}
-	if status >= 500 {
-		refusal.Fault = smithy.FaultServer
-	}
-	return refusal
+	return refusalOf(status, e.Type[strings.LastIndexByte(e.Type, '#')+1:], cmp.Or(e.Message, e.Text), answer)
 }

@@ -12,8 +12,6 @@ import (
 	sdk "github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/ec2"
 	ec2types "github.com/aws/aws-sdk-go-v2/service/ec2/types"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
-	iamtypes "github.com/aws/aws-sdk-go-v2/service/iam/types"
 	"github.com/aws/aws-sdk-go-v2/service/sts"
 	"github.com/aws/smithy-go"
 
@@ -181,35 +179,32 @@ func (p *Provider) lackingIAM(ctx context.Context, arn, account string) []string
 	if s.NoIdentity || len(s.Profiles) > 0 || strings.HasSuffix(arn, ":root") {
 		return nil
 	}
-	client, err := p.iam(ctx)
-	if err != nil {
-		return nil
-	}
-	if arn = p.principal(ctx, client, arn); arn == "" {
+	if arn = p.principal(ctx, arn); arn == "" {
 		return nil
 	}
 	part, _, _ := strings.Cut(strings.TrimPrefix(arn, "arn:"), ":")
 	role := "arn:" + part + ":iam::" + account + ":role/" + roleName
 	profile := instanceProfileARN(role)
 	actions := map[string][]string{role: {"iam:PassRole"}, profile: {"iam:GetInstanceProfile"}}
-	have, err := client.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: sdk.String(roleName)})
-	if err != nil || have.InstanceProfile == nil || len(have.InstanceProfile.Roles) == 0 { // it will have to be made
+	var have profileAnswer
+	if err := p.iam(ctx, "GetInstanceProfile", &have, "InstanceProfileName", roleName); err != nil || len(have.Roles) == 0 { // it will have to be made
 		actions[role] = append(actions[role], "iam:GetRole", "iam:CreateRole", "iam:AttachRolePolicy", "iam:PutRolePolicy")
 		actions[profile] = append(actions[profile], "iam:CreateInstanceProfile", "iam:AddRoleToInstanceProfile")
 	}
 	var out []string
 	for resource, names := range actions {
-		in := &iam.SimulatePrincipalPolicyInput{PolicySourceArn: sdk.String(arn), ActionNames: names, ResourceArns: []string{resource}}
-		for pages := iam.NewSimulatePrincipalPolicyPaginator(client, in); pages.HasMorePages(); {
-			page, err := pages.NextPage(ctx)
-			if err != nil {
+		question := append(members("ActionNames", names), "PolicySourceArn", arn, "ResourceArns.member.1", resource)
+		for marker, more := []string(nil), true; more; {
+			var page simulateAnswer
+			if err := p.iam(ctx, "SimulatePrincipalPolicy", &page, append(marker, question...)...); err != nil {
 				break
 			}
-			for _, r := range page.EvaluationResults {
-				if r.EvalDecision != iamtypes.PolicyEvaluationDecisionTypeAllowed && len(r.MissingContextValues) == 0 {
-					out = append(out, sdk.ToString(r.EvalActionName))
+			for _, r := range page.Results {
+				if r.Decision != "allowed" && len(r.Missing) == 0 {
+					out = append(out, r.Action)
 				}
 			}
+			marker, more = []string{"Marker", page.Marker}, page.More
 		}
 	}
 	return out
@@ -217,17 +212,16 @@ func (p *Provider) lackingIAM(ctx context.Context, arn, account string) []string
 
 // principal is whose policies IAM can be asked about: a user, or the role that
 // a session has taken on; "" if that is not known.
-func (p *Provider) principal(ctx context.Context, client *iam.Client, arn string) string {
-	_, session, ok := strings.Cut(arn, ":assumed-role/")
-	if !ok {
+func (p *Provider) principal(ctx context.Context, arn string) string {
+	name, session := roleOfSession(arn)
+	if !session {
 		return arn
 	}
-	name, _, _ := strings.Cut(session, "/")
-	role, err := client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(name)})
-	if err != nil || role.Role == nil {
+	var role roleAnswer
+	if p.iam(ctx, "GetRole", &role, "RoleName", name) != nil {
 		return ""
 	}
-	return sdk.ToString(role.Role.Arn)
+	return role.Got
 }
 
 // explained is a refusal of EC2 whose reason it told in a sealed form only, with

@@ -1,15 +1,12 @@
 package aws
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
-
-	sdk "github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/iam"
-	"github.com/aws/aws-sdk-go-v2/service/iam/types"
 
 	"github.com/skypilot-go/sky/internal/cloud"
 )
@@ -62,12 +59,12 @@ type statement struct {
 	Resource  string            `json:"Resource,omitempty"`
 }
 
-func document(s ...statement) *string {
+func document(s ...statement) string {
 	text, err := json.Marshal(map[string]any{"Version": "2012-10-17", "Statement": s})
 	if err != nil {
 		panic(err) // strings only
 	}
-	return sdk.String(string(text))
+	return string(text)
 }
 
 // profileOf names the instance profile of a cluster's machines, "" for none. It
@@ -82,52 +79,37 @@ func (p *Provider) profileOf(ctx context.Context, s Settings, cluster string) (s
 	if err := p.ensureRole(ctx); err != nil || !s.UseSSM {
 		return roleName, err
 	}
-	client, err := p.iam(ctx)
-	if err != nil {
-		return "", err
-	}
-	err = p.known(ctx, roleKnown, newEntity, func() error {
-		_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, ssmPolicy))})
-		return err
+	err := p.known(ctx, roleKnown, newEntity, func() error {
+		return p.iam(ctx, "AttachRolePolicy", nil, "RoleName", roleName, "PolicyArn", p.policy(ctx, ssmPolicy))
 	})
 	return roleName, translate(ctx, cloud.Place{Cloud: Name}, err)
 }
 
 // ensureRole makes the role and its instance profile, whatever is missing.
 func (p *Provider) ensureRole(ctx context.Context) error {
-	client, err := p.iam(ctx)
-	if err != nil {
-		return err
-	}
 	fail := func(err error) error { return translate(ctx, cloud.Place{Cloud: Name}, err) }
-	profile, err := client.GetInstanceProfile(ctx, &iam.GetInstanceProfileInput{InstanceProfileName: sdk.String(roleName)})
-	if err == nil && profile.InstanceProfile != nil && len(profile.InstanceProfile.Roles) > 0 {
+	var profile profileAnswer
+	err := p.iam(ctx, "GetInstanceProfile", &profile, "InstanceProfileName", roleName)
+	if err == nil && len(profile.Roles) > 0 {
 		return nil
 	}
 	if err != nil && codeOf(err) != "NoSuchEntity" {
 		return fail(err)
 	}
 	if codeOf(err) == "NoSuchEntity" {
-		_, err := client.CreateInstanceProfile(ctx, &iam.CreateInstanceProfileInput{InstanceProfileName: sdk.String(roleName)})
+		err := p.iam(ctx, "CreateInstanceProfile", nil, "InstanceProfileName", roleName)
 		if err != nil && codeOf(err) != "EntityAlreadyExists" {
 			return fail(err)
 		}
 	}
-	role, err := client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(roleName)})
+	var role roleAnswer
+	getRole := func() error { return p.iam(ctx, "GetRole", &role, "RoleName", roleName) }
+	err = getRole()
 	if codeOf(err) == "NoSuchEntity" {
-		var made *iam.CreateRoleOutput
-		made, err = client.CreateRole(ctx, &iam.CreateRoleInput{
-			RoleName: sdk.String(roleName),
-			AssumeRolePolicyDocument: document(statement{Effect: "Allow",
-				Principal: map[string]string{"Service": p.ec2Service(ctx)}, Action: "sts:AssumeRole"}),
-		})
-		if err == nil {
-			role = &iam.GetRoleOutput{Role: made.Role}
-		} else if codeOf(err) == "EntityAlreadyExists" {
-			err = p.known(ctx, roleKnown, newEntity, func() (err error) {
-				role, err = client.GetRole(ctx, &iam.GetRoleInput{RoleName: sdk.String(roleName)})
-				return err
-			})
+		trust := document(statement{Effect: "Allow", Principal: map[string]string{"Service": p.ec2Service(ctx)}, Action: "sts:AssumeRole"})
+		err = p.iam(ctx, "CreateRole", &role, "RoleName", roleName, "AssumeRolePolicyDocument", trust)
+		if codeOf(err) == "EntityAlreadyExists" {
+			err = p.known(ctx, roleKnown, newEntity, getRole)
 		}
 	}
 	if err != nil {
@@ -135,25 +117,20 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 	}
 	for _, name := range rolePolicies {
 		err := p.known(ctx, roleKnown, newEntity, func() error {
-			_, err := client.AttachRolePolicy(ctx, &iam.AttachRolePolicyInput{RoleName: sdk.String(roleName), PolicyArn: sdk.String(p.policy(ctx, name))})
-			return err
+			return p.iam(ctx, "AttachRolePolicy", nil, "RoleName", roleName, "PolicyArn", p.policy(ctx, name))
 		})
 		if err != nil {
 			return fail(err)
 		}
 	}
 	err = p.known(ctx, roleKnown, newEntity, func() error {
-		_, err := client.PutRolePolicy(ctx, &iam.PutRolePolicyInput{
-			RoleName: sdk.String(roleName), PolicyName: sdk.String(passRolePolicy), PolicyDocument: passRole(role.Role),
-		})
-		return err
+		return p.iam(ctx, "PutRolePolicy", nil, "RoleName", roleName, "PolicyName", passRolePolicy, "PolicyDocument", passRole(cmp.Or(role.Got, role.Made)))
 	})
 	if err != nil {
 		return fail(err)
 	}
 	err = p.known(ctx, roleKnown, newEntity, func() error {
-		_, err := client.AddRoleToInstanceProfile(ctx, &iam.AddRoleToInstanceProfileInput{InstanceProfileName: sdk.String(roleName), RoleName: sdk.String(roleName)})
-		return err
+		return p.iam(ctx, "AddRoleToInstanceProfile", nil, "InstanceProfileName", roleName, "RoleName", roleName)
 	})
 	if err != nil && codeOf(err) != "LimitExceeded" { // it holds one role: somebody was quicker
 		return fail(err)
@@ -168,11 +145,7 @@ func (p *Provider) ensureRole(ctx context.Context) error {
 }
 
 // passRole lets a machine hand its own role on.
-func passRole(r *types.Role) *string {
-	arn := ""
-	if r != nil {
-		arn = sdk.ToString(r.Arn)
-	}
+func passRole(arn string) string {
 	return document(
 		statement{Effect: "Allow", Action: []string{"iam:GetRole", "iam:PassRole"}, Resource: arn},
 		statement{Effect: "Allow", Action: "iam:GetInstanceProfile", Resource: instanceProfileARN(arn)},

@@ -229,7 +229,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestWishesThatCannotBe(t *testing.T) {
+func TestRequirementsThatCannotBeMet(t *testing.T) {
 	for name, change := range map[string]func(*cloud.LaunchSpec){
 		"image": func(s *cloud.LaunchSpec) { s.ImageID = "ibm-ubuntu-22-04" }, "digit": func(s *cloud.LaunchSpec) { s.ID.Name = "1web" }, "capital": func(s *cloud.LaunchSpec) { s.ID.Name = "Web" }, "key": func(s *cloud.LaunchSpec) { s.AuthorizedKey = "" },
 	} {

@@ -178,7 +178,7 @@ func TestDisks(t *testing.T) {
 	}
 }
 
-func TestWishesThatCannotBe(t *testing.T) {
+func TestRequirementsThatCannotBeMet(t *testing.T) {
 	for name, change := range map[string]func(*cloud.LaunchSpec){
 		"type": func(s *cloud.LaunchSpec) { s.Offer.InstanceType = "gpu-h100-sxm" }, "ultra": func(s *cloud.LaunchSpec) { s.DiskTier = "ultra" }, "fast network": func(s *cloud.LaunchSpec) { s.NetworkTier = "best" },
 		"name": func(s *cloud.LaunchSpec) { s.ID.Name = "Web" }, "key": func(s *cloud.LaunchSpec) { s.AuthorizedKey = "" },

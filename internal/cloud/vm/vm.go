@@ -169,7 +169,7 @@ func (k Kind) changed() bool { return k == Changed || k == Missing }
 type Options struct {
 	Cloud       string // its name, as in cloud.Place
 	DisplayName string
-	// Valid refuses names and wishes that the cloud can never have.
+	// Valid refuses names and requirements that the cloud can never have.
 	Valid func(spec cloud.LaunchSpec) error
 	// EndingHolds says that a machine that is ending still costs money or holds the
 	// name of its rank: its end is waited for.

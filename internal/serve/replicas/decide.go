@@ -400,7 +400,7 @@ func (d *decider) provision() {
 			}
 			r.Place, r.InstanceType = d.Offers[at].Place, d.Offers[at].InstanceType
 		}
-		r.Status, _ = fsm.Replicas.Next(r.Status, fsm.ReplicaProvision)
+		r.Status, _ = fsm.Replicas().Next(r.Status, fsm.ReplicaProvision)
 		r.ProvisionedAt = d.Now
 		busy++
 	}
@@ -479,7 +479,7 @@ func (d *decider) keep() (rows []Replica, removed []int) {
 		r := &d.rows[i]
 		if r.Status.Failed() && r.Status != api.ReplicaFailedCleanup {
 			if failed++; failed > keptFailures || d.Down {
-				r.Status, _ = fsm.Replicas.Next(r.Status, fsm.ReplicaForget)
+				r.Status, _ = fsm.Replicas().Next(r.Status, fsm.ReplicaForget)
 			}
 		}
 	}

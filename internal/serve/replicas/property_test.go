@@ -193,7 +193,7 @@ func invariants(t *testing.T, seed uint64, b *bench, before []Replica, d Decisio
 				onDemand++
 			}
 		}
-		if _, ok := fsm.Replicas[r.Status]; !ok || r.ID >= d.State.NextID {
+		if _, ok := fsm.Replicas()[r.Status]; !ok || r.ID >= d.State.NextID {
 			fail("replica %d is %s, and the next id is %d", r.ID, r.Status, d.State.NextID)
 		}
 		if len(r.Trouble) > 0 {

@@ -149,7 +149,7 @@ func (r Replica) After(f Fact, now time.Time) (Replica, error) {
 	if f.Event == fsm.ReplicaRetry && f.Failure != NoCapacity && r.Tries+1 >= launchTries {
 		f.Event = fsm.ReplicaStop
 	}
-	next, ok := fsm.Replicas.Next(r.Status, f.Event)
+	next, ok := fsm.Replicas().Next(r.Status, f.Event)
 	if !ok {
 		return r, fmt.Errorf("replica %d is %s: %q cannot happen to it", r.ID, r.Status, f.Event)
 	}

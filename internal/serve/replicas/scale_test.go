@@ -186,6 +186,9 @@ func TestFloors(t *testing.T) {
 			m = m.remember(1, at)
 			m = m.remember(n, at.Add(30*time.Minute))
 		}
+		if next := midnight.AddDate(0, 0, day+1).Add(14 * time.Hour); day == 0 && m.floor(&s, next) != 4 {
+			t.Errorf("on the second day: %d, want what the only day before needed", m.floor(&s, next))
+		}
 	}
 	fourth := midnight.AddDate(0, 0, 3)
 	for at, want := range map[string]int{"13h44m": 1, "13h45m": 6, "14h": 6, "14h59m": 6, "15h": 1} {

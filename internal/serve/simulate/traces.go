@@ -8,13 +8,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Trace is a named list of arrival times, in seconds from the start, ascending.
@@ -113,7 +113,7 @@ func readTrace(file string) (Trace, error) {
 	return t, nil
 }
 
-var regionName = regexp.MustCompile(`[a-z]+(?:-[a-z]+)+-?[0-9]+`)
+var regionName = lazyregexp.New(`[a-z]+(?:-[a-z]+)+-?[0-9]+`)
 
 // ReadZones reads the *.json files of a folder, one for each zone:
 // {"metadata": {"gap_seconds": 195}, "data": [0, 1, …]} with the machines that
