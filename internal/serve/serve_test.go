@@ -14,6 +14,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -530,11 +531,52 @@ func TestReplicasStayUntilBalancersCanKnow(t *testing.T) {
 // Balancers take 0 for their default; a user's 0 means none.
 func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
-		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, slow_start_seconds: 0, keep_alive_seconds: 0, eject: {failures: 0}, queue: {max_requests: 0, max_bytes: 0, max_wait_seconds: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
 		time.Sleep(5 * time.Second)
 		s := i.table.Services[0]
-		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 {
+		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 ||
+			s.Queue.Requests >= 0 || s.Queue.Timeout >= 0 || s.Eject.Failures >= 0 || s.SlowStart >= 0 || s.Limits.KeepAlive >= 0 {
 			t.Errorf("balancers have %+v", s)
+		}
+	})
+}
+
+// Every setting of the task's load balancer reaches balancers.
+func TestBalancersGetTheSettings(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "  replicas: 2\n", `  replicas: 2
+  load_balancing_policy: prefix_aware
+  load_balancer:
+    stream_timeout_seconds: 1
+    request_timeout_seconds: 2
+    idle_timeout_seconds: 3
+    keep_alive_seconds: 4
+    slow_start_seconds: 5
+    retry_after_seconds: 6
+    max_header_bytes: 7
+    max_body_bytes: 8
+    max_requests_per_replica: 9
+    attempts: 10
+    queue: {max_requests: 11, max_bytes: 12, max_wait_seconds: 13}
+    eject: {failures: 14, first_seconds: 15, max_seconds: 16, max_percent: 17}
+    prefix_load_factor: 18
+    metrics: /m
+    replica_protocol: h2c
+    trust_forwarded: true
+`, 1))
+		i.until("ready", ready(2))
+		got := i.table.Services[0]
+		if len(got.Replicas) != 2 || got.Replicas[0].Protocol != balancerapi.H2C {
+			t.Errorf("the replicas are %+v", got.Replicas)
+		}
+		want := balancerapi.Service{Name: "chat", Host: "127.0.0.1", Port: got.Port, Drain: 120,
+			Policy:    balancerapi.Policy{Name: balancerapi.PrefixAware, LoadFactor: 18, Metrics: "/m"},
+			Limits:    balancerapi.Limits{IdleTimeout: 1, RequestTimeout: 2, ClientKeepAlive: 3, KeepAlive: 4, HeaderBytes: 7, BodyBytes: 8, ReplicaRequests: 9, Attempts: 10},
+			Queue:     balancerapi.Queue{Requests: 11, Bytes: 12, Timeout: 13},
+			Eject:     balancerapi.Eject{Failures: 14, Base: 15, Max: 16, Share: 0.17},
+			SlowStart: 5, RetryAfter: 6, TrustForwarded: true}
+		if got.Replicas = nil; !reflect.DeepEqual(got, want) {
+			t.Errorf("balancers have\n%+v, not\n%+v", got, want)
 		}
 	})
 }
