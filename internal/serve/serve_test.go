@@ -358,14 +358,73 @@ func TestWhatCannotBeGivenBackIsShownAndPurged(t *testing.T) {
 		if err := i.down(false); err == nil || !strings.Contains(err.Error(), "could not be given back") {
 			t.Errorf("down says %v", err)
 		}
-		if s := i.service(); s.Status != string(api.ServiceFailedCleanup) {
-			t.Errorf("it is %s", s.Status)
+		if s := i.service(); s.Status != string(api.ServiceFailedCleanup) || !strings.Contains(s.Replicas[0].Reason, "could not be given back") {
+			t.Errorf("it is %s, its first replica %+v", s.Status, s.Replicas[0])
 		}
-		if err := i.down(true); err != nil {
+		r := testbed.NewRequest()
+		if err := i.m.Down(i.s.Context(), i.s.Call(r), api.ServeDownBody{ServiceNames: []string{"chat"}, Purge: true}); err != nil {
 			t.Errorf("purge says %v", err)
 		}
+		for _, name := range []string{"chat-1", "chat-2"} {
+			if said := r.Out.String(); !strings.Contains(said, "The machines of cluster "+name+" could not be given back") || !strings.Contains(said, "They may still run and cost money.") {
+				t.Errorf("of %s purge says\n%s", name, said)
+			}
+			if c := i.Cluster(name); c != nil { // or nothing would look for its machines
+				t.Errorf("the record of %s is kept: %+v", name, c)
+			}
+		}
 		i.until("gone", none)
+		if err := i.m.Down(i.s.Context(), i.s.Call(r), api.ServeDownBody{ServiceNames: []string{"chat"}, Purge: true}); err != nil {
+			t.Errorf("resumed after a crash, it says %v", err)
+		}
 	})
+}
+
+// What could not be given back is tried again, and what the replica failed of stays known.
+func TestWhatCannotBeGivenBackIsTriedAgain(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		bubble(t, func(i *installation) {
+			i.up(service)
+			i.until("ready", ready(2))
+			i.Inject(model.Fault{ID: "stuck", Kind: model.Fail, Op: "instances.terminate", Code: "internal"})
+			i.answer(func(replica string) int {
+				if replica == "chat-1" {
+					return 503
+				}
+				return 200
+			})
+			is := func(status api.ReplicaStatus) func(*api.Service) bool {
+				return func(s *api.Service) bool {
+					return len(s.Replicas) == 3 && s.Replicas[0].Status == string(status)
+				}
+			}
+			s := i.until("not given back", is(api.ReplicaFailedCleanup))
+			if why := s.Replicas[0].Reason; !strings.Contains(why, "probes failed for too long") || !strings.Contains(why, "could not be given back") {
+				t.Errorf("its reason is %q", why)
+			}
+			time.Sleep(20 * time.Minute) // an hour idle, and the machine ends itself
+			i.crash()                    // a server that takes over tries, too
+			i.serve(-1)
+			time.Sleep(20 * time.Minute)
+			i.until("still not given back", is(api.ReplicaFailedCleanup))
+			i.Cloud.Remove("stuck")
+			begun, limit := time.Now(), 5*time.Minute
+			if asked {
+				limit = 10 * time.Second
+				if err := i.m.TerminateReplica(i.s.Context(), i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s = i.until("given back", func(s *api.Service) bool { return asked && ready(2)(s) || is(api.ReplicaFailedProbing)(s) })
+			if took := time.Since(begun); took > limit {
+				t.Errorf("that took %v", took)
+			}
+			if why := s.Replicas[0].Reason; strings.Contains(why, "given back") {
+				t.Errorf("its reason is %q", why)
+			}
+			i.WantMachines("chat-2 running", "chat-3 running")
+		})
+	}
 }
 
 func TestAUserEndsAReplica(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
@@ -148,6 +149,9 @@ func (m *Manager) replicaRecord(ctx context.Context, v *state.Service, r row) ap
 	out := api.Replica{
 		ID: r.ID, Name: v.Name, Status: string(r.Status), Version: r.Version, IsSpot: r.Spot, InfoVersion: 1, UsedBy: api.IntList{},
 		Cloud: r.Place.Cloud, Region: r.Place.Region, Infra: task.Infra{Cloud: r.Place.Cloud, Region: r.Place.Region, Zone: r.Place.Zone}.String(), Reason: r.Reason,
+	}
+	if r.Uncleaned != "" {
+		out.Reason = strings.TrimPrefix(out.Reason+"; ", "; ") + "its machines could not be given back, which is tried again: " + r.Uncleaned
 	}
 	if r.at.Endpoint != "" {
 		at := "http://" + r.at.Endpoint
