@@ -10,11 +10,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -454,6 +456,10 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
+		var refused *api.Error
+		if _, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: sent(t, service), ServiceName: "chat"}); !errors.As(err, &refused) || !strings.Contains(refused.Hint, "sky serve update chat") {
+			t.Errorf("a name that is taken does not lead to update: %+v", refused)
+		}
 		if err := i.m.Update(i.s.Context(), i.call(), api.ServeUpdateBody{Task: sent(t, service), ServiceName: "chatt"}); err == nil || !strings.Contains(err.Error(), "no service") {
 			t.Errorf("update of another: %v", err)
 		}
@@ -700,6 +706,83 @@ func TestServersPassReportsOn(t *testing.T) {
 		}
 		i.crash()
 		<-done
+	})
+}
+
+// A server that dies hands nothing over: another one has its services within ten
+// seconds, and goes on with what they need.
+func TestAnotherServerTakesAServiceOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for moment := range 8 { // of the leases' and looks' rounds
+			func() {
+				i := install(t)
+				i.shared = true
+				i.serve(-1)
+				i.up(service)
+				i.until("ready", ready(2))
+				time.Sleep(time.Duration(moment) * 700 * time.Millisecond)
+				i.crash()
+				i.s = i.Boot(-1) // the machines' agents speak to somebody
+				i.s.Watch()
+				other := i.manager("other")
+				done := make(chan struct{})
+				ctx := i.s.Context()
+				go func() {
+					other.Run(ctx)
+					close(done)
+				}()
+				i.m, i.done = other, done
+				begun := time.Now()
+				if err := other.TerminateReplica(ctx, i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 1}); err != nil {
+					t.Fatal(err)
+				}
+				for i.service().Replicas[0].Status == string(api.ReplicaReady) {
+					if time.Since(begun) > time.Minute {
+						t.Fatal("nobody looks after the service")
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				took := time.Since(begun)
+				if t.Logf("after %v", took); took > 10*time.Second {
+					t.Errorf("the service was taken over after %v", took)
+				}
+				i.until("as asked for", ready(2))
+				i.crash()
+			}()
+		}
+	})
+}
+
+// What a service costs that nobody uses: its controller, probes of a replica, and its
+// part of the table.
+func TestAnIdleServiceIsSmall(t *testing.T) {
+	bubble(t, func(i *installation) {
+		const services = 20
+		used := func() uint64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc + m.StackInuse
+		}
+		i.up(service)
+		i.until("ready", ready(2))
+		before := used()
+		for n := range services {
+			name := fmt.Sprint("idle", n)
+			if _, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: sent(t, strings.Replace(service, "replicas: 2", "replicas: 1", 1)), ServiceName: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for readyIn(i.table) < 2+services {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		each := (int64(used()) - int64(before)) / services
+		t.Logf("%d KiB each, with their machines and agents, which are in memory here", each>>10)
+		if each > 5<<20 {
+			t.Errorf("an idle service takes %d KiB", each>>10)
+		}
 	})
 }
 

@@ -5,6 +5,7 @@ package spec
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -61,6 +62,44 @@ type Scale struct {
 // Follows reports whether the target follows a load.
 func (s *Scale) Follows() bool {
 	return s.QPS > 0 || len(s.QPSByAccelerator) > 0 || s.InFlight > 0 || s.Latency > 0 || s.Metric != "" || s.QueueThreshold > 0
+}
+
+// String says how the replicas scale, as users read it.
+func (s *Scale) String() string {
+	if s.Max == s.Min {
+		return "Fixed " + count(s.Min, "replica")
+	}
+	text := fmt.Sprintf("Autoscaling from %d to %d replicas", s.Min, s.Max)
+	if s.Overprovision > 0 {
+		text += " with " + count(s.Overprovision, "overprovisioned replica")
+	}
+	var by []string
+	if s.QPS > 0 {
+		by = append(by, fmt.Sprintf("target QPS per replica: %g", s.QPS))
+	}
+	if len(s.QPSByAccelerator) > 0 {
+		by = append(by, "target QPS by accelerator")
+	}
+	if s.InFlight > 0 {
+		by = append(by, fmt.Sprintf("target requests in flight per replica: %g", s.InFlight))
+	}
+	if s.Latency > 0 {
+		by = append(by, fmt.Sprintf("target latency: %v", s.Latency))
+	}
+	if s.Metric != "" {
+		by = append(by, fmt.Sprintf("target %s: %g", s.Metric, s.MetricTarget))
+	}
+	if len(by) > 0 {
+		text += " (" + strings.Join(by, ", ") + ")"
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // Floor keeps at least Min replicas for a time after each time of a schedule.

@@ -97,6 +97,21 @@ resources: {ports: [9000, 9001], use_spot: true}`)
 	}
 }
 
+func TestScaleInWords(t *testing.T) {
+	for want, s := range map[string]Scale{
+		"Fixed 1 replica":                  {Min: 1, Max: 1},
+		"Fixed 0 replicas":                 {},
+		"Autoscaling from 0 to 5 replicas": {Max: 5},
+		"Autoscaling from 1 to 5 replicas (target QPS per replica: 2.5)":                                                  {Min: 1, Max: 5, QPS: 2.5},
+		"Autoscaling from 1 to 5 replicas with 1 overprovisioned replica (target QPS by accelerator)":                     {Min: 1, Max: 5, Overprovision: 1, QPSByAccelerator: map[string]float64{"A100": 2}},
+		"Autoscaling from 1 to 5 replicas (target requests in flight per replica: 4, target latency: 500ms, target m: 3)": {Min: 1, Max: 5, InFlight: 4, Latency: time.Second / 2, Metric: "m", MetricTarget: 3},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
+	}
+}
+
 func TestOtherForms(t *testing.T) {
 	for _, c := range []struct {
 		name, text string
