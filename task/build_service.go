@@ -145,6 +145,16 @@ func (b *builder) balancer(n *yaml11.Node) *Balancer {
 			b.at(n.Key("affinity"), "service.load_balancer.affinity", "a session is named by a header or by a cookie; give one of them")
 		}
 	}
+	out.ReplicaRequests, out.Metrics, out.SlowStartSeconds = intPtr(n.Get("max_requests_per_replica")), textOf(n.Get("metrics")), floatPtr(n.Get("slow_start_seconds"))
+	out.Attempts, out.RetryAfterSeconds, out.KeepAliveSeconds = intPtr(n.Get("attempts")), floatPtr(n.Get("retry_after_seconds")), floatPtr(n.Get("keep_alive_seconds"))
+	out.ReplicaProtocol = textOf(n.Get("replica_protocol"))
+	if trust := boolOf(n.Get("trust_forwarded")); trust != nil {
+		out.TrustForwarded = *trust
+	}
+	if e := n.Get("eject"); e != nil {
+		out.EjectFailures, out.EjectFirstSeconds = intPtr(e.Get("failures")), floatPtr(e.Get("first_seconds"))
+		out.EjectMaxSeconds, out.EjectMaxPercent = floatPtr(e.Get("max_seconds")), floatPtr(e.Get("max_percent"))
+	}
 	if q := n.Get("queue"); q != nil {
 		out.QueueRequests, out.QueueBytes, out.QueueSeconds = intPtr(q.Get("max_requests")), intPtr(q.Get("max_bytes")), floatPtr(q.Get("max_wait_seconds"))
 	}

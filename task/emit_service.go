@@ -83,6 +83,16 @@ func (s *Service) balancer() *yaml11.Node {
 	if b.QueueRequests != nil || b.QueueBytes != nil || b.QueueSeconds != nil {
 		n.Put("queue", yaml11.NewMap().Put("max_requests", b.QueueRequests).Put("max_bytes", b.QueueBytes).Put("max_wait_seconds", b.QueueSeconds))
 	}
+	if b.EjectFailures != nil || b.EjectFirstSeconds != nil || b.EjectMaxSeconds != nil || b.EjectMaxPercent != nil {
+		n.Put("eject", yaml11.NewMap().Put("failures", b.EjectFailures).Put("first_seconds", b.EjectFirstSeconds).
+			Put("max_seconds", b.EjectMaxSeconds).Put("max_percent", b.EjectMaxPercent))
+	}
+	if b.TrustForwarded {
+		n.Put("trust_forwarded", true)
+	}
+	n.Put("max_requests_per_replica", b.ReplicaRequests).PutText("metrics", b.Metrics).Put("slow_start_seconds", b.SlowStartSeconds).
+		Put("attempts", b.Attempts).Put("retry_after_seconds", b.RetryAfterSeconds).Put("keep_alive_seconds", b.KeepAliveSeconds).
+		PutText("replica_protocol", b.ReplicaProtocol)
 	return n.Put("request_timeout_seconds", b.RequestTimeoutSeconds).Put("idle_timeout_seconds", b.IdleTimeoutSeconds).
 		Put("max_header_bytes", b.MaxHeaderBytes).Put("max_body_bytes", b.MaxBodyBytes)
 }

@@ -56,7 +56,7 @@ func serviceSchema() *schema.Spec {
 		field{name: "ports", is: integer().AtLeast(1).AtMost(65535), doc: "Port that replicas serve on.", def: "the one of resources.ports", example: "8080"},
 		field{name: "load_balancing_policy", is: choiceAnyCase(LoadBalancingPolicies...), doc: "Which replica gets a request.", def: "least_load", example: "round_robin"},
 		field{name: "load_balancer", is: object(
-			field{name: "stream_timeout_seconds", is: number().AtLeast(0), doc: "How long a response may pause.", def: "120", example: "600"},
+			field{name: "stream_timeout_seconds", is: number().AtLeast(0), doc: "How long an upload, or an answer that has begun, may pause; event streams, gRPC and WebSockets may be silent.", def: "120", example: "600"},
 			field{name: "affinity", is: object(
 				field{name: "header", is: matching("[-!#$%&'*+.^_`|~0-9A-Za-z]+", "the name of a header"), doc: "Header whose value names the session.", example: "X-Session-Id"},
 				field{name: "cookie", is: matching("[-!#$%&'*+.^_`|~0-9A-Za-z]+", "the name of a cookie"), doc: "Cookie whose value names the session.", example: "session"},
@@ -66,8 +66,22 @@ func serviceSchema() *schema.Spec {
 				field{name: "max_requests", is: integer().AtLeast(0), doc: "How many requests may wait.", def: "1000", example: "100"},
 				field{name: "max_bytes", is: integer().AtLeast(0), doc: "How many bytes of them may be kept.", def: "67108864", example: "1048576"},
 				field{name: "max_wait_seconds", is: number().AtLeast(0), doc: "How long each may wait.", def: "300", example: "60"},
-			), doc: "Requests that wait while no replica is ready.", example: "{max_requests: 100, max_wait_seconds: 60}"},
-			field{name: "request_timeout_seconds", is: number().AtLeast(0), doc: "How long a whole request may take; 0: as long as it likes.", def: "0", example: "600"},
+			), doc: "Requests that wait while no replica is ready, or all have max_requests_per_replica.", example: "{max_requests: 100, max_wait_seconds: 60}"},
+			field{name: "max_requests_per_replica", is: integer().AtLeast(1), doc: "Requests that a replica gets at the same time; more wait in the queue. Without it: any number.", example: "64"},
+			field{name: "metrics", is: matching(`/\S*`, "a path that begins with a slash"), doc: "Path where replicas show the metrics of vLLM or SGLang, whose queues and caches are then a part of the load.", def: "/metrics with prefix_aware, else none", example: "/metrics"},
+			field{name: "slow_start_seconds", is: number().AtLeast(0), doc: "The time in which a replica that has become ready gets to its full share.", def: "10", example: "60"},
+			field{name: "eject", is: object(
+				field{name: "failures", is: integer().AtLeast(0), doc: "Failures in a row after which a replica gets no requests for a while; 0: it always gets them.", def: "5", example: "3"},
+				field{name: "first_seconds", is: checkedNumber(number(), checkPositive), doc: "How long the first time; it doubles each time.", def: "1", example: "5"},
+				field{name: "max_seconds", is: checkedNumber(number(), checkPositive), doc: "How long at most.", def: "60", example: "300"},
+				field{name: "max_percent", is: checkedNumber(number(), checkPercent), doc: "Percent of the replicas that may be ejected at the same time.", def: "50", example: "30"},
+			), doc: "When a replica that fails gets no requests for a while.", example: "{failures: 3, max_seconds: 300}"},
+			field{name: "attempts", is: integer().AtLeast(1), doc: "How many replicas a request is tried on, where trying again is safe.", def: "3", example: "2"},
+			field{name: "retry_after_seconds", is: number().AtLeast(1), doc: "What an answer 503 asks clients to wait.", def: "5", example: "30"},
+			field{name: "keep_alive_seconds", is: number().AtLeast(0), doc: "How long an unused connection to a replica is kept.", def: "4", example: "60"},
+			field{name: "replica_protocol", is: choice(ReplicaProtocols...), doc: "What replicas speak: http1, and HTTP/2 for gRPC; or h2c, HTTP/2 without TLS for everything.", def: "http1", example: "h2c"},
+			field{name: "trust_forwarded", is: boolean(), doc: "Whether the X-Forwarded headers of clients are kept, as behind another proxy.", def: "false", example: "true"},
+			field{name: "request_timeout_seconds", is: number().AtLeast(0), doc: "How long it may take until an answer begins, uploading included; 0: as long as it likes.", def: "0", example: "600"},
 			field{name: "idle_timeout_seconds", is: number().AtLeast(0), doc: "How long a connection without requests is kept.", def: "120", example: "60"},
 			field{name: "max_header_bytes", is: integer().AtLeast(1), doc: "Longest header of a request.", def: "1048576", example: "65536"},
 			field{name: "max_body_bytes", is: integer().AtLeast(0), doc: "Longest body of a request; 0: any.", def: "0", example: "104857600"},
@@ -101,6 +115,9 @@ func serviceSchema() *schema.Spec {
 
 // LoadBalancingPolicies has the words of service.load_balancing_policy.
 var LoadBalancingPolicies = []string{"least_load", "round_robin", "instance_aware_least_load", "session_affinity", "prefix_aware"}
+
+// ReplicaProtocols has the words of service.load_balancer.replica_protocol.
+var ReplicaProtocols = []string{"http1", "h2c"}
 
 // SpotPlacers has the words of service.replica_policy.spot_placer.
 var SpotPlacers = []string{"dynamic_fallback", "hedged"}

@@ -160,7 +160,10 @@ var genService = rapid.Custom(func(t *rapid.T) *Service {
 	if rapid.Bool().Draw(t, "balancer") {
 		s.Balancer = &Balancer{PrefixLoadFactor: maybePtr(t, rapid.Float64Range(1, 9)), QueueRequests: maybePtr(t, number), QueueBytes: maybePtr(t, number),
 			QueueSeconds: maybePtr(t, positive), RequestTimeoutSeconds: maybePtr(t, positive), IdleTimeoutSeconds: maybePtr(t, positive),
-			MaxHeaderBytes: maybePtr(t, number), MaxBodyBytes: maybePtr(t, number)}
+			MaxHeaderBytes: maybePtr(t, number), MaxBodyBytes: maybePtr(t, number), ReplicaRequests: maybePtr(t, number), Metrics: maybe(t, rapid.Just("/metrics")),
+			SlowStartSeconds: maybePtr(t, positive), EjectFailures: maybePtr(t, number), EjectFirstSeconds: maybePtr(t, positive), EjectMaxSeconds: maybePtr(t, positive),
+			EjectMaxPercent: maybePtr(t, rapid.Float64Range(1, 100)), Attempts: maybePtr(t, number), RetryAfterSeconds: maybePtr(t, rapid.Float64Range(1, 99)),
+			KeepAliveSeconds: maybePtr(t, positive), ReplicaProtocol: maybe(t, rapid.SampledFrom(ReplicaProtocols)), TrustForwarded: rapid.Bool().Draw(t, "trust")}
 		if s.LoadBalancingPolicy == "" && rapid.Bool().Draw(t, "sessions") {
 			s.LoadBalancingPolicy = "session_affinity"
 			s.Balancer.AffinityHeader = "X-Session"

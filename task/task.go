@@ -274,13 +274,25 @@ type ReplicaSchedule struct {
 type Balancer struct {
 	AffinityHeader, AffinityCookie string // of the session_affinity policy, one of them
 	PrefixLoadFactor               *float64
-	QueueRequests                  *int // that wait while no replica is ready
+	QueueRequests                  *int // that wait while no replica can take them
 	QueueBytes                     *int
 	QueueSeconds                   *float64
 	RequestTimeoutSeconds          *float64
 	IdleTimeoutSeconds             *float64
 	MaxHeaderBytes                 *int
 	MaxBodyBytes                   *int
+	ReplicaRequests                *int   // that each replica gets at the same time
+	Metrics                        string // path of those of vLLM or SGLang
+	SlowStartSeconds               *float64
+	EjectFailures                  *int // in a row; 0: never
+	EjectFirstSeconds              *float64
+	EjectMaxSeconds                *float64
+	EjectMaxPercent                *float64
+	Attempts                       *int
+	RetryAfterSeconds              *float64
+	KeepAliveSeconds               *float64 // of connections to replicas
+	ReplicaProtocol                string
+	TrustForwarded                 bool
 }
 
 // ServiceUpdate says how a new version takes over.

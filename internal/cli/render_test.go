@@ -3,6 +3,7 @@ package cli
 import (
 	"bytes"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,14 @@ func TestServicesText(t *testing.T) {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
 		}
+	}
+	list[0].Replicas = append(slices.Clone(replicas),
+		sky.Replica{ID: 13, Status: "FAILED", Reason: "its program ended: exit code 3; see its log"},
+		sky.Replica{ID: 14, Status: "SHUTTING_DOWN", Reason: "version 2 replaces it"},
+		sky.Replica{ID: 15, Status: "NOT_READY", Reason: "GET /health answered 503"})
+	got = servicesText(plainTerm(), nil, list, false, false, false, testNow)
+	if want := "... (use --verbose to show all replicas)\nchat, replica 15 is NOT_READY: GET /health answered 503\nchat, replica 13 is FAILED: its program ended: exit code 3; see its log\n"; !strings.HasSuffix(got, want) {
+		t.Errorf("troubles are not shown:\n%s", got)
 	}
 	if got := servicesText(plainTerm(), nil, nil, false, false, false, testNow); got != "Services\nNo existing services.\n" {
 		t.Errorf("nothing: %q", got)

@@ -88,6 +88,9 @@ func (a *app) serveUpdateCommand() *cobra.Command {
 		},
 		run: func(ctx context.Context, _ *cobra.Command, words []string) error {
 			name := words[0]
+			if weight != nil && (mode != "canary" || *weight <= 0 || *weight >= 100) {
+				return usagef("--weight is the share of the requests that a canary gets: above 0 and below 100 percent, with --mode canary.")
+			}
 			dag, err := a.loadService(ctx, words[1:], &t, yes)
 			if err != nil {
 				return err
@@ -185,7 +188,11 @@ func (a *app) prepareService(ctx context.Context, c *sky.Client, s serviceLaunch
 	if s.pool {
 		a.t.Print("Pool spec:\n" + poolSpec(s.dag.Tasks[0].Pool))
 	} else {
-		a.t.Print("Service spec:\n" + serviceSpec(s.dag.Tasks[0].Service))
+		shown, err := serviceSpec(s.dag.Tasks[0])
+		if err != nil {
+			return "", nil, err
+		}
+		a.t.Print("Service spec:\n" + shown)
 	}
 	a.t.Println("\n" + s.each)
 	if err := a.showPlan(ctx, c, api.DagBody{Dag: string(raw)}); err != nil {

@@ -11,6 +11,7 @@ import (
 	sky "github.com/skypilot-go/sky"
 	"github.com/skypilot-go/sky/internal/cli/format"
 	"github.com/skypilot-go/sky/internal/cli/term"
+	"github.com/skypilot-go/sky/internal/serve/spec"
 	"github.com/skypilot-go/sky/internal/table"
 	"github.com/skypilot-go/sky/task"
 )
@@ -60,7 +61,10 @@ func servicesText(t *term.Term, names []string, list []sky.Service, pool, verbos
 	default:
 		b.WriteString(t.Table(tab))
 		if len(tab.Rows) < total {
-			b.WriteString("... (use --all to show all replicas)\n")
+			fmt.Fprintf(&b, "... (use %s to show all replicas)\n", map[bool]string{true: "--all", false: "--verbose"}[pool])
+		}
+		for _, why := range troubles(list, verbose || all) {
+			b.WriteString(why + "\n")
 		}
 	}
 	return b.String()
@@ -172,6 +176,19 @@ func replicaTable(t *term.Term, list []sky.Service, pool, verbose, all bool, now
 	return tab, total
 }
 
+// troubles say what is the matter with replicas, the latest first.
+func troubles(list []sky.Service, all bool) (lines []string) {
+	for _, s := range list {
+		for _, r := range slices.Backward(s.Replicas) {
+			trouble := strings.HasPrefix(r.Status, "FAILED") || r.Status == "NOT_READY" || r.Status == "PREEMPTED"
+			if trouble && r.Reason != "" && (all || len(lines) < replicaRows) {
+				lines = append(lines, fmt.Sprintf("%s, replica %d is %s: %s", s.Name, r.ID, r.Status, r.Reason))
+			}
+		}
+	}
+	return lines
+}
+
 // usedBy is "1, 2, +3 more".
 func usedBy(ids []int) string {
 	const shown = 2
@@ -201,10 +218,22 @@ func specLine(name, value string) string {
 }
 
 // serviceSpec shows a service as it was understood.
-func serviceSpec(s *task.Service) string {
+func serviceSpec(t *task.Task) (string, error) {
+	sp, err := spec.Of(t)
+	if err != nil {
+		return "", err
+	}
+	s := t.Service
 	p := s.ReadinessProbe
 	probe := "GET " + p.Path
-	if p.PostData != "" {
+	switch {
+	case p.Protocol == "tcp":
+		probe = "TCP connection"
+	case p.Protocol == "grpc" && p.GRPCService != "":
+		probe = "gRPC health of " + p.GRPCService
+	case p.Protocol == "grpc":
+		probe = "gRPC health"
+	case p.PostData != "":
 		var compact any
 		body := p.PostData
 		if json.Unmarshal([]byte(body), &compact) == nil {
@@ -224,29 +253,10 @@ func serviceSpec(s *task.Service) string {
 	return specLine("Readiness probe method:", probe) +
 		specLine("Readiness initial delay seconds:", format.Number(p.InitialDelaySeconds)) +
 		specLine("Readiness probe timeout seconds:", format.Number(p.TimeoutSeconds)) +
-		specLine("Replica autoscaling policy:", scaling(s.Replicas, s.Policy)) +
+		specLine("Replica autoscaling policy:", sp.Scale.String()) +
 		specLine("TLS Certificates:", certs) +
 		specLine("Spot Policy:", spotPolicy(s.Policy)) +
-		specLine("Load Balancing Policy:", format.OrDash(s.LoadBalancingPolicy))
-}
-
-func scaling(replicas *int, p *task.ReplicaPolicy) string {
-	switch {
-	case p == nil && replicas == nil:
-		return "Fixed 1 replica"
-	case p == nil:
-		return "Fixed " + format.Count(*replicas, "replica")
-	case p.Max == nil || *p.Max == p.Min:
-		return "Fixed " + format.Count(p.Min, "replica")
-	}
-	text := fmt.Sprintf("Autoscaling from %d to %d replicas", p.Min, *p.Max)
-	if p.Overprovision > 0 {
-		text += fmt.Sprintf(" with %d overprovisioned %s", p.Overprovision, format.Plural(p.Overprovision, "replica"))
-	}
-	if p.TargetQPS != nil {
-		text += fmt.Sprintf(" (target QPS per replica: %s)", format.Number(*p.TargetQPS))
-	}
-	return text
+		specLine("Load Balancing Policy:", sp.Balance.Policy), nil
 }
 
 func spotPolicy(p *task.ReplicaPolicy) string {

@@ -49,6 +49,16 @@ func RefuseHeld(c *state.Cluster) error {
 // DownHeld gives the cluster of a holder back. One that is gone, or whose name
 // belongs to somebody else, is no error.
 func (m *Manager) DownHeld(ctx context.Context, call Call, name string, holder state.Holder) error {
+	return m.downHeld(ctx, call, name, holder, false)
+}
+
+// PurgeHeld forgets the cluster of a holder, after a last try to give it back. call.Out
+// hears of machines that may still be there.
+func (m *Manager) PurgeHeld(ctx context.Context, call Call, name string, holder state.Holder) error {
+	return m.downHeld(ctx, call, name, holder, true)
+}
+
+func (m *Manager) downHeld(ctx context.Context, call Call, name string, holder state.Holder, purge bool) error {
 	c, err := m.Store.Clusters().Get(ctx, name)
 	if errors.Is(err, state.ErrNotFound) || err == nil && c.Holder != holder {
 		return nil
@@ -56,7 +66,7 @@ func (m *Manager) DownHeld(ctx context.Context, call Call, name string, holder s
 	if err != nil {
 		return err
 	}
-	return m.down(ctx, call, c, false, 0)
+	return m.down(ctx, call, c, purge, 0)
 }
 
 // Look is [Manager.Refresh] that waits for whoever works on the cluster: what

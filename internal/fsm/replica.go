@@ -74,9 +74,14 @@ var Replicas = sync.OnceValue(func() Table[api.ReplicaStatus, ReplicaEvent] {
 			ReplicaGone:      ReplicaAbsent,
 			ReplicaUncleaned: api.ReplicaFailedCleanup,
 		},
-		api.ReplicaFailedCleanup: {
-			ReplicaStop:   api.ReplicaShuttingDown, // giving them back is tried again
-			ReplicaForget: ReplicaAbsent,           // purged
+		api.ReplicaFailedCleanup: { // giving its machines back is tried again and again
+			ReplicaStop:          api.ReplicaShuttingDown,
+			ReplicaForget:        ReplicaAbsent, // purged
+			ReplicaGone:          ReplicaAbsent,
+			ReplicaFailed:        api.ReplicaFailed,
+			ReplicaTooLate:       api.ReplicaFailedDelay,
+			ReplicaUnhealthy:     api.ReplicaFailedProbing,
+			ReplicaUnprovisioned: api.ReplicaFailedProvision,
 		},
 		api.ReplicaFailed:          {ReplicaForget: ReplicaAbsent},
 		api.ReplicaFailedDelay:     {ReplicaForget: ReplicaAbsent},

@@ -251,6 +251,9 @@ func (c *controller) learned(now time.Time) map[int]row {
 		case r.Status == api.ReplicaPending:
 			apply(id, replicas.Fact{Event: fsm.ReplicaForget})
 		default:
+			if w := c.workers[id]; w != nil && r.Status == api.ReplicaFailedCleanup {
+				w.again = true // at once
+			}
 			apply(id, replicas.Fact{Event: fsm.ReplicaStop, Detail: "a user ended it"})
 		}
 		if c.svc.Purge && rows[id].Status == api.ReplicaFailedCleanup {

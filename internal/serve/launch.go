@@ -208,7 +208,10 @@ const (
 // end gives a replica's cluster back.
 func (c *controller) end(ctx context.Context, r row) {
 	call := c.caller(fmt.Sprintf("service-%s-%d-end", c.hash, r.ID), "sky serve down "+c.name)
-	wait := endPause
+	wait, said := endPause, ""
+	if r.Status == api.ReplicaFailedCleanup { // a server before has tried
+		wait = endPauseMost
+	}
 	for try := 1; ctx.Err() == nil; try++ {
 		err := c.m.Clusters.DownHeld(ctx, call, r.at.ClusterName, c.holder())
 		if ctx.Err() != nil {
@@ -218,10 +221,12 @@ func (c *controller) end(ctx context.Context, r row) {
 			c.report(ctx, report{id: r.ID, fact: replicas.Fact{Event: fsm.ReplicaGone}})
 			return
 		}
-		c.out.Printf("Cluster %s of replica %d could not be given back: %v", r.at.ClusterName, r.ID, err)
-		if try == endTries {
+		if why := err.Error(); try <= endTries || why != said {
+			c.out.Printf("Cluster %s of replica %d could not be given back: %v", r.at.ClusterName, r.ID, err)
+			said = why
+		}
+		if try == endTries && r.Status != api.ReplicaFailedCleanup {
 			c.report(ctx, report{id: r.ID, fact: replicas.Fact{Event: fsm.ReplicaUncleaned, Detail: err.Error()}})
-			return
 		}
 		sleep(ctx, wait)
 		wait = min(2*wait, endPauseMost)

@@ -111,11 +111,13 @@ func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows
 	s, b := served.spec, served.spec.Balance
 	out := balancerapi.Service{
 		Name: v.Name, Host: m.Host, Port: v.Port,
-		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor},
-		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes),
-			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.StreamTimeout), ClientKeepAlive: orNone(seconds(b.IdleTimeout))},
+		Policy: balancerapi.Policy{Name: b.Policy, TargetQPS: s.Scale.QPSByAccelerator, Header: b.AffinityHeader, Cookie: b.AffinityCookie, LoadFactor: b.PrefixLoadFactor, Metrics: b.Metrics},
+		Limits: balancerapi.Limits{HeaderBytes: b.MaxHeaderBytes, BodyBytes: int64(b.MaxBodyBytes), ReplicaRequests: b.ReplicaRequests, Attempts: b.Attempts,
+			RequestTimeout: seconds(b.RequestTimeout), IdleTimeout: seconds(b.StreamTimeout), ClientKeepAlive: orNone(seconds(b.IdleTimeout)), KeepAlive: orNone(seconds(b.KeepAlive))},
 		Queue: balancerapi.Queue{Wait: s.Scale.Min == 0 && b.QueueRequests > 0 && b.QueueWait > 0,
-			Requests: b.QueueRequests, Bytes: int64(max(b.QueueBytes, 1)), Timeout: seconds(b.QueueWait)},
+			Requests: orNone(b.QueueRequests), Bytes: int64(max(b.QueueBytes, 1)), Timeout: orNone(seconds(b.QueueWait))},
+		Eject:          balancerapi.Eject{Failures: orNone(b.EjectFailures), Base: seconds(b.EjectFirst), Max: seconds(b.EjectMost), Share: b.EjectShare},
+		TrustForwarded: b.TrustForwarded, SlowStart: orNone(seconds(b.SlowStart)), RetryAfter: seconds(b.RetryAfter),
 		Drain: orNone(seconds(s.Drain)), TLS: served.tls,
 	}
 	for number, weight := range mem.Routing.Weights {
@@ -128,6 +130,9 @@ func (m *Manager) tableRow(v *state.Service, served servedSpec, mem memory, rows
 			continue
 		}
 		to := balancerapi.Replica{ID: r.ID, Address: r.at.Endpoint, Network: r.watched().Network, Version: r.Version, GPU: r.Accelerator}
+		if b.H2C {
+			to.Protocol = balancerapi.H2C
+		}
 		switch {
 		case slices.Contains(mem.Routing.Ready, r.ID):
 			to.State = balancerapi.Ready
@@ -145,8 +150,8 @@ func seconds(d interface{ Seconds() float64 }) balancerapi.Seconds {
 	return balancerapi.Seconds(d.Seconds())
 }
 
-// orNone is a time for fields of which 0 is a default: none is negative there.
-func orNone(s balancerapi.Seconds) balancerapi.Seconds {
+// orNone is a value for fields of which 0 is a default: none is negative there.
+func orNone[T ~int | ~float64](s T) T {
 	if s == 0 {
 		return -1
 	}

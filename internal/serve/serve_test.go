@@ -10,10 +10,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
 	"path/filepath"
+	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -357,14 +360,73 @@ func TestWhatCannotBeGivenBackIsShownAndPurged(t *testing.T) {
 		if err := i.down(false); err == nil || !strings.Contains(err.Error(), "could not be given back") {
 			t.Errorf("down says %v", err)
 		}
-		if s := i.service(); s.Status != string(api.ServiceFailedCleanup) {
-			t.Errorf("it is %s", s.Status)
+		if s := i.service(); s.Status != string(api.ServiceFailedCleanup) || !strings.Contains(s.Replicas[0].Reason, "could not be given back") {
+			t.Errorf("it is %s, its first replica %+v", s.Status, s.Replicas[0])
 		}
-		if err := i.down(true); err != nil {
+		r := testbed.NewRequest()
+		if err := i.m.Down(i.s.Context(), i.s.Call(r), api.ServeDownBody{ServiceNames: []string{"chat"}, Purge: true}); err != nil {
 			t.Errorf("purge says %v", err)
 		}
+		for _, name := range []string{"chat-1", "chat-2"} {
+			if said := r.Out.String(); !strings.Contains(said, "The machines of cluster "+name+" could not be given back") || !strings.Contains(said, "They may still run and cost money.") {
+				t.Errorf("of %s purge says\n%s", name, said)
+			}
+			if c := i.Cluster(name); c != nil { // or nothing would look for its machines
+				t.Errorf("the record of %s is kept: %+v", name, c)
+			}
+		}
 		i.until("gone", none)
+		if err := i.m.Down(i.s.Context(), i.s.Call(r), api.ServeDownBody{ServiceNames: []string{"chat"}, Purge: true}); err != nil {
+			t.Errorf("resumed after a crash, it says %v", err)
+		}
 	})
+}
+
+// What could not be given back is tried again, and what the replica failed of stays known.
+func TestWhatCannotBeGivenBackIsTriedAgain(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		bubble(t, func(i *installation) {
+			i.up(service)
+			i.until("ready", ready(2))
+			i.Inject(model.Fault{ID: "stuck", Kind: model.Fail, Op: "instances.terminate", Code: "internal"})
+			i.answer(func(replica string) int {
+				if replica == "chat-1" {
+					return 503
+				}
+				return 200
+			})
+			is := func(status api.ReplicaStatus) func(*api.Service) bool {
+				return func(s *api.Service) bool {
+					return len(s.Replicas) == 3 && s.Replicas[0].Status == string(status)
+				}
+			}
+			s := i.until("not given back", is(api.ReplicaFailedCleanup))
+			if why := s.Replicas[0].Reason; !strings.Contains(why, "probes failed for too long") || !strings.Contains(why, "could not be given back") {
+				t.Errorf("its reason is %q", why)
+			}
+			time.Sleep(20 * time.Minute) // an hour idle, and the machine ends itself
+			i.crash()                    // a server that takes over tries, too
+			i.serve(-1)
+			time.Sleep(20 * time.Minute)
+			i.until("still not given back", is(api.ReplicaFailedCleanup))
+			i.Cloud.Remove("stuck")
+			begun, limit := time.Now(), 5*time.Minute
+			if asked {
+				limit = 10 * time.Second
+				if err := i.m.TerminateReplica(i.s.Context(), i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 1}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s = i.until("given back", func(s *api.Service) bool { return asked && ready(2)(s) || is(api.ReplicaFailedProbing)(s) })
+			if took := time.Since(begun); took > limit {
+				t.Errorf("that took %v", took)
+			}
+			if why := s.Replicas[0].Reason; strings.Contains(why, "given back") {
+				t.Errorf("its reason is %q", why)
+			}
+			i.WantMachines("chat-2 running", "chat-3 running")
+		})
+	}
 }
 
 func TestAUserEndsAReplica(t *testing.T) {
@@ -393,6 +455,10 @@ func TestRefusals(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v", what, err)
 			}
+		}
+		var refused *api.Error
+		if _, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: sent(t, service), ServiceName: "chat"}); !errors.As(err, &refused) || !strings.Contains(refused.Hint, "sky serve update chat") {
+			t.Errorf("a name that is taken does not lead to update: %+v", refused)
 		}
 		if err := i.m.Update(i.s.Context(), i.call(), api.ServeUpdateBody{Task: sent(t, service), ServiceName: "chatt"}); err == nil || !strings.Contains(err.Error(), "no service") {
 			t.Errorf("update of another: %v", err)
@@ -530,11 +596,52 @@ func TestReplicasStayUntilBalancersCanKnow(t *testing.T) {
 // Balancers take 0 for their default; a user's 0 means none.
 func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
-		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, queue: {max_requests: 0, max_bytes: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
+		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, slow_start_seconds: 0, keep_alive_seconds: 0, eject: {failures: 0}, queue: {max_requests: 0, max_bytes: 0, max_wait_seconds: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
 		time.Sleep(5 * time.Second)
 		s := i.table.Services[0]
-		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 {
+		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 ||
+			s.Queue.Requests >= 0 || s.Queue.Timeout >= 0 || s.Eject.Failures >= 0 || s.SlowStart >= 0 || s.Limits.KeepAlive >= 0 {
 			t.Errorf("balancers have %+v", s)
+		}
+	})
+}
+
+// Every setting of the task's load balancer reaches balancers.
+func TestBalancersGetTheSettings(t *testing.T) {
+	bubble(t, func(i *installation) {
+		i.up(strings.Replace(service, "  replicas: 2\n", `  replicas: 2
+  load_balancing_policy: prefix_aware
+  load_balancer:
+    stream_timeout_seconds: 1
+    request_timeout_seconds: 2
+    idle_timeout_seconds: 3
+    keep_alive_seconds: 4
+    slow_start_seconds: 5
+    retry_after_seconds: 6
+    max_header_bytes: 7
+    max_body_bytes: 8
+    max_requests_per_replica: 9
+    attempts: 10
+    queue: {max_requests: 11, max_bytes: 12, max_wait_seconds: 13}
+    eject: {failures: 14, first_seconds: 15, max_seconds: 16, max_percent: 17}
+    prefix_load_factor: 18
+    metrics: /m
+    replica_protocol: h2c
+    trust_forwarded: true
+`, 1))
+		i.until("ready", ready(2))
+		got := i.table.Services[0]
+		if len(got.Replicas) != 2 || got.Replicas[0].Protocol != balancerapi.H2C {
+			t.Errorf("the replicas are %+v", got.Replicas)
+		}
+		want := balancerapi.Service{Name: "chat", Host: "127.0.0.1", Port: got.Port, Drain: 120,
+			Policy:    balancerapi.Policy{Name: balancerapi.PrefixAware, LoadFactor: 18, Metrics: "/m"},
+			Limits:    balancerapi.Limits{IdleTimeout: 1, RequestTimeout: 2, ClientKeepAlive: 3, KeepAlive: 4, HeaderBytes: 7, BodyBytes: 8, ReplicaRequests: 9, Attempts: 10},
+			Queue:     balancerapi.Queue{Requests: 11, Bytes: 12, Timeout: 13},
+			Eject:     balancerapi.Eject{Failures: 14, Base: 15, Max: 16, Share: 0.17},
+			SlowStart: 5, RetryAfter: 6, TrustForwarded: true}
+		if got.Replicas = nil; !reflect.DeepEqual(got, want) {
+			t.Errorf("balancers have\n%+v, not\n%+v", got, want)
 		}
 	})
 }
@@ -599,6 +706,83 @@ func TestServersPassReportsOn(t *testing.T) {
 		}
 		i.crash()
 		<-done
+	})
+}
+
+// A server that dies hands nothing over: another one has its services within ten
+// seconds, and goes on with what they need.
+func TestAnotherServerTakesAServiceOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for moment := range 8 { // of the leases' and looks' rounds
+			func() {
+				i := install(t)
+				i.shared = true
+				i.serve(-1)
+				i.up(service)
+				i.until("ready", ready(2))
+				time.Sleep(time.Duration(moment) * 700 * time.Millisecond)
+				i.crash()
+				i.s = i.Boot(-1) // the machines' agents speak to somebody
+				i.s.Watch()
+				other := i.manager("other")
+				done := make(chan struct{})
+				ctx := i.s.Context()
+				go func() {
+					other.Run(ctx)
+					close(done)
+				}()
+				i.m, i.done = other, done
+				begun := time.Now()
+				if err := other.TerminateReplica(ctx, i.call(), api.ServeTerminateReplicaBody{ServiceName: "chat", ReplicaID: 1}); err != nil {
+					t.Fatal(err)
+				}
+				for i.service().Replicas[0].Status == string(api.ReplicaReady) {
+					if time.Since(begun) > time.Minute {
+						t.Fatal("nobody looks after the service")
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				took := time.Since(begun)
+				if t.Logf("after %v", took); took > 10*time.Second {
+					t.Errorf("the service was taken over after %v", took)
+				}
+				i.until("as asked for", ready(2))
+				i.crash()
+			}()
+		}
+	})
+}
+
+// What a service costs that nobody uses: its controller, probes of a replica, and its
+// part of the table.
+func TestAnIdleServiceIsSmall(t *testing.T) {
+	bubble(t, func(i *installation) {
+		const services = 20
+		used := func() uint64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return m.HeapAlloc + m.StackInuse
+		}
+		i.up(service)
+		i.until("ready", ready(2))
+		before := used()
+		for n := range services {
+			name := fmt.Sprint("idle", n)
+			if _, err := i.m.Up(i.s.Context(), i.call(), api.ServeUpBody{Task: sent(t, strings.Replace(service, "replicas: 2", "replicas: 1", 1)), ServiceName: name}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for readyIn(i.table) < 2+services {
+			time.Sleep(time.Second)
+		}
+		time.Sleep(10 * time.Minute)
+		each := (int64(used()) - int64(before)) / services
+		t.Logf("%d KiB each, with their machines and agents, which are in memory here", each>>10)
+		if each > 5<<20 {
+			t.Errorf("an idle service takes %d KiB", each>>10)
+		}
 	})
 }
 

@@ -2,15 +2,14 @@ package serve
 
 import (
 	"context"
-	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/internal/cluster"
 	"github.com/skypilot-go/sky/internal/serve/replicas"
-	"github.com/skypilot-go/sky/internal/serve/spec"
 	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
@@ -25,37 +24,10 @@ func (c *controller) show(d replicas.Decision, mem memory, rows map[int]row) sta
 	}
 	slices.Sort(out.Active)
 	if v := c.latest(); v != nil {
-		out.Policy, out.Spread, out.TLS = policyText(&v.spec.Scale), v.spec.Balance.Policy, v.spec.Balance.KeyFile != ""
+		out.Policy, out.Spread, out.TLS = v.spec.Scale.String(), v.spec.Balance.Policy, v.spec.Balance.KeyFile != ""
 		out.Wants = v.task.Requested()
 	}
 	return out
-}
-
-// policyText says how a service scales.
-func policyText(s *spec.Scale) string {
-	if s.Min == s.Max {
-		if s.Min == 1 {
-			return "Fixed 1 replica"
-		}
-		return fmt.Sprintf("Fixed %d replicas", s.Min)
-	}
-	return fmt.Sprintf("Autoscaling from %d to %d replicas%s", s.Min, s.Max, follows(s))
-}
-
-func follows(s *spec.Scale) string {
-	switch {
-	case s.QPS > 0:
-		return fmt.Sprintf(" (target QPS per replica: %g)", s.QPS)
-	case len(s.QPSByAccelerator) > 0:
-		return " (target QPS by accelerator)"
-	case s.InFlight > 0:
-		return fmt.Sprintf(" (target requests in flight per replica: %g)", s.InFlight)
-	case s.Latency > 0:
-		return fmt.Sprintf(" (target latency: %v)", s.Latency)
-	case s.Metric != "":
-		return fmt.Sprintf(" (target %s: %g)", s.Metric, s.MetricTarget)
-	}
-	return ""
 }
 
 // Status lists services; no names: all that the caller sees.
@@ -148,6 +120,9 @@ func (m *Manager) replicaRecord(ctx context.Context, v *state.Service, r row) ap
 	out := api.Replica{
 		ID: r.ID, Name: v.Name, Status: string(r.Status), Version: r.Version, IsSpot: r.Spot, InfoVersion: 1, UsedBy: api.IntList{},
 		Cloud: r.Place.Cloud, Region: r.Place.Region, Infra: task.Infra{Cloud: r.Place.Cloud, Region: r.Place.Region, Zone: r.Place.Zone}.String(), Reason: r.Reason,
+	}
+	if r.Uncleaned != "" {
+		out.Reason = strings.TrimPrefix(out.Reason+"; ", "; ") + "its machines could not be given back, which is tried again: " + r.Uncleaned
 	}
 	if r.at.Endpoint != "" {
 		at := "http://" + r.at.Endpoint

@@ -309,12 +309,51 @@ func (m *Manager) Down(ctx context.Context, call cluster.Call, body api.ServeDow
 	for _, v := range list {
 		hashes = append(hashes, v.Hash)
 	}
-	if err := m.Store.Services().AskDown(ctx, hashes, body.Purge); err != nil {
+	if err := m.Store.Services().AskDown(ctx, hashes, false); err != nil {
+		return err
+	}
+	m.wake()
+	err = m.waitDown(ctx, call, hashes)
+	if !body.Purge || !errors.Is(err, errUncleaned) {
+		return err
+	}
+	for _, v := range list {
+		if err := m.purge(ctx, call, v, nil); err != nil {
+			return err
+		}
+	}
+	if err := m.Store.Services().AskDown(ctx, hashes, true); err != nil {
 		return err
 	}
 	m.wake()
 	return m.waitDown(ctx, call, hashes)
 }
+
+// purge forgets the clusters of a service, or of one of its replicas, that could not be
+// given back, and says of which machines it is not known that they are gone. Afterwards
+// nothing but the tags of these machines is a trace of them.
+func (m *Manager) purge(ctx context.Context, call cluster.Call, v *state.Service, only *int) error {
+	rows, err := m.Store.Services().Replicas(ctx, []string{v.Hash})
+	if err != nil {
+		return err
+	}
+	for _, stored := range rows[v.Hash] {
+		r, err := readRow(stored)
+		if err != nil {
+			return err
+		}
+		if r.Status != api.ReplicaFailedCleanup || only != nil && r.ID != *only {
+			continue
+		}
+		if err := m.Clusters.PurgeHeld(ctx, call, r.at.ClusterName, v.Holder()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// errUncleaned means that something of services could not be given back.
+var errUncleaned = errors.New("machines of a service could not be given back")
 
 // chosen are the services that names, which may have wildcards, select.
 func (m *Manager) chosen(ctx context.Context, call cluster.Call, names []string, all bool) ([]*state.Service, error) {
@@ -336,7 +375,8 @@ func (m *Manager) chosen(ctx context.Context, call cluster.Call, names []string,
 				out = append(out, v)
 			}
 		}
-		if n == len(out) && !strings.ContainsAny(name, "*?[") {
+		// An attempt before a crash may have ended it.
+		if n == len(out) && !strings.ContainsAny(name, "*?[") && call.Attempt <= 1 {
 			if _, err := m.find(ctx, call, name); err != nil {
 				return nil, err
 			}
@@ -368,8 +408,8 @@ func (m *Manager) waitDown(ctx context.Context, call cluster.Call, hashes []stri
 			}
 		}
 		if len(stuck) == len(left) {
-			return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Something of %s could not be given back; it is tried on.", strings.Join(stuck, ", ")),
-				Hint: "Why: sky serve logs --controller NAME. To forget what cannot be proven to be gone: sky serve down --purge NAME"}
+			return &api.Error{Type: api.ErrRuntime, Message: fmt.Sprintf("Something of %s could not be given back; it is tried again.", strings.Join(stuck, ", ")),
+				Hint: "Why: sky serve status. To forget what cannot be proven to be gone: sky serve down --purge " + strings.Join(stuck, " "), Err: errUncleaned}
 		}
 		call.Out.Spin("Ending " + strings.Join(names, ", "))
 		sleep(ctx, 500*time.Millisecond)
@@ -385,6 +425,9 @@ func (m *Manager) TerminateReplica(ctx context.Context, call cluster.Call, body 
 	asked := state.AskedEnd
 	if body.Purge {
 		asked = state.AskedPurge
+		if err := m.purge(ctx, call, v, &body.ReplicaID); err != nil {
+			return err
+		}
 	}
 	err = m.Store.Services().AskReplica(ctx, v.Hash, body.ReplicaID, asked)
 	if errors.Is(err, state.ErrNotFound) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -85,9 +84,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 			c.Close()
 		}
 	}()
-	if t := x.conf.requestTimeout; t > 0 {
-		c.SetDeadline(time.Now().Add(t))
-	}
+	x.times.begin(c, x.answerBy(), x.conf.idleTimeout)
 
 	h := upstream.Head{Method: x.r.Method, Target: target(x.r), Host: x.r.Host, Header: x.r.Header, Skip: x.dropped(), Length: int64(len(x.body))}
 	var extra [16]string
@@ -112,7 +109,8 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 	if err != nil && n == 0 {
 		return x.broken(c, err, x.replayable())
 	}
-	var up upload
+	up := &x.up
+	*up = upload{}
 	if err == nil && x.rest != nil {
 		up.start(x, c, h.Length)
 		defer up.stop(x, c)
@@ -132,32 +130,26 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 		}
 		return x.upgraded(r, c, resp, stop)
 	}
-	x.deadline(c, resp)
-	res = x.answer(resp, c.R.Buffered, func() { x.extend(c, resp) })
+	if whole, here := upstream.Whole(resp); here {
+		res = x.answerWhole(resp, whole)
+	} else {
+		x.times.answer(resp.Header)
+		res = x.answer(resp, c.R.Buffered)
+	}
 	up.stop(x, c)
 	reuse = res.err == nil && !resp.Close && x.status != statusClientGone && up.finished()
-	if reuse && (x.conf.requestTimeout > 0 || x.conf.idleTimeout > 0) {
-		c.SetDeadline(time.Time{})
+	if reuse {
+		x.times.end()
 	}
 	return res
 }
 
-// deadline replaces the time-out of the request by that of silence.
-func (x *exchange) deadline(c net.Conn, resp *http.Response) {
-	if x.conf.requestTimeout > 0 {
-		c.SetDeadline(time.Time{})
+// answerBy is when an answer has to begin; the zero time: whenever it likes.
+func (x *exchange) answerBy() time.Time {
+	if x.conf.requestTimeout == 0 {
+		return time.Time{}
 	}
-	x.extend(c, resp)
-}
-
-func (x *exchange) extend(c net.Conn, resp *http.Response) {
-	if t := x.conf.idleTimeout; t > 0 && !isEventStream(resp.Header) {
-		c.SetDeadline(time.Now().Add(t))
-	}
-}
-
-func isEventStream(h http.Header) bool {
-	return strings.HasPrefix(h.Get("Content-Type"), "text/event-stream")
+	return time.Now().Add(x.conf.requestTimeout)
 }
 
 // broken is the result of an attempt that got no answer.
@@ -189,14 +181,10 @@ func (x *exchange) informational(resp *http.Response) {
 	maps.Copy(h, before)
 }
 
-// answer passes on an answer. buffered says how much of it is there already, so
-// that nothing waits for more while there is something to pass on.
-func (x *exchange) answer(resp *http.Response, buffered func() int, moved func()) result {
-	body := resp.Body
-	defer body.Close()
+// answerHead passes on the head of an answer.
+func (x *exchange) answerHead(resp *http.Response, announced []string) result {
 	h := x.w.Header()
 	copyAnswer(h, resp.Header)
-	announced := sortedKeys(resp.Trailer)
 	if len(announced) > 0 {
 		h["Trailer"] = announced
 	}
@@ -205,10 +193,34 @@ func (x *exchange) answer(resp *http.Response, buffered func() int, moved func()
 	}
 	x.status, x.sent = resp.StatusCode, true
 	x.w.WriteHeader(resp.StatusCode)
-	res := result{outcome: succeeded}
 	if resp.StatusCode >= 500 {
-		res.outcome = failed
+		return result{outcome: failed}
 	}
+	return result{outcome: succeeded}
+}
+
+// answerWhole passes on an answer of which everything is here already.
+func (x *exchange) answerWhole(resp *http.Response, body []byte) result {
+	res := x.answerHead(resp, nil)
+	if len(body) == 0 {
+		return res
+	}
+	if _, err := x.w.Write(body); err != nil {
+		x.status = statusClientGone
+		return result{}
+	}
+	x.out.Add(int64(len(body)))
+	return res
+}
+
+// answer passes on an answer. buffered says how much of it is there already, so
+// that nothing waits for more while there is something to pass on.
+func (x *exchange) answer(resp *http.Response, buffered func() int) result {
+	body := resp.Body
+	defer body.Close()
+	announced := sortedKeys(resp.Trailer)
+	res := x.answerHead(resp, announced)
+	h := x.w.Header()
 	if resp.ContentLength == 0 || resp.Body == http.NoBody {
 		return res
 	}
@@ -229,7 +241,7 @@ func (x *exchange) answer(resp *http.Response, buffered func() int, moved func()
 	for {
 		n, err := body.Read(buf)
 		if n > 0 {
-			moved()
+			x.times.moved()
 			if _, werr := x.w.Write(buf[:n]); werr != nil {
 				x.status = statusClientGone
 				return result{}
@@ -286,6 +298,7 @@ func (u *upload) start(x *exchange, c *upstream.Conn, length int64) {
 		http.NewResponseController(x.w).EnableFullDuplex()
 	}
 	x.restRead.Store(true)
+	x.times.enter(uploading)
 	u.done = make(chan struct{})
 	body, sent := x.rest, length
 	if length < 0 {
@@ -297,12 +310,8 @@ func (u *upload) start(x *exchange, c *upstream.Conn, length int64) {
 		defer close(u.done)
 		p := copyBuffers.Get().(*[]byte)
 		defer copyBuffers.Put(p)
-		timed := x.conf.idleTimeout
-		err := c.Send(body, sent, *p, func() http.Header { return x.r.Trailer }, func(int) {
-			if timed > 0 {
-				c.SetDeadline(time.Now().Add(timed))
-			}
-		})
+		err := c.Send(body, sent, *p, func() http.Header { return x.r.Trailer }, func(int) { x.times.moved() })
+		x.times.uploaded()
 		var b *upstream.BodyError
 		switch {
 		case err == nil:

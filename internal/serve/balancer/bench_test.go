@@ -49,7 +49,7 @@ func BenchmarkRequest(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer lb.Shutdown(b.Context())
-	err = lb.Apply(balancerapi.Table{Version: 1, Services: []balancerapi.Service{{Name: "s", Host: "127.0.0.1",
+	err = lb.Apply(balancerapi.Table{Version: 1, Services: []balancerapi.Service{{Name: "s", Host: "127.0.0.1", Limits: balancerapi.Limits{IdleTimeout: 120},
 		Replicas: []balancerapi.Replica{{ID: 1, Address: fastReplica(b), State: balancerapi.Ready}}}}})
 	if err != nil {
 		b.Fatal(err)

@@ -2,6 +2,7 @@ package balancer
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -36,6 +37,9 @@ type exchange struct {
 	restRead atomic.Bool
 	restEnds atomic.Bool  // all of rest was read
 	cookie   *http.Cookie // for the client, so that it keeps its session
+
+	times timeouts
+	up    upload
 
 	// What became of it.
 	status    int // 0: no answer
@@ -169,7 +173,7 @@ func (x *exchange) session() {
 	if c, err := x.r.Cookie(p.Cookie); err == nil && c.Value != "" {
 		v = c.Value
 	} else {
-		v = traceparent(nil)[3:35] // random
+		v = rand.Text()
 		x.cookie = &http.Cookie{Name: p.Cookie, Value: v, Path: "/", HttpOnly: true, Secure: x.r.TLS != nil, SameSite: http.SameSiteLaxMode}
 	}
 	x.ask.key, x.ask.keyed = policy.Hash(v), true
@@ -271,7 +275,11 @@ func (x *exchange) attemptFailed(res result) {
 	case errors.As(res.err, &body):
 		x.bodyFailed(body.err)
 	case res.timeout:
-		x.refuseAs(http.StatusGatewayTimeout, reasonTimeout, fmt.Sprintf("replica %d of service %s did not answer within %v", x.got.r.ID, x.s.name, x.conf.requestTimeout))
+		text := fmt.Sprintf("replica %d of service %s did not answer within %v", x.got.r.ID, x.s.name, x.conf.requestTimeout)
+		if !x.times.late() {
+			text = fmt.Sprintf("nothing of the body of the request went to replica %d of service %s for %v", x.got.r.ID, x.s.name, x.conf.idleTimeout)
+		}
+		x.refuseAs(http.StatusGatewayTimeout, reasonTimeout, text)
 	default:
 		x.failedAttempts()
 	}

@@ -1,8 +1,9 @@
 package balancer
 
 import (
-	"crypto/rand"
+	"encoding/binary"
 	"encoding/hex"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -92,7 +93,9 @@ func traceparent(h http.Header) string {
 		return v[0]
 	}
 	var b [24]byte
-	rand.Read(b[:])
+	for i := 0; i < len(b); i += 8 {
+		binary.NativeEndian.PutUint64(b[i:], rand.Uint64())
+	}
 	var out [55]byte
 	copy(out[:], "00-")
 	hex.Encode(out[3:], b[:16])

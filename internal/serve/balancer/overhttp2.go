@@ -21,8 +21,8 @@ func (x *exchange) overHTTP2(r *replica) result {
 	}
 	defer r.untrack(end)
 	watch := newWatchdog(cancel)
-	defer watch.stop()
-	watch.set(x.conf.requestTimeout)
+	x.times.begin(watch, x.answerBy(), x.conf.idleTimeout)
+	defer x.times.end()
 
 	out := x.r.WithContext(ctx)
 	out.Header = http.Header{}
@@ -51,7 +51,10 @@ func (x *exchange) overHTTP2(r *replica) result {
 		if x.r.ProtoMajor == 1 {
 			http.NewResponseController(x.w).EnableFullDuplex()
 		}
-		sending = &sentBody{x: x, from: io.MultiReader(bytes.NewReader(x.body), x.rest), moved: func() { watch.touch() }}
+		sending = &sentBody{x: x, from: io.MultiReader(bytes.NewReader(x.body), x.rest)}
+		if !isGRPC(x.r) { // messages come when there are any
+			x.times.enter(uploading)
+		}
 		out.Body = sending
 	case len(x.body) > 0:
 		out.Body = io.NopCloser(bytes.NewReader(x.body))
@@ -73,7 +76,7 @@ func (x *exchange) overHTTP2(r *replica) result {
 		switch {
 		case x.r.Context().Err() != nil:
 			return result{err: err}
-		case watch.fired.Load():
+		case watch.hasFired():
 			return result{outcome: failed, err: err, timeout: true}
 		case errors.As(err, &op) && op.Op == "dial":
 			return result{outcome: unreachable, err: errors.New(connecting + err.Error()), again: x.replayable()}
@@ -81,12 +84,8 @@ func (x *exchange) overHTTP2(r *replica) result {
 		return result{outcome: failed, err: err, again: x.idempotent() && x.replayable()}
 	}
 	x.firstByte = time.Since(x.start)
-	if isEventStream(resp.Header) {
-		watch.set(0)
-	} else {
-		watch.set(x.conf.idleTimeout)
-	}
-	return x.answer(resp, func() int { return 0 }, watch.touch)
+	x.times.answer(resp.Header)
+	return x.answer(resp, func() int { return 0 })
 }
 
 // canceller ends a request.
@@ -116,7 +115,6 @@ func (x *exchange) settle(b *sentBody, cancel context.CancelFunc) {
 type sentBody struct {
 	x              *exchange
 	from           io.Reader
-	moved          func()
 	busy           atomic.Int32
 	ended, stopped atomic.Bool
 	err            atomic.Pointer[error]
@@ -130,9 +128,10 @@ func (b *sentBody) Read(p []byte) (int, error) {
 	}
 	b.x.restRead.Store(true)
 	n, err := b.from.Read(p)
-	b.moved()
+	b.x.times.moved()
 	if err != nil {
 		b.ended.Store(true)
+		b.x.times.uploaded()
 		if err != io.EOF {
 			b.err.Store(&err)
 		}
@@ -148,39 +147,3 @@ func (b *sentBody) failure() error {
 	}
 	return nil
 }
-
-// A watchdog calls a function when it was not touched for a time.
-type watchdog struct {
-	timer *time.Timer
-	every atomic.Int64
-	fired atomic.Bool
-}
-
-func newWatchdog(f func()) *watchdog {
-	w := &watchdog{}
-	w.timer = time.AfterFunc(time.Hour, func() {
-		if w.every.Load() > 0 {
-			w.fired.Store(true)
-			f()
-		}
-	})
-	w.timer.Stop()
-	return w
-}
-
-func (w *watchdog) set(d time.Duration) {
-	w.every.Store(int64(d))
-	if d > 0 {
-		w.timer.Reset(d)
-	} else {
-		w.timer.Stop()
-	}
-}
-
-func (w *watchdog) touch() {
-	if d := w.every.Load(); d > 0 {
-		w.timer.Reset(time.Duration(d))
-	}
-}
-
-func (w *watchdog) stop() { w.every.Store(0); w.timer.Stop() }

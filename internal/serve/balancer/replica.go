@@ -26,6 +26,7 @@ type replica struct {
 	inFlight          int
 	health            health
 	reported          *policy.Reported
+	mute              bool      // it was asked for metrics, and showed none
 	counts            counters  // atomic
 	version           *counters // atomic; of all replicas of the version
 

@@ -25,6 +25,7 @@ type scraper struct {
 const (
 	scrapeTimeout = 2 * time.Second
 	maxMetrics    = 4 << 20
+	muteInterval  = 30 * time.Second // between questions to replicas that show no metrics
 )
 
 func newScraper() *scraper { return &scraper{next: map[*replica]time.Time{}} }
@@ -39,11 +40,15 @@ func (c *scraper) start(ctx context.Context, s *service, replicas []*replica, no
 		if !wanted {
 			r.reported = nil
 		}
+		pause := every
+		if r.mute { // it may show none; asking often would only fill its log
+			pause = max(every, muteInterval)
+		}
 		s.mu.Unlock()
 		if !wanted || now.Before(c.next[r]) {
 			continue
 		}
-		c.next[r] = now.Add(every)
+		c.next[r] = now.Add(pause)
 		c.wg.Go(func() {
 			s.mu.Lock()
 			own := float64(r.inFlight)
@@ -56,6 +61,7 @@ func (c *scraper) start(ctx context.Context, s *service, replicas []*replica, no
 			}
 			s.mu.Lock()
 			r.reported = got // of one that says nothing only its requests are known
+			r.mute = got == nil
 			s.mu.Unlock()
 		})
 	}

@@ -31,7 +31,7 @@ func (x *exchange) upgraded(r *replica, c *upstream.Conn, resp *http.Response, s
 	}
 	client = downstream.Bare(client)
 	client.SetDeadline(time.Time{})
-	c.SetDeadline(time.Time{})
+	x.times.end()
 	x.status, x.sent = http.StatusSwitchingProtocols, true
 	var head bytes.Buffer
 	fmt.Fprintf(&head, "HTTP/1.1 101 %s\r\n", http.StatusText(http.StatusSwitchingProtocols))

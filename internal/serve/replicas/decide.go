@@ -446,7 +446,7 @@ func (d *decider) stop(i int, drain time.Duration, format string, args ...any) {
 		return
 	}
 	if d.Down && r.Status == api.ReplicaFailedCleanup {
-		return // it was tried; purge decides
+		return // it is tried; purge gives it up
 	}
 	if stopped, err := r.After(Fact{Event: fsm.ReplicaStop, Detail: reason, Until: d.Now.Add(drain)}, d.Now); err == nil {
 		*r = stopped

@@ -113,7 +113,7 @@ func (b *bench) act() {
 				b.tell(i, Fact{Event: fsm.ReplicaReady})
 			}
 		case End:
-			if age >= time.Minute || r.Status == api.ReplicaShuttingDown {
+			if r.Uncleaned == "" && (age >= time.Minute || r.Status == api.ReplicaShuttingDown) {
 				b.tell(i, Fact{Event: fsm.ReplicaGone})
 			}
 		}

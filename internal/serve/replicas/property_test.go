@@ -130,11 +130,19 @@ func TestRandomHistories(t *testing.T) {
 		}
 		b.down = true
 		b.run(10 * time.Minute)
+		var err error
 		for i := range b.rows {
 			if b.rows[i].Status != api.ReplicaFailedCleanup {
 				t.Errorf("seed %d: down leaves %s", seed, b.text())
 				break
 			}
+			if b.rows[i], err = b.rows[i].After(Fact{Event: fsm.ReplicaGone}, b.now); err != nil {
+				t.Errorf("seed %d: what could not be given back cannot be later: %v", seed, err)
+			}
+		}
+		b.run(time.Minute)
+		if len(b.rows) > 0 {
+			t.Errorf("seed %d: when all was given back there is %s", seed, b.text())
 		}
 	}
 	for _, want := range []string{"launch", "drain", "end", "removed", "weights", "spare", "on-demand beside spot", "took over", "rolled back", "old version launched anew", "waits for a place", "crash pause",

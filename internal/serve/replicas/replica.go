@@ -46,6 +46,7 @@ type Replica struct {
 	DrainFrom time.Time `json:"drain_from,omitzero"`  // no new requests since
 	DrainTo   time.Time `json:"drain_until,omitzero"` // its machines go then, at the latest
 	Ending    bool      `json:"ending,omitempty"`     // its machines are to be given back
+	Uncleaned string    `json:"uncleaned,omitempty"`  // why they could not be
 
 	// Observed, not stored.
 	InFlight int      `json:"-"` // requests that balancers have with it; jobs of a worker that have not ended
@@ -107,6 +108,8 @@ func (r *Replica) Work() Work {
 			return End
 		}
 		return Drain
+	case api.ReplicaFailedCleanup:
+		return End
 	}
 	return Nothing
 }
@@ -140,7 +143,7 @@ const (
 // was reported already changes nothing.
 func (r Replica) After(f Fact, now time.Time) (Replica, error) {
 	switch {
-	case f.Event == fsm.ReplicaGone && r.Status == api.ReplicaShuttingDown:
+	case f.Event == fsm.ReplicaGone && (r.Status == api.ReplicaShuttingDown || r.Status == api.ReplicaFailedCleanup):
 		f.Event = r.Failure.outcome()
 	case f.Event == fsm.ReplicaPreempt && r.Status == api.ReplicaShuttingDown && r.Failure != "":
 		r.Trouble = append(slices.Clone(r.Trouble), Trouble{Key: r.key(), At: now, Preempted: true}) // it stays what it was
@@ -154,7 +157,7 @@ func (r Replica) After(f Fact, now time.Time) (Replica, error) {
 		return r, fmt.Errorf("replica %d is %s: %q cannot happen to it", r.ID, r.Status, f.Event)
 	}
 	was := r.Status
-	r.Status = next
+	r.Status, r.Uncleaned = next, ""
 	switch f.Event {
 	case fsm.ReplicaLaunched:
 		r.Place, r.InstanceType, r.Accelerator = f.Place, f.InstanceType, f.Accelerator
@@ -180,6 +183,8 @@ func (r Replica) After(f Fact, now time.Time) (Replica, error) {
 		r.ReadySince, r.Reason = time.Time{}, f.Detail
 	case fsm.ReplicaStop, fsm.ReplicaPreempt:
 		r.stop(f, was, now)
+	case fsm.ReplicaUncleaned:
+		r.Uncleaned = f.Detail
 	}
 	return r, nil
 }

@@ -5,6 +5,7 @@ package spec
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +64,44 @@ func (s *Scale) Follows() bool {
 	return s.QPS > 0 || len(s.QPSByAccelerator) > 0 || s.InFlight > 0 || s.Latency > 0 || s.Metric != "" || s.QueueThreshold > 0
 }
 
+// String says how the replicas scale, as users read it.
+func (s *Scale) String() string {
+	if s.Max == s.Min {
+		return "Fixed " + count(s.Min, "replica")
+	}
+	text := fmt.Sprintf("Autoscaling from %d to %d replicas", s.Min, s.Max)
+	if s.Overprovision > 0 {
+		text += " with " + count(s.Overprovision, "overprovisioned replica")
+	}
+	var by []string
+	if s.QPS > 0 {
+		by = append(by, fmt.Sprintf("target QPS per replica: %g", s.QPS))
+	}
+	if len(s.QPSByAccelerator) > 0 {
+		by = append(by, "target QPS by accelerator")
+	}
+	if s.InFlight > 0 {
+		by = append(by, fmt.Sprintf("target requests in flight per replica: %g", s.InFlight))
+	}
+	if s.Latency > 0 {
+		by = append(by, fmt.Sprintf("target latency: %v", s.Latency))
+	}
+	if s.Metric != "" {
+		by = append(by, fmt.Sprintf("target %s: %g", s.Metric, s.MetricTarget))
+	}
+	if len(by) > 0 {
+		text += " (" + strings.Join(by, ", ") + ")"
+	}
+	return text
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // Floor keeps at least Min replicas for a time after each time of a schedule.
 type Floor struct {
 	Times task.Schedule
@@ -94,8 +133,19 @@ type Balance struct {
 	StreamTimeout                  time.Duration
 	RequestTimeout                 time.Duration // 0: none
 	IdleTimeout                    time.Duration
-	MaxHeaderBytes, MaxBodyBytes   int    // MaxBodyBytes 0: any
-	KeyFile, CertFile              string // "": plain HTTP
+	MaxHeaderBytes, MaxBodyBytes   int           // MaxBodyBytes 0: any
+	ReplicaRequests                int           // that each replica gets at the same time; 0: any number
+	Metrics                        string        // path of those of vLLM or SGLang; "": they are not read
+	SlowStart                      time.Duration // of replicas that become ready; 0: none
+	EjectFailures                  int           // in a row, after which a replica gets no requests; 0: never
+	EjectFirst, EjectMost          time.Duration // for which it gets none
+	EjectShare                     float64       // of the replicas that may be ejected
+	Attempts                       int           // replicas on which a request is tried
+	RetryAfter                     time.Duration // that an answer 503 asks for
+	KeepAlive                      time.Duration // of unused connections to replicas
+	H2C                            bool          // replicas speak HTTP/2 without TLS
+	TrustForwarded                 bool          // headers X-Forwarded of clients
+	KeyFile, CertFile              string        // "": plain HTTP
 }
 
 // Defaults of what a task leaves out.
@@ -106,6 +156,7 @@ const (
 	defaultPoolFailures = 10 * time.Second
 	defaultInterval     = 10 * time.Second
 	defaultPolicy       = "least_load"
+	prefixAware         = "prefix_aware"
 )
 
 // Of reads the service or pool of a task that [task.Parse] took.
@@ -192,6 +243,11 @@ func (s *Spec) balance(v *task.Service) {
 		Policy: or(v.LoadBalancingPolicy, defaultPolicy), PrefixLoadFactor: 1.5, QueueRequests: 1000, QueueBytes: 64 << 20, QueueWait: 5 * time.Minute,
 		StreamTimeout: seconds(v.StreamTimeoutSeconds), IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20,
 		KeyFile: v.TLSKeyfile, CertFile: v.TLSCertfile,
+		SlowStart: 10 * time.Second, EjectFailures: 5, EjectFirst: time.Second, EjectMost: time.Minute, EjectShare: 0.5, Attempts: 3,
+		RetryAfter: 5 * time.Second, KeepAlive: 4 * time.Second, // servers of models close theirs after 5 s
+	}
+	if b.Policy == prefixAware {
+		b.Metrics = "/metrics"
 	}
 	if o := v.Balancer; o != nil {
 		b.AffinityHeader, b.AffinityCookie = o.AffinityHeader, o.AffinityCookie
@@ -203,6 +259,19 @@ func (s *Spec) balance(v *task.Service) {
 		setSeconds(&b.IdleTimeout, o.IdleTimeoutSeconds)
 		set(&b.MaxHeaderBytes, o.MaxHeaderBytes)
 		set(&b.MaxBodyBytes, o.MaxBodyBytes)
+		set(&b.ReplicaRequests, o.ReplicaRequests)
+		b.Metrics = or(o.Metrics, b.Metrics)
+		setSeconds(&b.SlowStart, o.SlowStartSeconds)
+		set(&b.EjectFailures, o.EjectFailures)
+		setSeconds(&b.EjectFirst, o.EjectFirstSeconds)
+		setSeconds(&b.EjectMost, o.EjectMaxSeconds)
+		if o.EjectMaxPercent != nil {
+			b.EjectShare = *o.EjectMaxPercent / 100
+		}
+		set(&b.Attempts, o.Attempts)
+		setSeconds(&b.RetryAfter, o.RetryAfterSeconds)
+		setSeconds(&b.KeepAlive, o.KeepAliveSeconds)
+		b.H2C, b.TrustForwarded = o.ReplicaProtocol == "h2c", o.TrustForwarded
 	}
 	s.Balance = b
 }

@@ -29,7 +29,8 @@ func TestDefaults(t *testing.T) {
 		Scale:  Scale{Min: 2, Max: 2, UpDelay: 5 * time.Minute, DownDelay: 20 * time.Minute},
 		Update: Update{CanaryWeight: 10, ErrorMargin: 0.05, MinRequests: 100},
 		Balance: Balance{Policy: "least_load", PrefixLoadFactor: 1.5, QueueRequests: 1000, QueueBytes: 64 << 20, QueueWait: 5 * time.Minute,
-			StreamTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20},
+			StreamTimeout: 2 * time.Minute, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 20, SlowStart: 10 * time.Second,
+			EjectFailures: 5, EjectFirst: time.Second, EjectMost: time.Minute, EjectShare: 0.5, Attempts: 3, RetryAfter: 5 * time.Second, KeepAlive: 4 * time.Second},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
@@ -51,6 +52,15 @@ service:
     idle_timeout_seconds: 10
     max_header_bytes: 11
     max_body_bytes: 12
+    max_requests_per_replica: 22
+    metrics: /m
+    slow_start_seconds: 23
+    eject: {failures: 24, first_seconds: 25, max_seconds: 26, max_percent: 27}
+    attempts: 28
+    retry_after_seconds: 29
+    keep_alive_seconds: 30
+    replica_protocol: h2c
+    trust_forwarded: true
   replica_policy:
     min_replicas: 1
     max_replicas: 13
@@ -79,10 +89,26 @@ resources: {ports: [9000, 9001], use_spot: true}`)
 			Predictive: true, UpDelay: 16 * s, DownDelay: 17 * s, BaseOnDemand: 1, DynamicFallback: true, Placer: "hedged"},
 		Update: Update{CanaryWeight: 18, ErrorMargin: 0.1, MinRequests: 19, MaxSurge: 20},
 		Balance: Balance{Policy: "session_affinity", AffinityCookie: "sid", PrefixLoadFactor: 2, QueueRequests: 6, QueueBytes: 7, QueueWait: 8 * s,
-			StreamTimeout: 5 * s, RequestTimeout: 9 * s, IdleTimeout: 10 * s, MaxHeaderBytes: 11, MaxBodyBytes: 12, KeyFile: "k", CertFile: "c"},
+			StreamTimeout: 5 * s, RequestTimeout: 9 * s, IdleTimeout: 10 * s, MaxHeaderBytes: 11, MaxBodyBytes: 12, ReplicaRequests: 22, Metrics: "/m", SlowStart: 23 * s,
+			EjectFailures: 24, EjectFirst: 25 * s, EjectMost: 26 * s, EjectShare: 0.27, Attempts: 28, RetryAfter: 29 * s, KeepAlive: 30 * s, H2C: true, TrustForwarded: true, KeyFile: "k", CertFile: "c"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
+	}
+}
+
+func TestScaleInWords(t *testing.T) {
+	for want, s := range map[string]Scale{
+		"Fixed 1 replica":                  {Min: 1, Max: 1},
+		"Fixed 0 replicas":                 {},
+		"Autoscaling from 0 to 5 replicas": {Max: 5},
+		"Autoscaling from 1 to 5 replicas (target QPS per replica: 2.5)":                                                  {Min: 1, Max: 5, QPS: 2.5},
+		"Autoscaling from 1 to 5 replicas with 1 overprovisioned replica (target QPS by accelerator)":                     {Min: 1, Max: 5, Overprovision: 1, QPSByAccelerator: map[string]float64{"A100": 2}},
+		"Autoscaling from 1 to 5 replicas (target requests in flight per replica: 4, target latency: 500ms, target m: 3)": {Min: 1, Max: 5, InFlight: 4, Latency: time.Second / 2, Metric: "m", MetricTarget: 3},
+	} {
+		if got := s.String(); got != want {
+			t.Errorf("%q, not %q", got, want)
+		}
 	}
 }
 

@@ -20,6 +20,7 @@ type conn struct {
 	buf    []byte // what was read: buf[at:end] is not used yet
 	at     int
 	end    int
+	header http.Header // of the request
 	w      writer
 
 	mu      sync.Mutex
@@ -31,7 +32,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc *net.TCPConn) *conn {
-	c := &conn{s: s, nc: nc, remote: nc.RemoteAddr().String(), buf: make([]byte, maxHead), since: time.Now()}
+	c := &conn{s: s, nc: nc, remote: nc.RemoteAddr().String(), buf: make([]byte, maxHead), since: time.Now(), header: http.Header{}}
 	c.w.c = c
 	c.w.header = http.Header{}
 	return c
@@ -69,7 +70,8 @@ func (c *conn) serve() {
 				return
 			}
 		}
-		r, closes, ok := parse(c.buf[c.at : c.at+n])
+		ctx := &requestContext{}
+		r, closes, ok := parse(ctx, c.buf[c.at:c.at+n], c.header)
 		if !ok {
 			c.handOver()
 			return
@@ -78,7 +80,7 @@ func (c *conn) serve() {
 		if c.at == c.end {
 			c.at, c.end = 0, 0
 		}
-		if !c.request(r, closes) {
+		if !c.request(ctx, r, closes) {
 			return
 		}
 	}
@@ -108,17 +110,16 @@ func (c *conn) handOver() {
 }
 
 // request serves one request, and reports whether another may follow.
-func (c *conn) request(r *http.Request, closes bool) (again bool) {
+func (c *conn) request(ctx *requestContext, r *http.Request, closes bool) (again bool) {
 	r.RemoteAddr = c.remote
 	var body *bodyReader
 	if r.ContentLength > 0 {
 		body = &bodyReader{c, int(r.ContentLength)}
 		r.Body = body
 	}
-	ctx := &requestContext{}
 	c.begin(ctx, body != nil)
 	c.w.reset(r.Method == http.MethodHead, closes || c.s.closing.Load())
-	whole := c.call(r.WithContext(ctx))
+	whole := c.call(r)
 	quiet := c.finish(ctx)
 	if !whole || !quiet {
 		return false

@@ -143,7 +143,7 @@ func FuzzParse(f *testing.F) {
 		if n < 0 {
 			return
 		}
-		got, closes, ok := parse(text[:n])
+		got, closes, ok := parse(t.Context(), text[:n], http.Header{})
 		if !ok {
 			return
 		}

@@ -1,6 +1,7 @@
 package downstream
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -16,10 +17,14 @@ const (
 	maxBody = 64 << 10
 )
 
+// noRequest is what requests are made from: a context can be given to a copy only.
+var noRequest = &http.Request{}
+
 // parse reads a head that is as plain as nearly all are. For any other it reports
 // false: what is rare, odd or wrong is net/http's, whose parser has seen it all. So
-// nothing may be accepted here that net/http would refuse or read in another way.
-func parse(raw []byte) (r *http.Request, closes, ok bool) {
+// nothing may be accepted here that net/http would refuse or read in another way. The
+// headers are put into h.
+func parse(ctx context.Context, raw []byte, h http.Header) (r *http.Request, closes, ok bool) {
 	head := string(raw[:len(raw)-4]) // all strings of the request are a part of it
 	line, rest, more := strings.Cut(head, "\r\n")
 	method, line, _ := strings.Cut(line, " ")
@@ -31,12 +36,14 @@ func parse(raw []byte) (r *http.Request, closes, ok bool) {
 	if err != nil {
 		return nil, false, false
 	}
-	r = &http.Request{Method: method, URL: u, Proto: proto, ProtoMajor: 1, ProtoMinor: 1, RequestURI: target, Body: http.NoBody}
+	r = noRequest.WithContext(ctx)
+	r.Method, r.URL, r.Proto, r.ProtoMajor, r.ProtoMinor, r.RequestURI, r.Body = method, u, proto, 1, 1, target, http.NoBody
 	if !more {
 		rest = ""
 	}
 	host := false
-	r.Header, ok = plain.Header(rest, func(name, value string, before []string) (ok, keep bool) {
+	r.Header = h
+	ok = plain.Header(h, rest, func(name, value string, before []string) (ok, keep bool) {
 		switch name {
 		case "Host":
 			ok = !host && plainHost(value)

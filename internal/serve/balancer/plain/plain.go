@@ -22,18 +22,18 @@ func HeadEnd(b []byte) int {
 // maxLines bounds the headers of a message.
 const maxLines = 100
 
-// Header parses lines of headers, without the empty line at their end. each sees
-// every header, whose name is canonical, and says whether it is plain and whether it
-// belongs into the result.
-func Header(text string, each func(name, value string, before []string) (ok, keep bool)) (http.Header, bool) {
+// Header parses lines of headers, without the empty line at their end, into h in place
+// of what is there. each sees every header, whose name is canonical, and says whether
+// it is plain and whether it belongs into h.
+func Header(h http.Header, text string, each func(name, value string, before []string) (ok, keep bool)) bool {
+	clear(h)
 	lines := 0
 	if text != "" {
 		lines = 1 + strings.Count(text, "\r\n")
 	}
 	if lines > maxLines {
-		return nil, false
+		return false
 	}
-	h := make(http.Header, lines)
 	values := make([]string, lines)
 	for i := range lines {
 		var line string
@@ -41,13 +41,13 @@ func Header(text string, each func(name, value string, before []string) (ok, kee
 		name, value, colon := strings.Cut(line, ":")
 		value = strings.Trim(value, " \t")
 		if !colon || !isName(name) || !IsValue(value) {
-			return nil, false
+			return false
 		}
 		name = textproto.CanonicalMIMEHeaderKey(name)
 		before := h[name]
 		ok, keep := each(name, value, before)
 		if !ok {
-			return nil, false
+			return false
 		}
 		if !keep {
 			continue
@@ -59,7 +59,7 @@ func Header(text string, each func(name, value string, before []string) (ok, kee
 			h[name] = values[i : i+1 : i+1]
 		}
 	}
-	return h, true
+	return true
 }
 
 func isName(s string) bool {

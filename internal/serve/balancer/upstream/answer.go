@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bufio"
 	"io"
 	"net/http"
 	"strconv"
@@ -10,7 +11,8 @@ import (
 )
 
 // plainAnswer reads the head of an answer that is plain: there as a whole, with a
-// Content-Length. nil: net/http must read it, nothing was taken.
+// Content-Length. nil: net/http must read it, nothing was taken. The answer is valid
+// until the connection's next request.
 func (c *Conn) plainAnswer(method string) *http.Response {
 	if _, err := c.R.Peek(1); err != nil { // waits for it
 		return nil
@@ -20,7 +22,7 @@ func (c *Conn) plainAnswer(method string) *http.Response {
 	if n < 0 {
 		return nil
 	}
-	resp, ok := parseAnswer(string(raw[:n-4]), method)
+	resp, ok := parseAnswer(string(raw[:n-4]), &c.answer)
 	if !ok {
 		return nil
 	}
@@ -28,13 +30,14 @@ func (c *Conn) plainAnswer(method string) *http.Response {
 	if resp.ContentLength == 0 || method == http.MethodHead {
 		resp.Body = http.NoBody
 	} else {
-		resp.Body = &knownBody{c.R, resp.ContentLength}
+		c.body = knownBody{c.R, resp.ContentLength}
+		resp.Body = &c.body
 	}
 	return resp
 }
 
-// parseAnswer parses a head without its empty line.
-func parseAnswer(head, method string) (*http.Response, bool) {
+// parseAnswer parses a head without its empty line into resp.
+func parseAnswer(head string, resp *http.Response) (*http.Response, bool) {
 	line, rest, more := strings.Cut(head, "\r\n")
 	code, ok := strings.CutPrefix(line, "HTTP/1.1 ")
 	if !more || !ok || len(code) < 4 || code[3] != ' ' || !plain.IsValue(code) {
@@ -44,8 +47,12 @@ func parseAnswer(head, method string) (*http.Response, bool) {
 	if err != nil || status < 200 || status == http.StatusNoContent || status == http.StatusNotModified {
 		return nil, false
 	}
-	resp := &http.Response{Status: code, StatusCode: int(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1}
-	resp.Header, ok = plain.Header(rest, func(name, value string, before []string) (ok, keep bool) {
+	h := resp.Header
+	if h == nil {
+		h = http.Header{}
+	}
+	*resp = http.Response{Header: h, Status: code, StatusCode: int(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1}
+	ok = plain.Header(h, rest, func(name, value string, before []string) (ok, keep bool) {
 		switch name {
 		case "Content-Length":
 			n, err := strconv.ParseUint(value, 10, 63)
@@ -64,8 +71,27 @@ func parseAnswer(head, method string) (*http.Response, bool) {
 
 // knownBody is a body of a known length.
 type knownBody struct {
-	r    io.Reader
+	r    *bufio.Reader
 	left int64
+}
+
+// Whole takes the body of an answer if all of it has come already. It is valid until
+// its connection is read again.
+func Whole(resp *http.Response) (body []byte, ok bool) {
+	if resp.Body == http.NoBody {
+		return nil, true
+	}
+	b, ok := resp.Body.(*knownBody)
+	if !ok || b.left > int64(b.r.Buffered()) {
+		return nil, false
+	}
+	body, err := b.r.Peek(int(b.left))
+	if err != nil {
+		return nil, false
+	}
+	b.r.Discard(len(body))
+	b.left = 0
+	return body, true
 }
 
 func (b *knownBody) Read(p []byte) (int, error) {

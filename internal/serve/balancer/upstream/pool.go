@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"context"
 	"net"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,8 @@ type Conn struct {
 	Reused bool
 
 	head      headReader
+	answer    http.Response // the last one that was plain, and its body
+	body      knownBody
 	pool      *Pool
 	idleSince time.Time
 	closed    atomic.Bool
