@@ -84,6 +84,8 @@ type mounted struct {
 	volume volume
 	since  time.Time
 	fuse   atomic.Pointer[fusefs.Mount] // the latest; nil: none yet
+	// refused are the calls that failed.
+	refused refusals
 }
 
 // gone reports whether the kernel has no such mount any more.
@@ -234,7 +236,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	}
 	f, err := fusefs.New(have.volume, spec.Path, fusefs.Options{
 		Name: spec.URL, Kind: mountpoints.Kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
-		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path), Attacher: m.attacher(),
+		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path), Attacher: m.attacher(), Refused: have.refused.add,
 	})
 	if err != nil {
 		if m.at(spec.Path) != have {
@@ -441,7 +443,7 @@ func (m *Mounts) Stats() mountapi.StatsAnswer {
 	var out mountapi.StatsAnswer
 	known := map[string]bool{}
 	for _, x := range m.list() {
-		s := mountapi.Stats{Spec: x.spec, Mounted: !x.gone(), Since: x.since}
+		s := mountapi.Stats{Spec: x.spec, Mounted: !x.gone(), Since: x.since, Refusals: x.refused.all()}
 		x.volume.Stats(&s)
 		out.Mounts = append(out.Mounts, s)
 		known[m.cacheDir(x.spec.Path)] = true
