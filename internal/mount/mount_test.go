@@ -45,6 +45,13 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "privileged" {
 		os.Exit(Privileged(os.Args[2], os.Stdin, os.Stdout))
 	}
+	if args := os.Getenv(fsxFile); args != "" {
+		if err := fsxMain(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv(helperDir); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
