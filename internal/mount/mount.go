@@ -228,7 +228,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		return mountapi.MountAnswer{}, failf(codeOf(err), "%w", err)
 	}
 	if have == nil {
-		if have, err = m.open(ctx, spec, b); err != nil {
+		if have, err = m.open(ctx, spec, b, restored); err != nil {
 			return mountapi.MountAnswer{}, err
 		}
 	} else {
@@ -257,8 +257,10 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	return mountapi.MountAnswer{Did: mountapi.Mounted}, nil
 }
 
-// open makes the volume of a spec, and looks whether the bucket can be listed.
-func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket) (*mounted, error) {
+// open makes the volume of a spec, and finds out whether the bucket can be listed and, if it
+// is mounted to be written, can be. What is restored is not refused for that: reading goes on,
+// and files that are not stored are named.
+func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket, restored bool) (*mounted, error) {
 	x := &mounted{spec: spec, bucket: newRenewable(b), since: time.Now()}
 	bucket := storage.Retry(x.bucket, storage.Retries{})
 	at, err := location(spec)
@@ -270,7 +272,12 @@ func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket)
 	if probe != "" {
 		probe += "/"
 	}
-	if _, err := storage.Retry(x.bucket, storage.Retries{Attempts: 4}).List(ctx, storage.ListOptions{Prefix: probe, Max: 1}); err != nil {
+	few := storage.Retry(x.bucket, storage.Retries{Attempts: 4})
+	_, err = few.List(ctx, storage.ListOptions{Prefix: probe, Max: 1})
+	if err == nil && !spec.ReadOnly && !bucket.Caps().ReadOnly && !restored {
+		err = storage.ProbeWrite(ctx, few, prefix)
+	}
+	if err != nil {
 		return nil, failf(codeOf(err), "mounting %s: %w", spec.URL, err)
 	}
 	if !spec.ReadOnly && bucket.Caps().ReadOnly {
