@@ -133,6 +133,7 @@ func (d *driver) work(rec *record) {
 			return
 		}
 		if v.failed() {
+			d.explain(ctx)
 			d.finish(evSetupFailed, v)
 			return
 		}
@@ -155,6 +156,9 @@ func (d *driver) work(rec *record) {
 	switch {
 	case err != nil:
 	case v.failed() || v.reason != "":
+		if v.failed() {
+			d.explain(ctx)
+		}
 		d.finish(evFailed, v)
 	default:
 		d.finish(evSucceeded, v)

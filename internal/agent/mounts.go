@@ -461,7 +461,7 @@ type flushStatus struct {
 	Lost    string   `json:"lost,omitempty"`
 	Waiting []string `json:"waiting,omitempty"` // some files that are not stored yet
 	Trouble string   `json:"trouble,omitempty"` // why not
-	// Notes are for the user: files that somebody else wrote, too.
+	// Notes are for the user: files that somebody else wrote, too, and calls that failed.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -517,7 +517,30 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 			out.Trouble = err.Error()
 		}
 	}
+	out.Notes = append(out.Notes, m.refused(ctx, ranks)...)
 	return out, nil
+}
+
+// refused says which calls of the ranks failed on the mounts, and why.
+func (m *mounts) refused(ctx context.Context, ranks []string) []string {
+	if len(ranks) == 0 {
+		return nil
+	}
+	cctx, cancel := context.WithTimeout(ctx, mountsAnswer)
+	defer cancel()
+	stats, err := m.client.Stats(cctx)
+	if err != nil {
+		return nil // what does not answer now is found by others
+	}
+	var notes []string
+	for _, s := range stats.Mounts {
+		for _, r := range s.Refusals {
+			if slices.Contains(ranks, r.Rank) && len(notes) < refusedNamed {
+				notes = append(notes, fmt.Sprintf("%s: %s failed: %s", filepath.Join(s.Spec.Path, r.Path), r.Call, r.Error))
+			}
+		}
+	}
+	return notes
 }
 
 // lostFiles names files that cannot be stored, and says why.

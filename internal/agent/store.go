@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,6 +34,10 @@ const (
 	storeSay = 10 * time.Second
 	// storeAgain is the pause before a node is asked again that could not wait.
 	storeAgain = time.Second
+	// refusedNamed is how many calls that failed the log of a job names, for each node.
+	refusedNamed = 3
+	// refusedWithin is how long the nodes of a job that failed are asked for them.
+	refusedWithin = 10 * time.Second
 )
 
 // store waits until mounted buckets have what the job wrote, on each of its nodes. lost is
@@ -65,9 +70,7 @@ func (d *driver) store(ctx context.Context) (lost string, err error) {
 			if st.Lost != "" {
 				losses[i] = st.Lost
 			}
-			for _, note := range st.Notes {
-				_ = d.log.say(d.a.ctx, "note-"+fileName(note), "skypilot: "+note)
-			}
+			d.note(st)
 			complete = complete && (done[i] || losses[i] != "")
 			waiting = append(waiting, st.Waiting...)
 			trouble = cmp.Or(trouble, st.Trouble)
@@ -111,6 +114,35 @@ func (d *driver) store(ctx context.Context) (lost string, err error) {
 		return "", nil
 	}
 	return "files that the job wrote to mounted buckets could not be stored: " + strings.Join(all, "; "), nil
+}
+
+// note writes notes into the log of the job, each of them once.
+func (d *driver) note(st flushStatus) {
+	for _, note := range st.Notes {
+		_ = d.log.say(d.a.ctx, "note-"+fileName(note), "skypilot: "+note)
+	}
+}
+
+// explain writes into the log of a job that failed what its mounts did not do for it, which
+// may be why. What it has written is uploaded in any case.
+func (d *driver) explain(ctx context.Context) {
+	if !d.a.mounts.any() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, refusedWithin)
+	defer cancel()
+	ms, setup := d.members(phaseRun), d.members(phaseSetup)
+	status := make([]flushStatus, len(ms))
+	_ = d.all(ctx, ms, func(ctx context.Context, i int, pr peer) (err error) {
+		status[i], err = pr.flush(ctx, []string{setup[i].key, ms[i].key}, 0)
+		return err
+	}, func(int, error) {})
+	for _, st := range status {
+		if st.Lost != "" {
+			st.Notes = slices.Insert(st.Notes, 0, "not stored: "+st.Lost)
+		}
+		d.note(st)
+	}
 }
 
 // storeAll waits, before a cluster gives itself back, until the mounted buckets of its nodes

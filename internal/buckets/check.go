@@ -1,7 +1,6 @@
 package buckets
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -106,7 +105,7 @@ func (m *Manager) checkOne(ctx context.Context, call cluster.Call, c *config.Con
 			return "", err
 		}
 		if source != "" {
-			err = writes(ctx, b, rec.SubPath)
+			err = storage.ProbeWrite(ctx, b, rec.SubPath)
 		} else {
 			err = m.mayWrite(ctx, c, b, u, rec.SubPath)
 		}
@@ -143,7 +142,7 @@ func (m *Manager) mayWrite(ctx context.Context, c *config.Config, b storage.Buck
 	if _, readOnly, err := howMounted(u.spec, c); !u.mounted() || readOnly || err != nil || b.Caps().ReadOnly {
 		return err
 	}
-	err := writes(ctx, b, strings.Trim(sub, "/"))
+	err := storage.ProbeWrite(ctx, b, sub)
 	if is[*storage.DeniedError](err) {
 		key := "config.mount"
 		if u.spec.Mode == string(agentapi.MountCached) {
@@ -234,21 +233,6 @@ func there(ctx context.Context, b storage.Bucket, key string) error {
 		return cmp.Or(err, err2)
 	}
 	return nil
-}
-
-// writes finds out whether objects can be written, by writing one.
-func writes(ctx context.Context, b storage.Bucket, sub string) error {
-	key := below(sub, ".sky-probe-"+uuid.NewString())
-	if _, err := b.Put(ctx, key, bytes.NewReader(nil), storage.PutOptions{}); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
-	defer cancel()
-	err := b.Remove(ctx, []storage.ID{{Key: key}})
-	if is[*storage.DeniedError](err) {
-		err = nil // to write, nothing needs to be deleted
-	}
-	return err
 }
 
 // below is a key below a prefix.

@@ -84,6 +84,8 @@ type mounted struct {
 	volume volume
 	since  time.Time
 	fuse   atomic.Pointer[fusefs.Mount] // the latest; nil: none yet
+	// refused are the calls that failed.
+	refused refusals
 }
 
 // gone reports whether the kernel has no such mount any more.
@@ -226,7 +228,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 		return mountapi.MountAnswer{}, failf(codeOf(err), "%w", err)
 	}
 	if have == nil {
-		if have, err = m.open(ctx, spec, b); err != nil {
+		if have, err = m.open(ctx, spec, b, restored); err != nil {
 			return mountapi.MountAnswer{}, err
 		}
 	} else {
@@ -234,7 +236,7 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	}
 	f, err := fusefs.New(have.volume, spec.Path, fusefs.Options{
 		Name: spec.URL, Kind: mountpoints.Kind, ReadOnly: spec.ReadOnly, UID: spec.UID, GID: spec.GID,
-		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path), Attacher: m.attacher(),
+		DirectWrites: spec.Mode == mountapi.Direct, Log: m.log.With("mount", spec.Path), Attacher: m.attacher(), Refused: have.refused.add,
 	})
 	if err != nil {
 		if m.at(spec.Path) != have {
@@ -255,8 +257,10 @@ func (m *Mounts) Mount(ctx context.Context, r mountapi.MountRequest) (mountapi.M
 	return mountapi.MountAnswer{Did: mountapi.Mounted}, nil
 }
 
-// open makes the volume of a spec, and looks whether the bucket can be listed.
-func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket) (*mounted, error) {
+// open makes the volume of a spec, and finds out whether the bucket can be listed and, if it
+// is mounted to be written, can be. What is restored is not refused for that: reading goes on,
+// and files that are not stored are named.
+func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket, restored bool) (*mounted, error) {
 	x := &mounted{spec: spec, bucket: newRenewable(b), since: time.Now()}
 	bucket := storage.Retry(x.bucket, storage.Retries{})
 	at, err := location(spec)
@@ -268,7 +272,12 @@ func (m *Mounts) open(ctx context.Context, spec mountapi.Spec, b storage.Bucket)
 	if probe != "" {
 		probe += "/"
 	}
-	if _, err := storage.Retry(x.bucket, storage.Retries{Attempts: 4}).List(ctx, storage.ListOptions{Prefix: probe, Max: 1}); err != nil {
+	few := storage.Retry(x.bucket, storage.Retries{Attempts: 4})
+	_, err = few.List(ctx, storage.ListOptions{Prefix: probe, Max: 1})
+	if err == nil && !spec.ReadOnly && !bucket.Caps().ReadOnly && !restored {
+		err = storage.ProbeWrite(ctx, few, prefix)
+	}
+	if err != nil {
 		return nil, failf(codeOf(err), "mounting %s: %w", spec.URL, err)
 	}
 	if !spec.ReadOnly && bucket.Caps().ReadOnly {
@@ -441,7 +450,7 @@ func (m *Mounts) Stats() mountapi.StatsAnswer {
 	var out mountapi.StatsAnswer
 	known := map[string]bool{}
 	for _, x := range m.list() {
-		s := mountapi.Stats{Spec: x.spec, Mounted: !x.gone(), Since: x.since}
+		s := mountapi.Stats{Spec: x.spec, Mounted: !x.gone(), Since: x.since, Refusals: x.refused.all()}
 		x.volume.Stats(&s)
 		out.Mounts = append(out.Mounts, s)
 		known[m.cacheDir(x.spec.Path)] = true

@@ -45,6 +45,13 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "privileged" {
 		os.Exit(Privileged(os.Args[2], os.Stdin, os.Stdout))
 	}
+	if args := os.Getenv(fsxFile); args != "" {
+		if err := fsxMain(args); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if dir := os.Getenv(helperDir); dir != "" {
 		ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 		defer stop()
@@ -412,6 +419,42 @@ func TestFilesBelongToTheJobsUser(t *testing.T) {
 		}
 		if err := run(uid+1, "echo text > "+name+".other"); err == nil {
 			t.Errorf("%s: another user writes", mode)
+		}
+	}
+}
+
+// A bucket that cannot be written to is refused when it is mounted, with the permission that
+// is missing, unless it is mounted to be read, or a process that died had it.
+func TestABucketThatCannotBeWrittenIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.mount(r.request())
+	if page, err := r.bucket().List(t.Context(), storage.ListOptions{}); err != nil || len(page.Objects) > 0 {
+		t.Errorf("the probe left %v, %v", page.Objects, err)
+	}
+	r.refuse.Store(http.StatusForbidden)
+	r.kill(syscall.SIGKILL)
+	r.start()
+	if a, err := r.client.Mount(t.Context(), r.request()); err != nil || a.Did != mountapi.Restored {
+		t.Errorf("what died is not restored: %+v, %v", a, err)
+	}
+	waitFor(t, "the unmount", func() bool {
+		return r.client.Unmount(t.Context(), mountapi.UnmountRequest{Path: r.path}) == nil
+	})
+	for _, q := range []mountapi.MountRequest{r.request(), r.cached(time.Hour)} {
+		waitFor(t, "the end of the volume before", func() bool {
+			s, err := r.client.Stats(t.Context())
+			return err == nil && len(s.Mounts) == 0
+		})
+		_, err := r.client.Mount(t.Context(), q)
+		if e, ok := errors.AsType[*mountapi.Error](err); !ok || e.Code != mountapi.Denied || !strings.Contains(e.Message, "grant s3:PutObject") {
+			t.Errorf("%s: %v", q.Spec.Mode, err)
+		}
+		q.Spec.ReadOnly = true
+		if _, err := r.client.Mount(t.Context(), q); err != nil {
+			t.Errorf("%s to be read: %v", q.Spec.Mode, err)
+		}
+		if err := r.client.Unmount(t.Context(), mountapi.UnmountRequest{Path: r.path}); err != nil {
+			t.Error(err)
 		}
 	}
 }

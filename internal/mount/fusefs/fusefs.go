@@ -39,6 +39,10 @@ type Options struct {
 	Log          *slog.Logger
 	// Attacher mounts in place of this process; nil: it mounts by itself.
 	Attacher Attacher
+	// Refused is called, a few times a second at most, for a call of a process that failed
+	// for a reason that programs do not expect, but close, whose files the volume names; it
+	// may be nil.
+	Refused func(pid int, call, path string, err error)
 }
 
 // A Mount is a volume that is mounted.
@@ -159,13 +163,16 @@ type shared struct {
 }
 
 // errno is the number of an error. What is not expected has its reason in the log.
-func (s *shared) errno(op, name string, err error) syscall.Errno {
+func (s *shared) errno(ctx context.Context, op, name string, err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}
 	n := vfs.Errno(err)
 	if !vfs.Expected(err) && s.mayLog() {
 		s.o.Log.Warn("a call failed", "call", op, "path", name, "errno", n.Error(), "err", err.Error())
+		if pid := caller(ctx).PID; s.o.Refused != nil && pid > 0 && op != "close" {
+			s.o.Refused(pid, op, name, err)
+		}
 	}
 	return n
 }
@@ -253,7 +260,7 @@ func (n *node) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fu
 	at := n.child(name)
 	a, err := n.s.volume.Stat(ctx, at)
 	if err != nil {
-		return nil, n.s.errno("lookup", at, err)
+		return nil, n.s.errno(ctx, "lookup", at, err)
 	}
 	return n.inode(ctx, name, a, out), 0
 }
@@ -279,7 +286,7 @@ func (n *node) Getattr(ctx context.Context, fh fusenode.FileHandle, out *fuse.At
 	}
 	a, err := n.s.volume.Stat(ctx, n.path())
 	if err != nil {
-		return n.s.errno("getattr", n.path(), err)
+		return n.s.errno(ctx, "getattr", n.path(), err)
 	}
 	n.s.fill(a, &out.Attr)
 	return 0
@@ -302,7 +309,7 @@ func (n *node) Setattr(ctx context.Context, fh fusenode.FileHandle, in *fuse.Set
 		}
 		if f != nil && f.write {
 			if err := f.h.Truncate(ctx, int64(size)); err != nil {
-				return n.s.errno("truncate", at, err)
+				return n.s.errno(ctx, "truncate", at, err)
 			}
 		} else {
 			x := int64(size)
@@ -310,7 +317,7 @@ func (n *node) Setattr(ctx context.Context, fh fusenode.FileHandle, in *fuse.Set
 		}
 	}
 	if uid, ok := in.GetUID(); ok && uid != n.s.o.UID {
-		return n.s.errno("chown", at, vfs.Refuse(syscall.EPERM, "files of a bucket belong to the user of its mount: no other owner is kept"))
+		return n.s.errno(ctx, "chown", at, vfs.Refuse(syscall.EPERM, "files of a bucket belong to the user of its mount: no other owner is kept"))
 	}
 	// The times of what is deleted, or of an older kernel's access time alone, are nothing.
 	if c.Size != nil || c.Perm != nil || c.ModTime != nil {
@@ -318,7 +325,7 @@ func (n *node) Setattr(ctx context.Context, fh fusenode.FileHandle, in *fuse.Set
 			return n.Getattr(ctx, fh, out)
 		}
 		if _, err := n.s.volume.SetAttr(ctx, at, c); err != nil {
-			return n.s.errno("setattr", at, err)
+			return n.s.errno(ctx, "setattr", at, err)
 		}
 	}
 	return n.Getattr(ctx, fh, out)
@@ -342,6 +349,7 @@ func (n *node) writing() *file {
 }
 
 type dirStream struct {
+	ctx  context.Context // of the call that made it
 	next func() (vfs.Attr, error, bool)
 	stop func()
 	a    vfs.Attr
@@ -357,7 +365,7 @@ func (d *dirStream) Next() (fuse.DirEntry, syscall.Errno) {
 	a, err := d.a, d.err
 	d.a, d.err, d.ok = d.next()
 	if err != nil {
-		return fuse.DirEntry{}, d.s.errno("readdir", d.path, err)
+		return fuse.DirEntry{}, d.s.errno(d.ctx, "readdir", d.path, err)
 	}
 	return fuse.DirEntry{Name: a.Name, Mode: fileType(a.Type)}, 0
 }
@@ -367,11 +375,12 @@ func (d *dirStream) Close() { d.stop() }
 func (n *node) Readdir(ctx context.Context) (fusenode.DirStream, syscall.Errno) {
 	at := n.path()
 	// The stream is used by later calls of the kernel, too.
-	next, stop := iter.Pull2(n.s.volume.ReadDir(context.WithoutCancel(ctx), at))
-	d := &dirStream{next: next, stop: stop, s: n.s, path: at}
+	ctx = context.WithoutCancel(ctx)
+	next, stop := iter.Pull2(n.s.volume.ReadDir(ctx, at))
+	d := &dirStream{ctx: ctx, next: next, stop: stop, s: n.s, path: at}
 	if d.a, d.err, d.ok = next(); d.err != nil {
 		stop()
-		return nil, n.s.errno("readdir", at, d.err)
+		return nil, n.s.errno(ctx, "readdir", at, d.err)
 	}
 	return d, 0
 }
@@ -380,36 +389,36 @@ func (n *node) Mkdir(ctx context.Context, name string, mode uint32, out *fuse.En
 	at := n.child(name)
 	a, err := n.s.volume.Mkdir(ctx, at, fs.FileMode(mode).Perm())
 	if err != nil {
-		return nil, n.s.errno("mkdir", at, err)
+		return nil, n.s.errno(ctx, "mkdir", at, err)
 	}
 	return n.inode(ctx, name, a, out), 0
 }
 
 func (n *node) Rmdir(ctx context.Context, name string) syscall.Errno {
-	return n.s.errno("rmdir", n.child(name), n.s.volume.Rmdir(ctx, n.child(name)))
+	return n.s.errno(ctx, "rmdir", n.child(name), n.s.volume.Rmdir(ctx, n.child(name)))
 }
 
 func (n *node) Unlink(ctx context.Context, name string) syscall.Errno {
-	return n.s.errno("unlink", n.child(name), n.s.volume.Unlink(ctx, n.child(name)))
+	return n.s.errno(ctx, "unlink", n.child(name), n.s.volume.Unlink(ctx, n.child(name)))
 }
 
 func (n *node) Rename(ctx context.Context, name string, to fusenode.InodeEmbedder, newName string, flags uint32) syscall.Errno {
 	from := n.child(name)
 	if flags&^unix.RENAME_NOREPLACE != 0 {
-		return n.s.errno("rename", from, vfs.Refuse(syscall.EINVAL, "names of a bucket cannot be exchanged"))
+		return n.s.errno(ctx, "rename", from, vfs.Refuse(syscall.EINVAL, "names of a bucket cannot be exchanged"))
 	}
 	if len(newName) > maxName {
 		return syscall.ENAMETOOLONG
 	}
 	err := n.s.volume.Rename(ctx, from, to.(*node).child(newName), flags&unix.RENAME_NOREPLACE != 0)
-	return n.s.errno("rename", from, err)
+	return n.s.errno(ctx, "rename", from, err)
 }
 
 func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.EntryOut) (*fusenode.Inode, syscall.Errno) {
 	at := n.child(name)
 	a, err := n.s.volume.Symlink(ctx, target, at)
 	if err != nil {
-		return nil, n.s.errno("symlink", at, err)
+		return nil, n.s.errno(ctx, "symlink", at, err)
 	}
 	return n.inode(ctx, name, a, out), 0
 }
@@ -417,7 +426,7 @@ func (n *node) Symlink(ctx context.Context, target, name string, out *fuse.Entry
 func (n *node) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 	a, err := n.s.volume.Stat(ctx, n.path())
 	if err != nil {
-		return nil, n.s.errno("readlink", n.path(), err)
+		return nil, n.s.errno(ctx, "readlink", n.path(), err)
 	}
 	if a.Type != vfs.Link {
 		return nil, syscall.EINVAL
@@ -426,21 +435,21 @@ func (n *node) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 }
 
 func (n *node) Link(ctx context.Context, _ fusenode.InodeEmbedder, name string, _ *fuse.EntryOut) (*fusenode.Inode, syscall.Errno) {
-	return nil, n.s.errno("link", n.child(name), vfs.Refuse(syscall.ENOTSUP, "buckets have no hard links"))
+	return nil, n.s.errno(ctx, "link", n.child(name), vfs.Refuse(syscall.ENOTSUP, "buckets have no hard links"))
 }
 
 func (n *node) Mknod(ctx context.Context, name string, mode, _ uint32, out *fuse.EntryOut) (*fusenode.Inode, syscall.Errno) {
 	at := n.child(name)
 	if mode&syscall.S_IFMT != syscall.S_IFREG {
-		return nil, n.s.errno("mknod", at, vfs.Refuse(syscall.EPERM, "buckets hold files, folders and symbolic links: no devices, pipes or sockets"))
+		return nil, n.s.errno(ctx, "mknod", at, vfs.Refuse(syscall.EPERM, "buckets hold files, folders and symbolic links: no devices, pipes or sockets"))
 	}
 	h, err := n.s.volume.Open(ctx, at, vfs.OpenOptions{Write: true, Create: true, Excl: true, Perm: fs.FileMode(mode).Perm(), By: caller(ctx)})
 	if err != nil {
-		return nil, n.s.errno("mknod", at, err)
+		return nil, n.s.errno(ctx, "mknod", at, err)
 	}
 	defer h.Release()
 	if err := h.Flush(ctx); err != nil {
-		return nil, n.s.errno("mknod", at, err)
+		return nil, n.s.errno(ctx, "mknod", at, err)
 	}
 	return n.inode(ctx, name, h.Attr(), out), 0
 }
@@ -477,7 +486,7 @@ func (n *node) Open(ctx context.Context, flags uint32) (fusenode.FileHandle, uin
 	o.By = caller(ctx)
 	h, err := n.s.volume.Open(ctx, n.path(), o)
 	if err != nil {
-		return nil, 0, n.s.errno("open", n.path(), err)
+		return nil, 0, n.s.errno(ctx, "open", n.path(), err)
 	}
 	f := n.open(h, o)
 	return f, n.flags(h, o), 0
@@ -515,7 +524,7 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 	o.By, o.Create, o.Perm = caller(ctx), true, fs.FileMode(mode).Perm()
 	h, err := n.s.volume.Open(ctx, at, o)
 	if err != nil {
-		return nil, nil, 0, n.s.errno("create", at, err)
+		return nil, nil, 0, n.s.errno(ctx, "create", at, err)
 	}
 	in := n.inode(ctx, name, h.Attr(), out)
 	child := in.Operations().(*node)
@@ -525,12 +534,12 @@ func (n *node) Create(ctx context.Context, name string, flags, mode uint32, out 
 func (n *node) Allocate(ctx context.Context, fh fusenode.FileHandle, off, size uint64, mode uint32) syscall.Errno {
 	f, ok := fh.(*file)
 	if !ok || mode&^unix.FALLOC_FL_KEEP_SIZE != 0 {
-		return n.s.errno("fallocate", n.path(), vfs.Refuse(syscall.ENOTSUP, "holes cannot be made in objects"))
+		return n.s.errno(ctx, "fallocate", n.path(), vfs.Refuse(syscall.ENOTSUP, "holes cannot be made in objects"))
 	}
 	if mode&unix.FALLOC_FL_KEEP_SIZE != 0 || f.h.Attr().Size >= int64(off+size) {
 		return 0 // there is always room in a bucket
 	}
-	return n.s.errno("fallocate", n.path(), f.h.Truncate(ctx, int64(off+size)))
+	return n.s.errno(ctx, "fallocate", n.path(), f.h.Truncate(ctx, int64(off+size)))
 }
 
 // A file is an open file.
@@ -544,7 +553,7 @@ func (f *file) Read(ctx context.Context, p []byte, off int64) (fuse.ReadResult, 
 	if l, ok := f.h.(vfs.Lender); ok {
 		data, done, err := l.Lend(ctx, p, off)
 		if err != nil {
-			return nil, f.n.s.errno("read", f.n.path(), err)
+			return nil, f.n.s.errno(ctx, "read", f.n.path(), err)
 		}
 		r := &lent{data: data, done: done}
 		if r.Size() == 0 { // whose Done is not called
@@ -555,7 +564,7 @@ func (f *file) Read(ctx context.Context, p []byte, off int64) (fuse.ReadResult, 
 	}
 	n, err := f.h.ReadAt(ctx, p, off)
 	if err != nil {
-		return nil, f.n.s.errno("read", f.n.path(), err)
+		return nil, f.n.s.errno(ctx, "read", f.n.path(), err)
 	}
 	return fuse.ReadResultData(p[:n]), 0
 }
@@ -589,7 +598,7 @@ func (r *lent) Done() { r.done() }
 func (f *file) Write(ctx context.Context, p []byte, off int64) (uint32, syscall.Errno) {
 	n, err := f.h.WriteAt(ctx, p, off)
 	if err != nil && n == 0 {
-		return 0, f.n.s.errno("write", f.n.path(), err)
+		return 0, f.n.s.errno(ctx, "write", f.n.path(), err)
 	}
 	return uint32(n), 0
 }
@@ -599,11 +608,11 @@ func (f *file) Flush(ctx context.Context) syscall.Errno {
 	if errors.Is(err, syscall.EINTR) { // close is not repeated
 		err = vfs.Refuse(syscall.EIO, "closing was interrupted")
 	}
-	return f.n.s.errno("close", f.n.path(), err)
+	return f.n.s.errno(ctx, "close", f.n.path(), err)
 }
 
 func (f *file) Fsync(ctx context.Context, _ uint32) syscall.Errno {
-	return f.n.s.errno("fsync", f.n.path(), f.h.Sync(ctx))
+	return f.n.s.errno(ctx, "fsync", f.n.path(), f.h.Sync(ctx))
 }
 
 func (f *file) Release(context.Context) syscall.Errno {

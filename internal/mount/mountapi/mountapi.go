@@ -94,7 +94,21 @@ type Stats struct {
 	CacheBytes int64  `json:"cache_bytes,omitempty"`
 	Conflicts  int    `json:"conflicts,omitempty"` // files that somebody else wrote, too: both are kept
 	Error      string `json:"error,omitempty"`     // the latest trouble with the store
+	// Refusals are calls of jobs that failed for a reason that programs do not expect, the
+	// latest MaxRefusals.
+	Refusals []Refusal `json:"refusals,omitempty"`
 }
+
+// A Refusal is a call that failed.
+type Refusal struct {
+	Rank  string `json:"rank"` // the value of SKY_RANK of the process
+	Call  string `json:"call"`
+	Path  string `json:"path"` // in the mount
+	Error string `json:"error"`
+}
+
+// MaxRefusals is how many refusals of a mount are kept.
+const MaxRefusals = 32
 
 // A StatsAnswer is about all mounts.
 type StatsAnswer struct {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -646,4 +647,65 @@ func (r *ranges) Get(ctx context.Context, key string, o storage.GetOptions) (sto
 		return storage.Reader{}, err
 	}
 	return r.Bucket.Get(ctx, key, o)
+}
+
+// A bucket that others delete while something is moved ends that with one error, which says
+// so; deleting what is in it is done then.
+func TestABucketThatIsDeletedMeanwhile(t *testing.T) {
+	vanishing := func(at string) (*hooked, *atomic.Int64) {
+		var calls atomic.Int64 // of those after it is gone
+		var gone atomic.Bool
+		var b *hooked
+		b = hook(t, func(op, key string) error {
+			if op == at {
+				gone.Store(true)
+			}
+			if gone.Load() {
+				calls.Add(1)
+				return &storage.NotFoundError{Bucket: b.Location()}
+			}
+			return nil
+		})
+		return b, &calls
+	}
+	isGone := func(what string, err error) {
+		t.Helper()
+		missing, ok := errors.AsType[*storage.NotFoundError](err)
+		if _, files := errors.AsType[*FilesError](err); !ok || missing.Key != "" || files {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	dir := t.TempDir()
+	write(t, dir, someTree())
+	for i := range 200 {
+		write(t, dir, map[string]string{fmt.Sprint("more/", i): "x"})
+	}
+	for _, op := range []string{"put", "start", "part 2"} {
+		b, calls := vanishing(op)
+		_, err := Upload(t.Context(), source(t, dir), b, "", Options{})
+		isGone("upload, "+op, err)
+		if n := calls.Load(); n > 150 {
+			t.Errorf("upload, %s: %d calls after the bucket was gone", op, n)
+		}
+	}
+	for _, op := range []string{"list", "get"} {
+		b, calls := vanishing(op)
+		for i := range 200 {
+			put(t, b.Bucket, fmt.Sprint("k", i), "x", nil)
+		}
+		_, _, err := Download(t.Context(), b, "", t.TempDir(), Options{})
+		isGone("download, "+op, err)
+		_, err = Copy(t.Context(), b, "", newBucket(t, &memory.Store{}, "to"), "", Options{})
+		isGone("copy, "+op, err)
+		if n := calls.Load(); n > 150 {
+			t.Errorf("%s: %d calls after the bucket was gone", op, n)
+		}
+	}
+	for _, op := range []string{"uploads", "versions", "remove"} {
+		b, _ := vanishing(op)
+		put(t, b.Bucket, "k", "x", nil)
+		if _, err := Delete(t.Context(), b, "", Options{}); err != nil {
+			t.Errorf("delete, %s: %v", op, err)
+		}
+	}
 }
