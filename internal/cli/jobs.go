@@ -156,7 +156,7 @@ func (a *app) confirmJob(ctx context.Context, c *sky.Client, dag *task.Dag, text
 	}
 	if o.pool == "" {
 		a.t.Warn("Managed job '%s' will be launched on (estimated):", dag.Name)
-		if err := a.showPlan(ctx, c, api.DagBody{Dag: text}); err != nil {
+		if _, err := a.showPlan(ctx, c, api.DagBody{Dag: text}); err != nil {
 			return err
 		}
 	} else if err := a.showPoolResources(ctx, c, o.pool); err != nil {

@@ -195,7 +195,7 @@ func (a *app) prepareService(ctx context.Context, c *sky.Client, s serviceLaunch
 		a.t.Print("Service spec:\n" + shown)
 	}
 	a.t.Println("\n" + s.each)
-	if err := a.showPlan(ctx, c, api.DagBody{Dag: string(raw)}); err != nil {
+	if _, err := a.showPlan(ctx, c, api.DagBody{Dag: string(raw)}); err != nil {
 		return "", nil, err
 	}
 	if !s.yes {
