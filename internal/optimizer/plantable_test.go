@@ -48,7 +48,7 @@ func TestPlansFitTheTerminal(t *testing.T) {
 					t.Errorf("%q is missing in\n%s", want, b.String())
 				}
 			}
-			if !strings.Contains(b.String(), "No room for Mem(GB), vCPUs; all of them: | cat\n") {
+			if !strings.Contains(b.String(), "No room for vCPUs, Mem(GB); all of them: | cat\n") {
 				t.Errorf("it does not say what is missing:\n%s", b.String())
 			}
 			plan.Table(&whole, true, 0)

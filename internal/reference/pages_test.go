@@ -109,3 +109,14 @@ func TestEveryTopLevelFieldHasAnExample(t *testing.T) {
 		}
 	}
 }
+
+// TestTheIndexNamesEveryPage: a page that the index does not name is found by nobody.
+func TestTheIndexNamesEveryPage(t *testing.T) {
+	pages := written(t)
+	index := pages[filepath.Join(docs, "README.md")]
+	for page := range pages {
+		if name := filepath.Base(page); filepath.Dir(page) == filepath.Clean(docs) && name != "README.md" && !strings.Contains(index, "("+name+")") {
+			t.Errorf("docs/README.md does not name %s", name)
+		}
+	}
+}

@@ -21,7 +21,8 @@ type Table struct {
 	Rows   [][]string
 	// Right lists columns (by index) that are aligned right.
 	Right map[int]bool
-	// LeftOut are the titles of the columns that [Table.Fit] left out.
+	// LeftOut are the titles of the columns that [Table.Fit] left out, the most important
+	// first.
 	LeftOut []string
 
 	whole    []string // titles of columns whose cells are not shortened
@@ -104,12 +105,7 @@ func (t *Table) Fit(columns int) *Table {
 		f.whole = f.Header[:1]
 	}
 	names := max(leastWrapped, columns/2) // lines of whole cells while there are optional columns
-	for _, title := range f.optional {
-		if f.room(f.least(names, leastWrapped)) <= columns {
-			break
-		}
-		f.leaveOut(title)
-	}
+	f.leaveOut(f.noRoom(f.least(names, leastWrapped), columns))
 	widths := f.widths()
 	for _, least := range [...][]int{f.least(math.MaxInt, leastWrapped), f.least(names, leastWrapped), f.least(leastWrapped, leastWrapped), f.least(leastShortened, leastShortened)} {
 		for over := f.room(widths) - columns; over > 0; over-- {
@@ -187,32 +183,51 @@ func wrapTitle(title string, width int) []string {
 	return append(lines, line)
 }
 
-// leaveOut removes a column.
-func (t *Table) leaveOut(title string) {
-	at := slices.Index(t.Header, title)
-	if at < 0 {
-		return
+// noRoom lists the optional columns that have no room beside more important ones, if
+// columns are that wide; the most important first.
+func (t *Table) noRoom(widths []int, columns int) (titles []string) {
+	shown := map[string]bool{}
+	for _, title := range t.Header {
+		shown[title] = !slices.Contains(t.optional, title)
 	}
-	without := func(row []string) []string {
-		if at >= len(row) {
-			return row
+	room := func() int {
+		var of []int
+		for i, title := range t.Header {
+			if shown[title] {
+				of = append(of, widths[i])
+			}
 		}
-		return slices.Concat(row[:at], row[at+1:])
+		return t.room(of)
 	}
-	rows := make([][]string, len(t.Rows))
-	for n, row := range t.Rows {
-		rows[n] = without(row)
-	}
-	right := map[int]bool{}
-	for i, is := range t.Right {
-		switch {
-		case i < at:
-			right[i] = is
-		case i > at:
-			right[i-1] = is
+	for _, title := range slices.Backward(t.optional) {
+		if _, ok := shown[title]; !ok {
+			continue
+		}
+		shown[title] = true
+		if room() > columns {
+			shown[title] = false
+			titles = append(titles, title)
 		}
 	}
-	t.Header, t.Rows, t.Right, t.LeftOut = without(t.Header), rows, right, append(t.LeftOut, title)
+	return titles
+}
+
+// leaveOut removes columns.
+func (t *Table) leaveOut(titles []string) {
+	header, rows, right := t.Header, t.Rows, t.Right
+	t.LeftOut, t.Header, t.Rows, t.Right = titles, nil, make([][]string, len(rows)), map[int]bool{}
+	for i, title := range header {
+		if slices.Contains(titles, title) {
+			continue
+		}
+		t.Right[len(t.Header)] = right[i]
+		t.Header = append(t.Header, title)
+		for n, row := range rows {
+			if i < len(row) {
+				t.Rows[n] = append(t.Rows[n], row[i])
+			}
+		}
+	}
 }
 
 // fitRow makes cells as narrow as their columns.

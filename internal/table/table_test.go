@@ -157,7 +157,7 @@ func TestWhatFitGivesUp(t *testing.T) {
 			}
 		})
 	}
-	if got := fill().Fit(50).LeftOut; !slices.Equal(got, []string{"B", "A"}) {
+	if got := fill().Fit(50).LeftOut; !slices.Equal(got, []string{"A", "B"}) {
 		t.Errorf("left out: %v", got)
 	}
 }

@@ -221,7 +221,7 @@ func TestColumnsWithoutRoomAreSaidOnce(t *testing.T) {
 		tm.NoteLeftOut()
 		want := ""
 		if terminal {
-			want = "No room for B, A; all of them: | cat\n"
+			want = "No room for A, B; all of them: | cat\n"
 		}
 		if got := errs.String(); got != want {
 			t.Errorf("terminal %v: %q, want %q", terminal, got, want)
