@@ -133,7 +133,7 @@ func (x *exchange) overHTTP1(r *replica, upgrade bool) (res result) {
 	if whole, here := upstream.Whole(resp); here {
 		res = x.answerWhole(resp, whole)
 	} else {
-		x.times.answer(resp.Header)
+		x.times.answer(resp.Header, writing{x.w})
 		res = x.answer(resp, c.R.Buffered)
 	}
 	up.stop(x, c)
@@ -218,6 +218,7 @@ func (x *exchange) answerWhole(resp *http.Response, body []byte) result {
 func (x *exchange) answer(resp *http.Response, buffered func() int) result {
 	body := resp.Body
 	defer body.Close()
+	defer x.times.answered()
 	announced := sortedKeys(resp.Trailer)
 	res := x.answerHead(resp, announced)
 	h := x.w.Header()

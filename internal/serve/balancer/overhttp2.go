@@ -84,7 +84,7 @@ func (x *exchange) overHTTP2(r *replica) result {
 		return result{outcome: failed, err: err, again: x.idempotent() && x.replayable()}
 	}
 	x.firstByte = time.Since(x.start)
-	x.times.answer(resp.Header)
+	x.times.answer(resp.Header, writing{x.w})
 	return x.answer(resp, func() int { return 0 })
 }
 

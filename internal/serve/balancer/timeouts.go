@@ -20,7 +20,8 @@ const (
 // timeouts end an exchange with a replica whose answer does not begin in time, or in
 // which nothing moves for too long.
 type timeouts struct {
-	on deadliner // which ends the exchange
+	on     deadliner // which ends the exchange
+	client deadliner // the same, of writing to a client; nil: it is not being answered
 
 	mu       sync.Mutex
 	phase    phase
@@ -66,6 +67,9 @@ func (t *timeouts) arm(now time.Time) {
 	if due := t.at(now); !due.Equal(t.due) {
 		t.due = due
 		t.on.SetDeadline(due)
+		if t.client != nil {
+			t.client.SetDeadline(due)
+		}
 	}
 }
 
@@ -77,13 +81,31 @@ func (t *timeouts) enter(p phase) {
 	t.arm(time.Now())
 }
 
-// answer begins the phase of an answer.
-func (t *timeouts) answer(h http.Header) {
-	if mayBeSilent(h) {
-		t.enter(streaming)
-	} else {
-		t.enter(answering)
+// answer begins the phase of an answer, which the client has to take.
+func (t *timeouts) answer(h http.Header, client deadliner) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.phase = streaming; !mayBeSilent(h) {
+		t.phase, t.client = answering, client
 	}
+	t.arm(time.Now())
+}
+
+// answered notes that the client has all of the answer.
+func (t *timeouts) answered() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.client != nil {
+		t.client.SetDeadline(time.Time{}) // its connection may be used again
+		t.client = nil
+	}
+}
+
+// writing has the deadline of writing to a client.
+type writing struct{ http.ResponseWriter }
+
+func (w writing) SetDeadline(due time.Time) error {
+	return http.NewResponseController(w.ResponseWriter).SetWriteDeadline(due)
 }
 
 // uploaded notes that all of the body was sent.

@@ -34,13 +34,13 @@ func TestTimeouts(t *testing.T) {
 		{"the time of an upload counts", 80 * time.Second, time.Minute, func(x *timeouts) { x.enter(uploading); time.Sleep(30 * time.Second); x.moved() }, 80 * time.Second},
 		{"after an upload the answer may take its time", 0, time.Minute, func(x *timeouts) { x.enter(uploading); time.Sleep(30 * time.Second); x.uploaded() }, 0},
 		{"unless there is a limit, again", time.Hour, time.Minute, func(x *timeouts) { x.enter(uploading); time.Sleep(30 * time.Second); x.uploaded() }, time.Hour},
-		{"answers must move", time.Hour, time.Minute, func(x *timeouts) { x.answer(nil); time.Sleep(30 * time.Second); x.moved() }, 90 * time.Second},
-		{"and so they must while an upload goes on", 0, time.Minute, func(x *timeouts) { x.enter(uploading); x.answer(nil); time.Sleep(30 * time.Second); x.uploaded() }, time.Minute},
-		{"streams need not", time.Hour, time.Minute, func(x *timeouts) { x.answer(stream); x.moved() }, 0},
-		{"nor those that answer an upload", 0, time.Minute, func(x *timeouts) { x.enter(uploading); x.answer(stream); x.moved(); x.uploaded() }, 0},
-		{"nor messages of gRPC", 0, time.Minute, func(x *timeouts) { x.answer(http.Header{"Content-Type": {"application/grpc+proto"}}) }, 0},
-		{"without a limit nothing is", 0, 0, func(x *timeouts) { x.enter(uploading); x.moved(); x.answer(nil); x.moved() }, 0},
-		{"it is taken back", time.Hour, time.Minute, func(x *timeouts) { x.answer(nil); x.end(); x.moved() }, 0},
+		{"answers must move", time.Hour, time.Minute, func(x *timeouts) { x.answer(nil, nil); time.Sleep(30 * time.Second); x.moved() }, 90 * time.Second},
+		{"and so they must while an upload goes on", 0, time.Minute, func(x *timeouts) { x.enter(uploading); x.answer(nil, nil); time.Sleep(30 * time.Second); x.uploaded() }, time.Minute},
+		{"streams need not", time.Hour, time.Minute, func(x *timeouts) { x.answer(stream, nil); x.moved() }, 0},
+		{"nor those that answer an upload", 0, time.Minute, func(x *timeouts) { x.enter(uploading); x.answer(stream, nil); x.moved(); x.uploaded() }, 0},
+		{"nor messages of gRPC", 0, time.Minute, func(x *timeouts) { x.answer(http.Header{"Content-Type": {"application/grpc+proto"}}, nil) }, 0},
+		{"without a limit nothing is", 0, 0, func(x *timeouts) { x.enter(uploading); x.moved(); x.answer(nil, nil); x.moved() }, 0},
+		{"it is taken back", time.Hour, time.Minute, func(x *timeouts) { x.answer(nil, nil); x.end(); x.moved() }, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -166,5 +166,51 @@ func TestSilence(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// taking is a writer for a client that takes as much as somebody reads of the pipe.
+type taking struct {
+	*httptest.ResponseRecorder
+	c net.Conn
+}
+
+func (w taking) Write(p []byte) (int, error)          { return w.c.Write(p) }
+func (w taking) SetWriteDeadline(due time.Time) error { return w.c.SetWriteDeadline(due) }
+
+// A client that does not take its answer does not hold its replica for ever, and the
+// deadline is not that of the connection's next answer.
+func TestAClientThatTakesNothing(t *testing.T) {
+	for _, reads := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			row := balancerapi.Service{Limits: balancerapi.Limits{IdleTimeout: 60}, Replicas: []balancerapi.Replica{{}}}
+			s := inMemory(t, row, func(w http.ResponseWriter, r *http.Request) { w.Write(make([]byte, 1<<20)) })
+			near, far := net.Pipe()
+			defer far.Close()
+			defer near.Close()
+			if reads {
+				go io.Copy(io.Discard, far)
+			}
+			begun := time.Now()
+			func() {
+				defer func() { recover() }() // how an answer is broken off
+				s.ServeHTTP(taking{httptest.NewRecorder(), near}, httptest.NewRequest("GET", "/", nil))
+			}()
+			if took := time.Since(begun); reads && took > 0 || !reads && took != time.Minute {
+				t.Errorf("a client that reads (%v) is answered in %v", reads, took)
+			}
+			s.mu.Lock()
+			n := s.inFlight
+			s.mu.Unlock()
+			if n != 0 {
+				t.Errorf("%d requests are in flight", n)
+			}
+			time.Sleep(10 * time.Minute)
+			if reads {
+				if _, err := near.Write([]byte("next")); err != nil {
+					t.Errorf("the next answer: %v", err)
+				}
+			}
+		})
 	}
 }

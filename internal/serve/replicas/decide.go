@@ -330,7 +330,11 @@ func (d *decider) launch(version int, more mix) {
 		return
 	}
 	if n, until := crashes(d.rows, version, d.Now); until.After(d.Now) {
-		d.because("replicas of version %d failed %d times in %v; the next launch is at %s", version, n, crashMemory, clock(until))
+		times := fmt.Sprintf("%d times", n)
+		if n == 1 {
+			times = "once"
+		}
+		d.because("replicas of version %d failed %s in the last hour; the next launch is at %s", version, times, clock(until))
 		d.at(until)
 		return
 	}

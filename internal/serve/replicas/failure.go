@@ -37,7 +37,7 @@ var failures = map[Failure]struct {
 }{
 	Crashed:     {fsm.ReplicaFailed, "its program ended%s", "see its log", true},
 	SetupFailed: {fsm.ReplicaFailed, "its setup failed%s", "see its log", true},
-	OutOfMemory: {fsm.ReplicaFailed, "its program ran out of memory%s", "ask for more memory under resources", true},
+	OutOfMemory: {fsm.ReplicaFailed, "its program was killed, most likely because memory ran out%s", "ask for more memory under resources", true},
 	OutOfDisk:   {fsm.ReplicaFailed, "its disk is full%s", "ask for a larger disk_size under resources", true},
 	ImagePull:   {fsm.ReplicaFailed, "its container image cannot be pulled%s", "look at image_id and at the login to its registry", true},
 	TooLate:     {fsm.ReplicaTooLate, "it did not get ready in time%s", "see its log, or give it more time with readiness_probe.initial_delay_seconds", true},

@@ -40,6 +40,9 @@ func (w *writer) reset(head, closes bool) {
 
 func (w *writer) Header() http.Header { return w.header }
 
+// SetWriteDeadline is what [http.ResponseController] looks for.
+func (w *writer) SetWriteDeadline(due time.Time) error { return w.c.nc.SetWriteDeadline(due) }
+
 func (w *writer) take() *[]byte {
 	if w.buf == nil {
 		w.buf = collected.Get().(*[]byte)
