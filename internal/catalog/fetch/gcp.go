@@ -51,11 +51,11 @@ func (g GCP) login(ctx context.Context) (GCP, error) {
 	if g.Token == "" {
 		creds, err := googleauth.Find(ctx, nil, googleauth.Scope)
 		if err != nil {
-			return g, fmt.Errorf("%w; %s", err, googleauth.Fix)
+			return g, fmt.Errorf("%w; run: %s", err, googleauth.Fix)
 		}
 		token, err := creds.Token(ctx)
 		if err != nil {
-			return g, fmt.Errorf("%w; %s", err, googleauth.Fix)
+			return g, fmt.Errorf("%w; run: %s", err, googleauth.Fix)
 		}
 		g.Token, g.Project = token.AccessToken, cmp.Or(g.Project, creds.Project, googleauth.Active("project"))
 		if creds.Kind == googleauth.User {
