@@ -43,7 +43,7 @@ func (a *app) catalogFetch(ctx context.Context, cloud, out string) error {
 	}
 	from := sources[i]
 	for _, key := range from.Needs {
-		if a.env(key) == "" && !strings.HasPrefix(key, "~/") { // whoever reads a file says what is wrong with it
+		if a.env(key) == "" && !strings.HasPrefix(key, "~/") && !strings.Contains(key, " ") { // whoever reads a file says what is wrong with it
 			return fmt.Errorf("fetching %s's prices needs %s in the environment", cloud, key)
 		}
 	}

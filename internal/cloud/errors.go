@@ -58,6 +58,14 @@ type InvalidError struct {
 // named: trying again does not help.
 type ImageError struct{ Err error }
 
+// UnknownError means that the cloud refused for a reason that its provider does not know.
+// It closes the place that was asked for, and is counted. Code is the cloud's, which may
+// be empty.
+type UnknownError struct {
+	Code string
+	Err  error
+}
+
 // ThrottledError means the cloud asked us to slow down.
 type ThrottledError struct{ Err error }
 
@@ -86,6 +94,7 @@ func (e *PermissionError) Error() string {
 	return fmt.Sprintf("not permitted in %v: %v", e.Place, e.Err)
 }
 func (e *InvalidError) Error() string     { return fmt.Sprintf("%v cannot do this: %v", e.Place, e.Err) }
+func (e *UnknownError) Error() string     { return e.Err.Error() }
 func (e *ThrottledError) Error() string   { return fmt.Sprintf("throttled: %v", e.Err) }
 func (e *UnreachableError) Error() string { return fmt.Sprintf("unreachable: %v", e.Err) }
 func (e *OverdueError) Error() string     { return e.Err.Error() }
@@ -99,6 +108,7 @@ func (e *InvalidError) Unwrap() error    { return e.Err }
 func (e *ImageError) Error() string      { return e.Err.Error() }
 func (e *ImageError) Unwrap() error      { return e.Err }
 
+func (e *UnknownError) Unwrap() error     { return e.Err }
 func (e *ThrottledError) Unwrap() error   { return e.Err }
 func (e *UnreachableError) Unwrap() error { return e.Err }
 func (e *OverdueError) Unwrap() error     { return e.Err }

@@ -283,6 +283,9 @@ func (d *daemon) wire(ctx context.Context) error {
 		Azure:      d.azureOptions(),
 	}), func(cloud string, m wrap.Method, took time.Duration, err error) {
 		d.metrics.CloudCalled(cloud, string(m), provision.Outcome(err), took)
+		if code, ok := provision.UnknownCode(err); ok {
+			d.metrics.CloudRefused(cloud, string(m), code)
+		}
 	})
 	d.catalogs = catalog.NewStore(catalogOptions(cfg, filepath.Join(sky, "catalogs", "v8"), d.log))
 	d.provision = provision.New(d.installation, d.providers, d.store, d.log)

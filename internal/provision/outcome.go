@@ -95,6 +95,16 @@ func Outcome(err error) string {
 	return Internal
 }
 
+// UnknownCode is the code of a cloud's refusal that sky has no meaning for; false: the
+// error is no such refusal.
+func UnknownCode(err error) (string, bool) {
+	e, ok := errors.AsType[*cloud.UnknownError](err)
+	if !ok {
+		return "", false
+	}
+	return e.Code, true
+}
+
 func is[E error](err error) bool {
 	_, ok := errors.AsType[E](err)
 	return ok

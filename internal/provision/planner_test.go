@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strconv"
 	"strings"
 	"testing"
@@ -221,5 +222,22 @@ func TestOutcomesAreTold(t *testing.T) {
 		if got := Outcome(refusalOf(want, cloud.Offer{}, cloud.Place{})); got != want {
 			t.Errorf("%s is told as %s", want, got)
 		}
+	}
+}
+
+// A refusal that sky does not know closes the place that was asked for, and its code is known
+// to those who count.
+func TestUnknownRefusals(t *testing.T) {
+	boom := errors.New("boom")
+	o := cloud.Offer{Place: cloud.Place{Cloud: "a", Region: "r", Zone: "z"}, InstanceType: "m"}
+	err := fmt.Errorf("launching: %w", &cloud.UnknownError{Code: "New", Err: boom})
+	if code, ok := UnknownCode(err); !ok || code != "New" || !errors.Is(err, boom) || err.Error() != "launching: boom" {
+		t.Errorf("%q, %t, %v", code, ok, err)
+	}
+	if got := ruledOut(o, err); Outcome(err) != Internal || !reflect.DeepEqual(got, cloud.BlockPlace(o.Place)) {
+		t.Errorf("%s closes %v", Outcome(err), got)
+	}
+	if code, ok := UnknownCode(&cloud.CapacityError{Err: boom}); ok {
+		t.Errorf("a full place has the unknown code %q", code)
 	}
 }

@@ -183,6 +183,9 @@ func TestMetricsOfSweepsAndClouds(t *testing.T) {
 		t.Errorf("before the first sweep: %s", r.body)
 	}
 	w.server.Metrics.CloudCalled("aws", "run", "ok", 2*time.Second)
+	for range 3 {
+		w.server.Metrics.CloudRefused("azure", "launch", "SomethingNew")
+	}
 	w.server.Metrics.Swept(time.UnixMilli(100_500), map[string]int{"aws": 2, "gcp": 1}, 3)
 	w.server.Metrics.Swept(time.UnixMilli(200_500), map[string]int{"aws": 1}, 4)
 	at := time.Unix(100, 0)
@@ -196,6 +199,7 @@ func TestMetricsOfSweepsAndClouds(t *testing.T) {
 	for _, line := range []string{
 		"sky_sweep_last_timestamp_seconds 200.5", `sky_stray_machines{cloud="aws"} 1`, "sky_stray_machines_ended 7",
 		`sky_cloud_call_duration_seconds_sum{cloud="aws",call="run",outcome="ok"} 2`,
+		`sky_cloud_unknown_refusals_total{cloud="azure",call="launch",code="SomethingNew"} 3`,
 		`sky_request_wait_seconds_sum{name="sky.odd"} 0`, `sky_request_duration_seconds_sum{name="sky.odd",status="FAILED"} 0`,
 		`sky_clusters{status="UP"} 2`, `sky_cluster_nodes{status="UP"} 4`, `sky_build_info{version="` + api.ProductVersion + `",build="build"} 1`,
 	} {

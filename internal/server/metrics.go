@@ -2,10 +2,14 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,6 +22,9 @@ import (
 // by name, and of calls to clouds.
 type Metrics struct {
 	answers, waits, runs, calls *metrics.Histogram
+
+	refusals sync.Mutex
+	unknown  map[unknownRefusal]float64
 
 	sweeps sync.Mutex
 	strays map[string]float64 // machines without an owner by cloud, as of the last sweep
@@ -47,6 +54,49 @@ func (m *Metrics) RequestEnded(r *state.Request) {
 // CloudCalled counts a call to a cloud and how it ended, in a word.
 func (m *Metrics) CloudCalled(cloud, call, outcome string, took time.Duration) {
 	m.calls.Observe(took, cloud, call, outcome)
+}
+
+// unknownRefusal is a refusal of a cloud that sky has no meaning for.
+type unknownRefusal struct{ cloud, call, code string }
+
+// mostUnknown bounds how many codes of refusals are told apart, and mostCode their length:
+// they are texts of others.
+const (
+	mostUnknown = 200
+	mostCode    = 80
+)
+
+// CloudRefused counts a call that a cloud refused with a code that sky does not know.
+func (m *Metrics) CloudRefused(cloud, call, code string) {
+	if len(code) > mostCode {
+		code = strings.ToValidUTF8(code[:mostCode], "")
+	}
+	m.refusals.Lock()
+	defer m.refusals.Unlock()
+	if m.unknown == nil {
+		m.unknown = map[unknownRefusal]float64{}
+	}
+	r := unknownRefusal{cloud, call, code}
+	if _, ok := m.unknown[r]; !ok && len(m.unknown) >= mostUnknown {
+		r.code = "other"
+	}
+	m.unknown[r]++
+}
+
+func (m *Metrics) writeRefusals(out *metrics.Writer) {
+	m.refusals.Lock()
+	defer m.refusals.Unlock()
+	if len(m.unknown) == 0 {
+		return
+	}
+	all := slices.SortedFunc(maps.Keys(m.unknown), func(a, b unknownRefusal) int {
+		return cmp.Or(strings.Compare(a.cloud, b.cloud), strings.Compare(a.call, b.call), strings.Compare(a.code, b.code))
+	})
+	samples := make([]metrics.Sample, len(all))
+	for i, r := range all {
+		samples[i] = metrics.Sample{Labels: []metrics.Label{{Name: "cloud", Value: r.cloud}, {Name: "call", Value: r.call}, {Name: "code", Value: r.code}}, Value: m.unknown[r]}
+	}
+	out.Samples("sky_cloud_unknown_refusals_total", "Calls that clouds refused with a code that sky does not know, since the server started.", "counter", samples)
 }
 
 // Swept takes in what a sweep found: machines without an owner that are left, by
@@ -109,6 +159,7 @@ func (s *Server) writeMetrics(ctx context.Context, w io.Writer) error {
 	out.Histogram(s.Metrics.waits)
 	out.Histogram(s.Metrics.runs)
 	out.Histogram(s.Metrics.calls)
+	s.Metrics.writeRefusals(out)
 	s.Metrics.writeSweeps(out)
 	return out.Flush()
 }

@@ -1,23 +1,81 @@
 package fetch
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/skypilot-go/sky/internal/azureauth"
+	"github.com/skypilot-go/sky/internal/cloud/vm"
 	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
 // Azure fetches retail prices, which are public, and the sizes a subscription
-// may use, for which Token is an access token of the management API.
+// may use, for which Token is an access token of the management API; without one the
+// user's credentials are looked for.
 type Azure struct {
 	API           // BaseURL is that of the retail prices
 	ManagementURL string
 	Subscription  string
-	Regions       []string
+	Regions       []string // none: all that the subscription sees
+}
+
+// login finds the credentials and the subscription, as sky check azure does, if none are
+// given, and another endpoint.
+func (a Azure) login(ctx context.Context) (Azure, error) {
+	manager := cmp.Or(a.ManagementURL, "https://management.azure.com")
+	if a.Token == "" {
+		creds, err := azureauth.Find(azureauth.Options{})
+		if err != nil {
+			return a, fmt.Errorf("%w; %s", err, azureauth.Fix)
+		}
+		token, err := creds.Token(ctx, creds.Cloud.Manager+"/.default")
+		if err != nil {
+			return a, fmt.Errorf("%w; %s", err, azureauth.Fix)
+		}
+		a.Token, a.Subscription, manager = token.Value, cmp.Or(a.Subscription, creds.Subscription), cmp.Or(a.ManagementURL, creds.Cloud.Manager)
+	}
+	if a.Subscription == "" {
+		return a, errors.New("there is no subscription; set AZURE_SUBSCRIPTION_ID, or run: az account set --subscription ID")
+	}
+	if a.ManagementURL != "" {
+		return a, nil
+	}
+	var err error
+	a.ManagementURL, err = vm.Endpoint("azure", manager)
+	return a, err
+}
+
+// regions are those of the subscription that machines are rented in.
+func (a Azure) regions(ctx context.Context) ([]string, error) {
+	var all struct {
+		Value []struct {
+			Name     string `json:"name"`
+			Metadata struct {
+				Type string `json:"regionType"`
+			} `json:"metadata"`
+		} `json:"value"`
+	}
+	if err := a.json(ctx, a.manage("/locations?api-version=2022-12-01"), nil, &all, a.bearer()...); err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, r := range all.Value {
+		if r.Metadata.Type == "Physical" && !strings.HasSuffix(r.Name, "stg") && !strings.HasSuffix(r.Name, "euap") {
+			out = append(out, r.Name)
+		}
+	}
+	return out, nil
+}
+
+// manage is the address of something of the subscription.
+func (a Azure) manage(path string) string {
+	return strings.TrimSuffix(a.ManagementURL, "/") + "/subscriptions/" + url.PathEscape(a.Subscription) + path
 }
 
 type azurePrice struct {
@@ -34,6 +92,15 @@ type azureSize struct {
 
 // Rows asks for prices and sizes region by region.
 func (a Azure) Rows(ctx context.Context) ([]Row, error) {
+	a, err := a.login(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(a.Regions) == 0 {
+		if a.Regions, err = a.regions(ctx); err != nil {
+			return nil, err
+		}
+	}
 	var rows []Row
 	for _, region := range a.Regions {
 		sizes, err := a.sizes(ctx, region)
@@ -63,8 +130,8 @@ func (a Azure) prices(ctx context.Context, region string) (map[string][2]float64
 			return nil, err
 		}
 		for _, p := range page.Items {
-			if strings.HasSuffix(p.ProductName, " Windows") || strings.Contains(p.ProductName, " Win") || strings.Contains(p.ProductName, "Cloud Services") ||
-				strings.HasSuffix(p.SkuName, "Low Priority") || p.ArmSkuName == "" {
+			if strings.Contains(p.ProductName, " Win") || strings.Contains(p.ProductName, "Cloud Services") || strings.Contains(p.ProductName, "CloudServices") ||
+				strings.HasSuffix(p.SkuName, "Low Priority") || p.ArmSkuName == "" || p.Price <= 0 {
 				continue
 			}
 			both, ok := out[p.ArmSkuName]
@@ -87,11 +154,7 @@ func (a Azure) prices(ctx context.Context, region string) (map[string][2]float64
 
 // sizes lists the machine sizes of a region that the subscription may use.
 func (a Azure) sizes(ctx context.Context, region string) (map[string]azureSize, error) {
-	base := strings.TrimSuffix(a.ManagementURL, "/")
-	if base == "" {
-		base = "https://management.azure.com"
-	}
-	next := fmt.Sprintf("%s/subscriptions/%s/providers/Microsoft.Compute/skus?api-version=2021-07-01&$filter=%s", base, a.Subscription, url.QueryEscape("location eq '"+region+"'"))
+	next := a.manage("/providers/Microsoft.Compute/skus?api-version=2021-07-01&$filter=" + url.QueryEscape("location eq '"+region+"'"))
 	out := map[string]azureSize{}
 	for next != "" {
 		var page struct {
@@ -111,7 +174,7 @@ func (a Azure) sizes(ctx context.Context, region string) (map[string]azureSize, 
 			if s.ResourceType != "virtualMachines" || slices.ContainsFunc(s.Restrictions, func(r struct{ Type string }) bool { return r.Type == "Location" }) {
 				continue
 			}
-			size := azureSize{family: strings.ToLower(s.Family)}
+			size := azureSize{family: strings.ToLower(strings.ReplaceAll(s.Family, " ", ""))}
 			for _, c := range s.Capabilities {
 				x, _ := strconv.ParseFloat(c.Value, 64)
 				switch c.Name {
@@ -148,28 +211,34 @@ var azureFamilies = []struct {
 	{lazyregexp.New(`^standardnv(sv3|promo)?family$`), "M60"},
 	{lazyregexp.New(`^standardnvsv4family$`), "Radeon MI25"},
 	{lazyregexp.New(`^standardndsfamily$`), "P40"},
-	{lazyregexp.New(`^standardnvadsa10v5family$`), "A10"},
-	{lazyregexp.New(`^standard(ncadsh100v5|ndsh100v5|ndsrh100v5)family$`), "H100"},
-	{lazyregexp.New(`^standardnds?r?h200v5family$`), "H200"},
-	{lazyregexp.New(`^standardndmi300xv5family$`), "MI300X"},
+	{lazyregexp.New(`^standard(nvadsa10v5|ncadsa10v4)family$`), "A10"},
+	{lazyregexp.New(`^standard(ncadsh100v5|nccads2023|ndi?sr?h100v5)family$`), "H100"},
+	{lazyregexp.New(`^standardndi?sr?h200v5family$`), "H200"},
+	{lazyregexp.New(`^standardndi?sr?gb200v6(ndr)?family$`), "GB200"},
+	{lazyregexp.New(`^standardndi?sr?gb300v6(ndr)?family$`), "GB300"},
+	{lazyregexp.New(`^standardnd(mi300xv5|i?sv5mi300x)family$`), "MI300X"},
 }
+
+// azureCounts are the GPUs of sizes for which the list of sizes does not say how many.
+var azureCounts = map[string]float64{"Standard_ND128isr_NDR_GB200_v6": 4, "Standard_ND128isr_GB300_v6": 4, "Standard_ND96is_MI300X_v5": 8}
 
 func azureRows(region string, sizes map[string]azureSize, prices map[string][2]float64) []Row {
 	var rows []Row
 	for name, s := range sizes {
+		gpu, known := azureGPU(s.family)
+		count := cmp.Or(s.gpus, azureCounts[name])
 		p, ok := prices[name]
-		if !ok {
+		switch {
+		case !ok && gpu == "H100": // some are rented without a published price
+			p = [2]float64{0, 0}
+		case !ok, count > 0 && !known, known && gpu == "":
 			continue
 		}
 		row := Row{InstanceType: name, CPUs: s.cpus, MemoryGiB: s.memory, Price: p[0], Spot: p[1], Region: region, Generation: s.generation}
-		if s.gpus > 0 || strings.HasPrefix(name, "Standard_NV") && strings.Contains(name, "ads_A10") {
-			gpu, known := azureGPU(s.family)
-			if !known || gpu == "" {
-				continue
-			}
-			row.Accelerator, row.Count, row.DeviceMiB = gpu, s.gpus, deviceMiB(gpu)
-			// The small A10 sizes have a slice of a device, in step with their CPUs.
-			if gpu == "A10" && s.cpus < 36 {
+		if known && count > 0 {
+			row.Accelerator, row.Count, row.DeviceMiB = gpu, count, deviceMiB(gpu)
+			// The small sizes for visualization have a slice of a device, in step with their CPUs.
+			if gpu == "A10" && s.cpus < 36 && strings.HasPrefix(name, "Standard_NV") {
 				row.Count = float64(int(s.cpus/36*1e3+0.5)) / 1e3
 			}
 		}
@@ -187,6 +256,6 @@ func azureGPU(family string) (gpu string, known bool) {
 	return "", false
 }
 
-var azureSource = Source{"azure", []string{"AZURE_ACCESS_TOKEN", "AZURE_SUBSCRIPTION_ID"}, func(env func(string) string) Fetcher {
+var azureSource = Source{"azure", []string{"what sky check azure finds (or AZURE_ACCESS_TOKEN and AZURE_SUBSCRIPTION_ID)"}, func(env func(string) string) Fetcher {
 	return Azure{API: API{Token: env("AZURE_ACCESS_TOKEN")}, Subscription: env("AZURE_SUBSCRIPTION_ID"), Regions: words(env("AZURE_REGIONS"))}
 }}

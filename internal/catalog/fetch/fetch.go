@@ -32,7 +32,7 @@ type Fetcher interface {
 // Source is a cloud whose price interface is known.
 type Source struct {
 	Cloud string
-	Needs []string // variables of the environment that hold what it needs, or the ~/file that does
+	Needs []string // variables of the environment that hold what it needs, the ~/file that does, or how it is found
 	New   func(env func(string) string) Fetcher
 }
 

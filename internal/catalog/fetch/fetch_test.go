@@ -33,6 +33,9 @@ func cloudAPI(t *testing.T, wantAuth string, answers map[string]string) string {
 					http.Error(w, "no credentials", http.StatusUnauthorized)
 					return
 				}
+				if strings.HasPrefix(answer, "{") {
+					w.Header().Set("Content-Type", "application/json")
+				}
 				io.WriteString(w, strings.ReplaceAll(answer, "{self}", "http://"+r.Host))
 				return
 			}
@@ -161,13 +164,120 @@ func TestAzure(t *testing.T) {
 	url := cloudAPI(t, "Bearer k", answers(t, map[string]string{
 		"GET /api/retail/prices?$filter=": "azure_prices.json", "GET /api/retail/prices?page=2": "azure_prices2.json",
 		"GET /subscriptions/sub/providers/Microsoft.Compute/skus": "azure_skus.json"}))
-	list := table(t, "azure", Azure{API: API{BaseURL: url, Token: "k"}, ManagementURL: url, Subscription: "sub", Regions: []string{"eastus"}})
+	azure := Azure{API: API{BaseURL: url, Token: "k"}, ManagementURL: url, Subscription: "sub", Regions: []string{"eastus"}}
+	list := table(t, "azure", azure)
 	check(t, list, catalog.Query{InstanceType: "Standard_D8s_v5"}, "Standard_D8s_v5 8/32 eastus $0.384")
 	check(t, list, spot(catalog.Query{InstanceType: "Standard_D8s_v5"}), "Standard_D8s_v5 8/32 eastus $0.0768")
 	check(t, list, gpu("A100-80GB", 1), "Standard_NC24ads_A100_v4 24/220 eastus $3.673")
 	check(t, list, gpu("A10", 0.167), "Standard_NV6ads_A10_v5 6/55 eastus $0.454")
 	check(t, list, catalog.Query{InstanceType: "Standard_NV6s_v2"}, "")
 	check(t, list, catalog.Query{InstanceType: "Standard_M8ms"}, "") // restricted in this region
+	check(t, list, gpu("A10", 1), "Standard_NC8ads_A10_v4 8/55 eastus $0.91")
+	check(t, list, gpu("H100", 1), "Standard_NC40ads_H100_v5 40/320 eastus $0, Standard_NCC40ads_H100_v5 40/320 eastus $8.8") // one has no published price
+	check(t, list, gpu("H200", 8), "Standard_ND96isr_H200_v5 96/1850 eastus $84.8")
+	check(t, list, gpu("GB200", 4), "Standard_ND128isr_NDR_GB200_v6 128/900 eastus $108")
+	check(t, list, gpu("MI300X", 8), "Standard_ND96is_MI300X_v5 96/1850 eastus $48")
+	check(t, list, catalog.Query{InstanceType: "Standard_NX2_new"}, "") // nobody knows its GPUs
+	check(t, list, catalog.Query{InstanceType: "Standard_B1free"}, "")  // without a price
+	columns(t, "azure", azure, "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,Generation",
+		`Standard_D8s_v5,,,8,32,,0.384,0.0768,eastus,"V1,V2"`,
+		`Standard_NC24ads_A100_v4,A100-80GB,1,24,220,"{'Gpus': [{'Name': 'A100-80GB', 'Manufacturer': 'NVIDIA', 'Count': 1, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 81920}",3.673,,eastus,V2`)
+}
+
+// columns wants a list to have these columns and lines.
+func columns(t *testing.T, cloud string, f Fetcher, lines ...string) {
+	t.Helper()
+	rows, err := f.Rows(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := Write(&b, cloud, rows); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(b.String(), lines[0]+"\n") {
+		t.Errorf("columns: %.200s", b.String())
+	}
+	for _, line := range lines[1:] {
+		if !strings.Contains(b.String(), "\n"+line+"\n") {
+			t.Errorf("no line %s in\n%s", line, b.String())
+		}
+	}
+}
+
+// Without regions the subscription's are asked for.
+func TestRegionsOfAzure(t *testing.T) {
+	url := cloudAPI(t, "Bearer k", answers(t, map[string]string{
+		"GET /subscriptions/sub/locations?": "azure_locations.json", "GET /api/retail/prices?$filter=": "azure_prices.json", "GET /api/retail/prices?page=2": "azure_prices2.json",
+		"GET /subscriptions/sub/providers/Microsoft.Compute/skus": "azure_skus.json"}))
+	list := table(t, "azure", Azure{API: API{BaseURL: url, Token: "k"}, ManagementURL: url, Subscription: "sub"})
+	check(t, list, catalog.Query{InstanceType: "Standard_D8s_v5"}, "Standard_D8s_v5 8/32 eastus $0.384")
+}
+
+// payers wants calls of a user to name the project that they count for, but for those to
+// Compute Engine, which counts them for the project in the path.
+type payers struct{ t *testing.T }
+
+func (p payers) RoundTrip(r *http.Request) (*http.Response, error) {
+	want := "mine"
+	if strings.HasPrefix(r.URL.Path, "/compute/") {
+		want = ""
+	}
+	if got := r.Header.Get("X-Goog-User-Project"); got != want || r.Header.Get("Authorization") != "Bearer found" {
+		p.t.Errorf("%s counts for %q, with %q", r.URL.Path, got, r.Header.Get("Authorization"))
+	}
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+// The credentials are those of sky check, and the endpoint is the one that the environment
+// names.
+func TestCredentialsOfTheUser(t *testing.T) {
+	files := map[string]string{
+		"GET /v1/services/6F81-5844-456A/skus": "gcp_skus.json", "GET /v1/services/E000-3F24-B8AA/skus": "gcp_tpu_skus.json",
+		"GET /compute/v1/projects/mine/aggregated/machineTypes": "gcp_machines.json", "GET /compute/v1/projects/mine/aggregated/acceleratorTypes": "gcp_accelerators.json",
+		"GET /v2/projects/mine/locations/us-central1-a/acceleratorTypes": "gcp_tpus.json", "GET /v2/projects/mine/locations/us-central2-b/acceleratorTypes": "gcp_tpus_v4.json",
+		"GET /subscriptions/sub/locations?": "azure_locations.json", "GET /subscriptions/sub/providers/Microsoft.Compute/skus": "azure_skus.json",
+		"GET /api/retail/prices?$filter=": "azure_prices.json", "GET /api/retail/prices?page=2": "azure_prices2.json",
+	}
+	keyed := answers(t, files)
+	keyed["POST /token"] = `{"access_token": "found", "expires_in": 3600, "token_type": "Bearer"}`
+	url := cloudAPI(t, "", keyed)
+	home := t.TempDir()
+	for _, name := range []string{"GOOGLE_CLOUD_PROJECT", "GCLOUD_PROJECT", "CLOUDSDK_CORE_PROJECT", "CLOUDSDK_CONFIG", "AZURE_SUBSCRIPTION_ID", "AZURE_CONFIG_DIR"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", home)
+	t.Setenv("SKY_GCP_ENDPOINT", url)
+	t.Setenv("SKY_AZURE_ENDPOINT", url)
+
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", filepath.Join(home, "none.json"))
+	if _, err := (gcpSource.New(func(string) string { return "" })).Rows(t.Context()); err == nil || !strings.Contains(err.Error(), "gcloud auth application-default login") {
+		t.Errorf("without credentials: %v", err)
+	}
+	user := filepath.Join(home, "user.json")
+	if err := os.WriteFile(user, []byte(`{"type": "authorized_user", "client_id": "c", "client_secret": "s", "refresh_token": "r", "token_uri": "`+url+`/token"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", user)
+	if _, err := (gcpSource.New(func(string) string { return "" })).Rows(t.Context()); err == nil || !strings.Contains(err.Error(), "GOOGLE_CLOUD_PROJECT") {
+		t.Errorf("without a project: %v", err)
+	}
+	t.Setenv("GOOGLE_CLOUD_PROJECT", "mine")
+	gcp := gcpSource.New(func(string) string { return "" }).(GCP)
+	gcp.Client = &http.Client{Transport: payers{t}}
+	list := table(t, "gcp", gcp)
+	check(t, list, catalog.Query{InstanceType: "n2-standard-8"}, "n2-standard-8 8/32 us-central1/us-central1-a $0.38847")
+
+	token := func(name string) string { return map[string]string{"AZURE_ACCESS_TOKEN": "k"}[name] }
+	if _, err := (azureSource.New(token)).Rows(t.Context()); err == nil || !strings.Contains(err.Error(), "az account set") {
+		t.Errorf("without a subscription: %v", err)
+	}
+	azure := azureSource.New(func(name string) string {
+		return map[string]string{"AZURE_ACCESS_TOKEN": "k", "AZURE_SUBSCRIPTION_ID": "sub"}[name]
+	}).(Azure)
+	azure.BaseURL = url // the public prices
+	list = table(t, "azure", azure)
+	check(t, list, catalog.Query{InstanceType: "Standard_D8s_v5"}, "Standard_D8s_v5 8/32 eastus $0.384")
 }
 
 func TestGCP(t *testing.T) {
@@ -177,13 +287,36 @@ func TestGCP(t *testing.T) {
 		"GET /projects/p/aggregated/machineTypes":                  "gcp_machines.json",
 		"GET /projects/p/aggregated/acceleratorTypes":              "gcp_accelerators.json",
 		"GET /projects/p/locations/us-central1-a/acceleratorTypes": "gcp_tpus.json",
+		"GET /projects/p/locations/us-central2-b/acceleratorTypes": "gcp_tpus_v4.json",
 	}))
-	list := table(t, "gcp", GCP{API: API{BaseURL: url, Token: "k"}, Project: "p", BillingURL: url, TPUURL: url})
+	gcp := GCP{API: API{BaseURL: url, Token: "k"}, Project: "p", BillingURL: url, TPUURL: url}
+	list := table(t, "gcp", gcp)
 	check(t, list, catalog.Query{InstanceType: "n2-standard-8"}, "n2-standard-8 8/32 us-central1/us-central1-a $0.38847")
 	check(t, list, gpu("T4", 1), "n1-highmem-4 4/26 us-central1/us-central1-a $0.58661, n1-highmem-8 8/52 us-central1/us-central1-a $0.82321")
 	check(t, list, spot(catalog.Query{Accelerator: "T4", Count: 2, CPUs: catalog.Amount{N: 8}}), "n1-highmem-8 8/52 us-central1/us-central1-a $0.31962")
 	check(t, list, gpu("tpu-v2-8", 1), "TPU-VM 0/0 us-central1/us-central1-a $4.5")
 	check(t, list, gpu("tpu-v2-32", 1), "TPU-VM 0/0 us-central1/us-central1-a $24")
+	check(t, list, catalog.Query{InstanceType: "n2d-standard-2"}, "n2d-standard-2 2/8 us-central1/us-central1-a $0.0846")
+	check(t, list, spot(catalog.Query{InstanceType: "n2d-standard-2"}), "n2d-standard-2 2/8 us-central1/us-central1-a $0.018")
+	check(t, list, catalog.Query{InstanceType: "t2a-standard-1"}, "t2a-standard-1 1/4 us-central1/us-central1-a $0.0386")
+	check(t, list, catalog.Query{InstanceType: "c2-standard-4"}, "c2-standard-4 4/16 us-central1/us-central1-a $0.208")
+	check(t, list, catalog.Query{InstanceType: "m1-ultramem-40"}, "m1-ultramem-40 40/961 us-central1/us-central1-a $6.005")
+	check(t, list, catalog.Query{InstanceType: "m3-megamem-64"}, "m3-megamem-64 64/976 us-central1/us-central1-a $7.2208")
+	check(t, list, catalog.Query{InstanceType: "m2-ultramem-208"}, "") // its premium is not in the list
+	check(t, list, catalog.Query{InstanceType: "f1-micro"}, "f1-micro 1/0.599609375 us-central1/us-central1-a $0.0076")
+	check(t, list, gpu("B200", 8), "a4-highgpu-8g 224/3968 us-central1/us-central1-a $92") // all of it in the price of the GPUs
+	check(t, list, spot(gpu("B200", 8)), "a4-highgpu-8g 224/3968 us-central1/us-central1-a $36.8")
+	check(t, list, gpu("tpu-v4-8", 1), "TPU-VM 0/0 us-central2/us-central2-b $12.88")
+	check(t, list, gpu("tpu-v5litepod-16", 1), "TPU-VM 0/0 us-central1/us-central1-a $19.2")
+	check(t, list, spot(gpu("tpu-v5litepod-16", 1)), "TPU-VM 0/0 us-central1/us-central1-a $9.6")
+	check(t, list, gpu("tpu-v5p-8", 1), "TPU-VM 0/0 us-central1/us-central1-a $16.8")
+	check(t, list, gpu("tpu-v6e-8", 1), "TPU-VM 0/0 us-central1/us-central1-a $700") // of which no price is published
+	columns(t, "gcp", gcp, "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone",
+		"n2d-standard-2,,,2,8,,0.0846,0.018,us-central1,us-central1-a",
+		",A100,16,,,\"{'Gpus': [{'Name': 'A100', 'Manufacturer': 'NVIDIA', 'Count': 16, 'MemoryInfo': {'SizeInMiB': 40960}}], 'TotalGpuMemoryInMiB': 655360}\",46.88,,us-central1,us-central1-a",
+		",A100-80GB,1,,,\"{'Gpus': [{'Name': 'A100-80GB', 'Manufacturer': 'NVIDIA', 'Count': 1, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 81920}\",3.93,,us-central1,us-central1-a",
+		",H100-MEGA,8,,,\"{'Gpus': [{'Name': 'H100-MEGA', 'Manufacturer': 'NVIDIA', 'Count': 8, 'MemoryInfo': {'SizeInMiB': 81920}}], 'TotalGpuMemoryInMiB': 655360}\",71.2,,us-central1,us-central1-a",
+		",tpu-v5litepod-16,1,,,tpu-v5litepod-16,19.2,9.6,us-central1,us-central1-a")
 }
 
 func TestAWS(t *testing.T) {

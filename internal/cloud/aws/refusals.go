@@ -144,7 +144,11 @@ func translate(ctx context.Context, at cloud.Place, err error) error {
 	case m == vm.Unclear && (api.ErrorFault() == smithy.FaultServer || status(err) >= 500):
 		m = vm.NoAnswer
 	}
-	return vm.Refusals{Cloud: Name, DisplayName: "AWS"}.Say(m, at, fix, words)
+	said := vm.Refusals{Cloud: Name, DisplayName: "AWS"}.Say(m, at, fix, words)
+	if m == vm.Unclear {
+		return &cloud.UnknownError{Code: api.ErrorCode(), Err: said}
+	}
+	return said
 }
 
 // refusal is an error of AWS in its own words, without those of the SDK.

@@ -215,11 +215,6 @@ func readError(status int, header http.Header, body []byte) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	type words struct {
-		Code    string  `json:"code"`
-		Message string  `json:"message"`
-		Details []words `json:"details"`
-	}
 	var said struct {
 		Error words `json:"error"`
 	}
@@ -231,14 +226,52 @@ func readError(status int, header http.Header, body []byte) error {
 		e.Code = throttled
 		return e
 	}
-	for details := said.Error.Details; len(details) > 0 && !known(e.Code); details = details[0].Details {
-		e.Code, e.Message = details[0].Code, details[0].Message
+	if said.Error.Code == e.Code {
+		reason := said.Error.reason()
+		e.Code, e.Message = reason.Code, reason.Message
 	}
 	return e
 }
 
-// known reports whether the table has a code.
-func known(code string) bool { _, ok := refusals.Codes[code]; return ok }
+// words are an error with those that it came from.
+type words struct {
+	Code    string  `json:"code"`
+	Message string  `json:"message"`
+	Details []words `json:"details"`
+}
+
+// reason is the error that says most: the outermost with a meaning of its own, else the
+// innermost of the first ones whose code is known.
+func (w words) reason() words {
+	best, inner := w, false
+	for _, d := range w.Details {
+		if best.says() == exact {
+			break
+		}
+		r := d.reason()
+		if r.Code != "" && (r.says() > best.says() || r.says() == best.says() && !inner) {
+			best, inner = r, true
+		}
+	}
+	return best
+}
+
+// How much a code says.
+const (
+	unknown = iota
+	vague
+	exact
+)
+
+func (w words) says() int {
+	if _, ok := refusals.Codes[w.Code]; ok {
+		return exact
+	}
+	if _, ok := refusals.Vague[w.Code]; ok {
+		return vague
+	}
+	return unknown
+}
 
 // groupPath is that of a resource group.
 func (a *account) groupPath(name string) string {

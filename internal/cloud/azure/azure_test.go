@@ -275,6 +275,40 @@ func TestCheckNamesTheAccountAndItsSubscription(t *testing.T) {
 	}
 }
 
+// away are the hosts that calls go to, none of which knows anything.
+type away map[string]bool
+
+func (a away) RoundTrip(q *http.Request) (*http.Response, error) {
+	if q.URL.Host == "login.microsoftonline.com" {
+		return &http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(`{"access_token":"T","expires_in":3600}`))}, nil
+	}
+	a[q.URL.Scheme+"://"+q.URL.Host+"/"+strings.Split(q.URL.Path, "/")[1]] = true
+	return &http.Response{StatusCode: 404, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{"error":{"code":"ResourceNotFound","message":"m"}}`))}, nil
+}
+
+// SKY_AZURE_ENDPOINT takes the place of Azure Resource Manager.
+func TestAnotherEndpoint(t *testing.T) {
+	env := map[string]string{"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "app", "AZURE_CLIENT_SECRET": "x", "AZURE_SUBSCRIPTION_ID": "s1"}
+	for variable, want := range map[string]string{
+		"": "https://management.azure.com/subscriptions", "https://gateway.example/azure": "https://gateway.example/azure", "http://127.0.0.1:9/x": "http://127.0.0.1:9/x", "http://gateway.example": "",
+	} {
+		t.Setenv("SKY_AZURE_ENDPOINT", variable)
+		calls := away{}
+		p := New(Options{
+			Tuning: vm.Tuning{Transport: calls, Paces: []rest.Pace{}, Busy: -1},
+			Auth:   azureauth.Options{Home: t.TempDir(), Getenv: func(name string) string { return env[name] }, OnAzure: func() bool { return false }},
+		})
+		if _, err := p.Check(t.Context()); err == nil {
+			t.Errorf("%q: nobody knew the subscription, and the check passed", variable)
+		}
+		_, _ = p.Nodes(t.Context(), cloud.ClusterID{Installation: "i", Name: "c"})
+		_, _ = p.Quotas(t.Context(), east.Region)
+		if (want == "") != (len(calls) == 0) || want != "" && (!calls[want] || len(calls) != 1) {
+			t.Errorf("%q: called %v, want %s", variable, calls, want)
+		}
+	}
+}
+
 func TestTheSubscriptionIsTheOnlyOneThatIsOpen(t *testing.T) {
 	env := map[string]string{"AZURE_TENANT_ID": "t", "AZURE_CLIENT_ID": "app", "AZURE_CLIENT_SECRET": "x"}
 	for answer, want := range map[string]string{
@@ -323,8 +357,13 @@ func TestTheDocumentedRoleIsWhatIsNeeded(t *testing.T) {
 	}
 	_, block, _ := strings.Cut(string(text), "```json\n")
 	block, _, _ = strings.Cut(block, "```")
-	var role struct{ Actions []string }
-	if err := json.Unmarshal([]byte(block), &role); err != nil {
+	var role struct {
+		Name, Description         string
+		AssignableScopes, Actions []string
+	}
+	strict := json.NewDecoder(strings.NewReader(block))
+	strict.DisallowUnknownFields()
+	if err := strict.Decode(&role); err != nil || role.Name == "" || role.Description == "" || !slices.Equal(role.AssignableScopes, []string{"/subscriptions/SUBSCRIPTION"}) {
 		t.Fatal(err, block)
 	}
 	extra := []string{"Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read", "Microsoft.Compute/galleries/images/read", "Microsoft.Compute/galleries/images/versions/read",

@@ -160,7 +160,7 @@ func TestServersThatDieAtAnyCall(t *testing.T) {
 }
 
 // Whatever happens to a cluster, no rank is there twice, and nothing is left in the end.
-// SKY_SIM_HISTORIES is how many histories there are.
+// SKY_SIM_HISTORIES is how many histories there are; their seeds are 0, 1 and so on.
 func TestRandomHistories(t *testing.T) {
 	histories := uint64(150)
 	if n, err := strconv.ParseUint(os.Getenv("SKY_SIM_HISTORIES"), 10, 64); err == nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -110,26 +111,119 @@ func TestRefusals(t *testing.T) {
 
 		"NetworkingInternalOperationError": {kind: vm.Lost, want: "unreachable"},
 		"InternalServerError":              {kind: vm.Lost, want: "unreachable"},
+
+		"OverConstrainedAllocationRequest":                        {want: "capacity " + region},
+		"MissingSubscription":                                     {want: "auth az account set"},
+		"InvalidAuthenticationTokenAudience":                      {want: "auth az login"},
+		"InvalidSubscriptionRegistrationState":                    {want: "auth az provider register"},
+		"FailedRoleAssignmentCreation":                            {want: "permission " + all},
+		"AppendPoliciesFieldsExist":                               {want: "permission " + region},
+		"ConflictingAppendPolicies":                               {want: "permission " + region},
+		"InvalidPolicyParameters":                                 {want: "permission " + region},
+		"CustomerDeniedServicePlanAccess":                         {want: "permission " + region},
+		"InvalidParameterValue":                                   {want: "invalid " + region},
+		"InvalidApiVersionParameter":                              {want: "invalid " + region},
+		"MissingApiVersionParameter":                              {want: "invalid " + region},
+		"BadRequestFormat":                                        {want: "invalid " + region},
+		"LocationRequired":                                        {want: "invalid " + region},
+		"LinkedInvalidPropertyId":                                 {want: "invalid " + region},
+		"MismatchingResourceSegments":                             {want: "invalid " + region},
+		"NotSupported":                                            {want: "invalid " + region},
+		"InvalidAvailabilityZone":                                 {want: "invalid " + region},
+		"FailedIdentityOperation":                                 {want: "invalid " + region},
+		"InvalidIdentityResourceId":                               {want: "invalid " + region},
+		"InvalidRoleAssignmentId":                                 {want: "invalid " + region},
+		"InvalidCIDRNotation":                                     {want: "invalid " + region},
+		"NetcfgInvalidSubnet":                                     {want: "invalid " + region},
+		"NetcfgSubnetRangesOverlap":                               {want: "invalid " + region},
+		"SecurityRuleInvalid":                                     {want: "invalid " + region},
+		"SecurityRuleInvalidAddressPrefix":                        {want: "invalid " + region},
+		"SecurityRuleInvalidPortRange":                            {want: "invalid " + region},
+		"SecurityRuleInvalidPriority":                             {want: "invalid " + region},
+		"SecurityRuleParameterIsMissing":                          {want: "invalid " + region},
+		"SubnetIsNotProvided":                                     {want: "invalid " + region},
+		"NetworkInterfaceMustHaveAtLeastOneIpConfiguration":       {want: "invalid " + region},
+		"StandardSkuPublicIPAddressesCannotHaveDynamicAllocation": {want: "invalid " + region},
+		"EvictionPolicyCanBeSetOnlyOnAzureSpotVirtualMachines":    {want: "invalid " + region},
+		"MaxPriceIsSupportedOnlyForAzureSpotVirtualMachines":      {want: "invalid " + region},
+		"MaxPriceValueInvalid":                                    {want: "invalid " + region},
+		"OSProvisioningClientError":                               {want: "invalid " + region},
+		"DiskImageNotReady":                                       {want: "invalid " + region},
+		"MissingRegistrationForType":                              {want: "invalid " + region},
+		"InvalidResourceGroupLocation":                            {want: "invalid " + region},
+		"InvalidResourceLocation":                                 {want: "invalid " + region},
+		"ApplicationGatewaySubnetCannotBeUsedByOtherResources":    {want: "invalid " + region},
+		"GatewaySubnet":                                           {want: "invalid " + region},
+		"SubnetWithExternalResourcesCannotBeUsedByOtherResources": {want: "invalid " + region},
+		"ResourceNotPermittedOnDelegatedSubnet":                   {want: "invalid " + region},
+		"InvalidResourceName":                                     {want: "invalid " + all},
+		"InvalidResourceGroup":                                    {want: "invalid " + all},
+		"InvalidTagName":                                          {want: "invalid " + all},
+		"InvalidTagNameCharacters":                                {want: "invalid " + all},
+		"InvalidTagValue":                                         {want: "invalid " + all},
+		"ReservedTagName":                                         {want: "invalid " + all},
+		"TagCountExceedsLimit":                                    {want: "invalid " + all},
+		"VMNotFound":                                              {kind: vm.Missing, want: "invalid " + region},
+		"OperationNotFound":                                       {kind: vm.Missing, want: "invalid " + region},
+		"RoleAssignmentNotFound":                                  {kind: vm.Missing, want: "invalid " + region},
+		"InvalidResourceType":                                     {kind: vm.Missing, want: "invalid " + region},
+		"InvalidResourceNamespace":                                {kind: vm.Missing, want: "invalid " + region},
+		"RoleAssignmentExists":                                    {kind: vm.Changed, want: "other"},
+		"RoleAssignmentUpdateNotPermitted":                        {kind: vm.Changed, want: "other"},
+		"SecurityRuleConflict":                                    {kind: vm.Changed, want: "other"},
+		"VMPriorityCannotBeApplied":                               {kind: vm.Changed, want: "other"},
+		"MaxPriceChangeNotAllowed":                                {kind: vm.Changed, want: "other"},
+		"MaxPriceChangeNotAllowedForAllocatedVMs":                 {kind: vm.Changed, want: "other"},
+		"PublicIPAddressInUse":                                    {kind: vm.Busy, want: "other"},
+		"AttachDiskWhileBeingDetached":                            {kind: vm.Busy, want: "other"},
+		"ConflictingUserInput":                                    {kind: vm.Busy, want: "other"},
+		"ResourceUpdateBlockedOnPlatformUpdate":                   {kind: vm.Busy, want: "other"},
+		"ResourcesBeingMoved":                                     {kind: vm.Busy, want: "other"},
+		"ResourceGroupDeletionTimeout":                            {kind: vm.Busy, want: "other"},
+		"CannotDeleteResource":                                    {kind: vm.Busy, want: "other"},
+		"Conflict":                                                {kind: vm.Busy, want: "other"},
+		"OperationNotAllowed":                                     {kind: vm.Busy, want: "other"},
+		"InternalOperationError":                                  {kind: vm.Lost, want: "unreachable"},
+		"InternalExecutionError":                                  {kind: vm.Lost, want: "unreachable"},
+		"OSProvisioningInternalError":                             {kind: vm.Lost, want: "unreachable"},
+		"DiskPreparationError":                                    {kind: vm.Lost, want: "unreachable"},
+		"DiskProcessingError":                                     {kind: vm.Lost, want: "unreachable"},
+		"VMStartTimedOut":                                         {kind: vm.Lost, want: "unreachable"},
+		"ResourceDeploymentFailure":                               {want: "invalid " + region},
+		"DeploymentFailed":                                        {want: "invalid " + region},
 	}
-	for code := range refusals.Codes {
-		if _, ok := rows[code]; !ok {
-			t.Errorf("%s is in the table and not tested", code)
+	for _, table := range []map[string]vm.Meaning{refusals.Codes, refusals.Vague} {
+		for code := range table {
+			if _, ok := rows[code]; !ok {
+				t.Errorf("%s is in the table and not tested", code)
+			}
 		}
 	}
-	// OperationNotAllowed in its shapes, as the reference has them, and what nobody knows.
+	rows["NobodyKnowsThis"] = struct {
+		message string
+		kind    vm.Kind
+		want    string
+	}{"Shown whole.", vm.Refused, "unknown"}
+	// OperationNotAllowed in its shapes, as the reference has them.
 	for message, want := range map[string]string{
 		"Operation could not be completed as it results in exceeding approved standardNCFamily Cores quota. Additional details - Deployment Model: Resource Manager, Location: eastus, Current Limit: 0": "quota " + region,
 		"Operation could not be completed as it results in exceeding approved Total Regional Cores quota.":                                                                                               "quota " + region,
 		"Operation results in exceeding quota limits of Core. Maximum allowed: 4, Current in use: 4, Additional requested: 2.":                                                                           "quota " + region,
 		"The server rejected the request because too many requests have been received for this subscription.":                                                                                            "throttled",
-		"VM 'a' is marked for deletion.":                                 "other",
-		"Resizing of an ephemeral disk is not allowed. Something is new": "other",
+		"VM 'a' is marked for deletion.": "other",
+		"Operation 'start' is not allowed on VM 'a' since another operation is in progress.":                                  "other",
+		"An ongoing operation is changing power state of Virtual Machine a to b. Please perform operation c after some time.": "other",
+		"Unable to add or update the VM. The requested VM size a may not be available in the existing allocation unit.":       "capacity " + region,
+		"The resource a cannot be created from Image b until Image has been successfully created.":                            "invalid " + region,
+		"Disk with size 30GB, which is smaller than the size 50GB of corresponding disk in Image, is not allowed.":            "invalid " + all,
+		"The maximum number of data disks allowed to be attached to a VM of this size is 4.":                                  "invalid " + region,
+		"Resizing of an ephemeral disk is not allowed. Something is new":                                                      "other",
 	} {
 		rows["OperationNotAllowed\x00"+message] = struct {
 			message string
 			kind    vm.Kind
 			want    string
-		}{message, map[bool]vm.Kind{true: vm.Busy}[strings.Contains(message, "marked")], want}
+		}{message, map[bool]vm.Kind{true: vm.Busy}[want == "other"], want}
 	}
 	for code, row := range rows {
 		code, _, _ = strings.Cut(code, "\x00")
@@ -142,8 +236,8 @@ func TestRefusals(t *testing.T) {
 		if said := describe(got); !strings.HasPrefix(row.want, "auth") && said != row.want || strings.HasPrefix(row.want, "auth") && !strings.Contains(said, strings.TrimPrefix(row.want, "auth ")) {
 			t.Errorf("%s %q: %s, want %s", code, row.message, said, row.want)
 		}
-		if !strings.Contains(got.Error(), code) {
-			t.Errorf("%s is not shown: %v", code, got)
+		if !strings.Contains(got.Error(), code) || !strings.Contains(got.Error(), strings.TrimSuffix(row.message, ".")) {
+			t.Errorf("%s is not shown whole: %v", code, got)
 		}
 	}
 }
@@ -157,8 +251,11 @@ func describe(err error) string {
 		invalid     *cloud.InvalidError
 		throttled   *cloud.ThrottledError
 		unreachable *cloud.UnreachableError
+		unknown     *cloud.UnknownError
 	)
 	switch {
+	case errors.As(err, &unknown):
+		return "unknown"
 	case errors.As(err, &full):
 		return fmt.Sprint("capacity ", full.Place)
 	case errors.As(err, &quota):
@@ -187,6 +284,10 @@ func TestErrorsAreReadToTheirReason(t *testing.T) {
 		{409, `{"error":{"code":"AllocationFailed","message":"No room.","details":[{"code":"Other","message":"x"}]}}`, "AllocationFailed: No room"},
 		{409, `{"error":{"code":"ResourceDeploymentFailure","message":"It failed.","details":[{"code":"OSProvisioningTimedOut","message":"Too slow."}]}}`, "OSProvisioningTimedOut: Too slow"},
 		{400, `{"error":{"code":"InvalidTemplateDeployment","message":"m","details":[{"code":"ResourceDeploymentFailure","message":"n","details":[{"code":"QuotaExceeded","message":"Too many."}]}]}}`, "QuotaExceeded: Too many"},
+		{400, `{"error":{"code":"BadRequest","message":"Outer.","details":[{"code":"NobodyKnows","message":"x"},{"code":"SkuNotAvailable","message":"Gone."}]}}`, "SkuNotAvailable: Gone"},
+		{400, `{"error":{"code":"BadRequest","message":"Outer.","details":[{"code":"NobodyKnows","message":"x"}]}}`, "BadRequest: Outer"},
+		{400, `{"error":{"code":"New","message":"Outer.","details":[{"code":"Newer","message":"x","details":[{"target":"y"}]},{"code":"Newest"}]}}`, "Newer: x"},
+		{409, `{"error":{"code":"ResourceDeploymentFailure","message":"m","details":[{"code":"OperationNotAllowed","message":"exceeding approved Cores quota."}]}}`, "OperationNotAllowed: exceeding approved Cores quota"},
 		{429, `{"error":{"code":"OperationNotAllowed","message":"The server rejected the request because too many requests have been received.","details":[{"code":"TooManyRequests","target":"HighCostGet30Min"}]}}`,
 			"TooManyRequests: OperationNotAllowed: The server rejected the request because too many requests have been received"},
 		{429, `{"error":{"code":"RetryableErrorDueToAnotherOperation","message":"Locked."}}`, "RetryableErrorDueToAnotherOperation: Locked"},
@@ -300,5 +401,31 @@ func TestLabels(t *testing.T) {
 	spec.Labels = many
 	if p.valid(spec) == nil {
 		t.Error("more labels than tags fit")
+	}
+}
+
+// Every code of the reference's pages is in the table, or cannot be met.
+func TestEveryDocumentedCode(t *testing.T) {
+	text, err := os.ReadFile("testdata/codes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		code, reason, excused := strings.Cut(line, ": ")
+		if seen[code] || excused && reason == "" {
+			t.Errorf("%s: twice, or without a reason", line)
+		}
+		seen[code] = true
+		if refusals.Knows(code) == excused {
+			t.Errorf("%s: the table has it: %t", line, refusals.Knows(code))
+		}
+	}
+	if len(seen) < 140 {
+		t.Errorf("only %d codes", len(seen))
 	}
 }

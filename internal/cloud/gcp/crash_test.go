@@ -71,6 +71,7 @@ var crashing = map[string]func(*cloud.LaunchSpec){
 // follows from the cluster, so no operation's id has to be remembered.
 func TestServersThatDieAtAnyCall(t *testing.T) {
 	home(t, t.Setenv)
+	kills := 0
 	for name, set := range crashing {
 		t.Run(name, func(t *testing.T) {
 			spec := cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: here, Nodes: 2, Token: "t", AuthorizedKey: key}
@@ -109,6 +110,7 @@ func TestServersThatDieAtAnyCall(t *testing.T) {
 						if dying.last.Load() == nil {
 							return // lists were fewer this time
 						}
+						kills++
 						about := fmt.Sprintf("dead at call %d, %s, with its effect: %v", at, *dying.last.Load(), how.effect)
 						if err == nil {
 							t.Errorf("%s: the launch succeeded", about)
@@ -139,6 +141,9 @@ func TestServersThatDieAtAnyCall(t *testing.T) {
 				}
 			}
 		})
+	}
+	if t.Logf("%d servers died", kills); kills < 200 && !t.Failed() {
+		t.Errorf("only %d servers died", kills)
 	}
 }
 

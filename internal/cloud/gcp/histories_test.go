@@ -3,11 +3,12 @@ package gcp
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -18,8 +19,6 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud/cloudtest"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 )
-
-var histories = flag.Int("histories", 40, "how many random histories are tried")
 
 // mortal is the network of a server that may be killed: what it has sent has its effect,
 // and nothing comes back any more.
@@ -41,16 +40,20 @@ func (m *mortal) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// TestHistories: servers launch, stop and end clusters one after the other on a cloud that
+// TestRandomHistories: servers launch, stop and end clusters one after the other on a cloud that
 // fills up, loses answers and lists late, and are killed at any moment. In the end the
 // last one gives everything back, and nothing is left; in between no rank ever has two
-// machines.
-func TestHistories(t *testing.T) {
+// machines. SKY_SIM_HISTORIES is how many histories there are; their seeds are 0, 1 and so on.
+func TestRandomHistories(t *testing.T) {
 	home(t, t.Setenv)
+	histories := 40
+	if n, err := strconv.Atoi(os.Getenv("SKY_SIM_HISTORIES")); err == nil {
+		histories = n
+	}
 	const group = "gpus" // a cluster of a managed instance group
 	const pods = "pods"  // clusters of TPU slices of four machines, one of them through queues
 	launched, killed, ofSlices, grouped := 0, 0, 0, 0
-	for seed := range *histories {
+	for seed := range histories {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(seed), 20))
 			fake := gcpfake.New()
@@ -173,7 +176,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	t.Logf("%d launches succeeded, %d of them of TPU slices, %d of groups, and %d servers were killed", launched, ofSlices, grouped, killed)
-	if launched < *histories || killed < *histories/2 || ofSlices < *histories/2 || grouped < *histories/8 {
-		t.Errorf("%d launches succeeded, %d of them of slices, %d of groups, and %d servers were killed in %d histories: they show too little", launched, ofSlices, grouped, killed, *histories)
+	if launched < histories || killed < histories/2 || ofSlices < histories/2 || grouped < histories/8 {
+		t.Errorf("%d launches succeeded, %d of them of slices, %d of groups, and %d servers were killed in %d histories: they show too little", launched, ofSlices, grouped, killed, histories)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/cloud/vm"
+	"github.com/skypilot-go/sky/internal/yaml11"
 )
 
 // watch is a transport that notes what is called.
@@ -273,7 +274,7 @@ func TestFullZonesAndWhatElseGoesWrong(t *testing.T) {
 			}
 			b.fake.Restore()
 		}
-		for code, want := range map[string]string{"UNSUPPORTED_OPERATION": "invalid gcp/us-central1/us-central1-a", "SOMETHING_NEW": "unclear", "QUOTA_EXCEEDED": "quota gcp/us-central1"} {
+		for code, want := range map[string]string{"UNSUPPORTED_OPERATION": "invalid gcp/us-central1/us-central1-a", "SOMETHING_NEW": "unknown SOMETHING_NEW", "QUOTA_EXCEEDED": "quota gcp/us-central1"} {
 			b.fake.Fail("bulkInsert", code, "they said no", 1)
 			b.refused(b.spec("web", 2), want)
 			b.fake.Restore()
@@ -448,14 +449,16 @@ func documented(t *testing.T) (have []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, after, _ := strings.Cut(string(text), "includedPermissions:\n")
+	_, after, _ := strings.Cut(string(text), "```\ntitle: sky\n")
 	block, _, _ := strings.Cut(after, "```")
-	for line := range strings.Lines(block) {
-		if p, ok := strings.CutPrefix(strings.TrimSpace(line), "- "); ok {
-			have = append(have, p)
-		}
+	var role struct {
+		Title, Stage        string
+		IncludedPermissions []string `json:"includedPermissions"`
 	}
-	return have
+	if err := (&yaml11.Source{Text: "title: sky\n" + block}).Unmarshal(&role); err != nil || role.Title == "" || role.Stage != "GA" {
+		t.Fatalf("the role cannot be pasted: %v\n%s", err, block)
+	}
+	return role.IncludedPermissions
 }
 
 // The role in the documentation allows every call that is made.

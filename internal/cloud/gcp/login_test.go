@@ -6,12 +6,15 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/cloud/gcp/gcpfake"
 	"github.com/skypilot-go/sky/internal/googleauth"
 )
@@ -80,5 +83,38 @@ func TestEveryLogin(t *testing.T) {
 				t.Errorf("%v, %v, want %s", who, err, want)
 			}
 		})
+	}
+}
+
+// away are the hosts that calls go to, none of which answers.
+type away struct{ hosts map[string]bool }
+
+func (a away) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.URL.Path, "/token") {
+		a.hosts[r.URL.Scheme+"://"+r.URL.Host+"/"+strings.Split(r.URL.Path, "/")[1]] = true
+		return &http.Response{StatusCode: 404, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(`{}`))}, nil
+	}
+	return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(`{"access_token":"T","expires_in":3600,"token_type":"Bearer"}`))}, nil
+}
+
+// SKY_GCP_ENDPOINT takes the place of all of Google's services.
+func TestAnotherEndpoint(t *testing.T) {
+	home(t, t.Setenv)
+	for variable, want := range map[string]string{
+		"": "https://compute.googleapis.com/compute", "https://gateway.example/google": "https://gateway.example/google", "http://127.0.0.1:9/x": "http://127.0.0.1:9/x", "http://gateway.example": "",
+	} {
+		t.Setenv("SKY_GCP_ENDPOINT", variable)
+		o, calls := quick, away{map[string]bool{}}
+		o.Transport = calls
+		p := New(o)
+		_, err := p.Check(t.Context())
+		_, _ = p.Nodes(t.Context(), cloud.ClusterID{Installation: "i", Name: "c"})
+		_, _ = p.Quotas(t.Context(), here.Region)
+		if err == nil {
+			t.Errorf("%q: nobody answered, and the check passed", variable)
+		}
+		if (want == "") != (len(calls.hosts) == 0) || want != "" && !calls.hosts[want] || strings.Contains(variable, "/x") && len(calls.hosts) != 1 {
+			t.Errorf("%q: called %v, want %s", variable, calls.hosts, want)
+		}
 	}
 }

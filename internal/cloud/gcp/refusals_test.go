@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -22,6 +24,7 @@ func meaning(err error) string {
 		invalid   *cloud.InvalidError
 		throttled *cloud.ThrottledError
 		lost      *cloud.UnreachableError
+		unknown   *cloud.UnknownError
 	)
 	switch {
 	case errors.As(err, &full):
@@ -38,6 +41,8 @@ func meaning(err error) string {
 		return "throttled"
 	case errors.As(err, &lost):
 		return "lost"
+	case errors.As(err, &unknown):
+		return "unknown " + unknown.Code
 	}
 	return "unclear"
 }
@@ -157,7 +162,7 @@ func TestRefusals(t *testing.T) {
 		{ofHTTP{"conditionNotMet", "Constraint constraints/gcp.resourceLocations violated for projects/mine."}, 412, "invalid " + inRegion, vm.Refused},
 		{ofHTTP{"conditionNotMet", "Constraint constraints/compute.vmExternalIpAccess violated for project 1. Add instance to the constraint."}, 412, "invalid " + everywhere, vm.Refused},
 		{ofHTTP{"conditionNotMet", "Operation denied by custom org policy: [\"customConstraints/custom.noBig\": \"too big\"]."}, 412, "invalid " + everywhere, vm.Refused},
-		{ofHTTP{"conditionNotMet", "nobody knows"}, 412, "unclear", vm.Refused},
+		{ofHTTP{"conditionNotMet", "nobody knows"}, 412, "invalid " + inZone, vm.Refused},
 		{ofOperation{"UNSUPPORTED_OPERATION", "no"}, 400, "invalid " + inZone, vm.Refused},
 		{ofHTTP{"unsupportedOperation", "no"}, 400, "invalid " + inZone, vm.Refused},
 		{ofOperation{"INVALID_USAGE", "no"}, 400, "invalid " + inZone, vm.Refused},
@@ -189,7 +194,60 @@ func TestRefusals(t *testing.T) {
 		{ofOperation{"RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", "no"}, 400, "unclear", vm.Busy},
 		{ofHTTP{"resourceNotReady", "The resource 'x' is not ready"}, 400, "unclear", vm.Busy},
 		{ofOperation{"RESOURCE_NOT_READY", "no"}, 400, "unclear", vm.Busy},
-		{ofOperation{"SOMETHING_NEW", "nobody knows"}, 0, "unclear", vm.Refused},
+		{ofOperation{"SOMETHING_NEW", "nobody knows"}, 0, "unknown SOMETHING_NEW", vm.Refused},
+		{ofHTTP{"somethingNew", "nobody knows"}, 409, "unknown somethingNew", vm.Busy},
+		{ofOperation{"RESOURCE_POOL_EXHAUSTED", "no"}, 503, "full " + inZone, vm.Refused},
+		{ofOperation{"IP_SPACE_EXHAUSTED", "no"}, 400, "quota " + inRegion, vm.Refused},
+		{ofOperation{"IP_SPACE_EXHAUSTED_WITH_DETAILS", "no"}, 400, "quota " + inRegion, vm.Refused},
+		{ofHTTP{"dailyLimitExceeded", "no"}, 403, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"dailyLimitExceededUnreg", "no"}, 403, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"variableTermLimitExceeded", "no"}, 403, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"variableTermExpiredDailyExceeded", "no"}, 403, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"dailyLimitExceeded402", "no"}, 402, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"quotaExceeded402", "no"}, 402, "quota " + everywhere, vm.Refused},
+		{ofHTTP{"user402", "no"}, 402, "credentials: link the project mine to a billing account", vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "RESOURCE_PROJECT_INVALID"}, 403, "credentials: gcloud config set project", vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "GCP_SUSPENDED"}, 403, "credentials: gcloud config set project", vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "ACCESS_TOKEN_EXPIRED"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "ACCESS_TOKEN_TYPE_UNSUPPORTED"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "ACCOUNT_STATE_INVALID"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "ACCOUNT_TYPE_UNSUPPORTED"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "CREDENTIALS_MISSING"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "CREDENTIAL_TYPE_UNSUPPORTED"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "OVERLOADED_CREDENTIALS"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "JWT_TOKEN_INVALID"}, 401, login, vm.Refused},
+		{ofStatus{"UNAUTHENTICATED", "no", "USER_BLOCKED_BY_ADMIN"}, 401, login, vm.Refused},
+		{ofHTTP{"accountDeleted", "no"}, 403, login, vm.Refused},
+		{ofHTTP{"accountDisabled", "no"}, 403, login, vm.Refused},
+		{ofHTTP{"accountUnverified", "no"}, 403, login, vm.Refused},
+		{ofHTTP{"insufficientAudience", "no"}, 403, login, vm.Refused},
+		{ofHTTP{"insufficientAuthorizedParty", "no"}, 403, login, vm.Refused},
+		{ofHTTP{"unknownAuth", "no"}, 403, login, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "LOCATION_ORG_POLICY_VIOLATED"}, 403, "forbidden " + inZone, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "LOCATION_TAX_POLICY_VIOLATED"}, 403, "forbidden " + inZone, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "ORG_RESTRICTION_HEADER_INVALID"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "SECURITY_POLICY_VIOLATED"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "SERVICE_NOT_VISIBLE"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "RESOURCE_USAGE_RESTRICTION_VIOLATED"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "ENDPOINT_USAGE_RESTRICTION_VIOLATED"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "TLS_ORG_POLICY_VIOLATED"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "TLS_CIPHER_RESTRICTION_VIOLATED"}, 403, "forbidden " + everywhere, vm.Refused},
+		{ofHTTP{"httpMethodNotAllowed", "no"}, 405, "invalid " + inZone, vm.Refused},
+		{ofHTTP{"backendRequestTooLarge", "no"}, 413, "invalid " + inZone, vm.Refused},
+		{ofHTTP{"uploadTooLarge", "no"}, 413, "invalid " + inZone, vm.Refused},
+		{ofStatus{"PERMISSION_DENIED", "no", "CONCURRENT_OPERATIONS_QUOTA_EXCEEDED"}, 403, "throttled", vm.Refused},
+		{ofHTTP{"limitExceeded", "no"}, 403, "throttled", vm.Refused},
+		{ofHTTP{"servingLimitExceeded", "no"}, 403, "throttled", vm.Refused},
+		{ofHTTP{"rateLimitExceededUnreg", "no"}, 403, "throttled", vm.Refused},
+		{ofHTTP{"userRateLimitExceededUnreg", "no"}, 403, "throttled", vm.Refused},
+		{ofHTTP{"duplicate", "no"}, 409, "unclear", vm.Changed},
+		{ofHTTP{"preconditionRequired", "no"}, 428, "unclear", vm.Changed},
+		{ofHTTP{"conflict", "no"}, 409, "unclear", vm.Busy},
+		{ofOperation{"CONDITION_NOT_MET", "Constraint constraints/compute.vmExternalIpAccess violated for project 1."}, 412, "invalid " + everywhere, vm.Refused},
+		{ofOperation{"CONDITION_NOT_MET", "nobody knows"}, 412, "invalid " + inZone, vm.Refused},
+		{ofTPU{4, "no", false}, 0, "lost", vm.Lost},
+		{ofTPU{15, "no", false}, 0, "lost", vm.Lost},
+		{ofTPU{1, "no", false}, 0, "unclear", vm.Changed},
 
 		{ofTPU{8, "There is no more capacity in the zone \"us-central1-a\"; you can try in another zone", false}, 0, "full " + inZone, vm.Refused},
 		{ofTPU{8, "no", true}, 0, "quota " + inRegion, vm.Refused},
@@ -205,7 +263,7 @@ func TestRefusals(t *testing.T) {
 		{ofTPU{16, "no", false}, 0, login, vm.Refused},
 		{ofTPU{13, "no", false}, 0, "lost", vm.Lost},
 		{ofTPU{14, "no", false}, 0, "lost", vm.Lost},
-		{ofTPU{2, "nobody knows", false}, 0, "unclear", vm.Refused},
+		{ofTPU{2, "nobody knows", false}, 0, "unknown tpu/UNKNOWN", vm.Refused},
 	} {
 		err := read(t, c.shape, c.status)
 		if r, ok := errors.AsType[*refusal](err); ok {
@@ -225,9 +283,43 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%+v: the code is not told: %v", c.shape, got)
 		}
 	}
-	for code := range refusals.Codes {
-		if !shown[code] {
-			t.Errorf("no row has the code %s", code)
+	for _, table := range []map[string]vm.Meaning{refusals.Codes, refusals.Vague} {
+		for code := range table {
+			if !shown[code] {
+				t.Errorf("no row has the code %s", code)
+			}
 		}
+	}
+}
+
+// Every code of the references is in the table, has a status that says enough, or cannot be
+// met.
+func TestEveryDocumentedCode(t *testing.T) {
+	text, err := os.ReadFile("testdata/codes.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		line = strings.TrimSpace(line)
+		if line == "" || strings.HasPrefix(line, "#") {
+			continue
+		}
+		n++
+		code, reason, excused := strings.Cut(line, ": ")
+		code, status, byStatus := strings.Cut(code, " ")
+		known := refusals.Knows(code) || refusals.Knows(tpuCode+code)
+		switch {
+		case excused && (known || reason == ""), !excused && !byStatus && !known:
+			t.Errorf("%s: the table has it: %t", line, known)
+		case byStatus:
+			n, err := strconv.Atoi(status)
+			if m := refusals.Means(&rest.Error{Status: n, Code: code}); err != nil || m == vm.Unclear {
+				t.Errorf("%s means %v", line, m)
+			}
+		}
+	}
+	if n < 130 {
+		t.Errorf("only %d codes", n)
 	}
 }

@@ -192,6 +192,7 @@ func TestTheMeaningsOfRefusals(t *testing.T) {
 		Cloud: "toy", DisplayName: "Toy", Fix: "log in", Fixes: map[string]string{"402": "pay"},
 		Codes:    map[string]Meaning{"full": Full, "quota/*": OverQuotaAll, "odd": Unclear},
 		Texts:    []Text{{Holds: "no room", Means: Full}},
+		Vague:    map[string]Meaning{"no": InUse},
 		Statuses: map[int]Meaning{402: BadCredentials, 418: ForbiddenHere, 422: InvalidAnywhere},
 	}
 	at := cloud.Place{Cloud: "toy", Region: "r", Zone: "z"}
@@ -209,6 +210,11 @@ func TestTheMeaningsOfRefusals(t *testing.T) {
 		{&rest.Error{Status: 418}, Refused, "*cloud.PermissionError not permitted in toy/r/z"},
 		{&rest.Error{Status: 404}, Missing, "*cloud.InvalidError toy/r cannot"},
 		{&rest.Error{Status: 409}, Busy, "*fmt.wrapError Toy refused"},
+		{&rest.Error{Status: 409, Code: "new"}, Busy, "*cloud.UnknownError Toy refused: new"},
+		{&rest.Error{Status: 409, Code: "no"}, Busy, "*fmt.wrapError Toy refused: no"},
+		{&rest.Error{Status: 409, Code: "no", Message: "There is no room."}, Refused, "*cloud.CapacityError no capacity in toy/r/z"},
+		{&rest.Error{Status: 400, Code: "new", Message: "What nobody knows."}, Refused, "*cloud.UnknownError Toy refused: new: What nobody knows"},
+		{&rest.Error{Status: 406}, Refused, "*cloud.UnknownError Toy refused"},
 		{&rest.Error{Status: 422}, Refused, "*cloud.InvalidError toy cannot"},
 		{&rest.Error{Status: 429}, Refused, "*cloud.ThrottledError throttled"},
 		{&rest.Error{Status: 401, Code: "odd"}, Refused, "*fmt.wrapError Toy refused: odd"},
@@ -217,6 +223,16 @@ func TestTheMeaningsOfRefusals(t *testing.T) {
 		got := r.Refusal(t.Context(), at, tt.err)
 		if text := fmt.Sprintf("%T %v", got, got); !strings.HasPrefix(text, tt.want) || r.Kind(tt.err) != tt.kind {
 			t.Errorf("%v: %s, kind %d; want %s, %d", tt.err, text, r.Kind(tt.err), tt.want, tt.kind)
+		}
+	}
+	for code, want := range map[string]string{"new": "new", "": "406"} {
+		var unknown *cloud.UnknownError
+		err := r.Refusal(t.Context(), at, &rest.Error{Status: 406, Code: code})
+		if errors.As(err, &unknown); unknown == nil || unknown.Code != want {
+			t.Errorf("%q: %v is counted as %v", code, err, unknown)
+		}
+		if again := refusal(t.Context(), r.Refusal, at, err); again != err {
+			t.Errorf("%q: said twice: %v", code, again)
 		}
 	}
 	var auth *cloud.AuthError

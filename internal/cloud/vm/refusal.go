@@ -13,7 +13,8 @@ func (p *Provider) refusal(ctx context.Context, at cloud.Place, err error) error
 }
 
 func refusal(ctx context.Context, means func(context.Context, cloud.Place, error) error, at cloud.Place, err error) error {
-	if err == nil || meant(err) != meantNothing {
+	var unknown *cloud.UnknownError
+	if err == nil || meant(err) != meantNothing || errors.As(err, &unknown) {
 		return err
 	}
 	return means(ctx, at, err)

@@ -35,13 +35,15 @@ const (
 )
 
 // Refusals say what the errors of an API mean, and make a driver's Refusal and Kind of
-// that. A meaning is looked for by code, then by text, then by status.
+// that. A meaning is looked for by code, then by text, then by code among the vague ones,
+// then by status.
 type Refusals struct {
 	Cloud, DisplayName string
 	Fix                string             // of credentials
 	Fixes              map[string]string  // of credentials that are refused with a code, a text or a status
 	Codes              map[string]Meaning // "a/*" is all that begin with "a/"
 	Texts              []Text             // of APIs whose codes and statuses say too little; the first counts
+	Vague              map[string]Meaning // codes of several reasons, which texts tell apart
 	Statuses           map[int]Meaning    // besides the usual ones
 }
 
@@ -63,51 +65,72 @@ type refused interface {
 	Refused() (code string, status int, message string)
 }
 
-// means is the meaning of an error, its code and status; false: it is no answer of the
-// API.
-func (r Refusals) means(err error) (m Meaning, code string, status int, ok bool) {
+// reading is what an answer of an API means, and by what.
+type reading struct {
+	Meaning
+	code   string
+	status int
+	listed bool // it has a row of its own: the status alone does not say it
+}
+
+// means is the meaning of an error; false: it is no answer of the API.
+func (r Refusals) means(err error) (reading, bool) {
 	var answer refused
 	if !errors.As(err, &answer) {
-		return NoAnswer, "", 0, false
+		return reading{Meaning: NoAnswer}, false
 	}
 	code, status, message := answer.Refused()
 	if m, ok := r.Codes[code]; ok {
-		return m, code, status, true
+		return reading{m, code, status, true}, true
 	}
 	for prefix, m := range r.Codes {
 		if p, ok := strings.CutSuffix(prefix, "*"); ok && strings.HasPrefix(code, p) {
-			return m, code, status, true
+			return reading{m, code, status, true}, true
 		}
 	}
 	message = strings.ToLower(message)
 	for _, t := range r.Texts {
 		if strings.Contains(message, t.Holds) {
-			return t.Means, cmp.Or(code, t.Holds), status, true
+			return reading{t.Means, cmp.Or(code, t.Holds), status, true}, true
 		}
 	}
-	if m, ok := r.Statuses[status]; ok {
-		return m, code, status, true
+	if m, ok := r.Vague[code]; ok {
+		return reading{m, code, status, true}, true
 	}
-	return usual[status], code, status, true
+	if m, ok := r.Statuses[status]; ok {
+		return reading{m, code, status, false}, true
+	}
+	return reading{usual[status], code, status, false}, true
 }
 
 // Means is the meaning of an error, NoAnswer if it is no answer of the API.
 func (r Refusals) Means(err error) Meaning {
-	m, _, _, _ := r.means(err)
-	return m
+	m, _ := r.means(err)
+	return m.Meaning
+}
+
+// Knows reports whether a code has a meaning.
+func (r Refusals) Knows(code string) bool {
+	_, exact := r.Codes[code]
+	_, vague := r.Vague[code]
+	return exact || vague
 }
 
 // Refusal is a driver's Refusal.
 func (r Refusals) Refusal(ctx context.Context, at cloud.Place, err error) error {
-	m, code, status, ok := r.means(err)
+	m, ok := r.means(err)
 	var lost *rest.NoAnswerError
 	switch {
 	case !ok && !errors.As(err, &lost): // such as a lack of credentials
 		return err
-	case m == NoAnswer && ctx.Err() != nil:
+	case m.Meaning == NoAnswer && ctx.Err() != nil:
 		return fmt.Errorf("asking %s: %w", r.DisplayName, context.Cause(ctx))
 	}
-	return r.Say(m, at, cmp.Or(r.Fixes[code], r.Fixes[strconv.Itoa(status)], r.Fix), err)
+	said := r.Say(m.Meaning, at, cmp.Or(r.Fixes[m.code], r.Fixes[strconv.Itoa(m.status)], r.Fix), err)
+	if ok && !m.listed && (m.code != "" || m.Meaning == Unclear) && meant(said) == meantNothing {
+		return &cloud.UnknownError{Code: cmp.Or(m.code, strconv.Itoa(m.status)), Err: said}
+	}
+	return said
 }
 
 // Say is an error in the words of package cloud. fix is for bad credentials.
@@ -142,7 +165,7 @@ func (r Refusals) Say(m Meaning, at cloud.Place, fix string, err error) error {
 
 // Kind is a driver's Kind.
 func (r Refusals) Kind(err error) Kind {
-	switch m, _, _, _ := r.means(err); m {
+	switch r.Means(err) {
 	case NoAnswer:
 		return Lost
 	case NotThere:
