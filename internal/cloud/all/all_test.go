@@ -1,15 +1,23 @@
 package all
 
 import (
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/cloud/kubernetes"
+	"github.com/skypilot-go/sky/internal/cloud/sshpool"
 )
 
 const root = "../../.."
@@ -88,4 +96,34 @@ func TestProvidersDoNothingUntilTheyAreAsked(t *testing.T) {
 	if !seen["local"] || !seen["fluffycloud"] {
 		t.Errorf("there are %v", seen)
 	}
+}
+
+// TestNobodyIsAskedWithoutCredentials: where no cloud is set up, a check of all of them reads
+// files and waits for nobody.
+func TestNobodyIsAskedWithoutCredentials(t *testing.T) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); name != "PATH" && name != "TMPDIR" {
+			t.Setenv(name, "")
+		}
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	synctest.Test(t, func(t *testing.T) {
+		for _, p := range Providers(Options{
+			Pools:      sshpool.Options{Home: home, File: filepath.Join(home, "pools")},
+			Kubernetes: kubernetes.Options{Contexts: kubernetes.NewContexts(home), Dir: home},
+		}).All() {
+			if p.Name() == "local" || p.Name() == "docker" { // they are this machine
+				continue
+			}
+			began := time.Now()
+			_, err := p.Check(t.Context())
+			if auth, ok := errors.AsType[*cloud.AuthError](err); !ok || !auth.NotSetUp || auth.Fix == "" {
+				t.Errorf("%s: %v", p.Name(), err)
+			}
+			if waited := time.Since(began); waited > 0 {
+				t.Errorf("%s waited %v", p.Name(), waited)
+			}
+		}
+	})
 }
