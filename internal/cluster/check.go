@@ -64,7 +64,7 @@ func Check(ctx context.Context, providers *cloud.Registry, c *config.Config, nam
 		}
 	}
 	if len(notSetUp) > 0 {
-		fmt.Fprintf(out, "  Not set up: %s\n    How to: sky check NAME, or of all: sky check -v\n", strings.Join(notSetUp, ", "))
+		fmt.Fprintf(out, "%s\n    How to: sky check NAME, or of all: sky check -v\n", listed("  Not set up: ", notSetUp))
 	}
 	if len(enabled) == 0 {
 		fmt.Fprintln(out, "\n  No infra to check/enabled.")
@@ -123,4 +123,21 @@ func (a *checked) tell(out io.Writer, p cloud.Provider, verbose bool) {
 	case len(a.lack.Permissions) > 0:
 		fmt.Fprintf(out, "    Hint [compute]: these permissions are missing: %s\n    To grant them: %s\n", strings.Join(a.lack.Permissions, ", "), a.lack.Fix)
 	}
+}
+
+// listed is a list of names in lines that fit a screen of 80 columns.
+func listed(head string, names []string) string {
+	var b strings.Builder
+	line := head
+	for i, name := range names {
+		if i < len(names)-1 {
+			name += ","
+		}
+		if i > 0 && len(line)+len(name) >= 80 {
+			b.WriteString(strings.TrimRight(line, " ") + "\n")
+			line = "    "
+		}
+		line += name + " "
+	}
+	return b.String() + strings.TrimRight(line, " ")
 }

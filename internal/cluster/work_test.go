@@ -530,6 +530,20 @@ func TestCheckTellsWhatWorksAndHowToMendWhatDoesNot(t *testing.T) {
 			}
 		}
 	}
+	// However many clouds nobody has set up, what is said of them fits a screen.
+	var many []cloud.Provider
+	for i := range 40 {
+		many = append(many, checkable{name: fmt.Sprintf("Unused%02d", i), err: &cloud.AuthError{NotSetUp: true, Err: errors.New("no file")}})
+	}
+	var screen bytes.Buffer
+	if _, err := cluster.Check(t.Context(), cloud.NewRegistry(append(many, good)...), cfg, nil, false, &screen); err != nil || strings.Count(screen.String(), "\n") > 15 || strings.Count(screen.String(), "Unused") != 40 {
+		t.Errorf("%v\n%s", err, screen.String())
+	}
+	for line := range strings.Lines(screen.String()) {
+		if len([]rune(line)) > 80 {
+			t.Errorf("it does not fit 80 columns: %q", line)
+		}
+	}
 	// What nobody has set up is one line, unless it is asked for.
 	unused := checkable{name: "Unused", err: &cloud.AuthError{Cloud: "unused", Fix: "unused login", NotSetUp: true, Err: errors.New("no file")}}
 	for _, tt := range []struct {

@@ -31,10 +31,11 @@ func TestPageOfClouds(t *testing.T) {
 func page() string {
 	var b strings.Builder
 	b.WriteString("# Clouds\n\n<!-- Written by a test of internal/cloud/all from what the providers say of themselves. -->\n\n" +
-		"What can be rented where. *Asked first* says that a cloud is asked whether it has room before a machine is. *Proven* says what the provider has been run against: a backend\n" +
-		"of its own kind, or a server of ours that answers as the cloud's reference says, with faults; *real agents* are those of the real binary on machines behind that server, and where the API\n" +
-		"server was *killed* at random moments of launches and ends, nothing was left in the account.\n\n" +
-		"| Cloud | `infra:` | spot | stop | several nodes | images of containers | ports | volumes | asked first | proven |\n|---|---|---|---|---|---|---|---|---|---|\n")
+		"What can be rented where. *Regions* says what the regions of a cloud are, and who lists them: its published price list, as `sky gpus list` shows it, the cloud itself where they are\n" +
+		"*offered now*, or you, whose machines they are. *Asked first* says that a cloud is asked whether it has room before a machine is. *Proven* says what the provider has been run\n" +
+		"against: a backend of its own kind, or a *fake of ours*, a server that answers as the cloud's reference says, with faults; *real agents* are those of the real binary on machines\n" +
+		"behind that server, and where the API server was *killed* at random moments of launches and ends, nothing was left in the account.\n\n" +
+		"| Cloud | `infra:` | regions | spot | stop | several nodes | images of containers | ports | volumes | asked first | proven |\n|---|---|---|---|---|---|---|---|---|---|---|\n")
 	text, err := os.ReadFile(filepath.Join(root, "test", "e2e", "clouds_test.go"))
 	if err != nil {
 		panic(err)
@@ -43,7 +44,7 @@ func page() string {
 	mark := map[bool]string{true: "yes", false: "–"}
 	for _, p := range Providers(Options{}).All() {
 		lacks, about := p.Features().Lacks, facts.Of(p.Name())
-		row := []string{p.DisplayName(), "`" + p.Name() + "`"}
+		row := []string{p.DisplayName(), "`" + p.Name() + "`", regions(about)}
 		for _, f := range []cloud.Feature{cloud.FeatureSpot, cloud.FeatureStop, cloud.FeatureMultiNode, cloud.FeatureDocker} {
 			_, lacking := lacks[f]
 			row = append(row, mark[!lacking])
@@ -53,13 +54,33 @@ func page() string {
 		_, asks := cloud.As[cloud.AvailabilityProber](p)
 		proven := about.Proven
 		if proven == "" {
-			proven = "against a fake of ours"
+			proven = "fake of ours"
 			if strings.Contains(lives, "Name: \""+p.Name()+"\"") {
-				proven += ", with real agents and a server that is killed"
+				proven += ", real agents, killed"
 			}
 		}
 		row = append(row, mark[opens && lacks[cloud.FeaturePorts] == ""], mark[keeps], mark[asks], proven)
 		fmt.Fprintf(&b, "| %s |\n", strings.Join(row, " | "))
 	}
 	return b.String()
+}
+
+// regions are a cloud's, as its facts say.
+func regions(c *facts.Cloud) string {
+	if c.Regions == "" && c.Prices != nil && c.Prices.Hosted {
+		return "price list"
+	}
+	return c.Regions
+}
+
+// TestRegionsAreKnown: of each cloud the page says where its regions are listed, and only of
+// published price lists that it is there.
+func TestRegionsAreKnown(t *testing.T) {
+	for _, p := range Providers(Options{}).All() {
+		c := facts.Of(p.Name())
+		said := regions(c)
+		if hosted := c.Prices != nil && c.Prices.Hosted; said == "" || hosted != strings.HasPrefix(said, "price list") {
+			t.Errorf("%s: regions are %q, and its price list is published: %t", p.Name(), said, hosted)
+		}
+	}
 }

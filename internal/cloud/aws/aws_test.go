@@ -71,6 +71,7 @@ func TestConformance(t *testing.T) {
 			Spec:      cloud.LaunchSpec{Offer: here, MachineSpec: cloud.MachineSpec{DiskGB: 50}, AuthorizedKey: "ssh-ed25519 AAAA test"},
 			Spot:      &spot,
 			Elsewhere: &elsewhere,
+			Beside:    cloudtest.In(here, "us-east-1b"),
 			Another:   func(testing.TB) cloud.Provider { return provider() },
 			Restore:   func(testing.TB) { process.Over(); fake.Restore() },
 			Fill: func(_ testing.TB, o cloud.Offer, left int) {

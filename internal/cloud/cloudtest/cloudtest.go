@@ -41,6 +41,8 @@ type Harness struct {
 	Spot *cloud.Offer
 	// Elsewhere is an offer like Spec's in another zone or region.
 	Elsewhere *cloud.Offer
+	// Beside is an offer like Spec's in another zone of the same region.
+	Beside *cloud.Offer
 	// Another makes a provider over the same cloud, as a restarted server has.
 	Another func(t testing.TB) cloud.Provider
 	// OneInstallation says why a cloud of this kind only ever has one.

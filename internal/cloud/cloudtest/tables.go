@@ -133,3 +133,9 @@ func PriceList(t *testing.T, p cloud.Provider, want cloud.AvailabilityVerdict, o
 		}
 	}
 }
+
+// In is an offer in another zone.
+func In(o cloud.Offer, zone string) *cloud.Offer {
+	o.Zone = zone
+	return &o
+}

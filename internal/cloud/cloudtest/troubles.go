@@ -158,6 +158,29 @@ var refusals = []Behaviour{
 			s.Errorf("it is in %v, want %v", n.Place, s.Elsewhere.Place)
 		}
 	}},
+	{"a full zone closes no other of its region", []string{"Fill", "Beside"}, func(s *suite) {
+		spec, beside := s.spec(s.id("web"), 1), *s.Beside
+		if beside.Region != spec.Offer.Region || beside.Zone == spec.Offer.Zone {
+			s.Fatalf("%v is not beside %v", beside.Place, spec.Offer.Place)
+		}
+		s.Fill(s, spec.Offer, 0)
+		if asked, ok := cloud.As[cloud.AvailabilityProber](s.p); ok {
+			if a, err := asked.Available(s.ctx(), beside, 1); err != nil || a.Verdict == cloud.AvailableNone {
+				s.Errorf("%v has room, and the provider says %+v, %v", beside.Place, a, err)
+			}
+		}
+		_, err := s.try(spec)
+		closed := cloud.BlockPlace(want[*cloud.CapacityError](s, err).Place)
+		if closed.Matches(&beside) {
+			s.Errorf("the refusal of %v closes %v, too: %v", spec.Offer.Place, beside.Place, closed.Place())
+		}
+		s.terminate(spec.ID)
+		there := s.spec(spec.ID, 1)
+		there.Offer = beside
+		if n := s.launch(there)[0]; n.Place != beside.Place {
+			s.Errorf("it is in %v, want %v", n.Place, beside.Place)
+		}
+	}},
 	{"a cluster is in one place", []string{"Elsewhere", "multi-node"}, func(s *suite) {
 		id := s.id("web")
 		nodes := s.launch(s.spec(id, 1))

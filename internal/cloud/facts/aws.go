@@ -10,7 +10,7 @@ import (
 )
 
 var aws = Cloud{
-	Name: "aws", Display: "AWS", Wrong: []string{"amazon"},
+	Name: "aws", Display: "AWS", Regions: "price list, with zones", Wrong: []string{"amazon"},
 	Prices: &Prices{
 		Hosted: true, Refresh: 7 * time.Hour, Beside: []string{Images, InstanceQuotas}, ZoneIDs: true, RegionClass: usFirst,
 		Columns: []Column{Arch, LocalDiskType, NVMe, LocalDiskSize, LocalDiskCount},

@@ -45,6 +45,8 @@ type Cloud struct {
 	// StoreFiles, below the home folder, are the credentials of its object stores, where it
 	// has no provider that knows them.
 	StoreFiles []string
+	// Regions says what its regions are and who lists them; "": its published price list.
+	Regions string
 	// Volumes are the types of volumes that it has, in the words of volume files.
 	Volumes []string
 	// Disks: a task can attach existing disks to its machines (resources.volumes).

@@ -1,3 +1,3 @@
 package facts
 
-var fluffycloud = Cloud{Name: "fluffycloud", Display: "FluffyCloud", Proven: "it is ours", Ours: true, SharesFiles: true}
+var fluffycloud = Cloud{Name: "fluffycloud", Display: "FluffyCloud", Regions: "its server's, with zones", Proven: "it is ours", Ours: true, SharesFiles: true}

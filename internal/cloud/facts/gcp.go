@@ -10,7 +10,7 @@ import (
 )
 
 var gcp = Cloud{
-	Name: "gcp", Display: "GCP", Wrong: []string{"google"},
+	Name: "gcp", Display: "GCP", Regions: "price list, with zones", Wrong: []string{"google"},
 	Prices: &Prices{
 		Hosted: true, Refresh: 7 * time.Hour, Beside: []string{Images, AcceleratorQuotas}, EachZone: true, Attached: true,
 		Family:  lazyregexp.New(`^n[24]-(standard|highmem|highcpu)-`),

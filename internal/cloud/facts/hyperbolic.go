@@ -1,7 +1,7 @@
 package facts
 
 var hyperbolic = Cloud{
-	Name: "hyperbolic", Display: "Hyperbolic",
+	Name: "hyperbolic", Display: "Hyperbolic", Regions: "one",
 	Prices:   &Prices{AnySize: true},
 	Lacks:    []Feature{Stop, MultiNode, Spot, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
 	Settings: onlyIdentity("Hyperbolic"),

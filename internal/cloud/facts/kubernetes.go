@@ -17,7 +17,7 @@ const (
 )
 
 var kubernetes = Cloud{
-	Name: Kubernetes, Display: "Kubernetes", Proven: "on one real cluster", Aliases: []string{"k8s"}, Hardware: Own, Pods: true,
+	Name: Kubernetes, Display: "Kubernetes", Regions: "contexts", Proven: "on one real cluster", Aliases: []string{"k8s"}, Hardware: Own, Pods: true,
 	Prices:  &Prices{Refresh: 7 * time.Hour, Beside: []string{Images}, CPUs: 2, MemoryPerCPU: 1},
 	Volumes: []string{"k8s-pvc", "k8s-hostpath"},
 	Notices: PodEnding,

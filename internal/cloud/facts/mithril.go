@@ -7,7 +7,7 @@ import (
 )
 
 var mithril = Cloud{
-	Name: "mithril", Display: "Mithril",
+	Name: "mithril", Display: "Mithril", Regions: "offered now",
 	Prices: &Prices{Refresh: 7 * time.Hour, AnySize: true},
 	Lacks:  []Feature{Ports, Image, DiskTier, NetTier, LocalDisk},
 	Settings: func() *schema.Spec {

@@ -8,7 +8,7 @@ import (
 )
 
 var oci = Cloud{
-	Name: "oci", Display: "OCI", Wrong: []string{"oracle"},
+	Name: "oci", Display: "OCI", Regions: "price list, with availability domains", Wrong: []string{"oracle"},
 	Prices: &Prices{
 		Hosted: true, Beside: []string{Images},
 		Family: lazyregexp.New(`^VM\.Standard(\.E|3)`),

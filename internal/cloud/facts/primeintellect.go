@@ -1,7 +1,7 @@
 package facts
 
 var primeintellect = Cloud{
-	Name: "primeintellect", Display: "PrimeIntellect",
+	Name: "primeintellect", Display: "PrimeIntellect", Regions: "offered now: data centers",
 	Prices:   &Prices{AnySize: true},
 	Lacks:    []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Ports, Storage},
 	Settings: onlyIdentity("PrimeIntellect"),

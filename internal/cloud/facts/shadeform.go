@@ -1,7 +1,7 @@
 package facts
 
 var shadeform = Cloud{
-	Name: "shadeform", Display: "Shadeform",
+	Name: "shadeform", Display: "Shadeform", Regions: "offered now",
 	Prices:   &Prices{AnySize: true},
 	Lacks:    []Feature{Stop, MultiNode, Image, Docker, DiskTier, NetTier, LocalDisk, Storage},
 	Settings: onlyIdentity("Shadeform"),

@@ -7,7 +7,7 @@ import (
 )
 
 var ssh = Cloud{
-	Name: SSH, Display: "SSH", Proven: "on real machines", Hardware: Own, Pods: true,
+	Name: SSH, Display: "SSH", Regions: "pools of hosts", Proven: "on real machines", Hardware: Own, Pods: true,
 	Prices: &Prices{Refresh: 7 * time.Hour, CPUs: 2, MemoryPerCPU: 1},
 	Label:  podLabel,
 	Settings: func() *schema.Spec {

@@ -3,7 +3,7 @@ package facts
 import "github.com/skypilot-go/sky/internal/schema"
 
 var vast = Cloud{
-	Name: "vast", Display: "Vast",
+	Name: "vast", Display: "Vast", Regions: "offered now: countries",
 	Prices: &Prices{AnySize: true},
 	Lacks:  []Feature{MultiNode, DiskTier, NetTier, LocalDisk, Storage},
 	Settings: func() *schema.Spec {

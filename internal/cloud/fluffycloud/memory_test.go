@@ -45,7 +45,7 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 	return cloudtest.Harness{
 		Provider: provider(t), Another: provider,
 		Spec: cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: "ssh-ed25519 AAAA"},
-		Spot: &spot, Elsewhere: &elsewhere,
+		Spot: &spot, Elsewhere: &elsewhere, Beside: &elsewhere,
 		Restore: func(t testing.TB) {
 			c.Remove("")
 			check(t, c.SetCapacity("east-a", "puff-2", -1))

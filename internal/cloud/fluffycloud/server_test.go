@@ -211,7 +211,7 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 		Provider: provider("owner"),
 		Another:  func(testing.TB) cloud.Provider { return provider("owner") },
 		Spec:     cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: r.authorizedKey()},
-		Spot:     &spot, Elsewhere: &elsewhere,
+		Spot:     &spot, Elsewhere: &elsewhere, Beside: &elsewhere,
 		Many: 9, // each is a machine; a page holds four
 		Restore: func(t testing.TB) {
 			r.admin(t, "DELETE", "faults", nil)

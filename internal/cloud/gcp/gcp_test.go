@@ -123,6 +123,7 @@ func TestConformance(t *testing.T) {
 		h.Halt = func(t testing.TB, n cloud.Node) { halt(t, fake, n, ends) }
 		h.Seed = func(t testing.TB, id cloud.ClusterID) { seed(t, fake, id) }
 		h.Spec, h.Spot, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &spot, &elsewhere
+		h.Beside = cloudtest.In(here, "us-central1-b")
 		h.Limited = func(testing.TB) (cloud.Provider, func() int) {
 			fake.Limit()
 			return over(fake, Options{Busy: -1}), fake.Over

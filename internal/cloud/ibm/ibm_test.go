@@ -47,6 +47,9 @@ func conformance(t *testing.T, here cloud.Offer, elsewhere *cloud.Offer) {
 		fake, provider := start(t)
 		h := fake.Harness(provider, shared...)
 		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, elsewhere
+		if here.Zone != "" {
+			h.Beside = cloudtest.In(here, "us-south-2")
+		}
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			zones := []string{o.Zone}
 			if o.Zone == "" { // what is left is in the zone that is tried last

@@ -60,9 +60,10 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(provider, network...)
 		h.Spec, h.Elsewhere, h.Spot = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere, &spot
+		h.Beside = cloudtest.In(here, "PHX-AD-2")
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			shape, _, _ := strings.Cut(o.InstanceType, "$")
-			fake.Fill(o.Region, shape, left)
+			fake.Fill(o.Region+"-"+o.Zone, shape, left)
 		}
 		h.OpenPorts = func(_ testing.TB, n cloud.Node) []string {
 			return slices.DeleteFunc(fake.Rules(n.ID), func(ports string) bool { return ports == "22" })

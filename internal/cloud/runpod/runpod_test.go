@@ -35,7 +35,8 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		h := fake.Harness(provider)
 		h.Raise = func(_ testing.TB, by float64) { fake.Raise(by) }
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: key}, &elsewhere
+		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: elsewhere, AuthorizedKey: key}, &here
+		h.Beside = cloudtest.In(elsewhere, "US-GA-2")
 		h.Fill = func(_ testing.TB, o cloud.Offer, left int) {
 			fake.Fill(o.Zone, runpodfake.Type("NVIDIA GeForce RTX 4090", 1), left)
 		}

@@ -59,7 +59,7 @@ func TestConformance(t *testing.T) {
 		fake, provider := start(t)
 		t.Cleanup(fake.Restore)
 		h := fake.Harness(provider)
-		h.Spec, h.Elsewhere = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere
+		h.Spec, h.Elsewhere, h.Beside = cloud.LaunchSpec{Offer: here, AuthorizedKey: cloudtest.Key}, &elsewhere, &elsewhere
 		return h
 	})
 }

@@ -30,8 +30,24 @@ type Fake struct {
 	tokens map[string]fluffyapi.Instance // what was launched, by retry token
 }
 
-// domains are the availability domains, one in each region.
-var domains = map[string]string{"us-phoenix-1": "Uocm:PHX-AD-1", "us-ashburn-1": "Uocm:US-ASHBURN-AD-1"}
+// domains are the availability domains of each region.
+var domains = map[string][]string{"us-phoenix-1": {"PHX-AD-1", "PHX-AD-2"}, "us-ashburn-1": {"US-ASHBURN-AD-1"}}
+
+// zone is the model's of a domain, as the API calls it; "": the region has none of that name.
+func zone(region string, domain any) string {
+	name := strings.TrimPrefix(fmt.Sprint(domain), "Uocm:")
+	if !slices.Contains(domains[region], name) {
+		return ""
+	}
+	return region + "-" + name
+}
+
+func zones(region string) (all []string) {
+	for _, name := range domains[region] {
+		all = append(all, zone(region, name))
+	}
+	return all
+}
 
 var shapes = map[string]struct {
 	gpu           string
@@ -46,7 +62,7 @@ var shapes = map[string]struct {
 // New returns a cloud that has nothing but capacity.
 func New() *Fake {
 	api := fakehttp.API{
-		Prefix: "/20160918", Login: signed, Remembers: true, Regions: slices.Sorted(maps.Keys(domains)),
+		Prefix: "/20160918", Login: signed, Remembers: true, Regions: slices.Sorted(maps.Keys(domains)), Zones: zones,
 		ID:    func(n uint64) string { return fmt.Sprintf("ocid1.instance.oc1..aaaa%08x", n) },
 		Error: func(_ int, code, message string) any { return dict{"code": code, "message": message} },
 		Words: map[fluffyapi.Code]fakehttp.Word{
@@ -77,7 +93,11 @@ func New() *Fake {
 		return all
 	})
 	fixed("/availabilityDomains", "domains.list", func(r *http.Request) any {
-		return []dict{{"name": domains[region(r)], "compartmentId": Tenancy, "id": "ocid1.availabilitydomain.oc1..a"}}
+		all := []dict{}
+		for _, name := range domains[region(r)] {
+			all = append(all, dict{"name": "Uocm:" + name, "compartmentId": Tenancy, "id": "ocid1.availabilitydomain.oc1.." + name[len(name)-1:]})
+		}
+		return all
 	})
 	fixed("/images", "images.list", func(r *http.Request) any {
 		return []dict{{"id": "ocid1.image.oc1..ubuntu", "displayName": "Canonical-Ubuntu-22.04", "operatingSystem": "Canonical Ubuntu", "operatingSystemVersion": "22.04", "lifecycleState": "AVAILABLE"}}
@@ -113,7 +133,7 @@ var (
 // region is that of the host which is asked; no other host exists.
 func region(r *http.Request) string {
 	part := strings.Split(fakehttp.Host(r), ".")
-	if len(part) < 3 || domains[part[1]] == "" {
+	if len(part) < 3 || domains[part[1]] == nil {
 		panic(http.ErrAbortHandler)
 	}
 	return part[1]
@@ -124,9 +144,9 @@ func (f *Fake) report(r *http.Request, in dict) (any, error) {
 	out := []dict{}
 	for _, one := range fakehttp.Items(in["shapeAvailabilities"]) {
 		shape, status := fmt.Sprint(one.(dict)["instanceShape"]), "AVAILABLE"
-		if shapes[shape].price == 0 || domains[region(r)] != in["availabilityDomain"] {
+		if zone := zone(region(r), in["availabilityDomain"]); shapes[shape].price == 0 || zone == "" {
 			status = "HARDWARE_NOT_SUPPORTED"
-		} else if f.Free(r, region(r), shape) < 1 {
+		} else if f.Free(r, zone, shape) < 1 {
 			status = "OUT_OF_HOST_CAPACITY"
 		}
 		out = append(out, dict{"instanceShape": shape, "availabilityStatus": status, "availableCount": nil})
@@ -142,11 +162,11 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		}
 		return nil, fluffyapi.Errorf(fluffyapi.TokenReused, "%s", token)
 	}
-	shape := in["shape"].(string)
+	shape, zone := in["shape"].(string), zone(region(r), in["availabilityDomain"])
 	vnic, _ := in["createVnicDetails"].(dict)
 	source, _ := in["sourceDetails"].(dict)
 	switch subnet := f.Thing("subnets", vnic["subnetId"]); {
-	case shapes[shape].price == 0, domains[region(r)] != in["availabilityDomain"]:
+	case shapes[shape].price == 0, zone == "":
 		return nil, fluffyapi.Errorf(fluffyapi.Invalid, "there is no %s in %v", shape, in["availabilityDomain"])
 	case shapes[shape].flexible && in["shapeConfig"] == nil:
 		return nil, fluffyapi.Errorf(missing, "shapeConfig")
@@ -161,7 +181,7 @@ func (f *Fake) create(r *http.Request, in dict) (any, error) {
 		}
 	}
 	in["name"] = in["displayName"]
-	i, err := f.Create(r, region(r), shape, in)
+	i, err := f.CreateIn(r, zone, shape, in)
 	if err == nil {
 		f.tokens[token] = i
 	}
@@ -219,7 +239,7 @@ func (f *Fake) attachments(r *http.Request, _ dict) (any, error) {
 		if public, _ := f.Addresses(m.Instance); public == "" || m.Region != region(r) || m.State == fluffyapi.Terminated || r.URL.Query().Get("instanceId") != "" && r.URL.Query().Get("instanceId") != m.ID {
 			continue
 		}
-		all = append(all, dict{"id": "ocid1.vnicattachment." + m.ID, "instanceId": m.ID, "vnicId": "ocid1.vnic." + m.ID, "compartmentId": Tenancy, "lifecycleState": "ATTACHED", "availabilityDomain": domains[m.Region]})
+		all = append(all, dict{"id": "ocid1.vnicattachment." + m.ID, "instanceId": m.ID, "vnicId": "ocid1.vnic." + m.ID, "compartmentId": Tenancy, "lifecycleState": "ATTACHED", "availabilityDomain": fakehttp.Asked(m.Instance)["availabilityDomain"]})
 	}
 	return all, nil
 }

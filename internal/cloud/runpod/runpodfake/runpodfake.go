@@ -23,7 +23,7 @@ type dict = fakehttp.Dict
 // Fake is the whole of RunPod.
 type Fake struct{ *fakehttp.Fake }
 
-var dataCenters = []string{"US-KS-2", "EU-CZ-1", "EUR-IS-1"}
+var dataCenters = []string{"US-KS-2", "EU-CZ-1", "EUR-IS-1", "US-GA-2"}
 
 // gpus are RunPod's ids, and what an hour of one costs.
 var gpus = map[string]float64{"NVIDIA GeForce RTX 4090": 0.69, "NVIDIA H100 80GB HBM3": 2.99}
