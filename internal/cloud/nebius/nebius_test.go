@@ -258,7 +258,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 		for _, settings := range []map[string]any{
-			{"project_id": "project-none"}, {"tenant_id": "tenant-other"}, {"domain": "elsewhere.example"}, {"filesystems": []any{map[string]any{"filesystem_id": "x"}}}, {"security_group_name": "none"},
+			{"project_id": "project-none"}, {"tenant_id": "tenant-other"}, {"domain": "elsewhere.example"}, {"credentials_file_path": "~/team.json"}, {"filesystems": []any{map[string]any{"filesystem_id": "x"}}}, {"security_group_name": "none"},
 		} {
 			wrong := cluster("wrong")
 			wrong.Settings = settings
