@@ -65,6 +65,7 @@ type Row struct {
 	NVMe           bool
 	LocalDiskGB    float64 // one disk
 	LocalDiskCount float64
+	Hosting        int // Vast: 1 and more in a data centre
 }
 
 var none = math.NaN()
@@ -206,6 +207,8 @@ func (r *Row) column(c facts.Column) string {
 		return number(r.LocalDiskGB)
 	case facts.LocalDiskCount:
 		return number(r.LocalDiskCount)
+	case facts.HostingType:
+		return strconv.Itoa(r.Hosting)
 	}
 	return ""
 }

@@ -128,9 +128,17 @@ func TestCudo(t *testing.T) {
 
 func TestVast(t *testing.T) {
 	url := cloudAPI(t, "Bearer k", answers(t, map[string]string{"POST /bundles/": "vast.json"}))
+	rows, err := Vast{API{BaseURL: url, Token: "k"}}.Rows(t.Context())
+	var text bytes.Buffer
+	if err == nil {
+		err = Write(&text, "vast", rows)
+	}
+	if head, _, _ := strings.Cut(text.String(), "\n"); err != nil || !strings.HasSuffix(head, ",Region,HostingType") || !strings.Contains(text.String(), `,0.4,0.25,"Oregon, US",0`) || !strings.Contains(text.String(), `,0.8,0.3,"Oregon, US",1`) {
+		t.Errorf("%s, %v", text.String(), err)
+	}
 	list := table(t, "vast", Vast{API{BaseURL: url, Token: "k"}})
 	check(t, list, gpu("RTX4090", 1), "1x-RTX_4090-16-65536 16/64 Oregon, US $0.4")
-	check(t, list, spot(gpu("RTX4090", 1)), "1x-RTX_4090-16-65536 16/64 Oregon, US $0.25")
+	check(t, list, spot(gpu("RTX4090", 1)), "1x-RTX_4090-16-65536 16/64 Oregon, US $0.25, 1x-RTX_4090-16-65536 16/64 Oregon, US $0.3")
 	for in, want := range map[string]string{"RTX 6000Ada": "RTX6000-Ada", "H100 SXM": "H100", "RTX 4080S": "RTX4080", "Tesla V100": "V100", "RTX 3090 Ti": "RTX3090", "A100 PCIE": "A100"} {
 		if got := VastGPU(in); got != want {
 			t.Errorf("%s: %s, want %s", in, got, want)

@@ -30,6 +30,7 @@ type VastOffer struct {
 	MinBid      float64 `json:"min_bid"`
 	Reliability float64 `json:"reliability2"`
 	Down        float64 `json:"inet_down"`
+	Hosting     int     `json:"hosting_type"` // 1 and more: in a data centre
 	Search      struct {
 		Hour float64 `json:"totalHour"`
 	} `json:"search"`
@@ -54,7 +55,7 @@ func VastRows(offers []VastOffer, spot bool) (rows []Row) {
 	RankVast(offers, spot)
 	seen := map[vastType]bool{}
 	for _, o := range offers {
-		k := vastType{o.Type(), o.Country()}
+		k := vastType{o.Type(), o.Country(), 0}
 		_, price := o.Price(spot)
 		if seen[k] || k.region == "" || o.GPUs == 0 || price <= 0 {
 			continue
@@ -127,7 +128,7 @@ func (o VastOffer) Country() string {
 
 // row is the offer's line without a price.
 func (o VastOffer) row(region string) Row {
-	return Row{InstanceType: o.Type(), Accelerator: VastGPU(o.GPU), Count: o.GPUs, CPUs: o.CPUs, MemoryGiB: o.MemoryMiB / 1024, DeviceMiB: o.DeviceMiB, Price: none, Spot: none, Region: region}
+	return Row{InstanceType: o.Type(), Accelerator: VastGPU(o.GPU), Count: o.GPUs, CPUs: o.CPUs, MemoryGiB: o.MemoryMiB / 1024, DeviceMiB: o.DeviceMiB, Price: none, Spot: none, Region: region, Hosting: o.Hosting}
 }
 
 // Type is what a kind of Vast's machines is called, as "1x-RTX_4090-16-65536".
@@ -152,7 +153,10 @@ func VastKind(instanceType string) (o VastOffer, err error) {
 	return o, nil
 }
 
-type vastType struct{ instance, region string }
+type vastType struct {
+	instance, region string
+	hosting          int
+}
 
 // Rows searches all offers that are fast enough to be of use.
 func (v Vast) Rows(ctx context.Context) ([]Row, error) {
@@ -168,10 +172,12 @@ func (v Vast) Rows(ctx context.Context) ([]Row, error) {
 		if len(o.Place) < 2 || o.GPUs == 0 {
 			continue
 		}
-		key := vastType{o.Type(), o.Place}
+		key := vastType{o.Type(), o.Place, o.Hosting}
 		groups[key] = append(groups[key], o)
 	}
-	keys := slices.SortedFunc(maps.Keys(groups), func(a, b vastType) int { return strings.Compare(a.instance+a.region, b.instance+b.region) })
+	keys := slices.SortedFunc(maps.Keys(groups), func(a, b vastType) int {
+		return cmp.Or(strings.Compare(a.instance+a.region, b.instance+b.region), cmp.Compare(a.hosting, b.hosting))
+	})
 	var rows []Row
 	for _, k := range keys {
 		rows = append(rows, vastRow(k, groups[k]))

@@ -49,6 +49,8 @@ type Harness struct {
 	OneInstallation string
 	// Unprotected says why nothing but machines is made for a cluster that has ports.
 	Unprotected string
+	// Unasked says why a launch does not ask first whether there is room, though the cloud says it.
+	Unasked string
 	// OffCosts says why machines that are off cost money.
 	OffCosts string
 	// Many is how many clusters are listed at once; 0: 300.

@@ -54,6 +54,7 @@ const (
 	NVMe           Column = "NVMeSupported"
 	LocalDiskSize  Column = "LocalDiskSize"
 	LocalDiskCount Column = "LocalDiskCount"
+	HostingType    Column = "HostingType"
 )
 
 // Files that may stand beside a price list.

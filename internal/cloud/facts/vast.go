@@ -4,7 +4,7 @@ import "github.com/skypilot-go/sky/internal/schema"
 
 var vast = Cloud{
 	Name: "vast", Display: "Vast", Regions: "offered now: countries",
-	Prices: &Prices{AnySize: true},
+	Prices: &Prices{AnySize: true, Columns: []Column{HostingType}},
 	Lacks:  []Feature{MultiNode, DiskTier, NetTier, LocalDisk, Storage},
 	Settings: func() *schema.Spec {
 		return schema.Section("Vast. Its machines are strangers'; only those that pass all of this are rented.",

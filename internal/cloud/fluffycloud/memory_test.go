@@ -43,6 +43,7 @@ func memoryWith(t testing.TB, through func(fluffyapi.API) fluffyapi.API) (cloudt
 	}
 	spot, elsewhere := offer("east-a", true), offer("east-b", false)
 	return cloudtest.Harness{
+		Unasked:  "launches learn of a lack of room by the refusal, as on most large clouds",
 		Provider: provider(t), Another: provider,
 		Spec: cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: "ssh-ed25519 AAAA"},
 		Spot: &spot, Elsewhere: &elsewhere, Beside: &elsewhere,

@@ -208,6 +208,7 @@ func (r *realCloud) harness(t testing.TB) cloudtest.Harness {
 	}
 	spot, elsewhere := offer("east-a", true), offer("east-b", false)
 	return cloudtest.Harness{
+		Unasked:  "launches learn of a lack of room by the refusal, as on most large clouds",
 		Provider: provider("owner"),
 		Another:  func(testing.TB) cloud.Provider { return provider("owner") },
 		Spec:     cloud.LaunchSpec{Offer: offer("east-a", false), MachineSpec: cloud.MachineSpec{DiskGB: 10}, AuthorizedKey: r.authorizedKey()},

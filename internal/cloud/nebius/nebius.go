@@ -231,6 +231,9 @@ func (p *Provider) project(ctx context.Context, spec cloud.LaunchSpec) (string, 
 	if set := vm.Setting(spec.Settings, "domain"); set != "" && set != p.tuning.Endpoint {
 		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.domain is %s, and the API is reached at %s; set NEBIUS_DOMAIN in the environment of the API server", set, p.tuning.Endpoint)}
 	}
+	if set := vm.Setting(spec.Settings, "credentials_file_path"); set != "" && set != "~/"+p.key.Path {
+		return "", &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("nebius.credentials_file_path is %s, and the API server uses ~/%s in all workspaces; put the credentials there", set, p.key.Path)}
+	}
 	all, err := p.projects(ctx)
 	if err != nil {
 		return "", err

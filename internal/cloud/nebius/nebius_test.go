@@ -69,11 +69,6 @@ func TestConformance(t *testing.T) {
 
 func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
 // A machine that was taken back is off, says so, and is switched on by the next launch.
 func TestPreemption(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -129,13 +124,13 @@ func TestWhatRefusalsMean(t *testing.T) {
 		right   func(error) bool
 		kind    vm.Kind
 	}{
-		{16, 0, "", is[*cloud.AuthError], vm.Refused}, {7, 0, "", is[*cloud.PermissionError], vm.Refused}, {7, 120, "", is[*cloud.PermissionError], vm.Refused},
-		{5, 0, "", is[*cloud.InvalidError], vm.Missing}, {5, 111, "", is[*cloud.InvalidError], vm.Missing}, {6, 0, "", is[*rest.Error], vm.Changed}, {6, 112, "", is[*rest.Error], vm.Changed},
-		{10, 0, "", is[*rest.Error], vm.Changed}, {10, 130, "", is[*rest.Error], vm.Changed}, {10, 131, "", is[*rest.Error], vm.Changed}, {9, 0, "", is[*rest.Error], vm.Busy}, {9, 110, "", is[*rest.Error], vm.Busy},
-		{3, 0, "", is[*cloud.InvalidError], vm.Refused}, {3, 100, "", is[*cloud.InvalidError], vm.Refused}, {11, 0, "", is[*cloud.InvalidError], vm.Refused}, {11, 113, "", is[*cloud.InvalidError], vm.Refused},
-		{8, 0, "slow down", is[*cloud.ThrottledError], vm.Refused}, {8, 140, "", is[*cloud.ThrottledError], vm.Refused}, {8, 141, "", is[*cloud.QuotaError], vm.Refused}, {8, 0, "Quota limit exceeded", is[*cloud.QuotaError], vm.Refused},
-		{8, 142, "", is[*cloud.CapacityError], vm.Refused}, {8, 0, "Not enough resources", is[*cloud.CapacityError], vm.Refused}, {9, 142, "", is[*cloud.CapacityError], vm.Refused},
-		{4, 0, "", is[*cloud.UnreachableError], vm.Lost}, {14, 0, "", is[*cloud.UnreachableError], vm.Lost}, {12, 0, "", is[*rest.Error], vm.Refused}, {77, 0, "odd", is[*rest.Error], vm.Refused},
+		{16, 0, "", cloudtest.Is[*cloud.AuthError], vm.Refused}, {7, 0, "", cloudtest.Is[*cloud.PermissionError], vm.Refused}, {7, 120, "", cloudtest.Is[*cloud.PermissionError], vm.Refused},
+		{5, 0, "", cloudtest.Is[*cloud.InvalidError], vm.Missing}, {5, 111, "", cloudtest.Is[*cloud.InvalidError], vm.Missing}, {6, 0, "", cloudtest.Is[*rest.Error], vm.Changed}, {6, 112, "", cloudtest.Is[*rest.Error], vm.Changed},
+		{10, 0, "", cloudtest.Is[*rest.Error], vm.Changed}, {10, 130, "", cloudtest.Is[*rest.Error], vm.Changed}, {10, 131, "", cloudtest.Is[*rest.Error], vm.Changed}, {9, 0, "", cloudtest.Is[*rest.Error], vm.Busy}, {9, 110, "", cloudtest.Is[*rest.Error], vm.Busy},
+		{3, 0, "", cloudtest.Is[*cloud.InvalidError], vm.Refused}, {3, 100, "", cloudtest.Is[*cloud.InvalidError], vm.Refused}, {11, 0, "", cloudtest.Is[*cloud.InvalidError], vm.Refused}, {11, 113, "", cloudtest.Is[*cloud.InvalidError], vm.Refused},
+		{8, 0, "slow down", cloudtest.Is[*cloud.ThrottledError], vm.Refused}, {8, 140, "", cloudtest.Is[*cloud.ThrottledError], vm.Refused}, {8, 141, "", cloudtest.Is[*cloud.QuotaError], vm.Refused}, {8, 0, "Quota limit exceeded", cloudtest.Is[*cloud.QuotaError], vm.Refused},
+		{8, 142, "", cloudtest.Is[*cloud.CapacityError], vm.Refused}, {8, 0, "Not enough resources", cloudtest.Is[*cloud.CapacityError], vm.Refused}, {9, 142, "", cloudtest.Is[*cloud.CapacityError], vm.Refused},
+		{4, 0, "", cloudtest.Is[*cloud.UnreachableError], vm.Lost}, {14, 0, "", cloudtest.Is[*cloud.UnreachableError], vm.Lost}, {12, 0, "", cloudtest.Is[*rest.Error], vm.Refused}, {77, 0, "odd", cloudtest.Is[*rest.Error], vm.Refused},
 	} {
 		s := grpc.Status{Code: tt.code, Message: tt.message}
 		if tt.field > 0 {
@@ -147,7 +142,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 		}
 	}
 	// What an operation ends with is about room, and never about too many calls.
-	for message, right := range map[string]func(error) bool{"": is[*cloud.CapacityError], "the quota of GPUs": is[*cloud.QuotaError]} {
+	for message, right := range map[string]func(error) bool{"": cloudtest.Is[*cloud.CapacityError], "the quota of GPUs": cloudtest.Is[*cloud.QuotaError]} {
 		err := nebiusapi.Failure(nebiusapi.Operation{Status: &grpc.Status{Code: 8, Message: message}})
 		if err := r.Refusal(t.Context(), here.Place, err); !right(err) {
 			t.Errorf("%q: %T", message, err)
@@ -259,11 +254,11 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v, %v", nodes, err)
 		}
 		for _, settings := range []map[string]any{
-			{"project_id": "project-none"}, {"tenant_id": "tenant-other"}, {"domain": "elsewhere.example"}, {"filesystems": []any{map[string]any{"filesystem_id": "x"}}}, {"security_group_name": "none"},
+			{"project_id": "project-none"}, {"tenant_id": "tenant-other"}, {"domain": "elsewhere.example"}, {"credentials_file_path": "~/team.json"}, {"filesystems": []any{map[string]any{"filesystem_id": "x"}}}, {"security_group_name": "none"},
 		} {
 			wrong := cluster("wrong")
 			wrong.Settings = settings
-			if _, err := cloudtest.PrepareAndLaunch(t, p, wrong); !is[*cloud.InvalidError](err) {
+			if _, err := cloudtest.PrepareAndLaunch(t, p, wrong); !cloudtest.Is[*cloud.InvalidError](err) {
 				t.Errorf("%v: %v", settings, err)
 			}
 		}
@@ -279,7 +274,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("%+v, %v", again, err)
 	}
 	for _, ports := range []string{"1-2000", "x"} {
-		if _, err := wanted("g", nil, []string{ports}); !is[*cloud.InvalidError](err) {
+		if _, err := wanted("g", nil, []string{ports}); !cloudtest.Is[*cloud.InvalidError](err) {
 			t.Errorf("%s: %v", ports, err)
 		}
 	}

@@ -84,35 +84,33 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status        int
-		code, message string
-		right         func(error) bool
-	}{
-		{401, "NotAuthenticated", "", is[*cloud.AuthError]}, {402, "SignUpRequired", "", is[*cloud.AuthError]}, {403, "NotAuthorized", "", is[*cloud.PermissionError]},
-		{404, "NotAuthorizedOrNotFound", "", is[*cloud.InvalidError]}, {404, "NotFound", "", is[*cloud.InvalidError]}, {400, "RelatedResourceNotAuthorizedOrNotFound", "subnetId", is[*cloud.InvalidError]},
-		{400, "InvalidParameter", "", is[*cloud.InvalidError]}, {400, "InvalidParameters", "", is[*cloud.InvalidError]}, {400, "MissingParameter", "", is[*cloud.InvalidError]},
-		{400, "CannotParseRequest", "", is[*cloud.InvalidError]}, {413, "RequestTooLarge", "", is[*cloud.InvalidError]}, {400, "LimitExceeded", "", is[*cloud.QuotaError]}, {400, "QuotaExceeded", "", is[*cloud.QuotaError]},
-		{429, "TooManyRequests", "", is[*cloud.ThrottledError]}, {500, "InternalError", "Out of host capacity.", is[*cloud.CapacityError]}, {500, "OutOfHostCapacity", "Out of capacity", is[*cloud.CapacityError]},
-		{409, "OutOfCapacity", "", is[*cloud.CapacityError]}, {409, "IncorrectState", "", is[*rest.Error]}, {409, "ExternalServerIncorrectState", "", is[*rest.Error]}, {409, "Conflict", "", is[*rest.Error]},
-		{409, "NotAuthorizedOrResourceAlreadyExists", "", is[*rest.Error]}, {409, tokenReused, "", is[*rest.Error]},
-	} {
-		body := `{"code": "` + tt.code + `", "message": "` + tt.message + `"}`
-		if err := r.Refusal(t.Context(), here.Place, refusal(tt.status, nil, []byte(body))); !tt.right(err) {
-			t.Errorf("%s: %T (%v)", body, err, err)
-		}
-	}
-	for _, status := range []int{500, 502, 503} { // it proves nothing
-		if err := refusal(status, nil, []byte(`{"code": "InternalServerError", "message": "oh"}`)); err != nil {
-			t.Errorf("%d: %v", status, err)
-		}
-	}
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
+	cloudtest.Refusals(t, here.Place, refusal, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"code": "NotAuthenticated", "message": ""}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 402, `{"code": "SignUpRequired", "message": ""}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"code": "NotAuthorized", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"code": "NotAuthorizedOrNotFound", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"code": "NotFound", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 400, `{"code": "RelatedResourceNotAuthorizedOrNotFound", "message": "subnetId"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "InvalidParameter", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "InvalidParameters", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "MissingParameter", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"code": "CannotParseRequest", "message": ""}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 413, `{"code": "RequestTooLarge", "message": ""}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"code": "LimitExceeded", "message": ""}`),
+		cloudtest.Means[*cloud.QuotaError](vm.Refused, 400, `{"code": "QuotaExceeded", "message": ""}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"code": "TooManyRequests", "message": ""}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 500, `{"code": "InternalError", "message": "Out of host capacity."}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 500, `{"code": "OutOfHostCapacity", "message": "Out of capacity"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 409, `{"code": "OutOfCapacity", "message": ""}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 409, `{"code": "IncorrectState", "message": ""}`),
+		cloudtest.Means[*rest.Error](vm.Changed, 409, `{"code": "ExternalServerIncorrectState", "message": ""}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"code": "Conflict", "message": ""}`),
+		cloudtest.Means[*rest.Error](vm.Busy, 409, `{"code": "NotAuthorizedOrResourceAlreadyExists", "message": ""}`),
+		cloudtest.Means[*rest.Error](vm.Refused, 409, `{"code": "InvalidatedRetryToken", "message": ""}`),
+		cloudtest.Nothing(500, `{"code": "InternalServerError", "message": "oh"}`),
+		cloudtest.Nothing(502, `{"code": "InternalServerError", "message": "oh"}`),
+		cloudtest.Nothing(503, `{"code": "InternalServerError", "message": "oh"}`),
+	})
 }
 
 func TestTypes(t *testing.T) {
@@ -223,7 +221,7 @@ func TestSettings(t *testing.T) {
 	for _, settings := range []map[string]any{{"compartment_ocid": "ocid1.compartment.oc1..none"}, {"vcn_ocid": "ocid1.vcn.oc1..none"}} {
 		spec := cluster("wrong")
 		spec.Settings = settings
-		if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) {
+		if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) {
 			t.Errorf("%v: %v", settings, err)
 		}
 	}

@@ -237,8 +237,8 @@ func TestRefusalsAboutVolumes(t *testing.T) {
 			fault model.Fault
 			want  func(error) bool
 		}{
-			"cut": {model.Fault{Kind: model.Cut}, is[*cloud.UnreachableError]}, "throttled": {model.Fault{Kind: model.Throttle}, is[*cloud.ThrottledError]},
-			"refused": {model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}, is[*cloud.AuthError]}, "poor": {model.Fault{Kind: model.Fail, Code: runpodfake.Poor}, is[*cloud.AuthError]},
+			"cut": {model.Fault{Kind: model.Cut}, cloudtest.Is[*cloud.UnreachableError]}, "throttled": {model.Fault{Kind: model.Throttle}, cloudtest.Is[*cloud.ThrottledError]},
+			"refused": {model.Fault{Kind: model.Fail, Code: fluffyapi.Unauthorized}, cloudtest.Is[*cloud.AuthError]}, "poor": {model.Fault{Kind: model.Fail, Code: runpodfake.Poor}, cloudtest.Is[*cloud.AuthError]},
 		} {
 			fake.Inject(tt.fault)
 			_, err := p.MakeVolume(t.Context(), v)
@@ -263,9 +263,4 @@ func TestRefusalsAboutVolumes(t *testing.T) {
 			t.Error(have(fake))
 		}
 	})
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }

@@ -41,11 +41,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
 func TestCredentials(t *testing.T) {
 	good := "access_key = " + scpfake.AccessKey + "\nsecret_key = " + scpfake.SecretKey + "\nproject_id = " + scpfake.ProjectID + "\n"
 	for keys, want := range map[string]string{
@@ -190,7 +185,7 @@ func TestARuleThatNeverHolds(t *testing.T) {
 		began := time.Now()
 		_, err := cloudtest.PrepareAndLaunch(t, p, launch("web"))
 		var overdue *cloud.OverdueError
-		if took := time.Since(began); !errors.As(err, &overdue) || !is[*cloud.UnreachableError](err) || took < time.Hour || took > 2*time.Hour {
+		if took := time.Since(began); !errors.As(err, &overdue) || !cloudtest.Is[*cloud.UnreachableError](err) || took < time.Hour || took > 2*time.Hour {
 			t.Errorf("after %v: %v", took, err)
 		}
 		if err := provider().Terminate(t.Context(), launch("web").ID); err != nil || len(rules(fake)) > 0 {

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
@@ -94,64 +93,30 @@ func TestWhatStatesMean(t *testing.T) {
 }
 
 func TestWhatRefusalsMean(t *testing.T) {
-	r := refusals("fix")
-	for _, tt := range []struct {
-		status int
-		body   string
-		want   error
-	}{
-		{401, `{"success": false, "error": "auth_error", "msg": "Invalid user key"}`, &cloud.AuthError{}},
-		{404, `{"error": "auth_error", "msg": "Invalid user key"}`, &cloud.AuthError{}},
-		{400, `{"success": false, "error": "insufficient_credit", "msg": "x"}`, &cloud.AuthError{}},
-		{400, `{"success": false, "error": "missing_billing", "msg": "x"}`, &cloud.AuthError{}},
-		{403, `{"success": false, "error": "invalid_args", "msg": "Offer 1 is not your own."}`, &cloud.PermissionError{}},
-		{404, `{"success": false, "error": "invalid_args", "msg": "error 404/3603: no_such_ask Instance type by id 1 is not available."}`, &cloud.CapacityError{}},
-		{410, `{"success": false, "error": "no_such_ask", "msg": "x"}`, &cloud.CapacityError{}},
-		{400, `{"success": false, "error": "invalid_price", "msg": "x"}`, &cloud.CapacityError{}},
-		{400, `{"success": false, "error": "resources_unavailable", "msg": "x"}`, &cloud.CapacityError{}},
-		{400, `{"success": false, "error": "invalid_args", "msg": "x"}`, &cloud.InvalidError{}},
-		{400, `{"success": false, "error": "no_ssh_key_for_vm", "msg": "x"}`, &cloud.InvalidError{}},
-		{400, `{"success": false, "error": "label_too_long", "msg": "x"}`, &cloud.InvalidError{}},
-		{400, `{"error": "invalid_request", "msg": "Invalid json body"}`, &cloud.InvalidError{}},
-		{404, `{"success": false, "error": "no_such_instance", "msg": "x"}`, &cloud.InvalidError{}},
-		{404, `{"success": false, "error": "not_found", "msg": "x"}`, &cloud.InvalidError{}},
-		{429, `API requests too frequent: endpoint threshold=4.5`, &cloud.ThrottledError{}},
-		{429, `{"success": false, "error": "rate_limit_exceeded", "msg": "x"}`, &cloud.ThrottledError{}},
-		{400, `{"detail": "API requests too frequent endpoint threshold=1.0"}`, &cloud.ThrottledError{}},
-		{500, `{"success": false, "error": "server_error", "msg": "x"}`, &cloud.UnreachableError{}},
-	} {
-		err := rest.ReadError(tt.status, http.Header{}, []byte(tt.body))
-		if err == nil {
-			err = &rest.NoAnswerError{Cloud: "Vast", Err: errors.New(tt.body)}
-		}
-		if got := r.Refusal(t.Context(), here.Place, err); !sameKind(got, tt.want) {
-			t.Errorf("%d %s: %T (%v), want %T", tt.status, tt.body, got, got, tt.want)
-		}
-	}
-	if e := (*cloud.AuthError)(nil); !errors.As(r.Refusal(t.Context(), here.Place, &rest.Error{Status: 400, Code: "insufficient_credit"}), &e) || !strings.Contains(e.Fix, "billing") {
+	cloudtest.Refusals(t, here.Place, rest.ReadError, refusals("fix"), []cloudtest.Refusal{
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 401, `{"success": false, "error": "auth_error", "msg": "Invalid user key"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 404, `{"error": "auth_error", "msg": "Invalid user key"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"success": false, "error": "insufficient_credit", "msg": "x"}`),
+		cloudtest.Means[*cloud.AuthError](vm.Refused, 400, `{"success": false, "error": "missing_billing", "msg": "x"}`),
+		cloudtest.Means[*cloud.PermissionError](vm.Refused, 403, `{"success": false, "error": "invalid_args", "msg": "Offer 1 is not your own."}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 404, `{"success": false, "error": "invalid_args", "msg": "error 404/3603: no_such_ask Instance type by id 1 is not available."}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 410, `{"success": false, "error": "no_such_ask", "msg": "x"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"success": false, "error": "invalid_price", "msg": "x"}`),
+		cloudtest.Means[*cloud.CapacityError](vm.Refused, 400, `{"success": false, "error": "resources_unavailable", "msg": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"success": false, "error": "invalid_args", "msg": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"success": false, "error": "no_ssh_key_for_vm", "msg": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"success": false, "error": "label_too_long", "msg": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Refused, 400, `{"error": "invalid_request", "msg": "Invalid json body"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"success": false, "error": "no_such_instance", "msg": "x"}`),
+		cloudtest.Means[*cloud.InvalidError](vm.Missing, 404, `{"success": false, "error": "not_found", "msg": "x"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `API requests too frequent: endpoint threshold=4.5`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 429, `{"success": false, "error": "rate_limit_exceeded", "msg": "x"}`),
+		cloudtest.Means[*cloud.ThrottledError](vm.Refused, 400, `{"detail": "API requests too frequent endpoint threshold=1.0"}`),
+		cloudtest.Nothing(500, `{"success": false, "error": "server_error", "msg": "x"}`),
+	})
+	if e := (*cloud.AuthError)(nil); !errors.As(refusals("fix").Refusal(t.Context(), here.Place, &rest.Error{Status: 400, Code: "insufficient_credit"}), &e) || !strings.Contains(e.Fix, "billing") {
 		t.Errorf("%v", e)
 	}
-}
-
-func sameKind(a, b error) bool {
-	switch b.(type) {
-	case *cloud.AuthError:
-		return is[*cloud.AuthError](a)
-	case *cloud.PermissionError:
-		return is[*cloud.PermissionError](a)
-	case *cloud.CapacityError:
-		return is[*cloud.CapacityError](a)
-	case *cloud.InvalidError:
-		return is[*cloud.InvalidError](a)
-	case *cloud.ThrottledError:
-		return is[*cloud.ThrottledError](a)
-	}
-	return is[*cloud.UnreachableError](a)
-}
-
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
 }
 
 // An offer that somebody else takes costs a call and no time, and the next one is taken.
@@ -170,7 +135,7 @@ func TestAnOfferThatIsGone(t *testing.T) {
 		}
 		fake.Inject(model.Fault{Kind: model.Fail, Code: "insufficient_capacity", Op: "instances.create"})
 		began = time.Now()
-		if _, err := p.Launch(t.Context(), cluster("web2")); !is[*cloud.CapacityError](err) || time.Since(began) > time.Second {
+		if _, err := p.Launch(t.Context(), cluster("web2")); !cloudtest.Is[*cloud.CapacityError](err) || time.Since(began) > time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 	})
@@ -201,11 +166,11 @@ func TestSettings(t *testing.T) {
 	}
 	spec := cluster("web")
 	spec.Settings = map[string]any{"min_reliability": 0.999}
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.CapacityError](err) {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.CapacityError](err) {
 		t.Error(err)
 	}
 	spec.Settings = map[string]any{"countries": []any{"SE"}}
-	if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) {
+	if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 	asks := []ask{{ID: 1, Base: 1, Reliability: 0.5, Down: 900}, {ID: 2, Base: 1.5, Reliability: 0.99, Down: 100}, {ID: 3, Base: 1.5, Reliability: 0.99, Down: 500}}
@@ -241,7 +206,7 @@ func TestSpotAndQueues(t *testing.T) {
 		t.Fatal(err)
 	}
 	fake.Fill("US", here.InstanceType, 0)
-	if _, err := p.Launch(t.Context(), on); !is[*cloud.CapacityError](err) {
+	if _, err := p.Launch(t.Context(), on); !cloudtest.Is[*cloud.CapacityError](err) {
 		t.Error(err)
 	}
 	fake.Restore()
@@ -264,7 +229,7 @@ func TestMoreFields(t *testing.T) {
 		t.Errorf("%v", b)
 	}
 	spec.Login = &registry.Login{Server: "ghcr.io"}
-	if _, err := body(spec); !is[*cloud.InvalidError](err) {
+	if _, err := body(spec); !cloudtest.Is[*cloud.InvalidError](err) {
 		t.Error(err)
 	}
 }

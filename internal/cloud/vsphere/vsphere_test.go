@@ -64,11 +64,6 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-func is[E error](err error) bool {
-	var e E
-	return errors.As(err, &e)
-}
-
 func cluster(name string) cloud.LaunchSpec { return cloudtest.Cluster(here, name) }
 
 // launch is a cluster that has to come to run.
@@ -95,19 +90,19 @@ func TestWhatFaultsMean(t *testing.T) {
 	}{
 		{"NoCompatibleHost NoCompatibleHostWithAccessToDevice InsufficientResourcesFault InsufficientMemoryResourcesFault InsufficientCpuResourcesFault InsufficientFailoverResourcesFault InsufficientHostCapacityFault InsufficientGraphicsResourcesFault " +
 			"InsufficientStorageSpace NoDiskSpace NoHost NoActiveHostInCluster InvalidHostState InvalidHostConnectionState HostNotConnected HostNotReachable HostConnectFault DatastoreNotWritableOnHost InaccessibleDatastore InvalidDatastore InvalidDatastoreState OutOfBounds NoAvailableIp",
-			is[*cloud.CapacityError], vm.Refused},
-		{"VmLimitLicense NotEnoughLicenses LicenseExpired ExpiredEditionLicense ExpiredFeatureLicense LicenseServerUnavailable InvalidLicense InvalidEdition LicenseRestricted", is[*cloud.QuotaError], vm.Refused},
-		{"InvalidLogin NotAuthenticated PasswordExpired", is[*cloud.AuthError], vm.Refused},
-		{"NoPermission NoPermissionOnHost RestrictedByAdministrator RestrictedVersion SecurityError", is[*cloud.PermissionError], vm.Refused},
+			cloudtest.Is[*cloud.CapacityError], vm.Refused},
+		{"VmLimitLicense NotEnoughLicenses LicenseExpired ExpiredEditionLicense ExpiredFeatureLicense LicenseServerUnavailable InvalidLicense InvalidEdition LicenseRestricted", cloudtest.Is[*cloud.QuotaError], vm.Refused},
+		{"InvalidLogin NotAuthenticated PasswordExpired", cloudtest.Is[*cloud.AuthError], vm.Refused},
+		{"NoPermission NoPermissionOnHost RestrictedByAdministrator RestrictedVersion SecurityError", cloudtest.Is[*cloud.PermissionError], vm.Refused},
 		{"InvalidName InvalidArgument InvalidRequest InvalidProperty InvalidType InvalidDeviceSpec InvalidDeviceBacking InvalidVmConfig NotSupported UnsupportedVmxLocation CannotAccessNetwork CannotAccessFile DeviceNotSupported DeviceBackingNotSupported " +
 			"DatacenterMismatch InvalidFolder InvalidController MemorySizeNotSupported MemorySizeNotSupportedByDatastore NumVirtualCpusNotSupported NumVirtualCpusIncompatible NotEnoughCpus NotEnoughLogicalCpus TooManyDevices VirtualHardwareVersionNotSupported " +
-			"VirtualHardwareCompatibilityIssue RuleViolation MethodNotFound MethodDisabled", is[*cloud.InvalidError], vm.Refused},
-		{"TooManyConcurrentNativeClients", is[*cloud.ThrottledError], vm.Refused},
-		{"Timedout RequestCanceled HostCommunication", is[*cloud.UnreachableError], vm.Lost},
-		{"ManagedObjectNotFound NotFound", is[*cloud.InvalidError], vm.Missing},
-		{"DuplicateName AlreadyExists InvalidPowerState InvalidState TaskInProgress VAppTaskInProgress ConcurrentAccess", is[*rest.Error], vm.Changed},
-		{"ResourceInUse FileLocked", is[*rest.Error], vm.Busy},
-		{"SystemError GenericVmConfigFault MartianWeather", is[*rest.Error], vm.Refused},
+			"VirtualHardwareCompatibilityIssue RuleViolation MethodNotFound MethodDisabled", cloudtest.Is[*cloud.InvalidError], vm.Refused},
+		{"TooManyConcurrentNativeClients", cloudtest.Is[*cloud.ThrottledError], vm.Refused},
+		{"Timedout RequestCanceled HostCommunication", cloudtest.Is[*cloud.UnreachableError], vm.Lost},
+		{"ManagedObjectNotFound NotFound", cloudtest.Is[*cloud.InvalidError], vm.Missing},
+		{"DuplicateName AlreadyExists InvalidPowerState InvalidState TaskInProgress VAppTaskInProgress ConcurrentAccess", cloudtest.Is[*rest.Error], vm.Changed},
+		{"ResourceInUse FileLocked", cloudtest.Is[*rest.Error], vm.Busy},
+		{"SystemError GenericVmConfigFault MartianWeather", cloudtest.Is[*rest.Error], vm.Refused},
 	} {
 		for kind := range strings.FieldsSeq(tt.faults) {
 			err := vcenter.ReadFault(500, nil, []byte(soapFault(kind)))
@@ -361,8 +356,8 @@ func TestTasksThatFail(t *testing.T) {
 		why    types.BaseMethodFault
 		want   func(error) bool
 	}{
-		{"CloneVM_Task", &types.InsufficientStorageSpace{}, is[*cloud.CapacityError]}, {"CloneVM_Task", &types.NotEnoughLicenses{}, is[*cloud.QuotaError]}, {"CloneVM_Task", &types.CannotAccessNetwork{}, is[*cloud.InvalidError]},
-		{"PowerOnVM_Task", &types.InsufficientMemoryResourcesFault{}, is[*cloud.CapacityError]}, {"PowerOnVM_Task", &types.NoPermission{PrivilegeId: "Some.Right"}, is[*cloud.PermissionError]},
+		{"CloneVM_Task", &types.InsufficientStorageSpace{}, cloudtest.Is[*cloud.CapacityError]}, {"CloneVM_Task", &types.NotEnoughLicenses{}, cloudtest.Is[*cloud.QuotaError]}, {"CloneVM_Task", &types.CannotAccessNetwork{}, cloudtest.Is[*cloud.InvalidError]},
+		{"PowerOnVM_Task", &types.InsufficientMemoryResourcesFault{}, cloudtest.Is[*cloud.CapacityError]}, {"PowerOnVM_Task", &types.NoPermission{PrivilegeId: "Some.Right"}, cloudtest.Is[*cloud.PermissionError]},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			fake, provider := start(t)
@@ -384,19 +379,19 @@ func TestPlacesThatCannotBe(t *testing.T) {
 		fake, provider := start(t)
 		p := provider()
 		fake.Maintain(vspherefake.Zone)
-		if _, err := p.Launch(t.Context(), cluster("web")); !is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "in maintenance") {
+		if _, err := p.Launch(t.Context(), cluster("web")); !cloudtest.Is[*cloud.CapacityError](err) || !strings.Contains(err.Error(), "in maintenance") {
 			t.Error(err)
 		}
 		for _, place := range []cloud.Place{{Cloud: Name, Region: vspherefake.Vcenter, Zone: "mars"}, {Cloud: Name, Region: "mars", Zone: "x"}} {
 			spec := cluster("web")
 			spec.Offer.Place = place
-			if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), `"mars", but `) {
+			if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), `"mars", but `) {
 				t.Error(err)
 			}
 		}
 		spec := cluster("web")
 		spec.ImageID, spec.Offer = "none", elsewhere
-		if _, err := p.Launch(t.Context(), spec); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "no VM template with the name none") {
+		if _, err := p.Launch(t.Context(), spec); !cloudtest.Is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "no VM template with the name none") {
 			t.Error(err)
 		}
 	})
@@ -489,7 +484,7 @@ func TestVersions(t *testing.T) {
 	fake.Version = "6.5"
 	defer fake.Close()
 	p := New(Options{Home: home(t, vspherefake.Credentials), Transport: fake})
-	if _, err := p.Check(t.Context()); !is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "version 6.5, and sky needs vCenter 6.7") {
+	if _, err := p.Check(t.Context()); !cloudtest.Is[*cloud.InvalidError](err) || !strings.Contains(err.Error(), "version 6.5, and sky needs vCenter 6.7") {
 		t.Error(err)
 	}
 }
@@ -515,7 +510,7 @@ func TestCertificates(t *testing.T) {
 	for skip, want := range map[bool]bool{false: false, true: true} {
 		text := strings.Replace(vspherefake.Credentials, vspherefake.Vcenter, strings.TrimPrefix(server.URL, "https://"), 1) + fmt.Sprintf("  skip_verification: %t\n", skip)
 		_, err := New(Options{Home: home(t, text)}).Check(t.Context())
-		if (err == nil) != want || err != nil && !is[*cloud.UnreachableError](err) {
+		if (err == nil) != want || err != nil && !cloudtest.Is[*cloud.UnreachableError](err) {
 			t.Errorf("skip_verification: %t: %v", skip, err)
 		}
 	}
