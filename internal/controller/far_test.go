@@ -41,6 +41,7 @@ type farServer struct {
 	requests map[string]string // results by id
 	jobs     []string          // places in the schedule
 	plans    int               // schedules
+	services []string          // their names
 	scope    string            // of the latest call
 	bodies   map[string]string // of calls, by path
 	uploads  []string          // names in the archives that came
@@ -151,6 +152,16 @@ func (f *farServer) take(path string) string {
 		}
 		b, _ := json.Marshal(map[string]any{"jobs": list, "total": len(list)})
 		return string(b)
+	case "/serve/up":
+		f.services = append(f.services, "web")
+		return `["web"]`
+	case "/serve/status":
+		list := []api.Service{}
+		for _, name := range f.services {
+			list = append(list, api.Service{Name: name})
+		}
+		b, _ := json.Marshal(list)
+		return string(b)
 	case "/jobs/wait":
 		return lasts
 	case "/jobs/download_logs":
@@ -176,7 +187,9 @@ type near struct {
 	far *farServer
 }
 
-func newNear(t *testing.T, text string) *near {
+func newNear(t *testing.T, text string) *near { return newNearOf(t, Jobs, text) }
+
+func newNearOf(t *testing.T, kind *Kind, text string) *near {
 	t.Helper()
 	n := &near{Bed: testbed.New(t), far: &farServer{build: testbed.Build, requests: map[string]string{}}}
 	n.s = n.Boot(failpoint.Endless)
@@ -186,12 +199,12 @@ func newNear(t *testing.T, text string) *near {
 		}
 		for _, m := range n.Cloud.Machines() {
 			if node := n.Node(m.ID); node != nil {
-				node.Serve(Jobs.job, "sleep 1h", n.far)
+				node.Serve(kind.job, "sleep 1h", n.far)
 			}
 		}
 	})
-	cfg := configured(t, "jobs: {controller: {mode: cluster, resources: {infra: fluffycloud, cpus: 2+}"+text+"}}\n")
-	n.c = New(Deps{Kind: Jobs, Store: n.s.Store, Providers: n.s.Providers, Executor: n.s.Executor, Clusters: n.s.Clusters, Remote: n.s.Remote,
+	cfg := configured(t, kind.section+": {controller: {mode: cluster, resources: {infra: fluffycloud, cpus: 2+}"+text+"}}\n")
+	n.c = New(Deps{Kind: kind, Store: n.s.Store, Providers: n.s.Providers, Executor: n.s.Executor, Clusters: n.s.Clusters, Remote: n.s.Remote,
 		Config: func() *config.Config { return cfg }, Self: testbed.Ann, Dir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
 	return n
 }
@@ -317,6 +330,39 @@ func TestAControllerWithUnfinishedJobsDoesNotEnd(t *testing.T) {
 		}
 		if m := n.Machines(); !slices.Equal(m, []string{n.c.Name() + " stopped"}) && len(m) != 1 {
 			t.Errorf("machines: %v", m)
+		}
+	})
+}
+
+// A controller that looks after services is not ended: nobody would look after them then.
+func TestAControllerWithServicesDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newNearOf(t, Services, "")
+		ends := func() error {
+			done, err := n.c.Ending(n.s.Context())
+			if err == nil {
+				done()
+			}
+			return err
+		}
+		up := api.ServeUpBody{Task: "run: sleep 1h\nservice: {readiness_probe: /, replicas: 1}\nresources: {ports: 8080}\n", ServiceName: "web"}
+		if got, err := n.answer(t, testbed.NewRequest(), "sky.serve.up", up); err != nil || got != `["web"]` {
+			t.Fatalf("%s, %v", got, err)
+		}
+		if err := ends(); !isType(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "looks after services: web.") {
+			t.Errorf("a service: %v", err)
+		}
+		n.far.change(func(f *farServer) { f.services = append(f.services, "chat") })
+		if err := ends(); !isType(err, api.ErrNotSupported) || !strings.Contains(err.Error(), "web, chat") {
+			t.Errorf("two services: %v", err)
+		}
+		n.far.change(func(f *farServer) { f.away = true })
+		if err := ends(); !isType(err, api.ErrRuntime) || !strings.Contains(err.Error(), "unfinished services cannot be found out") {
+			t.Errorf("it does not answer: %v", err)
+		}
+		n.far.change(func(f *farServer) { f.away, f.services = false, nil })
+		if err := ends(); err != nil {
+			t.Errorf("no service is left: %v", err)
 		}
 	})
 }

@@ -116,22 +116,6 @@ func (e *Engine) Sweep(ctx context.Context, o SweepOptions) (SweepReport, error)
 	return report, err
 }
 
-// Strays lists the strays of these providers that are older than the default
-// grace. Providers that cannot be asked are in the error; the strays of the
-// others are returned all the same.
-func (e *Engine) Strays(ctx context.Context, providers []cloud.Provider) ([]Stray, error) {
-	o := SweepOptions{Clouds: []string{}}
-	for _, p := range providers {
-		o.Clouds = append(o.Clouds, p.Name())
-	}
-	strays, failed, err := e.strays(ctx, o)
-	errs := []error{err}
-	for name, why := range failed {
-		errs = append(errs, fmt.Errorf("listing the machines on %s: %s", name, why))
-	}
-	return strays, errors.Join(errs...)
-}
-
 func (e *Engine) strays(ctx context.Context, o SweepOptions) ([]Stray, map[string]string, error) {
 	// Machines first: a record is written before its machines are made, so what
 	// is listed now and unknown afterwards has no owner.

@@ -147,27 +147,37 @@ func peerIn(tables []io.Reader, local, remote netip.AddrPort) Owner {
 	return found
 }
 
-// listenerIn looks for who listens at an address in tables. The socket of the very
-// address is asked first, then that of all addresses of its family, then that of
-// all addresses.
+// listenerIn looks for who listens at an address in tables.
 func listenerIn(tables []io.Reader, at netip.AddrPort) Owner {
-	const ranks = 3
-	var found [ranks]Owner
-	var several [ranks]bool // accounts: which of them answers is not known
+	f := fitting{at: at}
 	for _, t := range tables {
-		err := listeners(t, func(r row) {
-			if rank := rankOf(r, at); rank >= 0 {
-				o := Owner{UID: int(r.uid), Known: r.inode != 0}
-				several[rank] = several[rank] || !o.Known || found[rank].Known && found[rank] != o
-				found[rank] = o
-			}
-		})
-		if err != nil {
+		if listeners(t, f.add) != nil {
 			return Untold
 		}
 	}
-	for i, o := range found { // the closest first
-		if several[i] {
+	return f.owner()
+}
+
+// fitting are sockets that listen, by how closely they fit an address. The socket of the
+// very address is asked first, then that of all addresses of its family, then that of
+// all addresses.
+type fitting struct {
+	at      netip.AddrPort
+	found   [3]Owner
+	several [3]bool // accounts: which of them answers is not known
+}
+
+func (f *fitting) add(r row) {
+	if rank := rankOf(r, f.at); rank >= 0 {
+		o := Owner{UID: int(r.uid), Known: r.inode != 0}
+		f.several[rank] = f.several[rank] || !o.Known || f.found[rank].Known && f.found[rank] != o
+		f.found[rank] = o
+	}
+}
+
+func (f *fitting) owner() Owner {
+	for i, o := range f.found { // the closest first
+		if f.several[i] {
 			return Unknown
 		}
 		if o.Known {

@@ -1,9 +1,9 @@
 // Package tcpowner reports which account of this machine owns the other end of a TCP
 // connection, and which one listens at an address.
 //
-// On Linux the kernel's tables tell (/proc/net/tcp and /proc/net/tcp6, which show the
-// sockets of this network namespace). Other systems, and sandboxes without these
-// tables, do not tell. The answer is never a guess.
+// On Linux the kernel reports the sockets of this network namespace: by sock_diag(7), or
+// by its tables /proc/net/tcp and /proc/net/tcp6 where it lacks that. Other systems, and
+// sandboxes with neither, do not report them. The answer is never a guess.
 package tcpowner
 
 import "net/netip"

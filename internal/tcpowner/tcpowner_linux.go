@@ -10,12 +10,22 @@ import (
 	"sync"
 )
 
-// tries is how often a connection is looked for: a table that changes while it is
-// read may miss a row.
+// tries is how often a connection is looked for in the tables: one that changes while it
+// is read may miss a row.
 const tries = 3
 
 func peer(local, remote netip.AddrPort) Owner {
-	for range tries {
+	r, err := diagPeer(remote, local)
+	left := tries
+	switch {
+	case err == nil && r.held():
+		return mapped(Owner{UID: int(r.uid), Known: true})
+	case err == nil:
+		return Unknown
+	case err == errNoSocket:
+		left = 1
+	}
+	for range left {
 		if o := inTables(func(t []io.Reader) Owner { return peerIn(t, local, remote) }); o != Unknown {
 			return o
 		}
@@ -24,6 +34,16 @@ func peer(local, remote netip.AddrPort) Owner {
 }
 
 func listener(at netip.AddrPort) Owner {
+	if rows, err := diagListeners(at.Port()); err == nil {
+		f := fitting{at: at}
+		for _, r := range rows {
+			if r.state != listening {
+				return Untold
+			}
+			f.add(r)
+		}
+		return mapped(f.owner())
+	}
 	return inTables(func(t []io.Reader) Owner { return listenerIn(t, at) })
 }
 
@@ -44,7 +64,11 @@ func inTables(look func([]io.Reader) Owner) Owner {
 	if len(tables) == 0 {
 		return Untold
 	}
-	o := look(tables)
+	return mapped(look(tables))
+}
+
+// mapped is an owner, unless its number stands for several accounts.
+func mapped(o Owner) Owner {
 	if o.Known && o.UID == unmapped() {
 		return Untold
 	}

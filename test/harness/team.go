@@ -84,10 +84,7 @@ func NewTeam(t testing.TB, n int) *Team {
 	if err := os.MkdirAll(home, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	tm.World = &World{T: t, Home: home, Env: []string{
-		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
-		"SKYPILOT_API_SERVER_ENDPOINT=http://" + tm.Balancer.Address(),
-	}}
+	tm.World = &World{T: t, Home: home, Env: environment(home, "SKYPILOT_API_SERVER_ENDPOINT=http://"+tm.Balancer.Address())}
 	t.Cleanup(func() {
 		if t.Failed() {
 			for _, s := range tm.Servers {
@@ -115,7 +112,7 @@ func (tm *Team) Start(s *Server) {
 	}
 	defer log.Close()
 	c := exec.Command(Sky(), "api", "start", "--foreground")
-	c.Env = append([]string{"HOME=" + s.Home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8", "SKY_API_PORT=" + strconv.Itoa(s.Port)}, tm.Cloud.Environment()...)
+	c.Env = append(environment(s.Home, "SKY_API_PORT="+strconv.Itoa(s.Port)), tm.Cloud.Environment()...)
 	c.Dir, c.Stdout, c.Stderr = s.Home, log, log
 	if err := c.Start(); err != nil {
 		tm.T.Error(err)

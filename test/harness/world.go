@@ -46,10 +46,17 @@ func New(t testing.TB) *World {
 func At(t testing.TB, home string) *World {
 	t.Helper()
 	port := porttest.Free(t)
-	return &World{T: t, Home: home, Port: port, Env: []string{
-		"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8",
-		"SKY_API_PORT=" + strconv.Itoa(port),
-	}}
+	return &World{T: t, Home: home, Port: port, Env: environment(home, "SKY_API_PORT="+strconv.Itoa(port))}
+}
+
+// environment is that of a user with a home folder. GOCOVERDIR is where a sky that counts
+// what it covers writes that; see .ci/coverage.
+func environment(home string, more ...string) []string {
+	env := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "USER=tester", "SHELL=/bin/bash", "LANG=C.UTF-8"}
+	if dir := os.Getenv("GOCOVERDIR"); dir != "" {
+		env = append(env, "GOCOVERDIR="+dir)
+	}
+	return append(env, more...)
 }
 
 // With is the same user with more environment.

@@ -337,19 +337,23 @@ func (w *target) delete(ctx context.Context, p *pod, grace int64) error {
 // say so; then the API server is asked to forget the pod. What a silent machine
 // may still run is never forgotten.
 func (w *target) ends(ctx context.Context, p *pod) error {
+	return w.endsWithin(ctx, p, silentPatience, goingPatience)
+}
+
+func (w *target) endsWithin(ctx context.Context, p *pod, silent, going time.Duration) error {
 	forced := false
-	limit := time.Now().Add(goingPatience)
+	limit := time.Now().Add(going)
 	for {
-		there, err := w.still(ctx, p, time.Now().Add(min(silentPatience, time.Until(limit))))
+		there, err := w.still(ctx, p, time.Now().Add(min(silent, time.Until(limit))))
 		if err != nil || !there {
 			return err
 		}
-		silent, err := w.silent(ctx, p.Spec.NodeName)
+		noAnswer, err := w.silent(ctx, p.Spec.NodeName)
 		if err != nil {
 			return err
 		}
 		switch {
-		case silent && !p.ended():
+		case noAnswer && !p.ended():
 			return &cloud.UnreachableError{Err: fmt.Errorf("pod %s may still run: its machine %s does not answer; it ends when the machine is back, or when somebody who knows that it is off says so (kubectl taint nodes %[2]s node.kubernetes.io/out-of-service=nodeshutdown:NoExecute, or kubectl delete node %[2]s)",
 				p.Metadata.Name, p.Spec.NodeName)}
 		case time.Now().Before(limit):
@@ -360,7 +364,7 @@ func (w *target) ends(ctx context.Context, p *pod) error {
 		if err := w.delete(ctx, p, 0); err != nil {
 			return err
 		}
-		forced, limit = true, time.Now().Add(goingPatience)
+		forced, limit = true, time.Now().Add(going)
 	}
 }
 
