@@ -140,21 +140,26 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 	if err != nil {
 		return nil, err
 	}
+	var refused error // the first one; the others are mounted nevertheless, as their caches may have files to upload
 	for i, x := range r.Mounts {
 		spec := specs[i]
 		cctx, cancel := context.WithTimeout(ctx, mountsCall)
 		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: spec, Credentials: x.Credentials})
 		cancel()
 		if err != nil {
-			if len(m.specs()) == 0 { // nothing is mounted here
-				_ = m.terminate(ctx, pid)
-			}
-			return nil, refusedMount(err)
+			refused = cmp.Or(refused, err)
+			continue
 		}
 		if err := m.keep(r.Command, spec, x.Credentials); err != nil {
 			return nil, err
 		}
 		out.Did = append(out.Did, answer.Did)
+	}
+	if refused != nil {
+		if len(m.specs()) == 0 { // nothing is mounted here
+			_ = m.terminate(ctx, pid)
+		}
+		return nil, refusedMount(refused)
 	}
 	if err := m.bringBack(ctx); err != nil && !errors.Is(err, errNeedsCredentials) {
 		return nil, err
@@ -299,20 +304,26 @@ func (m *mounts) bringBack(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var failed error // the first one; the others are brought back nevertheless, as they may have files to upload
 	for _, s := range wanted.Specs {
 		cctx, cancel := context.WithTimeout(ctx, mountsCall)
 		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: s, Credentials: creds[s.Path]})
 		cancel()
-		if e, ok := errors.AsType[*mountapi.Error](err); ok && e.Code == mountapi.Denied {
-			return fmt.Errorf("%w: %w", errNeedsCredentials, err) // these may have run out
+		e, ok := errors.AsType[*mountapi.Error](err)
+		switch {
+		case err == nil:
+			m.log.Info("mount brought back", "path", s.Path, "did", answer.Did)
+		case failed != nil:
+		case ok && e.Code == mountapi.Denied:
+			failed = fmt.Errorf("%w: %w", errNeedsCredentials, err) // these may have run out
+		default:
+			failed = fmt.Errorf("mounting %s at %s again: %w", s.URL, s.Path, err)
 		}
-		if err != nil {
-			return fmt.Errorf("mounting %s at %s again: %w", s.URL, s.Path, err)
-		}
-		m.log.Info("mount brought back", "path", s.Path, "did", answer.Did)
 	}
-	m.held(pid)
-	return nil
+	if failed == nil {
+		m.held(pid)
+	}
+	return failed
 }
 
 func (m *mounts) held(pid int) {
@@ -469,6 +480,10 @@ type flushStatus struct {
 // are none. An error means that nothing is known and the call may be repeated.
 func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration) (flushStatus, error) {
 	if err := m.ready(ctx); err != nil {
+		// What cannot be mounted, as its bucket is gone, is not waited for if nothing is left.
+		if len(ranks) == 0 && m.nothingLeft(ctx) {
+			return flushStatus{Done: true}, nil
+		}
 		return flushStatus{Trouble: err.Error()}, nil
 	}
 	m.mu.Lock()
@@ -519,6 +534,29 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 	}
 	out.Notes = append(out.Notes, m.refused(ctx, ranks)...)
 	return out, nil
+}
+
+// nothingLeft reports whether all that was ever written is in the buckets, as far as that is
+// known without them.
+func (m *mounts) nothingLeft(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
+	defer cancel()
+	stats, err := m.client.Stats(ctx)
+	for _, s := range m.specs() {
+		if n := slices.IndexFunc(stats.Mounts, func(x mountapi.Stats) bool { return samePath(x.Spec.Path, s.Path) }); n >= 0 {
+			if stats.Mounts[n].DirtyFiles > 0 {
+				return false
+			}
+			continue
+		}
+		if s.Mode == mountapi.Direct { // whose files are stored, or lost, when they are closed
+			continue
+		}
+		if err != nil || slices.ContainsFunc(stats.Waiting, func(x mountapi.Waiting) bool { return samePath(x.Spec.Path, s.Path) && x.Files > 0 }) {
+			return false
+		}
+	}
+	return true
 }
 
 // refused says which calls of the ranks failed on the mounts, and why.
