@@ -44,7 +44,7 @@ type installation struct {
 	mu     sync.Mutex
 	closed bool                     // ports of machines, to all but what runs there
 	status func(replica string) int // what a replica's program answers; 0: nothing listens
-	table  balancerapi.Table        // as balancers got it last
+	got    balancerapi.Table        // as balancers got it last
 	fewest int                      // ready replicas that tables have had since it was set
 }
 
@@ -64,7 +64,7 @@ func (i *installation) serve(halfSteps int) *installation {
 	i.m.Feed(func(t balancerapi.Table) {
 		i.mu.Lock()
 		defer i.mu.Unlock()
-		i.table = t
+		i.got = t
 		if len(t.Services) > 0 {
 			i.fewest = min(i.fewest, readyIn(t))
 		}
@@ -95,6 +95,27 @@ func (i *installation) manager(server string) *serve.Manager {
 		Files: taskfiles.New(filepath.Join(i.dir, "files"), nil), Kept: logstore.Folder(i.dir), Host: "127.0.0.1",
 		Endpoint: func(port int, _ bool) string { return fmt.Sprint("http://127.0.0.1:", port) }, Dial: i.dial,
 	})
+}
+
+// table is what balancers have.
+func (i *installation) table() balancerapi.Table {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.got
+}
+
+// countReady begins to count the fewest replicas that are ready in a table, from n.
+func (i *installation) countReady(n int) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.fewest = n
+}
+
+// fewestReady is what countReady has counted.
+func (i *installation) fewestReady() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.fewest
 }
 
 func readyIn(t balancerapi.Table) (n int) {

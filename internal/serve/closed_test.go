@@ -17,7 +17,7 @@ func (i *installation) networks() map[int]string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	out := map[int]string{}
-	for _, s := range i.table.Services {
+	for _, s := range i.got.Services {
 		for _, r := range s.Replicas {
 			out[r.ID] = r.Network
 		}
@@ -58,7 +58,7 @@ func TestReplicasWithClosedPortsAreReachedThroughTheirAgents(t *testing.T) {
 		}
 		// What it was reached by is not forgotten with the server.
 		i.mu.Lock()
-		i.table = balancerapi.Table{}
+		i.got = balancerapi.Table{}
 		i.mu.Unlock()
 		i.serve(-1)
 		i.until("in the table of the next server", func(*api.Service) bool { return i.networks()[1] == balancerapi.AgentOnly })

@@ -29,6 +29,7 @@ type controller struct {
 	begin    time.Time   // when this server began to look after the service
 	name     string
 	hash     string
+	owner    state.User
 	out      *logstore.Journal
 	requests balancerJournal
 
@@ -59,6 +60,7 @@ type report struct {
 func newController(m *Manager, v *state.Service, h *lease.Hold) *controller {
 	return &controller{
 		m: m, begin: time.Now(), hold: h, name: v.Name, hash: v.Hash, stale: true,
+		owner:    state.User{ID: v.UserHash, Name: v.UserName},
 		out:      logstore.NewJournal(m.Kept, controllerLog(v.Hash), func() { m.logs.Notify(v.Hash) }),
 		requests: balancerJournal{out: logstore.NewJournal(m.Kept, balancerLog(v.Hash), func() { m.logs.Notify(v.Hash) })},
 		workers:  map[int]*worker{}, reports: make(chan report, 16), metrics: map[int]float64{},

@@ -194,7 +194,7 @@ func (c *controller) call(ctx context.Context, r *row, v *version, t *task.Task)
 
 // caller is in whose name something is done to a replica's cluster.
 func (c *controller) caller(id, command string) cluster.Call {
-	return cluster.Call{RequestID: id, User: state.User{ID: c.svc.UserHash, Name: c.svc.UserName}, Attempt: 2, Command: command, Out: c.out}
+	return cluster.Call{RequestID: id, User: c.owner, Attempt: 2, Command: command, Out: c.out}
 }
 
 // Pauses before a cluster that could not be given back is tried again, and how often

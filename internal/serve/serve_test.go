@@ -55,15 +55,15 @@ func TestAServiceComesUpAndGoes(t *testing.T) {
 			t.Errorf("it is %+v", s)
 		}
 		i.WantMachines("chat-1 running", "chat-2 running")
-		if got := i.table.Services; len(got) != 1 || got[0].Port != *s.Port || readyIn(i.table) != 2 {
+		if got := i.table().Services; len(got) != 1 || got[0].Port != *s.Port || readyIn(i.table()) != 2 {
 			t.Errorf("balancers have %+v", got)
 		}
 		if err := i.down(false); err != nil {
 			t.Fatal(err)
 		}
 		i.WantNothingLeft("chat-1")
-		if len(i.table.Services) != 0 {
-			t.Errorf("balancers still have %+v", i.table.Services)
+		if len(i.table().Services) != 0 {
+			t.Errorf("balancers still have %+v", i.table().Services)
 		}
 		if left, _ := filepath.Glob(filepath.Join(i.dir, "services", "*")); len(left) > 0 {
 			t.Errorf("left are %q", left)
@@ -156,21 +156,21 @@ func TestAVersionThatDoesNotWorkReplacesNothing(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(service)
 		i.until("ready", ready(2))
-		i.fewest = 2
+		i.countReady(2)
 		i.update(strings.Replace(service, "sleep 10000h", "exit 3", 1), "rolling")
 		s := i.until("seen to fail", func(s *api.Service) bool {
 			return strings.Contains(strings.Join(s.Why, " "), "is not launched again")
 		})
-		if s.Status != string(api.ServiceReady) || i.fewest < 2 {
-			t.Errorf("it is %s and had %d ready", s.Status, i.fewest)
+		if s.Status != string(api.ServiceReady) || i.fewestReady() < 2 {
+			t.Errorf("it is %s and had %d ready", s.Status, i.fewestReady())
 		}
 		if log := i.log(); !strings.Contains(log, "exit code 3") {
 			t.Errorf("the controller says\n%s", log)
 		}
 		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "rolling")
 		i.until("mended", func(s *api.Service) bool { return len(s.ActiveVersions) == 1 && s.ActiveVersions[0] == 3 })
-		if i.fewest < 2 {
-			t.Errorf("only %d were ready", i.fewest)
+		if i.fewestReady() < 2 {
+			t.Errorf("only %d were ready", i.fewestReady())
 		}
 	})
 }
@@ -181,13 +181,13 @@ func TestUpdatesKeepEnoughReady(t *testing.T) {
 			bubble(t, func(i *installation) {
 				i.up(service)
 				i.until("ready", ready(2))
-				i.fewest = 2
+				i.countReady(2)
 				i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), mode)
 				s := i.until("of version 2", func(s *api.Service) bool {
 					return ready(2)(s) && s.Replicas[0].Version == 2 && s.Replicas[1].Version == 2
 				})
-				if i.fewest < 2 || *s.Version != 2 {
-					t.Errorf("only %d were ready on the way to version %d", i.fewest, *s.Version)
+				if i.fewestReady() < 2 || *s.Version != 2 {
+					t.Errorf("only %d were ready on the way to version %d", i.fewestReady(), *s.Version)
 				}
 				i.WantMachines("chat-3 running", "chat-4 running")
 			})
@@ -208,7 +208,7 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 					t.Errorf("the canary did not stay: %+v", s)
 				}
 				weights := map[int]float64{}
-				for _, v := range i.table.Services[0].Versions {
+				for _, v := range i.table().Services[0].Versions {
 					weights[v.Version] = v.Weight
 				}
 				if weights[1] != 90 || weights[2] != 10 {
@@ -224,7 +224,7 @@ func TestACanaryIsPromotedOrRolledBack(t *testing.T) {
 					t.Error("it can be decided twice")
 				}
 				policies := map[int]string{1: balancerapi.LeastLoad, 2: balancerapi.RoundRobin}
-				if got := i.table.Services[0].Policy.Name; got != policies[want] {
+				if got := i.table().Services[0].Policy.Name; got != policies[want] {
 					t.Errorf("version %d is served by %s", want, got)
 				}
 			})
@@ -250,7 +250,7 @@ func TestACanaryMayTakeItsTimeToStart(t *testing.T) {
 		})
 		time.Sleep(time.Minute) // several probes
 		i.answer(func(string) int { return 200 })
-		i.until("ready", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 && readyIn(i.table) == 3 })
+		i.until("ready", func(s *api.Service) bool { return len(s.ActiveVersions) == 2 && readyIn(i.table()) == 3 })
 		time.Sleep(10 * time.Minute)
 		if s := i.service(); len(s.ActiveVersions) != 2 || len(s.Replicas) != 3 {
 			t.Fatalf("it did not stay: %+v\n%s", s, i.log())
@@ -278,12 +278,12 @@ func TestProbesDecideWhoGetsRequests(t *testing.T) {
 			return 200
 		})
 		i.until("half ready", func(s *api.Service) bool { return s.Replicas[1].Status == string(api.ReplicaNotReady) })
-		if got := i.table.Services[0].Replicas; readyIn(i.table) != 1 || got[0].ID != 1 {
+		if got := i.table().Services[0].Replicas; readyIn(i.table()) != 1 || got[0].ID != 1 {
 			t.Errorf("balancers have %+v", got)
 		}
 		i.until("replaced", func(s *api.Service) bool { return ready(1)(s) || len(s.Replicas) > 2 })
 		i.answer(func(string) int { return 200 })
-		i.until("ready again", func(s *api.Service) bool { return readyIn(i.table) == 2 && s.Replicas[len(s.Replicas)-1].ID == 3 })
+		i.until("ready again", func(s *api.Service) bool { return readyIn(i.table()) == 2 && s.Replicas[len(s.Replicas)-1].ID == 3 })
 		if !strings.Contains(i.log(), "probes failed for too long") {
 			t.Errorf("the controller says\n%s", i.log())
 		}
@@ -315,9 +315,7 @@ func TestTablesFollowTheAnswersOfProbes(t *testing.T) {
 			delete(last, code)
 			mu.Unlock()
 			for limit := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
-				i.mu.Lock()
-				got := readyIn(i.table)
-				i.mu.Unlock()
+				got := readyIn(i.table())
 				if got == next.ready {
 					break
 				}
@@ -348,7 +346,7 @@ func TestAReplicaThatIsNeverReadyGoes(t *testing.T) {
 		i.WantMachines() // it is not tried for ever
 		i.answer(func(string) int { return 200 })
 		i.update(strings.Replace(service, "sleep 10000h", "sleep 9999h", 1), "rolling")
-		i.until("mended", func(s *api.Service) bool { return readyIn(i.table) == 2 })
+		i.until("mended", func(s *api.Service) bool { return readyIn(i.table()) == 2 })
 	})
 }
 
@@ -545,7 +543,7 @@ func TestACertificateComesWithTheTask(t *testing.T) {
 			t.Fatal(err)
 		}
 		served := func() string {
-			c := i.table.Services[0].TLS
+			c := i.table().Services[0].TLS
 			pair, err := tls.X509KeyPair([]byte(c.Cert), []byte(c.Key))
 			if err != nil {
 				return fmt.Sprintf("%+v: %v", c, err)
@@ -598,7 +596,7 @@ func TestNoneIsNotTheDefault(t *testing.T) {
 	bubble(t, func(i *installation) {
 		i.up(strings.Replace(service, "  replicas: 2\n", "  drain_seconds: 0\n  load_balancer: {stream_timeout_seconds: 7, idle_timeout_seconds: 0, slow_start_seconds: 0, keep_alive_seconds: 0, eject: {failures: 0}, queue: {max_requests: 0, max_bytes: 0, max_wait_seconds: 0}}\n  replica_policy: {min_replicas: 0, max_replicas: 2, target_qps_per_replica: 10}\n", 1))
 		time.Sleep(5 * time.Second)
-		s := i.table.Services[0]
+		s := i.table().Services[0]
 		if s.Drain >= 0 || s.Queue.Wait || s.Queue.Bytes != 1 || s.Limits.IdleTimeout != 7 || s.Limits.ClientKeepAlive >= 0 ||
 			s.Queue.Requests >= 0 || s.Queue.Timeout >= 0 || s.Eject.Failures >= 0 || s.SlowStart >= 0 || s.Limits.KeepAlive >= 0 {
 			t.Errorf("balancers have %+v", s)
@@ -630,7 +628,7 @@ func TestBalancersGetTheSettings(t *testing.T) {
     trust_forwarded: true
 `, 1))
 		i.until("ready", ready(2))
-		got := i.table.Services[0]
+		got := i.table().Services[0]
 		if len(got.Replicas) != 2 || got.Replicas[0].Protocol != balancerapi.H2C {
 			t.Errorf("the replicas are %+v", got.Replicas)
 		}
@@ -656,7 +654,7 @@ func TestAServiceScalesFromZero(t *testing.T) {
 			i.m.Reported(balancerapi.Report{Balancer: "b", Epoch: "e", Time: float64(time.Now().Unix()),
 				Services: []balancerapi.ServiceReport{{Name: "chat", Waiting: waiting, Arrivals: 1}}})
 		}
-		if !i.table.Services[0].Queue.Wait {
+		if !i.table().Services[0].Queue.Wait {
 			t.Error("requests do not wait while there is no replica")
 		}
 		for range 60 {
@@ -774,7 +772,7 @@ func TestAnIdleServiceIsSmall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for readyIn(i.table) < 2+services {
+		for readyIn(i.table()) < 2+services {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(10 * time.Minute)

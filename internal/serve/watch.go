@@ -43,9 +43,8 @@ type watcher struct {
 }
 
 // watch runs until the replica is lost or useless, or something else is to be done
-// about it.
-func (c *controller) watch(ctx context.Context, r row) {
-	v, latest := c.settingsOf(r.Version)
+// about it. v is its version.
+func (c *controller) watch(ctx context.Context, r row, v, latest *version) {
 	w := &watcher{c: c, r: r, state: r.watched(), set: v.spec.Probe.PacedBy(latest.spec.Probe), metric: v.spec.Scale.Metric}
 	switch r.Status {
 	case api.ReplicaReady:

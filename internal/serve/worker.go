@@ -48,7 +48,11 @@ func (c *controller) act(ctx context.Context) (again time.Duration) {
 		case replicas.Launch:
 			do = c.launch
 		case replicas.Probe:
-			do = c.watch
+			own, latest := c.settingsOf(r.Version)
+			if own == nil {
+				continue // no version can be read, which the log says
+			}
+			do = func(ctx context.Context, r row) { c.watch(ctx, r, own, latest) }
 		case replicas.End:
 			do = c.end
 		}
