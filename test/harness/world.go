@@ -75,6 +75,8 @@ func (w *World) Close() {
 	if code != 0 {
 		w.T.Errorf("down --all-users: exit %d\n%s", code, out)
 	}
+	// The server gives back the clusters of managed jobs that have just ended.
+	Within(time.Minute, func() bool { return len(w.Folders()) == 0 })
 	w.Run("api", "stop")
 	if left := w.Folders(); len(left) > 0 {
 		w.T.Errorf("folders left behind: %v", left)
