@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -58,16 +59,45 @@ func (s *search) rose(o cloud.Offer, took time.Duration, dearer *cloud.PriceErro
 		r = &s.rises[len(s.rises)-1]
 	}
 	r.times++
-	most := 0.0
-	if s.r.Most != nil {
-		most = s.r.Most(o)
-	}
-	if err := overpriced(*r, dearer, most); err != nil {
+	if err := overpriced(*r, dearer, s.most(o)); err != nil {
 		s.refused(o, took, err)
 		return
 	}
 	s.out.say("⚠ %v: %v", o.Place, dearer.Err)
 	s.plan.Reprice(o, dearer.Now)
+}
+
+// most is what a node of an offer may cost an hour; 0: anything.
+func (s *search) most(o cloud.Offer) float64 {
+	if s.r.Most == nil {
+		return o.MaxHourlyCost
+	}
+	return s.r.Most(o)
+}
+
+// roseWhileOff is a PriceError if a cluster that was up before, of whose machines so many
+// run, costs more now than it did. What is not known stops nobody.
+func (s *search) roseWhileOff(ctx context.Context, f *flight, running int) error {
+	o := f.spec.Offer
+	p, ok := cloud.As[cloud.AvailabilityProber](f.p)
+	if !ok || f.p.Features().PriceStays || running >= o.Machines(s.r.Nodes) {
+		return nil
+	}
+	limit := o // dearer than this is too dear, or at least to be said
+	if most := o.MaxHourlyCost; most > 0 && (o.HourlyPrice == 0 || most < o.HourlyPrice) {
+		limit.HourlyPrice = most
+	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
+	a, err := p.Available(ctx, limit, s.r.Nodes)
+	if err != nil || !cloud.Dearer(limit.HourlyPrice, a.Price) {
+		return nil
+	}
+	was := "its price was not known when it was rented"
+	if o.HourlyPrice > 0 {
+		was = fmt.Sprintf("it cost $%.4g so far", o.HourlyPrice)
+	}
+	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: a.Price, Err: fmt.Errorf("%s costs $%.4g an hour now; %s", machine(o), a.Price, was)}
 }
 
 // risen is what is known of an offer whose price rose; nil: it did not.
