@@ -79,25 +79,25 @@ func (s *search) most(o cloud.Offer) float64 {
 // run, costs more now than it did. What is not known stops nobody.
 func (s *search) roseWhileOff(ctx context.Context, f *flight, running int) error {
 	o := f.spec.Offer
-	p, ok := cloud.As[cloud.AvailabilityProber](f.p)
-	if !ok || f.p.Features().PriceStays || running >= o.Machines(s.r.Nodes) {
+	if running >= o.Machines(s.r.Nodes) {
 		return nil
 	}
 	limit := o // dearer than this is too dear, or at least to be said
 	if most := o.MaxHourlyCost; most > 0 && (o.HourlyPrice == 0 || most < o.HourlyPrice) {
 		limit.HourlyPrice = most
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
-	defer cancel()
-	a, err := p.Available(ctx, limit, s.r.Nodes)
-	if err != nil || !cloud.Dearer(limit.HourlyPrice, a.Price) {
+	now := o.HourlyPrice
+	if !f.p.Features().PriceStays {
+		now = s.e.probe(ctx, []cloud.Offer{limit}, s.r.Nodes)[0].Price
+	}
+	if !cloud.Dearer(limit.HourlyPrice, now) {
 		return nil
 	}
 	was := "its price was not known when it was rented"
 	if o.HourlyPrice > 0 {
 		was = fmt.Sprintf("it cost $%.4g so far", o.HourlyPrice)
 	}
-	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: a.Price, Err: fmt.Errorf("%s costs $%.4g an hour now; %s", machine(o), a.Price, was)}
+	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: now, Err: fmt.Errorf("%s costs $%.4g an hour now; %s", machine(o), now, was)}
 }
 
 // risen is what is known of an offer whose price rose; nil: it did not.

@@ -157,6 +157,7 @@ func TestStartingAtAPriceThatRose(t *testing.T) {
 		"one of two runs":                    {was: 1, now: 3, most: 2, running: 1, err: "max_hourly_cost is $2"},
 		"both run":                           {was: 1, now: 3, most: 2, running: 2, at: 1},
 		"its price stays":                    {was: 1, now: 3, most: 2, stays: true, at: 1},
+		"its price stays above the bound":    {was: 3, now: 1, most: 2, stays: true, err: "it cost $3 so far; max_hourly_cost is $2"},
 		"nobody knows":                       {was: 1, now: 3, most: 2, silent: true, at: 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
