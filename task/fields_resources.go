@@ -103,7 +103,7 @@ func candidateFields(base bool) []field {
 		{name: "network_tier", is: choiceAnyCase(NetworkTiers...), doc: "Speed of the network between nodes.", example: "best"},
 		{name: "local_disk", is: checked(text().Or(yaml11.Number), errOnly(ParseLocalDisk), `((nvme|ssd)(:[0-9.]+\+?)?|[0-9.]+\+?)`),
 			doc: "A disk inside the machine: kind:GB, kind, or GB, with + for at least.", example: "nvme:375+"},
-		{name: "max_hourly_cost", is: checkedNumber(number(), checkPositive), doc: "The most a node may cost per hour, in dollars, also if its price rises before it is rented.", example: "2.5"},
+		{name: "max_hourly_cost", is: checkedNumber(number(), checkPositive), doc: "The most a node may cost per hour, in dollars, also if its price rises before it is rented or started again, and the most that is bid for it.", example: "2.5"},
 		{name: "estimated_runtime", is: checkedNumber(number(), checkPositive),
 			doc: "Minutes that the task takes on such machines, for the cost and the time in plans.", def: "that of the task", example: "45"},
 		{name: "ports", is: checked(text().Or(yaml11.Int), checkPorts, `[0-9 ,-]+`).With(list(checked(text().Or(yaml11.Int), checkPorts, `[0-9 ,-]+`))),

@@ -46,6 +46,9 @@ type Offer struct {
 	// Hosts is how many machines a node of the cluster's user is, as of a TPU slice: each is
 	// a [Node] with a rank of its own, those of a slice one after the other; 0: one.
 	Hosts int `json:"hosts,omitempty"`
+	// MaxHourlyCost is what a node may cost an hour by the task that it is rented for, in
+	// dollars, also while it exists, where the cloud takes a bid or a limit; 0: anything.
+	MaxHourlyCost float64 `json:"max_hourly_cost,omitempty"`
 }
 
 // ClusterID names a cluster to a provider. Everything a provider creates
@@ -227,6 +230,9 @@ type Features struct {
 	// cloud's load balancer, and that who is in the nodes' network reaches their ports
 	// without.
 	PortsMade bool
+	// PriceStays means that a machine which was stopped starts at the price, or the bid, that
+	// it was rented at, whatever others cost by then.
+	PriceStays bool
 }
 
 // Feature is something a task may need of a cloud.

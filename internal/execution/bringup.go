@@ -71,7 +71,7 @@ func (l *launch) bringUp(ctx context.Context) (*state.Cluster, error) {
 		}
 		l.call.Out.Spin("The agents of cluster " + l.name + " do not answer; looking at its machines")
 	}
-	return l.x.bring(ctx, l.call, l.task, c, exactly(c.Offer), true)
+	return l.x.bring(ctx, l.call, l.task, c, l.existing(c), true)
 }
 
 func (l *launch) waitAutostopping(ctx context.Context) error {

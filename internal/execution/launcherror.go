@@ -25,7 +25,10 @@ func (x *Executor) launchError(c *state.Cluster, err error, keep bool) error {
 		e := unavailable(err, history)
 		if keep {
 			e.Attributes["no_failover"] = true
-			e.Hint = fmt.Sprintf("The cluster's disks are kept. Try again with: sky start %s; give it back with: sky down %s", c.Name, c.Name)
+			e.Hint = fmt.Sprintf("The cluster's disks are kept. Try again with: sky start %s; give it back with: sky down %[1]s", c.Name)
+			if unplaced.Kind() == provision.TooDear.Kind() {
+				e.Hint = fmt.Sprintf("The cluster's disks are kept. To start it at that price: sky launch -c %s with a task whose max_hourly_cost is higher. When the price has fallen: sky start %[1]s. To give it back: sky down %[1]s", c.Name)
+			}
 		} else {
 			if unplaced.Retryable() {
 				e.Hint = "To keep trying until there is room: sky launch --retry-until-up"

@@ -1,6 +1,7 @@
 package execution
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/optimizer"
 	"github.com/skypilot-go/sky/internal/provision"
+	"github.com/skypilot-go/sky/internal/state"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -20,7 +22,7 @@ type rentable struct {
 	agreed *float64
 }
 
-// exactly is one offer and no other, whatever it costs.
+// exactly is one offer and no other.
 func exactly(o cloud.Offer) rentable { return rentable{tiers: provision.Exactly(o)} }
 
 // offers are what can run the task, in tiers, best first; the plan is shown.
@@ -48,18 +50,37 @@ func (l *launch) offers(ctx context.Context) (rentable, error) {
 // for; 0: anything.
 func mostOf(candidates []optimizer.Candidate) func(cloud.Offer) float64 {
 	return func(o cloud.Offer) float64 {
-		exactly, most := cloud.BlockOffer(o), 0.0
+		exactly := cloud.BlockOffer(o)
+		var bounds []float64
 		for i := range candidates {
-			switch c := &candidates[i]; {
-			case !exactly.Matches(&c.Offer):
-			case c.Resources.MaxHourlyCost == 0:
-				return 0
-			default:
-				most = max(most, c.Resources.MaxHourlyCost)
+			if c := &candidates[i]; exactly.Matches(&c.Offer) {
+				bounds = append(bounds, c.Resources.MaxHourlyCost)
 			}
 		}
-		return most
+		return highest(bounds)
 	}
+}
+
+// highest is what all requests together allow; 0 is no bound.
+func highest(bounds []float64) float64 {
+	if len(bounds) == 0 || slices.Contains(bounds, 0) {
+		return 0
+	}
+	return slices.Max(bounds)
+}
+
+// existing is what a cluster that was up before has. What it may cost is what the requests
+// of the task say that fit it, else what that of its launch said.
+func (l *launch) existing(c *state.Cluster) rentable {
+	var bounds []float64
+	for _, r := range l.task.Resources {
+		if mismatch(c, l.task, r, false) == "" {
+			bounds = append(bounds, r.MaxHourlyCost)
+		}
+	}
+	o := c.Offer
+	o.MaxHourlyCost = cmp.Or(highest(bounds), o.MaxHourlyCost)
+	return exactly(o)
 }
 
 func (l *launch) plan(ctx context.Context) (optimizer.Problem, *optimizer.Plan, error) {

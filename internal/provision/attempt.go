@@ -32,8 +32,12 @@ func (s *search) try(ctx context.Context, f *flight) (_ []cloud.Node, err error)
 	ran := 0
 	if s.r.Keep {
 		ran = s.ranBefore(ctx, f)
+		err = s.roseWhileOff(ctx, f, ran)
 	}
-	nodes, err := s.launch(ctx, f)
+	var nodes []cloud.Node
+	if err == nil {
+		nodes, err = s.launch(ctx, f)
+	}
 	if err == nil {
 		return nodes, nil
 	}

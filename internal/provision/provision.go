@@ -73,7 +73,7 @@ type Request struct {
 	Options Options
 
 	// Most is what a node of an offer may cost an hour, in dollars, should its price have risen
-	// since the plan was made; 0, and nil: anything.
+	// since the plan was made; 0: anything. nil: the MaxHourlyCost of the offer itself.
 	Most func(cloud.Offer) float64
 	// Agreed is what a person has agreed to pay for a node an hour: before an offer is tried
 	// whose price rose above it, the search ends with a [*RoseError]. nil: nobody is asked.

@@ -1,6 +1,7 @@
 package provision
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -58,16 +59,45 @@ func (s *search) rose(o cloud.Offer, took time.Duration, dearer *cloud.PriceErro
 		r = &s.rises[len(s.rises)-1]
 	}
 	r.times++
-	most := 0.0
-	if s.r.Most != nil {
-		most = s.r.Most(o)
-	}
-	if err := overpriced(*r, dearer, most); err != nil {
+	if err := overpriced(*r, dearer, s.most(o)); err != nil {
 		s.refused(o, took, err)
 		return
 	}
 	s.out.say("⚠ %v: %v", o.Place, dearer.Err)
 	s.plan.Reprice(o, dearer.Now)
+}
+
+// most is what a node of an offer may cost an hour; 0: anything.
+func (s *search) most(o cloud.Offer) float64 {
+	if s.r.Most == nil {
+		return o.MaxHourlyCost
+	}
+	return s.r.Most(o)
+}
+
+// roseWhileOff is a PriceError if a cluster that was up before, of whose machines so many
+// run, costs more now than it did. What is not known stops nobody.
+func (s *search) roseWhileOff(ctx context.Context, f *flight, running int) error {
+	o := f.spec.Offer
+	if running >= o.Machines(s.r.Nodes) {
+		return nil
+	}
+	limit := o // dearer than this is too dear, or at least to be said
+	if most := o.MaxHourlyCost; most > 0 && (o.HourlyPrice == 0 || most < o.HourlyPrice) {
+		limit.HourlyPrice = most
+	}
+	now := o.HourlyPrice
+	if !f.p.Features().PriceStays {
+		now = s.e.probe(ctx, []cloud.Offer{limit}, s.r.Nodes)[0].Price
+	}
+	if !cloud.Dearer(limit.HourlyPrice, now) {
+		return nil
+	}
+	was := "its price was not known when it was rented"
+	if o.HourlyPrice > 0 {
+		was = fmt.Sprintf("it cost $%.4g so far", o.HourlyPrice)
+	}
+	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: now, Err: fmt.Errorf("%s costs $%.4g an hour now; %s", machine(o), now, was)}
 }
 
 // risen is what is known of an offer whose price rose; nil: it did not.

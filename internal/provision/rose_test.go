@@ -38,6 +38,13 @@ type pricing struct {
 	*scripted
 	asks   func(zone string) float64
 	probed bool // it says so when it is asked for room
+	stays  bool // a machine that was stopped costs what it cost
+}
+
+func (p *pricing) Features() cloud.Features {
+	f := p.scripted.Features()
+	f.PriceStays = p.stays
+	return f
 }
 
 func (p *pricing) rose(o cloud.Offer) error {
@@ -87,7 +94,9 @@ func TestAPriceThatRose(t *testing.T) {
 			higher += 0.01
 			return higher
 		}, want: "b", at: 2, said: "it rose 4 times during this launch"},
-		"a cluster that was up before": {asks: price(map[string]float64{"a": 9}), keep: true, want: "a", at: 9},
+		"a cluster that was up before, within the bound": {asks: price(map[string]float64{"a": 1.5}), keep: true, most: 1.5, want: "a", at: 1.5, said: "⚠ aws/east/a: "},
+		"a cluster that was up before, above the bound":  {asks: price(map[string]float64{"a": 1.5}), keep: true, most: 1.2, err: "max_hourly_cost is $1.2"},
+		"a cluster that was up before":                   {asks: price(map[string]float64{"a": 9}), keep: true, want: "a", at: 9},
 	} {
 		for _, probed := range []bool{true, false} {
 			synctest.Test(t, func(t *testing.T) {
@@ -122,6 +131,58 @@ func TestAPriceThatRose(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestStartingAtAPriceThatRose: what machines of a cluster cost that was up before is asked for
+// before they are started, and bounded by what its task allowed. Machines that run are looked
+// at and not asked about, and those whose price stays are started.
+func TestStartingAtAPriceThatRose(t *testing.T) {
+	for name, tt := range map[string]struct {
+		was, now, most float64
+		running        int
+		stays, silent  bool
+		at             float64
+		err            string
+		said           string
+	}{
+		"the same":                           {was: 1, now: 1, most: 1, at: 1},
+		"it fell":                            {was: 1, now: 0.5, most: 1, at: 1},
+		"within the bound":                   {was: 1, now: 1.5, most: 2, at: 1.5, said: "⚠ aws/east/a: p4 costs $1.5 an hour now; it cost $1 so far"},
+		"nothing bounds it":                  {was: 1, now: 9, at: 9, said: "it cost $1 so far"},
+		"above the bound":                    {was: 1, now: 3, most: 2, err: "p4 costs $3 an hour now; it cost $1 so far; max_hourly_cost is $2"},
+		"a bound that it never was within":   {was: 3, now: 3, most: 2, err: "p4 costs $3 an hour now; it cost $3 so far; max_hourly_cost is $2"},
+		"such a bound that it is within now": {was: 3, now: 1, most: 2, at: 3},
+		"nobody knew its price":              {now: 3, most: 2, err: "its price was not known when it was rented; max_hourly_cost is $2"},
+		"one of two runs":                    {was: 1, now: 3, most: 2, running: 1, err: "max_hourly_cost is $2"},
+		"both run":                           {was: 1, now: 3, most: 2, running: 2, at: 1},
+		"its price stays":                    {was: 1, now: 3, most: 2, stays: true, at: 1},
+		"its price stays above the bound":    {was: 3, now: 1, most: 2, stays: true, err: "it cost $3 so far; max_hourly_cost is $2"},
+		"nobody knows":                       {was: 1, now: 3, most: 2, silent: true, at: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t, func(_ context.Context, spec cloud.LaunchSpec) error {
+				if spec.Offer.MaxHourlyCost != tt.most {
+					t.Errorf("%s: the provider may bid $%v, want %v", name, spec.Offer.MaxHourlyCost, tt.most)
+				}
+				return nil
+			})
+			s.providers = cloud.NewRegistry(&pricing{scripted: s.p, asks: func(string) float64 { return tt.now }, probed: !tt.silent, stays: tt.stays})
+			o := zone("a")
+			o.HourlyPrice, o.MaxHourlyCost = tt.was, tt.most
+			s.p.up(cloud.LaunchSpec{ID: s.ClusterID(s.c), Offer: o}, tt.running)
+			got, _, err := s.Provision(t.Context(), Request{Cluster: s.c, Nodes: 2, Tiers: Exactly(o), Out: &s.out, Keep: true})
+			switch launched := slices.ContainsFunc(s.p.calls, func(c string) bool { return strings.HasPrefix(c, "launch") }); {
+			case tt.err != "" && (launched || err == nil || !strings.Contains(err.Error(), tt.err)):
+				t.Errorf("%s: %v, want %q", name, err, tt.err)
+			case tt.err == "" && (err != nil || got.HourlyPrice != tt.at || got.MaxHourlyCost != tt.most):
+				t.Errorf("%s: %+v, %v; want it at %v", name, got, err, tt.at)
+			case !strings.Contains(s.out.String(), tt.said) || tt.said == "" && strings.Contains(s.out.String(), "⚠"):
+				t.Errorf("%s: %q is not said:\n%s", name, tt.said, s.out.String())
+			case s.open(t) > 0:
+				t.Errorf("%s: %d attempts are open", name, s.open(t))
+			}
+		})
 	}
 }
 

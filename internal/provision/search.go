@@ -145,6 +145,7 @@ func (s *search) start(ctx context.Context, o cloud.Offer, before *first) {
 		s.refused(o, 0, &cloud.InvalidError{Place: cloud.Place{Cloud: o.Cloud}, Err: fmt.Errorf("this version of sky knows no cloud %q", o.Cloud)})
 		return
 	}
+	o.MaxHourlyCost = s.most(o)
 	a := state.Attempt{
 		Token: uuid.NewString(), ClusterHash: s.r.Cluster.Hash, ClusterName: s.r.Cluster.Name,
 		Offer: o, Nodes: s.r.Nodes, StartedAt: s.e.records.Now(),

@@ -376,6 +376,14 @@ func TestTheDocumentedRoleIsWhatIsNeeded(t *testing.T) {
 	}
 }
 
+func TestWhatASpotMachineMayCost(t *testing.T) {
+	for most, want := range map[float64]float64{0: -1, 2: 2, 0.29: 0.29, 0.0123456: 0.01234} {
+		if got := maxPrice(cloud.Offer{MaxHourlyCost: most}); got != want {
+			t.Errorf("%v: %v, want %v", most, got, want)
+		}
+	}
+}
+
 func TestWhatIsAskedForAMachine(t *testing.T) {
 	spec := cloud.LaunchSpec{
 		ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Offer: cloud.Offer{Place: east, InstanceType: "Standard_D4s_v5", Spot: true}, Nodes: 2, AuthorizedKey: "ssh-ed25519 AAAA me\n",

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/skypilot-go/sky/internal/azureauth"
@@ -60,6 +61,35 @@ func harness(t testing.TB, settings map[string]any, prepare func(*azurefake.Fake
 		return provider(vm.Tuning{}), fake.Over
 	}
 	return h
+}
+
+// TestASpotMachineCostsNoMoreThanItsTaskAllows: Azure takes it back when its price rises above
+// that, and does not make it if the price is above that already.
+func TestASpotMachineCostsNoMoreThanItsTaskAllows(t *testing.T) {
+	for most, want := range map[float64]any{0: -1.0, 0.3: 0.3, 0.1: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			fake, provider := start(t, nil)
+			fake.SpotPrice(0.2)
+			spec, p := cloudtest.Cluster(here, "web"), provider(quick)
+			spec.Offer.Spot, spec.Offer.MaxHourlyCost = true, most
+			if err := p.Prepare(t.Context(), spec); err != nil {
+				t.Fatal(err)
+			}
+			nodes, err := p.Launch(t.Context(), spec)
+			switch {
+			case want == nil && !cloudtest.Is[*cloud.CapacityError](err):
+				t.Errorf("%v: %v, %v", most, nodes, err)
+			case want == nil:
+			case err != nil:
+				t.Errorf("%v: %v", most, err)
+			default:
+				properties := fake.Body(nodes[0].ID)["properties"].(map[string]any)
+				if got := properties["billingProfile"].(map[string]any)["maxPrice"]; got != want {
+					t.Errorf("%v: %v, want %v", most, got, want)
+				}
+			}
+		})
+	}
 }
 
 // goDown is a machine that is switched off from inside: what off.sh does if it is to end,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"errors"
+	"math"
 	"strings"
 	"sync"
 
@@ -107,6 +108,15 @@ func (d driver) prepare(ctx context.Context, a *account, spec cloud.LaunchSpec) 
 	return l, err
 }
 
+// maxPrice is what a spot machine may cost an hour before it is taken back; -1: no more than
+// one on demand.
+func maxPrice(o cloud.Offer) float64 {
+	if o.MaxHourlyCost == 0 {
+		return -1
+	}
+	return math.Floor(o.MaxHourlyCost*1e5+1e-6) / 1e5
+}
+
 // body asks for the machine of a rank, in a capacity reservation group if one is named. One
 // whose disk is a copy, made already, is not provisioned again: it has the user and the key
 // that are on the disk.
@@ -140,7 +150,7 @@ func (l *launch) body(rank int, nic, reservation string, from *copied) map[strin
 	}
 	if l.spec.Offer.Spot { // one that is taken back goes with its disk: nothing of it costs money
 		properties["priority"], properties["evictionPolicy"] = "Spot", "Delete"
-		properties["billingProfile"] = map[string]any{"maxPrice": -1}
+		properties["billingProfile"] = map[string]any{"maxPrice": maxPrice(l.spec.Offer)}
 	}
 	if l.near != "" {
 		properties["proximityPlacementGroup"] = reference{l.near}

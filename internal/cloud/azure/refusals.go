@@ -28,6 +28,7 @@ var refusals = vm.Refusals{
 		"OverconstrainedZonalAllocationRequest": vm.Full,
 		"RegionDoesNotAllowProvisioning":        vm.Full,
 		"SubnetIsFull":                          vm.Full,
+		"SpotPriceGreaterThanProvidedMaxPrice":  vm.Full,
 		"OverConstrainedAllocationRequest":      vm.Full,
 
 		"QuotaExceeded":                        vm.OverQuota,
@@ -99,7 +100,6 @@ var refusals = vm.Refusals{
 		"MaxPriceValueInvalid":                                    vm.Invalid,
 		"OSProvisioningClientError":                               vm.Invalid,
 		"AzureSpotIsNotSupportedForThisVMSize":                    vm.Invalid,
-		"SpotPriceGreaterThanProvidedMaxPrice":                    vm.Invalid,
 		"OSProvisioningTimedOut":                                  vm.Invalid,
 		"ImageNotFound":                                           vm.InvalidInRegion,
 		"PlatformImageNotFound":                                   vm.InvalidInRegion,

@@ -33,6 +33,7 @@ func TestRefusals(t *testing.T) {
 		"OverconstrainedZonalAllocationRequest": {want: "capacity " + region},
 		"RegionDoesNotAllowProvisioning":        {want: "capacity " + region},
 		"SubnetIsFull":                          {want: "capacity " + region},
+		"SpotPriceGreaterThanProvidedMaxPrice":  {want: "capacity " + region},
 
 		"QuotaExceeded":                        {want: "quota " + region},
 		"ResourceQuotaExceeded":                {want: "quota " + region},
@@ -69,7 +70,6 @@ func TestRefusals(t *testing.T) {
 		"InvalidRequestContent":                {want: "invalid " + region},
 		"InvalidRequestFormat":                 {want: "invalid " + region},
 		"AzureSpotIsNotSupportedForThisVMSize": {want: "invalid " + region},
-		"SpotPriceGreaterThanProvidedMaxPrice": {want: "invalid " + region},
 		"OSProvisioningTimedOut":               {want: "invalid " + region},
 		"ImageNotFound":                        {want: "invalid " + region},
 		"PlatformImageNotFound":                {want: "invalid " + region},

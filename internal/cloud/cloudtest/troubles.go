@@ -116,6 +116,19 @@ var refusals = []Behaviour{
 		spec.Offer.HourlyPrice /= 2
 		s.same("launched again at the old price", ids(s.launch(spec)), ids(nodes))
 	}},
+	{"a price above what the task allows is a price error, also where none was planned with", []string{"Raise"}, func(s *suite) {
+		s.Raise(s, 2)
+		spec := s.spec(s.id("web"), 1)
+		spec.Offer.MaxHourlyCost, spec.Offer.HourlyPrice = spec.Offer.HourlyPrice, 0
+		_, err := s.try(spec)
+		if e := want[*cloud.PriceError](s, err); e.Place != spec.Offer.Place || cloud.Dearer(e.Now, 2*spec.Offer.MaxHourlyCost) || cloud.Dearer(2*spec.Offer.MaxHourlyCost, e.Now) {
+			s.Errorf("it says %+v of %v", e, spec.Offer.Place)
+		}
+		s.terminate(spec.ID)
+		s.nothingLeft(spec.ID)
+		spec.Offer.MaxHourlyCost *= 2
+		s.launch(spec)
+	}},
 	{"a price that fell is no error", []string{"Raise"}, func(s *suite) {
 		s.Raise(s, 0.5)
 		s.launch(s.spec(s.id("web"), 1))

@@ -159,7 +159,7 @@ func (b bid) machine(id cloud.ClusterID, i *instance) vm.Machine {
 }
 
 // limit is what is bid for a machine, in $ an hour: what the user says, else half more than
-// it was planned with, since prices move.
+// it was planned with, since prices move; never more than the task allows.
 func limit(spec cloud.LaunchSpec) (string, error) {
 	most := math.Ceil(spec.Offer.HourlyPrice*150) / 100
 	if own, ok := spec.Settings["limit_price"]; ok {
@@ -171,7 +171,8 @@ func limit(spec cloud.LaunchSpec) (string, error) {
 	case most < spec.Offer.HourlyPrice:
 		return "", &cloud.CapacityError{Place: spec.Offer.Place, Err: fmt.Errorf("mithril.limit_price is $%.2f, and %s costs $%.2f an hour there now", most, spec.Offer.InstanceType, spec.Offer.HourlyPrice)}
 	}
-	return fmt.Sprintf("$%.2f", most), nil
+	bid, err := vm.Bid(displayName, spec.Offer, spec.Offer.HourlyPrice, most, 100)
+	return fmt.Sprintf("$%.2f", bid), err
 }
 
 func sshKeys(ctx context.Context, c *rest.Client, project string) ([]vm.Key, error) {

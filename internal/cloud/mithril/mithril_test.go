@@ -123,6 +123,49 @@ func TestWhatIsBid(t *testing.T) {
 	}
 }
 
+// A bid is never higher than what the task allows, also where the user sets it and where a
+// bid that was paused goes on at another price.
+func TestABidIsBoundedByTheTask(t *testing.T) {
+	for _, tt := range []struct {
+		most, own, raised float64
+		want, started     string // "": the price is refused
+	}{
+		{0, 0, 1, "$1.80", "$1.80"}, {5, 0, 1, "$1.80", "$1.80"}, {1.5, 0, 1, "$1.50", "$1.50"}, {1.2, 0, 1, "$1.20", "$1.20"}, {1, 0, 1, "", ""},
+		{1.5, 20, 1, "$1.50", "$1.50"}, {1.5, 1.3, 1, "$1.30", "$1.30"},
+		{3, 0, 2, "$1.80", "$3.00"}, {2, 0, 2, "$1.80", ""}, {0, 0, 2, "$1.80", "$3.60"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			fake, provider := start(t)
+			p, spec := provider(), launch("web")
+			if spec.Offer.MaxHourlyCost = tt.most; tt.own > 0 {
+				spec.Settings = map[string]any{"limit_price": tt.own}
+			}
+			nodes, err := p.Launch(t.Context(), spec)
+			if tt.want == "" {
+				if !cloudtest.Is[*cloud.PriceError](err) || !cloudtest.Is[*cloud.PriceError](p.Prepare(t.Context(), spec)) {
+					t.Errorf("%+v: %v", tt, err)
+				}
+				return
+			}
+			if err != nil || fake.Asked(nodes[0].ID)["limit_price"] != tt.want {
+				t.Fatalf("%+v: %v, %v", tt, nodes, err)
+			}
+			if err := p.Stop(t.Context(), spec.ID); err != nil {
+				t.Fatal(err)
+			}
+			fake.Raise(tt.raised)
+			_, err = p.Launch(t.Context(), spec)
+			bids := fake.Things("bids")
+			switch {
+			case tt.started == "" && (!cloudtest.Is[*cloud.PriceError](err) || bids[0]["limit_price"] != tt.want || bids[0]["paused"] != true):
+				t.Errorf("%+v: started with %v: %v", tt, bids[0], err)
+			case tt.started != "" && (err != nil || bids[0]["limit_price"] != tt.started):
+				t.Errorf("%+v: started with %v: %v", tt, bids[0]["limit_price"], err)
+			}
+		})
+	}
+}
+
 // What the auctions say is what is offered, and a price that rose is no surprise.
 func TestThePriceListIsOfWhatCanBeRented(t *testing.T) {
 	fake, provider := start(t)

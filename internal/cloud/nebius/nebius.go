@@ -201,7 +201,7 @@ func enough(o cloud.Offer, found map[string]nebiusapi.Room, nodes int) error {
 // rose is a PriceError if an offer costs the tenant more now than it was planned with. What is
 // not known stops nobody.
 func (p *Provider) rose(ctx context.Context, o cloud.Offer) error {
-	if o.HourlyPrice == 0 {
+	if o.HourlyPrice == 0 && o.MaxHourlyCost == 0 {
 		return nil
 	}
 	all, err := p.projects(ctx)

@@ -133,7 +133,7 @@ func room(ctx context.Context, c *rest.Client, o cloud.Offer) (cloud.Stock, erro
 // rose is a PriceError if a pod with GPUs costs more now than was planned with.
 func rose(ctx context.Context, c *rest.Client, o cloud.Offer) error {
 	id, count, tier, err := gpuOf(o.InstanceType)
-	if err != nil || o.HourlyPrice == 0 {
+	if err != nil || o.HourlyPrice == 0 && o.MaxHourlyCost == 0 {
 		return err
 	}
 	all, err := rest.Do[struct {

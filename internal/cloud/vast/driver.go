@@ -153,9 +153,19 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	return vm.OneByOne(ctx, d, ranks, func(ctx context.Context, rank int) (id string, err error) {
 		body["label"] = names.Of(spec.ID, rank) // there is one
 		_, own := body["price"]                 // the user's bid
+		wanted := vm.Number(body, "price", 0)
+		if own && wanted <= 0 {
+			return "", &cloud.InvalidError{Place: spec.Offer.Place, Err: fmt.Errorf("a bid is a number of dollars an hour, and bid_price in vast.create_instance_kwargs is %v", body["price"])}
+		}
 		for _, a := range asks[:min(len(asks), mostTries)] {
-			if spec.Offer.Spot && !own {
-				body["price"], _ = a.Price(true)
+			if spec.Offer.Spot || own {
+				now, _ := a.Price(spec.Offer.Spot)
+				if !own {
+					wanted = now
+				}
+				if body["price"], err = vm.Bid("Vast", spec.Offer, now, wanted, 1e6); err != nil {
+					continue
+				}
 			}
 			id, err = put(ctx, c, fmt.Sprintf("/v0/asks/%d/", a.ID), body)
 			var gone *rest.Error

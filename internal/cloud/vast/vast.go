@@ -98,7 +98,7 @@ func refusals(fix string) vm.Refusals {
 func features() cloud.Features {
 	const alone = "a container on Vast cannot switch itself off; use: sky stop, or sky down"
 	return cloud.Features{
-		MaxNameLength: names.MaxCluster(), Containers: true,
+		MaxNameLength: names.MaxCluster(), Containers: true, PriceStays: true,
 		Lacks: map[cloud.Feature]string{
 			cloud.FeatureAutostop: alone, cloud.FeatureAutodown: alone,
 			cloud.FeatureMultiNode: "machines of Vast do not reach each other",

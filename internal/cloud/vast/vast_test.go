@@ -215,6 +215,38 @@ func TestSpotAndQueues(t *testing.T) {
 	}
 }
 
+// A bid is never higher than what the task allows, also where the user sets it.
+func TestABidIsBoundedByTheTask(t *testing.T) {
+	for _, tt := range []struct {
+		spot       bool
+		most       float64
+		own        any
+		want       any // nil: none
+		price, bad bool
+	}{
+		{spot: true, want: 0.2}, {spot: true, most: 0.5, want: 0.2}, {spot: true, most: 0.2, want: 0.2}, {spot: true, most: 0.19, price: true},
+		{spot: true, own: 0.3, want: 0.3}, {spot: true, own: 0.3, most: 0.25, want: 0.25}, {spot: true, own: 0.3, most: 0.1, price: true}, {spot: true, own: "0.3", bad: true},
+		{}, {most: 0.5}, {own: 0.3, most: 0.5, want: 0.3}, {own: 1.0, most: 0.5, want: 0.5},
+	} {
+		fake, provider := start(t)
+		spec := cluster("web")
+		spec.Offer.MaxHourlyCost = tt.most
+		if spec.Offer.Spot = tt.spot; tt.spot {
+			spec.Offer.HourlyPrice = 0.2
+		}
+		if tt.own != nil {
+			spec.Settings = map[string]any{"create_instance_kwargs": map[string]any{"bid_price": tt.own}}
+		}
+		nodes, err := provider(quick).Launch(t.Context(), spec)
+		switch {
+		case tt.price != cloudtest.Is[*cloud.PriceError](err), tt.bad != cloudtest.Is[*cloud.InvalidError](err), !tt.price && !tt.bad && err != nil:
+			t.Errorf("%+v: %v", tt, err)
+		case err == nil && fake.Asked(nodes[0].ID)["price"] != tt.want:
+			t.Errorf("%+v: bid %v", tt, fake.Asked(nodes[0].ID)["price"])
+		}
+	}
+}
+
 // The user's own fields count where they say nothing else than sky does.
 func TestMoreFields(t *testing.T) {
 	spec := cluster("web")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -66,8 +67,8 @@ func PlainLetter(displayName string, most int, spec cloud.LaunchSpec) error {
 	return Plain(displayName, most, spec)
 }
 
-// Rose is a PriceError if an offer costs more now than it was planned with; a price of 0 is
-// not known. Price lists that are never refreshed by themselves get old.
+// Rose is a PriceError if an offer costs more now than it was planned with, or than its task
+// allows; a price of 0 is not known. Price lists that are never refreshed by themselves get old.
 func Rose(displayName string, o cloud.Offer, now float64) error {
 	return rose(displayName, o, now, "; to plan with today's prices: sky catalog fetch "+o.Cloud)
 }
@@ -78,9 +79,30 @@ func RoseLive(displayName string, o cloud.Offer, now float64) error {
 }
 
 func rose(displayName string, o cloud.Offer, now float64, advice string) error {
-	if !cloud.Dearer(o.HourlyPrice, now) {
-		return nil
+	switch {
+	case cloud.Dearer(o.HourlyPrice, now):
+		return priceError(o, now, "the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with%s", displayName, o.InstanceType, now, o.HourlyPrice, advice)
+	case cloud.Dearer(o.MaxHourlyCost, now):
+		return priceError(o, now, "on %s %s costs $%.4g an hour now", displayName, o.InstanceType, now)
 	}
-	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: now, Err: fmt.Errorf(
-		"the price rose: on %s %s costs $%.4g an hour now, and $%.4g was planned with%s", displayName, o.InstanceType, now, o.HourlyPrice, advice)}
+	return nil
+}
+
+func priceError(o cloud.Offer, now float64, format string, args ...any) error {
+	return &cloud.PriceError{Place: o.Place, Planned: o.HourlyPrice, Now: now, Err: fmt.Errorf(format, args...)}
+}
+
+// Bid is what to bid for a machine that costs so much now: what is wanted, within what the
+// task allows, in whole units of which one dollar has so many. It is a PriceError if the task
+// allows no such price.
+func Bid(displayName string, o cloud.Offer, now, wanted float64, units float64) (float64, error) {
+	most := o.MaxHourlyCost
+	if most == 0 || wanted <= most {
+		return wanted, nil
+	}
+	bid := math.Floor(most*units+1e-6) / units
+	if bid < now-1e-9 {
+		return 0, priceError(o, now, "on %s %s costs $%.4g an hour now", displayName, o.InstanceType, now)
+	}
+	return bid, nil
 }

@@ -49,6 +49,7 @@ type Fake struct {
 	readOnly     bool
 	state        string          // of the subscription
 	providers    map[string]bool // that are registered, in lower case
+	spotPrice    float64         // of an hour of a spot machine
 	restricted   map[string][]string
 	cores        map[string]int // how many cores a region may have in all; absent: any number
 	images       map[string]bool

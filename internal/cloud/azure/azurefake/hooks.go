@@ -33,6 +33,9 @@ func (f *Fake) Asked() (all []string) {
 	return all
 }
 
+// SpotPrice is what an hour of a spot machine of any size costs.
+func (f *Fake) SpotPrice(dollars float64) { f.Locked(func() { f.spotPrice = dollars }) }
+
 // Forbid lets the credentials look and not touch.
 func (f *Fake) Forbid() { f.Locked(func() { f.readOnly = true }) }
 

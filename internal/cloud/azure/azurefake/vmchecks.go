@@ -3,6 +3,7 @@ package azurefake
 import (
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -73,6 +74,9 @@ func (f *Fake) checkVM(key string, t *target, in, p dict) (*vm, error) {
 	if p["billingProfile"] != nil && !v.spot {
 		return nil, refuse(409, "OperationNotAllowed", "Max price can be set only on Azure Spot Virtual Machines.")
 	}
+	if err := f.checkPrice(asked, p); err != nil {
+		return nil, err
+	}
 	zones := fakehttp.Items(in["zones"])
 	if len(zones) > 1 || len(zones) == 1 && !slices.Contains([]any{"1", "2", "3"}, zones[0]) {
 		return nil, refuse(400, "InvalidAvailabilityZone", "The zone(s) '%v' for resource '%s' is not supported. The supported zones for location '%s' are '1,2,3'", zones, key, region)
@@ -88,6 +92,21 @@ func (f *Fake) checkVM(key string, t *target, in, p dict) (*vm, error) {
 		}
 	}
 	return v, nil
+}
+
+// checkPrice refuses a spot machine that may cost less than it does; -1 is no limit.
+func (f *Fake) checkPrice(size string, p dict) error {
+	billing, _ := p["billingProfile"].(dict)
+	most, ok := billing["maxPrice"].(float64)
+	switch {
+	case billing["maxPrice"] == nil || most == -1:
+		return nil
+	case !ok || most <= 0 || math.Round(most*1e5)/1e5 != most:
+		return refuse(400, "MaxPriceValueInvalid", "Invalid max price value. The only supported values for max price are -1 or a decimal greater than zero. Max price value of -1 indicates the Azure Spot Virtual Machine will not be evicted for price reasons.")
+	case most < f.spotPrice:
+		return refuse(409, "SpotPriceGreaterThanProvidedMaxPrice", "Unable to perform operation 'Create VM' since the provided max price '%v USD' is lower than the current spot price '%v USD' for Azure Spot VM size '%s'.", most, f.spotPrice, size)
+	}
+	return nil
 }
 
 func (f *Fake) checkImage(in, p dict, s size) error {
