@@ -20,7 +20,7 @@ import (
 
 // counting is a provider that counts how often it is asked for machines.
 type counting struct {
-	unmanned
+	agentless
 	lists atomic.Int64
 	takes time.Duration // for an answer
 }
@@ -28,7 +28,7 @@ type counting struct {
 func (c *counting) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
 	c.lists.Add(1)
 	time.Sleep(c.takes)
-	return c.unmanned.Nodes(ctx, id)
+	return c.agentless.Nodes(ctx, id)
 }
 
 // rented is a server with clusters on a cloud that behaves, whose questions are
@@ -42,7 +42,7 @@ func rented(t *testing.T, db *state.Store, machines int) (*renter, *counting) {
 		t.Fatal(err)
 	}
 	c.SetDelays(model.Delay{}, model.Delay{})
-	p := &counting{unmanned: unmanned{fluffycloud.New(fluffycloud.Options{API: c.Account("ann", "owner"), Poll: time.Second})}}
+	p := &counting{agentless: agentless{fluffycloud.New(fluffycloud.Options{API: c.Account("ann", "owner"), Poll: time.Second})}}
 	r := &renter{t: t, cloud: c, db: db, allowed: map[string]time.Duration{}}
 	r.bootWith(p)
 	return r, p
@@ -148,11 +148,11 @@ func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	if err := db.Clusters().Create(t.Context(), &state.Cluster{Name: "c", Hash: "h", Status: api.ClusterInit, NumNodes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	bell, stop := r.m.Changed("h")
+	changed, stop := r.m.Changed("h")
 	defer stop()
 	r.m.watcher.follow(t.Context(), "c", "h", 0)
 	select {
-	case <-bell:
+	case <-changed:
 	default:
 		t.Error("nobody was told")
 	}
