@@ -140,7 +140,7 @@ func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
 	})
 }
 
-// Who follows a cluster is told when it does not run any more, although another
+// A follower of a cluster hears that it does not run any more, although another
 // server found that out.
 func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	db := openDB(t)
@@ -154,12 +154,12 @@ func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	select {
 	case <-changed:
 	default:
-		t.Error("nobody was told")
+		t.Error("nobody was notified")
 	}
 }
 
-// Who asks what is true now is not told what was on record because somebody
-// looks already; whoever launches or ends the cluster is not waited for.
+// A fresh status is not answered from the record because another look is under way;
+// launches and ends of the cluster are not waited for.
 func TestAUsersLookWaitsForOthersThatLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p := launched(t)

@@ -225,7 +225,7 @@ func (l *launch) claim(ctx context.Context) error {
 		machines := l.candidates()
 		plan, found, ok := assign(rooms(machines, false), l.want, ranks)
 		if !ok {
-			// Who is about to claim the rest may yet withdraw.
+			// Another launch that is about to claim the rest may yet withdraw.
 			if _, _, maybe := assign(rooms(machines, true), l.want, ranks); !maybe || round == claimRounds {
 				return l.full(len(ranks), found)
 			}
