@@ -9,8 +9,8 @@ import (
 )
 
 // A server on a user's machine writes a token, a new one at each start, into a file
-// that only the account reads that runs it. Who knows the token is the server's
-// owner. Command lines do not send it: somebody else may listen where the server was.
+// that only the account reads that runs it. The token proves that
+// its bearer is the server's owner. Command lines do not send it: somebody else may listen where the server was.
 // They send a credential that is made from it for one address, and is worth nothing
 // at another one or after the server's end.
 const (

@@ -122,7 +122,7 @@ func TestFilesAreReadStrictly(t *testing.T) {
 	}
 }
 
-// Who fills a file from a template may leave the accelerators empty.
+// A file made from a template may leave the accelerators empty.
 func TestAFileMayNameNoAccelerators(t *testing.T) {
 	for _, field := range []string{"accelerators", "gpus"} {
 		dag, err := Parse("task.yaml", []byte("resources: {"+field+": null}\nrun: x\n"))

@@ -250,7 +250,7 @@ func TestAnAccountUnderAttack(t *testing.T) {
 	})
 }
 
-// Who tries many names from one address waits; who logged in from there before
+// Many names from one address have to wait; a user who logged in from there before
 // does not.
 func TestManyNamesFromOneAddress(t *testing.T) {
 	for _, c := range []struct {
@@ -447,8 +447,8 @@ func TestLookups(t *testing.T) {
 	})
 }
 
-// Who shows an OAuth2 proxy wrong cookies or states again and again is put off
-// before it is asked.
+// A client with wrong cookies or states for an OAuth2 proxy, again and again, is refused
+// before the proxy is asked.
 func TestOAuth2GuessesArePutOff(t *testing.T) {
 	asked := 0
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -64,8 +64,8 @@ func (g *Gate) byOAuth2(r *http.Request) (*Caller, error) {
 }
 
 // Forward passes what is under [OAuth2Prefix] on to the OAuth2 proxy; nil if
-// there is none. Who comes back with logins that were never begun is put off in
-// the end, like who asks for others' logins.
+// there is none. A client that comes back with logins that were never begun is refused in
+// the end, like one that asks for others' logins.
 func (g *Gate) Forward() http.Handler {
 	if g == nil || g.o.OAuth2 == nil {
 		return nil

@@ -119,7 +119,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// Who has the turn holds its message; the others hold what is free.
+// The reader whose turn it is holds its message; the others hold what is free.
 func TestLongMessagesAreHeldInTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns := NewTurns()

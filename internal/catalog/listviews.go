@@ -1,41 +1,12 @@
 package catalog
 
 import (
-	"cmp"
 	"math"
 	"slices"
 	"strings"
 
 	"github.com/skypilot-go/sky/api"
 )
-
-// ForDisplay sorts the items the way "gpus list" shows them: the cloud with the
-// lowest price first, among these the lowest spot price; within a cloud by
-// price.
-func ForDisplay(items []ListItem) []ListItem {
-	type lowest struct{ price, spot float64 }
-	low := map[string]lowest{}
-	for _, i := range items {
-		l, ok := low[i.Cloud]
-		if !ok {
-			l = lowest{none, none}
-		}
-		if compareNumbers(i.Price, l.price) < 0 {
-			l.price = i.Price
-		}
-		if compareNumbers(i.SpotPrice, l.spot) < 0 {
-			l.spot = i.SpotPrice
-		}
-		low[i.Cloud] = l
-	}
-	out := slices.Clone(items)
-	slices.SortStableFunc(out, func(a, b ListItem) int {
-		x, y := low[a.Cloud], low[b.Cloud]
-		return cmp.Or(compareNumbers(x.price, y.price), compareNumbers(x.spot, y.spot), strings.Compare(a.Cloud, b.Cloud),
-			compareNumbers(a.Price, b.Price), compareNumbers(a.SpotPrice, b.SpotPrice), strings.Compare(a.Region, b.Region))
-	})
-	return out
-}
 
 // Count is in which numbers an accelerator is offered.
 type Count struct {

@@ -152,31 +152,6 @@ func TestCountsOnTheWire(t *testing.T) {
 }
 
 // The rows of "gpus list A100" as they were printed.
-func TestDisplayOrder(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(shared, "goldens/http/gpus_A100.out"))
-	if os.IsNotExist(err) {
-		t.Skip("the recorded sessions are not here: ", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var want []string
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) > 4 && f[0] != "GPU" {
-			want = append(want, strings.ToLower(strings.Join([]string{f[0], f[2], f[3]}, " ")))
-		}
-	}
-	var got []string
-	for _, l := range List(goldenTables(t, recordedClouds), ListQuery{Name: "A100"}) {
-		for _, i := range ForDisplay(l.Items) {
-			got = append(got, strings.ToLower(strings.Join([]string{l.Name, i.Cloud, i.InstanceType}, " ")))
-		}
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-	}
-}
-
 // A query over tens of thousands of rows allocates for its answer only.
 func TestSelectAllocatesNothingPerRow(t *testing.T) {
 	table := goldenTables(t, []string{"aws"})[0]

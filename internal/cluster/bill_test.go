@@ -29,15 +29,15 @@ const (
 	perLoss   = refreshPeriod + perChange
 )
 
-// unmanned is FluffyCloud with machines that no agent runs on.
-type unmanned struct{ *fluffycloud.Provider }
+// agentless is FluffyCloud with machines that no agent runs on.
+type agentless struct{ *fluffycloud.Provider }
 
-func (u unmanned) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
+func (u agentless) Launch(ctx context.Context, spec cloud.LaunchSpec) ([]cloud.Node, error) {
 	nodes, err := u.Provider.Launch(ctx, spec)
 	return withoutAgents(nodes), err
 }
 
-func (u unmanned) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
+func (u agentless) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
 	nodes, err := u.Provider.Nodes(ctx, id)
 	return withoutAgents(nodes), err
 }
@@ -65,7 +65,7 @@ type renter struct {
 }
 
 func (r *renter) boot() {
-	r.bootWith(unmanned{fluffycloud.New(fluffycloud.Options{API: r.cloud.Account("ann", "owner"), Poll: 2 * time.Second})})
+	r.bootWith(agentless{fluffycloud.New(fluffycloud.Options{API: r.cloud.Account("ann", "owner"), Poll: 2 * time.Second})})
 }
 
 func (r *renter) bootWith(p cloud.Provider) {

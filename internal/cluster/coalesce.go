@@ -7,9 +7,9 @@ import (
 	"sync"
 )
 
-// coalescer makes one call for all who want the same at the same time. Who comes
-// while it is under way waits for the one after it, so that nobody is told what
-// was so before they asked. The zero value is ready.
+// coalescer makes one call for all callers that want the same at the same time. A caller
+// that comes while it is under way waits for the one after it, so that no answer is older
+// than its question. The zero value is ready.
 type coalescer[K comparable, V any] struct {
 	mu sync.Mutex
 	by map[K]*round[V]

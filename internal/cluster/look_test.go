@@ -20,7 +20,7 @@ import (
 
 // counting is a provider that counts how often it is asked for machines.
 type counting struct {
-	unmanned
+	agentless
 	lists atomic.Int64
 	takes time.Duration // for an answer
 }
@@ -28,7 +28,7 @@ type counting struct {
 func (c *counting) Nodes(ctx context.Context, id cloud.ClusterID) ([]cloud.Node, error) {
 	c.lists.Add(1)
 	time.Sleep(c.takes)
-	return c.unmanned.Nodes(ctx, id)
+	return c.agentless.Nodes(ctx, id)
 }
 
 // rented is a server with clusters on a cloud that behaves, whose questions are
@@ -42,7 +42,7 @@ func rented(t *testing.T, db *state.Store, machines int) (*renter, *counting) {
 		t.Fatal(err)
 	}
 	c.SetDelays(model.Delay{}, model.Delay{})
-	p := &counting{unmanned: unmanned{fluffycloud.New(fluffycloud.Options{API: c.Account("ann", "owner"), Poll: time.Second})}}
+	p := &counting{agentless: agentless{fluffycloud.New(fluffycloud.Options{API: c.Account("ann", "owner"), Poll: time.Second})}}
 	r := &renter{t: t, cloud: c, db: db, allowed: map[string]time.Duration{}}
 	r.bootWith(p)
 	return r, p
@@ -140,7 +140,7 @@ func TestLookTrustsWhatAnotherServerFound(t *testing.T) {
 	})
 }
 
-// Who follows a cluster is told when it does not run any more, although another
+// A follower of a cluster hears that it does not run any more, although another
 // server found that out.
 func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	db := openDB(t)
@@ -148,18 +148,18 @@ func TestTheEndOfAFollowerIsHeard(t *testing.T) {
 	if err := db.Clusters().Create(t.Context(), &state.Cluster{Name: "c", Hash: "h", Status: api.ClusterInit, NumNodes: 1}); err != nil {
 		t.Fatal(err)
 	}
-	bell, stop := r.m.Changed("h")
+	changed, stop := r.m.Changed("h")
 	defer stop()
 	r.m.watcher.follow(t.Context(), "c", "h", 0)
 	select {
-	case <-bell:
+	case <-changed:
 	default:
-		t.Error("nobody was told")
+		t.Error("nobody was notified")
 	}
 }
 
-// Who asks what is true now is not told what was on record because somebody
-// looks already; whoever launches or ends the cluster is not waited for.
+// A fresh status is not answered from the record because another look is under way;
+// launches and ends of the cluster are not waited for.
 func TestAUsersLookWaitsForOthersThatLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, p := launched(t)

@@ -294,7 +294,7 @@ func TestAStreamThatFails(t *testing.T) {
 }
 
 // Nobody is told what was so before they asked.
-func TestTogether(t *testing.T) {
+func TestCoalescer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var g coalescer[string, int]
 		calls := 0

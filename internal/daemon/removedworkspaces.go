@@ -11,8 +11,8 @@ import (
 	"github.com/skypilot-go/sky/internal/workspaces"
 )
 
-// Who edits the server's configuration by hand may take a workspace out of it in
-// which something still lives. Its users must not be shut out of that, nor
+// An administrator who edits the server's configuration by hand may take a workspace out
+// of it in which something still lives. Its users must not be shut out of that, nor
 // anybody else be let in. So the settings of every workspace are on record in
 // the database, and the last ones of a workspace that is no longer in the
 // configuration go on to hold for what is in it.

@@ -198,6 +198,6 @@ func (d *daemon) balance(ctx context.Context) {
 	}
 }
 
-// balancerDrain is how long requests may go on when the server ends. Who needs more
-// runs a balancer beside the server.
+// balancerDrain is how long requests may go on when the server ends. Services that need more
+// have a balancer beside the server.
 const balancerDrain = 5 * time.Second

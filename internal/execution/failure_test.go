@@ -326,8 +326,8 @@ func TestALaunchWithAutodownGivesBackWhenItsJobIsThrough(t *testing.T) {
 	})
 }
 
-// Who asks for machines that do not take spot does not get one on spot, and the
-// other way round.
+// A request for on-demand machines does not get a cluster on spot, and the other way
+// round.
 func TestSpotAndOnDemandDoNotFitEachOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := testbed.New(t)

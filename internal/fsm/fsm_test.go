@@ -3,7 +3,6 @@ package fsm
 import (
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/skypilot-go/sky/api"
@@ -12,6 +11,12 @@ import (
 // walk asks a table about every state and every event.
 func walk[S, E ~string](t *testing.T, name string, table Table[S, E], states []S) {
 	t.Helper()
+	events := map[E]bool{}
+	for _, row := range table {
+		for e := range row {
+			events[e] = true
+		}
+	}
 	for _, s := range table.States() {
 		if !slices.Contains(states, s) {
 			t.Errorf("%s: %q is no state of the API", name, s)
@@ -19,28 +24,19 @@ func walk[S, E ~string](t *testing.T, name string, table Table[S, E], states []S
 		if _, ok := table[s]; !ok {
 			t.Errorf("%s: %q can be reached but has no row", name, s)
 		}
-		for _, e := range table.Events() {
+		for e := range events {
 			next, ok := table.Next(s, e)
 			want, in := table[s][e]
 			if ok != in || next != want {
 				t.Errorf("%s: Next(%q, %q) = %q, %v", name, s, e, next, ok)
 			}
-			if ok != slices.Contains(table.From(e), s) {
-				t.Errorf("%s: From(%q) and Next(%q) disagree", name, e, s)
-			}
 			if ok && !slices.Contains(table.Into(next), s) {
 				t.Errorf("%s: Into(%q) lacks %q", name, next, s)
-			}
-			if ok && !strings.Contains(table.Diagram(), "    "+node(s)+" --> "+node(next)+": "+string(e)+"\n") {
-				t.Errorf("%s: the diagram lacks %q on %q", name, s, e)
 			}
 		}
 	}
 	if _, ok := table.Next(table.States()[0], "no such event"); ok {
 		t.Errorf("%s: an unknown event happened", name)
-	}
-	if got := table.Diagram(); got != table.Diagram() || strings.Count(got, "\n") < len(table.States()) {
-		t.Errorf("%s: diagram\n%s", name, got)
 	}
 }
 
@@ -48,8 +44,8 @@ func TestRequestLifeCycle(t *testing.T) {
 	all := []api.RequestStatus{api.RequestPending, api.RequestRunning, api.RequestSucceeded, api.RequestFailed, api.RequestCancelled}
 	walk(t, "requests", Requests(), all)
 	for _, s := range all {
-		if Requests().Final(s) != s.Terminal() {
-			t.Errorf("%s: final %v, terminal %v", s, Requests().Final(s), s.Terminal())
+		if final := len(Requests()[s]) == 0; final != s.Terminal() {
+			t.Errorf("%s: final %v, terminal %v", s, final, s.Terminal())
 		}
 		if s != api.RequestPending && len(Requests().Into(s)) == 0 {
 			t.Errorf("%s cannot be reached", s)
@@ -72,13 +68,5 @@ func TestClusterLifeCycle(t *testing.T) {
 	}
 	if got := slices.Sorted(maps.Keys(Clusters()[ClusterAbsent])); len(got) != 1 {
 		t.Errorf("a cluster begins with a launch, not with %v", got)
-	}
-}
-
-func TestDiagram(t *testing.T) {
-	table := Table[string, string]{"a": {"go": "b", "die": ""}, "b": {"back": "a"}, "": {}}
-	want := "stateDiagram-v2\n    absent --> [*]\n    a --> absent: die\n    a --> b: go\n    b --> a: back\n"
-	if got := table.Diagram(); got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
 	}
 }

@@ -34,8 +34,8 @@ func TestReplicaLifeCycle(t *testing.T) {
 			t.Errorf("%s stays for ever", s)
 		}
 	}
-	for _, s := range Replicas().From(ReplicaForget) {
-		if s != api.ReplicaPending && !s.Failed() {
+	for s, row := range Replicas() {
+		if _, ok := row[ReplicaForget]; ok && s != api.ReplicaPending && !s.Failed() {
 			t.Errorf("%s is forgotten with its machines", s)
 		}
 	}

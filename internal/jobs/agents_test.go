@@ -59,7 +59,7 @@ func (o *outside) born(c *row, nodes []cloud.Node, p *plan, job int) *gang {
 		o.count.clusters++
 		g = &gang{o: o, id: id(c), plan: p, dead: make([]bool, p.nodes), rng: rand.New(rand.NewPCG(o.seed, uint64(job)<<20|uint64(o.seq)))}
 		o.machines[c.Hash] = g
-		if !o.calm {
+		if !o.steady {
 			g.plague()
 		}
 	}
@@ -325,7 +325,7 @@ func (g *gang) submit(key string) (int, error) {
 		switch {
 		case code == 0:
 			g.ends(r, api.JobSucceeded, []int{0})
-			if p.spot && !g.o.calm && g.rng.IntN(2) == 0 { // its machine goes right afterwards
+			if p.spot && !g.o.steady && g.rng.IntN(2) == 0 { // its machine goes right afterwards
 				g.after(time.Duration(g.rng.Int64N(int64(5*time.Second))), func() { g.lose(0) })
 			} else if !g.cut && len(g.o.listen()) > 0 {
 				p.won = true

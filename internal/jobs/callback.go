@@ -102,7 +102,7 @@ func nodeFor(name string, a *state.ManagedAttempt) *state.ManagedAttempt {
 
 // begin queues what earlier lives of the job's controller left to be told.
 func (b *callbacks) begin(ctx context.Context, c *controller, now state.ManagedAdopted) error {
-	if b.c != nil || !slices.ContainsFunc(c.shape.tasks, func(t traits) bool { return t.tells }) {
+	if b.c != nil || !slices.ContainsFunc(c.graph.tasks, func(t traits) bool { return t.callback }) {
 		return nil
 	}
 	events, err := c.m.store.ManagedJobs().Events(ctx, c.id, -1, 0) // newest first
@@ -134,7 +134,7 @@ func (b *callbacks) teller(task int) *teller {
 
 // add queues the callback that an event means.
 func (b *callbacks) add(j *state.ManagedJob, a *state.ManagedAttempt, e state.ManagedEvent) {
-	if b.c == nil || !b.c.shape.tasks[e.Task].tells || e.Code == callbackCode {
+	if b.c == nil || !b.c.graph.tasks[e.Task].callback || e.Code == callbackCode {
 		return
 	}
 	b.mu.Lock()

@@ -104,9 +104,9 @@ func TestACallbackIsToldOfItsEvent(t *testing.T) {
 	now.Job.Tasks = append(now.Job.Tasks, &state.ManagedTask{JobID: 7, Index: 1, Name: "m", Attempt: 1})
 	now.Job.Dag = append(now.Job.Dag, "---\nname: m\nrun: 'true'\nevent_callback: 'true'\n"...)
 	now.Job.SubmittedAt = noon
-	shape, err := shapeOf(now.Job)
+	graph, err := graphOf(now.Job)
 	must(t, err)
-	ctl.shape = shape
+	ctl.graph = graph
 	w.happens("STARTED", "STARTED")
 	w.events = append(w.events, state.ManagedEvent{JobID: 7, Task: 1, Code: "CANCELLED", Status: api.ManagedCancelled})
 	w.begins(t, ctl, now)

@@ -87,11 +87,11 @@ func (w *told) life(t *testing.T, script string, place CallbackPlace) (*controll
 	m.kept = logstore.Folder(m.dir)
 	j := &state.ManagedJob{ID: 7, Name: "n", UserHash: "u", Tasks: []*state.ManagedTask{{JobID: 7, Name: "n", Attempt: 1}},
 		Dag: []byte("name: n\n---\nname: n\nenvs: {A: b}\nsecrets: {S: hush}\nrun: 'true'\nevent_callback: |\n  " + script + "\n")}
-	shape, err := shapeOf(j)
+	graph, err := graphOf(j)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &controller{m: m, id: 7, shape: shape, out: logstore.NewJournal(m.kept, controlLogName(7), func() {})}
+	c := &controller{m: m, id: 7, graph: graph, out: logstore.NewJournal(m.kept, controlLogName(7), func() {})}
 	return c, state.ManagedAdopted{Job: j, Attempts: []*state.ManagedAttempt{{JobID: 7, Number: 1, ClusterName: "n-7", ClusterJob: 1}}}
 }
 

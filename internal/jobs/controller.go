@@ -23,7 +23,7 @@ type controller struct {
 	hold *lease.Hold
 
 	adopted   *state.ManagedAdopted // as the job was when this began; nil: it has been looked at
-	shape     *shape                // of the job; nil: not read yet
+	graph     *graph                // of the job; nil: not read yet
 	files     bool                  // the job has files that go with it
 	out       *logstore.Journal
 	callbacks callbacks // of its tasks
@@ -118,8 +118,8 @@ func (c *controller) learn(j *state.ManagedJob) (err error) {
 		c.hold.Lost()
 		return lease.ErrLost
 	}
-	if c.shape == nil {
-		if c.shape, err = shapeOf(j); err != nil {
+	if c.graph == nil {
+		if c.graph, err = graphOf(j); err != nil {
 			return err
 		}
 		c.files = len(j.Files) > 0
@@ -175,7 +175,7 @@ func (c *controller) todo(ctx context.Context, at []int) (now state.ManagedAdopt
 	for _, a := range now.Attempts {
 		open[a.Task] = a.ClosedAt.IsZero()
 	}
-	return now, slices.DeleteFunc(c.shape.ready(now.Job, open), func(i int) bool { return slices.Contains(at, i) }), nil
+	return now, slices.DeleteFunc(c.graph.ready(now.Job, open), func(i int) bool { return slices.Contains(at, i) }), nil
 }
 
 // takeSlot takes the slot that came with the claim, if nobody has yet.
@@ -207,7 +207,7 @@ func (c *controller) save(ctx context.Context, s situation, own <-chan struct{},
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline)
 	defer cancel()
 	for {
-		dropped, err := c.shape.drop(s.job, time.Now())
+		dropped, err := c.graph.drop(s.job, time.Now())
 		if err != nil {
 			return err
 		}

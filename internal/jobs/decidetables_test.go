@@ -292,7 +292,7 @@ func TestHowATaskWantsToComeBack(t *testing.T) {
 		"resources: {job_recovery: {max_restarts_on_errors: 3, recover_on_exit_codes: [33, 34], recovery: node}}\nrun: x\n": {restarts: 3, exitCodes: []int{33, 34}, perNode: true},
 		"resources: {cpus: 2, job_recovery: {recovery: cluster}}\nrun: x\n":                                                 {},
 	} {
-		s, err := shapeOf(&state.ManagedJob{Dag: []byte("name: t\n" + text), Tasks: []*state.ManagedTask{{}}})
+		s, err := graphOf(&state.ManagedJob{Dag: []byte("name: t\n" + text), Tasks: []*state.ManagedTask{{}}})
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
 			continue

@@ -19,8 +19,8 @@ import (
 // hands is the world as one server touches it, as long as it lives.
 type hands struct {
 	*outside
-	life  *life
-	bells *notify.Keyed[string]
+	life    *life
+	changes *notify.Keyed[string]
 }
 
 var _ environment = (*hands)(nil)
@@ -359,7 +359,7 @@ func (s *logStream) Read([]byte) (int, error) {
 }
 
 func (h *hands) Changed(a *state.ManagedAttempt) (<-chan struct{}, func()) {
-	return h.bells.Subscribe(a.ClusterHash)
+	return h.changes.Subscribe(a.ClusterHash)
 }
 
 func (h *hands) Callback(context.Context, *state.ManagedAttempt, string, agentapi.CallbackRequest) (*agentapi.CallbackResult, error) {

@@ -71,11 +71,11 @@ func sharedLogs(t *testing.T) logstore.Logs {
 	return logstore.Stored{Store: db, Prefix: "jobs/"}
 }
 
-func copiedIsLog(t *testing.T, shelfOf func(id int) logstore.Logs, gather time.Duration) {
+func copiedIsLog(t *testing.T, storeOf func(id int) logstore.Logs, gather time.Duration) {
 	id := 0
 	rapid.Check(t, func(r *rapid.T) {
 		id++
-		kept := shelfOf(id)
+		kept := storeOf(id)
 		w := &logWorld{
 			log:    rapid.SliceOfN(rapid.Byte(), 0, 20000).Draw(r, "log"),
 			breaks: func() int { return rapid.IntRange(-1, 9000).Draw(r, "breaks") },

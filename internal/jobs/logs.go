@@ -104,11 +104,11 @@ func (f *follower) start(ctx context.Context, j *state.ManagedJob, b api.JobsLog
 	if b.Tail != nil && *b.Tail > 0 {
 		tail = *b.Tail
 	}
-	shape, err := shapeOf(j)
+	graph, err := graphOf(j)
 	if err != nil {
 		return nil, err
 	}
-	turns := shape.turns()
+	turns := graph.turns()
 	if f.which < 0 {
 		p.Task = turns[0]
 	}
@@ -184,11 +184,11 @@ func (f *follower) tasks(ctx context.Context, p Position) (int, error) {
 	}
 	turns := []int{p.Task}
 	if f.which < 0 {
-		shape, err := shapeOf(j)
+		graph, err := graphOf(j)
 		if err != nil {
 			return 0, err
 		}
-		turns = shape.turns()
+		turns = graph.turns()
 		turns = turns[slices.Index(turns, p.Task):]
 	}
 	for n, i := range turns {

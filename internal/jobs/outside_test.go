@@ -20,7 +20,7 @@ import (
 // is true, so it notices when a server does something that it must not.
 type outside struct {
 	seed     uint64
-	calm     bool          // nothing goes wrong by itself
+	steady   bool          // nothing goes wrong by itself
 	patience time.Duration // of servers with agents that are silent; 0: endless, and nothing hangs for ever
 	cloud    *model.Cloud
 	provider cloud.Provider

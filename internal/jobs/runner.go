@@ -101,8 +101,8 @@ func (r *runner) load(ctx context.Context) (situation, error) {
 			}
 		}
 	}
-	of := r.shape.tasks[r.index]
-	s.task, s.seen, s.policy, s.empty, s.end, s.patience = s.job.Tasks[r.index], r.seen, of.policy, of.empty, r.shape.end(s.job, r.index), r.m.patience()
+	of := r.graph.tasks[r.index]
+	s.task, s.seen, s.policy, s.empty, s.end, s.patience = s.job.Tasks[r.index], r.seen, of.policy, of.empty, r.graph.end(s.job, r.index), r.m.patience()
 	return s, nil
 }
 
@@ -488,7 +488,7 @@ func (r *runner) close(ctx context.Context, s situation) error {
 // not kept running for them.
 func (r *runner) tell(ctx context.Context, s situation) {
 	a := s.attempt
-	if !r.shape.tasks[r.index].tells || a.ClusterJob == 0 {
+	if !r.graph.tasks[r.index].callback || a.ClusterJob == 0 {
 		return
 	}
 	if outcome(a.Outcome).ordered() {

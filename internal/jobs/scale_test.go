@@ -83,24 +83,24 @@ func many(b *testing.B, dbs ...*state.Store) {
 	c.Remove("bad-day")
 	c.SetDelays(model.Delay{}, model.Delay{})
 	o := &outside{
-		calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
+		steady: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}
 	for id := 1; id <= jobs; id++ {
 		o.plans[id] = &plan{nodes: 1, work: 1000 * time.Hour, left: 1000 * time.Hour, results: []int{0}}
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	bells := make([]*notify.Keyed[string], len(dbs))
-	o.listen = func() []*notify.Keyed[string] { return bells }
+	changes := make([]*notify.Keyed[string], len(dbs))
+	o.listen = func() []*notify.Keyed[string] { return changes }
 	var lives []*life
 	var servers []*Manager
 	var ended sync.WaitGroup
 	for n, db := range dbs {
-		bells[n] = new(notify.Keyed[string])
+		changes[n] = new(notify.Keyed[string])
 		sctx, end := context.WithCancel(ctx)
 		l := newLife(end)
 		lives = append(lives, l)
-		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: bells[n]},
+		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, changes: changes[n]},
 			slog.New(slog.DiscardHandler), serverName(n), b.TempDir(), 256)
 		m.check = func(context.Context, string) error { return nil }
 		servers = append(servers, m)

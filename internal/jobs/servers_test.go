@@ -32,7 +32,7 @@ func TestServersShareJobs(t *testing.T) {
 	c.Remove("bad-day")
 	c.SetDelays(model.Delay{}, model.Delay{})
 	o := &outside{
-		calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
+		steady: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 		listen: func() []*notify.Keyed[string] { return nil },
 	}
@@ -61,7 +61,7 @@ func TestServersShareJobs(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		l := newLife(cancel)
 		lives = append(lives, l)
-		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, bells: new(notify.Keyed[string])},
+		m := newManager(mortal{managedJobs: db.ManagedJobs(), d: stored{db}, l: l}, &hands{outside: o, life: l, changes: new(notify.Keyed[string])},
 			slog.New(slog.DiscardHandler), serverName(n), t.TempDir(), 64)
 		done := make(chan struct{})
 		go func() { m.Run(ctx); close(done) }()

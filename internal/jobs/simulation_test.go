@@ -112,10 +112,10 @@ type simulation struct {
 
 // server is one of the servers, in its present life.
 type server struct {
-	life  *life
-	bells notify.Keyed[string]
-	m     *Manager
-	ended chan struct{}
+	life    *life
+	changes notify.Keyed[string]
+	m       *Manager
+	ended   chan struct{}
 }
 
 const (
@@ -143,7 +143,7 @@ func simulate(t *testing.T, seed uint64, jobs int, db database) *simulation {
 		var out []*notify.Keyed[string]
 		for _, v := range s.servers {
 			if v != nil && !v.life.isDead() {
-				out = append(out, &v.bells)
+				out = append(out, &v.changes)
 			}
 		}
 		return out
@@ -231,7 +231,7 @@ func (s *simulation) keep(day context.Context, n int) {
 		ctx, end := context.WithCancel(day)
 		v := &server{life: newLife(end), ended: make(chan struct{})}
 		d := mortal{managedJobs: s.db.ManagedJobs(), d: s.db, l: v.life}
-		m := newManager(d, &hands{outside: s.outside, life: v.life, bells: &v.bells}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
+		m := newManager(d, &hands{outside: s.outside, life: v.life, changes: &v.changes}, slog.New(slog.DiscardHandler), fmt.Sprintf("s%d-%d", n, lives), s.dir, simLaunches)
 		m.patience = func() time.Duration { return s.patience }
 		v.m = m
 		s.mu.Lock()

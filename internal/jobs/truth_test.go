@@ -23,14 +23,14 @@ import (
 type scene struct {
 	up atomic.Bool // a server runs
 	*outside
-	t     *testing.T
-	db    *memory
-	job   int
-	bells notify.Keyed[string]
-	lives int
-	life  *life // of the server that was started last
-	m     *Manager
-	end   func()
+	t       *testing.T
+	db      *memory
+	job     int
+	changes notify.Keyed[string]
+	lives   int
+	life    *life // of the server that was started last
+	m       *Manager
+	end     func()
 
 	through func(database) database // how servers see the database; nil: as it is
 }
@@ -43,14 +43,14 @@ func newScene(t *testing.T, p *plan, resources string) *scene {
 	}
 	c.Remove("bad-day")
 	s := &scene{t: t, db: newMemory(), outside: &outside{
-		seed: 1, calm: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
+		seed: 1, steady: true, cloud: c, provider: provider, offers: offers, plans: map[int]*plan{},
 		records: map[string]*row{}, machines: map[string]*gang{}, lastLost: map[attemptTask]loss{},
 	}}
 	s.listen = func() []*notify.Keyed[string] {
 		if !s.up.Load() {
 			return nil
 		}
-		return []*notify.Keyed[string]{&s.bells}
+		return []*notify.Keyed[string]{&s.changes}
 	}
 	s.tell = func() []*Manager {
 		if !s.up.Load() {
@@ -80,7 +80,7 @@ func (s *scene) serve(through func(environment) environment) {
 	ctx, cancel := context.WithCancel(context.Background())
 	l := newLife(cancel)
 	s.life = l
-	var w environment = &hands{outside: s.outside, life: l, bells: &s.bells}
+	var w environment = &hands{outside: s.outside, life: l, changes: &s.changes}
 	if through != nil {
 		w = through(w)
 	}

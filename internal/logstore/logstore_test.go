@@ -131,12 +131,12 @@ func TestWhatIsWrittenIsRead(t *testing.T) {
 	logs := 0
 	rapid.Check(t, func(t *rapid.T) {
 		logs++
-		shelf, name := logstore.Stored{Store: store}, fmt.Sprint("log", logs)
-		a, err := shelf.Append(name)
+		kept, name := logstore.Stored{Store: store}, fmt.Sprint("log", logs)
+		a, err := kept.Append(name)
 		ok(t, err)
 		write(t, a, "begin\n")
 		whole := []byte("begin\n")
-		l, err := shelf.Open(name)
+		l, err := kept.Open(name)
 		ok(t, err)
 		for range rapid.IntRange(1, 12).Draw(t, "steps") {
 			if rapid.Bool().Draw(t, "write") {

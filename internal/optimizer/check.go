@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/catalog"
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -86,7 +87,7 @@ func (f *finder) checkImage(r *task.Resources, id string) error {
 	}
 	for _, s := range f.problem.Sources {
 		if tags := s.Names(catalog.ImageTagNames); f.eligible(s, r) && len(tags) > 0 && !slices.Contains(tags, id) {
-			return f.invalid("image_id", id, "no such image tag on "+s.DisplayName(), closest(id, tags, 5))
+			return f.invalid("image_id", id, "no such image tag on "+s.DisplayName(), similar.Closest(id, tags, 5))
 		}
 	}
 	return nil
@@ -120,7 +121,7 @@ func (f *finder) known(r *task.Resources, field, name string, kind catalog.NameK
 	if len(all) == 0 {
 		what = fmt.Sprintf("%s has no %ss to choose from", strings.Join(where, ", "), kind)
 	}
-	return f.invalid(field, name, what, closest(name, all, 5))
+	return f.invalid(field, name, what, similar.Closest(name, all, 5))
 }
 
 // checkInstance compares what an instance type has with what else is asked.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/skypilot-go/sky/internal/catalog"
 	"github.com/skypilot-go/sky/internal/cloud"
+	"github.com/skypilot-go/sky/internal/similar"
 	"github.com/skypilot-go/sky/task"
 )
 
@@ -361,7 +362,7 @@ func (f *finder) similar(req *request) []string {
 	}
 	slices.Sort(out)
 	if len(out) == 0 {
-		out = closest(want, f.offered(req.res), 5)
+		out = similar.Closest(want, f.offered(req.res), 5)
 	}
 	return out
 }

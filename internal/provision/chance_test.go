@@ -100,8 +100,8 @@ func offerAt(where string) cloud.Offer {
 }
 
 // TestRankCostsLeast compares the order with all others: no order of independent
-// offers, each tried once, is expected to cost less. Who gets nothing pays the
-// same in all of them.
+// offers, each tried once, is expected to cost less. A launch that gets nothing
+// costs the same in all of them.
 func TestRankCostsLeast(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(2, 5).Draw(t, "offers")

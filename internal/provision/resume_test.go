@@ -11,7 +11,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// Who starts a cluster that has been up takes its own machines up: open attempts at
+// A start of a cluster that has been up takes its own machines up: open attempts at
 // them have an end then. Attempts elsewhere or under another name stay open until
 // they are settled, and those that had an end keep it.
 func TestAStartEndsTheOpenAttemptsAtItsOwnMachinesAlone(t *testing.T) {

@@ -131,7 +131,7 @@ func (w *world) live(ctx context.Context, s *server, news int) {
 		}
 		w.do(s, r)
 		if w.rng.IntN(4) == 0 {
-			w.calm()
+			w.settle()
 		}
 		if w.rng.IntN(3) == 0 {
 			time.Sleep(time.Duration(w.rng.IntN(7200)) * time.Second)
@@ -170,7 +170,7 @@ func (w *world) someRequest() *request {
 // end lets everything come to rest under a server that does not die, and checks
 // what must hold then.
 func (w *world) end(ctx context.Context) {
-	w.calm()
+	w.settle()
 	w.say("the weather is good")
 	time.Sleep(time.Hour) // what hung has given up, leases have run out
 	s := w.boot(ctx, -1)

@@ -87,7 +87,7 @@ func TestASweepSparesWhatALaunchClaimsBeforeItIsEnded(t *testing.T) {
 	})
 }
 
-// Who holds a cluster's lease may be about to claim machines of it.
+// The holder of a cluster's lease may be about to claim machines of it.
 func TestASweepLeavesAClusterAloneThatSomebodyWorksOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t, nil)

@@ -377,8 +377,8 @@ func (w *world) weather() {
 	}
 }
 
-// calm ends all trouble.
-func (w *world) calm() {
+// settle ends all trouble.
+func (w *world) settle() {
 	for _, c := range w.clouds {
 		c.Remove("")
 	}

@@ -17,14 +17,14 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/sshconn"
 )
 
-// shelf is where servers that share a database keep users' keys.
-type shelf struct {
+// sharedKeys is where servers that share a database keep users' keys.
+type sharedKeys struct {
 	mu   sync.Mutex
 	keys map[string][]byte
 	down error
 }
 
-func (s *shelf) share(user string, private []byte) ([]byte, error) {
+func (s *sharedKeys) share(user string, private []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.down != nil {
@@ -37,7 +37,7 @@ func (s *shelf) share(user string, private []byte) ([]byte, error) {
 }
 
 func TestServersThatShareADatabaseLogInWithTheSameKey(t *testing.T) {
-	s := &shelf{keys: map[string][]byte{}}
+	s := &sharedKeys{keys: map[string][]byte{}}
 	server := func() *Connector {
 		return connectorOf(t, func(o *Options) {
 			o.SSH, o.SkyDir, o.ShareKey = sshconn.New(sshconn.Options{}), t.TempDir(), s.share

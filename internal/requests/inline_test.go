@@ -217,7 +217,7 @@ func TestAnInlineCallThatLostItsLockIsAskedAgain(t *testing.T) {
 	}
 }
 
-// Who reads a call's log again and goes, or cannot be written to, is told so.
+// A client that leaves while a call's log is replayed, or cannot be written to, gets an error.
 func TestAReplayThatDoesNotReachItsReaderFails(t *testing.T) {
 	w := newWorld(t)
 	e := w.server("s")

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,7 +37,8 @@ func TestHowRoutesAreDescribed(t *testing.T) {
 		"/paths/~1recipes/get/parameters":                                       `[{"in":"query","name":"my_recipes_only","schema":{"type":"boolean"}},{"in":"query","name":"pinned_only","schema":{"type":"boolean"}},{"in":"query","name":"recipe_type","schema":{"type":"string"}}]`,
 		"/paths/~1stop/post/x-request":                                          `"sky.stop"`,
 		"/paths/~1stop/post/x-result":                                           `{"type":"null"}`,
-		"/paths/~1recipes~1get/post/x-result":                                   `{}`,
+		"/paths/~1recipes~1delete/post/x-result":                                `{"type":"boolean"}`,
+		"/paths/~1status_kubernetes/get/x-result":                               `{}`,
 		"/paths/~1stop/post/responses/200/content":                              `{"application/json":{"schema":{"type":["null","object"]}}}`,
 		"/paths/~1logs/post/responses/200/content":                              `{"text/plain":{}}`,
 		"/paths/~1logs/post/responses/200/description":                          `"The log, as it is written; the result is told by /api/get."`,
@@ -69,6 +71,19 @@ func TestHowRoutesAreDescribed(t *testing.T) {
 		want = strings.ReplaceAll(want, `:ID}`, `:{"X-Skypilot-Request-ID":{"description":"The request's id.","schema":{"type":"string"}}}}`)
 		if got != want {
 			t.Errorf("%s:\n got %s\nwant %s", path, got, want)
+		}
+	}
+}
+
+// TestResultsAreTyped: what a route answers has a type in api, but for what sky does
+// not have and what balancers of services exchange with the server (package balancerapi).
+func TestResultsAreTyped(t *testing.T) {
+	untyped := []string{"/status_kubernetes", "/slurm_gpu_availability", "/slurm_node_info", "/jobs/pool_apply", "/jobs/pool_down",
+		"/dashboard_config", "/api/openapi.json", "/serve/balancer/table", "/serve/balancer/connect", "/serve/balancer/report"}
+	for _, r := range Routes() {
+		_, typed := outcomes()[r.Method+" "+r.Path]
+		if (r.Kind == Async || r.Kind == Direct) && typed == slices.Contains(untyped, r.Path) {
+			t.Errorf("%s %s: typed %v", r.Method, r.Path, typed)
 		}
 	}
 }

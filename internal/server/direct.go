@@ -22,7 +22,7 @@ func (rt Route) direct(s *Server, w http.ResponseWriter, r *http.Request) {
 		}
 		return
 	}
-	raw, ok := rt.readShape(w, r)
+	raw, ok := rt.readTyped(w, r)
 	if !ok {
 		return
 	}
@@ -58,7 +58,7 @@ func (rt Route) socket(s *Server, w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// decode reads a body whose shape was checked, and who sent it. It reports
+// decode reads a body whose type was checked, and who sent it. It reports
 // whether the call goes on.
 func decode[T any](s *Server, w http.ResponseWriter, r *http.Request) (b T, u state.User, ok bool) {
 	raw, err := io.ReadAll(r.Body)

@@ -134,7 +134,7 @@ func TestLoginPagesSayWhoOneIs(t *testing.T) {
 	}
 }
 
-// Who asks again and again for logins that nobody has agreed to has to wait.
+// A client that asks again and again for logins that nobody has agreed to has to wait.
 func TestGuessingLoginsIsSlowedDown(t *testing.T) {
 	t.Parallel()
 	w := team(t)
@@ -177,7 +177,7 @@ func TestHealthTellsWhatTheServerIs(t *testing.T) {
 	if h := read[api.Health](t, w.call(get, "/api/health", "", "X-Forwarded-For", "10.0.0.1")); !h.UploadFiles {
 		t.Errorf("to a caller elsewhere: %+v", h)
 	}
-	// Who shows no challenge gets no proof.
+	// Without a challenge there is no proof.
 	if p := w.call(get, "/api/health", "").header.Get(api.HeaderProof); p != "" {
 		t.Errorf("proof %q", p)
 	}

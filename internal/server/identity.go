@@ -94,7 +94,7 @@ type head struct {
 	CatalogDir string `json:"catalog_dir"` // on this machine
 }
 
-// headOf reads it. Its shape was checked: what has a wrong type nevertheless is
+// headOf reads it. Its type was checked: what has a wrong type nevertheless is
 // left out here and refused by whoever needs it. A body of a route without one
 // says nothing.
 func headOf(raw []byte) (h head) {

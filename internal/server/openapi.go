@@ -86,7 +86,7 @@ func describe(routes []Route) object {
 		item[strings.ToLower(r.Method)] = operation(c, r)
 	}
 	c.Schemas["Failure"] = openapi.Schema{"type": "object", "required": []string{"detail"}, "properties": object{
-		"detail": object{"description": "What is wrong: a text, or for a body of the wrong shape a list of problems."}}}
+		"detail": object{"description": "What is wrong: a text, or for a body of the wrong type a list of problems."}}}
 	return object{
 		"openapi": "3.1.0",
 		"info": object{"title": "sky API", "version": api.ProductVersion,

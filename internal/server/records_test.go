@@ -14,7 +14,7 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-type shapeBody struct {
+type typedBody struct {
 	api.Envelope
 	Name   string            `json:"name"`
 	Count  int               `json:"count"`
@@ -30,7 +30,7 @@ type shapeBody struct {
 }
 
 func TestWhatIsWrongWithABody(t *testing.T) {
-	s := body[shapeBody]("name", "count")
+	s := body[typedBody]("name", "count")
 	const good = `"name":"n","count":1`
 	for text, want := range map[string]string{ // type, place and message of each problem
 		`{` + good + `}`:                       "",

@@ -47,7 +47,7 @@ type Route struct {
 	// Name is the request's name without "sky.", for Async and Log.
 	Name string
 	// Body is checked before a request is accepted; nil: the body is not read.
-	Body *shape
+	Body *bodyType
 	// Query is what makes up the body of a GET.
 	Query query
 	// Long requests wait in the queue of the long ones.

@@ -37,8 +37,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	return nil, false
 }
 
-// readShape reads a route's body and checks its shape.
-func (rt Route) readShape(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+// readTyped reads a route's body and checks it against its type.
+func (rt Route) readTyped(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
 	if rt.Body == nil {
 		raw, problems := rt.Query.body(r.URL.Query())
 		if problems != nil {
@@ -70,7 +70,7 @@ func (rt Route) check(r *http.Request, raw []byte) []problem {
 // submission is the request that a call asks for. It reports whether the call
 // goes on.
 func (rt Route) submission(s *Server, w http.ResponseWriter, r *http.Request) (requests.Submission, bool) {
-	raw, ok := rt.readShape(w, r)
+	raw, ok := rt.readTyped(w, r)
 	if !ok {
 		return requests.Submission{}, false
 	}

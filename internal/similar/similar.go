@@ -46,6 +46,41 @@ func Names(word string, names []string) []string {
 	return out
 }
 
+// Closest lists the names most like the given one, best first, at most limit, each once.
+// Names that differ in more than 40% of their characters are not alike; case makes no
+// difference.
+func Closest(name string, all []string, limit int) []string {
+	type match struct {
+		name string
+		like float64
+	}
+	want := strings.ToLower(name)
+	var found []match
+	seen := map[string]bool{}
+	for _, n := range all {
+		if seen[n] {
+			continue
+		}
+		seen[n] = true
+		have := strings.ToLower(n)
+		longest := max(len(want), len(have))
+		if longest == 0 {
+			continue
+		}
+		if like := 1 - float64(distance(want, have))/float64(longest); like >= 0.6 {
+			found = append(found, match{n, like})
+		}
+	}
+	slices.SortFunc(found, func(a, b match) int {
+		return cmp.Or(cmp.Compare(b.like, a.like), cmp.Compare(a.name, b.name))
+	})
+	var out []string
+	for _, m := range found[:min(limit, len(found))] {
+		out = append(out, m.name)
+	}
+	return out
+}
+
 // fold drops what people confuse without thinking: case, - and _.
 func fold(s string) string {
 	return strings.NewReplacer("-", "", "_", "", " ", "").Replace(strings.ToLower(s))

@@ -30,3 +30,21 @@ func TestPartsOfNames(t *testing.T) {
 		}
 	}
 }
+
+func TestClosest(t *testing.T) {
+	names := []string{"us-east-1", "us-east-2", "us-west-2", "eu-west-1", "A100", "A100", "A100-80GB"}
+	for word, want := range map[string]string{
+		"us-eats-1": "us-east-1 us-east-2", // a swap counts once
+		"a100":      "A100",                // in any case, and each name once
+		"US-WEST-1": "us-west-2 eu-west-1",
+		"zzz":       "", "": "",
+		strings.Repeat("us-east-1", 10): "",
+	} {
+		if got := strings.Join(Closest(word, names, 2), " "); got != want {
+			t.Errorf("%.20q: got %q, want %q", word, got, want)
+		}
+	}
+	if got := Closest("", []string{""}, 1); got != nil {
+		t.Errorf("nothing is like nothing: %q", got)
+	}
+}

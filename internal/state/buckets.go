@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
 
 	"github.com/skypilot-go/sky/api"
 )
@@ -90,24 +89,13 @@ func (t *Buckets) Save(ctx context.Context, b *Bucket) error {
 // interfered. An error of f ends it and is returned. [ErrNotFound] if that incarnation of
 // the name is gone.
 func (t *Buckets) Update(ctx context.Context, name, hash string, f func(*Bucket) error) (*Bucket, error) {
-	for {
+	return update(func() (*Bucket, error) {
 		b, err := t.Get(ctx, name)
 		if err == nil && b.Hash != hash {
 			err = ErrNotFound
 		}
-		if err != nil {
-			return nil, err
-		}
-		if err := f(b); err != nil {
-			return nil, err
-		}
-		if err = t.Save(ctx, b); err == nil {
-			return b, nil
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, errUnsure) {
-			return nil, err
-		}
-	}
+		return b, err
+	}, f, func(b *Bucket) error { return t.Save(ctx, b) })
 }
 
 // Delete removes one incarnation of a bucket; one that is gone is success.

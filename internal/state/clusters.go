@@ -159,23 +159,11 @@ func (t *Clusters) Save(ctx context.Context, c *Cluster) error {
 // until nobody interfered. An error of f ends it and is returned.
 // [ErrNotFound] if that incarnation of the name is gone.
 func (t *Clusters) Update(ctx context.Context, name, hash string, f func(*Cluster) error) (*Cluster, error) {
-	for {
+	return update(func() (*Cluster, error) {
 		c := new(Cluster)
 		err := t.s.read(ctx).one(t.s.clusterRow(c), selectClusters+"WHERE c.name = ? AND c.hash = ?", name, hash)
-		if err != nil {
-			return nil, t.s.explain(err)
-		}
-		if err := f(c); err != nil {
-			return nil, err
-		}
-		err = t.Save(ctx, c)
-		if err == nil {
-			return c, nil
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, errUnsure) {
-			return nil, err
-		}
-	}
+		return c, t.s.explain(err)
+	}, f, func(c *Cluster) error { return t.Save(ctx, c) })
 }
 
 // Delete removes the cluster and closes its open usage interval; what it was

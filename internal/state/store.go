@@ -158,3 +158,23 @@ func (c Cluster) LogValue() slog.Value {
 
 // String is the cluster without its contents.
 func (c Cluster) String() string { return c.Name + " " + c.Hash + " " + string(c.Status) }
+
+// update reads a row, lets f change it and saves it, again and again until nobody
+// interfered. An error of read or f ends it and is returned.
+func update[T any](read func() (*T, error), f, save func(*T) error) (*T, error) {
+	for {
+		row, err := read()
+		if err != nil {
+			return nil, err
+		}
+		if err := f(row); err != nil {
+			return nil, err
+		}
+		if err = save(row); err == nil {
+			return row, nil
+		}
+		if !errors.Is(err, ErrConflict) && !errors.Is(err, errUnsure) {
+			return nil, err
+		}
+	}
+}

@@ -2,7 +2,6 @@ package state
 
 import (
 	"context"
-	"errors"
 )
 
 // Volumes is the store of volumes.
@@ -86,24 +85,13 @@ func (t *Volumes) Save(ctx context.Context, v *Volume) error {
 // nobody interfered. An error of f ends it and is returned. [ErrNotFound] if that
 // incarnation of the name is gone.
 func (t *Volumes) Update(ctx context.Context, name, hash string, f func(*Volume) error) (*Volume, error) {
-	for {
+	return update(func() (*Volume, error) {
 		v, err := t.Get(ctx, name)
 		if err == nil && v.Hash != hash {
 			err = ErrNotFound
 		}
-		if err != nil {
-			return nil, err
-		}
-		if err := f(v); err != nil {
-			return nil, err
-		}
-		if err = t.Save(ctx, v); err == nil {
-			return v, nil
-		}
-		if !errors.Is(err, ErrConflict) && !errors.Is(err, errUnsure) {
-			return nil, err
-		}
-	}
+		return v, err
+	}, f, func(v *Volume) error { return t.Save(ctx, v) })
 }
 
 // BeginDelete notes that an incarnation of a volume is about to go, from when on

@@ -5,7 +5,7 @@
 // stays there until the cloud has done it: what a crash cut off is taken up by
 // the request that is resumed, or by [Manager.Settle]. A volume is changed under
 // its lock only, except for what its cloud says of it (which compare-and-set
-// protects). Who holds a volume follows from the records of clusters, whether or
+// protects). Which clusters hold a volume follows from their records, whether or
 // not their nodes exist.
 package volumes
 

@@ -219,7 +219,7 @@ func TestAnotherAccountsListenerIsShownNothing(t *testing.T) {
 	if got := tr.took(); got != "" {
 		t.Errorf("it was sent:\n%s", got)
 	}
-	// Who chooses the server talks to it, and still shows no credential of the own one.
+	// A client with a chosen endpoint calls that, and still shows no credential of the own server.
 	chosen := w.with(fmt.Sprint("SKY_API_PORT=", port), fmt.Sprint("SKYPILOT_API_SERVER_ENDPOINT=http://127.0.0.1:", port))
 	chosen.run("api", "info")
 	got := tr.took()

@@ -4,7 +4,7 @@
 // its own, with a real API server, real agents and real processes, on this
 // machine, on FluffyCloud, or as several servers on one PostgreSQL.
 //
-// The test packages test/e2e and test/attack are built on it.
+// The test packages test/e2e, test/attack, test/nodes and test/kubernetes are built on it.
 package harness
 
 import (

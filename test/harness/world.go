@@ -4,6 +4,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,10 +24,11 @@ import (
 
 // A World is one user's machine: home folder, server, clusters.
 type World struct {
-	T    testing.TB
-	Home string
-	Port int
-	Env  []string
+	T      testing.TB
+	Home   string
+	Port   int
+	Env    []string
+	Binary string // sky; "": what [Main] built
 }
 
 // New makes a world and, when the test ends, checks that taking it down leaves
@@ -132,7 +134,7 @@ func ProcessesOf(dir string) []int { return having("SKY_NODE=" + dir) }
 
 // Command prepares one run of sky.
 func (w *World) Command(args ...string) *exec.Cmd {
-	c := exec.Command(Sky(), args...)
+	c := exec.Command(cmp.Or(w.Binary, Sky()), args...)
 	c.Env, c.Dir = w.Env, w.Home
 	return c
 }
@@ -156,7 +158,7 @@ func (w *World) into(limit time.Duration, stdout, stderr io.Writer, args ...stri
 	w.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	c := exec.CommandContext(ctx, Sky(), args...)
+	c := exec.CommandContext(ctx, cmp.Or(w.Binary, Sky()), args...)
 	c.Env, c.Dir = w.Env, w.Home
 	c.Stdout, c.Stderr = stdout, stderr
 	c.WaitDelay = 10 * time.Second

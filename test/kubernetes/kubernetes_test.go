@@ -10,10 +10,8 @@ package kubernetes
 
 import (
 	"bytes"
-	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -27,6 +25,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/porttest"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 var (
@@ -165,11 +164,7 @@ func names(t testing.TB, path string) (out []string) {
 // eventually waits until ok; the limit is for what never comes.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(3 * time.Minute); !ok(); time.Sleep(200 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
+	harness.Eventually(t, what, 3*time.Minute, ok)
 }
 
 // ready reports whether the machine answers, and pods may go there again.
@@ -192,7 +187,7 @@ const settings = `
   pod_config: {spec: {containers: [{imagePullPolicy: IfNotPresent}]}}
 `
 
-// world is one user: a home folder, a server, and a namespace of the cluster.
+// world is a [harness.World] with a namespace of the cluster.
 type world struct {
 	t         testing.TB
 	home      string
@@ -200,6 +195,10 @@ type world struct {
 	namespace string
 	port      string // of the user's server
 	after     func() // when everything is given back; nil: nothing
+}
+
+func (w *world) of() *harness.World {
+	return &harness.World{T: w.t, Home: w.home, Env: w.env, Binary: binary}
 }
 
 func newWorld(t testing.TB, settings string) *world {
@@ -222,8 +221,7 @@ func newWorld(t testing.TB, settings string) *world {
 // close gives everything back and looks whether anything is left.
 func (w *world) close() {
 	if w.t.Failed() {
-		log, _ := os.ReadFile(filepath.Join(w.home, ".sky/api_server/server.log"))
-		w.t.Logf("server log:\n%s", log[max(0, len(log)-6000):])
+		w.t.Logf("server log:\n%s", harness.TailOf(w.of().ServerLog(), 6000))
 	}
 	if out, code := w.run("down", "-a", "-y"); code != 0 {
 		w.t.Errorf("down -a: exit %d\n%s", code, out)
@@ -254,29 +252,13 @@ func (w *world) names(kind string) []string {
 
 func (w *world) write(name, text string) string {
 	w.t.Helper()
-	path := filepath.Join(w.home, name)
-	os.MkdirAll(filepath.Dir(path), 0o755)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	return path
+	return w.of().Write(name, text)
 }
 
 // run runs sky and returns what it printed and its exit code.
 func (w *world) run(args ...string) (string, int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, binary, args...)
-	c.Env, c.Dir = w.env, w.home
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
-	err := c.Run()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		w.t.Fatalf("sky %s: %v\n%s", strings.Join(args, " "), err, &out)
-	}
-	return out.String(), c.ProcessState.ExitCode()
+	return w.of().RunFor(5*time.Minute, args...)
 }
 
 // sky must succeed and print all of want.

@@ -3,13 +3,11 @@
 package kubernetes
 
 import (
-	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/skypilot-go/sky/internal/catalog"
@@ -240,17 +238,10 @@ func TestFoldersOfTheMachine(t *testing.T) {
 // kill ends the server at once.
 func (w *world) kill() {
 	w.t.Helper()
-	b, err := os.ReadFile(filepath.Join(w.home, ".sky/api_server/instance.json"))
-	var server struct{ PID int }
-	if err == nil {
-		err = json.Unmarshal(b, &server)
+	if w.of().ServerPID() == 0 {
+		w.t.Fatal("no server runs")
 	}
-	if err == nil {
-		err = syscall.Kill(server.PID, syscall.SIGKILL)
-	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	w.of().KillServer()
 }
 
 // A server that dies while a launch makes its volume, and while the volume goes,

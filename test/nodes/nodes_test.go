@@ -9,9 +9,7 @@ package nodes
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -24,6 +22,7 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/internal/porttest"
+	"github.com/skypilot-go/sky/test/harness"
 )
 
 var (
@@ -82,12 +81,16 @@ func inPlace(tests func() int) (code int) {
 	return tests()
 }
 
-// world is one user: a home folder with pools, and a server.
+// world is a [harness.World] with pools: a home folder, and a server.
 type world struct {
 	t    *testing.T
 	home string
 	env  []string
 	ends []func() // after all is given back
+}
+
+func (w *world) of() *harness.World {
+	return &harness.World{T: w.t, Home: w.home, Env: w.env, Binary: binary}
 }
 
 func newWorld(t *testing.T) *world {
@@ -124,8 +127,7 @@ func link(i int) string { return fmt.Sprintf("skyv%s-%d", given["SKY_TEST_TAG"],
 // close gives everything back and looks whether anything is left.
 func (w *world) close() {
 	if w.t.Failed() {
-		log := w.serverLog()
-		w.t.Logf("server log:\n%s", log[max(0, len(log)-6000):])
+		w.t.Logf("server log:\n%s", harness.TailOf(w.of().ServerLog(), 6000))
 	}
 	if out, code := w.run("down", "-a", "-y"); code != 0 {
 		w.t.Errorf("down -a: exit %d\n%s", code, out)
@@ -138,23 +140,15 @@ func (w *world) close() {
 	os.RemoveAll(w.home)
 }
 
-func (w *world) serverLog() string {
-	log, _ := os.ReadFile(filepath.Join(w.home, ".sky/api_server/server.log"))
-	return string(log)
-}
+func (w *world) serverLog() string { return harness.TailOf(w.of().ServerLog(), 1<<30) }
 
 // killServer ends the server without a word.
 func (w *world) killServer() {
 	w.t.Helper()
-	b, err := os.ReadFile(filepath.Join(w.home, ".sky/api_server/instance.json"))
-	var server struct{ PID int }
-	if err == nil {
-		err = json.Unmarshal(b, &server)
+	if w.of().ServerPID() == 0 {
+		w.t.Fatal("no server runs")
 	}
-	if err != nil || server.PID == 0 {
-		w.t.Fatalf("which server? %v: %s", err, b)
-	}
-	kill(w.t, []int{server.PID})
+	w.of().KillServer()
 }
 
 // nothingLeft looks at all hosts and at the engine.
@@ -241,29 +235,13 @@ func containerStates(t *testing.T) (states []string) {
 
 func (w *world) write(name, text string) string {
 	w.t.Helper()
-	path := filepath.Join(w.home, name)
-	os.MkdirAll(filepath.Dir(path), 0o755)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		w.t.Fatal(err)
-	}
-	return path
+	return w.of().Write(name, text)
 }
 
 // run runs sky and returns what it printed and its exit code.
 func (w *world) run(args ...string) (string, int) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, binary, args...)
-	c.Env, c.Dir = w.env, w.home
-	var out bytes.Buffer
-	c.Stdout, c.Stderr = &out, &out
-	err := c.Run()
-	var exit *exec.ExitError
-	if ctx.Err() != nil || err != nil && !errors.As(err, &exit) {
-		w.t.Fatalf("sky %s: %v\n%s", strings.Join(args, " "), err, out.String())
-	}
-	return out.String(), c.ProcessState.ExitCode()
+	return w.of().RunFor(4*time.Minute, args...)
 }
 
 // sky runs a command that must succeed and say all of the texts.
@@ -273,23 +251,16 @@ func (w *world) sky(says []string, args ...string) string {
 	if code != 0 {
 		w.t.Fatalf("sky %s: exit %d\n%s", strings.Join(args, " "), code, out)
 	}
-	for _, text := range says {
-		if !strings.Contains(out, text) {
-			w.t.Errorf("sky %s: %q is missing in:\n%s", strings.Join(args, " "), text, out)
-		}
-	}
+	harness.Wants(w.t, out, says...)
 	return out
 }
 
 // status is the state of a cluster, "" if there is none.
 func (w *world) status(name string) string {
 	w.t.Helper()
-	c := exec.Command(binary, "status", "--refresh", "-o", "json", name)
-	c.Env = w.env
-	out, err := c.Output()
 	var list []struct{ Name, Status string }
-	if err != nil || json.Unmarshal(out, &list) != nil {
-		w.t.Fatalf("sky status: %v\n%s", err, out)
+	if err := w.of().JSON(&list, "status", "--refresh", "-o", "json", name); err != nil {
+		w.t.Fatal(err)
 	}
 	for _, r := range list {
 		if r.Name == name {
@@ -301,11 +272,7 @@ func (w *world) status(name string) string {
 
 func eventually(t *testing.T, what string, limit time.Duration, f func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(limit); !f(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, limit)
-		}
-	}
+	harness.Eventually(t, what, limit, f)
 }
 
 // agents are the agents' processes on the hosts.

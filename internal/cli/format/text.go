@@ -14,14 +14,6 @@ func Count(n int, noun string) string {
 	return strconv.Itoa(n) + " " + noun + "s"
 }
 
-// Plural is noun for one and noun+"s" otherwise.
-func Plural(n int, noun string) string {
-	if n == 1 {
-		return noun
-	}
-	return noun + "s"
-}
-
 // Truncate shortens text of more than n characters to the first n and "...". If
 // the whole words before the one that crosses the limit already reach it with
 // their spaces, they are kept whole.

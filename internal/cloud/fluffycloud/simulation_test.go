@@ -67,18 +67,18 @@ func watch(t *testing.T, c *model.Cloud, wg *sync.WaitGroup) {
 	defer tick.Stop()
 	most := 0
 	for {
-		seats := map[string]string{}
+		ranks := map[string]string{}
 		for _, m := range c.Machines() {
 			if m.State == fluffyapi.Terminated || m.State == fluffyapi.Terminating {
 				continue
 			}
-			seat := m.Tags[cloud.TagCluster] + "#" + m.Tags[cloud.TagRank]
-			if other, taken := seats[seat]; taken {
-				t.Errorf("%s has %s and %s", seat, other, m.ID)
+			rank := m.Tags[cloud.TagCluster] + "#" + m.Tags[cloud.TagRank]
+			if other, taken := ranks[rank]; taken {
+				t.Errorf("%s has %s and %s", rank, other, m.ID)
 			}
-			seats[seat] = m.ID
+			ranks[rank] = m.ID
 		}
-		most = max(most, len(seats))
+		most = max(most, len(ranks))
 		select {
 		case <-done:
 			t.Logf("%d machines at once", most)

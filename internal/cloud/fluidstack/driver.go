@@ -108,7 +108,7 @@ func (d driver) Create(ctx context.Context, l *vm.Launch, ranks []int) ([]string
 	if _, err := room(ctx, c, spec.Offer); err != nil {
 		return nil, err
 	}
-	gpu, count, err := shape(spec.Offer.InstanceType)
+	gpu, count, err := parseType(spec.Offer.InstanceType)
 	if err != nil {
 		return nil, err
 	}

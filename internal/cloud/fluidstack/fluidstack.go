@@ -122,8 +122,8 @@ func (p *Provider) OpenPorts(ctx context.Context, id cloud.ClusterID, _ []string
 	return p.Known(ctx, id)
 }
 
-// shape is what a type of machine is to FluidStack, as "RTX_A6000_48GB::2".
-func shape(instanceType string) (gpu string, count int, err error) {
+// parseType reads what a type of machine is to FluidStack, as "RTX_A6000_48GB::2".
+func parseType(instanceType string) (gpu string, count int, err error) {
 	gpu, number, _ := strings.Cut(instanceType, "::")
 	if count, err = strconv.Atoi(number); err != nil || count < 1 || gpu == "" {
 		return "", 0, &cloud.InvalidError{Place: cloud.Place{Cloud: Name}, Err: fmt.Errorf("%q is no type of FluidStack's machines, such as RTX_A6000_48GB::2", instanceType)}
@@ -147,7 +147,7 @@ func (p *place) UnmarshalJSON(text []byte) error {
 // room reports whether a region is known to have such a machine. It returns a
 // CapacityError if it has none: what is in no list cannot be had now.
 func room(ctx context.Context, c *rest.Client, o cloud.Offer) (known bool, err error) {
-	gpu, count, err := shape(o.InstanceType)
+	gpu, count, err := parseType(o.InstanceType)
 	if err != nil {
 		return false, err
 	}

@@ -82,7 +82,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 	})
 }
 
-// Who has no funds is told where to add some, not to make another key.
+// Without funds the error says where to add some, not to make another key.
 func TestNoFunds(t *testing.T) {
 	fake, provider := start(t)
 	fake.Inject(model.Fault{Kind: model.Fail, Op: "instances.create", Code: hyperbolicfake.Poor, Times: 9})

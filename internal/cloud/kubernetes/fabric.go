@@ -65,7 +65,7 @@ func (m *machine) fabric() *fabric {
 func (m *machine) adapters(f *fabric) float64 { return amount(m.Status.Allocatable[f.device]) }
 
 // share is how many of a network's devices a pod takes on a machine.
-func (f *fabric) share(m *machine, want shape) float64 {
+func (f *fabric) share(m *machine, want podSize) float64 {
 	if f.one || want.accelerators == 0 || m.has.accelerators == 0 {
 		return 1
 	}
@@ -75,7 +75,7 @@ func (f *fabric) share(m *machine, want shape) float64 {
 // join is what pods of the wanted size need to use the network of these
 // machines, all of which have one: the first in the order of the table, and of
 // its devices as many as every one of its machines can give.
-func join(machines []*machine, want shape) (f *fabric, devices float64) {
+func join(machines []*machine, want podSize) (f *fabric, devices float64) {
 	rank := func(f *fabric) int {
 		for i := range fabrics {
 			if f == &fabrics[i] {

@@ -59,9 +59,9 @@ func TestAPodsShareOfANetwork(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		gpus, adapters := rapid.IntRange(1, 16).Draw(t, "gpus"), rapid.IntRange(1, 32).Draw(t, "adapters")
 		asked := rapid.IntRange(1, gpus).Draw(t, "asked")
-		m := &machine{has: shape{accelerators: float64(gpus)}}
+		m := &machine{has: podSize{accelerators: float64(gpus)}}
 		m.Status.Allocatable = map[string]string{efaKey: number(float64(adapters)), "rdma/ib": number(float64(adapters))}
-		share := efa.share(m, shape{accelerators: float64(asked)})
+		share := efa.share(m, podSize{accelerators: float64(asked)})
 		if share < 1 || share > float64(adapters) || share != float64(int(share)) {
 			t.Fatalf("%v of %d adapters for %d of %d GPUs", share, adapters, asked, gpus)
 		}
@@ -70,7 +70,7 @@ func TestAPodsShareOfANetwork(t *testing.T) {
 		if pods := gpus / asked; pods <= adapters && share*float64(pods) > float64(adapters) {
 			t.Fatalf("%d pods take %v adapters each of %d", pods, share, adapters)
 		}
-		if n := ib.share(m, shape{accelerators: float64(asked)}); n != 1 {
+		if n := ib.share(m, podSize{accelerators: float64(asked)}); n != 1 {
 			t.Fatalf("%v InfiniBand devices", n)
 		}
 	})
@@ -85,7 +85,7 @@ func TestPodsJoinTheNetworkThatAllMachinesShare(t *testing.T) {
 		nodeOf("small", aws, map[string]string{"cpu": "1", "memory": "1Gi", nvidiaKey: "8", efaKey: "1"}),
 		nodeOf("without", map[string]string{skyKey: "h100"}, map[string]string{"cpu": "64", "memory": "512Gi", nvidiaKey: "8"}),
 	}, nil)
-	want := shape{4, 16, "H100", 4}
+	want := podSize{4, 16, "H100", 4}
 	f, n := join(inv.matching(want, choice{fast: true}), want)
 	if f == nil || f.device != efaKey || n != 8 {
 		t.Fatalf("%+v, %v", f, n)
@@ -97,7 +97,7 @@ func TestPodsJoinTheNetworkThatAllMachinesShare(t *testing.T) {
 
 func TestPodsWithAFastNetworkAreDescribed(t *testing.T) {
 	describe := func(f *fabric, n float64) string {
-		w := podRequest{size: shape{4, 16, "H100", 8}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, network: f, adapters: n,
+		w := podRequest{size: podSize{4, 16, "H100", 8}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, network: f, adapters: n,
 			spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, MachineSpec: cloud.MachineSpec{NetworkTier: "best"}}}
 		return jsonOf(w.describe(0, "web-head"))
 	}
@@ -140,7 +140,7 @@ func TestFlexStart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := podRequest{conf: conf, size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1}}
+		w := podRequest{conf: conf, size: podSize{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1}}
 		if got := strings.Contains(jsonOf(w.describe(0, "web-head")), `"nodeSelector":{"cloud.google.com/gke-flex-start":"true"}`); got != tt.want {
 			t.Errorf("%v: %t", tt.section, got)
 		}
@@ -172,7 +172,7 @@ func TestSpotMachinesOfGKE(t *testing.T) {
 			t.Errorf("%s: %+v, %q", tt.name, o, why)
 		}
 	}
-	w := podRequest{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, Offer: cloud.Offer{Spot: true}}}
+	w := podRequest{size: podSize{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, Offer: cloud.Offer{Spot: true}}}
 	text := jsonOf(w.describe(0, "web-head"))
 	for _, part := range []string{`"nodeSelector":{"cloud.google.com/gke-spot":"true"}`, `"tolerations":[{"effect":"NoSchedule","key":"cloud.google.com/gke-spot","operator":"Equal","value":"true"}]`} {
 		if !strings.Contains(text, part) {

@@ -28,7 +28,7 @@ type machine struct {
 	label       string // the label that says so, and its value
 	value       string
 	deviceKey   string
-	has, free   shape
+	has, free   podSize
 }
 
 // survey looks at the nodes, and at the pods if free is set. What was allowed
@@ -87,7 +87,7 @@ func newMachine(n *node, f *formatter, taken resources) machine {
 	if len(all) == 0 {
 		all = read(n.Status.Capacity)
 	}
-	m.has = shape{cpus: all["cpu"], memoryGB: all.memoryGB()}
+	m.has = podSize{cpus: all["cpu"], memoryGB: all.memoryGB()}
 	if f != nil {
 		m.label, m.value, m.accelerator = f.of(n)
 	}
@@ -156,13 +156,13 @@ func (a allowedNodes) admits(n *node) bool {
 const memoryUnit = 1e9 / (1 << 30)
 
 // holds reports whether a pod of that size goes into what a node has or has free.
-func (s shape) holds(want shape) bool {
+func (s podSize) holds(want podSize) bool {
 	const slack = 1e-6
 	return s.cpus+slack >= want.cpus && s.memoryGB+slack >= want.memoryGB*memoryUnit && s.accelerators >= want.accelerators
 }
 
 // matching are the nodes for pods that want the accelerator; without one, all.
-func (inv *inventory) matching(want shape, may choice) []*machine {
+func (inv *inventory) matching(want podSize, may choice) []*machine {
 	var out []*machine
 	for i := range inv.nodes {
 		m := &inv.nodes[i]
@@ -179,8 +179,8 @@ func (inv *inventory) matching(want shape, may choice) []*machine {
 
 // fit says whether a pod of that size goes onto some node when it is empty;
 // why says what is missing and what is nearest.
-func (inv *inventory) fit(want shape, may choice) (ok bool, why string) {
-	ready := inv.matching(shape{}, may)
+func (inv *inventory) fit(want podSize, may choice) (ok bool, why string) {
+	ready := inv.matching(podSize{}, may)
 	if len(ready) == 0 {
 		return false, inv.noneReady(may)
 	}
@@ -199,12 +199,12 @@ func (inv *inventory) fit(want shape, may choice) (ok bool, why string) {
 			return true, ""
 		}
 	}
-	n := nearest(nodes, want, func(m *machine) shape { return m.has })
+	n := nearest(nodes, want, func(m *machine) podSize { return m.has })
 	return false, fmt.Sprintf("no node is large enough: %s were asked for, and the nearest, %s, has %v", want, n.Metadata.Name, n.has)
 }
 
 // full says what is free now where pods of that size could go.
-func (inv *inventory) full(want shape, may choice, pods int) string {
+func (inv *inventory) full(want podSize, may choice, pods int) string {
 	if ok, why := inv.fit(want, may); !ok {
 		return why
 	}
@@ -226,7 +226,7 @@ func (inv *inventory) full(want shape, may choice, pods int) string {
 	if room > 0 {
 		return fmt.Sprintf("%d pods with %s were asked for, and there is room for %d now", pods, want, room)
 	}
-	n := nearest(nodes, want, func(m *machine) shape { return m.free })
+	n := nearest(nodes, want, func(m *machine) podSize { return m.free })
 	return fmt.Sprintf("%s were asked for, and no node has as much free; the nearest, %s, has %v free of %v", want, n.Metadata.Name, n.free, n.has)
 }
 
@@ -268,7 +268,7 @@ func (inv *inventory) kinds(nodes []*machine) string {
 
 // nearest is the node that lacks least of what is wanted, in the resource of
 // which it lacks most.
-func nearest(nodes []*machine, want shape, have func(*machine) shape) *machine {
+func nearest(nodes []*machine, want podSize, have func(*machine) podSize) *machine {
 	lacks := func(m *machine) float64 {
 		h := have(m)
 		part := func(want, have float64) float64 {
@@ -286,7 +286,7 @@ func nearest(nodes []*machine, want shape, have func(*machine) shape) *machine {
 
 // clamp makes a request for a whole node fit: what a node says that it has is
 // more than pods may take of it.
-func (inv *inventory) clamp(want shape, may choice) shape {
+func (inv *inventory) clamp(want podSize, may choice) podSize {
 	nodes := inv.matching(want, may)
 	within := func(want float64, capacity, limit func(*machine) float64) float64 {
 		const same = 0.01

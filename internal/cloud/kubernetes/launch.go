@@ -70,9 +70,9 @@ func (p *Provider) Prepare(ctx context.Context, spec cloud.LaunchSpec) error {
 
 // valid refuses what can never work, without asking anybody. It says where also
 // then, if that is known.
-func (p *Provider) valid(spec cloud.LaunchSpec) (w *target, size shape, err error) {
+func (p *Provider) valid(spec cloud.LaunchSpec) (w *target, size podSize, err error) {
 	place := spec.Offer.Place
-	invalid := func(err error) (*target, shape, error) {
+	invalid := func(err error) (*target, podSize, error) {
 		return w, size, &cloud.InvalidError{Place: place, Err: err}
 	}
 	if err := validName(spec.ID.Name); err != nil {
@@ -81,7 +81,7 @@ func (p *Provider) valid(spec cloud.LaunchSpec) (w *target, size shape, err erro
 	if spec.Offer.Zone != "" {
 		return invalid(errors.New("Kubernetes contexts have no zones"))
 	}
-	if size, err = shapeOf(spec.Offer); err != nil {
+	if size, err = sizeOf(spec.Offer); err != nil {
 		return invalid(err)
 	}
 	if w, err = p.at(place.Region, spec.Settings); err != nil {

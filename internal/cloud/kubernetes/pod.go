@@ -122,7 +122,7 @@ func labelValue(s string) string {
 type podRequest struct {
 	spec    cloud.LaunchSpec
 	conf    settings
-	size    shape
+	size    podSize
 	devices placement
 	runtime string // runtime class; "": the default
 	shell   bool   // the image has none

@@ -196,7 +196,7 @@ func TestWhyNothingFits(t *testing.T) {
 		{"8CPU--32GB--A100:1", "no ready node has A100; there are H100:8"},
 		{"1CPU--900GB", "the nearest, g1, has"},
 	} {
-		want, err := parseShape(tt.size)
+		want, err := parseSize(tt.size)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,7 +205,7 @@ func TestWhyNothingFits(t *testing.T) {
 			t.Errorf("%s: %t, %q", tt.size, ok, why)
 		}
 	}
-	want, _ := parseShape("8CPU--32GB--H100:4")
+	want, _ := parseSize("8CPU--32GB--H100:4")
 	if why := inv.full(want, choice{}, 2); !strings.Contains(why, "2 pods") || !strings.Contains(why, "room for 1") {
 		t.Error(why)
 	}
@@ -213,7 +213,7 @@ func TestWhyNothingFits(t *testing.T) {
 	if why := inv.full(want, choice{}, 1); !strings.Contains(why, "the nearest, g1, has H100:4") {
 		t.Error(why)
 	}
-	if ok, why := inv.fit(shape{cpus: 1}, choice{allowedNodes: allowedNodes{Names: []string{"down"}}}); ok || !strings.Contains(why, "3: allowed_nodes leaves it out; 1: it is not ready") {
+	if ok, why := inv.fit(podSize{cpus: 1}, choice{allowedNodes: allowedNodes{Names: []string{"down"}}}); ok || !strings.Contains(why, "3: allowed_nodes leaves it out; 1: it is not ready") {
 		t.Errorf("%t %q", ok, why)
 	}
 	free := inv.gpus(GPUFilter{})
@@ -241,11 +241,11 @@ func TestSizesOfPods(t *testing.T) {
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		s := shape{cpus: float64(rapid.IntRange(1, 2000).Draw(t, "milli")) / 10, memoryGB: float64(rapid.IntRange(1, 9999).Draw(t, "mem")) / 10}
+		s := podSize{cpus: float64(rapid.IntRange(1, 2000).Draw(t, "milli")) / 10, memoryGB: float64(rapid.IntRange(1, 9999).Draw(t, "mem")) / 10}
 		if rapid.Bool().Draw(t, "gpu") {
 			s.accelerator, s.accelerators = rapid.SampledFrom([]string{"H100", "A100-80GB", "RTX6000-Ada"}).Draw(t, "name"), float64(rapid.IntRange(1, 16).Draw(t, "n"))
 		}
-		again, err := parseShape(s.name())
+		again, err := parseSize(s.name())
 		if err != nil || again != s {
 			t.Fatalf("%v is written %s and read %v, %v", s, s.name(), again, err)
 		}
@@ -257,13 +257,13 @@ func TestAWholeNodeIsLessThanItSays(t *testing.T) {
 	n.Status.Allocatable = map[string]string{"cpu": "15800m", "memory": "62Gi"}
 	inv := &inventory{}
 	inv.take([]node{n}, nil)
-	if got := inv.clamp(shape{cpus: 16, memoryGB: 8}, choice{}); got.cpus != 14.2 || got.memoryGB != 8 {
+	if got := inv.clamp(podSize{cpus: 16, memoryGB: 8}, choice{}); got.cpus != 14.2 || got.memoryGB != 8 {
 		t.Error(got)
 	}
-	if got := inv.clamp(shape{cpus: 8, memoryGB: 64}, choice{}); got.cpus != 8 || got.memoryGB >= 62 {
+	if got := inv.clamp(podSize{cpus: 8, memoryGB: 64}, choice{}); got.cpus != 8 || got.memoryGB >= 62 {
 		t.Error(got)
 	}
-	if got := inv.clamp(shape{cpus: 32, memoryGB: 8}, choice{}); got.cpus != 32 {
+	if got := inv.clamp(podSize{cpus: 32, memoryGB: 8}, choice{}); got.cpus != 32 {
 		t.Error(got)
 	}
 }
@@ -296,7 +296,7 @@ func TestPodsAreDescribed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := podRequest{conf: conf, size: shape{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
+	w := podRequest{conf: conf, size: podSize{4, 16, "H100", 2}, devices: placement{resource: nvidiaKey, label: skyKey, values: []string{"h100"}}, runtime: "nvidia",
 		spec: cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: "web", Hash: "h"}, Nodes: 2, User: "Ann Müller", DisplayName: "Web", MachineSpec: cloud.MachineSpec{EphemeralGB: 7, PriorityClass: "high"}, ImageID: "docker:img"}}
 	text := jsonOf(w.describe(1, podName(w.spec.ID, 1, false)))
 	for _, part := range []string{
@@ -319,7 +319,7 @@ func TestPodsAreDescribed(t *testing.T) {
 
 func TestAPodIsHeldUpForHooks(t *testing.T) {
 	describe := func(d time.Duration) string {
-		w := podRequest{size: shape{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, EndGrace: d}}
+		w := podRequest{size: podSize{cpus: 1, memoryGB: 1}, spec: cloud.LaunchSpec{Nodes: 1, EndGrace: d}}
 		return jsonOf(w.describe(0, "web-head"))
 	}
 	for _, tt := range []struct {

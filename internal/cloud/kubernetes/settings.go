@@ -47,7 +47,7 @@ type pricing struct {
 }
 
 // of is the price of a pod: accelerators alone where it has some.
-func (p pricing) of(s shape) float64 {
+func (p pricing) of(s podSize) float64 {
 	if s.accelerator == "" {
 		return p.CPU*s.cpus + p.Memory*s.memoryGB
 	}

@@ -62,11 +62,11 @@ const (
 )
 
 // wanted is the size that a query asks for.
-func wanted(q catalog.Query) (shape, error) {
+func wanted(q catalog.Query) (podSize, error) {
 	if q.InstanceType != "" {
-		return parseShape(q.InstanceType)
+		return parseSize(q.InstanceType)
 	}
-	s := shape{accelerator: q.Accelerator, accelerators: math.Ceil(q.Count)}
+	s := podSize{accelerator: q.Accelerator, accelerators: math.Ceil(q.Count)}
 	if s.accelerator != "" {
 		s.accelerators = max(s.accelerators, 1)
 		s.accelerator, s.accelerators = onGKE(s.accelerator, s.accelerators)
@@ -166,7 +166,7 @@ func (t *tailored) known(name string) string {
 }
 
 // grows reports whether an autoscaler may add a node for the pod.
-func (t *tailored) grows(want shape, may choice) bool {
+func (t *tailored) grows(want podSize, may choice) bool {
 	switch {
 	case t.conf.Autoscaler == "", may.fast: // what network a new node would have is not known
 		return false

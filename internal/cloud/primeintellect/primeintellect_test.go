@@ -100,7 +100,7 @@ func TestWhatRefusalsMean(t *testing.T) {
 	})
 }
 
-// Who has no funds is told where to add some, not to make another key.
+// Without funds the error says where to add some, not to make another key.
 func TestNoFunds(t *testing.T) {
 	fake, provider := start(t)
 	fake.Inject(model.Fault{Kind: model.Fail, Op: "instances.create", Code: primeintellectfake.Poor, Times: 9})

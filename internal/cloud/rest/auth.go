@@ -21,14 +21,6 @@ func Header(name, value string) func(*http.Request) error {
 	}
 }
 
-// Basic authorizes calls with a name and a password.
-func Basic(user, password string) func(*http.Request) error {
-	return func(r *http.Request) error {
-		r.SetBasicAuth(user, password)
-		return nil
-	}
-}
-
 // Sign authorizes calls with a signature over what is sent.
 func Sign(sign func(r *http.Request, body []byte) error) func(*http.Request) error {
 	return func(r *http.Request) error {

@@ -26,8 +26,8 @@ type pacer struct {
 	next  map[int]time.Time // when the next call of a pace may be made if none were saved up
 }
 
-// wait returns when the call may be made: when every pace that fits allows it. Who waits
-// for one takes no place of another meanwhile.
+// wait returns when the call may be made: when every pace that fits allows it. A call
+// that waits for one takes no place of another meanwhile.
 func (p *pacer) wait(ctx context.Context, method, path string) error {
 	for {
 		wait := p.take(method, path, time.Now())

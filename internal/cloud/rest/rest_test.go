@@ -63,9 +63,8 @@ func TestFormsAndTokens(t *testing.T) {
 
 func TestWaysToAuthorize(t *testing.T) {
 	for want, with := range map[string]func(*http.Request) error{
-		"Bearer k":   Bearer("k"),
-		"Basic dTpw": Basic("u", "p"),
-		"key k":      Header("Authorization", "key k"),
+		"Bearer k": Bearer("k"),
+		"key k":    Header("Authorization", "key k"),
 		`of {"name":"a"}`: Sign(func(r *http.Request, body []byte) error {
 			r.Header.Set("Authorization", "of "+string(body))
 			return nil

@@ -52,7 +52,7 @@ func (p *Provider) claim(ctx context.Context, h *host, r record, known []held) *
 		}
 	}
 	if s.err == nil {
-		s.shape, _ = p.facts.get(h)
+		s.size, _ = p.facts.get(h)
 	}
 	return s
 }

@@ -18,16 +18,16 @@ type facts struct {
 }
 
 type fact struct {
-	shape  shape
+	size   size
 	silent bool
 	at     time.Time
 }
 
-func (f *facts) get(h *host) (shape, bool) {
+func (f *facts) get(h *host) (size, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	k, ok := f.known[h.key()]
-	return k.shape, ok && !k.silent && time.Since(k.at) < factsLast
+	return k.size, ok && !k.silent && time.Since(k.at) < factsLast
 }
 
 // silent reports whether the machine did not answer just now.
@@ -38,8 +38,8 @@ func (f *facts) silent(h *host) bool {
 	return ok && k.silent && time.Since(k.at) < silentLast
 }
 
-func (f *facts) put(h *host, s shape) { f.set(h, fact{shape: s, at: time.Now()}) }
-func (f *facts) noAnswer(h *host)     { f.set(h, fact{silent: true, at: time.Now()}) }
+func (f *facts) put(h *host, s size) { f.set(h, fact{size: s, at: time.Now()}) }
+func (f *facts) noAnswer(h *host)    { f.set(h, fact{silent: true, at: time.Now()}) }
 
 func (f *facts) set(h *host, k fact) {
 	f.mu.Lock()

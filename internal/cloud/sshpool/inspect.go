@@ -50,8 +50,8 @@ func (p *Provider) Inspect(ctx context.Context, pool string) ([]Machine, error) 
 		m := Machine{Pool: s.host.pool, Host: s.host.name, Err: s.err}
 		if s.err == nil {
 			r := s.room(false)
-			m.Size, m.Limits = s.shape.name(), s.shape.limits
-			m.Has = folder.Share{CPUs: r.shape.cpus, MemoryGiB: r.shape.memoryGiB, Accelerator: r.accelerator, GPUs: r.shape.devices}
+			m.Size, m.Limits = s.size.name(), s.size.limits
+			m.Has = folder.Share{CPUs: r.size.cpus, MemoryGiB: r.size.memoryGiB, Accelerator: r.accelerator, GPUs: r.size.devices}
 			m.Left = folder.Share{CPUs: round(r.cpus), MemoryGiB: round(r.memory), Accelerator: r.accelerator, GPUs: r.devices}
 			if len(s.held) > 0 {
 				m.Free = r.free()

@@ -133,7 +133,7 @@ func (l *launch) withdraw(ctx context.Context) error {
 			if after.err != nil {
 				return l.p.failure([]*seen{after}, l.spec.Offer.Place)
 			}
-			after.shape = s.shape
+			after.size = s.size
 			l.seen[i] = after
 		}
 	}
@@ -225,7 +225,7 @@ func (l *launch) claim(ctx context.Context) error {
 		machines := l.candidates()
 		plan, found, ok := assign(rooms(machines, false), l.want, ranks)
 		if !ok {
-			// Who is about to claim the rest may yet withdraw.
+			// Another launch that is about to claim the rest may yet withdraw.
 			if _, _, maybe := assign(rooms(machines, true), l.want, ranks); !maybe || round == claimRounds {
 				return l.full(len(ranks), found)
 			}
@@ -338,7 +338,7 @@ func (l *launch) full(missing, found int) error {
 	small := 0
 	for _, s := range l.candidates() {
 		switch r := s.room(false); {
-		case !s.shape.holds(l.want.shape):
+		case !s.size.holds(l.want.size):
 			small++
 		case len(s.held) > 0:
 			text := s.host.name + " has " + strings.Join(l.owners(s), ", ")
@@ -356,11 +356,11 @@ func (l *launch) full(missing, found int) error {
 		why = append(why, fmt.Sprintf("%s cannot be used: %v", s.host.name, s.err))
 	}
 	if small > 0 {
-		why = append(why, fmt.Sprintf("%d smaller than %s", small, l.want.shape.name()))
+		why = append(why, fmt.Sprintf("%d smaller than %s", small, l.want.size.name()))
 	}
 	what := "machines are"
 	if !l.want.whole {
-		what = "shares of " + l.want.shape.name() + " are"
+		what = "shares of " + l.want.size.name() + " are"
 	}
 	return &cloud.CapacityError{Place: l.spec.Offer.Place, Err: fmt.Errorf("%d more %s needed, %d of the %d machines in pool %s are free (%s)",
 		missing, what, found, len(l.pool.hosts), l.pool.name, strings.Join(why, "; "))}

@@ -58,7 +58,7 @@ type seen struct {
 	gpus    string  // what nvidia-smi lists
 	limits  bool
 	held    []held
-	shape   shape
+	size    size
 }
 
 // of are the nodes of a cluster, or of all that match.
@@ -75,7 +75,7 @@ func (s *seen) room(settled bool) room {
 			taken = append(taken, h.record.Share)
 		}
 	}
-	return roomOf(s.shape, taken)
+	return roomOf(s.size, taken)
 }
 
 func (s *seen) node(r held) cloud.Node {
@@ -141,12 +141,12 @@ func (p *Provider) look(ctx context.Context, h *host) *seen {
 	switch {
 	case s.err != nil:
 	case ok:
-		s.shape = known
+		s.size = known
 	default:
-		s.shape = newShape(s.cpus, s.memory, s.gpus)
-		s.shape.limits = s.limits && !h.runAs.submitter // agents of accounts cannot set them
+		s.size = newSize(s.cpus, s.memory, s.gpus)
+		s.size.limits = s.limits && !h.runAs.submitter // agents of accounts cannot set them
 		if s.cpus > 0 {
-			p.facts.put(h, s.shape)
+			p.facts.put(h, s.size)
 		}
 	}
 	return s

@@ -205,7 +205,7 @@ func (a *accounts) refused(spec cloud.LaunchSpec, says ...string) {
 
 func TestClustersRunAsTheirUsersAccounts(t *testing.T) {
 	a := withAccounts(t)
-	a.facts(shape{cpus: 2, memoryGiB: 2})
+	a.facts(size{cpus: 2, memoryGiB: 2})
 	ada, bob := a.spec("ada", "1"), a.spec("bob", "1")
 	nodes := a.launch(ada)
 	if r := nodes[0].Reach; r.RunAs != "ada" || r.User != "tester" || !strings.HasPrefix(r.Home, filepath.Join(a.dir, "ada")+"/.sky/nodes/") || nodes[0].InternalIP == "" || nodes[0].About.UserID != "id-of-ada" {
@@ -243,7 +243,7 @@ func TestClustersRunAsTheirUsersAccounts(t *testing.T) {
 }
 
 // facts sets what the host has.
-func (a *accounts) facts(s shape) {
+func (a *accounts) facts(s size) {
 	pools, err := a.p.pools()
 	if err != nil {
 		a.t.Fatal(err)
@@ -316,7 +316,7 @@ func TestANodeOfAnAccountThatGaveItselfBack(t *testing.T) {
 // the way of that.
 func TestAnAccountThatIsNotAllowedAnyMore(t *testing.T) {
 	a := withAccounts(t)
-	a.facts(shape{cpus: 2, memoryGiB: 2})
+	a.facts(size{cpus: 2, memoryGiB: 2})
 	ada, bob := a.spec("ada", "1.5"), a.spec("bob", "1")
 	a.launch(ada)
 	os.Remove(filepath.Join(a.dir, "ada.allowed"))

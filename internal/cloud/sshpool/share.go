@@ -13,7 +13,7 @@ import (
 
 // request is what one node of a cluster needs of a machine.
 type request struct {
-	shape
+	size
 	// whole asks for a machine that no other cluster has a part of. Else the node gets
 	// a share of the machine's size, and others may have the rest.
 	whole bool
@@ -26,26 +26,26 @@ const sharePrefix = "share-"
 
 func (r request) name() string {
 	if r.whole {
-		return r.shape.name()
+		return r.size.name()
 	}
-	return sharePrefix + r.shape.name()
+	return sharePrefix + r.size.name()
 }
 
 func parseRequest(name string) (request, error) {
 	rest, share := strings.CutPrefix(name, sharePrefix)
-	s, err := parseShape(rest)
-	return request{shape: s, whole: !share}, err
+	s, err := parseSize(rest)
+	return request{size: s, whole: !share}, err
 }
 
 func (r request) offer(pool string) cloud.Offer {
-	o := r.shape.offer(pool)
+	o := r.size.offer(pool)
 	o.InstanceType = r.name()
 	return o
 }
 
 // room is what is left of a machine.
 type room struct {
-	shape        // of the whole machine
+	size         // of the whole machine
 	cpus, memory float64
 	devices      []int    // free accelerators, by index
 	ports        []string // that clusters listen on
@@ -58,11 +58,11 @@ const slack = 1e-6
 
 // roomOf subtracts from a machine what clusters have of it. A share that is bigger
 // than what is left, as on a machine that has shrunk, leaves nothing.
-func roomOf(machine shape, taken []*folder.Share) room {
-	r := room{shape: machine, cpus: machine.cpus, memory: machine.memoryGiB, devices: slices.Clone(machine.devices)}
+func roomOf(machine size, taken []*folder.Share) room {
+	r := room{size: machine, cpus: machine.cpus, memory: machine.memoryGiB, devices: slices.Clone(machine.devices)}
 	for _, t := range taken {
 		if t == nil {
-			return room{shape: machine, taken: true, shares: len(taken)}
+			return room{size: machine, taken: true, shares: len(taken)}
 		}
 		r.shares++
 		r.cpus, r.memory = max(0, r.cpus-t.CPUs), max(0, r.memory-t.MemoryGiB)
@@ -76,7 +76,7 @@ func roomOf(machine shape, taken []*folder.Share) room {
 // ok is false if there is no room.
 func (r *room) fit(want request) (share *folder.Share, ok bool) {
 	switch {
-	case r.taken || !r.shape.holds(want.shape):
+	case r.taken || !r.size.holds(want.size):
 		return nil, false
 	case want.whole:
 		return nil, r.shares == 0
@@ -111,7 +111,7 @@ func (r *room) meets(ports []string) string {
 // that whole ones stay free, then those with the fewest accelerators left, then small ones.
 func (r *room) compare(o *room) int {
 	shared := func(r *room) int { return min(r.shares, 1) }
-	return cmp.Or(cmp.Compare(shared(o), shared(r)), cmp.Compare(len(r.devices), len(o.devices)), r.shape.compare(o.shape), cmp.Compare(r.cpus, o.cpus))
+	return cmp.Or(cmp.Compare(shared(o), shared(r)), cmp.Compare(len(r.devices), len(o.devices)), r.size.compare(o.size), cmp.Compare(r.cpus, o.cpus))
 }
 
 // free says what is left, for users.
@@ -119,7 +119,7 @@ func (r *room) free() string {
 	if r.taken {
 		return "nothing free"
 	}
-	text := fmt.Sprintf("%s of %s CPUs, %s of %s GB", number(round(r.cpus)), number(r.shape.cpus), number(round(r.memory)), number(r.shape.memoryGiB))
+	text := fmt.Sprintf("%s of %s CPUs, %s of %s GB", number(round(r.cpus)), number(r.size.cpus), number(round(r.memory)), number(r.size.memoryGiB))
 	if r.accelerator != "" {
 		text += fmt.Sprintf(", %d of %s %s", len(r.devices), number(r.accelerators), r.accelerator)
 	}
@@ -131,7 +131,7 @@ func round(f float64) float64 { return math.Round(f*100) / 100 }
 // sized is the share of a machine for what a task names. What it does not name is the
 // same part of the machine as the largest part that it does. ok is false if the
 // machine is too small.
-func sized(machine shape, cpus, memory, accelerators float64, memoryPerCPU bool) (s shape, ok bool) {
+func sized(machine size, cpus, memory, accelerators float64, memoryPerCPU bool) (s size, ok bool) {
 	part := 0.0
 	of := func(n, all float64) {
 		if all > 0 {
@@ -149,7 +149,7 @@ func sized(machine shape, cpus, memory, accelerators float64, memoryPerCPU bool)
 		}
 		return math.Floor(f*100+slack) / 100
 	}
-	s = shape{cpus: cpus, memoryGiB: memory, accelerators: accelerators}
+	s = size{cpus: cpus, memoryGiB: memory, accelerators: accelerators}
 	if s.cpus == 0 {
 		s.cpus = down(part * machine.cpus)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/skypilot-go/sky/internal/remote/sshconn/sshtest"
 )
 
-func h100s(n int) shape {
-	s := shape{cpus: 64, memoryGiB: 512}
+func h100s(n int) size {
+	s := size{cpus: 64, memoryGiB: 512}
 	if n > 0 {
 		s.accelerator, s.accelerators = "H100", float64(n)
 	}
@@ -33,7 +33,7 @@ func h100s(n int) shape {
 }
 
 func TestWhatATaskGetsOfAMachine(t *testing.T) {
-	one := &sizes{[]poolSizes{{"a", []shape{{cpus: 8, memoryGiB: 32}, h100s(8)}}, {"b", []shape{{cpus: 16, memoryGiB: 60}}}}}
+	one := &sizes{[]poolSizes{{"a", []size{{cpus: 8, memoryGiB: 32}, h100s(8)}}, {"b", []size{{cpus: 16, memoryGiB: 60}}}}}
 	gpus := func(name string, n float64, q catalog.Query) catalog.Query {
 		q.Accelerator, q.Count = name, n
 		return q
@@ -83,7 +83,7 @@ func TestWhatATaskGetsOfAMachine(t *testing.T) {
 // than it has, no accelerator twice, a whole machine to one alone, and what does not fit has no room.
 func TestSharesNeverExceedAMachine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		machines := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) shape {
+		machines := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) size {
 			s := h100s(rapid.IntRange(0, 4).Draw(t, "accelerators"))
 			s.cpus, s.memoryGiB = float64(rapid.IntRange(1, 16).Draw(t, "cpus")), float64(rapid.IntRange(1, 64).Draw(t, "memory"))
 			return s
@@ -202,15 +202,15 @@ func withGPUs(t testing.TB, h *sshtest.Server, lines ...string) {
 	h.Set(func(k *sshtest.Knobs) { k.Env = map[string]string{"PATH": bin + ":" + os.Getenv("PATH")} })
 }
 
-func (f *fixture) share(name string, n int, s shape) cloud.LaunchSpec {
-	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h-" + name}, Nodes: n, Offer: request{shape: s}.offer("mine")}
+func (f *fixture) share(name string, n int, s size) cloud.LaunchSpec {
+	return cloud.LaunchSpec{ID: cloud.ClusterID{Installation: "i", Name: name, Hash: "h-" + name}, Nodes: n, Offer: request{size: s}.offer("mine")}
 }
 
 func TestClustersSideBySideOnOneMachine(t *testing.T) {
 	f := setup(t, 1)
 	h := f.hosts[0]
 	withGPUs(t, h, "NVIDIA T4, 15360", "NVIDIA H100 80GB HBM3, 81559", "NVIDIA H100 80GB HBM3, 81559", "NVIDIA H100 80GB HBM3, 81559")
-	small := shape{cpus: 0.1, memoryGiB: 0.1}
+	small := size{cpus: 0.1, memoryGiB: 0.1}
 	one := small
 	one.accelerator, one.accelerators = "H100", 1
 	two := one
@@ -287,7 +287,7 @@ func TestSharesAreClaimedByManyAtOnce(t *testing.T) {
 		err  error
 	}
 	results := make(chan result, 7)
-	want := shape{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
+	want := size{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
 	for i := range 7 {
 		p := f.elsewhere(t)
 		spec := f.share(fmt.Sprint("c", i), 1, want)
@@ -327,7 +327,7 @@ func TestSharesAreClaimedByManyAtOnce(t *testing.T) {
 func TestAClaimThatWasNeverSettled(t *testing.T) {
 	f := setup(t, 1)
 	withGPUs(t, f.hosts[0], "NVIDIA H100 80GB HBM3, 81559")
-	want := shape{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
+	want := size{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
 	spec := f.share("a", 1, want)
 	home := f.launch(spec)[0].Reach.Home
 	if err := os.RemoveAll(home); err != nil {
@@ -357,7 +357,7 @@ func TestAMachineThatAnEarlierVersionHasClaimed(t *testing.T) {
 	os.MkdirAll(filepath.Join(dir, "home"), 0o700)
 	os.WriteFile(filepath.Join(dir, "node.json"), []byte(`{"installation":"i","cluster":"old","cluster_hash":"h-old","rank":0,"created":"2026-01-01T00:00:00Z"}`+"\n"), 0o600)
 	var full *cloud.CapacityError
-	if _, err := f.p.Launch(t.Context(), f.share("new", 1, shape{cpus: 0.1, memoryGiB: 0.1})); !errors.As(err, &full) || !strings.Contains(err.Error(), "has cluster old") {
+	if _, err := f.p.Launch(t.Context(), f.share("new", 1, size{cpus: 0.1, memoryGiB: 0.1})); !errors.As(err, &full) || !strings.Contains(err.Error(), "has cluster old") {
 		t.Errorf("%v", err)
 	}
 	old := f.launch(f.spec("old", 1))
@@ -393,7 +393,7 @@ func TestALeaseIsStoredForEveryShare(t *testing.T) {
 	for _, h := range f.hosts {
 		withGPUs(t, h, "NVIDIA H100 80GB HBM3, 81559", "NVIDIA H100 80GB HBM3, 81559")
 	}
-	want := shape{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
+	want := size{cpus: 0.1, memoryGiB: 0.1, accelerator: "H100", accelerators: 1}
 	spec := f.share("a", 2, want)
 	f.launch(spec)
 	leases := func() map[string][]byte { return must(f.store.List(t.Context(), leasePrefix)) }
@@ -462,7 +462,7 @@ func TestALeaseThatAnEarlierVersionHasNoted(t *testing.T) {
 // Replicas of a service listen on one port: each is on a machine of its own.
 func TestSharesOfOneMachineListenOnDifferentPorts(t *testing.T) {
 	f := setup(t, 2)
-	small := shape{cpus: 0.1, memoryGiB: 0.1}
+	small := size{cpus: 0.1, memoryGiB: 0.1}
 	listening := func(name string, ports ...string) cloud.LaunchSpec {
 		s := f.share(name, 1, small)
 		s.Listens = ports

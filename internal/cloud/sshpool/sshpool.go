@@ -3,7 +3,7 @@
 // nothing. A task that names CPUs, memory or accelerators gets a share of a machine
 // beside other clusters; one that names none gets machines to itself.
 //
-// Who has what of a machine stands on the machine itself, in the home of the user who
+// What is taken of a machine is recorded on the machine itself, in the home of the user who
 // logs in there, so that several installations of sky can share a pool. One folder is one
 // node, and no two share anything below it:
 //

@@ -433,10 +433,10 @@ func TestPasswordsStayOutOfSight(t *testing.T) {
 	}
 }
 
-func TestShapes(t *testing.T) {
-	h100 := newShape(8, 32.9*(1<<20), "NVIDIA H100 80GB HBM3, 81559\nNVIDIA H100 80GB HBM3, 81559\n")
-	if h100.name() != "8CPU--32GB--H100:2" || newShape(1, 600*1024, "").name() != "1CPU--0.5GB" {
-		t.Errorf("%s, %s", h100.name(), newShape(1, 600*1024, "").name())
+func TestSizes(t *testing.T) {
+	h100 := newSize(8, 32.9*(1<<20), "NVIDIA H100 80GB HBM3, 81559\nNVIDIA H100 80GB HBM3, 81559\n")
+	if h100.name() != "8CPU--32GB--H100:2" || newSize(1, 600*1024, "").name() != "1CPU--0.5GB" {
+		t.Errorf("%s, %s", h100.name(), newSize(1, 600*1024, "").name())
 	}
 	for _, tt := range []struct {
 		big, small string
@@ -451,14 +451,14 @@ func TestShapes(t *testing.T) {
 		{"8CPU--32GB--H100:2", "4CPU--16GB--A100:1", false},
 		{"8CPU--32GB", "4CPU--16GB--A100:1", false},
 	} {
-		big, err1 := parseShape(tt.big)
-		small, err2 := parseShape(tt.small)
+		big, err1 := parseSize(tt.big)
+		small, err2 := parseSize(tt.small)
 		if err1 != nil || err2 != nil || big.holds(small) != tt.want || big.name() != tt.big {
 			t.Errorf("%s holds %s: %t, %v, %v", tt.big, tt.small, big.holds(small), err1, err2)
 		}
 	}
 	for _, bad := range []string{"", "m5.large", "8CPU", "8CPU--32GB--", "8CPU--32GB--H100"} {
-		if s, err := parseShape(bad); err == nil {
+		if s, err := parseSize(bad); err == nil {
 			t.Errorf("%q was read as %+v", bad, s)
 		}
 	}

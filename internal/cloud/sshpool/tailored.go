@@ -17,7 +17,7 @@ type sizes struct{ pools []poolSizes }
 
 type poolSizes struct {
 	name     string
-	machines []shape // every size once, small ones first
+	machines []size // every size once, small ones first
 }
 
 // Tailored looks at the machines of the pools that ssh.allowed_node_pools allows. A
@@ -43,7 +43,7 @@ func (p *Provider) Offers(ctx context.Context) ([]cloud.Offer, error) {
 	offers := []cloud.Offer{}
 	for _, pool := range pools {
 		for _, m := range pool.machines {
-			offers = append(offers, request{shape: m, whole: true}.offer(pool.name))
+			offers = append(offers, request{size: m, whole: true}.offer(pool.name))
 		}
 	}
 	return offers, nil
@@ -72,13 +72,13 @@ func (p *Provider) sizes(ctx context.Context) ([]poolSizes, error) {
 	}
 	var out []poolSizes
 	for _, pool := range pools {
-		shapes := map[string]shape{}
+		bySize := map[string]size{}
 		for _, h := range pool.hosts {
 			if s, ok := p.facts.get(h); ok {
-				shapes[s.name()] = s
+				bySize[s.name()] = s
 			}
 		}
-		out = append(out, poolSizes{pool.name, slices.SortedFunc(maps.Values(shapes), shape.compare)})
+		out = append(out, poolSizes{pool.name, slices.SortedFunc(maps.Values(bySize), size.compare)})
 	}
 	return out, nil
 }
@@ -91,7 +91,7 @@ func (s *sizes) Find(q catalog.Query) []cloud.Offer {
 		return nil
 	}
 	exact := slices.ContainsFunc(s.pools, func(p poolSizes) bool {
-		return slices.ContainsFunc(p.machines, func(m shape) bool { return oneOf(q.Regions, region(p.name)) && m.name() == q.InstanceType })
+		return slices.ContainsFunc(p.machines, func(m size) bool { return oneOf(q.Regions, region(p.name)) && m.name() == q.InstanceType })
 	})
 	for _, pool := range s.pools {
 		if !oneOf(q.Regions, region(pool.name)) {
@@ -129,11 +129,11 @@ func (s *poolSizes) requests(q catalog.Query, exact bool) []request {
 		ok := true
 		switch {
 		case exact:
-			want, ok = named, named.shape.name() == m.name()
+			want, ok = named, named.size.name() == m.name()
 		case q.InstanceType != "":
-			want, ok = request{shape: named.shape}, m.holds(named.shape)
+			want, ok = request{size: named.size}, m.holds(named.size)
 		case sizeless:
-			want = request{shape: m, whole: true}
+			want = request{size: m, whole: true}
 		case q.Accelerator != "" && !strings.EqualFold(q.Accelerator, m.accelerator):
 			ok = false
 		default:
@@ -141,7 +141,7 @@ func (s *poolSizes) requests(q catalog.Query, exact bool) []request {
 			if q.Accelerator != "" {
 				n = max(1, math.Ceil(q.Count-0.01))
 			}
-			want.shape, ok = sized(m, q.CPUs.N, q.Memory.N, n, q.Memory.PerCPU)
+			want.size, ok = sized(m, q.CPUs.N, q.Memory.N, n, q.Memory.PerCPU)
 		}
 		if ok && want.accelerator != "" {
 			want.accelerator = m.accelerator // as the machine spells it
@@ -151,7 +151,7 @@ func (s *poolSizes) requests(q catalog.Query, exact bool) []request {
 			out = append(out, want)
 		}
 	}
-	slices.SortStableFunc(out, func(a, b request) int { return a.shape.compare(b.shape) })
+	slices.SortStableFunc(out, func(a, b request) int { return a.size.compare(b.size) })
 	return out
 }
 

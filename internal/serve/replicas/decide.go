@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/skypilot-go/sky/api"
-	"github.com/skypilot-go/sky/internal/cloud"
 	"github.com/skypilot-go/sky/internal/fsm"
 	"github.com/skypilot-go/sky/internal/serve/spec"
 )
@@ -561,17 +560,6 @@ func status(rows []Replica, current int, down bool) api.ServiceStatus {
 		return api.ServiceNoReplica
 	}
 	return api.ServiceReplicaInit
-}
-
-// Spread counts the live replicas by place, for status texts and tests.
-func Spread(rows []Replica) map[cloud.Place]int {
-	out := map[cloud.Place]int{}
-	for i := range rows {
-		if r := &rows[i]; r.Live() && r.Place != (cloud.Place{}) {
-			out[r.Place]++
-		}
-	}
-	return out
 }
 
 // clock is a time as users read it: the same however often it is decided.

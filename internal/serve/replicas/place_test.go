@@ -140,7 +140,7 @@ func TestSplit(t *testing.T) {
 		{"dynamic, some ready", spot(spec.Scale{DynamicFallback: true, BaseOnDemand: 1}), 4, 4, rows(2, 1, 0, 0), false, time.Time{}, mix{spot: 3, onDemand: 2}},
 		{"dynamic, all ready", spot(spec.Scale{DynamicFallback: true}), 3, 3, rows(3, 0, 0, 0), false, time.Time{}, mix{spot: 3}},
 
-		{"hedged, calm", spot(spec.Scale{Placer: hedged}), 3, 3, rows(3, 0, 0, 0), false, time.Time{}, mix{spot: 3}},
+		{"hedged, without failures", spot(spec.Scale{Placer: hedged}), 3, 3, rows(3, 0, 0, 0), false, time.Time{}, mix{spot: 3}},
 		{"hedged, a spare", spot(spec.Scale{Placer: hedged}), 3, 3, rows(3, 0, 0, 0), true, time.Time{}, mix{spot: 4}},
 		{"hedged, nothing needed", spot(spec.Scale{Placer: hedged}), 0, 0, nil, true, time.Time{}, mix{}},
 		{"hedged, on their way", spot(spec.Scale{Placer: hedged}), 3, 3, rows(1, 2, 0, 0), false, time.Time{}, mix{spot: 3, keep: 2}},

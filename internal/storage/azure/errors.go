@@ -70,7 +70,7 @@ func (b *Bucket) missing(c rest.Call, r rest.Refusal) error {
 	return &storage.NotFoundError{Bucket: b.At, Key: c.Key, Err: r}
 }
 
-// credentials is about who asks. Who asks without any is only told that they are needed.
+// credentials explains refused credentials. Without any, the error only says that they are needed.
 func (b *Bucket) credentials(c rest.Call, r rest.Refusal) error {
 	if b.auth == "" {
 		return &storage.DeniedError{Bucket: b.At, Key: c.Key, Permission: c.Permission, Account: b.account(), Err: r}

@@ -261,7 +261,7 @@ func TestKeysThatRunOut(t *testing.T) {
 	}
 }
 
-// Who comes late with keys that have run out does not cost those that somebody else has
+// A late refusal of keys that have run out does not cost those that another call has
 // renewed meanwhile.
 func TestKeysAreRenewedOnce(t *testing.T) {
 	asked := 0

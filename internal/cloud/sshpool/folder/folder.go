@@ -5,7 +5,7 @@ package folder
 
 import "context"
 
-// What is in a node's folder. Who holds the record holds the machine; while the
+// What is in a node's folder. The cluster with the record has the machine; while the
 // node is being given back the record has its other name.
 const (
 	Record  = "node.json"

@@ -9,11 +9,10 @@ import (
 	"strings"
 
 	"github.com/skypilot-go/sky/internal/cloud"
-	"github.com/skypilot-go/sky/internal/lazyregexp"
 )
 
-// shape is what a machine has.
-type shape struct {
+// size is what a machine has.
+type size struct {
 	cpus         float64
 	memoryGiB    float64 // whole ones: no two machines have quite the same
 	accelerator  string
@@ -22,43 +21,32 @@ type shape struct {
 	limits       bool  // what a share has of CPUs and memory can be enforced; of machines only
 }
 
-// name is how the shape is written as an instance type, in the same way as for
-// the virtual machines of Kubernetes: 8CPU--32GB--H100:2.
-func (s shape) name() string {
-	n := number(s.cpus) + "CPU--" + number(s.memoryGiB) + "GB"
-	if s.accelerator != "" {
-		n += "--" + s.accelerator + ":" + number(s.accelerators)
-	}
-	return n
+// name is the size as an instance type, in the same way as for pods.
+func (s size) name() string {
+	return cloud.Size{CPUs: s.cpus, MemoryGiB: s.memoryGiB, Accelerator: s.accelerator, Accelerators: s.accelerators}.String()
 }
 
-var shapeName = lazyregexp.New(`^(\d+(?:\.\d+)?)CPU--(\d+(?:\.\d+)?)GB(?:--([\w.-]+):(\d+(?:\.\d+)?))?$`)
-
-func parseShape(name string) (shape, error) {
-	m := shapeName.FindStringSubmatch(name)
-	if m == nil {
-		return shape{}, fmt.Errorf("%q is no machine of a pool; they are called like 8CPU--32GB or 8CPU--32GB--H100:2", name)
+func parseSize(name string) (size, error) {
+	s, ok := cloud.ParseSize(name)
+	if !ok {
+		return size{}, fmt.Errorf("%q is no machine of a pool; they are called like 8CPU--32GB or 8CPU--32GB--H100:2", name)
 	}
-	s := shape{accelerator: m[3]}
-	s.cpus, _ = strconv.ParseFloat(m[1], 64)
-	s.memoryGiB, _ = strconv.ParseFloat(m[2], 64)
-	s.accelerators, _ = strconv.ParseFloat(m[4], 64)
-	return s, nil
+	return size{cpus: s.CPUs, memoryGiB: s.MemoryGiB, accelerator: s.Accelerator, accelerators: s.Accelerators}, nil
 }
 
 // holds reports whether a machine has at least what another has.
-func (s shape) holds(o shape) bool {
+func (s size) holds(o size) bool {
 	return s.cpus >= o.cpus && s.memoryGiB >= o.memoryGiB &&
 		(o.accelerator == "" || strings.EqualFold(s.accelerator, o.accelerator) && s.accelerators >= o.accelerators)
 }
 
 // compare orders from small to large: what has accelerators is taken last.
-func (s shape) compare(o shape) int {
+func (s size) compare(o size) int {
 	return cmp.Or(cmp.Compare(s.accelerators, o.accelerators), cmp.Compare(s.accelerator, o.accelerator),
 		cmp.Compare(s.cpus, o.cpus), cmp.Compare(s.memoryGiB, o.memoryGiB))
 }
 
-func (s shape) offer(pool string) cloud.Offer {
+func (s size) offer(pool string) cloud.Offer {
 	o := cloud.Offer{Place: cloud.Place{Cloud: Name, Region: region(pool)}, InstanceType: s.name(), CPUs: s.cpus, MemoryGiB: s.memoryGiB}
 	if s.accelerator != "" {
 		o.Accelerators = map[string]float64{s.accelerator: s.accelerators}
@@ -66,10 +54,10 @@ func (s shape) offer(pool string) cloud.Offer {
 	return o
 }
 
-// newShape is that of a machine, with what nvidia-smi lists. Of several kinds of
+// newSize is that of a machine, with what nvidia-smi lists. Of several kinds of
 // accelerators the most numerous counts.
-func newShape(cpus, memoryKiB float64, gpus string) shape {
-	s := shape{cpus: cpus, memoryGiB: math.Floor(memoryKiB / (1 << 20))}
+func newSize(cpus, memoryKiB float64, gpus string) size {
+	s := size{cpus: cpus, memoryGiB: math.Floor(memoryKiB / (1 << 20))}
 	if s.memoryGiB == 0 {
 		s.memoryGiB = math.Floor(memoryKiB/(1<<20)*10) / 10
 	}

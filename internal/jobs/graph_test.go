@@ -13,16 +13,16 @@ import (
 	"github.com/skypilot-go/sky/internal/state"
 )
 
-// drawShape is tasks of which each may wait for some before it, in any order of
+// drawGraph is tasks of which each may wait for some before it, in any order of
 // the file.
-func drawShape(t *rapid.T) (*shape, *state.ManagedJob) {
+func drawGraph(t *rapid.T) (*graph, *state.ManagedJob) {
 	n := rapid.IntRange(1, 8).Draw(t, "tasks")
 	place := rapid.Permutation(slices.Collect(func(yield func(int) bool) {
 		for i := range n {
 			yield(i)
 		}
 	})).Draw(t, "places")
-	s, j := &shape{tasks: make([]traits, n)}, &state.ManagedJob{ID: 1}
+	s, j := &graph{tasks: make([]traits, n)}, &state.ManagedJob{ID: 1}
 	for i := range n {
 		for k := range i {
 			if rapid.IntRange(0, 2).Draw(t, "after") == 0 {
@@ -39,7 +39,7 @@ func drawShape(t *rapid.T) (*shape, *state.ManagedJob) {
 // or because one before it did not succeed.
 func TestEveryTaskEnds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s, j := drawShape(t)
+		s, j := drawGraph(t)
 		now := time.Unix(0, 0)
 		began := map[int]bool{}
 		for range len(j.Tasks) + 1 {
@@ -78,16 +78,16 @@ func TestEveryTaskEnds(t *testing.T) {
 
 func TestEnd(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(1000+int64(s), 0) }
-	group := &shape{group: true, tasks: []traits{{primary: true}, {delay: 30 * time.Second}, {limit: 10 * time.Second}}}
+	group := &graph{group: true, tasks: []traits{{primary: true}, {delay: 30 * time.Second}, {limit: 10 * time.Second}}}
 	for _, c := range []struct {
 		name    string
-		s       *shape
+		s       *graph
 		task    int
 		primary state.ManagedTask
 		started time.Time
 		want    ending
 	}{
-		{"no limit", &shape{tasks: make([]traits, 3)}, 1, state.ManagedTask{}, at(0), ending{}},
+		{"no limit", &graph{tasks: make([]traits, 3)}, 1, state.ManagedTask{}, at(0), ending{}},
 		{"has not run", group, 2, state.ManagedTask{}, time.Time{}, ending{}},
 		{"max_duration", group, 2, state.ManagedTask{}, at(5), ending{at(15), outOvertime, "max_duration of 10s is over"}},
 		{"the primary task goes on", group, 1, state.ManagedTask{Status: api.ManagedRunning}, at(0), ending{}},
@@ -106,7 +106,7 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-func TestTogether(t *testing.T) {
+func TestCombinedState(t *testing.T) {
 	const w, l, a, b = api.ScheduleAliveWaiting, api.ScheduleLaunching, api.ScheduleAlive, api.ScheduleAliveBackoff
 	for _, c := range []struct {
 		runners []api.ScheduleState

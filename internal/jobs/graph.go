@@ -11,26 +11,26 @@ import (
 	"github.com/skypilot-go/sky/task"
 )
 
-// shape is what a controller needs to know of its job's tasks all the time,
+// graph is what a controller needs to know of its job's tasks all the time,
 // without their texts.
-type shape struct {
+type graph struct {
 	group bool // its tasks run at the same time
 	tasks []traits
 }
 
 // traits are one task's.
 type traits struct {
-	after   []int // tasks that must have succeeded before it begins
-	policy  policy
-	empty   bool          // it has nothing to run
-	tells   bool          // it has an event_callback
-	limit   time.Duration // from its first run to its end; 0: none
-	primary bool          // of a job group: its end counts
-	delay   time.Duration // of a job group: how long it goes on after the primary tasks
+	after    []int // tasks that must have succeeded before it begins
+	policy   policy
+	empty    bool          // it has nothing to run
+	callback bool          // it has an event_callback
+	limit    time.Duration // from its first run to its end; 0: none
+	primary  bool          // of a job group: its end counts
+	delay    time.Duration // of a job group: how long it goes on after the primary tasks
 }
 
-// shapeOf reads a job's tasks.
-func shapeOf(j *state.ManagedJob) (*shape, error) {
+// graphOf reads a job's tasks.
+func graphOf(j *state.ManagedJob) (*graph, error) {
 	dag, err := task.ParseSent("task", j.Dag)
 	if err != nil {
 		return nil, fmt.Errorf("the stored tasks of managed job %d: %w", j.ID, err)
@@ -38,11 +38,11 @@ func shapeOf(j *state.ManagedJob) (*shape, error) {
 	if len(dag.Tasks) != len(j.Tasks) {
 		return nil, fmt.Errorf("managed job %d has %d tasks, its record %d", j.ID, len(dag.Tasks), len(j.Tasks))
 	}
-	s := &shape{group: dag.Execution == task.Parallel, tasks: make([]traits, len(dag.Tasks))}
+	s := &graph{group: dag.Execution == task.Parallel, tasks: make([]traits, len(dag.Tasks))}
 	for i, after := range dag.After() {
 		t := dag.Tasks[i]
 		s.tasks[i] = traits{
-			after: after, policy: policyOf(t), empty: t.Run == "", tells: t.EventCallback != "", limit: time.Duration(t.MaxDuration) * time.Second,
+			after: after, policy: policyOf(t), empty: t.Run == "", callback: t.EventCallback != "", limit: time.Duration(t.MaxDuration) * time.Second,
 			primary: len(dag.PrimaryTasks) == 0 || slices.Contains(dag.PrimaryTasks, t.Name),
 			delay:   delayOf(dag, t.Name),
 		}
@@ -60,7 +60,7 @@ func delayOf(dag *task.Dag, name string) time.Duration {
 
 // ready is the tasks that there is something to do for: those with an open
 // attempt, and those whose turn has come.
-func (s *shape) ready(j *state.ManagedJob, open map[int]bool) []int {
+func (s *graph) ready(j *state.ManagedJob, open map[int]bool) []int {
 	var out []int
 	for i, t := range j.Tasks {
 		if open[i] || !t.Status.Terminal() && s.mayBegin(j, i) {
@@ -70,13 +70,13 @@ func (s *shape) ready(j *state.ManagedJob, open map[int]bool) []int {
 	return out
 }
 
-func (s *shape) mayBegin(j *state.ManagedJob, i int) bool {
+func (s *graph) mayBegin(j *state.ManagedJob, i int) bool {
 	return !slices.ContainsFunc(s.tasks[i].after, func(k int) bool { return j.Tasks[k].Status != api.ManagedSucceeded })
 }
 
 // turns is the tasks in an order in which each comes after those that it waits
 // for, else in the order of the file.
-func (s *shape) turns() []int {
+func (s *graph) turns() []int {
 	out := make([]int, 0, len(s.tasks))
 	for len(out) < len(s.tasks) {
 		for i, t := range s.tasks { // there is no circle: one is found each time
@@ -91,7 +91,7 @@ func (s *shape) turns() []int {
 
 // drop cancels the tasks that can never begin, because one before them ended
 // otherwise than well.
-func (s *shape) drop(j *state.ManagedJob, now time.Time) ([]state.ManagedEvent, error) {
+func (s *graph) drop(j *state.ManagedJob, now time.Time) ([]state.ManagedEvent, error) {
 	var events []state.ManagedEvent
 	for again := true; again; {
 		again = false
@@ -133,7 +133,7 @@ func (e ending) event() fsm.ManagedEvent {
 func (e ending) due(now time.Time) bool { return !e.at.IsZero() && !now.Before(e.at) }
 
 // end is when a task is ended.
-func (s *shape) end(j *state.ManagedJob, i int) ending {
+func (s *graph) end(j *state.ManagedJob, i int) ending {
 	var e ending
 	of := s.tasks[i]
 	if started := j.Tasks[i].StartedAt; of.limit > 0 && !started.IsZero() {

@@ -16,15 +16,15 @@ import (
 	"unicode"
 )
 
-// A shape is what the body of a route must look like: a JSON object that
+// A bodyType is what the body of a route must look like: a JSON object that
 // decodes into a type, with some keys that may not be missing.
-type shape struct {
+type bodyType struct {
 	of       reflect.Type
 	required []string
 }
 
-func body[T any](required ...string) *shape {
-	return &shape{reflect.TypeFor[T](), required}
+func body[T any](required ...string) *bodyType {
+	return &bodyType{reflect.TypeFor[T](), required}
 }
 
 // A problem is one reason for a 422, in the form clients know from FastAPI.
@@ -37,7 +37,7 @@ type problem struct {
 }
 
 // check returns what is wrong with raw, or nil.
-func (s *shape) check(raw []byte) []problem {
+func (s *bodyType) check(raw []byte) []problem {
 	trimmed := bytes.TrimSpace(raw)
 	if len(trimmed) == 0 {
 		return []problem{{Type: "missing", Loc: []any{"body"}, Message: "a JSON object is required as the request's body"}}
@@ -63,7 +63,7 @@ func (s *shape) check(raw []byte) []problem {
 
 // whole is raw with 5 in place of 5.0, if a whole number is wanted somewhere: Python
 // does not tell the two apart.
-func (s *shape) whole(raw []byte) []byte {
+func (s *bodyType) whole(raw []byte) []byte {
 	err := json.Unmarshal(raw, reflect.New(s.of).Interface())
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if !ok || !strings.HasPrefix(wrong.Value, "number") || typeName(wrong.Type) != "int" {
@@ -280,7 +280,7 @@ func queryBool(values url.Values, name string, absent bool) (bool, []problem) {
 }
 
 // has reports whether the body has a field of that name.
-func (s *shape) has(name string) bool {
+func (s *bodyType) has(name string) bool {
 	for _, f := range reflect.VisibleFields(s.of) {
 		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag == name {
 			return true
