@@ -118,6 +118,21 @@ func TestTheListSaysWhichClustersMountABucket(t *testing.T) {
 	}
 }
 
+// A bucket that cannot be opened any more keeps no credentials from the others.
+func TestCredentialsOfTheOtherMounts(t *testing.T) {
+	b := newBed(t)
+	b.must(b.prepare(b.with("mine-1", mounted)))
+	cl := &state.Cluster{Name: "train"}
+	cl.Notes.Mounts = []agentapi.MountSpec{
+		{Path: "/a", URL: "nothing://mine-0"},
+		{Path: "/b", URL: "s3://mine-1", Region: "us-east-1", Endpoint: b.record("mine-1").Endpoint},
+	}
+	got, err := b.withCredentials(t.Context(), cl)
+	if err == nil || len(got) != 1 || got[0].Spec.Path != "/b" || got[0].Credentials.AccessKey != "ID" {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
 // What is mounted needs no source, and writing is tried before anything is rented.
 func TestMountsAreCheckedBeforehand(t *testing.T) {
 	b := newBed(t)
