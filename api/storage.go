@@ -15,6 +15,8 @@ type Storage struct {
 	Store      []string `json:"store"`
 	LastUse    string   `json:"last_use"`
 	Status     string   `json:"status"`
+	// MountedBy are the clusters that mount it, whether they are up or stopped.
+	MountedBy []string `json:"mounted_by,omitempty"`
 }
 
 // Statuses of a bucket.

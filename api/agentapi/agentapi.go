@@ -177,6 +177,8 @@ type JobSpec struct {
 	// TaskID presets SKYPILOT_TASK_ID (managed jobs); else the agent makes one.
 	TaskID   string            `json:"task_id,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
+	// Mounts are the paths at which the task mounts buckets: it does not start without them.
+	Mounts []string `json:"mounts,omitempty"`
 }
 
 // Job is the record of a job on the cluster.

@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -162,7 +163,8 @@ func open(ctx context.Context, o Options, dialTLS *tls.Config) (*Agent, error) {
 	if a.mounts, err = newMounts(a.ctx, o.Home, a.ranks.sh, programEnv(o.Home), q, a.log, a.publishState); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	a.ranks.ready = a.mounts.ready
+	a.mounts.now, a.mounts.goneAfter = a.now, cmp.Or(o.mountsGone, mountsGone)
+	a.ranks.ready = a.mounts.readyFor
 	spec := &agentapi.ClusterSpec{}
 	ok, err := q.load("cluster", spec)
 	if err != nil {

@@ -105,7 +105,7 @@ func (d *driver) rankSpecs(p phase) []*rankSpec {
 			Env:    variables(cluster, &d.job, d.spec, ips, m.rank, m.place.GPUs, p),
 			Known:  d.log.declared(m.source),
 			Keep:   p == phaseSetup,
-			Mounts: true,
+			Mounts: true, Uses: d.spec.Mounts,
 			Output: filepath.Join(d.log.dir, m.source),
 		})
 	}
@@ -130,6 +130,7 @@ func (d *driver) gang(ctx context.Context, p phase) (verdict, error) {
 		if statuses[i], err = pr.start(ctx, d.current(specs[i])); err != nil {
 			return err
 		}
+		d.note(flushStatus{Notes: strings.FieldsFunc(statuses[i].Note, func(r rune) bool { return r == '\n' })})
 		if err := d.log.declare(d.a.ctx, ms[i].source, d.prefix(ms[i], p, statuses[i].PID)); err != nil {
 			return err
 		}
@@ -305,6 +306,9 @@ func (d *driver) all(ctx context.Context, ms []member, f func(ctx context.Contex
 // well be running, so that is all that follows from it.
 func (d *driver) silent(m member, err error) {
 	what := "cannot be used"
+	if isNotMounted(err) {
+		_ = d.log.say(d.a.ctx, fmt.Sprintf("unmounted-%d", m.place.Index), fmt.Sprintf("skypilot: %s waits: %v", nodeName(m.place.Index), err))
+	}
 	if u, ok := errors.AsType[*agentclient.UnreachableError](err); ok {
 		what, err = "cannot be reached", u.Err
 	}

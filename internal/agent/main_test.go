@@ -168,7 +168,7 @@ func (c *testCluster) addNode(i int) *testNode {
 func (n *testNode) runHere() {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: n.grace, waitPoll: time.Second, noticeEvery: 20 * time.Millisecond, endingDir: filepath.Join(n.home, "orchestrator")}
+	o := Options{Home: n.home, Listen: n.address, Version: "test", BuildID: "test", Machine: fileMachine(n.home), endGrace: n.grace, waitPoll: time.Second, mountsGone: 2 * time.Second, noticeEvery: 20 * time.Millisecond, endingDir: filepath.Join(n.home, "orchestrator")}
 	if testing.Verbose() {
 		o.Logger = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}

@@ -41,12 +41,16 @@ type mounts struct {
 	changed func() // what info returns is another matter than before
 
 	kicked   chan struct{}
-	changing sync.Mutex // one change at a time
+	changing chan struct{} // has room for whoever changes something: one at a time
+	now      func() time.Time
+	// goneAfter is how long jobs wait for a mount that will not come back by itself.
+	goneAfter time.Duration
 
 	mu     sync.Mutex // guards what follows
 	wanted storedMounts
 	creds  map[string]mountapi.Credentials // by path
-	holder int                             // the process in which all that is wanted is mounted; 0: none is known
+	heldBy map[string]int                  // the process that has the mount at a path
+	gone   map[string]missingMount         // why there is none at a path
 	ended  bool                            // the node is going away: nothing is mounted any more
 	state  agentapi.MountsInfo
 }
@@ -76,11 +80,24 @@ func newMounts(ctx context.Context, home, sh string, env []string, q *queue, log
 	dir := filepath.Join(home, ".sky", "mounts")
 	m := &mounts{
 		ctx: ctx, home: home, dir: dir, sh: sh, env: env, queue: q, log: log, changed: changed, client: mountapi.NewClient(mountapi.Socket(dir)),
-		kicked: make(chan struct{}, 1), creds: map[string]mountapi.Credentials{},
+		kicked: make(chan struct{}, 1), creds: map[string]mountapi.Credentials{}, changing: make(chan struct{}, 1),
+		now: time.Now, goneAfter: mountsGone, heldBy: map[string]int{}, gone: map[string]missingMount{},
 	}
 	_, err := q.load(mountsKey, &m.wanted)
 	return m, err
 }
+
+// lock waits until nobody else changes something. unlock has to be called if it succeeds.
+func (m *mounts) lock(ctx context.Context) error {
+	select {
+	case m.changing <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (m *mounts) unlock() { <-m.changing }
 
 // any reports whether something is to be mounted here.
 func (m *mounts) any() bool {
@@ -116,8 +133,10 @@ func (m *mounts) info() *agentapi.MountsInfo {
 // apply mounts what is asked for. What is mounted is kept on disk as wanted, one after the
 // other: a call that was cut off is repeated by whoever made it.
 func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentapi.MountsAnswer, error) {
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	if err := m.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer m.unlock()
 	out := &agentapi.MountsAnswer{Did: []string{}}
 	if len(r.Mounts) == 0 {
 		return out, nil
@@ -148,11 +167,15 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 		cancel()
 		if err != nil {
 			refused = cmp.Or(refused, err)
+			if slices.Contains(m.specs(), spec) && ctx.Err() == nil {
+				m.missing(spec.Path, err)
+			}
 			continue
 		}
 		if err := m.keep(r.Command, spec, x.Credentials); err != nil {
 			return nil, err
 		}
+		m.held(spec.Path, pid)
 		out.Did = append(out.Did, answer.Did)
 	}
 	if refused != nil {
@@ -161,8 +184,8 @@ func (m *mounts) apply(ctx context.Context, r *agentapi.MountsRequest) (*agentap
 		}
 		return nil, refusedMount(refused)
 	}
-	if err := m.bringBack(ctx); err != nil && !errors.Is(err, errNeedsCredentials) {
-		return nil, err
+	if err := m.bringBack(ctx); err != nil { // others, that this call is not about
+		m.log.Warn("mounts not brought back", "err", err)
 	}
 	m.log.Info("buckets mounted", "pid", pid, "did", strings.Join(out.Did, " "))
 	m.kick()
@@ -274,73 +297,112 @@ func (m *mounts) start(ctx context.Context, command string) (int, error) {
 	}
 }
 
-// bringBack makes all that is wanted be mounted, by a process that lives. changing is held.
+// bringBack makes all that is wanted be mounted, by a process that lives. What cannot be
+// brought back keeps nothing else from it. The caller has the lock.
 func (m *mounts) bringBack(ctx context.Context) error {
 	m.mu.Lock()
-	wanted, holder, ended := m.wanted, m.holder, m.ended
+	wanted, ended, creds := m.wanted, m.ended, maps.Clone(m.creds)
 	m.mu.Unlock()
 	if len(wanted.Specs) == 0 || ended {
 		return nil
 	}
-	h, err := m.health(ctx)
-	if err == nil && h.PID == holder && h.Protocol == mountapi.Protocol {
-		return nil
-	}
-	if err == nil && h.Protocol == mountapi.Protocol && m.allMounted(ctx, wanted.Specs) { // by an earlier life of this agent
-		m.held(h.PID)
-		return nil
-	}
-	m.held(0)
-	creds := map[string]mountapi.Credentials{}
-	m.mu.Lock()
-	maps.Copy(creds, m.creds)
-	m.mu.Unlock()
-	for _, s := range wanted.Specs {
-		if _, ok := creds[s.Path]; !ok {
-			return errNeedsCredentials
+	if h, err := m.health(ctx); err == nil && h.Protocol == mountapi.Protocol {
+		if len(m.notHeld(h.PID)) == 0 {
+			return nil
 		}
+		m.find(ctx, h.PID) // mounted by an earlier life of this agent
+		if len(m.notHeld(h.PID)) == 0 {
+			return nil
+		}
+	}
+	var failed error
+	fail := func(err error) {
+		switch {
+		case failed == nil:
+			failed = err
+		case errors.Is(err, errNeedsCredentials) && !errors.Is(failed, errNeedsCredentials):
+			failed = fmt.Errorf("%w; %w", failed, err)
+		}
+	}
+	able := false
+	for _, s := range wanted.Specs {
+		_, ok := creds[s.Path]
+		able = able || ok
+	}
+	if !able {
+		for _, s := range wanted.Specs {
+			m.missing(s.Path, errNeedsCredentials)
+		}
+		return errNeedsCredentials
 	}
 	pid, err := m.start(ctx, wanted.Command)
 	if err != nil {
+		if ctx.Err() == nil {
+			for _, s := range wanted.Specs {
+				m.missing(s.Path, err)
+			}
+		}
 		return err
 	}
-	var failed error // the first one; the others are brought back nevertheless, as they may have files to upload
-	for _, s := range wanted.Specs {
-		cctx, cancel := context.WithTimeout(ctx, mountsCall)
-		answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: s, Credentials: creds[s.Path]})
-		cancel()
-		e, ok := errors.AsType[*mountapi.Error](err)
-		switch {
-		case err == nil:
-			m.log.Info("mount brought back", "path", s.Path, "did", answer.Did)
-		case failed != nil:
-		case ok && e.Code == mountapi.Denied:
-			failed = fmt.Errorf("%w: %w", errNeedsCredentials, err) // these may have run out
-		default:
-			failed = fmt.Errorf("mounting %s at %s again: %w", s.URL, s.Path, err)
+	// At the same time: a store that does not answer does not hold up the others.
+	specs := m.notHeld(pid)
+	errs := make([]error, len(specs))
+	var wg sync.WaitGroup
+	for i, s := range specs {
+		c, ok := creds[s.Path]
+		if !ok {
+			errs[i] = errNeedsCredentials
+			m.missing(s.Path, errs[i])
+			continue
+		}
+		wg.Go(func() {
+			cctx, cancel := context.WithTimeout(ctx, mountsCall)
+			defer cancel()
+			answer, err := m.client.Mount(cctx, mountapi.MountRequest{Spec: s, Credentials: c})
+			e, ok := errors.AsType[*mountapi.Error](err)
+			why := err
+			switch {
+			case err == nil:
+				m.held(s.Path, pid)
+				m.log.Info("mount brought back", "path", s.Path, "did", answer.Did)
+				return
+			case ok && e.Code == mountapi.Denied:
+				err = fmt.Errorf("%w: %w", errNeedsCredentials, err) // these may have run out
+				why = err
+			default:
+				err = fmt.Errorf("mounting %s at %s again: %w", s.URL, s.Path, err)
+			}
+			if errs[i] = err; ctx.Err() == nil {
+				m.missing(s.Path, why)
+			}
+		})
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			fail(err)
 		}
 	}
-	if failed == nil {
-		m.held(pid)
+	if failed == nil && len(m.notHeld(pid)) > 0 {
+		failed = errReturning // another process had the others
+		m.kick()
 	}
 	return failed
 }
 
-func (m *mounts) held(pid int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.holder = pid
-}
-
-// allMounted reports whether sky-mount has a mount at each path.
-func (m *mounts) allMounted(ctx context.Context, specs []mountapi.Spec) bool {
+// find notes which mounts a process has.
+func (m *mounts) find(ctx context.Context, pid int) {
 	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
 	defer cancel()
 	stats, err := m.client.Stats(ctx)
 	if err != nil {
-		return false
+		return
 	}
-	return !slices.ContainsFunc(specs, func(s mountapi.Spec) bool { return !mountedIn(stats, s.Path) })
+	for _, s := range m.notHeld(pid) {
+		if mountedIn(stats, s.Path) {
+			m.held(s.Path, pid)
+		}
+	}
 }
 
 func mountedIn(stats mountapi.StatsAnswer, path string) bool {
@@ -362,9 +424,23 @@ func (m *mounts) ready(ctx context.Context) error {
 	if !m.any() {
 		return nil
 	}
-	m.changing.Lock()
-	defer m.changing.Unlock()
-	return m.bringBack(ctx)
+	if h, err := m.health(ctx); err == nil && h.Protocol == mountapi.Protocol && len(m.notHeld(h.PID)) == 0 {
+		return nil
+	}
+	if err := m.lock(ctx); err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	go func() { // whoever asks may go: what was begun is not broken off
+		defer m.unlock()
+		done <- m.bringBack(m.ctx)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 func (m *mounts) kick() {
@@ -383,11 +459,11 @@ func (m *mounts) supervise() {
 			err := m.ready(m.ctx)
 			m.look(err)
 			m.mu.Lock()
-			holder := m.holder
+			holders := slices.Collect(maps.Values(m.heldBy))
 			m.mu.Unlock()
-			if err == nil && holder != watched {
-				watched = holder
-				go m.awaitEnd(holder)
+			if len(holders) > 0 && slices.Max(holders) != watched && slices.Max(holders) == slices.Min(holders) {
+				watched = holders[0]
+				go m.awaitEnd(watched)
 			}
 			next := mountsLook
 			if err != nil {
@@ -445,7 +521,7 @@ func (m *mounts) look(trouble error) {
 					}
 				}
 				if !x.Mounted {
-					m.holder = 0 // somebody unmounted it
+					delete(m.heldBy, s.Path) // somebody unmounted it
 				}
 			}
 		}
@@ -479,16 +555,15 @@ type flushStatus struct {
 // flush waits, up to a limit, until the buckets have what the ranks wrote; of all if there
 // are none. An error means that nothing is known and the call may be repeated.
 func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration) (flushStatus, error) {
-	if err := m.ready(ctx); err != nil {
-		// What cannot be mounted, as its bucket is gone, is not waited for if nothing is left.
-		if len(ranks) == 0 && m.nothingLeft(ctx) {
-			return flushStatus{Done: true}, nil
-		}
-		return flushStatus{Trouble: err.Error()}, nil
+	if err := m.ready(ctx); err != nil && ctx.Err() != nil {
+		return flushStatus{}, context.Cause(ctx)
 	}
-	m.mu.Lock()
-	specs, holder := m.wanted.Specs, m.holder
-	m.mu.Unlock()
+	if !m.any() {
+		return flushStatus{Done: true}, nil
+	}
+	h, _ := m.health(ctx)
+	absent := m.notHeld(h.PID) // ready has found out why
+	specs := m.specs()
 	limit = max(limit, time.Millisecond) // 0 is none
 	answers, errs := make([]mountapi.FlushAnswer, len(specs)), make([]error, len(specs))
 	var wg sync.WaitGroup
@@ -501,7 +576,7 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 	}
 	wg.Wait()
 	// A process that died meanwhile may have answered for less than there is.
-	if h, err := m.health(ctx); len(specs) > 0 && (err != nil || h.PID != holder) {
+	if now, err := m.health(ctx); len(absent) < len(specs) && (err != nil || now.PID != h.PID) {
 		m.kick()
 		return flushStatus{Trouble: "the process that holds the mounts died and is brought back"}, nil
 	}
@@ -510,6 +585,16 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 		for _, f := range answers[i].Conflicts {
 			out.Notes = append(out.Notes, fmt.Sprintf("%s in %s was written by somebody else, too: both versions are kept, this one under that name", f.Path, f.Mount))
 		}
+		if slices.Contains(absent, specs[i]) {
+			m.mu.Lock()
+			t := m.gone[specs[i].Path]
+			m.mu.Unlock()
+			st := t.flushed(specs[i], err, m.now(), m.goneAfter)
+			out.Done = out.Done && st.Done
+			out.Trouble = cmp.Or(out.Trouble, st.Trouble)
+			out.Lost = joined(out.Lost, st.Lost)
+			continue
+		}
 		if err == nil {
 			continue
 		}
@@ -517,10 +602,7 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 		e, ok := errors.AsType[*mountapi.Error](err)
 		switch {
 		case ok && e.Code == mountapi.NotStored:
-			if out.Lost != "" {
-				out.Lost += "; "
-			}
-			out.Lost += lostFiles(e)
+			out.Lost = joined(out.Lost, lostFiles(e))
 		case ok && e.Code == mountapi.TimedOut:
 			for _, f := range e.Files {
 				if len(out.Waiting) < unsavedNamed {
@@ -536,27 +618,12 @@ func (m *mounts) flush(ctx context.Context, ranks []string, limit time.Duration)
 	return out, nil
 }
 
-// nothingLeft reports whether all that was ever written is in the buckets, as far as that is
-// known without them.
-func (m *mounts) nothingLeft(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, mountsAnswer)
-	defer cancel()
-	stats, err := m.client.Stats(ctx)
-	for _, s := range m.specs() {
-		if n := slices.IndexFunc(stats.Mounts, func(x mountapi.Stats) bool { return samePath(x.Spec.Path, s.Path) }); n >= 0 {
-			if stats.Mounts[n].DirtyFiles > 0 {
-				return false
-			}
-			continue
-		}
-		if s.Mode == mountapi.Direct { // whose files are stored, or lost, when they are closed
-			continue
-		}
-		if err != nil || slices.ContainsFunc(stats.Waiting, func(x mountapi.Waiting) bool { return samePath(x.Spec.Path, s.Path) && x.Files > 0 }) {
-			return false
-		}
+// joined is two texts in one line; "" is none.
+func joined(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
 	}
-	return true
+	return a + "; " + b
 }
 
 // refused says which calls of the ranks failed on the mounts, and why.
@@ -632,11 +699,14 @@ func (m *mounts) end(ctx context.Context, limit time.Duration) {
 	if st, err := m.settle(ctx, limit); err != nil || !st.Done {
 		m.log.Warn("not all files of mounted buckets are stored", "lost", st.Lost, "waiting", st.Waiting, "trouble", st.Trouble, "err", err)
 	}
-	m.changing.Lock()
-	defer m.changing.Unlock()
+	if m.lock(ctx) != nil {
+		return
+	}
+	defer m.unlock()
 	m.look(nil)
 	m.mu.Lock()
-	m.ended, m.holder = true, 0
+	m.ended = true
+	clear(m.heldBy)
 	m.mu.Unlock()
 	h, err := m.health(ctx)
 	if err != nil {
@@ -670,6 +740,8 @@ func (m *mounts) forget(ctx context.Context, limit time.Duration) error {
 	m.mu.Lock()
 	m.wanted, m.state, m.ended = storedMounts{}, agentapi.MountsInfo{}, false
 	clear(m.creds)
+	clear(m.heldBy)
+	clear(m.gone)
 	m.mu.Unlock()
 	return m.queue.put(mountsKey, storedMounts{})
 }

@@ -2,12 +2,15 @@ package agent
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/skypilot-go/sky/api"
 	"github.com/skypilot-go/sky/api/agentapi"
 	"github.com/skypilot-go/sky/internal/mount/mountapi"
 )
@@ -54,5 +57,92 @@ func TestABucketThatIsGoneHoldsNothingUp(t *testing.T) {
 	}
 	if _, err := b.store.Bucket("bucket").Stat(t.Context(), "x"); err != nil {
 		t.Error(err)
+	}
+}
+
+// A job whose files cannot be stored, as the process that held the mounts died and the bucket
+// is gone, fails and names them; the cluster ends.
+func TestAJobFailsWhoseBucketIsGoneWithItsProcess(t *testing.T) {
+	b := newMountBed(t)
+	b.mount()
+	b.refuse.Store(http.StatusServiceUnavailable)
+	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x"})
+	b.until("the barrier", func() bool { return strings.Contains(b.logNow(id), "still uploading") })
+	if err := b.store.Bucket("bucket").Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	job := b.awaitEnd(id)
+	if job.Status != api.JobFailed || !strings.Contains(job.Reason, "m/x: s3://bucket is not mounted at ") || !strings.Contains(job.Reason, "does not exist") {
+		t.Errorf("%+v", job)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute) // a guard: agents wait for ten
+	defer cancel()
+	info, err := b.head.Shutdown(ctx, agentapi.ShutdownRequest{})
+	if err != nil {
+		t.Fatal("the end: ", err)
+	}
+	if files, _ := info.Mounts.Dirty(); files != 1 {
+		t.Errorf("%+v", info.Mounts)
+	}
+}
+
+// While a job waits for what cannot be stored, it can be cancelled.
+func TestAJobThatWaitsForItsBucketIsCancelled(t *testing.T) {
+	b := newMountBed(t)
+	b.mount()
+	b.refuse.Store(http.StatusServiceUnavailable)
+	id := b.submit(agentapi.JobSpec{Run: "echo text > ~/m/x; echo over"})
+	b.until("the barrier", func() bool { return strings.Contains(b.logNow(id), "still uploading") })
+	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	if _, err := b.head.Cancel(t.Context(), agentapi.CancelRequest{IDs: []int{id}}); err != nil {
+		t.Fatal(err)
+	}
+	if job := b.awaitEnd(id); job.Status != api.JobCancelled {
+		t.Errorf("%+v", job)
+	}
+}
+
+// A mount that cannot come back fails the jobs that use it, after a while; their logs say why.
+// The others run, and theirs say that it is not there.
+func TestOnlyJobsThatUseAMountNeedIt(t *testing.T) {
+	b := newMountBed(t)
+	other := b.store.Bucket("a-other")
+	if err := other.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	r := b.request()
+	gone := b.request().Mounts[0]
+	gone.Spec.Path, gone.Spec.URL = "~/gone", "s3://a-other"
+	r.Mounts = append([]agentapi.NodeMount{gone}, r.Mounts...)
+	if _, err := b.head.Mounts(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Delete(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	_ = syscall.Kill(b.helper(), syscall.SIGKILL)
+	for _, c := range []struct {
+		name   string
+		spec   agentapi.JobSpec
+		status api.JobStatus
+		says   string
+	}{
+		{"its task mounts it", agentapi.JobSpec{Run: "true", Mounts: []string{"~/gone"}}, api.JobFailed, "skypilot: head waits: a bucket is not mounted: s3://a-other is not mounted at "},
+		{"its commands name it", agentapi.JobSpec{Run: "ls ~/gone"}, api.JobFailed, "does not exist"},
+		{"its setup names it", agentapi.JobSpec{Setup: "ls $HOME/gone", Run: "true"}, api.JobFailedSetup, "does not exist"},
+		{"another", agentapi.JobSpec{Run: "echo text > ~/m/x", Mounts: []string{"~/m"}}, api.JobSucceeded, "/gone: mounting s3://a-other"},
+	} {
+		id := b.submit(c.spec)
+		job := b.awaitEnd(id)
+		if job.Status != c.status || (job.Status != api.JobSucceeded) != strings.Contains(job.Reason, "cannot run without a mounted bucket") {
+			t.Errorf("%s: %+v", c.name, job)
+		}
+		if text := b.logNow(id); !strings.Contains(text, c.says) {
+			t.Errorf("%s: the log does not say %q: %s", c.name, c.says, text)
+		}
+	}
+	if got := b.content("x"); got != "text\n" {
+		t.Errorf("the other bucket has %q", got)
 	}
 }

@@ -49,6 +49,7 @@ type Options struct {
 
 	endGrace    time.Duration // between TERM and KILL; tests have no patience
 	waitPoll    time.Duration // see the constant; 0: that
+	mountsGone  time.Duration // see the constant; 0: that
 	noticeEvery time.Duration // between questions for notices; 0: see the constants
 	endingDir   string        // "": agentapi.EndingDir
 }

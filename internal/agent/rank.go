@@ -49,8 +49,10 @@ type rankSpec struct {
 	// Keep: what it leaves in the background when it succeeds runs on, until the next
 	// such rank starts here or the cluster stops.
 	Keep bool `json:"keep,omitempty"`
-	// Mounts: it starts when all buckets of the node are mounted.
+	// Mounts: it starts when the buckets of the node are mounted, as far as it may use them.
 	Mounts bool `json:"mounts,omitempty"`
+	// Uses are the paths at which its task mounts buckets.
+	Uses []string `json:"uses,omitempty"`
 	// Output is where its output goes, on the head itself; else into its folder.
 	Output string `json:"-"`
 }
@@ -74,6 +76,8 @@ type rankStatus struct {
 	Ended  bool      `json:"ended,omitempty"` // by us, before it exited by itself
 	// Leftovers is how many processes it left behind that had to be ended.
 	Leftovers int `json:"leftovers,omitempty"`
+	// Note is lines for the log of the job.
+	Note string `json:"note,omitempty"`
 }
 
 func (s rankStatus) over() bool { return s.State == rankExited || s.State == rankLost }

@@ -34,7 +34,8 @@ type ranks struct {
 	log   *slog.Logger
 	grace time.Duration // of what a rank leaves behind, between TERM and KILL
 	watch *watcher
-	ready func(context.Context) error // an error while no rank may start that needs the mounts
+	// ready is an error while a rank may not start that needs the mounts; note is for its log.
+	ready func(context.Context, *rankSpec) (note string, err error)
 	wg    sync.WaitGroup
 
 	mu   sync.Mutex
@@ -49,12 +50,6 @@ const overKept = 10 * time.Minute
 
 // errRankOver refuses to start what was ended and forgotten.
 var errRankOver = invalid("the rank has been ended already")
-
-// A notMountedError is that a rank has to wait for mounts.
-type notMountedError struct{ err error }
-
-func (e *notMountedError) Error() string { return "a bucket is not mounted: " + e.err.Error() }
-func (e *notMountedError) Unwrap() error { return e.err }
 
 // ends notes that a rank must not start any more.
 func (r *ranks) ends(key string) {
@@ -190,9 +185,10 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 	case s.Known:
 		return rankStatus{State: rankLost, Code: codeLost, Reason: "the node has lost track of it"}, nil
 	}
+	note := ""
 	if s.Mounts && r.ready != nil {
-		if err := r.ready(r.ctx); err != nil {
-			return rankStatus{}, &notMountedError{err}
+		if note, err = r.ready(r.ctx, s); err != nil {
+			return rankStatus{}, err
 		}
 	}
 	if s.Keep {
@@ -215,7 +211,7 @@ func (r *ranks) start(s *rankSpec) (rankStatus, error) {
 		return rankStatus{State: rankExited, Code: codeNoExec, Reason: err.Error()}, nil
 	}
 	r.supervise(d, l, cmd.Process.Pid, cmd)
-	return rankStatus{State: rankRunning, PID: cmd.Process.Pid}, nil
+	return rankStatus{State: rankRunning, PID: cmd.Process.Pid, Note: note}, nil
 }
 
 // current is the status of a supervised rank: it runs until its tree is gone.

@@ -16,6 +16,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -168,12 +169,47 @@ func (m *Manager) List(ctx context.Context, call cluster.Call) ([]api.Storage, e
 	if err != nil {
 		return nil, err
 	}
+	mounts, err := m.mountedBy(ctx, call.Scope)
+	if err != nil {
+		return nil, err
+	}
 	out := []api.Storage{}
 	for _, b := range all {
 		if b.Intermediate() { // it goes with its managed job or service
 			continue
 		}
-		out = append(out, api.Storage{Name: b.Name, LaunchedAt: b.LaunchedAt.Unix(), Store: []string{b.Store}, LastUse: b.LastUse, Status: b.Status})
+		out = append(out, api.Storage{Name: b.Name, LaunchedAt: b.LaunchedAt.Unix(), Store: []string{b.Store}, LastUse: b.LastUse, Status: b.Status, MountedBy: mounts[identityOf(at(b), b.Endpoint)]})
+	}
+	return out, nil
+}
+
+// identity tells buckets of different stores, accounts and servers apart.
+type identity struct {
+	store                     storage.Store
+	account, bucket, endpoint string
+}
+
+func identityOf(l storage.Location, endpoint string) identity {
+	return identity{l.Store, l.Account, l.Bucket, endpoint}
+}
+
+// mountedBy lists which clusters that the caller sees mount a bucket.
+func (m *Manager) mountedBy(ctx context.Context, scope *state.Scope) (map[identity][]string, error) {
+	clusters, err := m.Store.Clusters().List(ctx, state.ClusterFilter{Scope: scope})
+	if err != nil {
+		return nil, err
+	}
+	out := map[identity][]string{}
+	for _, c := range clusters {
+		for _, s := range c.Notes.Mounts {
+			l, err := storage.Parse(s.URL)
+			if err != nil {
+				continue // it was noted by another version
+			}
+			if p := identityOf(l, s.Endpoint); !slices.Contains(out[p], c.Name) {
+				out[p] = append(out[p], c.Name)
+			}
+		}
 	}
 	return out, nil
 }

@@ -208,13 +208,16 @@ func (m *Manager) Remount(ctx context.Context, cl *state.Cluster) error {
 	return m.push(ctx, cl, wanted)
 }
 
-// withCredentials is what a cluster mounts, with credentials that hold now.
+// withCredentials is what a cluster mounts, with credentials that hold now. With an error, it
+// is what there are some for.
 func (m *Manager) withCredentials(ctx context.Context, cl *state.Cluster) ([]agentapi.NodeMount, error) {
 	var out []agentapi.NodeMount
+	var failed []error
 	for _, s := range cl.Notes.Mounts {
 		at, err := storage.Parse(s.URL)
 		if err != nil {
-			return nil, err
+			failed = append(failed, err)
+			continue
 		}
 		if at.Region == "" {
 			at.Region = s.Region
@@ -225,15 +228,17 @@ func (m *Manager) withCredentials(ctx context.Context, cl *state.Cluster) ([]age
 		}
 		b, err := stores.Open(ctx, at, o)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.URL, err)
+			failed = append(failed, fmt.Errorf("%s: %w", s.URL, err))
+			continue
 		}
 		g, err := m.scoped.Grant(ctx, b, scoped.Use{ReadOnly: s.ReadOnly})
 		if err != nil {
-			return nil, fmt.Errorf("credentials for %s: %w", s.URL, err)
+			failed = append(failed, fmt.Errorf("credentials for %s: %w", s.URL, err))
+			continue
 		}
 		out = append(out, agentapi.NodeMount{Spec: s, Credentials: credentialsOf(g)})
 	}
-	return out, nil
+	return out, errors.Join(failed...)
 }
 
 // mountsPeriod is how often credentials of mounts are looked at. Those that are handed out
@@ -309,9 +314,9 @@ func (m *Manager) handOut(ctx context.Context) {
 func (m *Manager) handTo(ctx context.Context, cl *state.Cluster, needed bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	wanted, err := m.withCredentials(ctx, cl)
-	if err != nil {
-		return err
+	wanted, missing := m.withCredentials(ctx, cl) // a bucket that is gone keeps none from the others
+	if len(wanted) == 0 {
+		return missing
 	}
 	var creds []agentapi.MountCredentials
 	lasting := true
@@ -323,13 +328,13 @@ func (m *Manager) handTo(ctx context.Context, cl *state.Cluster, needed bool) er
 	have := m.handed.pushed[cl.Hash]
 	m.handed.mu.Unlock()
 	if !needed && (lasting || slices.Equal(have, creds)) {
-		return nil
+		return missing
 	}
 	if err := m.push(ctx, cl, wanted); err != nil {
-		return err
+		return errors.Join(err, missing)
 	}
 	m.handed.mu.Lock()
 	m.handed.pushed[cl.Hash] = creds
 	m.handed.mu.Unlock()
-	return nil
+	return missing
 }

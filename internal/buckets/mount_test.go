@@ -3,6 +3,7 @@ package buckets
 import (
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -87,6 +88,49 @@ func (b *bed) object(bucket, key string) string {
 	text, err := io.ReadAll(r)
 	b.must(err)
 	return string(text)
+}
+
+// The list says which clusters mount a bucket, wherever in it; a bucket of the same name on
+// another server is another one.
+func TestTheListSaysWhichClustersMountABucket(t *testing.T) {
+	b := newBed(t)
+	for _, name := range []string{"mine-1", "mine-2"} {
+		b.must(b.prepare(b.with(name, mounted)))
+	}
+	server := b.record("mine-1").Endpoint
+	for name, mounts := range map[string][]agentapi.MountSpec{
+		"train": {{Path: "/a", URL: "s3://mine-1", Endpoint: server}, {Path: "/b", URL: "s3://mine-1", SubPath: "part", Endpoint: server}},
+		"other": {{Path: "/a", URL: "s3://mine-2", Endpoint: "http://elsewhere.example"}},
+		"none":  nil,
+	} {
+		c := &state.Cluster{Name: name, Hash: name, NameOnCloud: name, Status: api.ClusterUp, UserHash: "u1", Workspace: "default", NumNodes: 1}
+		c.Notes.Mounts = mounts
+		b.must(b.Store.Clusters().Create(t.Context(), c))
+	}
+	list, err := b.List(t.Context(), b.call)
+	b.must(err)
+	by := map[string][]string{}
+	for _, s := range list {
+		by[s.Name] = s.MountedBy
+	}
+	if len(list) != 2 || !slices.Equal(by["mine-1"], []string{"train"}) || by["mine-2"] != nil {
+		t.Errorf("%v", by)
+	}
+}
+
+// A bucket that cannot be opened any more keeps no credentials from the others.
+func TestCredentialsOfTheOtherMounts(t *testing.T) {
+	b := newBed(t)
+	b.must(b.prepare(b.with("mine-1", mounted)))
+	cl := &state.Cluster{Name: "train"}
+	cl.Notes.Mounts = []agentapi.MountSpec{
+		{Path: "/a", URL: "nothing://mine-0"},
+		{Path: "/b", URL: "s3://mine-1", Region: "us-east-1", Endpoint: b.record("mine-1").Endpoint},
+	}
+	got, err := b.withCredentials(t.Context(), cl)
+	if err == nil || len(got) != 1 || got[0].Spec.Path != "/b" || got[0].Credentials.AccessKey != "ID" {
+		t.Errorf("%+v, %v", got, err)
+	}
 }
 
 // What is mounted needs no source, and writing is tried before anything is rented.

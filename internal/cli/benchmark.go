@@ -528,7 +528,7 @@ func (a *app) benchDeleteCommand() *cobra.Command {
 			for _, b := range list {
 				have = append(have, b.Name)
 			}
-			picked, err := a.pick(ctx, "benchmark", have, names, all, yes)
+			picked, err := a.pick(ctx, "benchmark", have, names, all, yes, nil)
 			if err != nil {
 				return err
 			}

@@ -216,7 +216,7 @@ func (f *fakeAPI) more(w http.ResponseWriter, r *http.Request, body map[string]a
 		f.finish(w, "sky.bench.show", fakeBenchmark(), nil, "")
 	case "GET /storage/ls":
 		f.finish(w, "sky.storage_ls", []map[string]any{{"name": "bucket", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch -c train with-a-long-name.yaml", "status": "READY"},
-			{"name": "held", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch", "status": "READY"}}, nil, "")
+			{"name": "held", "launched_at": time.Now().Unix() - 90, "store": []string{"S3"}, "last_use": "sky launch", "status": "READY", "mounted_by": []string{"train", "dev"}}}, nil, "")
 	case "POST /storage/delete":
 		if name, _ := body["name"].(string); name == "held" {
 			f.finish(w, "sky.x", nil, &api.Error{Type: api.ErrValue, Message: "It is in use."}, "")

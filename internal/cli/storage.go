@@ -100,10 +100,12 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 				return err
 			}
 			var have []string
+			mounts := map[string][]string{}
 			for _, s := range list {
 				have = append(have, s.Name)
+				mounts[s.Name] = s.MountedBy
 			}
-			picked, err := a.pick(ctx, "storage", have, names, all, yes)
+			picked, err := a.pick(ctx, "storage", have, names, all, yes, func(name string) string { return mountedText(name, mounts[name]) })
 			if a.output != "table" && len(picked) == 0 {
 				_, emitErr := a.emit([]deletedStorage{})
 				return cmp.Or(err, emitErr)
@@ -140,6 +142,14 @@ func (a *app) storageDeleteCommand() *cobra.Command {
 	})
 }
 
+// mountedText says which clusters mount a bucket that is to be deleted; "" if none does.
+func mountedText(name string, clusters []string) string {
+	if len(clusters) == 0 {
+		return ""
+	}
+	return "Storage " + name + " is mounted by " + countedNames("cluster", clusters) + ": what they have not uploaded yet cannot be stored any more, and their jobs that use it fail."
+}
+
 // deletedStorage is what became of a bucket that was to be deleted, as -o json prints it.
 type deletedStorage struct {
 	Name    string   `json:"name"`
@@ -155,8 +165,10 @@ func allOrNames(all bool, names []string) error {
 	return nil
 }
 
-// pick chooses storages or volumes to delete, by name, pattern or all, and asks.
-func (a *app) pick(ctx context.Context, noun string, have, names []string, all, yes bool) ([]string, error) {
+// pick chooses what to delete, by name, pattern or all, and asks. Names that there are not are
+// said; if there is none of them, that is an error. used says what uses one of those that are
+// picked; nil: nothing does.
+func (a *app) pick(ctx context.Context, noun string, have, names []string, all, yes bool, used func(name string) string) ([]string, error) {
 	picked := have
 	if !all {
 		picked = nil
@@ -183,8 +195,22 @@ func (a *app) pick(ctx context.Context, noun string, have, names []string, all, 
 		}
 		return nil, nil
 	}
+	question := ""
+	for _, name := range picked {
+		text := ""
+		if used != nil {
+			text = used(name)
+		}
+		switch {
+		case text == "":
+		case yes:
+			a.t.Warn("%s", text)
+		default:
+			question += text + "\n"
+		}
+	}
 	if yes {
 		return picked, nil
 	}
-	return picked, a.t.Confirm(ctx, "Deleting "+countedNames(noun, picked)+". Proceed?", true)
+	return picked, a.t.Confirm(ctx, question+"Deleting "+countedNames(noun, picked)+". Proceed?", true)
 }

@@ -187,7 +187,7 @@ func (a *app) volumesDeleteCommand() *cobra.Command {
 					have = append(have, v.Name)
 				}
 			}
-			picked, err := a.pick(ctx, "volume", have, names, all, yes)
+			picked, err := a.pick(ctx, "volume", have, names, all, yes, nil) // the server refuses what is in use
 			if err != nil || len(picked) == 0 {
 				return err
 			}

@@ -50,6 +50,18 @@ func TestAJobSaysWhatItTakesOfEachNode(t *testing.T) {
 	}
 }
 
+// A job says where its task mounts buckets: it does not start without them.
+func TestAJobSaysWhereItsTaskMountsBuckets(t *testing.T) {
+	c := plainCluster
+	tk := &task.Task{Run: "python", Resources: []task.Resources{{}}, StorageMounts: map[string]task.StorageMount{
+		"~/m": {Mode: "MOUNT"}, "/data": {Mode: "MOUNT_CACHED"}, "~/copied": {Mode: "COPY"},
+	}}
+	s := submission{call: ann, cluster: &c, task: tk}
+	if got := s.spec().Mounts; !slices.Equal(got, []string{"/data", "~/m"}) {
+		t.Errorf("%q", got)
+	}
+}
+
 func TestAJobKnowsWhoseItIsAndWhatItIsMadeOf(t *testing.T) {
 	c := plainCluster
 	tk := &task.Task{Name: "train", Setup: "pip", Run: "python", Resources: []task.Resources{{}}, Envs: map[string]string{"A": "1", "B": "1"},

@@ -401,6 +401,11 @@ func (s *submission) spec() agentapi.JobSpec {
 	if commit, ok := t.Metadata["git_commit"].(string); ok {
 		spec.Metadata["git_commit"] = commit
 	}
+	for _, dst := range slices.Sorted(maps.Keys(t.StorageMounts)) {
+		if t.StorageMounts[dst].Mode != "COPY" {
+			spec.Mounts = append(spec.Mounts, onNode(dst))
+		}
+	}
 	display := "CPU:1+"
 	for _, a := range chosen(s.cluster, t).Accelerators {
 		name, have := device(s.cluster.Offer.Accelerators, a.Name) // the agent knows devices by their names alone

@@ -55,7 +55,7 @@ func sameContent(a, b mountapi.Spec) bool {
 
 // discard removes a cache if the bucket has all of it.
 func discard(dir string, of mountapi.Spec) error {
-	files, err := cached.Unstored(dir)
+	files, err := cached.Unstored(dir, nil)
 	if err != nil {
 		return err
 	}
@@ -63,6 +63,26 @@ func discard(dir string, of mountapi.Spec) error {
 		return failf(mountapi.InUse, "the cache at %s holds %d files of %s that are not uploaded (the first one is %q): mount that at %s again, and wait until they are (flush)", dir, len(files), of.URL, files[0], of.Path)
 	}
 	return os.RemoveAll(dir)
+}
+
+// absent says what the bucket does not have, of some owners, of a mount that is not there.
+func (m *Mounts) absent(path string, mine func(owner string) bool) *mountapi.Error {
+	e := &mountapi.Error{Code: mountapi.NotMounted, Message: "nothing is mounted at " + path}
+	paths, err := cached.Unstored(m.cacheDir(path), mine)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		e.Code = mountapi.Unavailable
+		e.Message += ", and its cache cannot be read: " + err.Error()
+	}
+	for _, p := range paths {
+		if len(e.Files) == mountapi.MaxFiles {
+			e.More++
+			continue
+		}
+		e.Files = append(e.Files, mountapi.File{Mount: path, Path: p, State: mountapi.Queued})
+	}
+	return e
 }
 
 // waiting lists caches that hold files which are not uploaded, of no mount that is known.
@@ -77,7 +97,7 @@ func (m *Mounts) waiting(known map[string]bool) []mountapi.Waiting {
 		if known[dir] {
 			continue
 		}
-		files, err := cached.Unstored(dir)
+		files, err := cached.Unstored(dir, nil)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			m.log.Warn("a cache cannot be read", "dir", dir, "err", err)
 		}

@@ -384,6 +384,10 @@ func (x *mounted) renew(b storage.Bucket) {
 // Flush waits until what was written is in the bucket.
 func (m *Mounts) Flush(ctx context.Context, r mountapi.FlushRequest) (mountapi.FlushAnswer, error) {
 	start := time.Now()
+	mine := everyone
+	if len(r.Ranks) > 0 {
+		mine = func(owner string) bool { return owner == "" || slices.Contains(r.Ranks, owner) }
+	}
 	all := m.list()
 	if r.Path != "" {
 		path, err := resolve(r.Path)
@@ -392,17 +396,13 @@ func (m *Mounts) Flush(ctx context.Context, r mountapi.FlushRequest) (mountapi.F
 		}
 		all = slices.DeleteFunc(all, func(x *mounted) bool { return x.spec.Path != path })
 		if len(all) == 0 {
-			return mountapi.FlushAnswer{}, failf(mountapi.NotFound, "nothing is mounted at %s", path)
+			return mountapi.FlushAnswer{}, m.absent(path, mine)
 		}
 	}
 	if r.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.Timeout)
 		defer cancel()
-	}
-	mine := everyone
-	if len(r.Ranks) > 0 {
-		mine = func(owner string) bool { return owner == "" || slices.Contains(r.Ranks, owner) }
 	}
 	// All at the same time: together they take as long as the slowest.
 	files, errs := make([]int, len(all)), make([]error, len(all))

@@ -154,9 +154,9 @@ func syncDir(dir string) error {
 	return f.Sync()
 }
 
-// Unstored lists the paths of a cache that the bucket does not have as they are. Nobody
-// may have the cache open.
-func Unstored(dir string) ([]string, error) {
+// Unstored lists the paths of a cache that the bucket does not have as they are, of some
+// owners; "" is what has none, and nil are all. Nobody may have the cache open.
+func Unstored(dir string, mine func(owner string) bool) ([]string, error) {
 	if _, err := os.Stat(filepath.Join(dir, "journal")); err != nil {
 		return nil, err
 	}
@@ -171,7 +171,10 @@ func Unstored(dir string) ([]string, error) {
 	}
 	var out []string
 	for path, r := range records {
-		if r.State != clean {
+		if r.State == clean {
+			continue
+		}
+		if mine == nil || len(r.Owners) == 0 && mine("") || slices.ContainsFunc(r.Owners, mine) {
 			out = append(out, path)
 		}
 	}

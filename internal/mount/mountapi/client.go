@@ -93,7 +93,8 @@ func (c *Client) Renew(ctx context.Context, r CredentialsRequest) error {
 }
 
 // Flush waits until what was written is in the bucket. NotStored names files that never
-// will be as things are, TimedOut those that are not yet.
+// will be as things are, TimedOut those that are not yet. Of a mount that is not there,
+// NotMounted names what its cache has that the bucket does not; no files: nothing.
 func (c *Client) Flush(ctx context.Context, r FlushRequest) (FlushAnswer, error) {
 	return call[FlushAnswer](ctx, c, "flush", r)
 }

@@ -170,6 +170,7 @@ const (
 	InUse       Code = "in-use"      // files are open, or another file system is there
 	NotEmpty    Code = "not-empty"   // files lie where it would be mounted
 	NotFound    Code = "not-found"   // there is no such mount
+	NotMounted  Code = "not-mounted" // there is no such mount; the error names all that its cache has and the bucket does not
 	NoBucket    Code = "no-bucket"   // the bucket does not exist
 	Denied      Code = "denied"      // the credentials are not taken or not enough
 	Unavailable Code = "unavailable" // the store cannot be reached now
